@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 # SPDX-License-Identifier: Apache-2.0
-# The one image of gpuloom: agent, scheduler, executor, shim and the software GPU, in /opt/gpuloom.
+# The one image of gpuloom: agent, scheduler, executor, shim, the software GPU and what `helm test` runs, in /opt/gpuloom.
 #   docker build --build-context cuda=/usr/local/cuda --build-arg GPULOOM_COMMIT=$(git rev-parse --short=12 HEAD) \
 #     -t REGISTRY/gpuloom:VERSION .
 # The build context `cuda` is a CUDA Toolkit 13.0: its headers, its nvcc and its stub of libcuda are used.
@@ -19,10 +19,10 @@ COPY . .
 ARG GPULOOM_COMMIT=
 RUN cmake --preset release -DGPULOOM_CUDA_PROGRAMS=OFF \
  && cmake --build --preset release --target gpuloom gpuloom-agent gpuloom-scheduler gpuloom-executor gpuloom_nvml \
-      gpuloom_shim gpuloom_softgpu \
+      gpuloom_shim gpuloom_softgpu gpuloom-library-probe \
  && mkdir -p /opt/gpuloom/bin /opt/gpuloom/lib/softgpu \
  && cp build/release/bin/gpuloom build/release/bin/gpuloom-agent build/release/bin/gpuloom-scheduler \
-      build/release/bin/gpuloom-executor /opt/gpuloom/bin/ \
+      build/release/bin/gpuloom-executor build/release/tests/gpuloom-library-probe /opt/gpuloom/bin/ \
  && cp build/release/lib/libgpuloom.so build/release/lib/libgpuloom-nvml.so /opt/gpuloom/lib/ \
  && cp -L build/release/lib/softgpu/libcuda.so.1 /opt/gpuloom/lib/softgpu/ \
  && cp /usr/share/doc/libyaml-cpp-dev/copyright /opt/gpuloom/LICENSE.yaml-cpp \
@@ -30,7 +30,7 @@ RUN cmake --preset release -DGPULOOM_CUDA_PROGRAMS=OFF \
 
 FROM debian:12-slim
 RUN apt-get update -qq \
- && apt-get install -y -qq --no-install-recommends libgrpc++1.51 libprotobuf32 libspdlog1.10 \
+ && apt-get install -y -qq --no-install-recommends libgrpc++1.51 libprotobuf32 libprometheus-cpp-core1.0 libspdlog1.10 \
       libzstd1 liblz4-1 \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/gpuloom /opt/gpuloom

@@ -67,6 +67,16 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   app.add_option("--nvidia-runtime-config", line.runtime_config,
                  "where to look whether unprivileged pods can get devices by environment variable")
       ->capture_default_str();
+  std::string metrics_address;
+  CLI::Option* metrics =
+      app.add_option("--metrics-address", metrics_address,
+                     "serve figures and a page of the node there over HTTP, to whoever reaches it: "
+                     "ADDRESS:PORT, or :9464 for all addresses; default: nowhere")
+          ->check([&line](const std::string& text) {
+            std::string error;
+            line.metrics_address = ParseListenAddress(text, &error);
+            return error;
+          });
   app.add_option("--grace-seconds", line.grace_seconds, "nothing is collected in its first seconds")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
@@ -86,6 +96,9 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   app.set_version_flag("--version", VersionLine("gpuloom-agent"));
   try {
     app.parse(argc, argv);
+    if (*metrics && line.schedulers == "only") {
+      throw CLI::ValidationError("--metrics-address", "nothing is served with --schedulers only");
+    }
   } catch (const CLI::ParseError& mistake) {
     *exit_status = app.exit(mistake);
     return std::nullopt;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "agent/metrics/listen_address.h"
 #include "agent/plugin/probe.h"
 
 namespace gpuloom {
@@ -29,6 +30,7 @@ struct CommandLine {
   std::string executor_users;        // empty: the scheduler's default
   std::string executor_memory;       // empty: the executor's default
   std::string runtime_config = "/etc/nvidia-container-runtime/config.toml";
+  std::optional<ListenAddress> metrics_address;  // none: nothing is served
   int grace_seconds = 300;
   int missing_seconds = 60;
   std::optional<ProbeKind> probe;

@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <vector>
 
 namespace gpuloom {
 namespace {
 
 using ::testing::EndsWith;
+using ::testing::HasSubstr;
 
 std::optional<CommandLine> Parse(std::vector<std::string> arguments, int* exit_status) {
   std::vector<char*> argv;
@@ -28,6 +30,7 @@ TEST(CommandLine, DefaultsAreANodes) {
   EXPECT_EQ(line->slots, 10);
   EXPECT_EQ(line->schedulers, "start");
   EXPECT_FALSE(line->probe.has_value());
+  EXPECT_FALSE(line->metrics_address.has_value());
   // Beside the program that runs: here the test, in tests/.
   EXPECT_THAT(line->scheduler, EndsWith("/tests/gpuloom-scheduler"));
   EXPECT_THAT(line->shim, EndsWith("/lib/libgpuloom.so"));
@@ -72,6 +75,8 @@ TEST(CommandLine, TakesEveryOption) {
                            "8GiB",
                            "--nvidia-runtime-config",
                            "/r.toml",
+                           "--metrics-address",
+                           ":9464",
                            "--grace-seconds",
                            "0",
                            "--missing-seconds",
@@ -97,9 +102,23 @@ TEST(CommandLine, TakesEveryOption) {
   EXPECT_EQ(line->executor_users, "7-9");
   EXPECT_EQ(line->executor_memory, "8GiB");
   EXPECT_EQ(line->runtime_config, "/r.toml");
+  EXPECT_EQ(line->metrics_address->text, ":9464");
   EXPECT_EQ(line->grace_seconds, 0);
   EXPECT_EQ(line->missing_seconds, 7);
   EXPECT_TRUE(line->probe);
+}
+
+TEST(CommandLine, WhereNothingCanBeServedIsSaid) {
+  for (const auto& [arguments, why] : std::map<std::vector<std::string>, std::string>{
+           {{"--metrics-address", "node-1:9464"}, "'node-1' is no IP address"},
+           {{"--metrics-address", ":9464", "--schedulers", "only"}, "--schedulers only"}}) {
+    int status = 0;
+    ::testing::internal::CaptureStderr();
+    EXPECT_FALSE(Parse(arguments, &status));
+    EXPECT_NE(status, 0);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                ::testing::AllOf(HasSubstr("--metrics-address"), HasSubstr(why)));
+  }
 }
 
 TEST(CommandLine, MistakesEndWithAnotherStatusThanHelp) {
@@ -116,6 +135,8 @@ TEST(CommandLine, MistakesEndWithAnotherStatusThanHelp) {
                                                                      {"--schedulers", "stop"},
                                                                      {"--grace-seconds", "-1"},
                                                                      {"--missing-seconds", "-1"},
+                                                                     {"--metrics-address", ":0x1"},
+                                                                     {"--metrics-address", ""},
                                                                      {"--policy"}}) {
     status = 0;
     EXPECT_FALSE(Parse(arguments, &status)) << ::testing::PrintToString(arguments);

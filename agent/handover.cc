@@ -21,7 +21,7 @@ absl::StatusOr<Handover::Role> Handover::Look() {
         const absl::StatusOr<bool> is_next = Take(kNext, &next_);
         if (!is_next.ok()) return is_next.status();
       }
-      // Not past another one that waits.
+      // An agent that waited longer comes first.
       const absl::StatusOr<bool> is_mine = next_.valid() ? Take(kCharge, &charge_) : false;
       if (!is_mine.ok()) return is_mine.status();
       if (*is_mine) {
@@ -36,7 +36,8 @@ absl::StatusOr<Handover::Role> Handover::Look() {
     }
     case Role::kInCharge: {
       if (!IsStateLocked(directory_, kNext)) break;
-      // One that left before and has not ended yet comes first: two at once can answer, not three.
+      // A predecessor that is still leaving must end first: two agents can answer at a time, but
+      // not three.
       const absl::StatusOr<bool> may_leave = Take(kLeaving, &leaving_);
       if (!may_leave.ok() || !*may_leave) break;
       charge_.Reset();

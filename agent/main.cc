@@ -38,14 +38,14 @@ int Fail(const absl::Status& status) {
   return 1;
 }
 
-// Of who only asked something.
+// The result of a command that only asks something.
 int Answer(const absl::Status& status) {
   if (status.ok()) return 0;
   fprintf(stderr, "gpuloom-agent: %s\n", std::string(status.message()).c_str());
   return 1;
 }
 
-// Until the end is requested, or the node, which had no GPU to share, is another one.
+// Runs until it is to end or, on a node without a GPU to share, until the node's GPUs change.
 absl::Status RunSchedulers(const CommandLine& line, const Inventory& inventory, Clock* clock) {
   InventoryWatch watch(
       inventory, [] { return TakeInventory(""); }, clock);
@@ -63,7 +63,7 @@ absl::Status RunSchedulers(const CommandLine& line, const Inventory& inventory, 
   return absl::OkStatus();
 }
 
-// The same. Another agent may be in charge before and after this one.
+// As RunSchedulers. Another agent may be in charge before and after this one.
 absl::Status RunAgent(const CommandLine& line, const Inventory& inventory,
                       const std::map<std::string, Capacity>& capacities, Handover* handover,
                       SteadyClock* clock) {
@@ -83,6 +83,7 @@ absl::Status RunAgent(const CommandLine& line, const Inventory& inventory,
     } else if (is_in_charge && !was_in_charge) {
       agent.Resume();
     }
+    if (!is_in_charge && was_in_charge) agent.Rest();
     if (is_in_charge) agent.Tick(clock->Now(), handover->HasPredecessor());
     was_in_charge = is_in_charge;
   }

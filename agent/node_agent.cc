@@ -3,10 +3,13 @@
 
 #include <spdlog/spdlog.h>
 
+#include <set>
+
 #include "agent/cat.h"
+#include "agent/inventory/slots.h"
 #include "agent/node/size.h"
 #include "agent/plugin/plugin_socket.h"
-#include "agent/policy/kept_policy.h"
+#include "agent/policy/policy_file.h"
 #include "agent/supervisor/control_client.h"
 #include "agent/supervisor/scheduler_command.h"
 
@@ -14,6 +17,23 @@ namespace gpuloom {
 namespace {
 
 constexpr Clock::Duration kPodResourcesTimeout = std::chrono::seconds(3);
+
+// Counts what goes wrong, and adds nothing else.
+class CountedPodResources : public PodResources {
+ public:
+  CountedPodResources(std::unique_ptr<PodResources> asked, std::atomic<uint64_t>* failures)
+      : asked_(std::move(asked)), failures_(failures) {}
+
+  absl::StatusOr<std::vector<ContainerDevices>> List() override {
+    absl::StatusOr<std::vector<ContainerDevices>> held = asked_->List();
+    if (!held.ok()) ++*failures_;
+    return held;
+  }
+
+ private:
+  const std::unique_ptr<PodResources> asked_;
+  std::atomic<uint64_t>* const failures_;
+};
 
 }  // namespace
 
@@ -65,12 +85,13 @@ absl::Status NodeAgent::Open() {
   if (absl::Status status = book_.Load(&complaints); !status.ok()) return status;
   for (const std::string& complaint : complaints) spdlog::error("{}", complaint);
 
-  pod_resources_ =
-      MakePodResourcesClient(line_.pod_resources, line_.resource_name, kPodResourcesTimeout);
+  pod_resources_ = std::make_unique<CountedPodResources>(
+      MakePodResourcesClient(line_.pod_resources, line_.resource_name, kPodResourcesTimeout),
+      &failed_lists_);
   std::string error;
   const std::optional<uint64_t> pinned_limit = ParseSize(line_.pinned_limit, &error);
   if (!pinned_limit) return absl::InvalidArgumentError(Cat("--pinned-limit: ", error));
-  // Passed on as it is, and refused here so that the message comes at the start.
+  // Schedulers parse it; it is checked here so that the error comes at start-up.
   if (!line_.executor_memory.empty() && !ParseSize(line_.executor_memory, &error)) {
     return absl::InvalidArgumentError(Cat("--executor-memory: ", error));
   }
@@ -103,10 +124,65 @@ absl::Status NodeAgent::Open() {
   upkeep_.emplace(Upkeep::Options{inventory_.gpus, line_.policy,
                                   inventory_.is_unusable ? inventory_.none_because : "", missing,
                                   &supervisor_, &*board_, &*registrar_, &policy_, &*allocator_});
+  if (line_.metrics_address.has_value()) {
+    Observer::Options observer;
+    observer.state_directory = line_.state_directory;
+    for (const Gpu& gpu : inventory_.gpus) observer.gpu_uuids.push_back(gpu.uuid);
+    observer.connect = ConnectToScheduler;
+    observer.node = [this] { return Figures(); };
+    exporter_.emplace(*line_.metrics_address, std::move(observer), clock_);
+    exporter_->Start();
+  }
   return absl::OkStatus();
 }
 
+void NodeAgent::Tick(Clock::Time now, bool has_predecessor) {
+  upkeep_->Tick(now, has_predecessor);
+  if (exporter_.has_value()) exporter_->Ticked(now);
+}
+
+void NodeAgent::Rest() {
+  if (exporter_.has_value()) exporter_->Stop();
+}
+
+void NodeAgent::Resume() {
+  upkeep_->Resume();
+  if (exporter_.has_value()) exporter_->Start();
+}
+
+NodeFigures NodeAgent::Figures() const {
+  NodeFigures figures;
+  std::map<std::string, std::set<std::string>> given;
+  for (const Allocation& allocation : book_.All()) {
+    ++figures.allocations;
+    figures.bound_allocations += allocation.binding.has_value();
+    given[allocation.gpu_uuid].insert(allocation.device_ids.begin(), allocation.device_ids.end());
+  }
+  std::map<std::string, bool> is_healthy;
+  uint64_t version = 0;
+  for (const Slot& slot : board_->Slots(&version)) {
+    if (const auto id = ParseDeviceId(slot.device_id)) is_healthy[id->gpu_uuid] = slot.is_healthy;
+  }
+  for (const Gpu& gpu : inventory_.gpus) {
+    figures.gpus.push_back(
+        {gpu, static_cast<uint64_t>(line_.slots), given[gpu.uuid].size(), is_healthy[gpu.uuid]});
+  }
+  figures.watches = static_cast<uint64_t>(server_->watchers());
+  const Registrar::Counts& counts = registrar_->counts();
+  figures.registrations = counts.registrations;
+  figures.kubelet_errors = {{"Register", counts.failed_registrations},
+                            {"watch", counts.ended_watches},
+                            {"List", failed_lists_}};
+  figures.refusals = server_->refusals().Counts();
+  figures.latest_refusals = server_->refusals().Latest();
+  figures.has_policy = policy_.Current() != nullptr;
+  figures.policy_generation = policy_.Generation();
+  figures.policy_trouble = policy_.Trouble();
+  return figures;
+}
+
 void NodeAgent::Stop() {
+  Rest();
   server_->Stop();
   refusing_server_->Stop();
 }

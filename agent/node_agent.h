@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent between a kubelet and the schedulers: makes what it consists of, each part from the
 // command line, and connects them. Owns all of it but the clock. One thread; gRPC's threads answer
-// the kubelet between Open and Stop.
+// the kubelet between Open and Stop, and with --metrics-address two others watch and serve figures.
 //
 //   NodeAgent agent(line, inventory, capacities, SupervisorOptions(line), &clock);
 //   if (absl::Status status = agent.Open(); !status.ok()) ...  // once it is in charge (handover.h)
 //   agent.Tick(clock.Now(), handover.HasPredecessor());        // a few times a second, in charge
+//   agent.Rest();                                              // another one is in charge now
 //   agent.Resume();                                            // in charge again
 //   agent.Stop();
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,6 +24,7 @@
 #include "agent/identity/kubelet_record.h"
 #include "agent/identity/pod_resources.h"
 #include "agent/inventory/gpu_list.h"
+#include "agent/metrics/exporter.h"
 #include "agent/plugin/allocator.h"
 #include "agent/plugin/device_board.h"
 #include "agent/plugin/plugin_server.h"
@@ -47,13 +50,19 @@ class NodeAgent {
   // wrong policy file is no failure (policy_watcher.h).
   absl::Status Open();
   bool is_open() const { return upkeep_.has_value(); }
-  // After Open, all three.
-  void Tick(Clock::Time now, bool has_predecessor = false) { upkeep_->Tick(now, has_predecessor); }
-  void Resume() { upkeep_->Resume(); }
+  // After Open, all four.
+  void Tick(Clock::Time now, bool has_predecessor = false);
+  void Rest();
+  void Resume();
+  // 0: nothing is served.
+  int metrics_port() const { return exporter_.has_value() ? exporter_->port() : 0; }
   // Ends the service towards the kubelet. The schedulers keep running.
   void Stop();
 
  private:
+  // From any thread after Open.
+  NodeFigures Figures() const;
+
   const CommandLine line_;
   const Inventory inventory_;
   const std::map<std::string, Capacity> capacities_;
@@ -63,6 +72,7 @@ class NodeAgent {
   ShimStore shims_;
   AllocationBook book_;
   Supervisor supervisor_;
+  std::atomic<uint64_t> failed_lists_ = 0;  // of the kubelet's PodResources
   // Made by Open.
   std::unique_ptr<PodResources> pod_resources_;
   std::optional<Allocator> allocator_;
@@ -71,6 +81,7 @@ class NodeAgent {
   std::optional<PluginServer> refusing_server_;
   std::optional<Registrar> registrar_;
   std::optional<Upkeep> upkeep_;
+  std::optional<Exporter> exporter_;
 };
 
 }  // namespace gpuloom

@@ -7,7 +7,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <thread>
 
+#include "agent/metrics/testing/http.h"
 #include "agent/plugin/plugin_socket.h"
 #include "agent/plugin/probe.h"
 #include "agent/testing_clock.h"
@@ -111,6 +114,43 @@ TEST_F(NodeAgentTest, ASocketThatACrashLeftBehindIsRemoved) {
   EXPECT_FALSE(fs::exists(left));
   EXPECT_THAT(ListPluginSockets(state_), SizeIs(1));
   agent_->Stop();
+}
+
+// Whoever asks for the figures asks beside the agent's loop.
+TEST_F(NodeAgentTest, ServesItsFiguresWhileItIsInCharge) {
+  std::string error;
+  line_.metrics_address = ParseListenAddress("127.0.0.1:0", &error);
+  ASSERT_TRUE(Open().ok());
+  agent_->Tick(clock_.Now());
+  const auto wait_for = [](const std::function<bool()>& holds) {
+    for (int i = 0; i < 6000 && !holds(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return holds();
+  };
+  ASSERT_TRUE(wait_for([this] { return agent_->metrics_port() != 0; }));
+  const auto has = [&](const std::string& line) {
+    return wait_for([&] {
+      return HttpGet(agent_->metrics_port(), "/metrics").find("\n" + line + "\n") !=
+             std::string::npos;
+    });
+  };
+  EXPECT_TRUE(has("gpuloom_gpu_slots{gpu=\"" + std::string(kUuid) + "\"} 10"));
+  EXPECT_TRUE(has("gpuloom_gpu_healthy{gpu=\"" + std::string(kUuid) + "\"} 0"));
+  EXPECT_TRUE(has("gpuloom_kubelet_watches 0"));
+  EXPECT_TRUE(has("gpuloom_policy_generation 1"));
+  EXPECT_TRUE(has("gpuloom_policy_error 0"));
+  EXPECT_FALSE(fs::is_empty(state_ + "/metrics.json"));
+  std::ofstream(line_.policy) << "defaults: {memory: 40GiB}\n";
+  clock_.Advance(Upkeep::kPolicyPause);
+  agent_->Tick(clock_.Now());
+  EXPECT_TRUE(has("gpuloom_policy_error 1"));
+  agent_->Rest();
+  EXPECT_EQ(agent_->metrics_port(), 0);
+  agent_->Resume();
+  EXPECT_TRUE(wait_for([this] { return agent_->metrics_port() != 0; }));
+  agent_->Stop();
+  EXPECT_EQ(agent_->metrics_port(), 0);
 }
 
 TEST_F(NodeAgentTest, WhatTheOperatorMustMendIsNamed) {

@@ -53,6 +53,7 @@ class FakeScheduler : public SchedulerClient {
     ++looks;
     return std::vector<UnsupportedCalls>{};
   }
+  absl::StatusOr<GpuReport> Report() override { return GpuReport{}; }
   bool IsConnected() override { return is_connected; }
 
   std::set<std::string> names;

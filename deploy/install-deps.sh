@@ -11,6 +11,9 @@ packages=(
   libboost-dev libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libzstd-dev liblz4-dev
   libgtest-dev libgmock-dev
   groff-base shellcheck fish zsh  # what checks manual pages, scripts and completion
+  prometheus-cpp-dev
+  prometheus  # scrapes the agent in a test, and promtool
+  chromium  # shows the agent's page in a test; 0.4 GB
   musl-tools libc6-i386  # programs of other C libraries, which tests run
   golang-go golang-github-masterminds-sprig-dev golang-k8s-sigs-yaml-dev  # what helm renders with: the chart's test; 0.5 GB
 )
@@ -27,7 +30,17 @@ if ((${#missing[@]})); then
   fi
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -qq
+  # Tests start a Prometheus of their own; the package's must not run as a service of the machine, now or after a reboot.
+  policy=/usr/sbin/policy-rc.d
+  if [[ ! -e $policy ]]; then
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+  fi
   apt-get install -y -qq --no-install-recommends "${missing[@]}"
+  if [[ " ${missing[*]} " == *" prometheus "* ]] && command -v systemctl >/dev/null; then
+    systemctl --quiet disable prometheus
+  fi
 fi
 
 cuda=${CUDAToolkit_ROOT:-/usr/local/cuda}

@@ -9,7 +9,7 @@ namespace gpuloom {
 inline constexpr int kGood = 0;
 inline constexpr int kNotGood = 1;  // no, or not everywhere, or not all of it: `trouble` says what
 inline constexpr int kMistake = 2;  // of the command line, or in a file that it names
-inline constexpr int kNotYet =
+inline constexpr int kPartly =
     3;  // it is done, and its effect takes longer than was to be waited for
 
 struct Answer {

@@ -4,7 +4,7 @@
 //
 // Process model. Started by the scheduler with exec; descriptor 3 is the control socket to it, and
 // nothing else is inherited but stderr for the log and a lock on its user, which it never looks at.
-// It loads the driver's library, gives up whatever it does not need (confinement.h), and only then
+// It loads the driver's library and CUPTI, gives up whatever it does not need (confinement.h), and only then
 // lets the driver start; who its tenants are it hears later. Sessions come as descriptors over that socket:
 // a tenant's ring (mapped read-only), its completion region, its arena and its doorbell.
 //
@@ -14,7 +14,10 @@
 //                            quiet moment; one more for each compilation whose tenant has left
 //                            it, up to 16; work_pool.h
 //   linkers                  one for each linker state of a tenant's; link.cc
+//   while a trace runs       one that reads CUPTI's records; activity.h
 //   the driver's own threads
+//
+// What CUPTI makes, from the first trace on, are threads of its own too.
 //
 // The process ends when the control socket closes, or after a device fault, when every tenant has
 // been told; what it held is freed by the kernel and the driver. Its folder is removed by another
@@ -35,6 +38,7 @@
 #include "agent/executor/process/refusal.h"
 #include "agent/executor/session/loop.h"
 #include "agent/executor/session/scheduler_link.h"
+#include "agent/executor/trace/tracer.h"
 #include "proto/control/version.h"
 
 namespace gpuloom::executor {
@@ -70,8 +74,17 @@ int Main(int argc, char** argv) {
   Driver driver;
   DriverOutput output;
   Confinement confinement;
-  if (!output.Capture(&error) || !Load(line->cuda_library.c_str(), &driver, &error) ||
-      !Confine({line->user, line->folder, reinterpret_cast<const void*>(driver.cuInit),
+  TraceMeans means;
+  if (!output.Capture(&error) || !Load(line->cuda_library.c_str(), &driver, &error)) {
+    Refuse(std::move(control), error);
+    return 1;
+  }
+  means.cupti.emplace();
+  if (!LoadCupti(CuptiSetting(), reinterpret_cast<const void*>(driver.cuInit), &*means.cupti,
+                 &means.why_not)) {
+    means.cupti.reset();
+  }
+  if (!Confine({line->user, line->folder, reinterpret_cast<const void*>(driver.cuInit),
                 line->tells_refused_calls, line->lenient},
                &confinement, &error) ||
       !HandOver(control.get(), std::move(confinement.refused_calls), &error)) {
@@ -81,6 +94,8 @@ int Main(int argc, char** argv) {
   LogMechanisms(confinement);
   UseFolder(confinement.has_folder ? line->folder : "");
   Log(LogLevel::kDebug, "start: the driver is loaded");
+  Log(LogLevel::kDebug, "start: %s",
+      means.cupti ? ("CUPTI is " + means.cupti->path).c_str() : means.why_not.c_str());
   Device device(driver);
   if (!device.Start(line->gpu, &error)) {
     Refuse(std::move(control), error, /*driver_failed=*/true);
@@ -90,7 +105,7 @@ int Main(int argc, char** argv) {
   Log(LogLevel::kInfo, "serves domain %s on %s", line->domain.c_str(), line->gpu.c_str());
   const bool batches = IsBatchingOn();
   Loop loop(&device, std::move(control), &output, batches, /*submit_threads=*/-1,
-            line->memory_limit_bytes, IsSharingOn());
+            line->memory_limit_bytes, IsSharingOn(), &means);
   if (!loop.Start(&error)) {
     Log(LogLevel::kError, "%s", error.c_str());
     _exit(1);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/identity/allocation_book.h"
 
-#include <sys/random.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "agent/cat.h"
 #include "agent/identity/allocation_record.h"
 #include "agent/identity/state_file.h"
+#include "agent/node/random_hex.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom {
@@ -20,25 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kNameBytes = 16;
 constexpr char kRecordSuffix[] = ".yaml";
 constexpr char kSetAsideSuffix[] = ".bad";
 
-absl::StatusOr<std::string> MakeRandomName() {
-  unsigned char bits[16];
-  if (getrandom(bits, sizeof(bits), 0) != sizeof(bits)) {
-    return absl::InternalError(Cat("state: no random name: ", strerror(errno)));
-  }
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string name;
-  for (const unsigned char byte : bits) {
-    name += kHex[byte >> 4];
-    name += kHex[byte & 15];
-  }
-  return name;
-}
-
 bool IsName(const std::string& text) {
-  return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == text.npos;
+  return text.size() == 2 * kNameBytes && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
 void SortOldestFirst(std::vector<Allocation>* allocations) {
@@ -121,10 +108,8 @@ void AllocationBook::LookAtLocked(const std::string& name,
 absl::StatusOr<Allocation> AllocationBook::Add(const std::string& gpu_uuid,
                                                std::vector<std::string> device_ids,
                                                const LibraryFiles& library_files, Clock::Time now) {
-  absl::StatusOr<std::string> name = MakeRandomName();
-  if (!name.ok()) return name.status();
   Allocation allocation;
-  allocation.name = *name;
+  allocation.name = RandomHex(kNameBytes);
   allocation.gpu_uuid = gpu_uuid;
   allocation.device_ids = std::move(device_ids);
   std::sort(allocation.device_ids.begin(), allocation.device_ids.end());

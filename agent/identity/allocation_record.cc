@@ -75,7 +75,7 @@ absl::StatusOr<Allocation> ParseRecord(const std::string& text) {
     allocation.name = root["name"].as<std::string>();
     allocation.gpu_uuid = root["gpu"].as<std::string>();
     allocation.library_files.cuda = root["shim"].as<std::string>();
-    // Absent where an agent that knew of no NVML wrote it.
+    // Absent if an agent wrote it that did not provide NVML.
     if (const YAML::Node nvml = root["nvml"]) {
       allocation.library_files.nvml = nvml.as<std::string>();
     }
@@ -90,7 +90,7 @@ absl::StatusOr<Allocation> ParseRecord(const std::string& text) {
       binding.owner.container = node["container"].as<std::string>();
       binding.trust_domain = node["trustDomain"].as<std::string>();
       binding.quota_bytes = node["quotaBytes"].as<uint64_t>();
-      // Absent where an older agent wrote it: not said.
+      // Absent if an older agent wrote it; then not specified.
       for (const auto& [key, term] : kShareKeys) binding.shares.*term = node[key].as<uint32_t>(0);
       binding.memory_wait_ms = node["memoryWaitMs"].as<uint32_t>(0);
       binding.bound_at = FromMillis(node["boundAtMs"].as<int64_t>());

@@ -15,7 +15,7 @@ absl::StatusOr<Clock::Time> KubeletRecord::FirstSeen(const std::string& id, Cloc
       const Clock::Time seen{Clock::Duration(root["firstSeenMs"].as<int64_t>())};
       if (root["kubelet"].as<std::string>() == id && seen <= now) return seen;
     } catch (const YAML::Exception&) {
-      // As if there were none: it is written anew.
+      // Treated as absent, so that it is written anew.
     }
   }
   const auto millis = std::chrono::duration_cast<Clock::Duration>(now.time_since_epoch());

@@ -13,7 +13,7 @@ namespace {
 
 // The size the kubelet's own clients allow: a node full of pods exceeds gRPC's 4 MiB.
 constexpr int kMaxReplyBytes = 16 << 20;
-// Of what is repeated of gRPC's errors.
+// How much of gRPC's error texts we repeat.
 constexpr size_t kMaxQuotedBytes = 256;
 
 class PodResourcesClient : public PodResources {
@@ -44,7 +44,7 @@ class PodResourcesClient : public PodResources {
                     "; is the kubelet running, and its pod-resources directory mounted?"));
     }
     absl::StatusOr<std::vector<ContainerDevices>> found = ReadAnswer(response, resource_name_);
-    // Who lies once is not believed in the rest either.
+    // If one entry is implausible, the others are not trusted, either.
     if (!found.ok()) {
       return absl::UnavailableError(Cat("kubelet: PodResources List at ", socket_path_, " gives ",
                                         found.status().message(),

@@ -11,9 +11,10 @@
 namespace gpuloom {
 namespace {
 
-// Of what is repeated of an answer.
+// How much of an answer we repeat in messages.
 constexpr size_t kMaxQuotedBytes = 256;
-// A cluster's names are shorter, and so are device IDs; no container has more devices.
+// Kubernetes allows no longer names, our device IDs are shorter, and no container has as many
+// devices.
 constexpr size_t kMaxNameBytes = 253;
 constexpr size_t kMaxDeviceIdBytes = 63;
 constexpr size_t kMaxDevices = 4096;
@@ -27,7 +28,7 @@ bool IsName(const std::string& text, size_t most_bytes, const char* also) {
          });
 }
 
-// Empty, or what it says that no kubelet says.
+// What no real kubelet would say, or an empty text.
 std::string Implausible(const ContainerDevices& held) {
   const PodContainer& owner = held.owner;
   for (const std::string* name : {&owner.pod_namespace, &owner.pod, &owner.container}) {

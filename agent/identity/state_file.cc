@@ -55,7 +55,7 @@ absl::Status WriteStateFile(const std::string& path, const std::string& content,
 }
 
 absl::StatusOr<std::string> ReadStateFile(const std::string& path) {
-  // Without waiting for who writes to a pipe.
+  // Opening a pipe must not wait for a writer.
   const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) {
     if (errno == ENOENT) return absl::NotFoundError(Cat("state: ", path, ": no such file"));

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs from NVML, which is loaded at run time: the toolkit ships no nvml.h and a node without a
-// driver has no libnvidia-ml.so.1. Called from one thread at a time; keeps nothing between calls,
-// so a driver that was reloaded is seen afresh.
+// GPUs from NVML. Called from one thread at a time; keeps nothing between calls (nvml_library.h).
 //
 // Fails with a message that starts "nvml:" and names the library or the GPU. A GPU in MIG mode is
 // refused by name: its parts are devices of their own, which this agent does not hand out.
@@ -12,10 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "agent/inventory/gpu.h"
+#include "agent/node/nvml_library.h"
 
 namespace gpuloom {
-
-inline constexpr char kNvmlLibrary[] = "libnvidia-ml.so.1";
 
 absl::StatusOr<std::vector<Gpu>> ListGpusFromNvml(const std::string& library = kNvmlLibrary);
 

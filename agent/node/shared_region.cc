@@ -11,7 +11,7 @@ namespace {
 
 namespace ipc = boost::interprocess;
 
-// A descriptor as Boost.Interprocess wants what it maps.
+// Gives Boost.Interprocess the descriptor of what it is to map.
 class Mappable {
  public:
   explicit Mappable(int descriptor) : descriptor_(descriptor) {}
@@ -32,7 +32,7 @@ SharedRegion::~SharedRegion() = default;
 
 bool SharedRegion::Map(int memory, size_t size_bytes, Access access) {
   region_ = nullptr;
-  // 0 bytes would be as many as the file has.
+  // To Boost.Interprocess, 0 bytes would mean the whole file.
   if (size_bytes == 0) return errno = EINVAL, false;
   try {
     region_ = std::make_unique<ipc::mapped_region>(

@@ -111,7 +111,7 @@ void Allocator::TakeBack(const ContainerSetup& setup) {
   if (const auto scheduler = options_.scheduler(allocation->gpu_uuid); scheduler.ok()) {
     (void)(*scheduler)->RemoveAllocation(name);
   }
-  // What cannot be removed now is found by Sweep.
+  // Sweep retries what cannot be removed now.
   (void)options_.book->Remove(name);
 }
 
@@ -182,8 +182,8 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
             ", but the kubelet says ", Describe(*owner),
             " holds it now; delete the pod, so that the kubelet ", "allocates anew"));
   }
-  // Its context is made while the container starts. What is told again later, to a scheduler that
-  // starts anew, prepares nothing: most of it may never be used again.
+  // Creates the executor's context while the container starts. Not repeated for a scheduler that is
+  // restarted, because most allocations may never be used again.
   if (absl::Status status = (*scheduler)->PrepareExecutor(bound_name); !status.ok()) {
     spdlog::debug("start: {}: {}", bound_name, std::string(status.message()));
   }
@@ -268,7 +268,7 @@ std::vector<std::string> Allocator::Regrant() {
       continue;
     }
     absl::Status status;
-    // A scheduler that is away hears of it in Restore.
+    // If its scheduler is away, Restore tells it later.
     if (const auto scheduler = options_.scheduler(allocation.gpu_uuid); scheduler.ok()) {
       status = Tell(scheduler->get(), allocation);
     }
@@ -296,7 +296,7 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
       const std::optional<Allocation> allocation = options_.book->Find(name);
       if (!allocation.has_value()) continue;
       absl::Status status;
-      // A GPU that has left the inventory has no scheduler that could hold on to it.
+      // If the GPU is no longer in the inventory, no scheduler has the allocation.
       if (options_.capacities.contains(allocation->gpu_uuid)) {
         const auto scheduler = options_.scheduler(allocation->gpu_uuid);
         status = scheduler.ok() ? (*scheduler)->RemoveAllocation(name) : scheduler.status();

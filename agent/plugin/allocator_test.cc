@@ -61,6 +61,7 @@ class FakeScheduler : public SchedulerClient {
   absl::StatusOr<std::vector<UnsupportedCalls>> ListUnsupported() override {
     return std::vector<UnsupportedCalls>{};
   }
+  absl::StatusOr<GpuReport> Report() override { return GpuReport{}; }
   bool IsConnected() override { return true; }
 
   std::map<std::string, std::pair<std::string, int>> added;

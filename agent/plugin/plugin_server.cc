@@ -18,15 +18,15 @@ namespace {
 // How soon a stream notices that it is to end; a change of the list wakes it at once.
 constexpr std::chrono::milliseconds kStreamPause{500};
 
-// The codes have the same numbers in both worlds.
+// gRPC and absl number their codes alike.
 grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
 
-grpc::Status Refuse(const char* call, const absl::Status& status) {
-  spdlog::warn("{} refused: {}", call, std::string(status.message()));
-  return ToGrpc(status);
-}
+// The calls that may be refused.
+constexpr char kPreferred[] = "GetPreferredAllocation";
+constexpr char kAllocate[] = "Allocate";
+constexpr char kPreStart[] = "PreStartContainer";
 
 template <typename Strings>
 std::vector<std::string> ToVector(const Strings& strings) {
@@ -47,7 +47,7 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
                           "gpuloom-agent is registered already, at another socket; this one is "
                           "refused on purpose while one agent replaces another");
     }
-    // For our own probe; the kubelet does not look at it.
+    // For our own probe; the kubelet ignores it.
     if (const std::string trouble = board_->Trouble(); !trouble.empty()) {
       context->AddTrailingMetadata(kTroubleMetadata, trouble.substr(0, kMaxTroubleBytes));
     }
@@ -87,7 +87,7 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
       const absl::StatusOr<std::vector<std::string>> chosen =
           PreferOneGpu(ToVector(container.available_deviceids()),
                        ToVector(container.must_include_deviceids()), container.allocation_size());
-      if (!chosen.ok()) return Refuse("GetPreferredAllocation", chosen.status());
+      if (!chosen.ok()) return Refuse(kPreferred, chosen.status());
       auto* answer = response->add_container_responses();
       for (const std::string& id : *chosen) answer->add_deviceids(id);
     }
@@ -102,7 +102,7 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
           allocator_->Allocate(ToVector(container.devices_ids()));
       if (!setup.ok()) {
         for (const ContainerSetup& earlier : setups) allocator_->TakeBack(earlier);
-        return Refuse("Allocate", setup.status());
+        return Refuse(kAllocate, setup.status());
       }
       setups.push_back(*std::move(setup));
     }
@@ -123,14 +123,22 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
                                  const v1beta1::PreStartContainerRequest* request,
                                  v1beta1::PreStartContainerResponse*) override {
     const absl::Status status = allocator_->PreStart(ToVector(request->devices_ids()));
-    return status.ok() ? grpc::Status::OK : Refuse("PreStartContainer", status);
+    return status.ok() ? grpc::Status::OK : Refuse(kPreStart, status);
   }
 
   std::atomic<int> watchers = 0;
   std::atomic<bool> is_stopping = false;
   std::atomic<bool> is_ready = false;
+  RefusedRequests refusals{{kPreferred, kAllocate, kPreStart}};
 
  private:
+  grpc::Status Refuse(const char* call, const absl::Status& status) {
+    const std::string reason(status.message());
+    spdlog::warn("{} refused: {}", call, reason);
+    refusals.Add(call, reason);
+    return ToGrpc(status);
+  }
+
   const DeviceBoard* const board_;
   Allocator* const allocator_;
   const Answers answers_;
@@ -178,6 +186,8 @@ void PluginServer::Stop() {
 }
 
 int PluginServer::watchers() const { return service_->watchers; }
+
+const RefusedRequests& PluginServer::refusals() const { return service_->refusals; }
 
 void PluginServer::SetReady() { service_->is_ready = true; }
 

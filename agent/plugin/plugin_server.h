@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "agent/plugin/allocator.h"
 #include "agent/plugin/device_board.h"
+#include "agent/plugin/refused_requests.h"
 
 namespace gpuloom {
 
@@ -31,6 +32,7 @@ class PluginServer {
   void Stop();
   // How many streams of kubelets watch the device list.
   int watchers() const;
+  const RefusedRequests& refusals() const;
   // For Kubernetes' probes, from now on.
   void SetReady();
 

@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <random>
 
+#include "agent/node/random_hex.h"
 #include "proto/channel/unique_fd.h"
 
 namespace gpuloom {
@@ -40,11 +40,7 @@ channel::UniqueFd Connect(const std::string& path) {
 
 }  // namespace
 
-std::string MakePluginSocketName() {
-  char name[32];
-  std::snprintf(name, sizeof(name), "gpuloom-%08x.sock", std::random_device()());
-  return name;
-}
+std::string MakePluginSocketName() { return "gpuloom-" + RandomHex(4) + ".sock"; }
 
 std::vector<std::string> ListPluginSockets(const std::string& directory) {
   std::vector<std::string> paths;

@@ -19,7 +19,8 @@ constexpr char kKubeletSocket[] = "/kubelet.sock";
 
 void Registrar::Tick(bool may_register, bool has_predecessor) {
   if (!Serve()) return;
-  // Before Register is called: a kubelet that restarts meanwhile is a new one.
+  // Looked at before Register is called, so that a kubelet which restarts meanwhile counts as a new
+  // one.
   LookAtKubelet();
   if (!kubelet_.has_value()) return;
   if (had_predecessor_ && !has_predecessor) {
@@ -32,9 +33,11 @@ void Registrar::Tick(bool may_register, bool has_predecessor) {
   if (!may_register || clock_->Now() < next_try_) return;
   next_try_ = clock_->Now() + kRetryPause;
   if (absl::Status status = Register(options_.socket_name); !status.ok()) {
+    ++counts_.failed_registrations;
     Say(std::string(status.message()));
     return;
   }
+  ++counts_.registrations;
   registered_with_ = kubelet_;
   registered_at_ = clock_->Now();
   is_watched_ = false;
@@ -85,13 +88,15 @@ void Registrar::LookAtWatch(bool has_predecessor) {
       spdlog::info("agent: ready");
     }
   } else if (is_watched_) {
-    // Though its socket is the same: it no longer counts our devices, and refuses pods.
+    // Its socket is unchanged, but it no longer counts our devices, and refuses pods.
     spdlog::warn("kubelet: {} has ended its watch of the devices; registering again",
                  options_.kubelet_directory + kKubeletSocket);
+    ++counts_.ended_watches;
     registered_with_.reset();
   } else if (clock_->Now() - registered_at_ >= kWatchTimeout) {
     Say(Cat("kubelet: ", options_.kubelet_directory, kKubeletSocket,
             " took our registration but does not watch the devices; registering again"));
+    ++counts_.ended_watches;
     registered_with_.reset();
   }
 }
@@ -110,7 +115,7 @@ void Registrar::ShowRefusing() {
     Say(std::string(status.message()));
     return;
   }
-  // One that is not refused may be called from now on.
+  // If registration succeeded, the kubelet may call this server from now on.
   if (!Register(name).ok()) refusing_->Stop();
 }
 

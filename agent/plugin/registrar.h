@@ -8,10 +8,11 @@
 // registration that is refused follows the one that counts; when the other one has ended, this one registers
 // once more.
 //
-// Used from one thread. Tick blocks for as long as a kubelet lets Register hang, at most
+// Used from one thread, but for `counts`, which any may read. Tick blocks for as long as a kubelet lets Register hang, at most
 // kRegisterTimeout each.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -49,6 +50,14 @@ class Registrar {
   void RegisterAgain() { registered_with_.reset(); }
   bool is_registered() const { return registered_with_.has_value(); }
 
+  // Since this object was made.
+  struct Counts {
+    std::atomic<uint64_t> registrations = 0;
+    std::atomic<uint64_t> failed_registrations = 0;
+    std::atomic<uint64_t> ended_watches = 0;  // or never begun
+  };
+  const Counts& counts() const { return counts_; }
+
  private:
   // What tells one socket file from the next at the same path; an inode number alone is used again.
   struct FileId {
@@ -83,6 +92,7 @@ class Registrar {
   bool has_shown_refusing_ = false;  // since the last registration
   bool is_ready_ = false;
   std::string last_trouble_;  // each trouble is said once, until another comes or it ends
+  Counts counts_;
 };
 
 }  // namespace gpuloom

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "agent/policy/kept_policy.h"
+#include "agent/node/sealed_text.h"
 #include "proto/channel/unique_fd.h"
 
 namespace gpuloom {

@@ -82,7 +82,7 @@ class Parser {
     return Fail(PlaceOf(node), key, message);
   }
 
-  // `known` empty: the keys are names.
+  // If `known` is empty, all keys are names and allowed.
   bool CheckKeys(const YAML::Node& map, const std::string& path, Words known) {
     std::map<std::string, int> seen;
     for (const auto& entry : map) {
@@ -186,7 +186,7 @@ class Parser {
     return true;
   }
 
-  // Those keys of the map that a pod's rule has, too.
+  // Parses the keys that a pod's rule may also have.
   bool ParsePodKeys(const YAML::Node& map, const std::string& path, Words known, PodKeys* keys) {
     if (!map.IsMap()) return Fail(map, path, "must be a map with the keys " + ListWords(known));
     if (!CheckKeys(map, path, known)) return false;
@@ -333,7 +333,8 @@ class Parser {
     return true;
   }
 
-  // A pod's rule that says more than it can give is a misunderstanding.
+  // Tenants choose their pods' names, so a pod's rule may not give a higher priority than its
+  // namespace's.
   bool CheckPriorities() {
     for (const PolicyRule& space : policy_.namespaces) {
       for (const PodRule& pod : space.pods) {

@@ -29,7 +29,7 @@ bool Applies(const PodRule& rule, std::string_view pod, std::string_view contain
           (!container.empty() && GlobMatches(*rule.container, container)));
 }
 
-// All of a more specific namespace's before those of a wider one.
+// All rules of a more specific namespace come before those of a less specific one.
 std::vector<const PodRule*> PodRulesOf(const Policy& policy, std::string_view pod_namespace,
                                        std::string_view pod, std::string_view container) {
   const auto specificity = [](const PodRule& rule) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <ctime>
 
-#include "agent/policy/kept_policy.h"
+#include "agent/node/sealed_text.h"
 #include "agent/policy/policy_file.h"
 #include "agent/policy/policy_parser.h"
 #include "agent/policy_command/answers.h"
@@ -50,17 +50,17 @@ InForce ReadKept(const std::string& state_dir) {
   }
   std::string text;
   int format = 0;
-  switch (UnsealPolicy(*content, &text, &format)) {
-    case Kept::kWhole:
+  switch (UnsealText(*content, &text, &format)) {
+    case Seal::kWhole:
       kept.text = text;
       kept.since = TimeOf(kept.path);
       break;
-    case Kept::kNewer:
+    case Seal::kNewer:
       kept.trouble =
           kept.path +
           " was written by an agent of a later release: ask the gpuloom beside that agent";
       break;
-    case Kept::kDamaged:
+    case Seal::kDamaged:
       kept.trouble = kept.path +
                      " is damaged: the agent will not use it at its next start; it writes it anew "
                      "once the policy file is right";

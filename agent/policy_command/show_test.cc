@@ -7,7 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "agent/policy/kept_policy.h"
+#include "agent/node/sealed_text.h"
+#include "agent/policy/policy_file.h"
 #include "agent/policy_command/policy_command.h"
 
 namespace gpuloom {
@@ -47,7 +48,7 @@ class PolicyShow : public ::testing::Test {
 };
 
 TEST_F(PolicyShow, WhatIsInForceAndThatItIsTheFiles) {
-  Keep(SealPolicy("defaults: {weight: 50}"));
+  Keep(SealText("defaults: {weight: 50}"));
   Write("defaults: {weight: 50}");
   const Answer answer = AnswerAboutPolicy(command_);
   EXPECT_EQ(answer.exit_status, kGood) << answer.trouble;
@@ -62,7 +63,7 @@ TEST_F(PolicyShow, WhatIsInForceAndThatItIsTheFiles) {
 }
 
 TEST_F(PolicyShow, AFileThatIsNotInForceIsSaidToBeAnother) {
-  Keep(SealPolicy("defaults:\n  weight: 50\n"));
+  Keep(SealText("defaults:\n  weight: 50\n"));
   Write("defaults:\n  weight: 60\n");
   Answer answer = AnswerAboutPolicy(command_);
   EXPECT_EQ(answer.exit_status, kNotGood);
@@ -93,7 +94,7 @@ TEST_F(PolicyShow, WithoutAKeptOneNothingIsClaimed) {
   EXPECT_EQ(Document()["file_state"], "differs");
 
   command_.format = Format::kTable;
-  Keep(SealPolicy("defaults: {weight: 50}").substr(3));
+  Keep(SealText("defaults: {weight: 50}").substr(3));
   answer = AnswerAboutPolicy(command_);
   EXPECT_EQ(answer.exit_status, kNotGood);
   EXPECT_EQ(answer.text, "");
@@ -106,7 +107,7 @@ TEST_F(PolicyShow, WithoutAKeptOneNothingIsClaimed) {
 TEST_F(PolicyShow, APolicyAsLargeAsCanBeIsShownWhole) {
   const std::string large = "defaults: {weight: 50}\n#" + std::string((1 << 20) - 24, 'x');
   ASSERT_EQ(large.size(), size_t{1} << 20);
-  Keep(SealPolicy(large));
+  Keep(SealText(large));
   Write(large);
   const Answer answer = AnswerAboutPolicy(command_);
   EXPECT_EQ(answer.exit_status, kGood) << answer.trouble;

@@ -9,7 +9,7 @@
 namespace gpuloom {
 namespace {
 
-// What a tenant may not say itself, and one key that it must.
+// Returns an error if a tenant sets what the policy sets, or names no namespace.
 std::string WrongTenant(const std::string& tenant) {
   bool has_namespace = false;
   for (size_t begin = 0; begin <= tenant.size();) {

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <cmath>
 #include <memory>
 #include <string_view>
 
@@ -18,6 +19,18 @@
 
 namespace gpuloom::run {
 namespace {
+
+// As in a policy: whole per cent.
+uint32_t PercentOf(const char* option, const std::string& text) {
+  uint32_t percent = 0;
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, percent);
+  if (read.ec != std::errc() || std::string_view(read.ptr, end) != "%" || percent < 1 ||
+      percent > 100) {
+    throw CLI::ValidationError(option, "'" + text + "': write a share from 1% to 100%");
+  }
+  return percent;
+}
 
 void AddStateDir(CLI::App* command, std::string* state_dir) {
   command->add_option("--state-dir", *state_dir,
@@ -133,6 +146,28 @@ CLI::App* AddSuspend(CLI::App* app, bool suspends, SuspendCommand* command) {
   return added;
 }
 
+CLI::App* AddTrace(CLI::App* app, TraceCommand* command) {
+  CLI::App* added = app->add_subcommand(
+      "trace",
+      "Records for a while what this machine's GPUs do for all tenants, and writes it as a file "
+      "for https://ui.perfetto.dev or chrome://tracing.\n"
+      "Example: gpuloom trace --seconds 5 -o trace.json");
+  constexpr double kMostSeconds = 240;
+  added
+      ->add_option_function<double>(
+          "--seconds",
+          [command](double seconds) {
+            if (!std::isfinite(seconds)) throw CLI::ValidationError("--seconds", "is no number");
+            command->time = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+          },
+          "how long, at most 240; what has no more room is dropped and counted")
+      ->required()
+      ->check(CLI::Range(0.001, kMostSeconds));
+  added->add_option("-o,--output", command->file, "the file; - is the standard output")->required();
+  AddStateDir(added, &command->state_dir);
+  return added;
+}
+
 }  // namespace
 
 std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status) {
@@ -182,21 +217,19 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
         }
       },
       "high goes before normal, which is the default, and normal before low");
-  run->add_option_function<std::string>(
-      "--time-share-max",
-      [&line](const std::string& text) {
-        // As timeShareMax in a policy: whole per cent.
-        int percent = 0;
-        const char* end = text.data() + text.size();
-        const auto read = std::from_chars(text.data(), end, percent);
-        if (read.ec != std::errc() || std::string_view(read.ptr, end) != "%" || percent < 1 ||
-            percent > 100) {
-          throw CLI::ValidationError("--time-share-max",
-                                     "'" + text + "': write a share from 1% to 100%");
-        }
-        line.time_permille = static_cast<uint32_t>(percent) * 10;
-      },
+  const auto add_percent = [run](const char* name, uint32_t* percent, const char* help) {
+    run->add_option_function<std::string>(
+        name, [name, percent](const std::string& text) { *percent = PercentOf(name, text); }, help);
+  };
+  add_percent(
+      "--time-share-max", &line.time_percent,
       "the most of the GPU's time that it gets, even when nobody else wants it: 25% (100%)");
+  add_percent(
+      "--sm-percent", &line.sm_percent,
+      "the most of the GPU's multiprocessors that its kernels run on, in whole groups of some "
+      "8: 25% (100%)");
+  add_percent("--sm-reserved", &line.sm_reserved,
+              "multiprocessors on which nobody else in its domain runs: 25% (none)");
   run->add_option_function<std::string>(
       "--memory-wait",
       [&line](const std::string& text) {
@@ -230,6 +263,8 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   SuspendCommand suspend;
   const CLI::App* about_suspend = AddSuspend(&app, true, &suspend);
   const CLI::App* about_resume = AddSuspend(&app, false, &suspend);
+  TraceCommand trace;
+  const CLI::App* about_trace = AddTrace(&app, &trace);
   AddStatus(&app, "tenants",
             "Says who uses this machine's GPUs: memory, GPU time, what was refused, faults.\n"
             "Example: gpuloom tenants --state-dir /var/lib/gpuloom",
@@ -287,7 +322,8 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
     line.suspend = suspend;
     return line;
   }
-  if (line.status || line.top || line.doctor) return line;
+  if (about_trace->parsed()) line.trace = trace;
+  if (line.status || line.top || line.doctor || line.trace) return line;
   if (!*run) {
     printf("%s", app.help().c_str());
     *exit_status = 2;

@@ -13,6 +13,7 @@
 #include "agent/run/status.h"
 #include "agent/run/suspend.h"
 #include "agent/run/top.h"
+#include "agent/run/trace.h"
 
 namespace gpuloom::run {
 
@@ -26,8 +27,11 @@ struct CommandLine {
   std::string domain = "local";
   // Of the GPU's time, against the other commands'; 0: as the default.
   uint32_t weight = 0;
-  uint32_t priority = 0;       // as ShareTerms
-  uint32_t time_permille = 0;  // the same
+  uint32_t priority = 0;      // as ShareTerms
+  uint32_t time_percent = 0;  // the same; at most, of the GPU's time
+  // Of the GPU's multiprocessors: at most, and for no other of its domain. 0: not said.
+  uint32_t sm_percent = 0;
+  uint32_t sm_reserved = 0;
   std::chrono::milliseconds memory_wait{0};
   std::string state_dir;  // empty: the default
   std::vector<std::string> command;
@@ -36,6 +40,7 @@ struct CommandLine {
   std::optional<StatusCommand> status;    // the same
   std::optional<TopCommand> top;          // the same
   std::optional<DoctorCommand> doctor;    // the same
+  std::optional<TraceCommand> trace;      // the same
 };
 
 // nullopt: there is nothing to run, end with *exit_status.

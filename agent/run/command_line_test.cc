@@ -64,13 +64,15 @@ TEST(CommandLine, SharesAndWaitsAsInAPolicy) {
   ASSERT_TRUE(line);
   EXPECT_EQ(line->weight, 300u);
   EXPECT_EQ(line->priority, 3u);
-  EXPECT_EQ(line->time_permille, 250u);
+  EXPECT_EQ(line->time_percent, 25u);
   EXPECT_EQ(line->memory_wait, std::chrono::minutes(5));
   line = Parse({"run", "--", "true"}, &status);
   ASSERT_TRUE(line);
   EXPECT_EQ(line->weight, 0u);
   EXPECT_EQ(line->priority, 0u);
-  EXPECT_EQ(line->time_permille, 0u);
+  EXPECT_EQ(line->time_percent, 0u);
+  EXPECT_EQ(line->sm_percent, 0u);
+  EXPECT_EQ(line->sm_reserved, 0u);
   EXPECT_EQ(line->memory_wait.count(), 0);
 }
 
@@ -148,6 +150,8 @@ TEST(CommandLine, MistakesEndWithStatusTwo) {
                                              {"run", "--time-share-max", "0%", "--", "true"},
                                              {"run", "--time-share-max", "101%", "--", "true"},
                                              {"run", "--time-share-max", "2.5%", "--", "true"},
+                                             {"run", "--sm-percent", "101%", "--", "true"},
+                                             {"run", "--sm-reserved", "8", "--", "true"},
                                              {"run", "--memory-wait", "30", "--", "true"},
                                              {"run", "--memory-wait", "61m", "--", "true"},
                                              {"suspend"},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tenant that looks at what it was given: CUDA and NVML as programs load them by name at run time,
-// both about the same device, and nothing of NVIDIA's driver in this process. Says "ok", or what is
-// wrong, and ends with 0 or 1. Uses no driver but what the loader finds.
+// both about the same device, which computes, and nothing of NVIDIA's driver in this process. Says
+// "ok", or what is wrong, and ends with 0 or 1. Uses no driver but what the loader finds, and no
+// toolkit, so that the image can have it: `helm test` runs it in a pod.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <limits.h>
@@ -11,11 +12,39 @@
 
 #include <cstdint>
 #include <fstream>
+#include <iterator>
 #include <string>
+#include <vector>
 
 namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+constexpr unsigned kNumbers = 4096;
+constexpr unsigned kBlock = 256;
+// numbers[i] = 3 * numbers[i] + 1
+constexpr char kKernel[] = R"PTX(
+.version 7.0
+.target sm_52
+.address_size 64
+.visible .entry step(.param .u64 numbers)
+{
+  .reg .b32 %r<6>;
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [numbers];
+  cvta.to.global.u64 %rd1, %rd1;
+  mov.u32 %r1, %ctaid.x;
+  mov.u32 %r2, %ntid.x;
+  mov.u32 %r3, %tid.x;
+  mad.lo.s32 %r4, %r1, %r2, %r3;
+  mul.wide.u32 %rd2, %r4, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  ld.global.u32 %r5, [%rd3];
+  mad.lo.s32 %r5, %r5, 3, 1;
+  st.global.u32 [%rd3], %r5;
+  ret;
+}
+)PTX";
 
 struct Memory {
   unsigned long long total, free, used;
@@ -50,12 +79,43 @@ int Call(void* library, const char* name, Arguments... arguments) {
   return result;
 }
 
+// In memory that is there already.
+void Compute(void* cuda, uint64_t memory) {
+  std::vector<uint32_t> numbers(kNumbers);
+  for (uint32_t i = 0; i < kNumbers; ++i) numbers[i] = i;
+  const size_t size_bytes = numbers.size() * sizeof(uint32_t);
+  void* module = nullptr;
+  void* function = nullptr;
+  void* arguments[] = {&memory};
+  if (Call(cuda, "cuModuleLoadData", &module, static_cast<const void*>(kKernel)) != 0) return;
+  Call(cuda, "cuModuleGetFunction", &function, module, "step");
+  Call(cuda, "cuMemcpyHtoD_v2", memory, static_cast<const void*>(numbers.data()), size_bytes);
+  Call(cuda, "cuLaunchKernel", function, kNumbers / kBlock, 1u, 1u, kBlock, 1u, 1u, 0u,
+       static_cast<void*>(nullptr), &arguments[0], static_cast<void**>(nullptr));
+  Call(cuda, "cuMemcpyDtoH_v2", static_cast<void*>(numbers.data()), memory, size_bytes);
+  for (uint32_t i = 0; i < kNumbers; ++i) {
+    if (numbers[i] == 3 * i + 1) continue;
+    Expect(false, "3 * " + std::to_string(i) + " + 1 is " + std::to_string(numbers[i]));
+    break;
+  }
+  Call(cuda, "cuModuleUnload", module);
+}
+
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// Files of NVIDIA's driver go by these names; ours by its own, whatever links lead to it.
+// In a container our libraries have the driver's names, which they are mounted under; what they say tells them apart.
+bool IsOurs(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  return text.find("GPULOOM_LOG") != std::string::npos;
+}
+
+// Files of NVIDIA's driver go by these names.
 bool IsOfTheDriver(const std::string& path) {
-  return path.rfind("/dev/nvidia", 0) == 0 || BaseName(path).rfind("libcuda.so", 0) == 0 ||
-         BaseName(path).rfind("libnvidia-", 0) == 0;
+  if (path.rfind("/dev/nvidia", 0) == 0) return true;
+  return (BaseName(path).rfind("libcuda.so", 0) == 0 ||
+          BaseName(path).rfind("libnvidia-", 0) == 0) &&
+         !IsOurs(path);
 }
 
 void LookForTheDriver() {
@@ -66,9 +126,11 @@ void LookForTheDriver() {
     if (at == std::string::npos) continue;
     const std::string path = line.substr(at);
     Expect(!IsOfTheDriver(path), path + " is mapped");
-    is_ours_mapped |= BaseName(path) == "libgpuloom.so";
+    const std::string name = BaseName(path);
+    is_ours_mapped |=
+        (name.rfind("libgpuloom", 0) == 0 || name.rfind("libcuda.so", 0) == 0) && IsOurs(path);
   }
-  Expect(is_ours_mapped, "libgpuloom.so is not mapped");
+  Expect(is_ours_mapped, "our libcuda is not mapped");
   DIR* const folder = opendir("/proc/self/fd");
   Expect(folder != nullptr, "/proc/self/fd cannot be read");
   int descriptors = 0;
@@ -136,6 +198,7 @@ int main() {
   Expect(count == 1 && processes[0].pid == static_cast<unsigned>(getpid()) &&
              processes[0].used == after.used,
          std::to_string(count) + " processes, the first " + std::to_string(processes[0].pid));
+  Compute(cuda, memory);
   LookForTheDriver();
   Call(cuda, "cuMemFree_v2", memory);
   Call(nvml, "nvmlShutdown");

@@ -50,7 +50,9 @@ bool Describe(const CommandLine& line, const std::string& name, const std::strin
   bind.pinned_limit_bytes = kPinnedLimitBytes;
   bind.shares.weight = line.weight;
   bind.shares.priority = line.priority;
-  bind.shares.time_permille = line.time_permille;
+  bind.shares.time_permille = 10 * line.time_percent;
+  bind.partition.sm_percent = line.sm_percent;
+  bind.partition.sm_reserved = line.sm_reserved;
   bind.memory_wait_ms = static_cast<uint32_t>(line.memory_wait.count());
   return true;
 }

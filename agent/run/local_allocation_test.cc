@@ -40,13 +40,16 @@ TEST(LocalAllocation, SaysWhatItMayHaveOfTheTime) {
   CommandLine line = Line();
   line.weight = 300;
   line.priority = 1;
-  line.time_permille = 250;
+  line.time_percent = 25;
+  line.sm_percent = 50;
+  line.sm_reserved = 10;
   line.memory_wait = std::chrono::seconds(30);
   LocalAllocation allocation;
   std::string error;
   ASSERT_TRUE(Describe(line, "n", "/n", 81 * kGiB, &allocation, &error)) << error;
   EXPECT_EQ(allocation.bind.shares, (control::ShareTerms{0, 300, 1, 0, 250}));
   EXPECT_EQ(allocation.bind.memory_wait_ms, 30'000u);
+  EXPECT_EQ(allocation.bind.partition, (control::PartitionTerms{0, 0, 50, 10}));
 }
 
 TEST(LocalAllocation, SlotsShareWhatTheContextsLeave) {

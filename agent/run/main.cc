@@ -10,6 +10,8 @@
 //
 // gpuloom completion: what completes the command line in a shell, made from its definition.
 //
+// gpuloom trace: what the GPUs do for all tenants, as a file; asks the schedulers, and reads what executors write.
+//
 // gpuloom run: a tenant on a bare machine, for people without Kubernetes, for tests and for
 // benchmarks.
 //
@@ -35,6 +37,7 @@
 #include "agent/run/suspend.h"
 #include "agent/run/tenant_folder.h"
 #include "agent/run/top.h"
+#include "agent/run/trace.h"
 #include "agent/run/unsupported_report.h"
 #include "proto/wire/session.h"
 
@@ -63,6 +66,14 @@ int Main(int argc, char** argv) {
   if (line->status) return Print(AnswerAboutStatus(*line->status));
   if (line->top) return Top(*line->top);
   if (line->doctor) return Print(Doctor(*line->doctor));
+
+  if (line->trace) {
+    const Answer outcome = Trace(*line->trace);
+    // Standard output may be the trace.
+    fputs(outcome.text.c_str(), line->trace->file == "-" ? stderr : stdout);
+    fputs(outcome.trouble.c_str(), stderr);
+    return outcome.exit_status;
+  }
 
   std::string error;
   Installation installation;

@@ -95,7 +95,8 @@ std::string ManPage(const std::vector<CommandEntry>& commands, const CommandEntr
       ".SH EXIT STATUS\n"
       "0: it is so, or done. 1: it is not, or not everywhere. 2: a mistake on the command line, or "
       "in a file that it "
-      "names. 3: done, but its effect took longer than was to be waited for. 125: gpuloom run "
+      "names. 3: done, but its effect takes longer than was to be waited for, or something is "
+      "missing. 125: gpuloom run "
       "could not start its "
       "command, whose own status it otherwise returns.\n";
   if (!command.path.empty()) text += ".SH SEE ALSO\n" + Bold("gpuloom") + "(1)\n";

@@ -28,7 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// gpuloom-scheduler's exit statuses that mean something here.
+// Exit statuses of gpuloom-scheduler that are handled here.
 constexpr int kNoGpu = 3;
 constexpr int kAlreadyRunning = 4;
 
@@ -43,7 +43,7 @@ class Started {
   [[nodiscard]] bool Start(std::string* error);
   // True once it has ended; *status is its exit status.
   [[nodiscard]] bool Ended(int* status);
-  // What it has said in its log since it was started, a line each.
+  // What it has written to its log since it was started.
   std::string Output() const;
   const std::string& log_path() const { return log_path_; }
 
@@ -132,7 +132,8 @@ Settings OurSettings() {
   return settings;
 }
 
-// Of the process that listens behind the socket; false when it cannot be looked at.
+// Reads the settings of the process that listens at the socket. Returns false if that is not
+// possible.
 bool SettingsOfScheduler(int socket, Settings* settings) {
   ucred peer{};
   socklen_t size = sizeof(peer);
@@ -151,8 +152,8 @@ std::string Listed(const Settings& settings) {
   return text.empty() ? "none" : text;
 }
 
-// Whether the software GPU that answered is one with our settings. With false and no message it is
-// another one that nobody uses, which ends when we leave it.
+// Returns true if the software GPU that answered has our settings. Returns false without a message
+// if it has others but no user, and so ends when we disconnect.
 bool HasOurSettings(const SchedulerPlace& place, control::Client* client, std::string* error) {
   const Settings ours = OurSettings();
   Settings theirs;
@@ -180,7 +181,7 @@ bool ReachScheduler(const SchedulerPlace& place, control::Client* client, std::s
       if (!place.softgpu || HasOurSettings(place, client, error)) return true;
       if (!error->empty()) return false;
       connect_error = "one with other settings does not end";
-      // A scheduler takes 100 ms to start, of which nothing should be added to; asking costs a system
+      // Starting a scheduler takes 100 ms, so do not add much; asking again costs only a system
       // call.
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       continue;

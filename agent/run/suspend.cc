@@ -15,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookAgain{20};
-// Of an error that names what is there.
+// How many names an error lists.
 constexpr size_t kNamed = 20;
 
 constexpr size_t kLongestName = 300;
@@ -144,7 +144,7 @@ class Suspension {
         return;
       }
       if (Clock::now() >= deadline) {
-        outcome_.exit_status = kNotYet;
+        outcome_.exit_status = kPartly;
         outcome_.trouble += "gpuloom: " + NameOf(command_) + " is suspended, but " + waits +
                             ". A kernel that runs cannot be interrupted; nothing more of it will "
                             "start until gpuloom resume\n";
@@ -178,7 +178,7 @@ class Suspension {
   Answer outcome_;
   std::vector<Asked> asked_;
   size_t schedulers_ = 0;
-  std::string unseen_;  // where there may be further ones, each behind "; "
+  std::string unseen_;  // where there may be further schedulers, each after "; "
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ struct SuspendCommand {
 // "NAMESPACE/POD" or "NAMESPACE/POD/CONTAINER". Returns false if it is neither.
 [[nodiscard]] bool ParseTarget(const std::string& text, SuspendCommand* command);
 
-// kNotGood: nothing was changed, or not everywhere. kNotYet: suspended, but work still runs. `text` is what was done.
+// kNotGood: nothing was changed, or not everywhere. kPartly: suspended, but work still runs. `text` is what was done.
 Answer Suspend(const SuspendCommand& command);
 
 }  // namespace gpuloom::run

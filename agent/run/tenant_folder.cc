@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <sstream>
 
+#include "agent/node/random_hex.h"
 #include "proto/wire/session.h"
 
 namespace gpuloom::run {
@@ -55,12 +55,7 @@ bool TenantFolder::Make(const std::string& state_dir, const TenantLibraries& lib
              "and ';'";
     return false;
   }
-  uint64_t random = 0;
-  if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-    random = static_cast<uint64_t>(getpid());
-  char name[32];
-  snprintf(name, sizeof(name), "run-%016llx", static_cast<unsigned long long>(random));
-  name_ = name;
+  name_ = "run-" + RandomHex(8);
   const std::string path = state_dir + "/" + name_;
   if (mkdir(path.c_str(), 0700) != 0) {
     *error = "cannot make the folder " + path + ": " + strerror(errno);

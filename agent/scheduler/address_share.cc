@@ -8,7 +8,7 @@ namespace gpuloom::scheduler {
 namespace {
 
 constexpr uint64_t kLargestOwnBytes = uint64_t{1} << 40;  // of a quota of 512 GiB and more
-// All ranges above the least size together, in first ranges.
+// All ranges above the least size together are at most so many first ranges.
 constexpr uint64_t kFirstRanges = 3;
 
 // Twice the quota leaves room for fragmentation, and for a quota that is raised.
@@ -45,7 +45,7 @@ AddressLimits DeviceAddressLimits(uint64_t memory_quota_bytes) {
   const uint64_t first_bytes = std::max(own_bytes * 8, own_bytes + kFirstReservableBytes);
   return {.kind = "device",
           .first_bytes = first_bytes,
-          .needed_bytes = own_bytes,  // whose half holds the quota
+          .needed_bytes = own_bytes,  // half of it holds the quota
           .least_bytes = kLeastDeviceRangeBytes,
           .assured = kAssuredDeviceRanges,
           .most_bytes = first_bytes * kFirstRanges + kSessions * kLeastDeviceRangeBytes};
@@ -57,14 +57,14 @@ uint64_t DeviceOwnBytes(uint64_t memory_quota_bytes, uint64_t range_bytes) {
 
 uint64_t AddressShare::Wanted(const AddressLimits& limits) const {
   if (serving_ == 0) return limits.first_bytes;
-  // Half of the first one's, and each further one three quarters of the one before.
+  // Half of what the first session gets, then three quarters of the previous one each time.
   const uint64_t together_bytes = limits.first_bytes * kFirstRanges;
   return (together_bytes - std::min(together_bytes, held_bytes_)) / 4;
 }
 
 bool AddressShare::TakeOpen(const AddressLimits& limits, AddressWindow* window, uint64_t size_bytes,
                             channel::Range* range) const {
-  // The second half is for the first sessions of others, and for small ones.
+  // The second half of the window is for other allocations' first sessions, and for small ranges.
   const bool may_be_last = serving_ == 0 || size_bytes == limits.least_bytes;
   const uint64_t left_bytes = may_be_last ? 0 : window->size_bytes() / 2;
   return size_bytes + left_bytes <= window->free_bytes() && window->Take(size_bytes, range);
@@ -75,14 +75,14 @@ bool AddressShare::Take(const AddressLimits& limits, DividedWindow* window, chan
     const uint64_t size_bytes =
         std::max(limits.least_bytes, wanted / limits.least_bytes * limits.least_bytes);
     const bool is_least = size_bytes == limits.least_bytes;
-    // Beyond what large ones may take together there is room for small ones only.
+    // Beyond what large ranges may take together, there is room only for small ones.
     const uint64_t together_bytes =
         is_least ? limits.most_bytes : limits.first_bytes * kFirstRanges;
     const bool fits = held_bytes_ + size_bytes <= together_bytes;
-    // One at a time: others need theirs, too.
+    // Only one at a time, because other allocations need theirs, too.
     const bool may_need = serving_ == 0 && needed_ranges_ == 0 && !is_least;
     const bool is_needed = may_need && size_bytes <= limits.needed_bytes;
-    // Who holds no more ranges than are assured holds no more in the part that is kept for them.
+    // Only allocations with fewer ranges than are assured may use the part that is kept for this.
     const bool is_assured = ranges_ < limits.assured && is_least;
     if (fits && (TakeOpen(limits, &window->open, size_bytes, range) ||
                  (is_needed && window->needed.Take(size_bytes, range)) ||
@@ -99,7 +99,7 @@ bool AddressShare::Take(const AddressLimits& limits, DividedWindow* window, chan
 
 void AddressShare::Free(const channel::Range& range, DividedWindow* window) {
   needed_ranges_ -= std::min(needed_ranges_, window->needed.Contains(range) ? 1u : 0u);
-  // It is of one of them, and the others do not know it.
+  // It belongs to one of these; the others ignore it.
   for (AddressWindow* part : {&window->open, &window->needed, &window->assured}) part->Free(range);
   held_bytes_ -= std::min(held_bytes_, range.size_bytes);
   ranges_ -= std::min(ranges_, 1u);

@@ -20,6 +20,12 @@ bool AreTerms(const control::ShareTerms& shares) {
          shares.time_permille <= kAllPermille;
 }
 
+bool ArePercent(const control::PartitionTerms& terms) {
+  constexpr uint32_t kAll = 100;
+  return terms.namespace_sm_percent <= kAll && terms.namespace_sm_reserved <= kAll &&
+         terms.sm_percent <= kAll && terms.sm_reserved <= kAll;
+}
+
 }  // namespace
 
 bool Usage::Charge(uint64_t bytes) {
@@ -86,6 +92,13 @@ bool Bind(const control::BindAllocation& message, Allocation* allocation, std::s
              ": weights are 1 to 1000, priorities 1 to 3, ceilings at most 1000 permille, and 0 "
              "where the policy does "
              "not say";
+    return false;
+  }
+  if (!ArePercent(message.partition)) {
+    *error =
+        "allocation " + allocation->name +
+        ": multiprocessors are limited and reserved by at most 100 percent, and 0 where the policy "
+        "does not say";
     return false;
   }
   constexpr uint32_t kLongestWaitMs = 3'600'000;

@@ -77,6 +77,7 @@ struct Allocation {
   std::string trust_domain;
   uint64_t pinned_limit_bytes = 0;
   control::ShareTerms shares{};
+  control::PartitionTerms partition{};
   std::chrono::milliseconds memory_wait{0};  // for others' memory
   bool suspended = false;
 

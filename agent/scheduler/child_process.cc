@@ -75,7 +75,7 @@ bool ChildProcess::Reap(std::string* how) {
       info.si_pid != pid_) {
     return false;
   }
-  kill(-pid_, SIGKILL);  // what it left behind in its group, before the number can be given again
+  kill(-pid_, SIGKILL);  // the rest of its process group, before the number can be reused
   int status = 0;
   waitpid(pid_, &status, 0);
   pid_ = 0;

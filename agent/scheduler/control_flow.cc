@@ -59,10 +59,12 @@ void Scheduler::AcceptController() {
   controllers_[id].peer = std::make_unique<Peer>(
       loop_, std::move(socket), [this, id](const control::Incoming& in) { OnControl(id, in); },
       [this, id](const std::string&) { EndController(id); });
-  controllers_[id].peer->SetPeerMinor(0);  // what every minor understands, until it says its own
+  controllers_[id].peer->SetPeerMinor(
+      0);  // every minor version understands this; used until the peer names its own
 }
 
 void Scheduler::EndController(uint64_t id) {
+  DropTraceOf(id);
   controllers_.erase(id);
   std::vector<std::string> owned;
   for (const auto& [name, entry] : allocations_) {
@@ -98,6 +100,9 @@ void Scheduler::OnControl(uint64_t id, const control::Incoming& in) {
       break;
   }
   if (!ok) LogWarning("control: " + error);
+  const bool begins_trace = in.header.type == control::kType<control::BeginTrace>;
+  const bool ends_trace = in.header.type == control::kType<control::EndTrace>;
+  if (ok && (begins_trace || ends_trace)) return AwaitTrace(begins_trace, request);
   if (request == 0) return;
   if (ok && in.header.type == control::kType<control::ListAllocations>) SendStates(peer, request);
   if (ok && in.header.type == control::kType<control::DescribeGpu>) SendGpu(peer, request);
@@ -183,6 +188,7 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   Allocation* allocation = it->second.allocation.get();
   const bool was_bound = allocation->bound;
   const control::ShareTerms shares_before = allocation->shares;
+  const control::PartitionTerms partition_before = allocation->partition;
   const std::chrono::milliseconds wait_before = allocation->memory_wait;
   if (!Bind(message, allocation, error)) return false;
   if (allocation->memory_wait != wait_before) {
@@ -191,7 +197,7 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   }
   if (!was_bound) {
     allocation->namespace_id = NumberOfNamespace(allocation->identity.pod_namespace);
-  } else if (allocation->shares != shares_before) {
+  } else if (allocation->shares != shares_before || allocation->partition != partition_before) {
     TellShares(*allocation);
   }
   turns_.Set(*allocation);
@@ -210,7 +216,7 @@ bool Scheduler::Apply(uint64_t, const control::PrepareExecutor& message, std::st
     return false;
   }
   Executor* executor = ExecutorFor(it->second.allocation->trust_domain, error);
-  // One that idles shall not end just before the program comes.
+  // An idle executor must not end just before the program connects.
   if (executor != nullptr) LookIdle(executor);
   return executor != nullptr;
 }
@@ -228,7 +234,7 @@ void Scheduler::Remove(const std::string& name) {
   if (it == allocations_.end()) return;
   const AllocationPtr allocation = it->second.allocation;
   allocation->removed = true;
-  allocations_.erase(it);  // and with it the door
+  allocations_.erase(it);  // this also closes its door
   turns_.Remove(*allocation);
   LogInfo(allocation->Label() + ": allocation " + name + " removed");
   std::vector<Session*> theirs;

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "agent/node/gpu_uuid.h"
+#include "agent/node/nvml_library.h"
 #include "agent/scheduler/device_description.h"
 #include "proto/cuda/driver.h"
 #include "proto/wire/commands.h"

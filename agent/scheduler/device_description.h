@@ -12,8 +12,6 @@
 
 namespace gpuloom::scheduler {
 
-inline constexpr char kNvmlLibrary[] = "libnvidia-ml.so.1";
-
 // `uuid` is "GPU-8d7e6a90-…".
 [[nodiscard]] wire::DeviceDescription DescribeDevice(const char* nvml_library,
                                                      const std::string& uuid);

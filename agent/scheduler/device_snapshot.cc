@@ -72,7 +72,7 @@ void SetText(char (&field)[N], const std::string& text) {
 }  // namespace
 
 wire::DeviceSnapshot MakeSnapshot(const DeviceFacts& facts, uint64_t memory_quota_bytes,
-                                  StreamPriorities priorities) {
+                                  StreamPriorities priorities, uint32_t multiprocessors_untrusted) {
   wire::DeviceSnapshot snapshot{};
   snapshot.driver_version = std::min(facts.driver_version, kToolkitVersion);
   snapshot.pci_domain = facts.attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID];
@@ -89,6 +89,11 @@ wire::DeviceSnapshot MakeSnapshot(const DeviceFacts& facts, uint64_t memory_quot
     // An attribute that the driver does not know stays unknown.
     int32_t& value = snapshot.attributes[mask.attribute];
     if (value != wire::kNoAttribute) value = mask.value;
+  }
+  int32_t& multiprocessors = snapshot.attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+  if (multiprocessors_untrusted != 0 &&
+      multiprocessors_untrusted < static_cast<uint32_t>(std::max(multiprocessors, 0))) {
+    multiprocessors = static_cast<int32_t>(multiprocessors_untrusted);
   }
   return snapshot;
 }

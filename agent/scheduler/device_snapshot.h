@@ -18,7 +18,9 @@ struct StreamPriorities {
   int32_t greatest = 0;
 };
 
+// `multiprocessors_untrusted`: how many of them the tenant may use, as its executor says; 0: all.
 wire::DeviceSnapshot MakeSnapshot(const DeviceFacts& facts, uint64_t memory_quota_bytes,
-                                  StreamPriorities priorities);
+                                  StreamPriorities priorities,
+                                  uint32_t multiprocessors_untrusted = 0);
 
 }  // namespace gpuloom::scheduler

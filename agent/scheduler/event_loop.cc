@@ -100,8 +100,8 @@ void EventLoop::RunOnce(Clock::duration limit) {
   epoll_event events[64];
   const int count =
       epoll_wait(epoll_.get(), events, 64, static_cast<int>(std::max<int64_t>(0, wait.count())));
-  // The kernel tells what is ready in no order that means anything. Ends come first: who asks after
-  // another has gone may count on what that one had.
+  // The kernel reports events in no meaningful order. Hang-ups are handled first, so that whoever
+  // comes after another has gone can have what that one had.
   std::stable_partition(events, events + std::max(0, count),
                         [](const epoll_event& event) { return (event.events & EPOLLHUP) != 0; });
   for (int i = 0; i < count && !stopped_; ++i) {

@@ -129,7 +129,7 @@ void Scheduler::OnExecutorMessage(uint64_t executor_id, control::Incoming& in) {
 }
 
 void Scheduler::On(Executor* executor, const control::RefusedCalls&, control::Incoming& in) {
-  // Whoever is ready has tenants, and is no longer to be believed about descriptors.
+  // An executor that is ready has tenants, so its descriptors are no longer trusted.
   if (executor->state != Executor::State::kStarting || executor->refused_calls != nullptr ||
       !IsRefusedCallsDescriptor(in.fds[0].get())) {
     LoseExecutor(executor, End::kKill, "sent a descriptor that nobody asked for");
@@ -144,7 +144,7 @@ void Scheduler::On(Executor* executor, const control::ExecutorReady& message, co
   executor->peer->ExpectDescriptors(0);
   if (message.ok == 0) {
     if (message.driver_failed != 0 && !executor->lenient) {
-      // Perhaps for that reason; if it was another, the next start says so.
+      // Confinement may be the reason; if it is not, the next start will show that.
       executor->steps_down = true;
       if (!std::exchange(drivers_need_leniency_, true)) {
         LogWarning(
@@ -164,6 +164,7 @@ void Scheduler::On(Executor* executor, const control::ExecutorReady& message, co
   start_history_[executor->domain].failures = 0;
   LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo, executor->Label() + " is ready");
   turns_.Begin(executor);
+  AddTracePart(executor);
   const std::set<uint64_t> waiting = executor->sessions;
   for (const uint64_t id : waiting) {
     Session* session = FindSession(id, *executor);
@@ -176,7 +177,7 @@ void Scheduler::On(Executor* executor, const control::SessionReady& message, con
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr) return;
   if (message.ok != 0) {
-    if (session->state == Session::State::kAdding) SendWelcome(session);
+    if (session->state == Session::State::kAdding) SendWelcome(session, message.multiprocessors);
     return;
   }
   if (session->state == Session::State::kEnding) {  // the tenant left while it was being added
@@ -215,10 +216,10 @@ void Scheduler::On(Executor* executor, const control::SessionEnded& message, con
 void Scheduler::On(Executor* executor, const control::SessionWaits& message, control::Incoming&) {
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr) return;
-  // Ending by itself, before anybody has told us: it waits for these answers, too.
+  // It ended by itself before we were told: it waits for these answers, too.
   StopWaiting(session->id);
   if (session->state != Session::State::kEnding) return;
-  // It says so again and again.
+  // The executor repeats this message.
   if (!std::exchange(session->waits_for_others, true)) {
     LogFor(&session->allocation->lines, LogLevel::kInfo,
            session->Label() + " waits for others of domain " + executor->domain + " to end");
@@ -265,6 +266,7 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
     }
     executor->idle.Cancel();
     turns_.End(*executor);
+    LoseTracePart(*executor);
     const std::set<uint64_t> sessions = executor->sessions;
     const bool loses = !sessions.empty() && !shutting_down_;
     LogFor(&start_history_[executor->domain].lines, loses ? LogLevel::kError : LogLevel::kInfo,
@@ -283,7 +285,7 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
         Refuse(session->tenant.get(), wire::Admission::kDeviceLost,
                "scheduler: the executor of domain " + executor->domain + " ended: " + reason);
       }
-      // Hung up on, doorbell included: the tenant knows within its next look.
+      // Closes the connection and the doorbell, so the tenant notices at its next look.
       session->tenant_watch.End();
       session->tenant.Reset();
       session->regions = SessionRegions{};
@@ -306,7 +308,7 @@ void Scheduler::KillExecutor(Executor* executor) {
 void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   Executor* executor = executors_.at(executor_id).get();
   executor->log->Drain();
-  // What it said last, a fault or a session's end, explains the end better than its exit status.
+  // Its last messages, a fault or a session's end, explain more than its exit status.
   if (executor->peer != nullptr) {
     executor->peer->ReceivePending(
         [executor] { return executor->state != Executor::State::kDying; });
@@ -334,7 +336,7 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   folders_.Remove(executor->folder, std::move(executor->user));
   const std::string domain = executor->domain;
   executors_.erase(executor_id);
-  NoteRoom();  // its context's
+  NoteRoom();  // the memory of its context is free now
   if (!HasAllocations(domain) && start_history_[domain].failures == 0) start_history_.erase(domain);
   LookUnused();
 }
@@ -346,7 +348,8 @@ bool Scheduler::HasAllocations(const std::string& domain) const {
 }
 
 void Scheduler::LookIdle(Executor* executor) {
-  // One that starts is looked at when it is ready: ended before, it would count as a failed start.
+  // A starting executor is looked at again when it is ready: if it were ended now, it would count
+  // as a failed start.
   if (executor->state != Executor::State::kReady || !executor->sessions.empty()) return;
   const bool is_wanted = HasAllocations(executor->domain);
   const uint64_t id = executor->id;

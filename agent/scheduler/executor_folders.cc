@@ -3,15 +3,13 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cinttypes>
-#include <cstdio>
 #include <filesystem>
 
 #include "agent/node/process.h"
+#include "agent/node/random_hex.h"
 #include "agent/scheduler/log.h"
 
 namespace gpuloom::scheduler {
@@ -36,13 +34,7 @@ ExecutorFolders::ExecutorFolders(EventLoop* loop, std::string parent, std::strin
   }
 }
 
-std::string ExecutorFolders::NewPath() const {
-  uint64_t number = 0;
-  [[maybe_unused]] const ssize_t size = getrandom(&number, sizeof(number), 0);
-  char digits[32];
-  snprintf(digits, sizeof(digits), "%016" PRIx64, number);
-  return parent_ + "/" + kPrefix + digits;
-}
+std::string ExecutorFolders::NewPath() const { return parent_ + "/" + kPrefix + RandomHex(8); }
 
 void ExecutorFolders::Remove(const std::string& path, ExecutorUser user) {
   struct stat status;

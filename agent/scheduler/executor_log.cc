@@ -13,25 +13,25 @@ namespace gpuloom::scheduler {
 namespace {
 
 constexpr int kPieceBytes = 4096;
-constexpr size_t kLinesOwnBytes = 64;  // time, level and name: an empty line is not for nothing
+constexpr size_t kLinesOwnBytes = 64;  // for time, level and name, so that empty lines count, too
 
 }  // namespace
 
 ExecutorLog::ExecutorLog(EventLoop* loop, Now now) : now_(std::move(now)) {
   int ends[2];
-  // Neither side ever waits for the other: what the pipe does not take is lost.
+  // Neither side may ever wait for the other: what does not fit into the pipe is lost.
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return;
   reader_.Reset(ends[0]);
   writer_.Reset(ends[1]);
   watch_ = loop->WatchFd(reader_.get(), EPOLLIN, [this](uint32_t) {
-    // A piece a turn, so that no executor keeps the others waiting.
+    // One piece at a time, so that no executor keeps others waiting.
     if (!ReadSome() && errno != EAGAIN) watch_.End();
   });
 }
 
 void ExecutorLog::Drain() {
-  // As much as the largest pipe holds. Whoever took over the executor may have given its end to
-  // somebody who still writes.
+  // At most what the largest pipe holds: an intruder may have passed its end to somebody who keeps
+  // writing.
   constexpr int kMostPieces = (1 << 20) / kPieceBytes;
   for (int i = 0; i < kMostPieces && ReadSome(); ++i) {
   }
@@ -68,14 +68,14 @@ void ExecutorLog::EndLine() {
     bytes_this_second_ = 0;
     TellDropped();
   }
-  line_ = OneLine(line_, kMaxLineBytes);  // as it will be written
+  line_ = OneLine(line_, kMaxLineBytes);  // in the form in which it will be written
   bytes_this_second_ += kLinesOwnBytes + line_.size();
   if (bytes_this_second_ > kMaxBytesPerSecond) {
     ++dropped_lines_;
   } else if (const auto line = ParseLogLine(line_); line && line->program == kExecutorProgram) {
     LogOfExecutor(line->level, line->text);
   } else {
-    // Not of its log: what it says when it crashes or cannot start.
+    // Not a line of its log: something it wrote because it crashed or could not start.
     LogOfExecutor(LogLevel::kError, line_);
   }
   line_.clear();

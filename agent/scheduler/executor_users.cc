@@ -36,7 +36,7 @@ bool ParseRange(const std::string& text, uint32_t* first, uint32_t* last) {
   return last_error == std::errc() && rest == end;
 }
 
-// Whether one line of the map holds all of them.
+// Returns true if one line of the map contains the whole range.
 bool IsMapped(const std::string& map, uint32_t first, uint32_t last) {
   std::istringstream lines(map);
   for (uint64_t inside, outside, count; lines >> inside >> outside >> count;) {
@@ -45,7 +45,7 @@ bool IsMapped(const std::string& map, uint32_t first, uint32_t last) {
   return false;
 }
 
-// What is missing for these users; empty when nothing is.
+// What is missing for using these users; empty if nothing is.
 std::string Missing(const UserRights& rights, uint32_t first, uint32_t last) {
   if (rights.user != 0) return "the scheduler is not root";
   std::string missing;
@@ -62,9 +62,10 @@ std::string Missing(const UserRights& rights, uint32_t first, uint32_t last) {
   return {};
 }
 
-// Invalid with EADDRINUSE where somebody has it.
+// Invalid, with errno EADDRINUSE, if another process has it.
 channel::UniqueFd Lock(uint32_t user) {
-  // Never listened on, and of a kind that sends nothing unconnected: whoever has it can only keep it.
+  // Never listens, and a stream socket cannot send without a connection: whoever has it can only
+  // keep it.
   channel::UniqueFd lock(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

@@ -12,11 +12,11 @@ namespace {
 
 constexpr char kProgram[] = "gpuloom-scheduler";
 
-// Our own lines and what we copy of the executors', in a file that others append to as well.
+// For a file to which several processes append our lines and those of executors.
 constexpr off_t kMaxLogBytes = 4 << 20;
 constexpr off_t kKeptLogBytes = 1 << 20;
 
-// Only of a file that everybody appends to: elsewhere whoever collects the lines bounds them.
+// Only for a regular file in append mode; otherwise whoever collects the lines limits them.
 void BoundLog() {
   struct stat status;
   if (fstat(STDERR_FILENO, &status) != 0 || !S_ISREG(status.st_mode) ||

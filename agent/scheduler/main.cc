@@ -27,7 +27,7 @@
 namespace gpuloom::scheduler {
 namespace {
 
-// What `gpuloom run` and the agent tell apart.
+// `gpuloom run` and the agent act on these.
 enum ExitStatus { kEnded = 0, kHostFailed = 1, kNoGpu = 3, kAlreadyRunning = 4 };
 
 int Main(int argc, char** argv) {

@@ -16,18 +16,19 @@ namespace {
 // makes an allocation fail that might have been served.
 constexpr std::chrono::milliseconds kReclaimTimeout{2'000};
 
-// Between two rounds that ask all sessions: a device that is full costs those who keep nothing no more
-// than that. Too short to be felt by who waits for memory.
+// Between two rounds in which all sessions are asked, so that a full device costs sessions that
+// keep nothing little. Too short to be felt by whoever waits for memory.
 constexpr std::chrono::milliseconds kReclaimEvery{2};
 
-// Requests that wait for the next round, more than all threads of an allocation's programs make;
-// further ones have to do with what is there.
+// How many requests may wait for the next round: more than the threads of an allocation's programs
+// make. Further requests must do with what is free.
 constexpr size_t kMostWaiting = 4096;
 
-// A program that allocates does so several times.
+// A program that allocates usually does so several times in a row.
 constexpr std::chrono::microseconds kMoreComes{1'000};
 
-// Where memory comes back in many pieces, who waits for it is tried no more often. Too short to be felt after a wait.
+// When memory comes back in many pieces, waiting requests are tried no more often than this. Too
+// short to be felt after a wait.
 constexpr std::chrono::milliseconds kOfferEvery{10};
 
 }  // namespace
@@ -40,7 +41,7 @@ void Scheduler::On(Executor* executor, const control::MemoryRequest& message,
              if (session == nullptr || !MayWait(*session, message.size_bytes)) {
                return Grant(asker, session, message, request, last_try);
              }
-             // Who could wait does so while it is another's turn.
+             // While it is another allocation's turn, requests that may wait do so.
              if (!last_try && !waiting_.MayOvertake(EventLoop::Clock::now())) {
                Wait(*session, message, request);
              } else if (!Grant(asker, session, message, request, false)) {
@@ -72,7 +73,7 @@ void Scheduler::On(Executor* executor, const control::MemoryCharge& message,
            });
 }
 
-// False: the device has no room, and another try may find some.
+// Returns false if the device has no room now but may have some later.
 bool Scheduler::Grant(Executor* executor, Session* session, const control::MemoryRequest& message,
                       uint32_t request, bool last_try) {
   control::MemoryGranted granted{};
@@ -99,7 +100,7 @@ bool Scheduler::Grant(Executor* executor, Session* session, const control::Memor
   loop_->StayAwake(kMoreComes);
   if (options_.make_spare_memory && waiting_.empty() &&
       memory_.spare().Note(message.size_bytes, EventLoop::Clock::now())) {
-    // Behind the answer; and what has come meanwhile is served first.
+    // After the answer, so that messages which have come meanwhile are served first.
     spare_timer_ = loop_->After({}, [this] {
       memory_.spare().Make();
       spare_timer_ = loop_->After(SpareMemory::kSoon, [this] { (void)memory_.spare().Drop(); });
@@ -112,7 +113,7 @@ bool Scheduler::MayWait(const Session& session, uint64_t size_bytes) const {
   const Allocation& allocation = *session.allocation;
   const uint64_t total_bytes = device_->facts().total_memory_bytes;
   const uint64_t others_bytes = total_bytes - std::min(total_bytes, allocation.usage.used_bytes());
-  // What all others together cannot give back is not worth waiting for.
+  // If all others together could not return enough, waiting is pointless.
   return allocation.memory_wait.count() != 0 && size_bytes != 0 &&
          size_bytes % kGranuleBytes == 0 && size_bytes <= others_bytes &&
          waiting_.HasRoomFor(&allocation);
@@ -175,7 +176,7 @@ void Scheduler::StopWaiting(uint64_t session_id) {
 
 Session* Scheduler::FindServed(uint64_t session_id_untrusted, const Executor& executor) {
   Session* session = FindSession(session_id_untrusted, executor);
-  // To one that has ended nothing more is granted.
+  // A session that has ended is granted nothing more.
   return session != nullptr && (session->state == Session::State::kLive ||
                                 session->state == Session::State::kAdding)
              ? session
@@ -234,7 +235,7 @@ void Scheduler::BeginReclaim(const Allocation* allocation, std::chrono::millisec
   if (sessions.empty()) return EndReclaim(id);
   for (const uint64_t session_id : sessions) {
     const Session& session = *sessions_.at(session_id);
-    // What ends gives back everything without being asked.
+    // A session that is ending returns everything without being asked.
     if (session.state == Session::State::kEnding || session.executor->peer == nullptr) continue;
     session.executor->peer->Send(0, control::MemoryReclaim{session_id, id});
   }
@@ -275,7 +276,7 @@ void Scheduler::On(Executor* executor, const control::MemoryReturn& message,
   Session* session = FindSession(message.session_id, *executor);
   bool returned = session != nullptr &&
                   memory_.Return(message.memory_id, &session->memory, &session->allocation->usage);
-  // Of a session that has ended.
+  // The charge of a session that has ended.
   if (const auto charge = executor->charges.find(message.memory_id);
       !returned && charge != executor->charges.end()) {
     charge->second.allocation->usage.Discharge(charge->second.size_bytes);

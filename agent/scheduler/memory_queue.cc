@@ -7,7 +7,7 @@
 namespace gpuloom::scheduler {
 namespace {
 
-// The turn that is on after so much time as the oldest.
+// The turn at a given time after the oldest request.
 struct Turn {
   bool is_everybodys;
   MemoryQueue::Clock::duration end;  // counted as `waited`
@@ -79,7 +79,7 @@ void MemoryQueue::Offer(Time now, const std::function<bool(const Request&)>& gra
   std::set<const void*> without_room;
   uint64_t too_large_bytes = UINT64_MAX;
   for (auto it = requests_.begin(); it != requests_.end();) {
-    // Once the oldest has gone, the next one's turns begin with everybody's.
+    // When the oldest request has been served, the turns begin anew, with everybody's.
     if (it != requests_.begin() && !MayOvertake(now)) return;
     const Request& request = it->second;
     if (without_room.contains(request.allocation)) {

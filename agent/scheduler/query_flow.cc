@@ -45,7 +45,7 @@ void Scheduler::Answer(const Allocation& allocation, const Visitor& visitor) {
     if (session->allocation.get() != &allocation || session->state != Session::State::kLive) {
       continue;
     }
-    // In another namespace the same number is somebody else.
+    // In another pid namespace the same number means another process.
     if (session->pid_namespace_untrusted == 0 || session->own_pid_untrusted <= 0 ||
         session->pid_namespace_untrusted != visitor.hello.pid_namespace) {
       continue;
@@ -54,7 +54,7 @@ void Scheduler::Answer(const Allocation& allocation, const Visitor& visitor) {
                                                 session->memory.size_bytes()};
     if (answer.process_count == wire::kMaxProcessUses) break;
   }
-  // An asker that is gone, or has filled its own socket, misses only its own answer.
+  // If a visitor has gone or does not read, only its own answer is lost.
   [[maybe_unused]] const bool sent =
       channel::SendMessage(visitor.socket.get(), &answer, sizeof(answer), nullptr, 0, MSG_DONTWAIT);
 }

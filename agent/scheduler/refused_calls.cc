@@ -43,12 +43,12 @@ RefusedCalls::RefusedCalls(EventLoop* loop, channel::UniqueFd descriptor, std::s
 }
 
 void RefusedCalls::OnEvents(uint32_t events) {
-  if ((events & EPOLLIN) == 0) {  // nobody is left under the filter
+  if ((events & EPOLLIN) == 0) {  // no process with the filter is left
     Close();
     return;
   }
-  // One a turn, so that no executor keeps the others waiting. Does not block: there is one, or there
-  // was one whose caller has been killed since.
+  // One at a time, so that no executor keeps the others waiting. This does not block: there is a
+  // notification, or there was one whose caller has been killed since.
   std::fill(request_.begin(), request_.end(), 0);
   if (ioctl(descriptor_.get(), SECCOMP_IOCTL_NOTIF_RECV, request_.data()) != 0) {
     if (errno != ENOENT && errno != EINTR) Close();

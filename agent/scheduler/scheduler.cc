@@ -31,7 +31,7 @@ Scheduler::Scheduler(EventLoop* loop, Device* device, Options options)
 
 Scheduler::~Scheduler() {
   control_watch_.End();
-  // The driver's memory is given back; executors see their connection close and exit.
+  // Returns the driver's memory; executors see their connections close and exit.
   for (auto& [id, session] : sessions_) {
     memory_.ReleaseAll(&session->memory, &session->allocation->usage);
   }
@@ -40,7 +40,7 @@ Scheduler::~Scheduler() {
 bool Scheduler::Listen(std::string* error) {
   const std::string path = options_.state_dir + "/" + control::kControlSocketName;
   control_listener_ = channel::ListenAt(path.c_str());
-  // Beside the mode, who connects is judged by its user id: see AcceptController.
+  // In addition to the mode, AcceptController checks the user id.
   if (!control_listener_.valid() || chmod(path.c_str(), 0600) != 0) {
     *error = "cannot make the control socket " + path + ": " + strerror(errno);
     return false;
@@ -84,7 +84,7 @@ void Scheduler::LookUnused() {
   if (!Unused()) return;
   if (executors_.empty()) {
     if (folders_.removing()) return;
-    // Nobody finds a socket that nobody serves: who connects from now on starts another scheduler.
+    // Nobody may find a socket that is not served: whoever comes now starts another scheduler.
     control_watch_.End();
     unlink((options_.state_dir + "/" + control::kControlSocketName).c_str());
     control_listener_.Reset();

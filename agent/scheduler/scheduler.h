@@ -4,7 +4,7 @@
 // its own session or its own domain.
 //
 // Split by topic: control_flow.cc (agent ↔ scheduler), session_flow.cc (tenants), query_flow.cc (queries),
-// executor_flow.cc (executors), memory_flow.cc (device memory), report_flow.cc (what is counted), share_flow.cc (the device's time), turn_flow.cc (turns at it), scheduler.cc (start,
+// executor_flow.cc (executors), memory_flow.cc (device memory), report_flow.cc (what is counted), share_flow.cc (the device's time), turn_flow.cc (turns at it), trace_flow.cc (traces), scheduler.cc (start,
 // end, and what joins them).
 #pragma once
 
@@ -27,6 +27,7 @@
 #include "agent/scheduler/peer.h"
 #include "agent/scheduler/session.h"
 #include "agent/scheduler/tenant_door.h"
+#include "agent/scheduler/trace.h"
 #include "agent/scheduler/turns.h"
 #include "proto/control/messages.h"
 
@@ -53,6 +54,8 @@ struct Options {
   std::chrono::milliseconds drain_grace{2'000};
   // An executor whose connection is closed exits by itself; after this it is killed.
   std::chrono::milliseconds exit_grace{3'000};
+  // For executors to begin a trace, and to write what is left. Less than whoever asks waits for an answer.
+  std::chrono::milliseconds trace_patience{10'000};
 };
 
 class Scheduler {
@@ -148,7 +151,7 @@ class Scheduler {
   void ReturnAddresses(const Session& session);
   void AddToExecutor(Session* session);
   void OnTenantEvent(uint64_t session_id);
-  void SendWelcome(Session* session);
+  void SendWelcome(Session* session, uint32_t multiprocessors);
   // Ends it for the tenant at once; the executor drains.
   void EndSession(Session* session, const std::string& why);
   void StopServing(Session* session);
@@ -229,6 +232,27 @@ class Scheduler {
   void On(Executor* executor, const control::TurnUsage& message, control::Incoming& in);
   void On(Executor* executor, const control::TurnDrained& message, control::Incoming& in);
 
+  // trace_flow.cc
+  [[nodiscard]] bool Apply(uint64_t controller, const control::BeginTrace& message,
+                           std::string* error);
+  [[nodiscard]] bool Apply(uint64_t controller, const control::EndTrace& message,
+                           std::string* error);
+  // One of these two is answered when its executors have done their part.
+  void AwaitTrace(bool begins, uint32_t request);
+  // These do nothing without a trace.
+  void AddTracePart(Executor* executor);
+  void AddTraced(const Session& session);
+  // What the session was charged is final.
+  void CountTraced(const Session& session);
+  void LoseTracePart(const Executor& executor);
+  void DropTraceOf(uint64_t controller);
+  // These need one.
+  void StopTrace();
+  void LookAtTrace();
+  void AnswerBegin();
+  void SendTrace();
+  void On(Executor* executor, const control::TraceProgress& message, control::Incoming& in);
+
   // scheduler.cc
   bool Unused() const;
   void LookUnused();
@@ -270,6 +294,7 @@ class Scheduler {
   std::map<std::string, Executor*> domains_;  // the executor that serves new sessions
   std::map<std::string, StartHistory> start_history_;
   std::map<uint64_t, ReclaimRound> reclaims_;
+  std::unique_ptr<Trace> trace_;
 };
 
 }  // namespace gpuloom::scheduler

@@ -117,7 +117,7 @@ bool Scheduler::TakeAddresses(Session* session, std::string* error) {
   return true;
 }
 
-// The host's stay with its executor where that may still have them mapped.
+// The host range is returned only if the executor no longer has it mapped.
 void Scheduler::ReturnAddresses(const Session& session) {
   Allocation& allocation = *session.allocation;
   allocation.device_addresses.Free(session.device_range, &device_window_);
@@ -146,6 +146,7 @@ void Scheduler::AddToExecutor(Session* session) {
   add.slots = session->allocation->slots;
   add.shares = session->allocation->shares;
   add.held = session->allocation->suspended ? 1 : 0;
+  add.partition = session->allocation->partition;
 
   SessionRegions& regions = session->regions;
   std::vector<channel::UniqueFd> fds(control::kSessionFds);
@@ -164,6 +165,7 @@ void Scheduler::AddToExecutor(Session* session) {
   }
   session->state = Session::State::kAdding;
   session->arena_returned = false;
+  AddTraced(*session);
   session->executor->peer->Send(0, add, std::move(fds));
   const uint64_t id = session->id;
   session->deadline = loop_->After(options_.start_timeout, [this, id] {
@@ -172,7 +174,7 @@ void Scheduler::AddToExecutor(Session* session) {
   });
 }
 
-void Scheduler::SendWelcome(Session* session) {
+void Scheduler::SendWelcome(Session* session, uint32_t multiprocessors) {
   session->deadline.Cancel();
   SessionRegions& regions = session->regions;
   // The executor has mapped it; from here on nobody else can write what it publishes.
@@ -195,7 +197,7 @@ void Scheduler::SendWelcome(Session* session) {
   welcome.host_range_bytes = session->host_range.size_bytes;
   welcome.pinned_limit_bytes = session->pinned_limit_bytes;
   welcome.device = MakeSnapshot(device_->facts(), session->allocation->usage.quota_bytes(),
-                                session->executor->priorities);
+                                session->executor->priorities, multiprocessors);
   int fds[wire::kWelcomeFds];
   fds[wire::kCommandRegionFd] = regions.command.get();
   fds[wire::kCompletionRegionFd] = completion.get();
@@ -216,7 +218,7 @@ void Scheduler::SendWelcome(Session* session) {
 void Scheduler::OnTenantEvent(uint64_t session_id) {
   const auto it = sessions_.find(session_id);
   if (it == sessions_.end()) return;
-  // A tenant has nothing more to say on this connection: whatever comes ends the session.
+  // A tenant sends nothing more on this connection, so any message ends the session.
   uint8_t byte;
   const ptrdiff_t size = channel::ReceiveMessage(it->second->tenant.get(), &byte, sizeof(byte),
                                                  nullptr, 0, nullptr, MSG_DONTWAIT);
@@ -248,7 +250,7 @@ void Scheduler::StopServing(Session* session) {
   StopWaiting(session->id);
 }
 
-// The executor watches drain_timeout itself, and says so when it waits longer for somebody else; this is
+// The executor enforces drain_timeout itself, and reports if it waits longer for others; this is
 // for an executor that does neither.
 void Scheduler::ExpectEnd(Session* session) {
   const uint64_t id = session->id;
@@ -273,6 +275,7 @@ void Scheduler::ForgetSession(uint64_t session_id) {
   ReturnAddresses(*session);
   --session->allocation->session_count;
   ChargeTime(session.get());
+  CountTraced(*session);
   AddTo(session->kernels_launched, &session->allocation->kernels_of_ended_sessions);
   AddTo(session->time, &session->allocation->time_of_ended_sessions);
   AddTo(session->work, &session->allocation->work_of_ended_sessions);
@@ -283,7 +286,7 @@ void Scheduler::ForgetSession(uint64_t session_id) {
              (bytes == 0 ? "" : ", " + std::to_string(bytes >> 20) + " MiB taken back"));
   LookIdle(session->executor);
   NoteRoom();
-  // Whoever waits for what it had may have it now.
+  // Waiting requests may now get what it had.
   std::vector<uint64_t> rounds;
   for (const auto& [id, round] : reclaims_) rounds.push_back(id);
   for (const uint64_t id : rounds) NoteReclaimed(id, session_id);

@@ -11,7 +11,7 @@
 namespace gpuloom::scheduler {
 namespace {
 
-// Its executor knows of it, and still listens.
+// Returns true if its executor knows of it and can still be reached.
 bool IsAdded(const Session& session) {
   return session.state != Session::State::kWaiting && session.executor->peer != nullptr;
 }
@@ -34,7 +34,8 @@ void Scheduler::TellShares(const Allocation& allocation) {
     }
   }
   for (Executor* executor : executors) {
-    executor->peer->Send(0, control::SetShares{allocation.id, allocation.slots, allocation.shares});
+    executor->peer->Send(0, control::SetShares{allocation.id, allocation.slots, allocation.shares,
+                                               allocation.partition});
   }
 }
 
@@ -64,7 +65,7 @@ bool Scheduler::Apply(uint64_t, const control::SuspendAllocation& message, std::
 
 void Scheduler::On(Executor* executor, const control::SessionHeld& message, control::Incoming& in) {
   Session* session = FindSession(message.session_id, *executor);
-  // Else about a hold that has been taken back meanwhile.
+  // Otherwise it answers a hold that has been taken back meanwhile.
   if (session == nullptr || in.header.request != session->hold_request) return;
   session->held = session->allocation->suspended;
 }
@@ -86,7 +87,7 @@ void Scheduler::AddSessions(const Allocation& allocation, control::AllocationSta
     AddTo(session->kernels_launched, &state->kernels_launched);
     AddTo(session->time, &state->time);
     AddTo(session->work, &state->work);
-    // Nothing of one whose executor has not heard of it can be at the device.
+    // A session that its executor does not know of yet has nothing at the device.
     const bool is_held = session->held || session->state == Session::State::kWaiting;
     state->held_sessions += allocation.suspended && is_held;
   }

@@ -22,7 +22,7 @@ LockFile LockState(const std::string& state_dir) {
     lock.error = "another scheduler holds " + path + ": one runs per GPU; it is reached through " +
                  state_dir + "/" + control::kControlSocketName;
   }
-  // It serves all the same.
+  // The lock is held nevertheless.
   if (lock.fd.valid() && !lock.error.empty()) LogWarning(lock.error);
   return lock;
 }

@@ -8,7 +8,7 @@
 namespace gpuloom::scheduler {
 namespace {
 
-// Every figure is a number of its own.
+// All fields are numbers of 64 bits.
 template <typename T>
 using Figures = std::array<uint64_t, sizeof(T) / sizeof(uint64_t)>;
 

@@ -12,9 +12,9 @@
 namespace gpuloom::scheduler {
 namespace {
 
-// What is due is decided with every event; by itself, no more often than this.
+// Decisions are made after every event; without events, at this interval.
 constexpr uint64_t kLeastWaitNs = 500'000;
-// The bounds of a turn that goes on change no more often.
+// The bounds of a turn in progress change no more often than this.
 constexpr uint64_t kChangeEveryNs = 500'000;
 
 uint64_t Now() {
@@ -140,7 +140,7 @@ void Turns::End(const Executor& executor) {
 void Turns::SetWants(const Executor& executor, uint64_t allocation_id_untrusted, bool wants) {
   const Domain* domain = Find(executor);
   const Place* place = Find(executor.domain, allocation_id_untrusted);
-  // While it is alone nobody has asked.
+  // While an executor is alone, nobody has asked for a turn.
   if (domain == nullptr || domain->turn == Turn::kUnsaid || place == nullptr) return;
   arbiter_.SetWants(place->id, wants, Now());
   Decide();
@@ -161,7 +161,7 @@ void Turns::AddUsage(const Executor& executor, const control::TurnUsage& usage) 
 
 void Turns::Drained(const Executor& executor, uint32_t request_untrusted) {
   Domain* domain = Find(executor);
-  // Else about a turn that has ended before, or that nobody has ended.
+  // Otherwise it answers about a turn that has ended before.
   if (domain == nullptr || domain->turn != Turn::kEnded || request_untrusted != domain->end_request)
     return;
   time_.SetTurn(executor.id, false, Now());
@@ -200,7 +200,7 @@ void Turns::Carry(const arbiter::TurnOrder& order) {
   const auto it = std::find_if(domains_.begin(), domains_.end(),
                                [&](const auto& entry) { return entry.second.id == order.domain; });
   Domain& domain = it->second;
-  if (domain.executor == nullptr) return;  // it wants nothing
+  if (domain.executor == nullptr) return;  // it wants no turn
   switch (order.kind) {
     case Kind::kGrant:
       Give(&domain, control::GiveTurn{Said(order.lowest), 0, order.in_flight_ns});

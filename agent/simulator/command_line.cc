@@ -61,7 +61,7 @@ bool Time(const std::string& text, uint64_t* time_ns) {
   return *time_ns >= 1'000 && *time_ns <= 1'000'000'000'000;
 }
 
-// The place of a name, which is added where it is new.
+// The index of a name, which is appended if it is new.
 uint32_t Place(const std::string& name, std::vector<std::string>* names) {
   const auto it = std::find(names->begin(), names->end(), name);
   const auto place = static_cast<uint32_t>(it - names->begin());

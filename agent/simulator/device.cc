@@ -28,7 +28,7 @@ void Device::BeginWhatFits(uint64_t now_ns) {
     while (!waiting.empty()) {
       const Kernel& kernel = waiting.top().kernel;
       const bool other_context = !running_.empty() && kernel.context != context_;
-      // Nor does anybody of a lower priority pass it.
+      // Kernels of lower priority may not overtake it, either.
       if (other_context || used_ + kernel.width > capacity_) return;
       if (running_.empty()) busy_since_ns_ = now_ns;
       context_ = kernel.context;

@@ -71,7 +71,7 @@ void Gpu::RunTo(uint64_t until_ns) {
       for (const Domain& domain : domains_) {
         wake_ns = std::min(wake_ns, domain.arbiter->wake_at_ns(now_ns_));
       }
-      // What is due is asked for in every round of a loop; here time has to go on.
+      // A real loop asks in every round for what is due; here time must go on.
       wake_ns = std::max(wake_ns, now_ns_ + 1000);
     }
     const uint64_t at_ns = std::min({events_.top().at_ns, device_.next_end_ns(), wake_ns});
@@ -93,7 +93,7 @@ void Gpu::RunTo(uint64_t until_ns) {
   meter_.SettleTo(now_ns_);
 }
 
-// Somebody has queued work, and the arbiter itself would say nothing against it.
+// Returns true if somebody has queued work that neither a ceiling nor a hold keeps back.
 bool Gpu::SomebodyMay() const {
   return std::any_of(tenants_.begin(), tenants_.end(), [this](const Tenant& it) {
     const bool limited = it.spec.policy.ceiling_permille < arbiter::kNoCeilingPermille ||
@@ -203,7 +203,7 @@ void Gpu::Seen(uint32_t number, const Execution& done) {
   NoteWants(number);
 }
 
-// The first of what is queued goes to the device.
+// Gives the first queued kernel to the device.
 void Gpu::Submit(uint32_t number) {
   Tenant& it = tenants_[number];
   const Kernel kernel = it.queued.front();
@@ -223,7 +223,7 @@ void Gpu::PumpDomain(Domain& domain) {
     Tenant& it = tenants_[number];
     // Without a bound; but a driver's queue has an end.
     if (order->budget_ns == UINT64_MAX && it.in_flight >= kDriverQueue) break;
-    // A ring of an endless tenant is never empty; what is in it now is enough for one order.
+    // The ring of an endless tenant is never empty; what is in it now is enough for one order.
     uint64_t submitted_ns = 0;
     for (size_t left = it.queued.size(); left != 0; --left) {
       const uint64_t next_ns = it.queued.front().predicted_ns;

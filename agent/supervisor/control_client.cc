@@ -105,6 +105,17 @@ class ControlClient : public SchedulerClient {
     return all;
   }
 
+  absl::StatusOr<GpuReport> Report() override {
+    GpuReport report;
+    const absl::Status status = Ask([&](control::Client& client, std::string* error) {
+      report.tells_gpu = client.scheduler_speaks_3_3();
+      return client.ListAllocations(&report.allocations, error) &&
+             (!report.tells_gpu || client.DescribeGpu(&report.gpu, &report.domains, error));
+    });
+    if (!status.ok()) return status;
+    return report;
+  }
+
   bool IsConnected() override {
     const MutexLock lock(mutex_);
     if (!client_.connected()) return false;
@@ -129,7 +140,7 @@ class ControlClient : public SchedulerClient {
     });
   }
 
-  // Once, whatever pods there are.
+  // Logs only once, whatever pods there are.
   void SayWhatItDoesNotKnow(const BindOrder& order) {
     constexpr control::ShareTerms kNotSaid{}, kDefault{100, 100, 2, 0, 0};
     if ((order.shares == kNotSaid || order.shares == kDefault) && order.memory_wait_ms == 0) return;

@@ -38,6 +38,14 @@ struct UnsupportedCalls {
   std::vector<std::string> names;
 };
 
+// What a scheduler knows of its GPU and of all who use it. Schedulers before control 3.3 say nothing of the GPU.
+struct GpuReport {
+  bool tells_gpu = false;
+  control::GpuState gpu{};
+  std::vector<control::DomainState> domains;
+  std::vector<control::AllocationState> allocations;
+};
+
 class SchedulerClient {
  public:
   virtual ~SchedulerClient() = default;
@@ -53,6 +61,7 @@ class SchedulerClient {
   virtual absl::StatusOr<std::vector<std::string>> ListAllocations() = 0;
   // Of all allocations that the scheduler knows.
   virtual absl::StatusOr<std::vector<UnsupportedCalls>> ListUnsupported() = 0;
+  virtual absl::StatusOr<GpuReport> Report() = 0;
   // False once the scheduler has hung up. Never blocks.
   virtual bool IsConnected() = 0;
 };

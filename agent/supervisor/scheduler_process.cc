@@ -45,7 +45,7 @@ std::optional<std::string> ReapProcess(pid_t pid) {
 
 void ReapStrays(const std::set<pid_t>& ours) {
   siginfo_t ended = {};
-  // Looked at before it is taken, so that how one of ours ended is still there for ReapProcess.
+  // WNOWAIT, so that the status of our own children is still there for ReapProcess.
   while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0 &&
          !ours.contains(ended.si_pid)) {
     (void)waitpid(ended.si_pid, nullptr, WNOHANG);

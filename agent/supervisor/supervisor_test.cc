@@ -66,6 +66,7 @@ class FakeClient : public SchedulerClient {
   absl::StatusOr<std::vector<UnsupportedCalls>> ListUnsupported() override {
     return std::vector<UnsupportedCalls>{};
   }
+  absl::StatusOr<GpuReport> Report() override { return GpuReport{}; }
   bool IsConnected() override { return connected; }
   bool connected = true;
 };
@@ -385,6 +386,9 @@ TEST_P(RecordedSchedulers, AreAdopted) {
   EXPECT_TRUE((*client)->PrepareExecutor("n").ok());
   EXPECT_TRUE((*client)->ListAllocations().ok());
   EXPECT_TRUE((*client)->ListUnsupported().ok());
+  const absl::StatusOr<GpuReport> report = (*client)->Report();
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_FALSE(report->tells_gpu);
   EXPECT_TRUE((*client)->RemoveAllocation("n").ok());
   EXPECT_TRUE((*client)->IsConnected());
   EXPECT_FALSE(scheduler.was_surprised());

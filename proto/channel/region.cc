@@ -11,7 +11,7 @@
 namespace gpuloom::channel {
 namespace {
 
-// glibc's memfd_create is newer than some containers'; the constants may miss from old headers.
+// glibc's memfd_create is newer than that of some containers, and old headers lack the constants.
 constexpr unsigned kMemfdCloexec = 1;
 constexpr unsigned kMemfdAllowSealing = 2;
 constexpr int kAddSeals = 1033;
@@ -101,7 +101,7 @@ bool Mapping::ReserveAt(uint64_t address, size_t size_bytes) {
                PROT_NONE)) {
     return false;
   }
-  // The kernel's own dumps leave untouched memory out anyway; a debugger's need not.
+  // The kernel's own core dumps leave untouched memory out anyway; a debugger's might not.
   madvise(data_, size_bytes_, MADV_DONTDUMP);
   return true;
 }

@@ -12,7 +12,8 @@
 namespace gpuloom::channel {
 namespace {
 
-// Further connections block in connect(): a crowd waits at its own socket, not in our memory.
+// Further connections block in connect(), so that a crowd waits in its own processes, not in our
+// memory.
 constexpr int kBacklog = 128;
 
 // Fills `address` for `path`. A path that does not fit is reached through a descriptor of its

@@ -37,7 +37,7 @@ bool Client::ExchangeVersions(std::string* error) {
     return Ask(ControlHello{kControlMajor, minor}, &answer, nullptr, error);
   };
   bool ok = say(kControlMinor);
-  // One of 3.0 takes no Hello but its own, and does not say in its Answer what it speaks.
+  // A peer that speaks 3.0 accepts no Hello but its own, and its Answer does not name its version.
   if (!ok && connected() && answer.major == 0) ok = say(0);
   if (!ok) return false;
   connection_.set_peer_minor(answer.minor);
@@ -61,7 +61,7 @@ bool Client::SuspendAllocation(const std::string& name, bool suspend, std::strin
 bool Client::ListAllocations(std::vector<AllocationState>* allocations, std::string* error) {
   allocations->clear();
   Answer answer;
-  const auto take = [allocations](const Incoming& in) {
+  const auto take = [allocations](Incoming& in) {
     AllocationState state;
     if (!in.As(&state)) return false;
     allocations->push_back(state);
@@ -74,7 +74,7 @@ bool Client::DescribeGpu(GpuState* gpu, std::vector<DomainState>* domains, std::
   *gpu = GpuState{};
   domains->clear();
   Answer answer;
-  const auto take = [gpu, domains](const Incoming& in) {
+  const auto take = [gpu, domains](Incoming& in) {
     DomainState domain;
     if (in.As(gpu)) return true;
     if (!in.As(&domain)) return false;
@@ -84,11 +84,35 @@ bool Client::DescribeGpu(GpuState* gpu, std::vector<DomainState>* domains, std::
   return Ask(control::DescribeGpu{}, &answer, take, error);
 }
 
+bool Client::BeginTrace(uint32_t limit_ms, std::string* error) {
+  return Ask(control::BeginTrace{limit_ms, 0}, error);
+}
+
+bool Client::EndTrace(Trace* trace, std::string* error) {
+  *trace = {};
+  Answer answer;
+  const auto take = [trace](Incoming& in) {
+    Part part;
+    TraceSession session;
+    if (in.As(&session)) {
+      trace->sessions.push_back(session);
+      return true;
+    }
+    if (!in.As(&part.part) || in.fd_count != Descriptors<TracePart>()) return false;
+    part.region = std::move(in.fds[0]);
+    trace->parts.push_back(std::move(part));
+    return true;
+  };
+  if (!Ask(control::EndTrace{}, &answer, take, error, Descriptors<TracePart>())) return false;
+  trace->lack.assign(answer.message, TextLength(answer.message));
+  return true;
+}
+
 bool Client::ReceiveAnswer(uint32_t request, Answer* answer, const TakePart& take,
-                           std::string* error) {
+                           size_t descriptors, std::string* error) {
   Incoming in;
   for (;;) {
-    if (!connection_.Receive(&in)) return Lost("receive from", error);
+    if (!connection_.Receive(&in, descriptors)) return Lost("receive from", error);
     if (in.header.request != request) continue;  // the late answer to a request that was given up
     if (take != nullptr && take(in)) continue;
     if (!in.As(answer)) {

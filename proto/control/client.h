@@ -42,6 +42,8 @@ class Client {
   bool scheduler_speaks_3_2() const { return connection_.peer_minor() >= 2; }
   // Those before 3.3 know nothing of DescribeGpu and count less.
   bool scheduler_speaks_3_3() const { return connection_.peer_minor() >= 3; }
+  // Those before 3.4 know nothing of traces.
+  bool scheduler_speaks_3_4() const { return connection_.peer_minor() >= 4; }
 
   // The GPU's; known after Connect.
   uint64_t device_memory_bytes() const { return device_memory_bytes_; }
@@ -64,10 +66,23 @@ class Client {
   // Schedulers before 3.3 refuse it.
   [[nodiscard]] bool DescribeGpu(GpuState* gpu, std::vector<DomainState>* domains,
                                  std::string* error);
+  // Schedulers before 3.4 refuse it. Returns when all executors record.
+  [[nodiscard]] bool BeginTrace(uint32_t limit_ms, std::string* error);
+  // Ends the trace that this has begun. What executors have written into the regions is untrusted.
+  struct Part {
+    TracePart part;
+    channel::UniqueFd region;  // read-only; trace_region.h
+  };
+  struct Trace {
+    std::vector<Part> parts;
+    std::vector<TraceSession> sessions;
+    std::string lack;  // what it does not have; empty: nothing
+  };
+  [[nodiscard]] bool EndTrace(Trace* trace, std::string* error);
 
  private:
   // Takes what precedes the Answer; returns false if it is not that.
-  using TakePart = std::function<bool(const Incoming&)>;
+  using TakePart = std::function<bool(Incoming&)>;
 
   template <Message M>
   bool Ask(const M& message, std::string* error) {
@@ -75,13 +90,15 @@ class Client {
     return Ask(message, &answer, nullptr, error);
   }
   template <Message M>
-  bool Ask(const M& message, Answer* answer, const TakePart& take, std::string* error) {
+  bool Ask(const M& message, Answer* answer, const TakePart& take, std::string* error,
+           size_t descriptors = 0) {
     const uint32_t request = ++last_request_;
     if (!connection_.Send(request, message)) return Lost("send to", error);
-    return ReceiveAnswer(request, answer, take, error);
+    return ReceiveAnswer(request, answer, take, descriptors, error);
   }
-  // *answer is the last answer, even if it is a refusal.
-  bool ReceiveAnswer(uint32_t request, Answer* answer, const TakePart& take, std::string* error);
+  // *answer is the last answer, even if it is a refusal. At most so many descriptors come with a message.
+  bool ReceiveAnswer(uint32_t request, Answer* answer, const TakePart& take, size_t descriptors,
+                     std::string* error);
   bool ExchangeVersions(std::string* error);
   bool Lost(const char* what, std::string* error);
 

@@ -12,6 +12,7 @@
 
 #include "proto/control/message_list.h"
 #include "proto/control/protocol_version.h"
+#include "proto/control/trace_region.h"
 
 namespace gpuloom::control {
 namespace {
@@ -114,6 +115,43 @@ std::string Layout() {
   FIELD(TimeUsage, queue_ns);
   FIELD(TimeUsage, throttled_ns);
   FIELD(TimeUsage, held_ns);
+  MESSAGE(BeginTrace);
+  FIELD(BeginTrace, limit_ms);
+  MESSAGE(TracePart);
+  FIELD(TracePart, executor_id);
+  FIELD(TracePart, end);
+  FIELD(TracePart, trust_domain);
+  FIELD(TracePart, message);
+  MESSAGE(TraceSession);
+  FIELD(TraceSession, session_id);
+  FIELD(TraceSession, executor_id);
+  FIELD(TraceSession, pod_namespace);
+  FIELD(TraceSession, pod);
+  FIELD(TraceSession, pod_uid);
+  FIELD(TraceSession, container);
+  FIELD(TraceSession, time);
+  out << "\n# what executors write into a trace's region\n";
+  MESSAGE(TraceHeader);
+  FIELD(TraceHeader, records);
+  FIELD(TraceHeader, name_bytes);
+  FIELD(TraceHeader, dropped);
+  FIELD(TraceHeader, lost);
+  FIELD(TraceHeader, incomplete);
+  FIELD(TraceHeader, begin_ns);
+  FIELD(TraceHeader, end_ns);
+  FIELD(TraceHeader, source);
+  FIELD(TraceHeader, source_reason);
+  MESSAGE(TraceRecord);
+  FIELD(TraceRecord, session_id);
+  FIELD(TraceRecord, begin_ns);
+  FIELD(TraceRecord, end_ns);
+  FIELD(TraceRecord, bytes);
+  FIELD(TraceRecord, stream);
+  FIELD(TraceRecord, name);
+  FIELD(TraceRecord, correlation);
+  FIELD(TraceRecord, kind);
+  FIELD(TraceRecord, commands);
+  out << "places " << kTraceRecordsAt << " " << kTraceNamesAt << " " << kTraceRegionBytes << "\n";
 #undef FIELD
 #undef MESSAGE
   return out.str();

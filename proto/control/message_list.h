@@ -61,7 +61,14 @@ using AllMessages = MessageList<
     TurnDrained,
     DescribeGpu,
     GpuState,
-    DomainState>;
+    DomainState,
+    BeginTrace,
+    EndTrace,
+    TracePart,
+    TraceSession,
+    StartTracing,
+    StopTracing,
+    TraceProgress>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes in a message.

@@ -55,6 +55,16 @@ struct ShareTerms {
   bool operator==(const ShareTerms&) const = default;
 };
 
+// What the policy says of an allocation's multiprocessors, in percent of all that the GPU has; 0: nothing. Since 3.4.
+struct PartitionTerms {
+  uint32_t namespace_sm_percent;   // of the namespace's allocations together, at most
+  uint32_t namespace_sm_reserved;  // of them, for no other namespace of the trust domain
+  uint32_t sm_percent;             // the same for the allocation
+  uint32_t sm_reserved;            // for no other of the namespace's allocations
+
+  bool operator==(const PartitionTerms&) const = default;
+};
+
 // What sessions have had of the GPU since they began, and what they have waited for it.
 struct TimeUsage {
   uint64_t compute_ns;
@@ -158,6 +168,7 @@ struct BindAllocation {
   ShareTerms shares;
   uint32_t
       memory_wait_ms;  // how long a request within the quota may wait for memory of the device's
+  PartitionTerms partition;  // since 3.4
 };
 
 // A program of this bound allocation is about to start: the executor of its domain is started now if there is none, so
@@ -281,16 +292,20 @@ struct AddSession {
   ShareTerms shares;
   uint32_t held;  // 1: begins as after HoldSession for kOperator
   uint32_t unused_too;
+  PartitionTerms partition;  // since 3.4
 };
 
 // Executor: the session's regions are mapped and its ring is being read; or not, with the reason.
 struct SessionReady {
   static constexpr std::string_view kName = "SessionReady";
   static constexpr Route kRoute = Route::kExecutorSays;
+  static constexpr size_t kShortestBytes = 272;
   uint64_t session_id;
   uint32_t ok;
   uint32_t unused;
   char message[256];
+  uint32_t multiprocessors;  // that its kernels may use; 0: all. Since 3.4
+  uint32_t unused_too;
 };
 
 // Scheduler: the tenant has hung up (or its allocation is gone). The executor drains and answers
@@ -454,9 +469,11 @@ struct RefusedCalls {
 struct SetShares {
   static constexpr std::string_view kName = "SetShares";
   static constexpr Route kRoute = Route::kSchedulerOrders;
+  static constexpr size_t kShortestBytes = 32;
   uint64_t allocation_id;
   uint32_t slots;
   ShareTerms shares;
+  PartitionTerms partition;  // since 3.4
 };
 
 enum class HoldReason : uint32_t {
@@ -585,6 +602,86 @@ struct DomainState {
   uint32_t executors;  // now, those that are ending included
   uint32_t sessions;
   uint32_t allocations;
+  uint32_t unused;
+};
+
+// ---- traces (docs/tracing.md), since 3.4 ----
+
+// Has all executors record what the device does, those too that start meanwhile, each into a region of its own
+// (trace_region.h). One at a time. Recording ends with EndTrace, when this connection closes, and after `limit_ms`.
+// Answered when all executors record, or after some seconds.
+struct BeginTrace {
+  static constexpr std::string_view kName = "BeginTrace";
+  static constexpr Route kRoute = Route::kAgentAsks;
+  uint32_t limit_ms;  // 1 to kMaxTraceMs
+  uint32_t unused;
+};
+inline constexpr uint32_t kMaxTraceMs = 300'000;
+
+// Ends the trace that this connection has begun. Answered when all has been written, by one TracePart for each executor,
+// one TraceSession for each session that was there, then Answer.
+struct EndTrace {
+  static constexpr std::string_view kName = "EndTrace";
+  static constexpr Route kRoute = Route::kAgentAsks;
+};
+
+enum class TraceEnd : uint32_t {
+  kWhole,   // from the beginning, or the executor's, to the end
+  kLost,    // the executor ended meanwhile: `message` says why
+  kSilent,  // it did not say in time that all is written
+};
+
+// With the region, read-only. What is in it an executor has written: it is untrusted.
+struct TracePart {
+  static constexpr std::string_view kName = "TracePart";
+  static constexpr Route kRoute = Route::kAnswers;
+  static constexpr size_t kFds = 1;
+  uint64_t executor_id;
+  uint32_t end;  // TraceEnd
+  uint32_t unused;
+  Name trust_domain;
+  char message[512];
+};
+
+// Whose a session's records are, by the scheduler's own knowledge.
+struct TraceSession {
+  static constexpr std::string_view kName = "TraceSession";
+  static constexpr Route kRoute = Route::kAnswers;
+  uint64_t session_id;
+  uint64_t executor_id;
+  Label pod_namespace;
+  Name pod;
+  Label pod_uid;
+  Label container;
+  TimeUsage time;  // what it was charged, and how long it waited, while its executor recorded
+};
+
+// Scheduler: with a region of kTraceRegionBytes, writable. An earlier trace is forgotten.
+struct StartTracing {
+  static constexpr std::string_view kName = "StartTracing";
+  static constexpr Route kRoute = Route::kSchedulerOrders;
+  static constexpr size_t kFds = 1;
+  uint64_t trace_id;
+};
+
+struct StopTracing {
+  static constexpr std::string_view kName = "StopTracing";
+  static constexpr Route kRoute = Route::kSchedulerOrders;
+  uint64_t trace_id;
+};
+
+enum class TraceStep : uint32_t {
+  kRecords,  // from now on; all sessions' counters have just been sent
+  kStopped,  // nothing that begins from now on; the same
+  kWritten,  // the region changes no more
+};
+
+// Executor. About an unknown trace it is ignored.
+struct TraceProgress {
+  static constexpr std::string_view kName = "TraceProgress";
+  static constexpr Route kRoute = Route::kExecutorSays;
+  uint64_t trace_id;
+  uint32_t step;  // TraceStep
   uint32_t unused;
 };
 

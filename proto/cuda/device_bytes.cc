@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "proto/cuda/fatbin.h"
+#include "proto/cuda/cubin.h"
 #include "proto/cuda/ptx_tokens.h"
 
 namespace gpuloom {
@@ -53,7 +53,7 @@ uint64_t Dimension(std::string_view word) {
 // One declaration, told token by token: [.align N] .TYPE or .v4 .TYPE NAME [N][N] , NAME = …
 class Declaration {
  public:
-  // Of what another module defines nothing is taken.
+  // A variable that another module defines takes no memory here.
   explicit Declaration(bool is_elsewhere) : is_elsewhere_(is_elsewhere) {}
 
   void Take(std::string_view token) {
@@ -63,7 +63,7 @@ class Declaration {
       in_brackets_ = true;
       has_dimension_ = false;
     } else if (token == "]") {
-      // Without a number the initial value says it.
+      // Without a number, the initial value determines the dimension.
       if (!has_dimension_) open_ = true;
       in_brackets_ = false;
     } else if (in_brackets_) {
@@ -86,7 +86,7 @@ class Declaration {
   }
 
  private:
-  // Every value of the braces takes a place; the commas say how many there are.
+  // Every value in the braces takes one place; commas separate them.
   void TakeValue(std::string_view token) {
     if (token == "{") ++depth_;
     if (token == "}") --depth_;
@@ -126,31 +126,12 @@ uint64_t DeviceBytes(const DeviceCode& code) {
 }
 
 uint64_t CubinDeviceBytes(std::span<const uint8_t> cubin) {
-  using fatbin_internal::ElfHeader;
-  using fatbin_internal::ElfSection;
-  using fatbin_internal::ReadAt;
-  Image image;
-  if (FindImage(cubin.data(), cubin.size(), &image) != ImageError::kNone ||
-      image.kind != ImageKind::kElf) {
-    return 0;
-  }
-  const auto header = ReadAt<ElfHeader>(cubin.data());
-  const auto section_at = [&](uint32_t i) {
-    return ReadAt<ElfSection>(cubin.data() + header.section_offset +
-                              uint64_t{i} * header.section_entry_bytes);
-  };
-  std::string_view names;
-  if (header.section_names < header.section_count) {
-    const ElfSection table = section_at(header.section_names);
-    if (table.offset <= cubin.size() && table.size <= cubin.size() - table.offset) {
-      names = {reinterpret_cast<const char*>(cubin.data()) + table.offset, table.size};
-    }
-  }
+  Cubin file;
+  if (!file.Open(cubin)) return 0;
   uint64_t sum = 0;
-  for (uint32_t i = 0; i < header.section_count; ++i) {
-    const ElfSection section = section_at(i);
-    std::string_view name = section.name < names.size() ? names.substr(section.name) : "";
-    name = name.substr(0, name.find('\0'));
+  for (uint32_t i = 0; i < file.section_count(); ++i) {
+    const Cubin::Section section = file.SectionAt(i);
+    const std::string_view name = file.NameOf(section).value_or("");
     const bool is_variables = name.starts_with(".nv.global") || name.starts_with(".nv.constant");
     if ((section.flags & fatbin_internal::kElfAllocated) == 0 && !is_variables) continue;
     if (name.starts_with(".nv.shared") || name.starts_with(".nv.local")) continue;

@@ -15,6 +15,7 @@
 namespace gpuloom {
 
 struct Driver {
+// CUDA deprecates these functions, but programs still call them.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #define CUDA_FN(name, room) decltype(&::name) name = nullptr;

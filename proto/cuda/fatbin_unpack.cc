@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <climits>
 #include <iterator>
+#include <optional>
 #include <string_view>
 
+#include "proto/cuda/cubin.h"
 #include "proto/cuda/device_bytes.h"
 #include "proto/cuda/image_check.h"
 #include "proto/cuda/ptx_tokens.h"
@@ -17,22 +19,18 @@ namespace gpuloom {
 namespace {
 
 // Whether a symbol of the table is a texture, sampler or surface reference. They have no section.
-bool HasReferences(std::span<const uint8_t> elf, const fatbin_internal::ElfSection& table) {
+bool HasReferences(const Cubin& cubin, const Cubin::Section& table) {
   constexpr uint8_t kTexture = 10;
   constexpr uint8_t kSurface = 12;
-  if (table.offset > elf.size() || table.size > elf.size() - table.offset) return true;
-  for (uint64_t at = 0; at + sizeof(fatbin_internal::ElfSymbol) <= table.size;
-       at += sizeof(fatbin_internal::ElfSymbol)) {
-    const auto symbol =
-        fatbin_internal::ReadAt<fatbin_internal::ElfSymbol>(elf.data() + table.offset + at);
-    const uint8_t type = symbol.info & 0xf;
+  for (uint64_t i = 0; i < cubin.SymbolCount(table); ++i) {
+    const uint8_t type = cubin.SymbolAt(table, i).info & 0xf;
     if (type >= kTexture && type <= kSurface) return true;
   }
   return false;
 }
 
-// Of what the device gets, what is known to be the same for everybody: code, constants of the
-// compiler's own, addresses, and memory that begins anew with each block or thread. Variables stand in
+// Whether a section for the device holds the same for every tenant: code, the compiler's own
+// constants, addresses, or memory that is new for each block or thread. Variables are in
 // .nv.global, .nv.global.init and .nv.constant3.
 bool IsCode(std::string_view section_name) {
   constexpr std::string_view kSame[] = {".text.",        ".nv.constant0", ".nv.constant2",
@@ -42,29 +40,15 @@ bool IsCode(std::string_view section_name) {
                      [&](std::string_view same) { return section_name.starts_with(same); });
 }
 
+// Returns true also if the file cannot be read completely.
 bool ElfHasVariables(std::span<const uint8_t> elf) {
-  Image image;
-  if (FindImage(elf.data(), elf.size(), &image) != ImageError::kNone ||
-      image.kind != ImageKind::kElf)
-    return true;
-  const auto header = fatbin_internal::ReadAt<fatbin_internal::ElfHeader>(elf.data());
-  // 0 may also mean that there are more than the header has room to say.
-  if (header.section_names >= header.section_count) return true;
-  const auto section_at = [&](uint32_t i) {
-    return fatbin_internal::ReadAt<fatbin_internal::ElfSection>(
-        elf.data() + header.section_offset + uint64_t{i} * header.section_entry_bytes);
-  };
-  const auto names = section_at(header.section_names);
-  if (names.offset > elf.size() || names.size > elf.size() - names.offset) return true;
-  const std::string_view strings(reinterpret_cast<const char*>(elf.data()) + names.offset,
-                                 names.size);
-  for (uint32_t i = 0; i < header.section_count; ++i) {
-    const auto section = section_at(i);
-    if (section.name >= strings.size()) return true;
-    if (section.type == fatbin_internal::kElfSectionSymbols && HasReferences(elf, section))
-      return true;
-    std::string_view name = strings.substr(section.name);
-    name = name.substr(0, name.find('\0'));
+  Cubin cubin;
+  if (!cubin.Open(elf) || cubin.section_count() == 0) return true;
+  for (uint32_t i = 0; i < cubin.section_count(); ++i) {
+    const Cubin::Section section = cubin.SectionAt(i);
+    const std::optional<std::string_view> known = cubin.NameOf(section);
+    if (!known || (Cubin::IsSymbols(section) && HasReferences(cubin, section))) return true;
+    const std::string_view name = *known;
     if (section.size == 0) continue;
     if (name.starts_with(".nv.global") || name.starts_with(".nv.constant3")) return true;
     if ((section.flags & fatbin_internal::kElfAllocated) != 0 && !IsCode(name)) return true;
@@ -135,7 +119,7 @@ bool UnpackMember(const FatbinMember& member, size_t limit_bytes, std::vector<ui
 
 namespace {
 
-// Whether `holds` is true of some member; also when the image cannot be read.
+// Returns true if `holds` is true of any member, or if the image cannot be read.
 template <typename Holds>
 bool AnyMember(std::span<const uint8_t> bytes, Holds holds) {
   Image image;
@@ -156,8 +140,8 @@ bool AnyMember(std::span<const uint8_t> bytes, Holds holds) {
   return reader.error() != ImageError::kNone;
 }
 
-// The name of an ELF file's undefined symbol stands in its string table, whole; any other mention
-// only costs turns that nobody needs.
+// An ELF file's string table contains the whole name of an undefined symbol. A name found elsewhere
+// only means that a kernel takes turns at printing without need.
 bool NamesPrintf(std::span<const uint8_t> member) {
   const std::string_view text(reinterpret_cast<const char*>(member.data()), member.size());
   return text.find("vprintf") != std::string_view::npos;

@@ -53,7 +53,7 @@ bool Fits(uint64_t offset, uint64_t bytes, uint64_t room) {
   return offset <= room && bytes <= room - offset;
 }
 
-// As what is not text, whatever it is called.
+// Whether the driver would not take it for text, whatever the caller calls it.
 bool BeginsAsImage(std::span<const uint8_t> bytes) {
   constexpr uint32_t kArchiveMagic = 0x72613c21;  // "!<ar"
   if (bytes.size() < sizeof(uint32_t)) return false;
@@ -89,7 +89,7 @@ class ElfFile {
 
   bool is_cuda() const { return header_.machine == fatbin_internal::kElfMachineCuda; }
 
-  // What the sections of this name hold. Of a sound file only.
+  // Calls `take` with the content of each section of this name. Only for a sound file.
   template <typename Take>
   bool EachNamed(std::string_view name, Take take) const {
     for (const ElfSection& section : sections_) {
@@ -141,7 +141,7 @@ class ElfFile {
     return true;
   }
 
-  // The first has nothing, by ELF's rule, and one has the others' names.
+  // By ELF's rules the first section is empty, and one section holds the others' names.
   bool TableIsSound() const {
     const ElfSection& first = sections_.front();
     return first.type == kNull && first.link == 0 && first.info == 0 && first.offset == 0 &&
@@ -149,8 +149,8 @@ class ElfFile {
            sections_[header_.section_names].type == kStringTable;
   }
 
-  // Nobody's content is another's, but for what a few tools share: what is walked is at most twice as long as
-  // the file, however many sections there are.
+  // Sections overlap only where a few tools share them, so what has to be walked is at most twice
+  // as long as the file, however many sections there are.
   bool ContentsFit() const {
     uint64_t room = 2 * static_cast<uint64_t>(bytes_.size());
     for (const ElfSection& section : sections_) {
@@ -161,7 +161,7 @@ class ElfFile {
     return true;
   }
 
-  // Where it lies, what it is called, and to which others it refers.
+  // Checks a section's place, its name, and its references to other sections.
   bool LiesInside(const ElfSection& section) const {
     if (section.type == kNull) return &section == &sections_.front();
     if (!HasNoContent(section.type) && !Fits(section.offset, section.size, bytes_.size())) {
@@ -179,7 +179,7 @@ class ElfFile {
     const bool is_aligned =
         align != 0 || (!(section.flags & kElfAllocated) && section.type != kNote);
     if (is_cuda() && (!is_aligned || section.address != 0)) return false;
-    // Of code: its function's symbol, and the number of registers.
+    // For code, info holds the function's symbol and the number of registers.
     const bool is_code = is_cuda() && (section.flags & kExecutable) != 0;
     if (is_code && (section.info & 0xffffff) >= SymbolCount(section)) return false;
     return IsName(header_.section_names, section.name);
@@ -210,7 +210,7 @@ class ElfFile {
       if (!IsName(table.link, symbol.name)) return false;
       if (symbol.section >= kFirstReservedSection) continue;
       if (symbol.section >= sections_.size()) return false;
-      // What a debugger shows counts from somewhere else in sections without content.
+      // In sections without content, symbols for debuggers have values with another origin.
       const ElfSection& section = sections_[symbol.section];
       if (section.type == kStringTable || section.type == kElfSectionSymbols) return false;
       const uint64_t begin = HasNoContent(section.type) ? 0 : symbol.value;
@@ -228,8 +228,9 @@ class ElfFile {
         table.info >= sections_.size()) {
       return false;
     }
-    // Tools that put sections into another order leave the old numbers here (cuBLAS has such cubins): then nothing is
-    // known of the target. A host's may be compressed, and places in it count as if it were not.
+    // Tools that reorder sections leave old numbers here (cuBLAS has such cubins), so then the
+    // target is unknown. A host's section may be compressed, and offsets into it refer to the
+    // uncompressed content.
     const ElfSection& target = sections_[table.info];
     const bool knows_target = is_cuda() && sections_[table.link].type == kElfSectionSymbols;
     if (knows_target && HasNoContent(target.type)) return false;
@@ -242,14 +243,14 @@ class ElfFile {
     return true;
   }
 
-  // Of the table that a section names, or else of the file's first.
+  // Symbols in the table that a section names, or else in the file's first table.
   uint64_t SymbolCount(const ElfSection& of) const {
     const ElfSection& table = sections_[of.link];
     return table.type == kElfSectionSymbols ? table.size / sizeof(ElfSymbol) : symbol_count_;
   }
 
-  // Who calls whom: pairs of symbols, or of what has no symbol, which are the last numbers. Or each with its
-  // prototype: a symbol and a name.
+  // A call graph: pairs of symbols, in which the highest numbers stand for callees without a
+  // symbol. Or prototypes: pairs of a symbol and a name.
   bool PairsAreSound(const ElfSection& section) const {
     constexpr uint32_t kFirstOther = 0xfffffff0;
     if (section.size == 0) return true;
@@ -269,8 +270,8 @@ class ElfFile {
     return true;
   }
 
-  // Attributes one behind the other: how one is written, which it is, then two bytes of its value, or
-  // of its value's size.
+  // A sequence of attributes. Each begins with its form, its kind, and two bytes that hold its
+  // value or the size of the value that follows.
   bool AttributesAreSound(const ElfSection& section) const {
     constexpr uint8_t kSized = 4;
     constexpr uint8_t kParameter = 0x17;
@@ -297,14 +298,14 @@ class ElfFile {
     return true;
   }
 
-  // Of a function or a variable: its frame, stack, registers, parameters.
+  // Attributes about a function or variable: its frame, stack, registers or parameters.
   static bool BeginsWithSymbol(uint8_t attribute) {
     constexpr uint8_t kAttributes[] = {0x0a, 0x11, 0x12, 0x23, 0x2f};
     return std::find(std::begin(kAttributes), std::end(kAttributes), attribute) !=
            std::end(kAttributes);
   }
 
-  // Where the last name of a table of names ends; 0 when it holds none.
+  // Where the last complete name in a table of names ends; 0 if there is none.
   uint64_t NamesEnd(const ElfSection& table) const {
     if (table.type != kStringTable || !Fits(table.offset, table.size, bytes_.size())) return 0;
     const auto begin = bytes_.begin() + static_cast<ptrdiff_t>(table.offset);
@@ -323,7 +324,7 @@ class ElfFile {
            begin[name.size()] == 0;
   }
 
-  // No device has as much, and no sum of two overflows.
+  // More than any device has, and so small that no sum of two overflows.
   static constexpr uint64_t kMaxMemoryBytes = uint64_t{1} << 40;
   static constexpr uint64_t kMaxAlign = uint64_t{1} << 30;
   // Flags of a section.
@@ -333,8 +334,9 @@ class ElfFile {
   const std::span<const uint8_t> bytes_;
   ElfHeader header_{};
   std::vector<ElfSection> sections_;
-  uint64_t symbol_count_ = 0;        // of the first table of symbols
-  std::vector<uint64_t> name_ends_;  // of those that are tables of names; a name begins before
+  uint64_t symbol_count_ = 0;  // of the first table of symbols
+  std::vector<uint64_t>
+      name_ends_;  // for sections that are tables of names: names begin before this
 };
 
 bool IsSoundFatbin(std::span<const uint8_t> fatbin, const Afford& afford) {

@@ -6,15 +6,11 @@
 #include <cstring>
 #include <optional>
 
+#include "proto/cuda/cubin.h"
 #include "proto/cuda/ptx_tokens.h"
 
 namespace gpuloom {
 namespace {
-
-using fatbin_internal::ElfHeader;
-using fatbin_internal::ElfSection;
-using fatbin_internal::ElfSymbol;
-using fatbin_internal::ReadAt;
 
 constexpr uint8_t kTypeObject = 1;
 constexpr uint8_t kBindGlobal = 1;
@@ -24,67 +20,39 @@ constexpr uint64_t kMostAlignedBytes = 512;
 // More than a declaration has without its initial value; bounds what text without an end makes us hold.
 constexpr size_t kMaxDeclarationTokens = 256;
 
-bool IsManaged(const ElfSymbol& symbol) {
+bool IsManaged(const Cubin::Symbol& symbol) {
   return (symbol.info & 0xf) == kTypeObject && (symbol.other & kOtherManaged) != 0 &&
          symbol.section != 0;
 }
 
-class Cubin {
- public:
-  // False when it is no ELF of CUDA's or a part lies outside of it.
+// The symbols of a cubin, with their names. None if it has no table of them.
+struct Symbols {
+  Cubin cubin;
+  Cubin::Section table{};
+  Cubin::Section names{};
+
+  // Returns false if it is no cubin, or if a part lies outside of it.
   bool Open(std::span<const uint8_t> bytes) {
-    Image image;
-    if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone ||
-        image.kind != ImageKind::kElf) {
-      return false;
-    }
-    bytes_ = bytes;
-    header_ = ReadAt<ElfHeader>(bytes.data());
-    for (uint32_t i = 0; i < header_.section_count; ++i) {
-      const ElfSection section = SectionAt(i);
-      if (section.type != fatbin_internal::kElfSectionSymbols) continue;
-      if (!Inside(section) || section.link >= header_.section_count) return false;
-      symbols_ = section;
-      names_ = SectionAt(section.link);
-      return Inside(names_);
+    if (!cubin.Open(bytes)) return false;
+    for (uint32_t i = 0; i < cubin.section_count(); ++i) {
+      const Cubin::Section section = cubin.SectionAt(i);
+      if (!Cubin::IsSymbols(section)) continue;
+      if (section.link >= cubin.section_count()) return false;
+      table = section;
+      names = cubin.SectionAt(section.link);
+      return cubin.LiesInside(names);
     }
     return true;
   }
-
-  ElfSection SectionAt(uint32_t i) const {
-    return ReadAt<ElfSection>(bytes_.data() + header_.section_offset +
-                              uint64_t{i} * header_.section_entry_bytes);
-  }
-  uint32_t section_count() const { return header_.section_count; }
-  bool Inside(const ElfSection& section) const {
-    return section.offset <= bytes_.size() && section.size <= bytes_.size() - section.offset;
-  }
-
-  uint64_t symbol_count() const { return symbols_.size / sizeof(ElfSymbol); }
-  uint64_t SymbolOffset(uint64_t i) const { return symbols_.offset + i * sizeof(ElfSymbol); }
-  ElfSymbol SymbolAt(uint64_t i) const {
-    return ReadAt<ElfSymbol>(bytes_.data() + SymbolOffset(i));
-  }
-  std::string_view NameOf(const ElfSymbol& symbol) const {
-    if (symbol.name >= names_.size) return {};
-    const std::string_view names(reinterpret_cast<const char*>(bytes_.data()) + names_.offset,
-                                 names_.size);
-    const std::string_view name = names.substr(symbol.name);
-    return name.substr(0, name.find('\0'));
-  }
-
- private:
-  std::span<const uint8_t> bytes_;
-  ElfHeader header_{};
-  ElfSection symbols_{};
-  ElfSection names_{};
+  uint64_t count() const { return cubin.SymbolCount(table); }
+  Cubin::Symbol At(uint64_t i) const { return cubin.SymbolAt(table, i); }
 };
 
 bool ElfHasManaged(std::span<const uint8_t> bytes) {
-  Cubin cubin;
-  if (!cubin.Open(bytes)) return false;
-  for (uint64_t i = 0; i < cubin.symbol_count(); ++i) {
-    if (IsManaged(cubin.SymbolAt(i))) return true;
+  Symbols symbols;
+  if (!symbols.Open(bytes)) return false;
+  for (uint64_t i = 0; i < symbols.count(); ++i) {
+    if (IsManaged(symbols.At(i))) return true;
   }
   return false;
 }
@@ -183,17 +151,18 @@ bool ChooseCode(std::span<const uint8_t> bytes, uint32_t capability, DeviceCode*
 }
 
 bool ListManagedVariables(std::span<const uint8_t> bytes, std::vector<ManagedVariable>* variables) {
-  Cubin cubin;
-  if (!cubin.Open(bytes)) return false;
+  Symbols symbols;
+  if (!symbols.Open(bytes)) return false;
+  const Cubin& cubin = symbols.cubin;
   uint64_t copied_bytes = 0;  // more than there are: some lie over others
-  for (uint64_t i = 0; i < cubin.symbol_count(); ++i) {
-    const ElfSymbol symbol = cubin.SymbolAt(i);
+  for (uint64_t i = 0; i < symbols.count(); ++i) {
+    const Cubin::Symbol symbol = symbols.At(i);
     if (!IsManaged(symbol)) continue;
     if (symbol.section >= cubin.section_count()) return false;
-    const ElfSection section = cubin.SectionAt(symbol.section);
+    const Cubin::Section section = cubin.SectionAt(symbol.section);
     if (symbol.value > section.size || symbol.size > section.size - symbol.value) return false;
     ManagedVariable variable;
-    const std::string_view name = cubin.NameOf(symbol);
+    const std::string_view name = cubin.NameIn(symbols.names, symbol.name).value_or("");
     copied_bytes += name.size();
     if (copied_bytes > bytes.size()) return false;
     variable.name = name;
@@ -202,7 +171,7 @@ bool ListManagedVariables(std::span<const uint8_t> bytes, std::vector<ManagedVar
       variable.align_bytes = std::clamp(section.align, variable.align_bytes, kMostAlignedBytes);
     }
     if (!fatbin_internal::HasNoContent(section.type)) {
-      if (!cubin.Inside(section)) return false;
+      if (!cubin.LiesInside(section)) return false;
       copied_bytes += symbol.size;
       if (copied_bytes > bytes.size()) return false;
       const uint8_t* begin = bytes.data() + section.offset + symbol.value;
@@ -214,16 +183,16 @@ bool ListManagedVariables(std::span<const uint8_t> bytes, std::vector<ManagedVar
 }
 
 void ReleaseManagedVariables(std::span<uint8_t> bytes) {
-  Cubin cubin;
-  if (!cubin.Open(bytes)) return;
-  for (uint64_t i = 0; i < cubin.symbol_count(); ++i) {
-    ElfSymbol symbol = cubin.SymbolAt(i);
+  Symbols symbols;
+  if (!symbols.Open(bytes)) return;
+  for (uint64_t i = 0; i < symbols.count(); ++i) {
+    Cubin::Symbol symbol = symbols.At(i);
     if (!IsManaged(symbol)) continue;
     symbol.info = static_cast<uint8_t>(kBindGlobal << 4 | kTypeObject);
     symbol.other = static_cast<uint8_t>(symbol.other & ~kOtherManaged);
     symbol.section = 0;
     symbol.value = 0;
-    std::memcpy(bytes.data() + cubin.SymbolOffset(i), &symbol, sizeof(symbol));
+    std::memcpy(bytes.data() + Cubin::SymbolOffset(symbols.table, i), &symbol, sizeof(symbol));
   }
 }
 
@@ -233,7 +202,7 @@ bool ReleaseManagedVariables(std::string_view ptx, std::vector<std::string>* nam
   size_t done = 0;
   std::vector<PtxToken> statement;
   bool managed = false;
-  bool has_value = false;  // whose braces end no statement
+  bool has_value = false;  // braces in it do not end the statement
   for (std::string_view token = tokens.Next(); !token.empty(); token = tokens.Next()) {
     if (token == ";" || (!has_value && (token == "{" || token == "}"))) {
       size_t begin = 0;
@@ -250,7 +219,7 @@ bool ReleaseManagedVariables(std::string_view ptx, std::vector<std::string>* nam
       continue;
     }
     managed |= token == ".managed";
-    // What initial values are made of is looked at no further, and what is longer is no declaration.
+    // The contents of initial values do not matter, and nothing longer than this is a declaration.
     const bool is_value = has_value;
     has_value |= token == "=";
     if (is_value || statement.size() == kMaxDeclarationTokens) continue;

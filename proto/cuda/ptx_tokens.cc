@@ -16,7 +16,8 @@ bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' ||
 
 bool IsPrintable(char c) { return c > ' ' && c <= '~'; }
 
-// Instructions that name a state space. One that is missing here only costs a load of its own.
+// Instructions that name a state space. If one is missing here, its library is only loaded
+// separately without need.
 bool TakesStateSpace(std::string_view opcode) {
   constexpr std::string_view kOpcodes[] = {
       "ld",       "ldu",       "st",       "atom",         "red",          "cvta",
@@ -31,7 +32,7 @@ bool IsReference(std::string_view token) {
 
 }  // namespace
 
-// False: a comment or the text does not end as it should.
+// Returns false if a comment or the text ends improperly.
 bool PtxTokens::SkipBlanks() {
   while (at_ < text_.size()) {
     if (IsBlank(text_[at_])) {

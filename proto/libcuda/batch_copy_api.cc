@@ -13,7 +13,7 @@ namespace {
 
 using graph::NullStream;
 
-// What the early form of these functions says when no copy in particular was wrong.
+// The first version of these functions reports this if no particular copy was wrong.
 constexpr size_t kNoneFailed = SIZE_MAX;
 
 bool IsOrder(CUmemcpySrcAccessOrder order) {
@@ -54,7 +54,7 @@ CUresult Batch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* siz
   return CUDA_SUCCESS;
 }
 
-// Bytes of an operand's elements; 1 for a pointer, 0 for no operand at all.
+// Bytes in an element of an operand; 1 for a pointer, 0 if there is no such operand.
 uint32_t ElementBytesOf(const CUmemcpy3DOperand& operand) {
   if (operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER) return 1;
   if (operand.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return 0;

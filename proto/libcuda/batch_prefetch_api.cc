@@ -58,7 +58,7 @@ CUresult JudgePlaces(const CUmemLocation* places, const size_t* first, size_t pl
     return CUDA_ERROR_INVALID_VALUE;
   }
   for (size_t i = 0; i < place_count; ++i) {
-    // Two that begin at the same one are accepted; the first is for none then.
+    // Two places may begin at the same index: then no range belongs to the first.
     if (first[i] >= count || (i > 0 && first[i] < first[i - 1]) || !IsPlace(places[i])) {
       return CUDA_ERROR_INVALID_VALUE;
     }

@@ -6,6 +6,7 @@
 #include "proto/cuda/cuda_all.h"
 #include "proto/cuda/return_if_error.h"
 
+// CUDA deprecates these functions, but programs still call them.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace {
@@ -13,7 +14,7 @@ namespace {
 constexpr unsigned kKnownFlags = CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC |
                                  CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC;
 
-// The default streams are none that the call takes.
+// The call does not accept the default streams.
 bool IsDefaultStream(CUstream stream) {
   return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
@@ -26,7 +27,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsi
                                               unsigned flags) {
   CUcontext context;
   CUDA_RETURN_IF_ERROR(cuCtxGetCurrent(&context));
-  // Two of one device are as wrong as none.
+  // Two launches on one device are as wrong as none.
   if (launches == nullptr || count != 1 || (flags & ~kKnownFlags) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -34,7 +35,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launches, unsi
   if (IsDefaultStream(launch.hStream)) return CUDA_ERROR_INVALID_HANDLE;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   CUDA_RETURN_IF_ERROR(cuStreamIsCapturing(launch.hStream, &capture));
-  // No node is such a launch. Like a query it is refused, and ends the capture.
+  // Such a launch cannot be captured. Like a query, the call is refused and ends the capture.
   if (capture != CU_STREAM_CAPTURE_STATUS_NONE) return cuStreamQuery(launch.hStream);
   return cuLaunchCooperativeKernel(launch.function, launch.gridDimX, launch.gridDimY,
                                    launch.gridDimZ, launch.blockDimX, launch.blockDimY,

@@ -13,8 +13,8 @@ namespace {
 constexpr uint64_t kMaxLinearBytes = uint64_t{1} << 32;
 constexpr uint64_t kMaxLinearElements = uint64_t{1} << 30;
 
-// Formats that have their number of channels, and what an element counts for: a block of those that
-// are compressed. As an H200's driver knows them.
+// Formats that imply the number of channels, with the size of an element, or of a block if
+// compressed. As reported for an H200.
 struct WholeFormat {
   CUarray_format format;
   uint8_t channels;
@@ -66,7 +66,7 @@ constexpr WholeFormat kWholeFormats[] = {
     {CU_AD_FORMAT_SNORM_INT16X4, 4, 8},
 };
 
-// 0: no such element.
+// Returns 0 if there are no such elements.
 uint64_t ElementBytes(CUarray_format format, unsigned channels) {
   for (const WholeFormat& whole : kWholeFormats) {
     if (whole.format == format) return whole.channels == channels ? whole.element_bytes : 0;
@@ -74,13 +74,13 @@ uint64_t ElementBytes(CUarray_format format, unsigned channels) {
   return PlainElementBytes(format, channels);
 }
 
-// NOT_INITIALIZED or INVALID_DEVICE.
+// Returns NOT_INITIALIZED or INVALID_DEVICE if the device cannot be asked.
 CUresult JudgeDevice(CUdevice device) {
   int warp;
   return cuDeviceGetAttribute(&warp, CU_DEVICE_ATTRIBUTE_WARP_SIZE, device);
 }
 
-// What a link does at least that does atomics at all.
+// What every link that supports atomics supports at least.
 unsigned AtomicsOf(CUatomicOperation operation) {
   constexpr unsigned kIntegers = CU_ATOMIC_CAPABILITY_UNSIGNED | CU_ATOMIC_CAPABILITY_SCALAR_32;
   switch (operation) {

@@ -54,7 +54,7 @@ CUresult CheckType(const CUdevResource* resource, CUdevResourceType type) {
 constexpr uint32_t kSplitFlags = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
                                  CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
 
-// Of a resource that one of these functions has filled. A program may have written something else.
+// Reads what one of these functions stored in a resource. The program may have overwritten it.
 bool ReadOrigin(const CUdevResource& resource, Origin* origin) {
   memcpy(origin, resource._internal_padding, sizeof(*origin));
   const SmSplit& split = origin->split;
@@ -79,7 +79,8 @@ CUresult Split(CUdevResource* groups, unsigned* count, const CUdevResource* inpu
   if (!ReadOrigin(*input, &origin) || origin.kind != kWhole) {
     return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   }
-  SmSplit split = {use_flags & kSplitFlags, min_count, kMaxResourceGroups};  // others mean nothing
+  SmSplit split = {use_flags & kSplitFlags, min_count,
+                   kMaxResourceGroups};  // unknown flags are ignored
   if (groups != nullptr && *count < split.groups) split.groups = *count;
   uint32_t made = 0;
   SmCounts group = {};
@@ -120,7 +121,8 @@ bool SameContent(const ResourceDescription& a, const ResourceDescription& b) {
   return true;
 }
 
-// True: it is a piece of the description's first split that the description does not have yet.
+// Returns true if it is a part of the description's first split that the description does not have
+// yet.
 bool TakesFirst(const Origin& origin, bool is_first, ResourceDescription* described) {
   if (is_first) described->split = origin.split;
   if (origin.kind == kWhole) return is_first && (described->whole = true);
@@ -137,7 +139,7 @@ bool TakesFirst(const Origin& origin, bool is_first, ResourceDescription* descri
   return !twice;
 }
 
-// The resources as one description, without an id.
+// Combines the resources into one description, without an id.
 CUresult Describe(const CUdevResource* resources, unsigned count, ResourceDescription* described) {
   for (unsigned i = 0; i < count; ++i) {
     if (resources[i].type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;

@@ -19,7 +19,7 @@ CUresult Judge(const Params& operation) {
   switch (operation.operation) {
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-      // Also NO_MEMORY_BARRIER, which is for devices with the first version only.
+      // Refuses NO_MEMORY_BARRIER too, which exists only on devices without the second version.
       return operation.writeValue.flags == CU_STREAM_WRITE_VALUE_DEFAULT ? CUDA_SUCCESS
                                                                          : CUDA_ERROR_INVALID_VALUE;
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:

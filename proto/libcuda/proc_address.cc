@@ -15,6 +15,7 @@ namespace {
 
 #define PROC_ADDRESS(name, version, per_thread, symbol, type) \
   static_assert(std::is_same_v<decltype(&::symbol), type>, #symbol " is not a " #type);
+// CUDA deprecates these functions, but programs still call them.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #include "proto/libcuda/proc_address.def"

@@ -344,7 +344,7 @@ constinit const Table<17> tools_module_table =
 CUresult MakeKey(CompileCacheKey** key, uint32_t kind, const void* data, size_t data_bytes,
                  const char* options, const char* host, const char* compiler, uint32_t architecture,
                  Word more) {
-  // What it is made from too is not known.
+  // The key has a further input, whose meaning is not known.
   if (more != 0) return CUDA_ERROR_NOT_INITIALIZED;
   return MakeCompileCacheKey({kind, data, data_bytes, options, host, compiler, architecture}, key);
 }

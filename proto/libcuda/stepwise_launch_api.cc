@@ -25,14 +25,14 @@ struct Settings {
   unsigned block[3];
   unsigned dynamic_shared_bytes;
   size_t param_bytes;
-  size_t capacity_bytes;  // of params; what was never set is 0
+  size_t capacity_bytes;  // of params; bytes that were never set are 0
   uint8_t* params;        // malloc'ed
 };
 
 struct AllSettings {
   Mutex mutex;
   Growing<Settings> settings GPULOOM_GUARDED_BY(mutex);
-  std::atomic<size_t> count{0};  // so that programs of later times take no lock
+  std::atomic<size_t> count{0};  // so that programs that do not use these functions take no lock
 };
 constinit AllSettings all;
 
@@ -43,7 +43,7 @@ Settings* FindLocked(const void* function) GPULOOM_REQUIRES(all.mutex) {
   return nullptr;
 }
 
-// What a function is launched with of which nothing was set.
+// The settings of a function for which nothing was set.
 Settings Fresh(const void* function) {
   Settings fresh = {};
   fresh.function = function;
@@ -89,7 +89,7 @@ CUresult Set(CUfunction function, Change&& change) {
   return settings != nullptr && change(settings) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// Of the current device.
+// Reads an attribute of the current device.
 CUresult LimitOf(int attribute, int64_t otherwise, int64_t* limit) {
   CUdevice device;
   CUDA_RETURN_IF_ERROR(cuCtxGetDevice(&device));

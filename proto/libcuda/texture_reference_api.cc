@@ -9,12 +9,13 @@
 #include "proto/cuda/return_if_error.h"
 #include "proto/cuda/texture_reference.h"
 
+// CUDA deprecates these functions, but programs still call them.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace gpuloom {
 namespace {
 
-// The driver takes two that have no name, and not CU_TRSF_SEAMLESS_CUBEMAP.
+// The driver accepts two flags without a name, but not CU_TRSF_SEAMLESS_CUBEMAP.
 constexpr unsigned kKnownFlags = 0x3f;
 constexpr int kDimensions = 3;
 
@@ -33,7 +34,7 @@ CUresult Change(CUtexref handle, F change) {
       &change);
 }
 
-// `out` is where the answer goes.
+// `out` is where the caller wants the value; null is an error.
 template <typename F>
 CUresult Read(const void* out, CUtexref handle, F read) {
   CUDA_RETURN_IF_ERROR(NeedReferences());
@@ -59,7 +60,7 @@ void Unbind(TextureReference* reference) {
   memset(&reference->resource, 0, sizeof(reference->resource));
 }
 
-// `*inside`: how far the address lies behind the last one where the hardware can begin.
+// `*inside`: the offset of the address from the last address at which the hardware can begin.
 CUresult SetLinear(TextureReference* reference, CUdeviceptr address, size_t size_bytes,
                    bool may_begin_before, size_t* inside) {
   *inside = 0;
@@ -81,7 +82,7 @@ CUresult SetLinear(TextureReference* reference, CUdeviceptr address, size_t size
   return CUDA_SUCCESS;
 }
 
-// A format that there is not is no mistake here; launches see nothing then.
+// An unknown format is no error here; the reference is then unbound for launches.
 CUresult SetPitched(TextureReference* reference, const CUDA_ARRAY_DESCRIPTOR& shape,
                     CUdeviceptr address, size_t pitch_bytes, size_t pitch_alignment) {
   const uint64_t element_bytes = ChannelBytes(shape.Format) * shape.NumChannels;
@@ -174,8 +175,8 @@ CUresult cuTexRefSetAddress_v2(size_t* offset, CUtexref handle, CUdeviceptr addr
   return result;
 }
 
-// Only the last version says that the rows are too near for the hardware; of the older ones launches see
-// nothing then.
+// Only the last version reports a pitch that is too small for the hardware; with older versions the
+// reference is then unbound for launches.
 CUresult cuTexRefSetAddress2D_v2(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR* shape,
                                  CUdeviceptr address, size_t pitch_bytes) {
   return SetAddress2D(handle, shape, address, pitch_bytes, 1);
@@ -186,8 +187,8 @@ CUresult cuTexRefSetAddress2D_v3(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR* s
                       LimitOf(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT));
 }
 
-// Of an array that is bound the format stays its own. A format that there is not and no channels are no
-// mistake here; launches see nothing then.
+// An array that is bound keeps its own format. An unknown format, or no channels, is no error here;
+// the reference is then unbound for launches.
 CUresult cuTexRefSetFormat(CUtexref handle, CUarray_format format, int channels) {
   return Change(handle, [&](TextureReference* reference) {
     if (channels > 2 && channels != 4) return CUDA_ERROR_INVALID_VALUE;
@@ -201,7 +202,7 @@ CUresult cuTexRefSetFormat(CUtexref handle, CUarray_format format, int channels)
   });
 }
 
-// The driver clamps where it does not know the mode.
+// The driver treats unknown modes as clamping.
 CUresult cuTexRefSetAddressMode(CUtexref handle, int dimension, CUaddress_mode mode) {
   return Change(handle, [&](TextureReference* reference) {
     if (dimension < 0 || dimension >= kDimensions) return CUDA_ERROR_INVALID_VALUE;
@@ -211,7 +212,7 @@ CUresult cuTexRefSetAddressMode(CUtexref handle, int dimension, CUaddress_mode m
   });
 }
 
-// Any number will do, unlike between levels.
+// Any value is accepted, unlike for the filter between levels.
 CUresult cuTexRefSetFilterMode(CUtexref handle, CUfilter_mode mode) {
   return Change(handle, [&](TextureReference* reference) {
     reference->sampler.filterMode = mode;

@@ -36,8 +36,8 @@ constexpr unsigned kKnownFlags = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LM
                                  CU_CTX_COREDUMP_ENABLE | CU_CTX_USER_COREDUMP_ENABLE |
                                  CU_CTX_SYNC_MEMOPS;
 
-// Everything the program made is given back. Errors do not stop it: what cannot be given back by
-// name goes when the session ends.
+// Destroys everything that the program has created. Errors do not stop it: what cannot be destroyed
+// by name goes when the session ends.
 void TearDownLocked() {
   ResetRuntimeContext(PrimaryContext());
   graph::ForgetAllCaptures();
@@ -82,7 +82,7 @@ CUresult SetFlags(CUdevice device, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-// A green context's own streams; otherwise all that the program has.
+// Waits for a green context's own streams, or for all of the program's.
 CUresult SynchronizeContext(const Context& context) {
   CUDA_RETURN_IF_ERROR(graph::RefuseWhileAnyCaptures());
   CUDA_RETURN_IF_ERROR(context.green != nullptr ? WaitForStreamsOf(*context.green)
@@ -208,7 +208,7 @@ CUresult cuCtxGetCurrent(CUcontext* context) {
 CUresult cuCtxSetCurrent(CUcontext context) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   if (InsideHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
-  if (context == nullptr) {  // takes the top away; what lies under it is current then
+  if (context == nullptr) {  // pops the current context, so that the one below it becomes current
     if (CurrentThread().current != nullptr) (void)PopContext(nullptr);
     return CUDA_SUCCESS;
   }
@@ -256,7 +256,7 @@ CUresult cuCtxGetApiVersion(CUcontext handle, unsigned* version) {
   if (context == nullptr || !context->active.load(std::memory_order_acquire)) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
-  // Of the second ABI, which every context has but one made by cuCtxCreate without a suffix.
+  // 3020 is the ABI of contexts made by cuCtxCreate without a suffix; all others have the second.
   *version = context->api_version == 0 ? 3020 : context->api_version;
   return CUDA_SUCCESS;
 }
@@ -331,7 +331,7 @@ CUresult cuCtxGetExecAffinity(CUexecAffinityParam* affinity, CUexecAffinityType)
   return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
 }
 
-// There is one device, and nobody beside it.
+// There is one device, so there is no peer.
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;

@@ -9,7 +9,7 @@
 namespace gpuloom {
 namespace {
 
-// What the program has set; 0: nothing, the default holds.
+// What the program has set. 0: not set, so CUDA's default applies.
 std::atomic<size_t> limits_set[CU_LIMIT_MAX];
 
 // CUDA's defaults.
@@ -50,7 +50,7 @@ CUresult Limit(CUlimit limit, size_t* value) {
   return CUDA_SUCCESS;
 }
 
-// Those that make room in the executor's context.
+// These limits reserve memory in the executor's context.
 bool MakesRoom(CUlimit limit) {
   return limit == CU_LIMIT_STACK_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE ||
          limit == CU_LIMIT_MALLOC_HEAP_SIZE || limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT;
@@ -74,7 +74,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   size_t usual = 0;
   CUDA_RETURN_IF_ERROR(DefaultLimit(limit, &usual));
   switch (limit) {
-    // Hints about the cache that all tenants share.
+    // Hints for the cache, which all tenants share.
     case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
       return value <= 128 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:

@@ -12,7 +12,8 @@ namespace gpuloom {
 namespace {
 
 constexpr uint32_t kMaxContexts = 1024;
-// A handle rests for so many destructions, so that a stale one is an error and not another context.
+// A handle is reused only after so many other contexts were destroyed, so that a stale one is an
+// error and not another context.
 constexpr size_t kRestingContexts = 256;
 
 struct Made {
@@ -82,7 +83,7 @@ bool TakeNewestOf(const Context* context, Made* made) {
   return false;
 }
 
-// Errors do not stop it: what cannot be given back by name goes when the session ends.
+// Errors do not stop it: what cannot be destroyed by name goes when the session ends.
 void DestroyMade(const Made& made) {
   switch (made.kind) {
     case MadeKind::kStream:
@@ -110,7 +111,7 @@ CUresult Destroy(CUcontext handle) {
   if (context == nullptr || context->green != nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   ThreadState& thread = CurrentThread();
   const CUcontext before = thread.current;
-  thread.current = handle;  // the objects go in their own context
+  thread.current = handle;  // objects are destroyed in their own context
   ResetRuntimeContext(handle);
   if (session.Check() == CUDA_SUCCESS) (void)session.WaitForAll();
   for (Made made; TakeNewestOf(context, &made);) DestroyMade(made);
@@ -123,7 +124,7 @@ CUresult Destroy(CUcontext handle) {
 
 CUresult CheckAffinity(const CUexecAffinityParam* params, int count) {
   if (count < 0 || (count != 0 && params == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  // A part of the multiprocessors is what the operator gives, not the program.
+  // The operator decides on the share of multiprocessors, not the program.
   return count == 0 ? CUDA_SUCCESS : CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
 }
 
@@ -168,7 +169,7 @@ void NoteMade(MadeKind kind, uint64_t handle) {
     return;
   }
   Holding holding(&created.lock);
-  // Without memory it is not destroyed with its context, but with the session.
+  // If this fails, it is destroyed with the session instead of with its context.
   (void)created.made.Push({reinterpret_cast<Context*>(current), handle, kind});
   created.made_count.store(created.made.count(), std::memory_order_release);
 }

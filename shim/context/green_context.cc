@@ -17,7 +17,8 @@ constinit std::atomic<bool> green_contexts_used{false};
 
 namespace {
 
-// A handle rests for so many destructions, so that a stale one is an error and not another context.
+// A handle is reused only after so many other contexts were destroyed, so that a stale one is an
+// error and not another context.
 constexpr size_t kRestingContexts = 128;
 static_assert(kMaxResourceGroups == wire::kMaxSplitGroups);
 static_assert(kMaxResourceDescriptions < wire::kMaxDeviceParts);
@@ -117,7 +118,7 @@ CUresult Make(const ResourceDescription* description, GreenContext** out) {
   return CUDA_SUCCESS;
 }
 
-// With the primary context's lock held: once.
+// Call once, with the primary context's lock held.
 void Destroy(GreenContext* green) {
   const auto context = reinterpret_cast<CUcontext>(green->context);
   EndContext(green->context);
@@ -128,7 +129,7 @@ void Destroy(GreenContext* green) {
   Give(green);
 }
 
-// The calls about a green context work without a current context, but what they do needs one.
+// Functions on a green context need no current context, but the calls that they make do.
 class InPrimaryContext {
  public:
   InPrimaryContext() : before_(CurrentThread().current) {
@@ -238,11 +239,11 @@ CUresult cuGreenCtxDestroy(CUgreenCtx handle) {
   GreenContext* green;
   CUDA_RETURN_IF_ERROR(Need(handle, &green));
   const InPrimaryContext in_primary;
-  // Before, so that others may retain the primary context meanwhile.
+  // First, because other threads may use the primary context meanwhile.
   (void)WaitForStreamsOf(*green);
   return ReleasePrimaryWith(
       [](void* doomed) {
-        // Two threads may come, or one while another resets the primary context.
+        // Two threads may destroy it at once, or one while another resets the primary context.
         GreenContext* found = contexts.table.Find(doomed);
         if (found != nullptr) Destroy(found);
         return found != nullptr;

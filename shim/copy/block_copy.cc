@@ -19,7 +19,7 @@
 namespace gpuloom {
 namespace {
 
-// One side as CUDA_MEMCPY3D has it. Like the driver it does not look at the level of detail.
+// One side of a CUDA_MEMCPY3D. The level of detail is ignored, as the driver ignores it.
 struct Side {
   CUmemorytype type;
   const void* host;
@@ -62,7 +62,7 @@ CUresult JudgeArray(const Side& side, const Shape& shape, BlockEnd* end) {
   return CUDA_SUCCESS;
 }
 
-// From the first byte to behind the last; false when that is no size.
+// The bytes from the first to the end of the last. Returns false if that is no size.
 bool SpanOf(const BlockEnd& end, const Shape& shape, uint64_t* span) {
   uint64_t slice_bytes, slices_bytes, rows_bytes;
   return !__builtin_mul_overflow(end.pitch_bytes, end.rows, &slice_bytes) &&
@@ -72,7 +72,7 @@ bool SpanOf(const BlockEnd& end, const Shape& shape, uint64_t* span) {
          !__builtin_add_overflow(*span, shape.width_bytes, span);
 }
 
-// Where the block begins: `z` slices, `y` rows and `x` bytes behind the address.
+// Where the block begins: `z` slices, `y` rows and `x` bytes after the address.
 bool BeginOf(const Side& side, uint64_t address, BlockEnd* end) {
   uint64_t slice_bytes, slices_bytes, rows_bytes;
   return !__builtin_mul_overflow(end->pitch_bytes, end->rows, &slice_bytes) &&
@@ -102,7 +102,7 @@ CUresult JudgeLinear(const Side& side, const Shape& shape, BlockEnd* end) {
     return CUDA_SUCCESS;
   }
   if (uint64_t place; side.type != CU_MEMORYTYPE_DEVICE && FindMoved(end->address, span, &place)) {
-    // Kernels may be about to write to it, or to read it.
+    // The device reaches these pages, so kernels that are queued may read or write them.
     end->address = place;
     end->kind = BlockEnd::Kind::kPinned;
     return CUDA_SUCCESS;
@@ -197,7 +197,7 @@ class Pieces {
   uint64_t z_ = 0;
 };
 
-// The piece's part of a side.
+// A side of the copy, reduced to the piece.
 BlockEnd PartOf(const BlockEnd& end, const Piece& piece) {
   BlockEnd part = end;
   if (end.kind == BlockEnd::Kind::kArray) {
@@ -225,7 +225,7 @@ void CopyRow(uint8_t* to, const uint8_t* from, uint64_t size_bytes) {
   memmove(to, from, size_bytes);
 }
 
-// Within the tenant's own memory.
+// Copies within the tenant's own memory.
 void CopyRows(const BlockEnd& to, const BlockEnd& from, const Shape& shape,
               void (*copy_row)(uint8_t*, const uint8_t*, uint64_t) = &CopyRow) {
   for (uint64_t z = 0; z < shape.depth; ++z) {

@@ -39,8 +39,6 @@ struct BlockCopy {
 // In the wire's form; not for a pageable side.
 wire::GraphCopy OnWire(const BlockCopy& copy);
 
-// Whether the call returns before the copy is done, where CUDA's may.
-enum class CopyTiming : bool { kSync, kAsync };
 [[nodiscard]] CUresult CopyBlock(const CUDA_MEMCPY3D& copy, CUstream handle,
                                  DefaultStream null_means, CopyTiming timing);
 

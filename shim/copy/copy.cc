@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One-dimensional copies, by what the two addresses are. Pinned memory is copied where it lies, and
-// so is registered memory that the device reaches; pageable sources are taken over before the call returns (inline for small ones, else through
-// staging buffers), pageable destinations are filled before it returns, as CUDA does. Between memory that is the
-// host's on both sides the caller copies when the stream has come to it, as CUDA's does: programs may look at once.
+// One-dimensional copies, by the kinds of their two addresses. Pinned memory is copied in place,
+// and so is registered memory that the device reaches. As CUDA promises, pageable sources are read
+// before the call returns (small ones into the command, others into staging buffers), and pageable
+// destinations are filled before it returns. If both sides are the host's, the caller copies once
+// the stream has come to that point: in CUDA such copies are synchronous, so programs may look at
+// once.
 #include <string.h>
 
 #include "proto/cuda/return_if_error.h"
@@ -23,9 +25,6 @@ namespace {
 
 using Side = CopySide;
 
-// Does the call return before the copy is done, where CUDA's may?
-enum class Timing : bool { kSync, kAsync };
-
 struct Request {
   uint64_t destination;
   uint64_t source;
@@ -33,8 +32,8 @@ struct Request {
   wire::StreamId stream;
 };
 
-// False for an address in our ranges that the program does not own, or not all of it. `place`: where the
-// device reaches it, for a side that is not pageable.
+// Returns false for an address in our ranges that the program does not own, or not entirely.
+// `place` is where the device reaches it, for a side that is not pageable.
 bool Classify(uint64_t address, uint64_t size_bytes, Side* side, uint64_t* place) {
   KnownMemory found;
   *place = address;
@@ -42,7 +41,7 @@ bool Classify(uint64_t address, uint64_t size_bytes, Side* side, uint64_t* place
     *side = SideOf(found.kind);
     return true;
   }
-  // Kernels may be about to write to it, or to read it.
+  // The device reaches these pages, so kernels that are queued may read or write them.
   if (FindMoved(address, size_bytes, place)) {
     *side = Side::kPinned;
     return true;
@@ -68,12 +67,13 @@ CUresult PostCopy(wire::CopyKind kind, const Request& copy, wire::Ticket* ticket
       ticket);
 }
 
-// Up to here a copy to the device travels in its command, which is handed on by copying it.
+// Up to this size a copy to the device travels in its command, at the cost of copying it once more.
 constexpr uint64_t kInlineBytes = 4u << 10;
-// Up to here pieces are halves of a buffer: with fewer pieces there would be less to overlap.
+// Up to this size the pieces are halves of a buffer: fewer pieces would overlap less.
 constexpr uint64_t kSmallPiecesBytes = 4u << 20;
 constexpr uint64_t kSmallPieceBytes = kStagingBytes / 2;
-// From here on a thread that copies alone writes past the cache: what it writes would not stay there.
+// From this size a thread that copies alone bypasses the cache, where the data would not stay
+// anyway.
 constexpr uint64_t kPastCacheBytes = 32u << 20;
 
 enum class Staged : bool { kSource, kDestination };
@@ -162,7 +162,7 @@ CUresult ToPageable(wire::CopyKind kind, const Request& copy) {
   return CopyOut(&pieces, copy.stream).Run(HelpFor(copy.size_bytes));
 }
 
-CUresult Copy(const Request& copy, Side to, Side from, Timing timing) {
+CUresult Copy(const Request& copy, Side to, Side from, CopyTiming timing) {
   const bool to_device = to == Side::kDevice;
   const bool from_device = from == Side::kDevice;
   const wire::CopyKind kind = KindOf(to_device, from_device);
@@ -183,7 +183,7 @@ CUresult Copy(const Request& copy, Side to, Side from, Timing timing) {
   if (from == Side::kPageable) {
     // A synchronous copy reads its source in the stream's order, and so does every copy from registered
     // memory. Only the program's own functions can have written to it.
-    if (HostFunctionsPending() && (timing == Timing::kSync || IsRegistered(copy.source))) {
+    if (HostFunctionsPending() && (timing == CopyTiming::kSync || IsRegistered(copy.source))) {
       result = SynchronizeStream(copy.stream);
       if (result != CUDA_SUCCESS) return result;
     }
@@ -193,14 +193,14 @@ CUresult Copy(const Request& copy, Side to, Side from, Timing timing) {
     // CUDA does not wait for copies within the device either.
     if (to_device && from_device && !MemoryOperationsWait()) return result;
   }
-  if (result != CUDA_SUCCESS || timing == Timing::kAsync) return result;
+  if (result != CUDA_SUCCESS || timing == CopyTiming::kAsync) return result;
   result = session.WaitFor(copy.stream, ticket);
   return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
 }
 
 // A copy within a capture. Pageable memory is read and written when the graph runs.
-bool RecordsCopy(const Request& copy, Side to, Side from, Timing timing, CUresult* result) {
-  if (timing == Timing::kSync) {
+bool RecordsCopy(const Request& copy, Side to, Side from, CopyTiming timing, CUresult* result) {
+  if (timing == CopyTiming::kSync) {
     *result = RefuseInCapture(copy.stream);
     return *result != CUDA_SUCCESS;
   }
@@ -218,7 +218,7 @@ bool RecordsCopy(const Request& copy, Side to, Side from, Timing timing, CUresul
 enum class Promise : bool { kReachable, kAny };
 
 CUresult CopyOn(CUstream handle, DefaultStream null_means, uint64_t destination, uint64_t source,
-                uint64_t size_bytes, Promise to_promise, Promise from_promise, Timing timing) {
+                uint64_t size_bytes, Promise to_promise, Promise from_promise, CopyTiming timing) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   Request copy = {destination, source, size_bytes, wire::kLegacyStream};
   CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &copy.stream));
@@ -237,22 +237,22 @@ CUresult CopyOn(CUstream handle, DefaultStream null_means, uint64_t destination,
 }
 
 CUresult HtoD(CUdeviceptr to, const void* from, size_t size, CUstream stream,
-              DefaultStream null_means, Timing timing) {
+              DefaultStream null_means, CopyTiming timing) {
   return CopyOn(stream, null_means, to, reinterpret_cast<uint64_t>(from), size, Promise::kReachable,
                 Promise::kAny, timing);
 }
 CUresult DtoH(void* to, CUdeviceptr from, size_t size, CUstream stream, DefaultStream null_means,
-              Timing timing) {
+              CopyTiming timing) {
   return CopyOn(stream, null_means, reinterpret_cast<uint64_t>(to), from, size, Promise::kAny,
                 Promise::kReachable, timing);
 }
 CUresult DtoD(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream,
-              DefaultStream null_means, Timing timing) {
+              DefaultStream null_means, CopyTiming timing) {
   return CopyOn(stream, null_means, to, from, size, Promise::kReachable, Promise::kReachable,
                 timing);
 }
 CUresult Any(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream,
-             DefaultStream null_means, Timing timing) {
+             DefaultStream null_means, CopyTiming timing) {
   return CopyOn(stream, null_means, to, from, size, Promise::kAny, Promise::kAny, timing);
 }
 
@@ -267,55 +267,55 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t size) {
-  return HtoD(to, from, size, nullptr, kLegacy, Timing::kSync);
+  return HtoD(to, from, size, nullptr, kLegacy, CopyTiming::kSync);
 }
 CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void* from, size_t size) {
-  return HtoD(to, from, size, nullptr, kPerThread, Timing::kSync);
+  return HtoD(to, from, size, nullptr, kPerThread, CopyTiming::kSync);
 }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size, CUstream stream) {
-  return HtoD(to, from, size, stream, kLegacy, Timing::kAsync);
+  return HtoD(to, from, size, stream, kLegacy, CopyTiming::kAsync);
 }
 CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void* from, size_t size, CUstream stream) {
-  return HtoD(to, from, size, stream, kPerThread, Timing::kAsync);
+  return HtoD(to, from, size, stream, kPerThread, CopyTiming::kAsync);
 }
 
 CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t size) {
-  return DtoH(to, from, size, nullptr, kLegacy, Timing::kSync);
+  return DtoH(to, from, size, nullptr, kLegacy, CopyTiming::kSync);
 }
 CUresult cuMemcpyDtoH_v2_ptds(void* to, CUdeviceptr from, size_t size) {
-  return DtoH(to, from, size, nullptr, kPerThread, Timing::kSync);
+  return DtoH(to, from, size, nullptr, kPerThread, CopyTiming::kSync);
 }
 CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t size, CUstream stream) {
-  return DtoH(to, from, size, stream, kLegacy, Timing::kAsync);
+  return DtoH(to, from, size, stream, kLegacy, CopyTiming::kAsync);
 }
 CUresult cuMemcpyDtoHAsync_v2_ptsz(void* to, CUdeviceptr from, size_t size, CUstream stream) {
-  return DtoH(to, from, size, stream, kPerThread, Timing::kAsync);
+  return DtoH(to, from, size, stream, kPerThread, CopyTiming::kAsync);
 }
 
 CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size) {
-  return DtoD(to, from, size, nullptr, kLegacy, Timing::kSync);
+  return DtoD(to, from, size, nullptr, kLegacy, CopyTiming::kSync);
 }
 CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t size) {
-  return DtoD(to, from, size, nullptr, kPerThread, Timing::kSync);
+  return DtoD(to, from, size, nullptr, kPerThread, CopyTiming::kSync);
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
-  return DtoD(to, from, size, stream, kLegacy, Timing::kAsync);
+  return DtoD(to, from, size, stream, kLegacy, CopyTiming::kAsync);
 }
 CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
-  return DtoD(to, from, size, stream, kPerThread, Timing::kAsync);
+  return DtoD(to, from, size, stream, kPerThread, CopyTiming::kAsync);
 }
 
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size) {
-  return Any(to, from, size, nullptr, kLegacy, Timing::kSync);
+  return Any(to, from, size, nullptr, kLegacy, CopyTiming::kSync);
 }
 CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t size) {
-  return Any(to, from, size, nullptr, kPerThread, Timing::kSync);
+  return Any(to, from, size, nullptr, kPerThread, CopyTiming::kSync);
 }
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
-  return Any(to, from, size, stream, kLegacy, Timing::kAsync);
+  return Any(to, from, size, stream, kLegacy, CopyTiming::kAsync);
 }
 CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
-  return Any(to, from, size, stream, kPerThread, Timing::kAsync);
+  return Any(to, from, size, stream, kPerThread, CopyTiming::kAsync);
 }
 
 }  // extern "C"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kind of memory a side of a copy is, and who does the copy.
+// What kind of memory a side of a copy is, who does the copy, and whether its caller waits.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,9 @@
 #include "shim/memory/memory.h"
 
 namespace gpuloom {
+
+// Whether a copy or fill returns before it is done, where CUDA's may.
+enum class CopyTiming : bool { kSync, kAsync };
 
 // To CUDA, managed memory counts here as the device's, though it is in the arena.
 enum class CopySide : uint32_t { kDevice, kManaged, kPinned, kPageable, kArray };

@@ -11,14 +11,15 @@
 namespace gpuloom {
 namespace {
 
-// The caller's and the executor's.
+// Processors left to the caller and the executor.
 constexpr uint32_t kProcessorsOfOthers = 2;
 // About what sleeping and waking costs.
 constexpr int64_t kStayAwakeNs = 60'000;
-// A helper that is still at its last piece needs a few microseconds more.
+// A helper that is still copying its last piece needs only some microseconds more.
 constexpr int kSpinsForTheLast = 4000;
 
-// Whether helpers are inside the caller's part, and the caller sleeps until they are not.
+// Whether helpers are inside the caller's function, and whether the caller sleeps until they have
+// left.
 constexpr uint32_t kNoneInside = 0;
 constexpr uint32_t kInside = 1;
 constexpr uint32_t kAwaited = 2;
@@ -45,7 +46,7 @@ int64_t NowNs() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// False when there is nobody to help.
+// Returns false if nobody wants help.
 bool HelpOnce() {
   void (*part)(void*);
   void* context;
@@ -103,7 +104,7 @@ void StartLocked() {
   }
 }
 
-// False when the caller has to work alone.
+// Returns false if the caller has to work alone.
 bool Open(void (*part)(void*), void* context, Help help) {
   Holding holding(&threads.lock);
   if (!threads.started && help == Help::kWake) StartLocked();

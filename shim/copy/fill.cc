@@ -4,6 +4,7 @@
 #include "proto/wire/block_copy_commands.h"
 #include "shim/context/context.h"
 #include "shim/copy/block_copy.h"
+#include "shim/copy/copy_side.h"
 #include "shim/graph/capture.h"
 #include "shim/memory/memory.h"
 #include "shim/session/session.h"
@@ -12,10 +13,8 @@
 namespace gpuloom {
 namespace {
 
-enum class Timing : bool { kSync, kAsync };
-
 CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, size_t count,
-              CUstream handle, DefaultStream null_means, Timing timing) {
+              CUstream handle, DefaultStream null_means, CopyTiming timing) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   wire::StreamId stream;
   CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
@@ -43,7 +42,7 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
       &ticket);
   // A memset of device memory returns at once even when it is called synchronous; one of pinned
   // host memory does not.
-  if (result != CUDA_SUCCESS || timing == Timing::kAsync ||
+  if (result != CUDA_SUCCESS || timing == CopyTiming::kAsync ||
       !(LiesInArena(found.kind) || MemoryOperationsWait())) {
     return result;
   }
@@ -52,7 +51,7 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
 
 CUresult FillRows(CUdeviceptr destination, size_t pitch_bytes, uint32_t value,
                   uint32_t element_bytes, size_t width, size_t height, CUstream handle,
-                  DefaultStream null_means, Timing timing) {
+                  DefaultStream null_means, CopyTiming timing) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   wire::StreamId stream;
   CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
@@ -77,7 +76,8 @@ CUresult FillRows(CUdeviceptr destination, size_t pitch_bytes, uint32_t value,
         request = {stream, 0, fill};
       },
       &ticket);
-  if (result != CUDA_SUCCESS || timing == Timing::kAsync || !(pinned || MemoryOperationsWait())) {
+  if (result != CUDA_SUCCESS || timing == CopyTiming::kAsync ||
+      !(pinned || MemoryOperationsWait())) {
     return result;
   }
   return session.WaitFor(stream, ticket);
@@ -94,94 +94,94 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
-  return Fill(to, value, 1, count, nullptr, kLegacy, Timing::kSync);
+  return Fill(to, value, 1, count, nullptr, kLegacy, CopyTiming::kSync);
 }
 CUresult cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t count) {
-  return Fill(to, value, 1, count, nullptr, kPerThread, Timing::kSync);
+  return Fill(to, value, 1, count, nullptr, kPerThread, CopyTiming::kSync);
 }
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
-  return Fill(to, value, 1, count, stream, kLegacy, Timing::kAsync);
+  return Fill(to, value, 1, count, stream, kLegacy, CopyTiming::kAsync);
 }
 CUresult cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
-  return Fill(to, value, 1, count, stream, kPerThread, Timing::kAsync);
+  return Fill(to, value, 1, count, stream, kPerThread, CopyTiming::kAsync);
 }
 
 CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) {
-  return Fill(to, value, 2, count, nullptr, kLegacy, Timing::kSync);
+  return Fill(to, value, 2, count, nullptr, kLegacy, CopyTiming::kSync);
 }
 CUresult cuMemsetD16_v2_ptds(CUdeviceptr to, unsigned short value, size_t count) {
-  return Fill(to, value, 2, count, nullptr, kPerThread, Timing::kSync);
+  return Fill(to, value, 2, count, nullptr, kPerThread, CopyTiming::kSync);
 }
 CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
-  return Fill(to, value, 2, count, stream, kLegacy, Timing::kAsync);
+  return Fill(to, value, 2, count, stream, kLegacy, CopyTiming::kAsync);
 }
 CUresult cuMemsetD16Async_ptsz(CUdeviceptr to, unsigned short value, size_t count,
                                CUstream stream) {
-  return Fill(to, value, 2, count, stream, kPerThread, Timing::kAsync);
+  return Fill(to, value, 2, count, stream, kPerThread, CopyTiming::kAsync);
 }
 
 CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
-  return Fill(to, value, 4, count, nullptr, kLegacy, Timing::kSync);
+  return Fill(to, value, 4, count, nullptr, kLegacy, CopyTiming::kSync);
 }
 CUresult cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned value, size_t count) {
-  return Fill(to, value, 4, count, nullptr, kPerThread, Timing::kSync);
+  return Fill(to, value, 4, count, nullptr, kPerThread, CopyTiming::kSync);
 }
 CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
-  return Fill(to, value, 4, count, stream, kLegacy, Timing::kAsync);
+  return Fill(to, value, 4, count, stream, kLegacy, CopyTiming::kAsync);
 }
 CUresult cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
-  return Fill(to, value, 4, count, stream, kPerThread, Timing::kAsync);
+  return Fill(to, value, 4, count, stream, kPerThread, CopyTiming::kAsync);
 }
 
 CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
                          size_t height) {
-  return FillRows(to, pitch, value, 1, width, height, nullptr, kLegacy, Timing::kSync);
+  return FillRows(to, pitch, value, 1, width, height, nullptr, kLegacy, CopyTiming::kSync);
 }
 CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
                               size_t height) {
-  return FillRows(to, pitch, value, 1, width, height, nullptr, kPerThread, Timing::kSync);
+  return FillRows(to, pitch, value, 1, width, height, nullptr, kPerThread, CopyTiming::kSync);
 }
 CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
                            size_t height, CUstream stream) {
-  return FillRows(to, pitch, value, 1, width, height, stream, kLegacy, Timing::kAsync);
+  return FillRows(to, pitch, value, 1, width, height, stream, kLegacy, CopyTiming::kAsync);
 }
 CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
                                 size_t height, CUstream stream) {
-  return FillRows(to, pitch, value, 1, width, height, stream, kPerThread, Timing::kAsync);
+  return FillRows(to, pitch, value, 1, width, height, stream, kPerThread, CopyTiming::kAsync);
 }
 
 CUresult cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
                           size_t height) {
-  return FillRows(to, pitch, value, 2, width, height, nullptr, kLegacy, Timing::kSync);
+  return FillRows(to, pitch, value, 2, width, height, nullptr, kLegacy, CopyTiming::kSync);
 }
 CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
                                size_t height) {
-  return FillRows(to, pitch, value, 2, width, height, nullptr, kPerThread, Timing::kSync);
+  return FillRows(to, pitch, value, 2, width, height, nullptr, kPerThread, CopyTiming::kSync);
 }
 CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
                             size_t height, CUstream stream) {
-  return FillRows(to, pitch, value, 2, width, height, stream, kLegacy, Timing::kAsync);
+  return FillRows(to, pitch, value, 2, width, height, stream, kLegacy, CopyTiming::kAsync);
 }
 CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
                                  size_t height, CUstream stream) {
-  return FillRows(to, pitch, value, 2, width, height, stream, kPerThread, Timing::kAsync);
+  return FillRows(to, pitch, value, 2, width, height, stream, kPerThread, CopyTiming::kAsync);
 }
 
 CUresult cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
                           size_t height) {
-  return FillRows(to, pitch, value, 4, width, height, nullptr, kLegacy, Timing::kSync);
+  return FillRows(to, pitch, value, 4, width, height, nullptr, kLegacy, CopyTiming::kSync);
 }
 CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
                                size_t height) {
-  return FillRows(to, pitch, value, 4, width, height, nullptr, kPerThread, Timing::kSync);
+  return FillRows(to, pitch, value, 4, width, height, nullptr, kPerThread, CopyTiming::kSync);
 }
 CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
                             size_t height, CUstream stream) {
-  return FillRows(to, pitch, value, 4, width, height, stream, kLegacy, Timing::kAsync);
+  return FillRows(to, pitch, value, 4, width, height, stream, kLegacy, CopyTiming::kAsync);
 }
 CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
                                  size_t height, CUstream stream) {
-  return FillRows(to, pitch, value, 4, width, height, stream, kPerThread, Timing::kAsync);
+  return FillRows(to, pitch, value, 4, width, height, stream, kPerThread, CopyTiming::kAsync);
 }
 
 }  // extern "C"

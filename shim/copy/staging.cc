@@ -14,14 +14,14 @@ namespace {
 struct Buffer {
   bool taken;
   wire::StreamId stream;
-  wire::Ticket ticket;  // in use by the device until then
+  wire::Ticket ticket;  // the device uses it until then
 };
 
-// Where pinned memory is short, half as many do, or a quarter, …, down to kLeast.
+// If pinned memory is short, a half, a quarter, … of kCount are made, down to kLeast.
 template <uint32_t kCount, uint32_t kLeast, uint32_t kBytes>
 struct Buffers {
   Lock lock;             // guards what follows, down to the empty line
-  uint64_t address = 0;  // of the first; 0: not cut yet
+  uint64_t address = 0;  // of the first buffer; 0: none allocated yet
   uint32_t count = 0;
   Buffer buffers[kCount] = {};
 
@@ -38,7 +38,7 @@ struct Buffers {
     buffers[index].taken = true;
     return {index, reinterpret_cast<uint8_t*>(address) + uint64_t{index} * kBytes};
   }
-  // The first that is free: those in use stay in the cache.
+  // Takes the first free one, because those in use most often stay in the cache.
   bool TryTakeLocked(Staging* staging) {
     for (uint32_t i = 0; i < count; ++i) {
       const Buffer& buffer = buffers[i];
@@ -52,11 +52,11 @@ struct Buffers {
 constinit Buffers<kStagingBuffers, 1, kStagingBytes> large;
 constinit Buffers<kSmallStagingBuffers, kSmallStagingBuffers, kSmallStagingBytes> small;
 
-// For those who wait for a buffer that a thread, not the device, has.
+// For threads that wait for a buffer which another thread, not the device, is using.
 constinit std::atomic<uint32_t> given{0};
 constinit std::atomic<uint32_t> waiters{0};
 
-// The one that the device has had for longest, or kStagingBuffers.
+// The buffer that the device has used for longest, or kStagingBuffers if there is none.
 uint32_t OldestLocked() {
   uint32_t oldest = kStagingBuffers;
   for (uint32_t i = 0; i < large.count; ++i) {

@@ -155,13 +155,13 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute, CUdevice sou
                                  CUdevice destination) {
   CUDA_RETURN_IF_ERROR(NeedDevice(source));
   CUDA_RETURN_IF_ERROR(NeedDevice(destination));
-  // CUDA asks for two different devices.
+  // CUDA requires two different devices, and there is only one.
   return value == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDeviceGetExecAffinitySupport(int* supported, CUexecAffinityType type, CUdevice device) {
   CUDA_RETURN_IF_ERROR(NeedDevice(device));
-  // Any kind may be asked for; none is there.
+  // No kind of affinity is supported.
   (void)type;
   if (supported == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *supported = 0;

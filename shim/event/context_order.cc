@@ -17,14 +17,15 @@
 namespace gpuloom {
 namespace {
 
-// Streams and events of our own.
+// Our own streams and events for one context.
 struct ContextOrder {
   CUcontext context;
-  wire::StreamId recorder;  // what is recorded of the context waits here
+  wire::StreamId recorder;  // events of the context are recorded here
   wire::StreamId gate;      // what the context waits for
-  wire::StreamId barrier;   // a blocking one: behind the legacy stream's work, and before it
-  CUevent mark;             // behind one stream after the other, for the recorder
-  CUevent opened;           // behind the gate
+  wire::StreamId
+      barrier;  // a blocking stream: after the legacy stream's earlier work, and before its later work
+  CUevent mark;    // recorded in one stream after the other, for the recorder to wait for
+  CUevent opened;  // recorded after the gate
 };
 
 struct Orders {
@@ -66,7 +67,8 @@ CUresult MakeLocked(CUcontext context, ContextOrder** made) {
     return result;
   }
   *made = &all.orders[all.orders.count() - 1];
-  // Before the streams are looked at: who makes one looks here behind that (see StreamsOf).
+  // Stored before the streams are listed, because a thread that makes a stream checks this
+  // afterwards (see StreamsOf).
   all.count.store(all.orders.count());
   return CUDA_SUCCESS;
 }
@@ -80,7 +82,7 @@ CUresult JudgeContext(CUcontext handle) {
              : CUDA_SUCCESS;
 }
 
-// Captures of the context's streams end; the first error is told.
+// Ends captures of the context's streams; returns the first error.
 CUresult RefuseCaptures(CUcontext context) {
   if (!graph::AnyCapture()) return CUDA_SUCCESS;
   CUresult first = CUDA_SUCCESS;
@@ -155,7 +157,7 @@ CUresult OrderNewStream(wire::StreamId stream, CUcontext context) {
   if (all.count.load() == 0) return CUDA_SUCCESS;
   Holding holding(&all.lock);
   for (const ContextOrder& order : all.orders) {
-    // A green context waits for what the primary one waits for, and not the other way round.
+    // A green context waits for what the primary context waits for, but not vice versa.
     const bool its = context == nullptr
                          ? !IsGreenContext(order.context)
                          : order.context == context ||

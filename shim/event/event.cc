@@ -19,7 +19,7 @@ struct Events {
 };
 constinit Events events;
 
-constexpr int kTicketBits = 52;  // 52 days at a billion commands a second
+constexpr int kTicketBits = 52;  // enough for 52 days at a billion commands a second
 constexpr uint64_t kTicketMask = (uint64_t{1} << kTicketBits) - 1;
 
 struct RecordPoint {
@@ -33,8 +33,8 @@ RecordPoint PointOf(const Event& event) {
           wire::Ticket{record & kTicketMask}};
 }
 
-// An event knows its context: a thread that has none may ask about it and wait for it. (NVIDIA's
-// runtime makes no context current for these calls.)
+// An event knows its context, so threads without a current one may query it and wait for it.
+// (NVIDIA's runtime makes no context current for these calls.)
 CUresult Find(CUevent handle, Event** event) {
   const CUresult context = NeedContext();
   if (context != CUDA_SUCCESS && context != CUDA_ERROR_INVALID_CONTEXT) return context;
@@ -82,8 +82,8 @@ CUresult AskWhetherDone(const Event* event, bool wait) {
   return session.Call<wire::EventDone>({IdOf(event), wait ? 1u : 0u}, &reply);
 }
 
-// Another process may be told of a shared event by other ways than the rings, and what it does with
-// the event then must find this done: waits until the executor has read it.
+// Another process may learn of a shared event's record in other ways than through us, and whatever
+// it then does with the event must see this record. So this waits until the executor has read it.
 void LetOthersSee(const Event* event) {
   if (event->shared.load(std::memory_order_acquire)) (void)AskWhetherDone(event, /*wait=*/false);
 }
@@ -180,7 +180,7 @@ CUresult MakeStreamWait(wire::StreamId stream, CUevent handle) {
     LetOthersSee(event);
     return result;
   }
-  // Never recorded, done, or the stream's own: nothing to wait for.
+  // Never recorded, done, or recorded in the same stream: there is nothing to wait for.
   if (point.ticket == wire::Ticket{0} || point.stream == stream ||
       session.Done(point.stream, point.ticket)) {
     return CUDA_SUCCESS;

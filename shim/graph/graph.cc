@@ -109,7 +109,7 @@ CUresult AllocateForGraph(size_t size_bytes, CUdeviceptr* address) {
 void FreeForGraph(CUdeviceptr address) {
   KnownMemory freed;
   if (!ForgetMemory(address, MemoryKind::kDevice, &freed)) return;
-  // Launches may have been queued in any stream.
+  // Launches that use it may be queued in any stream.
   (void)session.WaitForAll();
   GiveDeviceMemory(address, freed.size_bytes, wire::kLegacyStream, wire::Ticket{0});
 }

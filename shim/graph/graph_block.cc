@@ -15,7 +15,7 @@
 namespace gpuloom {
 namespace {
 
-// False: the array is gone.
+// Returns false if the array no longer exists.
 bool EndOf(const BoxEnd& end, wire::GraphCopyEnd* out) {
   *out = {};
   if (end.array != nullptr) {
@@ -210,7 +210,7 @@ CUresult GraphBlock::AddConditional(const graph::Exec& exec, const graph::Condit
   Append(wire::GraphConditional{ReservationOf(exec.graph),
                                 static_cast<uint32_t>(condition - exec.graph->conditions.begin()),
                                 static_cast<uint32_t>(params.kind), params.count});
-  // In bodies a step is one node.
+  // In a body, each step is exactly one node.
   for (uint32_t i = 0; i < params.count; ++i) Append(exec.definition.bodies[first_body + i].count);
   return CUDA_SUCCESS;
 }
@@ -250,7 +250,7 @@ CUresult GraphBlock::AddStep(const graph::NodeParams& params, uint32_t first, ui
     }
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
       return AddBatch(params.batch, first);
-    // The memory is there all the time: see proto/libcuda/graph/allocation.h.
+    // The memory exists all the time: see proto/libcuda/graph/allocation.h.
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
     case CU_GRAPH_NODE_TYPE_EMPTY:
@@ -352,9 +352,9 @@ CUresult GraphBlock::MakeUpdate(const Growing<LocalStep>& steps, const graph::St
       FreeLocalStep(&local);
       result = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    // Another kind of memory would be another number of nodes.
+    // Another kind of memory would need another number of nodes.
     if (result == CUDA_SUCCESS && local.form != old.form) result = CUDA_ERROR_NOT_SUPPORTED;
-    // A host function cannot be passed over.
+    // A host function cannot be skipped.
     if (result == CUDA_SUCCESS && local.function != 0 && !changes[i].enabled) {
       result = CUDA_ERROR_NOT_SUPPORTED;
     }

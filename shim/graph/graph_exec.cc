@@ -16,7 +16,7 @@
 namespace gpuloom {
 namespace {
 
-// What runs of the graph may still use: freed when its last launch is done.
+// What launches of the graph may still use; freed when the last of them is done.
 struct Leftover {
   wire::StreamId stream;
   wire::Ticket ticket;
@@ -55,7 +55,7 @@ bool TakeId(Ids* ids, uint32_t limit, uint32_t* id) {
   *id = ++ids->last;
   return true;
 }
-// An id that cannot be remembered is lost: there are many.
+// An id that cannot be noted is lost, which does no harm: there are many.
 void GiveId(Ids* ids, uint32_t id) { (void)ids->free.Push(id); }
 
 void DropReservation(wire::ReservationId reservation) {
@@ -73,7 +73,7 @@ void SweepLeftovers() {
   }
 }
 
-// The step may still run in launches up to the graph's latest.
+// Launches up to the graph's latest may still use the step.
 void Retire(const RemoteGraph& remote, const LocalStep& step) {
   if (step.function == 0 && step.staged == nullptr) return;
   LocalStep gone = step;
@@ -81,7 +81,7 @@ void Retire(const RemoteGraph& remote, const LocalStep& step) {
     FreeLocalStep(&gone);
     return;
   }
-  // Without memory it is never freed, which is safe.
+  // If this fails it is never freed, which is safe.
   (void)graphs.leftovers.Push({remote.stream, remote.ticket, gone});
 }
 
@@ -92,7 +92,7 @@ void FreeRemote(RemoteGraph* remote) {
   free(remote);
 }
 
-// Small blocks travel in the ring, others through the arena.
+// Sends a graph's block: in the ring if it is small, otherwise through the arena.
 template <wire::Command C>
 CUresult Send(typename C::Request request, const GraphBlock& block,
               wire::HostPtr C::Request::*where, uint64_t C::Request::*size) {
@@ -114,7 +114,7 @@ CUresult Send(typename C::Request request, const GraphBlock& block,
 
 RemoteGraph* RemoteOf(graph::Exec* exec) { return static_cast<RemoteGraph*>(exec->driver); }
 
-// Events that the graph records now that the step's node has these parameters.
+// Lists the events that the graph will record once `changes` are made.
 CUresult ListRecords(const graph::Exec& exec, const graph::StepChange* changes, uint32_t count,
                      Growing<CUevent>* records) {
   for (uint32_t place = 0; place < exec.definition.steps.count(); ++place) {
@@ -185,7 +185,7 @@ CUresult DriverMakeCondition(Graph* root, unsigned default_value, unsigned flags
   const CUresult result = session.Call<wire::ConditionCreate>(
       {reservation, default_value, assigns ? wire::kConditionAssignsDefault : 0, 0}, &reply);
   if (result != CUDA_SUCCESS) {
-    // The executor may have made the reservation.
+    // The executor may have created the reservation nevertheless.
     if (is_first) DropReservation(reservation);
     return result;
   }

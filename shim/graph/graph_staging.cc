@@ -11,7 +11,7 @@
 namespace gpuloom {
 namespace {
 
-// The last byte of the box, relative to its first.
+// The offset of the box's last byte from its first.
 bool SpanOf(const Box& box, const BoxEnd& end, uint64_t* span) {
   uint64_t slices, rows;
   return !__builtin_mul_overflow(box.depth - 1, end.rows, &slices) &&
@@ -51,7 +51,8 @@ BoxEnd EndOf(CUmemorytype type, const void* host, CUdeviceptr device, CUarray ar
     end.z = z;
     return end;
   }
-  // A pitch of 0 means rows without a gap; so with a height of 0.
+  // A pitch of 0 means that rows follow each other without a gap; a height of 0 means the same for
+  // slices.
   end.pitch_bytes = pitch != 0 ? pitch : x_bytes + copy.WidthInBytes;
   end.rows = height != 0 ? height : y + copy.Height;
   const uint64_t base =

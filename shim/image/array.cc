@@ -87,7 +87,7 @@ CUDA_ARRAY3D_DESCRIPTOR LevelOf(const CUDA_ARRAY3D_DESCRIPTOR& whole, uint32_t l
   return d;
 }
 
-// Levels until everything is 1.
+// The number of levels down to the one whose every dimension is 1.
 uint32_t MostLevels(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   uint64_t largest = d.Width > d.Height ? d.Width : d.Height;
   if ((d.Flags & kLayers) == 0 && d.Depth > largest) largest = d.Depth;
@@ -110,7 +110,7 @@ void Give(Array* array) {
   arrays.table.Give(array);
 }
 
-// `levels` 0: no mipmap.
+// Makes an array, or with levels != 0 a mipmapped one.
 CUresult Create(const CUDA_ARRAY3D_DESCRIPTOR& descriptor, uint32_t levels, Array** made) {
   CUDA_RETURN_IF_ERROR(Judge(descriptor));
   Array* array = Take(levels == 0 ? Array::Kind::kArray : Array::Kind::kMipmap, descriptor);
@@ -140,8 +140,8 @@ Array* FindKind(const void* handle, bool mipmap) {
   return array != nullptr && (array->kind == Array::Kind::kMipmap) == mipmap ? array : nullptr;
 }
 
-// The handles are invalid at once, whatever other threads do with them; the ids are free again when
-// the executor has forgotten them.
+// The handles become invalid at once, whatever other threads do with them; their ids are reused
+// only when the executor has forgotten them.
 CUresult Destroy(Array* array) {
   constexpr uint32_t kMostLevels = 32;
   uint32_t ids[kMostLevels + 1] = {arrays.table.IdOf(array)};
@@ -159,7 +159,7 @@ CUresult Destroy(Array* array) {
     }
     arrays.table.Give(array, false);
   }
-  // Behind the handles' end, so that nobody binds them again.
+  // Only now, so that nobody can bind them again.
   UnbindArray(array);
   for (uint32_t i = 1; i < count; ++i) UnbindArray(levels[i]);
   wire::ArrayDestroy::Reply reply;
@@ -289,13 +289,13 @@ CUresult cuArrayDestroy(CUarray handle) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   Array* array = FindKind(handle, false);
   if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  // A level goes with its whole; the driver accepts this.
+  // A level is destroyed with its mipmapped array; the driver accepts this call.
   if (array->kind == Array::Kind::kLevel) return CUDA_SUCCESS;
   const CUresult result = Destroy(array);
   return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
 }
 
-// None of the formats that gpuloom offers has planes, and none of its arrays deferred memory.
+// No format that gpuloom supports has planes, and no array has deferred memory.
 CUresult cuArrayGetPlane(CUarray* plane, CUarray handle, unsigned) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   uint32_t id;

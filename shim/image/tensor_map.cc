@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps: asked of the executor's driver, which alone knows their form. A program that makes
-// the same map again and again (one for each launch) is answered from the last ones.
+// Tensor maps: encoded by the executor's driver, because only it knows their form. The latest ones
+// are cached, for programs that encode the same maps again and again, for each launch.
 #include <string.h>
 
 #include "proto/cuda/return_if_error.h"
@@ -15,7 +15,7 @@ namespace {
 using Request = wire::TensorMapEncode::Request;
 static_assert(sizeof(CUtensorMap) == wire::kTensorMapBytes);
 
-// What a training step of a large model makes anew in each round fits several times.
+// Several times what a training step of a large model encodes in each round.
 constexpr uint32_t kKept = 256;
 
 struct Kept {
@@ -55,7 +55,8 @@ void Keep(const Request& request, const uint8_t* map) {
   memcpy(kept.map, map, sizeof(kept.map));
 }
 
-// The part that all three kinds have; INVALID_VALUE for what cannot be asked.
+// Fills in what all three kinds have in common. Returns INVALID_VALUE for a request that cannot be
+// sent.
 CUresult Begin(Request* request, wire::TensorMapKind kind, const CUtensorMap* map,
                CUtensorMapDataType type, uint32_t rank, const void* address,
                const cuuint64_t* dimensions, const cuuint64_t* strides,

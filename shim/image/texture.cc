@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/image/texture.h"
 
-#include <string.h>
-
 #include "proto/cuda/array_format.h"
 #include "proto/cuda/return_if_error.h"
+#include "proto/cuda/sampler_fields.h"
 #include "proto/wire/array_commands.h"
 #include "shim/context/context.h"
 #include "shim/image/array.h"
@@ -16,7 +15,7 @@
 namespace gpuloom {
 namespace {
 
-// What FindAtOrBefore and FindRange want of a list: `begin` and `size_bytes`.
+// Has the fields that FindAtOrBefore and FindRange need: `begin` and `size_bytes`.
 struct View {
   uint64_t begin;       // the handle
   uint64_t size_bytes;  // 1
@@ -32,12 +31,6 @@ struct Views {
   Growing<View> surfaces;
 };
 constinit Views views;
-
-uint32_t BitsOf(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
 
 bool Find(Growing<View>* list, uint64_t handle, View* found) {
   Holding holding(&views.lock);
@@ -148,18 +141,6 @@ CUresult JudgeResource(const CUDA_RESOURCE_DESC& from, wire::TextureCreate::Requ
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-}
-
-void SetSampler(const CUDA_TEXTURE_DESC& from, wire::TextureCreate::Request* to) {
-  for (int i = 0; i < 3; ++i) to->address_mode[i] = from.addressMode[i];
-  to->filter_mode = from.filterMode;
-  to->flags = from.flags;
-  to->max_anisotropy = from.maxAnisotropy;
-  to->mipmap_filter_mode = from.mipmapFilterMode;
-  to->mipmap_level_bias_bits = BitsOf(from.mipmapLevelBias);
-  to->min_mipmap_level_bits = BitsOf(from.minMipmapLevelClamp);
-  to->max_mipmap_level_bits = BitsOf(from.maxMipmapLevelClamp);
-  for (int i = 0; i < 4; ++i) to->border_color_bits[i] = BitsOf(from.borderColor[i]);
 }
 
 void ReleaseAllViews() {

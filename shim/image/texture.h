@@ -11,7 +11,6 @@ namespace gpuloom {
 // CUDA's rules for the resource of a texture, and its form on the wire.
 [[nodiscard]] CUresult JudgeResource(const CUDA_RESOURCE_DESC& from,
                                      wire::TextureCreate::Request* to);
-void SetSampler(const CUDA_TEXTURE_DESC& from, wire::TextureCreate::Request* to);
 
 // For a reset of the context; nothing is in flight. Before the arrays.
 void ReleaseAllViews();

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proto/cuda/return_if_error.h"
+#include "proto/cuda/sampler_fields.h"
 #include "proto/cuda/texture_reference.h"
 #include "proto/wire/texture_reference_commands.h"
 #include "shim/context/context.h"
@@ -16,37 +17,33 @@
 #include "shim/process/handle_table.h"
 #include "shim/session/session.h"
 
+// CUDA deprecates these functions, but programs still call them.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace gpuloom {
 namespace {
 
-// Behind CUtexref and CUsurfref. Its place in the table is its id; those of no library are known to
-// nobody else.
+// What CUtexref and CUsurfref point to. Its place in the table is its id. The executor does not
+// know those that belong to no library.
 struct Reference {
   std::atomic<uint32_t> alive;
   wire::ReferenceKind kind;
-  const Library* library;  // null: of cuTexRefCreate
+  const Library* library;  // null: made by cuTexRefCreate
   char* name;              // malloc'ed
   TextureReference texture;
   CUarray array;  // of a surface reference
-  // What the executor was told last; all zero: nothing yet, or that it is bound to nothing.
+  // What the executor was told last. All zero: nothing yet, or that it is unbound.
   wire::ReferenceSet::Request told;
 };
 
 struct References {
-  // Held while a change is told, so that the ring has the changes in the order in which they were made,
-  // and across the question for a reference, so that two threads get the same handle.
+  // Held while the executor is told of a change, so that changes are in the ring in the order in
+  // which they were made, and while it is asked for a reference, so that two threads get the same
+  // handle.
   Lock lock;
   HandleTable<Reference, wire::kMaxReferences> table;
 };
 constinit References references;
-
-float FloatOf(uint32_t bits) {
-  float value;
-  memcpy(&value, &bits, sizeof(value));
-  return value;
-}
 
 wire::ReferenceId IdOf(const Reference* reference) {
   return wire::ReferenceId{references.table.IdOf(reference)};
@@ -59,20 +56,9 @@ Reference* FindLocked(const void* handle, wire::ReferenceKind kind) {
 
 TextureReference StateOf(const wire::ReferenceGet::Reply& reply) {
   TextureReference state = {};
-  CUDA_TEXTURE_DESC& sampler = state.sampler;
   state.format = static_cast<CUarray_format>(reply.format);
   state.channels = reply.channels;
-  for (int i = 0; i < 3; ++i) {
-    sampler.addressMode[i] = static_cast<CUaddress_mode>(reply.address_mode[i]);
-  }
-  sampler.filterMode = static_cast<CUfilter_mode>(reply.filter_mode);
-  sampler.flags = reply.flags;
-  sampler.maxAnisotropy = reply.max_anisotropy;
-  sampler.mipmapFilterMode = static_cast<CUfilter_mode>(reply.mipmap_filter_mode);
-  sampler.mipmapLevelBias = FloatOf(reply.mipmap_level_bias_bits);
-  sampler.minMipmapLevelClamp = FloatOf(reply.min_mipmap_level_bits);
-  sampler.maxMipmapLevelClamp = FloatOf(reply.max_mipmap_level_bits);
-  for (int i = 0; i < 4; ++i) sampler.borderColor[i] = FloatOf(reply.border_color_bits[i]);
+  state.sampler = SamplerOf(reply);
   return state;
 }
 
@@ -110,7 +96,7 @@ CUresult MakeLocked(const Library* library, const char* name, wire::ReferenceKin
   return CUDA_SUCCESS;
 }
 
-// As launches see it. Whether something can be bound at all has been judged.
+// How launches see it. Whether it can be bound at all has been checked before.
 wire::ReferenceSet::Request Describe(const TextureReference& state) {
   wire::ReferenceSet::Request request = {};
   if (!state.bound) return request;
@@ -120,7 +106,8 @@ wire::ReferenceSet::Request Describe(const TextureReference& state) {
   return request;
 }
 
-// CUDA 11's runtime sets everything again before each launch.
+// Does not repeat what the executor knows: CUDA 11's runtime binds everything again before each
+// launch.
 CUresult Tell(Reference* reference, wire::ReferenceSet::Request request) {
   if (reference->library == nullptr || memcmp(&request, &reference->told, sizeof(request)) == 0) {
     return CUDA_SUCCESS;
@@ -143,7 +130,7 @@ void ForEachLocked(Visit visit) {
 void Unbind(Reference* reference) {
   reference->texture.bound = false;
   reference->array = nullptr;
-  (void)Tell(reference, {});  // fails only where everything does
+  (void)Tell(reference, {});  // can fail only if every call does
 }
 
 bool LooksAt(const Reference& reference, const void* array) {

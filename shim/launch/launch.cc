@@ -47,7 +47,7 @@ CUresult CheckShape(const Shape& shape, const Kernel& kernel) {
   }
   const int32_t kernel_limit = kernel.attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   if (kernel_limit > 0 && threads > static_cast<uint64_t>(kernel_limit)) {
-    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;  // its registers do not suffice
+    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;  // a block would need more registers than there are
   }
   const int32_t shared_limit = kernel.attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   if (shared_limit != wire::kNoAttribute &&
@@ -80,7 +80,7 @@ CUresult FindPacked(void** extra, const Kernel& kernel, const void** packed) {
 }
 
 void PackParams(uint8_t* payload, const Kernel& kernel, void** params) {
-  // What lies between parameters has no value; nor does it have one of an older command.
+  // Bytes between parameters are cleared, so that nothing of an older command shows there.
   if (kernel.params_have_holes) memset(payload, 0, kernel.param_bytes);
   for (uint32_t i = 0; i < kernel.param_count; ++i) {
     const wire::KernelParam& param = kernel.params[i];
@@ -128,8 +128,8 @@ CUresult FindParams(const Kernel& kernel, void** params, void** extra, Params* f
 
 uint64_t Blocks(const uint32_t (&size)[3]) { return uint64_t{size[0]} * size[1] * size[2]; }
 
-// What a launch with attributes must hold to besides its shape. The first launch of a kind asks the
-// executor how much is resident at once; later ones find the answer here.
+// Checks what else a launch with attributes must fulfil. The first launch of its kind asks the
+// executor how many blocks are resident at once; later ones find the answer here.
 CUresult CheckAttributes(const Shape& shape, Kernel* kernel,
                          const wire::LaunchAttributes& attributes) {
   if (attributes.cooperative != 0) {
@@ -166,7 +166,7 @@ CUresult CheckAttributes(const Shape& shape, Kernel* kernel,
   return clusters == 0 ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
 }
 
-// The events that a launch triggers, behind it.
+// Records the events that a launch triggers, after it.
 CUresult RecordEvents(const LaunchAsks& asks, wire::StreamId stream) {
   for (uint32_t i = 0; i < asks.event_count; ++i) {
     CUDA_RETURN_IF_ERROR(RecordEvent(asks.events[i], stream));

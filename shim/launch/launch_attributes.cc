@@ -9,7 +9,7 @@
 namespace gpuloom {
 namespace {
 
-// Once for each attribute.
+// Logs each attribute only once.
 void NoteUnsupportedAttribute(CUlaunchAttributeID id) {
   static std::atomic<uint64_t> noted{0};
   const uint64_t bit = uint64_t{1} << (static_cast<unsigned>(id) % 64);
@@ -20,7 +20,7 @@ void NoteUnsupportedAttribute(CUlaunchAttributeID id) {
 }
 
 CUresult AddEvent(CUevent event, int flags, LaunchAsks* asks) {
-  // CU_EVENT_RECORD_EXTERNAL has no meaning here, and CUDA says so.
+  // CUDA refuses CU_EVENT_RECORD_EXTERNAL here, where it has no meaning.
   if (event == nullptr || flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   if (asks->event_count == 2) return CUDA_ERROR_INVALID_VALUE;
   asks->events[asks->event_count++] = event;
@@ -32,8 +32,8 @@ CUresult Read(const CUlaunchAttribute& attribute, LaunchAsks* asks) {
   const CUlaunchAttributeValue& value = attribute.value;
   switch (attribute.id) {
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
-    // Hints about caches, links and how the host waits: a launch without them gives the same
-    // results. (A window of persisting lines would be taken from the other tenants' cache.)
+    // Hints about caches, links and how the host waits: without them a launch has the same results.
+    // (A window of persisting lines would take cache from other tenants.)
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
     case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
@@ -91,8 +91,8 @@ CUresult Read(const CUlaunchAttribute& attribute, LaunchAsks* asks) {
   return CUDA_SUCCESS;
 }
 
-// A kernel that is not cooperative is plain. A cluster of one block is something to ask for: some
-// instructions are for clusters only.
+// Removes attributes without effect. A cluster of one block has one: some instructions work only in
+// clusters.
 void DropWhatAsksForNothing(wire::LaunchAttributes* attributes) {
   if (attributes->cooperative == 0) attributes->set &= ~(1u << CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
   if (attributes->programmatic_serialization == 0) {

@@ -10,8 +10,8 @@ namespace gpuloom {
 namespace {
 
 constexpr uint64_t kGranuleBytes = 2u << 20;  // the executor's unit for large allocations
-constexpr uint64_t kLargeBytes = 1u << 20;    // from here on it gives whole granules
-constexpr uint64_t kSmallStepBytes = 512;     // and below slices of this
+constexpr uint64_t kLargeBytes = 1u << 20;  // allocations of at least this size get whole granules
+constexpr uint64_t kSmallStepBytes = 512;   // smaller ones are cut in multiples of this
 constexpr uint64_t kMostKeptBytes = 4u << 20;
 constexpr size_t kMostKept = 64;
 
@@ -42,7 +42,7 @@ bool TakeKept(uint64_t taken_bytes, uint64_t* address) {
   return false;
 }
 
-// The oldest that nobody uses, when there is more than may be kept.
+// Takes the oldest unused block if more are kept than allowed.
 bool TakeSurplus(uint64_t* address) {
   Holding holding(&kept.lock);
   if (kept.bytes <= kMostKeptBytes && kept.blocks.count() <= kMostKept) return false;

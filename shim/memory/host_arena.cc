@@ -20,11 +20,11 @@ constexpr uint64_t kLargestStepBytes = 64u << 20;
 constexpr uint64_t kKeptBytes = 64u << 20;
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE; newer than some headers
 
-// A part of the arena in use: a chunk of pinned memory, or a message's space.
+// A part of the arena in use: a chunk of pinned memory, or space for a message.
 struct Segment {
   uint64_t begin;
   uint64_t size_bytes;
-  uint64_t used_bytes;  // of a chunk
+  uint64_t used_bytes;  // only of a chunk
   bool pinned;
 };
 struct Block {
@@ -47,7 +47,7 @@ constinit HostArena arena;
 
 uint64_t RoundUp(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
-// First fit between the segments, at `from` or later.
+// The first gap between the segments that fits, at `from` or later.
 bool FindSpace(uint64_t from, uint64_t size_bytes, uint64_t* begin) {
   uint64_t candidate = RoundUp(from, kStepBytes);
   for (const Segment& segment : arena.segments) {
@@ -75,7 +75,7 @@ CUresult TakeSegmentLocked(uint64_t size_bytes, bool pinned, uint64_t* begin) {
 
 void GiveSegmentLocked(size_t i) {
   const Segment segment = arena.segments[i];
-  // The memory goes back to the system, and the next user finds zeroes.
+  // The system gets the pages back, so the next user finds zeros.
   madvise(reinterpret_cast<void*>(segment.begin), segment.size_bytes, MADV_REMOVE);
   arena.segments.Remove(i);
 }
@@ -83,7 +83,7 @@ void GiveSegmentLocked(size_t i) {
 bool Populate(uint64_t begin, uint64_t size_bytes) {
   if (madvise(reinterpret_cast<void*>(begin), size_bytes, kPopulateWrite) == 0) return true;
   if (errno != EINVAL) return false;
-  // Before Linux 5.14. The pages are new, so writing zeroes changes nothing.
+  // Before Linux 5.14. The pages are new, so writing zeros changes nothing.
   for (uint64_t page = begin; page < begin + size_bytes; page += wire::kPageBytes) {
     *reinterpret_cast<volatile char*>(page) = 0;
   }
@@ -134,7 +134,7 @@ CUresult AddChunkLocked(uint64_t size_bytes) {
   return CUDA_SUCCESS;
 }
 
-// Gives idle chunks back until at most `keep_bytes` lie idle.
+// Frees idle chunks until at most `keep_bytes` are idle.
 void TrimLocked(uint64_t keep_bytes) {
   for (size_t i = arena.segments.count(); i-- > 0 && arena.idle_bytes > keep_bytes;) {
     const Segment chunk = arena.segments[i];
@@ -205,7 +205,7 @@ void GivePinned(uint64_t address) {
   Segment& chunk = arena.segments[FindAtOrBefore(arena.segments, address)];
   chunk.used_bytes -= block.size_bytes;
   if (chunk.used_bytes == 0) arena.idle_bytes += chunk.size_bytes;
-  // Without memory for the note the block is lost until the chunk goes: no harm but its size.
+  // If this fails, the block is lost until its chunk is freed, which only wastes its size.
   (void)AddFreeLocked(block, chunk);
   TrimLocked(kKeptBytes);
 }

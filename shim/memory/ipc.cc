@@ -21,10 +21,10 @@ namespace {
 constexpr uint64_t kMemoryMagic = 0x6970636d6d6f6f6c;  // "loommcpi"
 constexpr uint64_t kEventMagic = 0x697063656d6f6f6c;   // "loomecpi"
 
-// What stands in CUDA's 64 opaque bytes.
+// Contents of the 64 bytes that are opaque to CUDA programs.
 struct MemoryText {
   uint64_t magic;
-  uint64_t session;  // whose it is
+  uint64_t session;  // the one that exported it
   wire::Token token;
   uint64_t offset_bytes;  // of the allocation, inside the physical memory
   uint64_t size_bytes;    // of the physical memory
@@ -37,7 +37,7 @@ struct EventText {
 static_assert(sizeof(MemoryText) <= sizeof(CUipcMemHandle) &&
               sizeof(EventText) <= sizeof(CUipcEventHandle));
 
-// Physical memory of another process, mapped here once however often it is opened.
+// Physical memory of another process, mapped here only once, however often it is opened.
 struct Opened {
   wire::Token token;
   uint64_t begin;
@@ -67,7 +67,7 @@ CUresult MapLocked(const MemoryText& text, uint64_t* begin) {
     result = MapPhysicalLocked(memory, *begin);
     if (result != CUDA_SUCCESS) FreeAddresses(*begin);
   }
-  // From here on the mapping holds it.
+  // From here on the mapping alone holds it.
   memory->handles = 0;
   const CUresult released = ReleaseIfUnheldLocked(memory);
   if (result != CUDA_SUCCESS) return result;
@@ -92,7 +92,7 @@ CUresult UnmapLocked(uint64_t begin) {
 CUresult Export(CUipcMemHandle* handle, CUdeviceptr address) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   KnownMemory known;
-  // Of pools, managed and mapped memory there are no such handles.
+  // Memory of pools, managed memory and mapped memory have no such handles.
   if (handle == nullptr || !FindMemory(address, 1, &known) || known.kind != MemoryKind::kDevice) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -188,7 +188,7 @@ CUresult cuIpcOpenEventHandle(CUevent* event, CUipcEventHandle handle) {
   if (text.magic != kEventMagic) return CUDA_ERROR_MAP_FAILED;
   if (text.session == session.id()) return CUDA_ERROR_INVALID_CONTEXT;
   const CUresult result = OpenEvent(text.token, event);
-  // Another trust domain's, or it is gone.
+  // It belongs to another trust domain, or no longer exists.
   return result == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_MAP_FAILED : result;
 }
 

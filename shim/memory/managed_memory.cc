@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Managed memory in its first form: a part of the host arena, which the device reaches at the same
-// address. It never moves, so advice and prefetching change nothing but what is told when asked. What
-// is done in a stream takes its place there all the same: who waits for it waits for what it is behind.
+// Managed memory is a part of the host arena, which the device reaches at the same address. It
+// never moves, so advice and prefetching only change what attributes report. A prefetch in a stream
+// is still ordered like other work: whoever waits for it waits for what precedes it.
 #include <string.h>
 
 #include "proto/cuda/return_if_error.h"
@@ -19,7 +19,7 @@ namespace {
 constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
 constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 
-// What the program said about an allocation; it holds for all of it.
+// Advice about an allocation; always for all of it.
 struct Advice {
   uint64_t begin;
   uint64_t size_bytes;

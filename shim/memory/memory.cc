@@ -25,10 +25,10 @@ struct Memory {
 };
 constinit Memory memory;
 
-// What every device of ours wants for a row of a texture or a 2-D copy.
+// The alignment that rows of textures and 2-D copies need on every supported device.
 constexpr size_t kPitchBytes = 512;
 
-// A reset leaves it: modules go by themselves, mappings are the process's.
+// A reset leaves these: modules are unloaded on their own, and mappings belong to the process.
 bool BelongsToNoContext(const KnownMemory& entry) {
   return entry.kind == MemoryKind::kGlobal || entry.kind == MemoryKind::kMapped ||
          (LiesInArena(entry.kind) && entry.object == kBelongsToOther);
@@ -45,7 +45,7 @@ CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
   uint64_t begin = 0;
   CUresult result = TakeDeviceMemory(size_bytes, &begin);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && size_bytes <= session.device().total_memory_bytes) {
-    // What has been freed in stream order comes back when the streams have come so far.
+    // Memory freed in stream order becomes available once the streams have reached that point.
     result = session.WaitForAll();
     if (result != CUDA_SUCCESS) return result;
     ReclaimMemory();
@@ -237,7 +237,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width_by
   return result;
 }
 
-// Memory knows its context: freeing takes no current one.
+// Memory knows its context, so no current one is needed to free it.
 CUresult cuMemFree_v2(CUdeviceptr address) {
   CUDA_RETURN_IF_ERROR(session.Check());
   if (address == 0) return CUDA_SUCCESS;
@@ -266,7 +266,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     GivePinned(address);
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
-  // What a reset took with it is not known any more; the context still says why.
+  // What a reset freed is no longer known; the context still tells why.
   return NeedContext() == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_CONTEXT_IS_DESTROYED
                                                           : CUDA_ERROR_INVALID_VALUE;
 }
@@ -316,7 +316,7 @@ CUresult cuMemFreeHost(void* address) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   ForgetMade(MadeKind::kHostMemory, begin);
-  // Copies and kernels that still use it come first: the memory is given out again.
+  // Waits for copies and kernels that still use it, because the memory will be reused.
   const CUresult result = session.WaitForAll();
   GivePinned(begin);
   return result != CUDA_SUCCESS ? result : session.TakeAsyncError();

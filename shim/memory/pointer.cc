@@ -57,7 +57,7 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
   const bool host = found.kind == MemoryKind::kPinnedHost || registered;
   const bool mapped = found.kind == MemoryKind::kMapped;
   const bool no_access = mapped && found.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE;
-  // Of mapped memory the range is the reservation.
+  // For mapped memory, the range is the whole reservation.
   uint64_t range_begin = found.begin;
   uint64_t range_bytes = found.size_bytes;
   if (mapped) (void)FindReservation(address, 1, &range_begin, &range_bytes);
@@ -73,7 +73,7 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
       return Write<unsigned>(out, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       if (registered) {
-        if (found.object == 0) return CUDA_ERROR_INVALID_VALUE;  // nobody wanted one
+        if (found.object == 0) return CUDA_ERROR_INVALID_VALUE;  // the program did not ask for one
         CUdeviceptr device = 0;
         const CUresult result = MapRegistered(address, &device);
         return result != CUDA_SUCCESS ? result : Write<CUdeviceptr>(out, device);
@@ -134,7 +134,8 @@ bool FindAny(uint64_t address, KnownMemory* found) {
   return true;
 }
 
-// What cuPointerGetAttributes shows for memory that is not CUDA's; false: no such attribute.
+// What cuPointerGetAttributes reports for memory that CUDA does not know. Returns false if there is
+// no such attribute.
 bool DescribeUnknown(void* out, CUpointer_attribute attribute) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -204,7 +205,8 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
   const bool known = FindAny(address, &found);
   for (unsigned i = 0; i < count; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    // Here an attribute that does not apply is shown as nothing; only an unknown one is an error.
+    // Unlike in cuPointerGetAttribute, only an unknown attribute is an error; one that does not
+    // apply is reported as nothing.
     if (known && Describe(data[i], attributes[i], address, found) == CUDA_SUCCESS) continue;
     if (!DescribeUnknown(data[i], attributes[i])) return CUDA_ERROR_INVALID_VALUE;
   }

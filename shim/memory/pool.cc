@@ -15,12 +15,12 @@ namespace {
 constexpr uint64_t kStepBytes = 512;
 constexpr uint64_t kGranuleBytes = 2u << 20;
 constexpr uint64_t kLargestChunkBytes = 32u << 20;  // the real driver's chunk
-// So many free pieces of a size are looked at: of what other streams still use there may be many.
+// How many free pieces of a bin are tried: many may still be in use by other streams.
 constexpr int kLongestSearch = 64;
 
 uint64_t RoundUp(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
-// Two bins for each power of two; every piece of a higher bin is larger than any of a lower one.
+// Two bins for each power of two. Every piece of a bin is larger than all pieces of lower bins.
 int BinOf(uint64_t size_bytes) {
   const uint64_t steps = size_bytes / kStepBytes;
   const int power = 63 - __builtin_clzll(steps);
@@ -46,7 +46,7 @@ void Unlink(Piece* piece) {
   if (piece->next != nullptr) piece->next->previous = piece->previous;
 }
 
-// Nobody uses a free piece any more.
+// Returns true if no stream uses a free piece any more.
 bool Settled(Piece* piece) {
   if (piece->ticket != wire::Ticket{0} && session.Done(piece->stream, piece->ticket)) {
     piece->ticket = wire::Ticket{0};
@@ -54,10 +54,11 @@ bool Settled(Piece* piece) {
   return piece->ticket == wire::Ticket{0};
 }
 
-// Can two free neighbours be one? The newer use of the same stream counts for both.
+// Whether two free neighbours can become one piece. If both are in the same stream's use, the later
+// use counts.
 bool CanJoin(Piece* a, Piece* b) { return (Settled(a) && Settled(b)) || a->stream == b->stream; }
 
-// `left` grows over its neighbour. Neither is in a list.
+// Extends `left` by its right neighbour. Neither may be in a list.
 void Join(Piece* left, Piece* right) {
   left->size_bytes += right->size_bytes;
   if (right->ticket > left->ticket) {
@@ -69,7 +70,7 @@ void Join(Piece* left, Piece* right) {
   pools.pieces.Give(right);
 }
 
-// A free piece that is in no list, joined with its neighbours and listed.
+// Joins a free piece, which is in no list, with its neighbours, and lists the result.
 void Release(Piece* piece) {
   if (Piece* right = piece->after; right != nullptr && right->free && CanJoin(piece, right)) {
     Unlink(right);
@@ -99,7 +100,8 @@ Piece* Find(Pool* pool, uint64_t size_bytes, wire::StreamId stream) {
   return nullptr;
 }
 
-// Takes the beginning of a free piece. nullptr without memory for the rest's note.
+// Cuts off the beginning of a free piece. Returns nullptr if there is no memory for describing the
+// rest.
 Piece* Cut(Piece* piece, uint64_t size_bytes) {
   Unlink(piece);
   if (piece->size_bytes != size_bytes) {
@@ -127,7 +129,7 @@ Piece* Cut(Piece* piece, uint64_t size_bytes) {
 
 bool IsWhole(const Piece* piece) { return piece->before == nullptr && piece->after == nullptr; }
 
-// Joins what has settled since it was freed.
+// Joins pieces that have settled since they were freed.
 void TidyLocked(Pool* pool) {
   for (Piece*& head : pool->free_pieces) {
     for (Piece* piece = head; piece != nullptr;) {
@@ -145,7 +147,7 @@ void TidyLocked(Pool* pool) {
   }
 }
 
-// Without `exported` all but what other processes have a name for.
+// With `exported` false, ignores chunks that other processes can name.
 void TrimLocked(Pool* pool, uint64_t keep_bytes, bool exported) {
   uint64_t held_bytes = pool->reserved_bytes - (exported ? 0 : pool->exported_bytes);
   if (held_bytes <= keep_bytes || pool->imported) return;
@@ -223,12 +225,13 @@ CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes) {
   return CUDA_SUCCESS;
 }
 
-// What it may hold for good does not count.
+// Chunks that it must keep for good do not count.
 bool ExceedsThreshold(const Pool& pool) {
   return pool.reserved_bytes - pool.exported_bytes > pool.release_threshold_bytes;
 }
 
-// A piece for the stream; after a new chunk, and at last after waiting for what others still use.
+// Finds a piece for the stream; otherwise adds a chunk, or finally waits for what other streams
+// still use.
 CUresult FindOrGrowLocked(Pool* pool, uint64_t size_bytes, wire::StreamId stream, Piece** found) {
   *found = Find(pool, size_bytes, stream);
   if (*found != nullptr) return CUDA_SUCCESS;
@@ -363,7 +366,7 @@ void ResetPools() {
   for (uint32_t id = 1; id <= pools.table.used(); ++id) {
     Pool* pool = pools.table.At(id);
     if (pool == nullptr) continue;
-    // Whatever the program still had of it is gone.
+    // All allocations of the program in it are gone.
     for (const Chunk& chunk : pool->chunks) {
       GiveDeviceMemory(chunk.begin, chunk.size_bytes, wire::kLegacyStream, wire::Ticket{0});
     }
@@ -427,7 +430,7 @@ CUresult SetPoolAttribute(Pool* pool, CUmemPool_attribute attribute, const void*
       pool->release_threshold_bytes = *number;
       pools.may_trim.store(true, std::memory_order_relaxed);
       return CUDA_SUCCESS;
-    // A peak may be forgotten, not set.
+    // A high-water mark can be reset to the current value, but not set.
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
       if (*number != 0) return CUDA_ERROR_INVALID_VALUE;
       pool->reserved_high_bytes = pool->reserved_bytes;
@@ -448,7 +451,7 @@ void TrimAtSynchronisation() {
   TrimAllLocked(/*everything=*/false);
   for (uint32_t id = 1; id <= pools.table.used(); ++id) {
     const Pool* pool = pools.table.At(id);
-    // Freed, but on a stream that has not come so far: later.
+    // A pool whose memory is freed, in streams that have not come so far, is trimmed later.
     if (pool != nullptr && pool->used_bytes == 0 && ExceedsThreshold(*pool)) {
       pools.may_trim.store(true, std::memory_order_relaxed);
     }

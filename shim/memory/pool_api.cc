@@ -61,8 +61,8 @@ CUresult AllocateFromPool(CUdeviceptr* address, size_t size_bytes, CUmemoryPool 
   return AllocateFrom(FindPool(pool), address, size_bytes, handle, null_means);
 }
 
-// The place in the stream behind which nothing uses what is freed there now. What a blocking stream
-// is ordered behind may have been queued on another: a mark says where that ends.
+// Up to which ticket of the stream memory may be used that is freed there now. A blocking stream is
+// also ordered after work queued in other streams: a mark tells where that ends.
 CUresult PlaceOfFreeing(wire::StreamId stream, wire::Ticket* ticket) {
   *ticket = session.LastTicket(stream);
   if (!BlocksLegacy(stream)) return CUDA_SUCCESS;
@@ -109,7 +109,7 @@ CUresult Tell(CUmemoryPool* handle, Pool* pool) {
   return CUDA_SUCCESS;
 }
 
-// Pools of places other than the device's memory, or of memory that moves, are not offered.
+// Only pools of device memory are supported, and only of memory that does not move.
 CUresult JudgePlace(const CUmemLocation* location, CUmemAllocationType type) {
   CUDA_RETURN_IF_ERROR(session.Check());
   if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -24,8 +24,9 @@ constinit Registered registered;
 constexpr unsigned kKnownFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                                  CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
 
-// The program itself may read every byte, and write it unless it says that nobody will. Without /proc
-// the kernel tells only whether there is memory (an msync that is to wait for nothing does no more).
+// Returns true if the program itself may read every byte and, unless it promises only to read,
+// write it. Without /proc the kernel only tells whether there is memory (an msync that waits for
+// nothing does nothing else).
 bool MayRegister(uint64_t address, uint64_t size_bytes, bool read_only) {
   const uint64_t end = address + size_bytes;
   ProcessMap map;

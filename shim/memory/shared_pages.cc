@@ -16,7 +16,7 @@ namespace gpuloom {
 namespace {
 
 constexpr uint64_t kPage = wire::kPageBytes;
-// What is moved at once between the first and the last page.
+// How much is moved at once, apart from the first and the last page.
 constexpr uint64_t kPieceBytes = 64u << 10;
 
 struct Moved {
@@ -42,15 +42,15 @@ bool MakePrivate(uint64_t begin, uint64_t size_bytes) {
   return false;
 }
 
-// The arena's pages at `place` in place of the program's, with their content. An old size of 0 makes
-// a second mapping of shared memory. The child of a fork is to find something there, too.
+// Replaces the program's pages by those of the arena at `place`, with the same content. An old size
+// of 0 makes mremap map shared memory a second time. A forked child must find them there, too.
 bool MakeShared(uint64_t begin, uint64_t place, uint64_t size_bytes) {
   memcpy(At(place), At(begin), size_bytes);
   return mremap(At(place), 0, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, At(begin)) != MAP_FAILED &&
          madvise(At(begin), size_bytes, MADV_DOFORK) == 0;
 }
 
-// While a thread forks, no page is half moved; the child has no other thread.
+// No page is half moved while another thread forks; the child has no other threads.
 void BeforeFork() { moved.lock.Acquire(); }
 void AfterFork() { moved.lock.Release(); }
 void InChild() {
@@ -75,7 +75,7 @@ bool MayMove(uint64_t begin, uint64_t size_bytes, bool whole_pages) {
   return true;
 }
 
-// Pieces that were moved before one could not be go back.
+// If a piece cannot be moved, those before it are moved back.
 bool MoveAll(const SharedPages& pages) {
   const uint64_t last = pages.begin + pages.size_bytes - kPage;
   for (uint64_t at = pages.begin; at <= last;) {
@@ -98,7 +98,7 @@ CUresult SharePages(uint64_t begin, uint64_t size_bytes, SharedPages* pages) {
   const bool whole_pages = first == begin && end == begin + size_bytes;
   if (!MayMove(first, end - first, whole_pages)) return CUDA_ERROR_NOT_SUPPORTED;
   uint64_t block;
-  // A page more, because blocks are not whole pages.
+  // One page more, because blocks need not begin at a page.
   CUDA_RETURN_IF_ERROR(TakePinned(end - first + kPage, &block));
   *pages = {first, end - first, (block + kPage - 1) & ~(kPage - 1), block};
   bool done = false;
@@ -145,7 +145,7 @@ void UnsharePages(const SharedPages& pages) {
       moved.pages.Remove(i);
     }
   }
-  // Without memory for the copies the program goes on with the arena's pages, and nobody else gets
+  // If there is no memory for copies, the program keeps the arena's pages, and nobody else gets
   // them.
   if (back) GivePinned(pages.block);
 }

@@ -57,7 +57,7 @@ CUresult TakeLocked(Pool* pool, uint64_t number, size_t* index) {
   }
   wire::PoolTake::Reply reply;
   const CUresult result = session.Call<wire::PoolTake>({IdOf(pool), 0, number}, &reply);
-  // Not exported from this pool, or gone.
+  // It was not exported from this pool, or no longer exists.
   if (result == CUDA_ERROR_INVALID_HANDLE) return CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS) return result;
   const auto begin = static_cast<uint64_t>(reply.address);
@@ -75,7 +75,7 @@ void LeaveIfUnusedLocked(Pool* pool, size_t index) {
   if (chunk.pieces != 0) return;
   pool->chunks.Remove(index);
   pool->reserved_bytes -= chunk.size_bytes;
-  // After the work that was sent so far.
+  // Ordered after everything sent so far.
   GiveDeviceMemory(chunk.begin, chunk.size_bytes, wire::kLegacyStream, wire::Ticket{0});
 }
 
@@ -92,8 +92,8 @@ CUresult ImportPieceLocked(Pool* pool, Chunk* chunk, uint64_t begin, uint64_t si
   KnownMemory known;
   if (FindKnown(begin, &known) ||
       (FindKnownFrom(begin, &known) && known.begin - begin < size_bytes)) {
-    // The same allocation once more: it is freed once all the same, as with the real driver. What lies
-    // there otherwise is one that its maker has freed before this process has.
+    // The same allocation again, which still has to be freed only once, as with the real driver.
+    // Anything else at that address was freed by its maker, but not yet by this process.
     return known.begin == begin && size_bytes <= known.size_bytes ? CUDA_SUCCESS
                                                                   : CUDA_ERROR_INVALID_VALUE;
   }
@@ -158,7 +158,7 @@ CUresult ImportPool(int fd, Pool** made) {
   }
   // A pool that is imported again is the same one.
   if (Pool* known = FindImportedLocked(reply.number); known != nullptr) {
-    pool->number = reply.number;  // for the executor to forget
+    pool->number = reply.number;  // so that the executor forgets it
     GivePoolLocked(pool);
     pool = known;
   }
@@ -178,7 +178,7 @@ CUresult ExportPointer(uint64_t address, CUmemPoolPtrExportData* data) {
   const Piece* piece = pools.pieces.At(known.object);
   if (piece == nullptr || !piece->pool->shareable()) return CUDA_ERROR_INVALID_VALUE;
   Pool* pool = piece->pool;
-  // The pool itself comes first, as the real driver wants it.
+  // As in the real driver, the pool itself must have been exported before.
   if (pool->number == 0) return CUDA_ERROR_INVALID_VALUE;
   Chunk& chunk = pool->chunks[FindAtOrBefore(pool->chunks, address)];
   CUDA_RETURN_IF_ERROR(PutLocked(pool, &chunk));

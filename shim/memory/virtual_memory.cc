@@ -42,7 +42,7 @@ CUresult JudgeProperties(const CUmemAllocationProp& wanted) {
   if ((wanted.requestedHandleTypes & ~CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Compression is a wish that may go unheard; the others are promises.
+  // Compression is only a hint; the others would be promises.
   return wanted.allocFlags.gpuDirectRDMACapable != 0 || wanted.allocFlags.usage != 0
              ? CUDA_ERROR_NOT_SUPPORTED
              : CUDA_SUCCESS;
@@ -55,7 +55,7 @@ CUresult Unmap(uint64_t address, uint64_t size_bytes) {
       !FindReservation(address, size_bytes, &reserved, &reserved_bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // Only whole mappings; holes between them are no mistake.
+  // Only whole mappings can be unmapped, but there may be holes between them.
   KnownMemory known;
   if (FindKnown(address, &known) && known.begin != address) return CUDA_ERROR_INVALID_VALUE;
   for (uint64_t at = address; FindKnownFrom(at, &known) && known.begin < end;
@@ -172,7 +172,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   PhysicalMemory* memory = nullptr;
   result = ImportPhysicalLocked(token, &memory);
   if (result == CUDA_SUCCESS) *handle = HandleOf(memory);
-  // Another trust domain's, or nobody holds it any more.
+  // It belongs to another trust domain, or nobody holds it any more.
   return result == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_UNKNOWN : result;
 }
 
@@ -209,7 +209,7 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t size_bytes, size_t offset_bytes,
   PhysicalMemory* memory = FindPhysicalLocked(handle);
   if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t reserved, reserved_bytes;
-  // The real driver maps whole memory only, and says it like this.
+  // The real driver maps only whole memory, and returns this error.
   if (offset_bytes != 0 || size_bytes != memory->size_bytes) return CUDA_ERROR_NOT_SUPPORTED;
   if (!IsGranular(pointer) || !FindReservation(pointer, 1, &reserved, &reserved_bytes)) {
     return CUDA_ERROR_INVALID_VALUE;

@@ -10,10 +10,10 @@ uint32_t NumberOf(void* const* value) {
   return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(*value));
 }
 
-// A float or an integer of 32 bits in an option's value; the rest of it stays.
+// Writes a 32-bit float or integer into an option's value, leaving its upper half unchanged.
 void SetNumber(void** value, uint32_t number) { memcpy(value, &number, sizeof(number)); }
 
-// With a NUL behind it, which counts only when the text did not fit: so the driver has it.
+// Ends the text with a NUL, which counts only if the text did not fit, as in the driver.
 void WriteText(const JitText& to, const char* text, size_t bytes) {
   if (to.size_out == nullptr || to.text == nullptr || to.capacity_bytes == 0) return;
   const size_t room = to.capacity_bytes - 1;
@@ -24,7 +24,7 @@ void WriteText(const JitText& to, const char* text, size_t bytes) {
   *to.size_out = reinterpret_cast<void*>(uintptr_t{is_cut ? to.capacity_bytes : written});
 }
 
-// A buffer and its size come together.
+// A buffer needs a size, and a size needs a buffer.
 bool IsWhole(const JitText& text, bool has_buffer) {
   return has_buffer == (text.size_out != nullptr) &&
          (text.text != nullptr || text.capacity_bytes == 0);
@@ -67,7 +67,7 @@ CUresult ReadJitOptions(unsigned count, const CUjit_option* options, void** valu
         out->errors.size_out = &values[i];
         break;
       default:
-        // Those that are left out tune what an executor decides itself.
+        // Options that are left out tune what the executor decides itself.
         if ((wire::kLinkOptionsKnown >> option & 1) == 0) break;
         if (out->count == wire::kMaxLinkOptions) return CUDA_ERROR_INVALID_VALUE;
         out->list[out->count++] = {option, NumberOf(&values[i])};

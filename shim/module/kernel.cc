@@ -18,8 +18,8 @@ namespace {
 
 struct Kernels {
   HandleTable<Kernel, wire::kMaxKernels> table;
-  // Guards the table's Take and Give and all libraries' buckets; held while a kernel is asked for,
-  // so that a name becomes one kernel.
+  // Guards the table's Take and Give and all libraries' buckets. Held while the executor is asked
+  // for a kernel, so that a name gives only one kernel.
   Lock lock;
 };
 constinit Kernels kernels;
@@ -55,7 +55,7 @@ constexpr uint32_t kParamsOfAnAnswer = wire::kReplyPayloadBytes / sizeof(wire::K
 struct KernelAnswer {
   wire::KernelGet::Reply reply;
   wire::KernelParam params[kParamsOfAnAnswer];
-  uint32_t known;  // params that fitted
+  uint32_t known;  // how many parameters fitted
 };
 
 CUresult CallGet(const Library* library, wire::KernelId id, const char* name,
@@ -82,7 +82,7 @@ CUresult AskForParams(wire::KernelId id, wire::KernelParam* params, uint32_t kno
   return CUDA_SUCCESS;
 }
 
-// Fails when there is no memory or the executor contradicts itself.
+// Fails if there is no memory or if the executor contradicts itself.
 CUresult SetParams(Kernel* kernel, const KernelAnswer& answer) {
   const uint32_t count = answer.reply.param_count;
   const uint32_t bytes = answer.reply.param_bytes;
@@ -109,7 +109,7 @@ CUresult SetParams(Kernel* kernel, const KernelAnswer& answer) {
   return CUDA_SUCCESS;
 }
 
-// Takes over what the executor says of a kernel that nobody has been told of yet.
+// Takes over the executor's description of a kernel whose handle nobody has yet.
 CUresult Describe(Kernel* kernel, const KernelAnswer& answer) {
   if (const CUresult result = SetParams(kernel, answer); result != CUDA_SUCCESS) {
     free(kernel->params);
@@ -134,7 +134,7 @@ CUresult AskForKernelLocked(Library* library, const char* name, Kernel** kernel_
   kernel->name = strdup(name);
   result = kernel->name == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : Describe(kernel, answer);
   if (result != CUDA_SUCCESS) {
-    // The executor knows the id now; it goes with the library.
+    // The executor knows the id now, and forgets it when the library is unloaded.
     FreeFields(kernel);
     kernels.table.Give(kernel, /*reuse=*/false);
     return result;
@@ -157,8 +157,8 @@ CUresult GetAttribute(int* value, CUfunction_attribute attribute, const void* ha
   return CUDA_SUCCESS;
 }
 
-// The size of a kernel's clusters is a property of its launches, and the executor's kernel may be
-// other sessions' too: it stays here and goes with every launch.
+// A kernel's cluster size is an attribute of its launches, and other sessions may share the
+// executor's kernel. So it is kept here and sent with every launch.
 CUresult SetClusterSize(Kernel* kernel, CUfunction_attribute attribute, int value) {
   if (kernel->cluster_is_fixed || value < 0) return CUDA_ERROR_INVALID_VALUE;
   kernel->attributes[attribute].store(value, std::memory_order_relaxed);
@@ -186,13 +186,13 @@ CUresult SetAttribute(const void* handle, CUfunction_attribute attribute, int va
   wire::KernelSetAttribute::Reply reply;
   CUDA_RETURN_IF_ERROR(
       session.Call<wire::KernelSetAttribute>({IdOf(kernel), attribute, value}, &reply));
-  // Only this one: of a shared kernel the others may be what other sessions have set.
+  // Only this attribute: a shared kernel's others may be what other sessions have set.
   kernel->attributes[attribute].store(reply.attributes[attribute], std::memory_order_relaxed);
   ForgetOccupancy(kernel);
   return CUDA_SUCCESS;
 }
 
-// What questions about a kernel answer to NULL; other calls have INVALID_HANDLE for it.
+// What queries return for a null kernel; other functions return INVALID_HANDLE.
 CUresult NoKernel() {
   const CUresult result = session.Check();
   return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
@@ -208,7 +208,7 @@ CUresult GetParamInfo(const void* handle, size_t index, size_t* offset, size_t* 
   return CUDA_SUCCESS;
 }
 
-// What is known of a kernel that was only listed, too.
+// Also finds a kernel that was only listed and not yet looked up.
 CUresult FindListed(const void* handle, Kernel** kernel) {
   CUDA_RETURN_IF_ERROR(session.Check());
   *kernel = FindKernel(handle);
@@ -224,7 +224,7 @@ CUresult GetName(const char** name, const void* handle) {
   return CUDA_SUCCESS;
 }
 
-// Preferences that no current device follows; they are checked and dropped.
+// No current device follows these preferences: they are checked and ignored.
 CUresult SetCacheConfig(const void* handle, CUfunc_cache config) {
   Kernel* kernel;
   CUDA_RETURN_IF_ERROR(FindUsableKernel(handle, &kernel));
@@ -237,7 +237,7 @@ CUresult SetCacheConfig(const void* handle, CUfunc_cache config) {
 
 Kernel* FindKernel(const void* handle) { return kernels.table.Find(handle); }
 
-// A kernel belongs to its library and is asked without a context.
+// A kernel belongs to its library, so no current context is needed.
 CUresult FindUsableKernel(const void* handle, Kernel** kernel) {
   CUDA_RETURN_IF_ERROR(session.Check());
   *kernel = FindKernel(handle);
@@ -292,7 +292,7 @@ CUresult RefreshKernel(Kernel* kernel) {
   if (!kernel->described) {
     CUDA_RETURN_IF_ERROR(Describe(kernel, answer));
   }
-  // The same image: only what could be set has changed.
+  // The image is the same, so only attributes that can be set have changed.
   SetAttributes(kernel, answer.reply.attributes);
   kernel->alive.store(1, std::memory_order_release);
   return CUDA_SUCCESS;
@@ -329,8 +329,8 @@ using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
 extern "C" {
 
 CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
-  // A module's function that was only listed: with lazy loading nothing is known of it before it is
-  // used or loaded.
+  // A function of a module that was only listed: with lazy loading nothing is known of it until it
+  // is loaded or used.
   const Kernel* kernel = FindKernel(function);
   if (kernel != nullptr && kernel->library->is_module && !session.settings().eager_modules &&
       kernel->alive.load(std::memory_order_acquire) == Kernel::kStale &&
@@ -403,7 +403,7 @@ CUresult cuFuncLoad(CUfunction function) {
   Kernel* kernel;
   return FindUsableKernel(function, &kernel);
 }
-// A kernel that was found by name has been loaded; one that was only listed has not.
+// A kernel found by its name has been loaded; one that was only listed has not.
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   CUDA_RETURN_IF_ERROR(session.Check());
   const Kernel* kernel = FindKernel(function);

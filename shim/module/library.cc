@@ -59,7 +59,8 @@ CUresult CallLoad(Library* library, uint64_t address, uint64_t image_bytes, Repl
   return result != CUDA_SUCCESS ? result : PlaceVariables(library, reply.managed_bytes, log);
 }
 
-// Names the image when that costs less than sending it, and sends it where it is not known.
+// Asks for the image by its hash if that is cheaper than sending it; sends it if nobody has loaded
+// it yet.
 CUresult SendImage(Library* library, const void* image, uint64_t image_bytes, ReplyPayload* log) {
   if (image_bytes >= wire::kByHashBytes && HashesImagesFast()) {
     const ImageHash hash = HashImage(static_cast<const uint8_t*>(image), image_bytes);
@@ -77,7 +78,7 @@ CUresult SendImage(Library* library, const void* image, uint64_t image_bytes, Re
   return result;
 }
 
-// Has it compiled as the program wants it, and tells what the compiler says.
+// Has the image compiled with the program's options, and gives it what the compiler reports.
 CUresult CompileImage(Library* library, const void* image, uint64_t image_bytes,
                       const JitOptions& jit) {
   JitReportPlace place = JitReportPlace::For(jit);
@@ -99,7 +100,7 @@ CUresult CompileImage(Library* library, const void* image, uint64_t image_bytes,
   return result != CUDA_SUCCESS ? result : PlaceVariables(library, reply.managed_bytes, nullptr);
 }
 
-// What is machine code already needs no compiler.
+// Machine code needs no compiler.
 bool IsCompiled(const void* image, uint64_t image_bytes) {
   Image found;
   return FindImage(image, image_bytes, &found) == ImageError::kNone &&
@@ -115,7 +116,7 @@ CUresult PresentImage(Library* library, const void* image, uint64_t image_bytes,
   ReplyPayload log = {text, sizeof(text), 0};
   const CUresult result = SendImage(library, image, image_bytes, &log);
   TellError(jit, text, log.size_bytes);
-  // Few programs have a buffer for it, and this is for whoever runs them.
+  // Few programs pass a buffer for the log, and this line is for whoever runs them.
   constexpr uint32_t kPrefixBytes = sizeof("gpuloom: ") - 1;
   if (result == CUDA_ERROR_OUT_OF_MEMORY && log.size_bytes > kPrefixBytes) {
     Log(LogLevel::kWarn, "%.*s", static_cast<int>(log.size_bytes - kPrefixBytes),
@@ -145,12 +146,12 @@ CUresult LoadAs(bool is_module, Library** out, Ask ask) {
   return CUDA_SUCCESS;
 }
 
-// Modules belong to a context; libraries are made, asked and unloaded without one.
+// Modules belong to a context. Libraries can be loaded, used and unloaded without one.
 CUresult NeedOwner(bool is_module) { return is_module ? NeedContext() : session.Check(); }
 
-// Linked device code (-rdc=true) that was linked for other devices, or not at all because it is PTX: its
-// parts are linked for this one. `failure` is what the linked image met, and the answer when there are
-// no parts.
+// Linked device code (-rdc=true) that was linked for other devices, or is PTX and so was not
+// linked: its parts are linked for this device. `failure` is the linked image's error, and the
+// result if there are no parts.
 CUresult LoadLinked(const void* wrapper, bool is_module, const JitOptions& jit, CUresult failure,
                     Library** out) {
   uint8_t* image = nullptr;
@@ -170,8 +171,8 @@ bool HasMember(const Image& image) {
   return members.Next(&member) || members.error() != ImageError::kNone;
 }
 
-// With lazy loading a library's code is looked at when it is used first, and so its errors are told
-// then. Here they are known from the beginning, and kept.
+// With lazy loading CUDA reports errors in a library's code when it is first used. Here they are
+// known at once, so they are kept for then.
 CUresult TellLater(CUresult failure, bool is_module, Library** out) {
   if (is_module || session.settings().eager_modules) return failure;
   Library* library;
@@ -185,13 +186,14 @@ CUresult TellLater(CUresult failure, bool is_module, Library** out) {
   return CUDA_SUCCESS;
 }
 
-// What is wrong with an image, and not with everything.
+// Errors of the image itself, as opposed to those that any image would meet.
 bool IsOfImage(CUresult failure) {
   return failure == CUDA_ERROR_INVALID_PTX || failure == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
          failure == CUDA_ERROR_INVALID_IMAGE || failure == CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
-// What becomes of the image's memory: the program may reuse it, or leaves it as it is.
+// Whether the program may reuse the image's memory after the call, or promises to leave it
+// unchanged.
 enum class ImageMemory : bool { kTransient, kPreserved };
 
 CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, unsigned option_count,
@@ -221,7 +223,7 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
   return result;
 }
 
-// More than any image has; what says so is none.
+// No image is as large; a larger size is not a real one.
 constexpr off_t kLargestFileBytes = off_t{1} << 36;
 
 CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
@@ -234,7 +236,7 @@ CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
   const off_t size = file.valid() ? lseek(file.get(), 0, SEEK_END) : -1;
   if (size < 0) return CUDA_ERROR_FILE_NOT_FOUND;
   if (size == 0) return CUDA_ERROR_INVALID_IMAGE;
-  // A folder's, on some file systems.
+  // Some file systems report this for a directory.
   if (size > kLargestFileBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   auto* bytes = static_cast<uint8_t*>(malloc(static_cast<size_t>(size)));
   if (bytes == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -257,12 +259,12 @@ CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
 
 CUresult Unload(Library* library) {
   CUresult result = CUDA_SUCCESS;
-  // Kernels that are still to write into the managed variables come first.
+  // Waits for kernels that may still write to managed variables.
   if (library->managed_begin != 0) (void)session.WaitForAll();
-  // Before: what the driver has back, it may give to another thread's library at once.
+  // First, because the driver may at once give the same addresses to another thread's library.
   ForgetGlobals(IdOf(library));
   if (library->loaded.load(std::memory_order_acquire)) result = CallUnload(library);
-  // Afterwards: an id that is free here must be free there.
+  // Last, because an id that is free here must be free in the executor.
   ReleaseKernels(library);
   ReleaseReferences(library);
   if (library->is_module) ForgetMade(MadeKind::kModule, reinterpret_cast<uint64_t>(library));
@@ -290,7 +292,7 @@ CUresult FindFunction(const void* handle, bool is_module, const char* name, Kern
   return GetKernel(library, name, kernel);
 }
 
-// What the functions that find a variable by its name check before.
+// What all functions that find a variable by its name check first.
 CUresult CheckVariableName(Library* library, const char* name, const CUdeviceptr* address,
                            const size_t* size) {
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -317,8 +319,8 @@ CUresult FindGlobalByName(const void* handle, const char* name, CUdeviceptr* add
   return CUDA_SUCCESS;
 }
 
-// A handle of the kind the caller asked for; untouched on failure. `library` is a value: whatever
-// makes it must have run before, not in another argument.
+// Returns a handle of the kind that the caller asked for; leaves it unchanged on failure. `library`
+// is passed by value, so it must have been made before, not in another argument.
 template <typename Handle>
 CUresult Answer(CUresult result, const Library* library, Handle* out) {
   if (result == CUDA_SUCCESS) *out = reinterpret_cast<Handle>(const_cast<Library*>(library));
@@ -388,7 +390,7 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* code, CUjit_option* ji
   }
   ImageMemory memory = ImageMemory::kTransient;
   for (unsigned i = 0; i < option_count; ++i) {
-    // It stands for itself: cublasLt passes no array of values, cudart one that holds 1.
+    // The option needs no value: cublasLt passes no array of values, and cudart one with 1 in it.
     if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) memory = ImageMemory::kPreserved;
   }
   Library* library = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Listing a library's kernels: their names come from the executor in one piece after the other; what
-// each kernel is becomes known when it is first used.
+// Listing a library's kernels: the executor sends their names, piece by piece; a kernel is looked
+// up when it is first used.
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ CUresult AskForNames(const Library* library, char** names, uint32_t* bytes, uint
   }
 }
 
-// Of code that was found wanting the driver counts no kernels, and says so when one is asked for.
+// For code with errors the driver lists no kernels, and reports the error when one is asked for.
 CUresult ListLocked(Library* library) {
   if (library->broken != CUDA_SUCCESS) return CUDA_SUCCESS;
   CUDA_RETURN_IF_ERROR(EnsureLoaded(library));

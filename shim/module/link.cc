@@ -21,7 +21,7 @@ namespace {
 
 struct Link {
   std::atomic<uint32_t> alive;
-  JitOptions jit;  // with places of the program's, which must stay until the link is destroyed
+  JitOptions jit;  // points to memory of the program, which must exist until the link is destroyed
   uint8_t* image;  // malloc'ed, once it is complete
   uint64_t image_bytes;
 };
@@ -36,7 +36,7 @@ wire::LinkId IdOf(const Link* link) { return wire::LinkId{links.table.IdOf(link)
 
 Link* Find(CUlinkState state) { return links.table.Find(state); }
 
-// Asks what the linker has said so far, and tells it.
+// Gets what the linker has reported so far, and passes it on.
 void TellReport(Link* link) {
   if (!link->jit.WantsReport()) return;
   JitReportPlace place = JitReportPlace::For(link->jit);
@@ -74,7 +74,7 @@ CUresult Create(const JitOptions& jit, Link** out) {
   return CUDA_SUCCESS;
 }
 
-// Input that lies in the arena already.
+// For input that already lies in the arena.
 CUresult AddFromArena(Link* link, CUjitInputType type, uint64_t address, uint64_t bytes,
                       const char* name, const JitOptions& options) {
   uint8_t payload[wire::LinkAdd::kMaxPayloadBytes];

@@ -27,7 +27,8 @@ CUresult MaxActiveBlocks(int* blocks, const void* handle, int block_threads, siz
   return BlocksPerMultiprocessor(kernel, block_threads, shared_bytes, flags, blocks);
 }
 
-// The block size, in whole warps, with which the most threads are resident; the largest of equals.
+// The block size, a multiple of the warp size, with the most resident threads; the largest one if
+// there are several.
 CUresult MaxPotentialBlockSize(int* min_grid, int* best_block, const void* handle,
                                CUoccupancyB2DSize shared_of_block, size_t shared_bytes,
                                int block_limit, unsigned flags) {
@@ -78,7 +79,7 @@ CUresult AskForClusters(Kernel* kernel, wire::ClusterQuestion question, const La
   return result;
 }
 
-// What both questions about clusters have in common.
+// What both questions about clusters check and read.
 CUresult ReadQuestion(const int* value, const void* handle, const CUlaunchConfig* config,
                       Kernel** kernel, LaunchShape* shape, LaunchAsks* asks) {
   CUDA_RETURN_IF_ERROR(FindUsableKernel(handle, kernel));

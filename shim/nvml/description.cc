@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What describes the device beyond CUDA's attributes: its link, its clocks' and its power limit's ranges.
-// The node's NVML said it when the scheduler started (proto/wire/query.h).
+// What CUDA's attributes do not describe: the link, the ranges of clocks and of the power limit.
+// The node's NVML reported it when the scheduler started (proto/wire/query.h).
 #include <stdlib.h>
 
 #include "shim/nvml/fact.h"
@@ -30,7 +30,7 @@ NVML_EXPORT int nvmlDeviceGetGpuMaxPcieLinkGeneration(DeviceHandle device, unsig
 NVML_EXPORT int nvmlDeviceGetMaxPcieLinkWidth(DeviceHandle device, unsigned* width) {
   return KnownFact(device, width, Description().pcie_max_width);
 }
-// As it is under load. A device without work lowers it, and whose work that would be is nobody's business.
+// The value under load. An idle device lowers it, which would show whether other tenants have work.
 NVML_EXPORT int nvmlDeviceGetCurrPcieLinkGeneration(DeviceHandle device, unsigned* generation) {
   return KnownFact(device, generation, Description().pcie_generation);
 }
@@ -45,7 +45,8 @@ NVML_EXPORT int nvmlDeviceGetPcieLinkMaxSpeed(DeviceHandle device, unsigned* spe
   return KnownFact(device, speed, Description().pcie_generation);
 }
 
-// Clocks as they are now depend on the neighbours. Without NVML on the node CUDA knows two of them.
+// Current clocks would show what other tenants do. Without NVML on the node, CUDA knows two of the
+// maxima.
 NVML_EXPORT int nvmlDeviceGetMaxClockInfo(DeviceHandle device, unsigned type, unsigned* mhz) {
   if (const Return result = CheckDevice(device); result != kSuccess) return result;
   enum : unsigned { kGraphics, kMultiprocessor, kMemory, kVideo, kTypes };

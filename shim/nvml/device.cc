@@ -75,7 +75,7 @@ PciInfo DescribePci() {
   info.place.device = slot;
   info.place.device_and_vendor = node.description().pci_device_and_vendor;
   info.subsystem = node.description().pci_subsystem;
-  // Where the node's NVML did not say it, the container may show it.
+  // If the node's NVML did not report it, the container's sysfs may.
   unsigned vendor = 0, model = 0;
   if (info.place.device_and_vendor != 0) return info;
   if (ReadSysfsHex("vendor", &vendor) && ReadSysfsHex("device", &model)) {
@@ -91,7 +91,7 @@ PciInfo DescribePci() {
 }  // namespace gpuloom::nvml
 
 using namespace gpuloom;        // NOLINT: NVML's functions are written in our terms
-using namespace gpuloom::nvml;  // NOLINT
+using namespace gpuloom::nvml;  // NOLINT: the same
 
 NVML_EXPORT int nvmlDeviceGetCount_v2(unsigned* count) {
   if (!node.initialized()) return kUninitialized;

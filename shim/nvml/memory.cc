@@ -10,7 +10,7 @@ Return LookAtMemory(DeviceHandle device, Memory* memory) {
   wire::QueryAnswer now;
   if (const Return result = node.Look(&now); result != kSuccess) return result;
   const uint64_t total = now.device.total_memory_bytes;
-  // A quota that was lowered may lie below what is in use.
+  // A quota that was lowered may be below what is in use.
   const uint64_t used = now.used_memory_bytes < total ? now.used_memory_bytes : total;
   *memory = {total, total - used, used};
   return kSuccess;
@@ -23,7 +23,7 @@ Process As(Process*, const wire::ProcessUse& use) {
   return {static_cast<uint32_t>(use.pid), use.used_memory_bytes, kNoInstance, kNoInstance};
 }
 
-// *count comes in as the room in `processes`, and goes out as how many there are.
+// *count is the room in `processes` before the call, and the number of processes after it.
 template <typename T>
 Return ListProcesses(DeviceHandle device, unsigned* count, T* processes) {
   if (const Return result = CheckDevice(device); result != kSuccess) return result;

@@ -3,17 +3,13 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 #include <time.h>
 
 #include <new>
 
 #include "proto/channel/socket.h"
-#include "shim/process/log.h"
 #include "shim/session/door.h"
 
 namespace gpuloom::nvml {
@@ -100,18 +96,8 @@ Return Node::Look(wire::QueryAnswer* answer) {
 
 Return Node::Ask(wire::QueryAnswer* answer) {
   char path[kDoorPathBytes];
-  if (!FindDoor(path)) {
-    LogOnce("%s is too long a path for a socket's directory", wire::kSocketDirVariable);
-    return kDriverNotLoaded;
-  }
-  const channel::UniqueFd connection = channel::ConnectTo(path);
-  if (!connection.valid()) {
-    LogOnce("NVML: cannot connect to %s (%s); is this a pod that asked for gpuloom.io/gpu?", path,
-            strerror(errno));
-    return kDriverNotLoaded;
-  }
-  const timeval timeout = {kAnswerTimeoutSeconds, 0};
-  setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  const channel::UniqueFd connection = ConnectToScheduler(&failures_, kAnswerTimeoutSeconds, path);
+  if (!connection.valid()) return kDriverNotLoaded;
   const wire::Hello query = MakeHello(wire::kQueryMagic);
   alignas(wire::QueryAnswer) uint8_t said[kMaxAnswerBytes];
   ptrdiff_t size = -1;
@@ -119,13 +105,13 @@ Return Node::Ask(wire::QueryAnswer* answer) {
     size = channel::ReceiveMessage(connection.get(), said, sizeof(said));
   }
   if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-    LogOnce("NVML: the scheduler behind %s did not answer", path);
+    failures_.Add("the scheduler behind %s did not answer", path);
     return kTimeout;
   }
   if (size >= static_cast<ptrdiff_t>(sizeof(*answer))) memcpy(answer, said, sizeof(*answer));
   if (size < static_cast<ptrdiff_t>(sizeof(*answer)) || answer->magic != wire::kQueryMagic) {
-    LogOnce("NVML: the scheduler behind %s answers no questions: it is older than this library",
-            path);
+    failures_.Add("the scheduler behind %s answers no questions: it is older than this library",
+                  path);
     return kVersionMismatch;
   }
   answer->message[sizeof(answer->message) - 1] = '\0';
@@ -136,25 +122,14 @@ Return Node::Ask(wire::QueryAnswer* answer) {
     case wire::Admission::kAccepted:
       return kSuccess;
     case wire::Admission::kWrongVersion:
-      LogOnce("NVML: versions do not match: %s", answer->message);
+      failures_.Add("versions do not match: %s", answer->message);
       return kVersionMismatch;
     case wire::Admission::kRefused:
     case wire::Admission::kDeviceLost:
       break;
   }
-  LogOnce("NVML: the scheduler refused this process: %s", answer->message);
+  failures_.Add("the scheduler refused this process: %s", answer->message);
   return kNoPermission;
-}
-
-void Node::LogOnce(const char* format, ...) {
-  if (failure_logged_) return;
-  failure_logged_ = true;
-  char line[512];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(line, sizeof(line), format, arguments);
-  va_end(arguments);
-  Log(LogLevel::kInfo, "%s", line);
 }
 
 }  // namespace gpuloom::nvml

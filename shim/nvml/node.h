@@ -7,6 +7,7 @@
 #include "proto/wire/query.h"
 #include "shim/nvml/nvml_api.h"
 #include "shim/process/futex.h"
+#include "shim/process/log.h"
 
 namespace gpuloom::nvml {
 
@@ -34,11 +35,10 @@ class Node {
 
   static void OnForkedChild();
   [[nodiscard]] Return Ask(wire::QueryAnswer* answer);
-  void LogOnce(const char* format, ...) __attribute__((format(printf, 2, 3)));
 
   Lock lock_;
   std::atomic<uint32_t> init_count_{0};
-  bool failure_logged_ = false;
+  FailureLog failures_{LogLevel::kInfo, "NVML"};
   bool fork_handled_ = false;
   bool known_ = false;  // first_ is set; guarded by lock_
   wire::QueryAnswer first_ = {};

@@ -91,7 +91,7 @@ NVML_EXPORT int nvmlSystemGetDriverVersion(char* text, unsigned text_bytes) {
   return CopyText(text, text_bytes, node.driver_text());
 }
 
-// The major number of CUDA whose NVML this is, and the driver that it speaks for.
+// The major version of CUDA that this NVML belongs to, then the driver's version.
 NVML_EXPORT int nvmlSystemGetNVMLVersion(char* text, unsigned text_bytes) {
   if (!node.initialized()) return kUninitialized;
   char version[100] = "13.0";
@@ -110,7 +110,7 @@ NVML_EXPORT int nvmlSystemGetCudaDriverVersion_v2(int* version) {
   return nvmlSystemGetCudaDriverVersion(version);
 }
 
-// Of a process that this one can see anyway.
+// Only of a process that the caller can see anyway.
 NVML_EXPORT int nvmlSystemGetProcessName(unsigned pid, char* name, unsigned name_bytes) {
   if (!node.initialized()) return kUninitialized;
   if (name == nullptr || name_bytes == 0) return kInvalidArgument;

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include <atomic>
-
 namespace gpuloom {
 namespace {
 
@@ -32,6 +30,16 @@ void Log(LogLevel level, const char* format, ...) {
   // One write, so that lines of several threads and processes do not mix. A full or closed standard
   // error is nobody's failure.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, kPrefixBytes + text + 1);
+}
+
+void FailureLog::Add(const char* format, ...) {
+  if (logged_.exchange(true)) return;
+  char reason[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(reason, sizeof(reason), format, arguments);
+  va_end(arguments);
+  Log(level_, "%s: %s", what_, reason);
 }
 
 }  // namespace gpuloom

@@ -3,6 +3,8 @@
 // any thread. Warnings are shown unless session.cc has read something else from GPULOOM_LOG.
 #pragma once
 
+#include <atomic>
+
 namespace gpuloom {
 
 enum class LogLevel : int { kOff, kError, kWarn, kInfo };
@@ -11,5 +13,18 @@ void SetLogLevel(LogLevel level);
 
 // One line without its newline; cut at 1 KiB.
 [[gnu::format(printf, 2, 3)]] void Log(LogLevel level, const char* format, ...);
+
+// Why something cannot be used, `what`: the first reason only, because programs try again and again.
+class FailureLog {
+ public:
+  constexpr FailureLog(LogLevel level, const char* what) : level_(level), what_(what) {}
+
+  [[gnu::format(printf, 2, 3)]] void Add(const char* format, ...);
+
+ private:
+  const LogLevel level_;
+  const char* const what_;
+  std::atomic<bool> logged_{false};
+};
 
 }  // namespace gpuloom

@@ -34,7 +34,7 @@ constexpr unsigned long kQueryRequest = _IOWR('f', 17, Query);
 constexpr uint64_t kCoveringOrNext = 0x10;
 constexpr uint64_t kReadable = 0x1, kWritable = 0x2, kShared = 0x8;
 
-// `name` is what stands behind the numbers.
+// `name`: the last column of a line.
 void Name(const char* name, Mapped* mapped) {
   mapped->is_heap = strstr(name, "[heap]") != nullptr;
   mapped->is_stack = strstr(name, "[stack") != nullptr || strstr(name, "[v") != nullptr;
@@ -47,7 +47,7 @@ ProcessMap::~ProcessMap() {
   if (file_ >= 0) close(file_);
 }
 
-// Lines are cut at the capacity: what matters stands at their begin.
+// Longer lines are cut: what matters is at their beginning.
 bool ProcessMap::ReadLine(char* line, size_t capacity) {
   size_t length = 0;
   for (;;) {

@@ -10,7 +10,7 @@
 namespace gpuloom {
 namespace {
 
-// False when there is no such file.
+// Returns false if there is no such file.
 bool ReadLine(const char* path, char (&line)[64]) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -52,7 +52,7 @@ uint32_t CountProcessors() {
   if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0) {
     count = static_cast<uint32_t>(CPU_COUNT(&allowed));
   } else {
-    // More processors than the set holds.
+    // There are more processors than fit into the set.
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
     if (online > 0) count = static_cast<uint32_t>(online);
   }

@@ -54,7 +54,7 @@ ThreadState& CurrentThread() { return state; }
 void HookThreadExit() {
   if (state.exit_hooked) return;
   state.exit_hooked = true;
-  // Without, the program has no threads but its first, whose end is the process' own.
+  // Without them, the program has only its first thread, which ends with the process.
   if (OldPthreadKeyCreate == nullptr || OldPthreadSetSpecific == nullptr) return;
   if (MakeExitKey()) OldPthreadSetSpecific(exit_key.key, &state);
 }

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/session/door.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include "proto/channel/socket.h"
 #include "shim/process/log.h"
 
 namespace gpuloom {
@@ -21,11 +26,24 @@ uint64_t PidNamespace() {
 
 }  // namespace
 
-bool FindDoor(char (&path)[kDoorPathBytes]) {
+channel::UniqueFd ConnectToScheduler(FailureLog* failures, time_t answer_timeout_s,
+                                     char (&path)[kDoorPathBytes]) {
   const char* directory = getenv(wire::kSocketDirVariable);
   if (directory == nullptr || directory[0] == '\0') directory = wire::kContainerSocketDir;
   const int length = snprintf(path, sizeof(path), "%s/%s", directory, wire::kSocketName);
-  return length >= 0 && static_cast<size_t>(length) < sizeof(path);
+  if (length < 0 || static_cast<size_t>(length) >= sizeof(path)) {
+    failures->Add("%s is too long a path for a socket's directory", wire::kSocketDirVariable);
+    return {};
+  }
+  channel::UniqueFd connection = channel::ConnectTo(path);
+  if (!connection.valid()) {
+    failures->Add("cannot connect to %s (%s); is this a pod that asked for gpuloom.io/gpu?", path,
+                  strerror(errno));
+    return connection;
+  }
+  const timeval timeout = {answer_timeout_s, 0};
+  setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  return connection;
 }
 
 wire::Hello MakeHello(uint32_t magic) {

@@ -3,17 +3,23 @@
 // environment; keeps no state; safe from any thread. Used by both libraries that a tenant gets.
 #pragma once
 
+#include <time.h>
+
 #include <cstddef>
 #include <cstdint>
 
+#include "proto/channel/unique_fd.h"
 #include "proto/wire/session.h"
+#include "shim/process/log.h"
 
 namespace gpuloom {
 
 inline constexpr size_t kDoorPathBytes = 4096;
 
-// False if the directory named in the environment is too long for a path.
-[[nodiscard]] bool FindDoor(char (&path)[kDoorPathBytes]);
+// Connects to the scheduler, which has `answer_timeout_s` for each answer. Invalid if it cannot be reached, with the
+// reason in `failures`. Writes the socket's path to `path`.
+[[nodiscard]] channel::UniqueFd ConnectToScheduler(FailureLog* failures, time_t answer_timeout_s,
+                                                   char (&path)[kDoorPathBytes]);
 
 // `magic` says what is wanted: wire::kHelloMagic for a session, wire::kQueryMagic for an answer.
 wire::Hello MakeHello(uint32_t magic);

@@ -3,20 +3,16 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 
 #include <algorithm>
 #include <new>
 #include <utility>
 
 #include "proto/cuda/return_if_error.h"
-#include "shim/process/log.h"
 #include "shim/session/door.h"
 
 namespace gpuloom {
@@ -25,9 +21,10 @@ constinit Session session;
 
 namespace {
 
-// A cold executor takes about a second; whoever waits longer than this is told why.
+// Starting an executor takes about a second; whoever waits longer than this gets an error with a
+// reason.
 constexpr time_t kWelcomeTimeoutSeconds = 120;
-// Several times today's, for the fields of versions to come.
+// Several times the size of today's message, for fields that later versions append.
 constexpr size_t kMaxWelcomeBytes = 16 << 10;
 static_assert(sizeof(wire::Welcome) * 4 <= kMaxWelcomeBytes);
 
@@ -55,8 +52,8 @@ Settings ReadSettings(const wire::DeviceSnapshot& device) {
   return settings;
 }
 
-// A tenant that comes while its domain's executor is dying is sent away with it; the scheduler has another started for
-// whoever comes next.
+// A tenant that connects while its domain's executor is dying is turned away; the scheduler starts
+// another executor for whoever comes next.
 constexpr int kAttachTries = 3;
 
 }  // namespace
@@ -94,18 +91,8 @@ CUresult Session::AttachLocked(bool* try_again) {
   const bool may_try_again = std::exchange(*try_again, false);
   ReadLogLevel();
   char path[kDoorPathBytes];
-  if (!FindDoor(path)) {
-    LogOnce("%s is too long a path for a socket's directory", wire::kSocketDirVariable);
-    return CUDA_ERROR_NO_DEVICE;
-  }
-  channel::UniqueFd connection = channel::ConnectTo(path);
-  if (!connection.valid()) {
-    LogOnce("no GPU: cannot connect to %s (%s); is this a pod that asked for gpuloom.io/gpu?", path,
-            strerror(errno));
-    return CUDA_ERROR_NO_DEVICE;
-  }
-  const timeval timeout = {kWelcomeTimeoutSeconds, 0};
-  setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  channel::UniqueFd connection = ConnectToScheduler(&failures_, kWelcomeTimeoutSeconds, path);
+  if (!connection.valid()) return CUDA_ERROR_NO_DEVICE;
   const wire::Hello hello = MakeHello(wire::kHelloMagic);
   // A newer server's Welcome may be longer: what it appended is not for us. An older one's lacks what
   // has been appended since, which is zero then.
@@ -118,7 +105,7 @@ CUresult Session::AttachLocked(bool* try_again) {
                                    &fd_count);
   }
   if (size < 0) {
-    LogOnce("no GPU: the scheduler behind %s did not answer (%s)", path, strerror(errno));
+    failures_.Add("the scheduler behind %s did not answer (%s)", path, strerror(errno));
     return CUDA_ERROR_DEVICE_UNAVAILABLE;
   }
   wire::Welcome welcome = {};
@@ -126,8 +113,8 @@ CUresult Session::AttachLocked(bool* try_again) {
     memcpy(&welcome, answer, std::min(static_cast<size_t>(size), sizeof(welcome)));
   }
   if (welcome.magic != wire::kHelloMagic) {
-    LogOnce("no GPU: what answers at %s is no gpuloom scheduler of wire version %d.%d", path,
-            wire::kWireMajor, wire::kWireMinor);
+    failures_.Add("what answers at %s is no gpuloom scheduler of wire version %d.%d", path,
+                  wire::kWireMajor, wire::kWireMinor);
     return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
   }
   welcome.message[sizeof(welcome.message) - 1] = '\0';
@@ -135,10 +122,10 @@ CUresult Session::AttachLocked(bool* try_again) {
     case wire::Admission::kAccepted:
       break;
     case wire::Admission::kRefused:
-      LogOnce("no GPU: the scheduler refused this process: %s", welcome.message);
+      failures_.Add("the scheduler refused this process: %s", welcome.message);
       return CUDA_ERROR_NOT_PERMITTED;
     case wire::Admission::kWrongVersion:
-      LogOnce("no GPU: versions do not match: %s", welcome.message);
+      failures_.Add("versions do not match: %s", welcome.message);
       return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
     case wire::Admission::kDeviceLost:
     default:
@@ -146,12 +133,12 @@ CUresult Session::AttachLocked(bool* try_again) {
         *try_again = true;
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
       }
-      LogOnce("no GPU: the executor could not be started: %s", welcome.message);
+      failures_.Add("the executor could not be started: %s", welcome.message);
       return CUDA_ERROR_DEVICE_UNAVAILABLE;
   }
   if (fd_count < wire::kWelcomeFds) {
-    LogOnce("no GPU: the scheduler sent %zu descriptors instead of %d", fd_count,
-            static_cast<int>(wire::kWelcomeFds));
+    failures_.Add("the scheduler sent %zu descriptors instead of %d", fd_count,
+                  static_cast<int>(wire::kWelcomeFds));
     return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
   }
   const CUresult result = Accept(connection.get(), welcome, fds);
@@ -165,7 +152,7 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
                     channel::Mapping::Access::kReadWrite) ||
       !completions.Map(fds[wire::kCompletionRegionFd].get(), sizeof(wire::CompletionRegion),
                        channel::Mapping::Access::kReadOnly)) {
-    LogOnce("no GPU: cannot map the session's rings (%s)", strerror(errno));
+    failures_.Add("cannot map the session's rings (%s)", strerror(errno));
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
   // Where the address space is limited (ulimit -v) it is all for the program: the device's addresses
@@ -179,8 +166,8 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
       errno == EAGAIN;
   if (!held || !arena.MapAt(welcome.host_range_begin, fds[wire::kArenaFd].get(),
                             welcome.host_range_bytes, channel::Mapping::Access::kReadWrite)) {
-    LogOnce(
-        "no GPU: cannot reserve the session's addresses %#llx + %llu MiB, %#llx + %llu MiB (%s);"
+    failures_.Add(
+        "cannot reserve the session's addresses %#llx + %llu MiB, %#llx + %llu MiB (%s);"
         " is the address space limited (ulimit -v)?",
         static_cast<unsigned long long>(welcome.device_range_begin),
         static_cast<unsigned long long>(welcome.device_range_bytes >> 20),
@@ -235,17 +222,6 @@ void Session::OnForkedChild() {
   // The mappings did not come along. Nothing of CUDA was in use before cuInit: start over then.
   session.state_.store(state == State::kAttached ? State::kFresh : State::kForked,
                        std::memory_order_release);
-}
-
-void Session::LogOnce(const char* format, ...) {
-  if (failure_logged_) return;
-  failure_logged_ = true;
-  char line[512];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(line, sizeof(line), format, arguments);
-  va_end(arguments);
-  Log(LogLevel::kError, "%s", line);
 }
 
 bool Session::Idle() const {

@@ -24,6 +24,7 @@
 #include "proto/wire/ring_writer.h"
 #include "proto/wire/session.h"
 #include "shim/process/futex.h"
+#include "shim/process/log.h"
 #include "shim/session/waiting.h"
 
 namespace gpuloom {
@@ -205,13 +206,12 @@ class Session {
   // *try_again: on entry, whether another try will follow; on return, whether one is worth it.
   CUresult AttachLocked(bool* try_again);
   CUresult Accept(int connection, const wire::Welcome& welcome, channel::UniqueFd* fds);
-  void LogOnce(const char* format, ...) __attribute__((format(printf, 2, 3)));
   static void OnForkedChild();
 
   std::atomic<State> state_{State::kFresh};
   Lock attach_lock_;
   bool fork_handled_ = false;
-  bool failure_logged_ = false;
+  FailureLog failures_{LogLevel::kError, "no GPU"};
   std::atomic<CUresult> untold_failure_{CUDA_SUCCESS};
   Settings settings_;
   wire::DeviceSnapshot device_ = {};

@@ -17,9 +17,9 @@
 namespace gpuloom {
 namespace {
 
-// The version is the session's, so that what cudart is told first is what it is told later. Without
-// a session it is the toolkit's that our table of functions was made from, and cuInit says the
-// rest.
+// The session's version, so that cudart is told the same from the beginning. Without a session it
+// is the version of the toolkit from which our table of functions was made, and cuInit returns the
+// actual error.
 int DriverVersion() {
   return session.Attach() == CUDA_SUCCESS ? session.device().driver_version : CUDA_VERSION;
 }
@@ -71,7 +71,8 @@ void LogTable(const char* line) {
   if (end != nullptr) ReportUnsupported(what, static_cast<size_t>(end - what));
 }
 
-// Libraries ask for functions of drivers to come and do without them: worth knowing, no warning.
+// Libraries ask for functions of newer drivers and do without them, so this is information, not a
+// warning.
 void NoteUnknown(const char* name) {
   Log(LogLevel::kInfo, "%s is unknown here", name);
   if (!IsGraphicsInterop(name)) ReportUnsupported(name, strlen(name));
@@ -120,7 +121,8 @@ CUresult cuGetProcAddress(const char* name, void** function, int cuda_version, c
 }
 CUresult cuGetProcAddress_v2(const char* name, void** function, int cuda_version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* status) {
-  // Here a function that is not there is no error, whether the reason is asked for or not.
+  // Unlike in cuGetProcAddress, a missing function is not an error, whether or not the caller asks
+  // for the reason.
   CUdriverProcAddressQueryResult unasked;
   if (status == nullptr) status = &unasked;
   const CUresult result = AnswerGetProcAddress(name, function, cuda_version, flags, status);

@@ -21,9 +21,9 @@ constexpr int64_t kSpinNs = 30'000;
 // of this time and more before, so until then a wait stays awake, but leaves the processor to
 // whoever wants it. NVIDIA's driver spins without end unless it is told otherwise.
 constexpr int64_t kYieldNs = 5'000'000;
-// With fewer, whom we wait for may be waiting for our processor.
+// With fewer processors, the executor or the scheduler may be waiting for ours.
 constexpr int kManyProcessors = 4;
-// Where the program asks to spin: after this the wait is long, and a hang-up must be noticed.
+// If the program asks for spinning: a wait longer than this must notice a hang-up.
 constexpr int64_t kLongSpinNs = 100'000'000;
 constexpr int64_t kLookIntervalNs = 10'000'000;
 constexpr int64_t kRoomNapNs = 50'000;
@@ -52,7 +52,7 @@ void Waiting::Start(wire::CommandRegion* commands, const wire::CompletionRegion*
 CUresult Waiting::Wait(const Awaited& awaited) {
   if (Holds(awaited)) return CUDA_SUCCESS;
   if (awaited.kind != Awaited::Kind::kStream) return WaitLong(awaited);
-  // Said as early as can be: the executor looks at it when it has submitted what we wait for.
+  // As early as possible: the executor checks this when it has submitted what we wait for.
   const std::atomic_ref<uint32_t> waits(*tenant_waits_);
   waits.fetch_add(1, std::memory_order_relaxed);
   const CUresult result = WaitLong(awaited);
@@ -62,7 +62,8 @@ CUresult Waiting::Wait(const Awaited& awaited) {
 
 CUresult Waiting::WaitLong(const Awaited& awaited) {
   const unsigned schedule = schedule_.load(std::memory_order_relaxed);
-  // Nobody has asked the thread for host functions to hurry at a processor's expense.
+  // The thread for host functions does not spin: nobody has asked it to hurry at the cost of a
+  // processor.
   const bool in_background = awaited.kind == Awaited::Kind::kHostFunction;
   const int64_t spin_ns = schedule == CU_CTX_SCHED_SPIN && !in_background ? kLongSpinNs : kSpinNs;
   const int64_t yield_ns =
@@ -90,7 +91,8 @@ CUresult Waiting::Sleep(const Awaited& awaited) {
   CUresult result = CUDA_SUCCESS;
   for (;;) {
     const uint32_t seen = wake_.load(std::memory_order_acquire);
-    // Announced; now look again: the executor publishes, then looks whether anybody sleeps.
+    // Having announced the sleep, look again: the executor publishes first, then checks whether
+    // anybody sleeps.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (Holds(awaited)) break;
     result = Health();
@@ -147,7 +149,8 @@ CUresult Waiting::WaitForRoom(uint32_t turn) {
   if (turn < kRoomSpins) {
     CpuPause();
   } else {
-    // The executor publishes its head without ringing; a nap that ends at a hang-up will do.
+    // The executor does not ring when it moves its head, so take a short nap, which ends at a
+    // hang-up.
     LookForHangUp(kRoomNapNs);
   }
   return Health();
@@ -165,7 +168,7 @@ CUresult Waiting::HealthOfPoller() {
 }
 
 void Waiting::NoteHangUp() {
-  // What the executor published before it went is still there, and says more than its going.
+  // What the executor published before it ended is still there, and tells more than the hang-up.
   if (completions_.fault() != 0 || completions_.fatal() != wire::Fatal::kNone) {
     NoteFailure();
   } else {

@@ -20,13 +20,13 @@ struct Entry {
 
 struct HostFunctions {
   Lock lock;                 // guards what follows, down to the empty line
-  Growing<Entry> entries;    // an id's lower half is its place here, from 1
+  Growing<Entry> entries;    // the lower half of an id is its place here, counted from 1
   Growing<uint32_t> free;    // places
   uint32_t last_serial = 0;  // an id's upper half
   bool started = false;
 
-  std::atomic<uint32_t> expected{0};  // runs, ever, running free
-  std::atomic<uint32_t> returned{0};  // of them
+  std::atomic<uint32_t> expected{0};  // runs asked for since the beginning, wrapping around
+  std::atomic<uint32_t> returned{0};  // how many of them have returned
 };
 constinit HostFunctions functions;
 
@@ -54,7 +54,8 @@ void Call(const KeptHostFunction& kept, CUresult status) {
   inside = false;
 }
 
-// After the session's loss: callbacks are told, in the order in which they were given.
+// When the session is lost: calls the remaining callbacks with the error, in the order in which
+// they were added.
 void TellCallbacks(CUresult status) {
   for (;;) {
     uint64_t oldest = 0;

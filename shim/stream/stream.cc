@@ -21,11 +21,11 @@ struct Streams {
   Lock steady;                // held while commands go behind several streams: none of them ends
   Lock lock;                  // guards Take and Give of the table, and what follows
   Growing<uint32_t> retired;  // ids of destroyed streams whose work may still run, oldest first
-  uint64_t last_serial = 2;   // 1 and 2 are the legacy and the per-thread stream's
-  // By id, also of destroyed streams: takes no part in the legacy stream's barrier.
+  uint64_t last_serial = 2;   // 1 and 2 belong to the legacy and the per-thread stream
+  // By id, also of destroyed streams: whether it takes no part in the legacy stream's barrier.
   std::atomic<bool> nonblocking[wire::kMaxStreams] = {};
-  // The same: the green context it is in, or null, which it is before the id is given out again: another
-  // thread may end the streams of the old one's context meanwhile.
+  // By id, too: the green context that it is in, or null. Cleared before the id is reused, because
+  // another thread may be ending the streams of the old context.
   std::atomic<GreenContext*> green[wire::kMaxStreams] = {};
 };
 constinit Streams streams;
@@ -94,7 +94,7 @@ CUresult EndAtExecutor(Stream* stream, StreamUse then) {
   const wire::StreamId id = IdOf(stream);
   graph::ForgetStream(RefOf(id));
   ForgetMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
-  // The stream's last command, so that its id rests until the executor has really ended the stream.
+  // The stream's last command: its id is reused only when the executor has ended the stream.
   return session.PostOnStream<wire::StreamDestroy>(
       id, 0, [&](wire::StreamDestroy::Request& request, uint8_t*) { request = {id}; });
 }
@@ -119,8 +119,8 @@ CUresult TellExecutor(const Stream& stream, const GreenContext* green) {
                                                &reply);
 }
 
-// `green`: the context that it is made in, or null. Streams of a green one are non-blocking,
-// whatever the flags say, and the driver says so, too.
+// `green`: the context in which it is made, or null. Streams of a green context are non-blocking,
+// whatever the flags say; the driver does the same.
 CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out,
                     GreenContext* green = nullptr) {
   if (green != nullptr) flags |= CU_STREAM_NON_BLOCKING;
@@ -174,7 +174,7 @@ CUresult ThreadStream(wire::StreamId* id) {
   return CUDA_SUCCESS;
 }
 
-// Does the stream's work go before what the legacy stream does next?
+// Returns true if the stream's work precedes what the legacy stream does next.
 bool Blocks(uint32_t id) { return !streams.nonblocking[id].load(std::memory_order_acquire); }
 
 CUresult Resolve(CUstream handle, DefaultStream null_means, wire::StreamId* id) {

@@ -43,14 +43,14 @@ CUresult Get(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value
       value->accessPolicyWindow = of.window;
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      // What was never set reads as -1.
+      // The driver reports -1 for what was never set.
       value->syncPolicy = of.policy == 0 ? static_cast<CUsynchronizationPolicy>(-1) : of.policy;
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
       value->priority = PriorityOf(id);
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-      // Domain 0 for all but what asks for the remote one.
+      // By default, domain 0 for everything but launches that ask for the remote one.
       value->memSyncDomainMap = of.domains_set ? of.domains : CUlaunchMemSyncDomainMap{0, 1};
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
@@ -97,7 +97,7 @@ CUresult Set(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue*
       of.nvlink_centric = value->nvlinkUtilCentricScheduling;
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-      // A stream of the executor's has its priority for good.
+      // The executor's streams cannot change their priority.
       return value->priority == PriorityOf(id) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
     default:
       return CUDA_ERROR_INVALID_VALUE;

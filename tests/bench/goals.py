@@ -75,6 +75,7 @@ GOALS = [
     (r"sharing_language_\d+(_domains)?", at_least(0.9, "× alone natively")),
     (r"sharing_change", at_most(1, "s")),
     (r"sharing_ceiling_25", between(23, 25, "%")),
+    (r"sharing_sm_25(_beside_70)?", between(23, 27, "%")),
 ]
 
 

@@ -55,6 +55,7 @@ struct Work {
   // Instead of calibrating: what an earlier process reported for this length. 0: calibrate.
   uint32_t iterations = 0;
   int queued = 16;  // launches in flight
+  int blocks = 0;   // of a kernel; 0: one for each multiprocessor
   int graph_kernels =
       0;  // a launch is a graph of so many kernels, one behind the other; 0: a kernel
   // Above 0: requests, one after the other: a launch, its end, a pause of random length, so that on

@@ -33,7 +33,8 @@ constexpr char kUsage[] =
     "       gpuloom-bench --check           results are right; measures nothing\n"
     "       gpuloom-bench --rate SECONDS [--changing]\n"
     "                                       launch for so long, after a line on standard input\n"
-    "       gpuloom-bench --work KERNEL_US [--iterations N] [--queued N] [--graph KERNELS]\n"
+    "       gpuloom-bench --work KERNEL_US [--iterations N] [--blocks N] [--queued N] [--graph "
+    "KERNELS]\n"
     "                     [--busy PERCENT [--seed N]]\n"
     "                                       work as lines.h says, after a line on standard input\n"
     "       gpuloom-bench --load FILE       load this image (-: our kernels), then stay idle\n"
@@ -82,6 +83,7 @@ bool ParseWork(const std::string& word, const char* value, Work& work) {
   if (word == "--work") return ParseNumber(value, 1, 1e6, &work.kernel_us);
   if (word == "--iterations") return ParseCount(value, 1, 4e9, &work.iterations);
   if (word == "--queued") return ParseCount(value, 1, 1024, &work.queued);
+  if (word == "--blocks") return ParseCount(value, 1, 1'000'000, &work.blocks);
   if (word == "--graph") return ParseCount(value, 1, 1000, &work.graph_kernels);
   if (word == "--busy") return ParseNumber(value, 1, 99, &work.busy_percent);
   return word == "--seed" && ParseCount(value, 0, 1e15, &work.seed);

@@ -21,14 +21,17 @@ class Tenant:
     weight: int = 100
     priority: str = "normal"
     ceiling_percent: int = 100
+    waves: int = 0  # blocks of a kernel for each of the device's multiprocessors, one after the other; 0: one block for each it sees
+    sm_percent: int = 100
     second_domain: bool = False  # where the line is measured in two trust domains
 
-    def work(self, iterations):
+    def work(self, iterations, multiprocessors=0):
         """Arguments of gpuloom-bench."""
         words = ["--work", str(self.kernel_us), "--iterations", str(iterations)]
         if self.busy_percent:
             return words + ["--busy", str(self.busy_percent), "--seed", "1"]
         words += ["--queued", str(self.queued)]
+        words += ["--blocks", str(self.waves * multiprocessors)] if self.waves else []
         return words + (["--graph", str(self.graph)] if self.graph else [])
 
     def terms(self, domains):
@@ -36,6 +39,7 @@ class Tenant:
         words = ["--weight", str(self.weight)] if self.weight != 100 else []
         words += ["--priority", self.priority] if self.priority != "normal" else []
         words += ["--time-share-max", f"{self.ceiling_percent}%"] if self.ceiling_percent != 100 else []
+        words += ["--sm-percent", f"{self.sm_percent}%"] if self.sm_percent != 100 else []
         return words + (["--domain", "second"] if domains == 2 and self.second_domain else [])
 
 

@@ -63,6 +63,10 @@ def busy(outcome):
     return sharing.device_busy(outcome.work)
 
 
+def busy_of(number):
+    return lambda outcome: sharing.device_busy([outcome.work[number]])
+
+
 def spread(outcome):
     return sharing.luckiest_to_unluckiest(outcome.work)
 
@@ -92,6 +96,8 @@ def error_line(name, *tenants):
 def lines(full):
     """All of them. On a software driver, three tenants stand for forty."""
     many = 40 if full else 3
+    # Of many short blocks: whole waves of them fill any part of the device.
+    limited, larger = (Tenant(waves=16, queued=4, sm_percent=percent) for percent in (25, 70))
     return [
         Line(beside(Tenant(queued=64), Tenant(kernel_us=5000, queued=4)),
              [Figure("sharing_short_beside_long", "%", share_of_first)], (1, 2)),
@@ -108,6 +114,10 @@ def lines(full):
                     Tenant(kernel_us=5000, queued=4, priority="low")),
              [Figure("sharing_longest_wait", "us", longest_wait)], (1, 2)),
         Line([Tenant(ceiling_percent=25)], [Figure("sharing_ceiling_25", "%", busy)], sides=("gpuloom",)),
+        Line([limited], [Figure("sharing_sm_25", "%", busy)], sides=("gpuloom",)),
+        Line([larger], [Figure("sharing_sm_70", "%", busy)], sides=("gpuloom",)),
+        Line([limited, larger], [Figure("sharing_sm_25_beside_70", "%", busy_of(0)),
+                                 Figure("sharing_sm_70_beside_25", "%", busy_of(1))], sides=("gpuloom",)),
         Line([Tenant(weight=100), Tenant(weight=300)], [Figure("sharing_change", "s", settled)], sides=("gpuloom",),
              exchange=True),
     ]
@@ -155,7 +165,8 @@ def compete_for(seconds, run, side, tenants, kernels, domains, exchange):
     group = []
     try:
         for tenant in tenants:
-            group.append(run.sides.start(side, *tenant.work(kernels[tenant.kernel_us]["iterations"]), *run.tiny(),
+            group.append(run.sides.start(side, *tenant.work(kernels[tenant.kernel_us]["iterations"], kernels[tenant.kernel_us]["multiprocessors"]),
+                                         *run.tiny(),
                                          terms=tenant.terms(domains)))
         ready = [bench.wait_ready() for bench in group]
         windows = round(seconds / sharing.WINDOW_S)
@@ -169,7 +180,7 @@ def compete_for(seconds, run, side, tenants, kernels, domains, exchange):
             if not said or "windows" not in said[-1]:
                 raise Failed(f"{bench.what}: {said[-1].get('error') if said else 'ended without an answer'}")
             answers.append(said[-1])
-        work = sharing.busy_us(answers, [kernels[tenant.kernel_us]["kernel_us"] for tenant in tenants])
+        work = sharing.busy_us(answers, [kernels[tenant.kernel_us]["kernel_us"] * max(1, tenant.waves) for tenant in tenants])
         if any(map(any, work)):
             said = [f"{sharing.device_busy(part):.1f} % busy, of it {in_words(part)}" for part in sharing.seconds(work)]
             run.say(f"{side}: {in_words(work)} % of what was done; by second: {'; '.join(said)}")

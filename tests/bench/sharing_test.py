@@ -60,6 +60,8 @@ class SharingTest(unittest.TestCase):
                          ["--weight", "300", "--priority", "low", "--time-share-max", "25%", "--domain", "second"])
         self.assertEqual(Tenant(graph=20, queued=2).work(7),
                          ["--work", "50", "--iterations", "7", "--queued", "2", "--graph", "20"])
+        self.assertEqual(Tenant(sm_percent=25).terms(1), ["--sm-percent", "25%"])
+        self.assertEqual(Tenant(waves=16).work(7, 132)[-2:], ["--blocks", "2112"])
         self.assertEqual(Tenant(kernel_us=1000, busy_percent=50).work(7),
                          ["--work", "1000", "--iterations", "7", "--busy", "50", "--seed", "1"])
 
@@ -79,7 +81,8 @@ class GoalsTest(unittest.TestCase):
                                 ("sharing_inference_p99_beside_gemm", (1.15,), (1.16,)),
                                 ("sharing_training_beside_inference", (0.8, 1), (0.79,)),
                                 ("sharing_change", (0.1, 1), (1.1,)),
-                                ("sharing_ceiling_25", (23, 25), (22.9, 25.1))):
+                                ("sharing_ceiling_25", (23, 25), (22.9, 25.1)),
+                                ("sharing_sm_25_beside_70", (23, 27), (22.9, 27.1))):
             for value in good:
                 self.assertTrue(self.met(name, value), (name, value))
             for value in bad:

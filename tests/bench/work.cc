@@ -37,6 +37,7 @@ class Launches {
 
   uint32_t iterations() const { return iterations_; }
   double kernel_us() const { return kernel_us_; }
+  int multiprocessors() const { return multiprocessors_; }
   uint64_t kernels_a_launch() const {
     return work_.graph_kernels > 0 ? static_cast<uint64_t>(work_.graph_kernels) : 1;
   }
@@ -72,6 +73,7 @@ class Launches {
   CUfunction kernel_ = nullptr;
   CUgraphExec graph_ = nullptr;
   CUdeviceptr out_ = 0;
+  int multiprocessors_ = 1;
   uint32_t blocks_ = 1;
   uint32_t shared_bytes_ = 0;
   uint32_t iterations_;
@@ -101,7 +103,8 @@ bool Launches::Start(const Plan& plan) {
                "cuFuncSetAttribute")) {
     return false;
   }
-  blocks_ = static_cast<uint32_t>(plan.Times(multiprocessors, 1));
+  multiprocessors_ = plan.Times(multiprocessors, 1);
+  blocks_ = static_cast<uint32_t>(work_.blocks == 0 ? multiprocessors_ : work_.blocks);
   shared_bytes_ = static_cast<uint32_t>(shared_bytes);
   if (!gpu_.Ok(cu.cuMemAlloc_v2(&out_, size_t{blocks_} * 4), "cuMemAlloc")) return false;
   // Who waits for single launches wants to know at once; with some in flight there is time to wake up, and many
@@ -272,6 +275,7 @@ bool RunWork(Gpu& gpu, const Plan& plan, const Work& work) {
   ReportFact("ready",
              "\"pid\":" + std::to_string(getpid()) +
                  ",\"iterations\":" + std::to_string(launches.iterations()) +
+                 ",\"multiprocessors\":" + std::to_string(launches.multiprocessors()) +
                  (launches.kernel_us() > 0 ? Field("kernel_us", launches.kernel_us()) : "") +
                  (alone_us > 0 ? Field("alone_us", alone_us) : ""));
   char line[128];

@@ -1,41 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the chart makes of its values, rendered by render.go with Debian's Go, sprig and yaml."""
+"""What the chart makes of its values where nobody changes many of them: where it runs, with which rights, and its notes."""
 
-import os
 import pathlib
-import shutil
-import subprocess
-import sys
 import tempfile
 import unittest
 
 import yaml
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-CHART = ROOT / "charts/gpuloom"
-
-
-def Renderer(folder):
-    """A program that takes the chart and files of values, and prints the manifests."""
-    if not shutil.which("go"):
-        sys.exit("chart_test: no Go: run deploy/install-deps.sh")
-    environment = dict(os.environ, GO111MODULE="off", GOPATH="/usr/share/gocode", GOCACHE=folder / "cache")
-    subprocess.run(["go", "build", "-o", folder / "render", ROOT / "tests/chart/render.go"], env=environment, check=True)
-    return folder / "render"
+from rendering import ROOT, Rendering
 
 
 def Render(**values):
-    """(manifests by kind and name, everything as text)"""
-    path = FOLDER / "values.yaml"
-    path.write_text(yaml.safe_dump(values))
-    text = subprocess.run([RENDERER, CHART, path], capture_output=True, text=True, check=True).stdout
-    manifests = {}
-    for part in text.split("\n---\n"):
-        if "apiVersion:" in part:
-            manifest = yaml.safe_load(part)
-            manifests[manifest["kind"], manifest["metadata"]["name"]] = manifest
-    return manifests, text
+    return CHART.Render(values)
 
 
 def Pods(manifests):
@@ -105,8 +81,27 @@ class Chart(unittest.TestCase):
         self.assertEqual(yaml.safe_load(manifests["ConfigMap", "gpuloom-policy"]["data"]["policy.yaml"]), policy)
 
 
+    def test_helm_test_runs_a_tenant_of_the_image(self):
+        values = {"image": {"repository": "r.example/g", "tag": "1"}, "imagePullSecrets": [{"name": "s"}], "resourceName": "example.org/slot",
+                  "agent": {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"pool": "gpu"}}}
+        pod = Render(**values)[0]["Pod", "gpuloom-test"]
+        self.assertEqual(pod["metadata"]["annotations"]["helm.sh/hook"], "test")
+        spec = pod["spec"]
+        self.assertEqual((spec["imagePullSecrets"], spec["nodeSelector"], spec["tolerations"]),
+                         ([{"name": "s"}], {"pool": "gpu"}, [{"operator": "Exists"}]))
+        [container] = spec["containers"]
+        self.assertEqual(container["image"], "r.example/g:1")
+        self.assertEqual(container["resources"]["limits"]["example.org/slot"], 1)
+        # As namespaces with the restricted pod security standard want it: it is a tenant, and no more.
+        context = container["securityContext"]
+        self.assertEqual((context["runAsNonRoot"], context["allowPrivilegeEscalation"], context["capabilities"]), (True, False, {"drop": ["ALL"]}))
+        self.assertFalse({"volumes", "hostNetwork", "runtimeClassName", "serviceAccountName"} & set(spec))
+        [program] = container["command"]
+        self.assertRegex((ROOT / "Dockerfile").read_text(), rf"build/release/\w+/{pathlib.Path(program).name} [^\n]*/opt/gpuloom/bin/")
+        self.assertEqual(str(pathlib.Path(program).parent), "/opt/gpuloom/bin")
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
-        FOLDER = pathlib.Path(name)
-        RENDERER = Renderer(FOLDER)
+        CHART = Rendering(pathlib.Path(name))
         unittest.main()

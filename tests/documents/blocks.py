@@ -7,7 +7,7 @@ import re
 
 # What a block can be: commands; commands after "$ " with what they print; what nobody types; formats.
 COMMANDS = {"sh", "console"}
-LANGUAGES = COMMANDS | {"text", "yaml", "toml"}
+LANGUAGES = COMMANDS | {"text", "yaml", "toml", "promql"}
 
 
 @dataclasses.dataclass(frozen=True)

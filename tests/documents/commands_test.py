@@ -23,7 +23,7 @@ sys.path += [str(ROOT / "tests/chart"), str(ROOT / "tests/documents")]
 
 import blocks  # noqa: E402
 import checkout  # noqa: E402
-from chart_test import Renderer  # noqa: E402
+from rendering import Renderer  # noqa: E402
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 
@@ -83,9 +83,12 @@ SHOWS = [(r"tests/programs/\w+$", r"\bPASS\b"),
          (r"^ctest ", r"Total Tests: [1-9]")]
 
 # Whose reader has a cluster with gpuloom in it before the first command; all others start with a checkout and nothing else.
-IN_A_CLUSTER = {"docs/cli.md", "docs/policy.md", "docs/status.md", "docs/suspending.md"}
-CLUSTER = {"built": [], "pushed": [], "releases": {"gpuloom-system/gpuloom": {}}, "namespaces": ["gpuloom-system"]}
-NOTHING = {"built": [], "pushed": [], "releases": {}, "namespaces": []}
+IN_A_CLUSTER = {"docs/node-page.md", "docs/operations.md", "docs/policy.md", "docs/status.md", "docs/suspending.md"}
+CLUSTER = {"built": [], "pushed": ["registry.example/team/gpuloom:1"],
+           "releases": {"gpuloom-system/gpuloom": {"image": {"repository": "registry.example/team/gpuloom", "tag": "1"}}},
+           "namespaces": ["gpuloom-system", "team-a"],
+           "objects": {"gpuloom-system": ["DaemonSet/gpuloom-agent", "DaemonSet/gpuloom-schedulers", "ConfigMap/gpuloom-policy"]}}
+NOTHING = {"built": [], "pushed": [], "releases": {}, "namespaces": [], "objects": {}}
 
 
 def CheckPolicy(test, text):
@@ -110,9 +113,23 @@ def CheckRuntimeConfig(test, text):
     test.assertIs(tomllib.loads(text)[wanted], False)
 
 
+def CheckQueries(test, text):
+    """Each query that begins at the left, as promtool judges it; tests/integration/agent_metrics_test.cc asks a Prometheus."""
+    rules = [{"record": "documented", "expr": query} for query in re.split(r"\n(?![ )])", text)]
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        yaml.safe_dump({"groups": [{"name": "documents", "rules": rules}]}, file)
+        file.flush()
+        checked = subprocess.run(["promtool", "check", "rules", "--lint=none", file.name], capture_output=True, text=True, check=False)
+    test.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+
+
 # {(document, first line): what must be true of the text}
 FORMATS = {("docs/policy.md", "defaults:"): CheckPolicy,
            ("docs/policy.md", "namespaces:"): CheckPolicy,
+           ("docs/metrics.md", 'rate(gpuloom_gpu_busy_seconds_total{engine="compute"}[5m])'): CheckQueries,
+           ("docs/metrics.md", "gpuloom_tenant_memory_used_bytes / gpuloom_tenant_memory_quota_bytes > 0.9"): CheckQueries,
+           ("docs/metrics.md", "sum by (namespace, pod, kind) (increase(gpuloom_tenant_faults_total[1h])) > 0"): CheckQueries,
+           ("docs/metrics.md", "2.50 / 3600 * ("): CheckQueries,
            ("docs/installation.md", "resources:"): CheckResources,
            ("docs/installation.md", "accept-nvidia-visible-devices-envvar-when-unprivileged = false"): CheckRuntimeConfig}
 

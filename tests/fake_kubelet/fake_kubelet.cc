@@ -7,6 +7,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <filesystem>
+#include <iterator>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -22,9 +23,20 @@ using Millis = std::chrono::milliseconds;
 constexpr Millis kPoll{20};
 constexpr Millis kDialTimeout{10000};
 
-absl::Status FromGrpc(const char* call, const grpc::Status& status) {
+// By gRPC's numbers, as Go writes them.
+constexpr const char* kCodes[] = {
+    "OK",       "Canceled",       "Unknown",          "InvalidArgument",   "DeadlineExceeded",
+    "NotFound", "AlreadyExists",  "PermissionDenied", "ResourceExhausted", "FailedPrecondition",
+    "Aborted",  "OutOfRange",     "Unimplemented",    "Internal",          "Unavailable",
+    "DataLoss", "Unauthenticated"};
+
+// In the words of a kubelet, which names some of its calls and Allocate not.
+absl::Status FromGrpc(const char* what_failed, const grpc::Status& status) {
+  const auto code = static_cast<size_t>(status.error_code());
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
-                      absl::StrCat(call, ": ", status.error_message()));
+                      absl::StrCat(what_failed, "rpc error: code = ",
+                                   code < std::size(kCodes) ? kCodes[code] : "Unknown",
+                                   " desc = ", status.error_message()));
 }
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& path) {
@@ -348,10 +360,11 @@ absl::StatusOr<std::set<std::string>> FakeKubelet::ChooseDevices(
   for (const std::string& id : chosen) free.erase(id);
   if (free.size() + chosen.size() < wanted) {
     return absl::ResourceExhaustedError(absl::StrCat("requested number of devices unavailable for ",
-                                                     resource_name_, ": requested ", count,
-                                                     ", available ", free.size()));
+                                                     resource_name_, ". Requested: ", count,
+                                                     ", Available: ", free.size()));
   }
-  if (follows_preference) {
+  // Of who takes all that are left, nobody is asked which.
+  if (follows_preference && free.size() + chosen.size() > wanted) {
     v1beta1::PreferredAllocationRequest request;
     auto* container = request.add_container_requests();
     for (const std::string& id : free) container->add_available_deviceids(id);
@@ -364,7 +377,8 @@ absl::StatusOr<std::set<std::string>> FakeKubelet::ChooseDevices(
     SetDeadline(&context, timeout);
     v1beta1::PreferredAllocationResponse response;
     const grpc::Status status = plugin->stub->GetPreferredAllocation(&context, request, &response);
-    if (!status.ok()) return FromGrpc("GetPreferredAllocation", status);
+    if (!status.ok())
+      return FromGrpc("device plugin GetPreferredAllocation rpc failed with err: ", status);
     for (const std::string& id : response.container_responses(0).deviceids()) {
       if (chosen.size() < wanted && free.contains(id)) chosen.insert(id);
     }
@@ -391,7 +405,7 @@ absl::Status FakeKubelet::AllocateOne(Plugin* plugin, FakeContainer* container) 
   }
   v1beta1::AllocateResponse response;
   const grpc::Status status = plugin->stub->Allocate(&context, request, &response);
-  if (!status.ok()) return FromGrpc("Allocate", status);
+  if (!status.ok()) return FromGrpc("", status);
   if (response.container_responses_size() != 1)
     return absl::InternalError("Allocate: not one answer");
   const auto& answer = response.container_responses(0);
@@ -431,7 +445,8 @@ absl::StatusOr<FakePod> FakeKubelet::AdmitWithDevices(
       }
       if (!status.ok()) {
         RemovePod(spec.pod_namespace, spec.name);
-        return status;
+        return absl::Status(status.code(), absl::StrCat("Allocate failed due to ", status.message(),
+                                                        ", which is unexpected"));
       }
     }
     for (const std::string& id : container.device_ids) {
@@ -482,7 +497,7 @@ absl::StatusOr<FakeContainer> FakeKubelet::PrepareStart(const std::string& pod_n
       v1beta1::PreStartContainerResponse response;
       const grpc::Status answer = plugin->stub->PreStartContainer(&context, request, &response);
       if (answer.ok()) return found;
-      status = FromGrpc("PreStartContainer", answer);
+      status = FromGrpc("device plugin PreStartContainer rpc failed with err: ", answer);
     }
     if (attempt >= habits.pre_start_tries) return status;
     std::this_thread::sleep_for(habits.retry_pause);

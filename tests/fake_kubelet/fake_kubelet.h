@@ -10,7 +10,7 @@
 //
 // Owned by a test or by fake-kubelet's main. Public functions may be called from any thread, one at
 // a time per pod. Nothing sleeps longer than the timeouts given; refusals come back with the
-// plugin's own words.
+// plugin's own words among the kubelet's, as a pod's events have them.
 //
 //   FakeKubelet kubelet(directory);
 //   kubelet.Start();                                   // then start the agent

@@ -84,8 +84,15 @@ TEST_F(AgentKubelet, APodGetsASocketOfItsOwnAndItsGrant) {
 
 TEST_F(AgentKubelet, ARequestThatFitsOnNoSingleGpuIsRefused) {
   Start();
-  EXPECT_THAT(std::string(node_.kubelet().Admit(Pod("a", "huge", 11)).status().message()),
-              HasSubstr("no GPU has 11 free slots: 10+10"));
+  // As docs/installation.md quotes it.
+  EXPECT_EQ(
+      node_.kubelet().Admit(Pod("a", "huge", 11)).status().message(),
+      "Allocate failed due to device plugin GetPreferredAllocation rpc failed with err: rpc error: "
+      "code = FailedPrecondition desc = no GPU has 11 free slots: 10+10, which is unexpected");
+  EXPECT_EQ(node_.kubelet().Admit(Pod("a", "all", 20)).status().message(),
+            "Allocate failed due to rpc error: code = FailedPrecondition desc = no GPU has 20 free "
+            "slots: "
+            "10+10, which is unexpected");
   const FakeContainer first = Run("a", "p", 2);
   const std::string device = *first.device_ids.begin();
   // A kubelet that ignores the preference spreads the devices.

@@ -4,62 +4,15 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "tests/fake_kubelet/allocation_report.h"
-#include "tests/fake_kubelet/container_process.h"
-#include "tests/integration/agent_process.h"
+#include "tests/integration/agent_tenant_fixture.h"
 
 namespace gpuloom {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr std::chrono::seconds kPatience{60};
-constexpr std::chrono::seconds kProgramTimeout{60};
-
-struct Ran {
-  ProcessResult result;
-  std::string output;
-};
-
-class AgentTenant : public ::testing::Test {
- protected:
-  void SetUp() override {
-    ASSERT_TRUE(node_.kubelet().Start().ok());
-    node_.StartAgent();
-    const absl::Status devices = node_.kubelet().WaitForDevices(10, kPatience);
-    ASSERT_TRUE(devices.ok()) << devices << "\n" << node_.AgentLog();
-  }
-  FakeContainer Admit(const char* pod_namespace, const char* name) {
-    const auto pod = node_.kubelet().Admit({pod_namespace, name, {{"main", 1, false}}});
-    EXPECT_TRUE(pod.ok()) << pod.status();
-    return Restart(pod_namespace, name);
-  }
-  FakeContainer Restart(const char* pod_namespace, const char* name) {
-    const auto container = node_.kubelet().PrepareStart(pod_namespace, name, "main");
-    EXPECT_TRUE(container.ok()) << container.status() << "\n" << node_.AgentLog();
-    return container.ok() ? *container : FakeContainer{};
-  }
-  Ran Run(const FakeContainer& container, const std::string& program,
-          const std::vector<std::string>& arguments = {}) {
-    std::vector<std::string> command = {
-        program == "gpuloom-tenant" ? GPULOOM_TENANT : GPULOOM_PROGRAMS "/" + program};
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    const std::string log =
-        node_.state_directory() + "-" + program;  // beside it, in the node's own folder
-    const auto result = RunProcess(command, ContainerEnvironment(container, {}), log + ".out",
-                                   log + ".err", kProgramTimeout);
-    EXPECT_TRUE(result.ok()) << result.status();
-    std::ostringstream text;
-    text << std::ifstream(log + ".out").rdbuf() << std::ifstream(log + ".err").rdbuf();
-    return {result.ok() ? *result : ProcessResult{}, text.str()};
-  }
-
-  AgentNode node_{1, 10, GPULOOM_SHIM_PATH};
-};
 
 TEST_F(AgentTenant, AProgramRunsAndIsCounted) {
   const FakeContainer container = Admit("team-a", "p");
@@ -112,7 +65,7 @@ TEST_F(AgentTenant, TenantsDoNotNoticeThatTheAgentIsReplaced) {
   EXPECT_EQ(ran.result.exit_code, 0) << ran.output;
   // And a pod after it is served as before.
   EXPECT_TRUE(node_.WaitFor([&] { return node_.kubelet().registrations() == 2; }));
-  EXPECT_TRUE(node_.kubelet().WaitForDevices(10, kPatience).ok());
+  EXPECT_TRUE(node_.kubelet().WaitForDevices(10, kAgentPatience).ok());
   const Ran next = Run(Admit("team-b", "q"), "vadd_static");
   EXPECT_EQ(next.result.exit_code, 0) << next.output;
 }

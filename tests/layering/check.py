@@ -46,13 +46,15 @@ RULES = [
     ("agent/softgpu", ["proto/cuda", "proto/libcuda", "agent/node/size.h"], [GRPC, BOOST], []),
     ("agent/answer", [], [NO_OS, GRPC, CUDA, BOOST], []),
     ("agent/policy_command", NODE + ["agent/answer", "agent/policy", "agent/simulator"], [GRPC, CUDA, BOOST], []),
-    ("agent/run", NODE + ["agent/answer", "agent/policy/kept_policy.h", "agent/policy_command", "proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
-    ("agent/policy/in_force", AGENT + ["agent/policy", "agent/identity/state_file.h"], [CUDA, BOOST, r"^grpc"], []),
+    ("agent/run", NODE + ["agent/answer", "agent/policy/policy_file.h", "agent/policy_command", "proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
+    ("agent/policy/in_force", AGENT + ["agent/policy", "agent/identity/kept_text.h"], [CUDA, BOOST, r"^grpc"], []),
     ("agent/policy", NODE + ["agent/arbiter/priority.h", "proto/channel/unique_fd.h"], [GRPC, CUDA, BOOST], []),
     ("agent/inventory", AGENT + ["proto/cuda"], [r"^grpc", BOOST], []),
     ("agent/supervisor", AGENT + ["proto/wire", "proto/channel", "proto/control", "agent/inventory"],
      [CUDA, r"^grpc", BOOST], []),
     ("agent/identity", AGENT + ["proto/kubelet", "proto/channel", "proto/control/messages.h"], [CUDA, BOOST], []),
+    ("agent/metrics", AGENT + ["agent/supervisor", "agent/inventory", "agent/identity/kept_text.h", "agent/plugin/refused_requests.h", "proto/channel",
+                               "proto/control", "proto/cuda/driver_api.h"], [CUDA, r"^grpc", BOOST], []),
     ("agent", ["proto/kubelet", "proto/admin", "proto/control", "proto/channel", "proto/wire", "agent"],
      [CUDA, BOOST], []),
 ]
@@ -63,7 +65,7 @@ PRIVATE = ["shim", "agent/executor", "agent/scheduler", "agent/softgpu"]
 NOUNS = {"process", "session", "device", "memory", "copy", "module", "launch", "stream", "event", "graph", "image", "testing"}
 ROOMS = {
     "shim": (NOUNS | {"context", "nvml"}, {"entry.cc", "error.cc", "exports_test.cc"}),
-    "agent/executor": (NOUNS | {"printing"}, {"main.cc", "command_line.cc", "command_line.h", "command_line_test.cc"}),
+    "agent/executor": (NOUNS | {"printing", "trace"}, {"main.cc", "command_line.cc", "command_line.h", "command_line_test.cc"}),
     "agent/softgpu": ({"api", "driver", "exec", "ptx", "testing"}, set()),
     "agent/softgpu/exec": ({"decode", "machine", "cases", "testing"}, set()),
 }

@@ -19,7 +19,10 @@ VERSION = r"\d+\.\d+\.\d+"
 COPIES = [("charts/gpuloom/Chart.yaml", r"^version: "),
           ("charts/gpuloom/Chart.yaml", r"^appVersion: "),
           ("README.md", r"\bgpuloom:"),
-          ("docs/installation.md", r"\bgpuloom:")]
+          ("docs/installation.md", r"\bgpuloom:"),
+          # And in the chart's label there: tests/chart/manifests.py --fix.
+          ("deploy/manifests/gpuloom.yaml", r"\bgpuloom:"),
+          ("deploy/manifests/gpuloom-softgpu.yaml", r"\bgpuloom:")]
 # Where another image tag or version of ours would be noticed by nobody.
 SEARCHED = ["*.md", "Dockerfile", ".devcontainer/*", "docs/**/*.md", "charts/**/*", "deploy/**/*"]
 DIARIES = {"CHANGELOG.md"}  # name older versions, too

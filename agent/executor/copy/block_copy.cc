@@ -18,8 +18,8 @@ struct Extent {
   uint64_t depth;
 };
 
-// From the first byte to behind the last. False: it is no size, or rows or slices overlap, so that
-// the driver could take the numbers for something else than we do.
+// The bytes from the first to the end of the last. Returns false if that is no size, or if rows or
+// slices overlap: the driver could then read the numbers differently from us.
 bool SpanOf(uint64_t pitch_bytes, uint64_t rows, const Extent& extent, uint64_t* span) {
   const bool many_rows = extent.height > 1 || extent.depth > 1;
   if ((many_rows && pitch_bytes < extent.width_bytes) ||
@@ -59,7 +59,7 @@ Side SideOf(const wire::GraphCopyEnd& end, CUarray array, const wire::GraphCopy&
   side.type = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
   side.host = reinterpret_cast<void*>(end.address);
   side.device = end.address;
-  // Of a single row or slice they have no meaning, but the driver looks at them.
+  // Pitch and rows mean nothing for a single row or slice, but the driver checks them.
   side.pitch_bytes = std::max(end.pitch_bytes, copy.width_bytes);
   side.rows = std::max(end.rows, copy.height);
   return side;

@@ -108,7 +108,7 @@ CUresult Copies::SubmitCopyInline(Stream& stream, const StreamCommand& command,
     staged_bytes_ += Staging::CostBytes(payload.size());
     source = copy;
   }
-  // Otherwise from pageable memory, of which CUDA has taken a copy when the call returns.
+  // Otherwise from pageable memory, which CUDA has copied when the call returns.
   return services_.device->cuda().cuMemcpyHtoDAsync_v2(destination, source, payload.size(),
                                                        stream.cuda);
 }

@@ -10,9 +10,9 @@
 namespace gpuloom::executor {
 namespace {
 
-// Some milliseconds, so that nobody's work waits long for a worker.
+// Takes some milliseconds, so that nobody waits long for a worker.
 constexpr uint64_t kPieceBytes = 16u << 20;
-// What a row costs beside its bytes.
+// Each row costs as much as copying so many bytes more.
 constexpr uint64_t kRowCostBytes = 4096;
 
 uint64_t PlaceOf(const HostBlock::Side& side, const HostBlock& block) {
@@ -24,7 +24,8 @@ HostBlock::Side SideOf(const wire::GraphCopyEnd& end) {
   return {end.address, end.pitch_bytes, end.pitch_bytes * end.rows};
 }
 
-// About 16 MiB more. False: pages of the arena are missing, which would be made on the node's account.
+// Copies up to kPieceBytes more. Returns false if pages of the arena do not exist: writing them
+// would charge them to the node.
 bool CopyPiece(const HostMemory& host, HostBlock* block) {
   for (uint64_t spent = 0; spent < kPieceBytes && !block->IsDone();) {
     const uint64_t bytes = std::min(block->width_bytes - block->x_bytes, kPieceBytes - spent);

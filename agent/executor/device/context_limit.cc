@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one real context, as tenants may change it.
+// Limits of the one real context, which its tenants share.
 #include "agent/executor/device/context_limits.h"
 #include "agent/executor/device/context_memory.h"
 #include "agent/executor/device/device.h"
@@ -9,12 +9,13 @@
 namespace gpuloom::executor {
 namespace {
 
-// What a tenant may have at most. The memory is the context's own; who makes it larger pays for it
-// (context_memory.h), but for launches of kernels by kernels, which a fresh context has room for.
+// The highest value that a tenant may set. The memory belongs to the context; whoever raises a
+// limit pays for it (context_memory.h), except for launches by kernels, for which a fresh context
+// has room.
 uint64_t BoundOf(uint32_t limit) {
   switch (limit) {
     case CU_LIMIT_STACK_SIZE:
-      return 16u << 10;  // for every thread that the device can hold, when a kernel needs it
+      return 16u << 10;  // for each thread that the device can hold, once a kernel needs it
     case CU_LIMIT_PRINTF_FIFO_SIZE:
       return 16u << 20;
     case CU_LIMIT_MALLOC_HEAP_SIZE:

@@ -3,7 +3,19 @@
 
 #include <utility>
 
+#include "agent/executor/session/scheduler_link.h"
+
 namespace gpuloom::executor {
+
+DeviceCharge::~DeviceCharge() {
+  if (!returned_) scheduler_->Send(control::MemoryReturn{session_id_, memory_id_});
+}
+
+void DeviceCharge::Return(std::function<void()> done) {
+  returned_ = true;
+  scheduler_->Ask(control::MemoryReturn{session_id_, memory_id_},
+                  [done = std::move(done)](control::Incoming*) { done(); });
+}
 
 void ChargeDevice(SchedulerLink* scheduler, uint64_t session_id, uint64_t bytes, uint32_t* open,
                   std::function<void(CUresult, DeviceChargeRef)> done) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A charge to a session's quota for device memory that the driver takes inside this process: code and variables
-// of images, graphs, what the context keeps. Requested from the scheduler before the driver call; returned by
-// the destructor, possibly after the session's end: until then it stays on the allocation's account.
+// of images, graphs, arrays, green contexts, what the context keeps. Requested from the scheduler before the
+// driver call; returned by the last reference, possibly after the session's end: until then it stays on the
+// allocation's account.
 //
 // Ring thread only. Sizes are bytes.
 #pragma once
@@ -10,10 +11,11 @@
 #include <functional>
 #include <memory>
 
-#include "agent/executor/session/scheduler_link.h"
 #include "proto/cuda/cuda_all.h"
 
 namespace gpuloom::executor {
+
+class SchedulerLink;
 
 class DeviceCharge {
  public:
@@ -21,12 +23,16 @@ class DeviceCharge {
       : scheduler_(scheduler), session_id_(session_id), memory_id_(memory_id) {}
   DeviceCharge(const DeviceCharge&) = delete;
   DeviceCharge& operator=(const DeviceCharge&) = delete;
-  ~DeviceCharge() { scheduler_->Send(control::MemoryReturn{session_id_, memory_id_}); }
+  ~DeviceCharge();
+
+  // Returns it now, and calls `done` when the quota is free again. Once, by the last reference.
+  void Return(std::function<void()> done);
 
  private:
   SchedulerLink* const scheduler_;
   const uint64_t session_id_;
   const uint64_t memory_id_;
+  bool returned_ = false;
 };
 using DeviceChargeRef = std::shared_ptr<DeviceCharge>;
 

@@ -8,11 +8,10 @@
 #include <vector>
 
 #include "agent/executor/device/device.h"
-#include "agent/executor/device/device_charge.h"
 #include "agent/executor/device/green_contexts.h"
+#include "agent/executor/device/partitions.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/process/log.h"
-#include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/stream/stream_set.h"
 #include "proto/cuda/return_if_error.h"
 
@@ -27,7 +26,7 @@ bool IsSplit(const wire::SplitArguments& split) {
          (split.use_flags & ~kSplitFlags) == 0;
 }
 
-// All of a part, or something of a possible split of it.
+// Either all of a part, or some groups of a valid split of it.
 bool IsDescription(const wire::GreenCreate::Request& request) {
   uint32_t picked = 0;
   uint32_t highest = 0;
@@ -50,7 +49,7 @@ bool IsPick(const wire::PartPick& pick) {
 
 }  // namespace
 
-// A context on its way to its tenant. Make runs on a worker.
+// A context that is being made for a tenant. Make runs on a worker.
 struct GreenContexts::NewGreen {
   Caller caller{};
   GreenContextRef owner;
@@ -69,7 +68,7 @@ struct GreenContexts::NewGreen {
     if (counted_by != nullptr && made.context == nullptr) counted_by->Discount(tenant->label);
   }
 
-  // The same for the same part of the device, whatever fields hold that say nothing.
+  // Equal for equal parts of the device: fields without meaning are left out.
   std::string Key() const {
     wire::GreenCreate::Request named = request;
     named.context = {};
@@ -87,7 +86,8 @@ struct GreenContexts::NewGreen {
     return key;
   }
 
-  // What `wants(group)` of the split, and what it leaves.
+  // Splits and picks the groups for which `wants(group)` holds and, if asked for, the remaining
+  // part.
   template <typename Wants>
   CUresult PickOf(const Driver& cuda, const wire::SplitArguments& split, bool with_remaining,
                   Wants&& wants, std::vector<CUdevResource>* picked) const {
@@ -130,45 +130,48 @@ struct GreenContexts::NewGreen {
 
   CUresult Make(const Driver& cuda, CUdevice device) {
     CUresult done = CUDA_SUCCESS;
-    if (request.of == wire::kWholeDevice) {
+    if (of.type == CU_DEV_RESOURCE_TYPE_INVALID) {
       done = cuda.cuDeviceGetDevResource(device, &of, CU_DEV_RESOURCE_TYPE_SM);
       if (done != CUDA_SUCCESS) return done;
     }
     std::vector<CUdevResource> picked;
     done = Pick(cuda, &picked);
     if (done != CUDA_SUCCESS) return done;
-    CUdevResourceDesc description = nullptr;
-    done = cuda.cuDevResourceGenerateDesc(&description, picked.data(),
-                                          static_cast<unsigned>(picked.size()));
-    if (done != CUDA_SUCCESS) return done;
-    done = cuda.cuGreenCtxCreate(&made.context, description, device, CU_GREEN_CTX_DEFAULT_STREAM);
-    if (done != CUDA_SUCCESS) return done;
-    done = cuda.cuGreenCtxGetDevResource(made.context, &made.has, CU_DEV_RESOURCE_TYPE_SM);
-    if (done == CUDA_SUCCESS) return done;
-    cuda.cuGreenCtxDestroy(made.context);
-    made.context = nullptr;
-    return done;
+    return executor::MakeGreen(cuda, device, &picked, &made);
   }
 };
 
 GreenContext::~GreenContext() {
-  if (made.context != nullptr) {
-    home->Keep(key, made, std::move(give_back));
-  } else if (give_back) {
-    give_back();
-  }
+  if (made.context != nullptr) home->Keep(key, made, std::move(charge));
 }
 
-CUresult GreenContext::MakeStream(int priority, CUstream* stream) const {
-  return device->Judge(device->cuda().cuGreenCtxStreamCreate(stream, made.context,
-                                                             CU_STREAM_NON_BLOCKING, priority));
+CUresult MakeGreenStream(Device* device, CUgreenCtx green, int priority, CUstream* stream) {
+  return device->Judge(
+      device->cuda().cuGreenCtxStreamCreate(stream, green, CU_STREAM_NON_BLOCKING, priority));
+}
+
+CUresult MakeGreen(const Driver& cuda, CUdevice device, std::vector<CUdevResource>* resources,
+                   MadeGreen* made) {
+  CUdevResourceDesc description = nullptr;
+  CUDA_RETURN_IF_ERROR(cuda.cuDevResourceGenerateDesc(&description, resources->data(),
+                                                      static_cast<unsigned>(resources->size())));
+  CUDA_RETURN_IF_ERROR(
+      cuda.cuGreenCtxCreate(&made->context, description, device, CU_GREEN_CTX_DEFAULT_STREAM));
+  CUresult done = cuda.cuCtxFromGreenCtx(&made->converted, made->context);
+  if (done == CUDA_SUCCESS) {
+    done = cuda.cuGreenCtxGetDevResource(made->context, &made->has, CU_DEV_RESOURCE_TYPE_SM);
+  }
+  if (done == CUDA_SUCCESS) return done;
+  cuda.cuGreenCtxDestroy(made->context);
+  made->context = nullptr;
+  return done;
 }
 
 bool HasGreenContexts(const Driver& cuda) {
   return cuda.cuDeviceGetDevResource != nullptr && cuda.cuDevSmResourceSplitByCount != nullptr &&
          cuda.cuDevResourceGenerateDesc != nullptr && cuda.cuGreenCtxCreate != nullptr &&
-         cuda.cuGreenCtxDestroy != nullptr && cuda.cuGreenCtxGetDevResource != nullptr &&
-         cuda.cuGreenCtxStreamCreate != nullptr;
+         cuda.cuGreenCtxDestroy != nullptr && cuda.cuCtxFromGreenCtx != nullptr &&
+         cuda.cuGreenCtxGetDevResource != nullptr && cuda.cuGreenCtxStreamCreate != nullptr;
 }
 
 CUresult SplitResource(const Driver& cuda, const CUdevResource& resource,
@@ -190,7 +193,10 @@ wire::Multiprocessors MultiprocessorsOf(const CUdevResource& resource) {
 
 const CUdevResource* GreenContexts::FindPart(wire::DevicePartId id_untrusted) {
   static constexpr CUdevResource kAskedLater{};
-  return id_untrusted == wire::kWholeDevice ? &kAskedLater : parts_.Find(id_untrusted);
+  if (id_untrusted != wire::kWholeDevice) return parts_.Find(id_untrusted);
+  // What the policy lets the session use.
+  const Partition* partition = port_->partition();
+  return partition == nullptr ? &kAskedLater : &partition->made.has;
 }
 
 void GreenContexts::On(wire::Tag<wire::PartGet>, const wire::PartGet::Request& request,
@@ -206,7 +212,7 @@ void GreenContexts::On(wire::Tag<wire::PartGet>, const wire::PartGet::Request& r
   CUdevResource resource = *part;
   CUresult result = CUDA_SUCCESS;
   // On this thread: microseconds, and nothing waits (measured).
-  if (request.part == wire::kWholeDevice) {
+  if (resource.type == CU_DEV_RESOURCE_TYPE_INVALID) {
     result =
         cuda.cuDeviceGetDevResource(services_.device->device(), &resource, CU_DEV_RESOURCE_TYPE_SM);
   }
@@ -234,7 +240,7 @@ void GreenContexts::On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Reques
   // On a worker, though it takes microseconds: nobody promises that the driver takes no lock for it.
   memory_.Post(
       [answer, request, device = services_.device->device(), &cuda = services_.device->cuda()] {
-        if (request.part == wire::kWholeDevice) {
+        if (answer->of.type == CU_DEV_RESOURCE_TYPE_INVALID) {
           answer->result =
               cuda.cuDeviceGetDevResource(device, &answer->of, CU_DEV_RESOURCE_TYPE_SM);
           if (answer->result != CUDA_SUCCESS) return;
@@ -277,33 +283,23 @@ void GreenContexts::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Re
   }
   std::string key = made->Key();
   const bool kept = greens_->Has(key);
-  // Contexts with work that goes on live longer than their names, and are few.
+  // Contexts outlive their ids while they have work, so they are counted apart from those kept.
   if (green_.size() >= kMaxGreenContexts || (!kept && greens_->kept() >= kMaxGreenContexts)) {
     return Reply<wire::GreenCreate>(made->caller, CUDA_ERROR_OUT_OF_MEMORY);
   }
   if (green_.Add(request.context) == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  made->owner = std::make_shared<GreenContext>(services_.device, greens_, std::move(key));
+  made->owner =
+      std::make_shared<GreenContext>(services_.device, greens_, std::move(key), port_->context());
   GreenContext& owner = *made->owner;
-  if (greens_->Take(owner.key, &owner.made, &owner.give_back)) return AnswerGreen(*made);
-  ++outstanding_;
-  services_.scheduler->Ask(
-      control::MemoryCharge{id(), kGreenContextBytes}, [this, made](control::Incoming* answer) {
-        --outstanding_;
-        control::MemoryGranted granted;
-        made->result = answer->As(&granted) && granted.session_id == id()
-                           ? static_cast<CUresult>(granted.result)
-                           : CUDA_ERROR_OUT_OF_MEMORY;
-        if (made->result == CUDA_SUCCESS) {
-          made->owner->give_back = [scheduler = services_.scheduler, session = id(),
-                                    memory_id = granted.memory_id] {
-            scheduler->Send(control::MemoryReturn{session, memory_id});
-          };
-        }
-        if (serving()) MakeGreen(made);
-      });
+  if (greens_->Take(owner.key, &owner.made, &owner.charge)) return AnswerGreen(*made);
+  Charge(kGreenContextBytes, [this, made](CUresult charged, DeviceChargeRef charge) {
+    made->result = charged;
+    made->owner->charge = std::move(charge);
+    if (serving()) MakeGreen(made);
+  });
 }
 
-// It is charged.
+// Called once the charge has been decided.
 void GreenContexts::MakeGreen(const std::shared_ptr<NewGreen>& made) {
   GreenContext& owner = *made->owner;
   if (made->result == CUDA_SUCCESS && services_.greens->Take(owner.key, &owner.made)) {
@@ -371,7 +367,7 @@ void GreenContexts::On(wire::Tag<wire::GreenStreamCreate>,
   if (request.stream == wire::kLegacyStream) return Refuse(wire::Fatal::kBadHandle);
   const int priority = std::clamp(request.priority, services_.device->priority_greatest(),
                                   services_.device->priority_least());
-  // As StreamCreate is.
+  // Charged as StreamCreate charges.
   const bool is_free = static_cast<uint32_t>(request.stream) <= kFreeStreams;
   Charge(is_free ? 0 : kStreamTakesBytes,
          [this, name = request.stream, context, priority, is_free, caller = CallerOf(record),

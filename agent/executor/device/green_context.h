@@ -3,8 +3,7 @@
 // that owns it and its streams. Creating one waits for the device, so it is done in a quiet moment
 // (quiet.h); none is ever destroyed (spare_greens.h). Ring thread only.
 //
-// Kernels are launched in its streams by their CUkernel: the driver then takes the context from the
-// stream.
+// Kernels are launched by their CUkernel: the driver then takes the context from the stream.
 #pragma once
 
 #include <cstdint>
@@ -24,25 +23,33 @@ inline constexpr uint32_t kMaxGreenContexts = 64;
 inline constexpr uint64_t kGreenContextBytes = 4u << 20;
 
 struct GreenContext {
-  GreenContext(Device* of, std::shared_ptr<SessionGreens> session, std::string part)
-      : device(of), home(std::move(session)), key(std::move(part)) {}
+  // `session_context`: where its session's kernels run, of whose multiprocessors it is a part.
+  GreenContext(Device* of, std::shared_ptr<SessionGreens> session, std::string part,
+               CUcontext session_context)
+      : device(of), home(std::move(session)), key(std::move(part)), within(session_context) {}
   GreenContext(const GreenContext&) = delete;
   GreenContext& operator=(const GreenContext&) = delete;
   ~GreenContext();
 
-  // Non-blocking to CUDA, like all of the executor's streams.
-  [[nodiscard]] CUresult MakeStream(int priority, CUstream* stream) const;
-
   Device* const device;
   const std::shared_ptr<SessionGreens> home;
   const std::string key;
-  MadeGreen made;                     // no context until it has been created
-  SessionGreens::GiveBack give_back;  // empty until it is charged
+  const CUcontext within;
+  MadeGreen made;          // no context until it has been created
+  DeviceChargeRef charge;  // null until it is charged
 };
 using GreenContextRef = std::shared_ptr<GreenContext>;
 
 // Returns true if the driver has the functions that green contexts need.
 bool HasGreenContexts(const Driver& cuda);
+
+// Makes one of all of `resources`. Waits for the device. A failure leaves nothing.
+CUresult MakeGreen(const Driver& cuda, CUdevice device, std::vector<CUdevResource>* resources,
+                   MadeGreen* made);
+
+// Non-blocking to CUDA, like all of the executor's streams.
+[[nodiscard]] CUresult MakeGreenStream(Device* device, CUgreenCtx green, int priority,
+                                       CUstream* stream);
 
 // Computes what a request describes; the driver calls have no side effects.
 CUresult SplitResource(const Driver& cuda, const CUdevResource& resource,

@@ -10,14 +10,14 @@ namespace gpuloom::executor {
 
 namespace {
 
-// Several times the memory of any device: reserving addresses costs the same whatever the size, and
-// several calls a grant are saved.
+// Several times the memory of any device: reserving addresses costs the same for any size, and this
+// saves several calls for each grant.
 constexpr uint64_t kHiddenBytes = uint64_t{1} << 40;
 
 }  // namespace
 
 bool InternalStream::Start(std::string* error) {
-  // A tenant waits for it, and it is short: before kernels that wait for room at the device.
+  // A tenant waits for this short work, so it goes before kernels that are queued at the device.
   const CUresult result = device_->TakeStream(device_->priority_greatest(), &stream_);
   if (result == CUDA_SUCCESS) {
     CUdeviceptr begin = 0;
@@ -50,7 +50,7 @@ void InternalStream::Read(uint64_t address, uint32_t size_bytes, Staging* stagin
   CUevent event = nullptr;
   CUresult result = device_->TakeEvent(false, &event);
   uint8_t* pinned = staging->Copy(nullptr, kZeros);
-  // Without room the copy goes to pageable memory, and CUDA returns when it has been made.
+  // Without pinned room the copy goes to pageable memory, and CUDA returns when it is done.
   auto pageable = std::make_shared<uint64_t>(0);
   void* to = pinned != nullptr ? static_cast<void*>(pinned) : pageable.get();
   if (result == CUDA_SUCCESS) {

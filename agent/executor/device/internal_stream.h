@@ -20,6 +20,8 @@ class InternalStream {
   // Returns false with a message if the stream cannot be created.
   [[nodiscard]] bool Start(std::string* error);
 
+  CUstream stream() const { return stream_; }
+
   // Addresses unknown to tenants, for clearing memory there. Returns 0 if none are left.
   uint64_t TakeHidden(uint64_t size_bytes) { return hidden_.Take(size_bytes); }
   void GiveHidden(uint64_t address, uint64_t size_bytes) { hidden_.Give(address, size_bytes); }

@@ -24,7 +24,7 @@ bool TenantIsAtDevice(std::span<const Quiet::Party> parties, const void* owner) 
          });
 }
 
-// The first half of every two.
+// True in every other interval of that length.
 bool InTurn(uint64_t since_ns, uint64_t turn_ns) { return since_ns % (2 * turn_ns) < turn_ns; }
 
 }  // namespace
@@ -59,7 +59,7 @@ void Quiet::HurryRetired() {
 
 bool Quiet::AnyoneMayHold(uint64_t now_ns, std::span<const Party> parties) const {
   if (hurried_ != 0 && now_ns - hurried_since_ns_ >= kPatienceNs) return true;
-  // Few: a session asks one question for each of its reply slots.
+  // A short list: a session asks at most one question for each of its reply slots.
   const void* last = nullptr;
   for (const Piece& piece : needed_) {
     if (now_ns - piece.since_ns < kPatienceNs) return false;  // nor have those behind it
@@ -124,7 +124,7 @@ bool Quiet::Tick(uint64_t now_ns, std::span<Party> parties, bool others_at_devic
     served_ = true;
     linger_until_ns_ = now_ns + kLingerNs;
   }
-  // The new ones are the last.
+  // New ones are at the end of the list.
   for (auto piece = needed_.rbegin(); piece != needed_.rend() && piece->since_ns == 0; ++piece) {
     piece->since_ns = now_ns;
   }
@@ -134,7 +134,7 @@ bool Quiet::Tick(uint64_t now_ns, std::span<Party> parties, bool others_at_devic
       others_at_device || std::any_of(parties.begin(), parties.end(),
                                       [](const Party& party) { return party.at_device; });
   if (!running_ && !at_device) {
-    // After a long moment the others' work goes first.
+    // After a long quiet moment, other work goes first.
     const bool may_begin = held_since_ns_ != 0 || now_ns >= pause_until_ns_;
     if (!needed_.empty() && may_begin) {
       Begin(&needed_, now_ns);

@@ -30,24 +30,21 @@ void SpareGreens::Discount(const std::string& tenant) {
   if (--made_of_[tenant] == 0) made_of_.erase(tenant);
 }
 
-bool SessionGreens::Take(const std::string& key, MadeGreen* made, GiveBack* give_back) {
+bool SessionGreens::Take(const std::string& key, MadeGreen* made, DeviceChargeRef* charge) {
   const auto found = kept_.find(key);
   if (found == kept_.end()) return false;
   *made = found->second.made;
-  *give_back = std::move(found->second.give_back);
+  *charge = std::move(found->second.charge);
   kept_.erase(found);
   return true;
 }
 
-void SessionGreens::Keep(const std::string& key, const MadeGreen& made, GiveBack give_back) {
-  kept_.emplace(key, Kept{made, std::move(give_back)});
+void SessionGreens::Keep(const std::string& key, const MadeGreen& made, DeviceChargeRef charge) {
+  kept_.emplace(key, Kept{made, std::move(charge)});
 }
 
 void SessionGreens::GiveAll() {
-  for (auto& [key, kept] : kept_) {
-    spare_->Give(key, kept.made);
-    if (kept.give_back) kept.give_back();
-  }
+  for (const auto& [key, kept] : kept_) spare_->Give(key, kept.made);
   kept_.clear();
 }
 

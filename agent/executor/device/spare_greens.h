@@ -11,11 +11,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 
+#include "agent/executor/device/device_charge.h"
 #include "proto/cuda/cuda_all.h"
 
 namespace gpuloom::executor {
@@ -29,6 +29,7 @@ inline constexpr uint32_t kFewMade = 8;
 
 struct MadeGreen {
   CUgreenCtx context = nullptr;
+  CUcontext converted = nullptr;  // the same, where a CUcontext is asked for: in graphs' nodes
   CUdevResource has{};
 };
 
@@ -50,16 +51,14 @@ class SpareGreens {
 
 class SessionGreens {
  public:
-  using GiveBack = std::function<void()>;  // of the charge
-
   explicit SessionGreens(SpareGreens* spare) : spare_(spare) {}
   SessionGreens(const SessionGreens&) = delete;
   SessionGreens& operator=(const SessionGreens&) = delete;
   ~SessionGreens() { GiveAll(); }
 
   bool Has(const std::string& key) const { return kept_.count(key) != 0; }
-  bool Take(const std::string& key, MadeGreen* made, GiveBack* give_back);
-  void Keep(const std::string& key, const MadeGreen& made, GiveBack give_back);
+  bool Take(const std::string& key, MadeGreen* made, DeviceChargeRef* charge);
+  void Keep(const std::string& key, const MadeGreen& made, DeviceChargeRef charge);
   // Call when the session ends.
   void GiveAll();
 
@@ -68,7 +67,7 @@ class SessionGreens {
  private:
   struct Kept {
     MadeGreen made;
-    GiveBack give_back;
+    DeviceChargeRef charge;
   };
   SpareGreens* const spare_;
   std::multimap<std::string, Kept> kept_;

@@ -25,7 +25,7 @@ void Events::On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request& 
   if (stream == nullptr) return;
   Event* event = events_.Find(request.event);
   if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  // A new point each time: who waits for the record before this one keeps waiting for that one.
+  // A new point each time, because waiters for the previous record keep waiting for that one.
   event->latest =
       std::make_shared<Point>(services_.device, request.stream, record.ticket, event->timing);
   if (event->shared != nullptr) {
@@ -90,7 +90,7 @@ void Events::On(wire::Tag<wire::EventOpen>, const wire::EventOpen::Request& requ
 
 void Events::On(wire::Tag<wire::EventDone>, const wire::EventDone::Request& request,
                 const wire::Record& record) {
-  port_->PollStreams();  // the device may have told the tenant more than we know
+  port_->PollStreams();  // the device may have told the tenant of more than we know
   const Event* event = events_.Find(request.event);
   if (event == nullptr) return Refuse(wire::Fatal::kBadHandle);
   const PointRef latest = event->shared != nullptr ? event->shared->latest : event->latest;
@@ -110,7 +110,7 @@ bool Events::AnswerEventWaits() {
 
 void Events::On(wire::Tag<wire::EventElapsed>, const wire::EventElapsed::Request& request,
                 const wire::Record& record) {
-  port_->PollStreams();  // the device may have told the tenant more than we know
+  port_->PollStreams();  // the device may have told the tenant of more than we know
   const Event* start = events_.Find(request.start);
   const Event* end = events_.Find(request.end);
   if (start == nullptr || end == nullptr) return Refuse(wire::Fatal::kBadHandle);

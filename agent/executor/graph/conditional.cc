@@ -12,7 +12,7 @@ Reservation::~Reservation() {
   *session_conditions -= counted_conditions;
   *session_nodes -= counted_nodes;
   if (graph == nullptr) return;
-  // The functions that its nodes name stay loaded until it is gone.
+  // The functions that its nodes name must stay loaded until it is destroyed.
   pool->Post([doomed = graph, &cuda = device->cuda()] { cuda.cuGraphDestroy(doomed); },
              [held = std::move(libraries)] {});
 }
@@ -28,6 +28,7 @@ void Conditionals::On(wire::Tag<wire::ConditionCreate>,
     if (entry == nullptr) return Refuse(wire::Fatal::kBadHandle);
     entry->reservation = std::make_shared<Reservation>(services_.device, services_.modules,
                                                        conditions_, graph_nodes_);
+    entry->reservation->context = port_->context();
   }
   const ReservationRef reservation = entry->reservation;
   const Caller caller = CallerOf(record);
@@ -35,7 +36,7 @@ void Conditionals::On(wire::Tag<wire::ConditionCreate>,
   if (cuda.cuGraphConditionalHandleCreate == nullptr || cuda.cuGraphAddNode_v2 == nullptr) {
     return Reply<wire::ConditionCreate>(caller, CUDA_ERROR_NOT_SUPPORTED);
   }
-  // The shim has one call about a graph at a time.
+  // An honest shim makes one call about a graph at a time.
   if (reservation->busy != 0) return Refuse(wire::Fatal::kBadArgument);
   if (reservation->counted_conditions == wire::kMaxConditions ||
       *conditions_ == wire::kMaxSessionConditions) {
@@ -50,7 +51,7 @@ void Conditionals::On(wire::Tag<wire::ConditionCreate>,
   };
   auto made = std::make_shared<Made>();
   modules_.Post(
-      [reservation, made, request, &cuda, context = services_.device->context()] {
+      [reservation, made, request, &cuda] {
         if (reservation->graph == nullptr) {
           made->result = cuda.cuGraphCreate(&reservation->graph, 0);
           if (made->result != CUDA_SUCCESS) {
@@ -58,12 +59,12 @@ void Conditionals::On(wire::Tag<wire::ConditionCreate>,
             return;
           }
         }
-        // Without a default the condition would begin as what the memory held that the driver has for it, another
-        // tenant's perhaps.
+        // Without a default, the condition would start with whatever lies in the driver's memory
+        // for it, perhaps another tenant's value.
         const bool assigns = (request.flags & wire::kConditionAssignsDefault) != 0;
         made->result = cuda.cuGraphConditionalHandleCreate(
-            &made->handle, reservation->graph, context, assigns ? request.default_value : 0,
-            CU_GRAPH_COND_ASSIGN_DEFAULT);
+            &made->handle, reservation->graph, reservation->context,
+            assigns ? request.default_value : 0, CU_GRAPH_COND_ASSIGN_DEFAULT);
       },
       [this, reservation, made, caller] {
         --reservation->creating;

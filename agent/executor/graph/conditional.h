@@ -35,7 +35,8 @@ struct Reservation {
   uint64_t counted_conditions = 0;
   uint64_t counted_nodes = 0;
 
-  CUgraph graph = nullptr;  // created with the first handle
+  CUgraph graph = nullptr;      // created with the first handle
+  CUcontext context = nullptr;  // of the handles and of all nodes, as CUDA wants it
   std::vector<CUgraphConditionalHandle> handles;
   uint32_t creating = 0;  // handles being created on a worker
   uint32_t users = 0;     // 1 from Graph::Prepare until the Graph's executable graph is destroyed

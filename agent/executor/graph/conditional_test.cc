@@ -5,9 +5,7 @@
 
 #include <algorithm>
 
-#include "agent/executor/testing/driver.h"
-#include "agent/executor/testing/graph.h"
-#include "agent/executor/testing/peer.h"
+#include "agent/executor/testing/graph_test_fixture.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -16,15 +14,10 @@ using wire::Fatal;
 using wire::GraphId;
 using wire::HostPtr;
 using wire::ReservationId;
-using wire::StreamId;
 using wire::Ticket;
 
-class ConditionTest : public ::testing::Test {
+class ConditionTest : public GraphTest {
  protected:
-  // After Release nothing may hang on what a failed test has left.
-  ~ConditionTest() override { TestingDriver::Release(); }
-  void SetUp() override { ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx)); }
-
   std::optional<CUresult> Create(uint32_t reservation, uint64_t* handle = nullptr) {
     wire::ConditionCreate::Reply reply{};
     const auto result =
@@ -32,20 +25,9 @@ class ConditionTest : public ::testing::Test {
     if (handle != nullptr) *handle = reply.handle;
     return result;
   }
-  std::optional<CUresult> Instantiate(uint32_t graph, const TestingGraph& definition,
-                                      wire::GraphInstantiate::Reply* reply = nullptr) {
-    return tenant_->Call<wire::GraphInstantiate>({GraphId{graph}, 0, HostPtr{0}, 0}, reply,
-                                                 definition.Block());
-  }
-  Ticket Launch(uint32_t graph) {
-    return tenant_->Post<wire::GraphLaunch>({GraphId{graph}, StreamId{0}});
-  }
   void Destroy(uint32_t graph) { tenant_->Post<wire::GraphDestroy>({GraphId{graph}}); }
   void Drop(uint32_t reservation) {
     tenant_->Post<wire::ConditionsDrop>({ReservationId{reservation}});
-  }
-  bool WaitGraphs(int live) {
-    return tenant_->Wait([&] { return TestingDriver::live_graphs() == live; });
   }
 
   // A kernel, and a node of one body with a kernel and a fill.
@@ -59,11 +41,6 @@ class ConditionTest : public ::testing::Test {
     graph.AddEdge(2, 3);
     return graph;
   }
-
-  const Driver& driver_ = TestingDriver::Reset();
-  const int graphs_before_ = TestingDriver::live_graphs();
-  TestingScheduler scheduler_{driver_};
-  std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
 };
 
 TEST_F(ConditionTest, ConditionsBeginAtZeroWhereTheProgramDoesNotSay) {
@@ -233,11 +210,7 @@ TEST_F(ConditionTest, ASessionEndsWhileOneWaits) {
   ASSERT_EQ(Create(3), CUDA_SUCCESS);
   tenant_->doorbell.Reset();
   TestingDriver::Release();
-  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
-  ASSERT_TRUE(ended.has_value());
-  EXPECT_EQ(ended->drained, 1u);
-  auto next = scheduler_.AddTenant();
-  EXPECT_TRUE(next->Wait([&] { return TestingDriver::live_graphs() == graphs_before_; }));
+  ExpectDrained();
 }
 
 TEST_F(ConditionTest, WhatIsNotTheSessionsIsAnAnswer) {

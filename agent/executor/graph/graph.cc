@@ -20,17 +20,17 @@
 namespace gpuloom::executor {
 namespace {
 
-// So many nodes and memory operations are judged before other work of the ring thread has its turn.
+// How many nodes and memory operations are judged before the ring thread turns to other work.
 constexpr uint32_t kJudgeAtATime = 256;
-// So many updates of a graph may be answered before they are made. Those beyond are answered when they are, so a session
-// has no more of them than reply slots.
+// How many updates of a graph may be answered before they are made. Further ones are answered when
+// they are made, so a session cannot have more of them than it has reply slots.
 constexpr uint32_t kMaxAnsweredUpdates = 16;
 // Updates up to this size are made on the ring thread: 1–7 µs each, measured.
 constexpr uint32_t kUpdateAtOnce = 16;
 
 }  // namespace
 
-// Where the block of a graph command lies: nowhere any more when it came with the record.
+// Where the block of a graph command lies; in no memory any more if it came with the record.
 struct Graphs::GraphBlock {
   std::shared_ptr<HostMemory> host;
   uint64_t address;
@@ -39,7 +39,7 @@ struct Graphs::GraphBlock {
   void Read(GraphPlan* plan, wire::GraphReader::Form form) const {
     if (size_bytes != 0) {
       if (!plan->charge.Add((1 + kReadingGraphTakes) * size_bytes)) {
-        plan->well_formed = true;  // nobody has looked
+        plan->well_formed = true;  // nobody has read it yet
         return plan->Fail(CUDA_ERROR_OUT_OF_MEMORY, wire::kNoGraphNode);
       }
       plan->block.resize(size_bytes);
@@ -49,7 +49,7 @@ struct Graphs::GraphBlock {
         plan->reader.Parse(plan->block, form) &&
         (form == wire::GraphReader::Form::kUpdate || plan->scopes.Read(plan->reader));
     if (!plan->well_formed) return;
-    plan->functions.resize(plan->reader.nodes());
+    plan->callees.resize(plan->reader.nodes());
     if (form == wire::GraphReader::Form::kDefinition) {
       plan->sections = CutIntoSections(plan->reader, plan->scopes);
     }
@@ -92,6 +92,7 @@ void Graphs::On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate:
   }
   auto plan = std::make_shared<GraphPlan>(host_->budget);
   plan->band = port_->Band();
+  plan->context = port_->context();
   plan->node_priorities = (request.flags & wire::kGraphUseNodePriority) != 0;
   GraphBlock block;
   if (!FindGraphBlock(request.definition, request.definition_bytes, record, plan.get(), &block)) {
@@ -129,7 +130,7 @@ void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& req
   if (conditional && !TakesReservation(caller, request, plan)) return;
   auto graph = std::make_shared<Graph>(services_.device, services_.modules, services_.quiet,
                                        services_.graphs, conditions_->graph_nodes(), host_->budget);
-  // Those that are gone wait for a quiet moment, so a new one may as well.
+  // Graphs to be destroyed are waiting for a quiet moment, so a new one can wait for it as well.
   const bool fits =
       !conditional && services_.graphs->Fits(plan->sections.graphs(), plan->reader.nodes());
   if (plan->result == CUDA_SUCCESS) plan->result = graph->Prepare(*plan);
@@ -143,7 +144,7 @@ void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& req
     } else {
       graphs_.Take(request.graph);
     }
-    plan->device_charge.reset();  // the graph's alone
+    plan->device_charge.reset();  // it is the graph's now
     Reply<wire::GraphInstantiate>(caller, plan->result, {plan->failed_node, 0});
   };
   if (plan->result != CUDA_SUCCESS) return finish();
@@ -151,7 +152,7 @@ void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& req
   if (fits) return modules_.PostNext(build, finish);
   if (conditional) {
     plan->reservation->busy = 1;
-    // Or they would pile up beside a device that is never idle.
+    // Otherwise they would pile up beside a device that is never idle.
     if (services_.graphs->retired != 0) services_.quiet->HurryRetired();
   }
   ++outstanding_;
@@ -219,7 +220,8 @@ void Graphs::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
     return modules_.PostNext([] {}, [this, graph, ticket] { JudgeUpdate(graph, ticket); });
   }
   update->judged = true;
-  // Who updates may be who writes what a launch before waits for.
+  // The thread that updates may be the one that lets an earlier launch continue, so it must not
+  // wait here.
   const bool waits = update->launches_before != 0 || update != graph->updates.begin();
   if (waits && graph->answered_updates < kMaxAnsweredUpdates && graph->IsSureOf(*plan) &&
       plan->charge.Add((1 + kReadingGraphTakes) * plan->block.size())) {
@@ -230,11 +232,12 @@ void Graphs::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
   TryUpdate(graph);
 }
 
-// Makes what updates have their turn: every launch before them is at CUDA, none behind.
+// Makes the updates whose turn it is: all launches before them have been given to CUDA, and none of
+// those after them.
 void Graphs::TryUpdate(const GraphRef& graph) {
   while (!graph->updates.empty()) {
     Graph::Update& update = graph->updates.front();
-    if (!update.judged || update.running || update.launches_before != 0) return;
+    if (!update.judged || update.running || update.launches_before != 0 || graph->moving) return;
     update.running = true;
     const PlanRef plan = update.plan;
     if (plan->result == CUDA_SUCCESS &&
@@ -272,8 +275,8 @@ void Graphs::On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request& 
   StreamCommand command;
   command.ticket = record.ticket;
   GraphWork work{graphs_.Find(request.graph)->graph, false, {}, nullptr};
-  // All of the launch waits, not the node alone: the record is an older command, so this is later
-  // than it might be and never in a circle.
+  // The whole launch waits, not just the node. The record is an older command, so this may wait
+  // longer than necessary, but never in a circle.
   for (const Graph::Wait& wait : graph->waits()) {
     const Event* event = events_->Find(wait.event);
     if (event == nullptr || event->latest == nullptr || event->latest->done) continue;
@@ -281,7 +284,7 @@ void Graphs::On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request& 
   }
   for (const Graph::Record& recorded : graph->records()) {
     Event* event = events_->Find(recorded.event);
-    if (event == nullptr) continue;  // destroyed since
+    if (event == nullptr) continue;  // destroyed meanwhile
     event->latest =
         std::make_shared<Point>(services_.device, request.stream, record.ticket, event->timing);
     event->latest->event = recorded.cuda->event;
@@ -314,7 +317,7 @@ void Graphs::On(wire::Tag<wire::GraphDestroy>, const wire::GraphDestroy::Request
 
 bool Graphs::TakesReservation(Caller caller, const wire::GraphInstantiate::Request& request,
                               const PlanRef& plan) {
-  // The shim has one such call at a time.
+  // An honest shim makes one such call at a time.
   constexpr size_t kMostWaiting = 16;
   Reservation& reservation = *plan->reservation;
   if (reservation.creating != 0 || graphs_to_make_.size() == kMostWaiting) {
@@ -329,7 +332,7 @@ bool Graphs::TakesReservation(Caller caller, const wire::GraphInstantiate::Reque
   return true;
 }
 
-// Those whose reservation's earlier Graph is gone.
+// Goes on with graphs that waited for the end of their reservation's previous Graph.
 void Graphs::MakeWaitingGraphs() {
   std::vector<GraphToMake> waiting;
   waiting.swap(graphs_to_make_);

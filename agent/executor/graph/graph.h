@@ -95,8 +95,12 @@ struct GraphPlan {
   wire::GraphReader reader;
   wire::GraphScopes scopes;  // of a definition
   bool well_formed = false;
-  // By entry of the block; `libraries` keeps functions loaded and arrays alive.
-  std::vector<CUfunction> functions;
+  // By entry of the block; `libraries` keeps kernels loaded and arrays alive.
+  struct Callee {
+    CUkernel kernel = nullptr;
+    CUfunction function = nullptr;
+  };
+  std::vector<Callee> callees;
   struct Arrays {
     uint32_t entry;
     CUarray to = nullptr;
@@ -120,6 +124,7 @@ struct GraphPlan {
   GraphSections sections;        // of a definition
   bool prints = false;           // some kernel may print
   PriorityBand band;             // of its session, when it was sent
+  CUcontext context = nullptr;   // the same, of a definition: where its kernels run
   bool node_priorities = false;  // its nodes' priorities count, not their stream's
   CUresult result = CUDA_SUCCESS;
   uint32_t failed_node = wire::kNoGraphNode;
@@ -188,6 +193,11 @@ class Graph {
   void Build(GraphPlan* plan);
   // Worker, or the ring thread for a few entries. Sets new parameters.
   void Apply(GraphPlan* plan);
+  // Worker, while neither a launch of it is at CUDA nor an update under way: from then on its kernels run in `context`, as
+  // graphs with conditional nodes cannot (docs/design/sm-partitions.md). After a failure it is what it was.
+  CUresult MoveTo(CUcontext context);
+  // Where its kernels run. Changes only while `moving`.
+  CUcontext context() const { return context_; }
   // Returns true if Apply will process the whole graph, however small the update is.
   bool ChangesAttributes(const GraphPlan& plan) const;
   // After Apply: takes over those parts of an update that the driver does not handle.
@@ -244,9 +254,11 @@ class Graph {
     bool answered = false;
   };
   std::deque<Update> updates;
-  uint32_t answered_updates = 0;  // of them
-  uint32_t launches_queued = 0;   // after the last update
-  uint32_t in_flight = 0;         // launches at CUDA, with some or all of their sections
+  uint32_t answered_updates = 0;        // of them
+  uint32_t launches_queued = 0;         // after the last update
+  uint32_t in_flight = 0;               // launches at CUDA, with some or all of their sections
+  bool moving = false;                  // MoveTo is under way
+  CUresult move_result = CUDA_SUCCESS;  // of the last MoveTo
   // Sectioned launches whose last section is not at CUDA yet, by ticket. Only the first may begin.
   std::deque<uint64_t> cut_launches;
 
@@ -260,12 +272,20 @@ class Graph {
  private:
   struct Node {
     CUgraphNode handle = nullptr;
+    CUkernel kernel = nullptr;  // of a kernel node
     uint64_t attributes_hash = 0;
     uint32_t place = 0;  // index in records, waits, or the section's host nodes
     uint32_t section = 0;
     bool on_host = false;
     wire::GraphNodeKind kind = wire::GraphNodeKind::kEmpty;
     bool disabled = false;
+  };
+  struct Section {
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    std::vector<HostNode> host_nodes;
+    bool has_nodes = false;
+    bool is_reserved = false;  // `graph` belongs to the reservation
   };
   CUresult Lay(const GraphPlan& plan);
   void AddAll(GraphPlan* plan);
@@ -278,7 +298,12 @@ class Graph {
                           std::vector<CUgraph>* bodies);
   // Edges between sections are expressed by the order of the sections.
   CUresult AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& bodies);
-  CUresult Instantiate(bool node_priorities);
+  // Into `section`, from its graph.
+  CUresult Instantiate(Section* section);
+  // Where its other nodes run.
+  CUcontext CopyContext() const {
+    return reservation_ == nullptr ? device_->context() : reservation_->context;
+  }
   // For a reservation's graph that has its nodes already: sets what the plan says.
   void Renew(GraphPlan* plan);
   CUresult RenewNode(const GraphPlan& plan, uint32_t i);
@@ -294,14 +319,9 @@ class Graph {
   uint64_t counted_graphs_ = 0;
   const std::shared_ptr<HostCharge> charge_;  // held until the driver's objects are destroyed
   DeviceChargeRef device_charge_;             // the same
-  ReservationRef reservation_;                // null: this one owns the graph
-  struct Section {
-    CUgraph graph = nullptr;
-    CUgraphExec exec = nullptr;
-    std::vector<HostNode> host_nodes;
-    bool has_nodes = false;
-    bool is_reserved = false;  // `graph` belongs to the reservation
-  };
+  CUcontext context_ = nullptr;
+  bool node_priorities_ = false;
+  ReservationRef reservation_;  // null: this one owns the graph
   std::vector<Section> sections_;
   uint32_t kernels_ = 0;
   bool prints_ = false;

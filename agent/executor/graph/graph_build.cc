@@ -45,20 +45,22 @@ Graph::~Graph() {
 
 CUresult Graph::Prepare(const GraphPlan& plan) {
   reservation_ = plan.reservation;
+  context_ = reservation_ == nullptr ? plan.context : reservation_->context;
+  node_priorities_ = plan.node_priorities;
   device_charge_ = plan.device_charge;
   // The driver has a graph for each body, empty ones too.
   const uint64_t bodies = plan.scopes.scopes().empty() ? 0 : plan.scopes.scopes().size() - 1;
   const uint64_t parts = plan.reader.nodes() + bodies;
   if (reservation_ != nullptr) {
     ++reservation_->users;
-    // The driver's graph stays when this one goes.
+    // The driver's graph outlives this one.
     const uint64_t more = parts - std::min(parts, reservation_->counted_nodes);
     if (*session_nodes_ + more > kMaxSessionGraphNodes) return CUDA_ERROR_OUT_OF_MEMORY;
     reservation_->counted_nodes += more;
     *session_nodes_ += more;
   }
   if (*session_nodes_ + parts > kMaxSessionGraphNodes) return CUDA_ERROR_OUT_OF_MEMORY;
-  // Updates may give a node as many operations as there can be.
+  // An update may give a node as many operations as are allowed.
   constexpr uint64_t kOperationsTake =
       wire::kMaxGraphMemoryOperations * sizeof(wire::GraphMemoryOperation);
   if (!charge_->Add(parts * kGraphNodeTakesBytes + plan.waiting_nodes * kOperationsTake)) {
@@ -82,7 +84,7 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   return CUDA_SUCCESS;
 }
 
-// What there is of each node, in a table.
+// Prepares the table of nodes and the sections.
 CUresult Graph::Lay(const GraphPlan& plan) {
   nodes_.resize(plan.reader.nodes());
   sections_.resize(plan.sections.count());
@@ -150,19 +152,18 @@ void Graph::Build(GraphPlan* plan) {
   } else {
     AddAll(plan);
   }
-  if (plan->result == CUDA_SUCCESS) plan->result = Instantiate(plan->node_priorities);
+  for (Section& section : sections_) {
+    if (plan->result != CUDA_SUCCESS) return;
+    if (section.graph != nullptr) plan->result = Instantiate(&section);
+  }
 }
 
-CUresult Graph::Instantiate(bool node_priorities) {
+CUresult Graph::Instantiate(Section* section) {
   const Driver& cuda = device_->cuda();
   const unsigned long long flags =
-      node_priorities ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0;
-  for (Section& section : sections_) {
-    if (section.graph == nullptr) continue;
-    CUDA_RETURN_IF_ERROR(cuda.cuGraphInstantiateWithFlags(&section.exec, section.graph, flags));
-    if (IsUploaded()) CUDA_RETURN_IF_ERROR(cuda.cuGraphUpload(section.exec, room_->stream));
-  }
-  return CUDA_SUCCESS;
+      node_priorities_ ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0;
+  CUDA_RETURN_IF_ERROR(cuda.cuGraphInstantiateWithFlags(&section->exec, section->graph, flags));
+  return IsUploaded() ? cuda.cuGraphUpload(section->exec, room_->stream) : CUDA_SUCCESS;
 }
 
 bool Graph::IsThere(uint32_t node) const {
@@ -193,7 +194,7 @@ CUresult Graph::AddConditional(const GraphPlan& plan, uint32_t i, CUgraph graph,
   params.conditional.handle = reservation_->handles[asked.condition];
   params.conditional.type = static_cast<CUgraphConditionalNodeType>(asked.kind);
   params.conditional.size = asked.bodies;
-  params.conditional.ctx = device_->context();
+  params.conditional.ctx = CopyContext();
   CUDA_RETURN_IF_ERROR(
       device_->cuda().cuGraphAddNode_v2(&nodes_[i].handle, graph, nullptr, nullptr, 0, &params));
   const CUgraph* made = params.conditional.phGraph_out;
@@ -213,7 +214,8 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
     case GraphNodeKind::kEventWait:  // the whole launch waits: see Session::On(GraphLaunch)
       return cuda.cuGraphAddEmptyNode(handle, graph, nullptr, 0);
     case GraphNodeKind::kKernel: {
-      const GraphKernelParams kernel(plan, i, cuda);
+      const GraphKernelParams kernel(plan, i, context_, cuda);
+      nodes_[i].kernel = plan.callees[i].kernel;
       CUDA_RETURN_IF_ERROR(
           cuda.cuGraphAddKernelNode_v2(handle, graph, nullptr, 0, &kernel.value()));
       nodes_[i].attributes_hash = HashAttributes(plan, node);
@@ -221,18 +223,18 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
     }
     case GraphNodeKind::kCopy: {
       const CUDA_MEMCPY3D copy = CopyNode(plan, i);
-      return cuda.cuGraphAddMemcpyNode(handle, graph, nullptr, 0, &copy, device_->context());
+      return cuda.cuGraphAddMemcpyNode(handle, graph, nullptr, 0, &copy, CopyContext());
     }
     case GraphNodeKind::kFill: {
       const auto fill = FillNode(plan.reader.Body<wire::GraphFill>(node));
-      return cuda.cuGraphAddMemsetNode(handle, graph, nullptr, 0, &fill, device_->context());
+      return cuda.cuGraphAddMemsetNode(handle, graph, nullptr, 0, &fill, CopyContext());
     }
     case GraphNodeKind::kEventRecord:
       return cuda.cuGraphAddEventRecordNode(handle, graph, nullptr, 0,
                                             records_[nodes_[i].place].cuda->event);
     case GraphNodeKind::kMemoryOperations: {
       auto operations = Operations(plan, node);
-      const auto batch = BatchNode(&operations, device_->context());
+      const auto batch = BatchNode(&operations, CopyContext());
       return cuda.cuGraphAddBatchMemOpNode(handle, graph, nullptr, 0, &batch);
     }
   }
@@ -316,20 +318,21 @@ void Graph::Apply(GraphPlan* plan) {
   }
 }
 
-// The graph behind the executable one gets the same parameters, so that it can be updated as a whole
-// when an attribute changes: of a single node the driver lets nobody change those.
+// The graph from which the executable one was made gets the same parameters, so that it can be
+// updated as a whole when an attribute changes: the driver cannot change attributes of a single
+// node.
 CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
   const Driver& cuda = device_->cuda();
   const wire::GraphNode form = plan.reader.Node(entry);
   Node& node = nodes_[form.index];
   const CUgraphExec exec = sections_[node.section].exec;
   CUresult result = CUDA_SUCCESS;
-  // What only writes is the device's, and stays so.
+  // A node that only writes runs on the device, and an update cannot move it to the host.
   if (form.kind == GraphNodeKind::kMemoryOperations && !node.on_host &&
       RunsOnHost(plan.reader, form)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  // From one kind of memory to another no copy is changed, as CUDA says.
+  // CUDA does not allow an update to change the kind of memory that a copy names.
   if (form.kind == GraphNodeKind::kCopy && form.body_bytes != 0 &&
       RunsOnHost(plan.reader, form) != node.on_host) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -338,14 +341,15 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
   if (form.body_bytes != 0) {
     switch (form.kind) {
       case GraphNodeKind::kKernel: {
-        const GraphKernelParams kernel(plan, entry, cuda);
-        // The graph behind stays as it was made: see Renew.
+        const GraphKernelParams kernel(plan, entry, context_, cuda);
+        // The original graph stays as it was made: see Renew.
         if (reservation_ != nullptr && HashAttributes(plan, form) != node.attributes_hash) {
           return CUDA_ERROR_NOT_SUPPORTED;
         }
         result = cuda.cuGraphExecKernelNodeSetParams_v2(exec, node.handle, &kernel.value());
         if (result != CUDA_SUCCESS) return result;
         result = cuda.cuGraphKernelNodeSetParams_v2(node.handle, &kernel.value());
+        node.kernel = plan.callees[entry].kernel;
         const uint64_t hash = HashAttributes(plan, form);
         if (result != CUDA_SUCCESS || hash == node.attributes_hash) break;
         node.attributes_hash = hash;
@@ -355,19 +359,19 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
       }
       case GraphNodeKind::kCopy: {
         const CUDA_MEMCPY3D copy = CopyNode(plan, entry);
-        result = cuda.cuGraphExecMemcpyNodeSetParams(exec, node.handle, &copy, device_->context());
+        result = cuda.cuGraphExecMemcpyNodeSetParams(exec, node.handle, &copy, CopyContext());
         if (result == CUDA_SUCCESS) result = cuda.cuGraphMemcpyNodeSetParams(node.handle, &copy);
         break;
       }
       case GraphNodeKind::kFill: {
         const auto fill = FillNode(plan.reader.Body<wire::GraphFill>(form));
-        result = cuda.cuGraphExecMemsetNodeSetParams(exec, node.handle, &fill, device_->context());
+        result = cuda.cuGraphExecMemsetNodeSetParams(exec, node.handle, &fill, CopyContext());
         if (result == CUDA_SUCCESS) result = cuda.cuGraphMemsetNodeSetParams(node.handle, &fill);
         break;
       }
       case GraphNodeKind::kMemoryOperations: {
         auto operations = Operations(plan, form);
-        const auto batch = BatchNode(&operations, device_->context());
+        const auto batch = BatchNode(&operations, CopyContext());
         result = cuda.cuGraphExecBatchMemOpNodeSetParams(exec, node.handle, &batch);
         if (result == CUDA_SUCCESS) {
           result = cuda.cuGraphBatchMemOpNodeSetParams(node.handle, &batch);
@@ -422,7 +426,7 @@ void Graph::AdoptUpdate(const GraphPlan& plan) {
   libraries_.insert(libraries_.end(), plan.libraries.begin(), plan.libraries.end());
   std::sort(libraries_.begin(), libraries_.end());
   libraries_.erase(std::unique(libraries_.begin(), libraries_.end()), libraries_.end());
-  // The graph behind has been updated, too, and stays when this one goes.
+  // The original graph has been updated, too, and outlives this one.
   if (reservation_ != nullptr) reservation_->libraries = libraries_;
   for (const uint32_t i : plan.special) {
     const wire::GraphNode form = plan.reader.Node(i);

@@ -79,7 +79,7 @@ CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
                                : device_memory_->OwnsDevice(end->address, bytes);
         if (!owned) return CUDA_ERROR_INVALID_VALUE;
       }
-      // A body runs on the device, again and again, and launching it would wait for the copy.
+      // A body runs on the device, repeatedly, and launching it would wait for the copy.
       return IsHostCopy(copy) && plan->scopes.ScopeOf(entry) != 0 ? CUDA_ERROR_NOT_SUPPORTED
                                                                   : CUDA_SUCCESS;
     }
@@ -130,7 +130,7 @@ CUresult Graphs::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
   for (uint32_t i = 0; i < request.attributes; ++i) {
     if (!KnownAttribute(plan->reader.Attribute(node, i).id)) return CUDA_ERROR_NOT_SUPPORTED;
   }
-  plan->functions[entry] = kernel->function;
+  plan->callees[entry] = {kernel->kernel, kernel->function};
   ++plan->kernels;
   plan->prints |= kernel->library->prints;
   return plan->Hold(kernel->library) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;

@@ -23,15 +23,17 @@ bool IsCooperative(const GraphPlan& plan, const wire::GraphNode& node) {
 
 }  // namespace
 
-GraphKernelParams::GraphKernelParams(const GraphPlan& plan, uint32_t entry, const Driver& cuda)
-    : params_(plan.functions[entry], plan.reader.Body<wire::GraphKernel>(plan.reader.Node(entry)),
+GraphKernelParams::GraphKernelParams(const GraphPlan& plan, uint32_t entry, CUcontext context,
+                                     const Driver& cuda)
+    : params_(plan.callees[entry].kernel, context,
+              plan.reader.Body<wire::GraphKernel>(plan.reader.Node(entry)),
               plan.reader.Params(plan.reader.Node(entry))) {
   const wire::GraphNode node = plan.reader.Node(entry);
   if (cuda.cuFuncGetParamInfo == nullptr || !IsCooperative(plan, node)) return;
   const auto packed = plan.reader.Params(node);
   size_t offset = 0;
   size_t size = 0;
-  while (cuda.cuFuncGetParamInfo(params_.value.func, each_.size(), &offset, &size) ==
+  while (cuda.cuFuncGetParamInfo(plan.callees[entry].function, each_.size(), &offset, &size) ==
              CUDA_SUCCESS &&
          offset + size <= packed.size()) {
     each_.push_back(const_cast<uint8_t*>(packed.data()) + offset);

@@ -14,7 +14,7 @@ namespace gpuloom::executor {
 // are packed (580.159: INVALID_VALUE), so parameters of cooperative kernels are passed one by one.
 class GraphKernelParams {
  public:
-  GraphKernelParams(const GraphPlan& plan, uint32_t entry, const Driver& cuda);
+  GraphKernelParams(const GraphPlan& plan, uint32_t entry, CUcontext context, const Driver& cuda);
   const CUDA_KERNEL_NODE_PARAMS_v2& value() const { return params_.value; }
 
  private:

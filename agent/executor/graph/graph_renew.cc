@@ -13,14 +13,15 @@ using wire::GraphNodeKind;
 void Graph::Renew(GraphPlan* plan) {
   Reservation& reserved = *reservation_;
   const uint64_t shape = HashShape(*plan);
-  // The reservation's graph is the section with the conditions; the other sections are this Graph's own.
+  // Of the sections, the reservation's graph holds the one with the conditions; this Graph owns the
+  // others.
   if (reserved.state == Reservation::State::kEmpty) {
     reserved.state = Reservation::State::kBroken;
     reserved.libraries = plan->libraries;
     AddAll(plan);
     if (plan->result != CUDA_SUCCESS) return;
     for (const Node& node : nodes_) {
-      // Others end with this Graph.
+      // The others are destroyed with this Graph.
       reserved.nodes.push_back(sections_[node.section].is_reserved ? node.handle : nullptr);
     }
     reserved.shape_hash = shape;
@@ -42,14 +43,15 @@ void Graph::Renew(GraphPlan* plan) {
     nodes_[i].handle = reserved.nodes[i];
     const CUresult renewed = RenewNode(*plan, i);
     if (renewed != CUDA_SUCCESS) {
-      // Some nodes name what this plan names.
+      // Some nodes already use what this plan names.
       reserved.state = Reservation::State::kBroken;
       reserved.libraries.insert(reserved.libraries.end(), plan->libraries.begin(),
                                 plan->libraries.end());
       return plan->Fail(renewed, i);
     }
   }
-  // The old ones end with the plan, on the ring thread: a library's end is nothing for a worker.
+  // The old libraries are released with the plan, on the ring thread: a worker must not unload
+  // them.
   reserved.libraries.swap(plan->libraries);
 }
 
@@ -59,7 +61,8 @@ CUresult Graph::RenewNode(const GraphPlan& plan, uint32_t i) {
   Node& node = nodes_[i];
   switch (form.kind) {
     case GraphNodeKind::kKernel: {
-      const GraphKernelParams kernel(plan, i, cuda);
+      const GraphKernelParams kernel(plan, i, context_, cuda);
+      node.kernel = plan.callees[i].kernel;
       node.attributes_hash = HashAttributes(plan, form);
       return cuda.cuGraphKernelNodeSetParams_v2(node.handle, &kernel.value());
     }
@@ -73,7 +76,7 @@ CUresult Graph::RenewNode(const GraphPlan& plan, uint32_t i) {
     }
     case GraphNodeKind::kMemoryOperations: {
       auto operations = Operations(plan, form);
-      const auto batch = BatchNode(&operations, device_->context());
+      const auto batch = BatchNode(&operations, CopyContext());
       return cuda.cuGraphBatchMemOpNodeSetParams(node.handle, &batch);
     }
     case GraphNodeKind::kEventRecord:

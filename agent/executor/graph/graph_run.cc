@@ -12,9 +12,10 @@
 namespace gpuloom::executor {
 namespace {
 
-// Nodes that wait for values, of all launches of a session, that have their turn. Others have it later.
+// How many waiting nodes, in all launches of a session, are checked for their values. Others follow
+// later.
 constexpr uint32_t kMaxWaitingNodes = 1024;
-// So many of a launch are gone on with at a time.
+// How many runs of a launch advance at a time.
 constexpr size_t kRunsAtATime = 16;
 
 }  // namespace
@@ -35,7 +36,7 @@ std::shared_ptr<SectionedLaunch> Graphs::CutLaunch(const Stream& stream, const G
 bool Graphs::ReachesSection(const std::shared_ptr<SectionedLaunch>& launch) {
   Graph& graph = *launch->graph;
   if (!launch->begun) {
-    // Launches of one graph run one after the other, as they came.
+    // Launches of one graph run one after the other, in their order.
     if (graph.cut_launches.front() != static_cast<uint64_t>(launch->ticket) ||
         graph.in_flight != 0 || !graph.MayLaunch(launch->ticket)) {
       return false;
@@ -81,7 +82,8 @@ bool Graphs::TakesHostsTurn(const std::shared_ptr<SectionedLaunch>& launch) {
     ++launch->done_nodes;
     any_done = true;
   }
-  // Those that are done watch no word any more, others may not have been looked at, and other launches wait for room.
+  // Finished ones watch no word any more, some were not checked this time, and other launches wait
+  // for room.
   if (any_done || !runs.empty()) memory_operations_->KeepWatching(/*soon=*/any_done);
   return launch->done_nodes == nodes.size();
 }
@@ -91,8 +93,13 @@ CUresult Graphs::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& wor
   const GraphRef graph = work.graph;
   SectionedLaunch* const launch = work.sections.get();
   const uint32_t section = launch == nullptr ? 0 : launch->next;
-  CUresult result = CUDA_SUCCESS;
-  if (work.upload) {
+  // Not beyond the session's multiprocessors, if it could not be moved to them.
+  CUresult result = graph->context() == port_->context() || graph->reservation() != nullptr
+                        ? CUDA_SUCCESS
+                        : graph->move_result;
+  if (result != CUDA_SUCCESS) {
+    // Said below.
+  } else if (work.upload) {
     if (!graph->IsUploaded()) result = cuda.cuGraphUpload(graph->exec(0), stream.cuda);
   } else if (graph->exec(section) != nullptr) {
     result = cuda.cuGraphLaunch(graph->exec(section), stream.cuda);

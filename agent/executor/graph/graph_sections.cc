@@ -60,10 +60,10 @@ GraphSections CutIntoSections(const wire::GraphReader& reader, const wire::Graph
   }
   if (!any_on_host) return cut;
 
-  // Everything as early as it can, section by section. Those of the host's that have their turn together do not need
-  // each other.
+  // Puts each node into the earliest section possible. Host nodes of the same section do not depend
+  // on each other.
   const EdgesOut edges(reader);
-  std::vector<uint32_t> left(own);  // that must go before it
+  std::vector<uint32_t> left(own);  // how many nodes must still run before it
   for (uint32_t i = 0; i < own; ++i) edges.ForEach(i, [&](uint32_t to) { ++left[to]; });
   std::vector<uint32_t> ready, functions, waits;
   const auto add = [&](uint32_t i) {
@@ -122,7 +122,7 @@ GraphSections CutIntoSections(const wire::GraphReader& reader, const wire::Graph
     last_condition = std::max(last_condition, section);
   }
   cut.conditions_are_cut = first_condition < last_condition;
-  // Bodies go with the node that has them, which comes before them.
+  // Bodies belong to the section of their node, which precedes them.
   for (const wire::GraphScope& scope : scopes.scopes()) {
     if (scope.owner == wire::kNoGraphNode) continue;
     const uint32_t section = cut.of_node[scope.owner];

@@ -47,6 +47,9 @@ class Graphs final : public Part {
 
   // Submits to CUDA.
   CUresult SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work);
+  // Returns true if the graph may be launched as far as its multiprocessors go; else it is being moved to the session's
+  // present ones, or could not be: SubmitGraph then says why.
+  bool Follows(const GraphRef& graph);
   // For the stream's commands that are done, or will never be submitted to CUDA.
   void FinishGraphs(Stream& stream);
   // Makes graphs whose reservation's earlier Graph is gone.

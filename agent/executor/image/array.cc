@@ -5,11 +5,11 @@
 #include "agent/executor/image/array.h"
 
 #include <bit>
+#include <utility>
 
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/image/arrays.h"
-#include "agent/executor/session/scheduler_link.h"
 #include "proto/cuda/array_format.h"
 #include "proto/cuda/return_if_error.h"
 
@@ -33,7 +33,8 @@ struct Extent {
   uint64_t depth;
 };
 
-// Layers and faces stay, everything else halves from level to level.
+// The number of layers and faces is the same at all levels; everything else halves from level to
+// level.
 Extent ExtentOf(const wire::ArrayCreate::Request& r, uint32_t level) {
   const bool layered = (r.flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0;
   const auto halved = [level](uint64_t n) { return std::max<uint64_t>(n >> level, 1); };
@@ -41,7 +42,7 @@ Extent ExtentOf(const wire::ArrayCreate::Request& r, uint32_t level) {
           layered ? std::max<uint64_t>(r.depth, 1) : halved(r.depth)};
 }
 
-// Zeros over all of it, on a stream of its own, and waits for that.
+// Fills the array with zeros on a stream of its own, and waits.
 CUresult Clear(const Driver& cuda, CUarray array, const Extent& extent, uint32_t element_bytes) {
   static const uint8_t kZeros[1u << 20] = {};
   CUstream stream = nullptr;
@@ -95,17 +96,14 @@ uint64_t ArrayBytes(const wire::ArrayCreate::Request& r) {
             ? 1
             : RoundUp(extent.height, 8 * std::min<uint64_t>(std::bit_ceil(tiles), 16));
     sum += RoundUp(extent.width * element_bytes, 64) * rows * extent.depth;
-    // The next level would be the same again.
+    // All further levels would have the same size.
     if (extent.width == 1 && extent.height == 1 && extent.depth == 1) break;
   }
   return RoundUp(sum, kChargeStepBytes);
 }
 
 DeviceArray::~DeviceArray() {
-  if (array == nullptr && mipmap == nullptr) {
-    if (on_destroyed) on_destroyed();
-    return;
-  }
+  if (array == nullptr && mipmap == nullptr) return;
   quiet->Retire(
       [cuda = cuda, array = array, mipmap = mipmap] {
         if (mipmap != nullptr) {
@@ -114,7 +112,8 @@ DeviceArray::~DeviceArray() {
           cuda->cuArrayDestroy(array);
         }
       },
-      std::move(on_destroyed));
+      // The charge goes behind it, on this thread.
+      [charge = std::move(charge)] {});
 }
 
 CUresult DeviceArray::Make() {
@@ -166,27 +165,16 @@ void Arrays::On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request& 
   if (request.width == 0 || size_bytes == UINT64_MAX || request.levels > kMaxLevels) {
     return fail(CUDA_ERROR_INVALID_VALUE);
   }
-  ++outstanding_;
-  services_.scheduler->Ask(control::MemoryCharge{id(), size_bytes},
-                           [this, caller, request, fail](control::Incoming* answer) {
-                             --outstanding_;
-                             control::MemoryGranted granted;
-                             if (!answer->As(&granted) || granted.session_id != id()) {
-                               return fail(CUDA_ERROR_OUT_OF_MEMORY);
-                             }
-                             if (granted.result != CUDA_SUCCESS)
-                               return fail(static_cast<CUresult>(granted.result));
-                             MakeArray(caller, request, granted.memory_id);
-                           });
+  Charge(size_bytes, [this, caller, request, fail](CUresult charged, DeviceChargeRef charge) {
+    if (charged != CUDA_SUCCESS) return fail(charged);
+    MakeArray(caller, request, std::move(charge));
+  });
 }
 
 void Arrays::MakeArray(Caller caller, const wire::ArrayCreate::Request& request,
-                       uint64_t memory_id) {
+                       DeviceChargeRef charge) {
   auto whole = std::make_shared<DeviceArray>(services_.quiet, &services_.device->cuda(), request);
-  whole->memory_id = memory_id;
-  whole->on_destroyed = [scheduler = services_.scheduler, session = id(), memory_id] {
-    scheduler->Send(control::MemoryReturn{session, memory_id});
-  };
+  whole->charge = std::move(charge);
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
   memory_.Post([whole, result] { *result = whole->Make(); },
                [this, caller, whole, result, id = request.array] {
@@ -195,7 +183,7 @@ void Arrays::MakeArray(Caller caller, const wire::ArrayCreate::Request& request,
                    arrays_.Take(id);
                    return Reply<wire::ArrayCreate>(caller, *result);
                  }
-                 // Null when the session ended meanwhile: then the array goes at once.
+                 // Null if the session has ended meanwhile: then the array is destroyed at once.
                  if (ArrayEntry* entry = arrays_.Find(id); entry != nullptr) {
                    entry->array = whole->array;
                    entry->whole = whole;
@@ -250,19 +238,17 @@ void Arrays::On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request
 
 void Arrays::DestroyArray(Caller caller, const ArrayRef& whole) {
   on_destroy_(whole);
-  // A view or a graph that still has it ends it later.
+  // A view or graph that still uses it destroys it later.
   if (whole.use_count() > 1) return Reply<wire::ArrayDestroy>(caller, CUDA_SUCCESS);
   ++outstanding_;
   services_.quiet->Need(
       owner(), [whole] { whole->Destroy(); },
       [this, caller, whole] {
-        // Asked, not sent: the tenant sees its quota free again when the answer comes.
-        whole->on_destroyed = nullptr;
-        services_.scheduler->Ask(control::MemoryReturn{id(), whole->memory_id},
-                                 [this, caller](control::Incoming*) {
-                                   --outstanding_;
-                                   Reply<wire::ArrayDestroy>(caller, CUDA_SUCCESS);
-                                 });
+        // When the tenant gets its answer, its quota must be free again.
+        whole->charge->Return([this, caller] {
+          --outstanding_;
+          Reply<wire::ArrayDestroy>(caller, CUDA_SUCCESS);
+        });
       });
 }
 

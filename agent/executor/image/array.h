@@ -6,11 +6,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "agent/executor/device/device_charge.h"
 #include "agent/executor/device/quiet.h"
 #include "proto/wire/array_commands.h"
 
@@ -33,9 +33,8 @@ struct DeviceArray {
   const wire::ArrayCreate::Request request;
   CUarray array = nullptr;  // one of the two is set
   CUmipmappedArray mipmap = nullptr;
-  uint32_t levels = 0;                 // of the latter
-  uint64_t memory_id = 0;              // of the charge
-  std::function<void()> on_destroyed;  // gives the charge back; may be empty
+  uint32_t levels = 0;  // of the latter
+  DeviceChargeRef charge;
 };
 using ArrayRef = std::shared_ptr<DeviceArray>;
 

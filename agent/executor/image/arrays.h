@@ -53,7 +53,7 @@ class Arrays final : public Part {
     ArrayRef array;
     std::optional<uint32_t> level;  // of it
   };
-  void MakeArray(Caller caller, const wire::ArrayCreate::Request& request, uint64_t memory_id);
+  void MakeArray(Caller caller, const wire::ArrayCreate::Request& request, DeviceChargeRef charge);
   void DestroyArray(Caller caller, const ArrayRef& whole);
   ArrayEntry* FindArray(wire::ArrayId id_untrusted);  // refuses if there is none
 

@@ -16,7 +16,7 @@ CUresult Encode(const Driver& cuda, const wire::TensorMapEncode::Request& r, CUt
   const auto l2_promotion = static_cast<CUtensorMapL2promotion>(r.l2_promotion);
   const auto fill = static_cast<CUtensorMapFloatOOBfill>(r.fill);
   void* address = reinterpret_cast<void*>(r.address);
-  // Copies with cuda.h's types.
+  // Copied, because cuda.h has other types of the same size.
   cuuint64_t dimensions[wire::kMaxTensorRank];
   cuuint64_t strides[wire::kMaxTensorRank];
   std::copy(std::begin(r.dimensions), std::end(r.dimensions), dimensions);

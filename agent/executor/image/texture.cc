@@ -2,21 +2,14 @@
 // Textures and surfaces: the driver's own objects, whose handles the tenant's kernels get as plain
 // numbers. What they look at is judged when they are made: the session's own arrays, or a range of
 // its own memory.
-#include "agent/executor/image/texture.h"
-
 #include "agent/executor/device/device.h"
 #include "agent/executor/image/arrays.h"
 #include "agent/executor/memory/host_memory.h"
 #include "agent/executor/session/host_budget.h"
+#include "proto/cuda/sampler_fields.h"
 
 namespace gpuloom::executor {
 namespace {
-
-float FloatOf(uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
 
 CUDA_RESOURCE_VIEW_DESC ViewOf(const wire::TextureCreate::Request& r) {
   CUDA_RESOURCE_VIEW_DESC view = {};
@@ -33,23 +26,7 @@ CUDA_RESOURCE_VIEW_DESC ViewOf(const wire::TextureCreate::Request& r) {
 
 }  // namespace
 
-CUDA_TEXTURE_DESC SamplerOf(const wire::TextureCreate::Request& r) {
-  CUDA_TEXTURE_DESC sampler = {};
-  for (int i = 0; i < 3; ++i) {
-    sampler.addressMode[i] = static_cast<CUaddress_mode>(r.address_mode[i]);
-  }
-  sampler.filterMode = static_cast<CUfilter_mode>(r.filter_mode);
-  sampler.flags = r.flags;
-  sampler.maxAnisotropy = r.max_anisotropy;
-  sampler.mipmapFilterMode = static_cast<CUfilter_mode>(r.mipmap_filter_mode);
-  sampler.mipmapLevelBias = FloatOf(r.mipmap_level_bias_bits);
-  sampler.minMipmapLevelClamp = FloatOf(r.min_mipmap_level_bits);
-  sampler.maxMipmapLevelClamp = FloatOf(r.max_mipmap_level_bits);
-  for (int i = 0; i < 4; ++i) sampler.borderColor[i] = FloatOf(r.border_color_bits[i]);
-  return sampler;
-}
-
-// False: refused.
+// Returns false if it has refused the request.
 bool Arrays::JudgeTexture(const wire::TextureCreate::Request& request, CUDA_RESOURCE_DESC* resource,
                           ArrayRef* array) {
   *resource = {};
@@ -134,7 +111,7 @@ void Arrays::On(wire::Tag<wire::TextureDestroy>, const wire::TextureDestroy::Req
                 const wire::Record& record) {
   const auto found = textures_.find(request.texture);
   if (found == textures_.end()) return Refuse(wire::Fatal::kBadHandle);
-  // What it looks at stays until the driver has let go of it.
+  // The array must exist until the driver has destroyed the texture.
   const ArrayRef array = found->second.array;
   textures_.erase(found);
   host_->budget->Give(kViewTakesBytes);
@@ -201,8 +178,8 @@ void Arrays::On(wire::Tag<wire::SurfaceDestroy>, const wire::SurfaceDestroy::Req
                    });
 }
 
-// At the session's end, a piece; true when that was the last. The arrays go behind them: `done` is what lets
-// go of them.
+// Call at the end of the session: destroys one piece, and returns true if that was the last. The
+// arrays are released after them, by `done`.
 bool Arrays::DestroyViews() {
   struct Views {
     std::vector<std::pair<CUtexObject, ArrayRef>> textures;

@@ -2,46 +2,33 @@
 #include "agent/executor/image/texture_reference.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "agent/executor/device/device.h"
 #include "agent/executor/image/arrays.h"
-#include "agent/executor/image/texture.h"
 #include "agent/executor/image/texture_references.h"
 #include "proto/cuda/return_if_error.h"
+#include "proto/cuda/sampler_fields.h"
 
 namespace gpuloom::executor {
 namespace {
 
-uint32_t BitsOf(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-
 // NaNs are equal to themselves here.
-bool Same(float a, float b) { return BitsOf(a) == BitsOf(b); }
+bool Same(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
 wire::ReferenceGet::Reply ReplyOf(const SamplerState& state) {
-  const CUDA_TEXTURE_DESC& sampler = state.sampler;
   wire::ReferenceGet::Reply reply{};
   reply.format = state.format;
   reply.channels = static_cast<uint32_t>(state.channels);
-  for (int i = 0; i < 3; ++i) reply.address_mode[i] = sampler.addressMode[i];
-  reply.filter_mode = sampler.filterMode;
-  reply.flags = sampler.flags;
-  reply.max_anisotropy = sampler.maxAnisotropy;
-  reply.mipmap_filter_mode = sampler.mipmapFilterMode;
-  reply.mipmap_level_bias_bits = BitsOf(sampler.mipmapLevelBias);
-  reply.min_mipmap_level_bits = BitsOf(sampler.minMipmapLevelClamp);
-  reply.max_mipmap_level_bits = BitsOf(sampler.maxMipmapLevelClamp);
-  for (int i = 0; i < 4; ++i) reply.border_color_bits[i] = BitsOf(sampler.borderColor[i]);
+  SetSampler(state.sampler, &reply);
   return reply;
 }
 
 }  // namespace
 
-// What a driver does not tell is taken as zero, which is then set like everything else.
+// What the driver does not report counts as zero; the next binding then sets it like everything
+// else.
 CUresult SamplerState::ReadFresh(const Driver& cuda, CUtexref texture) {
   int most = 0;
   CUDA_RETURN_IF_ERROR(cuda.cuTexRefGetFormat(&format, &channels, texture));
@@ -90,7 +77,7 @@ void References::Want(size_t number, BindingRef binding) {
   wanted_ = std::move(wanted);
 }
 
-// What the driver has taken is known even when it refuses the next thing.
+// What the driver has accepted is remembered even if it refuses the rest.
 CUresult References::SetSampler(const Driver& cuda, One* one, const CUDA_TEXTURE_DESC& wanted) {
   CUDA_TEXTURE_DESC& now = one->state.sampler;
   const CUtexref texture = one->texture;
@@ -167,7 +154,7 @@ CUresult References::SetTexture(const Driver& cuda, One* one, const Binding& bin
   CUresult result = SetSampler(cuda, one, binding.sampler);
   if (result != CUDA_SUCCESS) return result;
   const CUDA_RESOURCE_DESC& resource = binding.resource;
-  // The driver's format follows what is bound, so what we know of it does not last.
+  // The driver changes its format to that of what is bound, so ours is out of date.
   const auto forget_format = [one] { one->state.channels = 0; };
   switch (resource.resType) {
     case CU_RESOURCE_TYPE_ARRAY:
@@ -179,7 +166,7 @@ CUresult References::SetTexture(const Driver& cuda, One* one, const Binding& bin
                                             CU_TRSA_OVERRIDE_FORMAT);
     case CU_RESOURCE_TYPE_LINEAR: {
       const auto& linear = resource.res.linear;
-      // A format may not follow memory of two dimensions.
+      // The driver refuses a format directly after two-dimensional memory.
       if (one->set != nullptr && one->set->bound &&
           one->set->resource.resType == CU_RESOURCE_TYPE_PITCH2D) {
         (void)cuda.cuTexRefSetAddress_v2(&offset, texture, 0, 0);
@@ -205,7 +192,8 @@ CUresult References::SetSurface(const Driver& cuda, const One& one, const Bindin
 }
 
 CUresult References::Tell(const Driver& cuda, One* one, const BindingRef& wanted) {
-  // A reference that the driver goes on refusing is left alone: what is held has a bound.
+  // Gives up on a reference that the driver keeps refusing, because what we hold for it must be
+  // bounded.
   if (one->held.size() >= kMostHeld) return CUDA_ERROR_INVALID_VALUE;
   const CUresult told =
       one->surface != nullptr ? SetSurface(cuda, *one, *wanted) : SetTexture(cuda, one, *wanted);
@@ -213,7 +201,7 @@ CUresult References::Tell(const Driver& cuda, One* one, const BindingRef& wanted
     one->set = wanted;
     one->held.clear();
   } else if (std::find(one->held.begin(), one->held.end(), wanted) == one->held.end()) {
-    // Of this and of what came before, the driver may have either.
+    // The driver may use this one or the previous one.
     one->held.push_back(wanted);
     if (one->set != nullptr) one->held.push_back(std::move(one->set));
     one->set = nullptr;
@@ -235,7 +223,7 @@ CUresult References::Set(const Driver& cuda, const Bindings& bindings) {
   return result;
 }
 
-// A driver that refuses keeps what it has, and we hold that.
+// If the driver refuses, it still uses what was bound, so we keep holding that.
 void References::Forget(const Driver& cuda, One* one) {
   if (one->set == nullptr && one->held.empty()) return;
   const CUresult told = one->surface != nullptr ? SetSurface(cuda, *one, Binding())
@@ -256,7 +244,7 @@ void References::LetGo(const Driver& cuda, const ArrayRef& array) {
   }
 }
 
-// One question on its way. Its functions run on a worker.
+// A lookup in progress. Its functions run on a worker.
 struct TextureReferences::ReferenceLookup {
   std::string name;
   wire::ReferenceKind kind;
@@ -310,7 +298,7 @@ void TextureReferences::On(wire::Tag<wire::ReferenceGet>,
   if (references_.Add(request.reference) == nullptr) return Refuse(wire::Fatal::kBadHandle);
   lookup->name.assign(record.payload.begin(), record.payload.end());
   lookup->library = library->loaded->handle;
-  if (library->loaded->shared) {  // whose image has none
+  if (library->loaded->shared) {  // such an image has no references
     lookup->result = CUDA_ERROR_NOT_FOUND;
     return FinishReference(caller, request, *lookup, library->loaded);
   }
@@ -318,7 +306,7 @@ void TextureReferences::On(wire::Tag<wire::ReferenceGet>,
       library->loaded,
       [lookup, &cuda = services_.device->cuda()] {
         lookup->FindInLibrary(cuda);
-        return false;  // not known
+        return false;  // it may not be usable yet
       },
       [this, lookup, caller, request, loaded = library->loaded] {
         FinishReference(caller, request, *lookup, loaded);

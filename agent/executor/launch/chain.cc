@@ -11,9 +11,9 @@
 namespace gpuloom::executor {
 namespace {
 
-// A chain that nobody has asked for twice is another chunk's after so many launches.
+// After so many launches, a chain that was asked for only once may be taken for another chunk.
 constexpr uint64_t kShortKeep = 4;
-// So many stay free for sequences that do not come again.
+// How many stay free for sequences that do not repeat.
 constexpr size_t kScratchChains = 4;
 
 uint32_t CapacityFor(uint32_t launches) {
@@ -41,7 +41,8 @@ Chains::Holding::Holding(Mutex& mutex) : mutex_(mutex) {
 
 Chains::Found Chains::Find(const Chunk& chunk, const Target& target) {
   const auto free = [&](const Chain& chain) {
-    return chain.in_flight == 0 || chain.stream == target.stream;
+    return chain.context == target.context &&
+           (chain.in_flight == 0 || chain.stream == target.stream);
   };
   Found found;
   for (Slot& slot : slots_) {
@@ -71,16 +72,17 @@ bool Chains::SawBefore(uint64_t content) {
   return seen;
 }
 
-// For a chunk that no chain holds.
+// Chooses a chain to rewrite for a chunk that none holds.
 Chains::Slot* Chains::Choose(const Chunk& chunk, const Target& target, const Found& found,
                              bool again) {
-  // What comes again as it was gets a chain of its own while there are any.
+  // A chunk that repeats unchanged gets a chain of its own while there are any.
   if (again && found.spare != nullptr) return found.spare;
   if (again || (found.alike == nullptr && found.spare == nullptr)) {
-    Want(chunk, chunk.nodes.front(), chunk.params.data(), CapacityFor(chunk.size()), nullptr);
+    Want(chunk, chunk.nodes.front(), chunk.params.data(), CapacityFor(chunk.size()), target.context,
+         nullptr);
   }
   if (found.alike != nullptr) return found.alike;
-  // While a chain is written the GPU must have something to do.
+  // While we write a chain, the GPU must have something to do.
   return target.idle ? nullptr : found.spare;
 }
 
@@ -94,7 +96,7 @@ ChainRef Chains::Take(const Chunk& chunk, const Target& target, bool* exact) {
     again = SawBefore(chunk.content);
     slot = Choose(chunk, target, found, again);
     if (slot == nullptr) return nullptr;
-    // Nobody is to find what is about to change.
+    // Nobody may find it while it changes.
     slot->signature = slot->content = 0;
   }
   ++(*exact ? counts_.replayed : slot == found.alike ? counts_.updated : counts_.rewritten);
@@ -114,14 +116,14 @@ ChainRef Chains::Launch(const Chunk& chunk, const Target& target) {
   bool exact = false;
   ChainRef chain = Take(chunk, target, &exact);
   if (chain == nullptr) return nullptr;
-  CUfunction refused = nullptr;
+  CUkernel refused = nullptr;
   CUresult result = exact ? CUDA_SUCCESS : Set(chain.get(), chunk, &refused);
   if (result == CUDA_SUCCESS) {
     result = device_->Judge(device_->cuda().cuGraphLaunch(chain->exec, target.cuda));
   }
   if (result != CUDA_SUCCESS) chain->nodes.clear();
   chain->held.store(false, std::memory_order_release);
-  // The lock not before: who has it may wait for holders.
+  // Takes the lock only now: whoever has it may wait for holders.
   if (result != CUDA_SUCCESS) {
     if (refused != nullptr) Refuse(refused);
     Done(*chain);
@@ -143,27 +145,27 @@ void Chains::Offer(const ChainRef& chain, const Chunk& chunk) {
 
 CUresult Chains::SetNode(const Chain& chain, uint32_t index, const ChunkNode& node,
                          const uint8_t* params) {
-  const KernelNodeParams value(node.function, node, {params, node.param_bytes});
+  const KernelNodeParams value(node.kernel, chain.context, node, {params, node.param_bytes});
   return device_->Judge(device_->cuda().cuGraphExecKernelNodeSetParams_v2(
       chain.exec, chain.handles[index], &value.value));
 }
 
-void Chains::Refuse(CUfunction function) {
+void Chains::Refuse(CUkernel kernel) {
   const Holding lock(mutex_);
-  AddRefused(function);
+  AddRefused(kernel);
 }
 
-void Chains::AddRefused(CUfunction function) {
-  if (refused_.insert(function).second) ++refused_count_;
+void Chains::AddRefused(CUkernel kernel) {
+  if (refused_.insert(kernel).second) ++refused_count_;
 }
 
-bool Chains::Refuses(CUfunction function) const {
+bool Chains::Refuses(CUkernel kernel) const {
   if (refused() == 0) return false;
   const Holding lock(mutex_);
-  return refused_.contains(function);
+  return refused_.contains(kernel);
 }
 
-CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUfunction* refused) {
+CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUkernel* refused) {
   const Driver& cuda = device_->cuda();
   CUresult result = CUDA_SUCCESS;
   size_t at = 0;
@@ -180,7 +182,7 @@ CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUfunction* refused) {
     }
     AddLibrary(chain, node.library);
     result = SetNode(*chain, i, node, params);
-    if (result != CUDA_SUCCESS) *refused = node.function;
+    if (result != CUDA_SUCCESS) *refused = node.kernel;
   }
   while (chain->enabled != chunk.size() && result == CUDA_SUCCESS) {
     const bool more = chain->enabled < chunk.size();
@@ -194,27 +196,30 @@ CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUfunction* refused) {
   return CUDA_SUCCESS;
 }
 
-// ---- one by one
+// ---- single launches
 
 bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t* params,
-                       CUstream stream) {
-  const uint64_t key = SingleKey(node, stream);
+                       const Target& target) {
+  const uint64_t key = SingleKey(node, target.cuda);
   const auto found = singles_.find(key);
-  if (found == singles_.end() || found->second->nodes.front() != node) {
+  // A stream's handle may have been another context's before.
+  if (found == singles_.end() || found->second->nodes.front() != node ||
+      found->second->context != target.context) {
     const Holding lock(mutex_);
     ++counts_.plain;
-    if (found == singles_.end() && SawBefore(key)) Want(chunk, node, params, 1, stream);
+    if (found == singles_.end() && SawBefore(key))
+      Want(chunk, node, params, 1, target.context, target.cuda);
     return false;
   }
   Chain& single = *found->second;
   CUresult result = CUDA_SUCCESS;
   if (std::memcmp(single.params.data(), params, node.param_bytes) != 0) {
     result = SetNode(single, 0, node, params);
-    if (result != CUDA_SUCCESS) Refuse(node.function);
+    if (result != CUDA_SUCCESS) Refuse(node.kernel);
     std::memcpy(single.params.data(), params, node.param_bytes);
   }
   if (result == CUDA_SUCCESS) {
-    result = device_->Judge(device_->cuda().cuGraphLaunch(single.exec, stream));
+    result = device_->Judge(device_->cuda().cuGraphLaunch(single.exec, target.cuda));
   }
   if (result != CUDA_SUCCESS) {
     std::vector<ChainRef> dropped = {std::move(found->second)};

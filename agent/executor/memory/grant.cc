@@ -38,7 +38,8 @@ void DeviceMemory::MapNew(uint64_t address, uint64_t size_bytes,
          });
 }
 
-// Memory that this session holds for this. It lets go of it when it cannot be mapped.
+// Maps memory that this session already holds for the purpose. Lets go of it if it cannot be
+// mapped.
 void DeviceMemory::MapHeld(const PhysicalRef& memory, uint64_t address,
                            std::function<void(CUresult)> done) {
   ++outstanding_;
@@ -95,17 +96,17 @@ void DeviceMemory::Obtain(uint64_t address, uint64_t size_bytes, OnMemory done) 
       });
 }
 
-// A granted piece on its way to the tenant's address. Its functions run on a worker.
+// A granted piece that is being mapped for the tenant. Its functions run on a worker.
 struct DeviceMemory::NewMemory {
   uint64_t memory_id = 0;
-  uint64_t address = 0;  // 0: it is to be mapped nowhere
+  uint64_t address = 0;  // 0: it will not be mapped
   uint64_t size_bytes = 0;
   channel::UniqueFd fd;
   CUmemGenericAllocationHandle handle = 0;
-  // Where it lies while it is cleared: no tenant knows the address, whose kernels may be running and
-  // look.
+  // Where it is cleared: at an address that no tenant knows, because kernels of tenants may be
+  // running.
   CUdeviceptr hidden = 0;
-  bool hidden_is_its_own = false;  // not of the executor's room for this
+  bool hidden_is_its_own = false;  // not taken from the executor's reserved range
   CUresult result = CUDA_SUCCESS;
 
   void Import(const Driver& cuda, CUdevice device, bool must_clear) {
@@ -126,7 +127,7 @@ struct DeviceMemory::NewMemory {
     if (result != CUDA_SUCCESS) cuda.cuMemRelease(handle);
   }
 
-  // After it has been cleared, with the result of that.
+  // Maps it at its final address, once it has been cleared.
   void Show(const Driver& cuda, CUdevice device) {
     cuda.cuMemUnmap(hidden, size_bytes);
     FreeHidden(cuda);
@@ -179,7 +180,7 @@ void DeviceMemory::Arrive(NewMemory& memory, const OnMemory& done) {
   if (memory.hidden != 0 && !memory.hidden_is_its_own) {
     services_.internal->GiveHidden(memory.hidden, memory.size_bytes);
   }
-  // Closing such a descriptor takes half a millisecond, which nobody needs to wait for.
+  // Closing such a descriptor takes half a millisecond, so a worker does it.
   const auto fd = std::make_shared<channel::UniqueFd>(std::move(memory.fd));
   services_.memory->Post([fd] { fd->Reset(); }, [] {});
   if (services_.device->Judge(memory.result) != CUDA_SUCCESS) {

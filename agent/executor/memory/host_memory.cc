@@ -16,7 +16,7 @@ namespace gpuloom::executor {
 
 namespace {
 
-// Of pages that are there, swapped ones apart.
+// Whether all pages are in memory; a swapped page is not.
 bool AreResident(uint64_t address, uint64_t size_bytes) {
   constexpr uint64_t kPagesAtATime = 4096;
   std::array<unsigned char, kPagesAtATime> pages;
@@ -41,7 +41,7 @@ bool AreResident(uint64_t address, uint64_t size_bytes) {
 }  // namespace
 
 bool HostMemory::Populated(uint64_t address, uint64_t size_bytes) const {
-  // Looking for the next hole walks over all pages before it, however few are asked for.
+  // SEEK_HOLE walks over all pages up to the next hole, however few are asked about.
   if (mapping.data() != nullptr && size_bytes != 0 && AreResident(address, size_bytes)) return true;
   const auto offset = static_cast<off_t>(address - range.begin);
   const off_t hole = lseek(arena.get(), offset, SEEK_HOLE);
@@ -99,7 +99,7 @@ void PinnedMemory::On(wire::Tag<wire::HostRegister>, const wire::HostRegister::R
 void PinnedMemory::TryHostRegister(Caller caller, uint64_t address, uint64_t size_bytes) {
   HostMemory& host = *host_;
   if (host.pinned.Overlaps(address, size_bytes)) {
-    // Still pinned from earlier: to CUDA those are other pages than the tenant has there now.
+    // Pinned earlier and not yet unpinned: CUDA still sees the old pages there.
     host_waiting_.push_back({caller, address, size_bytes});
     services_.quiet->HurryRetired();
     return;

@@ -13,7 +13,7 @@
 namespace gpuloom::executor {
 namespace {
 
-// The part of the device range that MemAlloc cuts from.
+// The part of the device range in which MemAlloc allocates.
 uint64_t OwnBytes(const control::AddSession& order) {
   const uint64_t own = order.device_own_bytes;
   return own == 0 || own > order.device_range_bytes ? order.device_range_bytes
@@ -40,7 +40,8 @@ bool DeviceMemory::Reserve(std::string* error) {
   CUresult result = services_.device->Judge(cuda.cuMemAddressReserve(
       &reserved, order_.device_range_bytes, kGranuleBytes, order_.device_range_begin, 0));
   if (result == CUDA_SUCCESS && reserved != order_.device_range_begin) {
-    // The driver takes the address for a wish; a tenant's pointers must be where it was told.
+    // To the driver the address is only a hint, but a tenant's pointers must be exactly where the
+    // scheduler told it.
     cuda.cuMemAddressFree(reserved, order_.device_range_bytes);
     result = CUDA_ERROR_INVALID_ADDRESS_SPACE;
   }
@@ -103,7 +104,8 @@ void DeviceMemory::On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request& 
   });
 }
 
-// Answers who waits for a slice, as far as there is room, and gets a slab for the rest.
+// Answers requests for small allocations while there is room, and obtains another slab for the
+// rest.
 void DeviceMemory::ServeSmall(CUresult failure) {
   while (!small_waiting_.empty()) {
     const auto [caller, size_bytes] = small_waiting_.front();
@@ -152,8 +154,8 @@ void DeviceMemory::On(wire::Tag<wire::MemFreeLater>, const wire::MemFreeLater::R
   FreeAllocation(address, record.ticket, [] {});
 }
 
-// A retired allocation, once the work before `ticket` is done. The tenant may know that, and ask what
-// is free, before we have seen it.
+// Frees a retired allocation once the work before `ticket` is done. The tenant may know before us
+// that it is done, and ask how much memory is free.
 void DeviceMemory::FreeAllocation(uint64_t address, wire::Ticket ticket,
                                   std::function<void()> done) {
   const uint64_t span_bytes = space_.SpanBytes(address);
@@ -175,7 +177,7 @@ void DeviceMemory::FreeAllocation(uint64_t address, wire::Ticket ticket,
   });
 }
 
-// What is kept, and what is on its way back, already counts: a tenant that has freed sees it.
+// Memory that is kept or on its way back counts as free: a tenant that has freed it must see that.
 void DeviceMemory::On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&,
                       const wire::Record& record) {
   if (returning_ != 0) {
@@ -187,7 +189,8 @@ void DeviceMemory::On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&,
 
 void DeviceMemory::TellMemory(Caller caller) {
   ++outstanding_;
-  // Charged when the scheduler reads the question, whatever becomes of it meanwhile.
+  // The scheduler sees these bytes as charged when it reads the question, whatever happens
+  // meanwhile.
   const uint64_t kept_bytes = kept_.size_bytes() + freeing_bytes_;
   services_.scheduler->Ask(
       control::MemoryInfoRequest{id()}, [this, caller, kept_bytes](control::Incoming* answer) {

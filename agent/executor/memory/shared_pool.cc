@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools that sessions of the domain share: a name, and memory that its maker has put under it.
+// Pools that several sessions of the domain share: each has a name, and memory that its maker has
+// put into it.
 #include "agent/executor/memory/device_memory.h"
 
 namespace gpuloom::executor {
@@ -47,7 +48,7 @@ void DeviceMemory::On(wire::Tag<wire::PoolPut>, const wire::PoolPut::Request& re
   SharedPoolRef* pool = FindPool(request.pool);
   if (pool == nullptr) return;
   if ((*pool)->maker_session != id()) return Refuse(wire::Fatal::kBadHandle);
-  // A slab is out of the question: other allocations of the tenant's lie in it.
+  // Memory in a slab cannot be shared: other allocations of the tenant lie in the same slab.
   const auto address = static_cast<uint64_t>(request.address);
   if (!space_.Contains(address, 1) || space_.SpanBytes(address) == 0) {
     return Refuse(wire::Fatal::kBadRange);
@@ -67,7 +68,7 @@ void DeviceMemory::On(wire::Tag<wire::PoolTake>, const wire::PoolTake::Request& 
   const uint64_t size_bytes = memory->size_bytes;
   const uint64_t address = space_.ReserveSpan(size_bytes);
   if (address == 0) return Reply<wire::PoolTake>(caller, CUDA_ERROR_OUT_OF_MEMORY);
-  Hold(memory);  // whatever its maker does meanwhile
+  Hold(memory);  // so that it stays, whatever its maker does
   MapHeld(memory, address, [this, caller, address, size_bytes](CUresult result) {
     if (result == CUDA_SUCCESS) {
       space_.AddLarge(address, size_bytes, size_bytes);

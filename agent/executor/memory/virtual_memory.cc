@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Physical memory by id, and where the tenant maps it in its own part of the device range. What is
-// with a worker or waits for earlier work is busy: no other command may touch it meanwhile.
+// Physical memory by id, and where the tenant maps it within its own part of the device range. A
+// range that a worker changes, or that waits for earlier work, is busy: no other command may use
+// it.
 #include "agent/executor/device/device.h"
 #include "agent/executor/memory/device_memory.h"
 
@@ -117,7 +118,7 @@ void DeviceMemory::On(wire::Tag<wire::MemMap>, const wire::MemMap::Request& requ
        address - std::prev(next)->first < std::prev(next)->second.size_bytes)) {
     return Refuse(wire::Fatal::kBadRange);
   }
-  services_.memory->Expect();  // it wants access next
+  services_.memory->Expect();  // the tenant will ask for access next
   mappings_.emplace_hint(next, address, MappedRange{size_bytes, memory});
   Hold(memory);
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
@@ -161,7 +162,7 @@ void DeviceMemory::On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::R
   if (size_bytes == 0 || size_bytes > reservable_.size_bytes) {
     return Refuse(wire::Fatal::kBadRange);
   }
-  // Mappings that nobody else is busy with must hold every byte and nothing else.
+  // Mappings that are not busy must cover the whole range and nothing else.
   const uint64_t end = address + size_bytes;
   chores_.Do([this, caller = CallerOf(record), ticket = record.ticket, address, size_bytes, flags,
               end, at = address, narrows = false]() mutable {
@@ -210,7 +211,7 @@ void DeviceMemory::ChangeAccess(Caller caller, uint64_t address, uint64_t size_b
             mapping.busy = false;
             if (changed) mapping.access = flags;
             if (mapping.access != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
-              (void)accessible_.Add(it->first, mapping.size_bytes);  // or it is there already
+              (void)accessible_.Add(it->first, mapping.size_bytes);  // fails if it is there already
             }
           }
           Reply<wire::MemSetAccess>(caller, result);

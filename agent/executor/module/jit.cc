@@ -23,7 +23,7 @@ bool ReadJitOptions(std::span<const uint8_t> payload_untrusted, std::vector<CUji
     wire::LinkOption option;
     std::memcpy(&option, payload_untrusted.data() + at, sizeof(option));
     if (option.option >= 64 || (wire::kLinkOptionsKnown >> option.option & 1) == 0) return false;
-    // The driver (580.159.04) divides by it.
+    // The driver (580.159.04) would divide by it.
     if (option.option == CU_JIT_THREADS_PER_BLOCK && option.value == 0) return false;
     options->push_back(static_cast<CUjit_option>(option.option));
     values->push_back(reinterpret_cast<void*>(uintptr_t{option.value}));
@@ -88,7 +88,7 @@ wire::JitReport Jit::Report(const HostMemory& host, uint64_t texts, uint32_t inf
     report.threads_per_block = static_cast<uint32_t>(
         reinterpret_cast<uintptr_t>(values_[static_cast<size_t>(threads - options_.begin())]));
   }
-  // Pages that are not there would be made on the node's account.
+  // Writing to pages that do not exist would charge them to the node.
   if (info_capacity_bytes + error_capacity_bytes == 0) return report;
   if (!host.Populated(texts, uint64_t{info_capacity_bytes} + error_capacity_bytes)) return report;
   if (host.Write(texts, info.data(), info.size())) {

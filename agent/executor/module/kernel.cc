@@ -6,6 +6,7 @@
 #include "agent/executor/device/context_memory.h"
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/device_charge.h"
+#include "agent/executor/device/partitions.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/launch/chain.h"
 #include "agent/executor/launch/chunk.h"
@@ -18,14 +19,14 @@ namespace {
 
 constexpr uint32_t kParamsOfAnAnswer = wire::kReplyPayloadBytes / sizeof(wire::KernelParam);
 
-// As many as an answer holds.
+// As many as fit into an answer.
 std::span<const uint8_t> ParamsFrom(const std::vector<wire::KernelParam>& params, size_t first) {
   const size_t count = std::min<size_t>(params.size() - first, kParamsOfAnAnswer);
   return {reinterpret_cast<const uint8_t*>(params.data() + first),
           count * sizeof(wire::KernelParam)};
 }
 
-// Limits, which are only raised, and what changes no result.
+// Limits that are only raised, and attributes that do not change results.
 bool MayBeSetForAll(int32_t attribute) {
   return attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
          attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED ||
@@ -54,12 +55,12 @@ struct Kernels::KernelLookup {
     }
   }
 
-  // Compiles what has to be compiled; waits for nobody and holds up nobody (measured).
+  // Compiles if necessary; neither waits for other work nor holds it up (measured).
   void FindKernel(const Driver& cuda) {
     result = cuda.cuLibraryGetKernel(&facts.kernel, library, name.c_str());
   }
 
-  // Puts the code on the device.
+  // Loads the code onto the device.
   CUresult Find(const Driver& cuda) {
     CUresult found = result;
     if (found != CUDA_SUCCESS) return found;
@@ -84,13 +85,13 @@ void Kernels::SetCollects(Kernel* kernel, const int32_t* attributes) const {
   kernel->max_threads = Limit(attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK]);
   kernel->max_dynamic_shared_bytes =
       Limit(attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]);
-  // Nodes of a chain have no clusters and must not use references, and what prints takes turns.
+  // Nodes of a chain can have no clusters and no references, and kernels that print take turns.
   kernel->collects = services_.chains != nullptr && !kernel->library->prints &&
                      kernel->library->references == nullptr &&
                      kernel->param_bytes <= kMaxChunkedParamBytes &&
                      Limit(attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET]) == 0 &&
                      Limit(attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH]) == 0 &&
-                     !services_.chains->Refuses(kernel->function);
+                     !services_.chains->Refuses(kernel->kernel);
   kernel->refused_known = services_.chains == nullptr ? 0 : services_.chains->refused();
 }
 
@@ -150,7 +151,7 @@ void Kernels::AnswerKernel(Caller caller, const wire::KernelGet::Request& reques
     kernels_.Take(request.kernel);
     return Reply<wire::KernelGet>(caller, CUDA_ERROR_INVALID_HANDLE);
   }
-  // The driver takes local memory at the first launch.
+  // The driver allocates local memory at the first launch.
   const int32_t local_bytes = facts.reply.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES];
   constexpr auto kKind = ContextMemory::Kind::kThread;
   const auto thread_bytes = static_cast<uint64_t>(std::max(local_bytes, 0));
@@ -169,7 +170,7 @@ void Kernels::AnswerKernel(Caller caller, const wire::KernelGet::Request& reques
     });
   }
   owner->kernels.push_back(request.kernel);
-  // The entry that the question made: while it has no function no command can take it away.
+  // The entry that the request made: until it has a function, no command can remove it.
   Kernel* kernel = kernels_.Find(request.kernel);
   kernel->library = loaded;
   kernel->kernel = facts.kernel;
@@ -204,18 +205,18 @@ void Kernels::On(wire::Tag<wire::KernelSetAttribute>,
       static_cast<uint32_t>(request.attribute) >= wire::kFunctionAttributes) {
     return Refuse(wire::Fatal::kBadArgument);
   }
-  // What changes how others' launches go is not for a shared kernel. Shims keep the size of clusters to
-  // themselves and send it with each launch.
+  // A shared kernel's attributes that would change other tenants' launches cannot be set. Shims
+  // keep the cluster size themselves and send it with each launch.
   if (kernel->library->shared && !MayBeSetForAll(request.attribute)) {
     return Reply<wire::KernelSetAttribute>(CallerOf(record), CUDA_ERROR_INVALID_VALUE);
   }
-  // Launches before this go with the attributes as they were, as far as they can go now.
+  // Earlier launches run with the old attributes, as far as they can be submitted now.
   streams_.Flush(true);
   auto lookup = std::make_shared<KernelLookup>();
   lookup->facts.kernel = kernel->kernel;
   lookup->device = services_.device->device();
-  // A shared kernel keeps the largest limit that somebody asked for: a limit that is too high hurts
-  // nobody, one that another session has lowered would fail a launch.
+  // A shared kernel keeps the highest limit that any session asked for: a limit that is too high
+  // harms nobody, but one lowered by another session would make launches fail.
   int value = request.value;
   const bool allows =
       request.attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED && value != 0;
@@ -237,11 +238,11 @@ void Kernels::On(wire::Tag<wire::KernelSetAttribute>,
                                       lookup->facts.kernel, lookup->device);
         lookup->ReadAttributes(cuda, lookup->facts.reply.attributes);
       },
-      [this, lookup, request, value, function = kernel->function, library = kernel->library,
-       caller = CallerOf(record)] {
-        if (services_.chains != nullptr) services_.chains->Forget(function);
-        if (Kernel* named = kernels_.Find(request.kernel);
-            named != nullptr && named->library == library && named->function == function) {
+      [this, lookup, request, value, library = kernel->library, caller = CallerOf(record)] {
+        if (services_.chains != nullptr) services_.chains->Forget(lookup->facts.kernel);
+        if (Kernel* named = kernels_.Find(request.kernel); named != nullptr &&
+                                                           named->library == library &&
+                                                           named->kernel == lookup->facts.kernel) {
           SetCollects(named, lookup->facts.reply.attributes);
         }
         wire::KernelSetAttribute::Reply reply;
@@ -301,11 +302,13 @@ void Kernels::On(wire::Tag<wire::OccupancyClusters>,
        request.question != wire::ClusterQuestion::kMaxPotentialSize)) {
     return Refuse(wire::Fatal::kBadArgument);
   }
+  const CUstream stream = port_->partition() == nullptr ? nullptr : port_->partition()->stream;
   auto answer = std::make_shared<std::pair<CUresult, int>>(CUDA_SUCCESS, 0);
   modules_.Post(
-      [answer, request, function = kernel->function, &cuda = services_.device->cuda()] {
-        const LaunchConfig config(request.grid, request.block, request.dynamic_shared_bytes,
-                                  nullptr, request.attributes);
+      [answer, request, function = reinterpret_cast<CUfunction>(kernel->kernel), stream,
+       &cuda = services_.device->cuda()] {
+        const LaunchConfig config(request.grid, request.block, request.dynamic_shared_bytes, stream,
+                                  request.attributes);
         answer->first =
             request.question == wire::ClusterQuestion::kMaxActiveClusters
                 ? cuda.cuOccupancyMaxActiveClusters(&answer->second, function, config.get())

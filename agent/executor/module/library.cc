@@ -13,7 +13,7 @@
 namespace gpuloom::executor {
 namespace {
 
-// Asked for a kernel, whatever its name, the driver compiles what is text.
+// The driver compiles PTX when it is asked for any kernel, whatever the name.
 void CompileText(const Driver& cuda, CUlibrary library) {
   CUkernel none = nullptr;
   (void)cuda.cuLibraryGetKernel(&none, library, "-");
@@ -33,7 +33,7 @@ Library* Libraries::FindLoaded(wire::LibraryId id, const LibraryRef& loaded) {
   return library != nullptr && library->loaded == loaded ? library : nullptr;
 }
 
-// In a quiet moment everybody waits, so nothing must be compiled there.
+// Everybody waits during a quiet moment, so nothing may be compiled in one.
 void Libraries::UseLibrary(const LibraryRef& library, LookUp work, std::function<void()> done) {
   if (library->usable) return UseCompiled(library, std::move(work), std::move(done));
   modules_.Post(
@@ -44,7 +44,7 @@ void Libraries::UseLibrary(const LibraryRef& library, LookUp work, std::function
 }
 
 void Libraries::UseCompiled(const LibraryRef& library, LookUp work, std::function<void()> done) {
-  // Either holds the library: its unloading waits for the device, but not for a worker.
+  // Both paths hold the library: unloading it waits for the device, but not for a worker.
   if (library->usable) {
     return modules_.Post([work = std::move(work)] { (void)work(); },
                          [library, done = std::move(done)] { done(); });
@@ -82,8 +82,8 @@ void Libraries::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Re
         !forget(&library->references, [this](wire::ReferenceId id) { references_.Take(id); })) {
       return false;
     }
-    // Kernels hold their library; copies that name its variables may still wait here, behind a function
-    // of the tenant's for instance.
+    // Kernels hold their library; copies that name its variables do not, and may still wait here,
+    // for example behind a host function.
     if (!globals.empty()) {
       AfterEarlierWork(ticket, [this, held = library->loaded, globals = std::move(globals)] {
         chores_.Do([this, held, globals]() mutable {
@@ -127,14 +127,14 @@ void Libraries::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::
     uint32_t count = 0;
   };
   auto listed = std::make_shared<Listed>(host_->budget);
-  // It neither waits for anybody nor puts anything on the device (measured).
+  // Neither waits for anything nor puts anything on the device (measured).
   modules_.Post(
       [listed, &cuda = services_.device->cuda(), handle = library->loaded->handle] {
         CompileText(cuda, handle);
         unsigned count = 0;
         listed->result = cuda.cuLibraryGetKernelCount(&count, handle);
         if (listed->result != CUDA_SUCCESS || count == 0) return;
-        // Names may lie over one another in the image, and take more than it.
+        // Names may overlap in the image, so together they can be longer than it.
         if (!listed->charge->Add(count * sizeof(CUkernel))) {
           listed->result = CUDA_ERROR_OUT_OF_MEMORY;
           return;
@@ -146,7 +146,7 @@ void Libraries::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::
           listed->result = cuda.cuKernelGetName(&name, kernels[i]);
           if (listed->result != CUDA_SUCCESS) break;
           const size_t name_bytes = strlen(name) + 1;
-          // As large as what it grows by at a time: once more.
+          // Twice, because a growing string copies itself.
           if (!listed->charge->Add(2 * name_bytes)) listed->result = CUDA_ERROR_OUT_OF_MEMORY;
           if (listed->result == CUDA_SUCCESS) listed->names.append(name, name_bytes);
           if (listed->result == CUDA_SUCCESS) ++listed->count;
@@ -181,7 +181,7 @@ void Libraries::On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request& r
       [found, &cuda = services_.device->cuda(), handle = library->loaded->handle] {
         found->result = cuda.cuLibraryGetGlobal(&found->address, &found->size_bytes, handle,
                                                 found->name.c_str());
-        // A name that is not there puts it on the device, too (measured).
+        // Looking up a name that does not exist also loads it onto the device (measured).
         return found->result == CUDA_SUCCESS || found->result == CUDA_ERROR_NOT_FOUND;
       },
       [this, found, caller = CallerOf(record), id = request.library, loaded = library->loaded] {

@@ -11,7 +11,8 @@
 namespace gpuloom::executor {
 namespace {
 
-// A library takes device memory; half of the time an executor itself waits for tenants.
+// A kept library occupies device memory, so it is kept for half as long as an executor without
+// tenants.
 constexpr uint64_t kKeepLibraryNs = 30'000'000'000;
 constexpr uint64_t kKeepImageNs = 600'000'000'000;
 
@@ -52,7 +53,7 @@ LoadedLibrary::~LoadedLibrary() {
   if (handle == nullptr) return;
   std::vector<ChainRef> users;
   if (chains != nullptr) users = chains->TakeOut(this);
-  // There may be many of them, which a worker lets go of.
+  // There may be many of them, so a worker destroys them.
   auto known = std::make_shared<std::pair<std::string, decltype(kernels)>>(std::move(names),
                                                                            std::move(kernels));
   auto unload = [unloads = quiet, keep = std::move(kept), driver = cuda, library = handle,
@@ -65,7 +66,7 @@ LoadedLibrary::~LoadedLibrary() {
           known.reset();
           driver->cuLibraryUnload(library);
         },
-        // What they are bound to goes behind them, on this thread.
+        // Then what they are bound to is released, on this thread.
         [bound, bytes, paid] {});
   };
   if (chains == nullptr) {

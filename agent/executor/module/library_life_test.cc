@@ -287,9 +287,22 @@ TEST(LinkBudget, WhatTakesTooMuchToBeJudgedIsOutOfMemory) {
   ASSERT_EQ(tenant->Call<wire::LinkCreate>({wire::LinkId{1}}), CUDA_SUCCESS);
   const wire::LinkAdd::Request add =
       Place(*tenant, CU_JIT_INPUT_FATBINARY, fatbin.data(), fatbin.size());
-  EXPECT_EQ(tenant->Call<wire::LinkAdd>(add), CUDA_ERROR_OUT_OF_MEMORY);
+  // The answer, and what the linker's log says.
+  const auto log_of = [&](CUresult expected) {
+    const wire::Ticket asked = tenant->Post<wire::LinkAdd>(add, {}, 5);
+    const wire::ReplySlot* answer = nullptr;
+    EXPECT_TRUE(
+        tenant->Wait([&] { return (answer = tenant->reader.FindReply(5, asked)) != nullptr; }));
+    if (answer == nullptr) return std::string();
+    EXPECT_EQ(static_cast<CUresult>(answer->result), expected);
+    return std::string(reinterpret_cast<const char*>(answer->payload), answer->payload_bytes);
+  };
+  const std::string refusal = log_of(CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_NE(refusal.find("this takes 512 MiB of the node's memory"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("--executor-memory"), std::string::npos) << refusal;
   std::memset(reinterpret_cast<void*>(add.data), 0, fatbin.size());
-  EXPECT_EQ(tenant->Call<wire::LinkAdd>(add), CUDA_ERROR_INVALID_IMAGE);
+  const std::string damaged = log_of(CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_NE(damaged.find("is damaged"), std::string::npos) << damaged;
 }
 
 TEST_F(LibraryLifeTest, ATenantEndsWhileItLinks) {

@@ -7,10 +7,10 @@
 namespace gpuloom::executor {
 namespace {
 
-// Larger than any image of CUDA's own libraries by far; bounds what one load can make us copy.
+// Far larger than any image in CUDA's own libraries; bounds how much one load can make us copy.
 constexpr uint64_t kMaxImageBytes = 1u << 30;
 
-// Its hash is needed before it is loaded: nobody has asked by it.
+// Whether the hash is computed before loading: of small images no tenant has asked by hash.
 bool HashFirst(uint64_t image_bytes) {
   return image_bytes < wire::kByHashBytes || !HashesImagesFast();
 }
@@ -33,7 +33,7 @@ void LibraryLoader::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Re
         loading->Copy(*host, address, size_bytes);
         if (loading->fresh != nullptr && HashFirst(size_bytes)) loading->Hash(*cache);
       },
-      // The arena is let go of on this thread.
+      // Releases the arena, on this thread.
       [this, loading, held = host_] {
         if (!serving()) return;
         if (loading->fresh == nullptr) return AnswerLoad(*loading);
@@ -42,7 +42,7 @@ void LibraryLoader::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Re
       });
 }
 
-// Never what is known, and never known to others: it is what this tenant's options made of it.
+// Neither taken from the cache nor put into it: the result depends on this tenant's options.
 void LibraryLoader::On(wire::Tag<wire::LibraryCompile>,
                        const wire::LibraryCompile::Request& request, const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.image);
@@ -66,7 +66,7 @@ void LibraryLoader::On(wire::Tag<wire::LibraryCompile>,
       [loading, host = host_, address, size_bytes] {
         if (size_bytes <= kMaxImageBytes) loading->Copy(*host, address, size_bytes);
       },
-      // The arena is let go of on this thread, and not held while something is compiled.
+      // Releases the arena, on this thread, so that compiling does not hold it.
       [this, loading, request, held = host_] {
         if (serving()) CompileFresh(loading, request);
       });
@@ -85,7 +85,7 @@ void LibraryLoader::CompileFresh(const std::shared_ptr<Loading>& loading,
                  loading->Pay(charged, std::move(charge));
                  modules_.PostNext([loading, device = services_.device] { loading->Load(device); },
                                    [this, loading, request] {
-                                     // Of a session that has ended it is unloaded again.
+                                     // Unloads it again if the session has ended.
                                      HoldLibrary(loading.get());
                                      if (serving()) AnswerCompile(loading, request);
                                    });
@@ -130,7 +130,7 @@ void LibraryLoader::On(wire::Tag<wire::LibraryLoadByHash>,
   Reply<wire::LibraryLoadByHash>(loading->caller, CUDA_SUCCESS, {0, 0});
 }
 
-// False when nothing is known of its hash.
+// Returns false if no image with its hash is known.
 bool LibraryLoader::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
   LibraryCache::Known known = services_.libraries->Find(loading->hash, now_ns());
   if (known.image == nullptr) return false;
@@ -160,7 +160,7 @@ bool LibraryLoader::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
   return true;
 }
 
-// Before the next image is copied.
+// Loads an image that nobody has loaded before, before the next one is copied.
 void LibraryLoader::LoadFresh(const std::shared_ptr<Loading>& loading) {
   modules_.PostNext(
       [loading, device = services_.device, cache = services_.libraries] {
@@ -177,7 +177,7 @@ void LibraryLoader::LoadFresh(const std::shared_ptr<Loading>& loading) {
 }
 
 void LibraryLoader::FinishLoad(const std::shared_ptr<Loading>& loading) {
-  // Of a session that has ended it is unloaded again, and nobody else gets it.
+  // If the session has ended, this unloads it again, and no other session gets it.
   HoldLibrary(loading.get());
   if (!serving()) return;
   if (loading->managed != nullptr) {
@@ -233,7 +233,8 @@ void LibraryLoader::Settle(const Loading& loading) {
   }
 }
 
-// For tenants to come. The tenant has its answer already: a large image's hash takes a while.
+// For future tenants. This tenant already has its answer, because hashing a large image takes a
+// while.
 void LibraryLoader::Remember(const std::shared_ptr<Loading>& loading) {
   if (loading->result != CUDA_SUCCESS) return;
   LibraryCache* cache = services_.libraries;

@@ -16,9 +16,9 @@
 namespace gpuloom::executor {
 namespace {
 
-// As one image may be large; bounds what a link can make us copy at once.
+// As large as an image may be; bounds how much a link can make us copy at once.
 constexpr uint64_t kMaxInputBytes = 1u << 30;
-// Of all tenants at a time, and of one: each has a thread. Programs link one thing after the other.
+// Linker states of all tenants, and of one: each has a thread. Programs have one at a time.
 constexpr size_t kMaxLive = 64;
 constexpr std::chrono::seconds kForever{1'000'000'000};
 constexpr uint32_t kMaxLiveOfTenant = 16;
@@ -49,10 +49,10 @@ struct Links::Link {
         "try again, or give this one a trust domain of its own");
     return CUDA_ERROR_TIMEOUT;
   }
-  // Whether the driver's linker will survive it; if not, the tenant is told why.
+  // Decides whether the driver's linker survives this input; if not, tells the tenant why.
   CUresult JudgeInput(CUjitInputType type, std::span<const uint8_t> data, HostCharge* unpacking) {
     std::string refusal;
-    // Of the largest member so far; the driver unpacks one, too.
+    // Charges for the largest member so far, twice, because the driver unpacks it, too.
     const auto afford = [&](uint64_t bytes) {
       const uint64_t takes = 2 * bytes;
       if (*left) return false;
@@ -68,7 +68,7 @@ struct Links::Link {
                                     "fatbin, object file or archive");
     return refusal.empty() ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_OUT_OF_MEMORY;
   }
-  // False: the session may not cost that much more, as the tenant is told.
+  // Returns false, and tells the tenant why, if the session may not use that much more.
   bool Afford(uint64_t bytes) {
     if (charge.Add(bytes)) return true;
     jit.SetError(charge.Refusal(bytes));
@@ -190,7 +190,7 @@ void Links::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request,
         const uint64_t data_bytes = request.data_bytes + 1;
         HostCharge copy(host->budget);
         const uint64_t before_bytes = link->charge.bytes();
-        // Ours, and the driver's, which stays.
+        // Our copy, and the driver's, which stays.
         if (!link->Afford(data_bytes) || !copy.Add(data_bytes)) {
           link->jit.SetError(copy.Refusal(2 * data_bytes));
           link->charge.ShrinkTo(before_bytes);
@@ -240,7 +240,7 @@ void Links::On(wire::Tag<wire::LinkComplete>, const wire::LinkComplete::Request&
         *result = CUDA_ERROR_INVALID_HANDLE;
         if (link->state == nullptr) return;
         *result = CUDA_ERROR_OUT_OF_MEMORY;
-        // As long as the state: the driver keeps what it has made.
+        // Held as long as the state, because the driver keeps the result.
         if (!link->Afford(kCompilingTakes * link->charge.bytes())) return;
         const Linker::Turn turn(&link->device->linker(), link->tenant, *link->left,
                                 Linker::kLongPatience);
@@ -298,7 +298,7 @@ void Links::On(wire::Tag<wire::LinkDestroy>, const wire::LinkDestroy::Request& r
                const wire::Record& record) {
   if (FindLink(request.link) == nullptr) return;
   const std::unique_ptr<LinkEntry> entry = links_.Take(request.link);
-  // In its turn behind what the thread may still do with it.
+  // After everything that the thread still has to do with it.
   OnLinker(
       entry.get(), [link = entry->link] { link->Destroy(); },
       [this, caller = CallerOf(record)] { Reply<wire::LinkDestroy>(caller, CUDA_SUCCESS); });

@@ -4,7 +4,7 @@
 namespace gpuloom::executor {
 namespace {
 
-// A wire::LibraryLoad::Reply has 32 bits for it.
+// wire::LibraryLoad::Reply has 32 bits for the size.
 constexpr uint64_t kMaxManagedBytes = (uint64_t{4} << 30) - 4096;
 
 uint32_t CapabilityOf(const Driver& cuda, CUdevice device) {
@@ -15,8 +15,8 @@ uint32_t CapabilityOf(const Driver& cuda, CUdevice device) {
   return static_cast<uint32_t>(major * 10 + minor);
 }
 
-// PTX becomes a cubin, or with a driver whose linker makes none stays PTX. False: the driver shall
-// say what is wrong with it.
+// Compiles PTX to a cubin; leaves it as PTX if the driver's linker makes no cubins. Returns false
+// if the driver is to report what is wrong with it.
 bool Assemble(Device* device, Jit* jit, const void* tenant, const std::atomic<bool>& left,
               DeviceCode* code) {
   const Driver& cuda = device->cuda();
@@ -56,7 +56,7 @@ std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, DeviceCode* cod
   if (!HasManagedVariables(*code)) return nullptr;
   auto found = std::make_unique<ManagedImage>();
   found->code_ = std::move(*code);
-  // Their names and initial values are no longer than the code.
+  // Names and initial values of its variables are no larger than the code.
   const bool is_text = found->code_.kind == ImageKind::kPtx;
   if (!afford((is_text ? kCompilingTakes : 1) * found->code_.bytes.size())) return nullptr;
   if (is_text && !Assemble(device, jit, tenant, left, &found->code_)) {
@@ -71,7 +71,7 @@ std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, DeviceCode* cod
   return !found->variables_.empty() && found->PlaceAll() ? std::move(found) : nullptr;
 }
 
-// Sizes and initial values are the driver's to read from PTX: it loads the text as it is, once.
+// For PTX, only the driver knows sizes and initial values: it loads the text once as it is.
 bool ManagedImage::FindInText(const Driver& cuda, const Afford& afford) {
   std::vector<std::string> names;
   std::string released;

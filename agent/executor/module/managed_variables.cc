@@ -19,7 +19,7 @@ void LibraryLoader::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::
   library->managed = image.PlacesAt(place);
   modules_.Post([loading, host = host_, place,
                  &cuda = services_.device->cuda()] { loading->LoadAt(cuda, *host, place); },
-                // The arena is let go of on this thread.
+                // Releases the arena, on this thread.
                 [this, loading, caller = CallerOf(record), held = host_] {
                   HoldLibrary(loading.get());
                   if (loading->library != nullptr) {

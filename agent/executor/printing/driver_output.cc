@@ -19,7 +19,7 @@ namespace gpuloom::executor {
 
 bool DriverOutput::Redirect(int standard, const char* name, File* file) {
   file->fd = channel::UniqueFd(memfd_create(name, MFD_CLOEXEC));
-  // Whoever has the descriptor writes at the end, also after we have freed what we have read.
+  // Everybody who has the descriptor appends, also after we have freed what we have read.
   return file->fd.valid() && fcntl(file->fd.get(), F_SETFL, O_APPEND) == 0 &&
          dup2(file->fd.get(), standard) >= 0;
 }
@@ -31,7 +31,7 @@ bool DriverOutput::Capture(std::string* error) {
     return false;
   };
   if (!Redirect(STDOUT_FILENO, "printed", &printed_)) return fail();
-  // Sanitizers report on stderr and end the process.
+  // Sanitizers write to stderr and end the process.
   if (kSanitized) return true;
   const int log = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
   if (log < 0) return fail();
@@ -50,7 +50,7 @@ std::string DriverOutput::Take(File* file) {
   std::string text(static_cast<size_t>(status.st_size - file->taken_bytes), '\0');
   const ssize_t bytes = pread(file->fd.get(), text.data(), text.size(), file->taken_bytes);
   text.resize(bytes < 0 ? 0 : static_cast<size_t>(bytes));
-  // The size only grows; the memory behind what was taken is given back, by whole pages.
+  // The file only grows; we free the pages before what was taken.
   constexpr int64_t kPageBytes = 4096;
   const int64_t first = file->taken_bytes & ~(kPageBytes - 1);
   file->taken_bytes += static_cast<int64_t>(text.size());

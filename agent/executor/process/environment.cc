@@ -25,6 +25,11 @@ bool IsOn(const char* variable) {
 bool IsBatchingOn() { return IsOn("GPULOOM_EXECUTOR_BATCHING"); }
 bool IsSharingOn() { return IsOn("GPULOOM_EXECUTOR_SHARING"); }
 
+std::string CuptiSetting() {
+  const char* value = getenv("GPULOOM_EXECUTOR_CUPTI");
+  return value == nullptr ? "" : value;
+}
+
 void PrepareForDriver() {
   // The log is a pipe, and whoever read it may be gone.
   signal(SIGPIPE, SIG_IGN);

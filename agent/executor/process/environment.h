@@ -3,6 +3,8 @@
 // for the driver. Called from main, before there are other threads.
 #pragma once
 
+#include <string>
+
 #include "agent/node/log_line.h"
 
 namespace gpuloom::executor {
@@ -15,6 +17,8 @@ LogLevel LogLevelOf(LogLevel told);
 bool IsBatchingOn();
 // False if GPULOOM_EXECUTOR_SHARING=off: every session submits whatever it likes. For comparison, too.
 bool IsSharingOn();
+// GPULOOM_EXECUTOR_CUPTI, where CUPTI is: a path, or "off". Empty: it is looked for (trace/cupti.h).
+std::string CuptiSetting();
 
 // Raises the descriptor limit to the hard limit, ignores SIGPIPE, and sets the variables that the
 // driver reads in cuInit.

@@ -10,18 +10,18 @@
 namespace gpuloom::executor {
 namespace {
 
-// So many go back in one piece of a worker's work, so that others get their turn.
+// How many blocks a worker returns in one job, so that others get their turn.
 constexpr size_t kBlocksAtATime = 16;
-// What has not been of use for so long is not kept any more.
+// Memory that was not reused for so long is not kept any longer.
 constexpr uint64_t kKeepNs = 1'000'000'000;
 
-// Pieces of memory that go back together, each by a message to the scheduler.
+// How many pieces are returned together, with a message to the scheduler for each.
 constexpr size_t kMemoryPiece = 32;
 
 }  // namespace
 
-// Takes the memory away and lets go of it; `done` when it is kept or the scheduler has what nobody
-// holds.
+// Unmaps memory and lets go of it. Calls `done` when it is kept, or the scheduler has what nobody
+// holds any more.
 void DeviceMemory::Unmap(uint64_t address, PhysicalRef memory, std::function<void()> done) {
   BeginReturn();
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
@@ -45,14 +45,14 @@ void DeviceMemory::JudgeUnmap(CUresult result) {
          static_cast<unsigned long long>(id()), label(), services_.device->NameOf(result));
 }
 
-// Nobody else has it or can get it, and it is held for one thing only.
+// Returns true if nobody else holds it or can get it, and this session holds it only once.
 bool DeviceMemory::MayKeep(const Physical& memory) const {
   return serving() && memory.charged_session == id() && memory.token == TokenKey{0, 0} &&
          memory.holders.size() == 1 && memory.holders.begin()->first == id() &&
          memory.holders.begin()->second == 1;
 }
 
-// True when nobody holds it any more.
+// Returns true if nobody holds it any more.
 bool DeviceMemory::LetGo(const PhysicalRef& memory) {
   const auto holder = memory->holders.find(id());
   if (holder != memory->holders.end() && --holder->second == 0) memory->holders.erase(holder);
@@ -61,15 +61,16 @@ bool DeviceMemory::LetGo(const PhysicalRef& memory) {
   return true;
 }
 
-// One hold less. `done` when it is kept or the scheduler has it, if it was the last.
+// Releases one hold. Calls `done` when the memory is kept or, if that was the last hold, returned
+// to the scheduler.
 void DeviceMemory::Drop(const PhysicalRef& memory, std::function<void()> done) {
   if (MayKeep(*memory) && kept_.Keep({memory, 0, now_ns()})) return done();
   if (!LetGo(memory)) return done();
   GiveBack({{memory, 0, 0}}, std::move(done));
 }
 
-// What is held no more, to the scheduler, unmapped before where it is mapped. `done` when it is
-// there.
+// Unmaps blocks that nobody holds any more and returns them to the scheduler. Calls `done` when it
+// has them.
 void DeviceMemory::GiveBack(std::vector<KeptMemory::Block> blocks, std::function<void()> done) {
   BeginReturn();
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
@@ -140,7 +141,8 @@ void DeviceMemory::TellReturned() {
   for (const Caller caller : std::exchange(asking_memory_, {})) TellMemory(caller);
 }
 
-// This session ends: what it is charged with and others still hold.
+// At the end of the session: hands on, or forgets, memory that is charged to it and that others
+// still hold.
 void DeviceMemory::LeaveOne(const PhysicalRef& memory) {
   if (memory->holders.empty()) return services_.shared->Forget(*memory);
   const uint64_t heir = memory->holders.begin()->first;
@@ -153,7 +155,8 @@ void DeviceMemory::End() {
   asking_memory_.clear();
 }
 
-// A piece: by address what lies there, and what nobody else holds. True when that was the last.
+// Returns one piece: what is mapped, by address, and what nobody else holds. Returns true if that
+// was the last.
 bool DeviceMemory::ReturnMemory() {
   std::vector<std::pair<uint64_t, uint64_t>> mapped;
   std::vector<PhysicalRef> unheld;
@@ -161,7 +164,7 @@ bool DeviceMemory::ReturnMemory() {
     if (LetGo(memory)) unheld.push_back(memory);
   };
   for (const KeptMemory::Block& kept : kept_.TakeAll()) {
-    if (kept.address == 0) let_go(kept.memory);  // what is mapped is among the blocks
+    if (kept.address == 0) let_go(kept.memory);  // mapped memory is among the blocks
   }
   size_t left = kMemoryPiece;
   for (; left != 0 && !blocks_.empty(); --left) {

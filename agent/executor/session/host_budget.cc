@@ -26,7 +26,7 @@ bool SessionBudget::Take(uint64_t bytes) {
   const MutexLock lock(domain_->mutex_);
   if (bytes > limit_bytes_ - held_bytes_) return false;
   const uint64_t more_shared = Shared(held_bytes_ + bytes) - Shared(held_bytes_);
-  // Whatever the domain holds already: without anything of the shared part nothing is asked of it.
+  // A request that needs none of the shared part is granted, whatever the domain holds already.
   if (more_shared != 0 && (domain_->shared_bytes_ > domain_->limit_bytes_ ||
                            more_shared > domain_->limit_bytes_ - domain_->shared_bytes_)) {
     return false;

@@ -23,35 +23,37 @@ constexpr uint64_t kControlKey = UINT64_MAX;
 constexpr uint64_t kWakeKey = UINT64_MAX - 1;
 constexpr uint64_t kAwakeKey = UINT64_MAX - 2;  // all that is looked at while awake, too
 
-// Longer than a tenant's gap between two launches, so that a working tenant does not pay for waking
-// us (eager programs launch every 8–30 µs, with longer gaps between). Where processors are few the
-// tenant itself needs ours.
+// Longer than the gap between two launches of a tenant, so that a working tenant need not wake us
+// (eager programs launch every 8–30 µs, with longer gaps now and then). With few processors the
+// tenant needs ours.
 constexpr uint64_t kSpinNs = 200'000;
 constexpr uint64_t kShortSpinNs = 30'000;
 constexpr unsigned kManyProcessors = 8;
-// What one session may take of the ring thread before the next has its turn, at each of reading, submitting
-// and looking: a round with many at work lasts some milliseconds, and nobody gets less than some commands
-// (docs/design/ring-thread.md).
+// How long the ring thread serves one session before the next, in each of reading, submitting and
+// polling: a round with many busy sessions takes some milliseconds, and every session gets at least
+// a few commands (docs/design/ring-thread.md).
 constexpr uint64_t kRoundNs = 2'000'000;
 constexpr uint64_t kLongestSliceNs = 200'000;
 constexpr uint64_t kShortestSliceNs = 20'000;
-// Messages of the scheduler's that are handled before the sessions have their turn.
+// How many messages of the scheduler are handled before the sessions are served again.
 constexpr int kMessagesAtATime = 64;
 constexpr int kEventsAtATime = 64;
-// Beside one round of everything else.
+// Polls of the rings for each full round.
 constexpr int kSpinTurns = 64;
-constexpr int kPollTurns = 8;                // what asking the driver costs in vain
+constexpr int kPollTurns = 8;  // as often as an unsuccessful query of the driver costs
 constexpr uint64_t kEventsEveryNs = 50'000;  // while busy: control socket, hang-ups
 constexpr uint64_t kAnswersEveryNs =
     5'000;  // with a question to the scheduler open, or a turn awaited
-// An allocation goes through four processes' and threads' hands, and a tenant waits: as long as it
-// takes nobody sleeps in between.
+// An allocation passes through four processes and threads while the tenant waits, so nobody sleeps
+// for as long as that takes.
 constexpr uint64_t kHandsNs = 3'000'000;
 constexpr int64_t kShortestSleepNs = 50'000;    // about what going to sleep and waking costs
 constexpr int64_t kLongestSleepNs = 1'000'000;  // with work at the device
 constexpr uint64_t kCountersEveryNs = 1'000'000'000;
-constexpr int64_t kEndingSleepNs = 20'000'000;  // drain time-outs are looked at so often
-// Sessions that a lost context is told about by name.
+constexpr int64_t kEndingSleepNs = 20'000'000;  // how often drain timeouts are checked
+// For tests, which look for no CUPTI.
+const TraceMeans kNoMeans;
+// How many sessions are named when the context is lost.
 constexpr int kMaxSuspects = 16;
 
 // Loading is slow and holds locks of the driver's: few threads; some may wait for the linker. Memory
@@ -81,7 +83,7 @@ int Wait(int epoll, epoll_event* events, int capacity, int64_t timeout_ns) {
 }  // namespace
 
 Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool batches,
-           int submit_threads, uint64_t memory_limit_bytes, bool shares)
+           int submit_threads, uint64_t memory_limit_bytes, bool shares, const TraceMeans* means)
     : device_(device),
       output_(output),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
@@ -94,6 +96,7 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
       memory_(device, kMemoryThreads, wake_.get()),
       quiet_work_(device, 1, wake_.get()),
       quiet_(&quiet_work_),
+      partitions_(device, &quiet_),
       chains_(device, &modules_, &quiet_, &graphs_),
       submitters_(device, &chains_,
                   !batches             ? 0
@@ -101,11 +104,18 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
                                        : submit_threads),
       sharing_(shares),
       turns_(&sharing_, &scheduler_),
+      tracer_(device, means != nullptr ? means : &kNoMeans, wake_.get(),
+              {[this] { TellCounters(); },
+               [this](uint64_t trace_id, control::TraceStep step) {
+                 scheduler_.Send(control::TraceProgress{trace_id, static_cast<uint32_t>(step), 0});
+               }}),
       batches_(batches),
       printer_(device, &memory_, output),
       budget_(std::make_shared<DomainBudget>(memory_limit_bytes)),
       context_memory_(device->ResidentThreads()),
-      libraries_(budget_) {}
+      libraries_(budget_) {
+  sharing_.SetTracer(&tracer_);
+}
 
 Loop::~Loop() {
   submitters_.Stop();
@@ -123,6 +133,8 @@ bool Loop::Start(std::string* error) {
     *error = std::string("setting up the event loop: ") + strerror(errno);
   } else if (internal_.Start(error)) {
     staging_.Start(device_);
+    partitions_.Start();
+    tracer_.Took(internal_.stream(), control::kTraceOfExecutor, 0);
     Log(LogLevel::kDebug, "start: staging memory is pinned");
     return true;
   }
@@ -154,7 +166,7 @@ Loop::Outcome Loop::Run() {
     if (now_ns - last_counters_ns_ >= kCountersEveryNs) SendCounters(now_ns);
 
     const uint64_t idle_ns = now_ns - last_work_ns;
-    // What was held back goes in the next round: there must be one.
+    // What was held back is submitted in the next round, so there must be one.
     const bool released = !quiet_.Idle() && TickQuiet(now_ns, idle_ns);
     const int64_t sleep_ns = worked || released || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
     if (sleep_ns == 0) {
@@ -184,6 +196,7 @@ bool Loop::Serve(uint64_t now_ns) {
     worked |= pool->RunFinished(&slice);
   }
   worked |= internal_.Poll();
+  worked |= tracer_.Poll();
   submitters_.TakeDone(&handed_);
   for (SubmitJobPtr& job : handed_) {
     Launches* const launches = job->launches;
@@ -220,7 +233,7 @@ bool Loop::Serve(uint64_t now_ns) {
 }
 
 bool Loop::Spin() {
-  // Then chunks come back from other threads.
+  // Other threads are giving back chunks then.
   if (several_at_work_) {
     Pause();
     return false;
@@ -238,6 +251,11 @@ bool Loop::Spin() {
     Pause();
   }
   return false;
+}
+
+void Loop::TellCounters() {
+  sharing_.Settle(sessions_);
+  for (const auto& session : sessions_) session->SendCounters();
 }
 
 void Loop::SendCounters(uint64_t now_ns) {
@@ -300,7 +318,7 @@ bool Loop::AnyWordOverdue() const {
 
 int64_t Loop::SleepNs(uint64_t idle_ns) const {
   int64_t sleep_ns = SleepForWorkNs(idle_ns);
-  // Of a session with very many streams some have not been looked at.
+  // Some streams of a session with very many have not been looked at.
   if (sharing_.limited() && (sleep_ns < 0 || sleep_ns > kShortestSleepNs) &&
       !std::all_of(sessions_.begin(), sessions_.end(),
                    [](const auto& session) { return session->KnowsReady(); })) {
@@ -314,7 +332,8 @@ int64_t Loop::SleepNs(uint64_t idle_ns) const {
 }
 
 int64_t Loop::SleepForWorkNs(uint64_t idle_ns) const {
-  // After a sleep the words looked at first would be due again, before the others' turn.
+  // Words that are overdue come first: after a sleep they would be due again before others are
+  // looked at.
   if (AnyWordOverdue()) return 0;
   if ((scheduler_.waits() || memory_.busy()) && idle_ns < kHandsNs && spin_ns_ == kSpinNs) return 0;
   if (AnythingAtDevice() || AnyWordWatched()) {
@@ -326,7 +345,7 @@ int64_t Loop::SleepForWorkNs(uint64_t idle_ns) const {
     if (!quiet_.empty()) return kLongestSleepNs;
   }
   for (const auto& session : sessions_) {
-    // A tenant rings when it has taken text; this is for one that died in between.
+    // A tenant rings when it has taken the text; this is for one that died before it could.
     const Session::State state = session->state();
     const bool ends = state == Session::State::kEnding || state == Session::State::kReturning;
     if (ends || session->HasText()) return kEndingSleepNs;
@@ -417,6 +436,7 @@ void Loop::On(const control::MemoryReclaim& order, control::Incoming*, uint64_t)
 
 void Loop::On(const control::SetShares& order, control::Incoming*, uint64_t) {
   sharing_.Set(order);
+  partitions_.Set(order);
 }
 
 void Loop::On(const control::HoldSession& order, control::Incoming* in, uint64_t) {
@@ -432,6 +452,14 @@ void Loop::On(const control::GiveTurn& order, control::Incoming*, uint64_t) { tu
 
 void Loop::On(const control::EndTurn&, control::Incoming* in, uint64_t) {
   turns_.End(in->header.request);
+}
+
+void Loop::On(const control::StartTracing& order, control::Incoming* in, uint64_t) {
+  tracer_.Start(order.trace_id, std::move(in->fds[0]));
+}
+
+void Loop::On(const control::StopTracing& order, control::Incoming*, uint64_t) {
+  tracer_.Stop(order.trace_id);
 }
 
 void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t) {
@@ -453,12 +481,18 @@ void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t)
                           &tenants_,
                           &room_,
                           &sharing_,
+                          &partitions_,
                           budget_,
                           &context_memory_,
                           batches_ ? &chains_ : nullptr,
                           submitters_.any() ? &submitters_ : nullptr,
-                          &several_at_work_};
-  std::unique_ptr<Session> session = Session::Make(services, order, in->fds, &error);
+                          &several_at_work_,
+                          &tracer_};
+  std::unique_ptr<Session> session;
+  if (partitions_.Begin(order, &error)) {
+    session = Session::Make(services, order, in->fds, &error);
+    if (session == nullptr) partitions_.End(order.allocation_id);
+  }
   if (session != nullptr &&
       !(Watch(epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), 0, order.session_id) &&
         Watch(sleeping_epoll_.get(), EPOLL_CTL_ADD, session->doorbell(), EPOLLIN,
@@ -468,6 +502,7 @@ void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t)
   }
   ready.ok = session != nullptr;
   if (session != nullptr) {
+    ready.multiprocessors = partitions_.Multiprocessors(order.allocation_id);
     session->LogBegin();
     sessions_.push_back(std::move(session));
   } else {
@@ -500,10 +535,10 @@ void Loop::TellFault() {
     if (++at_device <= kMaxSuspects) ids += " " + std::to_string(session->id());
     culprit = session->id();
   }
-  // With work of several at the device nobody can tell whose it was.
+  // If several sessions had work at the device, nobody can tell whose it was.
   if (at_device != 1) culprit = 0;
-  // The driver has the text of a failed assert written by a call that synchronises, which returns at
-  // once in a lost context.
+  // The driver writes the text of a failed assert in a synchronising call, which returns at once in
+  // a lost context.
   if (result == CUDA_ERROR_ASSERT) device_->cuda().cuCtxSynchronize();
   const std::string text = LogDriverErrors();
   for (const auto& session : sessions_) {

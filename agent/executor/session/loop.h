@@ -20,6 +20,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/driver_room.h"
 #include "agent/executor/device/internal_stream.h"
+#include "agent/executor/device/partitions.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/device/spare_greens.h"
 #include "agent/executor/graph/graph.h"
@@ -34,6 +35,7 @@
 #include "agent/executor/session/time_sharing.h"
 #include "agent/executor/session/turns.h"
 #include "agent/executor/session/work_pool.h"
+#include "agent/executor/trace/tracer.h"
 #include "agent/node/line_budget.h"
 
 namespace gpuloom::executor {
@@ -45,10 +47,11 @@ class Loop {
   // `device` is started, its context current on the calling thread. `output` may be null: kernels' printf
   // output is then not delivered. With `batches` false every launch goes to CUDA by itself. Negative
   // `submit_threads`: as many as suit the machine's processors. `memory_limit_bytes`: DomainBudget's. Without `shares` everybody submits whatever
-  // it likes (time_sharing.h).
+  // it likes (time_sharing.h). `means`, for traces, outlives this.
   Loop(Device* device, channel::UniqueFd control, DriverOutput* output = nullptr,
        bool batches = true, int submit_threads = -1,
-       uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes, bool shares = true);
+       uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes, bool shares = true,
+       const TraceMeans* means = nullptr);
   ~Loop();
 
   // Returns false with a message, which has also been sent to the scheduler.
@@ -67,6 +70,7 @@ class Loop {
   // Polls for a few microseconds, only for what can arrive at any moment. Returns true if something
   // did.
   bool Spin();
+  void TellCounters();
   void SendCounters(uint64_t now_ns);
   void DropEnded();
   // Returns true if some session is no longer held.
@@ -90,6 +94,8 @@ class Loop {
   void On(const control::HoldSession& order, control::Incoming* in, uint64_t now_ns);
   void On(const control::GiveTurn& order, control::Incoming* in, uint64_t now_ns);
   void On(const control::EndTurn& order, control::Incoming* in, uint64_t now_ns);
+  void On(const control::StartTracing& order, control::Incoming* in, uint64_t now_ns);
+  void On(const control::StopTracing& order, control::Incoming* in, uint64_t now_ns);
   void TellFault();
   // Writes them to the log; returns them.
   std::string LogDriverErrors();
@@ -113,12 +119,14 @@ class Loop {
   Quiet quiet_;
   GraphRoom graphs_;
   SpareGreens greens_;
+  Partitions partitions_;
   Chains chains_;
   Submitters submitters_;
   std::vector<SubmitJobPtr> handed_;  // used by Serve
   DriverRoom room_;
   TimeSharing sharing_;
   Turns turns_;
+  Tracer tracer_;
   bool several_at_work_ = false;
   const bool batches_;
   Printer printer_;

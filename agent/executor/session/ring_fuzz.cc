@@ -57,7 +57,7 @@ class Harness {
 
  private:
   void Begin() {
-    // The arena of the session before goes with what was pinned in it.
+    // The previous session's arena lives until all that it pinned is released.
     for (int i = 0; i < 100 && !rounds_.IsQuiet(); ++i) Turn(1);
     control::AddSession order = rounds_.NewOrder(kDeviceBytes, kHostBytes);
     // Inputs name addresses.
@@ -131,7 +131,7 @@ class Harness {
     Check(rounds_.session()->state() == Session::State::kServing);
   }
 
-  // What the loop does, so many times.
+  // Runs rounds of the loop.
   void Turn(int times) {
     for (int i = 0; i < times; ++i) rounds_.Round(now_ns_ += 2'000'000);
   }

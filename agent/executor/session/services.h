@@ -14,6 +14,7 @@ class DomainBudget;
 class DriverRoom;
 class InternalStream;
 class LibraryCache;
+class Partitions;
 class Printer;
 class Quiet;
 class SchedulerLink;
@@ -23,6 +24,7 @@ class Staging;
 class Submitters;
 class Tenants;
 class TimeSharing;
+class Tracer;
 class WorkPool;
 
 struct GraphRoom;
@@ -43,11 +45,13 @@ struct Services {
   Tenants* tenants;
   DriverRoom* room;
   TimeSharing* sharing;
+  Partitions* partitions;
   std::shared_ptr<DomainBudget> budget;
   ContextMemory* context;
   Chains* chains = nullptr;               // null: every launch goes by itself
   Submitters* submitters = nullptr;       // null: none
   const bool* several_at_work = nullptr;  // several tenants have active sessions
+  Tracer* tracer = nullptr;               // null: none
 };
 
 }  // namespace gpuloom::executor

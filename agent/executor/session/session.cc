@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "agent/executor/device/device.h"
+#include "agent/executor/device/partitions.h"
 #include "agent/executor/memory/host_memory.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/scheduler_link.h"
@@ -13,16 +14,17 @@
 namespace gpuloom::executor {
 namespace {
 
-// So many commands at a time from one ring, so that every ring is served in turn.
+// How many commands are read from one ring before the next ring is served.
 constexpr int kReadAtATime = 256;
-// Whether the slice is used up is asked behind commands of so much weight: looking at the clock costs as much as
-// reading a quarter of a launch.
+// The clock is checked after commands of this weight: reading it costs as much as a quarter of
+// reading a launch.
 constexpr int kWeightAtATime = 16;
-// With so much queued the ring itself is the queue: it is not read until some of it has gone.
+// With so much queued, the ring itself is the queue: it is not read until some of it has been
+// submitted.
 constexpr size_t kMaxWaitingCommands = 64u << 10;
 constexpr size_t kMaxWaitingBytes = 64u << 20;
 
-// Launches are many and cheap; who asks a question waits for the answer, whatever that costs.
+// Launches are many and cheap; a caller that waits for an answer waits anyway.
 int WeightOf(const wire::Record& record) {
   if (record.opcode == wire::kOpcode<wire::Launch>) return 1;
   return record.reply_slot == wire::kNoReply ? 4 : kWeightAtATime;
@@ -42,6 +44,7 @@ Session::Session(const Services& services, const control::AddSession& order, Sha
       parts_(std::make_unique<Parts>(static_cast<SessionPort*>(this))),
       stream_set_(&parts_->submission, &held_, services.room) {
   if (order.held != 0) Hold(control::HoldReason::kOperator, true, 0);
+  FollowPartition();
 }
 
 std::unique_ptr<Session> Session::Make(const Services& services, const control::AddSession& order,
@@ -85,7 +88,10 @@ std::unique_ptr<Session> Session::Make(const Services& services, const control::
   return session;
 }
 
-Session::~Session() { services_.sharing->End(&share_); }
+Session::~Session() {
+  services_.sharing->End(&share_);
+  services_.partitions->End(order_.allocation_id);
+}
 
 bool Session::Gone() const {
   return state_ == State::kEnded && memory_.Idle() && modules_.Idle() && parts_->links.Idle();
@@ -99,8 +105,9 @@ bool Session::SetHeld(bool held) {
 }
 
 void Session::UpdateHeld() {
-  held_ = quiet_held_ || std::any_of(holds_.begin(), holds_.end(),
-                                     [](const SchedulerHold& hold) { return hold.holds; });
+  held_ = quiet_held_ || moving_ ||
+          std::any_of(holds_.begin(), holds_.end(),
+                      [](const SchedulerHold& hold) { return hold.holds; });
 }
 
 void Session::Hold(control::HoldReason reason, bool hold, uint32_t request) {
@@ -108,7 +115,31 @@ void Session::Hold(control::HoldReason reason, bool hold, uint32_t request) {
   UpdateHeld();
 }
 
-// Read and submitted is before this in a round, so what is at the device is known.
+void Session::FollowPartition() {
+  if (state_ != State::kServing) return;
+  const Partitions& partitions = *services_.partitions;
+  if (partitions_known_ == partitions.changes() && !moving_) return;
+  partitions_known_ = partitions.changes();
+  const Partition* next = partitions.Of(order_.allocation_id);
+  const bool fails = next != nullptr && next->state == Partition::State::kFailed;
+  if (fails && !placed_) {
+    PublishFault(CUDA_ERROR_OUT_OF_MEMORY,
+                 "gpuloom: the device has no room for the multiprocessors that the policy's "
+                 "smPercent gives to this program; the executor's log says more\n");
+    return End(wire::Fatal::kNone, now_ns_);
+  }
+  // After a failure it stays where it is.
+  moving_ = !fails && (next != partition_ || !placed_);
+  const bool is_there = next == nullptr || next->state == Partition::State::kMade;
+  if (moving_ && is_there && !AtDevice()) {
+    partition_ = next;
+    placed_ = true;
+    moving_ = false;
+  }
+  UpdateHeld();
+}
+
+// Called after reading and submitting in a round, so what is at the device is known.
 void Session::TellHeld() {
   for (size_t i = 0; i < holds_.size(); ++i) {
     SchedulerHold& hold = holds_[i];
@@ -142,7 +173,7 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
       if (record.reply_slot == wire::kNoReply) {
         wire::Dispatch(*parts_, record);
       } else if (answering_.test(record.reply_slot)) {
-        // Also what bounds the work that a tenant can pile up on the workers.
+        // This also bounds the work that a tenant can pile up on the workers.
         Refuse(wire::Fatal::kBadReplySlot);
       } else {
         answering_.set(record.reply_slot);
@@ -153,7 +184,7 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
       End(reader_.fatal(), now_ns_);
       break;
     }
-    // Somebody waits for the pieces before this one: look at them before handing over the next.
+    // Somebody waits for the previous pieces, so poll them before submitting the next.
     if (parts_->submission.TakeMarkedPiece()) break;
     if (status != wire::RingReader::Status::kRecord) continue;
     weight += WeightOf(record);
@@ -161,7 +192,7 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
     weight = 0;
     if (slice->Over()) break;
   }
-  // Launches that have not piled up do not wait for more.
+  // Collected launches need not wait for more if the ring is empty.
   if (any) {
     last_read_ns_ = now_ns;
     streams_.Flush(ring_empty_);
@@ -187,7 +218,7 @@ bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
 
 void Session::SubmitOrdered(Slice* slice) {
   if (state_ != State::kServing) return;
-  // Commands and open chunks take turns to go first.
+  // Waiting commands and open chunks alternate in going first.
   chunks_first_ = !chunks_first_;
   if (chunks_first_) streams_.Flush(true);
   streams_.SubmitWaiting(slice, /*one_each=*/true);
@@ -201,7 +232,7 @@ std::array<arbiter::Work, arbiter::kEngines> Session::Ready() {
 }
 
 bool Session::AnnounceSleep() {
-  // A tenant whose ring is not read rings for its functions all the same.
+  // A tenant rings for its host functions even if we do not read its ring.
   if (parts_->host_functions.empty()) return !MayRead() || reader_.AnnounceSleep();
   reader_.Announce();
   if ((!MayRead() || !reader_.HasWork()) && !parts_->host_functions.Moved()) return true;
@@ -228,7 +259,7 @@ void Session::PublishFault(CUresult result, std::string_view text) {
   writer_.PublishFaultText(text);
   writer_.PublishFault(static_cast<uint32_t>(result));
   published_ = true;
-  // Without asking whether the tenant sleeps: a thread may be about to.
+  // Without asking whether the tenant sleeps: one of its threads may be about to.
   if (doorbell_.valid()) channel::RingDoorbell(doorbell_.get());
 }
 
@@ -278,12 +309,13 @@ bool Session::Poll(uint64_t now_ns, Slice* slice) {
   any |= PollStreams();
   any |= parts_->submission.PollText();
   parts_->graphs.MakeWaitingGraphs();
-  // At the end all at once, when nothing of the session runs any more: looks at words, too, whose waits are
-  // in no queue then.
+  // At the end, runs them all at once when none of the session's work is left: then also checks
+  // words, whose waits are in no queue any more.
   if (state_ != State::kEnding || (streams_.Idle() && outstanding_ == 0))
     any |= parts_->submission.RunFences(slice);
   any |= parts_->events.AnswerEventWaits();
   TellHeld();
+  FollowPartition();
   if (state_ == State::kEnding || state_ == State::kReturning) any |= GoOnEnding();
   return any;
 }

@@ -120,6 +120,8 @@ class Session final : private SessionPort {
   uint64_t Progress() const;
   void UpdateHeld();
   void TellHeld();
+  // To the multiprocessors that Partitions says. Held until they are there and nothing of it is at the device.
+  void FollowPartition();
   bool MayRead() const;
   void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action) override;
   bool PollStreams() override;
@@ -142,6 +144,9 @@ class Session final : private SessionPort {
     uint32_t request = 0;
   };
   std::array<SchedulerHold, control::kHoldReasons> holds_;  // by reason
+  bool moving_ = false;                                     // to other multiprocessors
+  bool placed_ = false;                                     // it has had its first ones
+  uint32_t partitions_known_ = 0;  // value of Partitions::changes() when it last looked
   uint64_t deadline_ns_ = 0;
   uint32_t returning_waits_ = 0;  // told while it is being returned
   uint64_t progress_told_ = 0;

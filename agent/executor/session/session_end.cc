@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a session ends: what CUDA has of it runs out, then everything goes back, piece by piece, so that nobody
-// waits for a tenant that has made much.
+// How a session ends: its work at CUDA finishes, then everything is returned, piece by piece, so
+// that nobody has to wait for a tenant that has made much.
 #include <utility>
 
 #include "agent/executor/device/device.h"
@@ -41,10 +41,10 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   parts_->links.End();
   // A neighbour's long kernel must not keep this session from ending.
   outstanding_ -= services_.quiet->Drop(owner());
-  // The memory lane runs out, and so do the fences: they hold what must be returned, which is nowhere else any more.
+  // Jobs on the memory lane and fences must finish: only they know of what must be returned.
 }
 
-// Of what goes on behind its end, what has to run out before anything is returned.
+// Returns true if everything has finished that must finish before anything is returned.
 bool Session::HasRunOut() {
   return chores_.empty() && streams_.Idle() && parts_->submission.fences() == 0 && memory_.Idle() &&
          outstanding_ == 0;
@@ -52,7 +52,8 @@ bool Session::HasRunOut() {
 
 constexpr uint32_t kMostReturningWaits = 5;
 
-// What others cause is waited for: memory that is cleared behind their work, a call of the driver's that waits for theirs.
+// Waiting because of others does not count: for memory that is cleared after their work, or for a
+// driver call that waits for it.
 void Session::TellWaits() {
   services_.scheduler->Send(control::SessionWaits{id()});
   deadline_ns_ = now_ns_ + uint64_t{order_.drain_timeout_ms} * 1'000'000;
@@ -60,7 +61,7 @@ void Session::TellWaits() {
 
 bool Session::GoOnEnding() {
   if (state_ == State::kReturning) {
-    // What takes longer hangs: the scheduler has the executor say where.
+    // If this takes longer, something hangs: the scheduler then has the executor say where.
     if (now_ns_ > deadline_ns_ && returning_waits_++ < kMostReturningWaits) TellWaits();
     return false;
   }
@@ -74,7 +75,8 @@ bool Session::GoOnEnding() {
     TellWaits();
     return false;
   }
-  // Never left out: it is the executor's last line, and others lose their work by it.
+  // Never suppressed: it is the executor's last line, and other tenants lose their work because of
+  // it.
   size_t streams = 0, graphs = 0, chains = 0;
   for (const Stream* stream : streams_.active()) {
     streams += stream->in_flight != 0;
@@ -114,7 +116,7 @@ void Session::ReturnEverything() {
     parts_->device_memory.ReturnAddresses([this] {
       parts_->submission.EndWords();
       SendEnded(true);
-      // A compilation may hold this session for long, and must not hold the tenant's memory with it.
+      // A compilation may keep this session for long, but must not keep the tenant's memory.
       host_->on_unpinned = nullptr;
       host_.reset();
       parts_->device_memory.DropTables();

@@ -5,6 +5,7 @@
 
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/device_charge.h"
+#include "agent/executor/device/partitions.h"
 #include "agent/executor/memory/host_memory.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/stream/stream_set.h"
@@ -57,6 +58,10 @@ void SessionPort::LogRefusal(std::string_view command, CUresult result) const {
 
 void Part::Charge(uint64_t bytes, std::function<void(CUresult, DeviceChargeRef)> done) {
   ChargeDevice(services_.scheduler, id(), bytes, &outstanding_, std::move(done));
+}
+
+CUcontext SessionPort::context() const {
+  return partition_ == nullptr ? services_.device->context() : partition_->made.converted;
 }
 
 PriorityBand SessionPort::Band() const {

@@ -30,6 +30,7 @@ namespace gpuloom::executor {
 class DeviceCharge;
 class StreamSet;
 struct HostMemory;
+struct Partition;
 struct Stream;
 
 // Identifies who waits for an answer.
@@ -85,6 +86,10 @@ class SessionPort {
 
   // The device's stream priorities that the session may use.
   PriorityBand Band() const;
+  // The device's multiprocessors that it may use. Null: all. Changes only while nothing of it is at the device.
+  const Partition* partition() const { return partition_; }
+  // Where its kernels run: the partition's context, or the primary one.
+  CUcontext context() const;
 
   // Returns true if this part of the arena is registered.
   bool OwnsHost(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
@@ -111,6 +116,7 @@ class SessionPort {
   // Requests to the scheduler, clears, quiet moments: short work that calls back into this.
   uint32_t outstanding_ = 0;
   const std::shared_ptr<std::atomic<bool>> left_ = std::make_shared<std::atomic<bool>>(false);
+  const Partition* partition_ = nullptr;
   StreamSet& streams_;
   Share share_;
   Chores chores_;

@@ -7,6 +7,7 @@
 #include "agent/arbiter/terms.h"
 #include "agent/executor/session/session.h"
 #include "agent/executor/stream/work_counts.h"
+#include "agent/executor/trace/tracer.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -53,6 +54,7 @@ Share TimeSharing::Begin(const control::AddSession& order) {
   Share share;
   share.allocation = allocation->second.id;
   share.session = arbiter_.BeginSession(share.allocation, now);
+  share.session_id = order.session_id;
   share.allocation_id = order.allocation_id;
   share.limited = limited_;
   share.went_on_ns = now;
@@ -243,6 +245,11 @@ void TimeSharing::FinishMarks() {
             [](const Reached& a, const Reached& b) { return a.metered < b.metered; });
   for (const Reached& mark : reached_) {
     const arbiter::Duration took = meter(mark.tally.engine).End(mark.metered, mark.at_ns);
+    if (tracer_ != nullptr && tracer_->notes()) {
+      // As the meter believes that it began.
+      const uint64_t ran_ns = std::clamp(mark.tally.work.predicted_ns, took.least_ns, took.most_ns);
+      tracer_->Reached(mark.tally, mark.session_id, mark.stream, mark.at_ns - ran_ns, mark.at_ns);
+    }
     const uint32_t pieces = mark.tally.work.pieces;
     if (pieces == 0 || !mark.tally.alike) continue;
     arbiter::LaunchKey key = mark.tally.key;
@@ -297,10 +304,11 @@ uint64_t TimeSharing::BeginMark(Share* share, const Tally& tally, uint64_t since
              std::max(since_ns, tally.since_ns));
 }
 
-void TimeSharing::EndMark(Share* share, const Tally& tally, uint64_t metered, uint64_t now_ns) {
+void TimeSharing::EndMark(Share* share, uint32_t stream, const Tally& tally, uint64_t metered,
+                          uint64_t now_ns) {
   share->went_on_ns = now_ns;
   --share->heads[static_cast<size_t>(tally.engine)];
-  reached_.push_back({metered, now_ns, share->session, tally});
+  reached_.push_back({metered, now_ns, share->session, share->session_id, stream, tally});
   if (tally.work.pieces != 0) {
     arbiter_.Finished(share->session, tally.engine, tally.work, 0, now_ns);
   }

@@ -29,6 +29,7 @@
 namespace gpuloom::executor {
 
 class Session;
+class Tracer;
 
 // One session's place among the others. Owned by the session.
 struct Share {
@@ -52,7 +53,8 @@ struct Share {
 
   arbiter::SessionId session{};
   arbiter::AllocationId allocation{};
-  uint64_t allocation_id = 0;  // the scheduler's
+  uint64_t session_id = 0;     // the scheduler's
+  uint64_t allocation_id = 0;  // the same
   bool limited = false;
   std::array<Room, arbiter::kEngines> rooms;
   std::array<arbiter::Work, arbiter::kEngines> queued;  // as the arbiter knows it
@@ -106,8 +108,11 @@ class TimeSharing {
   arbiter::Prediction Predict(const Share& share, arbiter::LaunchKey key) const;
   // The stream's oldest mark is now this one; returns how the meter knows it.
   uint64_t BeginMark(Share* share, const Tally& tally, uint64_t since_ns);
-  // It has been reached. What its work took is known when all sessions have been polled.
-  void EndMark(Share* share, const Tally& tally, uint64_t metered, uint64_t now_ns);
+  // It has been reached. What its work took is known when all sessions have been polled. `stream`: the session's number of it.
+  void EndMark(Share* share, uint32_t stream, const Tally& tally, uint64_t metered,
+               uint64_t now_ns);
+  // Is told of each mark that is reached, and when its work is thought to have begun. Outlives this; may be null.
+  void SetTracer(Tracer* tracer) { tracer_ = tracer; }
   // How long launches that go together may take.
   uint64_t ChainBoundNs(const Share& share, uint64_t now_ns) const;
 
@@ -129,6 +134,8 @@ class TimeSharing {
     uint64_t metered;
     uint64_t at_ns;
     arbiter::SessionId session;
+    uint64_t session_id;
+    uint32_t stream;
     Tally tally;
   };
   struct Ended {
@@ -152,6 +159,7 @@ class TimeSharing {
 
   const bool enforces_;
   uint64_t (*const clock_)();
+  Tracer* tracer_ = nullptr;
   arbiter::DomainArbiter arbiter_;
   arbiter::LaunchPredictor predictor_;
   std::array<arbiter::WorkMeter, arbiter::kEngines> meters_;

@@ -18,7 +18,7 @@ void Turns::Give(const control::GiveTurn& order) {
 }
 
 void Turns::End(uint32_t request) {
-  // Then nobody is to be waited for.
+  // Without sharing, there is nothing to wait for.
   if (!sharing_->enforces()) return scheduler_->Send(control::TurnDrained{}, request);
   shares_device_ = true;
   has_turn_ = false;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tenant says it has asked of CUDA in vain, on its way to the scheduler.
+// Reports to the scheduler what a tenant has asked of CUDA that is not supported.
 #include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/session/unsupported_calls.h"
 
 namespace gpuloom::executor {
 namespace {
 
-// A program meets a few; a tenant that says more says it to nobody.
+// Programs report a few; further reports of a session are dropped.
 constexpr uint32_t kMaxUnsupportedCalls = 64;
 
 }  // namespace

@@ -53,7 +53,7 @@ void WorkPool::Stop() {
   for (Own& own : own_) own.thread.join();
   workers_.clear();
   own_.clear();
-  std::deque<std::function<void()>> dropped;  // what these hold may come back here
+  std::deque<std::function<void()>> dropped;  // their destructors may call back into this
   {
     const MutexLock lock(mutex_);
     dropped.swap(finished_);
@@ -94,7 +94,7 @@ bool WorkPool::MayRun(const Job& job) const {
   return static_cast<size_t>(running) < most_of_tenant_;
 }
 
-// A tenant has a job for each of its sessions here at the most, others are none's.
+// For each tenant, the pool has at most one job per session; other jobs belong to nobody.
 std::deque<WorkPool::Job>::iterator WorkPool::NextJob() {
   return std::find_if(jobs_.begin(), jobs_.end(),
                       [this](const Job& job) GPULOOM_REQUIRES(mutex_) { return MayRun(job); });
@@ -127,7 +127,7 @@ void WorkPool::Tick(uint64_t now_ns) {
 }
 
 bool WorkPool::Leave(const void* owner) {
-  Job dropped;  // its end may post
+  Job dropped;  // its destructor may post
   std::list<Worker> ended;
   const MutexLock lock(mutex_);
   TakeEnded(&ended);
@@ -162,7 +162,8 @@ bool WorkPool::RunFinished(Slice* slice) {
     finished_.clear();
     any_finished_.store(false, std::memory_order_relaxed);
   }
-  // What these finish at once, where there are no threads, has its turn in the next round.
+  // Jobs that these post and that finish at once, where there are no threads, follow in the next
+  // round.
   size_t left = taken_.size();
   if (left == 0) return false;
   do {
@@ -206,7 +207,7 @@ void WorkPool::Run(Worker* self) {
     Finish(&job);
     lock.Lock();
     self->since_ns = 0;
-    // What had to wait for the tenant's other jobs may be run now.
+    // A job that had to wait for the tenant's other jobs may now run.
     if (job.tenant != nullptr && !jobs_.empty()) changed_.NotifyOne();
     if (!self->left) continue;
     self->ended = true;
@@ -235,7 +236,7 @@ void WorkPool::RunOwn(Jobs* jobs) {
 
 void WorkPool::Finish(Job* job) {
   job->work();
-  // What the work captured goes before `done` may run: it can hold the last use of a region.
+  // Destroys what `work` captured before `done` can run: it may be the last reference to a region.
   job->work = nullptr;
   {
     const MutexLock lock(mutex_);

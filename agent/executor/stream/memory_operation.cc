@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes of words and waits for words, of streams and of graphs' nodes. A stream's writes go to CUDA. Waits do not: a wait on the GPU
-// is work that may never end, and a moment without work (quiet.h) would never come while what ends
-// the wait is held back for that very moment. A wait is a gate of ours that looks at the word: host
-// memory through the arena's descriptor, device memory through a copy on our own stream.
+// Writes of words and waits for words, in streams and in nodes of graphs. Writes of a stream are
+// given to CUDA. Waits are not: a wait on the GPU may never end, so a quiet moment (quiet.h) would
+// never come if what ends the wait is held back for that same moment. A wait is a gate of ours that
+// looks at the word: in host memory through the arena's descriptor, in device memory through a copy
+// on our own stream.
 #include <algorithm>
 
 #include "agent/executor/device/internal_stream.h"
@@ -10,33 +11,21 @@
 #include "agent/executor/memory/host_memory.h"
 #include "agent/executor/stream/memory_operations.h"
 #include "agent/executor/stream/stream_set.h"
+#include "proto/cuda/wait_value.h"
 
 namespace gpuloom::executor {
 namespace {
 
-// A wait is looked at again after a sixty-fourth of the time that it has lasted, within these.
+// A waiting word is checked again after a sixty-fourth of the time it has been waited for, within
+// these limits.
 constexpr uint64_t kLookSoonestNs = 1'000;
 constexpr uint64_t kLookLatestNs = 1'000'000;
-// Words that streams wait for are looked at so often in a round of the loop.
+// How many checks of waiting words a round of the loop makes.
 constexpr uint32_t kLooksAtATime = 16;
-// Against a look at host memory: two calls of CUDA's.
+// In checks of host memory: two calls to CUDA.
 constexpr uint32_t kDeviceLookCost = 8;
-// Of an operation's flags; the other one is about writes of other devices.
+// The condition within an operation's flags; the other flag concerns writes by other devices.
 constexpr uint32_t kConditions = 3;
-
-template <typename T>
-bool Holds(T now, T wanted, uint32_t condition) {
-  switch (condition) {
-    case CU_STREAM_WAIT_VALUE_GEQ:
-      return static_cast<std::make_signed_t<T>>(static_cast<T>(now - wanted)) >= 0;
-    case CU_STREAM_WAIT_VALUE_EQ:
-      return now == wanted;
-    case CU_STREAM_WAIT_VALUE_AND:
-      return (now & wanted) != 0;
-    default:
-      return static_cast<T>(~(now | wanted)) != 0;
-  }
-}
 
 bool IsWord(uint64_t address_untrusted, uint32_t word_bytes_untrusted) {
   return (word_bytes_untrusted == 4 || word_bytes_untrusted == 8) &&
@@ -56,9 +45,9 @@ struct MemoryOperations::WordWatch {
 
   bool Look(uint64_t word) {
     satisfied = wait.word_bytes == 8
-                    ? Holds<uint64_t>(word, wait.value, wait.condition)
-                    : Holds<uint32_t>(static_cast<uint32_t>(word),
-                                      static_cast<uint32_t>(wait.value), wait.condition);
+                    ? WaitIsOver<uint64_t>(word, wait.value, wait.condition)
+                    : WaitIsOver<uint32_t>(static_cast<uint32_t>(word),
+                                           static_cast<uint32_t>(wait.value), wait.condition);
     return satisfied;
   }
 };
@@ -95,7 +84,8 @@ bool MemoryOperations::GoOn(const OperationsRunRef& run) {
                       one.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
     const uint32_t bytes = wide ? 8 : 4;
     if (run->watch == nullptr) {
-      // When the graph was made it was. What is freed since the launch stays until that is done.
+      // It was mapped when the graph was made, and what is freed after the launch stays until the
+      // launch is done.
       if (!device_memory_->IsStillThere(one.address, bytes, !WaitsForValue(one))) {
         port_->TellAsyncError(run->stream, CUDA_ERROR_ILLEGAL_ADDRESS);
         return true;

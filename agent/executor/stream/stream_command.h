@@ -26,15 +26,15 @@ struct SectionedLaunch;
 // Queued commands hold what they need by value; `payload` is the one exception.
 struct LaunchWork {
   wire::Launch::Request request;
-  CUfunction function;
-  std::shared_ptr<const void> library;  // keeps the function loaded while the command waits
+  CUkernel kernel;
+  std::shared_ptr<const void> library;  // keeps the kernel loaded while the command waits
   bool prints;                          // may print: the library names printf
   // The bindings of the library's references when the launch was read; null: it has none.
   std::shared_ptr<const Bindings> bindings;
 };
 struct LaunchExWork {
   wire::LaunchEx::Request request;
-  CUfunction function;
+  CUkernel kernel;
   std::shared_ptr<const void> library;
   bool prints;
   std::shared_ptr<const Bindings> bindings;

@@ -10,7 +10,7 @@
 namespace gpuloom::executor {
 namespace {
 
-// More are freed.
+// Further ones are freed.
 constexpr size_t kIdleChunks = 64;
 constexpr size_t kLooksAtATime = 64;
 
@@ -18,7 +18,8 @@ size_t DependencyBytes(const std::vector<Dependency>& dependencies) {
   return dependencies.size() * sizeof(Dependency);
 }
 
-// A program that binds anew before each launch may leave all of it to one launch to keep.
+// A program that binds anew before each launch may leave the last reference to all of it with one
+// launch.
 size_t BindingBytes(const std::shared_ptr<const Bindings>& bindings) {
   constexpr size_t kEach = sizeof(BindingRef) + sizeof(Binding);
   return bindings == nullptr ? 0 : sizeof(Bindings) + bindings->each.size() * kEach;
@@ -123,7 +124,7 @@ void StreamSet::Collect(Stream& stream, wire::Ticket ticket, const ChunkNode& no
                         const std::shared_ptr<const void>& library) {
   AddDependencies(stream, &new_dependencies_);
   if (!new_dependencies_.empty()) {
-    // A chunk waits as a whole for what its first launch waits for.
+    // A chunk waits as a whole for whatever its first launch waits for.
     if (stream.open != nullptr) Close(stream);
     CloseBefore(new_dependencies_);
   }
@@ -202,7 +203,7 @@ bool StreamSet::HasRoom(const Stream& stream) const {
 bool StreamSet::HasGone(const Dependency& dependency) const {
   if (dependency.foreign) return dependency.point->done || dependency.point->event != nullptr;
   const Stream* other = FindAny(dependency.stream);
-  // A stream that is gone was done before it went.
+  // A stream that no longer exists had finished before.
   return other == nullptr || other->submitted >= static_cast<uint64_t>(dependency.ticket) ||
          other->completed >= static_cast<uint64_t>(dependency.ticket);
 }
@@ -212,8 +213,8 @@ bool StreamSet::HaveGone(const std::vector<Dependency>& dependencies) const {
                      [this](const Dependency& dependency) { return HasGone(dependency); });
 }
 
-// Of a command that waits for many the waits that can be told are told: CUDA keeps them until the stream
-// is given work, and that is this command.
+// If a command waits for many others, CUDA is told of those waits that are possible already: it
+// keeps them until the stream is given work, which is this command.
 void StreamSet::ThinOut(Stream& stream) {
   std::vector<Dependency>& dependencies = stream.waiting.front().dependencies;
   if (stream.waiting.front().gate != nullptr || !HasRoom(stream)) return;
@@ -264,8 +265,8 @@ void StreamSet::SubmitNow(Stream& stream, StreamCommand& command) {
   Count(stream, first, ticket, command.commands, command.weight);
 }
 
-// Counted like a command of its own behind which the stream has come no further. Of what went before no
-// mark is left that it could be taken for: its gate waits for all of that.
+// A part counts like a command of its own, but the stream's ticket stays. No earlier mark can be
+// mistaken for it: its gate waits for all of them.
 void StreamSet::SubmitPart(Stream& stream, StreamCommand& command) {
   sink_->Submit(stream, command);
   command.gate->open = false;
@@ -300,7 +301,7 @@ void StreamSet::Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t 
   streams_at_device_ += stream.in_flight == 0;
   stream.in_flight += commands;
   stream.queued += weight;
-  // The sink has marked the command already: AddMark counts it then.
+  // The sink has already marked the command, so AddMark counts it.
   if (!stream.marks.empty() && static_cast<uint64_t>(stream.marks.back().point->ticket) == ticket) {
     Mark& mark = stream.marks.back();
     if (mark.commands == 0) mark.first_ticket = first;
@@ -327,7 +328,7 @@ bool StreamSet::SubmitWaiting(Slice* slice, bool one_each) {
     for (size_t looked = 0; looked < waiting_.size() && !over; ++looked) {
       turn_ = (turn_ + 1) % waiting_.size();
       Stream* stream = waiting_[turn_];
-      // Also what cannot go takes time to look at.
+      // Looking at a stream that cannot continue takes time, too.
       if (looked % kLooksAtATime == kLooksAtATime - 1) over = slice->Over();
       while (!over && !stream->waiting.empty()) {
         if (stream->waiting.front().dependencies.size() > kMaxWaitsAtOnce) {
@@ -416,7 +417,7 @@ bool StreamSet::DropWaiting() {
     Stream* stream = waiting_.back();
     for (; !stream->waiting.empty(); stream->waiting.pop_front(), --left) {
       if (left == 0) return false;
-      // Other sessions may wait for what will never be recorded.
+      // Other sessions may wait for what now will never be recorded.
       const auto* record = std::get_if<RecordWork>(&stream->waiting.front().work);
       if (record != nullptr) record->point->done = true;
     }
@@ -441,7 +442,7 @@ std::vector<std::unique_ptr<Stream>> StreamSet::TakeEnded() {
   if (std::any_of(active_.begin(), active_.end(), has_ended)) {
     std::erase_if(blocking_since_legacy_, has_ended);
     std::erase_if(open_, has_ended);
-    // Nothing of it is unmarked any more, but it is listed until somebody asks.
+    // It has no unmarked commands any more, but stays listed until the next look.
     std::erase_if(unmarked_, has_ended);
   }
   std::erase_if(active_, [&](Stream* stream) {

@@ -100,12 +100,13 @@ struct Stream {
   wire::StreamId id{};
   bool blocking = true;
   std::shared_ptr<GreenContext> green;  // null: the primary context's
-  bool destroyed = false;   // the tenant has destroyed it; it goes when its commands are done
-  int priority = 0;         // as its program asked
-  CUstream cuda = nullptr;  // created by the sink on first use
-  int cuda_priority = 0;    // the sink's, of `cuda`: in its class's band
-  uint32_t terms = 0;       // the sink's: TimeSharing::changes() when that was looked at
-  bool waits_told = false;  // the sink's: since it was given work
+  bool destroyed = false;       // the tenant has destroyed it; it goes when its commands are done
+  int priority = 0;             // as its program asked
+  CUstream cuda = nullptr;      // created by the sink on first use
+  CUcontext context = nullptr;  // the sink's, of `cuda`: where its kernels run
+  int cuda_priority = 0;        // the sink's, of `cuda`: in its class's band
+  uint32_t terms = 0;           // the sink's: TimeSharing::changes() when that was looked at
+  bool waits_told = false;      // the sink's: since it was given work
   std::shared_ptr<const void> charge;  // the sink's, for `cuda`; null for a session's first ones
   uint64_t enqueued = 0;               // newest ticket
   uint64_t submitted = 0;              // newest ticket that CUDA has

@@ -79,7 +79,11 @@ class Submission final : public Part, public StreamSink {
     wire::Ticket ticket;
   };
   bool TextTaken(Stream& stream, const PointRef& point);
+  CUcontext ContextOf(const Stream& stream) const;
+  CUresult NewStream(const Stream& stream, int priority, CUstream* made);
   CUresult MakeStream(Stream& stream);
+  // What `former`, which is dropped, has been told to wait for, `stream` waits for, too.
+  void WaitForFormer(CUstream stream, CUstream former);
   void GiveStream(Stream& stream);
   template <typename F>
   bool Fits(const Stream& stream, arbiter::Engine engine, F key) const;

@@ -6,6 +6,7 @@
 #include "agent/executor/copy/copies.h"
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/green_context.h"
+#include "agent/executor/device/partitions.h"
 #include "agent/executor/event/events.h"
 #include "agent/executor/graph/graphs.h"
 #include "agent/executor/launch/launches.h"
@@ -14,14 +15,17 @@
 #include "agent/executor/session/time_sharing.h"
 #include "agent/executor/stream/submission.h"
 #include "agent/executor/stream/work_counts.h"
+#include "agent/executor/trace/tracer.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
 namespace {
 
-// A mark at least every so many commands, so that a long run shows progress and makes room.
+// At least one mark for so many commands, so that a long run shows progress and makes room.
 constexpr uint32_t kCommandsPerMark = 64;
 
-// What the device is to tell and has not told for so long is asked for: a lost device tells nothing.
+// When the device has not reported for so long what it was to report, we ask: a lost device reports
+// nothing.
 constexpr uint64_t kTellingNs = 200'000;
 
 bool Prints(const Work& work) {
@@ -31,8 +35,8 @@ bool Prints(const Work& work) {
   return graph != nullptr && !graph->upload && graph->graph->prints();
 }
 
-// A large copy to or from the host is a piece of a larger one, as often as not, and somebody waits to use
-// or to fill its place: it is marked at once. A mark costs little beside it.
+// A large copy to or from the host is often a piece of a still larger one, and somebody waits to
+// reuse or refill its buffer, so it is marked at once. A mark costs little beside it.
 constexpr uint64_t kMarkedCopyBytes = 128u << 10;
 
 bool MarksAtOnce(const Work& work) {
@@ -51,28 +55,77 @@ bool MarksAtOnce(const Work& work) {
 
 }  // namespace
 
+// Where the stream's kernels run now. A green context of the program's that was made within other multiprocessors may have
+// more than the session has.
+CUcontext Submission::ContextOf(const Stream& stream) const {
+  const CUcontext session = port_->context();
+  const bool is_within = stream.green != nullptr && (stream.green->within == session ||
+                                                     session == services_.device->context());
+  return is_within ? stream.green->made.converted : session;
+}
+
+CUresult Submission::NewStream(const Stream& stream, int priority, CUstream* made) {
+  if (stream.context == services_.device->context()) {
+    return services_.device->TakeStream(priority, made);
+  }
+  const bool is_green = stream.green != nullptr && stream.context == stream.green->made.converted;
+  const CUgreenCtx green = is_green ? stream.green->made.context : port_->partition()->made.context;
+  return MakeGreenStream(services_.device, green, priority, made);
+}
+
 // All streams are non-blocking to CUDA: the legacy stream's barrier must not cross tenants.
 CUresult Submission::MakeStream(Stream& stream) {
-  if (stream.cuda != nullptr && stream.terms == services_.sharing->changes()) return CUDA_SUCCESS;
+  const CUcontext context = ContextOf(stream);
+  const bool stays = stream.context == context;
+  if (stream.cuda != nullptr && stays && stream.terms == services_.sharing->changes()) {
+    return CUDA_SUCCESS;
+  }
   const int priority = port_->Band().Map(stream.priority);
-  if (stream.cuda != nullptr && priority != stream.cuda_priority) {
-    // In its new band as soon as CUDA has nothing of it.
-    const bool idle =
-        !stream.busy && stream.in_flight == 0 && stream.marks.empty() && !stream.waits_told;
-    if (!idle) return CUDA_SUCCESS;
-    GiveStream(stream);
+  CUstream former = nullptr;
+  if (stream.cuda != nullptr && (!stays || priority != stream.cuda_priority)) {
+    const bool idle = !stream.busy && stream.in_flight == 0 && stream.marks.empty();
+    if (!stays && stream.waits_told) {
+      // While a session moves nothing of it is at the device, but perhaps a wait for another session's event.
+      graphs_->FinishGraphs(stream);
+      former = stream.cuda;
+    } else if (!stays || (idle && !stream.waits_told)) {
+      GiveStream(stream);
+    } else {
+      // In its new band as soon as CUDA has nothing of it.
+      return CUDA_SUCCESS;
+    }
     stream.cuda = nullptr;
   }
   stream.terms = services_.sharing->changes();
   stream.cuda_priority = priority;
+  stream.context = context;
   if (stream.cuda != nullptr) return CUDA_SUCCESS;
-  return stream.green != nullptr ? stream.green->MakeStream(priority, &stream.cuda)
-                                 : services_.device->TakeStream(priority, &stream.cuda);
+  CUDA_RETURN_IF_ERROR(NewStream(stream, priority, &stream.cuda));
+  if (services_.tracer != nullptr) {
+    services_.tracer->Took(stream.cuda, id(), static_cast<uint32_t>(stream.id));
+  }
+  if (former != nullptr) WaitForFormer(stream.cuda, former);
+  return CUDA_SUCCESS;
+}
+
+void Submission::WaitForFormer(CUstream stream, CUstream former) {
+  const Driver& cuda = services_.device->cuda();
+  CUevent event = nullptr;
+  CUresult result = services_.device->TakeEvent(/*timing=*/false, &event);
+  if (result == CUDA_SUCCESS) result = cuda.cuEventRecord(event, former);
+  if (result == CUDA_SUCCESS) result = cuda.cuStreamWaitEvent(stream, event, 0);
+  services_.device->Judge(result);
+  if (event != nullptr) services_.device->GiveEvent(/*timing=*/false, event);
+  if (services_.tracer != nullptr) services_.tracer->Gave(former);
+  services_.device->DropStream(former);
 }
 
 void Submission::GiveStream(Stream& stream) {
   graphs_->FinishGraphs(stream);
-  if (stream.green != nullptr) return services_.device->DropStream(stream.cuda);
+  if (services_.tracer != nullptr) services_.tracer->Gave(stream.cuda);
+  if (stream.context != services_.device->context()) {
+    return services_.device->DropStream(stream.cuda);
+  }
   services_.device->GiveStream(stream.cuda_priority, stream.cuda);
 }
 
@@ -83,7 +136,7 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
   if (!std::holds_alternative<NoWork>(command.work)) result = MakeStream(stream);
   if (result == CUDA_SUCCESS && Prints(command.work)) {
     services_.printer->Began(id());
-    // As the mark behind it has: of a command in parts, that of what went before.
+    // Like the following mark: for a command in parts, the ticket of what went before.
     stream.printing.push_back(command.parts == 1 ? static_cast<uint64_t>(command.ticket)
                                                  : stream.submitted);
   }
@@ -102,10 +155,10 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
   }
   const bool piece = MarksAtOnce(command.work);
   marked_piece_ |= piece;
-  // Of a command in parts the ticket is reached with the last only.
+  // The ticket of a command in parts is reached only with the last part.
   const bool marks = piece || (stream.tally.marks && command.parts == 1);
-  // Counted with this command, which StreamSet adds after us. What another thread is launching is marked
-  // when it is back.
+  // Counted with this command, which StreamSet adds after us. What another thread launches is
+  // marked when it comes back.
   if (!stream.busy && (stream.unmarked + command.commands >= kCommandsPerMark || marks) &&
       !std::holds_alternative<RecordWork>(command.work)) {
     AddMark(stream, std::make_shared<Point>(services_.device, stream.id, command.ticket, false),
@@ -116,14 +169,14 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
 bool Submission::HasRoom(const StreamCommand& command) const {
   if (std::holds_alternative<ChunkWork>(command.work)) return launches_->HasRoom();
   if (const auto* work = std::get_if<GraphWork>(&command.work)) {
-    if (!work->graph->MayLaunch(command.ticket)) return false;
+    if (!work->graph->MayLaunch(command.ticket) || !graphs_->Follows(work->graph)) return false;
   }
   if (Prints(command.work) && !services_.printer->MayPrint(id())) return false;
   return !std::holds_alternative<CopyInlineWork>(command.work) ||
          copies_->HasRoom(command.payload.size());
 }
 
-// `key` is asked for only while there is room.
+// `key` is called only while there is room.
 template <typename F>
 bool Submission::Fits(const Stream& stream, arbiter::Engine engine, F key) const {
   const Share::Room& room = share_.room(engine);
@@ -158,7 +211,7 @@ std::array<arbiter::Work, arbiter::kEngines> Submission::Ready() {
   return ready;
 }
 
-// While it counts whose engines are busy, no mark stands for work of two.
+// While engines are metered, no mark stands for work of two engines.
 void Submission::MarkBefore(Stream& stream, const StreamCommand& command) {
   if (!share_.limited || !stream.tally.any || stream.unmarked == 0) return;
   const auto engine = EngineOf(command);
@@ -173,6 +226,9 @@ void Submission::Count(Stream& stream, const StreamCommand& command) {
   if (!stream.tally.any) stream.tally.since_ns = services_.sharing->now_ns();
   stream.tally.Add(*engine);
   CountCopy(command, *engine, &share_.counts);
+  if (services_.tracer != nullptr && services_.tracer->notes()) {
+    services_.tracer->Note(command, &stream.tally);
+  }
   if (!share_.limited) return;
   const arbiter::LaunchKey key = KeyOf(command);
   const arbiter::Prediction prediction = services_.sharing->Predict(share_, key);
@@ -197,7 +253,8 @@ void Submission::EndMarks(Stream& stream, const Tally& tally, uint32_t commands)
   if (tally.engine == arbiter::Engine::kCompute) {
     Observe(now - std::min(now, tally.since_ns), &share_.counts.completion);
   }
-  services_.sharing->EndMark(&share_, tally, *std::exchange(stream.metered, {}), now);
+  services_.sharing->EndMark(&share_, static_cast<uint32_t>(stream.id), tally,
+                             *std::exchange(stream.metered, {}), now);
   if (commands == 0) return;
   stream.max_chunk = stream.cut.Update(tally.work.predicted_ns / commands,
                                        services_.sharing->ChainBoundNs(share_, now));
@@ -260,9 +317,8 @@ CUresult Submission::SubmitWork(Stream& stream, StreamCommand& command) {
     return CUDA_SUCCESS;
   }
   if (auto* record = std::get_if<RecordWork>(&command.work)) {
-    // The tenant's event and the mark that tells of its completion are one.
-    // A time is asked for by what we know of the event itself; and an event behind nothing has
-    // happened at once, without the device.
+    // The tenant's event is also the mark that reports its completion. For its time, we look at the
+    // event itself; an event with no work before it has happened at once, without the device.
     const bool behind_work = stream.unmarked != 0 || !stream.marks.empty();
     AddMark(stream, record->point, behind_work && !record->point->timing && MayTell(stream));
   }
@@ -286,8 +342,8 @@ void Submission::WaitFor(Stream& stream, const Dependency& dependency) {
   if (dependency.point != nullptr) {
     event = dependency.point->event;
   } else {
-    // Behind the stream's newest command, which may be later than asked for: everything before it
-    // has been submitted already, so this can only wait longer, never in a circle.
+    // Waits for the stream's newest command, which may be later than asked for. Everything before
+    // it has been submitted already, so this can only wait longer, never in a circle.
     if (other->unmarked != 0 || other->marks.empty()) {
       MarkSubmitted(*other);
     }
@@ -303,7 +359,7 @@ void Submission::WaitFor(Stream& stream, const Dependency& dependency) {
 }
 
 void Submission::AddMark(Stream& stream, PointRef point, bool tell) {
-  // A stream without anything at CUDA: nothing to wait for, PollStreams finds the mark done.
+  // A stream without anything at CUDA has nothing to wait for: PollStreams finds the mark done.
   if (stream.cuda != nullptr) RecordMark(stream, point.get(), tell);
   streams_.AddMark(stream, std::move(point), now_ns());
   BeginMark(stream, 0);
@@ -332,16 +388,17 @@ void Submission::RecordMark(const Stream& stream, Point* point, bool tell) {
   }
 }
 
-// Whether the device may tell that the stream's newest command is done, before we know. Somebody must
-// wait, and nothing that the tenant then rightly believes done may be unknown to it or to us: another
-// stream's work that this one waited for, what its kernels have printed, the time of an event that a
-// graph recorded, the end of a destroyed stream, whose id the tenant then gives to the next one.
+// Returns true if the device may report the stream's newest command as done, before we know of it.
+// Somebody must be waiting, and nothing that the tenant may then rightly take for done may be
+// unknown: other streams' work that this one waited for, what its kernels printed, the time of an
+// event that a graph recorded, the end of a destroyed stream, whose id the tenant then gives to the
+// next one.
 bool Submission::MayTell(const Stream& stream) const {
   if (!writer()->TenantWaits() || !serving() || stream.destroyed) return false;
   if (events_->shares_events() || !stream.printing.empty() || stream.green != nullptr) return false;
   const auto records = [](const GraphRun& run) { return !run.points.empty(); };
   if (std::any_of(stream.graphs.begin(), stream.graphs.end(), records)) return false;
-  // With more to come nobody waits for this.
+  // If more is to come, nobody waits for this.
   if (!stream.waiting.empty() || MoreToRead()) return false;
   return std::all_of(streams_.active().begin(), streams_.active().end(),
                      [&](const Stream* other) { return other == &stream || other->Idle(); });
@@ -357,8 +414,8 @@ bool Submission::AddMarks() {
   return any;
 }
 
-// Whether what the stream's kernels printed up to `point`, which is reached, is on its way to the
-// tenant; begins to take it.
+// Starts to read what the stream's kernels printed up to `point`, which is reached. Returns true if
+// all of it is on its way to the tenant.
 bool Submission::TextTaken(Stream& stream, const PointRef& point) {
   const auto reached = static_cast<uint64_t>(point->ticket);
   if (stream.printing.empty() || stream.printing.front() > reached) return true;
@@ -380,12 +437,12 @@ bool Submission::TextTaken(Stream& stream, const PointRef& point) {
 bool Submission::TakeDone(Stream& stream) {
   const Driver& cuda = services_.device->cuda();
   bool any = false;
-  // Marks that are seen at once are one to the meter: nobody knows how the time was divided among them.
+  // Marks seen at the same time are metered as one: nobody knows how they divided the time.
   Tally tally;
   uint32_t commands = 0;
   while (!stream.marks.empty()) {
     const Mark& mark = stream.marks.front();
-    // An event that is asked too early costs as much as a launch, and nobody waits for us.
+    // Querying an event too early costs as much as a launch, and nobody waits for us.
     if (mark.point->told && now_ns() - mark.made_ns < kTellingNs &&
         !words_.Reached(stream.id, mark.point->ticket)) {
       break;
@@ -414,10 +471,9 @@ bool Submission::TakeDone(Stream& stream) {
   return true;
 }
 
-// A tenant that has seen a stream done may ask for the event that the stream waited for, and must not
-// be told that it is not ready. So what is done is published in the order of the marks, and what
-// was looked at before something else was found done is looked at again first: it may be what
-// that waited for.
+// A tenant that sees a stream done may query an event that this stream waited for, and must not be
+// told that it is not ready. So completions are published in the order of their marks, and streams
+// polled before another was found done are polled again first: that one may have waited for them.
 bool Submission::PollStreams() {
   if (streams_.Idle()) return false;
   for (size_t look = streams_.active().size(); look != 0;) {
@@ -431,7 +487,7 @@ bool Submission::PollStreams() {
   if (any) {
     std::sort(done_marks_.begin(), done_marks_.end(),
               [](const DoneMark& a, const DoneMark& b) { return a.order < b.order; });
-    // The device may have told some already, and newer ones.
+    // The device may have reported some of them already, and newer ones.
     for (const DoneMark& mark : done_marks_) writer()->RaiseCompleted(mark.stream, mark.ticket);
     done_marks_.clear();
     port_->Publish();

@@ -32,9 +32,9 @@ LaunchKey OfBytes(size_t kind, uint64_t bytes) {
   return key;
 }
 
-LaunchKey OfLaunch(CUfunction function, const auto& request) {
+LaunchKey OfLaunch(CUkernel kernel, const auto& request) {
   LaunchKey key;
-  key.function = reinterpret_cast<uintptr_t>(function);
+  key.function = reinterpret_cast<uintptr_t>(kernel);
   for (size_t i = 0; i < 3; ++i) {
     key.grid[i] = request.grid[i];
     key.block[i] = request.block[i];
@@ -58,11 +58,9 @@ struct Engines {
 struct Keys {
   const StreamCommand& command;
 
-  LaunchKey operator()(const LaunchWork& work) const {
-    return OfLaunch(work.function, work.request);
-  }
+  LaunchKey operator()(const LaunchWork& work) const { return OfLaunch(work.kernel, work.request); }
   LaunchKey operator()(const LaunchExWork& work) const {
-    return OfLaunch(work.function, work.request);
+    return OfLaunch(work.kernel, work.request);
   }
   LaunchKey operator()(const CopyWork& work) const {
     return OfBytes(command.work.index(), work.request.size_bytes);

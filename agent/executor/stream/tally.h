@@ -8,6 +8,7 @@
 
 #include "agent/arbiter/domain_arbiter.h"
 #include "agent/arbiter/launch_predictor.h"
+#include "proto/control/trace_region.h"
 #include "proto/wire/graph_nodes.h"
 
 namespace gpuloom::executor {
@@ -22,6 +23,33 @@ uint64_t BytesOf(const wire::GraphCopy& copy);
 // What takes about as long has the same key. The owner is for the caller to add.
 arbiter::LaunchKey KeyOf(const StreamCommand& command);
 arbiter::LaunchKey KeyOf(const Chunk& chunk);
+
+// What a trace says of them, noted while one is recorded (trace/tracer.h).
+struct Noted {
+  uint64_t trace_id = 0;
+  uint64_t bytes = 0;
+  uint32_t commands = 0;  // 0: nothing was noted
+  uint32_t name = 0;      // the first kernel's
+  control::TraceKind kind = control::TraceKind::kOther;
+
+  // Of several kinds the kernels count.
+  void Add(control::TraceKind of, uint32_t more) {
+    using control::TraceKind;
+    if (commands == 0 || of == TraceKind::kKernel) kind = of;
+    if (kind != of && kind != TraceKind::kKernel) kind = TraceKind::kOther;
+    commands += more;
+  }
+  void Add(const Noted& later) {
+    if (later.commands == 0) return;
+    if (commands == 0 || trace_id != later.trace_id) {
+      *this = later;
+      return;
+    }
+    if (name == 0) name = later.name;
+    bytes += later.bytes;
+    Add(later.kind, later.commands);
+  }
+};
 
 struct Tally {
   // A mark takes about a microsecond.
@@ -38,6 +66,7 @@ struct Tally {
   bool alike = true;
   // Long enough, or so little known, that a mark of its own is worth its price.
   bool marks = false;
+  Noted noted;
 
   // Of commands for different engines the kernels count.
   void Add(arbiter::Engine on) {
@@ -57,6 +86,7 @@ struct Tally {
     Add(later.engine);
     alike = alike && later.alike && (work.pieces == 0 || key == later.key);
     key = later.key;
+    noted.Add(later.noted);
     work.pieces += later.work.pieces;
     work.predicted_ns += later.work.predicted_ns;
   }

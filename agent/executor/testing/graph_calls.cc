@@ -19,6 +19,9 @@ CUresult NewGraphPart(Handle* part) {
   return S().failure;
 }
 
+// What nodes say of themselves when they are asked.
+constexpr unsigned kAskedGrid = 7777;
+
 CUresult Updated() {
   const MutexLock lock(S().mutex);
   if (S().graph_failure != CUDA_SUCCESS) return S().graph_failure;
@@ -109,7 +112,15 @@ void FillGraphTable(Driver* d) {
                                             const CUDA_KERNEL_NODE_PARAMS_v2* params) {
     return params->gridDimX == 0 ? CUDA_ERROR_INVALID_VALUE : Updated();
   };
-  d->cuGraphKernelNodeSetParams_v2 = [](CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v2*) {
+  d->cuGraphKernelNodeGetParams_v2 = [](CUgraphNode, CUDA_KERNEL_NODE_PARAMS_v2* params) {
+    *params = {};
+    params->gridDimX = kAskedGrid;
+    return CUDA_SUCCESS;
+  };
+  d->cuGraphKernelNodeSetParams_v2 = [](CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v2* params) {
+    if (params->gridDimX != kAskedGrid) return CUDA_SUCCESS;  // an update's
+    const MutexLock lock(S().mutex);
+    S().calls.push_back("node of context " + std::to_string(Number(params->ctx)));
     return CUDA_SUCCESS;
   };
   d->cuGraphExecMemcpyNodeSetParams = [](CUgraphExec, CUgraphNode, const CUDA_MEMCPY3D*,

@@ -51,6 +51,10 @@ void FillGreenTable(Driver* d) {
     return TestingSynchronising(
         ("green context of " + std::to_string(Number(description))).c_str());
   };
+  d->cuCtxFromGreenCtx = [](CUcontext* context, CUgreenCtx green) {
+    *context = Make<CUcontext>(Number(green));
+    return CUDA_SUCCESS;
+  };
   d->cuGreenCtxDestroy = [](CUgreenCtx) { return CUDA_SUCCESS; };
   d->cuGreenCtxGetDevResource = [](CUgreenCtx context, CUdevResource* resource,
                                    CUdevResourceType type) {

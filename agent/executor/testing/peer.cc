@@ -84,7 +84,7 @@ bool TestingTenant::CreateStream(uint32_t stream, bool nonblocking) {
 }
 
 TestingScheduler::TestingScheduler(const Driver& driver, bool batches, int submit_threads,
-                                   uint64_t memory_limit_bytes)
+                                   uint64_t memory_limit_bytes, const TraceMeans* means)
     : grants_(&driver), device_(driver) {
   StartFirst(&device_);
   std::string error;
@@ -93,7 +93,7 @@ TestingScheduler::TestingScheduler(const Driver& driver, bool batches, int submi
   Check(channel::MakePair(SOCK_SEQPACKET, &ours, &theirs), "control socket");
   connection_ = control::Connection(std::move(ours));
   loop_ = std::make_unique<Loop>(&device_, std::move(theirs), nullptr, batches, submit_threads,
-                                 memory_limit_bytes);
+                                 memory_limit_bytes, /*shares=*/true, means);
   Check(loop_->Start(&error), error.c_str());
   loop_thread_ = std::thread([this] {
     device_.MakeCurrent();
@@ -135,6 +135,7 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
   control::AllocationWants wants;
   control::TurnUsage usage;
   control::TurnDrained drained;
+  control::TraceProgress trace;
   const MutexLock lock(mutex_);
   if (in.As(&ready)) {
     ready_[ready.session_id] = ready;
@@ -159,6 +160,8 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
   } else if (in.As(&drained)) {
     ++turn_messages_;
     drained_.push_back(in.header.request);
+  } else if (in.As(&trace)) {
+    traces_.push_back(trace);
   }
 }
 
@@ -181,6 +184,7 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
   order.allocation_id = order.namespace_id = order.session_id;
   order.slots = 1;
   order.shares = shares;
+  order.partition = partition;
   snprintf(order.label, sizeof(order.label), "tests/tenant-%llu/main",
            static_cast<unsigned long long>(last_session_));
   if (label != nullptr) control::SetText(order.label, label);
@@ -205,7 +209,13 @@ void TestingScheduler::RemoveTenant(const TestingTenant& tenant) {
 }
 
 void TestingScheduler::SetShares(const TestingTenant& tenant, const control::ShareTerms& terms) {
-  (void)connection_.Send(0, control::SetShares{tenant.order.allocation_id, 1, terms});
+  (void)connection_.Send(0, control::SetShares{tenant.order.allocation_id, 1, terms, {}});
+}
+
+void TestingScheduler::SetPartition(const TestingTenant& tenant,
+                                    const control::PartitionTerms& terms) {
+  (void)connection_.Send(
+      0, control::SetShares{tenant.order.allocation_id, 1, tenant.order.shares, terms});
 }
 
 uint32_t TestingScheduler::Hold(const TestingTenant& tenant, bool hold) {
@@ -233,6 +243,23 @@ void TestingScheduler::GiveTurn(uint32_t lowest, uint64_t in_flight_ns) {
 uint32_t TestingScheduler::EndTurn() {
   (void)connection_.Send(++last_turn_, control::EndTurn{});
   return last_turn_;
+}
+
+void TestingScheduler::StartTracing(uint64_t trace_id, int region) {
+  (void)connection_.Send(0, control::StartTracing{trace_id}, &region, 1);
+}
+
+void TestingScheduler::StopTracing(uint64_t trace_id) {
+  (void)connection_.Send(0, control::StopTracing{trace_id});
+}
+
+bool TestingScheduler::WaitTrace(uint64_t trace_id, control::TraceStep step) {
+  return WaitUntil([&] {
+    const MutexLock lock(mutex_);
+    return std::any_of(traces_.begin(), traces_.end(), [&](const control::TraceProgress& said) {
+      return said.trace_id == trace_id && said.step == static_cast<uint32_t>(step);
+    });
+  });
 }
 
 bool TestingScheduler::WasDrained(uint32_t turn) {

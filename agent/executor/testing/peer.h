@@ -27,6 +27,7 @@ namespace gpuloom::executor {
 
 class Loop;
 class TestingScheduler;
+struct TraceMeans;
 
 class TestingTenant : public TestingRegions {
  public:
@@ -104,7 +105,8 @@ class TestingScheduler {
  public:
   // Starts a device on `driver`, and the loop; the other parameters are Loop's.
   explicit TestingScheduler(const Driver& driver, bool batches = true, int submit_threads = -1,
-                            uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes);
+                            uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes,
+                            const TraceMeans* means = nullptr);
   // Closes the control socket and waits for the loop to end.
   ~TestingScheduler();
 
@@ -116,6 +118,9 @@ class TestingScheduler {
   // From now on new tenants' policy; each is an allocation and a namespace of its own.
   control::ShareTerms shares = {};
   void SetShares(const TestingTenant& tenant, const control::ShareTerms& terms);
+  // The same of the device's multiprocessors.
+  control::PartitionTerms partition = {};
+  void SetPartition(const TestingTenant& tenant, const control::PartitionTerms& terms);
   // Returns the number by which the hold is known to WaitHeld.
   uint32_t Hold(const TestingTenant& tenant, bool hold);
   bool WaitHeld(uint32_t hold);
@@ -132,6 +137,11 @@ class TestingScheduler {
   int TurnMessages();
   // What it says that the tenant's allocation has used of turns.
   uint64_t TurnUse(const TestingTenant& tenant);
+
+  // Traces. WaitTrace returns whether the executor has taken this step of the trace, in time.
+  void StartTracing(uint64_t trace_id, int region);
+  void StopTracing(uint64_t trace_id);
+  bool WaitTrace(uint64_t trace_id, control::TraceStep step);
 
   // The executor's message about a session's end; nullopt if none came within the timeout.
   std::optional<control::SessionEnded> WaitEnded(
@@ -194,6 +204,7 @@ class TestingScheduler {
   std::map<uint64_t, bool> wants_ GPULOOM_GUARDED_BY(mutex_);  // by allocation
   std::map<uint64_t, uint64_t> turn_use_ns_ GPULOOM_GUARDED_BY(mutex_);  // the same
   int turn_messages_ GPULOOM_GUARDED_BY(mutex_) = 0;
+  std::vector<control::TraceProgress> traces_ GPULOOM_GUARDED_BY(mutex_);
   std::optional<control::ExecutorFault> fault_ GPULOOM_GUARDED_BY(mutex_);
   uint64_t reclaimed_ GPULOOM_GUARDED_BY(mutex_) = 0;  // the newest answer
 };

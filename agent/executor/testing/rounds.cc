@@ -88,6 +88,7 @@ void TestingRounds::Begin(const control::AddSession& order) {
                           &tenants_,
                           &room_,
                           &sharing_,
+                          &partitions_,
                           budget_,
                           context_memory_.get(),
                           habits_.batches ? &chains_ : nullptr};

@@ -13,6 +13,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/driver_room.h"
 #include "agent/executor/device/internal_stream.h"
+#include "agent/executor/device/partitions.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/device/spare_greens.h"
 #include "agent/executor/graph/graph.h"
@@ -87,6 +88,7 @@ class TestingRounds {
   LibraryCache libraries_{budget_};
   GraphRoom graphs_;
   SpareGreens greens_;
+  Partitions partitions_{&device_, &quiet_};
   Chains chains_{&device_, &modules_, &quiet_, &graphs_};
   Printer printer_{&device_, &memory_, nullptr};
   Tenants tenants_;

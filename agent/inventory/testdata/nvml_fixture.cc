@@ -6,7 +6,7 @@
 extern "C" {
 
 struct Memory {
-  unsigned long long total, free, used;  // NOLINT(google-runtime-int)
+  unsigned long long total, free, used;
 };
 
 int nvmlInit_v2() {

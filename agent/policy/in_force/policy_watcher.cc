@@ -2,7 +2,7 @@
 #include "agent/policy/in_force/policy_watcher.h"
 
 #include "agent/cat.h"
-#include "agent/policy/in_force/last_good_policy.h"
+#include "agent/identity/kept_text.h"
 #include "agent/policy/policy_file.h"
 #include "agent/policy/policy_parser.h"
 #include "proto/sync/mutex.h"
@@ -34,7 +34,7 @@ PolicyWatcher::Look PolicyWatcher::LoadFirst() {
     return {Outcome::kReloaded, "", ""};
   }
   const absl::StatusOr<std::string> kept =
-      kept_path_.empty() ? absl::NotFoundError("") : KeptPolicy(kept_path_);
+      kept_path_.empty() ? absl::NotFoundError("") : KeptText(kept_path_);
   in_force_ = "; no policy is in force";
   if (kept.ok()) {
     absl::StatusOr<Policy> policy = Judge(kept_path_, *kept);
@@ -101,6 +101,7 @@ PolicyWatcher::Look PolicyWatcher::ReadFile() {
 void PolicyWatcher::Use(Policy policy) {
   const MutexLock lock(mutex_);
   current_ = std::make_shared<const Policy>(std::move(policy));
+  ++generation_;
   trouble_.clear();
 }
 
@@ -113,7 +114,7 @@ PolicyWatcher::Look PolicyWatcher::Refuse(const std::string& reason) {
 
 std::string PolicyWatcher::Keep() {
   if (kept_path_.empty() || is_kept_ || !good_content_.has_value()) return "";
-  const absl::Status status = KeepPolicy(kept_path_, *good_content_);
+  const absl::Status status = KeepText(kept_path_, *good_content_);
   is_kept_ = status.ok();
   std::string not_kept = status.ok() ? ""
                                      : Cat("policy: cannot be kept for the next start: ",
@@ -126,6 +127,11 @@ std::string PolicyWatcher::Keep() {
 std::shared_ptr<const Policy> PolicyWatcher::Current() const {
   const MutexLock lock(mutex_);
   return current_;
+}
+
+uint64_t PolicyWatcher::Generation() const {
+  const MutexLock lock(mutex_);
+  return generation_;
 }
 
 std::string PolicyWatcher::Trouble() const {

@@ -5,13 +5,14 @@
 //
 // A file that cannot be read, parsed or kept to (it promises more memory than a GPU has) changes
 // nothing: the policy in force stays. At the agent's start that is the last good one, which lies in
-// the agent's state (last_good_policy.h); where that cannot be used either, no policy is in force,
+// the agent's state (agent/identity/kept_text.h); where that cannot be used either, no policy is in force,
 // and nobody may be given anything, until the file is right.
 //
-// Owned by the agent. LoadFirst and LookAgain are called from one thread; Current and Trouble from
-// any.
+// Owned by the agent. LoadFirst and LookAgain are called from one thread; Current, Generation and
+// Trouble from any.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,6 +54,8 @@ class PolicyWatcher {
 
   // Null when no policy is in force.
   std::shared_ptr<const Policy> Current() const;
+  // How many have been in force so far; 0 while none has been.
+  uint64_t Generation() const;
   // Why the file is not what is in force; empty while it is.
   std::string Trouble() const;
 
@@ -77,6 +80,7 @@ class PolicyWatcher {
   std::string last_not_kept_;
   mutable Mutex mutex_;
   std::shared_ptr<const Policy> current_ GPULOOM_GUARDED_BY(mutex_);
+  uint64_t generation_ GPULOOM_GUARDED_BY(mutex_) = 0;
   std::string trouble_ GPULOOM_GUARDED_BY(mutex_);
 };
 

@@ -11,7 +11,7 @@
 #include <optional>
 #include <sstream>
 
-#include "agent/policy/in_force/last_good_policy.h"
+#include "agent/identity/kept_text.h"
 #include "agent/testing_full_disk.h"
 
 namespace gpuloom {
@@ -74,6 +74,7 @@ TEST_F(PolicyFile, ABadFileKeepsTheOldPolicyAndSaysSoOnce) {
   ASSERT_EQ(watcher->LoadFirst().outcome, Outcome::kReloaded);
   EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
   EXPECT_EQ(watcher->Trouble(), "");
+  EXPECT_EQ(watcher->Generation(), 1u);
 
   for (const char* bad : {"defaults: {memory: 1GB}", "defaults: {memory: 900GiB}"}) {
     Write("p.yaml", bad);
@@ -84,6 +85,7 @@ TEST_F(PolicyFile, ABadFileKeepsTheOldPolicyAndSaysSoOnce) {
     EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
     EXPECT_EQ(watcher->Trouble(), look.reason) << "said once, but wrong until it is mended";
     EXPECT_EQ(SlotBytes(watcher), kGiB);
+    EXPECT_EQ(watcher->Generation(), 1u);
   }
 
   fs::remove(directory_ / "p.yaml");
@@ -95,6 +97,7 @@ TEST_F(PolicyFile, ABadFileKeepsTheOldPolicyAndSaysSoOnce) {
   Write("p.yaml", "defaults: {memory: 2GiB}");
   EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kReloaded);
   EXPECT_EQ(SlotBytes(watcher), 2 * kGiB);
+  EXPECT_EQ(watcher->Generation(), 2u);
   EXPECT_EQ(watcher->Trouble(), "");
 
   // Gone for a moment, and the same again.
@@ -136,7 +139,7 @@ TEST_F(PolicyFile, TheLastGoodOneHoldsOverAStartWithABadFile) {
     ASSERT_EQ(watcher->LoadFirst().outcome, Outcome::kReloaded);
     Write("p.yaml", "defaults: {memory: 3 elephants}");
     ASSERT_EQ(watcher->LookAgain().outcome, Outcome::kRefused);
-    EXPECT_EQ(*KeptPolicy(kept_), good);
+    EXPECT_EQ(*KeptText(kept_), good);
   }
   for (int restarts = 0; restarts < 2; ++restarts) {
     const auto watcher = Start();
@@ -155,7 +158,7 @@ TEST_F(PolicyFile, TheLastGoodOneHoldsOverAStartWithABadFile) {
   Write("p.yaml", "defaults: {memory: 4GiB}");
   EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kReloaded);
   EXPECT_EQ(watcher->Trouble(), "");
-  EXPECT_EQ(*KeptPolicy(kept_), "defaults: {memory: 4GiB}");
+  EXPECT_EQ(*KeptText(kept_), "defaults: {memory: 4GiB}");
 }
 
 TEST_F(PolicyFile, WithoutALastGoodOneNoneIsInForceUntilTheFileIsRight) {
@@ -176,7 +179,7 @@ TEST_F(PolicyFile, WithoutALastGoodOneNoneIsInForceUntilTheFileIsRight) {
 }
 
 TEST_F(PolicyFile, ALastGoodOneThatCannotBeUsedIsNoPolicy) {
-  ASSERT_TRUE(KeepPolicy(kept_, "defaults: {memory: 1GiB}\nnamespaces: {a: {}}\n").ok());
+  ASSERT_TRUE(KeepText(kept_, "defaults: {memory: 1GiB}\nnamespaces: {a: {}}\n").ok());
   const std::string whole = Read(kept_);
   Write("p.yaml", "bad");
   struct Case {
@@ -204,12 +207,12 @@ TEST_F(PolicyFile, ALastGoodOneThatCannotBeUsedIsNoPolicy) {
     EXPECT_EQ(watcher->Current(), nullptr) << c.content;
   }
   // A key that a newer agent knew; and a GPU that is smaller than the one that the policy was for.
-  ASSERT_TRUE(KeepPolicy(kept_, "defaults: {colour: blue}").ok());
+  ASSERT_TRUE(KeepText(kept_, "defaults: {colour: blue}").ok());
   const auto newer_key = Start();
   EXPECT_THAT(newer_key->LoadFirst().reason, HasSubstr("is refused as well: " + kept_.string() +
                                                        ":1:12: defaults.colour: unknown"));
   EXPECT_EQ(newer_key->Current(), nullptr);
-  ASSERT_TRUE(KeepPolicy(kept_, "defaults: {memory: 8GiB}").ok());
+  ASSERT_TRUE(KeepText(kept_, "defaults: {memory: 8GiB}").ok());
   const auto smaller = Start(40 * kGiB);
   EXPECT_THAT(smaller->LoadFirst().reason, HasSubstr("is more than GPU GPU-1 has"));
   EXPECT_EQ(smaller->Current(), nullptr);
@@ -217,7 +220,7 @@ TEST_F(PolicyFile, ALastGoodOneThatCannotBeUsedIsNoPolicy) {
   std::ofstream(kept_) << "half";
   Write("p.yaml", "defaults: {memory: 3GiB}");
   EXPECT_EQ(Start()->LoadFirst().outcome, Outcome::kReloaded);
-  EXPECT_EQ(*KeptPolicy(kept_), "defaults: {memory: 3GiB}");
+  EXPECT_EQ(*KeptText(kept_), "defaults: {memory: 3GiB}");
 }
 
 TEST_F(PolicyFile, WhatCannotBeKeptIsInForceAllTheSameAndTriedAgain) {
@@ -234,10 +237,10 @@ TEST_F(PolicyFile, WhatCannotBeKeptIsInForceAllTheSameAndTriedAgain) {
   EXPECT_EQ(SlotBytes(watcher), 2 * kGiB);
   EXPECT_EQ(watcher->Trouble(), "");
   EXPECT_EQ(again.not_kept, "") << "said once";
-  EXPECT_EQ(*KeptPolicy(kept_), "defaults: {memory: 1GiB}") << "the earlier one still lies there";
+  EXPECT_EQ(*KeptText(kept_), "defaults: {memory: 1GiB}") << "the earlier one still lies there";
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 2) << "and nothing half written";
   EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
-  EXPECT_EQ(*KeptPolicy(kept_), "defaults: {memory: 2GiB}");
+  EXPECT_EQ(*KeptText(kept_), "defaults: {memory: 2GiB}");
 }
 
 TEST_F(PolicyFile, AMissingFolderToKeepItInIsToldOnce) {
@@ -253,13 +256,13 @@ TEST_F(PolicyFile, WhatIsKeptIsTheTextToTheByte) {
   for (const std::string& text :
        {std::string(), std::string("\n"), std::string("defaults:\n"),
         std::string("# kept by gpuloom-agent, format 1"), std::string("a\0b", 3)}) {
-    ASSERT_TRUE(KeepPolicy(kept_, text).ok());
-    EXPECT_EQ(*KeptPolicy(kept_), text);
+    ASSERT_TRUE(KeepText(kept_, text).ok());
+    EXPECT_EQ(*KeptText(kept_), text);
   }
   const std::string sealed = Read(kept_);
-  ASSERT_TRUE(KeepPolicy(kept_, sealed).ok());
-  EXPECT_EQ(*KeptPolicy(kept_), sealed);
-  EXPECT_TRUE(absl::IsNotFound(KeptPolicy(directory_ / "none").status()));
+  ASSERT_TRUE(KeepText(kept_, sealed).ok());
+  EXPECT_EQ(*KeptText(kept_), sealed);
+  EXPECT_TRUE(absl::IsNotFound(KeptText(directory_ / "none").status()));
   struct stat info = {};
   ASSERT_EQ(stat(kept_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);

@@ -11,7 +11,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "agent/policy/kept_policy.h"
+#include "agent/node/sealed_text.h"
+#include "agent/policy/policy_file.h"
 #include "agent/run/doctor/look.h"
 #include "proto/channel/unique_fd.h"
 #include "proto/control/version.h"
@@ -59,7 +60,7 @@ class DoctorTest : public ::testing::Test {
     Listen("/var/lib/kubelet/pod-resources/kubelet.sock");
     Listen(std::string(kPlugins) + "gpuloom-12345678.sock");
     Write("/etc/gpuloom/policy.yaml", "defaults: {weight: 50}\n");
-    Write(std::string(kState) + "/" + kKeptPolicyName, SealPolicy("defaults: {weight: 50}\n"));
+    Write(std::string(kState) + "/" + kKeptPolicyName, SealText("defaults: {weight: 50}\n"));
     const std::string version(kVersion);
     const std::string release = version.substr(0, version.find(' '));
     Write(std::string(kState) + "/shim/libgpuloom-" + release + "-0123456789abcdef.so", "ELF");

@@ -40,6 +40,9 @@
 //   !  wants the device and does not, ten thousand times
 //   ?  says that its allocation wants it twice as much
 //   :  says that more have used the device than a message has room for
+//   Q  says nothing more of traces
+//   P  says of traces that it knows nothing of that they have ended, and of its own what is nothing
+//   O  answers with how many traces it records (4 bytes)
 //   x  exits
 //   F  reports a fault, then exits
 //   e  ends the session for a broken ring
@@ -65,7 +68,9 @@
 #include <utility>
 #include <vector>
 
+#include "proto/channel/region.h"
 #include "proto/control/connection.h"
+#include "proto/control/trace_region.h"
 #include "proto/wire/fatal.h"
 
 namespace gpuloom {
@@ -156,7 +161,15 @@ class Executor {
     control::MemoryGranted granted;
     control::GiveTurn give;
     control::EndTurn end;
-    if (in->As(&granted)) {
+    control::StartTracing start_tracing;
+    control::StopTracing stop_tracing;
+    if (in->As(&start_tracing)) {
+      StartTracing(start_tracing.trace_id, in->fds[0].get());
+    } else if (in->As(&stop_tracing)) {
+      if (stop_tracing.trace_id == trace_) traces_ = 0;
+      TellTrace(stop_tracing.trace_id, control::TraceStep::kStopped);
+      TellTrace(stop_tracing.trace_id, control::TraceStep::kWritten);
+    } else if (in->As(&granted)) {
       const auto it = sessions_.find(granted.session_id);
       if (it == sessions_.end()) return;
       if (granted.result == 0) it->second.memory.push_back(granted.memory_id);
@@ -212,6 +225,26 @@ class Executor {
       }
       Send(control::MemoryReclaimed{reclaim.session_id, reclaim.reclaim_id});
     }
+  }
+
+  // Writes a record for each session.
+  void StartTracing(uint64_t trace_id, int region) {
+    traces_ = 1;
+    trace_ = static_cast<uint32_t>(trace_id);
+    channel::Mapping mapping;
+    if (!mapping.Map(region, control::kTraceRegionBytes, channel::Mapping::Access::kReadWrite)) {
+      _exit(1);
+    }
+    auto* header = reinterpret_cast<control::TraceHeader*>(mapping.data());
+    auto* records =
+        reinterpret_cast<control::TraceRecord*>(mapping.data() + control::kTraceRecordsAt);
+    for (const auto& [id, session] : sessions_) records[header->records++].session_id = id;
+    TellTrace(trace_id, control::TraceStep::kRecords);
+  }
+
+  void TellTrace(uint64_t trace_id, control::TraceStep step) {
+    if (!tells_traces_) return;
+    Send(control::TraceProgress{trace_id, static_cast<uint32_t>(step), 0});
   }
 
   void TellHeld(uint64_t id) {
@@ -480,6 +513,23 @@ class Executor {
         Send(usage);
         break;
       }
+      case 'Q':
+        tells_traces_ = false;
+        done();
+        break;
+      case 'P':
+        for (uint64_t trace = 0; trace < 100; ++trace) {
+          if (trace == trace_) continue;
+          for (uint32_t step = 0; step < 3; ++step) Send(control::TraceProgress{trace, step, 0});
+        }
+        for (const uint32_t step : {0u, 3u, UINT32_MAX}) {
+          Send(control::TraceProgress{trace_, step, 0});
+        }
+        done();
+        break;
+      case 'O':
+        answer(&traces_, sizeof(traces_));
+        break;
       case 'x':
         _exit(1);
       case 'e':
@@ -535,6 +585,9 @@ class Executor {
   uint32_t turn_orders_ = 0;
   bool drains_ = false;
   uint32_t end_request_ = 0;
+  bool tells_traces_ = true;
+  uint32_t traces_ = 0;
+  uint32_t trace_ = 0;
 };
 
 std::string StartMode() {

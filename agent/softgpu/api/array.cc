@@ -11,7 +11,7 @@ using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C fu
 
 namespace {
 
-// A context, and an array in it.
+// Checks that there is a current context, and finds the array.
 CUresult Require(CUarray handle, std::shared_ptr<Array>& array) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
@@ -73,7 +73,7 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* descriptor, CUarray hand
 CUresult cuArrayDestroy(CUarray handle) {
   std::shared_ptr<Array> array;
   CUDA_RETURN_IF_ERROR(Require(handle, array));
-  if (array->is_level) return CUDA_SUCCESS;  // it goes with its whole
+  if (array->is_level) return CUDA_SUCCESS;  // it is destroyed with its mipmapped array
   SynchronizeDevice(array->context->device);
   Registry<Array>::Instance().Take(handle);
   UnbindArray(handle);

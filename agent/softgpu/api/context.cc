@@ -49,7 +49,7 @@ CUresult Choose(CUcontext handle, Context*& context) {
   return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
-// Initialised, and a living primary-context object of that device.
+// Checks that the driver is initialised, and finds the device's primary context.
 CUresult Primary(CUdevice ordinal, Context*& context) {
   CUDA_RETURN_IF_ERROR(Ready());
   Device* device = FindDevice(ordinal);
@@ -215,7 +215,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   if (limit == CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_NOT_PERMITTED;
-  if (limit > CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;  // only to be asked
+  if (limit > CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;  // these can only be read
   if ((limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128) ||
       (limit == CU_LIMIT_STACK_SIZE && value > kMaxStackBytes) ||
       (limit == CU_LIMIT_MALLOC_HEAP_SIZE && context->heap.in_use())) {
@@ -329,7 +329,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
   lock.Unlock();
   graph::ForgetAllCaptures();
   if (context->alive) context->TearDown();
-  // Who holds it goes on with an empty one.
+  // Whoever has retained it continues with an empty context.
   if (still_retained) context->Activate(flags);
   return CUDA_SUCCESS;
 }

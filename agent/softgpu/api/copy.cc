@@ -17,7 +17,7 @@ namespace {
 constexpr bool kLegacy = false;
 constexpr bool kPerThread = true;
 
-// As a node: pageable memory is looked at when the graph runs.
+// Makes a node of it. Pageable memory is read or written when the graph runs.
 CUresult RecordCopy(const Copy& copy, const CUDA_MEMCPY3D* described, Context& context,
                     graph::NodeParams* node) {
   std::function<void()> unused;
@@ -59,7 +59,7 @@ Copy Linear(uint64_t to, Side to_side, uint64_t from, Side from_side, size_t siz
   return copy;
 }
 
-// One side of a pitched copy as CUDA_MEMCPY3D has it.
+// One side of a pitched copy, as in CUDA_MEMCPY3D.
 struct Given {
   CUmemorytype type;
   const void* host;
@@ -194,7 +194,7 @@ Copy AnyToAny(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
   return Linear(to, Side::kAny, from, Side::kAny, size_bytes);
 }
 
-// One row between an array and linear memory.
+// Copies one row between an array and linear memory.
 CUresult SubmitRow(CUDA_MEMCPY3D copy, size_t size_bytes, CUstream stream, bool per_thread,
                    bool wait) {
   copy.WidthInBytes = size_bytes;

@@ -48,7 +48,7 @@ CUresult PotentialBlockSize(int* min_grid, int* block_threads, CUfunction functi
       best_resident = resident;
       best_threads = threads;
     }
-    // Whole warps below the limit, which itself need not be one.
+    // Continues with the next lower multiple of a warp; the limit need not be one.
     threads = (threads - 1) / static_cast<int>(kWarpSize) * static_cast<int>(kWarpSize);
   }
   if (best_threads == 0) return CUDA_ERROR_INVALID_VALUE;

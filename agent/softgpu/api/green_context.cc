@@ -157,7 +157,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx handle) {
   CUDA_RETURN_IF_ERROR(Ready());
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(FindGreenContext(handle, context));
-  // Another thread may be as fast.
+  // Another thread may be destroying it at the same time.
   if (!context->alive.exchange(false)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   context->TearDown();
   return cuDevicePrimaryCtxRelease_v2(context->device.ordinal);

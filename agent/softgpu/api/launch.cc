@@ -21,7 +21,7 @@ namespace {
 constexpr bool kLegacy = false;
 constexpr bool kPerThread = true;
 
-// The launch as a node, with those of its attributes that nodes have.
+// Makes a node of the launch, with those of its attributes that nodes have.
 CUresult RecordLaunch(CUfunction handle, const LaunchShape& shape, void** params, void** extra,
                       const CUlaunchConfig* config, graph::NodeParams* node) {
   graph::KernelLayout layout = {};
@@ -70,7 +70,8 @@ CUresult Submit(CUfunction handle, const LaunchShape& shape, CUstream stream_han
 
 using Events = std::vector<std::shared_ptr<Event>>;
 
-// Recorded behind the kernel: an event may come later than the moment it is meant for, not earlier.
+// Recorded after the kernel: an event may come later than the point it is meant for, but not
+// earlier.
 CUresult AddEvent(CUevent handle, int flags, Events& events) {
   if (handle == nullptr || flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   auto event = Registry<Event>::Instance().Find(handle);

@@ -56,8 +56,8 @@ CUresult Add(LinkState& state, CUjitInputType type, std::span<const std::byte> d
     }
     case CU_JIT_INPUT_FATBINARY:
       text = ptx::Extract(data, &error);
-      // NVIDIA's device runtime is such a part of every program of linked device code. Who calls it
-      // is told so when the linked image is loaded.
+      // NVIDIA's device runtime is machine code, and part of every program of linked device code. A
+      // program that calls it gets an error when the linked image is loaded.
       if (text.empty() && ptx::HoldsMachineCode(data)) return CUDA_SUCCESS;
       if (text.empty()) return Fail(state, error, CUDA_ERROR_NO_BINARY_FOR_GPU);
       break;

@@ -165,7 +165,7 @@ CUresult cuMemHostUnregister(void* pointer) {
       (region && (region->kind != RegionKind::kRegistered || region->begin != begin))) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  // The program may give the pages away as soon as this returns.
+  // The program may free the pages as soon as this returns.
   SynchronizeDevice(context->device);
   return Memory::Instance().Unregister(reinterpret_cast<uint64_t>(pointer));
 }

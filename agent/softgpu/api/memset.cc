@@ -34,7 +34,8 @@ CUresult Submit(CUstream handle, bool per_thread, const Fill& fill) {
     return captured;
   }
   const CUresult submitted = SubmitFill(*stream, fill);
-  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. What was asked for with a stream may wait, too: nobody can tell.
+  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. An asynchronous memset may wait as well, because no program
+  // can tell.
   const auto region = AddressTable::Instance().FindRegion(fill.address);
   if (submitted == CUDA_SUCCESS && region && region->synchronous) stream->Tail().Wait();
   return submitted;

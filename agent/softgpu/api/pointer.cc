@@ -151,7 +151,7 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes,
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
                                CUdeviceptr pointer) {
   CUDA_RETURN_IF_ERROR(Ready());
-  // Copies always finish before the call that is synchronous returns; fills look at this.
+  // Synchronous copies always finish before they return, so only fills look at this.
   if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
     return CUDA_ERROR_INVALID_VALUE;
   unsigned on = 0;

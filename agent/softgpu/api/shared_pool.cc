@@ -87,7 +87,8 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* pointer, CUmemoryPool handle,
   if (piece == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const gpuloom::MutexLock lock(pool->mutex);
   if (const auto known = FindImported(*pool, piece->offset_bytes)) {
-    // Anything larger is one that its maker has made there since, before this process has freed.
+    // A larger allocation at this address was made there after its maker freed the one that this
+    // process still has.
     if (size_bytes > known->asked_bytes) return CUDA_ERROR_INVALID_VALUE;
     *pointer = known->begin;
     return CUDA_SUCCESS;

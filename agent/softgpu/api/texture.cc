@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kAlignmentBytes = 512;  // CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT
 constexpr uint64_t kPitchAlignmentBytes = 32;
 
-// What there is at an address a read finds out.
+// Whether there is memory at the address shows only when it is read.
 CUresult SetLinear(const CUDA_RESOURCE_DESC& resource, TextureView& view) {
   const auto& linear = resource.res.linear;
   Image image;

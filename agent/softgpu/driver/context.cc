@@ -184,7 +184,7 @@ void Context::Activate(unsigned with_flags) {
   flags = with_flags;
   cache_config = CU_FUNC_CACHE_PREFER_NONE;
   shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
-  // The driver's own starting values.
+  // The defaults of NVIDIA's driver.
   limits = {};
   limits[CU_LIMIT_STACK_SIZE] = 1024;
   limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;

@@ -11,6 +11,7 @@
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/retirement.h"
 #include "agent/softgpu/driver/state.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 // No address and no distance reaches this, so sums of a few of them do not overflow.
 constexpr uint64_t kLimit = uint64_t{1} << 56;
 
-// From the first to behind the last byte touched; 0 when it would overflow.
+// The bytes from the first to the end of the last that is touched; 0 if that overflows.
 uint64_t SpanOf(const CopyEnd& end, const Copy& copy) {
   uint64_t slices = 0;
   uint64_t rows = 0;
@@ -87,30 +88,42 @@ void RunCopy(const Copy& copy, uint64_t to_span, uint64_t from_span, bool check_
   CopyRows(copy);
 }
 
+// Both sides of a copy, with the memory that each is found to be.
+struct JudgedCopy {
+  uint64_t to_span;
+  uint64_t from_span;
+  Judged to;
+  Judged from;
+
+  explicit JudgedCopy(const Copy& copy)
+      : to_span(SpanOf(copy.to, copy)),
+        from_span(SpanOf(copy.from, copy)),
+        to(Judge(copy.to, to_span, true)),
+        from(Judge(copy.from, from_span, false)) {}
+  CUresult result() const { return to.result != CUDA_SUCCESS ? to.result : from.result; }
+  void Run(const Copy& copy) const { RunCopy(copy, to_span, from_span, to.known, from.known); }
+};
+
+bool IsEmpty(const Copy& copy) {
+  return copy.width_bytes == 0 || copy.height == 0 || copy.depth == 0;
+}
+
 }  // namespace
 
 CUresult PrepareCopy(const Copy& copy, std::function<void()>& run) {
-  if (copy.width_bytes == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
-  const uint64_t to_span = SpanOf(copy.to, copy);
-  const uint64_t from_span = SpanOf(copy.from, copy);
-  const Judged to = Judge(copy.to, to_span, true);
-  if (to.result != CUDA_SUCCESS) return to.result;
-  const Judged from = Judge(copy.from, from_span, false);
-  if (from.result != CUDA_SUCCESS) return from.result;
-  run = [copy, to_span, from_span, check_to = to.known, check_from = from.known] {
-    RunCopy(copy, to_span, from_span, check_to, check_from);
-  };
+  if (IsEmpty(copy)) return CUDA_SUCCESS;
+  const JudgedCopy judged(copy);
+  CUDA_RETURN_IF_ERROR(judged.result());
+  run = [copy, judged] { judged.Run(copy); };
   return CUDA_SUCCESS;
 }
 
 CUresult SubmitCopy(Stream& stream, const Copy& copy, bool wait) {
-  if (copy.width_bytes == 0 || copy.height == 0 || copy.depth == 0) return CUDA_SUCCESS;
-  const uint64_t to_span = SpanOf(copy.to, copy);
-  const uint64_t from_span = SpanOf(copy.from, copy);
-  const Judged to = Judge(copy.to, to_span, true);
-  if (to.result != CUDA_SUCCESS) return to.result;
-  const Judged from = Judge(copy.from, from_span, false);
-  if (from.result != CUDA_SUCCESS) return from.result;
+  if (IsEmpty(copy)) return CUDA_SUCCESS;
+  const JudgedCopy judged(copy);
+  CUDA_RETURN_IF_ERROR(judged.result());
+  const Judged& to = judged.to;
+  const Judged& from = judged.from;
 
   Copy run = copy;
   std::shared_ptr<std::vector<std::byte>> staged;
@@ -123,9 +136,7 @@ CUresult SubmitCopy(Stream& stream, const Copy& copy, bool wait) {
     run.from.slice_bytes = copy.width_bytes * copy.height;
   }
   Work work;
-  work.run = [run, staged, to_span, from_span, check_to = to.known, check_from = from.known] {
-    RunCopy(run, to_span, from_span, check_to, check_from);
-  };
+  work.run = [run, staged, judged] { judged.Run(run); };
   const Point done = stream.context.Enqueue(stream, std::move(work));
   const bool between_devices = to.on_device && from.on_device;
   const bool between_hosts = !to.on_device && !from.on_device;  // CUDA's are synchronous

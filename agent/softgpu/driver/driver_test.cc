@@ -9,10 +9,10 @@ namespace gpuloom::softgpu {
 
 const Driver& Cuda() {
   static const Driver driver = [] {
-    setenv("GPULOOM_SOFTGPU_MEMORY", "1GiB",
-           1);                                  // NOLINT(concurrency-mt-unsafe): before any thread
-    setenv("GPULOOM_SOFTGPU_DEVICES", "2", 1);  // NOLINT(concurrency-mt-unsafe)
-    setenv("GPULOOM_SOFTGPU_QUIET", "1", 1);    // NOLINT(concurrency-mt-unsafe)
+    // Before any thread.
+    setenv("GPULOOM_SOFTGPU_MEMORY", "1GiB", 1);
+    setenv("GPULOOM_SOFTGPU_DEVICES", "2", 1);
+    setenv("GPULOOM_SOFTGPU_QUIET", "1", 1);
     Driver loaded;
     std::string error;
     if (!Load(GPULOOM_SOFTGPU_LIBRARY, &loaded, &error)) {

@@ -51,7 +51,7 @@ namespace {
 
 using namespace gpuloom::softgpu;  // NOLINT: this file joins the two
 
-// The driver's own of an Exec. Runs that are queued hold the program that they run.
+// What this driver keeps for an Exec. Queued runs hold the program that they will run.
 struct Program {
   std::shared_ptr<const GraphProgram> current;
   // By step; empty for other kinds.
@@ -95,7 +95,7 @@ CUresult PrepareStep(const NodeParams& params, std::function<void()>& run) {
       const CUresult result = Describe(params.batch.operations, params.batch.count, operations);
       return result == CUDA_SUCCESS ? Prepare(std::move(operations), run) : result;
     }
-    // Order only. The memory of an allocation node lives as long as its graph.
+    // These only order others. The memory of an allocation node lives as long as its graph.
     case CU_GRAPH_NODE_TYPE_EMPTY:
     case CU_GRAPH_NODE_TYPE_GRAPH:
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
@@ -128,7 +128,7 @@ CUresult SetStep(Program* program, std::vector<std::shared_ptr<const GraphStep>>
   return CUDA_SUCCESS;
 }
 
-// What the graph's own handles are.
+// What the handles of a graph's conditions point to.
 using Conditions = std::vector<std::shared_ptr<softgpu::Condition>>;
 Conditions* ConditionsOf(const Graph* root) { return static_cast<Conditions*>(root->reservation); }
 

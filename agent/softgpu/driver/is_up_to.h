@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Whether a number that a program passed is one of an enumeration's. Pure.
 #pragma once
 
 #include <cstdint>

@@ -127,7 +127,7 @@ CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, vo
                    kernel.required_cluster[2]};
     run.has_clusters = true;
   } else if (const auto& size = found.function->settings->cluster_size; size[0] > 0) {
-    // Set by the program; a launch may still say its own.
+    // The program set it for the function; a launch may specify another size.
     const Dim3& asked = wanted.cluster;
     if (asked.x == 1 && asked.y == 1 && asked.z == 1) {
       run.cluster = {static_cast<uint32_t>(size[0]), static_cast<uint32_t>(size[1]),
@@ -138,7 +138,7 @@ CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, vo
   CUDA_RETURN_IF_ERROR(CheckShape(*found.function, run));
   auto block = std::make_shared<std::vector<std::byte>>();
   CUDA_RETURN_IF_ERROR(Gather(kernel, params, extra, *block));
-  // As they are now: what they are bound to later is for later launches.
+  // Bound now: what they are bound to later applies only to later launches.
   const BoundImages references =
       found.module->references == nullptr ? nullptr : found.module->references->Bound();
   work = [module = found.module, &kernel, run, block, references] {

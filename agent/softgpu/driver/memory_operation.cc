@@ -11,6 +11,7 @@
 #include "agent/softgpu/driver/retirement.h"
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
+#include "proto/cuda/wait_value.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -24,23 +25,9 @@ bool Reachable(const MemoryOperation& operation) {
 }
 
 template <typename T>
-bool Holds(T now, T wanted, unsigned condition) {
-  switch (condition) {
-    case CU_STREAM_WAIT_VALUE_GEQ:
-      return static_cast<std::make_signed_t<T>>(static_cast<T>(now - wanted)) >= 0;
-    case CU_STREAM_WAIT_VALUE_EQ:
-      return now == wanted;
-    case CU_STREAM_WAIT_VALUE_AND:
-      return (now & wanted) != 0;
-    default:
-      return static_cast<T>(~(now | wanted)) != 0;
-  }
-}
-
-template <typename T>
 bool LookOnce(const MemoryOperation& operation) {
   const std::atomic_ref<T> word(*reinterpret_cast<T*>(operation.address));
-  return Holds(word.load(), static_cast<T>(operation.value), operation.condition);
+  return WaitIsOver(word.load(), static_cast<T>(operation.value), operation.condition);
 }
 
 template <typename T>

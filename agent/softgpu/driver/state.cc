@@ -40,7 +40,8 @@ void AfterForkInChild() { phase.store(Phase::kForked, std::memory_order_relaxed)
   stopping.store(true);
 }
 
-// What NVIDIA's driver does, too, when it starts, and gives up where it may not (seen with 570 and 580).
+// NVIDIA's driver does this when it starts, and fails if it is not allowed to (seen with 570 and
+// 580).
 bool NamesItsThread() {
   std::promise<void> done;
   std::promise<pid_t> number;
@@ -63,7 +64,8 @@ bool MakesMemory() {
   return memory >= 0;
 }
 
-// Whoever asks there would be given memory of both. This one only has the socket, until the process ends.
+// NVIDIA's driver exchanges memory through such a socket. This one only keeps it open until the
+// process ends.
 bool ListensForOtherProcesses() {
   const sockaddr_un any{AF_UNIX, ""};  // of no name: the kernel finds an abstract one
   const int listens = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -72,7 +74,7 @@ bool ListensForOtherProcesses() {
          listen(listens, 1) == 0;
 }
 
-// And what it lives without: MPS, and links to its device nodes.
+// NVIDIA's driver also looks for MPS and for links to its device nodes, but works without them.
 void LooksForWhatIsNotThere() {
   const int asks = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   const sockaddr_un nobody{AF_UNIX, "/tmp/softgpu-mps/control"};

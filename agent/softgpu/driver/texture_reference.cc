@@ -11,6 +11,7 @@
 #include "proto/cuda/return_if_error.h"
 #include "proto/sync/mutex.h"
 
+// CUDA deprecates these functions, but programs still call them.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 namespace gpuloom::softgpu {
@@ -25,7 +26,7 @@ TextureReference Fresh() {
   return reference;
 }
 
-// Without what references may say and texture objects may not.
+// Leaves out flags that references may have and texture objects may not.
 CUDA_TEXTURE_DESC AsItIsRead(CUDA_TEXTURE_DESC sampler) {
   constexpr unsigned kNamed = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
                               CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION;
@@ -152,7 +153,7 @@ CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument
   }
   reference->texture = changed;
   if (const auto module = reference->module.lock()) {
-    // Shares the view's life.
+    // Points into the view, and keeps it alive.
     module->Bind(reference->number,
                  {view == nullptr ? nullptr : std::shared_ptr<const Texture>(view, &view->texture),
                   nullptr});

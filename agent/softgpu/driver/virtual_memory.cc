@@ -24,7 +24,7 @@ uint64_t MapNothing(uint64_t wanted, uint64_t size_bytes, int flags) {
   return at == MAP_FAILED ? 0 : reinterpret_cast<uint64_t>(at);
 }
 
-// 0 unless all of it is free, or was freed by us.
+// Returns 0 unless the whole range is free or was freed by us.
 uint64_t MapAt(uint64_t wanted, uint64_t size_bytes) {
   const std::vector<Retirement::Piece> ours = Retirement::Instance().TakeBack(wanted, size_bytes);
   std::vector<Retirement::Piece> mapped;

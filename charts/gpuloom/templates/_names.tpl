@@ -1,77 +1,66 @@
+{{/* What objects are called. Names and the selector never change for a release: the pods of another name would be other
+     pods, and the tenants of the old schedulers would end with them. */}}
 {{- define "gpuloom.name" -}}
-{{- if contains "gpuloom" .Release.Name -}}
+{{- default "gpuloom" .Values.nameOverride -}}
+{{- end -}}
+
+{{- define "gpuloom.fullname" -}}
+{{- $name := include "gpuloom.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains $name .Release.Name -}}
 {{- .Release.Name | trunc 50 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-gpuloom" .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Refuses an upgrade that would call the release's schedulers otherwise. Nothing is looked up where there is no cluster. */}}
+{{- define "gpuloom.keepNames" -}}
+{{- if .Release.IsUpgrade -}}
+{{- $ours := printf "%s-schedulers" (include "gpuloom.fullname" .) -}}
+{{- range (lookup "apps/v1" "DaemonSet" .Release.Namespace "").items -}}
+{{- $labels := default dict .metadata.labels -}}
+{{- $is := get $labels "app.kubernetes.io/component" | eq "schedulers" -}}
+{{- if and $is (get $labels "helm.sh/chart" | hasPrefix "gpuloom-") (get $labels "app.kubernetes.io/instance" | eq $.Release.Name) -}}
+{{- if ne .metadata.name $ours -}}
+{{- fail (printf "the schedulers of this release are called %s, and with these values of fullnameOverride and nameOverride they would be called %s: others would take their place, and the CUDA work of every tenant would end. Keep the names that the release was installed with: --set fullnameOverride=%s. For other names, uninstall first" .metadata.name $ours (.metadata.name | trimSuffix "-schedulers")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "gpuloom.serviceAccount" -}}
-{{- default (include "gpuloom.name" .) .Values.serviceAccount.name -}}
+{{- default (include "gpuloom.fullname" .) .Values.serviceAccount.name -}}
 {{- end -}}
 
 {{- define "gpuloom.image" -}}
+{{- with .Values.image.digest -}}
+{{- printf "%s@%s" $.Values.image.repository . -}}
+{{- else -}}
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "gpuloom.selector" -}}
-app.kubernetes.io/name: gpuloom
+app.kubernetes.io/name: {{ include "gpuloom.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "gpuloom.labels" -}}
-{{ include "gpuloom.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- include "gpuloom.moreLabels" (dict "root" $ "labels" dict) -}}
 {{- end -}}
 
-{{/* What the pods of both DaemonSets share: who they are and where they may run. */}}
-{{- define "gpuloom.podPlacement" -}}
-serviceAccountName: {{ include "gpuloom.serviceAccount" . }}
-# Nothing here talks to the API server.
-automountServiceAccountToken: false
-{{- if and .Values.runtimeClassName (not .Values.softgpu.enabled) }}
-runtimeClassName: {{ .Values.runtimeClassName }}
+{{/* The same with an object's own, which win over commonLabels: (dict "root" $ "labels" LABELS). */}}
+{{- define "gpuloom.moreLabels" -}}
+{{ include "gpuloom.selector" .root }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- with merge dict (default dict .labels) (default dict .root.Values.commonLabels) }}
+{{ toYaml . }}
 {{- end }}
-{{- with .Values.imagePullSecrets }}
-imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with fromYaml (include "gpuloom.affinity" .) }}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- end -}}
-
-{{/* The value `affinity`, and with it the nodes of gpuNodeLabels where nobody has chosen nodes. Terms are alternatives. */}}
-{{- define "gpuloom.affinity" -}}
-{{- $affinity := deepCopy .Values.affinity -}}
-{{- $chosen := or .Values.softgpu.enabled .Values.nodeSelector $affinity.nodeAffinity -}}
-{{- if and .Values.gpuNodeLabels (not $chosen) -}}
-{{- $terms := list -}}
-{{- range $key, $value := .Values.gpuNodeLabels -}}
-{{- $label := dict "key" $key "operator" "Exists" -}}
-{{- if $value -}}
-{{- $label = dict "key" $key "operator" "In" "values" (list $value) -}}
-{{- end -}}
-{{- $terms = append $terms (dict "matchExpressions" (list $label)) -}}
-{{- end -}}
-{{- $required := dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) -}}
-{{- $_ := set $affinity "nodeAffinity" $required -}}
-{{- end -}}
-{{- toYaml $affinity -}}
 {{- end -}}
 
 {{/* Which GPUs a container sees. */}}

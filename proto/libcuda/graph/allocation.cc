@@ -31,7 +31,7 @@ void SetLive(GraphMemory* memory, bool live) {
   if (use.used_bytes > use.used_high_bytes) use.used_high_bytes = use.used_bytes;
 }
 
-// When neither a node nor the program has it any more.
+// Frees the memory once neither a node nor the program has it any more.
 void ReleaseUnused(GraphMemory* memory) {
   if (memory->references != 0 || memory->live) return;
   for (size_t i = 0; i < allocations.all.count(); ++i) {
@@ -65,7 +65,7 @@ CUresult JudgeRequest(const CUDA_MEM_ALLOC_NODE_PARAMS& asked) {
   if (asked.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   const CUresult known = CheckDevice(asked.poolProps.location.id);
   if (known != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
-  // The device that has the memory reaches it; there is no other.
+  // Only the device that has the memory can be given access; there is no other.
   for (size_t i = 0; i < asked.accessDescCount; ++i) {
     if (asked.accessDescs[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
         asked.accessDescs[i].location.id != asked.poolProps.location.id) {

@@ -4,117 +4,21 @@
 #include <stdlib.h>
 
 #include "proto/cuda/return_if_error.h"
+#include "proto/libcuda/graph/capture_state.h"
 
 namespace gpuloom::graph {
+
+using namespace capturing;  // NOLINT: what this file works on
 
 std::atomic<uint32_t> capture_count{0};
 std::atomic<uint32_t> captured_event_count{0};
 
-// The key of a stream that was destroyed while it took part.
-constexpr uint64_t kNoStream = UINT64_MAX;
-
-struct CapturedStream {
-  StreamRef stream;
-  Growing<Edge> dependencies;  // what its next operation comes after
-  // What GetCaptureInfo last showed of them.
-  Growing<CUgraphNode> shown_nodes;
-  Growing<CUgraphEdgeData> shown_data;
-};
-
-struct Capture {
-  uint64_t id;
-  Graph* graph;  // null once it was destroyed
-  bool invalid;
-  CUstreamCaptureMode mode;
-  const void* thread;  // identifies the thread that began it
-  uint64_t origin;     // key of the stream it began in
-  Growing<CapturedStream*> streams;
-};
-
 namespace {
-
-// An event whose last record was in a capture.
-struct CapturedEvent {
-  CUevent event;
-  Capture* capture;  // null once that has ended
-  Growing<Edge> dependencies;
-};
-
-struct State {
-  Growing<Capture*> captures;
-  Growing<CapturedEvent> events;
-  uint64_t last_id = 0;
-};
-constinit State state;
 
 thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 thread_local char thread_mark;  // its address is the thread's identity
 
-CapturedStream* FindStream(uint64_t key, Capture** capture) {
-  for (Capture* candidate : state.captures) {
-    for (CapturedStream* stream : candidate->streams) {
-      if (stream->stream.key == key) {
-        *capture = candidate;
-        return stream;
-      }
-    }
-  }
-  return nullptr;
-}
-
-size_t FindEventIndex(CUevent event) {
-  for (size_t i = 0; i < state.events.count(); ++i) {
-    if (state.events[i].event == event) return i;
-  }
-  return state.events.count();
-}
-
-void RemoveEvent(size_t index) {
-  state.events[index].dependencies.Free();
-  state.events.Remove(index);
-  captured_event_count.fetch_sub(1, std::memory_order_acq_rel);
-}
-
-bool SameEdges(const Edge* from, size_t count, Growing<Edge>* to) {
-  to->Clear();
-  for (size_t i = 0; i < count; ++i) {
-    if (!to->Push(from[i])) return false;
-  }
-  return true;
-}
-
-// Adds what is not there yet; false without memory.
-bool AddEdges(const Edge* from, size_t count, Growing<Edge>* to) {
-  for (size_t i = 0; i < count; ++i) {
-    bool known = false;
-    for (const Edge& there : *to) known |= there.node == from[i].node;
-    if (!known && !to->Push(from[i])) return false;
-  }
-  return true;
-}
-bool Unite(const Growing<Edge>& from, Growing<Edge>* to) {
-  return AddEdges(from.begin(), from.count(), to);
-}
-
-void FreeStream(CapturedStream* stream) {
-  stream->dependencies.Free();
-  stream->shown_nodes.Free();
-  stream->shown_data.Free();
-  free(stream);
-}
-
-CapturedStream* Join(Capture* capture, const StreamRef& stream) {
-  auto* joined = static_cast<CapturedStream*>(calloc(1, sizeof(CapturedStream)));
-  if (joined == nullptr) return nullptr;
-  joined->stream = stream;
-  if (!capture->streams.Push(joined)) {
-    free(joined);
-    return nullptr;
-  }
-  return joined;
-}
-
-// The capture is over, however it went. The graph is the caller's.
+// Ends a capture that succeeded or failed. Its graph now belongs to the caller.
 void Finish(Capture* capture) {
   for (CapturedStream* stream : capture->streams) FreeStream(stream);
   capture->streams.Free();
@@ -135,76 +39,13 @@ void Finish(Capture* capture) {
   capture_count.fetch_sub(1, std::memory_order_acq_rel);
 }
 
-// As the driver: a broken capture takes its graph along, also one that the program gave it.
+// As in the driver, a failed capture destroys its graph, even one that the program provided.
 void DropGraph(Capture* capture) {
   Graph* graph = capture->graph;
   if (graph == nullptr || graph->owner != nullptr) return;
   capture->graph = nullptr;
   graph->capture = nullptr;
   DestroyGraph(graph);
-}
-
-// Does the legacy stream's barrier touch a capturing stream? Those captures end as invalid.
-bool InvalidateBehindLegacy() {
-  bool any = false;
-  for (Capture* capture : state.captures) {
-    for (const CapturedStream* stream : capture->streams) {
-      if (stream->stream.blocking) {
-        capture->invalid = true;
-        any = true;
-      }
-    }
-  }
-  return any;
-}
-
-// Recording into the stream, if it captures. False: it does not, and nothing forbids to send.
-bool Enter(const StreamRef& stream, CapturedStream** captured, Capture** capture,
-           CUresult* result) {
-  *result = CUDA_SUCCESS;
-  *captured = nullptr;
-  if (stream.legacy) {
-    if (!InvalidateBehindLegacy()) return false;
-    *result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    return true;
-  }
-  *captured = FindStream(stream.key, capture);
-  if (*captured == nullptr) return false;
-  if ((*capture)->invalid || (*capture)->graph == nullptr) {
-    *result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  }
-  return true;
-}
-
-bool Record(CapturedStream* stream, Capture* capture, NodeParams* params, CUresult* result) {
-  Node* added = nullptr;
-  *result = AddNode(capture->graph, params, stream->dependencies.begin(),
-                    stream->dependencies.count(), &added);
-  if (*result == CUDA_SUCCESS) {
-    stream->dependencies.Clear();
-    if (!stream->dependencies.Push({added, {}})) *result = CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  if (*result != CUDA_SUCCESS) capture->invalid = true;
-  return true;
-}
-
-CUresult CheckUnsafeLocked() {
-  if (thread_mode != CU_STREAM_CAPTURE_MODE_GLOBAL &&
-      thread_mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) {
-    return CUDA_SUCCESS;
-  }
-  CUresult result = CUDA_SUCCESS;
-  for (Capture* capture : state.captures) {
-    const bool ours = capture->thread == &thread_mark;
-    const bool forbids = ours ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
-                              : capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
-                                    thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-    if (forbids) {
-      capture->invalid = true;
-      result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-  }
-  return result;
 }
 
 // Marks everything that `edges` come after, themselves included, with index 1.
@@ -245,6 +86,25 @@ CUresult CheckJoined(const Capture& capture, const CapturedStream& origin) {
 
 }  // namespace
 
+CUresult capturing::CheckUnsafeLocked() {
+  if (thread_mode != CU_STREAM_CAPTURE_MODE_GLOBAL &&
+      thread_mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) {
+    return CUDA_SUCCESS;
+  }
+  CUresult result = CUDA_SUCCESS;
+  for (Capture* capture : state.captures) {
+    const bool ours = capture->thread == &thread_mark;
+    const bool forbids = ours ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
+                              : capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                                    thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (forbids) {
+      capture->invalid = true;
+      result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+  }
+  return result;
+}
+
 bool Participates(const StreamRef& stream) {
   GraphLock lock;
   if (!stream.legacy) {
@@ -264,7 +124,7 @@ bool TakesPart(const StreamRef& stream, NodeParams* params, CUresult* result) {
   CapturedStream* captured;
   Capture* capture;
   if (!Enter(stream, &captured, &capture, result)) return false;
-  // Which does not break the capture.
+  // This error does not invalidate the capture.
   if (*result == CUDA_SUCCESS && IsAllocation(*params) && IsChild(capture->graph)) {
     *result = CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -307,122 +167,6 @@ CUresult CheckUnsafe() {
   return CheckUnsafeLocked();
 }
 
-bool CapturesRecord(const StreamRef& stream, CUevent event, unsigned flags, CUresult* result) {
-  const bool external = (flags & CU_EVENT_RECORD_EXTERNAL) != 0;
-  if (!external && !AnyCapture() && !AnyCapturedEvent()) return false;
-  GraphLock lock;
-  CapturedStream* captured;
-  Capture* capture;
-  if (!Enter(stream, &captured, &capture, result)) {
-    if (external) {
-      *result = CUDA_ERROR_ILLEGAL_STATE;
-      return true;
-    }
-    const size_t index = FindEventIndex(event);
-    if (index != state.events.count()) RemoveEvent(index);
-    return false;
-  }
-  if (*result != CUDA_SUCCESS) return true;
-  if (external) {
-    NodeParams params = EventOperation(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
-    return Record(captured, capture, &params, result);
-  }
-  const size_t index = FindEventIndex(event);
-  if (index == state.events.count()) {
-    if (!state.events.Push({event, capture, {}})) {
-      *result = CUDA_ERROR_OUT_OF_MEMORY;
-      return true;
-    }
-    captured_event_count.fetch_add(1, std::memory_order_acq_rel);
-  }
-  CapturedEvent& recorded = state.events[index];
-  recorded.capture = capture;
-  if (!SameEdges(captured->dependencies.begin(), captured->dependencies.count(),
-                 &recorded.dependencies)) {
-    *result = CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  return true;
-}
-
-bool CapturesWait(const StreamRef& stream, CUevent event, unsigned flags, CUresult* result) {
-  const bool external = (flags & CU_EVENT_WAIT_EXTERNAL) != 0;
-  if (!external && !AnyCapture() && !AnyCapturedEvent()) return false;
-  GraphLock lock;
-  const size_t index = FindEventIndex(event);
-  const bool known = index != state.events.count();
-  CapturedStream* captured;
-  Capture* capture = nullptr;
-  if (!Enter(stream, &captured, &capture, result)) {
-    if (external) {
-      *result = CUDA_ERROR_ILLEGAL_STATE;
-      return true;
-    }
-    if (!known) return false;
-    Capture* other = state.events[index].capture;
-    if (other == nullptr) {
-      *result = CUDA_ERROR_INVALID_VALUE;  // of a capture that has ended
-      return true;
-    }
-    if (other->invalid) {
-      *result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-      return true;
-    }
-    if (stream.legacy) {
-      // The legacy stream cannot take part in a capture.
-      other->invalid = true;
-      *result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-      return true;
-    }
-    CapturedStream* joined = Join(other, stream);
-    if (joined == nullptr || !Unite(state.events[index].dependencies, &joined->dependencies)) {
-      other->invalid = true;
-      *result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    return true;
-  }
-  if (*result != CUDA_SUCCESS) return true;
-  if (external) {
-    NodeParams params = EventOperation(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
-    return Record(captured, capture, &params, result);
-  }
-  if (!known && !WasRecorded(event)) return true;  // nothing to wait for
-  if (!known || state.events[index].capture == nullptr) {
-    capture->invalid = true;
-    *result = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
-    return true;
-  }
-  if (state.events[index].capture != capture) {
-    capture->invalid = true;
-    state.events[index].capture->invalid = true;
-    *result = CUDA_ERROR_STREAM_CAPTURE_MERGE;
-    return true;
-  }
-  if (!Unite(state.events[index].dependencies, &captured->dependencies)) {
-    capture->invalid = true;
-    *result = CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  return true;
-}
-
-CUresult CheckEventUse(CUevent event) {
-  if (!AnyCapture() && !AnyCapturedEvent()) return CUDA_SUCCESS;
-  GraphLock lock;
-  const size_t index = FindEventIndex(event);
-  if (index == state.events.count()) return CheckUnsafeLocked();
-  if (state.events[index].capture == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  state.events[index].capture->invalid = true;
-  return CUDA_ERROR_CAPTURED_EVENT;
-}
-
-CUresult CheckEventTime(CUevent event) {
-  if (!AnyCapturedEvent()) return CUDA_SUCCESS;
-  GraphLock lock;
-  const size_t index = FindEventIndex(event);
-  if (index == state.events.count()) return CUDA_SUCCESS;
-  return state.events[index].capture == nullptr ? CUDA_ERROR_INVALID_VALUE
-                                                : CUDA_ERROR_CAPTURED_EVENT;
-}
-
 void InvalidateCapture(const StreamRef& stream) {
   if (!AnyCapture()) return;
   GraphLock lock;
@@ -441,15 +185,8 @@ void ForgetStream(const StreamRef& stream) {
     Finish(capture);
     return;
   }
-  // What it did must still be joined to the origin.
+  // Its work must still be joined to the origin stream.
   captured->stream = {kNoStream, false, false};
-}
-
-void ForgetEvent(CUevent event) {
-  if (!AnyCapturedEvent()) return;
-  GraphLock lock;
-  const size_t index = FindEventIndex(event);
-  if (index != state.events.count()) RemoveEvent(index);
 }
 
 void ForgetAllCaptures() {

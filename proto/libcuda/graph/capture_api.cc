@@ -76,7 +76,8 @@ CUresult End(CUstream handle, NullStream null_means, CUgraph* graph_out) {
     Graph* graph;
     GraphLock lock;
     result = EndCaptureLocked(stream, &graph);
-    // Whoever does not ask for it has it already (a body, say), or can never destroy it, as natively.
+    // As natively, a caller that passes null either has the graph already (a body, for example) or
+    // can never destroy it.
     if (graph_out != nullptr) *graph_out = graph == nullptr ? nullptr : HandleOf(graph);
   }
   RunDestructors();
@@ -101,7 +102,7 @@ CUresult GetInfo(CUstream handle, NullStream null_means, CUstreamCaptureStatus* 
   CaptureInfo info;
   CUDA_RETURN_IF_ERROR(GetCaptureInfo(stream, &info));
   *status = info.status;
-  // There is nothing else to tell.
+  // Nothing else is defined then.
   if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
   if (asked.nodes != nullptr && asked.data == nullptr) {
     constexpr CUgraphEdgeData kPlain = {};
@@ -222,7 +223,7 @@ CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream stream, CUgraphNode*
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   CUDA_RETURN_IF_ERROR(CheckInitialized());
-  // As the driver, any other value is taken for a mode that forbids nothing.
+  // As in the driver, any other value counts as a mode that forbids nothing.
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *mode = ExchangeThreadMode(*mode);
   return CUDA_SUCCESS;

@@ -18,7 +18,8 @@ class Flattening {
  public:
   explicit Flattening(Definition* definition) : definition_(definition) {}
 
-  // Roots of `graph` come after `before`. *last: the steps that nothing in the graph waits for.
+  // The roots of `graph` depend on `before`. *last: the steps on which nothing in the graph
+  // depends.
   bool Add(Graph* graph, const Growing<Dependency>& before, Growing<Dependency>* last) {
     Growing<Node*> order;
     Node* culprit;
@@ -32,7 +33,8 @@ class Flattening {
     return room;
   }
 
-  // Behind the graph's own steps: the bodies of conditional steps, those in bodies too.
+  // Appends the bodies of conditional steps, including those inside bodies, to the graph's own
+  // steps.
   bool AddBodies() {
     for (uint32_t i = 0; i < definition_->steps.count(); ++i) {
       bool room = true;
@@ -120,7 +122,7 @@ Exec* ExecAt(size_t slot) { return static_cast<Exec*>(const_cast<void*>(execs.sl
 
 CUresult CheckConditions(const Graph* graph, Node** culprit, CUgraphInstantiateResult* why) {
   if (graph->conditions.count() == 0) {
-    // A body's conditions are those of the graph above it.
+    // The conditions of a body belong to the graph that contains it.
     return HasConditions(graph) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   }
   for (const Condition& condition : graph->conditions) {
@@ -179,7 +181,7 @@ CUresult MakeExec(const Graph* graph, uint64_t flags, Exec** out, Node** culprit
     exec->graph->reservation = graph->reservation;
     Node* copy = nullptr;
     result = DriverInstantiate(exec, &copy);
-    exec->graph->reservation = nullptr;  // it is the program's graph's
+    exec->graph->reservation = nullptr;  // it belongs to the program's graph
     if (copy != nullptr) *culprit = FindOriginal(graph, copy->original_serial);
   }
   if (result != CUDA_SUCCESS) {
@@ -215,7 +217,7 @@ void FreeExec(Exec* exec) {
 
 Step* FindStep(Exec* exec, const Node* original) {
   const auto count = static_cast<uint32_t>(exec->definition.steps.count());
-  // Programs update nodes in the order of their making.
+  // Programs usually update nodes in the order in which they made them.
   for (uint32_t i = 0; i < count; ++i) {
     uint32_t place = exec->hint + i;
     if (place >= count) place -= count;

@@ -30,7 +30,7 @@ CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags,
   CUDA_RETURN_IF_ERROR(CheckReady());
   if (out == nullptr || (flags & ~kKnownFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
-    // Launches from the device are not offered.
+    // Launches from the device are not supported.
     return (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0
                ? CUDA_ERROR_INVALID_VALUE
                : CUDA_ERROR_NOT_SUPPORTED;
@@ -38,7 +38,7 @@ CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags,
   GraphLock lock;
   const Graph* graph = FindGraph(handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // A node's graph runs with the node only.
+  // The graph of a node can only run as part of that node.
   if (graph->owner != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   Exec* exec;
   Node* culprit;
@@ -48,7 +48,7 @@ CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags,
   return result;
 }
 
-// The first form's log: one line that says why.
+// The first version has a log, into which goes one line with the reason.
 CUresult InstantiateWithLog(CUgraphExec* out, CUgraph graph, CUgraphNode* error_node, char* log,
                             size_t log_bytes) {
   Blame blame;
@@ -66,7 +66,11 @@ CUresult InstantiateWithLog(CUgraphExec* out, CUgraph graph, CUgraphNode* error_
   return result;
 }
 
-CUresult Upload(CUgraphExec handle, CUstream stream_handle, NullStream null_means) {
+// Calls `submit` with the lock held, once everything that CUDA requires of the graph and the stream
+// has been checked.
+template <typename Submit>
+CUresult OnStream(CUgraphExec handle, CUstream stream_handle, NullStream null_means,
+                  Submit submit) {
   CUDA_RETURN_IF_ERROR(CheckReady());
   StreamRef stream;
   CUDA_RETURN_IF_ERROR(ResolveStream(stream_handle, null_means, &stream));
@@ -75,7 +79,12 @@ CUresult Upload(CUgraphExec handle, CUstream stream_handle, NullStream null_mean
   Exec* exec = FindExec(handle);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (exec->driver == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  return DriverUpload(exec, stream_handle, null_means == kPerThread);
+  return submit(exec);
+}
+
+CUresult Upload(CUgraphExec handle, CUstream stream, NullStream null_means) {
+  return OnStream(handle, stream, null_means,
+                  [&](Exec* exec) { return DriverUpload(exec, stream, null_means == kPerThread); });
 }
 
 CUresult InstantiateWithParams(CUgraphExec* out, CUgraph graph,
@@ -91,24 +100,16 @@ CUresult InstantiateWithParams(CUgraphExec* out, CUgraph graph,
   return result;
 }
 
-CUresult Launch(CUgraphExec handle, CUstream stream_handle, NullStream null_means) {
-  CUDA_RETURN_IF_ERROR(CheckReady());
-  StreamRef stream;
-  CUDA_RETURN_IF_ERROR(ResolveStream(stream_handle, null_means, &stream));
-  CUDA_RETURN_IF_ERROR(RefuseInCapture(stream));
-  GraphLock lock;
-  Exec* exec = FindExec(handle);
-  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (exec->driver == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  CUresult result = CheckLaunch(*exec);
-  if (result == CUDA_SUCCESS) {
-    result = DriverLaunch(exec, stream_handle, null_means == kPerThread);
-  }
-  if (result == CUDA_SUCCESS) ApplyLaunch(*exec);
-  return result;
+CUresult Launch(CUgraphExec handle, CUstream stream, NullStream null_means) {
+  return OnStream(handle, stream, null_means, [&](Exec* exec) {
+    CUDA_RETURN_IF_ERROR(CheckLaunch(*exec));
+    CUDA_RETURN_IF_ERROR(DriverLaunch(exec, stream, null_means == kPerThread));
+    ApplyLaunch(*exec);
+    return CUDA_SUCCESS;
+  });
 }
 
-// `read(NodeParams*)` judges the parameters, without the lock.
+// `read(NodeParams*)` checks the parameters; called without the lock.
 template <typename Read>
 CUresult SetParams(CUgraphExec exec_handle, CUgraphNode node_handle, Read&& read) {
   CUDA_RETURN_IF_ERROR(CheckReady());
@@ -168,13 +169,13 @@ CUresult Update(CUgraphExec exec_handle, CUgraph graph_handle, CUgraphExecUpdate
   const Graph* graph = FindGraph(graph_handle);
   if (exec == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (graph->owner != nullptr) {
-    info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;  // as the driver: it is not looked at
+    info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;  // as in the driver, which does not look at it
     return CUDA_ERROR_INVALID_VALUE;
   }
   return UpdateExec(exec, graph, info);
 }
 
-// Only what does work can be passed over.
+// Only nodes that do work can be disabled.
 bool CanBeDisabled(CUgraphNodeType type) {
   return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
          type == CU_GRAPH_NODE_TYPE_MEMSET;
@@ -196,7 +197,7 @@ CUresult cuGraphInstantiate_v2(CUgraphExec* out, CUgraph graph, CUgraphNode* err
   return InstantiateWithLog(out, graph, error_node, log, log_bytes);
 }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph graph, unsigned long long flags) {
-  // There is no stream to upload in.
+  // There is no stream in which to upload.
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) return CUDA_ERROR_INVALID_VALUE;
   Blame blame;
   return Instantiate(out, graph, flags, &blame);
@@ -231,7 +232,7 @@ CUresult cuGraphExecDestroy(CUgraphExec handle) {
     ForgetExec(exec);
     finish = exec->driver != nullptr && HoldsObjects(exec->graph);
   }
-  // What runs may still use the objects.
+  // Launches that still run may use the objects.
   if (finish) DriverFinish(exec);
   {
     GraphLock lock;
@@ -246,7 +247,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec handle, cuuint64_t* flags) {
   GraphLock lock;
   const Exec* exec = FindExec(handle);
   if (exec == nullptr || flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // Uploading is something done, not something the graph is.
+  // The flag asks for an action and is no property of the graph.
   *flags = exec->flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD};
   return CUDA_SUCCESS;
 }

@@ -34,7 +34,7 @@ void RemoveEnd(Growing<Edge>* edges, const Node* node) {
 void SetConditionUsed(Node* node, bool used) {
   if (node->params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL) return;
   Condition* condition = FindCondition(RootOf(node->graph), node->params.conditional.handle);
-  if (condition != nullptr) condition->used = used;  // a copy that is being made has none yet
+  if (condition != nullptr) condition->used = used;  // a copy in the making has none yet
 }
 
 void FreeNode(Node* node) {
@@ -105,7 +105,8 @@ bool IsFreedIn(const Graph* graph, CUdeviceptr address) {
   return false;
 }
 
-// Of an allocation or free node: a child graph gets no more of them, and an address is freed once.
+// For an allocation or free node: a child graph cannot get further ones, and an address can be
+// freed only once.
 CUresult CheckAllocation(Graph* graph, const NodeParams& params) {
   if (IsChild(graph)) return CUDA_ERROR_NOT_SUPPORTED;
   return params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && IsFreedIn(RootOf(graph), params.free_address)

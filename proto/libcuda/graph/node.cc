@@ -11,7 +11,7 @@
 namespace gpuloom::graph {
 namespace {
 
-// A copy of `count` values; null for none. False without memory.
+// Copies `count` values; null if there are none. Returns false if there is no memory.
 template <typename T>
 bool Duplicate(const T* from, size_t count, T** to) {
   *to = nullptr;
@@ -42,7 +42,7 @@ CUresult FindPacked(void** extra, uint32_t bytes, const void** packed) {
   return CUDA_SUCCESS;
 }
 
-// The list that shows `packed`. False without memory.
+// Makes the list that shows `packed`. Returns false if there is no memory.
 bool MakeList(KernelParams* kernel) {
   kernel->extra = static_cast<PackedList*>(calloc(1, sizeof(PackedList)));
   if (kernel->extra == nullptr) return false;
@@ -108,7 +108,7 @@ bool CopyKernel(const KernelParams& from, KernelParams* to) {
   return true;
 }
 
-// The program may have pointers to all of it.
+// New parameters must have the same form, because the program may have pointers to all of it.
 bool HasForm(const KernelParams& a, const KernelParams& b) {
   return a.param_bytes == b.param_bytes && a.param_count == b.param_count &&
          (a.extra == nullptr) == (b.extra == nullptr) &&

@@ -15,7 +15,7 @@ bool IsMemoryType(CUmemorytype type) {
   return type >= CU_MEMORYTYPE_HOST && type <= CU_MEMORYTYPE_UNIFIED;
 }
 
-// One side's rows and slices hold the box that is copied.
+// Returns true if the box that is copied fits into the rows and slices of one side.
 bool Fits(const CUDA_MEMCPY3D& copy, CUmemorytype type, size_t x_bytes, size_t y, size_t pitch,
           size_t height) {
   if (type == CU_MEMORYTYPE_ARRAY) return true;
@@ -25,7 +25,7 @@ bool Fits(const CUDA_MEMCPY3D& copy, CUmemorytype type, size_t x_bytes, size_t y
   return copy.Depth <= 1 || height == 0 || height >= y + copy.Height;
 }
 
-// A side that is said to be on the device lies there as a whole.
+// Returns true if a side that claims to be device memory lies in it entirely.
 bool IsReachable(const CUDA_MEMCPY3D& copy, CUmemorytype type, CUdeviceptr base, size_t x_bytes,
                  size_t y, size_t z, size_t pitch, size_t height) {
   if (type != CU_MEMORYTYPE_DEVICE) return true;
@@ -145,7 +145,7 @@ CUresult ReadChildLocked(CUgraph child, CUgraphChildGraphNodeOwnership ownership
                          NodeParams* to) {
   *to = {};
   Graph* graph = FindGraph(child);
-  // As the driver, any other value is none.
+  // As in the driver, any other value means that the graph is cloned.
   const bool moves = ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
   if (graph == nullptr || graph->executable || (graph == parent && !moves)) {
     return CUDA_ERROR_INVALID_VALUE;

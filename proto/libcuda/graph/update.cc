@@ -16,12 +16,12 @@ bool SameAttribute(const KernelParams& a, const KernelParams& b, CUlaunchAttribu
   return memcmp(left == nullptr ? &zero : left, right == nullptr ? &zero : right, size_bytes) == 0;
 }
 
-// One end's kind of memory, with the space it lies in.
+// Returns true if each end keeps its kind of memory.
 bool SameEnds(const CUDA_MEMCPY3D& a, const CUDA_MEMCPY3D& b) {
   return a.srcMemoryType == b.srcMemoryType && a.dstMemoryType == b.dstMemoryType;
 }
 
-// What stays as it was when the graph was instantiated.
+// Checks what must stay as it was at instantiation.
 CUgraphExecUpdateResult CheckChange(const NodeParams& old, const NodeParams& now) {
   if (old.type != now.type) return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
   switch (now.type) {
@@ -87,7 +87,7 @@ CUresult CheckShape(const Graph* have, const Graph* want, CUgraphExecUpdateResul
 
 CUresult CheckChanges(const Graph* have, const Graph* want, CUgraphExecUpdateResultInfo* info);
 
-// The kernels of another graph set other handles, which the executable one's nodes do not go by.
+// Kernels of another graph set other handles, of which the executable graph's nodes know nothing.
 CUresult CheckBodies(const ConditionalParams& old, Node* node, CUgraphExecUpdateResultInfo* info) {
   const ConditionalParams& now = node->params.conditional;
   if (old.handle != now.handle || old.kind != now.kind || old.count != now.count) {
@@ -155,11 +155,11 @@ bool SameParams(const NodeParams& a, const NodeParams& b) {
              (a.batch.count == 0 || memcmp(a.batch.operations, b.batch.operations,
                                            a.batch.count * sizeof(*a.batch.operations)) == 0);
     default:
-      return true;  // nothing that could change
+      return true;  // nothing that an update could change
   }
 }
 
-// What one update changes: nodes of the Exec's copy with their new parameters, which are owned.
+// The changes of one update: nodes of the Exec's copy with their new parameters, which it owns.
 class Changes {
  public:
   ~Changes() {
@@ -167,13 +167,13 @@ class Changes {
     changes_.Free();
   }
 
-  // False without memory.
+  // Returns false if there is no memory.
   bool Add(Node* node, Node* from) {
     NodeParams params;
     if (!CopyParams(from->params, &params)) return false;
     return Take(node, &params, from);
   }
-  // Takes `params` over, also when it fails.
+  // Takes ownership of `params`, even on failure.
   bool Take(Node* node, NodeParams* params, Node* from) {
     if (changes_.Push({node, from, *params})) return true;
     FreeParams(params);
@@ -199,7 +199,7 @@ class Changes {
     return true;
   }
 
-  // *culprit: the node whose parameters could not be taken, or null.
+  // *culprit: the node whose parameters were refused, or null.
   CUresult Make(Exec* exec, Node** culprit) {
     if (changes_.count() == 0) return CUDA_SUCCESS;
     if (exec->driver == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -248,7 +248,7 @@ CUresult UpdateNode(Exec* exec, Node* node, NodeParams* params) {
 }
 
 CUresult UpdateChild(Exec* exec, Node* node, const Graph* graph) {
-  // Its memory would not be the executable graph's.
+  // The executable graph does not own such memory.
   if (HasAllocations(graph)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   CUgraphExecUpdateResultInfo info = {};
   CUDA_RETURN_IF_ERROR(CheckChanges(node->params.child.graph, graph, &info));

@@ -4,10 +4,12 @@
 import json
 import os
 import pathlib
+import re
 import sys
 
 FOLDER = pathlib.Path(os.environ.get("GPULOOM_STAND_IN_STATE", "."))
-EMPTY = {"built": [], "pushed": [], "releases": {}, "namespaces": []}
+# objects: by namespace, each as KIND/NAME.
+EMPTY = {"built": [], "pushed": [], "releases": {}, "namespaces": [], "objects": {}}
 
 
 def Load():
@@ -17,6 +19,11 @@ def Load():
 
 def Save(state):
     (FOLDER / "state.json").write_text(json.dumps(state))
+
+
+def Images(manifests):
+    """What the pods of manifests run."""
+    return set(re.findall(r'^\s*image: "?([^"\s]+)', manifests, re.MULTILINE))
 
 
 def Refuse(why):

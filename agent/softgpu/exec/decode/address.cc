@@ -42,7 +42,8 @@ Step SaveStack(Warp& warp, const Instr& in) {
   return Apply<T>(warp, in, [&](uint32_t i) { return T{warp.allocated[i]}; });
 }
 
-// Only back: what lies before the kernel's own or beyond the end is no place to be.
+// The stack can only be restored to a position between the kernel's own variables and the current
+// end.
 template <class T>
 Step RestoreStack(Warp& warp, const Instr& in) {
   const T* a = warp.Source<T>(in.a);

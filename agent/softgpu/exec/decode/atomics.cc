@@ -62,7 +62,7 @@ void Reduce(std::byte* at, const std::byte* value, std::byte* before) {
   if (before != nullptr) std::memcpy(before, &old, sizeof(T));
 }
 
-// An operation on the words of many lanes, and on one.
+// An operation in two forms: on the words of many lanes, and on a single word.
 struct Operation {
   Handler handler = nullptr;
   Reduction reduce = nullptr;
@@ -102,7 +102,7 @@ uint16_t AddHalf(uint16_t a, uint16_t b) {
   return ToBfloat(sum).bits;
 }
 
-// The number, if the other one is none.
+// If one of them is not a number, the other one.
 template <class H, bool kMax>
 uint16_t PickHalf(uint16_t a, uint16_t b) {
   const float x = ToFloat(H{a});

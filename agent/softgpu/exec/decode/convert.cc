@@ -41,25 +41,12 @@ Conversion Unpack(int64_t imm, uint32_t* source_bytes) {
   return how;
 }
 
-uint64_t ReadLane(const Warp& warp, Ref ref, uint32_t size_bytes, uint32_t lane) {
-  switch (size_bytes) {
-    case 1:
-      return warp.Source<uint8_t>(ref)[lane];
-    case 2:
-      return warp.Source<uint16_t>(ref)[lane];
-    case 4:
-      return warp.Source<uint32_t>(ref)[lane];
-    default:
-      return warp.Source<uint64_t>(ref)[lane];
-  }
-}
-
 template <class D>
 Step General(Warp& warp, const Instr& in) {
   uint32_t source_bytes = 0;
   const Conversion how = Unpack(in.imm, &source_bytes);
   return Apply<D>(warp, in, [&](uint32_t i) {
-    return static_cast<D>(Convert(how, ReadLane(warp, in.a, source_bytes, i)));
+    return static_cast<D>(Convert(how, warp.SourceBits(in.a, source_bytes, i)));
   });
 }
 

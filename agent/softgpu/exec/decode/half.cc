@@ -157,7 +157,7 @@ bool DecodeHalf(Decoder& decoder, Op& op, HalfOp what) {
   const ptx::Type type = op.mods.TakeType();
   const uint32_t sources = SourcesOf(what);
   if (!Operands(decoder, op, type, sources, &in)) return false;
-  // Operands that the operation has not are read too: they must be somewhere.
+  // The handler reads three operands, so missing ones must refer to something.
   if (sources < 2) in.b = in.a;
   if (sources < 3) in.c = in.a;
   in.imm = static_cast<int64_t>(what);

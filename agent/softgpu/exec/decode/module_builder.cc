@@ -70,7 +70,7 @@ bool ModuleBuilder::NumberFunctions() {
 
 bool ModuleBuilder::NumberReferences(std::vector<ImageReference>* references) {
   for (const ptx::Variable& variable : tree_.variables) {
-    // What a declaration speaks of may follow.
+    // For an extern declaration, the definition may follow.
     if (variable.kind == ptx::Variable::kPlain || variable.is_extern) continue;
     if (variable.is_weak && names_.contains(variable.name)) continue;  // the first counts
     const Symbol symbol{Symbol::kReference, variable.type, kReferenceWindow | references->size(),
@@ -95,7 +95,7 @@ bool ModuleBuilder::PlaceGlobals(const Module::AllocateGlobals& allocate,
     }
     if (variable.type == ptx::Type::kPred) return Fail(variable.line, "a predicate in memory");
     if (variable.is_extern || variable.is_unsized) {
-      // A declaration; what defines it may follow.
+      // A declaration, whose definition may follow.
       const auto external = externals_.find(variable.name);
       if (variable.is_extern && external != externals_.end()) {
         names_.try_emplace(variable.name, Symbol{Symbol::kGlobal, variable.type, external->second,
@@ -293,7 +293,8 @@ bool ModuleBuilder::DecodeAll(std::vector<Kernel>* kernels) {
   for (uint32_t i = 0; i < trees_.size(); ++i) {
     if (!trees_[i]->has_body || !trees_[i]->is_entry) continue;
     if (shared_bytes[i] == device_shared_end_ && Reachable(i).size() == 1) {
-      // Nothing of its own and no function called: does it name a common variable at all?
+      // If it has no shared variables of its own and calls no function, it needs the common ones
+      // only if it names one.
       const auto& used = names_used_[i];
       if (std::none_of(used.begin(), used.end(), [this](std::string_view name) {
             const Symbol* symbol = Find(name);

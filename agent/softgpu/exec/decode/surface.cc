@@ -79,17 +79,6 @@ void Put(Warp& warp, Ref ref, uint32_t register_bytes, uint32_t lane, uint64_t v
   }
 }
 
-uint64_t Get(const Warp& warp, Ref ref, uint32_t register_bytes, uint32_t lane) {
-  switch (register_bytes) {
-    case 2:
-      return warp.Source<uint16_t>(ref)[lane];
-    case 4:
-      return warp.Source<uint32_t>(ref)[lane];
-    default:
-      return warp.Source<uint64_t>(ref)[lane];
-  }
-}
-
 // imm: bytes of a component.
 template <bool kStore>
 Step Access(Warp& warp, const Instr& in) {
@@ -126,7 +115,7 @@ Step Access(Warp& warp, const Instr& in) {
       uint64_t value = 0;
       if constexpr (kStore) {
         if (at == nullptr) continue;
-        value = Get(warp, ref, register_bytes, lane);
+        value = warp.SourceBits(ref, register_bytes, lane);
         std::memcpy(at + size_t{i} * bytes, &value, bytes);
       } else {
         if (at != nullptr) std::memcpy(&value, at + size_t{i} * bytes, bytes);
@@ -162,6 +151,34 @@ Step Reduce(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
+// The operand [handle, {coordinates}].
+bool TakeAddress(Decoder& decoder, const ptx::Operand& operand, const ImageShape& shape,
+                 std::vector<uint32_t>* refs) {
+  ImageOperands at;
+  if (!ImageOperandsOf(decoder, operand, shape, &at)) return false;
+  (*refs)[kHandle] = at.handle;
+  for (uint32_t i = 0; i < shape.dimensions; ++i) {
+    (*refs)[kFirstAt + i] = decoder.Source(*at.coordinates[i], 4);
+  }
+  if (shape.layered) (*refs)[kLayer] = decoder.Source(*at.layer, 4);
+  return true;
+}
+
+// `outside`: the modifier that says what happens there.
+bool EmitWith(Decoder& decoder, Handler run, int64_t imm, const ImageShape& shape,
+              std::string_view outside, std::vector<uint32_t> refs) {
+  Instr in;
+  in.imm = imm;
+  in.extra = static_cast<uint16_t>(shape.dimensions);
+  if (shape.layered) in.extra |= kLayered;
+  if (outside == "clamp") in.extra |= kClamp;
+  if (outside.empty() || outside == "trap") in.extra |= kTrap;
+  std::vector<std::vector<uint32_t>>& tables = decoder.function().tables;
+  in.target = static_cast<uint32_t>(tables.size());
+  tables.push_back(std::move(refs));
+  return decoder.Emit(run, in);
+}
+
 bool DecodeReduction(Decoder& decoder, Op& op) {
   ImageShape shape;
   if (!op.mods.Take("b") || !TakeShape(op.mods, &shape) || shape.cube || op.count() != 2) {
@@ -174,25 +191,11 @@ bool DecodeReduction(Decoder& decoder, Op& op) {
   const Reduction reduce = FindReduction(type, what, ptx::Space::kGlobal);
   if (reduce == nullptr) return false;
   std::vector<uint32_t> refs(kOperands, 0);
-  ImageOperands at;
-  if (!ImageOperandsOf(decoder, op[0], shape, &at)) return false;
-  refs[kHandle] = at.handle;
-  for (uint32_t i = 0; i < shape.dimensions; ++i) {
-    refs[kFirstAt + i] = decoder.Source(*at.coordinates[i], 4);
-  }
-  if (shape.layered) refs[kLayer] = decoder.Source(*at.layer, 4);
+  if (!TakeAddress(decoder, op[0], shape, &refs)) return false;
   refs[kFirstBytes] = ptx::SizeBytes(type);
   refs[kFirstValue] = decoder.Source(op[1], type);
-  Instr in;
-  in.imm = reinterpret_cast<int64_t>(reduce);
-  in.extra = static_cast<uint16_t>(shape.dimensions);
-  if (shape.layered) in.extra |= kLayered;
-  if (outside == "clamp") in.extra |= kClamp;
-  if (outside.empty() || outside == "trap") in.extra |= kTrap;
-  std::vector<std::vector<uint32_t>>& tables = decoder.function().tables;
-  in.target = static_cast<uint32_t>(tables.size());
-  tables.push_back(std::move(refs));
-  return decoder.Emit(Reduce, in);
+  return EmitWith(decoder, Reduce, reinterpret_cast<int64_t>(reduce), shape, outside,
+                  std::move(refs));
 }
 
 bool DecodeAccess(Decoder& decoder, Op& op, bool store) {
@@ -212,13 +215,7 @@ bool DecodeAccess(Decoder& decoder, Op& op, bool store) {
   if (bytes * components > 16) return false;
   op.mods.TakeOneOf({"ca", "cg", "cs", "cv", "wb", "wt"});
   std::vector<uint32_t> refs(kOperands, 0);
-  ImageOperands at;
-  if (!ImageOperandsOf(decoder, op[store ? 0 : 1], shape, &at)) return false;
-  refs[kHandle] = at.handle;
-  for (uint32_t i = 0; i < shape.dimensions; ++i) {
-    refs[kFirstAt + i] = decoder.Source(*at.coordinates[i], 4);
-  }
-  if (shape.layered) refs[kLayer] = decoder.Source(*at.layer, 4);
+  if (!TakeAddress(decoder, op[store ? 0 : 1], shape, &refs)) return false;
   const ptx::Operand& values = op[store ? 1 : 0];
   const bool braces = values.kind == ptx::Operand::kVector;
   if (braces ? values.parts.size() != components : components != 1) return false;
@@ -228,16 +225,8 @@ bool DecodeAccess(Decoder& decoder, Op& op, bool store) {
     refs[kFirstValue + i] = store ? decoder.LooseSource(value, type, &refs[kFirstBytes + i])
                                   : decoder.LooseDestination(value, bytes, &refs[kFirstBytes + i]);
   }
-  Instr in;
-  in.imm = bytes;
-  in.extra = static_cast<uint16_t>(shape.dimensions);
-  if (shape.layered) in.extra |= kLayered;
-  if (outside == "clamp") in.extra |= kClamp;
-  if (outside.empty() || outside == "trap") in.extra |= kTrap;
-  std::vector<std::vector<uint32_t>>& tables = decoder.function().tables;
-  in.target = static_cast<uint32_t>(tables.size());
-  tables.push_back(std::move(refs));
-  return decoder.Emit(store ? Access<true> : Access<false>, in);
+  return EmitWith(decoder, store ? Access<true> : Access<false>, bytes, shape, outside,
+                  std::move(refs));
 }
 
 }  // namespace

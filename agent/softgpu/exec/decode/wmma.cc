@@ -18,7 +18,7 @@ constexpr MatrixForm kForms[] = {
     {{8, 8, 128}, Element::kB1},
 };
 
-// In half precision A and B have eight registers in every shape, room for more than there is.
+// Fragments A and B of half precision have eight registers in every shape, more than they need.
 constexpr uint32_t kHalfRegisters = 8;
 
 // Places in the table of a load or store, then the registers.
@@ -82,7 +82,7 @@ Step Transfer(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
-// Which product a fragment belongs to: that of its own kind, or for C and D any whose sum it may be.
+// Whether a product with these factors exists, or for C and D a product whose sum has this type.
 bool IsFragment(Element element, Role role, const MatrixShape& shape) {
   for (const MatrixForm& form : kForms) {
     if (!(form.shape == shape)) continue;

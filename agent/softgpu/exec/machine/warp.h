@@ -79,6 +79,19 @@ class Warp {
   [[nodiscard]] const T* Source(Ref ref) const {
     return reinterpret_cast<const T*>(bases_[ref >> 31] + (ref & ~kConstantBit));
   }
+  // A lane's register of that size, zero-extended.
+  [[nodiscard]] uint64_t SourceBits(Ref ref, uint32_t size_bytes, uint32_t lane) const {
+    switch (size_bytes) {
+      case 1:
+        return Source<uint8_t>(ref)[lane];
+      case 2:
+        return Source<uint16_t>(ref)[lane];
+      case 4:
+        return Source<uint32_t>(ref)[lane];
+      default:
+        return Source<uint64_t>(ref)[lane];
+    }
+  }
   template <class T>
   [[nodiscard]] T* Destination(Ref ref) const {
     return reinterpret_cast<T*>(const_cast<std::byte*>(bases_[0]) + ref);

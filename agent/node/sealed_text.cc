@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/policy/kept_policy.h"
+#include "agent/node/sealed_text.h"
 
 #include <cstdint>
 #include <cstdio>
@@ -9,7 +9,7 @@ namespace gpuloom {
 namespace {
 
 constexpr int kFormat = 1;
-// What begins the last line; a comment, so that the file is a policy by itself.
+// What begins the last line.
 constexpr std::string_view kSeal = "\n# kept by gpuloom-agent, format ";
 
 // FNV-1a: against damage, not against malice; who can write here is root.
@@ -19,7 +19,7 @@ uint64_t Sum(std::string_view text) {
   return sum;
 }
 
-std::string Seal(std::string_view text) {
+std::string LastLine(std::string_view text) {
   char rest[kMaxSealBytes - kSeal.size()];
   snprintf(rest, sizeof(rest), "%d: %zu bytes, sum %016llx\n", kFormat, text.size(),
            static_cast<unsigned long long>(Sum(text)));  // NOLINT(google-runtime-int): printf's
@@ -28,17 +28,17 @@ std::string Seal(std::string_view text) {
 
 }  // namespace
 
-std::string SealPolicy(const std::string& text) { return text + Seal(text); }
+std::string SealText(const std::string& text) { return text + LastLine(text); }
 
-Kept UnsealPolicy(const std::string& content, std::string* text, int* format) {
+Seal UnsealText(const std::string& content, std::string* text, int* format) {
   const size_t end = content.rfind(kSeal);
-  if (end == std::string::npos) return Kept::kDamaged;
+  if (end == std::string::npos) return Seal::kDamaged;
   const std::string_view seal = std::string_view(content).substr(end);
   *text = content.substr(0, end);
-  if (seal == Seal(*text)) return Kept::kWhole;
+  if (seal == LastLine(*text)) return Seal::kWhole;
   const bool is_newer =
       sscanf(content.c_str() + end + kSeal.size(), "%d:", format) == 1 && *format > kFormat;
-  return is_newer ? Kept::kNewer : Kept::kDamaged;
+  return is_newer ? Seal::kNewer : Seal::kDamaged;
 }
 
 }  // namespace gpuloom

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of the device's multiprocessors the allocations of this trust domain may use (the policy's smPercent and
+// smReserved; docs/design/sm-partitions.md). The deciding is agent/arbiter/sm_division.h's; this has the partitions made
+// of which the answers consist: green contexts. Each is made once, in a quiet moment, and never destroyed, because the
+// driver would keep its 4 MiB (green_context.h); they come out of the reserve, not out of a tenant's quota.
+//
+// Owned by the loop; outlives the sessions, which follow it (SessionPort::context). Ring thread only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/arbiter/sm_division.h"
+#include "agent/executor/device/green_context.h"
+#include "proto/control/messages.h"
+
+namespace gpuloom::executor {
+
+class Quiet;
+
+struct Partition {
+  arbiter::SmGroups groups = 0;
+  uint32_t multiprocessors = 0;
+  MadeGreen made;
+  // Never launched in: tells the driver which multiprocessors a question is about.
+  CUstream stream = nullptr;
+  enum class State : uint8_t { kMaking, kMade, kFailed } state = State::kMaking;
+};
+
+class Partitions {
+ public:
+  // More different ones are refused: 256 MiB of device memory.
+  static constexpr uint32_t kMaxPartitions = 64;
+
+  Partitions(Device* device, Quiet* quiet) : device_(device), quiet_(quiet) {}
+  Partitions(const Partitions&) = delete;
+  Partitions& operator=(const Partitions&) = delete;
+
+  // Asks the driver how it divides the device. Call once, before sessions begin.
+  void Start();
+
+  // A session of the allocation begins. Returns false with a message if its terms cannot be kept here.
+  [[nodiscard]] bool Begin(const control::AddSession& order, std::string* error);
+  // One ends.
+  void End(uint64_t allocation_id);
+  // Terms that cannot be kept leave everything as it is, and are an error in the log.
+  void Set(const control::SetShares& order);
+
+  // Where the allocation's kernels are to run from now on. Null: on the whole device.
+  const Partition* Of(uint64_t allocation_id) const;
+  // Multiprocessors of that, in a process's eyes; 0: all.
+  uint32_t Multiprocessors(uint64_t allocation_id) const;
+  // Grows when Of, or the state of what it returns, may have changed.
+  uint32_t changes() const { return changes_; }
+
+ private:
+  struct Allocation {
+    uint64_t name_space;
+    arbiter::SmClaim claim;
+    uint32_t sessions = 0;
+    Partition* partition = nullptr;
+  };
+  struct Namespace {
+    arbiter::SmClaim claim;
+    uint32_t allocations = 0;
+  };
+
+  // Divides the device anew. Returns false if a reservation does not fit; then nothing has changed.
+  [[nodiscard]] bool Divide();
+  void Forget(uint64_t allocation_id);
+  // Null if there may be no more.
+  Partition* Find(arbiter::SmGroups groups);
+  void Make(Partition* partition);
+
+  Device* const device_;
+  Quiet* const quiet_;
+  arbiter::SmLayout layout_;  // without groups: the driver cannot divide it
+  // By the scheduler's numbers, which grow: in order of arrival.
+  std::map<uint64_t, Namespace> namespaces_;
+  std::map<uint64_t, Allocation> allocations_;
+  std::map<arbiter::SmGroups, std::unique_ptr<Partition>> made_;
+  uint32_t begun_ = 0;  // that are made, or being made
+  uint32_t changes_ = 1;
+};
+
+}  // namespace gpuloom::executor

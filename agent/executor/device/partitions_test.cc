@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sessions that may use a part of the device's multiprocessors, on the real loop with a driver that writes down what it is
+// asked: a device of 132, in groups of 8.
+#include "agent/executor/device/partitions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "agent/executor/testing/driver.h"
+#include "agent/executor/testing/graph.h"
+#include "agent/executor/testing/peer.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using ::testing::HasSubstr;
+using wire::DevicePartId;
+using wire::GraphId;
+using wire::GreenContextId;
+using wire::StreamId;
+
+constexpr control::PartitionTerms kQuarter{0, 0, 25, 0};
+constexpr control::PartitionTerms kHalf{0, 0, 50, 0};
+constexpr control::PartitionTerms kReservesQuarter{0, 25, 0, 0};
+
+class PartitionsTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<TestingTenant> Add(const control::PartitionTerms& terms) {
+    scheduler_.partition = terms;
+    auto tenant = scheduler_.AddTenant();
+    if (tenant->ready.ok != 0) {
+      EXPECT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
+    }
+    return tenant;
+  }
+  // Multiprocessors of the stream in which its next launch goes; 0: of an ordinary one.
+  int NextLaunch(TestingTenant* tenant, uint32_t stream = 0) {
+    TestingDriver::TakeCalls();
+    EXPECT_TRUE(tenant->WaitDone(stream, tenant->LaunchPlain(stream, 1)));
+    for (const std::string& call : TestingDriver::TakeCalls()) {
+      const size_t of = call.find(" of ");
+      if (call.starts_with("green stream "))
+        multiprocessors_[call.substr(13, of - 13)] = std::stoi(call.substr(of + 4));
+      if (call.starts_with("launch ")) return multiprocessors_[call.substr(7)];
+    }
+    ADD_FAILURE() << "no launch";
+    return -1;
+  }
+  // Until its launches go there.
+  bool Follows(TestingTenant* tenant, int multiprocessors, uint32_t stream = 0) {
+    for (int i = 0; i < 10'000; ++i) {
+      if (NextLaunch(tenant, stream) == multiprocessors) return true;
+    }
+    return false;
+  }
+
+  const Driver& driver_ = TestingDriver::Reset();
+  TestingScheduler scheduler_{driver_, /*batches=*/false};  // each launch is one call
+  std::map<std::string, int> multiprocessors_;              // of green streams
+};
+
+TEST_F(PartitionsTest, ALimitedTenantsKernelsGoToItsPart) {
+  const auto limited = Add(kQuarter);
+  EXPECT_EQ(limited->ready.multiprocessors, 32u);
+  EXPECT_EQ(NextLaunch(limited.get()), 32);
+  ASSERT_TRUE(limited->CreateStream(3, true));
+  EXPECT_EQ(NextLaunch(limited.get(), 3), 32);
+  const auto free = Add({});
+  EXPECT_EQ(free->ready.multiprocessors, 0u);
+  EXPECT_EQ(NextLaunch(free.get()), 0);
+}
+
+TEST_F(PartitionsTest, ANamespacesLimitIsItsAllocationsTogether) {
+  const auto limited = Add({25, 0, 0, 0});
+  EXPECT_EQ(NextLaunch(limited.get()), 32);
+  const auto both = Add({50, 0, 25, 0});
+  EXPECT_EQ(NextLaunch(both.get()), 32) << "a quarter of the device, within its namespace's half";
+}
+
+TEST_F(PartitionsTest, AChangeMovesWhoeverRuns) {
+  const auto tenant = Add({});
+  EXPECT_EQ(NextLaunch(tenant.get()), 0);
+  scheduler_.SetPartition(*tenant, kQuarter);
+  EXPECT_TRUE(Follows(tenant.get(), 32));
+  scheduler_.SetPartition(*tenant, kHalf);
+  EXPECT_TRUE(Follows(tenant.get(), 64));
+  scheduler_.SetPartition(*tenant, {});
+  EXPECT_TRUE(Follows(tenant.get(), 0));
+  EXPECT_EQ(tenant->reader.async_error_count(), 0u);
+}
+
+TEST_F(PartitionsTest, WhatIsReservedIsLeftByEverybodyElse) {
+  const auto free = Add({});
+  EXPECT_EQ(NextLaunch(free.get()), 0);
+  auto reserves = Add(kReservesQuarter);
+  EXPECT_EQ(NextLaunch(reserves.get()), 0) << "its own, and what all may use";
+  EXPECT_TRUE(Follows(free.get(), 100));
+  scheduler_.RemoveTenant(*reserves);
+  ASSERT_TRUE(scheduler_.WaitEnded(reserves->order.session_id).has_value());
+  EXPECT_TRUE(Follows(free.get(), 0));
+}
+
+TEST_F(PartitionsTest, AReservationThatDoesNotFitIsRefusedByName) {
+  const auto first = Add({0, 60, 0, 0});
+  ASSERT_EQ(first->ready.ok, 1u);
+  const auto second = Add({0, 60, 0, 0});
+  EXPECT_EQ(second->ready.ok, 0u);
+  EXPECT_THAT(second->ready.message, HasSubstr("smReserved does not fit"));
+  EXPECT_EQ(NextLaunch(first.get()), 0) << "the first goes on";
+}
+
+TEST_F(PartitionsTest, ADriverThatCannotDivideRefusesByName) {
+  Driver old = driver_;
+  old.cuGreenCtxCreate = nullptr;
+  TestingScheduler scheduler(old, /*batches=*/false);
+  scheduler.partition = kQuarter;
+  const auto limited = scheduler.AddTenant();
+  EXPECT_EQ(limited->ready.ok, 0u);
+  EXPECT_THAT(limited->ready.message, HasSubstr("CUDA 12.4"));
+  scheduler.partition = {};
+  const auto free = scheduler.AddTenant();
+  ASSERT_EQ(free->ready.ok, 1u);
+  // Live, the terms that were kept before stay.
+  scheduler.SetPartition(*free, kQuarter);
+  ASSERT_TRUE(free->LoadKernel(1, 1, "k", kEmptyPtx));
+  EXPECT_TRUE(free->WaitDone(0, free->LaunchPlain(0, 1)));
+}
+
+TEST_F(PartitionsTest, AnExecutableGraphIsMadeAgainForOtherMultiprocessors) {
+  const auto tenant = Add({});
+  TestingGraph definition;
+  definition.AddKernel(1, PlainParams());
+  ASSERT_EQ(tenant->Call<wire::GraphInstantiate>({GraphId{1}, 0, wire::HostPtr{0}, 0}, nullptr,
+                                                 definition.Block()),
+            CUDA_SUCCESS);
+  const auto launch = [&] {
+    return tenant->WaitDone(0, tenant->Post<wire::GraphLaunch>({GraphId{1}, StreamId{0}}));
+  };
+  ASSERT_TRUE(launch());
+  scheduler_.SetPartition(*tenant, kQuarter);
+  ASSERT_TRUE(Follows(tenant.get(), 32));
+  TestingDriver::TakeCalls();
+  ASSERT_TRUE(launch());
+  const std::vector<std::string> calls = TestingDriver::TakeCalls();
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), "instantiate"), 1);
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), "node of context 32"), 1);
+  ASSERT_TRUE(launch());
+  EXPECT_EQ(tenant->reader.async_error_count(), 0u);
+}
+
+// A program that divides the device itself, to get away from its limit.
+TEST_F(PartitionsTest, Malicious_GreenContextsStayWithinTheLimit) {
+  const auto tenant = Add({});
+  EXPECT_EQ(NextLaunch(tenant.get()), 0);
+  wire::GreenCreate::Request half{};
+  half.context = GreenContextId{1};
+  half.part = DevicePartId{1};
+  half.of = wire::kWholeDevice;
+  half.split = {0, 64, 1, 0};
+  half.picked[0] = 1;
+  ASSERT_EQ(tenant->Call<wire::GreenCreate>(half), CUDA_SUCCESS);
+  ASSERT_EQ(tenant->Call<wire::GreenStreamCreate>({StreamId{5}, GreenContextId{1}, 0, 0}),
+            CUDA_SUCCESS);
+  EXPECT_EQ(NextLaunch(tenant.get(), 5), 64);
+  scheduler_.SetPartition(*tenant, kQuarter);
+  ASSERT_TRUE(Follows(tenant.get(), 32));
+  EXPECT_EQ(NextLaunch(tenant.get(), 5), 32) << "made before there was a limit";
+  wire::PartGet::Reply device{};
+  ASSERT_EQ(tenant->Call<wire::PartGet>({wire::kWholeDevice}, &device), CUDA_SUCCESS);
+  EXPECT_EQ(device.has.count, 32u) << "all that it has";
+  wire::GreenCreate::Request more = half;
+  more.context = GreenContextId{2};
+  more.part = DevicePartId{2};
+  EXPECT_EQ(tenant->Call<wire::GreenCreate>(more), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+  // The next one is served.
+  const auto next = Add({});
+  EXPECT_EQ(NextLaunch(next.get()), 0);
+}
+
+}  // namespace
+}  // namespace gpuloom::executor

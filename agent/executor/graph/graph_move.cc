@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs of a session whose multiprocessors have changed: an executable graph keeps those that it was made for, so it is
+// made again, before its next launch.
+#include <memory>
+#include <utility>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/quiet.h"
+#include "agent/executor/graph/graph.h"
+#include "agent/executor/graph/graphs.h"
+#include "proto/cuda/return_if_error.h"
+
+namespace gpuloom::executor {
+
+CUresult Graph::MoveTo(CUcontext context) {
+  const Driver& cuda = device_->cuda();
+  // The driver's graphs have every update, too, but for nodes that are switched off.
+  for (const Node& node : nodes_) {
+    if (node.kernel == nullptr) continue;
+    CUDA_KERNEL_NODE_PARAMS_v2 params = {};
+    CUDA_RETURN_IF_ERROR(cuda.cuGraphKernelNodeGetParams_v2(node.handle, &params));
+    params.func = nullptr;
+    params.kern = node.kernel;
+    params.ctx = context;
+    CUDA_RETURN_IF_ERROR(cuda.cuGraphKernelNodeSetParams_v2(node.handle, &params));
+  }
+  std::vector<Section> made(sections_.size());
+  CUresult result = CUDA_SUCCESS;
+  for (size_t i = 0; i < made.size() && result == CUDA_SUCCESS; ++i) {
+    if (sections_[i].exec == nullptr) continue;
+    made[i].graph = sections_[i].graph;
+    result = Instantiate(&made[i]);
+  }
+  for (const Node& node : nodes_) {
+    if (result != CUDA_SUCCESS) break;
+    if (!node.disabled || node.on_host) continue;
+    result = cuda.cuGraphNodeSetEnabled(made[node.section].exec, node.handle, 0);
+  }
+  for (size_t i = 0; i < made.size(); ++i) {
+    if (result == CUDA_SUCCESS) std::swap(made[i].exec, sections_[i].exec);
+    if (made[i].exec != nullptr) cuda.cuGraphExecDestroy(made[i].exec);
+  }
+  if (result == CUDA_SUCCESS) context_ = context;
+  return result;
+}
+
+bool Graphs::Follows(const GraphRef& graph) {
+  const CUcontext context = port_->context();
+  if (graph->moving) return false;
+  if (graph->context() == context || graph->reservation() != nullptr ||
+      graph->move_result != CUDA_SUCCESS) {
+    return true;
+  }
+  if (!graph->updates.empty() && graph->updates.front().running) return false;
+  graph->moving = true;
+  // While the old and the new ones exist.
+  struct Room {
+    GraphRoom* of;
+    uint64_t graphs;
+    uint64_t nodes;
+    Room(GraphRoom* room, uint64_t more_graphs, uint64_t more_nodes)
+        : of(room), graphs(more_graphs), nodes(more_nodes) {
+      of->graphs += graphs;
+      of->nodes += nodes;
+    }
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+    ~Room() {
+      of->graphs -= graphs;
+      of->nodes -= nodes;
+    }
+  };
+  const bool fits = services_.graphs->Fits(graph->sections(), graph->nodes());
+  auto room = std::make_shared<Room>(services_.graphs, graph->sections(), graph->nodes());
+  auto move = [graph, context] { graph->move_result = graph->MoveTo(context); };
+  const auto finish = [this, graph, room] {
+    room->of->OnMade();
+    services_.device->Judge(graph->move_result);
+    graph->moving = false;
+    if (serving()) TryUpdate(graph);
+  };
+  if (fits) {
+    modules_.PostNext(std::move(move), finish);
+    return false;
+  }
+  ++outstanding_;
+  services_.quiet->Need(owner(), std::move(move), [this, finish] {
+    --outstanding_;
+    finish();
+  });
+  return false;
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/executor/trace/activity.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "agent/executor/device/spin.h"
+#include "agent/executor/process/crash_report.h"
+#include "proto/sync/cond_var.h"
+#include "proto/sync/mutex.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using control::TraceKind;
+using control::TraceRecord;
+
+constexpr uint32_t kKinds[] = {kCuptiConcurrentKernel, kCuptiMemcpy, kCuptiMemset};
+// Buffers that are not full come so often.
+constexpr std::chrono::milliseconds kFlushEvery{100};
+constexpr std::chrono::milliseconds kDrain{50};
+
+// CUPTI's copy kinds.
+constexpr uint8_t kHostToDevice = 1, kDeviceToHost = 2, kHostToArray = 3, kArrayToHost = 4;
+
+// Between CUPTI's callbacks, which come on any thread, and the one that reads.
+class Buffers {
+ public:
+  // Null: there are enough.
+  uint8_t* Take() {
+    const MutexLock lock(mutex_);
+    if (!free_.empty()) {
+      uint8_t* const buffer = free_.back();
+      free_.pop_back();
+      return buffer;
+    }
+    if (made_ == kMostActivityBuffers) return nullptr;
+    auto* const buffer = static_cast<uint8_t*>(malloc(kActivityBufferBytes));
+    if (buffer != nullptr) ++made_;
+    return buffer;
+  }
+  void Give(uint8_t* buffer) {
+    const MutexLock lock(mutex_);
+    free_.push_back(buffer);
+  }
+  void Fill(uint8_t* buffer, size_t valid_bytes) {
+    {
+      const MutexLock lock(mutex_);
+      filled_.push_back({buffer, valid_bytes});
+    }
+    changed_.NotifyOne();
+  }
+  std::pair<uint8_t*, size_t> TakeFilled() {
+    const MutexLock lock(mutex_);
+    if (filled_.empty()) return {nullptr, 0};
+    const auto first = filled_.front();
+    filled_.pop_front();
+    return first;
+  }
+  void Wake() {
+    {
+      const MutexLock lock(mutex_);
+      woken_ = true;
+    }
+    changed_.NotifyOne();
+  }
+  void WaitForOne() {
+    MutexLock lock(mutex_);
+    changed_.WaitFor(mutex_, kFlushEvery, [this]() GPULOOM_REQUIRES(mutex_) {
+      return std::exchange(woken_, false) || !filled_.empty();
+    });
+  }
+  // CUPTI may keep some; those come back with the next trace.
+  void FreeUnused() {
+    const MutexLock lock(mutex_);
+    for (uint8_t* buffer : free_) free(buffer);
+    made_ -= free_.size();
+    free_.clear();
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<uint8_t*> free_ GPULOOM_GUARDED_BY(mutex_);
+  std::deque<std::pair<uint8_t*, size_t>> filled_ GPULOOM_GUARDED_BY(mutex_);
+  size_t made_ GPULOOM_GUARDED_BY(mutex_) = 0;
+  bool woken_ GPULOOM_GUARDED_BY(mutex_) = false;
+};
+
+// CUPTI's callbacks outlive every trace.
+Buffers& TheBuffers() {
+  static auto* const kBuffers = new Buffers;
+  return *kBuffers;
+}
+
+void OnRequested(uint8_t** buffer, size_t* size_bytes, size_t* most_records) {
+  *buffer = TheBuffers().Take();
+  *size_bytes = *buffer == nullptr ? 0 : kActivityBufferBytes;
+  *most_records = 0;  // as many as it holds
+}
+
+void OnCompleted(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid_bytes) {
+  if (buffer != nullptr) TheBuffers().Fill(buffer, valid_bytes);
+}
+
+TraceKind KindOf(const CuptiCopy& copy) {
+  if (copy.kind == kCuptiMemset) return TraceKind::kFill;
+  if (copy.copy_kind == kHostToDevice || copy.copy_kind == kHostToArray) {
+    return TraceKind::kCopyToDevice;
+  }
+  if (copy.copy_kind == kDeviceToHost || copy.copy_kind == kArrayToHost) {
+    return TraceKind::kCopyFromDevice;
+  }
+  return TraceKind::kCopyOnDevice;
+}
+
+}  // namespace
+
+Activity::~Activity() {
+  if (thread_.joinable()) {
+    SetState(State::kStopping);
+    TheBuffers().Wake();
+    thread_.join();
+  }
+}
+
+void Activity::Start(TraceWriter* writer, const StreamOwners* owners) {
+  writer_ = writer;
+  owners_ = owners;
+  lost_ = 0;
+  state_ = State::kStarting;
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Activity::Stop() {
+  state_ = State::kStopping;
+  TheBuffers().Wake();
+}
+
+void Activity::Finish() {
+  thread_.join();
+  state_ = State::kIdle;
+}
+
+std::optional<uint32_t> Activity::IdOf(CUstream stream) const {
+  uint32_t id = 0;
+  if (cupti_.cuptiGetStreamIdEx(nullptr, stream, 0, &id) != kCuptiSuccess) return std::nullopt;
+  return id;
+}
+
+void Activity::SetState(State state) {
+  state_.store(state, std::memory_order_release);
+  Tell();
+}
+
+void Activity::Tell() const {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t size = write(wake_fd_, &one, sizeof(one));
+}
+
+bool Activity::Enable() {
+  const char* what = "taking our clock";
+  int result = cupti_.cuptiActivityRegisterTimestampCallback(NowNs);
+  if (result == kCuptiSuccess) {
+    what = "taking our buffers";
+    result = cupti_.cuptiActivityRegisterCallbacks(OnRequested, OnCompleted);
+  }
+  for (const uint32_t kind : kKinds) {
+    if (result != kCuptiSuccess) break;
+    what = "recording";
+    result = cupti_.cuptiActivityEnable(kind);
+  }
+  if (result == kCuptiSuccess) return true;
+  Disable();
+  const char* name = nullptr;
+  if (cupti_.cuptiGetResultString(result, &name) != kCuptiSuccess || name == nullptr) name = "?";
+  why_ = "cupti: " + cupti_.path + ": " + what + ": " + name + " (" + std::to_string(result) + ")";
+  return false;
+}
+
+void Activity::Disable() {
+  for (const uint32_t kind : kKinds) (void)cupti_.cuptiActivityDisable(kind);
+}
+
+void Activity::Run() {
+  ReserveCrashStack();
+  device_->MakeCurrent();
+  // What an earlier trace left over.
+  while (uint8_t* const buffer = TheBuffers().TakeFilled().first) TheBuffers().Give(buffer);
+  if (!Enable()) return SetState(State::kFailed);
+  writer_->Begin(control::TraceSource::kCupti, "", NowNs());
+  // Not if the process ends meanwhile.
+  State starting = State::kStarting;
+  if (state_.compare_exchange_strong(starting, State::kRecords)) Tell();
+  while (state() == State::kRecords) {
+    TheBuffers().WaitForOne();
+    ReadBuffers();
+    (void)cupti_.cuptiActivityFlushAll(0);
+    NoteDropped();
+  }
+  // What had begun is most often done by then, and complete. What begins meanwhile is beyond the trace's end.
+  std::this_thread::sleep_for(kDrain);
+  (void)cupti_.cuptiActivityFlushAll(0);
+  ReadBuffers();
+  Disable();
+  (void)cupti_.cuptiActivityFlushAll(kCuptiFlushForced);
+  ReadBuffers();
+  NoteDropped();
+  TheBuffers().FreeUnused();
+  SetState(State::kDone);
+}
+
+void Activity::NoteDropped() {
+  size_t dropped = 0;
+  if (cupti_.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) != kCuptiSuccess) return;
+  lost_ += dropped;
+  writer_->SetLost(lost_);
+}
+
+void Activity::ReadBuffers() {
+  for (;;) {
+    const auto [buffer, valid_bytes] = TheBuffers().TakeFilled();
+    if (buffer == nullptr) return;
+    ReadBuffer(buffer, valid_bytes);
+    TheBuffers().Give(buffer);
+  }
+}
+
+void Activity::ReadBuffer(uint8_t* buffer, size_t valid_bytes) {
+  if (valid_bytes == 0) return;
+  uint8_t* record = nullptr;
+  while (cupti_.cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == kCuptiSuccess) {
+    uint32_t kind = 0;
+    std::memcpy(&kind, record, sizeof(kind));
+    if (kind == kCuptiConcurrentKernel) {
+      CuptiKernel kernel;
+      std::memcpy(&kernel, record, sizeof(kernel));
+      WriteKernel(kernel);
+    } else if (kind == kCuptiMemcpy || kind == kCuptiMemset) {
+      CuptiCopy copy;
+      std::memcpy(&copy, record, sizeof(copy));
+      WriteCopy(copy);
+    }
+  }
+}
+
+void Activity::WriteKernel(const CuptiKernel& kernel) {
+  TraceRecord record{};
+  record.begin_ns = kernel.start_ns;
+  record.end_ns = kernel.end_ns;
+  record.kind = static_cast<uint32_t>(TraceKind::kKernel);
+  if (kernel.graph_node_id != 0) record.correlation = kernel.correlation_id;
+  if (kernel.name != nullptr) record.name = writer_->Name(kernel.name);
+  Write(record, kernel.stream_id);
+}
+
+void Activity::WriteCopy(const CuptiCopy& copy) {
+  TraceRecord record{};
+  record.begin_ns = copy.start_ns;
+  record.end_ns = copy.end_ns;
+  record.kind = static_cast<uint32_t>(KindOf(copy));
+  record.bytes = copy.bytes;
+  if (copy.graph_node_id != 0) record.correlation = copy.correlation_id;
+  Write(record, copy.stream_id);
+}
+
+void Activity::Write(TraceRecord record, uint32_t stream_id) {
+  if (record.begin_ns == 0 || record.end_ns < record.begin_ns) return writer_->NoteIncomplete();
+  record.commands = 1;
+  record.stream = stream_id;
+  if (const auto owner = owners_->Find(stream_id, record.begin_ns)) {
+    record.session_id = owner->session_id;
+    record.stream = owner->stream;
+  }
+  writer_->Write(record);
+}
+
+}  // namespace gpuloom::executor

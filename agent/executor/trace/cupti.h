@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA's CUPTI, loaded at run time: what is used of its activity records, declared here. It is part of the CUDA toolkit,
+// not of the driver, so a node may lack it: then traces have the executor's own records (own_records.h).
+//
+// Loading it makes no CUDA call and changes nothing for the driver; attaching (activity.h) waits until a trace is asked
+// for. It must be loaded before the process is confined, because it may lie where only root reads. Never unloaded.
+//
+// What CUPTI 11.6 to 13.0 hand out begins with these structs: newer ones have grown behind them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "proto/cuda/cuda_all.h"
+
+namespace gpuloom::executor {
+
+inline constexpr int kCuptiSuccess = 0;
+inline constexpr uint32_t kCuptiMemcpy = 1;
+inline constexpr uint32_t kCuptiMemset = 2;
+// Without it kernels would be made to run one after the other.
+inline constexpr uint32_t kCuptiConcurrentKernel = 10;
+inline constexpr uint32_t kCuptiFlushForced = 1;
+
+// Zero times mean that the device had no room for them.
+struct CuptiKernel {
+  uint32_t kind;
+  uint8_t not_used_1[12];
+  uint64_t start_ns;
+  uint64_t end_ns;
+  uint8_t not_used_2[16];
+  uint32_t stream_id;
+  uint8_t not_used_3[40];
+  uint32_t correlation_id;
+  uint8_t not_used_4[8];
+  const char* name;  // CUPTI's
+  uint8_t not_used_5[32];
+  uint64_t graph_node_id;  // 0: not of a graph
+};
+static_assert(offsetof(CuptiKernel, end_ns) == 24 && offsetof(CuptiKernel, stream_id) == 48 &&
+              offsetof(CuptiKernel, correlation_id) == 92 && offsetof(CuptiKernel, name) == 104 &&
+              offsetof(CuptiKernel, graph_node_id) == 144);
+
+// A copy, or a fill, of which the first bytes are otherwise.
+struct CuptiCopy {
+  uint32_t kind;
+  uint8_t copy_kind;
+  uint8_t not_used_1[3];
+  uint64_t bytes;
+  uint64_t start_ns;
+  uint64_t end_ns;
+  uint8_t not_used_2[8];
+  uint32_t stream_id;
+  uint32_t correlation_id;
+  uint8_t not_used_3[16];
+  uint64_t graph_node_id;
+};
+static_assert(offsetof(CuptiCopy, bytes) == 8 && offsetof(CuptiCopy, stream_id) == 40 &&
+              offsetof(CuptiCopy, correlation_id) == 44 &&
+              offsetof(CuptiCopy, graph_node_id) == 64);
+
+struct Cupti {
+  using Requested = void (*)(uint8_t** buffer, size_t* size_bytes, size_t* most_records);
+  using Completed = void (*)(CUcontext, uint32_t, uint8_t* buffer, size_t size_bytes,
+                             size_t valid_bytes);
+
+  int (*cuptiGetVersion)(uint32_t*) = nullptr;
+  int (*cuptiGetResultString)(int, const char**) = nullptr;
+  int (*cuptiActivityRegisterTimestampCallback)(uint64_t (*now_ns)()) = nullptr;
+  int (*cuptiActivityRegisterCallbacks)(Requested, Completed) = nullptr;
+  int (*cuptiActivityEnable)(uint32_t kind) = nullptr;
+  int (*cuptiActivityDisable)(uint32_t kind) = nullptr;
+  int (*cuptiActivityFlushAll)(uint32_t flags) = nullptr;
+  int (*cuptiActivityGetNextRecord)(uint8_t*, size_t valid_bytes, uint8_t** record) = nullptr;
+  int (*cuptiActivityGetNumDroppedRecords)(CUcontext, uint32_t stream, size_t*) = nullptr;
+  int (*cuptiGetStreamIdEx)(CUcontext, CUstream, uint8_t per_thread, uint32_t* id) = nullptr;
+
+  std::string path;
+};
+
+// `setting`: a path, "off", or empty, and it is looked for: beside the driver's library, in the CUDA toolkit at
+// /usr/local/cuda, and where the loader looks. `driver`: a function of the driver's library. Returns false with the reason.
+[[nodiscard]] bool LoadCupti(const std::string& setting, const void* driver, Cupti* cupti,
+                             std::string* why);
+
+}  // namespace gpuloom::executor

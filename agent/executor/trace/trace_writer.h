@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes an executor's part of a trace into its region (proto/control/trace_region.h): records, and each name once. What has
+// no room is dropped and counted.
+//
+// Owned by the tracer. One thread at a time: whoever records, but for what says otherwise.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "agent/node/shared_region.h"
+#include "proto/control/trace_region.h"
+
+namespace gpuloom::executor {
+
+class TraceWriter {
+ public:
+  // Returns false with errno if the memory cannot be mapped, or could vanish beneath us.
+  [[nodiscard]] bool Map(int memory);
+  bool mapped() const { return region_.data() != nullptr; }
+  void Unmap();
+
+  // First. Then the ring thread may set when the trace began and ended, while another records.
+  void Begin(control::TraceSource source, std::string_view reason, uint64_t begin_ns);
+  void SetBegin(uint64_t begin_ns) { header()->begin_ns = begin_ns; }
+  void SetEnd(uint64_t end_ns) { header()->end_ns = end_ns; }
+
+  void Write(const control::TraceRecord& record);
+  // The name's place; 0 if there is no room for it.
+  uint32_t Name(std::string_view name);
+  void NoteIncomplete() { ++header()->incomplete; }
+  void SetLost(uint64_t records) { header()->lost = records; }
+
+ private:
+  control::TraceHeader* header() const {
+    return reinterpret_cast<control::TraceHeader*>(region_.data());
+  }
+
+  SharedRegion region_;
+  // Ours: whoever writes the region besides us must not lead us outside.
+  uint64_t records_ = 0;
+  uint64_t name_bytes_ = 0;
+  // Found without a copy of the name: it is looked for with every record.
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
+  };
+  std::unordered_map<std::string, uint32_t, Hash, std::equal_to<>> names_;
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/executor/trace/tracer.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <utility>
+
+#include "agent/executor/device/spin.h"
+#include "agent/executor/process/log.h"
+#include "agent/executor/stream/stream_command.h"
+
+namespace gpuloom::executor {
+
+using control::TraceKind;
+using control::TraceRecord;
+using control::TraceStep;
+
+Tracer::Tracer(Device* device, const TraceMeans* means, int wake_fd, Teller teller)
+    : device_(device), means_(means), teller_(std::move(teller)) {
+  if (means->cupti) activity_ = std::make_unique<Activity>(device, *means->cupti, wake_fd);
+}
+
+void Tracer::Start(uint64_t trace_id, channel::UniqueFd region) {
+  next_ = Trace{trace_id, std::move(region)};
+  if (state_ == State::kNone) return Begin();
+  if (state_ == State::kRecords) return EndRecording();
+  is_to_end_ = true;
+}
+
+void Tracer::Stop(uint64_t trace_id) {
+  if (next_ && next_->id == trace_id) {
+    next_.reset();
+    return teller_.progress(trace_id, TraceStep::kWritten);
+  }
+  if (!trace_ || trace_->id != trace_id) return;
+  if (state_ == State::kRecords) return EndRecording();
+  is_to_end_ = true;
+}
+
+void Tracer::Begin() {
+  trace_ = std::exchange(next_, {});
+  is_to_end_ = false;
+  if (!writer_.Map(trace_->region.get())) {
+    Log(LogLevel::kError, "trace: its memory cannot be mapped: %s", strerror(errno));
+    return EndTrace();
+  }
+  if (activity_ == nullptr) return BeginOwn(means_->why_not);
+  owners_.Clear();
+  state_ = State::kAttaching;
+  activity_->Start(&writer_, &owners_);
+}
+
+void Tracer::BeginOwn(const std::string& why) {
+  Log(LogLevel::kInfo, "trace: the executor's own records serve: %s", why.c_str());
+  writer_.Begin(control::TraceSource::kOwn, why, NowNs());
+  state_ = State::kRecords;
+  notes_ = true;
+  teller_.counters();
+  writer_.SetBegin(NowNs());
+  teller_.progress(trace_->id, TraceStep::kRecords);
+}
+
+void Tracer::EndRecording() {
+  teller_.counters();
+  writer_.SetEnd(NowNs());
+  teller_.progress(trace_->id, TraceStep::kStopped);
+  if (std::exchange(notes_, false)) return EndTrace();
+  state_ = State::kWriting;
+  activity_->Stop();
+}
+
+void Tracer::EndTrace() {
+  writer_.Unmap();
+  state_ = State::kNone;
+  teller_.progress(std::exchange(trace_, {})->id, TraceStep::kWritten);
+  if (next_) Begin();
+}
+
+bool Tracer::Poll() {
+  if (state_ == State::kNone || notes_) return false;
+  switch (activity_->state()) {
+    case Activity::State::kRecords:
+      if (state_ != State::kAttaching) return false;
+      state_ = State::kRecords;
+      Log(LogLevel::kInfo, "trace: recorded by CUPTI, %s", means_->cupti->path.c_str());
+      for (const auto& [cuda, owner] : streams_) {
+        if (const auto id = activity_->IdOf(cuda)) owners_.Add(*id, owner, 0);
+      }
+      teller_.counters();
+      writer_.SetBegin(NowNs());
+      teller_.progress(trace_->id, TraceStep::kRecords);
+      if (is_to_end_) EndRecording();
+      return true;
+    case Activity::State::kFailed:
+      activity_->Finish();
+      BeginOwn(activity_->why());
+      if (is_to_end_) EndRecording();
+      return true;
+    case Activity::State::kDone:
+      activity_->Finish();
+      EndTrace();
+      return true;
+    default:
+      return false;
+  }
+}
+
+void Tracer::Took(CUstream cuda, uint64_t session_id, uint32_t stream) {
+  const StreamOwner owner{session_id, stream};
+  streams_[cuda] = owner;
+  if (state_ != State::kRecords || notes_) return;
+  if (const auto id = activity_->IdOf(cuda)) owners_.Add(*id, owner, NowNs());
+}
+
+uint32_t Tracer::NameOf(CUfunction function) {
+  const char* name = nullptr;
+  if (device_->cuda().cuFuncGetName == nullptr ||
+      device_->cuda().cuFuncGetName(&name, function) != CUDA_SUCCESS || name == nullptr) {
+    return 0;
+  }
+  return writer_.Name(name);
+}
+
+// What stands for several kernels has the first one's name.
+void Tracer::Note(const StreamCommand& command, Tally* tally) {
+  Noted& noted = tally->noted;
+  if (noted.commands == 0) noted.trace_id = trace_->id;
+  const auto kernel = [&](CUfunction function) {
+    if (noted.name == 0) noted.name = NameOf(function);
+    return TraceKind::kKernel;
+  };
+  const auto copy = [&](uint64_t bytes) {
+    noted.bytes += bytes;
+    const auto engine = EngineOf(command);
+    return engine == arbiter::Engine::kCopyToDevice     ? TraceKind::kCopyToDevice
+           : engine == arbiter::Engine::kCopyFromDevice ? TraceKind::kCopyFromDevice
+                                                        : TraceKind::kCopyOnDevice;
+  };
+  TraceKind kind = TraceKind::kOther;
+  uint32_t commands = 1;
+  if (const auto* launch = std::get_if<LaunchWork>(&command.work)) {
+    kind = kernel(launch->function);
+  } else if (const auto* launch_ex = std::get_if<LaunchExWork>(&command.work)) {
+    kind = kernel(launch_ex->function);
+  } else if (const auto* chunk = std::get_if<ChunkWork>(&command.work)) {
+    kind = kernel(chunk->chunk->nodes.front().function);
+    commands = chunk->chunk->size();
+  } else if (std::holds_alternative<GraphWork>(command.work)) {
+    kind = TraceKind::kGraph;
+  } else if (const auto* plain = std::get_if<CopyWork>(&command.work)) {
+    kind = copy(plain->request.size_bytes);
+  } else if (std::holds_alternative<CopyInlineWork>(command.work)) {
+    kind = copy(command.payload.size());
+  } else if (const auto* block = std::get_if<CopyBlockWork>(&command.work)) {
+    kind = copy(BytesOf(block->copy));
+  } else if (const auto* fill = std::get_if<FillWork>(&command.work)) {
+    kind = TraceKind::kFill;
+    noted.bytes += fill->request.count * fill->request.element_bytes;
+  } else if (std::holds_alternative<FillBlockWork>(command.work)) {
+    kind = TraceKind::kFill;
+  }
+  noted.Add(kind, commands);
+}
+
+void Tracer::Reached(const Tally& tally, uint64_t session_id, uint32_t stream, uint64_t begin_ns,
+                     uint64_t end_ns) {
+  // What was submitted before the trace began was not noted.
+  if (!notes_ || tally.noted.commands == 0 || tally.noted.trace_id != trace_->id) return;
+  TraceRecord record{};
+  record.session_id = session_id;
+  record.stream = stream;
+  record.begin_ns = begin_ns;
+  record.end_ns = end_ns;
+  record.bytes = tally.noted.bytes;
+  record.name = tally.noted.name;
+  record.kind = static_cast<uint32_t>(tally.noted.kind);
+  record.commands = tally.noted.commands;
+  writer_.Write(record);
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// This executor's part of a trace (docs/tracing.md): has CUPTI record it (activity.h), or, where that cannot be had, writes
+// down what the executor itself sees: the marks that the sessions' streams reach.
+//
+// While there is no trace it costs a look at a flag for each command, and an entry in a table for each CUDA stream that
+// passes to another session. Owned by the loop; ring thread only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/stream/tally.h"
+#include "agent/executor/trace/activity.h"
+#include "agent/executor/trace/stream_owners.h"
+#include "agent/executor/trace/trace_writer.h"
+#include "proto/channel/unique_fd.h"
+#include "proto/control/messages.h"
+
+namespace gpuloom::executor {
+
+// CUPTI, if it is there.
+struct TraceMeans {
+  std::optional<Cupti> cupti;
+  std::string why_not = "cupti: was not looked for";
+};
+
+class Tracer {
+ public:
+  struct Teller {
+    // Sends the scheduler what all sessions have used until now.
+    std::function<void()> counters;
+    std::function<void(uint64_t trace_id, control::TraceStep step)> progress;
+  };
+
+  // `device` and `means` outlive it; `wake_fd` as in Activity.
+  Tracer(Device* device, const TraceMeans* means, int wake_fd, Teller teller);
+
+  // With a trace going on: that ends first, and of several that wait the last one counts.
+  void Start(uint64_t trace_id, channel::UniqueFd region);
+  // Another trace than this is none of ours any more.
+  void Stop(uint64_t trace_id);
+  // Returns true if something has happened. Call in each round.
+  bool Poll();
+
+  // A session's stream has this one of CUDA's from now on; or none any more.
+  void Took(CUstream cuda, uint64_t session_id, uint32_t stream);
+  void Gave(CUstream cuda) { streams_.erase(cuda); }
+
+  // Commands are to be noted in their streams' tallies.
+  bool notes() const { return notes_; }
+  void Note(const StreamCommand& command, Tally* tally);
+  // A mark was reached, with all that was submitted since the last.
+  void Reached(const Tally& tally, uint64_t session_id, uint32_t stream, uint64_t begin_ns,
+               uint64_t end_ns);
+
+ private:
+  struct Trace {
+    uint64_t id;
+    channel::UniqueFd region;
+  };
+  enum class State { kNone, kAttaching, kRecords, kWriting };
+
+  void Begin();
+  void BeginOwn(const std::string& why);
+  void EndRecording();
+  void EndTrace();
+  uint32_t NameOf(CUfunction function);
+
+  Device* const device_;
+  const TraceMeans* const means_;
+  const Teller teller_;
+  std::unordered_map<CUstream, StreamOwner> streams_;  // in use
+  StreamOwners owners_;
+  TraceWriter writer_;
+  std::unique_ptr<Activity> activity_;  // null: no CUPTI
+  State state_ = State::kNone;
+  bool notes_ = false;
+  bool is_to_end_ = false;  // as soon as it records
+  std::optional<Trace> trace_;
+  std::optional<Trace> next_;
+};
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/metrics/exporter.h"
+
+#include "agent/cat.h"
+#include "agent/metrics/page.h"
+
+namespace gpuloom {
+namespace {
+
+// 0.0.4 is the version of the text format.
+constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8";
+
+std::shared_ptr<const std::string> Shared(std::string text) {
+  return std::make_shared<const std::string>(std::move(text));
+}
+
+}  // namespace
+
+Exporter::Exporter(ListenAddress address, Observer::Options observer, Clock* clock)
+    : clock_(clock),
+      observer_(std::move(observer)),
+      server_(std::move(address), [this](std::string_view path) { return Answer(path); }) {}
+
+void Exporter::Start() {
+  Stop();
+  last_tick_ = clock_->Now();
+  observer_.Load();
+  {
+    const MutexLock lock(mutex_);
+    is_stopping_ = false;
+  }
+  watcher_ = std::thread([this] { Watch(); });
+  server_.Start();
+}
+
+void Exporter::Stop() {
+  if (!watcher_.joinable()) return;
+  server_.Stop();
+  observer_.Interrupt();
+  {
+    const MutexLock lock(mutex_);
+    is_stopping_ = true;
+  }
+  stop_.NotifyAll();
+  watcher_.join();
+}
+
+void Exporter::Watch() {
+  for (;;) {
+    observer_.Look(clock_->Now());
+    MutexLock lock(mutex_);
+    if (stop_.WaitFor(mutex_, kLookPause,
+                      [this]() GPULOOM_REQUIRES(mutex_) { return is_stopping_; })) {
+      break;
+    }
+  }
+  observer_.Keep();
+}
+
+HttpAnswer Exporter::Answer(std::string_view path) {
+  HttpAnswer answer;
+  if (path == "/metrics") {
+    answer.content_type = kMetricsType;
+    answer.body = observer_.Metrics();
+  } else if (path == "/api/v1/state") {
+    answer.content_type = "application/json";
+    answer.body = observer_.State();
+  } else if (path == "/") {
+    static const std::shared_ptr<const std::string> page = Shared(kPage);
+    answer.content_type = "text/html; charset=utf-8";
+    answer.content_security_policy = kPagePolicy;
+    answer.body = page;
+  } else if (path == "/healthz") {
+    const Clock::Duration since =
+        std::chrono::duration_cast<Clock::Duration>(clock_->Now() - last_tick_.load());
+    const bool stands_still = since > kStandstill;
+    answer.status = stands_still ? 503 : 200;
+    answer.body = Shared(
+        stands_still ? Cat("the agent's loop has not come round for ", since.count(), " ms\n")
+                     : "ok\n");
+  } else {
+    answer.status = 404;
+    answer.body = Shared("Not Found: see /, /metrics, /api/v1/state, /healthz\n");
+  }
+  return answer;
+}
+
+}  // namespace gpuloom

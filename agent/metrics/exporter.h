@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What --metrics-address asks for: while this agent is in charge of the node it watches what its tenants use and serves
+// the figures over HTTP. Two threads of its own, so that neither a scheduler that hangs nor whoever reaches the port holds
+// up the agent's loop: one looks (observer.h), one serves (http_server.h).
+//
+//   /              a page for people
+//   /api/v1/state  what it reads, as JSON (docs/node-page.md)
+//   /metrics       Prometheus' text format (docs/metrics.md)
+//   /healthz       200 while the agent's loop runs
+//
+// Owned by NodeAgent; its functions are called from the agent's loop.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+#include "agent/clock.h"
+#include "agent/metrics/http_server.h"
+#include "agent/metrics/observer.h"
+#include "proto/sync/cond_var.h"
+#include "proto/sync/mutex.h"
+
+namespace gpuloom {
+
+class Exporter {
+ public:
+  static constexpr std::chrono::milliseconds kLookPause{1000};
+  // The loop waits for the kubelet (5 s at a time), its PodResources (3 s) and schedulers (5 s each).
+  static constexpr Clock::Duration kStandstill = std::chrono::minutes(1);
+
+  Exporter(ListenAddress address, Observer::Options observer, Clock* clock);
+  ~Exporter() { Stop(); }
+
+  // This agent is in charge now.
+  void Start();
+  // Another one is, or it ends. What was counted is kept.
+  void Stop();
+  // The agent's loop has come round.
+  void Ticked(Clock::Time now) { last_tick_ = now; }
+
+  int port() const { return server_.port(); }  // 0: none yet
+
+ private:
+  void Watch();
+  HttpAnswer Answer(std::string_view path);
+
+  Clock* const clock_;
+  Observer observer_;
+  HttpServer server_;
+  std::thread watcher_;
+  std::atomic<Clock::Time> last_tick_ = Clock::Time();
+  static_assert(std::atomic<Clock::Time>::is_always_lock_free);
+  Mutex mutex_;
+  CondVar stop_;
+  bool is_stopping_ GPULOOM_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace gpuloom

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/metrics/exporter.h"
+
+#include <gmock/gmock.h>
+
+#include "agent/metrics/testing/http.h"
+#include "agent/metrics/testing/node.h"
+#include "agent/testing_clock.h"
+
+namespace gpuloom {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class ExporterTest : public MetricsNode {
+ protected:
+  void TearDown() override {
+    exporter_.reset();
+    MetricsNode::TearDown();
+  }
+  void Start() {
+    std::string error;
+    Report(1, 100);
+    exporter_.emplace(*ParseListenAddress("127.0.0.1:0", &error), Options(), &clock_);
+    exporter_->Start();
+    ASSERT_TRUE(WaitFor([&] { return exporter_->port() != 0; }));
+  }
+  template <typename Condition>
+  static bool WaitFor(Condition holds) {
+    for (int i = 0; i < 6000; ++i) {
+      if (holds()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+  std::string Get(const std::string& path) { return HttpGet(exporter_->port(), path); }
+  bool Shows(const std::string& text) {
+    return WaitFor([&] { return Get("/metrics").find(text) != std::string::npos; });
+  }
+
+  TestingClock clock_;
+  std::optional<Exporter> exporter_;
+};
+
+TEST_F(ExporterTest, ServesTheFiguresOfTheLastLook) {
+  Start();
+  EXPECT_TRUE(Shows("gpuloom_namespace_kernels_total{namespace=\"red\"} 10\n"));
+  EXPECT_THAT(Get("/metrics"),
+              HasSubstr("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
+  EXPECT_THAT(Get("/elsewhere"), StartsWith("HTTP/1.1 404 "));
+  Report(2, 101);
+  EXPECT_TRUE(Shows("gpuloom_namespace_kernels_total{namespace=\"red\"} 20\n"));
+}
+
+TEST_F(ExporterTest, ThePageRunsNothingButItsOwnScript) {
+  Start();
+  const std::string page = Get("/");
+  EXPECT_THAT(page,
+              AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("Content-Type: text/html"),
+                    HasSubstr("Content-Security-Policy: default-src 'none'; script-src 'sha256-"),
+                    HasSubstr("frame-ancestors 'none'"), HasSubstr("</html>")));
+  EXPECT_THAT(page, ::testing::Not(HasSubstr("unsafe-")));
+  EXPECT_THAT(Get("/api/v1/state"), AllOf(HasSubstr("Content-Type: application/json\r\n"),
+                                          HasSubstr("\"step_seconds\":5.0")));
+}
+
+TEST_F(ExporterTest, IsUnhealthyWhenTheAgentsLoopStandsStill) {
+  Start();
+  EXPECT_THAT(Get("/healthz"), AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("\r\n\r\nok\n")));
+  clock_.Advance(Exporter::kStandstill + Clock::Duration(1));
+  EXPECT_THAT(Get("/healthz"), AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("for 60001 ms")));
+  exporter_->Ticked(clock_.Now());
+  EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 "));
+}
+
+// As when another agent takes over, counts, and dies.
+TEST_F(ExporterTest,
+       WhileAnotherAgentIsInChargeItServesNothingAndThenGoesOnFromWhatThatOneCounted) {
+  Start();
+  ASSERT_TRUE(Shows("gpuloom_namespace_kernels_total{namespace=\"red\"} 10\n"));
+  exporter_->Stop();
+  EXPECT_EQ(exporter_->port(), 0);
+  Observer other(Options());
+  other.Load();
+  Report(0, 1);  // the scheduler was restarted meanwhile
+  other.Look(clock_.Now());
+  Report(5, 2);
+  other.Look(clock_.Now());
+  other.Keep();
+  exporter_->Start();
+  ASSERT_TRUE(WaitFor([&] { return exporter_->port() != 0; }));
+  EXPECT_TRUE(Shows("gpuloom_namespace_kernels_total{namespace=\"red\"} 60\n"));
+}
+
+TEST_F(ExporterTest, KeepsWhatWasCountedWhenItEndsOnce) {
+  Start();
+  exporter_->Stop();
+  exporter_->Stop();
+  EXPECT_TRUE(std::filesystem::exists(state_ + "/metrics.json"));
+}
+
+}  // namespace
+}  // namespace gpuloom

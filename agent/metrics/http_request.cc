@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/metrics/http_request.h"
+
+#include <algorithm>
+
+namespace gpuloom {
+namespace {
+
+HttpRequest Refuse(int status) {
+  HttpRequest request;
+  request.status = status;
+  return request;
+}
+
+}  // namespace
+
+HttpRequest ReadRequest(std::string_view text_untrusted) {
+  const std::string_view text = text_untrusted.substr(0, kMaxRequestBytes);
+  const bool is_whole = text.find("\r\n\r\n") != text.npos;
+  if (!is_whole && text_untrusted.size() >= kMaxRequestBytes) return Refuse(431);
+  const size_t line_end = text.find("\r\n");
+  if (line_end == text.npos) {
+    // No line begins otherwise, whatever follows: garbage is not waited for.
+    return text.empty() || (text[0] >= 'A' && text[0] <= 'Z') ? HttpRequest() : Refuse(400);
+  }
+  const std::string_view line = text.substr(0, line_end);
+  const size_t first = line.find(' ');
+  const size_t last = line.rfind(' ');
+  if (first == line.npos || first == last) return Refuse(400);
+  const std::string_view method = line.substr(0, first);
+  const std::string_view target = line.substr(first + 1, last - first - 1);
+  const std::string_view version = line.substr(last + 1);
+  const auto is_plain = [](char c) { return c > 0x20 && c < 0x7f; };
+  if (version != "HTTP/1.1" && version != "HTTP/1.0") return Refuse(400);
+  if (target.empty() || target[0] != '/' || !std::all_of(target.begin(), target.end(), is_plain)) {
+    return Refuse(400);
+  }
+  if (method != "GET" && method != "HEAD") return Refuse(405);
+  if (!is_whole) return {};
+  HttpRequest request;
+  request.status = 200;
+  request.path = target.substr(0, target.find('?'));
+  request.is_head = method == "HEAD";
+  return request;
+}
+
+}  // namespace gpuloom

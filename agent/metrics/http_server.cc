@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/metrics/http_server.h"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "agent/cat.h"
+#include "agent/metrics/http_request.h"
+
+namespace gpuloom {
+namespace {
+
+// Without a free descriptor accept fails at once, again and again.
+constexpr std::chrono::milliseconds kAcceptPause{100};
+constexpr int kBacklog = 64;
+
+const char* ReasonOf(int status) {
+  switch (status) {
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 431:
+      return "Request Header Fields Too Large";
+    default:
+      return "Service Unavailable";
+  }
+}
+
+HttpAnswer ErrorAnswer(int status) {
+  HttpAnswer answer;
+  answer.status = status;
+  answer.body = std::make_shared<const std::string>(Cat(ReasonOf(status), "\n"));
+  return answer;
+}
+
+bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+}  // namespace
+
+HttpServer::HttpServer(ListenAddress address, Handler handler, Limits limits)
+    : address_(std::move(address)), handler_(std::move(handler)), limits_(limits) {}
+
+void HttpServer::Start() {
+  Stop();
+  is_stopping_ = false;
+  last_trouble_.clear();
+  next_listen_ = {};
+  wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  thread_ = std::thread([this] { Run(); });
+}
+
+void HttpServer::Stop() {
+  if (!thread_.joinable()) return;
+  is_stopping_ = true;
+  const uint64_t one = 1;
+  // A thread that cannot be woken ends with its pause.
+  (void)!write(wake_.get(), &one, sizeof(one));
+  thread_.join();
+  wake_.Reset();
+}
+
+void HttpServer::Run() {
+  while (!is_stopping_) {
+    Time now = std::chrono::steady_clock::now();
+    if (!listener_.valid() && now >= next_listen_) {
+      next_listen_ = now + limits_.next_try;
+      Listen();
+    }
+    Time next = now + limits_.next_try;
+    std::vector<pollfd> polled = {{wake_.get(), POLLIN, 0}};
+    const bool accepts = listener_.valid() && now >= next_accept_;
+    polled.push_back({accepts ? listener_.get() : -1, POLLIN, 0});
+    if (!accepts && listener_.valid()) next = std::min(next, next_accept_);
+    for (const Connection& connection : connections_) {
+      const bool sends = connection.state == Connection::State::kAnswer;
+      polled.push_back({connection.fd.get(), static_cast<int16_t>(sends ? POLLOUT : POLLIN), 0});
+      next = std::min(next, connection.deadline);
+    }
+    const auto wait = std::chrono::ceil<std::chrono::milliseconds>(next - now);
+    poll(polled.data(), polled.size(),
+         static_cast<int>(std::max(wait, std::chrono::milliseconds(0)).count()));
+    now = std::chrono::steady_clock::now();
+    size_t i = 2;
+    for (auto it = connections_.begin(); it != connections_.end(); ++i) {
+      const bool lives = now < it->deadline && (polled[i].revents == 0 || GoOn(&*it, now));
+      it = lives ? std::next(it) : connections_.erase(it);
+    }
+    if ((polled[1].revents & POLLIN) != 0) Accept(now);
+  }
+  connections_.clear();
+  listener_.Reset();
+  port_ = 0;
+}
+
+void HttpServer::Listen() {
+  sockaddr_storage address = address_.address;
+  socklen_t length = address_.length;
+  channel::UniqueFd fd(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (address_.is_any && !fd.valid() && errno == EAFNOSUPPORT) {
+    in_port_t port;
+    memcpy(&port, reinterpret_cast<const char*>(&address) + offsetof(sockaddr_in6, sin6_port),
+           sizeof(port));
+    sockaddr_in v4 = {};
+    v4.sin_family = AF_INET;
+    v4.sin_port = port;
+    memcpy(&address, &v4, sizeof(v4));
+    length = sizeof(v4);
+    fd.Reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  }
+  const int on = 1;
+  const int is_v6_only = address_.is_any ? 0 : 1;
+  // Connections of the agent before this one may still be in TIME_WAIT.
+  if (fd.valid()) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (fd.valid() && address.ss_family == AF_INET6) {
+    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &is_v6_only, sizeof(is_v6_only));
+  }
+  if (!fd.valid() || bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+      listen(fd.get(), kBacklog) != 0) {
+    const std::string trouble =
+        Cat("metrics: cannot serve on ", address_.text, ": ", strerror(errno),
+            errno == EADDRINUSE ? "; another process has the port (ss -ltnp), or the agent before "
+                                  "this one does and will leave it"
+                                : "; see --metrics-address",
+            "; trying again every ", limits_.next_try.count(), " ms");
+    if (trouble != last_trouble_) spdlog::warn("{}", trouble);
+    last_trouble_ = trouble;
+    return;
+  }
+  sockaddr_storage bound = {};
+  length = sizeof(bound);
+  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &length);
+  const std::string url = UrlOf(bound);
+  port_ = std::stoi(url.substr(url.rfind(':') + 1));
+  listener_ = std::move(fd);
+  last_trouble_.clear();
+  spdlog::info("metrics: serving at {}", url);
+}
+
+void HttpServer::Accept(Time now) {
+  // As many as there may be, so that those that are served are looked at in between.
+  for (size_t i = 0; i < limits_.connections; ++i) {
+    channel::UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.valid()) {
+      if (errno != ECONNABORTED && !WouldBlock()) next_accept_ = now + kAcceptPause;
+      return;
+    }
+    if (connections_.size() >= limits_.connections) {
+      // Not one that is being answered, unless all are.
+      const auto idle = std::ranges::find_if(connections_, [](const Connection& connection) {
+        return connection.state != Connection::State::kAnswer;
+      });
+      connections_.erase(idle == connections_.end() ? connections_.begin() : idle);
+    }
+    Connection& connection = connections_.emplace_back();
+    connection.fd = std::move(fd);
+    connection.deadline = now + limits_.request;
+  }
+}
+
+bool HttpServer::GoOn(Connection* connection, Time now) {
+  switch (connection->state) {
+    case Connection::State::kRequest:
+      return ReadMore(connection, now);
+    case Connection::State::kAnswer:
+      return SendMore(connection, now);
+    case Connection::State::kFarewell: {
+      // Whatever still comes is thrown away, until the peer hangs up or the time is over.
+      char ignored[4096];
+      const ssize_t n = recv(connection->fd.get(), ignored, sizeof(ignored), 0);
+      return n > 0 || (n < 0 && WouldBlock());
+    }
+  }
+  return false;
+}
+
+bool HttpServer::ReadMore(Connection* connection, Time now) {
+  char buffer[4096];
+  const ssize_t n = recv(connection->fd.get(), buffer, sizeof(buffer), 0);
+  if (n <= 0) return n < 0 && WouldBlock();
+  connection->request_untrusted.append(buffer, static_cast<size_t>(n));
+  if (ReadRequest(connection->request_untrusted).status == 0) return true;
+  Answer(connection, now);
+  return SendMore(connection, now);
+}
+
+void HttpServer::Answer(Connection* connection, Time now) {
+  const HttpRequest request = ReadRequest(connection->request_untrusted);
+  const HttpAnswer answer =
+      request.status == 200 ? handler_(request.path) : ErrorAnswer(request.status);
+  connection->head =
+      Cat("HTTP/1.1 ", answer.status, " ", ReasonOf(answer.status),
+          "\r\nContent-Type: ", answer.content_type, "\r\nContent-Length: ", answer.body->size(),
+          "\r\nConnection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff"
+          "\r\nReferrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin"
+          "\r\nContent-Security-Policy: ",
+          answer.content_security_policy, answer.status == 405 ? "\r\nAllow: GET, HEAD" : "",
+          "\r\n\r\n");
+  if (!request.is_head) connection->body = answer.body;
+  connection->request_untrusted = {};
+  connection->state = Connection::State::kAnswer;
+  connection->deadline = now + limits_.answer;
+}
+
+bool HttpServer::SendMore(Connection* connection, Time now) {
+  const auto send_some = [connection](std::string_view text) {
+    const ssize_t n = send(connection->fd.get(), text.data(), text.size(), MSG_NOSIGNAL);
+    if (n > 0) connection->sent += static_cast<size_t>(n);
+    return n > 0 || WouldBlock();
+  };
+  const size_t head = connection->head.size();
+  const size_t all = head + (connection->body == nullptr ? 0 : connection->body->size());
+  if (connection->sent < head &&
+      !send_some(std::string_view(connection->head).substr(connection->sent))) {
+    return false;
+  }
+  if (connection->sent >= head && connection->sent < all &&
+      !send_some(std::string_view(*connection->body).substr(connection->sent - head))) {
+    return false;
+  }
+  if (connection->sent < all) return true;
+  connection->body = nullptr;
+  connection->state = Connection::State::kFarewell;
+  connection->deadline = now + limits_.farewell;
+  return shutdown(connection->fd.get(), SHUT_WR) == 0;
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A server for a few pages that are the same for everybody who asks: one thread, one request for each connection, nothing
+// that a peer sends is kept beyond its connection. Whoever reaches the port may be hostile (any pod may, where no
+// network policy says otherwise), so all of it is bounded: connections, bytes, time; and nobody waits for a peer. A new
+// connection takes the place of the oldest when there are too many, so silent ones keep nobody out.
+//
+// Not cpp-httplib: in Debian's release a peer that sends a byte a second keeps one of its threads for hours, and a header
+// without end takes memory without end, in a process that is root (docs/design/decisions.md).
+//
+// A port that is in use is tried again until it is free, and said once. Owned by Exporter; Start, Stop and port from one
+// thread; the handler is called on the server's.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "agent/metrics/listen_address.h"
+#include "proto/channel/unique_fd.h"
+
+namespace gpuloom {
+
+struct HttpAnswer {
+  int status = 200;
+  std::string content_type = "text/plain; charset=utf-8";
+  std::shared_ptr<const std::string> body;
+  std::string content_security_policy = "default-src 'none'";
+};
+
+class HttpServer {
+ public:
+  using Handler = std::function<HttpAnswer(std::string_view path)>;
+  struct Limits {
+    // A Prometheus and a few browsers need two or three at a time.
+    size_t connections = 32;
+    // From the connection to the end of its request.
+    std::chrono::milliseconds request{5000};
+    // From there to the last byte of the answer; a page for some hundred tenants has about a MiB.
+    std::chrono::milliseconds answer{15000};
+    // After it: for the peer to hang up, so that it reads all of it.
+    std::chrono::milliseconds farewell{1000};
+    std::chrono::milliseconds next_try{2000};  // of a port in use
+  };
+
+  HttpServer(ListenAddress address, Handler handler, Limits limits);
+  HttpServer(ListenAddress address, Handler handler)
+      : HttpServer(std::move(address), std::move(handler), Limits()) {}
+  ~HttpServer() { Stop(); }
+
+  void Start();
+  // The port is free afterwards.
+  void Stop();
+  // 0 while it has none.
+  int port() const { return port_; }
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+
+  struct Connection {
+    enum class State { kRequest, kAnswer, kFarewell };
+    channel::UniqueFd fd;
+    State state = State::kRequest;
+    Time deadline;
+    std::string request_untrusted;
+    std::string head;                         // of the answer
+    std::shared_ptr<const std::string> body;  // null: none
+    size_t sent = 0;                          // of both
+  };
+
+  void Run();
+  void Listen();
+  void Accept(Time now);
+  // What the peer lets us do now. False: the connection is over.
+  bool GoOn(Connection* connection, Time now);
+  bool ReadMore(Connection* connection, Time now);
+  void Answer(Connection* connection, Time now);
+  bool SendMore(Connection* connection, Time now);
+
+  const ListenAddress address_;
+  const Handler handler_;
+  const Limits limits_;
+  std::thread thread_;
+  std::atomic<bool> is_stopping_ = false;
+  std::atomic<int> port_ = 0;
+  channel::UniqueFd wake_;  // an eventfd
+  // The server's thread only.
+  channel::UniqueFd listener_;
+  Time next_listen_;
+  Time next_accept_;
+  std::string last_trouble_;
+  std::list<Connection> connections_;  // the oldest first
+};
+
+}  // namespace gpuloom

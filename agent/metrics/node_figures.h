@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the agent itself knows of its node, as metrics show it. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "agent/inventory/gpu.h"
+#include "agent/plugin/refused_requests.h"
+
+namespace gpuloom {
+
+struct NodeFigures {
+  struct GpuSlots {
+    Gpu gpu;
+    uint64_t slots = 0;
+    uint64_t allocated = 0;
+    bool is_healthy = false;  // as shown to the kubelet
+  };
+  std::vector<GpuSlots> gpus;
+  uint64_t allocations = 0;        // directories that containers may have mounted
+  uint64_t bound_allocations = 0;  // of those, whose pod is known
+  uint64_t watches = 0;            // of kubelets, on the device list; 0: no pod can be placed here
+  uint64_t registrations = 0;
+  // What went wrong with the kubelet, by call; and what the kubelet was refused. The keys are the agent's own.
+  std::map<std::string, uint64_t> kubelet_errors;
+  std::map<std::string, uint64_t> refusals;
+  std::vector<RefusedRequest> latest_refusals;  // the latest first
+  bool has_policy = false;
+  uint64_t policy_generation = 0;
+  std::string policy_trouble;  // why the file is not what is in force
+};
+
+}  // namespace gpuloom

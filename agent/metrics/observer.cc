@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/metrics/observer.h"
+
+#include <spdlog/spdlog.h>
+
+#include "agent/cat.h"
+#include "agent/identity/kept_text.h"
+#include "agent/metrics/ledger_file.h"
+
+namespace gpuloom {
+
+void Observer::Load() {
+  std::string complaint;
+  Ledger ledger = LoadLedger(LedgerPath(), &complaint);
+  if (!complaint.empty()) spdlog::error("{}", complaint);
+  clients_.clear();
+  is_interrupted_ = false;
+  next_keep_ = {};
+  const MutexLock lock(mutex_);
+  ledger_ = std::move(ledger);
+  shares_ = {};
+  metrics_ = state_ = nullptr;
+}
+
+void Observer::Look(Clock::Time now) {
+  NodeFigures node = options_.node();
+  for (const std::string& uuid : options_.gpu_uuids) {
+    if (is_interrupted_) return;
+    std::shared_ptr<SchedulerClient>& client = clients_[uuid];
+    const bool is_new_connection = client == nullptr;
+    if (is_new_connection) {
+      auto connected = options_.connect(Cat(options_.state_directory, "/gpus/", uuid));
+      if (connected.ok()) client = *std::move(connected);
+    }
+    const absl::StatusOr<GpuReport> report =
+        client == nullptr ? absl::UnavailableError("no scheduler") : client->Report();
+    if (!report.ok()) client = nullptr;
+    const MutexLock lock(mutex_);
+    if (report.ok()) {
+      ledger_.Add(uuid, *report, is_new_connection, now);
+    } else {
+      ledger_.SetSilent(uuid);
+    }
+  }
+  {
+    const MutexLock lock(mutex_);
+    ledger_.Forget(now);
+    policy_.Follow(node, now);
+    shares_.Follow(ledger_, now);
+    refusals_.Follow(node, now);
+    node_ = std::move(node);
+    looked_at_ = now;
+    metrics_ = state_ = nullptr;
+  }
+  if (now < next_keep_) return;
+  next_keep_ = now + kKeepPause;
+  Keep();
+}
+
+void Observer::Keep() {
+  std::string text;
+  {
+    const MutexLock lock(mutex_);
+    text = FormatLedger(ledger_);
+  }
+  const absl::Status status = KeepText(LedgerPath(), text);
+  const std::string trouble =
+      status.ok() ? ""
+                  : Cat("metrics: what was counted cannot be kept for the next start: ",
+                        std::string(status.message()));
+  if (!trouble.empty() && trouble != last_trouble_) spdlog::warn("{}", trouble);
+  last_trouble_ = trouble;
+}
+
+std::shared_ptr<const std::string> Observer::Metrics() {
+  const MutexLock lock(mutex_);
+  if (metrics_ == nullptr) {
+    metrics_ = std::make_shared<const std::string>(FormatMetrics(ledger_, node_, policy_));
+  }
+  return metrics_;
+}
+
+std::shared_ptr<const std::string> Observer::State() {
+  const MutexLock lock(mutex_);
+  if (state_ == nullptr) {
+    state_ = std::make_shared<const std::string>(
+        FormatState(ledger_, node_, policy_, shares_, refusals_, looked_at_));
+  }
+  return state_;
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/metrics/observer.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <optional>
+
+#include "agent/metrics/testing/node.h"
+#include "agent/testing_full_disk.h"
+
+namespace gpuloom {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+class ObserverTest : public MetricsNode {
+ protected:
+  // An agent's, on the same state.
+  std::unique_ptr<Observer> Start() {
+    auto observer = std::make_unique<Observer>(Options());
+    observer->Load();
+    return observer;
+  }
+  static std::string Kernels(int count) {
+    return "gpuloom_namespace_kernels_total{namespace=\"red\"} " + std::to_string(count) + "\n";
+  }
+
+  Clock::Time now_{seconds(1'700'000'000)};
+};
+
+TEST_F(ObserverTest, ShowsWhatSchedulersReportAndAsksOverOneConnection) {
+  const auto observer = Start();
+  Report(1, 100);
+  observer->Look(now_);
+  const auto first = observer->Metrics();
+  EXPECT_THAT(*first, HasSubstr(Kernels(10)));
+  EXPECT_EQ(observer->Metrics(), first) << "made once";
+  Report(3, 101);
+  observer->Look(now_ + seconds(1));
+  EXPECT_THAT(*observer->Metrics(), HasSubstr(Kernels(30)));
+  EXPECT_EQ(connections_, 1);
+}
+
+TEST_F(ObserverTest, ASchedulerThatIsGoneIsShownAndFoundAgain) {
+  const auto observer = Start();
+  Report(1, 100);
+  observer->Look(now_);
+  const std::string up = "gpuloom_gpu_scheduler_up{gpu=\"" + std::string(kGpu) + "\"} ";
+  EXPECT_THAT(*observer->Metrics(), HasSubstr(up + "1"));
+  {
+    const MutexLock lock(scheduler_->mutex);
+    scheduler_->report = absl::UnavailableError("scheduler: hung up");
+  }
+  observer->Look(now_ + seconds(1));
+  EXPECT_THAT(*observer->Metrics(), HasSubstr(up + "0"));
+  const auto away = std::exchange(scheduler_, nullptr);
+  observer->Look(now_ + seconds(2));
+  scheduler_ = away;
+  Report(1, 2);
+  observer->Look(now_ + seconds(3));
+  EXPECT_THAT(*observer->Metrics(), HasSubstr(up + "1"));
+  EXPECT_THAT(*observer->Metrics(), HasSubstr(Kernels(20)));
+  EXPECT_THAT(*observer->Metrics(), HasSubstr("gpuloom_gpu_scheduler_restarts_total{gpu=\"" +
+                                              std::string(kGpu) + "\"} 1"));
+}
+
+TEST_F(ObserverTest, AnAgentThatIsKilledLosesNothingOfWhatASchedulerHasCounted) {
+  Report(1, 100);
+  auto observer = Start();
+  observer->Look(now_);  // and keeps it
+  Report(2, 101);
+  observer->Look(now_ + seconds(1));  // and does not
+  EXPECT_THAT(*observer->Metrics(), HasSubstr(Kernels(20)));
+  observer = Start();
+  Report(4, 120);
+  observer->Look(now_ + seconds(20));
+  EXPECT_THAT(*observer->Metrics(), HasSubstr(Kernels(40)));
+}
+
+TEST_F(ObserverTest, WhatCannotBeKeptIsShownAllTheSameAndTriedAgain) {
+  const auto observer = Start();
+  Report(1, 100);
+  {
+    const FullDisk disk;
+    observer->Look(now_);
+  }
+  EXPECT_THAT(*observer->Metrics(), HasSubstr(Kernels(10)));
+  EXPECT_FALSE(std::filesystem::exists(state_ + "/metrics.json"));
+  observer->Look(now_ + Observer::kKeepPause);
+  EXPECT_TRUE(std::filesystem::exists(state_ + "/metrics.json"));
+}
+
+TEST_F(ObserverTest, WhoEndsIsNotKeptBySchedulersThatHang) {
+  const auto observer = Start();
+  observer->Interrupt();
+  observer->Look(now_);
+  EXPECT_EQ(connections_, 0);
+  observer->Load();
+  observer->Look(now_);
+  EXPECT_EQ(connections_, 1);
+}
+
+TEST_F(ObserverTest, ADamagedFileIsAnAnewBeginning) {
+  std::ofstream(state_ + "/metrics.json") << "half";
+  Report(1, 100);
+  const auto observer = Start();
+  observer->Look(now_);
+  EXPECT_THAT(*observer->Metrics(), HasSubstr(Kernels(10)));
+}
+
+}  // namespace
+}  // namespace gpuloom

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/metrics/share_history.h"
+
+#include <algorithm>
+
+namespace gpuloom {
+namespace {
+
+template <typename Name, typename Shares>
+std::vector<double> SeriesOf(const Name& name, size_t steps, Shares shares_of) {
+  std::vector<double> series(steps);
+  bool is_any = false;
+  for (size_t i = 0; i < steps; ++i) {
+    const auto& shares = shares_of(i);
+    const auto found = shares.find(name);
+    if (found == shares.end()) continue;
+    series[i] = found->second;
+    is_any = true;
+  }
+  return is_any ? series : std::vector<double>();
+}
+
+}  // namespace
+
+void ShareHistory::Follow(const Ledger& ledger, Clock::Time now) {
+  const bool is_first = began_ == Clock::Time();
+  if (!is_first && now - began_ < kStep) return;
+  const double step_ns =
+      std::chrono::duration<double, std::nano>(now - (is_first ? now - kStep : began_)).count();
+  Step step;
+  // What reports tell late would otherwise be more than all.
+  const auto share = [step_ns](uint64_t ns) {
+    return std::min(1.0, static_cast<double>(ns) / step_ns);
+  };
+  std::map<TenantName, uint64_t> tenants_ns;
+  for (const auto& [name, tenant] : ledger.tenants) {
+    const uint64_t ns = tenants_ns[name] = tenant.counts.time.compute_ns;
+    const auto before = tenants_ns_.find(name);
+    // Of one that was not known before, all is new; but when this begins, it is of long ago.
+    const uint64_t known_ns = before == tenants_ns_.end() ? (is_first ? ns : 0) : before->second;
+    if (ns > known_ns) step.tenants[name] = share(ns - known_ns);
+  }
+  std::map<std::string, uint64_t> gpus_ns;
+  for (const auto& [uuid, gpu] : ledger.gpus) {
+    const uint64_t ns = gpus_ns[uuid] = gpu.counts.busy.compute_ns;
+    const auto before = gpus_ns_.find(uuid);
+    if (before != gpus_ns_.end() && ns > before->second)
+      step.gpus[uuid] = share(ns - before->second);
+  }
+  tenants_ns_ = std::move(tenants_ns);
+  gpus_ns_ = std::move(gpus_ns);
+  began_ = now;
+  if (is_first) return;
+  steps_.push_back(std::move(step));
+  if (steps_.size() > kSteps) steps_.pop_front();
+}
+
+std::vector<double> ShareHistory::Of(const TenantName& tenant) const {
+  return SeriesOf(
+      tenant, steps_.size(), [this](size_t i) -> const auto& { return steps_[i].tenants; });
+}
+
+std::vector<double> ShareHistory::OfGpu(const std::string& uuid) const {
+  return SeriesOf(
+      uuid, steps_.size(), [this](size_t i) -> const auto& { return steps_[i].gpus; });
+}
+
+}  // namespace gpuloom

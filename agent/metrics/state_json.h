@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the agent knows, as the JSON of /api/v1/state (docs/node-page.md). Fields may be added, never changed. Pure.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "agent/clock.h"
+#include "agent/metrics/exposition.h"
+#include "agent/metrics/ledger.h"
+#include "agent/metrics/node_figures.h"
+#include "agent/metrics/share_history.h"
+
+namespace gpuloom {
+
+// When refusals were last seen to be made.
+class RefusalTimes {
+ public:
+  void Follow(const NodeFigures& node, Clock::Time now);
+  Clock::Time Of(const RefusedRequest& refusal) const;
+
+ private:
+  struct Seen {
+    uint64_t times = 0;
+    Clock::Time last;
+  };
+  std::map<std::pair<std::string, std::string>, Seen> seen_;  // by call and reason
+};
+
+std::string FormatState(const Ledger& ledger, const NodeFigures& node, const PolicyHistory& policy,
+                        const ShareHistory& shares, const RefusalTimes& refusals, Clock::Time now);
+
+}  // namespace gpuloom

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/plugin/refused_requests.h"
+
+#include <algorithm>
+
+#include "agent/node/one_line.h"
+
+namespace gpuloom {
+
+RefusedRequests::RefusedRequests(const std::vector<std::string>& calls) {
+  for (const std::string& call : calls) counts_[call] = 0;
+}
+
+void RefusedRequests::Add(const std::string& call, const std::string& reason) {
+  RefusedRequest refusal = {call, OneLine(reason, kMostReasonBytes), 1};
+  const MutexLock lock(mutex_);
+  ++counts_[call];
+  const auto same = std::ranges::find_if(latest_, [&](const RefusedRequest& known) {
+    return known.call == refusal.call && known.reason == refusal.reason;
+  });
+  if (same != latest_.end()) {
+    refusal.times += same->times;
+    latest_.erase(same);
+  }
+  latest_.push_front(std::move(refusal));
+  if (latest_.size() > kMostKept) latest_.pop_back();
+}
+
+std::map<std::string, uint64_t> RefusedRequests::Counts() const {
+  const MutexLock lock(mutex_);
+  return counts_;
+}
+
+std::vector<RefusedRequest> RefusedRequests::Latest() const {
+  const MutexLock lock(mutex_);
+  return {latest_.begin(), latest_.end()};
+}
+
+}  // namespace gpuloom

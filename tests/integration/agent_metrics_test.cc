@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// A real agent's figures, from real tenants on the software GPU: as text, as promtool judges them, and as a real Prometheus
+// scrapes them and answers the documents' queries. Everything listens on this machine's loopback only.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "agent/metrics/testing/http.h"
+#include "tests/fake_kubelet/allocation_report.h"
+#include "tests/integration/agent_tenant_fixture.h"
+#include "tests/integration/process.h"
+
+namespace gpuloom {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+// One that was free a moment ago.
+int FreePort() {
+  const channel::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), length);
+  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohs(address.sin_port);
+}
+
+std::string UrlEscaped(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    char hex[4];
+    snprintf(hex, sizeof(hex), "%%%02x", static_cast<unsigned char>(c));
+    escaped += isalnum(static_cast<unsigned char>(c)) ? std::string(1, c) : hex;
+  }
+  return escaped;
+}
+
+// The queries of a document's blocks: each begins at the left.
+std::vector<std::string> QueriesOf(const std::string& document) {
+  std::ifstream page(document);
+  std::vector<std::string> queries;
+  bool is_query = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("```")) {
+      is_query = line == "```promql";
+    } else if (is_query && line.find_first_of(" )") != 0) {
+      queries.push_back(line);
+    } else if (is_query) {
+      queries.back() += "\n" + line;
+    }
+  }
+  return queries;
+}
+
+class AgentMetrics : public AgentTenant {
+ protected:
+  std::vector<std::string> AgentArguments() const override {
+    return {"--metrics-address", "127.0.0.1:" + std::to_string(port_)};
+  }
+  std::string Body(const std::string& path) const {
+    const std::string answer = HttpGet(port_, path);
+    const size_t end = answer.find("\r\n\r\n");
+    return answer.starts_with("HTTP/1.1 200 ") ? answer.substr(end + 4) : "";
+  }
+  // The sum of the samples of this name whose labels have all these texts.
+  static double Sum(const std::string& text, const std::string& name,
+                    const std::vector<std::string>& labels = {}) {
+    std::istringstream lines(text);
+    double sum = 0;
+    for (std::string line; std::getline(lines, line);) {
+      const size_t space = line.rfind(' ');
+      const size_t brace = line.find('{');
+      if (line.substr(0, std::min(brace, space)) != name) continue;
+      bool fits = true;
+      for (const std::string& label : labels) fits = fits && line.find(label) != line.npos;
+      if (fits) sum += std::stod(line.substr(space + 1));
+    }
+    return sum;
+  }
+  double Now(const std::string& name, const std::vector<std::string>& labels = {}) const {
+    return Sum(Body("/metrics"), name, labels);
+  }
+  void RunTenant(const FakeContainer& container, const std::vector<std::string>& arguments) {
+    const Ran ran = Run(container, "gpuloom-tenant", arguments);
+    EXPECT_EQ(ran.result.exit_code, 0) << ran.output << node_.AgentLog();
+  }
+
+  const int port_ = FreePort();
+};
+
+TEST_F(AgentMetrics, WhatTenantsDidIsCountedScrapedAndAnswersTheDocumentsQueries) {
+  const FakeContainer a = Admit("team-a", "p");
+  const FakeContainer b = Admit("team-b", "q");
+  RunTenant(a, {"vadd"});
+  RunTenant(a, {"unsupported"});
+  RunTenant(b, {"spin", "1"});
+  RunTenant(b, {"refused", "2048"});
+  RunTenant(b, {"fault"});
+  std::string text;
+  EXPECT_TRUE(node_.WaitFor([&] {
+    text = Body("/metrics");
+    return Sum(text, "gpuloom_tenant_sessions_started_total") == 5 &&
+           Sum(text, "gpuloom_tenant_sessions") == 0;
+  })) << text;
+
+  EXPECT_EQ(Sum(text, "gpuloom_tenant_kernels_total",
+                {"namespace=\"team-a\"", "pod=\"p\"", "container=\"main\""}),
+            1);
+  EXPECT_EQ(Sum(text, "gpuloom_namespace_kernels_total", {"team-a"}), 1);
+  EXPECT_GE(Sum(text, "gpuloom_tenant_kernels_total", {"team-b"}), 2);
+  EXPECT_EQ(Sum(text, "gpuloom_tenant_refusals_total", {"pod=\"q\"", "kind=\"memory\""}), 1);
+  EXPECT_EQ(Sum(text, "gpuloom_tenant_refusals_total"), 1);
+  EXPECT_EQ(Sum(text, "gpuloom_tenant_faults_total", {"pod=\"q\"", "kind=\"lost_device\""}), 1);
+  EXPECT_EQ(Sum(text, "gpuloom_namespace_faults_total", {"team-b"}), 1);
+  EXPECT_EQ(Sum(text, "gpuloom_tenant_unsupported_call",
+                {"pod=\"p\"", "call=\"cuGraphicsUnregisterResource\""}),
+            1);
+  EXPECT_EQ(Sum(text, "gpuloom_tenant_unsupported_call", {"pod=\"p\"", "call=\"other\""}), 1);
+  EXPECT_THAT(text, Not(HasSubstr("cuFly"))) << "a program's invention is no label";
+  EXPECT_GT(Sum(text, "gpuloom_tenant_memory_peak_bytes", {"team-a"}), 0);
+  EXPECT_GT(Sum(text, "gpuloom_tenant_copied_bytes_total", {"team-a", "from_device"}), 0);
+  EXPECT_GT(Sum(text, "gpuloom_tenant_completion_seconds_count", {"team-b"}), 0);
+  EXPECT_EQ(Sum(text, "gpuloom_gpu_slots_allocated"), 2);
+  EXPECT_EQ(Sum(text, "gpuloom_agent_bound_allocations"), 2);
+  EXPECT_EQ(Sum(text, "gpuloom_gpu_scheduler_up"), 1);
+  EXPECT_GE(Sum(text, "gpuloom_kubelet_watches"), 1);
+  EXPECT_GE(Sum(text, "gpuloom_gpu_executors_lost_total"), 1) << "the fault's";
+  // A second of spinning, and all that the GPU was busy for has been somebody's.
+  EXPECT_GT(Sum(text, "gpuloom_tenant_gpu_seconds_total", {"team-b", "compute"}), 0.9);
+  for (const char* engine : {"compute", "copy_to_device", "copy_from_device"}) {
+    const std::string label = "engine=\"" + std::string(engine) + "\"";
+    const double busy = Sum(text, "gpuloom_gpu_busy_seconds_total", {label});
+    EXPECT_GT(busy, 0) << engine;
+    EXPECT_NEAR(Sum(text, "gpuloom_tenant_gpu_seconds_total", {label}), busy, 1e-6) << engine;
+    EXPECT_NEAR(Sum(text, "gpuloom_namespace_gpu_seconds_total", {label}), busy, 1e-6) << engine;
+    EXPECT_NEAR(Sum(text, "gpuloom_domain_busy_seconds_total", {label}), busy, 1e-6) << engine;
+  }
+
+  const std::string folder = node_.state_directory() + "-prometheus";
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder + "/metrics.txt") << text;
+  testing::Process promtool(
+      {"/bin/sh", "-c", "promtool check metrics < " + folder + "/metrics.txt 2>&1"});
+  EXPECT_EQ(promtool.ExitStatus(), 0) << promtool.output();
+  EXPECT_EQ(promtool.output(), "");
+
+  std::ofstream(folder + "/prometheus.yml")
+      << "global: {scrape_interval: 1s}\n"
+      << "scrape_configs:\n"
+      << "  - job_name: gpuloom\n"
+      << "    honor_labels: true\n"
+      << "    static_configs: [{targets: ['127.0.0.1:" << port_ << "']}]\n";
+  const int prometheus_port = FreePort();
+  const testing::Process prometheus(
+      {"/usr/bin/prometheus", "--config.file=" + folder + "/prometheus.yml",
+       "--storage.tsdb.path=" + folder + "/data", "--log.level=error",
+       "--web.listen-address=127.0.0.1:" + std::to_string(prometheus_port)});
+  const auto query = [&](const std::string& promql) {
+    const std::string answer =
+        HttpGet(prometheus_port, "/api/v1/query?query=" + UrlEscaped(promql));
+    const size_t end = answer.find("\r\n\r\n");
+    return end == answer.npos ? Json() : Json::parse(answer.substr(end + 4), nullptr, false);
+  };
+  const auto results = [&](const std::string& promql) {
+    const Json answer = query(promql);
+    return answer.is_object() && answer.value("status", "") == "success" ? answer["data"]["result"]
+                                                                         : Json();
+  };
+  // Twice, so that there is a rate.
+  ASSERT_TRUE(node_.WaitFor([&] {
+    const Json scrapes = results("count_over_time(gpuloom_gpu_slots[5m])");
+    return scrapes.size() == 1 && std::stod(scrapes[0]["value"][1].get<std::string>()) >= 2;
+  }));
+  const Json kernels = results("gpuloom_tenant_kernels_total{namespace=\"team-a\",pod=\"p\"}");
+  ASSERT_EQ(kernels.size(), 1u) << kernels;
+  EXPECT_EQ(kernels[0]["value"][1], "1");
+  const std::vector<std::string> documented = QueriesOf(GPULOOM_SOURCE_DIR "/docs/metrics.md");
+  EXPECT_GT(documented.size(), 8u);
+  for (const std::string& promql : documented) {
+    EXPECT_EQ(query(promql).value("status", ""), "success") << promql << query(promql);
+  }
+  const Json cost = results(documented.back());
+  EXPECT_EQ(cost.size(), 2u) << documented.back() << cost;
+}
+
+TEST_F(AgentMetrics, NamespacesCountersGoThroughDeathsOfAgentAndScheduler) {
+  const std::string name = "gpuloom_namespace_kernels_total";
+  const FakeContainer container = Admit("team-a", "p");
+  RunTenant(container, {"vadd"});
+  ASSERT_TRUE(node_.WaitFor([&] { return Now(name, {"team-a"}) == 1; }));
+  node_.KillAgent(SIGKILL);
+  RunTenant(container, {"vadd"});
+  node_.StartAgent(AgentArguments());
+  EXPECT_TRUE(node_.WaitFor([&] { return Now(name, {"team-a"}) == 2; })) << node_.AgentLog();
+  for (const pid_t pid : node_.SchedulerPids()) kill(pid, SIGKILL);
+  EXPECT_TRUE(node_.WaitFor([&] {
+    return Now("gpuloom_gpu_scheduler_restarts_total") == 1 && Now("gpuloom_gpu_scheduler_up") == 1;
+  })) << node_.AgentLog();
+  EXPECT_EQ(Now(name, {"team-a"}), 2);
+  RunTenant(Restart("team-a", "p"), {"vadd"});
+  EXPECT_TRUE(node_.WaitFor([&] { return Now(name, {"team-a"}) == 3; })) << Body("/metrics");
+  EXPECT_EQ(Now("gpuloom_tenant_kernels_total", {"team-a"}), 3);
+}
+
+TEST_F(AgentMetrics, TheNextAgentTakesThePortOver) {
+  RunTenant(Admit("team-a", "p"), {"vadd"});
+  ASSERT_TRUE(node_.WaitFor([&] { return Now("gpuloom_namespace_kernels_total") == 1; }));
+  const std::string before = node_.AgentLog();
+  ASSERT_TRUE(node_.ReplaceAgent(AgentArguments())) << node_.AgentLog();
+  EXPECT_TRUE(node_.WaitForLog("metrics: serving at http://127.0.0.1:" + std::to_string(port_)));
+  EXPECT_TRUE(node_.WaitFor([&] { return Now("gpuloom_namespace_kernels_total") == 1; }));
+  EXPECT_THAT(HttpGet(port_, "/healthz"), HasSubstr("200 OK"));
+}
+
+TEST(AgentMetricsPort, OneInUseStopsNothing) {
+  AgentNode node(1, 10, GPULOOM_SHIM_PATH);
+  ASSERT_TRUE(node.kubelet().Start().ok());
+  channel::UniqueFd holder(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  ASSERT_EQ(bind(holder.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  ASSERT_EQ(listen(holder.get(), 1), 0);
+  getsockname(holder.get(), reinterpret_cast<sockaddr*>(&address), &length);
+  const std::string place = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  node.StartAgent({"--metrics-address", place});
+  EXPECT_TRUE(node.kubelet().WaitForDevices(10, kAgentPatience).ok()) << node.AgentLog();
+  EXPECT_TRUE(node.WaitForLog("metrics: cannot serve on " + place + ": Address already in use"));
+  holder.Reset();
+  EXPECT_TRUE(node.WaitForLog("metrics: serving at http://" + place)) << node.AgentLog();
+}
+
+}  // namespace
+}  // namespace gpuloom
