@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The demo: a kubelet stand-in, the agent, a scheduler per GPU, and pods of two namespaces that run CUDA programs, built
-with the static and the shared CUDA runtime, at the same time on the same GPUs. Prints one line per pod.
+with the static and the shared CUDA runtime, at the same time on the same GPUs. Prints one line per pod. Then a pod of each
+namespace wants all of one GPU's time, and the namespaces' weights say how much each gets.
 
 usage: demo.py --build DIR [--softgpu]
 
@@ -44,6 +45,27 @@ POLICY = """defaults:
 namespaces:
   team-b:
     memory: 256MiB
+"""
+
+# Two pods on one GPU that always want it, with kernels of the same length. The shares are those of the weights, as far as
+# a busy machine lets them be.
+CONTENDERS = [("team-a", "light", 100), ("team-b", "heavy", 300)]
+CONTEND_SECONDS = 2
+SHARE_OF_HEAVY = (0.6, 0.88)
+SHARES_POLICY = "namespaces:\n" + "".join(f"  {namespace}: {{weight: {weight}}}\n" for namespace, _, weight in CONTENDERS)
+# Begins once all are ready, and ends by itself.
+CONTEND = """set -e
+cd {folder}
+mkfifo in.$1
+{program} < in.$1 > out.$1 &
+exec 3> in.$1
+until grep -q ready out.$1; do kill -0 $!; sleep 0.02; done
+touch ready.$1
+until [ $(ls ready.* | wc -l) = {pods} ]; do sleep 0.02; done
+echo {seconds} >&3
+exec 3>&-
+wait $!
+cat out.$1
 """
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -90,32 +112,47 @@ def WaitUntilAlone(seconds):
         time.sleep(0.05)
 
 
-def WriteScenario(path, programs):
+def WriteScenario(path, pods):
+    """`pods`: namespace, name, slots, command."""
     lines = ["pods:"]
-    for namespace, pod, slots, program, runtime, arguments in PODS:
-        command = ", ".join(json.dumps(word) for word in [str(programs / f"{program}_{runtime}"), *arguments])
+    for namespace, pod, slots, words in pods:
+        command = ", ".join(json.dumps(str(word)) for word in words)
         lines += [f"  - namespace: {namespace}", f"    name: {pod}", f"    slots: {slots}",
                   f"    command: [{command}]", "    timeoutSeconds: 300"]
     path.write_text("\n".join(lines) + "\n")
 
 
 class Demo:
-    def __init__(self, build, software):
+    def __init__(self, build, software, policy=POLICY, gpus=SOFTWARE_GPUS):
+        """`gpus`: so many software GPUs."""
         self.build = build.resolve()
         self.software = software
+        self.policy = policy
+        self.gpus = gpus
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuloom-demo-"))
         self.agent = self.kubelet = None
 
-    def Run(self):
-        """The pods' results, as fake-kubelet tells them."""
+    def Programs(self):
+        """As WriteScenario takes them."""
         programs = self.build / "tests" / "programs"
+        return [(namespace, pod, slots, [programs / f"{program}_{runtime}", *arguments])
+                for namespace, pod, slots, program, runtime, arguments in PODS]
+
+    def Contenders(self):
+        script = self.folder / "contend.sh"
+        script.write_text(CONTEND.format(folder=self.folder, program=self.build / "tests" / "gpuloom-resting-tenant",
+                                         pods=len(CONTENDERS), seconds=CONTEND_SECONDS))
+        return [(namespace, pod, 1, ["/bin/sh", script, pod]) for namespace, pod, _ in CONTENDERS]
+
+    def Run(self, pods):
+        """The pods' results, as fake-kubelet tells them."""
         binaries = self.build / "bin"
         policy, scenario = self.folder / "policy.yaml", self.folder / "scenario.yaml"
-        policy.write_text(POLICY)
-        WriteScenario(scenario, programs)
-        environment = dict(os.environ, GPULOOM_SOFTGPU_DEVICES=str(SOFTWARE_GPUS),
+        policy.write_text(self.policy)
+        WriteScenario(scenario, pods)
+        environment = dict(os.environ, GPULOOM_SOFTGPU_DEVICES=str(self.gpus),
                            GPULOOM_SOFTGPU_MEMORY=SOFTWARE_GPU_MEMORY, GPULOOM_SOFTGPU_QUIET="1")
-        slots_per_gpu = SLOTS // SOFTWARE_GPUS if self.software else SLOTS
+        slots_per_gpu = SLOTS // self.gpus if self.software else SLOTS
         kubelet_folder = self.folder / "kubelet"
         with open(self.folder / "kubelet.log", "wb") as log:
             self.kubelet = subprocess.Popen(
@@ -194,6 +231,34 @@ def PrintTable(results):
     return all_right
 
 
+def PrintShares(results):
+    """True when the heavy namespace had its share of what was done, by the number of its kernels."""
+    kernels = {}
+    for namespace, pod, _ in CONTENDERS:
+        result = results.get((namespace, pod), {})
+        if result.get("phase") != "Succeeded" or not result.get("kernels"):
+            print(f"{namespace}/{pod}: {result.get('phase', 'missing')} {result.get('message', '')} {result.get('stdout', '')}"
+                  f"{result.get('stderr', '')}".rstrip())
+            return False
+        kernels[namespace] = result["kernels"]
+    done = sum(kernels.values())
+    weights = sum(weight for _, _, weight in CONTENDERS)
+    print("\ntwo pods that want all of one GPU's time:")
+    for namespace, _, weight in CONTENDERS:
+        print(f"  {namespace}, weight {weight}: {100 * kernels[namespace] / done:.0f} % of the kernels "
+              f"(by weight {100 * weight / weights:.0f} %)")
+    return SHARE_OF_HEAVY[0] < kernels[CONTENDERS[-1][0]] / done < SHARE_OF_HEAVY[1]
+
+
+def Play(demo, pods):
+    """The pods' results, and what was left of their processes."""
+    try:
+        return demo.Run(pods), demo.Stop()
+    except BaseException:
+        demo.Stop()
+        raise
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=pathlib.Path, required=True)
@@ -204,28 +269,28 @@ def main():
         signal.signal(number, lambda *_: sys.exit(1))
 
     demo = Demo(arguments.build, arguments.softgpu)
-    results = {}
-    left = None
-    try:
-        where = f"{SOFTWARE_GPUS} software GPUs" if arguments.softgpu else "this machine's GPU"
-        print(f"running {len(PODS)} pods of two namespaces on {where} …\n", flush=True)
-        begin = time.monotonic()
-        results = demo.Run()
-        took = time.monotonic() - begin
-    finally:
-        left = demo.Stop()
+    contest = Demo(arguments.build, arguments.softgpu, SHARES_POLICY, gpus=1)
+    where = f"{SOFTWARE_GPUS} software GPUs" if arguments.softgpu else "this machine's GPU"
+    print(f"running {len(PODS)} pods of two namespaces on {where} …\n", flush=True)
+    begin = time.monotonic()
+    results, left = Play(demo, demo.Programs())
     right = PrintTable(results)
-    print(f"\n{len(results)} pods in {took:.1f} s; "
+    contenders, more_left = Play(contest, contest.Contenders())
+    right = PrintShares(contenders) and right
+    took = time.monotonic() - begin
+    left = {**left, **more_left}
+    print(f"\n{len(results) + len(contenders)} pods in {took:.1f} s; "
           f"{'no process is left' if not left else 'left and killed: ' + ', '.join(sorted(left.values()))}")
     if right and not left:
-        shutil.rmtree(demo.folder, ignore_errors=True)
+        for each in (demo, contest):
+            shutil.rmtree(each.folder, ignore_errors=True)
         print(f"next: {arguments.build}/bin/gpuloom run {'--softgpu ' if arguments.softgpu else ''}-- "
               f"{arguments.build}/tests/programs/vadd_static")
         return 0
-    for log in sorted(demo.folder.glob("*.log")):
+    for log in sorted([*demo.folder.glob("*.log"), *contest.folder.glob("*.log")]):
         lines = log.read_text(errors="replace").splitlines()
         print(f"-- the end of {log.name}:", *lines[-12:], sep="\n", file=sys.stderr)
-    print(f"demo: not everything went right; logs: {demo.folder}", file=sys.stderr)
+    print(f"demo: not everything went right; logs: {demo.folder} {contest.folder}", file=sys.stderr)
     return 1
 
 

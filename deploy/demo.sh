@@ -20,7 +20,7 @@ log=build/dev/demo-build.log
 echo "building (log: $log) …"
 # `gpuloom` itself is for what the README shows next.
 if ! { cmake --preset dev && cmake --build --preset dev --target gpuloom-agent gpuloom-scheduler gpuloom-executor \
-         gpuloom_shim gpuloom_softgpu gpuloom fake-kubelet gpuloom_test_programs; } >"$log" 2>&1; then
+         gpuloom_shim gpuloom_softgpu gpuloom fake-kubelet gpuloom_resting_tenant gpuloom_test_programs; } >"$log" 2>&1; then
   tail -40 "$log"
   echo "demo: the build failed, see $log" >&2
   exit 1

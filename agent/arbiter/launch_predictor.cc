@@ -2,8 +2,23 @@
 #include "agent/arbiter/launch_predictor.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace gpuloom::arbiter {
+
+uint64_t LaunchPredictor::Errors::alone_count() const {
+  return std::accumulate(alone.begin(), alone.end(), uint64_t{0});
+}
+
+uint32_t LaunchPredictor::Errors::AlonePercent(double part) const {
+  const double wanted = part * static_cast<double>(alone_count());
+  uint64_t sum = 0;
+  for (uint32_t percent = 0; percent < alone.size(); ++percent) {
+    sum += alone[percent];
+    if (sum != 0 && static_cast<double>(sum) >= wanted) return percent;
+  }
+  return 0;
+}
 
 LaunchPredictor::LaunchPredictor() : entries_(size_t{kSets} * kWays) {}
 
@@ -93,9 +108,14 @@ void LaunchPredictor::Learn(const LaunchKey& key, const Duration& took) {
     entry->key = key;
   } else {
     const uint64_t predicted_ns = Of(*entry).ns;
-    errors_.measured_ns += measured_ns;
-    errors_.absolute_error_ns +=
+    const uint64_t error_ns =
         predicted_ns > measured_ns ? predicted_ns - measured_ns : measured_ns - predicted_ns;
+    errors_.measured_ns += measured_ns;
+    errors_.absolute_error_ns += error_ns;
+    if (exact) {
+      const uint64_t percent = error_ns * 100 / std::max<uint64_t>(measured_ns, 1);
+      ++errors_.alone[std::min<uint64_t>(percent, errors_.alone.size() - 1)];
+    }
   }
   entry->exact[entry->learnt % kSamples] = exact;
   entry->samples_ns[entry->learnt % kSamples] =

@@ -71,6 +71,12 @@ class LaunchPredictor {
     uint64_t unknown = 0;  // of them; not in the sums
     uint64_t measured_ns = 0;
     uint64_t absolute_error_ns = 0;
+    // Of those measured alone: by the error in whole per cent of what it took, the last one's being 100 and more.
+    std::array<uint64_t, 101> alone = {};
+
+    uint64_t alone_count() const;
+    // At most so much was the error of this part of them, 0 to 1; 0 where there are none.
+    uint32_t AlonePercent(double part) const;
   };
   const Errors& errors() const { return errors_; }
 

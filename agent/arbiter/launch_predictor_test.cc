@@ -87,6 +87,22 @@ TEST(LaunchPredictor, ErrorsAreThoseOfWhatHadBeenPredicted) {
   EXPECT_EQ(predictor.errors().absolute_error_ns, 200u);
 }
 
+TEST(LaunchPredictor, ErrorsOfWhatWasMeasuredAloneAreCountedByTheirSize) {
+  LaunchPredictor predictor;
+  EXPECT_EQ(predictor.errors().AlonePercent(0.5), 0u);
+  predictor.Learn(Key(1), Took(1000));
+  EXPECT_EQ(predictor.errors().alone_count(), 0u) << "nothing had been predicted";
+  for (int i = 0; i < 8; ++i) predictor.Learn(Key(1), Took(1000));
+  predictor.Learn(Key(1), Took(1250));
+  predictor.Learn(Key(1), Took(100));
+  // Beside others.
+  predictor.Learn(Key(1), {2000, 4000});
+  EXPECT_EQ(predictor.errors().alone_count(), 10u);
+  EXPECT_EQ(predictor.errors().AlonePercent(0.5), 0u);
+  EXPECT_EQ(predictor.errors().AlonePercent(0.9), 20u);
+  EXPECT_EQ(predictor.errors().AlonePercent(1), 100u) << "and more";
+}
+
 // Full kernels of two tenants in turn: each is seen to end two lengths after the one before it of its stream.
 TEST(LaunchPredictor, WhereOthersWereInTheWayTheLeastCounts) {
   LaunchPredictor predictor;

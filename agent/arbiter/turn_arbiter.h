@@ -22,7 +22,7 @@
 //   while (auto order = arbiter.Next(now)) send it to order->domain's executor, which does
 //     kGrant:  domain.SetTurn(order->lowest, order->in_flight_ns)       (domain_arbiter.h)
 //     kYield:  domain.EndTurn(), and Drained when domain.drained()
-//     kReport: nothing is sent; it is logged, counted, and ended if maxKernelTime says so
+//     kReport: nothing is sent; it is logged and counted
 //
 // A domain that wants the device alone has a turn without end and without bounds: no message while that lasts.
 //

@@ -27,6 +27,8 @@ struct Binding {
   uint64_t quota_bytes = 0;
   control::ShareTerms shares{};
   uint32_t memory_wait_ms = 0;
+  control::PartitionTerms partition{};
+  control::KernelTerms kernels{};
   Clock::Time bound_at;
   bool operator==(const Binding&) const = default;
 };

@@ -24,6 +24,29 @@ static_assert(sizeof(kShareKeys) / sizeof(kShareKeys[0]) * sizeof(uint32_t) ==
                   sizeof(control::ShareTerms),
               "every term is kept");
 
+struct KernelKey {
+  const char* key;
+  uint32_t control::KernelTerms::*term;
+};
+constexpr KernelKey kKernelKeys[] = {{"kernelWarnAfterMs", &control::KernelTerms::warn_after_ms},
+                                     {"kernelEndAfterMs", &control::KernelTerms::end_after_ms}};
+static_assert(sizeof(kKernelKeys) / sizeof(kKernelKeys[0]) * sizeof(uint32_t) ==
+                  sizeof(control::KernelTerms),
+              "every term is kept");
+
+struct PartitionKey {
+  const char* key;
+  uint32_t control::PartitionTerms::*term;
+};
+constexpr PartitionKey kPartitionKeys[] = {
+    {"namespaceSmPercent", &control::PartitionTerms::namespace_sm_percent},
+    {"namespaceSmReserved", &control::PartitionTerms::namespace_sm_reserved},
+    {"smPercent", &control::PartitionTerms::sm_percent},
+    {"smReserved", &control::PartitionTerms::sm_reserved}};
+static_assert(sizeof(kPartitionKeys) / sizeof(kPartitionKeys[0]) * sizeof(uint32_t) ==
+                  sizeof(control::PartitionTerms),
+              "every term is kept");
+
 int64_t ToMillis(Clock::Time time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
 }
@@ -56,6 +79,12 @@ std::string FormatRecord(const Allocation& allocation) {
       out << YAML::Key << key << YAML::Value << binding.shares.*term;
     }
     out << YAML::Key << "memoryWaitMs" << YAML::Value << binding.memory_wait_ms;
+    for (const auto& [key, term] : kKernelKeys) {
+      out << YAML::Key << key << YAML::Value << binding.kernels.*term;
+    }
+    for (const auto& [key, term] : kPartitionKeys) {
+      out << YAML::Key << key << YAML::Value << binding.partition.*term;
+    }
     out << YAML::Key << "boundAtMs" << YAML::Value << ToMillis(binding.bound_at);
     out << YAML::EndMap;
   }
@@ -93,6 +122,12 @@ absl::StatusOr<Allocation> ParseRecord(const std::string& text) {
       // Absent if an older agent wrote it; then not specified.
       for (const auto& [key, term] : kShareKeys) binding.shares.*term = node[key].as<uint32_t>(0);
       binding.memory_wait_ms = node["memoryWaitMs"].as<uint32_t>(0);
+      for (const auto& [key, term] : kKernelKeys) {
+        binding.kernels.*term = node[key].as<uint32_t>(0);
+      }
+      for (const auto& [key, term] : kPartitionKeys) {
+        binding.partition.*term = node[key].as<uint32_t>(0);
+      }
       binding.bound_at = FromMillis(node["boundAtMs"].as<int64_t>());
       allocation.binding = binding;
     }

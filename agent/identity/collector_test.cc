@@ -31,8 +31,8 @@ Allocation Make(const char* name, std::vector<std::string> ids, Clock::Time crea
 }
 
 Allocation Bound(Allocation allocation, const char* pod_namespace, const char* pod) {
-  allocation.binding =
-      Binding{{pod_namespace, pod, "main"}, "d", 0, {}, 0, allocation.created_at + seconds(2)};
+  allocation.binding = Binding{{pod_namespace, pod, "main"},      "d", 0, {}, 0, {}, {},
+                               allocation.created_at + seconds(2)};
   return allocation;
 }
 

@@ -337,6 +337,8 @@ bool Allocator::SetGrant(const std::string& gpu_uuid, size_t slots, Binding* bin
   binding->trust_domain = grant.trust_domain;
   binding->quota_bytes = grant.slot_bytes * slots;
   binding->shares = ShareTermsOf(*policy, owner);
+  binding->kernels = KernelTermsOf(*policy, owner);
+  binding->partition = PartitionTermsOf(*policy, owner);
   binding->memory_wait_ms =
       1000 *
       SettingsOfPod(*policy, owner.pod_namespace, owner.pod, owner.container).memory_wait_s.value;
@@ -362,6 +364,8 @@ absl::Status Allocator::Tell(SchedulerClient* scheduler, const Allocation& alloc
   order.pinned_limit_bytes = options_.pinned_limit_bytes;
   order.shares = binding.shares;
   order.memory_wait_ms = binding.memory_wait_ms;
+  order.kernels = binding.kernels;
+  order.partition = binding.partition;
   return scheduler->BindAllocation(order);
 }
 

@@ -334,6 +334,15 @@ TEST_F(AllocatorTest, SharesOfTimeAndMemoryWaitReachRunningPodsToo) {
     EXPECT_EQ(order.shares, shares) << rule;
     EXPECT_EQ(order.memory_wait_ms, wait_ms) << rule;
   }
+  EXPECT_EQ(order.kernels, control::KernelTerms{});
+  EXPECT_EQ(order.partition, control::PartitionTerms{});
+  WritePolicy(memory +
+              ", memoryWait: 5m, maxKernelTime: {warn: 10s, end: 1m}, smPercent: 50%, "
+              "smReserved: 25%}");
+  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+  EXPECT_EQ(order.kernels, (control::KernelTerms{10'000, 60'000}));
+  EXPECT_EQ(order.partition, (control::PartitionTerms{50, 25, 0, 0}));
   // What is in force is remembered for the time when no policy is.
   std::ofstream(state_ + "/policy.yaml") << "defaults: {memroy: 1GiB}\n";
   policy_.emplace(state_ + "/policy.yaml");
@@ -344,6 +353,7 @@ TEST_F(AllocatorTest, SharesOfTimeAndMemoryWaitReachRunningPodsToo) {
   FakeScheduler fresh;
   ASSERT_TRUE(allocator_->Restore(kUuid, &fresh).ok());
   EXPECT_EQ(fresh.bound.at(NameOf(*setup)).memory_wait_ms, 300'000u);
+  EXPECT_EQ(fresh.bound.at(NameOf(*setup)).kernels, (control::KernelTerms{10'000, 60'000}));
   EXPECT_EQ(fresh.bound.at(NameOf(*setup)).shares, (control::ShareTerms{100, 100, 2, 0, 0}));
 }
 

@@ -22,4 +22,18 @@ control::ShareTerms ShareTermsOf(const Policy& policy, const PodContainer& owner
   return terms;
 }
 
+control::PartitionTerms PartitionTermsOf(const Policy& policy, const PodContainer& owner) {
+  const NamespaceSettings space = SettingsOfNamespace(policy, owner.pod_namespace);
+  const PodSettings pod = SettingsOfPod(policy, owner.pod_namespace, owner.pod, owner.container);
+  const auto limit = [](uint32_t percent) { return percent == 100 ? 0 : percent; };
+  return {limit(space.sm_percent.value), space.sm_reserved_percent.value,
+          limit(pod.sm_percent.value), pod.sm_reserved_percent.value};
+}
+
+control::KernelTerms KernelTermsOf(const Policy& policy, const PodContainer& owner) {
+  const KernelTimeRule rule =
+      SettingsOfPod(policy, owner.pod_namespace, owner.pod, owner.container).max_kernel_time.value;
+  return {rule.warn_s * 1000, rule.end_s * 1000};
+}
+
 }  // namespace gpuloom

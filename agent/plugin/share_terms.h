@@ -9,5 +9,7 @@
 namespace gpuloom {
 
 control::ShareTerms ShareTermsOf(const Policy& policy, const PodContainer& owner);
+control::PartitionTerms PartitionTermsOf(const Policy& policy, const PodContainer& owner);
+control::KernelTerms KernelTermsOf(const Policy& policy, const PodContainer& owner);
 
 }  // namespace gpuloom

@@ -30,6 +30,23 @@ namespaces:
             (control::ShareTerms{300, 100, 2, 600, 0}));
 }
 
+TEST(PartitionTermsOf, NamespaceAndPodEachSayTheirPart) {
+  const Policy policy = MustParse(R"(
+namespaces:
+  team-a:
+    smPercent: 50%
+    smReserved: 25%
+    pods:
+      "train-*": {smPercent: 20%, smReserved: 10%}
+      "all-*": {smPercent: 100%}
+)");
+  EXPECT_EQ(PartitionTermsOf(policy, {"team-a", "train-1", "main"}),
+            (control::PartitionTerms{50, 25, 20, 10}));
+  EXPECT_EQ(PartitionTermsOf(policy, {"team-a", "all-1", "main"}),
+            (control::PartitionTerms{50, 25, 0, 0}));
+  EXPECT_EQ(PartitionTermsOf(policy, {"team-b", "p", "main"}), control::PartitionTerms{});
+}
+
 TEST(ShareTermsOf, WithoutRulesTheDefaultsWithoutCeilings) {
   EXPECT_EQ(ShareTermsOf(Policy{}, {"team-a", "p", "main"}),
             (control::ShareTerms{100, 100, 2, 0, 0}));

@@ -51,13 +51,24 @@ struct GpuPattern {
   bool operator==(const GpuPattern&) const = default;
 };
 
+// How long a kernel may run: until it is told of, and until its trust domain's executor is ended. 0: for ever.
+struct KernelTimeRule {
+  uint32_t warn_s = 0;  // to 3600, as end_s
+  uint32_t end_s = 0;
+  bool operator==(const KernelTimeRule&) const = default;
+};
+
 // What a pod's rule may set; a namespace's may, too. Of a namespace, weight is among the namespaces
 // and time_share_max_percent of all its allocations together; of a pod, among the namespace's allocations and of each.
 struct PodKeys {
   std::optional<Setting<uint32_t>> weight;  // 1–1000
   std::optional<Setting<arbiter::Priority>> priority;
   std::optional<Setting<uint32_t>> time_share_max_percent;  // 1–100
-  std::optional<Setting<uint32_t>> memory_wait_s;           // 0–3600
+  std::optional<Setting<uint32_t>> sm_percent;  // 1–100, of the GPU's multiprocessors; the same
+  std::optional<Setting<uint32_t>>
+      sm_reserved_percent;                         // 1–100; never more than sm_percent beside it
+  std::optional<Setting<uint32_t>> memory_wait_s;  // 0–3600
+  std::optional<Setting<KernelTimeRule>> max_kernel_time;
   std::optional<Setting<bool>> deny;
   std::optional<Setting<std::vector<GpuPattern>>> gpus;
 };

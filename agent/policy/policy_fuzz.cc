@@ -48,6 +48,12 @@ void CheckPod(const Policy& policy, const Capacity& gpu, const std::string& spac
     Check(settings.time_share_max_percent.value >= 1 &&
           settings.time_share_max_percent.value <= 100);
   }
+  const KernelTimeRule& longest = of_namespace.max_kernel_time.value;
+  const KernelTimeRule& of_kernels = of_pod.max_kernel_time.value;
+  for (const auto& [pod_s, space_s] :
+       {std::pair(of_kernels.warn_s, longest.warn_s), std::pair(of_kernels.end_s, longest.end_s)}) {
+    Check(pod_s <= 3600 && (space_s == 0 || (pod_s != 0 && pod_s <= space_s)));
+  }
   Check(arbiter::Index(of_pod.priority.value) >= arbiter::Index(of_namespace.priority.value));
   const std::string refusal = Refusal(policy, gpu, {space, pod, container, 3});
   Check(refusal.empty() || NamesItsPlace(refusal));

@@ -19,15 +19,18 @@ using Words = std::span<const std::string_view>;
 
 constexpr std::array<std::string_view, 3> kTopKeys = {"defaults", "namespaces", "overcommit"};
 // What a pod's rule may set stands first, `pods` last.
-constexpr std::array<std::string_view, 10> kKeys = {
-    "weight", "priority", "timeShareMax", "memoryWait", "deny",
-    "gpus",   "memory",   "trustDomain",  "maxTenants", "pods"};
+constexpr std::array<std::string_view, 13> kKeys = {
+    "weight",      "priority",      "timeShareMax", "smPercent", "smReserved",
+    "memoryWait",  "maxKernelTime", "deny",         "gpus",      "memory",
+    "trustDomain", "maxTenants",    "pods"};
 constexpr Words kNamespaceKeys = kKeys;
-constexpr Words kDefaultsKeys = kNamespaceKeys.first(9);
-constexpr Words kPodKeys = kNamespaceKeys.first(6);
+constexpr Words kDefaultsKeys = kNamespaceKeys.first(12);
+constexpr Words kPodKeys = kNamespaceKeys.first(9);
+constexpr std::array<std::string_view, 2> kKernelTimeKeys = {"warn", "end"};
+constexpr std::string_view kNever = "never";
 constexpr uint32_t kMaxWeight = 1000;
 constexpr uint32_t kMaxTenants = 1000;
-constexpr uint32_t kMaxMemoryWaitS = 3600;
+constexpr uint32_t kMaxTimeS = 3600;
 constexpr uint32_t kMaxGpuIndex = 1023;
 constexpr size_t kMaxGpus = 64;
 constexpr size_t kMaxGpuLetters = 128;
@@ -203,8 +206,24 @@ class Parser {
     if (const YAML::Node node = map["timeShareMax"]) {
       if (!ParsePercent(node, path + ".timeShareMax", &keys->time_share_max_percent)) return false;
     }
+    if (const YAML::Node node = map["smPercent"]) {
+      if (!ParsePercent(node, path + ".smPercent", &keys->sm_percent)) return false;
+    }
+    if (const YAML::Node node = map["smReserved"]) {
+      if (!ParsePercent(node, path + ".smReserved", &keys->sm_reserved_percent)) return false;
+      if (keys->sm_percent && keys->sm_reserved_percent->value > keys->sm_percent->value) {
+        return Fail(node, path + ".smReserved",
+                    "more than smPercent, " + std::to_string(keys->sm_percent->value) +
+                        "%: nobody reserves what it may not use");
+      }
+    }
     if (const YAML::Node node = map["memoryWait"]) {
-      if (!ParseWait(node, path + ".memoryWait", &keys->memory_wait_s)) return false;
+      const std::optional<uint32_t> seconds = ParseTime(node, path + ".memoryWait", 0, "");
+      if (!seconds) return false;
+      keys->memory_wait_s = {*seconds, PlaceOf(node)};
+    }
+    if (const YAML::Node node = map["maxKernelTime"]) {
+      if (!ParseKernelTime(node, path + ".maxKernelTime", &keys->max_kernel_time)) return false;
     }
     if (const YAML::Node node = map["deny"]) {
       const std::optional<bool> value = TruthValue(node);
@@ -286,22 +305,46 @@ class Parser {
     return true;
   }
 
-  bool ParseWait(const YAML::Node& node, const std::string& key,
-                 std::optional<Setting<uint32_t>>* seconds) {
+  // In seconds. `or_what` ends the message: what else may be written.
+  std::optional<uint32_t> ParseTime(const YAML::Node& node, const std::string& key,
+                                    uint32_t least_s, const std::string& or_what) {
     const std::string text = node.IsScalar() ? node.Scalar() : "";
     if (WholeNumber(text, 0, UINT32_MAX)) {
-      return Fail(node, key, "'" + text + "' has no unit: write " + text + "s");
+      Fail(node, key, "'" + text + "' has no unit: write " + text + "s");
+      return std::nullopt;
     }
     for (const auto& [unit, unit_s] :
          {std::pair('s', 1u), std::pair('m', 60u), std::pair('h', 3600u)}) {
       if (!text.ends_with(unit)) continue;
       const std::optional<uint32_t> value = WholeNumber(
-          std::string_view(text).substr(0, text.size() - 1), 0, kMaxMemoryWaitS / unit_s);
-      if (!value) break;
-      *seconds = {*value * unit_s, PlaceOf(node)};
-      return true;
+          std::string_view(text).substr(0, text.size() - 1), least_s, kMaxTimeS / unit_s);
+      if (value) return *value * unit_s;
     }
-    return Fail(node, key, "write a time like 0s, 30s or 5m, in whole numbers, at most 1h");
+    Fail(node, key,
+         "write a time like " + std::to_string(least_s) +
+             "s, 30s or 5m, in whole numbers, at most 1h" + or_what);
+    return std::nullopt;
+  }
+
+  bool ParseKernelTime(const YAML::Node& map, const std::string& key,
+                       std::optional<Setting<KernelTimeRule>>* kernel_time) {
+    if (!map.IsMap() || map.size() == 0) {
+      return Fail(map, key,
+                  "write what happens after which time, like {warn: 10s}, {end: 1m} or "
+                  "{warn: 10s, end: 1m}");
+    }
+    if (!CheckKeys(map, key, kKernelTimeKeys)) return false;
+    KernelTimeRule rule;
+    for (const auto& [name, seconds] :
+         {std::pair("warn", &rule.warn_s), std::pair("end", &rule.end_s)}) {
+      const YAML::Node node = map[name];
+      if (!node || (node.IsScalar() && node.Scalar() == kNever)) continue;
+      const std::optional<uint32_t> value = ParseTime(node, Below(key, name), 1, ", or never");
+      if (!value) return false;
+      *seconds = *value;
+    }
+    *kernel_time = {rule, PlaceOf(map)};
+    return true;
   }
 
   bool ParseGpus(const YAML::Node& list, const std::string& key,

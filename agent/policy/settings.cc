@@ -65,9 +65,24 @@ void ChoosePodKeys(const std::vector<const Rule*>& rules, PodSettings* settings)
   Choose(rules, &PodKeys::priority, "priority", &settings->priority);
   Choose(rules, &PodKeys::time_share_max_percent, "timeShareMax",
          &settings->time_share_max_percent);
+  Choose(rules, &PodKeys::sm_percent, "smPercent", &settings->sm_percent);
+  Choose(rules, &PodKeys::sm_reserved_percent, "smReserved", &settings->sm_reserved_percent);
   Choose(rules, &PodKeys::memory_wait_s, "memoryWait", &settings->memory_wait_s);
+  Choose(rules, &PodKeys::max_kernel_time, "maxKernelTime", &settings->max_kernel_time);
   Choose(rules, &PodKeys::deny, "deny", &settings->deny);
   Choose(rules, &PodKeys::gpus, "gpus", &settings->gpus);
+}
+
+uint32_t Shorter(uint32_t one_s, uint32_t other_s) {
+  return one_s == 0 || other_s == 0 ? std::max(one_s, other_s) : std::min(one_s, other_s);
+}
+
+// A pod's name must not give it more time than its namespace has.
+void Bound(const Chosen<KernelTimeRule>& space, Chosen<KernelTimeRule>* pod) {
+  const KernelTimeRule both{Shorter(pod->value.warn_s, space.value.warn_s),
+                            Shorter(pod->value.end_s, space.value.end_s)};
+  if (both == space.value) *pod = space;
+  pod->value = both;
 }
 
 std::string DomainName(const TrustDomainRule& rule, std::string_view pod_namespace,
@@ -126,10 +141,12 @@ PodSettings SettingsOfPod(const Policy& policy, std::string_view pod_namespace,
   PodSettings settings;
   settings.priority = highest;
   settings.memory_wait_s = space.memory_wait_s;
+  settings.max_kernel_time = space.max_kernel_time;
   ChoosePodKeys(PodRulesOf(policy, pod_namespace, pod, container), &settings);
   if (arbiter::Index(settings.priority.value) < arbiter::Index(highest.value)) {
     settings.priority = highest;
   }
+  Bound(space.max_kernel_time, &settings.max_kernel_time);
   return settings;
 }
 

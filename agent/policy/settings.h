@@ -3,7 +3,7 @@
 // from any thread.
 //
 // A pod's name is chosen by who makes it, so what `pods` says never gives more than the namespace has: of both priorities the
-// lower one holds, and of deny, gpus and timeShareMax both.
+// lower one holds, of both maxKernelTimes the shorter, and of deny, gpus and timeShareMax both.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,10 @@ struct PodSettings {
   Chosen<uint32_t> weight{kDefaultWeight, "", {}};
   Chosen<arbiter::Priority> priority{arbiter::Priority::kNormal, "", {}};
   Chosen<uint32_t> time_share_max_percent{100, "", {}};
+  Chosen<uint32_t> sm_percent{100, "", {}};
+  Chosen<uint32_t> sm_reserved_percent;
   Chosen<uint32_t> memory_wait_s;
+  Chosen<KernelTimeRule> max_kernel_time;
   Chosen<bool> deny;
   Chosen<std::vector<GpuPattern>> gpus;  // empty: all
 };

@@ -78,6 +78,34 @@ namespaces:
   EXPECT_EQ(SettingsOfNamespace(Policy{}, "other").memory_wait_s.value, 0u);
 }
 
+TEST(Settings, APodsKernelsRunNoLongerThanItsNamespaceSays) {
+  const Policy policy = MustParse(R"(
+defaults: {maxKernelTime: {warn: 10s, end: 1m}}
+namespaces:
+  team-a:
+    maxKernelTime: {warn: 30s}
+    pods:
+      short: {maxKernelTime: {warn: 5s, end: 2m}}
+      long: {maxKernelTime: {warn: 1h, end: never}}
+      ends: {maxKernelTime: {end: 20s}}
+  free: {maxKernelTime: {end: never}}
+)");
+  const auto of_pod = [&](const char* space, const char* pod) {
+    return SettingsOfPod(policy, space, pod, "c").max_kernel_time.value;
+  };
+  EXPECT_EQ(of_pod("other", "p"), (KernelTimeRule{10, 60}));
+  EXPECT_EQ(of_pod("team-a", "p"), (KernelTimeRule{30, 0}));
+  EXPECT_EQ(of_pod("team-a", "short"), (KernelTimeRule{5, 120}));
+  EXPECT_EQ(of_pod("team-a", "long"), (KernelTimeRule{30, 0}));
+  EXPECT_EQ(of_pod("team-a", "ends"), (KernelTimeRule{30, 20}));
+  EXPECT_EQ(of_pod("free", "p"), KernelTimeRule{});
+  EXPECT_EQ(SettingsOfPod(policy, "team-a", "long", "c").max_kernel_time.key,
+            "namespaces.team-a.maxKernelTime");
+  EXPECT_EQ(SettingsOfPod(policy, "team-a", "ends", "c").max_kernel_time.key,
+            "namespaces.team-a.pods.ends.maxKernelTime");
+  EXPECT_EQ(SettingsOfNamespace(Policy{}, "other").max_kernel_time.value, KernelTimeRule{});
+}
+
 TEST(Settings, EachKeyFromTheMostSpecificRuleThatSetsIt) {
   const Policy policy = MustParse(R"(
 defaults: {weight: 50, priority: low, maxTenants: 4}

@@ -1,10 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "agent/arbiter/sm_division.h"
 #include "agent/node/size.h"
 #include "agent/policy/capacity.h"
 #include "agent/policy_command/answers.h"
 
 namespace gpuloom {
 namespace {
+
+// What each rule's percentages come to in whole groups of multiprocessors.
+std::string Partitions(const PolicyCommand& command, const Policy& policy) {
+  const arbiter::SmLayout layout =
+      arbiter::SmLayout::Of(command.multiprocessors, command.multiprocessors_in_group,
+                            command.multiprocessors / command.multiprocessors_in_group);
+  std::string text;
+  const auto add = [&](const std::string& path, const char* key,
+                       const std::optional<Setting<uint32_t>>& percent) {
+    if (!percent || percent->value == 100) return;
+    const uint32_t count = layout.groups == 0 ? command.multiprocessors
+                                              : layout.GroupsOf(percent->value) * layout.group_size;
+    text += path + "." + key + ": " + std::to_string(percent->value) + "% are " +
+            std::to_string(count) + " of " + std::to_string(command.multiprocessors) +
+            " multiprocessors, in groups of " + std::to_string(layout.group_size) + "\n";
+  };
+  const auto add_rule = [&](const std::string& path, const PodKeys& keys) {
+    add(path, "smPercent", keys.sm_percent);
+    add(path, "smReserved", keys.sm_reserved_percent);
+  };
+  add_rule(policy.defaults.path, policy.defaults);
+  for (const PolicyRule& rule : policy.namespaces) {
+    add_rule(rule.path, rule);
+    for (const PodRule& pod : rule.pods) add_rule(pod.path, pod);
+  }
+  return text;
+}
 
 Answer Bad(const PolicyCommand& command, const std::string& error) {
   Answer answer{"", error + "\n", kNotGood};
@@ -38,7 +66,9 @@ Answer Check(const PolicyCommand& command, const std::optional<Policy>& policy,
                     {"reserve_bytes", capacity->reserve_bytes},
                     {"auto_slot_bytes", AutoSlotBytes(*capacity)}});
   }
-  if (command.format == Format::kTable) return {text + command.file + ": good\n", "", kGood};
+  if (command.format == Format::kTable) {
+    return {text + Partitions(command, *policy) + command.file + ": good\n", "", kGood};
+  }
   return {FormatDocument({{"file", command.file}, {"good", true}, {"gpus", gpus}}, command.format),
           "", kGood};
 }

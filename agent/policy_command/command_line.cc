@@ -53,6 +53,16 @@ const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
       ->add_option("--reserve", command->reserve,
                    "memory of each GPU that is kept for the executors: auto, or 2GiB")
       ->capture_default_str();
+  check
+      ->add_option("--multiprocessors", command->multiprocessors,
+                   "of a GPU, for what smPercent and smReserved give: 132 of H100 and H200")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  check
+      ->add_option("--multiprocessors-in-group", command->multiprocessors_in_group,
+                   "which the driver divides no further: 8 from compute capability 9.0 on")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
 
   CLI::App* explain =
       AddQuestion(policy, "explain", "Says what a namespace or a pod gets, and by which rule.",

@@ -8,11 +8,21 @@
 namespace gpuloom {
 namespace {
 
-constexpr size_t kKeyLetters = 14;
-constexpr size_t kValueLetters = 16;
+constexpr size_t kKeyLetters = 15;
+constexpr size_t kValueLetters = 22;
 
 std::string Padded(const std::string& text, size_t letters) {
   return text + std::string(text.size() < letters ? letters - text.size() : 1, ' ');
+}
+
+std::string Spelled(const KernelTimeRule& rule) {
+  if (rule == KernelTimeRule{}) return "no limit";
+  std::string text;
+  if (rule.warn_s != 0) text = "warn: " + std::to_string(rule.warn_s) + "s";
+  if (rule.end_s != 0) {
+    text += (text.empty() ? "end: " : ", end: ") + std::to_string(rule.end_s) + "s";
+  }
+  return text;
 }
 
 // For each key what it is, and which rule says so: a line each, and the same in a document.
@@ -59,8 +69,14 @@ class Settings {
         settings.priority);
     const std::string most = std::to_string(settings.time_share_max_percent.value) + "%";
     add("timeShareMax", most, most, settings.time_share_max_percent);
+    const std::string sms = std::to_string(settings.sm_percent.value) + "%";
+    add("smPercent", sms, sms, settings.sm_percent);
+    const std::string reserved = std::to_string(settings.sm_reserved_percent.value) + "%";
+    add("smReserved", reserved, reserved, settings.sm_reserved_percent);
     const std::string wait = std::to_string(settings.memory_wait_s.value) + "s";
     add("memoryWait", wait, wait, settings.memory_wait_s);
+    const std::string kernel_time = Spelled(settings.max_kernel_time.value);
+    add("maxKernelTime", kernel_time, kernel_time, settings.max_kernel_time);
     const bool deny = settings.deny.value;
     add("deny", deny, deny ? "true" : "false", settings.deny);
     std::string shown;

@@ -20,6 +20,9 @@ struct PolicyCommand {
   std::vector<uint64_t> gpu_bytes;
   int slots = 10;  // as the node agent's default
   std::string reserve = "auto";
+  // Into which its multiprocessors are divided: how many, and in groups of how many.
+  uint32_t multiprocessors = 132;
+  uint32_t multiprocessors_in_group = 8;
   // kExplain
   std::string pod_namespace;
   std::string pod;  // POD or POD/CONTAINER; empty: the namespace only

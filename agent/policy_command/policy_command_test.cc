@@ -56,6 +56,21 @@ TEST_F(PolicyQuestion, CheckSaysWhereAFileIsNoPolicy) {
   EXPECT_THAT(none.trouble, AllOf(HasSubstr("gpuloom: policy "), HasSubstr("No such file")));
 }
 
+TEST_F(PolicyQuestion, CheckSaysWhatMultiprocessorsComeTo) {
+  const std::string policy =
+      "namespaces: {a: {smPercent: 25%, smReserved: 3%, pods: {p: {smPercent: 50%}}}, b: "
+      "{smPercent: "
+      "100%}}";
+  EXPECT_EQ(Ask(policy).text,
+            "namespaces.a.smPercent: 25% are 32 of 132 multiprocessors, in groups of 8\n"
+            "namespaces.a.smReserved: 3% are 8 of 132 multiprocessors, in groups of 8\n"
+            "namespaces.a.pods.p.smPercent: 50% are 64 of 132 multiprocessors, in groups of 8\n" +
+                command_.file + ": good\n");
+  command_.multiprocessors = 108;
+  command_.multiprocessors_in_group = 4;
+  EXPECT_THAT(Ask(policy).text, HasSubstr("25% are 24 of 108 multiprocessors, in groups of 4\n"));
+}
+
 TEST_F(PolicyQuestion, CheckJudgesPromisesAgainstEachGpu) {
   command_.gpu_bytes = {80 * kGiB, 40 * kGiB};
   EXPECT_THAT(Ask("defaults: {memory: 3GiB}").text,
@@ -94,7 +109,10 @@ TEST_F(PolicyQuestion, ExplainSaysWhichRuleGivesWhat) {
                                          "  priority +high +[^\n]*:4:15: "
                                          "namespaces.team-a.priority\n"
                                          "  timeShareMax +100% +built in\n"
+                                         "  smPercent +100% +built in\n"
+                                         "  smReserved +0% +built in\n"
                                          "  memoryWait +0s +built in\n"
+                                         "  maxKernelTime +no limit +built in\n"
                                          "  deny +false +built in\n"
                                          "  gpus +0, NVIDIA\\* +[^\n]*namespaces.team-a.gpus\n"));
   command_.pod = "train-1/main";
@@ -103,8 +121,13 @@ TEST_F(PolicyQuestion, ExplainSaysWhichRuleGivesWhat) {
                     HasSubstr(":7:47: namespaces.team-a.pods.train-*/main.weight\n"),
                     HasSubstr(":7:34: namespaces.team-a.pods.train-*/main.priority\n")));
   command_.pod = "train-1";
-  EXPECT_THAT(Ask(policy).text, AllOf(HasSubstr("pod train-1\n  weight        100 "),
-                                      HasSubstr("  gpus          as above")));
+  EXPECT_THAT(Ask(policy).text, AllOf(HasSubstr("pod train-1\n  weight         100 "),
+                                      HasSubstr("  gpus           as above")));
+  const std::string of_kernels =
+      Ask("namespaces: {team-a: {maxKernelTime: {warn: 2m, end: 1h}}}").text;
+  EXPECT_THAT(of_kernels,
+              ::testing::ContainsRegex("maxKernelTime +warn: 120s, end: 3600s +[^\n]*:1:38: "
+                                       "namespaces.team-a.maxKernelTime\n"));
 }
 
 TEST_F(PolicyQuestion, TheSameAsDocuments) {

@@ -67,6 +67,15 @@ TEST_F(GpuloomRun, ASchedulerOf3_2IsUsed) {
   EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
 }
 
+TEST_F(GpuloomRun, ASchedulerOf3_3IsUsed) {
+  std::filesystem::create_directories(state_);
+  const control::RecordedScheduler scheduler(
+      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.3/run_3.4.txt"));
+  EXPECT_EQ(Run({"true"}), 0) << Errors();
+  EXPECT_FALSE(scheduler.was_surprised());
+  EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
+}
+
 TEST_F(GpuloomRun, TheCommandFindsItsAllocation) {
   EXPECT_EQ(Run({"sh", "-c", "test -S $GPULOOM_SOCKET_DIR/gpuloom.sock && echo $LD_PRELOAD"}), 0);
   EXPECT_THAT(Output(), ::testing::EndsWith("/$LIB/libcuda.so.1\n"));

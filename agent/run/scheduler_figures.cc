@@ -20,6 +20,7 @@ bool Ask(const std::string& folder, SchedulerFigures* figures, bool* nobody_ther
   }
   figures->memory_bytes = client.device_memory_bytes();
   figures->speaks_3_3 = client.scheduler_speaks_3_3();
+  figures->speaks_3_4 = client.scheduler_speaks_3_4();
   if (!client.ListAllocations(&figures->allocations, error)) return false;
   std::erase_if(figures->allocations,
                 [](const control::AllocationState& state) { return state.bound == 0; });

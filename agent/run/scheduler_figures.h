@@ -23,6 +23,7 @@ std::string Text(const char (&field)[N]) {
 struct SchedulerFigures {
   std::string folder;
   bool speaks_3_3 = false;  // `gpu` and `domains` are known
+  bool speaks_3_4 = false;
   uint64_t memory_bytes = 0;
   control::GpuState gpu{};
   std::vector<control::DomainState> domains;

@@ -74,6 +74,7 @@ Json JsonOf(const Tenant& tenant) {
       JsonOf({state.time.compute_ns, state.time.copy_to_device_ns, state.time.copy_from_device_ns});
   json["queue_seconds"] = Seconds(state.time.queue_ns);
   json["throttled_seconds"] = Seconds(state.time.throttled_ns);
+  json["held_seconds"] = Seconds(state.time.held_ns);
   json["processes_begun"] = state.sessions_begun;
   json["processes_refused"] = state.sessions_refused;
   const auto fault = [&state](control::Fault kind) {
@@ -82,7 +83,9 @@ Json JsonOf(const Tenant& tenant) {
   json["faults"] = {{"broke_protocol", fault(control::Fault::kBrokeProtocol)},
                     {"lost_device", fault(control::Fault::kLostDevice)},
                     {"did_not_drain", fault(control::Fault::kDidNotDrain)},
-                    {"lost_executor", fault(control::Fault::kLostExecutor)}};
+                    {"lost_executor", fault(control::Fault::kLostExecutor)},
+                    {"long_kernel", fault(control::Fault::kLongKernel)}};
+  if (tenant.scheduler->speaks_3_4) json["long_kernels"] = state.long_kernels;
   const control::WorkCounts& work = state.work;
   json["batches"] = work.batches;
   json["copies"] = {{"to_device", work.copies_to_device},

@@ -106,12 +106,20 @@ bool Bind(const control::BindAllocation& message, Allocation* allocation, std::s
     *error = "allocation " + allocation->name + ": memory may be waited for an hour at most";
     return false;
   }
+  constexpr uint32_t kLongestKernelMs = 3'600'000;
+  if (message.kernels.warn_after_ms > kLongestKernelMs ||
+      message.kernels.end_after_ms > kLongestKernelMs) {
+    *error = "allocation " + allocation->name +
+             ": limits of a kernel's time are an hour at most, and 0 where there is none";
+    return false;
+  }
   allocation->bound = true;
   allocation->identity = identity;
   allocation->trust_domain = trust_domain;
   allocation->pinned_limit_bytes = message.pinned_limit_bytes;
   allocation->shares = message.shares;
   allocation->memory_wait = std::chrono::milliseconds(message.memory_wait_ms);
+  allocation->kernels = message.kernels;
   allocation->usage.SetQuota(message.memory_quota_bytes);
   return true;
 }

@@ -79,6 +79,7 @@ struct Allocation {
   control::ShareTerms shares{};
   control::PartitionTerms partition{};
   std::chrono::milliseconds memory_wait{0};  // for others' memory
+  control::KernelTerms kernels{};
   bool suspended = false;
 
   LineBudget lines;  // log budget for what its tenants cause
@@ -91,6 +92,7 @@ struct Allocation {
   control::WorkCounts work_of_ended_sessions{};
   uint64_t sessions_begun = 0;
   uint64_t sessions_refused = 0;
+  uint64_t long_kernels = 0;
   std::array<uint64_t, control::kFaults> faults = {};  // by control::Fault
   std::vector<std::string> unsupported;  // unsupported CUDA features that were requested, each once
 

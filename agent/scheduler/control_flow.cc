@@ -189,6 +189,7 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   const bool was_bound = allocation->bound;
   const control::ShareTerms shares_before = allocation->shares;
   const control::PartitionTerms partition_before = allocation->partition;
+  const control::KernelTerms kernels_before = allocation->kernels;
   const std::chrono::milliseconds wait_before = allocation->memory_wait;
   if (!Bind(message, allocation, error)) return false;
   if (allocation->memory_wait != wait_before) {
@@ -197,7 +198,8 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   }
   if (!was_bound) {
     allocation->namespace_id = NumberOfNamespace(allocation->identity.pod_namespace);
-  } else if (allocation->shares != shares_before || allocation->partition != partition_before) {
+  } else if (allocation->shares != shares_before || allocation->partition != partition_before ||
+             allocation->kernels != kernels_before) {
     TellShares(*allocation);
   }
   turns_.Set(*allocation);

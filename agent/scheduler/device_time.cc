@@ -41,6 +41,14 @@ void DeviceTime::SetTurn(uint64_t executor, bool has_turn, uint64_t now_ns) {
   has_turn ? ++turns_ : --turns_;
 }
 
+uint64_t DeviceTime::PartNs(uint64_t executor, uint64_t now_ns) {
+  Advance(now_ns);
+  const auto it = executors_.find(executor);
+  if (it == executors_.end()) return 0;
+  Settle(&it->second);
+  return it->second.part_ns;
+}
+
 uint64_t DeviceTime::Charge(uint64_t executor, size_t engine, uint64_t wanted_ns, uint64_t now_ns) {
   Advance(now_ns);
   const auto it = executors_.find(executor);

@@ -27,6 +27,9 @@ class DeviceTime {
   // It has a turn, or has none any more and nothing at the device.
   void SetTurn(uint64_t executor, bool has_turn, uint64_t now_ns);
 
+  // The executor's part since it was added.
+  uint64_t PartNs(uint64_t executor, uint64_t now_ns);
+
   // Charges as much of `wanted_ns` as the executor's part of the engine's time still has. Returns how much that was.
   uint64_t Charge(uint64_t executor, size_t engine, uint64_t wanted_ns, uint64_t now_ns);
 

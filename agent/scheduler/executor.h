@@ -39,6 +39,8 @@ class Executor {
   bool lenient = false;     // started leniently, because the driver does not start fully confined
   bool steps_down = false;  // it has shown that
   std::string reason;       // why it is dying
+  bool ends_for_kernel =
+      false;  // one of its tenants' ran for too long; it is to say ExecutorFault. `reason` says so already
   ChildProcess process;
   std::unique_ptr<ExecutorLog> log;
   ExecutorUser user;
@@ -61,7 +63,7 @@ class Executor {
     uint64_t size_bytes;
   };
   std::map<uint64_t, Charge> charges;
-  Timer deadline;  // kStarting: to be ready; kDying: to exit by itself
+  Timer deadline;  // kStarting: to be ready; kReady: to end for a kernel; kDying: to exit by itself
   Timer idle;
 
   std::string Label() const {

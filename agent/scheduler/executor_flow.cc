@@ -250,6 +250,9 @@ void Scheduler::On(Executor* executor, const control::UnsupportedCall& message,
 
 void Scheduler::On(Executor* executor, const control::ExecutorFault& message, control::Incoming&) {
   Session* culprit = FindSession(message.session_id, *executor);
+  if (executor->ends_for_kernel) {
+    return LoseExecutor(executor, End::kAsk, std::string(executor->reason));
+  }
   if (culprit != nullptr) NoteFault(culprit, control::Fault::kLostDevice);
   LoseExecutor(executor, End::kAsk,
                "device context lost with CUresult " + std::to_string(message.result) +

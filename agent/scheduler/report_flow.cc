@@ -81,6 +81,8 @@ void Scheduler::SendStates(Peer* peer, uint32_t request) {
     state.suspended = allocation.suspended ? 1 : 0;
     state.sessions_begun = allocation.sessions_begun;
     state.sessions_refused = allocation.sessions_refused;
+    state.long_kernels = allocation.long_kernels;
+    state.kernels = allocation.kernels;
     std::copy(allocation.faults.begin(), allocation.faults.end(), state.faults);
     AddSessions(allocation, &state);
     state.unsupported_count = static_cast<uint32_t>(allocation.unsupported.size());

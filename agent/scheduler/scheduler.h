@@ -4,7 +4,8 @@
 // its own session or its own domain.
 //
 // Split by topic: control_flow.cc (agent ↔ scheduler), session_flow.cc (tenants), query_flow.cc (queries),
-// executor_flow.cc (executors), memory_flow.cc (device memory), report_flow.cc (what is counted), share_flow.cc (the device's time), turn_flow.cc (turns at it), trace_flow.cc (traces), scheduler.cc (start,
+// executor_flow.cc (executors), memory_flow.cc (device memory), report_flow.cc (what is counted), share_flow.cc (the
+// device's time), kernel_flow.cc (long kernels), turn_flow.cc (turns at it), trace_flow.cc (traces), scheduler.cc (start,
 // end, and what joins them).
 #pragma once
 
@@ -226,6 +227,10 @@ class Scheduler {
   void NoteReclaimed(uint64_t reclaim_id, uint64_t session_id);
   void EndReclaim(uint64_t reclaim_id);
   void BeginNextReclaim(uint64_t reclaim_id);
+
+  // kernel_flow.cc
+  void On(Executor* executor, const control::LongKernel& message, control::Incoming& in);
+  void Judge(Session* session, const control::LongKernel& message, control::Answer* answer);
 
   // turn_flow.cc
   void On(Executor* executor, const control::AllocationWants& message, control::Incoming& in);

@@ -72,6 +72,14 @@ struct Session {
   bool faulted = false;       // counted in Allocation::faults
   bool held = false;          // as its executor says: nothing of it is at the device
   uint32_t hold_request = 0;  // of the last HoldSession; 0: of AddSession
+  // The last that ran for long.
+  struct Kernel {
+    bool any = false;
+    uint64_t number = 0;
+    uint64_t began_part_ns = 0;  // its executor's part of the device's time then
+    bool told = false;           // counted
+  };
+  Kernel kernel;
 
   std::string Label() const {
     return "session " + std::to_string(id) + " (" + allocation->Label() +

@@ -147,6 +147,7 @@ void Scheduler::AddToExecutor(Session* session) {
   add.shares = session->allocation->shares;
   add.held = session->allocation->suspended ? 1 : 0;
   add.partition = session->allocation->partition;
+  add.kernels = session->allocation->kernels;
 
   SessionRegions& regions = session->regions;
   std::vector<channel::UniqueFd> fds(control::kSessionFds);

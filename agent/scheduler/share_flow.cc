@@ -35,7 +35,7 @@ void Scheduler::TellShares(const Allocation& allocation) {
   }
   for (Executor* executor : executors) {
     executor->peer->Send(0, control::SetShares{allocation.id, allocation.slots, allocation.shares,
-                                               allocation.partition});
+                                               allocation.partition, allocation.kernels});
   }
 }
 

@@ -169,6 +169,8 @@ void Turns::Drained(const Executor& executor, uint32_t request_untrusted) {
   Decide();
 }
 
+uint64_t Turns::PartNs(const Executor& executor) { return time_.PartNs(executor.id, Now()); }
+
 uint64_t Turns::Charge(const Executor& executor, size_t engine, uint64_t wanted_ns) {
   return time_.Charge(executor.id, engine, wanted_ns, Now());
 }

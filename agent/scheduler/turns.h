@@ -50,6 +50,8 @@ class Turns {
   void AddUsage(const Executor& executor, const control::TurnUsage& usage);
   void Drained(const Executor& executor, uint32_t request_untrusted);
 
+  // As DeviceTime's. From Begin on.
+  uint64_t PartNs(const Executor& executor);
   // As DeviceTime::Charge. From Begin on, and until Forget also of an executor that has ended.
   uint64_t Charge(const Executor& executor, size_t engine, uint64_t wanted_ns);
   void Forget(const Executor& executor);

@@ -158,7 +158,8 @@ class RecordedAsker : public SchedulerTest, public ::testing::WithParamInterface
 INSTANTIATE_TEST_SUITE_P(Releases, RecordedAsker,
                          ::testing::Values("control_3.0/agent_3.0", "control_3.0/run_3.0",
                                            "control_3.1/agent_3.1", "control_3.1/run_3.1",
-                                           "control_3.2/agent_3.2", "control_3.2/run_3.2"),
+                                           "control_3.2/agent_3.2", "control_3.2/run_3.2",
+                                           "control_3.3/agent_3.3", "control_3.3/run_3.3"),
                          [](const auto& name) {
                            std::string text = name.param;
                            std::replace_if(

@@ -67,6 +67,8 @@ class ControlClient : public SchedulerClient {
     message.pinned_limit_bytes = order.pinned_limit_bytes;
     message.shares = order.shares;
     message.memory_wait_ms = order.memory_wait_ms;
+    message.kernels = order.kernels;
+    message.partition = order.partition;
     SayWhatItDoesNotKnow(order);
     return Ask([&](control::Client& client, std::string* error) {
       return client.BindAllocation(message, error);
@@ -143,17 +145,26 @@ class ControlClient : public SchedulerClient {
   // Logs only once, whatever pods there are.
   void SayWhatItDoesNotKnow(const BindOrder& order) {
     constexpr control::ShareTerms kNotSaid{}, kDefault{100, 100, 2, 0, 0};
-    if ((order.shares == kNotSaid || order.shares == kDefault) && order.memory_wait_ms == 0) return;
+    const bool says_shares =
+        (order.shares != kNotSaid && order.shares != kDefault) || order.memory_wait_ms != 0;
+    const bool says_kernels = order.kernels != control::KernelTerms{};
+    const bool says_partition = order.partition != control::PartitionTerms{};
     const MutexLock lock(mutex_);
-    if (!client_.connected() || client_.scheduler_speaks_3_2() || said_what_it_does_not_know_)
-      return;
+    if (!client_.connected() || said_what_it_does_not_know_) return;
+    const char* keys = nullptr;
+    if ((says_shares || says_kernels || says_partition) && !client_.scheduler_speaks_3_2()) {
+      keys =
+          "weight, priority, timeShareMax, memoryWait, maxKernelTime, smPercent and smReserved "
+          "have";
+    } else if ((says_kernels || says_partition) && !client_.scheduler_speaks_3_4()) {
+      keys = "maxKernelTime, smPercent and smReserved have";
+    }
+    if (keys == nullptr) return;
     said_what_it_does_not_know_ = true;
     spdlog::warn(
-        "policy: the scheduler in {} is of an older release: weight, priority, timeShareMax and "
-        "memoryWait have no "
-        "effect on its GPU until it is replaced (drain the node's GPU pods and delete its "
-        "gpuloom-schedulers pod)",
-        directory_);
+        "policy: the scheduler in {} is of an older release: {} no effect on its GPU until it is "
+        "replaced (drain the node's GPU pods and delete its gpuloom-schedulers pod)",
+        directory_, keys);
   }
 
   absl::Status Gone(const std::string& why) const {

@@ -27,6 +27,9 @@ struct BindOrder {
   // Schedulers before control 3.2 do not know these two.
   control::ShareTerms shares{};
   uint32_t memory_wait_ms = 0;
+  // Those before 3.4 do not know these two.
+  control::KernelTerms kernels{};
+  control::PartitionTerms partition{};
 };
 
 // What an allocation's programs have asked of CUDA that is not supported.

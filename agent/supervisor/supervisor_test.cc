@@ -309,7 +309,9 @@ TEST_F(ControlClientTest, OrdersArriveWhole) {
   EXPECT_TRUE((*client)->IsConnected());
   EXPECT_TRUE((*client)
                   ->BindAllocation({"n", "team-a", "p", "main", "namespace/team-a", 4096, 8192,
-                                    control::ShareTerms{300, 20, 1, 600, 50}, 30'000})
+                                    control::ShareTerms{300, 20, 1, 600, 50}, 30'000,
+                                    control::KernelTerms{5000, 60'000},
+                                    control::PartitionTerms{50, 0, 25, 10}})
                   .ok());
   EXPECT_TRUE((*client)->PrepareExecutor("n").ok());
   EXPECT_THAT(*(*client)->ListAllocations(), ElementsAre("one", "two"));
@@ -321,6 +323,8 @@ TEST_F(ControlClientTest, OrdersArriveWhole) {
   EXPECT_EQ(bind.pinned_limit_bytes, 8192u);
   EXPECT_EQ(bind.shares, (control::ShareTerms{300, 20, 1, 600, 50}));
   EXPECT_EQ(bind.memory_wait_ms, 30'000u);
+  EXPECT_EQ(bind.kernels, (control::KernelTerms{5000, 60'000}));
+  EXPECT_EQ(bind.partition, (control::PartitionTerms{50, 0, 25, 10}));
   EXPECT_FALSE((*client)->IsConnected());
   EXPECT_TRUE(absl::IsUnavailable((*client)->AddAllocation("n", "/d", 1)));
 }
@@ -369,7 +373,7 @@ class RecordedSchedulers : public ControlClientTest,
 
 INSTANTIATE_TEST_SUITE_P(Releases, RecordedSchedulers,
                          ::testing::Values("control_3.0/agent_3.1", "control_3.1/agent_3.2",
-                                           "control_3.2/agent_3.3"),
+                                           "control_3.2/agent_3.3", "control_3.3/agent_3.4"),
                          [](const auto& name) {
                            return std::string(name.param).substr(8, 1) +
                                   std::string(name.param).substr(10, 1);
@@ -419,10 +423,31 @@ TEST_F(ControlClientTest, WhatAnOlderSchedulerDoesNotKnowIsSaidOnce) {
   }
   spdlog::set_default_logger(before);
   const std::string said = log.str();
-  const size_t first = said.find("weight, priority, timeShareMax and memoryWait have no effect");
+  const size_t first = said.find(
+      "weight, priority, timeShareMax, memoryWait, maxKernelTime, smPercent and smReserved have "
+      "no effect");
   EXPECT_NE(first, said.npos);
-  EXPECT_EQ(said.find("have no effect", first + 70), said.npos) << said;
+  EXPECT_EQ(said.find("have no effect", first + 120), said.npos) << said;
   EXPECT_THAT(said, HasSubstr(state_));
+}
+
+TEST_F(ControlClientTest, ASchedulerOf3_3DoesNotKnowMaxKernelTime) {
+  const control::RecordedScheduler scheduler(
+      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.3/agent_3.4.txt"));
+  std::ostringstream log;
+  const std::shared_ptr<spdlog::logger> before = spdlog::default_logger();
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  const auto client = ConnectToScheduler(state_);
+  BindOrder order{"n", "team-a", "p", "main", "namespace/team-a", 4096, 8192};
+  order.shares.weight = 300;
+  EXPECT_TRUE(client.ok() && (*client)->BindAllocation(order).ok());
+  EXPECT_EQ(log.str(), "") << "that it knows";
+  order.kernels.warn_after_ms = 1000;
+  EXPECT_TRUE(client.ok() && (*client)->BindAllocation(order).ok());
+  spdlog::set_default_logger(before);
+  EXPECT_THAT(log.str(),
+              HasSubstr(": maxKernelTime, smPercent and smReserved have no effect on its GPU"));
 }
 
 }  // namespace

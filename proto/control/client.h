@@ -42,7 +42,7 @@ class Client {
   bool scheduler_speaks_3_2() const { return connection_.peer_minor() >= 2; }
   // Those before 3.3 know nothing of DescribeGpu and count less.
   bool scheduler_speaks_3_3() const { return connection_.peer_minor() >= 3; }
-  // Those before 3.4 know nothing of traces.
+  // Those before 3.4 know nothing of traces, limits for kernels and partitions.
   bool scheduler_speaks_3_4() const { return connection_.peer_minor() >= 4; }
 
   // The GPU's; known after Connect.

@@ -271,6 +271,21 @@ TEST_F(ClientTest, ASchedulerOf3_2IsSpokenToAsItKnows) {
   EXPECT_FALSE(scheduler.was_surprised());
 }
 
+TEST_F(ClientTest, ASchedulerOf3_3IsSpokenToAsItKnows) {
+  listener_.Reset();
+  const RecordedScheduler scheduler(
+      folder_, ReadRecording(GPULOOM_SOURCE_DIR "/tests/golden/control_3.3/run_3.4.txt"));
+  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(10), &error_)) << error_;
+  EXPECT_TRUE(client_.scheduler_speaks_3_3());
+  EXPECT_FALSE(client_.scheduler_speaks_3_4());
+  std::vector<AllocationState> states;
+  EXPECT_TRUE(client_.ListAllocations(&states, &error_)) << error_;
+  ASSERT_EQ(states.size(), 1u);
+  EXPECT_STREQ(states[0].container, "true");
+  EXPECT_EQ(states[0].kernels, KernelTerms{}) << "what it does not say is not said";
+  EXPECT_FALSE(scheduler.was_surprised());
+}
+
 TEST_F(ClientTest, TheGpuAndItsDomainsAreCollected) {
   Serve([](Connection& connection) {
     Incoming in;

@@ -73,6 +73,7 @@ std::string Layout() {
   FIELD(BindAllocation, pinned_limit_bytes);
   FIELD(BindAllocation, shares);
   FIELD(BindAllocation, memory_wait_ms);
+  FIELD(BindAllocation, kernels);
   MESSAGE(PrepareExecutor);
   FIELD(PrepareExecutor, name);
   MESSAGE(RemoveAllocation);
@@ -99,6 +100,12 @@ std::string Layout() {
   FIELD(AllocationState, suspended);
   FIELD(AllocationState, held_sessions);
   FIELD(AllocationState, memory_waiting);
+  FIELD(AllocationState, work);
+  FIELD(AllocationState, sessions_begun);
+  FIELD(AllocationState, sessions_refused);
+  FIELD(AllocationState, faults);
+  FIELD(AllocationState, long_kernels);
+  FIELD(AllocationState, kernels);
   MESSAGE(SuspendAllocation);
   FIELD(SuspendAllocation, name);
   FIELD(SuspendAllocation, suspend);
@@ -108,6 +115,9 @@ std::string Layout() {
   FIELD(ShareTerms, priority);
   FIELD(ShareTerms, namespace_time_permille);
   FIELD(ShareTerms, time_permille);
+  MESSAGE(KernelTerms);
+  FIELD(KernelTerms, warn_after_ms);
+  FIELD(KernelTerms, end_after_ms);
   MESSAGE(TimeUsage);
   FIELD(TimeUsage, compute_ns);
   FIELD(TimeUsage, copy_to_device_ns);

@@ -68,7 +68,8 @@ using AllMessages = MessageList<
     TraceSession,
     StartTracing,
     StopTracing,
-    TraceProgress>;
+    TraceProgress,
+    LongKernel>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes in a message.

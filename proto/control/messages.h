@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "proto/control/device_time.h"
 #include "proto/wire/wire_struct.h"
 
 namespace gpuloom::control {
@@ -42,73 +43,6 @@ struct MessageHeader {
 // uid 36.
 using Label = char[64];
 using Name = char[256];
-
-// What a policy says of one allocation's GPU time (docs/design/sharing-time.md). 0: not said, and the default applies.
-struct ShareTerms {
-  uint32_t namespace_weight;  // 1 to 1000; default 100
-  uint32_t weight;            // the same, within the namespace and for each slot
-  uint32_t priority;          // 1 high, 2 normal, 3 low; default normal
-  uint32_t
-      namespace_time_permille;  // of the GPU's time, at most, all of the namespace's together; 0: no ceiling
-  uint32_t time_permille;  // the same for the allocation
-
-  bool operator==(const ShareTerms&) const = default;
-};
-
-// What the policy says of an allocation's multiprocessors, in percent of all that the GPU has; 0: nothing. Since 3.4.
-struct PartitionTerms {
-  uint32_t namespace_sm_percent;   // of the namespace's allocations together, at most
-  uint32_t namespace_sm_reserved;  // of them, for no other namespace of the trust domain
-  uint32_t sm_percent;             // the same for the allocation
-  uint32_t sm_reserved;            // for no other of the namespace's allocations
-
-  bool operator==(const PartitionTerms&) const = default;
-};
-
-// What sessions have had of the GPU since they began, and what they have waited for it.
-struct TimeUsage {
-  uint64_t compute_ns;
-  uint64_t copy_to_device_ns;
-  uint64_t copy_from_device_ns;
-  uint64_t queue_ns;      // work was ready and waited; includes the next
-  uint64_t throttled_ns;  // because of a ceiling
-  uint64_t held_ns;       // see HoldSession
-};
-
-// How many of something took how long. counts[i]: those that took at most kHistogramBoundsNs[i], and more than the bound
-// before; the last one's have no bound. Since 3.3, as WorkCounts.
-inline constexpr uint64_t kHistogramBoundsNs[] = {
-    10'000,     50'000,     100'000,     500'000,     1'000'000,     5'000'000,
-    10'000'000, 50'000'000, 100'000'000, 500'000'000, 1'000'000'000, 10'000'000'000};
-inline constexpr size_t kHistogramCounts = sizeof(kHistogramBoundsNs) / sizeof(uint64_t) + 1;
-struct Histogram {
-  uint64_t counts[kHistogramCounts];
-  uint64_t sum_ns;
-};
-
-// What sessions have given the device to do since they began.
-struct WorkCounts {
-  uint64_t batches;  // groups of launches that were submitted together
-  // Without those in the program's graphs.
-  uint64_t copies_to_device;
-  uint64_t copies_from_device;
-  uint64_t copies_on_device;
-  uint64_t bytes_to_device;
-  uint64_t bytes_from_device;
-  uint64_t bytes_on_device;
-  Histogram queue;  // each time that waiting work of a session was let go: how long it had waited
-  Histogram throttled;   // the same, of those that a ceiling kept: how long it did
-  Histogram completion;  // from the submission of kernels to the GPU until they are seen complete
-};
-
-// Why a session ended that its program did not end.
-enum class Fault : uint32_t {
-  kBrokeProtocol,  // it violated the wire protocol
-  kLostDevice,     // the context was lost, most likely by its work
-  kDidNotDrain,    // its work did not end in time
-  kLostExecutor,   // its executor ended otherwise, mostly by another's fault
-};
-inline constexpr uint32_t kFaults = 4;
 
 // ---- agent ↔ scheduler ----
 
@@ -169,6 +103,7 @@ struct BindAllocation {
   uint32_t
       memory_wait_ms;  // how long a request within the quota may wait for memory of the device's
   PartitionTerms partition;  // since 3.4
+  KernelTerms kernels;
 };
 
 // A program of this bound allocation is about to start: the executor of its domain is started now if there is none, so
@@ -237,6 +172,10 @@ struct AllocationState {
   uint64_t sessions_begun;
   uint64_t sessions_refused;
   uint64_t faults[kFaults];  // sessions that ended so, by Fault
+  // Since 3.4.
+  uint64_t
+      long_kernels;  // that have run for longer than a limit of KernelTerms, since the allocation was added
+  KernelTerms kernels;
 };
 
 // ---- scheduler ↔ executor ----
@@ -293,6 +232,7 @@ struct AddSession {
   uint32_t held;  // 1: begins as after HoldSession for kOperator
   uint32_t unused_too;
   PartitionTerms partition;  // since 3.4
+  KernelTerms kernels;
 };
 
 // Executor: the session's regions are mapped and its ring is being read; or not, with the reason.
@@ -474,6 +414,7 @@ struct SetShares {
   uint32_t slots;
   ShareTerms shares;
   PartitionTerms partition;  // since 3.4
+  KernelTerms kernels;
 };
 
 enum class HoldReason : uint32_t {
@@ -683,6 +624,22 @@ struct TraceProgress {
   uint64_t trace_id;
   uint32_t step;  // TraceStep
   uint32_t unused;
+};
+
+// ---- long kernels, since 3.4 ----
+
+// Executor, about once a second: a kernel of the session has been running for a second or longer, and its allocation has a limit
+// (KernelTerms). Answered by Answer when `request` is not 0: not ok if it has run for too long, with what its program is to
+// be told. Then the executor says ExecutorFault, and ends.
+struct LongKernel {
+  static constexpr std::string_view kName = "LongKernel";
+  static constexpr Route kRoute = Route::kExecutorSays;
+  uint64_t session_id;
+  uint64_t kernel;    // the same number: the same kernel
+  uint64_t ran_ns;    // in which nothing known was before it
+  uint32_t launches;  // went to the device together, and one of them is it
+  uint32_t unused;
+  char function[256];  // the first one's name; empty: a graph, or not known
 };
 
 }  // namespace gpuloom::control

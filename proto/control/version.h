@@ -14,7 +14,7 @@ namespace gpuloom {
 extern const char* const kVersion;
 
 // What --version prints, to show which other releases `program` works with: "gpuloom 1.2.3
-// (1a2b3c4d5e6f), wire 1.3, control 3.3".
+// (1a2b3c4d5e6f), wire 1.3, control 3.4".
 inline std::string VersionLine(const std::string& program) {
   return program + " " + kVersion + ", wire " +
          control::VersionText(wire::kWireMajor, wire::kWireMinor) + ", control " +

@@ -5,7 +5,9 @@ Work is one list for each tenant: in each window, the microseconds of the device
 """
 
 import dataclasses
+import re
 
+PREDICTIONS = re.compile(r"(\d+) predictions of what ran alone then were wrong by (\d+) % at the median and by (\d+) % for nine of ten")
 WINDOW_S = 0.1
 SECOND = 10  # windows
 
@@ -93,3 +95,8 @@ def settled_s(work, weights, changed_s, within_percent=5):
         if sum(map(sum, part)) and greatest_error(part, weights, 1) <= within_percent:
             return (window + 1) * WINDOW_S - changed_s
     return None
+
+
+def predictions(log):
+    """(how many, median, nine of ten) of each executor that said at its end how wrong its predictions were, in per cent."""
+    return [tuple(map(int, said.groups())) for said in PREDICTIONS.finditer(log)]

@@ -208,6 +208,18 @@ def measure_on_off(run, line, shared, kernels):
             run.results.add(f"{figure.name}_on_off", "gpuloom", "× sharing off", figure.of(shared) / without)
 
 
+def keep_predictions(run, before):
+    """How wrong the predictions were of the executors that have ended since the scheduler's log was `before`."""
+    for _, median, most in sharing.predictions(scheduler_log(run).removeprefix(before)):
+        run.results.add("sharing_prediction_error", "gpuloom", "%", median)
+        run.results.add("sharing_prediction_error_p90", "gpuloom", "%", most)
+
+
+def scheduler_log(run):
+    log = pathlib.Path(run.state_dir, "scheduler.log")
+    return log.read_text(errors="replace") if log.exists() else ""
+
+
 def measure_side(run, line, side, kernels):
     """One round of one side."""
     name = line.figures[0].name
@@ -217,9 +229,11 @@ def measure_side(run, line, side, kernels):
         return
     shared = None
     for domains in line.domains:
+        before = scheduler_log(run)
         with run.part(name + SUFFIXES[domains], side):
             shared = compete(run, side, line.tenants, kernels, domains, line.exchange)
             keep(run, line, side, shared, [SUFFIXES[domains]])
+        keep_predictions(run, before)
     if shared and any(figure.on_off for figure in line.figures):
         with run.part(f"{name}_on_off", side):
             measure_on_off(run, line, shared, kernels)

@@ -93,6 +93,14 @@ class GoalsTest(unittest.TestCase):
         self.assertIsNone(goals.goal_of("sharing_busy_x2"))
 
 
+class PredictionsTest(unittest.TestCase):
+    def test_each_executors_word_is_read_and_nothing_else(self):
+        line = "gpuloom-executor: {} predictions of what ran alone then were wrong by {} % at the median and by {} % for nine of ten\n"
+        self.assertEqual(sharing.predictions("info: begins\n" + line.format(120, 0, 7) + "x\n" + line.format(3, 12, 100)),
+                         [(120, 0, 7), (3, 12, 100)])
+        self.assertEqual(sharing.predictions("2 predictions\n"), [])
+
+
 class LinesTest(unittest.TestCase):
     def test_every_row_has_one_line_and_every_goal_a_row(self):
         lines = sharing_lines.lines(full=True)

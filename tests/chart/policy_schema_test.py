@@ -47,15 +47,23 @@ BAD = ["- a", "text", "3", "default: {}", "weights: {}", "Defaults: {}", "defaul
 # Of what a pod's rule may set, too.
 VALUES = {"weight": ["1", "100", "1000"],
           "priority": ["normal", "low", "'low'"],
+          "smPercent": ["1%", "25%", "100%"],
+          "smReserved": ["1%", "99%"],
           "timeShareMax": ["1%", "25%", "99%", "100%", "'5%'"],
           "memoryWait": ["0s", "1s", "30s", "999s", "1000s", "3600s", "0m", "5m", "60m", "0h", "1h", "'5m'"],
+          "maxKernelTime": ["{warn: 1s}", "{end: 3600s}", "{warn: 30s, end: 5m}", "{end: 1h, warn: 60m}", "{end: never}", "{warn: '5s'}"],
           "deny": ["true", "false"],
           "gpus": ["[0]", "[0, 1023]", "[GPU-8d7e6a90-3f6c-4b1a-9d52-0c7f5e1b2a34]", "['GPU-8d*', 3]", "[NVIDIA H200]", "['*']"]}
 NO_VALUES = {"weight": ["0", "1001", "-1", "1.5", "'5'", "[5]", "null", "true", "many"],
              "priority": ["highest", "High", "''", "1", "null", "[low]", "true"],
+             "smPercent": ["25", "0%", "101%", "2.5%", "null"],
+             "smReserved": ["25", "0%", "101%"],
              "timeShareMax": ["25", "0%", "101%", "05%", "2.5%", "'%'", "'25 %'", "null", "[5%]", "0.25"],
              "memoryWait": ["30", "0", "3601s", "4000s", "10000s", "61m", "2h", "1.5m", "05s", "00s", "-1s", "100ms", "'5 m'", "s", "1d", "null",
                             "[5s]", "forever"],
+             "maxKernelTime": ["30s", "null", "{}", "[5s]", "{wran: 5s}", "{warn: 0s}", "{warn: 0m}", "{end: 0h}", "{end: 3601s}", "{end: 61m}",
+                               "{end: 2h}", "{end: 30}", "{end: 01s}", "{end: 500ms}", "{end: null}", "{end: [5s]}", "{end: Never}",
+                               "{warn: 5s, limit: 6s}"],
              "deny": ["'true'", "1", "null", "[]", "never"],
              "gpus": ["0", "[]", "null", "['0']", "[-1]", "[1024]", "[1.5]", "[true]", "[[0]]", "[null]", "['']", "GPU-8d7e6a90",
                       "[\"a\\nb\"]", "['%s']" % ("x" * 129)]}

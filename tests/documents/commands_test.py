@@ -74,6 +74,12 @@ INSTEAD = {
     "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.2 --name 3.3":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
+    "tests/versions/record.py --asker OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "--out tests/golden/control_3.3 --name 3.3":
+        ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
+    "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "--out tests/golden/control_3.3 --name 3.4":
+        ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
 }
 
 # What a command's output says when it has done what it is shown for: (command, output).

@@ -144,6 +144,43 @@ TEST_F(Death, FaultEndsItsDomainOnly) {
   ExpectServed(b_);
 }
 
+constexpr int kLaunchTimeout = 702;
+
+TEST_F(Death, AKernelThatRunsForTooLongEndsItsDomainOnly) {
+  Process neighbour = Watcher(b_), elsewhere = Watcher(c_);
+  Process culprit = stack_.Tenant(a_, {"spin", "600"});
+  ASSERT_TRUE(culprit.ReadLine("running"));
+  // Of what runs already.
+  stack_.Bind(a_, {.pod = "a", .domain = "one", .kernels = {0, 1000}});
+  // Beside others' turns.
+  while (stack_.State(a_).sessions != 0) ExpectServed(c_);
+  EXPECT_NE(culprit.ExitStatus(), 0);
+  EXPECT_NE(culprit.output().find("cuCtxSynchronize " + std::to_string(kLaunchTimeout)),
+            std::string::npos)
+      << culprit.output();
+  EXPECT_EQ(ErrorOf(neighbour).code, kLaunchFailed);
+  EXPECT_FALSE(elsewhere.ReadLine("error", Milliseconds(50)));
+  EXPECT_TRUE(stack_.BackToNothing(a_));
+  EXPECT_EQ(stack_.State(a_).faults[static_cast<size_t>(control::Fault::kLongKernel)], 1u);
+  EXPECT_EQ(stack_.State(a_).long_kernels, 1u);
+  EXPECT_EQ(stack_.State(b_).faults[static_cast<size_t>(control::Fault::kLostExecutor)], 1u);
+  ExpectServed(a_);
+  ExpectServed(b_);
+}
+
+TEST_F(Death, AKernelThatIsOnlyToldOfEndsNobody) {
+  stack_.Bind(a_, {.pod = "a", .domain = "one", .kernels = {1000, 0}});
+  Process neighbour = Watcher(b_);
+  Process culprit = stack_.Tenant(a_, {"busy"});
+  ASSERT_TRUE(culprit.ReadLine("running"));
+  // Whoever shares its domain and loads code waits for it.
+  while (stack_.State(a_).long_kernels == 0) ExpectServed(c_);
+  EXPECT_FALSE(neighbour.ReadLine("error", Milliseconds(50)));
+  culprit.WriteLine("enough");
+  EXPECT_EQ(culprit.ExitStatus(), 0) << culprit.output();
+  EXPECT_EQ(stack_.State(b_).long_kernels, 0u);
+}
+
 class DeathByDrain : public Death {
  protected:
   static constexpr std::chrono::seconds kDrainTimeout{1};

@@ -117,6 +117,7 @@ void Stack::Bind(const Allocation& allocation, const AllocationSpec& spec) {
   bind.memory_quota_bytes = spec.quota_bytes;
   bind.pinned_limit_bytes = spec.pinned_limit_bytes;
   bind.shares = spec.shares;
+  bind.kernels = spec.kernels;
   std::string error;
   if (!client_.BindAllocation(bind, &error)) Die("BindAllocation: " + error);
 }

@@ -33,6 +33,7 @@ struct AllocationSpec {
   uint32_t slots = 1;
   uint64_t pinned_limit_bytes = 256 * kMiB;
   control::ShareTerms shares = {};
+  control::KernelTerms kernels = {};
 };
 
 struct Allocation {

@@ -45,7 +45,7 @@ RULES = [
     ("agent/scheduler", NODE + ["proto/wire", "proto/channel", "proto/control", "proto/cuda", "agent/arbiter"], [GRPC, CUDA], []),
     ("agent/softgpu", ["proto/cuda", "proto/libcuda", "agent/node/size.h"], [GRPC, BOOST], []),
     ("agent/answer", [], [NO_OS, GRPC, CUDA, BOOST], []),
-    ("agent/policy_command", NODE + ["agent/answer", "agent/policy", "agent/simulator"], [GRPC, CUDA, BOOST], []),
+    ("agent/policy_command", NODE + ["agent/answer", "agent/arbiter/sm_division.h", "agent/policy", "agent/simulator"], [GRPC, CUDA, BOOST], []),
     ("agent/run", NODE + ["agent/answer", "agent/policy/policy_file.h", "agent/policy_command", "proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
     ("agent/policy/in_force", AGENT + ["agent/policy", "agent/identity/kept_text.h"], [CUDA, BOOST, r"^grpc"], []),
     ("agent/policy", NODE + ["agent/arbiter/priority.h", "proto/channel/unique_fd.h"], [GRPC, CUDA, BOOST], []),

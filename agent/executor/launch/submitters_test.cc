@@ -137,9 +137,9 @@ class SubmittersTest : public ::testing::Test {
     for (const uint64_t value : values) {
       uint8_t params[sizeof(value)];
       std::memcpy(params, &value, sizeof(value));
-      const CUfunction function = value == kRefused ? refused_ : function_;
-      job->chunk->Append({function, library_.get(), {1, 1, 1}, {1, 1, 1}, 0, sizeof(params)},
-                         params, library_);
+      const CUkernel kernel = value == kRefused ? refused_ : kernel_;
+      job->chunk->Append({kernel, library_.get(), {1, 1, 1}, {1, 1, 1}, 0, sizeof(params)}, params,
+                         library_);
       expected_[StreamOf(owner)].push_back(value);
     }
     busy_[owner] = true;
@@ -162,8 +162,8 @@ class SubmittersTest : public ::testing::Test {
     done_.clear();
   }
 
-  const CUfunction function_ = reinterpret_cast<CUfunction>(0x10);
-  const CUfunction refused_ = reinterpret_cast<CUfunction>(0x20);
+  const CUkernel kernel_ = reinterpret_cast<CUkernel>(0x10);
+  const CUkernel refused_ = reinterpret_cast<CUkernel>(0x20);
   const std::shared_ptr<const void> library_ = std::make_shared<int>();
   const int wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   const Driver driver_ = RecordingDriver();
@@ -220,7 +220,7 @@ TEST_F(SubmittersTest, GraphsAreSharedWhileTheyComeAndGo) {
     chains_.MakeWanted();
     // On a busy machine no graph may have lasted by now: the next ones do.
     const bool forgets = done_jobs_ < kOwners * kJobsOfAnOwner;
-    if (forgets && turn % 200 == 100) chains_.Forget(function_);
+    if (forgets && turn % 200 == 100) chains_.Forget(kernel_);
     if (forgets && turn % 500 == 250) {
       std::vector<ChainRef> users = chains_.TakeOut(library_.get());
       pool_.Post([users = std::move(users)]() mutable { users.clear(); }, [] {});
@@ -233,10 +233,11 @@ TEST_F(SubmittersTest, GraphsAreSharedWhileTheyComeAndGo) {
 TEST_F(SubmittersTest, WhatGraphsNameWaitsUntilTheyAreLetGo) {
   Chunk chunk;
   const uint8_t params[8] = {};
-  chunk.Append({function_, library_.get(), {1, 1, 1}, {1, 1, 1}, 0, sizeof(params)}, params,
+  chunk.Append({kernel_, library_.get(), {1, 1, 1}, {1, 1, 1}, 0, sizeof(params)}, params,
                library_);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!chains_.LaunchOne(chunk, chunk.nodes.front(), params, StreamOf(0))) {
+  while (!chains_.LaunchOne(chunk, chunk.nodes.front(), params,
+                            {nullptr, StreamOf(0), nullptr, false})) {
     ASSERT_LT(std::chrono::steady_clock::now(), end) << "no graph is made";
     chains_.MakeWanted();
     RunFinished();
@@ -250,7 +251,7 @@ TEST_F(SubmittersTest, WhatGraphsNameWaitsUntilTheyAreLetGo) {
         while (occupied) std::this_thread::yield();
       },
       [] {});
-  chains_.Forget(function_);
+  chains_.Forget(kernel_);
   bool gone = false;
   int live = -1;
   chains_.WhenLetGo([&] {

@@ -2,6 +2,9 @@
 // Sessions that the scheduler holds, in the real loop, with a driver that needs no GPU.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "agent/executor/testing/tenant_test_fixture.h"
 
 namespace gpuloom::executor {
@@ -60,6 +63,38 @@ TEST_F(HoldTest, ASessionCanBeginHeld) {
   EXPECT_TRUE(late->Never([&] { return IsDone(*late, last); }));
   scheduler_.Hold(*late, false);
   EXPECT_TRUE(late->WaitDone(0, last));
+}
+
+TEST_F(HoldTest, TheTimeInWhichWorkWaitsIsCounted) {
+  const auto idle = AddTenant();
+  ASSERT_TRUE(scheduler_.WaitHeld(scheduler_.Hold(*tenant_, true)));
+  ASSERT_TRUE(scheduler_.WaitHeld(scheduler_.Hold(*idle, true)));
+  const auto begin = std::chrono::steady_clock::now();
+  const Ticket last = tenant_->LaunchPlain(0, 1);
+  // It waits by then.
+  EXPECT_EQ(tenant_->Call<wire::MemInfo>({}), CUDA_SUCCESS);
+  const auto waits = std::chrono::steady_clock::now();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto least = std::chrono::steady_clock::now() - waits;
+  scheduler_.Hold(*tenant_, false);
+  scheduler_.Hold(*idle, false);
+  EXPECT_TRUE(tenant_->WaitDone(0, last));
+  const auto most = std::chrono::steady_clock::now() - begin;
+  for (TestingTenant* tenant : {tenant_.get(), idle.get()}) tenant->doorbell.Reset();
+  const auto ended = scheduler_.WaitEnded(tenant_->order.session_id);
+  const auto idle_ended = scheduler_.WaitEnded(idle->order.session_id);
+  ASSERT_TRUE(ended.has_value() && idle_ended.has_value());
+  const std::chrono::nanoseconds held(ended->time.held_ns);
+  EXPECT_GE(held, least);
+  EXPECT_LE(held, most);
+  EXPECT_EQ(idle_ended->time.held_ns, 0u) << "nothing of it waited";
+}
+
+TEST_F(HoldTest, WhatWaitsInAHeldSessionIsReportedMeanwhile) {
+  ASSERT_TRUE(scheduler_.WaitHeld(scheduler_.Hold(*tenant_, true)));
+  tenant_->LaunchPlain(0, 1);
+  EXPECT_TRUE(tenant_->Wait([&] { return scheduler_.CountersOf(*tenant_).time.held_ns != 0; }));
+  scheduler_.Hold(*tenant_, false);
 }
 
 TEST_F(HoldTest, AQuietMomentDoesNotResumeIt) {

@@ -109,6 +109,9 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
                [this](uint64_t trace_id, control::TraceStep step) {
                  scheduler_.Send(control::TraceProgress{trace_id, static_cast<uint32_t>(step), 0});
                }}),
+      long_kernels_(
+          device, &scheduler_,
+          [this](uint64_t session_id, std::string_view text) { EndForKernel(session_id, text); }),
       batches_(batches),
       printer_(device, &memory_, output),
       budget_(std::make_shared<DomainBudget>(memory_limit_bytes)),
@@ -160,8 +163,12 @@ Loop::Outcome Loop::Run() {
       return Outcome::kDeviceLost;
     }
     for (const auto& session : sessions_) session->Notify();
+    if (ends_for_kernel_) return Outcome::kDeviceLost;
     DropEnded();
-    if (scheduler_.closed()) return Outcome::kSchedulerGone;
+    if (scheduler_.closed()) {
+      LogPredictions();
+      return Outcome::kSchedulerGone;
+    }
     if (worked) last_work_ns = now_ns;
     if (now_ns - last_counters_ns_ >= kCountersEveryNs) SendCounters(now_ns);
 
@@ -225,6 +232,7 @@ bool Loop::Serve(uint64_t now_ns) {
   }
   sharing_.Settle(sessions_);
   turns_.Look(sessions_, now_ns);
+  long_kernels_.Look(sessions_, now_ns);
   if (Device::Excess excess = device_->TakeExcess(); !excess.empty()) {
     memory_.Post([excess = std::move(excess), &cuda = device_->cuda()] { excess.Destroy(cuda); },
                  [] {});
@@ -281,6 +289,17 @@ void Loop::SendCounters(uint64_t now_ns) {
       static_cast<unsigned long long>(chunks.rewritten),
       static_cast<unsigned long long>(chunks.single), static_cast<unsigned long long>(chunks.plain),
       chains_.size(), chains_.singles());
+}
+
+// tests/bench reads it.
+void Loop::LogPredictions() const {
+  const arbiter::LaunchPredictor::Errors& errors = sharing_.predictor().errors();
+  const uint64_t count = errors.alone_count();
+  if (count == 0) return;
+  Log(LogLevel::kInfo,
+      "%llu predictions of what ran alone then were wrong by %u %% at the median and by %u %% for "
+      "nine of ten",
+      static_cast<unsigned long long>(count), errors.AlonePercent(0.5), errors.AlonePercent(0.9));
 }
 
 void Loop::DropEnded() {
@@ -437,6 +456,11 @@ void Loop::On(const control::MemoryReclaim& order, control::Incoming*, uint64_t)
 void Loop::On(const control::SetShares& order, control::Incoming*, uint64_t) {
   sharing_.Set(order);
   partitions_.Set(order);
+  for (const auto& session : sessions_) {
+    if (session->share().allocation_id == order.allocation_id) {
+      session->share().kernels = order.kernels;
+    }
+  }
 }
 
 void Loop::On(const control::HoldSession& order, control::Incoming* in, uint64_t) {
@@ -523,6 +547,20 @@ std::string Loop::LogDriverErrors() {
     begin = end + 1;
   }
   return text;
+}
+
+// Its neighbours see that the executor has ended, as they do whenever one does.
+void Loop::EndForKernel(uint64_t session_id, std::string_view text) {
+  Session* session = FindSession(session_id);
+  if (session == nullptr || ends_for_kernel_) return;
+  ends_for_kernel_ = true;
+  session->PublishFault(CUDA_ERROR_LAUNCH_TIMEOUT, text);
+  Log(LogLevel::kError,
+      "session %llu (%s) has a kernel that runs for longer than its policy lets it: the executor "
+      "ends, and with it %zu sessions",
+      static_cast<unsigned long long>(session_id), session->label(), sessions_.size());
+  scheduler_.Send(
+      control::ExecutorFault{static_cast<uint32_t>(CUDA_ERROR_LAUNCH_TIMEOUT), 0, session_id});
 }
 
 void Loop::TellFault() {

@@ -30,6 +30,7 @@
 #include "agent/executor/module/library_cache.h"
 #include "agent/executor/printing/printer.h"
 #include "agent/executor/session/host_budget.h"
+#include "agent/executor/session/long_kernels.h"
 #include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/session/tenant.h"
 #include "agent/executor/session/time_sharing.h"
@@ -62,7 +63,7 @@ class Loop {
 
   enum class Outcome { kSchedulerGone, kDeviceLost };
   // Sends ExecutorReady, then serves until one of the two happens. After kDeviceLost all tenants
-  // and the scheduler have been told, and the process must end.
+  // and the scheduler have been told, and the process must end; also when a kernel has run for longer than the policy lets it.
   Outcome Run();
 
  private:
@@ -96,7 +97,10 @@ class Loop {
   void On(const control::EndTurn& order, control::Incoming* in, uint64_t now_ns);
   void On(const control::StartTracing& order, control::Incoming* in, uint64_t now_ns);
   void On(const control::StopTracing& order, control::Incoming* in, uint64_t now_ns);
+  void LogPredictions() const;
   void TellFault();
+  // The policy lets a kernel of the session run no longer.
+  void EndForKernel(uint64_t session_id, std::string_view text);
   // Writes them to the log; returns them.
   std::string LogDriverErrors();
   Session* FindSession(uint64_t id) const;
@@ -127,6 +131,8 @@ class Loop {
   TimeSharing sharing_;
   Turns turns_;
   Tracer tracer_;
+  LongKernels long_kernels_;
+  bool ends_for_kernel_ = false;
   bool several_at_work_ = false;
   const bool batches_;
   Printer printer_;

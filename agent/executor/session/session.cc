@@ -105,9 +105,11 @@ bool Session::SetHeld(bool held) {
 }
 
 void Session::UpdateHeld() {
+  const bool was_held = held_;
   held_ = quiet_held_ || moving_ ||
           std::any_of(holds_.begin(), holds_.end(),
                       [](const SchedulerHold& hold) { return hold.holds; });
+  if (was_held != held_) NoteHeld(services_.sharing->now_ns());
 }
 
 void Session::Hold(control::HoldReason reason, bool hold, uint32_t request) {
@@ -137,6 +139,17 @@ void Session::FollowPartition() {
     moving_ = false;
   }
   UpdateHeld();
+}
+
+uint64_t Session::HeldNs(uint64_t now_ns) const {
+  return held_ns_ + (waits_held_ ? now_ns - std::min(now_ns, held_noted_ns_) : 0);
+}
+
+// Call when it is held or no longer, and in each round meanwhile: it waits from its first command on.
+void Session::NoteHeld(uint64_t now_ns) {
+  held_ns_ = HeldNs(now_ns);
+  held_noted_ns_ = now_ns;
+  waits_held_ = held_ && HasWaiting();
 }
 
 // Called after reading and submitting in a round, so what is at the device is known.
@@ -211,6 +224,7 @@ bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
   }
   any |= state_ == State::kServing && streams_.SubmitWaiting(slice);
   if (ring_empty_) streams_.Flush(true);
+  if (held_) NoteHeld(now_ns);
   // Functions that have become due are to be run at once.
   any |= published_;
   return parts_->submission.AddMarks() || any;
@@ -229,6 +243,10 @@ void Session::SubmitOrdered(Slice* slice) {
 std::array<arbiter::Work, arbiter::kEngines> Session::Ready() {
   if (state_ != State::kServing) return {};
   return parts_->submission.Ready();
+}
+
+void Session::AddHeads(std::vector<HeadOfStream>* heads) const {
+  parts_->submission.AddHeads(heads);
 }
 
 bool Session::AnnounceSleep() {
@@ -274,7 +292,7 @@ uint64_t Session::Progress() const {
   const control::WorkCounts& counts = share_.counts;
   uint64_t sum = kernels_launched_ + counts.batches + counts.copies_to_device +
                  counts.copies_from_device + counts.copies_on_device + counts.queue.sum_ns +
-                 counts.completion.sum_ns;
+                 counts.completion.sum_ns + HeldNs(services_.sharing->now_ns());
   for (const uint64_t used_ns : share_.used_ns) sum += used_ns;
   return sum;
 }
@@ -282,7 +300,7 @@ uint64_t Session::Progress() const {
 control::TimeUsage Session::TimeUsed() const {
   const arbiter::Waits waits = services_.sharing->waits(share_);
   return {share_.used_ns[0], share_.used_ns[1],  share_.used_ns[2],
-          waits.queue_ns,    waits.throttled_ns, waits.held_ns};
+          waits.queue_ns,    waits.throttled_ns, HeldNs(services_.sharing->now_ns())};
 }
 
 void Session::Notify() {

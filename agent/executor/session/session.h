@@ -26,6 +26,8 @@
 
 namespace gpuloom::executor {
 
+struct HeadOfStream;
+
 class Session final : private SessionPort {
  public:
   // Returns nullptr with a message on failure. Takes kSessionFds descriptors.
@@ -97,6 +99,8 @@ class Session final : private SessionPort {
   // Returns true if it has ended, and no worker has work of it any more.
   bool Gone() const;
   bool AtDevice() const { return streams_.AtDevice(); }
+  // What is at the heads of its streams, of the kernels' engine.
+  void AddHeads(std::vector<HeadOfStream>* heads) const;
   Quiet::Party Party() const {
     return {owner(), tenant_.get(), AtDevice(), streams_.SlowestCommandNs()};
   }
@@ -116,6 +120,8 @@ class Session final : private SessionPort {
 
   // session.cc
   control::TimeUsage TimeUsed() const;
+  uint64_t HeldNs(uint64_t now_ns) const;
+  void NoteHeld(uint64_t now_ns);
   // Grows with everything that SendCounters reports.
   uint64_t Progress() const;
   void UpdateHeld();
@@ -147,6 +153,9 @@ class Session final : private SessionPort {
   bool moving_ = false;                                     // to other multiprocessors
   bool placed_ = false;                                     // it has had its first ones
   uint32_t partitions_known_ = 0;  // value of Partitions::changes() when it last looked
+  bool waits_held_ = false;        // as of held_noted_ns_ it had commands that waited, and was held
+  uint64_t held_noted_ns_ = 0;
+  uint64_t held_ns_ = 0;  // until then
   uint64_t deadline_ns_ = 0;
   uint32_t returning_waits_ = 0;  // told while it is being returned
   uint64_t progress_told_ = 0;

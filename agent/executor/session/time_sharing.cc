@@ -56,6 +56,7 @@ Share TimeSharing::Begin(const control::AddSession& order) {
   share.session = arbiter_.BeginSession(share.allocation, now);
   share.session_id = order.session_id;
   share.allocation_id = order.allocation_id;
+  share.kernels = order.kernels;
   share.limited = limited_;
   share.went_on_ns = now;
   return share;
@@ -325,7 +326,6 @@ arbiter::Waits TimeSharing::waits(const Share& share) const {
     const arbiter::Waits its = arbiter_.waits(share.session, engine, now);
     sum.queue_ns += its.queue_ns;
     sum.throttled_ns += its.throttled_ns;
-    sum.held_ns += its.held_ns;
   }
   return sum;
 }

@@ -60,11 +60,19 @@ struct Share {
   std::array<arbiter::Work, arbiter::kEngines> queued;  // as the arbiter knows it
   std::array<uint32_t, arbiter::kEngines> heads = {};   // streams whose oldest mark is the engine's
   std::array<uint64_t, arbiter::kEngines> used_ns = {};
-  uint64_t noted_ns = 0;         // of all that, by Turns
-  uint64_t went_on_ns = 0;       // when a mark was last reached, or it was let go on
-  uint32_t let_go_on = 0;        // so often since an order
-  control::WorkCounts counts{};  // for the scheduler
+  uint64_t noted_ns = 0;    // of all that, by Turns
+  uint64_t went_on_ns = 0;  // when a mark was last reached, or it was let go on
+  uint32_t let_go_on = 0;   // so often since an order
+  control::KernelTerms kernels{};
+  // How long what has ended of the kernels' engine was at the head of its stream, by LevelOf its priority.
+  std::array<uint64_t, 8> ended_ns = {};
+  control::WorkCounts counts{};                                   // for the scheduler
   std::array<arbiter::Waits, arbiter::kEngines> waits_told = {};  // of these in `counts`
+
+  // CUDA's priorities are 0 for the least, and negative.
+  static uint32_t LevelOf(int cuda_priority) {
+    return static_cast<uint32_t>(std::clamp(-cuda_priority, 0, 7));
+  }
 
   Room& room(arbiter::Engine engine) { return rooms[static_cast<size_t>(engine)]; }
   const Room& room(arbiter::Engine engine) const { return rooms[static_cast<size_t>(engine)]; }
@@ -116,6 +124,7 @@ class TimeSharing {
   // How long launches that go together may take.
   uint64_t ChainBoundNs(const Share& share, uint64_t now_ns) const;
 
+  // But for how long it was held, which the arbiter is not told.
   arbiter::Waits waits(const Share& share) const;
   const arbiter::LaunchPredictor& predictor() const { return predictor_; }
 

@@ -54,6 +54,9 @@ inline constexpr uint32_t kMostInFlight = 2048;  // where one launch of a chain 
 inline constexpr uint32_t kMaxStreamsAtDevice = 256;
 inline constexpr uint32_t kMaxMarks = 2048;
 
+// More than these are forgotten, the oldest first; only who waits for longest is told by them.
+inline constexpr size_t kMaxForeignWaits = 64;
+
 // For a command with more dependencies than this, the waits are submitted to CUDA beforehand, piece by piece.
 inline constexpr size_t kMaxWaitsAtOnce = 32;
 
@@ -141,6 +144,9 @@ struct Stream {
   Tally busy_tally;
   // The sink's: the oldest mark's work, as the meter knows it.
   std::optional<uint64_t> metered;
+  uint64_t head_ns = 0;  // since when
+  // The sink's: what it waits for of other sessions, behind this ticket. At most kMaxForeignWaits.
+  std::vector<std::pair<uint64_t, PointRef>> foreign;
   // The sink's: of launches that are grouped; at most `max_chunk` together.
   arbiter::CutPoint cut;
   uint32_t max_chunk = kMaxChunkLaunches;

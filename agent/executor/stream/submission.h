@@ -21,6 +21,7 @@ class Copies;
 class Events;
 class Graphs;
 class Launches;
+struct HeadOfStream;
 
 class Submission final : public Part, public StreamSink {
  public:
@@ -43,6 +44,9 @@ class Submission final : public Part, public StreamSink {
   bool MaySubmit(const Stream& stream, const StreamCommand& command) const override;
   bool MaySubmit(const Stream& stream, const Chunk& chunk) const override;
   void WaitFor(Stream& stream, const Dependency& dependency) override;
+
+  // What is at the heads of streams, of the kernels' engine.
+  void AddHeads(std::vector<HeadOfStream>* heads) const;
 
   // What could go to each engine but for the session's turn.
   std::array<arbiter::Work, arbiter::kEngines> Ready();
@@ -94,6 +98,10 @@ class Submission final : public Part, public StreamSink {
   void Count(Stream& stream, const StreamCommand& command);
   // For the meter: work is there since then, or since it was submitted.
   void BeginMark(Stream& stream, uint64_t since_ns);
+  void BeginMeter(Stream& stream, const Tally& tally, uint64_t since_ns);
+  bool KernelIsTimed(const Stream& stream) const;
+  // Work of that ticket, for an event of another session.
+  static bool WaitsForOthers(const Stream& stream, wire::Ticket ticket);
   void EndMarks(Stream& stream, const Tally& tally, uint32_t commands);
   CUresult SubmitWork(Stream& stream, StreamCommand& command);
   // With `tell` the device notifies the tenant when the mark is reached, before we know.

@@ -12,6 +12,7 @@
 #include "agent/executor/launch/launches.h"
 #include "agent/executor/printing/printer.h"
 #include "agent/executor/process/log.h"
+#include "agent/executor/session/long_kernels.h"
 #include "agent/executor/session/time_sharing.h"
 #include "agent/executor/stream/submission.h"
 #include "agent/executor/stream/work_counts.h"
@@ -145,9 +146,7 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
   if (stream.busy) {
     stream.busy_tally = std::exchange(stream.tally, {});
     // It counts as running meanwhile: others that are ahead wait until it has caught up.
-    if (!stream.metered) {
-      stream.metered = services_.sharing->BeginMark(&share_, stream.busy_tally, 0);
-    }
+    if (!stream.metered) BeginMeter(stream, stream.busy_tally, 0);
   }
   stream.waits_told = false;
   for (uint32_t i = 0; i < command.commands && result != CUDA_SUCCESS; ++i) {
@@ -156,7 +155,7 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
   const bool piece = MarksAtOnce(command.work);
   marked_piece_ |= piece;
   // The ticket of a command in parts is reached only with the last part.
-  const bool marks = piece || (stream.tally.marks && command.parts == 1);
+  const bool marks = piece || ((stream.tally.marks || KernelIsTimed(stream)) && command.parts == 1);
   // Counted with this command, which StreamSet adds after us. What another thread launches is
   // marked when it comes back.
   if (!stream.busy && (stream.unmarked + command.commands >= kCommandsPerMark || marks) &&
@@ -164,6 +163,12 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
     AddMark(stream, std::make_shared<Point>(services_.device, stream.id, command.ticket, false),
             piece && MayTell(stream));
   }
+}
+
+// Of launches that share a mark nobody sees which one runs: where the policy limits a kernel's time, only short ones do.
+bool Submission::KernelIsTimed(const Stream& stream) const {
+  return share_.kernels != control::KernelTerms{} &&
+         (stream.command_ns == 0 || stream.command_ns >= Tally::kMarkedNs);
 }
 
 bool Submission::HasRoom(const StreamCommand& command) const {
@@ -225,6 +230,10 @@ void Submission::Count(Stream& stream, const StreamCommand& command) {
   if (!engine) return;
   if (!stream.tally.any) stream.tally.since_ns = services_.sharing->now_ns();
   stream.tally.Add(*engine);
+  if (*engine == arbiter::Engine::kCompute) {
+    if (stream.tally.launches == 0) stream.tally.kernel = KernelOf(command);
+    stream.tally.launches += command.commands;
+  }
   CountCopy(command, *engine, &share_.counts);
   if (services_.tracer != nullptr && services_.tracer->notes()) {
     services_.tracer->Note(command, &stream.tally);
@@ -242,9 +251,46 @@ void Submission::BeginMark(Stream& stream, uint64_t since_ns) {
   if (stream.metered) return;
   for (const Mark& mark : stream.marks) {
     if (!mark.tally.any) continue;
-    stream.metered = services_.sharing->BeginMark(&share_, mark.tally, since_ns);
-    return;
+    return BeginMeter(stream, mark.tally, since_ns);
   }
+}
+
+void Submission::BeginMeter(Stream& stream, const Tally& tally, uint64_t since_ns) {
+  stream.metered = services_.sharing->BeginMark(&share_, tally, since_ns);
+  stream.head_ns = std::max(since_ns, tally.since_ns);
+}
+
+// A mark's commands wait for older marks of the session only, so the oldest one of all waits for none.
+void Submission::AddHeads(std::vector<HeadOfStream>* heads) const {
+  const Stream* oldest = nullptr;
+  for (const Stream* stream : streams_.active()) {
+    if (stream->marks.empty()) continue;
+    if (oldest == nullptr || stream->marks.front().order < oldest->marks.front().order) {
+      oldest = stream;
+    }
+  }
+  for (const Stream* stream : streams_.active()) {
+    if (!stream->metered) continue;
+    const auto mark = std::find_if(stream->marks.begin(), stream->marks.end(),
+                                   [](const Mark& each) { return each.tally.any; });
+    const bool is_marked = mark != stream->marks.end();
+    const Tally& tally = is_marked ? mark->tally : stream->busy_tally;
+    if (tally.engine != arbiter::Engine::kCompute) continue;
+    HeadOfStream head;
+    head.work = {share_.session, share_.allocation, *stream->metered, stream->head_ns,
+                 Share::LevelOf(stream->cuda_priority)};
+    head.work.watched = is_marked && stream == oldest && mark == stream->marks.begin() &&
+                        !WaitsForOthers(*stream, mark->point->ticket);
+    head.launches = tally.launches;
+    head.kernel = tally.kernel;
+    heads->push_back(head);
+  }
+}
+
+bool Submission::WaitsForOthers(const Stream& stream, wire::Ticket ticket) {
+  return std::any_of(stream.foreign.begin(), stream.foreign.end(), [ticket](const auto& wait) {
+    return wait.first < static_cast<uint64_t>(ticket) && !wait.second->done;
+  });
 }
 
 void Submission::EndMarks(Stream& stream, const Tally& tally, uint32_t commands) {
@@ -252,6 +298,7 @@ void Submission::EndMarks(Stream& stream, const Tally& tally, uint32_t commands)
   const uint64_t now = services_.sharing->now_ns();
   if (tally.engine == arbiter::Engine::kCompute) {
     Observe(now - std::min(now, tally.since_ns), &share_.counts.completion);
+    share_.ended_ns[Share::LevelOf(stream.cuda_priority)] += now - std::min(now, stream.head_ns);
   }
   services_.sharing->EndMark(&share_, static_cast<uint32_t>(stream.id), tally,
                              *std::exchange(stream.metered, {}), now);
@@ -331,6 +378,9 @@ void Submission::WaitFor(Stream& stream, const Dependency& dependency) {
     if (recorded == nullptr || MakeStream(stream) != CUDA_SUCCESS) return;
     services_.device->Judge(services_.device->cuda().cuStreamWaitEvent(stream.cuda, recorded, 0));
     stream.waits_told = true;
+    std::erase_if(stream.foreign, [](const auto& wait) { return wait.second->done; });
+    if (stream.foreign.size() == kMaxForeignWaits) stream.foreign.erase(stream.foreign.begin());
+    stream.foreign.emplace_back(stream.submitted, dependency.point);
     return;
   }
   Stream* other = streams_.FindAny(dependency.stream);

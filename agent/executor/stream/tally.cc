@@ -88,10 +88,21 @@ struct Keys {
   LaunchKey operator()(const auto&) const { return {}; }
 };
 
+struct CalledKernels {
+  CUkernel operator()(const LaunchWork& work) const { return work.kernel; }
+  CUkernel operator()(const LaunchExWork& work) const { return work.kernel; }
+  CUkernel operator()(const ChunkWork& work) const { return work.chunk->nodes.front().kernel; }
+  CUkernel operator()(const auto&) const { return nullptr; }
+};
+
 }  // namespace
 
 std::optional<Engine> EngineOf(const StreamCommand& command) {
   return std::visit(Engines(), command.work);
+}
+
+CUkernel KernelOf(const StreamCommand& command) {
+  return std::visit(CalledKernels(), command.work);
 }
 
 uint64_t BytesOf(const wire::GraphCopy& copy) {

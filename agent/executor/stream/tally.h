@@ -9,6 +9,7 @@
 #include "agent/arbiter/domain_arbiter.h"
 #include "agent/arbiter/launch_predictor.h"
 #include "proto/control/trace_region.h"
+#include "proto/cuda/cuda_all.h"
 #include "proto/wire/graph_nodes.h"
 
 namespace gpuloom::executor {
@@ -20,6 +21,8 @@ struct StreamCommand;
 std::optional<arbiter::Engine> EngineOf(const StreamCommand& command);
 // What a block is copied of, in bytes.
 uint64_t BytesOf(const wire::GraphCopy& copy);
+// The kernel of a launch, or of the first of a chunk; null: it is none.
+CUkernel KernelOf(const StreamCommand& command);
 // What takes about as long has the same key. The owner is for the caller to add.
 arbiter::LaunchKey KeyOf(const StreamCommand& command);
 arbiter::LaunchKey KeyOf(const Chunk& chunk);
@@ -59,6 +62,9 @@ struct Tally {
   arbiter::Engine engine = arbiter::Engine::kCompute;
   uint64_t since_ns = 0;  // when the first was submitted
 
+  uint32_t launches = 0;      // of kernels, and what else goes to their engine; a graph is one
+  CUkernel kernel = nullptr;  // of the first launch; null: it is no kernel
+
   // Of what the arbiter was told.
   arbiter::Work work;
   // The pieces' key, if all have the same.
@@ -83,6 +89,8 @@ struct Tally {
   void Add(const Tally& later) {
     if (!later.any) return;
     if (!any) since_ns = later.since_ns;
+    if (launches == 0) kernel = later.kernel;
+    launches += later.launches;
     Add(later.engine);
     alike = alike && later.alike && (work.pieces == 0 || key == later.key);
     key = later.key;

@@ -136,6 +136,8 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
   control::TurnUsage usage;
   control::TurnDrained drained;
   control::TraceProgress trace;
+  control::LongKernel long_kernel;
+  control::SessionCounters counters;
   const MutexLock lock(mutex_);
   if (in.As(&ready)) {
     ready_[ready.session_id] = ready;
@@ -157,6 +159,14 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
     for (uint32_t i = 0; i < usage.count; ++i) {
       turn_use_ns_[usage.uses[i].allocation_id] += usage.uses[i].used_ns;
     }
+  } else if (in.As(&counters)) {
+    counters_[counters.session_id] = counters;
+  } else if (in.As(&long_kernel)) {
+    long_kernels_[long_kernel.session_id] = long_kernel;
+    control::Answer answer = {};
+    answer.ok = kernels_end_.empty();
+    control::SetText(answer.message, kernels_end_.c_str());
+    (void)connection_.Send(in.header.request, answer);
   } else if (in.As(&drained)) {
     ++turn_messages_;
     drained_.push_back(in.header.request);
@@ -185,6 +195,7 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
   order.slots = 1;
   order.shares = shares;
   order.partition = partition;
+  order.kernels = kernels;
   snprintf(order.label, sizeof(order.label), "tests/tenant-%llu/main",
            static_cast<unsigned long long>(last_session_));
   if (label != nullptr) control::SetText(order.label, label);
@@ -208,14 +219,37 @@ void TestingScheduler::RemoveTenant(const TestingTenant& tenant) {
   (void)connection_.Send(0, control::RemoveSession{tenant.order.session_id});
 }
 
-void TestingScheduler::SetShares(const TestingTenant& tenant, const control::ShareTerms& terms) {
-  (void)connection_.Send(0, control::SetShares{tenant.order.allocation_id, 1, terms, {}});
+void TestingScheduler::SetShares(const TestingTenant& tenant, const control::ShareTerms& terms,
+                                 const control::KernelTerms& of_kernels) {
+  (void)connection_.Send(0,
+                         control::SetShares{tenant.order.allocation_id, 1, terms, {}, of_kernels});
 }
 
 void TestingScheduler::SetPartition(const TestingTenant& tenant,
                                     const control::PartitionTerms& terms) {
   (void)connection_.Send(
-      0, control::SetShares{tenant.order.allocation_id, 1, tenant.order.shares, terms});
+      0, control::SetShares{tenant.order.allocation_id, 1, tenant.order.shares, terms, {}});
+}
+
+control::SessionCounters TestingScheduler::CountersOf(const TestingTenant& tenant) {
+  const MutexLock lock(mutex_);
+  return counters_[tenant.order.session_id];
+}
+
+std::optional<control::LongKernel> TestingScheduler::LongKernelOf(const TestingTenant& tenant) {
+  const MutexLock lock(mutex_);
+  const auto it = long_kernels_.find(tenant.order.session_id);
+  return it == long_kernels_.end() ? std::nullopt : std::optional(it->second);
+}
+
+std::optional<control::LongKernel> TestingScheduler::WaitLongKernel(const TestingTenant& tenant) {
+  (void)WaitUntil([&] { return LongKernelOf(tenant).has_value(); });
+  return LongKernelOf(tenant);
+}
+
+void TestingScheduler::EndLongKernels(const char* text) {
+  const MutexLock lock(mutex_);
+  kernels_end_ = text;
 }
 
 uint32_t TestingScheduler::Hold(const TestingTenant& tenant, bool hold) {

@@ -117,10 +117,20 @@ class TestingScheduler {
   bool begin_held = false;
   // From now on new tenants' policy; each is an allocation and a namespace of its own.
   control::ShareTerms shares = {};
-  void SetShares(const TestingTenant& tenant, const control::ShareTerms& terms);
   // The same of the device's multiprocessors.
   control::PartitionTerms partition = {};
   void SetPartition(const TestingTenant& tenant, const control::PartitionTerms& terms);
+  void SetShares(const TestingTenant& tenant, const control::ShareTerms& terms,
+                 const control::KernelTerms& of_kernels = {});
+  // The same of their kernels' time.
+  control::KernelTerms kernels = {};
+  // Of its last SessionCounters.
+  control::SessionCounters CountersOf(const TestingTenant& tenant);
+  // What the executor has last said of a long kernel of the tenant's; nullopt: nothing.
+  std::optional<control::LongKernel> LongKernelOf(const TestingTenant& tenant);
+  std::optional<control::LongKernel> WaitLongKernel(const TestingTenant& tenant);
+  // From now on such kernels run for too long: what their programs are told.
+  void EndLongKernels(const char* text);
   // Returns the number by which the hold is known to WaitHeld.
   uint32_t Hold(const TestingTenant& tenant, bool hold);
   bool WaitHeld(uint32_t hold);
@@ -202,7 +212,10 @@ class TestingScheduler {
   std::vector<uint32_t> held_ GPULOOM_GUARDED_BY(mutex_);      // the holds that were acknowledged
   std::vector<uint32_t> drained_ GPULOOM_GUARDED_BY(mutex_);   // the turns
   std::map<uint64_t, bool> wants_ GPULOOM_GUARDED_BY(mutex_);  // by allocation
-  std::map<uint64_t, uint64_t> turn_use_ns_ GPULOOM_GUARDED_BY(mutex_);  // the same
+  std::map<uint64_t, uint64_t> turn_use_ns_ GPULOOM_GUARDED_BY(mutex_);               // the same
+  std::map<uint64_t, control::LongKernel> long_kernels_ GPULOOM_GUARDED_BY(mutex_);   // by session
+  std::map<uint64_t, control::SessionCounters> counters_ GPULOOM_GUARDED_BY(mutex_);  // the same
+  std::string kernels_end_ GPULOOM_GUARDED_BY(mutex_);
   int turn_messages_ GPULOOM_GUARDED_BY(mutex_) = 0;
   std::vector<control::TraceProgress> traces_ GPULOOM_GUARDED_BY(mutex_);
   std::optional<control::ExecutorFault> fault_ GPULOOM_GUARDED_BY(mutex_);

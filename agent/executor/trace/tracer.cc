@@ -113,10 +113,10 @@ void Tracer::Took(CUstream cuda, uint64_t session_id, uint32_t stream) {
   if (const auto id = activity_->IdOf(cuda)) owners_.Add(*id, owner, NowNs());
 }
 
-uint32_t Tracer::NameOf(CUfunction function) {
+uint32_t Tracer::NameOf(CUkernel kernel) {
   const char* name = nullptr;
-  if (device_->cuda().cuFuncGetName == nullptr ||
-      device_->cuda().cuFuncGetName(&name, function) != CUDA_SUCCESS || name == nullptr) {
+  if (device_->cuda().cuKernelGetName == nullptr ||
+      device_->cuda().cuKernelGetName(&name, kernel) != CUDA_SUCCESS || name == nullptr) {
     return 0;
   }
   return writer_.Name(name);
@@ -126,8 +126,8 @@ uint32_t Tracer::NameOf(CUfunction function) {
 void Tracer::Note(const StreamCommand& command, Tally* tally) {
   Noted& noted = tally->noted;
   if (noted.commands == 0) noted.trace_id = trace_->id;
-  const auto kernel = [&](CUfunction function) {
-    if (noted.name == 0) noted.name = NameOf(function);
+  const auto kernel = [&](CUkernel named) {
+    if (noted.name == 0) noted.name = NameOf(named);
     return TraceKind::kKernel;
   };
   const auto copy = [&](uint64_t bytes) {
@@ -140,11 +140,11 @@ void Tracer::Note(const StreamCommand& command, Tally* tally) {
   TraceKind kind = TraceKind::kOther;
   uint32_t commands = 1;
   if (const auto* launch = std::get_if<LaunchWork>(&command.work)) {
-    kind = kernel(launch->function);
+    kind = kernel(launch->kernel);
   } else if (const auto* launch_ex = std::get_if<LaunchExWork>(&command.work)) {
-    kind = kernel(launch_ex->function);
+    kind = kernel(launch_ex->kernel);
   } else if (const auto* chunk = std::get_if<ChunkWork>(&command.work)) {
-    kind = kernel(chunk->chunk->nodes.front().function);
+    kind = kernel(chunk->chunk->nodes.front().kernel);
     commands = chunk->chunk->size();
   } else if (std::holds_alternative<GraphWork>(command.work)) {
     kind = TraceKind::kGraph;

@@ -69,7 +69,7 @@ class Tracer {
   void BeginOwn(const std::string& why);
   void EndRecording();
   void EndTrace();
-  uint32_t NameOf(CUfunction function);
+  uint32_t NameOf(CUkernel kernel);
 
   Device* const device_;
   const TraceMeans* const means_;

@@ -43,6 +43,10 @@
 //   Q  says nothing more of traces
 //   P  says of traces that it knows nothing of that they have ended, and of its own what is nothing
 //   O  answers with how many traces it records (4 bytes)
+//   K  says that its kernel has run for an hour: answers 0 or, once it must end, 1
+//   J  the same of one of two, D  of another kernel
+//   Z  does not end when it must
+//   z  answers with how long a kernel may run until it is ended, in milliseconds (4 bytes)
 //   x  exits
 //   F  reports a fault, then exits
 //   e  ends the session for a broken ring
@@ -201,8 +205,9 @@ class Executor {
     } else if (in->As(&shares)) {
       ++set_shares_;
       for (auto& [id, session] : sessions_) {
-        if (session.order.allocation_id == shares.allocation_id)
-          session.order.shares = shares.shares;
+        if (session.order.allocation_id != shares.allocation_id) continue;
+        session.order.shares = shares.shares;
+        session.order.kernels = shares.kernels;
       }
     } else if (in->As(&hold)) {
       const auto it = sessions_.find(hold.session_id);
@@ -530,6 +535,28 @@ class Executor {
       case 'O':
         answer(&traces_, sizeof(traces_));
         break;
+      case 'K':
+      case 'J':
+      case 'D': {
+        control::LongKernel message{};
+        message.session_id = id;
+        message.kernel = byte == 'D' ? 2 : 1;
+        message.ran_ns = uint64_t{3600} * 1'000'000'000;
+        message.launches = byte == 'J' ? 2 : 1;
+        control::SetText(message.function, "busy\nloop");
+        const uint8_t ends = Ask<control::Answer>(message).ok == 0;
+        answer(&ends, 1);
+        if (ends == 0 || stays_) break;
+        Send(control::ExecutorFault{702, 0, id});
+        _exit(1);
+      }
+      case 'Z':
+        stays_ = true;
+        done();
+        break;
+      case 'z':
+        answer(&session.order.kernels.end_after_ms, 4);
+        break;
       case 'x':
         _exit(1);
       case 'e':
@@ -584,6 +611,7 @@ class Executor {
   uint32_t turn_ = 3;
   uint32_t turn_orders_ = 0;
   bool drains_ = false;
+  bool stays_ = false;
   uint32_t end_request_ = 0;
   bool tells_traces_ = true;
   uint32_t traces_ = 0;

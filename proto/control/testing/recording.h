@@ -30,7 +30,7 @@ Recording ReadRecording(const std::string& path);
 std::string RecordingText(const Recording& recording);
 
 // Listens at `state_dir`/control.sock on its own thread and answers each message as the recorded scheduler answered
-// one of the same type and size, a Hello as the same Hello or else as the first; a client that sends anything else is
+// one of the same type and size (since 3.1 also a shorter one's: what it does not know is ignored), a Hello as the same Hello or else as the first; a client that sends anything else is
 // disconnected. Serves until it is destroyed, one connection after the other.
 class RecordedScheduler {
  public:
@@ -46,6 +46,7 @@ class RecordedScheduler {
   bool AnswerOne(int connection);
 
   const Recording recording_;
+  bool has_minors_ = false;  // the recorded scheduler: it is not of 3.0
   channel::UniqueFd listener_;
   channel::UniqueFd stop_read_, stop_write_;
   std::atomic<bool> was_surprised_{false};

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/executor/session/long_kernels.h"
+
+#include <algorithm>
+
+#include "agent/executor/session/session.h"
+
+namespace gpuloom::executor {
+
+void LongKernels::LookAtAll(TimeSharing::Sessions sessions, uint64_t now_ns) {
+  looked_ns_ = now_ns;
+  const auto is_limited = [](const auto& session) {
+    return session->share().kernels != control::KernelTerms{};
+  };
+  if (std::none_of(sessions.begin(), sessions.end(), is_limited)) return;
+  heads_.clear();
+  std::vector<const Session*> whose;
+  for (const auto& session : sessions) {
+    const size_t first = heads_.size();
+    session->AddHeads(&heads_);
+    whose.resize(heads_.size(), session.get());
+    for (size_t i = first; i < heads_.size(); ++i) {
+      arbiter::AtHead& head = heads_[i].work;
+      if (!head.watched) continue;
+      for (const auto& other : sessions) {
+        const Share& share = other->share();
+        if (share.allocation == head.allocation) continue;
+        for (size_t level = head.level + 1; level < share.ended_ns.size(); ++level) {
+          head.higher_ns += share.ended_ns[level];
+        }
+      }
+    }
+  }
+  work_.clear();
+  for (const HeadOfStream& head : heads_) work_.push_back(head.work);
+  watch_.Look(work_, now_ns);
+
+  for (size_t i = 0; i < heads_.size(); ++i) {
+    if (!heads_[i].work.watched || whose[i]->share().kernels == control::KernelTerms{}) continue;
+    const uint64_t ran_ns = watch_.ran_ns(heads_[i].work.session, heads_[i].work.piece);
+    uint64_t& told_ns = told_ns_[whose[i]->id()];
+    if (ran_ns < told_ns) told_ns = 0;  // another
+    if (ran_ns < told_ns + kLongNs) continue;
+    told_ns = ran_ns;
+    Tell(whose[i]->id(), heads_[i], ran_ns);
+  }
+  std::erase_if(told_ns_, [&](const auto& entry) {
+    return std::none_of(sessions.begin(), sessions.end(),
+                        [&](const auto& session) { return session->id() == entry.first; });
+  });
+}
+
+void LongKernels::Tell(uint64_t session_id, const HeadOfStream& head, uint64_t ran_ns) {
+  control::LongKernel message = {};
+  message.session_id = session_id;
+  message.kernel = head.work.piece;
+  message.ran_ns = ran_ns;
+  message.launches = head.launches;
+  const Driver& cuda = device_->cuda();
+  // At the device, so its library is not unloaded.
+  const char* name = nullptr;
+  if (head.kernel != nullptr && cuda.cuKernelGetName != nullptr &&
+      cuda.cuKernelGetName(&name, head.kernel) == CUDA_SUCCESS && name != nullptr) {
+    control::SetText(message.function, name);
+  }
+  scheduler_->Ask(message, [this, session_id](control::Incoming* in) {
+    control::Answer answer;
+    if (!in->As(&answer) || answer.ok != 0) return;
+    on_too_long_(session_id, {answer.message, control::TextLength(answer.message)});
+  });
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells the scheduler of kernels that run for long, where the policy has a limit for them (control::KernelTerms): whose, for
+// how long at the least, and what its function is called. The scheduler decides what happens (docs/design/sharing-time.md).
+//
+// Launches that went to the device together are told as one, with their number, and a graph as one launch: nobody sees
+// which of its kernels runs. What waits for a word or a host function is not at the device, so it is no kernel.
+//
+// Owned by the loop; ring thread only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "agent/arbiter/kernel_watch.h"
+#include "agent/executor/device/device.h"
+#include "agent/executor/session/scheduler_link.h"
+#include "agent/executor/session/time_sharing.h"
+
+namespace gpuloom::executor {
+
+// What is at the head of one of a session's streams.
+struct HeadOfStream {
+  arbiter::AtHead work;
+  uint32_t launches = 0;
+  CUkernel kernel = nullptr;  // the first one's; null: no kernel
+};
+
+class LongKernels {
+ public:
+  // Called when the policy lets the session's kernel run no longer, with what its program is to be told.
+  using OnTooLong = std::function<void(uint64_t session_id, std::string_view text)>;
+
+  // All outlive it.
+  LongKernels(Device* device, SchedulerLink* scheduler, OnTooLong on_too_long)
+      : device_(device), scheduler_(scheduler), on_too_long_(std::move(on_too_long)) {}
+
+  // Call in each round of the loop, after completions have been seen.
+  void Look(TimeSharing::Sessions sessions, uint64_t now_ns) {
+    if (now_ns - looked_ns_ >= kLookEveryNs) LookAtAll(sessions, now_ns);
+  }
+
+  static constexpr uint64_t kLookEveryNs = 50'000'000;
+  // A kernel is told of from this age on, and as often: the shortest limit.
+  static constexpr uint64_t kLongNs = 1'000'000'000;
+
+ private:
+  void LookAtAll(TimeSharing::Sessions sessions, uint64_t now_ns);
+  void Tell(uint64_t session_id, const HeadOfStream& head, uint64_t ran_ns);
+
+  Device* const device_;
+  SchedulerLink* const scheduler_;
+  const OnTooLong on_too_long_;
+  uint64_t looked_ns_ = 0;
+  arbiter::KernelWatch watch_;
+  std::unordered_map<uint64_t, uint64_t>
+      told_ns_;  // by session: at which age the watched kernel was told of
+  // Used by LookAtAll.
+  std::vector<HeadOfStream> heads_;
+  std::vector<arbiter::AtHead> work_;
+};
+
+}  // namespace gpuloom::executor

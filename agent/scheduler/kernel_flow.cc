@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that run for longer than the policy says (control::KernelTerms): they are told of, and cost their trust domain the
+// executor. Executors say how long a kernel has run, and are believed no more than their own part of the device's time
+// since: a kernel is not charged with what other domains had of it meanwhile. A wrong word costs an executor's own domain.
+#include <algorithm>
+
+#include "agent/node/one_line.h"
+#include "agent/scheduler/log.h"
+#include "agent/scheduler/scheduler.h"
+#include "proto/control/connection.h"
+
+namespace gpuloom::scheduler {
+namespace {
+
+constexpr size_t kLongestName = 200;
+
+std::string Seconds(uint64_t ns) {
+  const uint64_t tenths = ns / 100'000'000;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
+}
+
+std::string Limit(uint32_t ms) { return Seconds(uint64_t{ms} * 1'000'000); }
+
+bool IsOver(uint64_t ran_ns, uint32_t limit_ms) {
+  return limit_ms != 0 && ran_ns >= uint64_t{limit_ms} * 1'000'000;
+}
+
+std::string Name(const control::LongKernel& message) {
+  const std::string name =
+      OneLine({message.function, control::TextLength(message.function)}, kLongestName);
+  if (message.launches > 1) {
+    return "one of " + std::to_string(message.launches) + " kernels that were launched together" +
+           (name.empty() ? "" : ", from " + name + " on,");
+  }
+  return name.empty() ? "a graph or a kernel without a name" : "kernel " + name;
+}
+
+}  // namespace
+
+void Scheduler::On(Executor* executor, const control::LongKernel& message, control::Incoming& in) {
+  control::Answer answer{};
+  answer.ok = 1;
+  Session* session = FindSession(message.session_id, *executor);
+  if (session != nullptr && !executor->ends_for_kernel) Judge(session, message, &answer);
+  if (in.header.request != 0) executor->peer->Send(in.header.request, answer);
+}
+
+void Scheduler::Judge(Session* session, const control::LongKernel& message,
+                      control::Answer* answer) {
+  Session::Kernel& kernel = session->kernel;
+  const uint64_t part_ns = turns_.PartNs(*session->executor);
+  if (!kernel.any || kernel.number != message.kernel) {
+    kernel = {true, message.kernel, part_ns - std::min(part_ns, message.ran_ns), false};
+  }
+  const uint64_t ran_ns = std::min(message.ran_ns, part_ns - kernel.began_part_ns);
+  // Each of several may have had its part of it.
+  const uint64_t least_ns = ran_ns / std::max(message.launches, 1u);
+  Allocation& allocation = *session->allocation;
+  const control::KernelTerms& terms = allocation.kernels;
+  const bool ends = IsOver(least_ns, terms.end_after_ms);
+  if (!ends && (kernel.told || !IsOver(least_ns, terms.warn_after_ms))) return;
+  if (!std::exchange(kernel.told, true)) ++allocation.long_kernels;
+  const std::string what = Name(message);
+  if (!ends) {
+    LogFor(&allocation.lines, LogLevel::kWarning,
+           session->Label() + ": " + what + " has been running for " + Seconds(ran_ns) +
+               ", longer than the " + Limit(terms.warn_after_ms) + " of maxKernelTime.warn");
+    return;
+  }
+  Executor* executor = session->executor;
+  executor->ends_for_kernel = true;
+  NoteFault(session, control::Fault::kLongKernel);
+  executor->reason = session->Label() + ": " + what + " has been running for " + Seconds(ran_ns) +
+                     ", longer than the " + Limit(terms.end_after_ms) + " of maxKernelTime.end";
+  answer->ok = 0;
+  control::SetText(
+      answer->message,
+      ("gpuloom: " + what + " of this program has been running for " + Seconds(ran_ns) +
+       ", longer than the " + Limit(terms.end_after_ms) +
+       " that this cluster's policy allows (maxKernelTime): its CUDA context is lost\n")
+          .c_str());
+  // It tells the program, and then us, before it ends.
+  const uint64_t id = executor->id;
+  executor->deadline = loop_->After(options_.drain_grace, [this, id] {
+    Executor* late = executors_.at(id).get();
+    LoseExecutor(late, End::kAbort, std::string(late->reason));
+  });
+}
+
+}  // namespace gpuloom::scheduler
