@@ -95,6 +95,8 @@ class KubectlGpuloom(unittest.TestCase):
         self.assertEqual(self.Run("--node", "c", "--node", "a", "--context", "prod", "doctor")[0], "== c\nc\n\n== a\na\n")
         self.assertTrue(all(line.startswith("--context prod ") for line in self.Log()), self.Log())
         self.assertEqual(self.Run("--agent-namespace", "elsewhere", "doctor")[0], "== c\nc\n")
+        self.Run("--name", "ours", "doctor", status=1)  # the stand-in knows gpuloom alone
+        self.assertIn("app.kubernetes.io/name=ours,app.kubernetes.io/component=agent", self.Log()[-1])
         self.assertIn("no agent of gpuloom runs on node d", self.Run("--node", "d", "doctor", status=1)[1])
         self.assertIn("no agent of gpuloom runs in namespace nowhere", self.Run("--agent-namespace", "nowhere", "doctor", status=1)[1])
 
