@@ -9,6 +9,7 @@
 #include "agent/inventory/slots.h"
 #include "agent/node/size.h"
 #include "agent/plugin/plugin_socket.h"
+#include "agent/policy/policy_file.h"
 #include "agent/supervisor/control_client.h"
 #include "agent/supervisor/scheduler_command.h"
 
@@ -56,7 +57,7 @@ NodeAgent::NodeAgent(const CommandLine& line, Inventory inventory,
       inventory_(std::move(inventory)),
       capacities_(std::move(capacities)),
       clock_(clock),
-      policy_(line.policy, line.state_directory + "/last-good-policy.yaml"),
+      policy_(line.policy, line.state_directory + "/" + kKeptPolicyName),
       kubelet_record_(line.state_directory),
       shims_(line.state_directory),
       book_(line.state_directory),

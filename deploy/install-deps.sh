@@ -10,6 +10,7 @@ packages=(
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libboost-dev libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libzstd-dev liblz4-dev
   libgtest-dev libgmock-dev
+  groff-base shellcheck fish zsh  # what checks manual pages, scripts and completion
   prometheus-cpp-dev
   prometheus  # scrapes the agent in a test, and promtool
   chromium  # shows the agent's page in a test; 0.4 GB

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "agent/inventory/gpu.h"
 #include "agent/inventory/nvml.h"
-#include "agent/inventory/pci.h"
+#include "agent/node/pci.h"
 
 namespace gpuloom {
 

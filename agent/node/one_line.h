@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text from outside as part of one line of a log or a message: whatever could start another line or control a terminal
-// is escaped (\n, \x1b), and text that is too long is cut. UTF-8 stays as it is. Pure; safe from any thread.
+// Text from outside as part of one line of a log, a message or a table: whatever could start another line, control a
+// terminal or is no UTF-8 is escaped byte by byte (\n, \x1b), and text that is too long is cut. Words of any language stay
+// as they are. Pure; safe from any thread.
 #pragma once
 
 #include <cstddef>

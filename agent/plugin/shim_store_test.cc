@@ -9,8 +9,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "agent/plugin/runtime_check.h"
-
 namespace gpuloom {
 namespace {
 
@@ -78,16 +76,6 @@ TEST_F(ShimStoreTest, AFileSystemThatForbidsExecIsRefused) {
   EXPECT_THAT(std::string(store.Install(Library("\177ELF"), "1").status().message()),
               HasSubstr("noexec"));
   EXPECT_FALSE(ShimStore::IsMountedNoexec("/usr"));
-}
-
-TEST_F(ShimStoreTest, TheNvidiaRuntimesSettingIsChecked) {
-  const std::string path = state_ + "/config.toml";
-  EXPECT_EQ(CheckNvidiaRuntime(path), "");
-  std::ofstream(path) << "#accept-nvidia-visible-devices-envvar-when-unprivileged = false\n[x]\n";
-  EXPECT_THAT(CheckNvidiaRuntime(path),
-              HasSubstr("accept-nvidia-visible-devices-envvar-when-unprivileged = false"));
-  std::ofstream(path) << "accept-nvidia-visible-devices-envvar-when-unprivileged = false # ours\n";
-  EXPECT_EQ(CheckNvidiaRuntime(path), "");
 }
 
 }  // namespace

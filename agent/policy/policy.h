@@ -64,9 +64,10 @@ struct PodKeys {
   std::optional<Setting<uint32_t>> weight;  // 1–1000
   std::optional<Setting<arbiter::Priority>> priority;
   std::optional<Setting<uint32_t>> time_share_max_percent;  // 1–100
-  std::optional<Setting<uint32_t>> sm_percent;              // 1–100, of the GPU's multiprocessors; the same
-  std::optional<Setting<uint32_t>> sm_reserved_percent;     // 1–100; never more than sm_percent beside it
-  std::optional<Setting<uint32_t>> memory_wait_s;           // 0–3600
+  std::optional<Setting<uint32_t>> sm_percent;  // 1–100, of the GPU's multiprocessors; the same
+  std::optional<Setting<uint32_t>>
+      sm_reserved_percent;                         // 1–100; never more than sm_percent beside it
+  std::optional<Setting<uint32_t>> memory_wait_s;  // 0–3600
   std::optional<Setting<KernelTimeRule>> max_kernel_time;
   std::optional<Setting<bool>> deny;
   std::optional<Setting<std::vector<GpuPattern>>> gpus;

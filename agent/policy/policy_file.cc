@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "agent/node/sealed_text.h"
 #include "proto/channel/unique_fd.h"
 
 namespace gpuloom {
@@ -24,7 +25,8 @@ std::optional<std::string> ReadPolicyFile(const std::string& path, PolicySource 
     *error = "policy " + path + ": " + reason;
     return std::nullopt;
   };
-  const bool is_file = source == PolicySource::kFile;
+  const bool is_file = source != PolicySource::kAnything;
+  const size_t max_bytes = kMaxPolicyBytes + (source == PolicySource::kKept ? kMaxSealBytes : 0);
   const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | (is_file ? O_NONBLOCK : 0)));
   if (!fd.valid()) return fail(strerror(errno));
   struct stat info = {};
@@ -39,7 +41,7 @@ std::optional<std::string> ReadPolicyFile(const std::string& path, PolicySource 
     if (got < 0) return fail(strerror(errno));
     if (got == 0) return text;
     text.append(buffer, static_cast<size_t>(got));
-    if (text.size() > kMaxPolicyBytes) return fail("larger than 1MiB");
+    if (text.size() > max_bytes) return fail("larger than 1MiB");
   }
 }
 

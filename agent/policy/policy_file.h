@@ -7,8 +7,12 @@
 
 namespace gpuloom {
 
-// Who runs on must not wait for a pipe's other end; who checks a policy may be given one.
-enum class PolicySource { kFile, kAnything };
+// In the agent's state folder: the last good policy, sealed (sealed_text.h).
+inline constexpr char kKeptPolicyName[] = "last-good-policy.yaml";
+
+// Who runs on must not wait for a pipe's other end; who checks a policy may be given one. What an agent keeps
+// (kKeptPolicyName) is a file, and its seal may make it longer.
+enum class PolicySource { kFile, kAnything, kKept };
 
 // nullopt with a message that names the path: it cannot be read, is not a file, or is larger than a ConfigMap can be.
 [[nodiscard]] std::optional<std::string> ReadPolicyFile(const std::string& path,

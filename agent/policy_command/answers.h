@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function for each kind of question, about a policy that has been read. Pure; safe from any thread.
+// One function for each kind of question, about a policy that has been read. But for Show, which reads more, they are pure
+// and safe from any thread.
 #pragma once
+
+#include <optional>
 
 #include "agent/policy/policy.h"
 #include "agent/policy_command/policy_command.h"
 
 namespace gpuloom {
 
-PolicyAnswer Check(const PolicyCommand& command, const Policy& policy);
-PolicyAnswer Explain(const PolicyCommand& command, const Policy& policy);
-PolicyAnswer Simulate(const PolicyCommand& command, const Policy& policy);
+// Without a policy the file is none, and `policy_error` says why.
+Answer Check(const PolicyCommand& command, const std::optional<Policy>& policy,
+             const std::string& policy_error);
+Answer Explain(const PolicyCommand& command, const Policy& policy);
+Answer Simulate(const PolicyCommand& command, const Policy& policy);
+
+// Reads the policy that an agent keeps, and the file.
+Answer Show(const PolicyCommand& command);
 
 }  // namespace gpuloom

@@ -3,10 +3,15 @@
 
 #include <CLI/CLI.hpp>
 
+#include "agent/answer/command_line.h"
 #include "agent/node/size.h"
 
 namespace gpuloom {
 namespace {
+
+void AddOutput(CLI::App* question, PolicyCommand* command) {
+  AddOutputOption(question, [command](Format format) { command->format = format; });
+}
 
 CLI::App* AddQuestion(CLI::App* policy, const std::string& name, const std::string& text,
                       PolicyCommand::Kind kind, PolicyCommand* command) {
@@ -27,6 +32,7 @@ const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
                                 "Says whether a file is a policy. Exit status: 0 it is, 1 it is "
                                 "not, 2 it cannot be read.",
                                 Kind::kCheck, command);
+  AddOutput(check, command);
   check
       ->add_option_function<std::vector<std::string>>(
           "--gpu",
@@ -63,6 +69,22 @@ const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
                   Kind::kExplain, command);
   explain->add_option("namespace", command->pod_namespace, "the namespace")->required();
   explain->add_option("pod", command->pod, "a pod of it: POD, or POD/CONTAINER");
+  AddOutput(explain, command);
+
+  CLI::App* show =
+      policy->add_subcommand("show",
+                             "Prints the policy that is in force on this node, as the agent keeps "
+                             "it, and says whether the policy file is another.\n"
+                             "Example: gpuloom policy show");
+  show->add_option("file", command->file, "the agent's policy file (/etc/gpuloom/policy.yaml)");
+  show->add_option("--state-dir", command->state_dir,
+                   "the agent's state folder (/var/lib/gpuloom)");
+  AddOutput(show, command);
+  show->callback([command] {
+    command->kind = Kind::kShow;
+    if (command->file.empty()) command->file = "/etc/gpuloom/policy.yaml";
+    if (command->state_dir.empty()) command->state_dir = "/var/lib/gpuloom";
+  });
 
   CLI::App* simulate = AddQuestion(
       policy, "simulate",

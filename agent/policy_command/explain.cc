@@ -25,54 +25,74 @@ std::string Spelled(const KernelTimeRule& rule) {
   return text;
 }
 
-// A line for each key: what it is, and which rule says so.
-class Table {
+// For each key what it is, and which rule says so: a line each, and the same in a document.
+class Settings {
  public:
-  Table(const Policy& policy, std::string* text) : policy_(policy), text_(*text) {}
+  explicit Settings(const Policy& policy) : policy_(policy) {}
 
+  const std::string& text() const { return text_; }
+  const Json& document() const { return document_; }
+
+  // `value` in a document, `shown` in a line.
+  template <typename T>
+  void Add(const std::string& key, const Json& value, const std::string& shown,
+           const Chosen<T>& chosen) {
+    Json rule;  // null: built in
+    if (!chosen.key.empty()) {
+      rule = policy_.file + ":" + std::to_string(chosen.place.line) + ":" +
+             std::to_string(chosen.place.column) + ": " + chosen.key;
+    }
+    text_ += "  " + Padded(key, kKeyLetters) + Padded(shown, kValueLetters) +
+             (rule.is_null() ? "built in" : rule.get<std::string>()) + "\n";
+    document_[key] = {{"value", value}, {"rule", rule}};
+  }
   template <typename T>
   void Add(const std::string& key, const std::string& value, const Chosen<T>& chosen) {
-    text_ += "  " + Padded(key, kKeyLetters) + Padded(value, kValueLetters);
-    if (chosen.key.empty()) {
-      text_ += "built in";
-    } else {
-      text_ += policy_.file + ":" + std::to_string(chosen.place.line) + ":" +
-               std::to_string(chosen.place.column) + ": " + chosen.key;
-    }
-    text_ += "\n";
+    Add(key, value, value, chosen);
   }
 
   // What a pod adds to its namespace's: nothing, where no rule of pods says something.
   enum class Whose { kNamespace, kPod };
   void AddPodKeys(const PodSettings& settings, Whose whose) {
-    const auto value = [whose](const std::string& key, const std::string& text) {
-      return whose == Whose::kPod && key.empty() ? "as above" : text;
+    const auto add = [&](const std::string& key, const Json& value, const std::string& shown,
+                         const auto& chosen) {
+      // Null: as the namespace's.
+      if (whose == Whose::kPod && chosen.key.empty()) {
+        Add(key, nullptr, "as above", chosen);
+      } else {
+        Add(key, value, shown, chosen);
+      }
     };
-    Add("weight", std::to_string(settings.weight.value), settings.weight);
+    const uint32_t weight = settings.weight.value;
+    Add("weight", weight, std::to_string(weight), settings.weight);
     Add("priority", std::string(kPriorityNames[arbiter::Index(settings.priority.value)]),
         settings.priority);
-    const Chosen<uint32_t>& most = settings.time_share_max_percent;
-    Add("timeShareMax", value(most.key, std::to_string(most.value) + "%"), most);
-    const Chosen<uint32_t>& sms = settings.sm_percent;
-    Add("smPercent", value(sms.key, std::to_string(sms.value) + "%"), sms);
-    const Chosen<uint32_t>& reserved = settings.sm_reserved_percent;
-    Add("smReserved", value(reserved.key, std::to_string(reserved.value) + "%"), reserved);
-    const Chosen<uint32_t>& wait = settings.memory_wait_s;
-    Add("memoryWait", value(wait.key, std::to_string(wait.value) + "s"), wait);
-    const Chosen<KernelTimeRule>& kernel_time = settings.max_kernel_time;
-    Add("maxKernelTime", value(kernel_time.key, Spelled(kernel_time.value)), kernel_time);
-    Add("deny", value(settings.deny.key, settings.deny.value ? "true" : "false"), settings.deny);
-    std::string gpus;
+    const std::string most = std::to_string(settings.time_share_max_percent.value) + "%";
+    add("timeShareMax", most, most, settings.time_share_max_percent);
+    const std::string sms = std::to_string(settings.sm_percent.value) + "%";
+    add("smPercent", sms, sms, settings.sm_percent);
+    const std::string reserved = std::to_string(settings.sm_reserved_percent.value) + "%";
+    add("smReserved", reserved, reserved, settings.sm_reserved_percent);
+    const std::string wait = std::to_string(settings.memory_wait_s.value) + "s";
+    add("memoryWait", wait, wait, settings.memory_wait_s);
+    const std::string kernel_time = Spelled(settings.max_kernel_time.value);
+    add("maxKernelTime", kernel_time, kernel_time, settings.max_kernel_time);
+    const bool deny = settings.deny.value;
+    add("deny", deny, deny ? "true" : "false", settings.deny);
+    std::string shown;
+    Json gpus = Json::array();
     for (const GpuPattern& gpu : settings.gpus.value) {
-      gpus += gpus.empty() ? "" : ", ";
-      gpus += gpu.index.has_value() ? std::to_string(*gpu.index) : gpu.glob;
+      const std::string name = gpu.index.has_value() ? std::to_string(*gpu.index) : gpu.glob;
+      shown += (shown.empty() ? "" : ", ") + name;
+      gpus.push_back(gpu.index.has_value() ? Json(*gpu.index) : Json(gpu.glob));
     }
-    Add("gpus", value(settings.gpus.key, gpus.empty() ? "all" : gpus), settings.gpus);
+    add("gpus", gpus.empty() ? Json("all") : gpus, gpus.empty() ? "all" : shown, settings.gpus);
   }
 
  private:
   const Policy& policy_;
-  std::string& text_;
+  std::string text_;
+  Json document_ = Json::object();
 };
 
 std::string Spelled(const TrustDomainRule& rule) {
@@ -91,27 +111,33 @@ std::string Spelled(const TrustDomainRule& rule) {
 
 }  // namespace
 
-PolicyAnswer Explain(const PolicyCommand& command, const Policy& policy) {
-  PolicyAnswer answer;
+Answer Explain(const PolicyCommand& command, const Policy& policy) {
   const NamespaceSettings space = SettingsOfNamespace(policy, command.pod_namespace);
-  answer.text = "namespace " + command.pod_namespace + "\n";
-  Table table(policy, &answer.text);
+  Settings of_namespace(policy);
   const MemoryRule& memory = space.memory.value;
-  table.Add("memory", memory.is_auto ? "auto" : FormatSize(memory.slot_bytes), space.memory);
-  table.Add("trustDomain", Spelled(space.trust_domain.value), space.trust_domain);
+  of_namespace.Add("memory", memory.is_auto ? "auto" : FormatSize(memory.slot_bytes), space.memory);
+  of_namespace.Add("trustDomain", Spelled(space.trust_domain.value), space.trust_domain);
   const uint32_t most = space.max_tenants.value;
-  table.Add("maxTenants", most == 0 ? "no bound" : std::to_string(most), space.max_tenants);
-  table.AddPodKeys(space, Table::Whose::kNamespace);
-  if (command.pod.empty()) return answer;
+  of_namespace.Add("maxTenants", most == 0 ? Json() : Json(most),
+                   most == 0 ? "no bound" : std::to_string(most), space.max_tenants);
+  of_namespace.AddPodKeys(space, Settings::Whose::kNamespace);
+  std::string text = "namespace " + command.pod_namespace + "\n" + of_namespace.text();
+  Json document = {{"namespace", command.pod_namespace}, {"settings", of_namespace.document()}};
 
-  const size_t slash = std::min(command.pod.find('/'), command.pod.size());
-  const std::string pod = command.pod.substr(0, slash);
-  const std::string container =
-      slash < command.pod.size() ? command.pod.substr(slash + 1) : std::string();
-  answer.text += "pod " + pod + (container.empty() ? "" : ", container " + container) + "\n";
-  table.AddPodKeys(SettingsOfPod(policy, command.pod_namespace, pod, container),
-                   Table::Whose::kPod);
-  return answer;
+  if (!command.pod.empty()) {
+    const size_t slash = std::min(command.pod.find('/'), command.pod.size());
+    const std::string pod = command.pod.substr(0, slash);
+    const std::string container =
+        slash < command.pod.size() ? command.pod.substr(slash + 1) : std::string();
+    Settings of_pod(policy);
+    of_pod.AddPodKeys(SettingsOfPod(policy, command.pod_namespace, pod, container),
+                      Settings::Whose::kPod);
+    text +=
+        "pod " + pod + (container.empty() ? "" : ", container " + container) + "\n" + of_pod.text();
+    document["pod"] = {{"name", pod}, {"container", container}, {"settings", of_pod.document()}};
+  }
+  return {command.format == Format::kTable ? text : FormatDocument(document, command.format), "",
+          kGood};
 }
 
 }  // namespace gpuloom

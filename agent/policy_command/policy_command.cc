@@ -9,22 +9,17 @@
 
 namespace gpuloom {
 
-PolicyAnswer AnswerAboutPolicy(const PolicyCommand& command) {
+Answer AnswerAboutPolicy(const PolicyCommand& command) {
+  using Kind = PolicyCommand::Kind;
+  if (command.kind == Kind::kShow) return Show(command);
   std::string error;
   const std::optional<std::string> text =
       ReadPolicyFile(command.file, PolicySource::kAnything, &error);
-  if (!text) return {"", "gpuloom: " + error + "\n", 2};
+  if (!text) return {"", "gpuloom: " + error + "\n", kMistake};
   const std::optional<Policy> policy = ParsePolicy(command.file, *text, &error);
-  if (!policy) return {"", error + "\n", 1};
-  switch (command.kind) {
-    case PolicyCommand::Kind::kCheck:
-      return Check(command, *policy);
-    case PolicyCommand::Kind::kExplain:
-      return Explain(command, *policy);
-    case PolicyCommand::Kind::kSimulate:
-      return Simulate(command, *policy);
-  }
-  return {};
+  if (command.kind == Kind::kCheck) return Check(command, policy, error);
+  if (!policy) return {"", error + "\n", kNotGood};
+  return command.kind == Kind::kExplain ? Explain(command, *policy) : Simulate(command, *policy);
 }
 
 }  // namespace gpuloom

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// A question about a policy file and its answer. Reads that file and nothing else; one thread.
+// A question about a policy file and its answer. Reads the files that it names and nothing else; one thread.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "agent/answer/answer.h"
+#include "agent/answer/output.h"
+
 namespace gpuloom {
 
 struct PolicyCommand {
-  enum class Kind { kCheck, kExplain, kSimulate };
+  enum class Kind { kCheck, kExplain, kShow, kSimulate };
   Kind kind = Kind::kCheck;
   std::string file;
+  Format format = Format::kTable;
   // kCheck: GPUs against which its promises are judged.
   std::vector<uint64_t> gpu_bytes;
   int slots = 10;  // as the node agent's default
@@ -22,17 +26,14 @@ struct PolicyCommand {
   // kExplain
   std::string pod_namespace;
   std::string pod;  // POD or POD/CONTAINER; empty: the namespace only
+  // kShow: where the agent keeps what is in force.
+  std::string state_dir;
   // kSimulate
   std::vector<std::string> tenants;    // as gpuloom-simulate's --tenant
   std::vector<std::string> simulator;  // its other arguments
 };
 
-struct PolicyAnswer {
-  std::string text;
-  std::string trouble;
-  int exit_status = 0;  // 1: the policy is wrong; 2: the question is, or the file cannot be read
-};
-
-PolicyAnswer AnswerAboutPolicy(const PolicyCommand& command);
+// kNotGood: the policy is wrong. kMistake: the question is, or the file cannot be read.
+Answer AnswerAboutPolicy(const PolicyCommand& command);
 
 }  // namespace gpuloom

@@ -31,7 +31,7 @@ class PolicyQuestion : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  PolicyAnswer Ask(const std::string& policy) {
+  Answer Ask(const std::string& policy) {
     std::ofstream(command_.file) << policy;
     return AnswerAboutPolicy(command_);
   }
@@ -41,17 +41,17 @@ class PolicyQuestion : public ::testing::Test {
 };
 
 TEST_F(PolicyQuestion, CheckSaysWhereAFileIsNoPolicy) {
-  const PolicyAnswer good = Ask("defaults: {memory: 1GiB}");
+  const Answer good = Ask("defaults: {memory: 1GiB}");
   EXPECT_EQ(good.exit_status, 0);
   EXPECT_EQ(good.text, command_.file + ": good\n");
   EXPECT_EQ(good.trouble, "");
-  const PolicyAnswer bad = Ask("defaults:\n  memroy: 1GiB\n");
+  const Answer bad = Ask("defaults:\n  memroy: 1GiB\n");
   EXPECT_EQ(bad.exit_status, 1);
   EXPECT_EQ(bad.text, "");
   EXPECT_EQ(bad.trouble,
             command_.file + ":2:3: defaults.memroy: unknown key; did you mean memory?\n");
   command_.file += ".not";
-  const PolicyAnswer none = AnswerAboutPolicy(command_);
+  const Answer none = AnswerAboutPolicy(command_);
   EXPECT_EQ(none.exit_status, 2);
   EXPECT_THAT(none.trouble, AllOf(HasSubstr("gpuloom: policy "), HasSubstr("No such file")));
 }
@@ -76,7 +76,7 @@ TEST_F(PolicyQuestion, CheckJudgesPromisesAgainstEachGpu) {
   EXPECT_THAT(Ask("defaults: {memory: 3GiB}").text,
               HasSubstr("a GPU of 80GiB: 10 slots, 6000MiB kept for the executors, auto is "
                         "7592MiB a slot\na GPU of 40GiB: 10 slots, 5GiB kept"));
-  const PolicyAnswer broken = Ask("defaults: {memory: 7GiB}");
+  const Answer broken = Ask("defaults: {memory: 7GiB}");
   EXPECT_EQ(broken.exit_status, 1);
   EXPECT_THAT(broken.trouble, HasSubstr("p.yaml:1:20: defaults.memory: 10 slots x 7GiB is more "
                                         "than GPU of 40GiB has"));
@@ -130,12 +130,52 @@ TEST_F(PolicyQuestion, ExplainSaysWhichRuleGivesWhat) {
                                        "namespaces.team-a.maxKernelTime\n"));
 }
 
+TEST_F(PolicyQuestion, TheSameAsDocuments) {
+  command_.format = Format::kJson;
+  command_.gpu_bytes = {80 * kGiB};
+  EXPECT_EQ(Json::parse(Ask("defaults: {memory: 3GiB}").text),
+            Json({{"file", command_.file},
+                  {"good", true},
+                  {"gpus",
+                   {{{"memory_bytes", 80 * kGiB},
+                     {"slots", 10},
+                     {"reserve_bytes", uint64_t{6000} << 20},
+                     {"auto_slot_bytes", uint64_t{7592} << 20}}}}}));
+  for (const char* wrong : {"defaults: {memroy: 3GiB}", "defaults: {memory: 70GiB}"}) {
+    const Answer answer = Ask(wrong);
+    EXPECT_EQ(answer.exit_status, 1);
+    const Json document = Json::parse(answer.text);
+    EXPECT_EQ(document["good"], false);
+    EXPECT_EQ(document["error"].get<std::string>() + "\n", answer.trouble);
+  }
+  command_.kind = Kind::kExplain;
+  command_.pod_namespace = "a";
+  command_.pod = "p/c";
+  const char* policy =
+      "namespaces: {a: {weight: 7, gpus: [0, H200], pods: {p: {timeShareMax: 5%}}}}";
+  const Json document = Json::parse(Ask(policy).text);
+  EXPECT_EQ(document["namespace"], "a");
+  const Json& settings = document["settings"];
+  EXPECT_EQ(settings["weight"],
+            Json({{"value", 7}, {"rule", command_.file + ":1:26: namespaces.a.weight"}}));
+  EXPECT_EQ(settings["maxTenants"], Json({{"value", nullptr}, {"rule", nullptr}}));
+  EXPECT_EQ(settings["deny"]["value"], false);
+  EXPECT_EQ(settings["gpus"]["value"], Json({0, "H200"}));
+  const Json& pod = document["pod"];
+  EXPECT_EQ(pod["container"], "c");
+  EXPECT_EQ(pod["settings"]["timeShareMax"]["value"], "5%");
+  EXPECT_EQ(pod["settings"]["deny"], Json({{"value", nullptr}, {"rule", nullptr}}))
+      << "the namespace's";
+  command_.format = Format::kYaml;
+  EXPECT_THAT(Ask(policy).text, HasSubstr("namespace: a\nsettings:\n  memory:\n    value: auto\n"));
+}
+
 TEST_F(PolicyQuestion, SimulateGivesTenantsWhatThePolicySays) {
   command_.kind = Kind::kSimulate;
   command_.tenants = {"namespace=a,name=server-1,kernel=1ms", "namespace=b,name=x,kernel=1ms"};
   command_.simulator = {"--seconds", "1"};
   const auto share = [&](const std::string& policy, const std::string& tenant) {
-    const PolicyAnswer answer = Ask(policy);
+    const Answer answer = Ask(policy);
     EXPECT_EQ(answer.exit_status, 0) << answer.trouble;
     std::istringstream lines(answer.text);
     for (std::string line; std::getline(lines, line);) {
@@ -158,7 +198,7 @@ TEST_F(PolicyQuestion, SimulateGivesTenantsWhatThePolicySays) {
   for (const char* wrong : {"name=a", "namespace=a,weight=3", "namespace=a,priority=high",
                             "namespace=a,max=5", "namespace=a,domain=d", "namespace=a,colour=3"}) {
     command_.tenants = {wrong};
-    const PolicyAnswer answer = Ask("");
+    const Answer answer = Ask("");
     EXPECT_EQ(answer.exit_status, 2) << wrong;
     EXPECT_THAT(answer.trouble, HasSubstr("gpuloom: --tenant: ")) << wrong;
   }
@@ -199,6 +239,16 @@ TEST(PolicyCommandLine, TakesQuestionsAndRefusesHalfOnes) {
   EXPECT_EQ(command.kind, Kind::kSimulate);
   EXPECT_THAT(command.tenants, ElementsAre("namespace=a", "namespace=b"));
   EXPECT_THAT(command.simulator, ElementsAre("--seconds", "2"));
+  command = {};
+  ASSERT_TRUE(Parse({"policy", "show"}, &command));
+  EXPECT_EQ(command.kind, Kind::kShow);
+  EXPECT_EQ(command.file, "/etc/gpuloom/policy.yaml");
+  EXPECT_EQ(command.state_dir, "/var/lib/gpuloom");
+  command = {};
+  ASSERT_TRUE(Parse({"policy", "show", "f", "--state-dir", "/s", "-o", "json"}, &command));
+  EXPECT_EQ(command.file, "f");
+  EXPECT_EQ(command.state_dir, "/s");
+  EXPECT_EQ(command.format, Format::kJson);
   for (const auto& words :
        std::vector<std::vector<std::string>>{{"policy"},
                                              {"policy", "check"},

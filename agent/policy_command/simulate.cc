@@ -28,16 +28,17 @@ uint32_t PermilleOf(const Chosen<uint32_t>& percent) { return percent.value * 10
 
 }  // namespace
 
-PolicyAnswer Simulate(const PolicyCommand& command, const Policy& policy) {
+Answer Simulate(const PolicyCommand& command, const Policy& policy) {
   std::vector<std::string> words = command.simulator;
   for (const std::string& tenant : command.tenants) {
     const std::string wrong = WrongTenant(tenant);
-    if (!wrong.empty()) return {"", "gpuloom: --tenant: " + wrong + "\n", 2};
+    if (!wrong.empty()) return {"", "gpuloom: --tenant: " + wrong + "\n", kMistake};
     words.insert(words.end(), {"--tenant", tenant});
   }
   simulator::Arguments arguments;
   std::string error;
-  if (!simulator::Parse(words, &arguments, &error)) return {"", "gpuloom: " + error + "\n", 2};
+  if (!simulator::Parse(words, &arguments, &error))
+    return {"", "gpuloom: " + error + "\n", kMistake};
 
   for (size_t i = 0; i < arguments.spaces.size(); ++i) {
     const NamespaceSettings settings = SettingsOfNamespace(policy, arguments.spaces[i]);
@@ -55,7 +56,7 @@ PolicyAnswer Simulate(const PolicyCommand& command, const Policy& policy) {
     const std::string domain = Decide(policy, Capacity(), space, pod).trust_domain;
     tenant.domain = domains.emplace(domain, static_cast<uint32_t>(domains.size())).first->second;
   }
-  return {simulator::Report(arguments), "", 0};
+  return {simulator::Report(arguments), "", kGood};
 }
 
 }  // namespace gpuloom

@@ -9,9 +9,12 @@
 #include <memory>
 #include <string_view>
 
+#include "agent/answer/command_line.h"
 #include "agent/node/duration.h"
+#include "agent/node/process.h"
 #include "agent/node/size.h"
 #include "agent/policy_command/command_line.h"
+#include "agent/run/command_list.h"
 #include "proto/control/version.h"
 
 namespace gpuloom::run {
@@ -41,12 +44,72 @@ void AddStatus(CLI::App* app, const char* name, const char* what, StatusCommand:
   auto command = std::make_shared<StatusCommand>();
   command->about = about;
   AddStateDir(added, &command->state_dir);
+  AddOutputOption(added, [command](Format format) { command->format = format; });
+  added->callback([command, status] { *status = *command; });
+}
+
+void AddTop(CLI::App* app, std::optional<TopCommand>* top) {
+  CLI::App* added = app->add_subcommand("top",
+                                        "Shows, again and again, what this machine's GPUs and "
+                                        "their tenants do: GPU time, memory, kernels, waiting.\n"
+                                        "Example: gpuloom top --sort memory");
+  auto command = std::make_shared<TopCommand>();
+  AddStateDir(added, &command->state_dir);
+  added->add_option_function<std::string>(
+      "--interval",
+      [command](const std::string& text) {
+        const auto interval = ParseDuration(text);
+        if (!interval || *interval < std::chrono::seconds(1) || *interval > std::chrono::hours(1)) {
+          throw CLI::ValidationError("--interval",
+                                     "'" + text +
+                                         "': write a time from 1s, in which executors tell their "
+                                         "figures, to 60m");
+        }
+        command->interval = *interval;
+      },
+      "time between two looks (2s)");
+  CLI::Option* times =
+      added
+          ->add_option("-n,--times", command->times,
+                       "end after so many tables, printed one below the other (without end)")
+          ->check(CLI::Range(1, 1'000'000));
+  added
+      ->add_flag_callback(
+          "--once", [command] { command->times = 1; }, "the same as -n 1")
+      ->excludes(times);
   added
       ->add_option_function<std::string>(
-          "-o,--output", [command](const std::string& format) { command->json = format == "json"; },
-          "table, for people, or json, whose fields docs/status.md explains (table)")
-      ->check(CLI::IsMember({"table", "json"}));
-  added->callback([command, status] { *status = *command; });
+          "--sort",
+          [command](const std::string& name) {
+            for (size_t i = 0; i < std::size(kTopOrders); ++i) {
+              if (name == kTopOrders[i]) command->order = static_cast<TopOrder>(i);
+            }
+          },
+          "which tenants come first, by what they had in the interval; its first letter is the key "
+          "that does so (time)")
+      ->check(
+          CLI::IsMember(std::vector<std::string>(std::begin(kTopOrders), std::end(kTopOrders))));
+  AddOutputOption(added, [command](Format format) { command->format = format; });
+  added->callback([command, top] { *top = *command; });
+}
+
+void AddDoctor(CLI::App* app, std::optional<DoctorCommand>* doctor) {
+  CLI::App* added = app->add_subcommand("doctor",
+                                        "Looks at this node, and says of everything that gpuloom "
+                                        "needs there whether it is so and what to do.\n"
+                                        "Example: gpuloom doctor");
+  auto command = std::make_shared<DoctorCommand>();
+  command->program = OwnProgram();
+  AddStateDir(added, &command->state_dir);
+  added->add_option("--kubelet-dir", command->kubelet_dir, "the kubelet's folder")
+      ->capture_default_str();
+  added->add_option("--policy", command->policy_file, "the agent's policy file")
+      ->capture_default_str();
+  added->add_option(
+      "--root", command->root,
+      "look at the file system below this folder, such as a node's that is mounted there: /host");
+  AddOutputOption(added, [command](Format format) { command->format = format; });
+  added->callback([command, doctor] { *doctor = *command; });
 }
 
 CLI::App* AddSuspend(CLI::App* app, bool suspends, SuspendCommand* command) {
@@ -210,10 +273,23 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
             "Says what this machine's GPUs do: memory, how busy they are, trust domains.\n"
             "Example: gpuloom gpus -o json",
             StatusCommand::About::kGpus, &line.status);
+  AddTop(&app, &line.top);
+  AddDoctor(&app, &line.doctor);
   AddStatus(&app, "version",
             "Says of which release this program and each scheduler are.\n"
             "Example: gpuloom version -o json",
             StatusCommand::About::kVersions, &line.status);
+  std::string shell, man_folder;
+  CLI::App* completion =
+      app.add_subcommand("completion",
+                         "Prints what completes gpuloom's commands and options in a shell.\n"
+                         "Example: gpuloom completion bash > /etc/bash_completion.d/gpuloom");
+  completion->add_option("shell", shell, "which shell's")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  CLI::App* man_pages = app.add_subcommand("man-pages", "Writes the manual pages, for the build.");
+  man_pages->group("");  // hidden
+  man_pages->add_option("folder", man_folder, "where to")->required();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& mistake) {
@@ -223,6 +299,18 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   if (show_version) {
     printf("%s\n", VersionLine("gpuloom").c_str());
     *exit_status = 0;
+    return std::nullopt;
+  }
+  if (*completion) {
+    fputs(CompletionScript(ListCommands(app), shell).c_str(), stdout);
+    *exit_status = kGood;
+    return std::nullopt;
+  }
+  if (*man_pages) {
+    std::string error;
+    const bool written = WriteManPages(ListCommands(app), man_folder, &error);
+    if (!written) fprintf(stderr, "gpuloom: %s\n", error.c_str());
+    *exit_status = written ? kGood : kNotGood;
     return std::nullopt;
   }
   if (*about_policy) {
@@ -235,7 +323,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
     return line;
   }
   if (about_trace->parsed()) line.trace = trace;
-  if (line.status || line.trace) return line;
+  if (line.status || line.top || line.doctor || line.trace) return line;
   if (!*run) {
     printf("%s", app.help().c_str());
     *exit_status = 2;

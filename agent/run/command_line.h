@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "agent/policy_command/policy_command.h"
+#include "agent/run/doctor/doctor.h"
 #include "agent/run/status.h"
 #include "agent/run/suspend.h"
+#include "agent/run/top.h"
 #include "agent/run/trace.h"
 
 namespace gpuloom::run {
@@ -25,8 +27,8 @@ struct CommandLine {
   std::string domain = "local";
   // Of the GPU's time, against the other commands'; 0: as the default.
   uint32_t weight = 0;
-  uint32_t priority = 0;       // as ShareTerms
-  uint32_t time_percent = 0;   // the same; at most, of the GPU's time
+  uint32_t priority = 0;      // as ShareTerms
+  uint32_t time_percent = 0;  // the same; at most, of the GPU's time
   // Of the GPU's multiprocessors: at most, and for no other of its domain. 0: not said.
   uint32_t sm_percent = 0;
   uint32_t sm_reserved = 0;
@@ -36,6 +38,8 @@ struct CommandLine {
   std::optional<PolicyCommand> policy;    // instead of all that
   std::optional<SuspendCommand> suspend;  // the same
   std::optional<StatusCommand> status;    // the same
+  std::optional<TopCommand> top;          // the same
+  std::optional<DoctorCommand> doctor;    // the same
   std::optional<TraceCommand> trace;      // the same
 };
 

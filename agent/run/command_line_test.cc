@@ -93,6 +93,43 @@ TEST(CommandLine, SuspendAndResumeTakeAPod) {
   EXPECT_EQ(line->suspend->timeout, SuspendCommand::kDefaultTimeout);
 }
 
+TEST(CommandLine, TopTakesHowOftenAndInWhichOrder) {
+  int status = -1;
+  auto line = Parse({"top"}, &status);
+  ASSERT_TRUE(line && line->top);
+  EXPECT_EQ(line->top->interval, std::chrono::seconds(2));
+  EXPECT_EQ(line->top->times, 0);
+  EXPECT_EQ(line->top->order, TopOrder::kTime);
+  EXPECT_EQ(line->top->format, Format::kTable);
+  line = Parse(
+      {"top", "--interval", "5s", "-n", "3", "--sort", "wait", "-o", "yaml", "--state-dir", "/s"},
+      &status);
+  ASSERT_TRUE(line && line->top);
+  EXPECT_EQ(line->top->interval, std::chrono::seconds(5));
+  EXPECT_EQ(line->top->times, 3);
+  EXPECT_EQ(line->top->order, TopOrder::kWait);
+  EXPECT_EQ(line->top->format, Format::kYaml);
+  EXPECT_EQ(line->top->state_dir, "/s");
+  line = Parse({"top", "--once"}, &status);
+  ASSERT_TRUE(line && line->top);
+  EXPECT_EQ(line->top->times, 1);
+}
+
+TEST(CommandLine, TheDoctorTakesWhereToLook) {
+  int status = -1;
+  auto line = Parse({"doctor"}, &status);
+  ASSERT_TRUE(line && line->doctor);
+  EXPECT_EQ(line->doctor->root, "");
+  EXPECT_EQ(line->doctor->kubelet_dir, "/var/lib/kubelet");
+  line = Parse({"doctor", "--root", "/host", "--policy", "p", "--kubelet-dir", "/k", "-o", "json"},
+               &status);
+  ASSERT_TRUE(line && line->doctor);
+  EXPECT_EQ(line->doctor->root, "/host");
+  EXPECT_EQ(line->doctor->policy_file, "p");
+  EXPECT_EQ(line->doctor->kubelet_dir, "/k");
+  EXPECT_EQ(line->doctor->format, Format::kJson);
+}
+
 TEST(CommandLine, MistakesEndWithStatusTwo) {
   for (const auto& arguments :
        std::vector<std::vector<std::string>>{{},
@@ -122,6 +159,12 @@ TEST(CommandLine, MistakesEndWithStatusTwo) {
                                              {"suspend", "a/b/c/d"},
                                              {"suspend", "a/b", "--timeout", "10"},
                                              {"resume", "a/b", "--timeout", "10s"},
+                                             {"top", "--interval", "100ms"},
+                                             {"top", "--interval", "2"},
+                                             {"top", "-n", "0"},
+                                             {"top", "-n", "2", "--once"},
+                                             {"top", "--sort", "size"},
+                                             {"tenants", "-o", "xml"},
                                              {"run", "--domain", "", "--", "true"}}) {
     int status = -1;
     EXPECT_FALSE(Parse(arguments, &status)) << ::testing::PrintToString(arguments);

@@ -2,9 +2,13 @@
 // gpuloom policy: questions about a policy file, answered without a GPU, a node or a cluster; it reads
 // the file and prints.
 //
+// gpuloom doctor: whether this node has what gpuloom needs, and what to do; reads files and asks the schedulers.
+//
 // gpuloom suspend, gpuloom resume: stop a pod's work on this machine's GPUs, and let it go on; asks the schedulers.
 //
-// gpuloom tenants, gpus, version: who uses this machine's GPUs, how much, by which release; asks the schedulers.
+// gpuloom tenants, gpus, top, version: who uses this machine's GPUs, how much, by which release; asks the schedulers.
+//
+// gpuloom completion: what completes the command line in a shell, made from its definition.
 //
 // gpuloom trace: what the GPUs do for all tenants, as a file; asks the schedulers, and reads what executors write.
 //
@@ -23,6 +27,7 @@
 #include "agent/node/process.h"
 #include "agent/run/command.h"
 #include "agent/run/command_line.h"
+#include "agent/run/doctor/doctor.h"
 #include "agent/run/installation.h"
 #include "agent/run/local_allocation.h"
 #include "agent/run/scheduler_place.h"
@@ -31,6 +36,7 @@
 #include "agent/run/status.h"
 #include "agent/run/suspend.h"
 #include "agent/run/tenant_folder.h"
+#include "agent/run/top.h"
 #include "agent/run/trace.h"
 #include "agent/run/unsupported_report.h"
 #include "proto/wire/session.h"
@@ -45,33 +51,24 @@ int Fail(const std::string& error) {
   return kHostFailed;
 }
 
+int Print(const Answer& answer) {
+  fputs(answer.text.c_str(), stdout);
+  fputs(answer.trouble.c_str(), stderr);
+  return answer.exit_status;
+}
+
 int Main(int argc, char** argv) {
   int status = 0;
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv, &status);
   if (!line) return status;
-  if (line->policy) {
-    const PolicyAnswer answer = AnswerAboutPolicy(*line->policy);
-    fputs(answer.text.c_str(), stdout);
-    fputs(answer.trouble.c_str(), stderr);
-    return answer.exit_status;
-  }
-
-  if (line->suspend) {
-    const SuspendOutcome outcome = Suspend(*line->suspend);
-    fputs(outcome.text.c_str(), stdout);
-    fputs(outcome.trouble.c_str(), stderr);
-    return outcome.exit_status;
-  }
-
-  if (line->status) {
-    const StatusAnswer answer = AnswerAboutStatus(*line->status);
-    fputs(answer.text.c_str(), stdout);
-    fputs(answer.trouble.c_str(), stderr);
-    return answer.exit_status;
-  }
+  if (line->policy) return Print(AnswerAboutPolicy(*line->policy));
+  if (line->suspend) return Print(Suspend(*line->suspend));
+  if (line->status) return Print(AnswerAboutStatus(*line->status));
+  if (line->top) return Top(*line->top);
+  if (line->doctor) return Print(Doctor(*line->doctor));
 
   if (line->trace) {
-    const TraceOutcome outcome = Trace(*line->trace);
+    const Answer outcome = Trace(*line->trace);
     // Standard output may be the trace.
     fputs(outcome.text.c_str(), line->trace->file == "-" ? stderr : stdout);
     fputs(outcome.trouble.c_str(), stderr);

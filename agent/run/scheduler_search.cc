@@ -8,11 +8,6 @@
 #include "proto/control/connection.h"
 
 namespace gpuloom::run {
-namespace {
-
-constexpr char kAgentsStateDir[] = "/var/lib/gpuloom";
-
-}  // namespace
 
 std::vector<std::string> SearchedFolders(const std::string& state_dir) {
   if (!state_dir.empty()) return {state_dir};

@@ -8,6 +8,8 @@
 
 namespace gpuloom::run {
 
+inline constexpr char kAgentsStateDir[] = "/var/lib/gpuloom";
+
 // Where a command looks: `state_dir`, an agent's state folder or that of one scheduler; or, if that is empty, the
 // agent's default and those of this user's `gpuloom run`.
 std::vector<std::string> SearchedFolders(const std::string& state_dir);

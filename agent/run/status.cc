@@ -2,88 +2,30 @@
 #include "agent/run/status.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <tuple>
 #include <vector>
 
-#include "agent/node/one_line.h"
-#include "agent/run/scheduler_search.h"
-#include "agent/run/table.h"
-#include "proto/control/client.h"
+#include "agent/answer/table.h"
+#include "agent/run/scheduler_figures.h"
 #include "proto/control/version.h"
 
 namespace gpuloom::run {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using About = StatusCommand::About;
 
 constexpr size_t kLongestName = 300;
-// Shown in tables for what a scheduler of an older release does not report.
-constexpr char kNotSaid[] = "-";
-
-template <size_t N>
-std::string Text(const char (&field)[N]) {
-  return OneLine({field, control::TextLength(field)}, kLongestName);
-}
 
 double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
-
-std::string Decimal(double number) {
-  char text[64];
-  snprintf(text, sizeof(text), "%.1f", number);
-  return text;
-}
-
-// Rounded, as people read it.
-std::string Memory(uint64_t bytes) {
-  const double mib = static_cast<double>(bytes) / (1 << 20);
-  return mib < 1024 ? Decimal(mib) + "MiB" : Decimal(mib / 1024) + "GiB";
-}
 
 template <size_t N>
 uint64_t Sum(const uint64_t (&numbers)[N]) {
   return std::accumulate(std::begin(numbers), std::end(numbers), uint64_t{0});
 }
 
-struct Scheduler {
-  std::string folder;
-  bool speaks_3_3 = false;  // `gpu` and `domains` are known
-  bool speaks_3_4 = false;
-  uint64_t memory_bytes = 0;
-  control::GpuState gpu{};
-  std::vector<control::DomainState> domains;
-  std::vector<control::AllocationState> allocations;
-
-  // The GPU's UUID, or for an older scheduler the folder's name, which the agent chose by GPU.
-  std::string name() const {
-    return speaks_3_3 ? Text(gpu.uuid)
-                      : OneLine(std::filesystem::path(folder).filename().string(), kLongestName);
-  }
-};
-
-bool Ask(const std::string& folder, Scheduler* scheduler, bool* nobody_there, std::string* error) {
-  control::Client client;
-  *nobody_there = false;
-  scheduler->folder = folder;
-  if (!client.Connect(folder, control::Client::kDefaultTimeout, error)) {
-    *nobody_there = client.nobody_there();
-    return false;
-  }
-  scheduler->memory_bytes = client.device_memory_bytes();
-  scheduler->speaks_3_3 = client.scheduler_speaks_3_3();
-  scheduler->speaks_3_4 = client.scheduler_speaks_3_4();
-  if (!client.ListAllocations(&scheduler->allocations, error)) return false;
-  std::erase_if(scheduler->allocations,
-                [](const control::AllocationState& state) { return state.bound == 0; });
-  return !scheduler->speaks_3_3 || client.DescribeGpu(&scheduler->gpu, &scheduler->domains, error);
-}
-
 struct Tenant {
-  const Scheduler* scheduler;
+  const SchedulerFigures* scheduler;
   const control::AllocationState* state;
 
   auto Order() const {
@@ -91,12 +33,6 @@ struct Tenant {
                       scheduler->name());
   }
 };
-
-std::string StateOf(const control::AllocationState& state) {
-  if (state.suspended != 0) return "suspended";
-  if (state.memory_waiting != 0) return "waits for memory";
-  return state.sessions == 0 ? "no process" : "runs";
-}
 
 std::vector<std::string> UnsupportedOf(const control::AllocationState& state) {
   std::vector<std::string> names;
@@ -169,7 +105,7 @@ std::vector<std::string> RowOf(const Tenant& tenant) {
           Text(state.container),
           tenant.scheduler->name(),
           std::to_string(state.slots),
-          Memory(state.memory_used_bytes) + "/" + Memory(state.memory_quota_bytes),
+          RoundedSize(state.memory_used_bytes) + "/" + RoundedSize(state.memory_quota_bytes),
           said ? Decimal(Seconds(state.time.compute_ns)) + "s" : kNotSaid,
           std::to_string(state.kernels_launched),
           std::to_string(state.sessions),
@@ -178,7 +114,7 @@ std::vector<std::string> RowOf(const Tenant& tenant) {
           StateOf(state)};
 }
 
-Json JsonOf(const Scheduler& scheduler) {
+Json JsonOf(const SchedulerFigures& scheduler) {
   Json json = {{"gpu", scheduler.name()},
                {"state_dir", OneLine(scheduler.folder, kLongestName)},
                {"memory_bytes", scheduler.memory_bytes}};
@@ -212,11 +148,11 @@ Json JsonOf(const Scheduler& scheduler) {
   return json;
 }
 
-std::vector<std::string> RowOf(const Scheduler& scheduler) {
+std::vector<std::string> RowOf(const SchedulerFigures& scheduler) {
   const control::GpuState& gpu = scheduler.gpu;
   const std::string tenants = std::to_string(scheduler.allocations.size());
   if (!scheduler.speaks_3_3) {
-    return {scheduler.name(), kNotSaid, kNotSaid, kNotSaid, Memory(scheduler.memory_bytes),
+    return {scheduler.name(), kNotSaid, kNotSaid, kNotSaid, RoundedSize(scheduler.memory_bytes),
             kNotSaid,         kNotSaid, tenants,  kNotSaid, kNotSaid};
   }
   const double busy = gpu.running_ns == 0 ? 0
@@ -224,9 +160,9 @@ std::vector<std::string> RowOf(const Scheduler& scheduler) {
                                                 static_cast<double>(gpu.running_ns);
   return {scheduler.name(),
           Text(gpu.name),
-          Memory(gpu.memory_used_bytes),
-          Memory(gpu.memory_promised_bytes),
-          Memory(gpu.memory_bytes),
+          RoundedSize(gpu.memory_used_bytes),
+          RoundedSize(gpu.memory_promised_bytes),
+          RoundedSize(gpu.memory_bytes),
           Decimal(busy) + "%",
           Decimal(Seconds(gpu.running_ns)) + "s",
           tenants,
@@ -234,20 +170,16 @@ std::vector<std::string> RowOf(const Scheduler& scheduler) {
           std::to_string(gpu.executors_failed + gpu.executors_lost)};
 }
 
-std::string FormatJson(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-std::string FormatTenants(const std::vector<Scheduler>& schedulers, bool as_json) {
+std::string FormatTenants(const std::vector<SchedulerFigures>& schedulers, Format format) {
   std::vector<Tenant> tenants;
-  for (const Scheduler& scheduler : schedulers) {
+  for (const SchedulerFigures& scheduler : schedulers) {
     for (const auto& state : scheduler.allocations) tenants.push_back({&scheduler, &state});
   }
   std::ranges::sort(tenants, {}, &Tenant::Order);
-  if (as_json) {
+  if (format != Format::kTable) {
     Json json = {{"tenants", Json::array()}};
     for (const Tenant& tenant : tenants) json["tenants"].push_back(JsonOf(tenant));
-    return FormatJson(json);
+    return FormatDocument(json, format);
   }
   std::vector<std::vector<std::string>> rows = {{"NAMESPACE", "POD", "CONTAINER", "GPU", "SLOTS",
                                                  "MEMORY", "GPU-TIME", "KERNELS", "PROCESSES",
@@ -256,31 +188,31 @@ std::string FormatTenants(const std::vector<Scheduler>& schedulers, bool as_json
   return FormatTable(rows);
 }
 
-std::string FormatGpus(const std::vector<Scheduler>& schedulers, bool as_json) {
-  if (as_json) {
+std::string FormatGpus(const std::vector<SchedulerFigures>& schedulers, Format format) {
+  if (format != Format::kTable) {
     Json json = {{"gpus", Json::array()}};
-    for (const Scheduler& scheduler : schedulers) json["gpus"].push_back(JsonOf(scheduler));
-    return FormatJson(json);
+    for (const SchedulerFigures& scheduler : schedulers) json["gpus"].push_back(JsonOf(scheduler));
+    return FormatDocument(json, format);
   }
   std::vector<std::vector<std::string>> rows = {{"GPU", "NAME", "USED", "PROMISED", "MEMORY",
                                                  "BUSY", "SINCE", "TENANTS", "PROCESSES",
                                                  "EXECUTORS-LOST"}};
-  for (const Scheduler& scheduler : schedulers) rows.push_back(RowOf(scheduler));
+  for (const SchedulerFigures& scheduler : schedulers) rows.push_back(RowOf(scheduler));
   return FormatTable(rows);
 }
 
-std::string FormatVersions(const std::vector<Scheduler>& schedulers, bool as_json) {
-  if (as_json) {
+std::string FormatVersions(const std::vector<SchedulerFigures>& schedulers, Format format) {
+  if (format != Format::kTable) {
     Json json = {{"version", kVersion}, {"schedulers", Json::array()}};
-    for (const Scheduler& scheduler : schedulers) {
+    for (const SchedulerFigures& scheduler : schedulers) {
       Json one = {{"gpu", scheduler.name()}};
       if (scheduler.speaks_3_3) one["version"] = Text(scheduler.gpu.version);
       json["schedulers"].push_back(one);
     }
-    return FormatJson(json);
+    return FormatDocument(json, format);
   }
   std::string text = VersionLine("gpuloom") + "\n";
-  for (const Scheduler& scheduler : schedulers) {
+  for (const SchedulerFigures& scheduler : schedulers) {
     text += "scheduler of " + scheduler.name() + ": " +
             (scheduler.speaks_3_3 ? Text(scheduler.gpu.version)
                                   : std::string("an older release, before control 3.3")) +
@@ -291,40 +223,25 @@ std::string FormatVersions(const std::vector<Scheduler>& schedulers, bool as_jso
 
 }  // namespace
 
-StatusAnswer AnswerAboutStatus(const StatusCommand& command) {
-  StatusAnswer answer;
-  const auto fail = [&answer](const std::string& trouble) {
-    answer.exit_status = 1;
-    answer.trouble += "gpuloom: " + trouble + "\n";
-  };
-  const std::vector<std::string> places = SearchedFolders(command.state_dir);
-  std::string unseen;
-  std::vector<Scheduler> schedulers;
-  for (const std::string& folder : FindSchedulers(places, &unseen)) {
-    Scheduler scheduler;
-    std::string error;
-    bool nobody_there = false;
-    if (Ask(folder, &scheduler, &nobody_there, &error)) {
-      schedulers.push_back(std::move(scheduler));
-    } else if (nobody_there) {
-      unseen += "; " + error;  // a socket that a scheduler has left behind
-    } else {
-      fail(error);
-    }
-  }
+Answer AnswerAboutStatus(const StatusCommand& command) {
+  Answer answer;
+  const AllFigures all = AskSchedulers(command.state_dir);
   // This program's own version is known without any.
-  if (schedulers.empty() && answer.exit_status == 0 && command.about != About::kVersions) {
-    fail(NoSchedulerFound(places, unseen));
+  if (!all.none_found || command.about != About::kVersions) {
+    for (const std::string& trouble : all.troubles) {
+      answer.exit_status = kNotGood;
+      answer.trouble += "gpuloom: " + trouble + "\n";
+    }
   }
   switch (command.about) {
     case About::kTenants:
-      answer.text = FormatTenants(schedulers, command.json);
+      answer.text = FormatTenants(all.schedulers, command.format);
       break;
     case About::kGpus:
-      answer.text = FormatGpus(schedulers, command.json);
+      answer.text = FormatGpus(all.schedulers, command.format);
       break;
     case About::kVersions:
-      answer.text = FormatVersions(schedulers, command.json);
+      answer.text = FormatVersions(all.schedulers, command.format);
       break;
   }
   return answer;

@@ -5,6 +5,9 @@
 
 #include <string>
 
+#include "agent/answer/answer.h"
+#include "agent/answer/output.h"
+
 namespace gpuloom::run {
 
 struct StatusCommand {
@@ -12,16 +15,10 @@ struct StatusCommand {
 
   About about = About::kTenants;
   std::string state_dir;  // as SearchedFolders
-  bool json = false;      // else a table for people
+  Format format = Format::kTable;
 };
 
-struct StatusAnswer {
-  // 0: all schedulers have answered. 1: not all, or there is none; `text` is what those said that have.
-  int exit_status = 0;
-  std::string text;
-  std::string trouble;  // which did not, and why
-};
-
-StatusAnswer AnswerAboutStatus(const StatusCommand& command);
+// kNotGood: not all schedulers have answered, or there is none; `text` is what those said that have.
+Answer AnswerAboutStatus(const StatusCommand& command);
 
 }  // namespace gpuloom::run

@@ -26,8 +26,8 @@ class StatusTest : public GpuloomRun {
   bool HasBegun(const std::string& name) {
     return Within(seconds(60), [&] { return Read(root_ / name).ends_with("\n"); });
   }
-  StatusAnswer Ask(StatusCommand::About about, bool json = true) const {
-    return AnswerAboutStatus({about, state_, json});
+  Answer Ask(StatusCommand::About about, Format format = Format::kJson) const {
+    return AnswerAboutStatus({about, state_, format});
   }
   Json Of(StatusCommand::About about) const { return Json::parse(Ask(about).text); }
   void Stop() const { std::ofstream(root_ / "stop") << "now"; }
@@ -104,12 +104,31 @@ TEST_F(StatusTest, ASuspendedTenantIsSaidToBe) {
   EXPECT_EQ(Wait(one), 0) << Errors();
 }
 
+TEST_F(StatusTest, TheDoctorFindsNothingWrongWithARunningOne) {
+  const pid_t one = Tenant("one");
+  ASSERT_TRUE(HasBegun("one")) << Errors();
+  EXPECT_EQ(
+      Gpuloom({"doctor", "--state-dir", state_, "--kubelet-dir", root_ / "none", "-o", "json"}), 0)
+      << Output();
+  std::set<std::string> checks;
+  const Json document = Json::parse(Output());
+  for (const Json& finding : document["findings"]) {
+    // Whatever this machine's kernel and driver are.
+    if (finding["verdict"] == "ok") checks.insert(finding["check"]);
+  }
+  for (const char* check : {"state folder", "schedulers", "installation", "kubelet"}) {
+    EXPECT_TRUE(checks.contains(check)) << document;
+  }
+  Stop();
+  EXPECT_EQ(Wait(one), 0) << Errors();
+}
+
 TEST_F(StatusTest, AnOlderSchedulerSaysWhatItKnows) {
   std::filesystem::create_directories(state_);
   const control::Recording recording =
       control::ReadRecording(GPULOOM_GOLDEN "/control_3.1/run_3.2.txt");
   const control::RecordedScheduler scheduler(state_, recording);
-  const StatusAnswer answer = Ask(StatusCommand::About::kTenants);
+  const Answer answer = Ask(StatusCommand::About::kTenants);
   EXPECT_EQ(answer.exit_status, 0) << answer.trouble;
   const Json tenants = Json::parse(answer.text)["tenants"];
   ASSERT_EQ(tenants.size(), 1u) << answer.text;
@@ -120,14 +139,14 @@ TEST_F(StatusTest, AnOlderSchedulerSaysWhatItKnows) {
 }
 
 TEST_F(StatusTest, WithoutASchedulerItSaysWhereItHasLooked) {
-  const StatusAnswer answer = Ask(StatusCommand::About::kTenants);
+  const Answer answer = Ask(StatusCommand::About::kTenants);
   EXPECT_EQ(answer.exit_status, 1);
   EXPECT_THAT(answer.trouble, HasSubstr("no scheduler is found in " + state_.string()));
   EXPECT_EQ(Json::parse(answer.text), Json({{"tenants", Json::array()}}));
   // What it is itself it knows all the same.
   EXPECT_EQ(Ask(StatusCommand::About::kVersions).exit_status, 0);
-  EXPECT_EQ(Gpuloom({"gpus", "-o", "yaml"}), 2);
-  EXPECT_THAT(Errors(), HasSubstr("yaml"));
+  EXPECT_EQ(Gpuloom({"gpus", "-o", "xml"}), 2);
+  EXPECT_THAT(Errors(), HasSubstr("xml"));
 }
 
 }  // namespace

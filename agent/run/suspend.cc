@@ -5,7 +5,7 @@
 #include <set>
 #include <thread>
 
-#include "agent/node/one_line.h"
+#include "agent/run/scheduler_figures.h"
 #include "agent/run/scheduler_search.h"
 #include "proto/control/client.h"
 
@@ -19,11 +19,6 @@ constexpr std::chrono::milliseconds kLookAgain{20};
 constexpr size_t kNamed = 20;
 
 constexpr size_t kLongestName = 300;
-
-template <size_t N>
-std::string Text(const char (&field)[N]) {
-  return OneLine({field, control::TextLength(field)}, kLongestName);
-}
 
 std::string NameOf(const control::AllocationState& state) {
   return Text(state.pod_namespace) + "/" + Text(state.pod) + "/" + Text(state.container);
@@ -54,14 +49,14 @@ class Suspension {
  public:
   explicit Suspension(const SuspendCommand& command) : command_(command) {}
 
-  SuspendOutcome Run() {
+  Answer Run() {
     if (FindAllocations() && Say() && command_.suspend) WaitUntilHeld();
     return std::move(outcome_);
   }
 
  private:
   bool Fail(const std::string& trouble) {
-    outcome_.exit_status = 1;
+    outcome_.exit_status = kNotGood;
     outcome_.trouble += "gpuloom: " + trouble + "\n";
     return false;
   }
@@ -149,7 +144,7 @@ class Suspension {
         return;
       }
       if (Clock::now() >= deadline) {
-        outcome_.exit_status = 3;
+        outcome_.exit_status = kPartly;
         outcome_.trouble += "gpuloom: " + NameOf(command_) + " is suspended, but " + waits +
                             ". A kernel that runs cannot be interrupted; nothing more of it will "
                             "start until gpuloom resume\n";
@@ -180,7 +175,7 @@ class Suspension {
   }
 
   const SuspendCommand& command_;
-  SuspendOutcome outcome_;
+  Answer outcome_;
   std::vector<Asked> asked_;
   size_t schedulers_ = 0;
   std::string unseen_;  // where there may be further schedulers, each after "; "
@@ -200,6 +195,6 @@ bool ParseTarget(const std::string& text, SuspendCommand* command) {
          command->container.find('/') == command->container.npos;
 }
 
-SuspendOutcome Suspend(const SuspendCommand& command) { return Suspension(command).Run(); }
+Answer Suspend(const SuspendCommand& command) { return Suspension(command).Run(); }
 
 }  // namespace gpuloom::run

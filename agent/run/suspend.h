@@ -6,6 +6,8 @@
 #include <chrono>
 #include <string>
 
+#include "agent/answer/answer.h"
+
 namespace gpuloom::run {
 
 struct SuspendCommand {
@@ -22,14 +24,7 @@ struct SuspendCommand {
 // "NAMESPACE/POD" or "NAMESPACE/POD/CONTAINER". Returns false if it is neither.
 [[nodiscard]] bool ParseTarget(const std::string& text, SuspendCommand* command);
 
-struct SuspendOutcome {
-  // 0: done. 1: nothing was changed, or not everywhere. 2: a mistake on the command line. 3: suspended, but work still
-  // runs.
-  int exit_status = 0;
-  std::string text;     // what was done
-  std::string trouble;  // what was not, and what to do next
-};
-
-SuspendOutcome Suspend(const SuspendCommand& command);
+// kNotGood: nothing was changed, or not everywhere. kPartly: suspended, but work still runs. `text` is what was done.
+Answer Suspend(const SuspendCommand& command);
 
 }  // namespace gpuloom::run

@@ -14,9 +14,9 @@
 #include <memory>
 #include <vector>
 
+#include "agent/answer/table.h"
 #include "agent/node/one_line.h"
 #include "agent/run/scheduler_search.h"
-#include "agent/run/table.h"
 #include "agent/run/trace_file.h"
 #include "proto/channel/unique_fd.h"
 #include "proto/control/client.h"
@@ -71,7 +71,7 @@ class Tracing {
  public:
   explicit Tracing(const TraceCommand& command) : command_(command) {}
 
-  TraceOutcome Run() {
+  Answer Run() {
     sigset_t signals;
     sigemptyset(&signals);
     for (const int signal : {SIGINT, SIGTERM}) sigaddset(&signals, signal);
@@ -285,13 +285,13 @@ class Tracing {
   }
 
   const TraceCommand& command_;
-  TraceOutcome outcome_;
+  Answer outcome_;
   std::vector<Asked> asked_;
   std::vector<TracedGpu> gpus_;
 };
 
 }  // namespace
 
-TraceOutcome Trace(const TraceCommand& command) { return Tracing(command).Run(); }
+Answer Trace(const TraceCommand& command) { return Tracing(command).Run(); }
 
 }  // namespace gpuloom::run

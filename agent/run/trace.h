@@ -8,6 +8,8 @@
 #include <chrono>
 #include <string>
 
+#include "agent/answer/answer.h"
+
 namespace gpuloom::run {
 
 struct TraceCommand {
@@ -16,13 +18,7 @@ struct TraceCommand {
   std::string state_dir;  // as SearchedFolders
 };
 
-struct TraceOutcome {
-  // 0: written. 1: not written. 3: written, and something is missing, which `trouble` says.
-  int exit_status = 0;
-  std::string text;  // who has used the GPUs meanwhile
-  std::string trouble;
-};
-
-TraceOutcome Trace(const TraceCommand& command);
+// kNotGood: not written. kPartly: written, and something is missing. `text` says who has used the GPUs meanwhile.
+Answer Trace(const TraceCommand& command);
 
 }  // namespace gpuloom::run

@@ -33,9 +33,7 @@ class TraceTest : public GpuloomRun {
   bool HasBegun(const std::string& name) {
     return Within(seconds(60), [&] { return Read(root_ / name).ends_with("\n"); });
   }
-  TraceOutcome Ask(milliseconds time) const {
-    return run::Trace({time, root_ / "trace.json", state_});
-  }
+  Answer Ask(milliseconds time) const { return run::Trace({time, root_ / "trace.json", state_}); }
   Json File() const { return Json::parse(Read(root_ / "trace.json")); }
   void Stop() const { std::ofstream(root_ / "stop") << "now"; }
   // The tenants that have kernels, each with the number of its events.
@@ -57,7 +55,7 @@ TEST_F(TraceTest, KernelsOfAllTenantsOnOneTimeLine) {
   const pid_t one = Tenant("one"), other = Tenant("other", "count", {"--domain", "elsewhere"});
   ASSERT_TRUE(HasBegun("one") && HasBegun("other")) << Errors();
   // On the software GPU as long as it takes until both have had their turn.
-  TraceOutcome outcome;
+  Answer outcome;
   std::map<std::string, int> kernels;
   ASSERT_TRUE(Within(seconds(120), [&] {
     outcome = Ask(milliseconds(500));
@@ -112,7 +110,7 @@ TEST_F(TraceTest, AsAUserRunsIt) {
 TEST_F(TraceTest, AnExecutorThatEndsInTheMiddleIsSaidToHave) {
   const pid_t one = Tenant("one");
   ASSERT_TRUE(HasBegun("one")) << Errors();
-  TraceOutcome outcome;
+  Answer outcome;
   std::thread tracing([&] { outcome = Ask(seconds(60)); });
   const auto executor = [&] {
     pid_t found = 0;
@@ -127,7 +125,7 @@ TEST_F(TraceTest, AnExecutorThatEndsInTheMiddleIsSaidToHave) {
   ASSERT_TRUE(Within(seconds(60), [&] {
     return Read(state_ / "scheduler.log").find("a trace begins") != std::string::npos;
   }));
-  const TraceOutcome second = run::Trace({milliseconds(1), root_ / "second.json", state_});
+  const Answer second = run::Trace({milliseconds(1), root_ / "second.json", state_});
   EXPECT_EQ(second.exit_status, 1);
   EXPECT_THAT(second.trouble, HasSubstr("being traced already"));
   ASSERT_GT(executor(), 0);
@@ -153,14 +151,14 @@ TEST_F(TraceTest, AnOlderSchedulerIsNamed) {
   std::filesystem::create_directories(state_);
   const control::RecordedScheduler scheduler(
       state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.2/run_3.3.txt"));
-  const TraceOutcome outcome = Ask(milliseconds(1));
+  const Answer outcome = Ask(milliseconds(1));
   EXPECT_EQ(outcome.exit_status, 1) << outcome.trouble;
   EXPECT_THAT(outcome.trouble, HasSubstr("is of an older release, which cannot trace"));
   EXPECT_FALSE(std::filesystem::exists(root_ / "trace.json"));
 }
 
 TEST_F(TraceTest, WithoutASchedulerItSaysWhereItHasLooked) {
-  const TraceOutcome outcome = Ask(milliseconds(1));
+  const Answer outcome = Ask(milliseconds(1));
   EXPECT_EQ(outcome.exit_status, 1);
   EXPECT_THAT(outcome.trouble, HasSubstr("no scheduler is found in " + state_.string()));
 }

@@ -89,7 +89,7 @@ SHOWS = [(r"tests/programs/\w+$", r"\bPASS\b"),
          (r"^ctest ", r"Total Tests: [1-9]")]
 
 # Whose reader has a cluster with gpuloom in it before the first command; all others start with a checkout and nothing else.
-IN_A_CLUSTER = {"docs/node-page.md", "docs/operations.md", "docs/policy.md", "docs/status.md", "docs/suspending.md", "docs/tracing.md"}
+IN_A_CLUSTER = {"docs/cli.md", "docs/node-page.md", "docs/operations.md", "docs/policy.md", "docs/status.md", "docs/suspending.md", "docs/tracing.md"}
 CLUSTER = {"built": [], "pushed": ["registry.example/team/gpuloom:1"],
            "releases": {"gpuloom-system/gpuloom": {"image": {"repository": "registry.example/team/gpuloom", "tag": "1"}}},
            "namespaces": ["gpuloom-system", "team-a"],
@@ -114,8 +114,8 @@ def CheckResources(test, text):
 
 def CheckRuntimeConfig(test, text):
     """A runtime's configuration that the agent has nothing to say against: what it looks for is there, and false."""
-    source = (ROOT / "agent/plugin/runtime_check.cc").read_text()
-    wanted = re.search(r'kKey\[\] = "([\w-]+)"', source)[1]
+    source = (ROOT / "agent/node/runtime_check.h").read_text()
+    wanted = re.search(r'kRuntimeKey\[\] = "([\w-]+)"', source)[1]
     test.assertIs(tomllib.loads(text)[wanted], False)
 
 

@@ -153,7 +153,7 @@ class Session final : private SessionPort {
   bool moving_ = false;                                     // to other multiprocessors
   bool placed_ = false;                                     // it has had its first ones
   uint32_t partitions_known_ = 0;  // value of Partitions::changes() when it last looked
-  bool waits_held_ = false;  // as of held_noted_ns_ it had commands that waited, and was held
+  bool waits_held_ = false;        // as of held_noted_ns_ it had commands that waited, and was held
   uint64_t held_noted_ns_ = 0;
   uint64_t held_ns_ = 0;  // until then
   uint64_t deadline_ns_ = 0;

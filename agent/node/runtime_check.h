@@ -8,6 +8,12 @@
 
 namespace gpuloom {
 
+// What the configuration must say, at its top level.
+inline constexpr char kRuntimeKey[] = "accept-nvidia-visible-devices-envvar-when-unprivileged";
+
+enum class RuntimeConfig { kMissing, kForbids, kAllows };
+RuntimeConfig ReadRuntimeConfig(const std::string& path);
+
 // One line to warn with; empty when the configuration forbids it, or when there is no such runtime.
 std::string CheckNvidiaRuntime(const std::string& config_path);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "agent/inventory/pci.h"
+#include "agent/node/pci.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `gpuloom policy show` says of what an agent keeps and of the policy file.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "agent/node/sealed_text.h"
+#include "agent/policy/policy_file.h"
+#include "agent/policy_command/policy_command.h"
+
+namespace gpuloom {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class PolicyShow : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "showXXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    command_.kind = PolicyCommand::Kind::kShow;
+    command_.state_dir = name;
+    command_.file = name + "/policy.yaml";
+    kept_ = name + "/" + kKeptPolicyName;
+  }
+  void TearDown() override { std::filesystem::remove_all(command_.state_dir); }
+
+  // As an agent does, at one second past 2001-09-09T01:46:40Z.
+  void Keep(const std::string& content) const {
+    std::ofstream(kept_) << content;
+    std::filesystem::last_write_time(kept_,
+                                     std::filesystem::file_time_type::clock::from_sys(
+                                         std::chrono::system_clock::from_time_t(1'000'000'001)));
+  }
+  void Write(const std::string& policy) const { std::ofstream(command_.file) << policy; }
+  Json Document() {
+    command_.format = Format::kJson;
+    return Json::parse(AnswerAboutPolicy(command_).text);
+  }
+
+  PolicyCommand command_;
+  std::string kept_;
+};
+
+TEST_F(PolicyShow, WhatIsInForceAndThatItIsTheFiles) {
+  Keep(SealText("defaults: {weight: 50}"));
+  Write("defaults: {weight: 50}");
+  const Answer answer = AnswerAboutPolicy(command_);
+  EXPECT_EQ(answer.exit_status, kGood) << answer.trouble;
+  EXPECT_EQ(answer.trouble, "");
+  EXPECT_EQ(answer.text, "# in force since 2001-09-09T01:46:41Z, as the agent keeps it: " + kept_ +
+                             "\n# " + command_.file + ": in force\ndefaults: {weight: 50}\n");
+  EXPECT_EQ(Document(), Json({{"kept", kept_},
+                              {"since", "2001-09-09T01:46:41Z"},
+                              {"policy", "defaults: {weight: 50}"},
+                              {"file", command_.file},
+                              {"file_state", "in force"}}));
+}
+
+TEST_F(PolicyShow, AFileThatIsNotInForceIsSaidToBeAnother) {
+  Keep(SealText("defaults:\n  weight: 50\n"));
+  Write("defaults:\n  weight: 60\n");
+  Answer answer = AnswerAboutPolicy(command_);
+  EXPECT_EQ(answer.exit_status, kNotGood);
+  EXPECT_THAT(answer.trouble,
+              HasSubstr(command_.file + " differs from what is in force from line 2 on"));
+  EXPECT_THAT(answer.text, AllOf(HasSubstr("weight: 50"), HasSubstr(": differs\n")));
+  Write("defaults:\n  wait: 60\n");
+  answer = AnswerAboutPolicy(command_);
+  EXPECT_EQ(answer.exit_status, kNotGood);
+  EXPECT_THAT(answer.trouble, HasSubstr(command_.file + ":2:3: defaults.wait: unknown key"));
+  EXPECT_THAT(answer.text, AllOf(HasSubstr("weight: 50"), HasSubstr(": wrong\n")));
+  EXPECT_EQ(Document()["file_state"], "wrong");
+  std::filesystem::remove(command_.file);
+  answer = AnswerAboutPolicy(command_);
+  EXPECT_EQ(answer.exit_status, kNotGood);
+  EXPECT_THAT(answer.trouble, AllOf(HasSubstr("No such file"), HasSubstr("--policy")));
+  EXPECT_EQ(Document()["file_state"], "unreadable");
+  EXPECT_EQ(Document()["policy"], "defaults:\n  weight: 50\n");
+}
+
+TEST_F(PolicyShow, WithoutAKeptOneNothingIsClaimed) {
+  Write("defaults: {weight: 50}");
+  Answer answer = AnswerAboutPolicy(command_);
+  EXPECT_EQ(answer.exit_status, kNotGood);
+  EXPECT_EQ(answer.text, "");
+  EXPECT_THAT(answer.trouble, AllOf(HasSubstr(kept_ + ": No such file"), HasSubstr("--state-dir")));
+  EXPECT_EQ(Document()["policy"], nullptr);
+  EXPECT_EQ(Document()["file_state"], "differs");
+
+  command_.format = Format::kTable;
+  Keep(SealText("defaults: {weight: 50}").substr(3));
+  answer = AnswerAboutPolicy(command_);
+  EXPECT_EQ(answer.exit_status, kNotGood);
+  EXPECT_EQ(answer.text, "");
+  EXPECT_THAT(answer.trouble, HasSubstr(kept_ + " is damaged"));
+
+  Keep("a\n# kept by gpuloom-agent, format 2: what it likes\n");
+  EXPECT_THAT(AnswerAboutPolicy(command_).trouble, HasSubstr("later release"));
+}
+
+TEST_F(PolicyShow, APolicyAsLargeAsCanBeIsShownWhole) {
+  const std::string large = "defaults: {weight: 50}\n#" + std::string((1 << 20) - 24, 'x');
+  ASSERT_EQ(large.size(), size_t{1} << 20);
+  Keep(SealText(large));
+  Write(large);
+  const Answer answer = AnswerAboutPolicy(command_);
+  EXPECT_EQ(answer.exit_status, kGood) << answer.trouble;
+  EXPECT_THAT(answer.text, StartsWith("# in force since "));
+}
+
+}  // namespace
+}  // namespace gpuloom

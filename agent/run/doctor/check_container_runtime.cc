@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA's container runtime, and the runtime that starts it.
+#include "agent/node/runtime_check.h"
+#include "agent/run/doctor/doctor.h"
+#include "agent/run/doctor/look.h"
+
+namespace gpuloom::run {
+namespace {
+
+// Where the chart mounts the node's into the agent's pod, and where it is.
+constexpr const char* kConfigs[] = {"/etc/gpuloom-node/nvidia-container-runtime/config.toml",
+                                    "/etc/nvidia-container-runtime/config.toml"};
+
+// What configures the runtime that starts containers, whichever it is; all of it.
+std::string RuntimesText(const std::string& root) {
+  std::string text = ReadText(root + "/etc/containerd/config.toml") +
+                     ReadText(root + "/etc/docker/daemon.json") +
+                     ReadText(root + "/etc/crio/crio.conf");
+  for (const std::string folder : {"/etc/containerd/conf.d", "/etc/crio/crio.conf.d"}) {
+    for (const std::string& name : NamesIn(root + folder))
+      text += ReadText(root + folder + "/" + name);
+  }
+  return text;
+}
+
+bool IsNvidiaDefault(const std::string& text) {
+  for (const char* key : {"default_runtime_name = \"nvidia", "default-runtime\": \"nvidia",
+                          "default_runtime = \"nvidia"}) {
+    if (text.find(key) != text.npos) return true;
+  }
+  return false;
+}
+
+Finding Config(const DoctorCommand& command) {
+  for (const char* config : kConfigs) {
+    switch (ReadRuntimeConfig(command.root + config)) {
+      case RuntimeConfig::kMissing:
+        continue;
+      case RuntimeConfig::kForbids:
+        return {"container runtime", Verdict::kOk,
+                std::string(config) + " lets no unprivileged pod take GPUs by itself", ""};
+      case RuntimeConfig::kAllows:
+        return {"container runtime", Verdict::kWarning,
+                std::string(config) +
+                    " lets any pod ask for GPUs by NVIDIA_VISIBLE_DEVICES, around gpuloom",
+                std::string("set ") + kRuntimeKey +
+                    " = false in it on the node and restart the container runtime: "
+                    "docs/installation.md"};
+    }
+  }
+  const bool has_gpu = Exists(command.root + "/proc/driver/nvidia/version");
+  const bool has_kubelet = Exists(command.root + command.kubelet_dir);
+  if (has_gpu && has_kubelet) {
+    return {
+        "container runtime", Verdict::kWarning,
+        "the configuration of NVIDIA's container runtime is not found, so nothing shows that pods "
+        "cannot take GPUs by "
+        "themselves",
+        "install NVIDIA's container toolkit; if it lies elsewhere: value nvidiaRuntimeConfigDir"};
+  }
+  return {"container runtime", Verdict::kOk, "NVIDIA's is not installed, and nothing here needs it",
+          ""};
+}
+
+}  // namespace
+
+Findings CheckContainerRuntime(const DoctorCommand& command) {
+  Findings findings = {Config(command)};
+  const std::string runtimes = RuntimesText(command.root);
+  if (IsNvidiaDefault(runtimes)) {
+    findings.push_back(
+        {"container runtime", Verdict::kWarning,
+         "NVIDIA's runtime is the default: every pod passes through it",
+         "make another one the default; gpuloom's own pods name NVIDIA's as their runtime class"});
+  } else if (!runtimes.empty() && Exists(command.root + "/proc/driver/nvidia/version") &&
+             runtimes.find("nvidia") == runtimes.npos) {
+    findings.push_back({"container runtime", Verdict::kError,
+                        "the container runtime's configuration has no runtime nvidia, which "
+                        "gpuloom's own pods use",
+                        "nvidia-ctk runtime configure, then restart the container runtime"});
+  }
+  return findings;
+}
+
+}  // namespace gpuloom::run

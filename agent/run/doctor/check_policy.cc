@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The policy file, and whether it is what is in force.
+#include "agent/policy_command/policy_command.h"
+#include "agent/run/doctor/doctor.h"
+#include "agent/run/doctor/look.h"
+#include "agent/run/scheduler_search.h"
+
+namespace gpuloom::run {
+
+Findings CheckPolicy(const DoctorCommand& command) {
+  PolicyCommand question;
+  question.kind = PolicyCommand::Kind::kShow;
+  question.format = Format::kJson;
+  question.file = command.root + command.policy_file;
+  question.state_dir =
+      command.root + (command.state_dir.empty() ? kAgentsStateDir : command.state_dir);
+  const Json shown = Json::parse(AnswerAboutPolicy(question).text);
+  const bool has_file = Exists(question.file);
+  if (shown["policy"].is_null() && !has_file) {
+    return {{"policy", Verdict::kOk,
+             "no policy file (" + command.policy_file +
+                 ") and none in force: the built-in defaults, if an agent runs here",
+             ""}};
+  }
+  const std::string state = shown["file_state"];
+  if (shown["policy"].is_null()) {
+    return {{"policy", Verdict::kError,
+             "no policy is in force: " + shown["kept_trouble"].get<std::string>(),
+             "gpuloom policy check of " + command.policy_file + ", and the agent's log"}};
+  }
+  const std::string since = "in force since " + shown["since"].get<std::string>();
+  if (state == "in force")
+    return {{"policy", Verdict::kOk, command.policy_file + ", " + since, ""}};
+  const std::string trouble = shown["file_trouble"];
+  if (state == "unreadable" && !has_file) {
+    return {{"policy", Verdict::kWarning,
+             "the last good policy, " + since + ", and no policy file: " + trouble,
+             "look in the agent's pod, or name the file with --policy"}};
+  }
+  return {{"policy", Verdict::kError, "the policy file is not what is in force: " + trouble,
+           "correct the file; the last good policy, " + since + ", holds until then"}};
+}
+
+}  // namespace gpuloom::run

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The schedulers: whether there is one for each GPU that the agent knows, whether it answers, and what it has to say.
+#include "agent/run/doctor/doctor.h"
+#include "agent/run/doctor/look.h"
+#include "agent/run/scheduler_figures.h"
+#include "agent/run/scheduler_search.h"
+#include "proto/control/version.h"
+
+namespace gpuloom::run {
+namespace {
+
+Findings OfOne(const SchedulerFigures& scheduler) {
+  const std::string name = "scheduler of " + scheduler.name();
+  if (!scheduler.speaks_3_3) {
+    return {{"schedulers", Verdict::kWarning, name + " is of an older release, before control 3.3",
+             "it serves until it is replaced, which ends its tenants: docs/installation.md, "
+             "Upgrading"}};
+  }
+  const std::string version = Text(scheduler.gpu.version);
+  Findings findings;
+  if (version == kVersion) {
+    findings.push_back({"schedulers", Verdict::kOk, name + " answers", ""});
+  } else {
+    findings.push_back({"schedulers", Verdict::kWarning,
+                        name + " is of another release, " + version + "; this is " + kVersion,
+                        "it serves until it is replaced, which ends its tenants: "
+                        "docs/installation.md, Upgrading"});
+  }
+  const std::string log = scheduler.folder + "/scheduler.log";
+  if (scheduler.gpu.executors_failed > 0) {
+    findings.push_back({"executors", Verdict::kWarning,
+                        std::to_string(scheduler.gpu.executors_failed) + " executors of " +
+                            scheduler.name() + " did not start since its scheduler began",
+                        log + " says why"});
+  }
+  if (scheduler.gpu.executors_lost > 0) {
+    findings.push_back({"executors", Verdict::kWarning,
+                        std::to_string(scheduler.gpu.executors_lost) + " executors of " +
+                            scheduler.name() +
+                            " ended under their tenants since its scheduler began",
+                        "gpuloom tenants says whose fault it was, and " + log});
+  }
+  if (scheduler.gpu.memory_promised_bytes > scheduler.memory_bytes) {
+    findings.push_back(
+        {"memory", Verdict::kWarning, scheduler.name() + " is promised more memory than it has",
+         "an allocation within its quota may fail: gpuloom gpus, and overcommit in the policy"});
+  }
+  return findings;
+}
+
+}  // namespace
+
+Findings CheckSchedulers(const DoctorCommand& command) {
+  std::string state_dir = command.state_dir;
+  if (!command.root.empty())
+    state_dir = command.root + (state_dir.empty() ? kAgentsStateDir : state_dir);
+  const std::string agents =
+      command.root + (command.state_dir.empty() ? kAgentsStateDir : command.state_dir);
+  Findings findings;
+  // An agent makes a folder for each GPU that it has found.
+  for (const std::string& gpu : NamesIn(agents + "/gpus")) {
+    switch (LookAtSocket(agents + "/gpus/" + gpu, control::kControlSocketName)) {
+      case SocketState::kListening:
+        break;
+      case SocketState::kClosed:
+        findings.push_back({"schedulers", Verdict::kError,
+                            "the scheduler of " + gpu + " is closed to this user", "run as root"});
+        break;
+      case SocketState::kMissing:
+      case SocketState::kDead:
+        findings.push_back({"schedulers", Verdict::kError, "no scheduler runs for " + gpu,
+                            "the node's gpuloom-schedulers pod, and " + agents + "/gpus/" + gpu +
+                                "/scheduler.log; if that GPU is gone, delete that folder"});
+    }
+  }
+  const AllFigures all = AskSchedulers(state_dir);
+  for (const SchedulerFigures& scheduler : all.schedulers) {
+    for (Finding& finding : OfOne(scheduler)) findings.push_back(std::move(finding));
+  }
+  if (!all.none_found) {
+    for (const std::string& trouble : all.troubles) {
+      findings.push_back(
+          {"schedulers", Verdict::kError, trouble, "the scheduler.log beside its socket"});
+    }
+  } else if (findings.empty()) {
+    const bool has_kubelet = Exists(command.root + command.kubelet_dir);
+    findings.push_back({"schedulers", has_kubelet ? Verdict::kError : Verdict::kOk, "none runs",
+                        has_kubelet ? "the node's gpuloom-schedulers pod and its log" : ""});
+  }
+  return findings;
+}
+
+}  // namespace gpuloom::run

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The agent's state folder: who may enter it, whether containers can load libraries from it, whether there is room, and the
+// libraries themselves; and what lies beside this program.
+#include <sys/stat.h>
+
+#include <cstdio>
+
+#include "agent/answer/table.h"
+#include "agent/run/doctor/doctor.h"
+#include "agent/run/doctor/look.h"
+#include "agent/run/installation.h"
+#include "agent/run/scheduler_search.h"
+#include "proto/control/messages.h"
+#include "proto/control/version.h"
+
+namespace gpuloom::run {
+namespace {
+
+// An agent writes some MiB of libraries and KiB of records; a scheduler's log is bounded. Below the first the next record may
+// not be written, and below the second a disk that others fill is soon below the first.
+constexpr uint64_t kFewBytes = uint64_t{16} << 20;
+constexpr uint64_t kLowBytes = uint64_t{256} << 20;
+constexpr uint64_t kFewFiles = 100;
+
+// "0.2.0" of "0.2.0 (1a2b3c4d5e6f)".
+std::string OwnRelease() {
+  const std::string version = kVersion;
+  return version.substr(0, version.find(' '));
+}
+
+Finding Access(const std::string& root, const std::string& folder) {
+  struct stat status = {};
+  if (stat((root + folder).c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+    return {"state folder", Verdict::kError, folder + " is no folder that this user can see",
+            "run as root"};
+  }
+  if ((status.st_mode & 07777) != 0700) {
+    char mode[8];
+    snprintf(mode, sizeof(mode), "%04o", status.st_mode & 07777);
+    return {
+        "state folder", Verdict::kError,
+        folder + " has the mode " + mode + ": others on the node may reach tenants' sockets in it",
+        "chmod 0700 " + folder + ", and find out who has changed it"};
+  }
+  return {"state folder", Verdict::kOk, folder + " is closed to others", ""};
+}
+
+Findings Room(const DoctorCommand& command, const std::string& folder) {
+  const std::optional<FileSystem> system = command.file_system(command.root + folder);
+  if (!system) return {};
+  Findings findings;
+  if (system->forbids_exec) {
+    findings.push_back(
+        {"state folder", Verdict::kError,
+         folder +
+             " is on a file system mounted noexec, from which containers cannot load libraries",
+         "another folder: value stateDir, or mount it without noexec"});
+  }
+  const std::string room = RoundedSize(system->free_bytes) + " free in " + folder;
+  if (system->free_bytes < kFewBytes || system->free_files < kFewFiles) {
+    findings.push_back(
+        {"disk space", Verdict::kError,
+         room + (system->free_files < kFewFiles ? ", and hardly a file more can be made" : "") +
+             ": containers with slots will not start",
+         "make room: df -h and df -i of " + folder});
+  } else if (system->free_bytes < kLowBytes) {
+    findings.push_back({"disk space", Verdict::kWarning, room, "make room: df -h " + folder});
+  } else {
+    findings.push_back({"disk space", Verdict::kOk, room, ""});
+  }
+  return findings;
+}
+
+Finding Libraries(const std::string& root, const std::string& folder) {
+  std::string missing;
+  bool is_own_release = false;
+  const std::vector<std::string> names = NamesIn(root + folder + "/shim");
+  for (const std::string begin : {"libgpuloom-", "libgpuloom-nvml-", "empty-i386.so"}) {
+    bool is_there = false;
+    for (const std::string& name : names) {
+      if (!name.starts_with(begin) ||
+          (begin == "libgpuloom-" && name.starts_with("libgpuloom-nvml-")))
+        continue;
+      struct stat status = {};
+      if (stat((root + folder + "/shim/" + name).c_str(), &status) != 0 || status.st_size == 0 ||
+          (status.st_mode & 0444) != 0444) {
+        return {"libraries", Verdict::kError,
+                folder + "/shim/" + name + " cannot be read by containers",
+                "delete it and restart the agent, which writes it anew"};
+      }
+      is_there = true;
+      is_own_release |=
+          begin == "libgpuloom-" && name.starts_with("libgpuloom-" + OwnRelease() + "-");
+    }
+    if (!is_there)
+      missing += (missing.empty() ? "" : ", ") + (begin.ends_with("-") ? begin + "….so" : begin);
+  }
+  if (!missing.empty()) {
+    return {"libraries", Verdict::kError, "not in " + folder + "/shim: " + missing,
+            "restart the agent, which writes them; its log says why it cannot"};
+  }
+  if (!is_own_release) {
+    return {"libraries", Verdict::kWarning,
+            "the agent's libraries are not of this program's release, " + OwnRelease(),
+            "ask the gpuloom beside that agent, or update the agent"};
+  }
+  return {"libraries", Verdict::kOk, "in " + folder + "/shim, of this release", ""};
+}
+
+Finding Program(const std::string& program) {
+  Installation installation;
+  std::string error;
+  if (!FindInstallation(program, &installation, &error)) {
+    return {"installation", Verdict::kError, error,
+            "install the whole of gpuloom, bin/ and lib/, beside each other"};
+  }
+  return {"installation", Verdict::kOk, std::string("gpuloom ") + kVersion + " is complete", ""};
+}
+
+}  // namespace
+
+Findings CheckState(const DoctorCommand& command) {
+  Findings findings = {Program(command.program)};
+  const std::string folder = command.state_dir.empty() ? kAgentsStateDir : command.state_dir;
+  if (!Exists(command.root + folder)) {
+    if (!Exists(command.root + command.kubelet_dir)) {
+      findings.push_back(
+          {"state folder", Verdict::kOk, "no agent has run here (" + folder + ")", ""});
+    } else {
+      findings.push_back(
+          {"state folder", Verdict::kError,
+           "there is a kubelet, and no agent has run here: " + folder,
+           "install gpuloom on this node; if the agent's state folder is another: --state-dir"});
+    }
+    return findings;
+  }
+  findings.push_back(Access(command.root, folder));
+  // One scheduler's, of `gpuloom run`: nothing is kept there for an agent.
+  if (Exists(command.root + folder + "/" + control::kControlSocketName)) return findings;
+  for (Finding& finding : Room(command, folder)) findings.push_back(std::move(finding));
+  findings.push_back(Libraries(command.root, folder));
+  return findings;
+}
+
+}  // namespace gpuloom::run

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes as folders: a good one, and one for each thing that can be wrong with it.
+#include "agent/run/doctor/doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "agent/node/sealed_text.h"
+#include "agent/policy/policy_file.h"
+#include "agent/run/doctor/look.h"
+#include "proto/channel/unique_fd.h"
+#include "proto/control/version.h"
+
+namespace gpuloom::run {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr char kDriver[] =
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Wed Aug 27 03:33:15 UTC 2025\nGCC "
+    "version: gcc 12.2\n";
+constexpr char kForbids[] = "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n";
+constexpr char kState[] = "/var/lib/gpuloom";
+constexpr char kPlugins[] = "/var/lib/kubelet/device-plugins/";
+
+class DoctorTest : public ::testing::Test {
+ protected:
+  // A node with a GPU, a kubelet and an agent; only schedulers are missing.
+  void SetUp() override {
+    root_ = "/tmp/gpuloom-doctor-XXXXXX";
+    ASSERT_NE(mkdtemp(root_.data()), nullptr);
+    command_.root = root_;
+    command_.program = root_ + "/opt/gpuloom/bin/gpuloom";
+    command_.format = Format::kJson;
+    command_.landlock_version = [] { return 4; };
+    command_.file_system = [](const std::string&) -> std::optional<FileSystem> {
+      return FileSystem{false, uint64_t{10} << 30, UINT64_MAX};
+    };
+    Write("/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
+    Write("/proc/sys/kernel/seccomp/actions_avail",
+          "kill_process kill_thread trap errno user_notif trace log allow\n");
+    Write("/proc/sys/user/max_user_namespaces", "96000\n");
+    Write("/proc/driver/nvidia/version", kDriver);
+    for (const char* library : {"libcuda.so.1", "libnvidia-ml.so.1"})
+      Write(std::string("/usr/lib64/") + library, "ELF");
+    for (const char* device : {"nvidiactl", "nvidia-uvm", "nvidia0", "nvidia1"})
+      Write(std::string("/dev/") + device, "");
+    Write("/etc/nvidia-container-runtime/config.toml", kForbids);
+    Listen(std::string(kPlugins) + "kubelet.sock");
+    Listen("/var/lib/kubelet/pod-resources/kubelet.sock");
+    Listen(std::string(kPlugins) + "gpuloom-12345678.sock");
+    Write("/etc/gpuloom/policy.yaml", "defaults: {weight: 50}\n");
+    Write(std::string(kState) + "/" + kKeptPolicyName, SealText("defaults: {weight: 50}\n"));
+    const std::string version(kVersion);
+    const std::string release = version.substr(0, version.find(' '));
+    Write(std::string(kState) + "/shim/libgpuloom-" + release + "-0123456789abcdef.so", "ELF");
+    Write(std::string(kState) + "/shim/libgpuloom-nvml-" + release + "-0123456789abcdef.so", "ELF");
+    Write(std::string(kState) + "/shim/empty-i386.so", "ELF");
+    fs::permissions(root_ + kState, fs::perms::owner_all);
+    for (const char* file : {"bin/gpuloom", "bin/gpuloom-scheduler", "bin/gpuloom-executor",
+                             "lib/libgpuloom.so", "lib/libgpuloom-nvml.so"}) {
+      Write(std::string("/opt/gpuloom/") + file, "ELF");
+      fs::permissions(root_ + "/opt/gpuloom/" + file, fs::perms::owner_all);
+    }
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  void Write(const std::string& path, const std::string& text) const {
+    fs::create_directories(fs::path(root_ + path).parent_path());
+    std::ofstream(root_ + path) << text;
+  }
+  void Remove(const std::string& path) const {
+    EXPECT_GT(fs::remove_all(root_ + path), 0u) << path;
+  }
+  void Listen(const std::string& path) {
+    Bind(path);
+    EXPECT_EQ(listen(sockets_.back().get(), 1), 0);
+  }
+  // A socket on which nobody listens.
+  void Bind(const std::string& path) {
+    fs::create_directories(fs::path(root_ + path).parent_path());
+    sockets_.emplace_back(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    (root_ + path).copy(address.sun_path, sizeof(address.sun_path) - 1);
+    ASSERT_EQ(
+        bind(sockets_.back().get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)),
+        0);
+  }
+
+  Json Look() {
+    const Answer answer = Doctor(command_);
+    EXPECT_EQ(answer.trouble, "");
+    Json document = Json::parse(answer.text);
+    EXPECT_EQ(answer.exit_status, document["errors"] == 0 ? 0 : 1);
+    return document;
+  }
+  // All findings of a check: "VERDICT: what was found → what to do", a line each.
+  std::string Of(const std::string& check) {
+    std::string text;
+    const Json document = Look();
+    for (const Json& finding : document["findings"]) {
+      if (finding["check"] != check) continue;
+      EXPECT_EQ(finding["remedy"] == "", finding["verdict"] == "ok") << finding;
+      text += finding["verdict"].get<std::string>() + ": " + finding["found"].get<std::string>() +
+              " → " + finding["remedy"].get<std::string>() + "\n";
+    }
+    return text;
+  }
+
+  std::string root_;
+  DoctorCommand command_;
+  std::vector<channel::UniqueFd> sockets_;
+};
+
+TEST_F(DoctorTest, AGoodNodeHasNothingWrongButTheMissingScheduler) {
+  const Json document = Look();
+  EXPECT_EQ(document["errors"], 1) << document;
+  EXPECT_EQ(document["warnings"], 0) << document;
+  EXPECT_THAT(Of("schedulers"), StartsWith("error: none runs → the node's gpuloom-schedulers pod"));
+  EXPECT_EQ(Of("kernel"), "ok: Linux 6.1.0-18-amd64 → \n");
+  EXPECT_EQ(Of("driver"), "ok: NVIDIA 580.159.04 → \n");
+  EXPECT_EQ(Of("GPU devices"), "ok: 2 GPUs → \n");
+  EXPECT_THAT(Of("policy"), StartsWith("ok: /etc/gpuloom/policy.yaml, in force since 2"));
+  command_.format = Format::kTable;
+  const Answer answer = Doctor(command_);
+  EXPECT_EQ(answer.exit_status, 1);
+  EXPECT_THAT(answer.text,
+              AllOf(StartsWith("ok        kernel "), HasSubstr("\nerror     schedulers "),
+                    HasSubstr("→  the node's gpuloom-schedulers pod"),
+                    ::testing::EndsWith("\nerrors: 1, warnings: 0\n")));
+}
+
+TEST_F(DoctorTest, WhatConfinementWantsOfTheKernel) {
+  command_.landlock_version = [] { return 0; };
+  EXPECT_THAT(Of("landlock"),
+              AllOf(StartsWith("warning: this kernel has no Landlock"), HasSubstr("lsm=")));
+  Write("/proc/sys/kernel/seccomp/actions_avail", "kill_thread errno allow\n");
+  EXPECT_THAT(Of("seccomp"), StartsWith("warning: system calls are filtered, but"));
+  Remove("/proc/sys/kernel/seccomp");
+  EXPECT_THAT(Of("seccomp"), StartsWith("error: "));
+  Write("/proc/sys/kernel/unprivileged_userns_clone", "0\n");
+  EXPECT_THAT(Of("namespaces"), AllOf(StartsWith("warning: "), HasSubstr("executorUsers")));
+  Remove("/proc/sys/kernel/unprivileged_userns_clone");
+  Write("/proc/sys/user/max_user_namespaces", "0\n");
+  EXPECT_THAT(Of("namespaces"), StartsWith("warning: "));
+}
+
+TEST_F(DoctorTest, DriverAndDevices) {
+  Write("/proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.54.03  Release\n");
+  EXPECT_THAT(Of("driver"), StartsWith("warning: NVIDIA 535.54.03: "));
+  Remove("/usr/lib64/libcuda.so.1");
+  EXPECT_THAT(Of("driver libraries"),
+              AllOf(StartsWith("error: libcuda.so.1 is in none"), HasSubstr("runtimeClassName")));
+  Remove("/dev/nvidia-uvm");
+  EXPECT_THAT(Of("GPU devices"), StartsWith("error: /dev/nvidia-uvm: not there"));
+  Write("/dev/nvidia-uvm", "");
+  Write("/proc/driver/nvidia/capabilities/gpu1/mig/gi3/access", "");
+  EXPECT_THAT(
+      Of("GPU devices"),
+      HasSubstr(
+          "error: gpu1 is in MIG mode, which gpuloom does not share → nvidia-smi -i 1 -mig 0"));
+  Remove("/dev/nvidia0");
+  Remove("/dev/nvidia1");
+  EXPECT_THAT(Of("GPU devices"), StartsWith("error: /dev/nvidia0: not there"));
+
+  Remove("/proc/driver/nvidia");
+  EXPECT_THAT(Of("driver"), StartsWith("warning: this machine has no NVIDIA GPU"));
+  EXPECT_EQ(Of("GPU devices"), "");
+  Write("/sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n");
+  Write("/sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n");
+  EXPECT_THAT(Of("driver"),
+              StartsWith("error: there is an NVIDIA GPU, but its driver is not loaded"));
+  Write("/proc/modules", "nouveau 2433024 0 - Live 0x0000000000000000\n");
+  EXPECT_THAT(Of("driver"), StartsWith("error: the GPU's driver is nouveau"));
+}
+
+TEST_F(DoctorTest, TheContainerRuntimesConfiguration) {
+  Write("/etc/nvidia-container-runtime/config.toml", "# nothing\n");
+  EXPECT_THAT(
+      Of("container runtime"),
+      AllOf(StartsWith("warning: /etc/nvidia-container-runtime/config.toml lets any pod ask"),
+            HasSubstr("= false")));
+  // The node's own, as the chart mounts it, counts more than the image's.
+  Write("/etc/gpuloom-node/nvidia-container-runtime/config.toml", kForbids);
+  EXPECT_THAT(Of("container runtime"), StartsWith("ok: /etc/gpuloom-node/"));
+  Remove("/etc/gpuloom-node");
+  Remove("/etc/nvidia-container-runtime");
+  EXPECT_THAT(Of("container runtime"),
+              StartsWith("warning: the configuration of NVIDIA's container runtime is not found"));
+  Write("/etc/containerd/config.toml", "version = 2\n");
+  EXPECT_THAT(Of("container runtime"),
+              HasSubstr("error: the container runtime's configuration has no runtime nvidia"));
+  Write("/etc/containerd/conf.d/99-nvidia.toml", "[plugins.x.containerd.runtimes.nvidia]\n");
+  EXPECT_THAT(Of("container runtime"), Not(HasSubstr("has no runtime nvidia")));
+  Write("/etc/containerd/config.toml", "default_runtime_name = \"nvidia\"\n");
+  EXPECT_THAT(Of("container runtime"), HasSubstr("warning: NVIDIA's runtime is the default"));
+}
+
+TEST_F(DoctorTest, TheKubeletAndWhoServesIt) {
+  EXPECT_THAT(Of("kubelet"),
+              AllOf(HasSubstr("ok: /var/lib/kubelet/device-plugins/kubelet.sock answers"),
+                    HasSubstr("ok: /var/lib/kubelet/pod-resources/kubelet.sock answers")));
+  EXPECT_THAT(Of("device plugin"), StartsWith("ok: gpuloom's agent serves the kubelet"));
+  Listen(std::string(kPlugins) + "nvidia-gpu.sock");
+  EXPECT_THAT(Of("device plugin"),
+              HasSubstr("error: NVIDIA's device plugin serves here, too (nvidia-gpu.sock)"));
+  Remove(std::string(kPlugins) + "nvidia-gpu.sock");
+  Bind(std::string(kPlugins) + "nvidia-gpu.sock");
+  EXPECT_THAT(Of("device plugin"), Not(HasSubstr("NVIDIA"))) << "it left its socket and is gone";
+  Remove(std::string(kPlugins) + "gpuloom-12345678.sock");
+  Bind(std::string(kPlugins) + "gpuloom-87654321.sock");
+  EXPECT_THAT(Of("device plugin"), StartsWith("error: no agent of gpuloom serves the kubelet"));
+  Remove(std::string(kPlugins) + "kubelet.sock");
+  EXPECT_THAT(Of("kubelet"),
+              HasSubstr("error: /var/lib/kubelet/device-plugins/kubelet.sock: not there"));
+  Bind(std::string(kPlugins) + "kubelet.sock");
+  EXPECT_THAT(Of("kubelet"),
+              HasSubstr("error: /var/lib/kubelet/device-plugins/kubelet.sock: nobody listens"));
+  Remove("/var/lib/kubelet");
+  EXPECT_THAT(Of("kubelet"), StartsWith("ok: none on this machine"));
+  EXPECT_THAT(Of("schedulers"), StartsWith("ok: none runs"));
+}
+
+TEST_F(DoctorTest, ThePolicyAndWhetherItIsInForce) {
+  Write("/etc/gpuloom/policy.yaml", "defaults: {wait: 50}\n");
+  EXPECT_THAT(Of("policy"), AllOf(StartsWith("error: the policy file is not what is in force: "),
+                                  HasSubstr("policy.yaml:1:12: defaults.wait: unknown key")));
+  Remove("/etc/gpuloom/policy.yaml");
+  EXPECT_THAT(Of("policy"), StartsWith("warning: the last good policy"));
+  Remove(std::string(kState) + "/" + kKeptPolicyName);
+  EXPECT_THAT(Of("policy"), StartsWith("ok: no policy file"));
+  Write("/etc/gpuloom/policy.yaml", "defaults: {wait: 50}\n");
+  EXPECT_THAT(Of("policy"), StartsWith("error: no policy is in force: "));
+}
+
+TEST_F(DoctorTest, TheStateFolder) {
+  EXPECT_THAT(Of("state folder"), StartsWith("ok: /var/lib/gpuloom is closed to others"));
+  fs::permissions(root_ + kState, fs::perms::others_exec, fs::perm_options::add);
+  EXPECT_THAT(Of("state folder"), StartsWith("error: /var/lib/gpuloom has the mode 0701"));
+  command_.file_system = [](const std::string&) -> std::optional<FileSystem> {
+    return FileSystem{true, uint64_t{1} << 20, UINT64_MAX};
+  };
+  EXPECT_THAT(Of("state folder"),
+              HasSubstr("error: /var/lib/gpuloom is on a file system mounted noexec"));
+  EXPECT_THAT(Of("disk space"), StartsWith("error: 1.0MiB free in /var/lib/gpuloom"));
+  command_.file_system = [](const std::string&) -> std::optional<FileSystem> {
+    return FileSystem{false, uint64_t{100} << 20, 1000};
+  };
+  EXPECT_THAT(Of("disk space"), StartsWith("warning: 100.0MiB free"));
+  command_.file_system = [](const std::string&) -> std::optional<FileSystem> {
+    return FileSystem{false, uint64_t{100} << 30, 3};
+  };
+  EXPECT_THAT(Of("disk space"), AllOf(StartsWith("error: "), HasSubstr("hardly a file more")));
+  Remove(kState);
+  EXPECT_THAT(Of("state folder"),
+              StartsWith("error: there is a kubelet, and no agent has run here"));
+  Remove("/var/lib/kubelet");
+  EXPECT_THAT(Of("state folder"), StartsWith("ok: no agent has run here"));
+}
+
+TEST_F(DoctorTest, TheLibrariesOfContainers) {
+  const std::string shim = std::string(kState) + "/shim/";
+  Write(shim + "libgpuloom-9.9.9-0123456789abcdef.so", "");
+  EXPECT_THAT(
+      Of("libraries"),
+      StartsWith(
+          "error: /var/lib/gpuloom/shim/libgpuloom-9.9.9-0123456789abcdef.so cannot be read"));
+  Write(shim + "libgpuloom-9.9.9-0123456789abcdef.so", "ELF");
+  EXPECT_THAT(Of("libraries"), StartsWith("ok: ")) << "former ones stay while they are used";
+  for (const std::string& name : NamesIn(root_ + shim)) {
+    if (!name.starts_with("libgpuloom-9") && name.starts_with("libgpuloom-") &&
+        !name.starts_with("libgpuloom-nvml")) {
+      Remove(shim + name);
+    }
+  }
+  EXPECT_THAT(Of("libraries"),
+              StartsWith("warning: the agent's libraries are not of this program's release"));
+  Remove(shim + "empty-i386.so");
+  EXPECT_THAT(Of("libraries"), StartsWith("error: not in /var/lib/gpuloom/shim: empty-i386.so"));
+  Remove("/opt/gpuloom/lib/libgpuloom.so");
+  EXPECT_THAT(Of("installation"), AllOf(StartsWith("error: "), HasSubstr("libgpuloom.so")));
+}
+
+TEST_F(DoctorTest, EveryGpuHasAScheduler) {
+  Bind(std::string(kState) + "/gpus/GPU-1/control.sock");
+  fs::create_directories(root_ + kState + "/gpus/GPU-2");
+  EXPECT_THAT(Of("schedulers"), AllOf(HasSubstr("error: no scheduler runs for GPU-1"),
+                                      HasSubstr("error: no scheduler runs for GPU-2"),
+                                      HasSubstr("/gpus/GPU-1/scheduler.log")));
+}
+
+TEST_F(DoctorTest, Malicious_NamesDoNotReachTheTerminalAsTheyAre) {
+  Listen(std::string(kPlugins) + "nvidia\x1b[2J.sock");
+  fs::create_directories(root_ + kState + "/gpus/\x1b[2J");
+  command_.format = Format::kTable;
+  const std::string text = Doctor(command_).text;
+  EXPECT_THAT(text, AllOf(HasSubstr("nvidia\\x1b[2J.sock"), Not(HasSubstr("\x1b"))));
+}
+
+}  // namespace
+}  // namespace gpuloom::run

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/run/doctor/look.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "proto/channel/unique_fd.h"
+
+namespace gpuloom::run {
+
+std::string ReadText(const std::string& path) {
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  std::string text(kMostBytes, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
+bool Exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+std::vector<std::string> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (auto entry = std::filesystem::directory_iterator(folder, error);
+       !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+SocketState LookAtSocket(const std::string& folder, const std::string& name) {
+  struct stat status = {};
+  if (stat((folder + "/" + name).c_str(), &status) != 0) {
+    return errno == EACCES ? SocketState::kClosed : SocketState::kMissing;
+  }
+  if (!S_ISSOCK(status.st_mode)) return SocketState::kDead;
+  // An address has room for 107 bytes.
+  const channel::UniqueFd at(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const std::string path = "/proc/self/fd/" + std::to_string(at.get()) + "/" + name;
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) return SocketState::kDead;
+  path.copy(address.sun_path, path.size());
+  // A scheduler's socket is of another kind, which is told by EPROTOTYPE: somebody listens.
+  const channel::UniqueFd socket_fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (connect(socket_fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
+      errno == EPROTOTYPE || errno == EAGAIN) {
+    return SocketState::kListening;
+  }
+  return errno == EACCES ? SocketState::kClosed : SocketState::kDead;
+}
+
+}  // namespace gpuloom::run

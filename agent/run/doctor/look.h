@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the doctor looks at files and sockets. Pure but for that; safe from any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace gpuloom::run {
+
+// The whole file, 1 MiB of it at most; empty if it cannot be read.
+std::string ReadText(const std::string& path);
+bool Exists(const std::string& path);
+// The names in a folder, sorted; none if it cannot be read.
+std::vector<std::string> NamesIn(const std::string& folder);
+
+enum class SocketState { kMissing, kDead, kListening, kClosed };
+// Whether somebody listens at folder/name; kClosed: this user may not connect. The path may be of any length.
+SocketState LookAtSocket(const std::string& folder, const std::string& name);
+
+}  // namespace gpuloom::run

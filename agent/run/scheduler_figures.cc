@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/run/scheduler_figures.h"
+
+#include <filesystem>
+
+#include "agent/run/scheduler_search.h"
+#include "proto/control/client.h"
+
+namespace gpuloom::run {
+namespace {
+
+bool Ask(const std::string& folder, SchedulerFigures* figures, bool* nobody_there,
+         std::string* error) {
+  control::Client client;
+  *nobody_there = false;
+  figures->folder = folder;
+  if (!client.Connect(folder, control::Client::kDefaultTimeout, error)) {
+    *nobody_there = client.nobody_there();
+    return false;
+  }
+  figures->memory_bytes = client.device_memory_bytes();
+  figures->speaks_3_3 = client.scheduler_speaks_3_3();
+  figures->speaks_3_4 = client.scheduler_speaks_3_4();
+  if (!client.ListAllocations(&figures->allocations, error)) return false;
+  std::erase_if(figures->allocations,
+                [](const control::AllocationState& state) { return state.bound == 0; });
+  return !figures->speaks_3_3 || client.DescribeGpu(&figures->gpu, &figures->domains, error);
+}
+
+}  // namespace
+
+std::string SchedulerFigures::name() const {
+  constexpr size_t kLongestFolder = 255;
+  return speaks_3_3 ? Text(gpu.uuid)
+                    : OneLine(std::filesystem::path(folder).filename().string(), kLongestFolder);
+}
+
+AllFigures AskSchedulers(const std::string& state_dir) {
+  AllFigures all;
+  const std::vector<std::string> places = SearchedFolders(state_dir);
+  std::string unseen;
+  for (const std::string& folder : FindSchedulers(places, &unseen)) {
+    SchedulerFigures figures;
+    std::string error;
+    bool nobody_there = false;
+    if (Ask(folder, &figures, &nobody_there, &error)) {
+      all.schedulers.push_back(std::move(figures));
+    } else if (nobody_there) {
+      unseen += "; " + error;
+    } else {
+      all.troubles.push_back(error);
+    }
+  }
+  all.none_found = all.schedulers.empty() && all.troubles.empty();
+  if (all.none_found) all.troubles.push_back(NoSchedulerFound(places, unseen));
+  return all;
+}
+
+std::string StateOf(const control::AllocationState& state) {
+  if (state.suspended != 0) return "suspended";
+  if (state.memory_waiting != 0) return "waits for memory";
+  return state.sessions == 0 ? "no process" : "runs";
+}
+
+}  // namespace gpuloom::run

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""deploy/kubectl-gpuloom, with a stand-in for kubectl (stand_ins/).
+
+usage: kubectl_gpuloom_test.py BUILD_FOLDER [unittest's arguments]
+"""
+
+import json
+import os
+import pathlib
+import pty
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import yaml
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+HERE = pathlib.Path(__file__).resolve().parent
+PLUGIN = HERE.parents[1] / "deploy/kubectl-gpuloom"
+
+ONE = "NAMESPACE   POD   STATE\nteam-a      p     waits for memory\n"
+OTHER = "NAMESPACE      POD             STATE\nteam-vision    train-7-12345   runs\n"
+
+
+def Agent(node, pod="", namespace="gpuloom-system"):
+    return {"node": node, "namespace": namespace, "pod": pod or f"gpuloom-agent-{node}"}
+
+
+class KubectlGpuloom(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="gpuloom-kubectl-")
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name)
+        self.cluster = {"agents": [Agent("b"), Agent("a")], "pods": {"team-a/p": "b"}, "answers": {}, "log": str(self.path / "log")}
+
+    def Environment(self):
+        (self.path / "cluster.json").write_text(json.dumps(self.cluster))
+        return dict(os.environ, PATH=f"{HERE / 'stand_ins'}{os.pathsep}{os.environ['PATH']}", TMPDIR=self.folder.name,
+                    GPULOOM_STAND_IN_CLUSTER=str(self.path / "cluster.json"), GPULOOM_STAND_IN_PROGRAM=str(BUILD / "bin/gpuloom"))
+
+    def Run(self, *words, status=0):
+        ended = subprocess.run([PLUGIN, *words], env=self.Environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                               check=False)
+        self.assertEqual(ended.returncode, status, ended.stdout + ended.stderr)
+        self.assertEqual({path.name for path in self.path.iterdir()} - {"cluster.json", "log"}, set(), "nothing is left")
+        return ended.stdout, ended.stderr
+
+    def Log(self):
+        log = self.path / "log"
+        return log.read_text().splitlines() if log.exists() else []
+
+    def test_the_script_is_clean(self):
+        checked = subprocess.run(["shellcheck", PLUGIN], capture_output=True, text=True, check=False)
+        self.assertEqual(checked.stdout, "")
+
+    def test_one_table_of_all_nodes(self):
+        self.cluster["answers"] = {"a": {"out": ONE}, "b": {"out": OTHER}}
+        self.assertEqual(self.Run("tenants"), (
+            "NODE   NAMESPACE     POD             STATE\n"
+            "a      team-a        p               waits for memory\n"
+            "b      team-vision   train-7-12345   runs\n", ""))
+
+    def test_a_node_that_has_trouble_costs_nobody_elses_answer(self):
+        self.cluster["answers"] = {"a": {"out": "NAMESPACE   POD   STATE\n", "err": "gpuloom: no scheduler\n", "status": 1},
+                                   "b": {"out": OTHER}}
+        out, err = self.Run("tenants", status=1)
+        self.assertIn("b      team-vision   train-7-12345   runs\n", out)
+        self.assertEqual(err, "a: gpuloom: no scheduler\n")
+
+    def test_documents_are_put_together(self):
+        document = json.loads(self.Run("version", "-o", "json")[0])
+        self.assertEqual([one["node"] for one in document["nodes"]], ["a", "b"])
+        self.assertEqual(document["nodes"][0]["answer"]["schedulers"], [])
+        self.assertEqual(yaml.safe_load(self.Run("version", "--output=yaml")[0]), document)
+        out, _ = self.Run("doctor", "--kubelet-dir", "/none", "-oyaml", status=self.DoctorsStatus())
+        self.assertGreater(len(yaml.safe_load(out)["nodes"][1]["answer"]["findings"]), 5)
+        self.cluster["answers"] = {"a": {"err": "gone\n", "status": 1}}
+        for form, load in (("json", json.loads), ("yaml", yaml.safe_load)):
+            nodes = load(self.Run("version", "-o", form, status=1)[0])["nodes"]
+            self.assertIsNone(nodes[0]["answer"])
+            self.assertIn("version", nodes[1]["answer"])
+
+    def DoctorsStatus(self):
+        return subprocess.run([BUILD / "bin/gpuloom", "doctor", "--kubelet-dir", "/none"], capture_output=True, check=False).returncode
+
+    def test_other_answers_stand_below_their_nodes(self):
+        self.cluster["answers"] = {"a": {"out": "ok   kernel\n"}, "b": {"out": "error   kernel\n", "status": 1}}
+        self.assertEqual(self.Run("doctor", status=1)[0], "== a\nok   kernel\n\n== b\nerror   kernel\n")
+
+    def test_nodes_and_namespaces_can_be_named(self):
+        self.cluster["agents"].append(Agent("c", namespace="elsewhere"))
+        self.cluster["answers"] = {node: {"out": f"{node}\n"} for node in "abc"}
+        self.assertEqual(self.Run("--node", "c", "--node", "a", "--context", "prod", "doctor")[0], "== c\nc\n\n== a\na\n")
+        self.assertTrue(all(line.startswith("--context prod ") for line in self.Log()), self.Log())
+        self.assertEqual(self.Run("--agent-namespace", "elsewhere", "doctor")[0], "== c\nc\n")
+        self.Run("--name", "ours", "doctor", status=1)  # the stand-in knows gpuloom alone
+        self.assertIn("app.kubernetes.io/name=ours,app.kubernetes.io/component=agent", self.Log()[-1])
+        self.assertIn("no agent of gpuloom runs on node d", self.Run("--node", "d", "doctor", status=1)[1])
+        self.assertIn("no agent of gpuloom runs in namespace nowhere", self.Run("--agent-namespace", "nowhere", "doctor", status=1)[1])
+
+    def test_while_an_agent_is_replaced_one_of_the_two_is_asked(self):
+        self.cluster["agents"] = [Agent("a", "gpuloom-agent-old"), Agent("a", "gpuloom-agent-new")]
+        self.cluster["answers"] = {"a": {"out": ONE}}
+        self.assertEqual(self.Run("gpus")[0].count("team-a"), 1)
+
+    def test_many_nodes_are_all_asked(self):
+        names = [f"node-{i:02}" for i in range(40)]
+        self.cluster["agents"] = [Agent(name) for name in reversed(names)]
+        self.cluster["answers"] = {name: {"out": ONE} for name in names}
+        lines = self.Run("tenants")[0].splitlines()
+        self.assertEqual([line.split()[0] for line in lines], ["NODE", *names])
+
+    def test_a_pod_is_suspended_on_its_node(self):
+        self.cluster["answers"] = {"b": {"out": "team-a/p is suspended\n", "err": "still runs\n", "status": 3}}
+        out, err = self.Run("suspend", "--timeout", "0s", "team-a/p/main", status=3)
+        self.assertEqual(out, "team-a/p is suspended\n")
+        self.assertEqual(err, "b: still runs\n")
+        self.assertEqual([line for line in self.Log() if " exec " in line],
+                         ["--namespace gpuloom-system exec --container agent gpuloom-agent-b -- gpuloom suspend --timeout 0s team-a/p/main"])
+        self.assertIn("not found", self.Run("resume", "team-a/q", status=1)[1])
+
+    def test_top_is_one_look_at_several_nodes_and_live_at_one(self):
+        self.cluster["answers"] = {"a": {"out": "table\n"}, "b": {"out": "table\n"}}
+        self.assertEqual(self.Run("top", "--sort", "memory")[0], "== a\ntable\n\n== b\ntable\n")
+        self.assertTrue(self.Log()[-1].endswith("gpuloom top --sort memory --once"), self.Log())
+        self.assertIn("--once", self.Run("top", "-n", "3", status=2)[1])
+        self.assertEqual(self.Run("--node", "a", "top", "-n", "3")[0], "table\n")
+        master, slave = pty.openpty()
+        live = subprocess.run([PLUGIN, "--node", "a", "top"], env=self.Environment(), stdin=slave, stdout=slave, stderr=slave, check=False)
+        self.assertEqual(live.returncode, 0)
+        self.assertIn(b"table", os.read(master, 1000))
+        os.close(master)
+        os.close(slave)
+        self.assertIn(" exec --stdin --tty ", self.Log()[-1])
+
+    def test_mistakes_are_said(self):
+        for words in ([], ["run", "--", "ls"], ["policy", "check", "f"], ["policy"], ["--node"], ["suspend"], ["suspend", "p"]):
+            self.Run(*words, status=2)
+        self.assertEqual(self.Log(), [], "nothing was asked of the cluster")
+        self.cluster["agents"] = []
+        self.assertIn("no agent of gpuloom runs", self.Run("tenants", status=1)[1])
+        self.assertIn("kubectl gpuloom", self.Run("--help")[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
