@@ -193,9 +193,15 @@ wire::Multiprocessors MultiprocessorsOf(const CUdevResource& resource) {
 
 const CUdevResource* GreenContexts::FindPart(wire::DevicePartId id_untrusted) {
   static constexpr CUdevResource kAskedLater{};
-  if (id_untrusted != wire::kWholeDevice) return parts_.Find(id_untrusted);
   // What the policy lets the session use.
   const Partition* partition = port_->partition();
+  if (id_untrusted != wire::kWholeDevice) {
+    const Part* part = parts_.Find(id_untrusted);
+    // One that was made when it could use others is none any more.
+    const bool is_within =
+        part != nullptr && (partition == nullptr || part->within == port_->context());
+    return is_within ? &part->has : nullptr;
+  }
   return partition == nullptr ? &kAskedLater : &partition->made.has;
 }
 
@@ -278,6 +284,10 @@ void GreenContexts::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Re
     return Reply<wire::GreenCreate>(made->caller, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
   }
   made->of = *of;
+  // The driver adds up what overlaps: 64 multiprocessors and 8 of them are 72, some of them others' (measured).
+  if (port_->partition() != nullptr && !made->more.empty()) {
+    return Reply<wire::GreenCreate>(made->caller, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+  }
   if (!HasGreenContexts(services_.device->cuda())) {
     return Reply<wire::GreenCreate>(made->caller, CUDA_ERROR_NOT_SUPPORTED);
   }
@@ -339,7 +349,9 @@ void GreenContexts::AnswerGreen(NewGreen& made) {
   }
   *green_.Find(made.request.context) = owner;
   const CUdevResource& has = owner->made.has;
-  if (parts_.Find(made.request.part) == nullptr) *parts_.Add(made.request.part) = has;
+  if (parts_.Find(made.request.part) == nullptr) {
+    *parts_.Add(made.request.part) = {has, owner->within};
+  }
   Reply<wire::GreenCreate>(made.caller, CUDA_SUCCESS, {MultiprocessorsOf(has)});
 }
 

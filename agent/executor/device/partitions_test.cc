@@ -170,6 +170,20 @@ TEST_F(PartitionsTest, Malicious_GreenContextsStayWithinTheLimit) {
   wire::PartGet::Reply device{};
   ASSERT_EQ(tenant->Call<wire::PartGet>({wire::kWholeDevice}, &device), CUDA_SUCCESS);
   EXPECT_EQ(device.has.count, 32u) << "all that it has";
+  // Parts of what it had, and the same twice.
+  wire::GreenCreate::Request again{};
+  again.context = GreenContextId{3};
+  again.part = DevicePartId{3};
+  again.of = DevicePartId{1};
+  again.whole = 1;
+  EXPECT_EQ(tenant->Call<wire::GreenCreate>(again), CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+  again.of = wire::kWholeDevice;
+  wire::PartPick twice{};
+  twice.what = wire::PartPick::What::kWhole;
+  EXPECT_EQ(tenant->Call<wire::GreenCreate>(
+                again, nullptr, {reinterpret_cast<const uint8_t*>(&twice), sizeof(twice)}),
+            CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
+  EXPECT_EQ(tenant->Call<wire::GreenCreate>(again), CUDA_SUCCESS) << "all that it has, once";
   wire::GreenCreate::Request more = half;
   more.context = GreenContextId{2};
   more.part = DevicePartId{2};

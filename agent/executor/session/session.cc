@@ -117,6 +117,10 @@ void Session::Hold(control::HoldReason reason, bool hold, uint32_t request) {
   UpdateHeld();
 }
 
+arbiter::SmGroups Session::Multiprocessors() const {
+  return partition_ == nullptr ? ~arbiter::SmGroups{0} : partition_->groups;
+}
+
 void Session::FollowPartition() {
   if (state_ != State::kServing) return;
   const Partitions& partitions = *services_.partitions;

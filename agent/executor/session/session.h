@@ -18,6 +18,7 @@
 #include <string_view>
 #include <utility>
 
+#include "agent/arbiter/sm_division.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/session/session_port.h"
 #include "agent/executor/session/slice.h"
@@ -99,6 +100,8 @@ class Session final : private SessionPort {
   // Returns true if it has ended, and no worker has work of it any more.
   bool Gone() const;
   bool AtDevice() const { return streams_.AtDevice(); }
+  // Those that it may use, as Partitions numbers them.
+  arbiter::SmGroups Multiprocessors() const;
   // What is at the heads of its streams, of the kernels' engine.
   void AddHeads(std::vector<HeadOfStream>* heads) const;
   Quiet::Party Party() const {

@@ -112,15 +112,20 @@ void TimeSharing::EndTurn() { arbiter_.EndTurn(); }
 void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
   if (!enforces_) return;
   int wanting = 0;
+  // Who computes on other multiprocessors takes nothing from one another.
+  bool meet = false;
+  arbiter::SmGroups used = 0;
   Session* last = nullptr;
   for (const auto& session : sessions) {
     if (!session->WantsDevice(now_ns)) continue;
     ++wanting;
+    meet |= (used & session->Multiprocessors()) != 0;
+    used |= session->Multiprocessors();
     last = session.get();
   }
   const uint64_t now = clock_();
-  if (wanting > 1) several_ns_ = now;
-  several_ = wanting > 1 || (several_ns_ != 0 && now - several_ns_ < kSeveralNs);
+  if (meet) several_ns_ = now;
+  several_ = meet || (several_ns_ != 0 && now - several_ns_ < kSeveralNs);
   limited_ = false;
   for (const auto& session : sessions) {
     Share& share = session->share();

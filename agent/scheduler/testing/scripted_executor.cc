@@ -155,7 +155,7 @@ class Executor {
       for (auto& [id, session] : sessions_) {
         if (session.order.allocation_id != shares.allocation_id) continue;
         session.order.shares = shares.shares;
-        one.order.partition = shares.partition;
+        session.order.partition = shares.partition;
         session.order.kernels = shares.kernels;
       }
     } else if (in->As(&hold)) {
