@@ -26,11 +26,7 @@ struct PolicyHistory {
 // The names of faults, directions and engines, as labels and in the JSON API. By enum or in the order of the struct.
 inline constexpr const char* kFaultNames[] = {"broke_protocol", "lost_device", "did_not_drain",
                                               "lost_executor", "long_kernel"};
-<<<<<<< HEAD
 static_assert(std::size(kFaultNames) == control::kFaults, "each fault has its name");
-=======
-static_assert(std::size(kFaultNames) == control::kFaults, "every fault has a name");
->>>>>>> metrics
 
 std::string FormatMetrics(const Ledger& ledger, const NodeFigures& node,
                           const PolicyHistory& policy);

@@ -196,7 +196,7 @@ const CUdevResource* GreenContexts::FindPart(wire::DevicePartId id_untrusted) {
   // What the policy lets the session use.
   const Partition* partition = port_->partition();
   if (id_untrusted != wire::kWholeDevice) {
-    const Part* part = parts_.Find(id_untrusted);
+    const DevicePart* part = parts_.Find(id_untrusted);
     // One that was made when it could use others is none any more.
     const bool is_within =
         part != nullptr && (partition == nullptr || part->within == port_->context());

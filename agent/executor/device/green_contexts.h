@@ -35,11 +35,11 @@ class GreenContexts final : public Part {
   void AnswerGreen(NewGreen& made);
 
   IdTable<wire::GreenContextId, GreenContextRef, wire::kMaxGreenContexts> green_;  // null: pending
-  struct Part {
+  struct DevicePart {
     CUdevResource has{};
     CUcontext within = nullptr;  // where the session's kernels ran when it was made
   };
-  IdTable<wire::DevicePartId, Part, wire::kMaxDeviceParts> parts_;
+  IdTable<wire::DevicePartId, DevicePart, wire::kMaxDeviceParts> parts_;
   std::shared_ptr<SessionGreens> greens_ = std::make_shared<SessionGreens>(services_.greens);
 };
 
