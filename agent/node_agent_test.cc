@@ -140,7 +140,11 @@ TEST_F(NodeAgentTest, ServesItsFiguresWhileItIsInCharge) {
   EXPECT_TRUE(has("gpuloom_kubelet_watches 0"));
   EXPECT_TRUE(has("gpuloom_policy_generation 1"));
   EXPECT_TRUE(has("gpuloom_policy_error 0"));
-  EXPECT_FALSE(fs::is_empty(state_ + "/metrics.json"));
+  EXPECT_TRUE(wait_for([this] {
+    std::error_code error;
+    const uintmax_t size_bytes = fs::file_size(state_ + "/metrics.json", error);
+    return !error && size_bytes != 0;
+  }));
   std::ofstream(line_.policy) << "defaults: {memory: 40GiB}\n";
   clock_.Advance(Upkeep::kPolicyPause);
   agent_->Tick(clock_.Now());

@@ -390,9 +390,12 @@ TEST_P(RecordedSchedulers, AreAdopted) {
   EXPECT_TRUE((*client)->PrepareExecutor("n").ok());
   EXPECT_TRUE((*client)->ListAllocations().ok());
   EXPECT_TRUE((*client)->ListUnsupported().ok());
-  const absl::StatusOr<GpuReport> report = (*client)->Report();
-  ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_FALSE(report->tells_gpu);
+  // Those of 3.3 could tell of their GPU, and were not asked when they were recorded.
+  if (!std::string(GetParam()).starts_with("control_3.3/")) {
+    const absl::StatusOr<GpuReport> report = (*client)->Report();
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_FALSE(report->tells_gpu);
+  }
   EXPECT_TRUE((*client)->RemoveAllocation("n").ok());
   EXPECT_TRUE((*client)->IsConnected());
   EXPECT_FALSE(scheduler.was_surprised());
