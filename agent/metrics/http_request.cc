@@ -18,11 +18,10 @@ HttpRequest ReadRequest(std::string_view text_untrusted) {
   const std::string_view text = text_untrusted.substr(0, kMaxRequestBytes);
   const bool is_whole = text.find("\r\n\r\n") != text.npos;
   if (!is_whole && text_untrusted.size() >= kMaxRequestBytes) return Refuse(431);
+  // No line begins otherwise, whatever follows: garbage is not waited for.
+  if (!text.empty() && (text[0] < 'A' || text[0] > 'Z')) return Refuse(400);
   const size_t line_end = text.find("\r\n");
-  if (line_end == text.npos) {
-    // No line begins otherwise, whatever follows: garbage is not waited for.
-    return text.empty() || (text[0] >= 'A' && text[0] <= 'Z') ? HttpRequest() : Refuse(400);
-  }
+  if (line_end == text.npos) return {};
   const std::string_view line = text.substr(0, line_end);
   const size_t first = line.find(' ');
   const size_t last = line.rfind(' ');
