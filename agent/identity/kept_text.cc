@@ -11,7 +11,7 @@ absl::Status KeepText(const std::string& path, const std::string& text) {
 }
 
 absl::StatusOr<std::string> KeptText(const std::string& path) {
-  const absl::StatusOr<std::string> content = ReadStateFile(path);
+  absl::StatusOr<std::string> content = ReadStateFile(path);
   if (!content.ok()) return content;
   std::string text;
   int format = 0;

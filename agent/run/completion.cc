@@ -177,8 +177,8 @@ std::string Fish(const std::vector<CommandEntry>& commands) {
   for (const CommandEntry& command : commands) {
     const std::string begin = "complete -c gpuloom -n '__gpuloom_at \"" + command.path + "\"'";
     for (const std::string& name : command.subcommands) {
-      text += begin + " -f -a " + name + " -d " +
-              InFish(Find(commands, PathOf(command, name)).about) + "\n";
+      text.append(begin).append(" -f -a ").append(name).append(" -d ");
+      text.append(InFish(Find(commands, PathOf(command, name)).about)).append("\n");
     }
     for (const OptionEntry& one : command.positionals) {
       if (!one.choices.empty()) {

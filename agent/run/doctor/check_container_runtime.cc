@@ -17,8 +17,10 @@ std::string RuntimesText(const std::string& root) {
                      ReadText(root + "/etc/docker/daemon.json") +
                      ReadText(root + "/etc/crio/crio.conf");
   for (const std::string folder : {"/etc/containerd/conf.d", "/etc/crio/crio.conf.d"}) {
-    for (const std::string& name : NamesIn(root + folder))
-      text += ReadText(root + folder + "/" + name);
+    for (const std::string& name : NamesIn(root + folder)) {
+      std::string path = root;
+      text += ReadText(path.append(folder).append("/").append(name));
+    }
   }
   return text;
 }

@@ -28,7 +28,7 @@ std::string DriverVersion(const std::string& text) {
   for (size_t at = text.find_first_of("0123456789"); at < line_end && at != text.npos;
        at = text.find_first_of("0123456789", at)) {
     const size_t end = std::min(text.find_first_not_of("0123456789.", at), text.size());
-    const std::string word = text.substr(at, end - at);
+    std::string word = text.substr(at, end - at);
     // Not the 64 of x86_64.
     if (word.find('.') != word.npos && (at == 0 || text[at - 1] == ' ')) return word;
     at = end;
@@ -85,7 +85,9 @@ Findings Devices(const std::string& root) {
   Findings findings = {{"GPU devices", Verdict::kOk, std::to_string(gpus) + " GPUs", ""}};
   const std::string capabilities = root + "/proc/driver/nvidia/capabilities";
   for (const std::string& gpu : NamesIn(capabilities)) {
-    for (const std::string& part : NamesIn(capabilities + "/" + gpu + "/mig")) {
+    std::string mig = capabilities;
+    mig.append("/").append(gpu).append("/mig");
+    for (const std::string& part : NamesIn(mig)) {
       if (!part.starts_with("gi")) continue;
       findings.push_back(
           {"GPU devices", Verdict::kError, gpu + " is in MIG mode, which gpuloom does not share",

@@ -59,7 +59,9 @@ Findings CheckSchedulers(const DoctorCommand& command) {
   Findings findings;
   // An agent makes a folder for each GPU that it has found.
   for (const std::string& gpu : NamesIn(agents + "/gpus")) {
-    switch (LookAtSocket(agents + "/gpus/" + gpu, control::kControlSocketName)) {
+    std::string folder = agents;
+    folder.append("/gpus/").append(gpu);
+    switch (LookAtSocket(folder, control::kControlSocketName)) {
       case SocketState::kListening:
         break;
       case SocketState::kClosed:
@@ -69,7 +71,7 @@ Findings CheckSchedulers(const DoctorCommand& command) {
       case SocketState::kMissing:
       case SocketState::kDead:
         findings.push_back({"schedulers", Verdict::kError, "no scheduler runs for " + gpu,
-                            "the node's gpuloom-schedulers pod, and " + agents + "/gpus/" + gpu +
+                            "the node's gpuloom-schedulers pod, and " + folder +
                                 "/scheduler.log; if that GPU is gone, delete that folder"});
     }
   }

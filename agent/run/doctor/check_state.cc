@@ -81,11 +81,12 @@ Finding Libraries(const std::string& root, const std::string& folder) {
       if (!name.starts_with(begin) ||
           (begin == "libgpuloom-" && name.starts_with("libgpuloom-nvml-")))
         continue;
+      std::string path = folder;
+      path.append("/shim/").append(name);
       struct stat status = {};
-      if (stat((root + folder + "/shim/" + name).c_str(), &status) != 0 || status.st_size == 0 ||
+      if (stat((root + path).c_str(), &status) != 0 || status.st_size == 0 ||
           (status.st_mode & 0444) != 0444) {
-        return {"libraries", Verdict::kError,
-                folder + "/shim/" + name + " cannot be read by containers",
+        return {"libraries", Verdict::kError, path + " cannot be read by containers",
                 "delete it and restart the agent, which writes it anew"};
       }
       is_there = true;
