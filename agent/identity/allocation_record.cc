@@ -10,42 +10,45 @@ namespace {
 
 constexpr int kFormat = 1;
 
-struct ShareKey {
+// A term of a policy's, as a record names it.
+template <typename Terms>
+struct TermKey {
   const char* key;
-  uint32_t control::ShareTerms::*term;
+  uint32_t Terms::*term;
 };
-constexpr ShareKey kShareKeys[] = {
+template <typename Terms, size_t N>
+constexpr bool NamesEveryTerm(const TermKey<Terms> (&)[N]) {
+  return N * sizeof(uint32_t) == sizeof(Terms);
+}
+
+constexpr TermKey<control::ShareTerms> kShareKeys[] = {
     {"namespaceWeight", &control::ShareTerms::namespace_weight},
     {"weight", &control::ShareTerms::weight},
     {"priority", &control::ShareTerms::priority},
     {"namespaceTimePermille", &control::ShareTerms::namespace_time_permille},
     {"timePermille", &control::ShareTerms::time_permille}};
-static_assert(sizeof(kShareKeys) / sizeof(kShareKeys[0]) * sizeof(uint32_t) ==
-                  sizeof(control::ShareTerms),
-              "every term is kept");
-
-struct KernelKey {
-  const char* key;
-  uint32_t control::KernelTerms::*term;
-};
-constexpr KernelKey kKernelKeys[] = {{"kernelWarnAfterMs", &control::KernelTerms::warn_after_ms},
-                                     {"kernelEndAfterMs", &control::KernelTerms::end_after_ms}};
-static_assert(sizeof(kKernelKeys) / sizeof(kKernelKeys[0]) * sizeof(uint32_t) ==
-                  sizeof(control::KernelTerms),
-              "every term is kept");
-
-struct PartitionKey {
-  const char* key;
-  uint32_t control::PartitionTerms::*term;
-};
-constexpr PartitionKey kPartitionKeys[] = {
+constexpr TermKey<control::KernelTerms> kKernelKeys[] = {
+    {"kernelWarnAfterMs", &control::KernelTerms::warn_after_ms},
+    {"kernelEndAfterMs", &control::KernelTerms::end_after_ms}};
+constexpr TermKey<control::PartitionTerms> kPartitionKeys[] = {
     {"namespaceSmPercent", &control::PartitionTerms::namespace_sm_percent},
     {"namespaceSmReserved", &control::PartitionTerms::namespace_sm_reserved},
     {"smPercent", &control::PartitionTerms::sm_percent},
     {"smReserved", &control::PartitionTerms::sm_reserved}};
-static_assert(sizeof(kPartitionKeys) / sizeof(kPartitionKeys[0]) * sizeof(uint32_t) ==
-                  sizeof(control::PartitionTerms),
+static_assert(NamesEveryTerm(kShareKeys) && NamesEveryTerm(kKernelKeys) &&
+                  NamesEveryTerm(kPartitionKeys),
               "every term is kept");
+
+template <typename Terms, size_t N>
+void Write(const TermKey<Terms> (&keys)[N], const Terms& terms, YAML::Emitter* out) {
+  for (const auto& [key, term] : keys) *out << YAML::Key << key << YAML::Value << terms.*term;
+}
+
+// Absent if an older agent wrote it; then not specified.
+template <typename Terms, size_t N>
+void Read(const TermKey<Terms> (&keys)[N], const YAML::Node& node, Terms* terms) {
+  for (const auto& [key, term] : keys) terms->*term = node[key].template as<uint32_t>(0);
+}
 
 int64_t ToMillis(Clock::Time time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
@@ -75,16 +78,10 @@ std::string FormatRecord(const Allocation& allocation) {
     out << YAML::Key << "container" << YAML::Value << YAML::DoubleQuoted << binding.owner.container;
     out << YAML::Key << "trustDomain" << YAML::Value << YAML::DoubleQuoted << binding.trust_domain;
     out << YAML::Key << "quotaBytes" << YAML::Value << binding.quota_bytes;
-    for (const auto& [key, term] : kShareKeys) {
-      out << YAML::Key << key << YAML::Value << binding.shares.*term;
-    }
+    Write(kShareKeys, binding.shares, &out);
     out << YAML::Key << "memoryWaitMs" << YAML::Value << binding.memory_wait_ms;
-    for (const auto& [key, term] : kKernelKeys) {
-      out << YAML::Key << key << YAML::Value << binding.kernels.*term;
-    }
-    for (const auto& [key, term] : kPartitionKeys) {
-      out << YAML::Key << key << YAML::Value << binding.partition.*term;
-    }
+    Write(kKernelKeys, binding.kernels, &out);
+    Write(kPartitionKeys, binding.partition, &out);
     out << YAML::Key << "boundAtMs" << YAML::Value << ToMillis(binding.bound_at);
     out << YAML::EndMap;
   }
@@ -119,15 +116,10 @@ absl::StatusOr<Allocation> ParseRecord(const std::string& text) {
       binding.owner.container = node["container"].as<std::string>();
       binding.trust_domain = node["trustDomain"].as<std::string>();
       binding.quota_bytes = node["quotaBytes"].as<uint64_t>();
-      // Absent if an older agent wrote it; then not specified.
-      for (const auto& [key, term] : kShareKeys) binding.shares.*term = node[key].as<uint32_t>(0);
+      Read(kShareKeys, node, &binding.shares);
       binding.memory_wait_ms = node["memoryWaitMs"].as<uint32_t>(0);
-      for (const auto& [key, term] : kKernelKeys) {
-        binding.kernels.*term = node[key].as<uint32_t>(0);
-      }
-      for (const auto& [key, term] : kPartitionKeys) {
-        binding.partition.*term = node[key].as<uint32_t>(0);
-      }
+      Read(kKernelKeys, node, &binding.kernels);
+      Read(kPartitionKeys, node, &binding.partition);
       binding.bound_at = FromMillis(node["boundAtMs"].as<int64_t>());
       allocation.binding = binding;
     }
