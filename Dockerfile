@@ -19,18 +19,20 @@ COPY . .
 ARG GPULOOM_COMMIT=
 RUN cmake --preset release -DGPULOOM_CUDA_PROGRAMS=OFF \
  && cmake --build --preset release --target gpuloom gpuloom-agent gpuloom-scheduler gpuloom-executor gpuloom_nvml \
-      gpuloom_shim gpuloom_softgpu gpuloom-library-probe \
+      gpuloom_shim gpuloom-trace gpuloom_softgpu gpuloom-library-probe \
  && mkdir -p /opt/gpuloom/bin /opt/gpuloom/lib/softgpu \
  && cp build/release/bin/gpuloom build/release/bin/gpuloom-agent build/release/bin/gpuloom-scheduler \
       build/release/bin/gpuloom-executor build/release/tests/gpuloom-library-probe /opt/gpuloom/bin/ \
- && cp build/release/lib/libgpuloom.so build/release/lib/libgpuloom-nvml.so /opt/gpuloom/lib/ \
+ && cp build/release/lib/libgpuloom.so build/release/lib/libgpuloom-nvml.so build/release/lib/gpuloom-trace /opt/gpuloom/lib/ \
  && cp -L build/release/lib/softgpu/libcuda.so.1 /opt/gpuloom/lib/softgpu/ \
  && cp /usr/share/doc/libyaml-cpp-dev/copyright /opt/gpuloom/LICENSE.yaml-cpp \
- && strip /opt/gpuloom/bin/* /opt/gpuloom/lib/softgpu/libcuda.so.1
+ && strip /opt/gpuloom/bin/* /opt/gpuloom/lib/gpuloom-trace /opt/gpuloom/lib/softgpu/libcuda.so.1 \
+ && deploy/sbom.py --build build/release --root /opt/gpuloom -o gpuloom.spdx.json \
+ && cp gpuloom.spdx.json /opt/gpuloom/
 
 FROM debian:12-slim
 RUN apt-get update -qq \
- && apt-get install -y -qq --no-install-recommends libgrpc++1.51 libprotobuf32 libprometheus-cpp-core1.0 libspdlog1.10 \
+ && apt-get install -y -qq --no-install-recommends libcurl4 libgrpc++1.51 libprotobuf32 libprometheus-cpp-core1.0 libspdlog1.10 \
       libzstd1 liblz4-1 \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/gpuloom /opt/gpuloom

@@ -20,6 +20,10 @@ absl::StatusOr<std::map<std::string, Capacity>> CapacitiesOf(const std::vector<G
     capacity->index = gpu.index;
     capacity->product = gpu.name;
     capacities[gpu.uuid] = *capacity;
+    if (const std::string nothing = NothingLeft(*capacity); !nothing.empty()) {
+      spdlog::error("inventory: {}; it is offered to nobody", nothing);
+      continue;
+    }
     spdlog::info("inventory: {} {}: {}, {} slots of {} each unless the policy says otherwise",
                  gpu.uuid, gpu.name, FormatSize(gpu.total_bytes), slots,
                  FormatSize(AutoSlotBytes(*capacity)));

@@ -12,7 +12,8 @@
 
 namespace gpuloom {
 
-// By GPU uuid; says it in the log. InvalidArgument where MakeCapacity refuses (agent/policy/capacity.h).
+// By GPU uuid; says it in the log. One that is too small for the reserve is among them, and has no slots (NothingLeft,
+// agent/policy/capacity.h). InvalidArgument if `reserve` does not parse.
 absl::StatusOr<std::map<std::string, Capacity>> CapacitiesOf(const std::vector<Gpu>& gpus,
                                                              int slots, const std::string& reserve);
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/policy/capacity.h"
+
 namespace gpuloom {
 namespace {
 
@@ -30,10 +32,17 @@ TEST(Capacities, EachGpuHasItsOwn) {
   EXPECT_EQ(capacities->at("GPU-2").slots, 4);
 }
 
-TEST(Capacities, OneGpuThatIsTooSmallIsNamed) {
+TEST(Capacities, OneGpuThatIsTooSmallCostsNoOther) {
   const auto capacities =
       CapacitiesOf({MakeGpu("GPU-1", 80 * kGiB), MakeGpu("GPU-2", kGiB)}, 4, "2GiB");
-  EXPECT_THAT(std::string(capacities.status().message()), HasSubstr("GPU GPU-2 has 1GiB"));
+  ASSERT_TRUE(capacities.ok()) << capacities.status();
+  EXPECT_EQ(NothingLeft(capacities->at("GPU-1")), "");
+  EXPECT_THAT(NothingLeft(capacities->at("GPU-2")), HasSubstr("GPU GPU-2 has 1GiB"));
+}
+
+TEST(Capacities, AReserveThatIsNoSizeIsRefused) {
+  const auto capacities = CapacitiesOf({MakeGpu("GPU-1", 80 * kGiB)}, 4, "much");
+  EXPECT_THAT(std::string(capacities.status().message()), HasSubstr("--reserve: "));
 }
 
 }  // namespace

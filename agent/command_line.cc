@@ -2,9 +2,10 @@
 #include "agent/command_line.h"
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 
 #include "agent/inventory/slots.h"
+#include "agent/node/duration.h"
+#include "agent/node/layout.h"
 #include "agent/node/process.h"
 #include "proto/control/version.h"
 
@@ -12,10 +13,11 @@ namespace gpuloom {
 
 std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status) {
   CommandLine line;
-  const std::filesystem::path here = std::filesystem::path(OwnProgram()).parent_path();
-  line.scheduler = here / "gpuloom-scheduler";
-  line.shim = here.parent_path() / "lib" / "libgpuloom.so";
-  line.nvml = here.parent_path() / "lib" / "libgpuloom-nvml.so";
+  const Layout layout = LayoutOf(OwnProgram());
+  line.scheduler = layout.scheduler();
+  line.shim = layout.shim();
+  line.nvml = layout.nvml();
+  line.trace = layout.trace();
 
   CLI::App app("gpuloom-agent: shares this node's GPUs with pods that ask for gpuloom.io/gpu");
   app.add_option("--state-dir", line.state_directory,
@@ -31,6 +33,11 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   app.add_option("--slots", line.slots, "slots per GPU")
       ->capture_default_str()
       ->check(CLI::Range(1, kMaxSlotsPerGpu));
+  std::string shapes;
+  app.add_option(
+      "--slot-shapes", shapes,
+      "shapes of several slots, like 2,4: each is one more resource, like gpuloom.io/gpu-x4, "
+      "of which one is so many slots of one GPU");
   app.add_option("--reserve", line.reserve,
                  "GPU memory kept for the executors' own contexts: a size, or auto")
       ->capture_default_str();
@@ -41,10 +48,16 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   app.add_option("--nvml", line.nvml,
                  "libgpuloom-nvml.so, which containers get as libnvidia-ml.so.1")
       ->capture_default_str();
+  app.add_option("--trace", line.trace, "the program gpuloom-trace, which containers get")
+      ->capture_default_str();
   app.add_option("--scheduler", line.scheduler, "the gpuloom-scheduler program")
       ->capture_default_str();
   app.add_option("--softgpu", line.softgpu,
                  "use this CUDA library (the software GPU) instead of NVIDIA's driver");
+  // For tests.
+  app.add_option("--health-nvml", line.health_nvml,
+                 "use this libnvidia-ml.so.1 to see which GPUs are broken")
+      ->group("");
   app.add_option(
          "--schedulers", line.schedulers,
          "start: adopt or start them; adopt: never start one; only: run nothing but schedulers")
@@ -64,6 +77,11 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       "--executor-memory", line.executor_memory,
       "memory of the node that one trust domain's executor may spend on its tenants, like "
       "16GiB, one process a quarter of it at most; default: the executor's");
+  app.add_option("--spare-executors", line.spare_executors,
+                 "executors that each GPU has ready for the next trust domain; one takes about 554 "
+                 "MiB of the reserve; 0: none")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 8));
   app.add_option("--nvidia-runtime-config", line.runtime_config,
                  "where to look whether unprivileged pods can get devices by environment variable")
       ->capture_default_str();
@@ -77,6 +95,28 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
             line.metrics_address = ParseListenAddress(text, &error);
             return error;
           });
+  CLI::Option* events = app.add_flag(
+      "--events", line.tells_events,
+      "post refusals, faults, policy errors and how GPUs stand as Kubernetes events; needs the "
+      "rights to create and patch events and to get pods");
+  CLI::Option* node_name =
+      app.add_option("--node-name", line.node_name, "what the cluster calls this node");
+  events->needs(node_name);
+  app.add_option("--api-server", line.api_server,
+                 "https://HOST:PORT of the API server for --events and --await-pods; default: the "
+                 "cluster's that this runs in");
+  app.add_option("--service-account", line.service_account,
+                 "folder with the token and the ca.crt for it")
+      ->capture_default_str();
+  CLI::Option* await_pods =
+      app.add_option("--await-pods", line.await_pods,
+                     "wait until every pod of this DaemonSet of the own namespace is ready, and "
+                     "exit; for the chart's Jobs around helm uninstall");
+  std::string await_timeout = "4m";
+  app.add_option("--await-timeout", await_timeout,
+                 "how long, like 4m; then fail, and say what each node's pod waits for")
+      ->capture_default_str()
+      ->needs(await_pods);
   app.add_option("--grace-seconds", line.grace_seconds, "nothing is collected in its first seconds")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
@@ -84,18 +124,41 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
                  "how long a pod must be gone to be collected")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--log-level", line.log_level,
+                 "what is logged, by the schedulers that this agent starts, too: error, warning, "
+                 "info or debug; SIGUSR1 logs everything, SIGHUP again this")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"error", "warning", "info", "debug"}));
+  app.add_option("--log-format", line.log_format, "text, or json: an object a line")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"text", "json"}));
   app.add_flag_callback(
       "--probe", [&line] { line.probe = ProbeKind::kLive; },
       "ask the running agent whether it serves, and exit");
   app.add_flag_callback(
       "--probe-ready", [&line] { line.probe = ProbeKind::kReady; },
       "the same, and fail with the reason when there is something that an operator must mend");
+  app.add_option(
+      "--probe-gpu", line.probe_gpu,
+      "make a context on the GPU of this UUID, compute, say whether that works, and exit; "
+      "the agent does so when a GPU seems to be sick");
   app.add_flag("--check-policy", line.check_policy,
                "say whether the file of --policy is a policy, and exit")
       ->needs(policy);
   app.set_version_flag("--version", VersionLine("gpuloom-agent"));
   try {
     app.parse(argc, argv);
+    const auto timeout = ParseDuration(await_timeout);
+    if (!timeout) {
+      throw CLI::ValidationError("--await-timeout",
+                                 "\"" + await_timeout + "\" is no time; write one like 4m or 90s");
+    }
+    line.await_timeout = *timeout;
+    const absl::StatusOr<std::vector<int>> parsed = ParseShapes(shapes, line.slots);
+    if (!parsed.ok()) {
+      throw CLI::ValidationError("--slot-shapes", std::string(parsed.status().message()));
+    }
+    line.shapes = *parsed;
     if (*metrics && line.schedulers == "only") {
       throw CLI::ValidationError("--metrics-address", "nothing is served with --schedulers only");
     }

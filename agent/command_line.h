@@ -2,8 +2,10 @@
 // The agent's command line. Prints help and mistakes itself. Called once, from main.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "agent/metrics/listen_address.h"
 #include "agent/plugin/probe.h"
@@ -17,24 +19,38 @@ struct CommandLine {
   std::string resource_name = "gpuloom.io/gpu";
   std::string policy;  // empty: the built-in defaults
   int slots = 10;
+  std::vector<int> shapes;       // of several slots, each of them a resource
   std::string reserve = "auto";  // or a size
   std::string pinned_limit = "8GiB";
-  // Beside this program, unless told otherwise: bin/ and lib/ of a build tree or an installation.
+  // Of this program's own installation, unless told otherwise (agent/node/layout.h).
   std::string shim;
   std::string nvml;
+  std::string trace;
   std::string scheduler;
   std::string softgpu;               // empty: NVIDIA's driver
+  std::string health_nvml;           // tells of broken GPUs; empty: NVIDIA's, none with softgpu
   std::string schedulers = "start";  // start, adopt or only
   std::string idle_timeout;          // empty: the scheduler's default
   std::string drain_timeout;         // empty: the scheduler's default
   std::string executor_users;        // empty: the scheduler's default
   std::string executor_memory;       // empty: the executor's default
+  unsigned spare_executors = 1;      // for each GPU
   std::string runtime_config = "/etc/nvidia-container-runtime/config.toml";
   std::optional<ListenAddress> metrics_address;  // none: nothing is served
+  bool tells_events = false;                     // to the API server
+  std::string api_server;                        // empty: of the cluster that this runs in
+  std::string service_account = "/var/run/secrets/kubernetes.io/serviceaccount";
+  std::string node_name;
   int grace_seconds = 300;
   int missing_seconds = 60;
+  std::string log_level = "info";
+  std::string log_format = "text";
   std::optional<ProbeKind> probe;
   bool check_policy = false;
+  std::string probe_gpu;  // a UUID; empty: not asked
+  // Of the chart's Jobs around `helm uninstall`.
+  std::string await_pods;  // a DaemonSet's name; empty: nothing is waited for
+  std::chrono::milliseconds await_timeout{};
 };
 
 // nullopt: there is nothing to run, end with *exit_status.

@@ -35,6 +35,7 @@ TEST(CommandLine, DefaultsAreANodes) {
   EXPECT_THAT(line->scheduler, EndsWith("/tests/gpuloom-scheduler"));
   EXPECT_THAT(line->shim, EndsWith("/lib/libgpuloom.so"));
   EXPECT_THAT(line->nvml, EndsWith("/lib/libgpuloom-nvml.so"));
+  EXPECT_THAT(line->trace, EndsWith("/lib/gpuloom-trace"));
 }
 
 TEST(CommandLine, TakesEveryOption) {
@@ -63,6 +64,8 @@ TEST(CommandLine, TakesEveryOption) {
                            "/scheduler",
                            "--softgpu",
                            "/softgpu.so",
+                           "--health-nvml",
+                           "/health.so",
                            "--schedulers",
                            "adopt",
                            "--idle-timeout",
@@ -81,6 +84,10 @@ TEST(CommandLine, TakesEveryOption) {
                            "0",
                            "--missing-seconds",
                            "7",
+                           "--log-level",
+                           "warning",
+                           "--log-format",
+                           "json",
                            "--probe"},
                           &status);
   ASSERT_TRUE(line);
@@ -96,6 +103,7 @@ TEST(CommandLine, TakesEveryOption) {
   EXPECT_EQ(line->nvml, "/nvml.so");
   EXPECT_EQ(line->scheduler, "/scheduler");
   EXPECT_EQ(line->softgpu, "/softgpu.so");
+  EXPECT_EQ(line->health_nvml, "/health.so");
   EXPECT_EQ(line->schedulers, "adopt");
   EXPECT_EQ(line->idle_timeout, "5s");
   EXPECT_EQ(line->drain_timeout, "6s");
@@ -105,6 +113,8 @@ TEST(CommandLine, TakesEveryOption) {
   EXPECT_EQ(line->metrics_address->text, ":9464");
   EXPECT_EQ(line->grace_seconds, 0);
   EXPECT_EQ(line->missing_seconds, 7);
+  EXPECT_EQ(line->log_level, "warning");
+  EXPECT_EQ(line->log_format, "json");
   EXPECT_TRUE(line->probe);
 }
 
@@ -119,6 +129,35 @@ TEST(CommandLine, WhereNothingCanBeServedIsSaid) {
     EXPECT_THAT(::testing::internal::GetCapturedStderr(),
                 ::testing::AllOf(HasSubstr("--metrics-address"), HasSubstr(why)));
   }
+}
+
+TEST(CommandLine, ShapesAreThoseThatAGpuHasSlotsFor) {
+  int status = 0;
+  EXPECT_EQ(Parse({"--slot-shapes", "4,2", "--slots", "4"}, &status)->shapes,
+            (std::vector<int>{2, 4}));
+  for (const auto& [shapes, why] : std::map<std::string, std::string>{{"0", "0 is no shape"},
+                                                                      {"2,2", "2 comes twice"},
+                                                                      {"5", "each has 4"},
+                                                                      {"2.0", "'2.0'"}}) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_FALSE(Parse({"--slot-shapes", shapes, "--slots", "4"}, &status));
+    EXPECT_NE(status, 0);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                ::testing::AllOf(HasSubstr("--slot-shapes"), HasSubstr(why)));
+  }
+}
+
+TEST(CommandLine, AwaitingPodsHasATime) {
+  int status = 0;
+  const auto line = Parse({"--await-pods", "gpuloom-drain", "--await-timeout", "90s"}, &status);
+  ASSERT_TRUE(line);
+  EXPECT_EQ(line->await_pods, "gpuloom-drain");
+  EXPECT_EQ(line->await_timeout, std::chrono::seconds(90));
+  EXPECT_EQ(Parse({"--await-pods", "a"}, &status)->await_timeout, std::chrono::minutes(4));
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(Parse({"--await-pods", "a", "--await-timeout", "90"}, &status));
+  EXPECT_FALSE(Parse({"--await-timeout", "90s"}, &status)) << "of what?";
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("\"90\" is no time"));
 }
 
 TEST(CommandLine, MistakesEndWithAnotherStatusThanHelp) {

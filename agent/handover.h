@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which of two agents of one node is in charge of its state. An update starts the new agent before
-// the old one ends, so that somebody answers the kubelet at every moment (docs/design/agent-update.md); what
-// must not be done twice, registering, collecting and following the policy, one of them does.
+// the old one ends, so that somebody answers the kubelet at every moment
+// (docs/design/agent-update.md); what must not be done twice, registering, collecting and following
+// the policy, one of them does.
 //
-//   kWaiting ── nobody is in charge (any more) ──→ kInCharge ── another one waits ──→ kLeaving
-//                                                      ↑── whoever was in charge next has died ──┘
+//   kWaiting ── no agent is in charge (any more) ─→ kInCharge ── another one waits ──→ kLeaving
+//                                                      ↑──── the agent that took over died ──────┘
 //
 // Three locks of the state directory, so that each learns of the other's end whatever the end was:
-// agent.lock is held in charge, agent.next while waiting, agent.leaving while leaving. Used from one thread.
+// agent.lock is held in charge, agent.next while waiting, agent.leaving while leaving. Used from
+// one thread.
 #pragma once
 
 #include <string>

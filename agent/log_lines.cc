@@ -23,7 +23,8 @@ class NodeLog : public spdlog::sinks::sink {
  public:
   void log(const spdlog::details::log_msg& message) override {
     const std::string_view text(message.payload.data(), message.payload.size());
-    WriteLogLine("gpuloom-agent", LevelOf(message.level), text);
+    const LogLevel level = LevelOf(message.level);
+    if (IsLogged(level)) WriteLogLine(kAgentProgram, level, text);
   }
   void flush() override {}
   void set_pattern(const std::string&) override {}
@@ -34,6 +35,7 @@ class NodeLog : public spdlog::sinks::sink {
 
 void LogThroughNode() {
   spdlog::set_default_logger(std::make_shared<spdlog::logger>("", std::make_shared<NodeLog>()));
+  spdlog::set_level(spdlog::level::debug);
 }
 
 }  // namespace gpuloom

@@ -5,7 +5,10 @@
 
 namespace gpuloom {
 
-// From here on spdlog's default logger writes to this process's log (agent/node/log.h). Called once, by main.
+// From here on spdlog's default logger writes to this process's log (agent/node/log.h), which decides by its level.
+// Called once, by main.
 void LogThroughNode();
+
+inline constexpr char kAgentProgram[] = "gpuloom-agent";
 
 }  // namespace gpuloom

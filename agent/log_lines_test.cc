@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "agent/node/log.h"
+
 namespace gpuloom {
 namespace {
 
@@ -35,6 +37,17 @@ TEST_F(LogLinesTest, EveryLevelHasItsName) {
                            "[^ ]+Z warning gpuloom-agent: two\n"
                            "[^ ]+Z error gpuloom-agent: three\n"
                            "[^ ]+Z error gpuloom-agent: four\n"));
+}
+
+TEST_F(LogLinesTest, ItsLevelIsTheProcesss) {
+  ::testing::internal::CaptureStderr();
+  SetLogLevel(LogLevel::kError);
+  spdlog::warn("not written");
+  SetLogLevel(LogLevel::kDebug);
+  spdlog::debug("written");
+  SetLogLevel(LogLevel::kInfo);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              MatchesRegex("[^ ]+Z debug gpuloom-agent: written\n"));
 }
 
 TEST_F(LogLinesTest, Malicious_NobodysTextBeginsALine) {

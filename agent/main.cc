@@ -12,10 +12,15 @@
 
 #include "agent/capacities.h"
 #include "agent/command_line.h"
+#include "agent/events/api_client.h"
+#include "agent/events/pods_wait.h"
 #include "agent/handover.h"
 #include "agent/inventory/gpu_list.h"
+#include "agent/inventory/gpu_probe.h"
 #include "agent/inventory/inventory_watch.h"
 #include "agent/log_lines.h"
+#include "agent/node/log.h"
+#include "agent/node/log_signals.h"
 #include "agent/node/runtime_check.h"
 #include "agent/node_agent.h"
 #include "agent/plugin/probe.h"
@@ -36,6 +41,15 @@ static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it"
 int Fail(const absl::Status& status) {
   spdlog::error("{}", std::string(status.message()));
   return 1;
+}
+
+void HandleTermination() {
+  // A write to a closed connection is to fail by its result.
+  signal(SIGPIPE, SIG_IGN);
+  struct sigaction action = {};
+  action.sa_handler = [](int) { stop_requested = true; };
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
 }
 
 // The result of a command that only asks something.
@@ -91,19 +105,34 @@ absl::Status RunAgent(const CommandLine& line, const Inventory& inventory,
   return absl::OkStatus();
 }
 
+absl::Status AwaitPods(const CommandLine& line) {
+  HandleTermination();
+  const absl::StatusOr<std::string> server =
+      line.api_server.empty() ? ApiServerOfCluster() : line.api_server;
+  if (!server.ok()) return server.status();
+  SteadyClock clock;
+  return WaitForPods({*server, line.service_account, line.await_pods, line.await_timeout, &clock},
+                     stop_requested);
+}
+
 int Main(int argc, char** argv) {
   LogThroughNode();
   int exit_status = 0;
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv, &exit_status);
   if (!line) return exit_status;
+  if (!line->probe_gpu.empty()) {
+    const char* const driver = line->softgpu.empty() ? "libcuda.so.1" : line->softgpu.c_str();
+    const std::string trouble = ProbeGpu(driver, line->probe_gpu);
+    printf("%s", trouble.empty() ? kGpuIsWell : (trouble + "\n").c_str());
+    return trouble.empty() ? 0 : 1;
+  }
   if (line->probe) return Answer(Probe(line->kubelet_directory, *line->probe));
   if (line->check_policy) return Answer(CheckPolicyFile(line->policy));
-  // A write to a peer that has gone is told by its result.
-  signal(SIGPIPE, SIG_IGN);
-  struct sigaction action = {};
-  action.sa_handler = [](int) { stop_requested = true; };
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
+  if (!line->await_pods.empty()) return Answer(AwaitPods(*line));
+  SetLogLevel(ParseLogLevel(line->log_level).value_or(LogLevel::kInfo));
+  SetLogFormat(ParseLogFormat(line->log_format).value_or(LogFormat::kText));
+  HandleLogSignals(kAgentProgram);
+  HandleTermination();
 
   const bool is_only = line->schedulers == "only";
   absl::StatusOr<channel::UniqueFd> only_lock;  // held until the end

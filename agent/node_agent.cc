@@ -3,12 +3,10 @@
 
 #include <spdlog/spdlog.h>
 
-#include <set>
-
 #include "agent/cat.h"
-#include "agent/inventory/slots.h"
+#include "agent/identity/state_file.h"
+#include "agent/node/process.h"
 #include "agent/node/size.h"
-#include "agent/plugin/plugin_socket.h"
 #include "agent/policy/policy_file.h"
 #include "agent/supervisor/control_client.h"
 #include "agent/supervisor/scheduler_command.h"
@@ -38,8 +36,9 @@ class CountedPodResources : public PodResources {
 }  // namespace
 
 Supervisor::Options SupervisorOptions(const CommandLine& line) {
-  const SchedulerCommand command = {line.scheduler, line.idle_timeout,   line.drain_timeout,
-                                    line.softgpu,   line.executor_users, line.executor_memory};
+  const SchedulerCommand command = {line.scheduler,       line.idle_timeout,   line.drain_timeout,
+                                    line.softgpu,         line.executor_users, line.executor_memory,
+                                    line.spare_executors, line.log_level,      line.log_format};
   Supervisor::Options options;
   options.state_directory = line.state_directory;
   options.may_start = line.schedulers != "adopt";
@@ -69,6 +68,9 @@ NodeAgent::NodeAgent(const CommandLine& line, Inventory inventory,
       }()) {}
 
 absl::Status NodeAgent::Open() {
+  for (const char* folder : {"", "/records", ShimStore::kLibraries, ShimStore::kPrograms}) {
+    RemoveUnfinishedFiles(line_.state_directory + folder);
+  }
   std::vector<Capacity> promised;
   for (const auto& [uuid, capacity] : capacities_) promised.push_back(capacity);
   policy_.SetCapacities(promised);
@@ -80,6 +82,8 @@ absl::Status NodeAgent::Open() {
   if (!shim_file.ok()) return shim_file.status();
   const absl::StatusOr<std::string> nvml_file = shims_.Install(line_.nvml, GPULOOM_VERSION);
   if (!nvml_file.ok()) return nvml_file.status();
+  const absl::StatusOr<std::string> trace_file = shims_.Install(line_.trace, GPULOOM_VERSION);
+  if (!trace_file.ok()) return trace_file.status();
 
   std::vector<std::string> complaints;
   if (absl::Status status = book_.Load(&complaints); !status.ok()) return status;
@@ -101,11 +105,19 @@ absl::Status NodeAgent::Open() {
   options.book = &book_;
   options.kubelet_record = &kubelet_record_;
   options.shims = &shims_;
-  options.library_files = {*shim_file, *nvml_file};
+  options.library_files = {*shim_file, *nvml_file, *trace_file};
   options.policy = &policy_;
   options.pod_resources = pod_resources_.get();
   options.clock = clock_;
   options.capacities = capacities_;
+  options.resource_name = line_.resource_name;
+  options.shapes = line_.shapes;
+  options.on_use = [this](const std::string& uuid, const SlotUse& use) {
+    board_->ShowUse(uuid, use);
+  };
+  options.closed = [this](const std::string& uuid) {
+    return DrainedBecause(FolderOfGpu(line_.state_directory, uuid));
+  };
   options.pinned_limit_bytes = *pinned_limit;
   options.scheduler = [this](const std::string& uuid) { return supervisor_.Client(uuid); };
   options.collector_times = {std::chrono::seconds(line_.grace_seconds), missing};
@@ -114,16 +126,22 @@ absl::Status NodeAgent::Open() {
     if (absl::Status status = supervisor_.AddGpu(gpu.uuid); !status.ok()) return status;
   }
 
-  board_.emplace(inventory_.gpus, line_.slots);
-  server_.emplace(&*board_, &*allocator_);
-  refusing_server_.emplace(&*board_, &*allocator_, PluginServer::Answers::kNoOptions);
-  registrar_.emplace(
-      Registrar::Options{line_.kubelet_directory, MakePluginSocketName(), line_.resource_name,
-                         [this](const std::string& id) { allocator_->KubeletSeen(id); }},
-      &*server_, &*refusing_server_, clock_);
-  upkeep_.emplace(Upkeep::Options{inventory_.gpus, line_.policy,
-                                  inventory_.is_unusable ? inventory_.none_because : "", missing,
-                                  &supervisor_, &*board_, &*registrar_, &policy_, &*allocator_});
+  board_.emplace(inventory_.gpus, line_.slots, line_.shapes);
+  plugins_.emplace(Plugins::Options{
+      line_.kubelet_directory, line_.resource_name, line_.shapes, &*board_, &*allocator_, &refused_,
+      [this](const std::string& id) { allocator_->KubeletSeen(id); }, clock_});
+  if (absl::Status status = MakeEvents(); !status.ok()) return status;
+  if (!policy.reason.empty()) {
+    events_->Tell({true, "", "", "", "GpuPolicyRefused", policy.reason, /*is_said=*/true});
+  }
+  SayPartly(policy_, [this](const Event& event) { events_->Tell(event); });
+  MakeHealth();
+  MakeStandings();
+  refusals_.emplace(line_.state_directory);
+  upkeep_.emplace(Upkeep::Options{
+      inventory_.gpus, line_.policy, inventory_.is_unusable ? inventory_.none_because : "", missing,
+      &supervisor_, &*standings_, &*board_, &*plugins_, &policy_, &*allocator_,
+      [this](const Event& event) { events_->Tell(event); }});
   if (line_.metrics_address.has_value()) {
     Observer::Options observer;
     observer.state_directory = line_.state_directory;
@@ -136,45 +154,104 @@ absl::Status NodeAgent::Open() {
   return absl::OkStatus();
 }
 
+absl::Status NodeAgent::MakeEvents() {
+  EventSender::Options options;
+  if (line_.tells_events) {
+    const absl::StatusOr<std::string> server =
+        line_.api_server.empty() ? ApiServerOfCluster() : line_.api_server;
+    if (!server.ok()) return server.status();
+    options.server = *server;
+  }
+  options.service_account = line_.service_account;
+  options.node = line_.node_name;
+  options.clock = clock_;
+  events_.emplace(std::move(options));
+  events_->Start();
+  return absl::OkStatus();
+}
+
+void NodeAgent::MakeStandings() {
+  GpuStandings::Options options;
+  options.gpus = inventory_.gpus;
+  options.state_directory = line_.state_directory;
+  options.supervisor = &supervisor_;
+  options.board = &*board_;
+  options.policy = &policy_;
+  options.allocator = &*allocator_;
+  options.health = &*health_;
+  options.on_change = [this](const Gpu& gpu, const GpuStanding&, const GpuStanding& now) {
+    constexpr const char* kReasons[] = {"GpuHealthy", "GpuDrained", "GpuSick", "GpuUnavailable"};
+    const bool is_bad = now.state == GpuState::kSick || now.state == GpuState::kUnavailable;
+    events_->Tell({is_bad, "", "", "", kReasons[static_cast<size_t>(now.state)],
+                   Cat("GPU ", gpu.uuid, " is ", kGpuStateNames[static_cast<size_t>(now.state)],
+                       now.reason.empty() ? "" : ": ", now.reason),
+                   /*is_said=*/false, gpu.uuid});
+  };
+  options.on_report = [this](const Gpu& gpu, const GpuReport& report) {
+    for (const Event& event : tenant_watches_[gpu.uuid].Look(report)) events_->Tell(event);
+  };
+  options.capacities = capacities_;
+  standings_.emplace(std::move(options));
+}
+
+void NodeAgent::MakeHealth() {
+  GpuHealth::Options options;
+  for (const Gpu& gpu : inventory_.gpus) options.gpu_uuids.push_back(gpu.uuid);
+  if (!inventory_.gpus.empty()) {
+    options.nvml_library = line_.health_nvml;
+    if (line_.health_nvml.empty() && line_.softgpu.empty()) options.nvml_library = kNvmlLibrary;
+  }
+  options.probe = [softgpu = line_.softgpu](const std::string& uuid,
+                                            const std::atomic<bool>& is_cancelled) {
+    std::vector<std::string> arguments = {OwnProgram(), "--probe-gpu", uuid};
+    if (!softgpu.empty()) arguments.insert(arguments.end(), {"--softgpu", softgpu});
+    return RunGpuProbe(arguments, is_cancelled);
+  };
+  options.clock = clock_;
+  health_.emplace(std::move(options));
+  health_->Start();
+}
+
 void NodeAgent::Tick(Clock::Time now, bool has_predecessor) {
   upkeep_->Tick(now, has_predecessor);
+  refusals_->Look(refused_.Latest(), now);
   if (exporter_.has_value()) exporter_->Ticked(now);
 }
 
 void NodeAgent::Rest() {
+  events_->Stop();
+  health_->Stop();
   if (exporter_.has_value()) exporter_->Stop();
 }
 
 void NodeAgent::Resume() {
   upkeep_->Resume();
+  events_->Start();
+  health_->Start();
   if (exporter_.has_value()) exporter_->Start();
 }
 
 NodeFigures NodeAgent::Figures() const {
   NodeFigures figures;
-  std::map<std::string, std::set<std::string>> given;
   for (const Allocation& allocation : book_.All()) {
     ++figures.allocations;
     figures.bound_allocations += allocation.binding.has_value();
-    given[allocation.gpu_uuid].insert(allocation.device_ids.begin(), allocation.device_ids.end());
-  }
-  std::map<std::string, bool> is_healthy;
-  uint64_t version = 0;
-  for (const Slot& slot : board_->Slots(&version)) {
-    if (const auto id = ParseDeviceId(slot.device_id)) is_healthy[id->gpu_uuid] = slot.is_healthy;
   }
   for (const Gpu& gpu : inventory_.gpus) {
-    figures.gpus.push_back(
-        {gpu, static_cast<uint64_t>(line_.slots), given[gpu.uuid].size(), is_healthy[gpu.uuid]});
+    figures.gpus.push_back({gpu, board_->StandingOf(gpu.uuid)});
   }
-  figures.watches = static_cast<uint64_t>(server_->watchers());
-  const Registrar::Counts& counts = registrar_->counts();
+  figures.watches = static_cast<uint64_t>(plugins_->watchers());
+  const Plugins::Counts counts = plugins_->counts();
   figures.registrations = counts.registrations;
   figures.kubelet_errors = {{"Register", counts.failed_registrations},
                             {"watch", counts.ended_watches},
                             {"List", failed_lists_}};
-  figures.refusals = server_->refusals().Counts();
-  figures.latest_refusals = server_->refusals().Latest();
+  // In this order: never more are refused than were asked.
+  figures.refusals = refused_.Counts();
+  figures.requests = refused_.Requests();
+  figures.latest_refusals = refused_.Latest();
+  figures.events_posted = events_->posted();
+  figures.events_dropped = events_->dropped();
   figures.has_policy = policy_.Current() != nullptr;
   figures.policy_generation = policy_.Generation();
   figures.policy_trouble = policy_.Trouble();
@@ -183,8 +260,7 @@ NodeFigures NodeAgent::Figures() const {
 
 void NodeAgent::Stop() {
   Rest();
-  server_->Stop();
-  refusing_server_->Stop();
+  plugins_->Stop();
 }
 
 }  // namespace gpuloom

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent between a kubelet and the schedulers: makes what it consists of, each part from the
 // command line, and connects them. Owns all of it but the clock. One thread; gRPC's threads answer
-// the kubelet between Open and Stop, and with --metrics-address two others watch and serve figures.
+// the kubelet between Open and Stop, one looks for sick GPUs, one posts events, and with --metrics-address two others watch and serve figures.
 //
 //   NodeAgent agent(line, inventory, capacities, SupervisorOptions(line), &clock);
 //   if (absl::Status status = agent.Open(); !status.ok()) ...  // once it is in charge (handover.h)
@@ -20,17 +20,22 @@
 #include "absl/status/status.h"
 #include "agent/clock.h"
 #include "agent/command_line.h"
+#include "agent/events/event_sender.h"
+#include "agent/events/tenant_watch.h"
+#include "agent/gpu_standings.h"
 #include "agent/identity/allocation_book.h"
 #include "agent/identity/kubelet_record.h"
 #include "agent/identity/pod_resources.h"
+#include "agent/inventory/gpu_health.h"
 #include "agent/inventory/gpu_list.h"
 #include "agent/metrics/exporter.h"
 #include "agent/plugin/allocator.h"
 #include "agent/plugin/device_board.h"
-#include "agent/plugin/plugin_server.h"
-#include "agent/plugin/registrar.h"
+#include "agent/plugin/plugins.h"
+#include "agent/plugin/refused_requests.h"
 #include "agent/plugin/shim_store.h"
 #include "agent/policy/in_force/policy_watcher.h"
+#include "agent/refusal_log.h"
 #include "agent/supervisor/supervisor.h"
 #include "agent/upkeep.h"
 
@@ -60,6 +65,9 @@ class NodeAgent {
   void Stop();
 
  private:
+  absl::Status MakeEvents();
+  void MakeHealth();
+  void MakeStandings();
   // From any thread after Open.
   NodeFigures Figures() const;
 
@@ -77,9 +85,13 @@ class NodeAgent {
   std::unique_ptr<PodResources> pod_resources_;
   std::optional<Allocator> allocator_;
   std::optional<DeviceBoard> board_;
-  std::optional<PluginServer> server_;
-  std::optional<PluginServer> refusing_server_;
-  std::optional<Registrar> registrar_;
+  RefusedRequests refused_{PluginServer::RefusableCalls()};
+  std::optional<Plugins> plugins_;
+  std::optional<EventSender> events_;
+  std::map<std::string, TenantWatch> tenant_watches_;  // by GPU
+  std::optional<GpuHealth> health_;
+  std::optional<GpuStandings> standings_;
+  std::optional<RefusalLog> refusals_;
   std::optional<Upkeep> upkeep_;
   std::optional<Exporter> exporter_;
 };

@@ -7,14 +7,13 @@
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
-#include <thread>
 
 #include "agent/metrics/testing/http.h"
 #include "agent/plugin/plugin_socket.h"
 #include "agent/plugin/probe.h"
 #include "agent/testing_clock.h"
 #include "proto/channel/socket.h"
+#include "proto/sync/testing/wait_for.h"
 
 namespace gpuloom {
 namespace {
@@ -24,6 +23,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 const char kUuid[] = "GPU-aaaaaaaa-0000-0000-0000-000000000001";
@@ -41,6 +41,8 @@ TEST(SupervisorOptions, AreWhatTheCommandLineAsksFor) {
   EXPECT_TRUE(options.may_start);
   EXPECT_EQ(options.command(kUuid, "/d").front(), "/bin/s");
   EXPECT_THAT(options.command(kUuid, "/d"), Contains("/lib/soft"));
+  line.log_format = "json";
+  EXPECT_THAT(SupervisorOptions(line).command(kUuid, "/d"), Contains("json"));
   line.schedulers = "only";
   EXPECT_TRUE(SupervisorOptions(line).may_start);
   line.schedulers = "adopt";
@@ -56,11 +58,14 @@ class NodeAgentTest : public ::testing::Test {
     state_ = name;
     line_.state_directory = line_.kubelet_directory = state_;
     line_.schedulers = "adopt";
+    line_.softgpu = "/no driver";  // nothing reports faults
     line_.shim = state_ + "/cuda.so";
     line_.nvml = state_ + "/nvml.so";
+    line_.trace = state_ + "/trace";
     line_.policy = state_ + "/policy.yaml";
     std::ofstream(line_.shim) << "\177ELF";
     std::ofstream(line_.nvml) << "\177ELF of NVML";
+    std::ofstream(line_.trace) << "\177ELF of a program";
     std::ofstream(line_.policy) << "defaults: {memory: 1GiB}\n";
   }
   void TearDown() override { fs::remove_all(state_); }
@@ -122,15 +127,9 @@ TEST_F(NodeAgentTest, ServesItsFiguresWhileItIsInCharge) {
   line_.metrics_address = ParseListenAddress("127.0.0.1:0", &error);
   ASSERT_TRUE(Open().ok());
   agent_->Tick(clock_.Now());
-  const auto wait_for = [](const std::function<bool()>& holds) {
-    for (int i = 0; i < 6000 && !holds(); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return holds();
-  };
-  ASSERT_TRUE(wait_for([this] { return agent_->metrics_port() != 0; }));
+  ASSERT_TRUE(WaitFor([this] { return agent_->metrics_port() != 0; }));
   const auto has = [&](const std::string& line) {
-    return wait_for([&] {
+    return WaitFor([&] {
       return HttpGet(agent_->metrics_port(), "/metrics").find("\n" + line + "\n") !=
              std::string::npos;
     });
@@ -140,7 +139,7 @@ TEST_F(NodeAgentTest, ServesItsFiguresWhileItIsInCharge) {
   EXPECT_TRUE(has("gpuloom_kubelet_watches 0"));
   EXPECT_TRUE(has("gpuloom_policy_generation 1"));
   EXPECT_TRUE(has("gpuloom_policy_error 0"));
-  EXPECT_TRUE(wait_for([this] {
+  EXPECT_TRUE(WaitFor([this] {
     std::error_code error;
     const uintmax_t size_bytes = fs::file_size(state_ + "/metrics.json", error);
     return !error && size_bytes != 0;
@@ -148,11 +147,17 @@ TEST_F(NodeAgentTest, ServesItsFiguresWhileItIsInCharge) {
   std::ofstream(line_.policy) << "defaults: {memory: 40GiB}\n";
   clock_.Advance(Upkeep::kPolicyPause);
   agent_->Tick(clock_.Now());
+  agent_->Tick(clock_.Now());
+  EXPECT_TRUE(has("gpuloom_policy_rules_impossible{gpu=\"" + std::string(kUuid) + "\"} 1"));
+  EXPECT_TRUE(has("gpuloom_policy_error 0"));
+  std::ofstream(line_.policy) << "defaults: {memory: 40 elephants}\n";
+  clock_.Advance(Upkeep::kPolicyPause);
+  agent_->Tick(clock_.Now());
   EXPECT_TRUE(has("gpuloom_policy_error 1"));
   agent_->Rest();
   EXPECT_EQ(agent_->metrics_port(), 0);
   agent_->Resume();
-  EXPECT_TRUE(wait_for([this] { return agent_->metrics_port() != 0; }));
+  EXPECT_TRUE(WaitFor([this] { return agent_->metrics_port() != 0; }));
   agent_->Stop();
   EXPECT_EQ(agent_->metrics_port(), 0);
 }
@@ -169,12 +174,12 @@ TEST_F(NodeAgentTest, AWrongPolicyIsNoEndOfTheAgentAndItsReadinessSaysWhy) {
   ASSERT_TRUE(Open().ok());
   EXPECT_THAT(std::string(Probe(ProbeKind::kReady).message()), HasSubstr(kNotRegistered));
   agent_->Stop();
-  // More than the GPU has. The state knows the last good one.
-  std::ofstream(line_.policy) << "defaults: {memory: 40GiB}\n";
+  // The state knows the last good one.
+  std::ofstream(line_.policy) << "defaults: {memory: 40 elephants}\n";
   ASSERT_TRUE(Open().ok());
   EXPECT_TRUE(Probe(ProbeKind::kLive).ok());
   EXPECT_THAT(std::string(Probe(ProbeKind::kReady).message()),
-              AllOf(HasSubstr(line_.policy), HasSubstr("is more than GPU"),
+              AllOf(HasSubstr(line_.policy), HasSubstr("40 elephants"),
                     HasSubstr("the last good policy stays in force")));
   agent_->Stop();
   // And a first start knows none.
@@ -186,6 +191,21 @@ TEST_F(NodeAgentTest, AWrongPolicyIsNoEndOfTheAgentAndItsReadinessSaysWhy) {
   clock_.Advance(Upkeep::kPolicyPause);
   agent_->Tick(clock_.Now());
   EXPECT_THAT(std::string(Probe(ProbeKind::kReady).message()), HasSubstr(kNotRegistered));
+  agent_->Stop();
+}
+
+TEST_F(NodeAgentTest, APolicyThatIsPartlyImpossibleIsInForceAndReadinessSaysWhatIsNot) {
+  std::ofstream(line_.policy) << "defaults: {memory: 1GiB}\nnamespaces: {a: {memory: 40GiB}}\n";
+  ASSERT_TRUE(Open().ok());
+  EXPECT_TRUE(Probe(ProbeKind::kLive).ok());
+  EXPECT_THAT(std::string(Probe(ProbeKind::kReady).message()),
+              AllOf(HasSubstr(line_.policy + ":2:26: namespaces.a.memory: "),
+                    HasSubstr("is more than GPU " + std::string(kUuid))));
+  std::ofstream(line_.policy) << "defaults: {memory: 1GiB}\n";
+  clock_.Advance(Upkeep::kPolicyPause);
+  agent_->Tick(clock_.Now());
+  EXPECT_THAT(std::string(Probe(ProbeKind::kReady).message()),
+              AllOf(HasSubstr(kNotRegistered), Not(HasSubstr("is more than"))));
   agent_->Stop();
 }
 

@@ -6,6 +6,7 @@
 #include "agent/cat.h"
 #include "agent/identity/state_file.h"
 #include "agent/node/lock_file.h"
+#include "proto/control/version.h"
 
 namespace gpuloom {
 
@@ -14,7 +15,7 @@ absl::StatusOr<channel::UniqueFd> LockState(const std::string& directory, const 
   std::filesystem::create_directories(directory, error);  // the next line says what is wrong
   if (absl::Status status = MakeStateDirectory(directory, 0700); !status.ok()) return status;
   const std::string path = directory + "/" + name;
-  LockFile lock = TakeLock(path);
+  LockFile lock = TakeLock(path, kVersion);
   if (lock.is_held_by_another) {
     const std::string pid = lock.holder > 0 ? Cat(lock.holder) : "unknown";
     return absl::AlreadyExistsError(

@@ -9,6 +9,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "agent/node/lock_file.h"
+#include "proto/control/version.h"
+
 namespace gpuloom {
 namespace {
 
@@ -34,6 +37,7 @@ TEST_F(StateLock, MakesTheDirectoryForItsOwnerAndNamesTheHolder) {
   std::string pid;
   std::ifstream(state + "/agent.lock") >> pid;
   EXPECT_EQ(pid, std::to_string(getpid()));
+  EXPECT_EQ(LineOfHolder(state + "/agent.lock"), kVersion);
 }
 
 TEST_F(StateLock, TheSecondIsToldWhoTheFirstIs) {

@@ -7,11 +7,24 @@
 
 namespace gpuloom {
 
+void SayPartly(const PolicyWatcher& policy, const std::function<void(const Event&)>& tell) {
+  for (const auto& [gpu, broken] : policy.Impossible()) {
+    for (const BrokenPromise& promise : broken) {
+      spdlog::warn("policy: pods of {} are refused on GPU {}: {}", promise.key, gpu,
+                   promise.message);
+    }
+  }
+  const std::string partly = policy.Partly();
+  if (!partly.empty() && tell) {
+    tell({true, "", "", "", "GpuPolicyPartly", partly, /*is_said=*/true});
+  }
+}
+
 void Upkeep::Tick(Clock::Time now, bool has_predecessor) {
   options_.supervisor->Tick(now);
-  ShowHealth(now);
+  options_.standings->Look(now);
   ShowTrouble();
-  options_.registrar->Tick(MayRegister(now), has_predecessor);
+  options_.plugins->Tick(MayRegister(now), has_predecessor);
   if (now >= next_policy_look_) {
     next_policy_look_ = now + kPolicyPause;
     FollowPolicy();
@@ -27,24 +40,18 @@ void Upkeep::Tick(Clock::Time now, bool has_predecessor) {
   }
 }
 
-void Upkeep::ShowHealth(Clock::Time now) {
-  for (const Gpu& gpu : options_.gpus) {
-    if (options_.supervisor->IsServing(gpu.uuid)) last_served_[gpu.uuid] = now;
-    const auto served = last_served_.find(gpu.uuid);
-    const bool is_served = served != last_served_.end() && now - served->second < kUnhealthyAfter;
-    options_.board->SetHealthy(gpu.uuid, is_served && options_.policy->Current() != nullptr);
-  }
-}
-
 void Upkeep::ShowTrouble() {
-  const std::string of_policy = options_.policy->Trouble();
-  const char* between = options_.node_trouble.empty() || of_policy.empty() ? "" : "; ";
-  options_.board->SetTrouble(options_.node_trouble + between + of_policy);
+  std::string troubles;
+  for (const std::string& trouble : {options_.node_trouble, options_.policy->Trouble(),
+                                     options_.policy->Partly(), options_.standings->Trouble()}) {
+    if (!trouble.empty()) troubles += (troubles.empty() ? "" : "; ") + trouble;
+  }
+  options_.board->SetTrouble(troubles);
 }
 
 bool Upkeep::MayRegister(Clock::Time now) {
   if (!first_tick_.has_value()) first_tick_ = now;
-  return last_served_.size() == options_.gpus.size() || now - *first_tick_ >= kUnhealthyAfter;
+  return options_.standings->HaveAllServed() || now - *first_tick_ >= GpuStandings::kUnhealthyAfter;
 }
 
 void Upkeep::FollowPolicy() {
@@ -52,8 +59,15 @@ void Upkeep::FollowPolicy() {
   if (!look.not_kept.empty()) spdlog::warn("{}", look.not_kept);
   if (look.outcome == PolicyWatcher::Outcome::kRefused) {
     spdlog::error("{}", look.reason);
+    if (options_.tell)
+      options_.tell({true, "", "", "", "GpuPolicyRefused", look.reason, /*is_said=*/true});
   } else if (look.outcome == PolicyWatcher::Outcome::kReloaded) {
     spdlog::info("policy: {} reloaded", options_.policy_file);
+    if (options_.tell) {
+      options_.tell({false, "", "", "", "GpuPolicyReloaded", "the policy file is in force",
+                     /*is_said=*/true});
+    }
+    SayPartly(*options_.policy, options_.tell);
     for (const std::string& trouble : options_.allocator->Regrant()) spdlog::error("{}", trouble);
   }
 }

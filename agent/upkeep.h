@@ -1,32 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent does again and again: looks after schedulers, shows the kubelet which GPUs are
-// healthy, stays registered, follows the policy's file, says what tenants lacked, collects what pods
+// What the agent does again and again: looks after schedulers, judges how GPUs
+// stand, stays registered, follows the policy's file, says what tenants lacked, collects what pods
 // left behind. Owns nothing it is given. One thread; time comes with Tick.
 #pragma once
 
-#include <map>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "agent/clock.h"
+#include "agent/events/event.h"
+#include "agent/gpu_standings.h"
 #include "agent/inventory/gpu.h"
 #include "agent/plugin/allocator.h"
 #include "agent/plugin/device_board.h"
-#include "agent/plugin/registrar.h"
+#include "agent/plugin/plugins.h"
 #include "agent/policy/in_force/policy_watcher.h"
 #include "agent/supervisor/supervisor.h"
 #include "agent/supervisor/unsupported_log.h"
 
 namespace gpuloom {
 
+// Says which rules in force are impossible on this node's GPUs: in the log each, and as one event. `tell` may be null.
+void SayPartly(const PolicyWatcher& policy, const std::function<void(const Event& event)>& tell);
+
 class Upkeep {
  public:
-  static constexpr Clock::Duration kPolicyPause = std::chrono::seconds(1);
+  // At each tick, as often as the agent's loop has it (main.cc): a change holds for all that runs within a second, and a file of a
+  // few KiB is read in some microseconds.
+  static constexpr Clock::Duration kPolicyPause = std::chrono::milliseconds(200);
   static constexpr Clock::Duration kUnsupportedPause = std::chrono::seconds(2);
   static constexpr Clock::Duration kSweepPause = std::chrono::seconds(15);
-  // How long a GPU without scheduler still counts as healthy: restarting one takes less.
-  static constexpr Clock::Duration kUnhealthyAfter = std::chrono::seconds(10);
 
   struct Options {
     std::vector<Gpu> gpus;
@@ -34,10 +39,12 @@ class Upkeep {
     std::string node_trouble;   // what the operator must mend, beside the policy; empty: nothing
     Clock::Duration missing{};  // how long a pod is gone before it is collected
     Supervisor* supervisor = nullptr;
+    GpuStandings* standings = nullptr;
     DeviceBoard* board = nullptr;
-    Registrar* registrar = nullptr;
+    Plugins* plugins = nullptr;
     PolicyWatcher* policy = nullptr;
     Allocator* allocator = nullptr;
+    std::function<void(const Event& event)> tell;  // may be null
   };
 
   explicit Upkeep(Options options) : options_(std::move(options)) {}
@@ -46,10 +53,9 @@ class Upkeep {
   // kubelet.
   void Tick(Clock::Time now, bool has_predecessor = false);
   // After a time in which another agent was in charge.
-  void Resume() { options_.registrar->RegisterAgain(); }
+  void Resume() { options_.plugins->RegisterAgain(); }
 
  private:
-  void ShowHealth(Clock::Time now);
   void ShowTrouble();
   // Before its devices are known to be healthy an agent takes none over from one that shows them so.
   bool MayRegister(Clock::Time now);
@@ -58,7 +64,6 @@ class Upkeep {
   void Sweep(bool has_predecessor);
 
   const Options options_;
-  std::map<std::string, Clock::Time> last_served_;
   std::optional<Clock::Time> first_tick_;
   Clock::Time next_policy_look_;
   Clock::Time next_unsupported_look_;

@@ -10,15 +10,18 @@
 #include <fstream>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "agent/inventory/slots.h"
-#include "agent/plugin/plugin_server.h"
+#include "agent/plugin/plugins.h"
 #include "agent/testing_clock.h"
+#include "proto/control/connection.h"
 
 namespace gpuloom {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -53,13 +56,14 @@ class FakeScheduler : public SchedulerClient {
     ++looks;
     return std::vector<UnsupportedCalls>{};
   }
-  absl::StatusOr<GpuReport> Report() override { return GpuReport{}; }
+  absl::StatusOr<GpuReport> Report() override { return report; }
   bool IsConnected() override { return is_connected; }
 
   std::set<std::string> names;
   std::vector<std::string> prepared;
   std::vector<uint64_t> quotas;
   int looks = 0;
+  GpuReport report;
   bool is_connected = true;
 };
 
@@ -108,6 +112,9 @@ class UpkeepTest : public ::testing::Test {
     allocator.pod_resources = &pods_;
     allocator.clock = &clock_;
     allocator.capacities[kUuid] = {kUuid, 140 * kGiB, 6 * kGiB, 2};
+    allocator.closed = [this](const std::string& gpu) {
+      return DrainedBecause(FolderOfGpu(state_, gpu));
+    };
     allocator.scheduler = [this](const std::string& gpu) { return supervisor_->Client(gpu); };
     allocator.collector_times = {std::chrono::seconds(0), std::chrono::seconds(3)};
     allocator_.emplace(std::move(allocator));
@@ -115,24 +122,43 @@ class UpkeepTest : public ::testing::Test {
     Gpu gpu;
     gpu.uuid = kUuid;
     board_.emplace(std::vector<Gpu>{gpu}, 2);
-    server_.emplace(&*board_, &*allocator_);
-    registrar_.emplace(
-        Registrar::Options{state_, "gpuloom-1.sock", "gpuloom.io/gpu", [](const std::string&) {}},
-        &*server_, &*server_, &clock_);
+    plugins_.emplace(Plugins::Options{
+        state_, "gpuloom.io/gpu", {}, &*board_, &*allocator_, &refusals_, nullptr, &clock_});
     allocator_->KubeletSeen("kubelet 1");
+    health_.emplace(GpuHealth::Options{{kUuid},
+                                       "",
+                                       [this](const std::string&, const std::atomic<bool>&) {
+                                         ++probes_;
+                                         return ProbeResult{true, probe_trouble_};
+                                       },
+                                       &clock_});
+    standings_.emplace(GpuStandings::Options{
+        {gpu},
+        state_,
+        &*supervisor_,
+        &*board_,
+        &*policy_,
+        &*allocator_,
+        &*health_,
+        [this](const Gpu&, const GpuStanding& before, const GpuStanding& now) {
+          changes_.push_back(std::string(kGpuStateNames[static_cast<size_t>(before.state)]) + " " +
+                             kGpuStateNames[static_cast<size_t>(now.state)]);
+        },
+        [this](const Gpu&, const GpuReport&) { ++reports_; }});
     Upkeep::Options options;
     options.gpus = {gpu};
     options.policy_file = state_ + "/policy.yaml";
     options.missing = std::chrono::seconds(3);
     options.supervisor = &*supervisor_;
+    options.standings = &*standings_;
     options.board = &*board_;
-    options.registrar = &*registrar_;
+    options.plugins = &*plugins_;
     options.policy = &*policy_;
     options.allocator = &*allocator_;
     upkeep_.emplace(std::move(options));
   }
   void TearDown() override {
-    server_->Stop();
+    plugins_->Stop();
     fs::remove_all(state_);
   }
 
@@ -145,9 +171,10 @@ class UpkeepTest : public ::testing::Test {
   }
   bool IsHealthy() {
     uint64_t version = 0;
-    const std::vector<Slot> slots = board_->Slots(&version);
+    const std::vector<ShownDevice> slots = board_->Devices(1, &version);
     EXPECT_EQ(slots.size(), 2u);
-    return std::all_of(slots.begin(), slots.end(), [](const Slot& s) { return s.is_healthy; });
+    return std::all_of(slots.begin(), slots.end(),
+                       [](const ShownDevice& s) { return s.is_healthy; });
   }
   // A container that runs, with one slot.
   void StartContainer() {
@@ -169,8 +196,14 @@ class UpkeepTest : public ::testing::Test {
   std::optional<Supervisor> supervisor_;
   std::optional<Allocator> allocator_;
   std::optional<DeviceBoard> board_;
-  std::optional<PluginServer> server_;
-  std::optional<Registrar> registrar_;
+  RefusedRequests refusals_{{}};
+  std::optional<Plugins> plugins_;
+  std::optional<GpuHealth> health_;
+  std::string probe_trouble_;
+  int probes_ = 0;
+  int reports_ = 0;  // that were read
+  std::vector<std::string> changes_;
+  std::optional<GpuStandings> standings_;
   std::optional<Upkeep> upkeep_;
 };
 
@@ -183,13 +216,134 @@ TEST_F(UpkeepTest, AGpuIsHealthyUntilItsSchedulerIsGoneForAWhile) {
   EXPECT_TRUE(IsHealthy());
   old->is_connected = false;
   scheduler_ = nullptr;
-  TickAfter(Upkeep::kUnhealthyAfter - std::chrono::milliseconds(1));
+  TickAfter(GpuStandings::kUnhealthyAfter - std::chrono::milliseconds(1));
   EXPECT_TRUE(IsHealthy());
   TickAfter(std::chrono::milliseconds(1));
   EXPECT_FALSE(IsHealthy());
   scheduler_ = std::make_shared<FakeScheduler>();
   TickAfter(std::chrono::minutes(1));
   EXPECT_TRUE(IsHealthy());
+}
+
+TEST_F(UpkeepTest, ADrainedGpuIsOfferedToNobodyUntilThatIsUndone) {
+  TickAfter(std::chrono::minutes(1));
+  ASSERT_TRUE(IsHealthy());
+  StartContainer();
+  const std::string folder = state_ + "/gpus/" + kUuid;
+  std::string error;
+  ASSERT_TRUE(WriteDrainOrder(folder, {1'700'000'000, "new fans"}, &error)) << error;
+  TickAfter(std::chrono::milliseconds(200));
+  EXPECT_FALSE(IsHealthy());
+  EXPECT_EQ(board_->Trouble(), "") << "there is nothing to mend";
+  EXPECT_EQ(board_->StandingOf(kUuid).reason, "drained by operator: new fans");
+  ASSERT_TRUE(ReadStanding(folder).has_value());
+  EXPECT_EQ(ReadStanding(folder)->state, GpuState::kDrained);
+  EXPECT_THAT(changes_, ElementsAre("unavailable healthy", "healthy drained"));
+
+  // What runs may start again; whoever was given slots and has not started may not.
+  EXPECT_TRUE(allocator_->PreStart({MakeDeviceId(kUuid, 0)}).ok());
+  EXPECT_THAT(std::string(allocator_->Allocate({MakeDeviceId(kUuid, 1)}).status().message()),
+              HasSubstr("drained by operator: new fans"));
+
+  ASSERT_TRUE(RemoveDrainOrder(folder, &error)) << error;
+  TickAfter(std::chrono::milliseconds(200));
+  EXPECT_TRUE(IsHealthy());
+  EXPECT_EQ(ReadStanding(folder)->state, GpuState::kHealthy);
+  EXPECT_TRUE(allocator_->Allocate({MakeDeviceId(kUuid, 1)}).ok());
+}
+
+TEST_F(UpkeepTest, ExecutorsThatDoNotStartMakeAGpuSickIfAProbeFailsToo) {
+  scheduler_->report.tells_gpu = true;
+  TickAfter(std::chrono::minutes(1));
+  health_->Look();
+  EXPECT_EQ(probes_, 0);
+  scheduler_->report.gpu.executors_failed = 8;
+  TickAfter(GpuStandings::kExecutorPause);
+  health_->Look();
+  TickAfter(GpuStandings::kExecutorPause);
+  health_->Look();
+  EXPECT_EQ(probes_, 1);
+  TickAfter(GpuStandings::kExecutorPause);
+  EXPECT_TRUE(IsHealthy());
+
+  probe_trouble_ = "cuda: cuInit: CUDA_ERROR_NO_DEVICE (100)";
+  scheduler_->report.gpu.executors_failed = 9;
+  TickAfter(Sickness::kCheckPause);
+  health_->Look();
+  EXPECT_EQ(probes_, 2);
+  TickAfter(std::chrono::milliseconds(200));
+  EXPECT_FALSE(IsHealthy());
+  EXPECT_THAT(board_->Trouble(), AllOf(HasSubstr(kUuid), HasSubstr("CUDA_ERROR_NO_DEVICE")));
+  EXPECT_EQ(board_->StandingOf(kUuid).state, GpuState::kSick);
+
+  probe_trouble_.clear();
+  TickAfter(Sickness::kFirstPause);
+  health_->Look();
+  TickAfter(std::chrono::milliseconds(200));
+  EXPECT_TRUE(IsHealthy());
+  EXPECT_EQ(board_->Trouble(), "");
+  EXPECT_THAT(changes_, ElementsAre("unavailable healthy", "healthy sick", "sick healthy"));
+}
+
+TEST_F(UpkeepTest, ExecutorsLostByTwoNamespacesHaveTheGpuProbedAndOneTenantsDoNot) {
+  GpuReport& report = scheduler_->report;
+  report.tells_gpu = true;
+  for (const char* pod_namespace : {"team-a", "team-b"}) {
+    control::SetText(report.domains.emplace_back().name, pod_namespace);
+    control::SetText(report.allocations.emplace_back().trust_domain, pod_namespace);
+    control::SetText(report.allocations.back().pod_namespace, pod_namespace);
+  }
+  const auto lose = [&](size_t domain) {
+    ++report.domains[domain].executors_lost;
+    TickAfter(GpuStandings::kExecutorPause);
+    health_->Look();
+  };
+  TickAfter(std::chrono::minutes(1));
+  for (int i = 0; i < 20; ++i) lose(0);
+  EXPECT_EQ(probes_, 0);
+  lose(1);
+  EXPECT_EQ(probes_, 1);
+  EXPECT_TRUE(IsHealthy()) << "the probe decides";
+  probe_trouble_ = "cuda: cuMemsetD32: CUDA_ERROR_UNKNOWN (999)";
+  TickAfter(Sickness::kCheckPause);
+  lose(0);
+  lose(1);
+  EXPECT_EQ(probes_, 2);
+  TickAfter(std::chrono::milliseconds(200));
+  EXPECT_EQ(board_->StandingOf(kUuid).state, GpuState::kSick);
+}
+
+// What a pod's program does in the first second is news only to who has looked before.
+TEST_F(UpkeepTest, ASchedulersFirstReportIsReadBeforeItsGpuIsOffered) {
+  scheduler_->report.tells_gpu = true;
+  const auto late = std::exchange(scheduler_, nullptr);
+  TickAfter({});
+  scheduler_ = late;
+  for (int i = 0; i < 300 && !IsHealthy(); ++i) TickAfter(std::chrono::milliseconds(200));
+  ASSERT_TRUE(IsHealthy());
+  EXPECT_EQ(reports_, 1);
+  TickAfter(std::chrono::milliseconds(200));
+  EXPECT_LE(reports_, 2) << "from then on now and then";
+}
+
+TEST_F(UpkeepTest, AnotherAgentKnowsHowAGpuStood) {
+  TickAfter(std::chrono::minutes(1));
+  const int64_t since = board_->StandingOf(kUuid).since_unix_s;
+  EXPECT_NE(since, 0);
+  changes_.clear();
+  standings_.emplace(GpuStandings::Options{
+      {Gpu{kUuid, "", 0, 0, -1}},
+      state_,
+      &*supervisor_,
+      &*board_,
+      &*policy_,
+      &*allocator_,
+      &*health_,
+      [this](const Gpu&, const GpuStanding&, const GpuStanding&) { changes_.push_back("?"); },
+      nullptr});
+  TickAfter(std::chrono::minutes(1));
+  EXPECT_EQ(board_->StandingOf(kUuid).since_unix_s, since);
+  EXPECT_THAT(changes_, IsEmpty());
 }
 
 TEST_F(UpkeepTest, AChangedPolicyIsGrantedToWhatRunsWhenItIsLookedAt) {

@@ -20,17 +20,53 @@ function(gpuloom_compile_fast name)
   endif()
 endfunction()
 
-# gpuloom_test(NAME [UNSANITIZED] [OPTIMISED] SOURCES a.cc … LIBS x y …): one GoogleTest executable, known to ctest as NAME.
-# What sanitizers are in the way of is UNSANITIZED: built with them for the compiler's warnings, but not run. A test of
-# memory shared without locks that stands in headers is OPTIMISED, as the code in libraries is.
+# All unit tests: what a build under ThreadSanitizer makes, instead of every program.
+add_custom_target(gpuloom_tests)
+
+# gpuloom_four_together(VARIABLE a.cc …): sources that include four of these each. CMake's own (UNITY_BUILD) name the checkout's
+# folder, so that a compiler cache would not know them in another one.
+function(gpuloom_four_together variable)
+  set(made)
+  set(text)
+  set(taken 0)
+  list(LENGTH ARGN left)
+  foreach(source ${ARGN})
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} NORMALIZE)
+    file(RELATIVE_PATH source ${PROJECT_SOURCE_DIR} ${source})
+    string(APPEND text "#include \"${source}\"\n")
+    math(EXPR taken "${taken} + 1")
+    math(EXPR left "${left} - 1")
+    if(taken EQUAL 4 OR left EQUAL 0)
+      list(LENGTH made number)
+      set(together ${CMAKE_CURRENT_BINARY_DIR}/${variable}_${number}.cc)
+      file(CONFIGURE OUTPUT ${together} CONTENT "${text}" @ONLY)
+      list(APPEND made ${together})
+      set(text)
+      set(taken 0)
+    endif()
+  endforeach()
+  set(${variable} ${made} PARENT_SCOPE)
+endfunction()
+
+# gpuloom_test(NAME [UNSANITIZED] [OPTIMISED] [SINGLE_THREADED] SOURCES a.cc … [ALONE b.cc …] LIBS x y …): one GoogleTest
+# executable, known to ctest as NAME. Four sources are compiled together, which takes less than half the time: most of it is
+# what GoogleTest's headers cost. A source that defines a name which another one has too is compiled ALONE.
+# What sanitizers are in the way of is UNSANITIZED: built with them for the compiler's warnings, but not run.
+# A test of memory shared without locks that stands in headers is OPTIMISED, as the code in libraries is. Where neither the
+# test nor what it tests starts a thread, it is SINGLE_THREADED: nothing for ThreadSanitizer to find, and not built for it.
 function(gpuloom_test name)
-  cmake_parse_arguments(T "UNSANITIZED;OPTIMISED" "" "SOURCES;LIBS" ${ARGN})
-  add_executable(${name} ${T_SOURCES})
+  cmake_parse_arguments(T "UNSANITIZED;OPTIMISED;SINGLE_THREADED" "" "SOURCES;ALONE;LIBS" ${ARGN})
+  gpuloom_four_together(${name}_sources ${T_SOURCES})
+  add_executable(${name} ${${name}_sources} ${T_ALONE})
   target_link_libraries(${name} PRIVATE gpuloom_flags ${T_LIBS} GTest::gmock GTest::gtest_main Threads::Threads)
   if(NOT T_OPTIMISED)
     gpuloom_compile_fast(${name})
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  if(T_SINGLE_THREADED AND CMAKE_CXX_FLAGS MATCHES "-fsanitize=thread")
+    return()
+  endif()
+  add_dependencies(gpuloom_tests ${name})
   if(T_UNSANITIZED AND CMAKE_CXX_FLAGS MATCHES "-fsanitize")
     return()
   endif()

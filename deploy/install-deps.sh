@@ -9,7 +9,9 @@ packages=(
   python3 python3-jsonschema python3-yaml
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libboost-dev libyaml-cpp-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libzstd-dev liblz4-dev
+  libcurl4-openssl-dev openssl  # events for the API server, and certificates of the one that tests have
   libgtest-dev libgmock-dev
+  dpkg-dev lintian systemd  # what makes and checks packages and units; 0.1 GB
   groff-base shellcheck fish zsh  # what checks manual pages, scripts and completion
   prometheus-cpp-dev
   prometheus  # scrapes the agent in a test, and promtool

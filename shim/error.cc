@@ -4,7 +4,7 @@
 #include "proto/cuda/cuda_all.h"
 #include "proto/cuda/errors.h"
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -79,7 +79,8 @@ TEST_F(Library, IsFoundUnderNvidiasName) {
 
 TEST_F(Library, NeedsTheCLibraryAndNothingElse) {
   // Both are there in every process that glibc has started, under these names since 2.1.
-  const std::set<std::string> allowed = {"libc.so.6", "ld-linux-x86-64.so.2"};
+  const std::set<std::string> allowed = {"libc.so.6", "ld-linux-x86-64.so.2",
+                                         "ld-linux-aarch64.so.1"};
   const std::vector<std::string> needed = Dynamic(DT_NEEDED);
   EXPECT_EQ(std::count(needed.begin(), needed.end(), "libc.so.6"), 1);
   for (const std::string& name : needed) EXPECT_TRUE(allowed.count(name)) << name;
@@ -120,9 +121,14 @@ TEST_F(Library, AsksForNoWorkOfTheLoaderThatOldOnesCannotDo) {
     }
   }
   // Not among these: IRELATIVE, whose functions run while the loader works; TPOFF64, which takes
-  // room of the static TLS; TLSDESC; COPY.
+  // room of the static TLS; COPY; and on x86-64 TLSDESC, which is aarch64's only way.
+#if defined(__aarch64__)
+  const std::set<uint64_t> allowed = {R_AARCH64_ABS64, R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT,
+                                      R_AARCH64_RELATIVE, R_AARCH64_TLSDESC};
+#else
   const std::set<uint64_t> allowed = {R_X86_64_64,       R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT,
                                       R_X86_64_RELATIVE, R_X86_64_DTPMOD64, R_X86_64_DTPOFF64};
+#endif
   int relocations = 0;
   for (const Elf64_Shdr& section : sections_) {
     EXPECT_NE(section.sh_type, uint32_t{SHT_REL});

@@ -3,8 +3,9 @@
 # Installs what is missing, builds, and runs all tests. The closing line counts everything.
 #   tests/run.sh           everything: dev, AddressSanitizer with the fuzzers, clang-tidy, ThreadSanitizer
 #   tests/run.sh --quick   the dev build and its tests only
-#   tests/run.sh --long    everything, then what is shipped (the release build with its short tests), an hour of random hostile
-#                          tenants under AddressSanitizer and an hour of valid sequences
+#   tests/run.sh --long    everything, then other drivers and GPUs, as softgpu plays them, what is shipped (the release build
+#                          with its short tests), an hour of random hostile tenants under AddressSanitizer, an hour of valid
+#                          sequences, an upgrade from the last release and back, and half an hour of a node under use
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -107,21 +108,27 @@ if ((!quick)); then
   export ASAN_OPTIONS=detect_stack_use_after_return=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1
   if build asan; then
     run_tidy
-    run_tests asan
+    # Another driver plays the same code; once is enough.
+    run_tests asan -LE machines
     run_fuzzers
     ((long)) || run_random hostility "two minutes" build/asan/tests/gpuloom-random-hostility --seconds 120 --log build/long/executors.log
   fi
   # ThreadSanitizer does not look across processes (its preset leaves tests/ out), and has its own map of the address
   # space, where nothing can be mapped at the addresses that sessions get.
-  build tsan && TSAN_OPTIONS="halt_on_error=1 suppressions=$PWD/tests/tsan.supp" run_tests tsan -LE device-addresses
+  # Some tests start threads in a child, after others have had threads here, which it would refuse.
+  build tsan && TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 suppressions=$PWD/tests/tsan.supp" run_tests tsan -LE device-addresses
 fi
 if ((long)); then
+  # Every driver and compute capability that softgpu plays.
+  run_tests dev -C Machines -L machines
   # Without assertions, and optimised as nothing above is. What needs several processes waits for them as in the dev build.
   build release && run_tests release -LE processes
   run_random hostility "an hour" build/asan/tests/gpuloom-random-hostility --seconds 3600 --log build/long/executors.log
   run_random sequences "an hour" env GPULOOM_SOFTGPU_MEMORY=1GiB GPULOOM_SOFTGPU_QUIET=1 \
     build/dev/bin/gpuloom run --slots 8 --state-dir build/long/sequences --domain sequences --softgpu -- \
     build/dev/tests/gpuloom-valid-sequences --seconds 3600 --processes 3
+  run_random upgrade "there and back" tests/versions/upgrade.py --build build/dev
+  run_random soak "half an hour" tests/soak/soak.py --build build/dev --seconds 1800 --out build/long/soak.md
 fi
 say "done"
 echo "$passed passed, $failed failed, $skipped skipped"

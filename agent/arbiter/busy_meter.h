@@ -12,7 +12,7 @@
 //
 // Exact: after every SettleTo the sum of what all owners were charged, plus remainder_ns(), is busy_ns(). The
 // remainder is less than a nanosecond for each owner that runs, is handed on to the next moment, and is 0
-// whenever nobody runs. What runs still is charged up to the settled moment, so a kernel of
+// whenever nothing runs. What runs still is charged up to the settled moment, so a kernel of
 // seconds is charged while it runs.
 //
 // An edge that comes too late counts as at the settled moment (late_ns() adds up by how much); an End

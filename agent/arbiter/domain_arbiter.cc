@@ -12,7 +12,7 @@ DomainArbiter::DomainArbiter(const EngineLimits& limits)
     : engines_{EngineArbiter(limits), EngineArbiter(limits), EngineArbiter(limits)},
       turn_in_flight_ns_(kUnbounded) {}
 
-// Every engine is told the same, so that ids are the same. Ceilings are of the kernels' engine.
+// The same calls for every engine, so that ids are the same. Ceilings are of the kernels' engine.
 
 NamespaceId DomainArbiter::AddNamespace(const NamespacePolicy& policy, uint64_t now_ns) {
   NamespacePolicy of_copies = policy;
@@ -63,14 +63,13 @@ void DomainArbiter::RemoveAllocation(AllocationId id, uint64_t now_ns) {
 }
 
 SessionId DomainArbiter::BeginSession(AllocationId allocation, uint64_t) {
-  uint32_t place = static_cast<uint32_t>(holds_.size());
+  uint32_t place = sessions_;
   if (free_sessions_.empty()) {
-    holds_.push_back(0);
-    free_sessions_.reserve(holds_.capacity());
+    // So that the end of a session allocates nothing.
+    if (free_sessions_.capacity() < ++sessions_) free_sessions_.reserve(2 * sessions_);
   } else {
     place = free_sessions_.back();
     free_sessions_.pop_back();
-    holds_[place] = 0;
   }
   const SessionId session{place};
   for (EngineArbiter& engine : engines_) engine.AddSession(session, allocation);
@@ -82,7 +81,6 @@ void DomainArbiter::EndSession(SessionId session, uint64_t now_ns) {
     pieces_in_flight_ -= engine.pieces_in_flight(session);
     engine.RemoveSession(session, now_ns);
   }
-  holds_[Index(session)] = 0;
   free_sessions_.push_back(static_cast<uint32_t>(session));
 }
 
@@ -110,41 +108,17 @@ void DomainArbiter::Submitted(SessionId session, Engine engine, const Work& work
   At(engine).Submitted(session, work, now_ns);
 }
 
-bool DomainArbiter::Finished(SessionId session, Engine engine, const Work& work,
+void DomainArbiter::Finished(SessionId session, Engine engine, const Work& work,
                              uint64_t measured_ns, uint64_t now_ns) {
   const uint32_t before = At(engine).pieces_in_flight(session);
   At(engine).Charge(session, measured_ns, now_ns);
   At(engine).Finished(session, work, now_ns);
-  const uint32_t done = before - At(engine).pieces_in_flight(session);
-  pieces_in_flight_ -= done;
-  return done != 0 && acknowledged(session);
+  pieces_in_flight_ -= before - At(engine).pieces_in_flight(session);
 }
 
 void DomainArbiter::Charge(SessionId session, Engine engine, uint64_t measured_ns,
                            uint64_t now_ns) {
   At(engine).Charge(session, measured_ns, now_ns);
-}
-
-void DomainArbiter::SetHolds(SessionId session, uint32_t holds, uint64_t now_ns) {
-  if (holds == holds_[Index(session)]) return;
-  holds_[Index(session)] = holds;
-  for (EngineArbiter& engine : engines_) engine.SetHeld(session, holds != 0, now_ns);
-}
-
-bool DomainArbiter::Hold(SessionId session, HoldReason reason, uint64_t now_ns) {
-  SetHolds(session, holds_[Index(session)] | Bit(reason), now_ns);
-  return acknowledged(session);
-}
-
-void DomainArbiter::Resume(SessionId session, HoldReason reason, uint64_t now_ns) {
-  SetHolds(session, holds_[Index(session)] & ~Bit(reason), now_ns);
-}
-
-bool DomainArbiter::acknowledged(SessionId session) const {
-  if (!held(session)) return false;
-  return std::all_of(engines_.begin(), engines_.end(), [session](const EngineArbiter& engine) {
-    return engine.pieces_in_flight(session) == 0;
-  });
 }
 
 void DomainArbiter::SetTurn(Priority lowest, uint64_t in_flight_ns) {

@@ -23,17 +23,6 @@
 // runs, too, at least every millisecond: others are held back by who is behind, and who runs one long kernel is
 // not behind. Finished's `measured` is what Charge has not said yet of it; 0 where a meter says all.
 //
-// Holds. A session is held for any number of reasons at once. Nothing of it is submitted; what is at the device runs out,
-// and then the hold is *acknowledged*, by Hold itself or by the Finished with which it is so. It lets the
-// tenant's ring fill. Resume takes one reason away; with the last one it goes on, neither with credit for that
-// time nor punished:
-//
-//              Hold, in flight                    last Finished
-//     running ----------------> holding (draining) ------------> held (acknowledged)
-//        ^ |                        |                               |
-//        | '---- Hold, idle --------|---------------------------->  |
-//        '---- Resume of the last --'------ Resume of the last -----'
-//
 // Turns. While several domains want the device, the scheduler gives turns (turn_arbiter.h): SetTurn says from which
 // class up this domain may submit and how much may be in flight, EndTurn that it may not. Without either
 // the domain has an endless turn and pays nothing for it.
@@ -53,8 +42,6 @@ namespace gpuloom::arbiter {
 // Copies inside the device's memory, fills and graphs are the kernels' engine's work.
 enum class Engine : uint8_t { kCompute, kCopyToDevice, kCopyFromDevice };
 inline constexpr size_t kEngines = 3;
-
-enum class HoldReason : uint8_t { kTurn, kOperator, kMemory, kQuietMoment };
 
 class DomainArbiter {
  public:
@@ -84,8 +71,7 @@ class DomainArbiter {
   void Queued(SessionId session, Engine engine, const Work& work, uint64_t now_ns);
   void Dropped(SessionId session, Engine engine, const Work& work, uint64_t now_ns);
   void Submitted(SessionId session, Engine engine, const Work& work, uint64_t now_ns);
-  // True when a hold of the session is acknowledged by this.
-  bool Finished(SessionId session, Engine engine, const Work& work, uint64_t measured_ns,
+  void Finished(SessionId session, Engine engine, const Work& work, uint64_t measured_ns,
                 uint64_t now_ns);
   void Charge(SessionId session, Engine engine, uint64_t measured_ns, uint64_t now_ns);
 
@@ -94,16 +80,6 @@ class DomainArbiter {
   void SetStalled(SessionId session, Engine engine, bool stalled, uint64_t now_ns) {
     At(engine).SetStalled(session, stalled, now_ns);
   }
-
-  // True when it is acknowledged at once. A reason that holds already changes nothing.
-  [[nodiscard]] bool Hold(SessionId session, HoldReason reason, uint64_t now_ns);
-  void Resume(SessionId session, HoldReason reason, uint64_t now_ns);
-  bool held(SessionId session) const { return holds_[Index(session)] != 0; }
-  bool held(SessionId session, HoldReason reason) const {
-    return (holds_[Index(session)] & Bit(reason)) != 0;
-  }
-  // Held, and nothing of it is at the device.
-  bool acknowledged(SessionId session) const;
 
   // `in_flight_ns`: of all sessions together and each engine, but for one piece; kUnbounded for a lone domain.
   void SetTurn(Priority lowest, uint64_t in_flight_ns);
@@ -125,14 +101,12 @@ class DomainArbiter {
   uint64_t steps() const;  // looked at in all decisions so far
 
  private:
-  static uint32_t Bit(HoldReason reason) { return 1u << static_cast<uint32_t>(reason); }
   EngineArbiter& At(Engine engine) { return engines_[static_cast<size_t>(engine)]; }
   const EngineArbiter& At(Engine engine) const { return engines_[static_cast<size_t>(engine)]; }
   uint64_t InFlightNs(Engine engine) const;
-  void SetHolds(SessionId session, uint32_t holds, uint64_t now_ns);
 
   std::array<EngineArbiter, kEngines> engines_;
-  std::vector<uint32_t> holds_;  // by session: a bit a reason
+  uint32_t sessions_ = 0;  // numbers that have been given out
   std::vector<uint32_t> free_sessions_;
   uint64_t pieces_in_flight_ = 0;
   bool has_turn_ = true;

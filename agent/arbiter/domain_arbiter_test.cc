@@ -25,8 +25,8 @@ struct Domain {
   void Submit(SessionId session, uint64_t predicted_ns, uint64_t now_ns = 0) {
     arbiter.Submitted(session, kCompute, {1, predicted_ns}, now_ns);
   }
-  bool Finish(SessionId session, uint64_t predicted_ns, uint64_t now_ns = 0) {
-    return arbiter.Finished(session, kCompute, {1, predicted_ns}, predicted_ns, now_ns);
+  void Finish(SessionId session, uint64_t predicted_ns, uint64_t now_ns = 0) {
+    arbiter.Finished(session, kCompute, {1, predicted_ns}, predicted_ns, now_ns);
   }
 };
 
@@ -166,33 +166,6 @@ TEST(DomainArbiter, WhoIsStalledKeepsNobodyBack) {
   EXPECT_TRUE(advance());
 }
 
-TEST(DomainArbiter, HoldsAreAcknowledgedWhenWhatIsAtTheDeviceHasRunOut) {
-  Domain domain;
-  const SessionId session = domain.Begin();
-  EXPECT_TRUE(domain.arbiter.Hold(session, HoldReason::kTurn, 0)) << "nothing is there";
-  domain.arbiter.Resume(session, HoldReason::kTurn, 0);
-  EXPECT_FALSE(domain.arbiter.acknowledged(session));
-
-  domain.Queue(session, 3, kUs);
-  domain.Submit(session, kUs);
-  domain.Submit(session, kUs);
-  domain.arbiter.Queued(session, Engine::kCopyToDevice, {1, kUs}, 0);
-  domain.arbiter.Submitted(session, Engine::kCopyToDevice, {1, kUs}, 0);
-  EXPECT_FALSE(domain.arbiter.Hold(session, HoldReason::kMemory, 0));
-  EXPECT_FALSE(domain.arbiter.Hold(session, HoldReason::kOperator, 0));
-  EXPECT_FALSE(domain.arbiter.Next(kCompute, 0));
-  EXPECT_FALSE(domain.Finish(session, kUs, 10));
-  EXPECT_FALSE(domain.Finish(session, kUs, 20));
-  EXPECT_TRUE(domain.arbiter.Finished(session, Engine::kCopyToDevice, {1, kUs}, kUs, 30))
-      << "copies, too";
-  domain.arbiter.Resume(session, HoldReason::kMemory, 100);
-  EXPECT_TRUE(domain.arbiter.held(session));
-  EXPECT_FALSE(domain.arbiter.Next(kCompute, 100));
-  domain.arbiter.Resume(session, HoldReason::kOperator, 200);
-  EXPECT_TRUE(domain.arbiter.Next(kCompute, 200));
-  EXPECT_EQ(domain.arbiter.waits(session, kCompute, 200).held_ns, 200u);
-}
-
 // Whoever sleeps until then would not sleep at all.
 TEST(DomainArbiter, NothingIsDueThatATurnDoesNotAllow) {
   Domain domain;
@@ -242,7 +215,6 @@ TEST(DomainArbiter, ASessionThatEndsLeavesNothingBehind) {
   domain.Queue(a, 5, kMs);
   domain.Queue(b, 5, kMs);
   domain.Submit(a, kMs);
-  EXPECT_FALSE(domain.arbiter.Hold(a, HoldReason::kOperator, 0));
   domain.arbiter.EndSession(a, 0);
   EXPECT_TRUE(domain.arbiter.drained());
   const uint64_t later_ns = EngineLimits().higher_linger_ns;
@@ -252,7 +224,6 @@ TEST(DomainArbiter, ASessionThatEndsLeavesNothingBehind) {
   EXPECT_EQ(order->budget_ns, kUnbounded);
   const SessionId again = domain.Begin();
   EXPECT_EQ(again, a) << "its number is used again";
-  EXPECT_FALSE(domain.arbiter.held(again));
 }
 
 TEST(DomainArbiter, EnginesAreSharedApart) {

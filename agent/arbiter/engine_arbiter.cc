@@ -23,7 +23,7 @@ void Subtract(Work* sum, const Work& work) {
 }  // namespace
 
 EngineArbiter::EngineArbiter(const EngineLimits& limits)
-    : limits_(limits), policy_(limits.shares), guard_(limits.starvation_ns) {}
+    : limits_(limits), policy_(limits.shares, limits.starvation_ns) {}
 
 void EngineArbiter::SetAllocation(AllocationId id, const AllocationPolicy& policy,
                                   uint64_t now_ns) {
@@ -79,8 +79,8 @@ void EngineArbiter::RemoveSession(SessionId session, uint64_t now_ns) {
 void EngineArbiter::Refresh(SessionId session, uint64_t now_ns) {
   Session& it = At(session);
   const bool queued = it.queued.pieces != 0;
-  const bool active = !it.held && (queued || it.in_flight.pieces != 0);
-  const bool ready = !it.held && queued && it.in_flight.predicted_ns < limits_.session_in_flight_ns;
+  const bool active = queued || it.in_flight.pieces != 0;
+  const bool ready = queued && it.in_flight.predicted_ns < limits_.session_in_flight_ns;
   if (active != it.active) {
     it.active = active;
     classes_[Index(it.priority)].active += active ? 1 : -1;
@@ -89,10 +89,9 @@ void EngineArbiter::Refresh(SessionId session, uint64_t now_ns) {
   }
   policy_.tree().SetLeaf(it.leaf, active && (ready || !it.stalled), ready, now_ns);
 
-  const Waiting waiting = !queued ? Waiting::kNothing : it.held ? Waiting::kHeld : Waiting::kQueued;
-  if (waiting != it.waiting) {
+  if (queued != it.waiting) {
     CloseWait(it, now_ns);
-    it.waiting = waiting;
+    it.waiting = queued;
     it.waiting_since_ns = now_ns;
     it.throttled_before_ns = policy_.tree().throttled_ns(it.leaf, now_ns);
   }
@@ -100,15 +99,13 @@ void EngineArbiter::Refresh(SessionId session, uint64_t now_ns) {
 }
 
 void EngineArbiter::CloseWait(Session& session, uint64_t now_ns) const {
+  if (!session.waiting) return;
   const uint64_t waited_ns = now_ns - session.waiting_since_ns;
-  if (session.waiting == Waiting::kHeld) session.waits.held_ns += waited_ns;
-  if (session.waiting == Waiting::kQueued) {
-    // A ceiling that was bound or taken away meanwhile makes its count begin again.
-    const uint64_t throttled_ns = policy_.tree().throttled_ns(session.leaf, now_ns);
-    const uint64_t since_ns = throttled_ns - std::min(throttled_ns, session.throttled_before_ns);
-    session.waits.queue_ns += waited_ns;
-    session.waits.throttled_ns += std::min(waited_ns, since_ns);
-  }
+  // A ceiling that was bound or taken away meanwhile makes its count begin again.
+  const uint64_t throttled_ns = policy_.tree().throttled_ns(session.leaf, now_ns);
+  const uint64_t since_ns = throttled_ns - std::min(throttled_ns, session.throttled_before_ns);
+  session.waits.queue_ns += waited_ns;
+  session.waits.throttled_ns += std::min(waited_ns, since_ns);
 }
 
 Waits EngineArbiter::waits(SessionId session, uint64_t now_ns) const {
@@ -179,11 +176,6 @@ void EngineArbiter::Charge(SessionId session, uint64_t measured_ns, uint64_t now
   NoteClasses(now_ns);
 }
 
-void EngineArbiter::SetHeld(SessionId session, bool held, uint64_t now_ns) {
-  At(session).held = held;
-  Refresh(session, now_ns);
-}
-
 void EngineArbiter::SetStalled(SessionId session, bool stalled, uint64_t now_ns) {
   if (At(session).stalled == stalled) return;
   At(session).stalled = stalled;
@@ -249,7 +241,7 @@ void EngineArbiter::StartRescue(Priority lowest, uint64_t now_ns) {
     const Priority priority = kAllPriorities[i];
     const Class& its = classes_[i];
     if (!its.was_active || !HigherWorks(priority)) continue;
-    if (now_ns >= guard_.DueAtNs(priority, its.active)) {
+    if (now_ns >= guard_.DueAtNs(priority, its.active, policy_.starvation_ns(priority))) {
       guard_.Begin(priority, now_ns);
       return;
     }
@@ -284,7 +276,8 @@ uint64_t EngineArbiter::wake_at_ns(Priority lowest, uint64_t now_ns) const {
     const Priority priority = kAllPriorities[i];
     if (!classes_[i].was_active) continue;
     if (HigherWorks(priority)) {
-      wake_ns = std::min(wake_ns, guard_.DueAtNs(priority, classes_[i].active));
+      wake_ns = std::min(
+          wake_ns, guard_.DueAtNs(priority, classes_[i].active, policy_.starvation_ns(priority)));
     } else if (HigherLingers(priority, now_ns)) {
       for (size_t higher = 0; higher < i; ++higher) {
         for (const uint64_t span_ns : {limits_.higher_pause_ns, limits_.higher_linger_ns}) {

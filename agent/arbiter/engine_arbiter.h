@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may submit next to one engine of a device (the kernels' one, or a copy engine), within one trust
-// domain, and how much. Owned by DomainArbiter, which has one for each engine and knows the contract with the
-// executor; here is how it is decided.
+// Who may submit next to one engine of a device (the kernels' one, or a copy engine), within one
+// trust domain, and how much. Owned by DomainArbiter, which has one for each engine and knows the
+// contract with the executor; here is how it is decided.
 //
-// 1. Classes: the highest class that has somebody ready (ShareTree::Pick); StarvationGuard makes exceptions.
+// 1. Classes: the highest class that has a ready session (ShareTree::Pick); StarvationGuard makes exceptions.
 // 2. Inside a class: the share tree.
 // 3. How much may be in flight, in predicted time (EngineLimits):
 //    - a session alone, with nothing of a higher class lately and no ceiling: as much as it likes;
@@ -15,8 +15,8 @@
 //    Each bound is exceeded by at most one piece; but while the higher class is at work (higher_pause_ns), pieces that are longer than
 //    what is left of the bound wait: one of them would go between any two kernels of a program that is bound by its launches.
 //
-// All times are nanoseconds; `now_ns` never goes back. An event or a decision costs O(log of the active sessions);
-// nothing allocates but AddSession and what the policy adds. One thread.
+// All times are nanoseconds; `now_ns` never goes back. An event or a decision costs O(log of the
+// active sessions); nothing allocates but AddSession and what the policy adds. One thread.
 #pragma once
 
 #include <array>
@@ -42,10 +42,10 @@ struct EngineLimits {
   // Requests of one server come closer together than this; what was let go in between would be
   // what the next one waits for.
   uint64_t higher_linger_ns = 100'000'000;
-  // Without work for so long, a higher class is between two requests. Programs launch every 8 to 30 µs, with longer
-  // gaps between.
+  // Without work for so long, a higher class is between two requests. Programs launch every 8 to 30
+  // µs, with longer gaps between.
   uint64_t higher_pause_ns = 250'000;
-  uint64_t starvation_ns = 100'000'000;  // 0: lower classes may starve
+  uint64_t starvation_ns = 100'000'000;  // where a policy does not say; 0: lower classes may starve
 };
 
 class EngineArbiter {
@@ -69,7 +69,6 @@ class EngineArbiter {
   void Submitted(SessionId session, const Work& work, uint64_t now_ns);
   void Finished(SessionId session, const Work& work, uint64_t now_ns);
   void Charge(SessionId session, uint64_t measured_ns, uint64_t now_ns);
-  void SetHeld(SessionId session, bool held, uint64_t now_ns);
   void SetStalled(SessionId session, bool stalled, uint64_t now_ns);
 
   // `lowest`: no class below it.
@@ -87,19 +86,16 @@ class EngineArbiter {
   uint64_t steps() const { return policy_.tree().steps(); }
 
  private:
-  enum class Waiting : uint8_t { kNothing, kQueued, kHeld };
-
   struct Session {
     ShareTree::Node leaf = ShareTree::kNone;
     AllocationId allocation{};
     Priority priority = Priority::kNormal;
-    bool held = false;
     bool stalled = false;
-    bool active = false;  // has work and is not held
+    bool active = false;  // has work
     Work queued;
     Work in_flight;
     uint64_t counted_ns = 0;  // of what is in flight, in its class's counted_ns
-    Waiting waiting = Waiting::kNothing;
+    bool waiting = false;     // has some queued
     uint64_t waiting_since_ns = 0;
     uint64_t throttled_before_ns = 0;
     Waits waits;

@@ -43,7 +43,7 @@ const LaunchPredictor::Entry* LaunchPredictor::Find(const LaunchKey& key) const 
   return nullptr;
 }
 
-LaunchPredictor::Entry& LaunchPredictor::Place(const LaunchKey& key) {
+LaunchPredictor::Entry& LaunchPredictor::FindOrAdd(const LaunchKey& key) {
   Entry* const set = &entries_[Hash(key) % kSets * kWays];
   uint32_t own = 0;
   for (Entry* it = set; it != set + kWays; ++it) {
@@ -104,7 +104,7 @@ void LaunchPredictor::Learn(const LaunchKey& key, const Duration& took) {
   ++errors_.launches;
   if (entry == nullptr) {
     ++errors_.unknown;
-    entry = &Place(key);
+    entry = &FindOrAdd(key);
     entry->key = key;
   } else {
     const uint64_t predicted_ns = Of(*entry).ns;

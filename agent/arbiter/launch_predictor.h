@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launch will take: what the same launch took lately. "The same" is the same function with the same
-// dimensions and shared memory, of the same owner: of a shared image each tenant has its own entries,
-// so nobody's arguments spoil another's predictions.
+// What a launch will take: what the same launch took lately. "The same" is the same function with
+// the same dimensions and shared memory, of the same owner: of a shared image each tenant has its
+// own entries, so a tenant's arguments cannot spoil another's predictions.
 //
 //   const Prediction p = predictor.Predict(key);    // before it is submitted
 //   predictor.Learn(key, measured_ns);              // when it was measured, or of a sample of them
 //
-// A prediction bounds what is in flight and orders who goes next. Nobody is ever charged by it: what is
-// charged is measured (busy_meter.h), so a tenant that makes its kernels unpredictable gains nothing.
+// A prediction bounds what is in flight and orders who goes next. Charges never use it: what is
+// charged is measured (busy_meter.h), so a tenant that makes its kernels unpredictable gains
+// nothing.
 //
-// Of work that shared the device with others' it is often known only that it took between so long and so long
-// (work_meter.h). What was measured alone is believed until that shows it to be wrong. Where nothing was,
-// the least counts: kernels that fill the device run one after the other.
+// Of work that shared the device with others' it is often known only that it took between so long
+// and so long (work_meter.h). What was measured alone is believed until that shows it to be wrong.
+// Where nothing was, the least counts: kernels that fill the device run one after the other.
 //
-// Robust: the median of the last five measurements, so two outliers of five (a neighbour's burst, a first
-// launch that loads code) move nothing. An unknown launch counts as kUnknownNs until it was seen once.
+// Robust: the median of the last five measurements, so two outliers of five (a neighbour's burst, a
+// first launch that loads code) move nothing. An unknown launch counts as kUnknownNs until it was
+// seen once.
 //
-// Bounded: kSets sets of kWays entries (264 KiB), all made at construction; nothing allocates later. A full set
-// gives up what was measured least, the oldest of that first; an owner that has half of a set
-// already gives up one of its own, so a tenant whose every launch is new does not push the others out.
-// Predict and Learn look at one set. One thread; one predictor for each domain.
+// Bounded: kSets sets of kWays entries (264 KiB), all made at construction; nothing allocates
+// later. A full set gives up what was measured least, the oldest of that first; an owner that has
+// half of a set already gives up one of its own, so a tenant whose every launch is new does not
+// push the others out. Predict and Learn look at one set. One thread; one predictor for each
+// domain.
 #pragma once
 
 #include <array>
@@ -71,7 +74,8 @@ class LaunchPredictor {
     uint64_t unknown = 0;  // of them; not in the sums
     uint64_t measured_ns = 0;
     uint64_t absolute_error_ns = 0;
-    // Of those measured alone: by the error in whole per cent of what it took, the last one's being 100 and more.
+    // Of those measured alone: by the error in whole per cent of what it took, the last one's being
+    // 100 and more.
     std::array<uint64_t, 101> alone = {};
 
     uint64_t alone_count() const;
@@ -90,7 +94,7 @@ class LaunchPredictor {
   };
   static uint64_t Hash(const LaunchKey& key);
   const Entry* Find(const LaunchKey& key) const;
-  Entry& Place(const LaunchKey& key);
+  Entry& FindOrAdd(const LaunchKey& key);
   static Prediction Of(const Entry& entry);
   static bool MostlyExact(const Entry& entry);
 

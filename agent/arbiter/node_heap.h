@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A binary heap of tree nodes that can be moved and taken out from the middle. The nodes hold their keys and
-// places; the heap holds their numbers.
+// A binary heap of tree nodes that can be moved and taken out from the middle. The nodes hold their
+// keys and places; the heap holds their numbers.
 //
-// Keys wrap: of two the one that lies behind by less than 2^63 is the smaller one. Equal keys: the lower
-// number, so that the same events give the same order. Every level that is looked at is counted.
+// Keys wrap: of two the one that lies behind by less than 2^63 is the smaller one. Equal keys: the
+// lower number, so that the same events give the same order. Every level that is looked at is
+// counted.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +23,13 @@ class NodeHeap {
   bool empty() const { return nodes_.empty(); }
   size_t size() const { return nodes_.size(); }
   uint32_t top() const { return nodes_.front(); }
-  // So that Place does not allocate later.
+  // So that InsertOrMove does not allocate later.
   void Reserve(size_t count) {
     if (count > nodes_.capacity()) nodes_.reserve(count * 2);
   }
 
   // Puts the node where its key belongs, whether it is in the heap or not.
-  void Place(uint32_t node, Access access, uint64_t* steps) {
+  void InsertOrMove(uint32_t node, Access access, uint64_t* steps) {
     uint32_t at = access.place(node);
     if (at == kNotInHeap) {
       at = static_cast<uint32_t>(nodes_.size());

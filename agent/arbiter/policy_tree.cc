@@ -67,8 +67,10 @@ AllocationId PolicyTree::AddAllocation(NamespaceId space, const AllocationPolicy
   const Namespace& above = namespaces_[static_cast<size_t>(space)];
   Allocation& it = allocations_[place];
   it = {space, policy.priority,
-        tree_.AddGroup(above.groups[Index(policy.priority)], Weight(policy)), ShareTree::kNone};
+        tree_.AddGroup(above.groups[Index(policy.priority)], Weight(policy)), ShareTree::kNone,
+        policy.starvation_ns.value_or(starvation_ns_)};
   SetCeiling(std::array{it.group}, &it.ceiling, policy.ceiling_permille, now_ns);
+  FindStarvation();
   return AllocationId{place};
 }
 
@@ -78,14 +80,27 @@ void PolicyTree::SetAllocation(AllocationId id, const AllocationPolicy& policy, 
   const Namespace& above = namespaces_[static_cast<size_t>(it.space)];
   tree_.Move(it.group, above.groups[Index(policy.priority)], now_ns);
   it.priority = policy.priority;
+  it.starvation_ns = policy.starvation_ns.value_or(starvation_ns_);
   SetCeiling(std::array{it.group}, &it.ceiling, policy.ceiling_permille, now_ns);
+  FindStarvation();
 }
 
 void PolicyTree::RemoveAllocation(AllocationId id, uint64_t now_ns) {
   Allocation& it = allocations_[static_cast<size_t>(id)];
   SetCeiling(std::array{it.group}, &it.ceiling, kNoCeilingPermille, now_ns);
   tree_.Remove(it.group, now_ns);
+  it.starvation_ns = 0;
+  FindStarvation();
   free_allocations_.push_back(static_cast<uint32_t>(id));
+}
+
+void PolicyTree::FindStarvation() {
+  starvation_ns_of_ = {};
+  for (const Allocation& it : allocations_) {
+    uint64_t& shortest_ns = starvation_ns_of_[Index(it.priority)];
+    if (it.starvation_ns == 0) continue;
+    if (shortest_ns == 0 || it.starvation_ns < shortest_ns) shortest_ns = it.starvation_ns;
+  }
 }
 
 }  // namespace gpuloom::arbiter

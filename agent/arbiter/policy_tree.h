@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The share tree as the policy sees it: priority class → namespace → allocation → leaves. A namespace has a group
-// in every class, because its pods' rules may put allocations into lower classes than its own; its weight
-// holds in each of them, and its ceiling for all of them together.
+// The share tree as the policy sees it: priority class → namespace → allocation → leaves. A
+// namespace has a group in every class, because its pods' rules may put allocations into lower
+// classes than its own; its weight holds in each of them, and its ceiling for all of them together.
 //
-// Who may say what: a pod's rule redistributes inside its namespace. Its weight counts against the allocations of the
-// same namespace only; that its class is not above the namespace's is whoever reads the policy's to see to.
+// A pod's rule can only redistribute within its namespace: its weight counts against the
+// allocations of the same namespace. That its class is not above the namespace's is checked where
+// the policy is read.
 //
-// Ids are small numbers, given out again after Remove…; the same calls in the same order give the same ids. One thread.
+// Ids are small numbers, given out again after Remove…; the same calls in the same order give the
+// same ids. One thread.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "agent/arbiter/share_tree.h"
@@ -31,11 +34,15 @@ struct AllocationPolicy {
   Priority priority = Priority::kNormal;
   uint32_t ceiling_permille =
       kNoCeilingPermille;  // timeShareMax of a pod's rule, of this allocation
+  // rescueAfter: how long its work may wait behind a higher class's. 0: for ever; nullopt: as Limits say.
+  std::optional<uint64_t> starvation_ns = {};
 };
 
 class PolicyTree {
  public:
-  explicit PolicyTree(const ShareTree::Limits& limits) : tree_(limits) {}
+  // `starvation_ns`: of allocations whose policy does not say.
+  PolicyTree(const ShareTree::Limits& limits, uint64_t starvation_ns)
+      : tree_(limits), starvation_ns_(starvation_ns) {}
 
   NamespaceId AddNamespace(const NamespacePolicy& policy, uint64_t now_ns);
   // Changes of policy hold for the next order; nobody's virtual time moves but an allocation's that
@@ -46,6 +53,9 @@ class PolicyTree {
   AllocationId AddAllocation(NamespaceId space, const AllocationPolicy& policy, uint64_t now_ns);
   void SetAllocation(AllocationId id, const AllocationPolicy& policy, uint64_t now_ns);
   void RemoveAllocation(AllocationId id, uint64_t now_ns);  // without leaves
+
+  // The shortest of all allocations of the class: whoever is rescued is its share tree's to say. 0: they may all starve.
+  uint64_t starvation_ns(Priority priority) const { return starvation_ns_of_[Index(priority)]; }
 
   ShareTree::Node group(AllocationId id) const { return At(id).group; }
   Priority priority(AllocationId id) const { return At(id).priority; }
@@ -62,14 +72,19 @@ class PolicyTree {
     Priority priority;
     ShareTree::Node group;
     ShareTree::CeilingId ceiling = ShareTree::kNone;
+    uint64_t starvation_ns = 0;  // and of one that is gone
   };
 
   const Allocation& At(AllocationId id) const { return allocations_[static_cast<size_t>(id)]; }
   template <size_t kCount>
   void SetCeiling(const std::array<ShareTree::Node, kCount>& nodes, ShareTree::CeilingId* ceiling,
                   uint32_t permille, uint64_t now_ns);
+  // Walks over all allocations: a change of policy is not on the hot path.
+  void FindStarvation();
 
   ShareTree tree_;
+  const uint64_t starvation_ns_;
+  std::array<uint64_t, kPriorities> starvation_ns_of_ = {};
   std::vector<Namespace> namespaces_;
   std::vector<Allocation> allocations_;
   std::vector<uint32_t> free_namespaces_;

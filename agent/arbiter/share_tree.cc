@@ -163,7 +163,7 @@ void ShareTree::Judge(CeilingId ceiling, uint64_t now_ns) {
   }
   if (empty) {
     state.opens_at_ns = state.bucket.OpensAtNs(state.uncharged_ns);
-    empty_ceilings_.Place(ceiling, CeilingAccess{this}, &steps_);
+    empty_ceilings_.InsertOrMove(ceiling, CeilingAccess{this}, &steps_);
   } else {
     empty_ceilings_.Remove(ceiling, CeilingAccess{this}, &steps_);
   }
@@ -322,17 +322,18 @@ void ShareTree::UpdateOne(Node node, uint64_t now_ns) {
   }
   it.key = it.virtual_time + Virtual(it.uncharged_ns, it.weight);
   if (active) {
-    parent.competing.Place(node, CompetingAccess{this}, &steps_);
+    parent.competing.InsertOrMove(node, CompetingAccess{this}, &steps_);
   } else {
     Leave(node, now_ns);
   }
   if (ready) {
-    parent.ready.Place(node, ReadyAccess{this}, &steps_);
+    parent.ready.InsertOrMove(node, ReadyAccess{this}, &steps_);
   } else {
     parent.ready.Remove(node, ReadyAccess{this}, &steps_);
   }
   if (!parent.competing.empty()) {
-    // Without what is in flight: that is predicted, and a newcomer would pay for a wrong prediction.
+    // Without what is in flight: that is predicted, and a newcomer would pay for a wrong
+    // prediction.
     const uint64_t time = nodes_[parent.competing.top()].virtual_time;
     if (Before(parent.children_time, time)) parent.children_time = time;
   }

@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose turn it is by weight: start-time fair queueing over a tree. One root for each priority class, below it
-// groups (namespaces, allocations), below those leaves (sessions, or what else takes turns).
+// Whose turn it is by weight: start-time fair queueing over a tree. One root for each priority
+// class, below it groups (namespaces, allocations), below those leaves (sessions, or what else
+// takes turns).
 //
-// Each node has a *virtual time*: what it has used, divided by its weight. Among siblings the one with the
-// smallest goes first. What is in flight counts in advance as predicted, and what was measured takes its
-// place, so predictions order but never charge. Two bounds keep virtual times together (their *lag*):
+// Each node has a *virtual time*: what it has used, divided by its weight. Among siblings the one
+// with the smallest goes first. What is in flight counts in advance as predicted, and what was
+// measured takes its place, so predictions order but never charge. Two bounds keep virtual times
+// together (their *lag*):
 //
-// - Nobody gets ahead by much: a node may submit only while it is at most Limits::lag_window_ns ahead of the sibling
+// - No node gets far ahead: a node may submit only while it is at most Limits::lag_window_ns ahead of the sibling
 //   that is furthest behind, counted in time of the device. Inside the window all may have work in flight side by
-//   side. The one that is furthest behind always may, so where somebody wants the device and nothing is
-//   in flight, somebody is picked.
-// - Nobody has the past held against it, or to its credit: a node that becomes active begins at its siblings'
+//   side. The one that is furthest behind always may, so where a node wants the device and nothing is
+//   in flight, one is picked.
+// - The past does not count, neither for nor against a node: a node that becomes active begins at its siblings'
 //   virtual time at the earliest. What it is ahead by is kept, or going idle for an instant would clear it; but
 //   never more than Limits::max_debt_ns of the siblings' time, and nothing after as long an idleness.
 //
-// A leaf is *active* when it has work, queued or in flight, and *ready* when some may be submitted now. Groups
-// are so when a child is. A node whose ceiling (ceiling.h) is empty is neither, until it has refilled.
+// A leaf is *active* when it has work, queued or in flight, and *ready* when some may be submitted
+// now. Groups are so when a child is. A node whose ceiling (ceiling.h) is empty is neither, until
+// it has refilled.
 //
-// Cost: an event or a Pick takes O(log of the active siblings) on each level of the path; idle nodes are
-// nowhere but in the table. steps() counts what was looked at. Nothing allocates but Add… .
+// Cost: an event or a Pick takes O(log of the active siblings) on each level of the path; idle
+// nodes are nowhere but in the table. steps() counts what was looked at. Nothing allocates but Add…
+// .
 //
 //   tree.SetLeaf(leaf, true, true, now);          // work came
 //   while ((leaf = tree.Pick(Priority::kNormal)) != ShareTree::kNone) {
@@ -27,8 +31,8 @@
 //   tree.Charge(leaf, measured_ns, now); tree.RemoveInFlight(leaf, predicted_ns, now);
 //   tree.Wake(now);                               // at wake_at_ns() at the latest
 //
-// `now_ns` is any clock that does not go back. One thread. A wrong call (a node that is not there) is our bug and
-// is asserted.
+// `now_ns` is any clock that does not go back. One thread. A wrong call (a node that is not there)
+// is our bug and is asserted.
 #pragma once
 
 #include <array>
@@ -53,8 +57,8 @@ class ShareTree {
     // Far below the 30 ms by which shares may be wrong in a second; far above the time in which
     // a completion is seen and the next work submitted.
     uint64_t lag_window_ns = 2'000'000;
-    // Long enough for exact shares beside kernels of 5 ms at 1:1000, short enough that nobody waits
-    // longer for a single kernel of its own.
+    // Long enough for exact shares beside kernels of 5 ms at 1:1000, short enough that no session
+    // waits longer for a single kernel of its own.
     uint64_t max_debt_ns = 10'000'000'000;
   };
 
@@ -65,8 +69,8 @@ class ShareTree {
   // Weights are clamped to 1 … kMaxWeight.
   Node AddGroup(Node parent, uint32_t weight) { return Add(parent, weight, false); }
   Node AddLeaf(Node parent, uint32_t weight) { return Add(parent, weight, true); }
-  // Without children. What is in flight is forgotten; whoever runs out unseen is charged to its group by
-  // ChargeGroup.
+  // Without children. What is in flight is forgotten; whoever runs out unseen is charged to its
+  // group by ChargeGroup.
   void Remove(Node node, uint64_t now_ns);
   // With all that is below it. It is a newcomer there.
   void Move(Node node, Node parent, uint64_t now_ns);
@@ -76,14 +80,14 @@ class ShareTree {
   CeilingId AddCeiling(uint32_t permille, uint64_t now_ns);
   void ChangeCeiling(CeilingId ceiling, uint32_t permille, uint64_t now_ns);
   void Bind(Node node, CeilingId ceiling, uint64_t now_ns);
-  void RemoveCeiling(CeilingId ceiling);  // that binds nobody any more
+  void RemoveCeiling(CeilingId ceiling);  // which no node has any more
 
   void SetLeaf(Node leaf, bool active, bool ready, uint64_t now_ns);
   void AddInFlight(Node leaf, uint64_t predicted_ns, uint64_t now_ns);
   // What was added for work that is done, or was not submitted after all.
   void RemoveInFlight(Node leaf, uint64_t predicted_ns, uint64_t now_ns);
-  // Time that it has used: of work that is done, and of what still runs as far as it is known. Counts instead
-  // of as much of what is in flight.
+  // Time that it has used: of work that is done, and of what still runs as far as it is known.
+  // Counts instead of as much of what is in flight.
   void Charge(Node leaf, uint64_t measured_ns, uint64_t now_ns);
   // The same for a leaf that has gone.
   void ChargeGroup(Node group, uint64_t measured_ns, uint64_t now_ns);
@@ -94,7 +98,7 @@ class ShareTree {
 
   // Lets those in again whose ceiling has refilled.
   void Wake(uint64_t now_ns);
-  uint64_t wake_at_ns() const;  // UINT64_MAX: nobody waits for a ceiling
+  uint64_t wake_at_ns() const;  // UINT64_MAX: no node waits for a ceiling
   bool throttled(Node node) const;
   bool has_ceiling(Node node) const;  // or one above it
   // For how long a ceiling of the path has been empty in all (of two, the one that was longer).

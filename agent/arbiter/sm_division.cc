@@ -88,7 +88,7 @@ std::vector<SmShare> DivideSms(const SmLayout& layout, SmGroups of,
     if (terms.reserved == 0) continue;
     uint32_t count = layout.GroupsOf(std::min(terms.reserved, 100u));
     if (terms.IsLimited()) count = std::min(count, layout.GroupsOf(terms.percent));
-    // One group at least is left to whoever else comes.
+    // At least one group is left for allocations to come.
     if (count >= Count(shared & layout.regular())) {
       refused[i] = true;
       continue;

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which multiprocessors each tenant of a trust domain may use, by the policy's smPercent and smReserved.
+// Which multiprocessors each tenant of a trust domain may use, by the policy's smPercent and
+// smReserved.
 //
-// A device divides its multiprocessors into groups of equal size, and some may be left over (H100: 15 groups of 8, and
-// 12). A limit is a number of whole groups, rounded down, but at least one. Limited tenants get aligned windows of
-// groups, where the fewest others are: so tenants disturb each other as little as possible, and few different sets
-// occur, each of which costs the executor a green context (docs/design/green-contexts.md). What somebody has reserved
-// is nobody else's. Who is neither limited nor beside a reservation has the whole device.
+// A device divides its multiprocessors into groups of equal size, and some may be left over (H100:
+// 15 groups of 8, and 12). A limit is a number of whole groups, rounded down, but at least one.
+// Limited tenants get aligned windows of groups, where the fewest others are: so tenants disturb
+// each other as little as possible, and few different sets occur, each of which costs the executor
+// a green context (docs/design/green-contexts.md). What an allocation has reserved no other uses.
+// One that is neither limited nor beside a reservation has the whole device.
 //
-// Pure: no clock, no I/O, no CUDA. Percentages are of the whole device's multiprocessors, on every level.
+// Pure: no clock, no I/O, no CUDA. Percentages are of the whole device's multiprocessors, on every
+// level.
 #pragma once
 
 #include <bit>
@@ -27,7 +30,8 @@ struct SmLayout {
   uint32_t group_size = 1;  // multiprocessors
   uint32_t groups = 0;      // at most kMaxSmGroups
 
-  // Of a device that is divided into groups of this size; larger ones where there would be too many.
+  // Of a device that is divided into groups of this size; larger ones where there would be too
+  // many.
   static SmLayout Of(uint32_t multiprocessors, uint32_t group_size, uint32_t groups);
 
   SmGroups regular() const { return (SmGroups{1} << groups) - 1; }
@@ -62,8 +66,9 @@ struct SmClaim {
   SmShare previous;  // what it has had, and keeps if it can
 };
 
-// One level: `of` is divided among the claims, which are in order of arrival. The result has an entry for each claim. A
-// reservation fits if the earlier ones leave room for it, and it leaves something to the others.
+// One level: `of` is divided among the claims, which are in order of arrival. The result has an
+// entry for each claim. A reservation fits if the earlier ones leave room for it, and it leaves
+// something to the others.
 std::vector<SmShare> DivideSms(const SmLayout& layout, SmGroups of,
                                std::span<const SmClaim> claims);
 

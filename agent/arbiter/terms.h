@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "agent/arbiter/policy_tree.h"
 
@@ -25,10 +26,16 @@ NamespacePolicy OfNamespace(const Terms& terms) {
   return {WeightOf(terms.namespace_weight), CeilingOf(terms.namespace_time_permille)};
 }
 
+// UINT32_MAX: never.
+constexpr std::optional<uint64_t> StarvationOf(uint32_t said_ms) {
+  if (said_ms == 0) return std::nullopt;
+  return said_ms == UINT32_MAX ? 0 : uint64_t{said_ms} * 1'000'000;
+}
+
 template <typename Terms>
-AllocationPolicy OfAllocation(const Terms& terms, uint32_t slots) {
+AllocationPolicy OfAllocation(const Terms& terms, uint32_t slots, uint32_t rescue_after_ms) {
   return {WeightOf(terms.weight), std::max(slots, 1u), PriorityOf(terms.priority),
-          CeilingOf(terms.time_permille)};
+          CeilingOf(terms.time_permille), StarvationOf(rescue_after_ms)};
 }
 
 }  // namespace gpuloom::arbiter

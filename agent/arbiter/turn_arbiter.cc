@@ -9,7 +9,7 @@
 namespace gpuloom::arbiter {
 
 TurnArbiter::TurnArbiter(const TurnLimits& limits)
-    : limits_(limits), policy_(limits.shares), guard_(limits.starvation_ns) {}
+    : limits_(limits), policy_(limits.shares, limits.starvation_ns) {}
 
 NamespaceId TurnArbiter::AddNamespace(const NamespacePolicy& policy, uint64_t now_ns) {
   return policy_.AddNamespace(policy, now_ns);
@@ -36,6 +36,7 @@ DomainId TurnArbiter::AddDomain() {
     domains_[place].paid_ns = paid_ns;
   }
   domains_[place].used = true;
+  domains_[place].overrun_end_ns = limits_.overrun_end_ns;
   return DomainId{place};
 }
 
@@ -78,8 +79,8 @@ void TurnArbiter::RemoveAllocation(AllocationId id, uint64_t now_ns) {
     std::erase_if(domains_[domain].division,
                   [id](const Ran& ran) { return ran.allocation_untrusted == id; });
   }
-  if (domains_[domain].winner == number) domains_[domain].winner = kNobody;
-  if (turn_.allocation == number) turn_.allocation = kNobody;
+  if (domains_[domain].winner == number) domains_[domain].winner = kNone;
+  if (turn_.allocation == number) turn_.allocation = kNone;
   policy_.tree().Remove(it.leaf, now_ns);
   policy_.RemoveAllocation(id, now_ns);
   it.used = false;
@@ -93,7 +94,7 @@ void TurnArbiter::ExecutorEnded(DomainId id, uint64_t now_ns) {
   }
   Drained(id, now_ns);
   if (turn_.domain == number) {
-    // Nobody had asked for its end.
+    // It ended without having been asked to yield.
     it.state = State::kIdle;
     Meter(number, now_ns);
     Settle(number, now_ns);
@@ -156,8 +157,8 @@ void TurnArbiter::NoteClasses(uint64_t now_ns) {
   }
 }
 
-// A class above the turn's works, or did lately, in another domain: what is in flight here is what it would wait for. Those
-// of the domain itself are its own arbiter's to see to.
+// A class above the turn's works, or did lately, in another domain: what is in flight here is what
+// it would wait for. Those of the domain itself are its own arbiter's to see to.
 bool TurnArbiter::HigherLingers(uint64_t now_ns) const {
   for (size_t i = 0; i < Index(turn_.priority); ++i) {
     if (was_active_[i]) {
@@ -172,11 +173,13 @@ bool TurnArbiter::HigherLingers(uint64_t now_ns) const {
 
 // Charging.
 
-// From Grant until Drained; but who has a turn and wants nothing keeps nobody from anything.
+// A domain is metered from Grant until Drained, except while it has a turn but wants nothing:
+// another gets the device then.
 void TurnArbiter::Meter(uint32_t number, uint64_t now_ns) {
   Domain& it = domains_[number];
   const bool metered = it.state == State::kGranted ? it.wanting != 0 : it.state != State::kIdle;
   if (metered == it.metered) return;
+  NoteOverruns(now_ns);
   it.metered = metered;
   if (metered) {
     meter_.Begin(number, now_ns);
@@ -184,6 +187,18 @@ void TurnArbiter::Meter(uint32_t number, uint64_t now_ns) {
     meter_.End(number, now_ns);
   }
   meter_.SettleTo(now_ns);
+}
+
+// Adds up what those that overrun have had beside others. Before every change of who is at the device.
+void TurnArbiter::NoteOverruns(uint64_t now_ns) {
+  if (overrunning_.empty()) return;
+  meter_.SettleTo(now_ns);
+  for (const uint32_t number : overrunning_) {
+    Domain& it = domains_[number];
+    const uint64_t charged_ns = meter_.charged_ns(number);
+    if (meter_.running() > 1) it.overran_ns += charged_ns - it.noted_ns;
+    it.noted_ns = charged_ns;
+  }
 }
 
 void TurnArbiter::Pay(uint32_t allocation, uint64_t ns, uint64_t now_ns) {
@@ -204,7 +219,7 @@ void TurnArbiter::Settle(uint32_t number, uint64_t now_ns) {
   uint64_t sum = 0;
   for (const Ran& ran : it.division) sum += ran.used_ns_untrusted;
   if (sum == 0) {
-    if (it.winner != kNobody) {
+    if (it.winner != kNone) {
       Pay(it.winner, unpaid_ns, now_ns);
     } else if (!it.allocations.empty()) {
       Pay(it.allocations.front(), unpaid_ns, now_ns);
@@ -242,7 +257,7 @@ void TurnArbiter::Divide(DomainId id, std::span<const Ran> division_untrusted, u
 
 // Turns.
 
-// The allocation whose turn it is; kNobody when nobody wants one.
+// The allocation that is to have the next turn; kNone if no allocation wants one.
 uint32_t TurnArbiter::Choose(uint64_t now_ns) {
   if (!guard_.rescuing()) {
     for (size_t i = kPriorities - 1; i != 0; --i) {
@@ -250,7 +265,8 @@ uint32_t TurnArbiter::Choose(uint64_t now_ns) {
       if (!was_active_[i]) continue;
       const bool higher = std::any_of(was_active_.begin(), was_active_.begin() + i,
                                       [](bool active) { return active; });
-      if (higher && now_ns >= guard_.DueAtNs(priority, wanting_[i])) {
+      if (higher &&
+          now_ns >= guard_.DueAtNs(priority, wanting_[i], policy_.starvation_ns(priority))) {
         guard_.Begin(priority, now_ns);
         break;
       }
@@ -261,7 +277,7 @@ uint32_t TurnArbiter::Choose(uint64_t now_ns) {
     const ShareTree::Node leaf = policy_.tree().Pick(priority);
     if (leaf != ShareTree::kNone) return allocation_of_leaf_[leaf];
   }
-  return kNobody;
+  return kNone;
 }
 
 void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
@@ -273,10 +289,11 @@ void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
   turn_.ends_ns = now_ns + limits_.quantum_ns;
   domains_[number].state = State::kGranted;
   domains_[number].winner = allocation;
+  domains_[number].rescued = guard_.rescuing(it.priority);
   Meter(number, now_ns);
 }
 
-// Nobody has a turn now. The domain may still be at the device.
+// No domain has a turn now. This one may still be at the device.
 void TurnArbiter::EndTurn(uint64_t now_ns) {
   guard_.GotOn(turn_.priority, now_ns);
   turn_ = Turn{};
@@ -308,16 +325,17 @@ void TurnArbiter::Drained(DomainId id, uint64_t now_ns) {
     LetIn(now_ns);
   } else if (it.state == State::kOverrunning) {
     it.state = State::kIdle;
-    it.reported = false;
+    it.reported = it.ended = false;
     Meter(number, now_ns);
     Settle(number, now_ns);
     std::erase(overrunning_, number);
+    if (it.rescued) guard_.RanOn(it.yields_since_ns, now_ns);
   }
-  // Otherwise nobody asked.
+  // Otherwise it was not asked to drain.
 }
 
 std::optional<TurnOrder> TurnArbiter::Watch(uint64_t now_ns) {
-  if (turn_.domain != kNobody && domains_[turn_.domain].state == State::kYielding &&
+  if (turn_.domain != kNone && domains_[turn_.domain].state == State::kYielding &&
       now_ns - domains_[turn_.domain].yields_since_ns >= limits_.overrun_ns) {
     const uint32_t number = turn_.domain;
     Domain& it = domains_[number];
@@ -326,12 +344,19 @@ std::optional<TurnOrder> TurnArbiter::Watch(uint64_t now_ns) {
     ++it.overruns;
     it.out = true;
     ShowAll(it, now_ns);
+    it.overran_ns = 0;
+    it.noted_ns = meter_.charged_ns(number);
     overrunning_.push_back(number);
     out_.push_back(number);
     EndTurn(now_ns);
   }
+  NoteOverruns(now_ns);
   for (const uint32_t number : overrunning_) {
     Domain& it = domains_[number];
+    if (!it.ended && it.overran_ns >= it.overrun_end_ns) {
+      it.ended = true;
+      return TurnOrder{TurnOrder::Kind::kEnd, DomainId{number}, Priority::kLow, 0};
+    }
     if (it.reported || now_ns - it.yields_since_ns < limits_.report_ns) continue;
     it.reported = true;
     return TurnOrder{TurnOrder::Kind::kReport, DomainId{number}, Priority::kLow, 0};
@@ -347,14 +372,14 @@ bool TurnArbiter::MustYield(uint64_t now_ns) {
     turn_.ends_ns = now_ns + limits_.quantum_ns;
     return false;
   }
-  const bool over = now_ns >= turn_.ends_ns || turn_.allocation == kNobody ||
-                    !allocations_[turn_.allocation].wants;
+  const bool over =
+      now_ns >= turn_.ends_ns || turn_.allocation == kNone || !allocations_[turn_.allocation].wants;
   if (over) {
     Settle(turn_.domain, now_ns);
     guard_.GotOn(turn_.priority, now_ns);
   }
   const uint32_t next = Choose(now_ns);
-  if (next == kNobody) {
+  if (next == kNone) {
     // The others are out or at their ceiling, and so is this one, unless it wants nothing.
     turn_.ends_ns = now_ns + limits_.quantum_ns;
     if (over) LetIn(now_ns);
@@ -362,10 +387,10 @@ bool TurnArbiter::MustYield(uint64_t now_ns) {
   }
   const Allocation& it = allocations_[next];
   const bool same = static_cast<uint32_t>(it.domain) == turn_.domain;
-  // Somebody of a higher class in the same domain makes it a turn of that class.
+  // An allocation of a higher class in the same domain makes it a turn of that class.
   if (same && !over && it.priority < turn_.priority) BeginTurn(next, now_ns);
   if (over && same) {
-    // A turn has passed in which nobody else had one.
+    // It has just had a turn of its own while the others waited.
     BeginTurn(next, now_ns);
     LetIn(now_ns);
   }
@@ -373,7 +398,7 @@ bool TurnArbiter::MustYield(uint64_t now_ns) {
   return over || it.priority < turn_.priority;
 }
 
-// What the domain that has the turn is to be told, when it is not what it was told.
+// The order for the domain that has the turn, if it differs from the last one.
 std::optional<TurnOrder> TurnArbiter::Grant(uint64_t now_ns) {
   const bool alone = Alone(turn_.domain);
   const Priority lowest = alone ? Priority::kLow : turn_.priority;
@@ -390,7 +415,7 @@ std::optional<TurnOrder> TurnArbiter::Next(uint64_t now_ns) {
   policy_.tree().Wake(now_ns);
   NoteClasses(now_ns);
   if (auto report = Watch(now_ns)) return report;
-  if (turn_.domain != kNobody) {
+  if (turn_.domain != kNone) {
     Domain& it = domains_[turn_.domain];
     if (it.state == State::kYielding) return std::nullopt;
     if (MustYield(now_ns)) {
@@ -402,12 +427,12 @@ std::optional<TurnOrder> TurnArbiter::Next(uint64_t now_ns) {
     return Grant(now_ns);
   }
   uint32_t next = Choose(now_ns);
-  if (next == kNobody && !out_.empty()) {
-    // Nobody else wants it: there is no turn that could be lost.
+  if (next == kNone && !out_.empty()) {
+    // No other domain wants a turn: there is none to lose.
     LetIn(now_ns);
     next = Choose(now_ns);
   }
-  if (next == kNobody) return std::nullopt;
+  if (next == kNone) return std::nullopt;
   BeginTurn(next, now_ns);
   return Grant(now_ns);
 }
@@ -417,8 +442,12 @@ uint64_t TurnArbiter::wake_at_ns(uint64_t now_ns) const {
   for (const uint32_t number : overrunning_) {
     const Domain& it = domains_[number];
     if (!it.reported) wake_ns = std::min(wake_ns, it.yields_since_ns + limits_.report_ns);
+    // As fast as it is charged now; alone it costs nobody anything.
+    if (it.ended || meter_.running() < 2) continue;
+    const uint64_t left_ns = it.overrun_end_ns - std::min(it.overrun_end_ns, it.overran_ns);
+    wake_ns = std::min(wake_ns, now_ns + std::max<uint64_t>(left_ns, 1) * meter_.running());
   }
-  if (turn_.domain == kNobody) return wake_ns;
+  if (turn_.domain == kNone) return wake_ns;
   const Domain& it = domains_[turn_.domain];
   if (it.state == State::kYielding) {
     return std::min(wake_ns, it.yields_since_ns + limits_.overrun_ns);
@@ -435,7 +464,9 @@ uint64_t TurnArbiter::wake_at_ns(uint64_t now_ns) const {
     if (!was_active_[i] || guard_.rescuing()) continue;
     const bool higher = std::any_of(was_active_.begin(), was_active_.begin() + i,
                                     [](bool active) { return active; });
-    if (higher) wake_ns = std::min(wake_ns, guard_.DueAtNs(kAllPriorities[i], wanting_[i]));
+    if (!higher) continue;
+    wake_ns = std::min(wake_ns, guard_.DueAtNs(kAllPriorities[i], wanting_[i],
+                                               policy_.starvation_ns(kAllPriorities[i])));
   }
   return wake_ns;
 }

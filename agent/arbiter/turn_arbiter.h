@@ -12,7 +12,8 @@
 //                         | ^                     | nothing for overrun_ns
 //                   Grant '-' (bounds change)     v                Drained
 //                                            overrunning ------------------> loses its next turn, then idle
-//                                                 '- Report after report_ns, once
+//                                                 |- Report after report_ns, once
+//                                                 '- End after overrun_end_ns of others' time, once
 //
 // Driving it: tell every event, then ask until there is no order more; ask again at wake_at_ns().
 //
@@ -22,7 +23,8 @@
 //   while (auto order = arbiter.Next(now)) send it to order->domain's executor, which does
 //     kGrant:  domain.SetTurn(order->lowest, order->in_flight_ns)       (domain_arbiter.h)
 //     kYield:  domain.EndTurn(), and Drained when domain.drained()
-//     kReport: nothing is sent; it is logged and counted
+//     kReport: nothing is sent; it is logged
+//     kEnd:    the executor is ended, and then ExecutorEnded
 //
 // A domain that wants the device alone has a turn without end and without bounds: no message while that lasts.
 //
@@ -30,7 +32,9 @@
 // Drained (BusyMeter: of several that are at the device at once, each moment is divided). What it says about its sessions
 // only divides that among its own allocations; names of others' are ignored. One that does not drain is not waited for:
 // after overrun_ns the next one gets its turn beside it, it is charged meanwhile, loses the turn that it would get
-// next, and is reported after report_ns. One that is only ever slow is behind by its own time.
+// next, and is reported after report_ns. One that is only ever slow is behind by its own time. One that stays at the device
+// beside others until it has had overrun_end_ns of their time is ended; until then it looks like a long kernel
+// (docs/design/sharing-time.md). A turn that a rescue from starvation gave counts against the next rescue with all that it overran.
 //
 // Cost: O(log of the allocations that want) an event and a decision; settling a turn walks over the allocations that its
 // executor named. All sums are exact: charged_ns of all domains is the time in which somebody had a turn
@@ -61,14 +65,16 @@ struct TurnLimits {
   // … of a class below one that has work, or had some within higher_linger_ns.
   uint64_t lower_in_flight_ns = 200'000;
   uint64_t higher_linger_ns = 100'000'000;
-  uint64_t starvation_ns = 100'000'000;  // 0: lower classes may starve
+  uint64_t starvation_ns = 100'000'000;  // where a policy does not say; 0: lower classes may starve
   // Two quanta: whoever is still there does not run out, it runs on.
   uint64_t overrun_ns = 10'000'000;
   uint64_t report_ns = 1'000'000'000;
+  // Of the device's time beside others, as it is charged. Of a domain for which SetOverrunEnd has said nothing else.
+  uint64_t overrun_end_ns = 300'000'000'000;
 };
 
 struct TurnOrder {
-  enum class Kind : uint8_t { kGrant, kYield, kReport };
+  enum class Kind : uint8_t { kGrant, kYield, kReport, kEnd };
   Kind kind;
   DomainId domain;
   Priority lowest;        // kGrant: no class below it may submit
@@ -90,6 +96,10 @@ class TurnArbiter {
   void RemoveNamespace(NamespaceId id, uint64_t now_ns);  // without allocations
   DomainId AddDomain();
   void RemoveDomain(DomainId id, uint64_t now_ns);  // without allocations
+  // How long a kernel of the domain may run differs by policy.
+  void SetOverrunEnd(DomainId id, uint64_t overrun_end_ns) {
+    At(id).overrun_end_ns = overrun_end_ns;
+  }
   // The domain's executor has ended: its turn is over and nothing of it is at the device. Its allocations want nothing.
   void ExecutorEnded(DomainId id, uint64_t now_ns);
   AllocationId AddAllocation(NamespaceId space, DomainId domain, const AllocationPolicy& policy,
@@ -110,13 +120,15 @@ class TurnArbiter {
   uint64_t charged_ns(DomainId id) const { return meter_.charged_ns(static_cast<uint32_t>(id)); }
   uint64_t unattributed_ns() const { return unattributed_ns_; }
   uint64_t overruns(DomainId id) const { return At(id).overruns; }
+  // Of the overrun that goes on: what of the device's time the domain has had beside others since it began.
+  uint64_t overran_ns(DomainId id) const { return At(id).overran_ns; }
   uint64_t steps() const { return policy_.tree().steps(); }
 
   // As many sessions as a domain has at most, several times over.
   static constexpr size_t kMaxNamed = 4096;
 
  private:
-  static constexpr uint32_t kNobody = UINT32_MAX;
+  static constexpr uint32_t kNone = UINT32_MAX;
   enum class State : uint8_t { kIdle, kGranted, kYielding, kOverrunning };
 
   struct Allocation {
@@ -132,9 +144,14 @@ class TurnArbiter {
     State state = State::kIdle;
     uint32_t wanting = 0;  // allocations
     bool metered = false;
-    bool out = false;  // is not to get a turn until somebody else has had one
+    bool out = false;      // is not to get a turn until somebody else has had one
+    bool rescued = false;  // it had its last turn because its class had starved
     bool reported = false;
+    bool ended = false;  // has been said
     uint64_t yields_since_ns = 0;
+    uint64_t overran_ns = 0;
+    uint64_t noted_ns = 0;  // of what the meter has charged it, when that was last added up
+    uint64_t overrun_end_ns = 0;
     uint64_t overruns = 0;
     uint64_t paid_ns = 0;          // of what the meter has charged it
     uint32_t winner = UINT32_MAX;  // the allocation because of which it had its last turn
@@ -142,8 +159,8 @@ class TurnArbiter {
     std::vector<uint32_t> allocations;
   };
   struct Turn {
-    uint32_t domain = kNobody;
-    uint32_t allocation = kNobody;  // because of which it was given; kNobody when that has gone
+    uint32_t domain = kNone;
+    uint32_t allocation = kNone;  // because of which it was given; kNone when that has gone
     Priority priority = Priority::kNormal;
     uint64_t ends_ns = 0;
     uint64_t in_flight_ns = 0;  // the last Grant's
@@ -157,6 +174,7 @@ class TurnArbiter {
   void Show(const Allocation& allocation, uint64_t now_ns);
   void ShowAll(const Domain& domain, uint64_t now_ns);
   void Meter(uint32_t domain, uint64_t now_ns);
+  void NoteOverruns(uint64_t now_ns);
   void Settle(uint32_t domain, uint64_t now_ns);
   void Pay(uint32_t allocation, uint64_t ns, uint64_t now_ns);
   void NoteClasses(uint64_t now_ns);

@@ -167,6 +167,112 @@ TEST(TurnArbiter, OneThatOverrunsLosesItsTurnIsReportedAndComesBack) {
   EXPECT_TRUE(again);
 }
 
+// Two domains that always want the device. The second drains at once, the first so long after it was asked; UINT64_MAX: never.
+struct Beside {
+  Scheduler scheduler;
+  DomainId slow = scheduler.Domain();
+  DomainId quick = scheduler.Domain();
+  std::vector<uint64_t> ends_ns;   // when the first is to be ended
+  uint64_t slow_at_device_ns = 0;  // from each Grant until it has drained
+
+  void Run(AllocationPolicy of_slow, AllocationPolicy of_quick, uint64_t drain_ns,
+           uint64_t until_ns) {
+    TurnArbiter& arbiter = scheduler.arbiter;
+    arbiter.SetWants(arbiter.AddAllocation(scheduler.space, slow, of_slow, 0), true, 0);
+    EXPECT_TRUE(arbiter.Next(0));
+    const AllocationId other = arbiter.AddAllocation(scheduler.space, quick, of_quick, 0);
+    arbiter.SetWants(other, true, 0);
+    uint64_t granted_ns = 0, drains_ns = UINT64_MAX;
+    for (uint64_t now_ns = 0; now_ns < until_ns;
+         now_ns = std::max(now_ns + 1, std::min(arbiter.wake_at_ns(now_ns), drains_ns))) {
+      if (now_ns >= drains_ns) {
+        arbiter.Drained(slow, now_ns);
+        slow_at_device_ns += now_ns - granted_ns;
+        drains_ns = UINT64_MAX;
+      }
+      while (const auto order = arbiter.Next(now_ns)) {
+        const bool is_slow = order->domain == slow;
+        if (order->kind == Kind::kEnd) {
+          EXPECT_TRUE(is_slow);
+          ends_ns.push_back(now_ns);
+        }
+        if (order->kind == Kind::kGrant && is_slow) granted_ns = now_ns;
+        if (order->kind != Kind::kYield) continue;
+        if (!is_slow) arbiter.Drained(quick, now_ns);
+        if (is_slow && drain_ns != UINT64_MAX) drains_ns = now_ns + drain_ns;
+      }
+    }
+  }
+};
+
+constexpr uint64_t kSecond = 1000 * kMs;
+
+TEST(TurnArbiter, Malicious_OneThatNeverDrainsIsEnded) {
+  const std::pair<AllocationPolicy, AllocationPolicy> policies[] = {
+      {{.weight = 1}, {.weight = 99}},
+      {{.weight = 99}, {.weight = 1}},
+      {{.priority = Priority::kLow}, {.priority = Priority::kHigh}},
+      {{.priority = Priority::kHigh}, {.priority = Priority::kLow}}};
+  for (const auto& [of_slow, of_quick] : policies) {
+    Beside two;
+    const uint64_t end_ns = two.scheduler.limits.overrun_end_ns;
+    two.Run(of_slow, of_quick, UINT64_MAX, 3 * end_ns);
+    ASSERT_EQ(two.ends_ns.size(), 1u);
+    // Half of the time is the other's. A turn of high's beside low begins only where low is rescued, and is counted no less.
+    EXPECT_GE(two.ends_ns[0], 2 * end_ns);
+    EXPECT_LE(two.ends_ns[0], 2 * end_ns + kSecond);
+  }
+}
+
+TEST(TurnArbiter, ALongKernelCostsNobodyHisExecutor) {
+  for (const uint64_t kernel_ns : {20 * kMs, 3 * kSecond, 240 * kSecond}) {
+    Beside two;
+    two.Run({}, {}, kernel_ns, 10 * kernel_ns + 100 * kSecond);
+    EXPECT_TRUE(two.ends_ns.empty());
+    EXPECT_GT(two.scheduler.arbiter.overruns(two.slow), 2u);
+  }
+}
+
+TEST(TurnArbiter, HowLongAnOverrunMayLastIsTheDomains) {
+  Beside two;
+  two.scheduler.arbiter.SetOverrunEnd(two.slow, 1000 * kSecond);
+  two.Run({}, {}, UINT64_MAX, 1900 * kSecond);
+  EXPECT_TRUE(two.ends_ns.empty());
+  EXPECT_GT(two.scheduler.arbiter.overran_ns(two.slow), 900 * kSecond);
+}
+
+TEST(TurnArbiter, WhatNobodyElseWantsIsNotOverrun) {
+  Scheduler scheduler;
+  TurnArbiter& arbiter = scheduler.arbiter;
+  const DomainId deaf = scheduler.Domain();
+  const AllocationId a = scheduler.Allocation(deaf);
+  const AllocationId b = scheduler.Allocation(scheduler.Domain());
+  arbiter.SetWants(a, true, 0);
+  ASSERT_TRUE(arbiter.Next(0));
+  arbiter.SetWants(b, true, 0);
+  uint64_t now_ns = 0;
+  for (; now_ns < kSecond; now_ns += kMs) {
+    while (arbiter.Next(now_ns)) {
+    }
+  }
+  const uint64_t overran_ns = arbiter.overran_ns(deaf);
+  EXPECT_NEAR(double(overran_ns), double(kSecond) / 2, 20.0 * kMs);
+  arbiter.SetWants(b, false, now_ns);
+  for (; now_ns < 1000 * kSecond; now_ns += kSecond) {
+    while (const auto order = arbiter.Next(now_ns)) ASSERT_NE(order->kind, Kind::kEnd);
+  }
+  EXPECT_LE(arbiter.overran_ns(deaf), overran_ns + kMs);
+}
+
+// Starvation is to be prevented at a tenth of the time, also where one kernel runs for longer than a turn.
+TEST(TurnArbiter, LongKernelsOfALowClassTakeATenthOfTheTimeFromAHighOne) {
+  Beside two;
+  constexpr uint64_t kUntil = 1000 * kSecond;
+  two.Run({.priority = Priority::kLow}, {.priority = Priority::kHigh}, 3 * kSecond, kUntil);
+  EXPECT_LT(two.slow_at_device_ns, kUntil * 12 / 100);
+  EXPECT_GT(two.slow_at_device_ns, kUntil * 8 / 100);
+}
+
 TEST(TurnArbiter, Malicious_WhatAnExecutorSaysOnlyDividesItsOwnTime) {
   Scheduler scheduler;
   TurnArbiter& arbiter = scheduler.arbiter;

@@ -25,11 +25,10 @@ struct Order {
   uint64_t budget_ns;  // kUnbounded: as much as there is
 };
 
-// For how long a session has had queued work that might not go.
+// For how long a session has had queued work that might not go. Who is held (session.h) tells of none.
 struct Waits {
   uint64_t queue_ns = 0;  // others went before, or the device was full; throttled_ns is part of it
   uint64_t throttled_ns = 0;  // its ceiling, or its namespace's, was reached
-  uint64_t held_ns = 0;       // it was held (domain_arbiter.h)
 };
 
 // What a piece took is between these two; equal where nothing of others was in its way.

@@ -20,6 +20,12 @@ WorkMeter::Piece WorkMeter::Begin(SessionId session, AllocationId allocation, ui
   return number;
 }
 
+void WorkMeter::Delay(Piece piece, uint64_t at_ns) {
+  for (Work& work : live_) {
+    if (work.number == piece && !work.running) work.since_ns = std::max(work.since_ns, at_ns);
+  }
+}
+
 void WorkMeter::Run(Work* work, uint64_t since_ns) {
   work->running = true;
   allocations_.Begin(static_cast<uint32_t>(work->allocation), since_ns);
@@ -49,7 +55,7 @@ Duration WorkMeter::End(Piece piece, uint64_t at_ns) {
   if (!work.running) {
     const uint64_t predicted = at_ns - std::min(at_ns, work.predicted_ns);
     const uint64_t began_ns = std::clamp(predicted, earliest_ns, latest_ns);
-    // What it went before pays nothing until then, so it does.
+    // Work that it went ahead of is not charged for the time before it began, so this work is.
     Run(&work, latest_ns == earliest_ns ? std::min(began_ns, first_ns) : began_ns);
   }
   allocations_.End(static_cast<uint32_t>(work.allocation), at_ns);

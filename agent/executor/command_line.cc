@@ -13,7 +13,7 @@ namespace gpuloom::executor {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: gpuloom-executor --gpu UUID --cuda-library PATH --domain NAME\n"
+    "usage: gpuloom-executor --gpu UUID --cuda-library PATH [--domain NAME]\n"
     "                        [--log-level error|warning|info|debug] [--user NUMBER]\n"
     "                        [--folder PATH]\n"
     "                        [--tell-refused-calls] [--lenient] [--memory-limit SIZE]\n"
@@ -22,7 +22,7 @@ constexpr char kUsage[] =
     "       gpuloom-executor --version\n"
     "Started by gpuloom-scheduler, which passes the control socket as descriptor 3.\n";
 
-// A uid that somebody can be: 0 is root's, the highest means nobody.
+// A uid that a process can have: 0 is root's, the highest stands for none.
 bool ParseUser(const std::string& text, unsigned* user) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *user);
   return error == std::errc() && end == text.data() + text.size() && *user != 0 &&

@@ -39,6 +39,7 @@
 #include "agent/executor/session/loop.h"
 #include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/trace/tracer.h"
+#include "agent/node/log_signals.h"
 #include "proto/control/version.h"
 
 namespace gpuloom::executor {
@@ -69,6 +70,8 @@ int Main(int argc, char** argv) {
     Refuse(std::move(control), error);
     return 1;
   }
+  HandleLogSignals(kExecutorProgram);
+  HoldLogSignals(true);
   PrepareForDriver();
 
   Driver driver;
@@ -102,7 +105,11 @@ int Main(int argc, char** argv) {
     return 1;
   }
   Log(LogLevel::kDebug, "start: the context is made");
-  Log(LogLevel::kInfo, "serves domain %s on %s", line->domain.c_str(), line->gpu.c_str());
+  if (line->domain.empty()) {
+    Log(LogLevel::kInfo, "is a spare one on %s", line->gpu.c_str());
+  } else {
+    Log(LogLevel::kInfo, "serves domain %s on %s", line->domain.c_str(), line->gpu.c_str());
+  }
   const bool batches = IsBatchingOn();
   Loop loop(&device, std::move(control), &output, batches, /*submit_threads=*/-1,
             line->memory_limit_bytes, IsSharingOn(), &means);
@@ -111,6 +118,7 @@ int Main(int argc, char** argv) {
     _exit(1);
   }
   if (batches) loop.ReserveGraphs();
+  HoldLogSignals(false);
   const Loop::Outcome outcome = loop.Run();
   if (outcome == Loop::Outcome::kSchedulerGone) {
     Log(LogLevel::kInfo, "ends: the scheduler has hung up");

@@ -29,6 +29,8 @@ struct Binding {
   uint32_t memory_wait_ms = 0;
   control::PartitionTerms partition{};
   control::KernelTerms kernels{};
+  control::TraceTerms trace = control::TraceTerms::kNone;
+  uint32_t rescue_after_ms = 0;  // as in control::BindAllocation
   Clock::Time bound_at;
   bool operator==(const Binding&) const = default;
 };
@@ -36,14 +38,19 @@ struct Binding {
 // What a container has mounted, by file name in the shim store.
 struct LibraryFiles {
   std::string cuda;
-  std::string nvml;  // empty: an older agent gave none
+  std::string nvml;        // empty: an older agent gave none
+  std::string trace = {};  // gpuloom-trace; the same
 };
 
 struct Allocation {
   std::string name;  // 128 random bits in hex: the directory's name and the scheduler's
   std::string gpu_uuid;
-  std::vector<std::string> device_ids;  // sorted
+  std::vector<std::string> device_ids;  // the kubelet's, sorted
+  std::vector<int> slots;               // which of the GPU's; empty: the IDs say it
   LibraryFiles library_files;           // stay while this allocation does
+  // What a slot of "auto" memory was when this was made: a promise, whatever --slots is now. 0: an older agent did not
+  // write it down.
+  uint64_t auto_slot_bytes = 0;
   Clock::Time created_at;
   std::optional<Binding> binding;
 };

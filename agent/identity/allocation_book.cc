@@ -107,17 +107,20 @@ void AllocationBook::LookAtLocked(const std::string& name,
 
 absl::StatusOr<Allocation> AllocationBook::Add(const std::string& gpu_uuid,
                                                std::vector<std::string> device_ids,
-                                               const LibraryFiles& library_files, Clock::Time now) {
+                                               const LibraryFiles& library_files, Clock::Time now,
+                                               uint64_t auto_slot_bytes, std::vector<int> slots) {
   Allocation allocation;
   allocation.name = RandomHex(kNameBytes);
   allocation.gpu_uuid = gpu_uuid;
   allocation.device_ids = std::move(device_ids);
   std::sort(allocation.device_ids.begin(), allocation.device_ids.end());
+  allocation.slots = std::move(slots);
   allocation.library_files = library_files;
+  allocation.auto_slot_bytes = auto_slot_bytes;
   allocation.created_at = now;
 
   const MutexLock lock(mutex_);
-  // The record first: a directory that has none is nobody's.
+  // The record first: a directory without a record belongs to no allocation.
   if (absl::Status status = WriteRecord(allocation); !status.ok()) return status;
   if (absl::Status status = MakeStateDirectory(DirectoryOf(allocation.name), 0755); !status.ok()) {
     std::error_code ignored;

@@ -35,7 +35,8 @@ class AllocationBook {
   // A new allocation with a fresh random name and an empty directory of mode 0755 (the tenant's
   // user must reach the socket in it; the parent, 0700, keeps everybody else on the host away).
   absl::StatusOr<Allocation> Add(const std::string& gpu_uuid, std::vector<std::string> device_ids,
-                                 const LibraryFiles& library_files, Clock::Time now);
+                                 const LibraryFiles& library_files, Clock::Time now,
+                                 uint64_t auto_slot_bytes = 0, std::vector<int> slots = {});
   absl::Status Bind(const std::string& name, const Binding& binding);
   // Removes the directory, then the record. Unknown names are no error.
   absl::Status Remove(const std::string& name);

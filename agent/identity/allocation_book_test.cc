@@ -52,12 +52,14 @@ Binding SomeBinding() {
           30'000,
           {50, 25, 40, 20},
           {10'000, 60'000},
+          control::TraceTerms::kOwn,
+          2000,
           kNow};
 }
 
 TEST_F(Book, SurvivesARestartWhole) {
   const absl::StatusOr<Allocation> added =
-      book_->Add("GPU-1", {"gpu-1::2", "gpu-1::0"}, {"shim-1", "nvml-1"}, kNow);
+      book_->Add("GPU-1", {"gpu-1::2", "gpu-1::0"}, {"shim-1", "nvml-1", "trace-1"}, kNow);
   ASSERT_TRUE(added.ok());
   ASSERT_TRUE(book_->Bind(added->name, SomeBinding()).ok());
   const std::optional<Allocation> found = Reopen().Find(added->name);
@@ -65,6 +67,7 @@ TEST_F(Book, SurvivesARestartWhole) {
   EXPECT_EQ(found->gpu_uuid, "GPU-1");
   EXPECT_EQ(found->library_files.cuda, "shim-1");
   EXPECT_EQ(found->library_files.nvml, "nvml-1");
+  EXPECT_EQ(found->library_files.trace, "trace-1");
   EXPECT_EQ(found->binding, SomeBinding());
   EXPECT_EQ(found->created_at, kNow);
   EXPECT_THAT(found->device_ids, ::testing::ElementsAre("gpu-1::0", "gpu-1::2"));
@@ -74,6 +77,16 @@ TEST_F(Book, SurvivesARestartWhole) {
   EXPECT_EQ(found->binding->trust_domain, "namespace/team-a");
   EXPECT_THAT(book_->FindByDevices({"gpu-1::2", "gpu-1::0"}), SizeIs(1));
   EXPECT_THAT(book_->FindByDevices({"gpu-1::2"}), IsEmpty());
+}
+
+TEST_F(Book, WhichSlotsAShapesDeviceIsSurvivesARestart) {
+  const auto shaped =
+      book_->Add("GPU-1", {"gpu-1::x4-0"}, {"shim-1", "nvml-1"}, kNow, 5, {6, 7, 8, 9});
+  const auto single = book_->Add("GPU-1", {"gpu-1::0"}, {"shim-1", "nvml-1"}, kNow);
+  ASSERT_TRUE(shaped.ok() && single.ok());
+  AllocationBook& reopened = Reopen();
+  EXPECT_THAT(reopened.Find(shaped->name)->slots, ::testing::ElementsAre(6, 7, 8, 9));
+  EXPECT_THAT(reopened.Find(single->name)->slots, IsEmpty());
 }
 
 TEST_F(Book, NamesAreRandomAndDirectoriesFresh) {
@@ -220,6 +233,7 @@ TEST(Record, ReadsWhatAnAgentWithoutNvmlWrote) {
   ASSERT_TRUE(record.ok()) << record.status();
   EXPECT_EQ(record->library_files.cuda, "s");
   EXPECT_EQ(record->library_files.nvml, "");
+  EXPECT_EQ(record->library_files.trace, "");
 }
 
 TEST(Record, RefusesWhatItCannotRead) {

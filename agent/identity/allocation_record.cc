@@ -65,10 +65,16 @@ std::string FormatRecord(const Allocation& allocation) {
   out << YAML::Key << "gpu" << YAML::Value << YAML::DoubleQuoted << allocation.gpu_uuid;
   out << YAML::Key << "shim" << YAML::Value << YAML::DoubleQuoted << allocation.library_files.cuda;
   out << YAML::Key << "nvml" << YAML::Value << YAML::DoubleQuoted << allocation.library_files.nvml;
+  out << YAML::Key << "trace" << YAML::Value << YAML::DoubleQuoted
+      << allocation.library_files.trace;
+  out << YAML::Key << "autoSlotBytes" << YAML::Value << allocation.auto_slot_bytes;
   out << YAML::Key << "createdAtMs" << YAML::Value << ToMillis(allocation.created_at);
   out << YAML::Key << "devices" << YAML::Value << YAML::BeginSeq;
   for (const std::string& id : allocation.device_ids) out << YAML::DoubleQuoted << id;
   out << YAML::EndSeq;
+  if (!allocation.slots.empty()) {
+    out << YAML::Key << "slots" << YAML::Value << YAML::Flow << allocation.slots;
+  }
   if (allocation.binding.has_value()) {
     const Binding& binding = *allocation.binding;
     out << YAML::Key << "binding" << YAML::Value << YAML::BeginMap;
@@ -82,6 +88,8 @@ std::string FormatRecord(const Allocation& allocation) {
     out << YAML::Key << "memoryWaitMs" << YAML::Value << binding.memory_wait_ms;
     Write(kKernelKeys, binding.kernels, &out);
     Write(kPartitionKeys, binding.partition, &out);
+    out << YAML::Key << "trace" << YAML::Value << static_cast<uint32_t>(binding.trace);
+    out << YAML::Key << "rescueAfterMs" << YAML::Value << binding.rescue_after_ms;
     out << YAML::Key << "boundAtMs" << YAML::Value << ToMillis(binding.bound_at);
     out << YAML::EndMap;
   }
@@ -101,12 +109,13 @@ absl::StatusOr<Allocation> ParseRecord(const std::string& text) {
     allocation.name = root["name"].as<std::string>();
     allocation.gpu_uuid = root["gpu"].as<std::string>();
     allocation.library_files.cuda = root["shim"].as<std::string>();
-    // Absent if an agent wrote it that did not provide NVML.
-    if (const YAML::Node nvml = root["nvml"]) {
-      allocation.library_files.nvml = nvml.as<std::string>();
-    }
+    // Absent if an agent wrote it that did not provide them.
+    allocation.library_files.nvml = root["nvml"].as<std::string>("");
+    allocation.library_files.trace = root["trace"].as<std::string>("");
+    allocation.auto_slot_bytes = root["autoSlotBytes"].as<uint64_t>(0);
     allocation.created_at = FromMillis(root["createdAtMs"].as<int64_t>());
     allocation.device_ids = root["devices"].as<std::vector<std::string>>();
+    allocation.slots = root["slots"].as<std::vector<int>>(std::vector<int>());
     if (allocation.name.empty() || allocation.device_ids.empty())
       return absl::DataLossError("incomplete record");
     if (const YAML::Node node = root["binding"]) {
@@ -120,6 +129,9 @@ absl::StatusOr<Allocation> ParseRecord(const std::string& text) {
       binding.memory_wait_ms = node["memoryWaitMs"].as<uint32_t>(0);
       Read(kKernelKeys, node, &binding.kernels);
       Read(kPartitionKeys, node, &binding.partition);
+      const uint32_t trace = node["trace"].as<uint32_t>(0);
+      if (trace < control::kTraceTerms) binding.trace = static_cast<control::TraceTerms>(trace);
+      binding.rescue_after_ms = node["rescueAfterMs"].as<uint32_t>(0);
       binding.bound_at = FromMillis(node["boundAtMs"].as<int64_t>());
       allocation.binding = binding;
     }

@@ -31,8 +31,11 @@ Allocation Make(const char* name, std::vector<std::string> ids, Clock::Time crea
 }
 
 Allocation Bound(Allocation allocation, const char* pod_namespace, const char* pod) {
-  allocation.binding = Binding{{pod_namespace, pod, "main"},      "d", 0, {}, 0, {}, {},
-                               allocation.created_at + seconds(2)};
+  Binding binding;
+  binding.owner = {pod_namespace, pod, "main"};
+  binding.trust_domain = "d";
+  binding.bound_at = allocation.created_at + seconds(2);
+  allocation.binding = binding;
   return allocation;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,12 +18,14 @@ namespace gpuloom {
 struct ContainerDevices {
   PodContainer owner;
   std::vector<std::string> device_ids;
+  // Of which of our resources; a container should have one.
+  std::set<std::string> resources = {};
 };
 
 class PodResources {
  public:
   virtual ~PodResources() = default;
-  // Containers that hold at least one device of our resource. Unavailable, with a message that
+  // Containers that hold at least one device of our resources (resource_name.h). Unavailable, with a message that
   // starts "kubelet:", when the kubelet does not answer in time, or with what cannot be: names that no
   // cluster has, more than its own clients would take.
   virtual absl::StatusOr<std::vector<ContainerDevices>> List() = 0;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "agent/cat.h"
+#include "agent/identity/resource_name.h"
 #include "agent/node/one_line.h"
 
 namespace gpuloom {
@@ -34,6 +35,9 @@ std::string Implausible(const ContainerDevices& held) {
   for (const std::string* name : {&owner.pod_namespace, &owner.pod, &owner.container}) {
     if (!IsName(*name, kMaxNameBytes, "-._")) return Cat("'", *name, "' as a name");
   }
+  for (const std::string& name : held.resources) {
+    if (name.size() > kMaxNameBytes) return Cat("'", name, "' as a resource");
+  }
   if (held.device_ids.size() > kMaxDevices)
     return Cat(held.device_ids.size(), " devices of one container");
   for (const std::string& id : held.device_ids) {
@@ -52,7 +56,8 @@ absl::StatusOr<std::vector<ContainerDevices>> ReadAnswer(
       ContainerDevices held;
       held.owner = {pod.namespace_(), pod.name(), container.name()};
       for (const v1::ContainerDevices& devices : container.devices()) {
-        if (devices.resource_name() != resource_name) continue;
+        if (!IsOurResource(devices.resource_name(), resource_name)) continue;
+        if (devices.device_ids_size() > 0) held.resources.insert(devices.resource_name());
         held.device_ids.insert(held.device_ids.end(), devices.device_ids().begin(),
                                devices.device_ids().end());
       }

@@ -26,6 +26,12 @@ absl::StatusOr<std::optional<PodContainer>> MatchPod(const std::vector<Container
               " and ", container.owner.pod_namespace, "/", container.owner.pod, " hold ",
               absl::StrJoin(device_ids, ", "), "; delete one of the pods"));
     }
+    if (container.resources.size() > 1) {
+      return absl::FailedPreconditionError(Cat(
+          "identity: pod ", container.owner.pod_namespace, "/", container.owner.pod, ", container ",
+          container.owner.container, " asks for ", absl::StrJoin(container.resources, " and "),
+          ", but a container has one CUDA device: let it ask for one of them"));
+    }
     if (has == wanted && !is_exact) {
       answer = container.owner;
       is_exact = true;

@@ -19,7 +19,8 @@ namespace gpuloom {
 
 // The container that holds exactly these IDs. Otherwise the one pod whose containers hold some of
 // them: then an init container is being started (the list leaves those out, and app containers take
-// over their IDs), and the container's name stays empty. Empty when no one holds any.
+// over their IDs), and the container's name stays empty. Empty when no one holds any. A container that
+// holds devices of several of our resources is an error.
 absl::StatusOr<std::optional<PodContainer>> MatchPod(const std::vector<ContainerDevices>& held,
                                                      const std::vector<std::string>& device_ids);
 

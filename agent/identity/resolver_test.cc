@@ -32,6 +32,17 @@ TEST(MatchPod, AnInitContainerIsMatchedThroughThePodsOtherContainers) {
   EXPECT_EQ(**more, (PodContainer{"a", "p", ""}));
 }
 
+TEST(MatchPod, AContainerThatAsksForTwoOfOurResourcesIsAnError) {
+  ContainerDevices both = Held("a", "p", "main", {"x4-0", "1"});
+  both.resources = {"gpuloom.io/gpu", "gpuloom.io/gpu-x4"};
+  const auto match = MatchPod({Held("b", "q", "main", {"5"}), both}, {"1"});
+  EXPECT_THAT(match.status().message(),
+              HasSubstr("pod a/p, container main asks for gpuloom.io/gpu and gpuloom.io/gpu-x4"));
+  EXPECT_EQ(**MatchPod({Held("b", "q", "main", {"5"}), both}, {"5"}),
+            (PodContainer{"b", "q", "main"}))
+      << "others are served";
+}
+
 TEST(MatchPod, NobodyIsAnEmptyAnswer) {
   const auto match = MatchPod({Held("a", "p", "main", {"0"})}, {"1"});
   ASSERT_TRUE(match.ok());

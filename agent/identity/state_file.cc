@@ -3,11 +3,13 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "agent/cat.h"
 #include "proto/channel/unique_fd.h"
@@ -27,12 +29,29 @@ absl::Status Failed(const std::string& path, const char* what, int error) {
   return absl::InternalError(message);
 }
 
+constexpr char kUnfinished[] = ".new";
+
+// Makes and locks a file of another name beside `path`: by the lock RemoveUnfinishedFiles sees that it is written. Invalid,
+// with errno, if that fails.
+channel::UniqueFd MakeTemporary(const std::string& path, std::string* name) {
+  for (;;) {
+    // A name of its own: an agent that is being replaced may write the same file.
+    *name = path + ".XXXXXX" + kUnfinished;
+    channel::UniqueFd fd(mkostemps(name->data(), sizeof(kUnfinished) - 1, O_CLOEXEC));
+    struct stat info = {};
+    if (!fd.valid() || flock(fd.get(), LOCK_EX) != 0 || fstat(fd.get(), &info) != 0) {
+      return channel::UniqueFd();
+    }
+    // Taken for left behind, before it was locked.
+    if (info.st_nlink != 0) return fd;
+  }
+}
+
 }  // namespace
 
 absl::Status WriteStateFile(const std::string& path, const std::string& content, unsigned mode) {
-  // A name of its own: an agent that is being replaced may write the same file.
-  std::string temporary = path + ".XXXXXX.new";
-  channel::UniqueFd fd(mkostemps(temporary.data(), 4, O_CLOEXEC));
+  std::string temporary;
+  const channel::UniqueFd fd = MakeTemporary(path, &temporary);
   if (!fd.valid()) return Failed(path, "open", errno);
   const auto give_up = [&](const char* what, int error) {
     unlink(temporary.c_str());
@@ -52,6 +71,16 @@ absl::Status WriteStateFile(const std::string& path, const std::string& content,
   const channel::UniqueFd parent(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!parent.valid() || fsync(parent.get()) != 0) return Failed(directory, "fsync", errno);
   return absl::OkStatus();
+}
+
+void RemoveUnfinishedFiles(const std::string& directory) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (entry.path().extension() != kUnfinished) continue;
+    const channel::UniqueFd fd(
+        open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+    if (fd.valid() && flock(fd.get(), LOCK_EX | LOCK_NB) == 0) unlink(entry.path().c_str());
+  }
 }
 
 absl::StatusOr<std::string> ReadStateFile(const std::string& path) {

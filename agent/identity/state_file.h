@@ -14,6 +14,9 @@ namespace gpuloom {
 // `mode` of the new file.
 absl::Status WriteStateFile(const std::string& path, const std::string& content,
                             unsigned mode = 0600);
+// Removes from the directory what writers have left there that were ended in the middle, and nothing of those that still
+// write, in whatever process.
+void RemoveUnfinishedFiles(const std::string& directory);
 // Files only, of 256 MiB at most: whatever lies at the path, it is answered at once.
 absl::StatusOr<std::string> ReadStateFile(const std::string& path);
 

@@ -21,7 +21,7 @@ struct Inventory {
   std::vector<Gpu> gpus;
   // Why there are none: what was found instead, and the next step. One line.
   std::string none_because;
-  // There are none to share, but the node has an NVIDIA GPU: somebody must mend that.
+  // There are none to share, but the node has an NVIDIA GPU: which must be repaired.
   bool is_unusable = false;
 };
 

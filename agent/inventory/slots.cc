@@ -7,6 +7,7 @@
 #include <set>
 
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "agent/cat.h"
 
 namespace gpuloom {
@@ -15,28 +16,49 @@ namespace {
 constexpr std::string_view kIdPrefix = "gpu-";
 constexpr std::string_view kUuidPrefix = "GPU-";
 
-// GPU → its slots, each once and in order. An ID that is not ours is an error.
-absl::StatusOr<std::map<std::string, std::set<int>>> SortByGpu(
-    const std::vector<std::string>& device_ids) {
-  std::map<std::string, std::set<int>> by_gpu;
+// More resources than that are registered by mistake.
+constexpr size_t kMaxShapes = 8;
+
+// GPU → its devices by number, each once. An ID that is not ours is an error, and so are several shapes.
+using ByGpu = std::map<std::string, std::map<int, std::string>>;
+
+absl::StatusOr<ByGpu> SortByGpu(const std::vector<std::string>& device_ids) {
+  ByGpu by_gpu;
+  std::optional<int> shape;
   for (const std::string& id : device_ids) {
-    const std::optional<SlotId> slot = ParseDeviceId(id);
-    if (!slot.has_value()) {
+    const std::optional<DeviceId> parsed = ParseDeviceId(id);
+    if (!parsed.has_value()) {
       return absl::InvalidArgumentError(Cat("kubelet: device ID '", id, "' is not one of ours"));
     }
-    if (!by_gpu[slot->gpu_uuid].insert(slot->slot).second) {
+    if (shape.value_or(parsed->shape) != parsed->shape) {
+      return absl::InvalidArgumentError(
+          Cat("kubelet: device ID '", id, "' is of another resource"));
+    }
+    shape = parsed->shape;
+    if (!by_gpu[parsed->gpu_uuid].emplace(parsed->number, id).second) {
       return absl::InvalidArgumentError(Cat("kubelet: device ID '", id, "' comes twice"));
     }
   }
   return by_gpu;
 }
 
-absl::Status NoneFits(size_t size, const std::map<std::string, std::set<int>>& by_gpu) {
+absl::Status NoneFits(size_t size, const ByGpu& by_gpu) {
   std::vector<size_t> counts;
-  for (const auto& [uuid, slots] : by_gpu) counts.push_back(slots.size());
+  for (const auto& [uuid, devices] : by_gpu) counts.push_back(devices.size());
   std::sort(counts.rbegin(), counts.rend());
   return absl::FailedPreconditionError(
       Cat("no GPU has ", size, " free slots: ", counts.empty() ? "0" : absl::StrJoin(counts, "+")));
+}
+
+// A number without sign and leading zeros, and nothing behind it.
+std::optional<int> ParseNumber(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0 ||
+      (text.size() > 1 && text[0] == '0')) {
+    return std::nullopt;
+  }
+  return number;
 }
 
 }  // namespace
@@ -46,20 +68,61 @@ std::string MakeDeviceId(std::string_view gpu_uuid, int slot) {
   return Cat(kIdPrefix, gpu_uuid, "::", slot);
 }
 
-std::optional<SlotId> ParseDeviceId(std::string_view device_id) {
+std::string MakeDeviceId(const DeviceId& id) {
+  if (id.shape == 1) return MakeDeviceId(id.gpu_uuid, id.number);
+  std::string_view uuid = id.gpu_uuid;
+  if (uuid.starts_with(kUuidPrefix)) uuid.remove_prefix(kUuidPrefix.size());
+  return Cat(kIdPrefix, uuid, "::x", id.shape, "-", id.number);
+}
+
+std::optional<DeviceId> ParseDeviceId(std::string_view device_id) {
   if (!device_id.starts_with(kIdPrefix)) return std::nullopt;
   device_id.remove_prefix(kIdPrefix.size());
   const size_t colons = device_id.find("::");
   if (colons == device_id.npos || colons == 0) return std::nullopt;
-  const std::string_view number = device_id.substr(colons + 2);
-  SlotId id;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id.slot);
-  if (error != std::errc() || end != number.data() + number.size() || id.slot < 0 ||
-      id.slot >= kMaxSlotsPerGpu || (number.size() > 1 && number[0] == '0')) {
-    return std::nullopt;
+  DeviceId id;
+  std::string_view rest = device_id.substr(colons + 2);
+  if (rest.starts_with('x')) {
+    const size_t dash = rest.find('-');
+    if (dash == rest.npos) return std::nullopt;
+    const std::optional<int> shape = ParseNumber(rest.substr(1, dash - 1));
+    if (!shape.has_value() || *shape < 2 || *shape > kMaxSlotsPerGpu) return std::nullopt;
+    id.shape = *shape;
+    rest.remove_prefix(dash + 1);
   }
+  const std::optional<int> number = ParseNumber(rest);
+  if (!number.has_value() || *number >= kMaxSlotsPerGpu) return std::nullopt;
+  id.number = *number;
   id.gpu_uuid = Cat(kUuidPrefix, device_id.substr(0, colons));
   return id;
+}
+
+absl::StatusOr<std::vector<int>> ParseShapes(const std::string& text, int slots) {
+  std::set<int> shapes;
+  if (text.empty()) return std::vector<int>();
+  for (const std::string& word : std::vector<std::string>(absl::StrSplit(text, ','))) {
+    const std::optional<int> shape = ParseNumber(word);
+    if (!shape.has_value()) {
+      return absl::InvalidArgumentError(Cat(
+          "'", word, "' is no number of slots; write numbers with commas between them, like 2,4"));
+    }
+    if (*shape < 2) {
+      return absl::InvalidArgumentError(
+          Cat(*shape, " is no shape: one has 2 slots or more, and single ones are there anyway"));
+    }
+    if (*shape > slots) {
+      return absl::InvalidArgumentError(
+          Cat(*shape, " slots are on no GPU: each has ", slots, " (--slots)"));
+    }
+    if (!shapes.insert(*shape).second) {
+      return absl::InvalidArgumentError(Cat(*shape, " comes twice"));
+    }
+  }
+  if (shapes.size() > kMaxShapes) {
+    return absl::InvalidArgumentError(
+        Cat(shapes.size(), " shapes are more than ", kMaxShapes, ", each of which is a resource"));
+  }
+  return std::vector<int>(shapes.begin(), shapes.end());
 }
 
 absl::StatusOr<std::vector<std::string>> PreferOneGpu(const std::vector<std::string>& available,
@@ -67,16 +130,16 @@ absl::StatusOr<std::vector<std::string>> PreferOneGpu(const std::vector<std::str
                                                       int size) {
   if (size < 1)
     return absl::InvalidArgumentError(Cat("kubelet: asks to prefer ", size, " devices"));
-  absl::StatusOr<std::map<std::string, std::set<int>>> free = SortByGpu(available);
+  absl::StatusOr<ByGpu> free = SortByGpu(available);
   if (!free.ok()) return free.status();
-  absl::StatusOr<std::map<std::string, std::set<int>>> must = SortByGpu(must_include);
+  absl::StatusOr<ByGpu> must = SortByGpu(must_include);
   if (!must.ok()) return must.status();
-  for (const auto& [uuid, slots] : *must) {
+  for (const auto& [uuid, devices] : *must) {
     // What must be included is available by definition, whether the kubelet lists it again or not.
-    (*free)[uuid].insert(slots.begin(), slots.end());
+    (*free)[uuid].insert(devices.begin(), devices.end());
   }
   const size_t wanted = static_cast<size_t>(size);
-  const std::pair<const std::string, std::set<int>>* best = nullptr;
+  const ByGpu::value_type* best = nullptr;
   for (const auto& candidate : *free) {
     if (candidate.second.size() < wanted) continue;
     if (!must->empty() && candidate.first != must->begin()->first) continue;
@@ -86,9 +149,8 @@ absl::StatusOr<std::vector<std::string>> PreferOneGpu(const std::vector<std::str
     return NoneFits(wanted, *free);
 
   std::vector<std::string> chosen = must_include;
-  for (const int slot : best->second) {
+  for (const auto& [number, id] : best->second) {
     if (chosen.size() == wanted) break;
-    const std::string id = MakeDeviceId(best->first, slot);
     if (std::find(chosen.begin(), chosen.end(), id) == chosen.end()) chosen.push_back(id);
   }
   return chosen;
@@ -97,7 +159,7 @@ absl::StatusOr<std::vector<std::string>> PreferOneGpu(const std::vector<std::str
 absl::StatusOr<std::string> RequireOneGpu(const std::vector<std::string>& device_ids) {
   if (device_ids.empty())
     return absl::InvalidArgumentError("kubelet: a request without device IDs");
-  const absl::StatusOr<std::map<std::string, std::set<int>>> by_gpu = SortByGpu(device_ids);
+  const absl::StatusOr<ByGpu> by_gpu = SortByGpu(device_ids);
   if (!by_gpu.ok()) return by_gpu.status();
   if (by_gpu->size() > 1) return NoneFits(device_ids.size(), *by_gpu);
   return by_gpu->begin()->first;

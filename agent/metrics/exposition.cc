@@ -157,8 +157,9 @@ void AddTenant(const TenantName& name, const Tenant& tenant, bool is_known, Fami
                  "The same, as far as a ceiling of the policy (timeShareMax) kept it.", labels,
                  counts.work.throttled);
   out->Histogram("gpuloom_tenant_completion_seconds",
-                 "From the submission of kernels to the GPU until they were seen complete.", labels,
-                 counts.work.completion);
+                 "From the submission of kernels to the GPU, after their wait for it, until they "
+                 "were seen complete.",
+                 labels, counts.work.completion);
   out->Counter("gpuloom_tenant_sessions_started_total",
                "Processes of the tenant that got a CUDA context.", labels,
                Number(counts.sessions_begun));
@@ -208,6 +209,14 @@ void AddDomain(const std::string& gpu_uuid, const std::string& name, const Domai
                labels, Number(domain.sessions));
     out->Gauge("gpuloom_domain_tenants", "Containers of the trust domain that have slots.", labels,
                Number(domain.allocations));
+    out->Gauge("gpuloom_domain_slots", "Slots that the trust domain's containers have.", labels,
+               Number(domain.slots));
+    out->Gauge("gpuloom_domain_memory_promised_bytes",
+               "The sum of the quotas of the trust domain's tenants.", labels,
+               Number(domain.memory_promised_bytes));
+    out->Gauge("gpuloom_domain_memory_used_bytes",
+               "The GPU's memory that the trust domain's tenants hold.", labels,
+               Number(domain.memory_used_bytes));
   }
   out->Engines("gpuloom_domain_busy_seconds_total",
                "Time for which the GPU's engines were busy for the trust domain.", labels,
@@ -261,18 +270,45 @@ void AddGpu(const std::string& uuid, const GpuUse& gpu, Families* out) {
 
 void AddNode(const NodeFigures& node, const Ledger& ledger, Families* out) {
   out->Gauge("gpuloom_build_info", "1; the agent's release.", {{"version", kVersion}}, 1);
-  for (const NodeFigures::GpuSlots& one : node.gpus) {
+  for (const NodeFigures::OneGpu& one : node.gpus) {
     const Labels labels = {{"gpu", one.gpu.uuid}};
     const auto known = ledger.gpus.find(one.gpu.uuid);
     out->Gauge("gpuloom_gpu_scheduler_up", "1 while the GPU's scheduler answers.", labels,
                known != ledger.gpus.end() && known->second.is_answering ? 1 : 0);
     out->Gauge("gpuloom_gpu_healthy",
                "1 while the kubelet is told that the GPU's slots can be used.", labels,
-               one.is_healthy ? 1 : 0);
-    out->Gauge("gpuloom_gpu_slots", "Slots of the GPU.", labels, Number(one.slots));
+               one.standing.state == GpuState::kHealthy ? 1 : 0);
+    for (size_t i = 0; i < std::size(kGpuStateNames); ++i) {
+      out->Gauge("gpuloom_gpu_state", "1 for the state that the GPU is in, 0 for the others.",
+                 And(labels, "state", kGpuStateNames[i]),
+                 static_cast<size_t>(one.standing.state) == i ? 1 : 0);
+    }
+    out->Gauge("gpuloom_gpu_slots", "Slots of the GPU.", labels, Number(one.standing.slots));
     out->Gauge("gpuloom_gpu_slots_allocated", "Slots of the GPU that containers were given.",
-               labels, Number(one.allocated));
+               labels, Number(one.standing.held));
+    out->Gauge("gpuloom_gpu_slots_beyond",
+               "Those of them that the GPU had before its number of slots was lowered.", labels,
+               Number(one.standing.beyond));
+    out->Gauge("gpuloom_gpu_slots_withheld",
+               "Free slots that nobody is given, because no memory is left for them.", labels,
+               Number(one.standing.withheld));
+    out->Gauge("gpuloom_gpu_slot_memory_promised_bytes",
+               "Memory that the holders of slots were promised.", labels,
+               Number(one.standing.promised_bytes));
+    out->Gauge("gpuloom_gpu_slot_memory_bytes", "Memory that there is for slots.", labels,
+               Number(one.standing.available_bytes));
+    out->Gauge("gpuloom_policy_rules_impossible",
+               "Rules of the policy that promise more memory than the GPU has; their pods are "
+               "refused there.",
+               labels, Number(one.standing.impossible_rules));
   }
+  out->Counter("gpuloom_events_posted_total",
+               "Posts of Kubernetes events that the API server took.", {},
+               Number(node.events_posted));
+  out->Counter("gpuloom_events_dropped_total",
+               "Events that nobody will read in Kubernetes: their pod is gone, the server refused "
+               "them, or a namespace had too many.",
+               {}, Number(node.events_dropped));
   out->Gauge("gpuloom_agent_allocations",
              "Containers that were given slots and are not known to be over.", {},
              Number(node.allocations));
@@ -286,6 +322,11 @@ void AddNode(const NodeFigures& node, const Ledger& ledger, Families* out) {
   for (const auto& [call, count] : node.kubelet_errors) {
     out->Counter("gpuloom_kubelet_errors_total",
                  "Calls of the kubelet that failed, and watches that it ended (watch).",
+                 {{"call", call}}, Number(count));
+  }
+  for (const auto& [call, count] : node.requests) {
+    out->Counter("gpuloom_kubelet_requests_total",
+                 "Requests of the kubelet, those that the agent has refused included.",
                  {{"call", call}}, Number(count));
   }
   for (const auto& [call, count] : node.refusals) {

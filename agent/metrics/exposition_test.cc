@@ -33,13 +33,19 @@ class ExpositionTest : public ::testing::Test {
     control::SetText(a.unsupported, "cuGraphicsMapResources\ncuFly?Away\n");
     ledger_.Add(kGpu, ReportOf({a}, 100), true, kNow);
     ledger_.Add(kGpu, ReportOf({a}, 102), false, kNow + seconds(2));
-    NodeFigures::GpuSlots gpu;
+    NodeFigures::OneGpu gpu;
     gpu.gpu.uuid = kGpu;
-    gpu.slots = 10;
-    gpu.allocated = 2;
-    gpu.is_healthy = true;
+    gpu.standing.slots = 10;
+    gpu.standing.held = 2;
+    gpu.standing.beyond = 1;
+    gpu.standing.withheld = 3;
+    gpu.standing.promised_bytes = 4096;
+    gpu.standing.available_bytes = 8192;
+    gpu.standing.state = GpuState::kHealthy;
+    gpu.standing.impossible_rules = 2;
     node_.gpus = {gpu};
     node_.kubelet_errors = {{"List", 3}};
+    node_.requests = {{"Allocate", 40}};
     node_.refusals = {{"Allocate", 4}};
     node_.has_policy = true;
     node_.policy_generation = 2;
@@ -57,7 +63,13 @@ TEST_F(ExpositionTest, Figures) {
   const std::string text = Text();
   const std::string tenant =
       R"({namespace="red",pod="p",container="main",gpu=")" + std::string(kGpu) + "\"";
+  const std::string domain = R"({gpu=")" + std::string(kGpu) + R"(",trust_domain="namespace/red")";
   for (const std::string& line : {
+           "gpuloom_gpu_slots_beyond{gpu=\"" + std::string(kGpu) + "\"} 1",
+           "gpuloom_gpu_slots_withheld{gpu=\"" + std::string(kGpu) + "\"} 3",
+           "gpuloom_gpu_slot_memory_promised_bytes{gpu=\"" + std::string(kGpu) + "\"} 4096",
+           "gpuloom_gpu_slot_memory_bytes{gpu=\"" + std::string(kGpu) + "\"} 8192",
+           "gpuloom_policy_rules_impossible{gpu=\"" + std::string(kGpu) + "\"} 2",
            "gpuloom_tenant_memory_used_bytes" + tenant + "} 1500",
            "gpuloom_tenant_memory_quota_bytes" + tenant + "} 2048",
            "gpuloom_tenant_memory_peak_bytes" + tenant + "} 1800",
@@ -79,8 +91,12 @@ TEST_F(ExpositionTest, Figures) {
            std::string("gpuloom_policy_error 1"),
            std::string("gpuloom_policy_error_timestamp_seconds 1700000000"),
            std::string("gpuloom_kubelet_errors_total{call=\"List\"} 3"),
+           std::string("gpuloom_kubelet_requests_total{call=\"Allocate\"} 40"),
            std::string("gpuloom_kubelet_refusals_total{call=\"Allocate\"} 4"),
            "gpuloom_gpu_slots{gpu=\"" + std::string(kGpu) + "\"} 10",
+           "gpuloom_domain_slots" + domain + "} 2",
+           "gpuloom_domain_memory_promised_bytes" + domain + "} 2048",
+           "gpuloom_domain_memory_used_bytes" + domain + "} 1500",
            "gpuloom_gpu_memory_free_bytes{gpu=\"" + std::string(kGpu) + "\"} 1047076",
        }) {
     EXPECT_THAT(text, HasSubstr("\n" + line + "\n"));
@@ -153,7 +169,9 @@ TEST_F(ExpositionTest, OfASilentSchedulerOnlyCountsAreShown) {
               AllOf(HasSubstr("gpuloom_gpu_scheduler_up{gpu=\"" + std::string(kGpu) + "\"} 0"),
                     HasSubstr("gpuloom_tenant_kernels_total{"),
                     HasSubstr("gpuloom_gpu_busy_seconds_total{"),
+                    HasSubstr("gpuloom_domain_busy_seconds_total{"),
                     Not(HasSubstr("gpuloom_tenant_memory_used_bytes")),
+                    Not(HasSubstr("gpuloom_domain_memory_used_bytes")),
                     Not(HasSubstr("gpuloom_gpu_sessions"))));
 }
 

@@ -99,7 +99,7 @@ void HttpServer::Run() {
       const bool lives = now < it->deadline && (polled[i].revents == 0 || GoOn(&*it, now));
       it = lives ? std::next(it) : connections_.erase(it);
     }
-    if ((polled[1].revents & POLLIN) != 0) Accept(now);
+    if ((polled[1].revents & POLLIN) != 0) Accept();
   }
   connections_.clear();
   listener_.Reset();
@@ -150,25 +150,31 @@ void HttpServer::Listen() {
   spdlog::info("metrics: serving at {}", url);
 }
 
-void HttpServer::Accept(Time now) {
+void HttpServer::Accept() {
   // As many as there may be, so that those that are served are looked at in between.
   for (size_t i = 0; i < limits_.connections; ++i) {
+    const Time now = std::chrono::steady_clock::now();
     channel::UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid()) {
       if (errno != ECONNABORTED && !WouldBlock()) next_accept_ = now + kAcceptPause;
       return;
     }
-    if (connections_.size() >= limits_.connections) {
-      // Not one that is being answered, unless all are.
-      const auto idle = std::ranges::find_if(connections_, [](const Connection& connection) {
-        return connection.state != Connection::State::kAnswer;
-      });
-      connections_.erase(idle == connections_.end() ? connections_.begin() : idle);
-    }
+    if (connections_.size() >= limits_.connections) MakeRoom();
     Connection& connection = connections_.emplace_back();
     connection.fd = std::move(fd);
     connection.deadline = now + limits_.request;
+    // Its request is mostly there already, and those that come behind it may take its place.
+    if (!GoOn(&connection, now)) connections_.pop_back();
   }
+}
+
+void HttpServer::MakeRoom() {
+  const auto is_answered = [](const Connection& connection) {
+    return connection.state == Connection::State::kAnswer;
+  };
+  const auto answered = static_cast<size_t>(std::ranges::count_if(connections_, is_answered));
+  const bool are_most = 2 * answered > connections_.size();
+  connections_.erase(std::ranges::find(connections_, are_most, is_answered));
 }
 
 bool HttpServer::GoOn(Connection* connection, Time now) {

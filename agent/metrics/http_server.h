@@ -2,7 +2,8 @@
 // A server for a few pages that are the same for everybody who asks: one thread, one request for each connection, nothing
 // that a peer sends is kept beyond its connection. Whoever reaches the port may be hostile (any pod may, where no
 // network policy says otherwise), so all of it is bounded: connections, bytes, time; and nobody waits for a peer. A new
-// connection takes the place of the oldest when there are too many, so silent ones keep nobody out.
+// connection is read at once, and takes the place of the oldest when there are too many: of one that is not being
+// answered, or, once most are, of one that is. So neither those that say nothing nor those that do not read keep anybody out.
 //
 // Not cpp-httplib: in Debian's release a peer that sends a byte a second keeps one of its threads for hours, and a header
 // without end takes memory without end, in a process that is root (docs/design/decisions.md).
@@ -74,7 +75,9 @@ class HttpServer {
 
   void Run();
   void Listen();
-  void Accept(Time now);
+  void Accept();
+  // For one more connection.
+  void MakeRoom();
   // What the peer lets us do now. False: the connection is over.
   bool GoOn(Connection* connection, Time now);
   bool ReadMore(Connection* connection, Time now);

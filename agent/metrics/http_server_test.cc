@@ -11,6 +11,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <latch>
 #include <sstream>
 #include <vector>
 
@@ -105,12 +106,18 @@ class HttpServerTest : public ::testing::Test {
   std::unique_ptr<HttpServer> Make(const std::string& address, HttpServer::Limits limits = {}) {
     return std::make_unique<HttpServer>(
         Address(address),
-        [](std::string_view path) {
+        [this](std::string_view path) {
+          if (path == "/wait") {
+            waits_.count_down();
+            go_on_.wait();
+          }
           HttpAnswer answer;
           answer.status = path == "/none" ? 404 : 200;
-          answer.body = std::make_shared<const std::string>(
-              path == "/large" ? std::string(kLargeBytes, 'x')
-                               : "you asked for " + std::string(path));
+          answer.body =
+              path == "/large"
+                  ? large_
+                  : std::make_shared<const std::string>("you asked for " + std::string(path));
+          asked_for_large_ += path == "/large";
           return answer;
         },
         limits);
@@ -121,7 +128,11 @@ class HttpServerTest : public ::testing::Test {
     return peer.Read();
   }
 
-  std::ostringstream log_;  // read while no server runs
+  const std::shared_ptr<const std::string> large_ =
+      std::make_shared<const std::string>(kLargeBytes, 'x');
+  std::atomic<int> asked_for_large_ = 0;
+  std::latch waits_{1}, go_on_{1};  // of who asks for /wait, and with it the server
+  std::ostringstream log_;          // read while no server runs
   std::shared_ptr<spdlog::logger> before_;
   std::unique_ptr<HttpServer> server_;
 };
@@ -207,6 +218,42 @@ TEST_F(HttpServerTest, Malicious_AFloodOfConnectionsKeepsNobodyOut) {
   for (int i = 0; i < 200; ++i) flood.push_back(std::make_unique<Peer>(server_->port()));
   EXPECT_THAT(Get("/a"), HasSubstr("you asked for /a"));
   for (size_t i = 0; i < 190; ++i) EXPECT_EQ(flood[i]->Read(), "") << "hung up on";
+}
+
+TEST_F(HttpServerTest, Malicious_DeafPeersAndAFloodKeepNobodyOut) {
+  HttpServer::Limits limits;
+  limits.connections = 4;
+  Start("127.0.0.1:0", limits);
+  std::vector<std::unique_ptr<Peer>> hostile;
+  const auto connect = [&](const std::string& request) {
+    hostile.push_back(std::make_unique<Peer>(server_->port()));
+    EXPECT_TRUE(hostile.back()->Send(request));
+  };
+  for (int i = 0; i < 3; ++i) connect("GET /large HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(WaitFor([&] { return asked_for_large_ == 3; }));
+  // Those that come while the server is busy are taken together.
+  const Peer before(server_->port());
+  EXPECT_TRUE(before.Send("GET /wait HTTP/1.1\r\n\r\n"));
+  waits_.wait();
+  const Peer honest(server_->port());
+  EXPECT_TRUE(honest.Send("GET /a HTTP/1.1\r\n\r\n"));
+  for (int i = 0; i < 4; ++i) connect("");
+  go_on_.count_down();
+  EXPECT_THAT(honest.Read(), HasSubstr("you asked for /a"));
+  EXPECT_THAT(before.Read(), HasSubstr("you asked for /wait"));
+}
+
+TEST_F(HttpServerTest, Malicious_ManyDeafPeersKeepNobodyOut) {
+  HttpServer::Limits limits;
+  limits.connections = 4;
+  Start("127.0.0.1:0", limits);
+  std::vector<std::unique_ptr<Peer>> deaf;
+  for (int i = 0; i < 40; ++i) {
+    deaf.push_back(std::make_unique<Peer>(server_->port()));
+    ASSERT_TRUE(deaf.back()->Send("GET /large HTTP/1.1\r\n\r\n"));
+  }
+  EXPECT_THAT(Get("/a"), HasSubstr("you asked for /a"));
+  for (size_t i = 0; i < 30; ++i) EXPECT_LT(deaf[i]->Read().size(), kLargeBytes) << "hung up on";
 }
 
 TEST_F(HttpServerTest, Malicious_ARequestWithoutEndIsRefused) {

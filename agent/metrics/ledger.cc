@@ -130,19 +130,7 @@ void Ledger::Add(const std::string& gpu_uuid, const GpuReport& report, bool is_n
   AddAllocations(gpu_uuid, &gpu, report, has_restarted, now);
   const ExecutorCounts before = has_restarted ? ExecutorCounts{} : ExecutorCountsOf(gpu.state);
   AddTo(NewOf(ExecutorCountsOf(report.gpu), before), &gpu.counts);
-  for (auto& [name, domain] : gpu.domains) {
-    domain.executors = domain.sessions = domain.allocations = 0;
-    if (has_restarted) domain.reported = {};
-  }
-  for (const control::DomainState& state : report.domains) {
-    DomainUse& domain = gpu.domains[Text(state.name)];
-    AddTo(NewOf(ExecutorCountsOf(state), domain.reported), &domain.counts);
-    domain.reported = ExecutorCountsOf(state);
-    domain.executors = state.executors;
-    domain.sessions = state.sessions;
-    domain.allocations = state.allocations;
-    domain.last_seen = now;
-  }
+  AddDomains(&gpu, report, has_restarted, now);
   gpu.is_answering = true;
   gpu.tells_gpu = report.tells_gpu;
   gpu.state = report.gpu;
@@ -198,6 +186,32 @@ void Ledger::AddAllocations(const std::string& gpu_uuid, GpuUse* gpu, const GpuR
     use.last_seen = now;
   }
   gpu->allocations = std::move(allocations);
+}
+
+void Ledger::AddDomains(GpuUse* gpu, const GpuReport& report, bool has_restarted, Clock::Time now) {
+  for (auto& [name, domain] : gpu->domains) {
+    domain.executors = domain.sessions = domain.allocations = 0;
+    domain.slots = domain.memory_promised_bytes = domain.memory_used_bytes = 0;
+    if (has_restarted) domain.reported = {};
+  }
+  for (const control::DomainState& state : report.domains) {
+    DomainUse& domain = gpu->domains[Text(state.name)];
+    AddTo(NewOf(ExecutorCountsOf(state), domain.reported), &domain.counts);
+    domain.reported = ExecutorCountsOf(state);
+    domain.executors = state.executors;
+    domain.sessions = state.sessions;
+    domain.allocations = state.allocations;
+    domain.last_seen = now;
+  }
+  for (const control::AllocationState& state : report.allocations) {
+    if (state.bound == 0) continue;
+    const auto domain = gpu->domains.find(Text(state.trust_domain));
+    // A scheduler before control 3.3 names none, and one that is new meanwhile is in the next report.
+    if (domain == gpu->domains.end()) continue;
+    AddTo(state.slots, &domain->second.slots);
+    AddTo(state.memory_quota_bytes, &domain->second.memory_promised_bytes);
+    AddTo(state.memory_used_bytes, &domain->second.memory_used_bytes);
+  }
 }
 
 void Ledger::SetSilent(const std::string& gpu_uuid) {

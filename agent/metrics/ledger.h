@@ -88,6 +88,10 @@ struct DomainUse {
   uint64_t executors = 0;
   uint64_t sessions = 0;
   uint64_t allocations = 0;
+  // Sums over them.
+  uint64_t slots = 0;
+  uint64_t memory_promised_bytes = 0;
+  uint64_t memory_used_bytes = 0;
   Clock::Time last_seen;
 };
 
@@ -136,6 +140,7 @@ class Ledger {
   void ChargeWhatWasHeld(const std::string& gpu_uuid, Clock::Duration held);
   void AddAllocations(const std::string& gpu_uuid, GpuUse* gpu, const GpuReport& report,
                       bool has_restarted, Clock::Time now);
+  static void AddDomains(GpuUse* gpu, const GpuReport& report, bool has_restarted, Clock::Time now);
 };
 
 }  // namespace gpuloom

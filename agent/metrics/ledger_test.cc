@@ -174,6 +174,34 @@ TEST_F(LedgerTest, HeldMemoryAndSlotsAreChargedByTheTime) {
   EXPECT_DOUBLE_EQ(use.memory_byte_seconds, 10'060);
 }
 
+TEST_F(LedgerTest, ADomainHoldsWhatItsTenantsDo) {
+  control::AllocationState a = AllocationOf("a1", "red", "p");
+  control::AllocationState b = AllocationOf("b1", "red", "q");
+  control::AllocationState c = AllocationOf("c1", "blue", "r");
+  control::AllocationState nobodys = AllocationOf("d1", "red", "s");
+  a.memory_used_bytes = 100;
+  b.memory_used_bytes = 20;
+  c.memory_used_bytes = 3;
+  nobodys.bound = 0;
+  Report({a, b, c, nobodys});
+  const std::map<std::string, DomainUse>& domains = ledger_.gpus[kGpu].domains;
+  const DomainUse& red = domains.at("namespace/red");
+  EXPECT_EQ(red.slots, 4u);
+  EXPECT_EQ(red.memory_promised_bytes, 4096u);
+  EXPECT_EQ(red.memory_used_bytes, 120u);
+  EXPECT_EQ(domains.at("namespace/blue").memory_used_bytes, 3u);
+  now_ += seconds(1);
+  a.memory_quota_bytes = 1000;
+  Report({a, c});
+  EXPECT_EQ(red.slots, 2u);
+  EXPECT_EQ(red.memory_promised_bytes, 1000u);
+  EXPECT_EQ(red.memory_used_bytes, 100u);
+  now_ += seconds(1);
+  Report({c});
+  EXPECT_EQ(red.slots, 0u);
+  EXPECT_EQ(red.memory_used_bytes, 0u);
+}
+
 TEST_F(LedgerTest, OnlyCudasOwnNamesBecomeLabels) {
   control::AllocationState a = AllocationOf("a1", "red", "p");
   control::SetText(a.unsupported, "cuGraphicsMapResources\ncuFly?Away\n\nx\"} 1\n");
@@ -241,6 +269,7 @@ TEST_F(LedgerTest, ASchedulerOfControl3_2IsCountedAsFarAsItTells) {
   ledger_.Add(kGpu, report, true, now_);
   EXPECT_EQ(Kernels("red"), 7u);
   EXPECT_FALSE(ledger_.gpus[kGpu].tells_gpu);
+  EXPECT_TRUE(ledger_.gpus[kGpu].domains.empty()) << "of which it tells nothing";
   // It is replaced by one of today, whose figures begin again.
   now_ += seconds(3);
   Restart();

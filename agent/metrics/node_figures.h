@@ -8,26 +8,29 @@
 #include <vector>
 
 #include "agent/inventory/gpu.h"
+#include "agent/node/gpu_standing.h"
 #include "agent/plugin/refused_requests.h"
 
 namespace gpuloom {
 
 struct NodeFigures {
-  struct GpuSlots {
+  struct OneGpu {
     Gpu gpu;
-    uint64_t slots = 0;
-    uint64_t allocated = 0;
-    bool is_healthy = false;  // as shown to the kubelet
+    GpuStanding standing;  // as told to the kubelet
   };
-  std::vector<GpuSlots> gpus;
+  std::vector<OneGpu> gpus;
   uint64_t allocations = 0;        // directories that containers may have mounted
   uint64_t bound_allocations = 0;  // of those, whose pod is known
   uint64_t watches = 0;            // of kubelets, on the device list; 0: no pod can be placed here
   uint64_t registrations = 0;
-  // What went wrong with the kubelet, by call; and what the kubelet was refused. The keys are the agent's own.
+  // What went wrong with the kubelet, by call; what the kubelet asked for, and what of it was refused. The keys are the
+  // agent's own.
   std::map<std::string, uint64_t> kubelet_errors;
+  std::map<std::string, uint64_t> requests;
   std::map<std::string, uint64_t> refusals;
   std::vector<RefusedRequest> latest_refusals;  // the latest first
+  uint64_t events_posted = 0;
+  uint64_t events_dropped = 0;
   bool has_policy = false;
   uint64_t policy_generation = 0;
   std::string policy_trouble;  // why the file is not what is in force

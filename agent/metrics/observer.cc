@@ -58,12 +58,17 @@ void Observer::Look(Clock::Time now) {
 }
 
 void Observer::Keep() {
-  std::string text;
+  const MutexLock keeping(keep_mutex_);
+  std::string ledger;
   {
     const MutexLock lock(mutex_);
-    text = FormatLedger(ledger_);
+    ledger = FormatLedger(ledger_);
   }
-  const absl::Status status = KeepText(LedgerPath(), text);
+  Write(ledger);
+}
+
+void Observer::Write(const std::string& ledger) {
+  const absl::Status status = KeepText(LedgerPath(), ledger);
   const std::string trouble =
       status.ok() ? ""
                   : Cat("metrics: what was counted cannot be kept for the next start: ",
@@ -73,11 +78,18 @@ void Observer::Keep() {
 }
 
 std::shared_ptr<const std::string> Observer::Metrics() {
-  const MutexLock lock(mutex_);
-  if (metrics_ == nullptr) {
-    metrics_ = std::make_shared<const std::string>(FormatMetrics(ledger_, node_, policy_));
+  const MutexLock keeping(keep_mutex_);
+  std::shared_ptr<const std::string> metrics;
+  std::string ledger;
+  {
+    const MutexLock lock(mutex_);
+    if (metrics_ != nullptr) return metrics_;
+    metrics = std::make_shared<const std::string>(FormatMetrics(ledger_, node_, policy_));
+    metrics_ = metrics;
+    ledger = FormatLedger(ledger_);
   }
-  return metrics_;
+  Write(ledger);
+  return metrics;
 }
 
 std::shared_ptr<const std::string> Observer::State() {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asks the node's schedulers, over connections of its own, what their tenants use, and keeps the ledger, in memory and in
-// the agent's state. Whoever waits for a scheduler that hangs is this, not the agent's own loop, and not who asks for the
-// figures: those are of the last look.
+// the agent's state. A scheduler that hangs blocks only this, neither the agent's own loop nor requests for the figures,
+// which are those of the last look.
 //
-// Owned by Exporter. Look and Keep are called from one thread; the rest from any. A scheduler that does not answer is shown
-// as such and asked again; nothing fails.
+// Figures that Metrics shows have been written down before: to a Prometheus a counter that went back has begun at 0 again,
+// and all of it would be charged a second time.
+//
+// Owned by Exporter. Look is called from one thread; the rest from any. A scheduler that does not answer is shown as such and
+// asked again; nothing fails.
 #pragma once
 
 #include <atomic>
@@ -28,7 +31,8 @@ namespace gpuloom {
 
 class Observer {
  public:
-  // How much is lost when scheduler and agent end at once, as with the machine; of an agent alone nothing is.
+  // How much of what nobody was shown is lost when scheduler and agent end at once, as with the machine, or an agent after
+  // allocations that have ended.
   static constexpr Clock::Duration kKeepPause = std::chrono::seconds(10);
 
   struct Options {
@@ -46,24 +50,27 @@ class Observer {
   void Load();
   // Asks everybody once; about once a second.
   void Look(Clock::Time now);
-  // A look that is going on asks nobody else, nor does any after it, until the next Load: who ends waits for one scheduler
-  // that hangs at most, not for all. From any thread.
+  // A look in progress asks no further scheduler, and later ones ask none until the next Load: ending waits for at most one
+  // scheduler that hangs. From any thread.
   void Interrupt() { is_interrupted_ = true; }
   // Writes the ledger down.
   void Keep();
 
-  // In Prometheus' format, and as JSON; the same objects until the next Look.
+  // In Prometheus' format, kept, and as JSON; the same objects until the next Look.
   std::shared_ptr<const std::string> Metrics();
   std::shared_ptr<const std::string> State();
 
  private:
   std::string LedgerPath() const { return options_.state_directory + "/metrics.json"; }
+  void Write(const std::string& ledger) GPULOOM_REQUIRES(keep_mutex_);
 
   const Options options_;
   std::map<std::string, std::shared_ptr<SchedulerClient>> clients_;  // by GPU; Look's
   Clock::Time next_keep_;
   std::atomic<bool> is_interrupted_ = false;
-  std::string last_trouble_;  // of Keep: each is said once
+  // From looking at the ledger until it is written down, so that no older one comes last. Before mutex_.
+  Mutex keep_mutex_;
+  std::string last_trouble_ GPULOOM_GUARDED_BY(keep_mutex_);  // each is said once
   Mutex mutex_;
   Ledger ledger_ GPULOOM_GUARDED_BY(mutex_);
   NodeFigures node_ GPULOOM_GUARDED_BY(mutex_);

@@ -79,14 +79,32 @@ TEST_F(ObserverTest, AnAgentThatIsKilledLosesNothingOfWhatASchedulerHasCounted) 
   EXPECT_THAT(*observer->Metrics(), HasSubstr(Kernels(40)));
 }
 
+TEST_F(ObserverTest, NoCounterGoesBackBehindAnAgentThatIsKilledAfterAPodHasEnded) {
+  Report(1, 100);
+  auto observer = Start();
+  observer->Look(now_);  // and keeps it
+  Report(2, 101);
+  observer->Look(now_ + seconds(1));
+  {
+    const MutexLock lock(scheduler_->mutex);
+    scheduler_->report = ReportOf({}, 102);
+  }
+  observer->Look(now_ + seconds(2));
+  EXPECT_THAT(*observer->Metrics(), HasSubstr(Kernels(20)));
+  observer = Start();
+  EXPECT_THAT(*observer->Metrics(), HasSubstr(Kernels(20)));
+  observer->Look(now_ + seconds(3));
+  EXPECT_THAT(*observer->Metrics(), HasSubstr(Kernels(20)));
+}
+
 TEST_F(ObserverTest, WhatCannotBeKeptIsShownAllTheSameAndTriedAgain) {
   const auto observer = Start();
   Report(1, 100);
   {
     const FullDisk disk;
     observer->Look(now_);
+    EXPECT_THAT(*observer->Metrics(), HasSubstr(Kernels(10)));
   }
-  EXPECT_THAT(*observer->Metrics(), HasSubstr(Kernels(10)));
   EXPECT_FALSE(std::filesystem::exists(state_ + "/metrics.json"));
   observer->Look(now_ + Observer::kKeepPause);
   EXPECT_TRUE(std::filesystem::exists(state_ + "/metrics.json"));

@@ -84,16 +84,25 @@ Json TenantOf(const TenantName& name, const Tenant& tenant, bool is_known,
           {"shares", SharesOf(shares.Of(name))}};
 }
 
-Json GpuOf(const NodeFigures::GpuSlots& one, const Ledger& ledger, const ShareHistory& shares) {
+Json GpuOf(const NodeFigures::OneGpu& one, const Ledger& ledger, const ShareHistory& shares) {
   static const GpuUse kNone;
   const auto found = ledger.gpus.find(one.gpu.uuid);
   const GpuUse& gpu = found == ledger.gpus.end() ? kNone : found->second;
   Json json = {{"gpu", one.gpu.uuid},
                {"index", one.gpu.index},
                {"name", one.gpu.name},
-               {"healthy", one.is_healthy},
-               {"slots", one.slots},
-               {"slots_allocated", one.allocated},
+               {"healthy", one.standing.state == GpuState::kHealthy},
+               {"state", kGpuStateNames[static_cast<size_t>(one.standing.state)]},
+               {"state_reason", one.standing.reason},
+               {"state_since", one.standing.since_unix_s},
+               {"slots", one.standing.slots},
+               {"slots_allocated", one.standing.held},
+               {"slots_beyond", one.standing.beyond},
+               {"slots_withheld", one.standing.withheld},
+               {"slot_memory_promised_bytes", one.standing.promised_bytes},
+               {"slot_memory_bytes", one.standing.available_bytes},
+               {"policy_rules_impossible", one.standing.impossible_rules},
+               {"policy_impossible", one.standing.impossible},
                {"memory_bytes", one.gpu.total_bytes},
                {"scheduler_up", gpu.is_answering},
                {"scheduler_restarts", gpu.scheduler_restarts},
@@ -166,7 +175,7 @@ std::string FormatState(const Ledger& ledger, const NodeFigures& node, const Pol
                {"tenants", Json::array()},
                {"namespaces", Json::array()},
                {"refusals", Json::array()}};
-  for (const NodeFigures::GpuSlots& gpu : node.gpus) {
+  for (const NodeFigures::OneGpu& gpu : node.gpus) {
     json["gpus"].push_back(GpuOf(gpu, ledger, shares));
   }
   for (const auto& [name, tenant] : ledger.tenants) {

@@ -27,11 +27,13 @@ class StateJson : public ::testing::Test {
     Use(&a, 3);
     now_ += ShareHistory::kStep;
     Look(a, 105);
-    NodeFigures::GpuSlots gpu;
+    NodeFigures::OneGpu gpu;
     gpu.gpu = {kGpu, "Software GPU", 3, 1 << 20, -1};
-    gpu.slots = 10;
-    gpu.allocated = 2;
-    gpu.is_healthy = true;
+    gpu.standing.slots = 10;
+    gpu.standing.held = 2;
+    gpu.standing.state = GpuState::kHealthy;
+    gpu.standing.impossible_rules = 1;
+    gpu.standing.impossible = {"policy.yaml:1:2: too much"};
     node_.gpus = {gpu};
     node_.latest_refusals = {{"PreStartContainer", "policy: no", 2}};
     node_.refusals = {{"PreStartContainer", 2}};
@@ -71,6 +73,8 @@ TEST_F(StateJson, SaysWhoUsesWhatAndWhatWasRefused) {
   ASSERT_EQ(state["gpus"].size(), 1u);
   EXPECT_EQ(state["gpus"][0]["index"], 3);
   EXPECT_EQ(state["gpus"][0]["slots_allocated"], 2);
+  EXPECT_EQ(state["gpus"][0]["policy_rules_impossible"], 1);
+  EXPECT_EQ(state["gpus"][0]["policy_impossible"], Json({"policy.yaml:1:2: too much"}));
   EXPECT_EQ(state["gpus"][0]["shares"], Json({0.4}));
   EXPECT_EQ(state["namespaces"][0]["kernels"], 30);
   EXPECT_EQ(state["refusals"], Json::array({{{"call", "PreStartContainer"},

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits how many log lines one tenant can cause: a burst, then one per refill period. Further lines are counted, and
 // the count is reported with the next line that is allowed. So no tenant can fill a disk or bury others' lines under
-// its own, whoever collects the log.
+// its own, however the log is collected.
 //
 // Pure; one thread at a time. The caller supplies the time, in nanoseconds of any clock that does not run backwards.
 #pragma once
 
-#include <algorithm>
+#include <chrono>
 #include <cstdint>
+
+#include "agent/node/token_bucket.h"
 
 namespace gpuloom {
 
@@ -21,27 +23,20 @@ class LineBudget {
   // Returns false if the line must be left out. Otherwise *left_out is how many were left out since the last one
   // written.
   [[nodiscard]] bool Take(uint64_t now_ns, uint64_t* left_out) {
-    const uint64_t refills = (now_ns - std::min(now_ns, since_ns_)) / kRefillNs;
-    if (refills >= kAtOnce - lines_) {
-      lines_ = kAtOnce;
-      since_ns_ = now_ns;
-    } else {
-      lines_ += static_cast<uint32_t>(refills);
-      since_ns_ += refills * kRefillNs;
-    }
-    if (lines_ == 0) {
+    if (!lines_.Take(now_ns)) {
       ++left_out_;
       return false;
     }
-    --lines_;
     *left_out = left_out_;
     left_out_ = 0;
     return true;
   }
 
+  // Full again by now, as a new one is; what was left out is forgotten with it.
+  bool IsFull(uint64_t now_ns) const { return lines_.IsFull(now_ns); }
+
  private:
-  uint32_t lines_ = kAtOnce;
-  uint64_t since_ns_ = 0;
+  TokenBucket lines_{kAtOnce, std::chrono::nanoseconds(kRefillNs)};
   uint64_t left_out_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <string_view>
 
 namespace gpuloom {
 namespace {
@@ -23,7 +24,7 @@ pid_t Holder(int fd) {
 
 }  // namespace
 
-LockFile TakeLock(const std::string& path) {
+LockFile TakeLock(const std::string& path, const std::string& line) {
   LockFile lock;
   channel::UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.valid()) {
@@ -36,13 +37,24 @@ LockFile TakeLock(const std::string& path) {
     if (lock.is_held_by_another) lock.holder = Holder(fd.get());
     return lock;
   }
-  const std::string pid = std::to_string(getpid()) + "\n";
+  const std::string text = std::to_string(getpid()) + "\n" + (line.empty() ? "" : line + "\n");
   if (ftruncate(fd.get(), 0) != 0 ||
-      pwrite(fd.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+      pwrite(fd.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     lock.error = "cannot write my process id to " + path + ": " + strerror(errno);
   }
   lock.fd = std::move(fd);
   return lock;
+}
+
+std::string LineOfHolder(const std::string& path) {
+  const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  char text[256];
+  const ssize_t bytes = fd.valid() ? pread(fd.get(), text, sizeof(text), 0) : 0;
+  const std::string_view read(text, bytes > 0 ? static_cast<size_t>(bytes) : 0);
+  const size_t begin = read.find('\n');
+  if (begin == read.npos) return {};
+  const std::string_view rest = read.substr(begin + 1);
+  return std::string(rest.substr(0, rest.find('\n')));
 }
 
 bool IsLocked(const std::string& path) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that a process keeps locked while it lives: one agent is in charge of a node, one scheduler serves a GPU. The
-// file contains the holder's process id. The kernel releases the lock when the process ends, however it ends. Safe
+// file contains the holder's process id and, if it wants to say more, a line of its own. The kernel releases the lock when the process ends, however it ends. Safe
 // from any thread.
 #pragma once
 
@@ -19,10 +19,13 @@ struct LockFile {
   std::string error;  // why it is not held; with a valid `fd`: why our id could not be written
 };
 
-// Creates the file if it does not exist (0600; its folder must exist). Never waits.
-LockFile TakeLock(const std::string& path);
+// Creates the file if it does not exist (0600; its folder must exist). Never waits. `line`: one that whoever asks is told.
+LockFile TakeLock(const std::string& path, const std::string& line = {});
 
-// Returns whether any process holds it. Takes it for an instant, so whoever tries to lock it just then must retry.
+// Returns whether any process holds it. Takes it for an instant, so a process that tries to lock it just then must retry.
 bool IsLocked(const std::string& path);
+
+// What the latest holder has said, as it was written, cut; empty: nothing, or it cannot be read.
+std::string LineOfHolder(const std::string& path);
 
 }  // namespace gpuloom

@@ -50,6 +50,18 @@ TEST_F(LockFileTest, WhatALongerIdLeftBehindIsGone) {
   EXPECT_EQ(text, std::to_string(getpid()) + "\n");
 }
 
+TEST_F(LockFileTest, AHolderMaySayMoreAndIsKnownAllTheSame) {
+  EXPECT_EQ(LineOfHolder(path_), "") << "there is no such file";
+  {
+    const LockFile lock = TakeLock(path_, "1.2.3 (abc)");
+    EXPECT_EQ(LineOfHolder(path_), "1.2.3 (abc)");
+    EXPECT_EQ(TakeLock(path_).holder, getpid());
+  }
+  EXPECT_EQ(LineOfHolder(path_), "1.2.3 (abc)") << "the last one's";
+  const LockFile silent = TakeLock(path_);
+  EXPECT_EQ(LineOfHolder(path_), "");
+}
+
 TEST_F(LockFileTest, AHolderWhoCouldNotWriteIsUnknown) {
   const LockFile first = TakeLock(path_);
   ASSERT_EQ(truncate(path_.c_str(), 0), 0);

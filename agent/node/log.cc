@@ -5,24 +5,42 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
+
 namespace gpuloom {
 namespace {
 
 LogLevel g_least = LogLevel::kInfo;
+LogFormat g_format = LogFormat::kText;
 int g_fd = STDERR_FILENO;
+std::atomic<bool> g_more = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 
 }  // namespace
 
 void SetLogLevel(LogLevel least) { g_least = least; }
 void SetLogFd(int fd) { g_fd = fd; }
 
-bool IsLogged(LogLevel level) { return level <= g_least; }
+void SetLogFormat(LogFormat format) { g_format = format; }
+
+void LogMore(std::string_view program, bool more) {
+  g_more = more;
+  WriteLogLine(program, LogLevel::kInfo,
+               more ? "log: everything from now on, as SIGUSR1 asks; SIGHUP ends that"
+                    : "log: again from the level that was configured, as SIGHUP asks");
+}
+
+bool LogsMore() { return g_more; }
+
+bool IsLogged(LogLevel level) { return level <= g_least || g_more; }
 
 void WriteLogLine(std::string_view program, LogLevel level, std::string_view text) {
   timespec now = {};
   clock_gettime(CLOCK_REALTIME, &now);
   char line[kMaxLogLineBytes];
-  const size_t bytes = FormatLogLine(now, level, program, text, line);
+  const size_t bytes = g_format == LogFormat::kJson
+                           ? FormatJsonLogLine(now, level, program, text, line)
+                           : FormatLogLine(now, level, program, text, line);
   [[maybe_unused]] const ssize_t written = write(g_fd, line, bytes);
 }
 

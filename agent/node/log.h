@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The log of this process: one line per message (log_line.h), to stderr or to the descriptor set by SetLogFd. A line
 // is one write, so lines of several threads do not mix. The setters are called once, by main, before there are other
-// threads; the rest is safe from any thread, allocates no memory and opens no file. A line that cannot be written is
+// threads, but for LogMore; the rest is safe from any thread, allocates no memory and opens no file. A line that cannot be written is
 // lost: the log is no reason to stop serving.
 #pragma once
 
@@ -15,6 +15,12 @@ namespace gpuloom {
 // Less important lines are not written. kInfo by default.
 void SetLogLevel(LogLevel least);
 void SetLogFd(int fd);
+void SetLogFormat(LogFormat format);  // kText by default
+
+// Everything is written from now on, or what SetLogLevel has said again. May be called at any time, by a signal handler,
+// too; says so in the log.
+void LogMore(std::string_view program, bool more);
+bool LogsMore();
 
 bool IsLogged(LogLevel level);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/node/log_line.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -57,6 +58,27 @@ bool IsTime(std::string_view text) {
   return true;
 }
 
+// `text` as one line and a string of JSON, in `room` bytes at most, cut behind a whole character.
+char* AppendJson(std::string_view text, size_t room, char* out) {
+  constexpr std::string_view kMore = "…";
+  char one_line[kMaxLogLineBytes];
+  const std::string_view line(one_line, WriteOneLine(text, one_line, room));
+  const auto escapes = [](char c) { return c == '"' || c == '\\'; };
+  const bool fits =
+      line.size() + static_cast<size_t>(std::count_if(line.begin(), line.end(), escapes)) <= room;
+  const char* const end = out + (fits ? room : room - kMore.size());
+  for (size_t at = 0; at < line.size();) {
+    size_t bytes = 1;
+    while (at + bytes < line.size() && (line[at + bytes] & 0xc0) == 0x80) ++bytes;  // UTF-8
+    const size_t needed = bytes + (escapes(line[at]) ? 1 : 0);
+    if (needed > static_cast<size_t>(end - out)) break;
+    if (escapes(line[at])) *out++ = '\\';
+    out = Append(line.substr(at, bytes), out);
+    at += bytes;
+  }
+  return fits ? out : Append(kMore, out);
+}
+
 // What stands before `mark`, which is taken away with it. False: there is no mark.
 bool TakeBefore(std::string_view mark, std::string_view* rest, std::string_view* before) {
   const size_t at = rest->find(mark);
@@ -91,6 +113,12 @@ std::optional<LogLevel> ParseLogLevel(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<LogFormat> ParseLogFormat(std::string_view name) {
+  if (name == "text") return LogFormat::kText;
+  if (name == "json") return LogFormat::kJson;
+  return std::nullopt;
+}
+
 size_t FormatLogLine(const timespec& now, LogLevel level, std::string_view program,
                      std::string_view text, char (&line)[kMaxLogLineBytes]) {
   char* out = WriteTime(now, line);
@@ -103,6 +131,20 @@ size_t FormatLogLine(const timespec& now, LogLevel level, std::string_view progr
   out += WriteOneLine(text, out, room);
   *out++ = '\n';
   return static_cast<size_t>(out - line);
+}
+
+size_t FormatJsonLogLine(const timespec& now, LogLevel level, std::string_view program,
+                         std::string_view text, char (&line)[kMaxLogLineBytes]) {
+  constexpr std::string_view kEnd = "\"}\n";
+  char* out = WriteTime(now, Append("{\"time\":\"", line));
+  out = Append("\",\"level\":\"", out);
+  out = Append(LogLevelName(level), out);
+  out = Append("\",\"program\":\"", out);
+  out = Append(program.substr(0, kMaxProgramBytes), out);
+  out = Append("\",\"message\":\"", out);
+  const size_t room = sizeof(line) - static_cast<size_t>(out - line) - kEnd.size();
+  out = AppendJson(text, room, out);
+  return static_cast<size_t>(Append(kEnd, out) - line);
 }
 
 std::optional<LogLine> ParseLogLine(std::string_view line) {

@@ -3,6 +3,10 @@
 //
 //   2026-11-23T04:56:50.123Z warning gpuloom-scheduler: session 3 (team-a/trainer-0/main): …
 //
+// or, for machines that collect them,
+//
+//   {"time":"2026-11-23T04:56:50.123Z","level":"warning","program":"gpuloom-scheduler","message":"session 3 …"}
+//
 // Each line has the time (UTC), the level, the program and its text. Pure functions, safe from any thread; they
 // allocate no memory and take no lock, so a signal handler may call them.
 #pragma once
@@ -21,6 +25,11 @@ std::string_view LogLevelName(LogLevel level);
 // "error", "warning", "info" or "debug". nullopt for anything else.
 [[nodiscard]] std::optional<LogLevel> ParseLogLevel(std::string_view name);
 
+enum class LogFormat { kText, kJson };
+
+// "text" or "json". nullopt for anything else.
+[[nodiscard]] std::optional<LogFormat> ParseLogFormat(std::string_view name);
+
 // What a pipe takes atomically (PIPE_BUF), so that lines of several threads and processes do not mix.
 inline constexpr size_t kMaxLogLineBytes = 4096;
 
@@ -28,6 +37,10 @@ inline constexpr size_t kMaxLogLineBytes = 4096;
 // terminal (one_line.h). `now` is from CLOCK_REALTIME; `program` is one of our names. Returns the length.
 size_t FormatLogLine(const timespec& now, LogLevel level, std::string_view program,
                      std::string_view text, char (&line)[kMaxLogLineBytes]);
+
+// The same as a JSON object. `text` is escaped twice: as it stands in a line of text, and so for JSON.
+size_t FormatJsonLogLine(const timespec& now, LogLevel level, std::string_view program,
+                         std::string_view text, char (&line)[kMaxLogLineBytes]);
 
 // The program named in an executor's lines: by it the scheduler tells them from anything else written there.
 inline constexpr char kExecutorProgram[] = "gpuloom-executor";

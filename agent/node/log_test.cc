@@ -3,12 +3,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "agent/node/log_signals.h"
 
 namespace gpuloom {
 namespace {
@@ -76,6 +79,51 @@ TEST(LogLine, OtherLinesAreNone) {
   }
 }
 
+std::string FormatJson(std::string_view text) {
+  char line[kMaxLogLineBytes];
+  return std::string(line, FormatJsonLogLine({1'795'409'810, 123'999'999}, LogLevel::kWarning,
+                                             "gpuloom-test", text, line));
+}
+
+constexpr char kJsonHead[] =
+    "{\"time\":\"2026-11-23T04:56:50.123Z\",\"level\":\"warning\",\"program\":\"gpuloom-test\","
+    "\"message\":\"";
+
+TEST(JsonLogLine, HasTheSameFields) {
+  EXPECT_EQ(FormatJson("begins"), std::string(kJsonHead) + "begins\"}\n");
+  EXPECT_EQ(FormatJson(""), std::string(kJsonHead) + "\"}\n");
+}
+
+TEST(JsonLogLine, Malicious_NobodysTextEndsTheMessage) {
+  EXPECT_EQ(FormatJson("pod x\",\"level\":\"error\\\n\x1b"),
+            std::string(kJsonHead) + "pod x\\\",\\\"level\\\":\\\"error\\\\\\\\n\\\\x1b\"}\n");
+}
+
+TEST(JsonLogLine, Malicious_ALineIsCutAndStillAnObject) {
+  for (const char c : {'x', '"', '\\', '\n'}) {
+    for (const size_t bytes : {size_t{1900}, size_t{3980}, size_t{4000}, size_t{1} << 20}) {
+      const std::string line = FormatJson(std::string(bytes, c));
+      ASSERT_LE(line.size(), kMaxLogLineBytes);
+      EXPECT_THAT(line, EndsWith("\"}\n"));
+      // Whatever is escaped is whole: behind each backslash of JSON there is one more character.
+      const std::string text =
+          line.substr(sizeof(kJsonHead) - 1, line.size() - sizeof(kJsonHead) - 2);
+      size_t i = 0;
+      while (i < text.size()) i += text[i] == '\\' ? 2 : 1;
+      EXPECT_EQ(i, text.size()) << c << " " << bytes;
+      if (bytes > kMaxLogLineBytes) {
+        EXPECT_GT(line.size(), kMaxLogLineBytes - 10) << "as much as there is room for";
+      }
+    }
+  }
+}
+
+TEST(LogFormat, HasTwoNames) {
+  EXPECT_EQ(ParseLogFormat("text"), LogFormat::kText);
+  EXPECT_EQ(ParseLogFormat("json"), LogFormat::kJson);
+  for (const char* other : {"", "JSON", "logfmt"}) EXPECT_FALSE(ParseLogFormat(other));
+}
+
 TEST(LogLevel, HasFourNames) {
   EXPECT_EQ(ParseLogLevel("error"), LogLevel::kError);
   EXPECT_EQ(ParseLogLevel("warning"), LogLevel::kWarning);
@@ -141,6 +189,37 @@ TEST(Log, LessImportantLinesAreNotWritten) {
   EXPECT_FALSE(IsLogged(LogLevel::kError));
   SetLogLevel(LogLevel::kInfo);
   EXPECT_TRUE(TakeLogLine(&budget, "t", LogLevel::kInfo));
+}
+
+TEST(Log, CanSayMoreForAWhile) {
+  SetLogLevel(LogLevel::kError);
+  EXPECT_FALSE(LogsMore());
+  EXPECT_THAT(Written([] { LogMore("gpuloom-test", true); }),
+              HasSubstr("info gpuloom-test: log: everything from now on"));
+  EXPECT_TRUE(LogsMore());
+  EXPECT_TRUE(IsLogged(LogLevel::kDebug));
+  EXPECT_THAT(Written([] { LogMore("gpuloom-test", false); }),
+              HasSubstr("log: again from the level"));
+  EXPECT_FALSE(IsLogged(LogLevel::kWarning)) << "as it was";
+  SetLogLevel(LogLevel::kInfo);
+}
+
+TEST(Log, IsWrittenAsJsonWhereThatIsWanted) {
+  SetLogFormat(LogFormat::kJson);
+  const std::string line = Written([] { WriteLogLine("gpuloom-test", LogLevel::kInfo, "x"); });
+  SetLogFormat(LogFormat::kText);
+  EXPECT_THAT(line,
+              EndsWith("\"level\":\"info\",\"program\":\"gpuloom-test\",\"message\":\"x\"}\n"));
+}
+
+TEST(LogSignals, SayMoreAndAgainLess) {
+  HandleLogSignals("gpuloom-test");
+  EXPECT_THAT(Written([] { raise(SIGUSR1); }), HasSubstr("everything from now on"));
+  EXPECT_TRUE(IsLogged(LogLevel::kDebug));
+  EXPECT_THAT(Written([] { raise(SIGHUP); }), HasSubstr("again from the level"));
+  EXPECT_FALSE(IsLogged(LogLevel::kDebug));
+  signal(SIGUSR1, SIG_DFL);
+  signal(SIGHUP, SIG_DFL);
 }
 
 TEST(Log, WhatABudgetLeavesOutIsSaidWithTheNextLine) {

@@ -22,7 +22,7 @@ uint64_t Sum(std::string_view text) {
 std::string LastLine(std::string_view text) {
   char rest[kMaxSealBytes - kSeal.size()];
   snprintf(rest, sizeof(rest), "%d: %zu bytes, sum %016llx\n", kFormat, text.size(),
-           static_cast<unsigned long long>(Sum(text)));  // NOLINT(google-runtime-int): printf's
+           static_cast<unsigned long long>(Sum(text)));  // printf's
   return std::string(kSeal) + rest;
 }
 

@@ -4,48 +4,31 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <array>
 
 #include "absl/strings/str_join.h"
 #include "agent/cat.h"
+#include "agent/identity/resource_name.h"
 #include "agent/inventory/slots.h"
 #include "agent/node/size.h"
 #include "agent/plugin/share_terms.h"
+#include "agent/policy/capacity.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom {
 namespace {
 
-constexpr char kSocketMount[] = "/var/run/gpuloom";
-// Where loaders of Debian and Red Hat images look, and where NVIDIA's own images expect the driver.
-constexpr std::array<const char*, 3> kLibraryDirectories = {
-    "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64"};
-// Programs ask for a library with its number and without.
-struct LibraryName {
-  const char* name;
-  std::string LibraryFiles::*file;
-};
-constexpr std::array<LibraryName, 4> kLibraryNames = {{
-    {"libcuda.so.1", &LibraryFiles::cuda},
-    {"libcuda.so", &LibraryFiles::cuda},
-    {"libnvidia-ml.so.1", &LibraryFiles::nvml},
-    {"libnvidia-ml.so", &LibraryFiles::nvml},
-}};
-// The loader of glibc, and no other, puts its own folder's name in the place of $LIB: so it finds the
-// shim, which needs glibc, while musl's ignores a path that does not exist. All names that there are:
-// Debian's, its descendants'; Red Hat's, SUSE's; Arch's, Nix' and who else has only 64-bit programs
-// there. glibc complains on standard error about what it cannot load, so 32-bit programs are given
-// something, too (but those of distributions that say "lib" for them, see docs/installation.md).
-constexpr char kPreload[] = "/usr/local/nvidia/$LIB/libcuda.so.1";
-constexpr std::array<const char*, 2> kFurtherPreloads = {
-    "/usr/local/nvidia/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/local/nvidia/lib/libcuda.so.1"};
-constexpr std::array<const char*, 2> kPreloads32 = {
-    "/usr/local/nvidia/lib/i386-linux-gnu/libcuda.so.1", "/usr/local/nvidia/lib32/libcuda.so.1"};
 constexpr Clock::Duration kSchedulerPause = std::chrono::milliseconds(200);
 
 std::string Describe(const PodContainer& owner) {
   return Cat("pod ", owner.pod_namespace, "/", owner.pod,
              owner.container.empty() ? " (init container)" : ", container ", owner.container);
+}
+
+// A container has one CUDA device, so it cannot have two places for a shape.
+absl::Status TwoDevices(const std::string& resource, size_t count) {
+  return absl::FailedPreconditionError(Cat(
+      "slots: a container asks for ", resource, ": ", count,
+      ", and can have one only: its slots are one CUDA device; ask for 1, or for a larger shape"));
 }
 
 bool IsSamePod(const PodContainer& a, const PodContainer& b) {
@@ -60,47 +43,136 @@ Allocator::Allocator(Options options)
       collector_(options_.collector_times) {}
 
 absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string>& device_ids) {
-  const absl::StatusOr<std::string> gpu_uuid = RequireOneGpu(device_ids);
+  const absl::StatusOr<std::string> gpu_uuid = GpuOf(device_ids);
   if (!gpu_uuid.ok()) return gpu_uuid.status();
   if (!options_.capacities.contains(*gpu_uuid)) {
     return absl::NotFoundError(Cat("inventory: GPU ", *gpu_uuid, " is no longer on this node"));
   }
-  const int slots = options_.capacities.at(*gpu_uuid).slots;
-  for (const std::string& id : device_ids) {
-    if (ParseDeviceId(id)->slot < slots) continue;
-    return absl::InvalidArgumentError(
-        Cat("kubelet: device ID ", id, ": GPU ", *gpu_uuid, " has ", slots, " slots"));
+  if (const std::string closed = Closed(*gpu_uuid); !closed.empty()) {
+    return absl::FailedPreconditionError(closed);
   }
-  const absl::StatusOr<Allocation> allocation =
-      options_.book->Add(*gpu_uuid, device_ids, options_.library_files, options_.clock->Now());
+  const absl::StatusOr<Allocation> allocation = TakeSlots(*gpu_uuid, device_ids);
   if (!allocation.ok()) return allocation.status();
   const std::string directory = options_.book->DirectoryOf(allocation->name);
 
   if (const auto scheduler = options_.scheduler(*gpu_uuid); scheduler.ok()) {
-    const absl::Status added =
-        (*scheduler)
-            ->AddAllocation(allocation->name, directory, static_cast<int>(device_ids.size()));
+    const absl::Status added = (*scheduler)
+                                   ->AddAllocation(allocation->name, directory,
+                                                   static_cast<int>(SlotsOf(*allocation).size()));
     if (!added.ok()) spdlog::warn("allocate: {}", std::string(added.message()));
   }
+  spdlog::info("allocate: {}: {}{}", allocation->name, absl::StrJoin(device_ids, ", "),
+               allocation->slots.empty()
+                   ? ""
+                   : Cat(", which is slots ", absl::StrJoin(allocation->slots, ", ")));
+  return MakeContainerSetup(directory, options_.library_files, *options_.shims);
+}
 
-  ContainerSetup setup;
-  setup.mounts.push_back({kSocketMount, directory});
-  for (const char* library_directory : kLibraryDirectories) {
-    for (const LibraryName& library : kLibraryNames) {
-      setup.mounts.push_back({Cat(library_directory, "/", library.name),
-                              options_.shims->PathOf(options_.library_files.*library.file)});
+absl::StatusOr<std::string> Allocator::GpuOf(const std::vector<std::string>& device_ids) const {
+  absl::StatusOr<std::string> gpu_uuid = RequireOneGpu(device_ids);
+  if (!absl::IsFailedPrecondition(gpu_uuid.status())) return gpu_uuid;
+  const int shape = ParseDeviceId(device_ids.front())->shape;
+  if (shape == 1) return WithRemedy(gpu_uuid.status(), device_ids.size());
+  return TwoDevices(ResourceNameOf(options_.resource_name, shape), device_ids.size());
+}
+
+absl::Status Allocator::WithRemedy(const absl::Status& refusal, size_t slots) const {
+  const bool can_fit = std::any_of(
+      options_.capacities.begin(), options_.capacities.end(),
+      [&](const auto& entry) { return slots <= static_cast<size_t>(entry.second.slots); });
+  if (!absl::IsFailedPrecondition(refusal) || !can_fit || slots < 2) return refusal;
+  const bool has_shape =
+      std::any_of(options_.shapes.begin(), options_.shapes.end(),
+                  [&](int shape) { return slots == static_cast<size_t>(shape); });
+  return absl::FailedPreconditionError(
+      Cat(std::string(refusal.message()), " (",
+          has_shape ? Cat(ResourceNameOf(options_.resource_name, static_cast<int>(slots)), ": 1")
+                    : Cat("a shape of ", slots),
+          " would wait for them", has_shape ? "" : ": see slotShapes", ")"));
+}
+
+absl::StatusOr<Allocation> Allocator::TakeSlots(const std::string& gpu_uuid,
+                                                const std::vector<std::string>& device_ids) {
+  const DeviceId first = *ParseDeviceId(device_ids.front());
+  const Capacity& capacity = options_.capacities.at(gpu_uuid);
+  const MutexLock lock(allocation_mutex_);
+  const SlotUse use = UseOf(capacity, options_.book->All());
+  std::vector<int> shapes_slots;
+  if (first.shape == 1) {
+    if (absl::Status status = CheckSingleSlots(use, device_ids); !status.ok()) return status;
+  } else {
+    absl::StatusOr<std::vector<int>> slots = ShapesSlots(use, first, device_ids.size());
+    if (!slots.ok()) return slots.status();
+    shapes_slots = *std::move(slots);
+  }
+  absl::StatusOr<Allocation> allocation =
+      options_.book->Add(gpu_uuid, device_ids, options_.library_files, options_.clock->Now(),
+                         AutoSlotBytes(capacity), std::move(shapes_slots));
+  if (allocation.ok() && options_.on_use) {
+    options_.on_use(gpu_uuid, UseOf(capacity, options_.book->All()));
+  }
+  return allocation;
+}
+
+absl::Status Allocator::CheckSingleSlots(const SlotUse& use,
+                                         const std::vector<std::string>& device_ids) {
+  for (const std::string& id : device_ids) {
+    const DeviceId slot = *ParseDeviceId(id);
+    if (slot.number >= use.slots()) {
+      return absl::InvalidArgumentError(
+          Cat("kubelet: device ID ", id, ": GPU ", slot.gpu_uuid, " has ", use.slots(), " slots"));
+    }
+    if (const std::string shape = use.ShapeWith(slot.number); !shape.empty()) {
+      return absl::FailedPreconditionError(
+          Cat("slots: ", id, " is a part of ", shape,
+              ", which another pod was given at the same moment; a new pod gets another slot, or "
+              "waits for one"));
     }
   }
-  for (const char* preload : kFurtherPreloads) {
-    setup.mounts.push_back({preload, options_.shims->PathOf(options_.library_files.cuda)});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int>> Allocator::ShapesSlots(const SlotUse& use, const DeviceId& device,
+                                                        size_t count) const {
+  const std::string resource = ResourceNameOf(options_.resource_name, device.shape);
+  if (count != 1) return TwoDevices(resource, count);
+  std::vector<int> slots = use.SlotsFor(device);
+  if (!slots.empty()) return slots;
+  return absl::FailedPreconditionError(
+      Cat("slots: GPU ", device.gpu_uuid, " has ", use.Free().size(), " free slots, fewer than ",
+          resource,
+          " is: another pod was given some at the same moment; a new pod waits until "
+          "there is room"));
+}
+
+absl::StatusOr<std::vector<std::string>> Allocator::Prefer(
+    std::vector<std::string> available, const std::vector<std::string>& must_include, int size) {
+  const std::optional<DeviceId> first =
+      available.empty() ? std::nullopt : ParseDeviceId(available.front());
+  if (first.has_value() && first->shape != 1) {
+    if (size != 1) {
+      return TwoDevices(ResourceNameOf(options_.resource_name, first->shape),
+                        static_cast<size_t>(size));
+    }
+  } else {
+    // Those that became a shape's at this moment, which the kubelet has not heard of.
+    const std::map<std::string, SlotUse> uses = SlotUses();
+    std::erase_if(available, [&](const std::string& id) {
+      const std::optional<DeviceId> slot = ParseDeviceId(id);
+      const auto use = slot.has_value() ? uses.find(slot->gpu_uuid) : uses.end();
+      return use != uses.end() && !use->second.ShapeWith(slot->number).empty();
+    });
   }
-  for (const char* preload : kPreloads32) {
-    setup.mounts.push_back({preload, options_.shims->PathOf(ShimStore::kEmptyLibrary32)});
-  }
-  setup.envs["LD_PRELOAD"] = kPreload;
-  setup.envs["NVIDIA_VISIBLE_DEVICES"] = "void";
-  spdlog::info("allocate: {}: {}", allocation->name, absl::StrJoin(device_ids, ", "));
-  return setup;
+  absl::StatusOr<std::vector<std::string>> preferred = PreferOneGpu(available, must_include, size);
+  if (preferred.ok()) return preferred;
+  return WithRemedy(preferred.status(), static_cast<size_t>(size));
+}
+
+std::string Allocator::Closed(const std::string& gpu_uuid) const {
+  const std::string nothing = NothingLeft(options_.capacities.at(gpu_uuid));
+  if (!nothing.empty()) return Cat("gpu: ", nothing);
+  const std::string why = options_.closed ? options_.closed(gpu_uuid) : "";
+  return why.empty() ? "" : Cat("gpu: ", gpu_uuid, " is ", why);
 }
 
 void Allocator::TakeBack(const ContainerSetup& setup) {
@@ -122,7 +194,8 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
     return absl::NotFoundError(
         Cat("inventory: GPU ", *gpu_uuid, " is no longer on this node; delete the pod"));
   }
-  if (options_.book->FindByDevices(device_ids).empty()) {
+  const std::vector<Allocation> allocations = options_.book->FindByDevices(device_ids);
+  if (allocations.empty()) {
     return absl::NotFoundError(Cat("state: no allocation is known for ",
                                    absl::StrJoin(device_ids, ", "),
                                    "; delete the pod, so that the kubelet allocates anew"));
@@ -135,7 +208,7 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   };
   Binding granted;
   granted.owner = *owner;
-  if (!SetGrant(*gpu_uuid, device_ids.size(), &granted)) return no_policy();
+  if (!SetGrant(allocations.back(), &granted)) return no_policy();
   if (granted.quota_bytes == 0) {
     return absl::FailedPreconditionError(
         Cat("policy: ", Describe(*owner),
@@ -146,14 +219,25 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
 
   const MutexLock lock(admission_mutex_);
   if (absl::Status status = Admit(*gpu_uuid, device_ids, *owner); !status.ok()) return status;
+  if (!allocations.back().binding.has_value()) {
+    if (const std::string closed = Closed(*gpu_uuid); !closed.empty()) {
+      return absl::FailedPreconditionError(
+          Cat(Describe(*owner), ": ", closed, "; delete the pod, so that it is placed elsewhere"));
+    }
+    const std::string shortage =
+        Shortage(*gpu_uuid, SlotsOf(allocations.back()), granted.quota_bytes);
+    if (!shortage.empty()) {
+      return absl::ResourceExhaustedError(Cat("memory: ", Describe(*owner), ": ", shortage));
+    }
+  }
   // The kubelet does not say which of a pod's containers starts. Those with the same IDs are an
   // init container and the app container that takes them over: both are bound, as of one pod they
   // are. An unbound one of an earlier pod may be among them; no container was ever started with it,
-  // so binding it gives nobody anything.
+  // so binding it gives no pod anything.
   std::string bound_name;
   const PodContainer* other = nullptr;
-  const std::vector<Allocation> allocations = options_.book->FindByDevices(device_ids);
-  for (const Allocation& allocation : allocations) {
+  const std::vector<Allocation> now = options_.book->FindByDevices(device_ids);
+  for (const Allocation& allocation : now) {
     if (allocation.binding.has_value() && !IsSamePod(allocation.binding->owner, *owner)) {
       other = &allocation.binding->owner;
       continue;
@@ -164,7 +248,7 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
       bound.binding->owner = *owner;
       bound.binding->bound_at = options_.clock->Now();
     }
-    if (!SetGrant(*gpu_uuid, device_ids.size(), &*bound.binding)) return no_policy();
+    if (!SetGrant(bound, &*bound.binding)) return no_policy();
     if (absl::Status status = Tell(scheduler->get(), bound); !status.ok()) {
       return absl::Status(status.code(),
                           Cat(Describe(*owner), ": ", std::string(status.message())));
@@ -173,7 +257,7 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
       return status;
     bound_name = bound.name;
     spdlog::info("start: {}: {}, {} slots, {}, trust domain {}", bound.name, Describe(*owner),
-                 device_ids.size(), FormatSize(bound.binding->quota_bytes),
+                 SlotsOf(bound).size(), FormatSize(bound.binding->quota_bytes),
                  bound.binding->trust_domain);
   }
   if (bound_name.empty()) {
@@ -238,7 +322,14 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
     if (allocation.gpu_uuid != gpu_uuid) continue;
     if (allocation.binding.has_value()) {
       // Without a policy in force what runs keeps what it was granted last.
-      (void)SetGrant(gpu_uuid, allocation.device_ids.size(), &*allocation.binding);
+      Binding granted = *allocation.binding;
+      if (SetGrant(allocation, &granted)) {
+        if (granted.quota_bytes > allocation.binding->quota_bytes &&
+            !Shortage(gpu_uuid, SlotsOf(allocation), granted.quota_bytes).empty()) {
+          granted.quota_bytes = allocation.binding->quota_bytes;
+        }
+        allocation.binding = granted;
+      }
     }
     absl::Status told = Tell(scheduler, allocation);
     if (absl::IsUnavailable(told)) return told;
@@ -263,9 +354,19 @@ std::vector<std::string> Allocator::Regrant() {
     if (!allocation.binding.has_value() || !options_.capacities.contains(allocation.gpu_uuid))
       continue;
     const Binding before = *allocation.binding;
-    if (!SetGrant(allocation.gpu_uuid, allocation.device_ids.size(), &*allocation.binding) ||
-        *allocation.binding == before) {
-      continue;
+    if (const std::string broken = BrokenPromiseTo(allocation); !broken.empty()) {
+      troubles.push_back(Cat("policy: ", Describe(before.owner), " keeps its ",
+                             FormatSize(before.quota_bytes), " of memory: ", broken));
+    }
+    if (!SetGrant(allocation, &*allocation.binding) || *allocation.binding == before) continue;
+    if (allocation.binding->quota_bytes > before.quota_bytes) {
+      const std::string shortage =
+          Shortage(allocation.gpu_uuid, SlotsOf(allocation), allocation.binding->quota_bytes);
+      if (!shortage.empty()) {
+        allocation.binding->quota_bytes = before.quota_bytes;
+        troubles.push_back(Cat("policy: ", Describe(before.owner), " keeps its ",
+                               FormatSize(before.quota_bytes), " of memory: ", shortage));
+      }
     }
     absl::Status status;
     // If its scheduler is away, Restore tells it later.
@@ -310,10 +411,12 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
     }
   }
   if (has_predecessor) return troubles;
-  std::set<std::string> used = {options_.library_files.cuda, options_.library_files.nvml};
-  for (const Allocation& allocation : options_.book->All()) {
-    used.insert({allocation.library_files.cuda, allocation.library_files.nvml});
-  }
+  std::set<std::string> used;
+  const auto use = [&used](const LibraryFiles& files) {
+    used.insert({files.cuda, files.nvml, files.trace});
+  };
+  use(options_.library_files);
+  for (const Allocation& allocation : options_.book->All()) use(allocation.library_files);
   if (const absl::Status status = options_.shims->Prune(used); !status.ok()) {
     troubles.push_back(std::string(status.message()));
   }
@@ -328,27 +431,79 @@ void Allocator::KubeletSeen(const std::string& kubelet_id) {
   collector_.KubeletSeen(since.value_or(now));
 }
 
-bool Allocator::SetGrant(const std::string& gpu_uuid, size_t slots, Binding* binding) const {
+bool Allocator::SetGrant(const Allocation& allocation, Binding* binding) const {
   const std::shared_ptr<const Policy> policy = options_.policy->Current();
-  const auto capacity = options_.capacities.find(gpu_uuid);
+  const auto capacity = options_.capacities.find(allocation.gpu_uuid);
   if (policy == nullptr || capacity == options_.capacities.end()) return false;
   const PodContainer& owner = binding->owner;
   const Grant grant = Decide(*policy, capacity->second, owner.pod_namespace, owner.pod);
+  const bool is_auto = SettingsOfNamespace(*policy, owner.pod_namespace).memory.value.is_auto;
   binding->trust_domain = grant.trust_domain;
-  binding->quota_bytes = grant.slot_bytes * slots;
+  // Who runs keeps its memory when its rule becomes impossible here.
+  if (binding->quota_bytes == 0 ||
+      gpuloom::BrokenPromiseTo(*policy, capacity->second, owner.pod_namespace).empty()) {
+    binding->quota_bytes =
+        (is_auto ? AutoSlotBytesOf(allocation, capacity->second) : grant.slot_bytes) *
+        SlotsOf(allocation).size();
+  }
   binding->shares = ShareTermsOf(*policy, owner);
   binding->kernels = KernelTermsOf(*policy, owner);
   binding->partition = PartitionTermsOf(*policy, owner);
   binding->memory_wait_ms =
       1000 *
       SettingsOfPod(*policy, owner.pod_namespace, owner.pod, owner.container).memory_wait_s.value;
+  binding->trace = TraceTermsOf(*policy, owner);
+  binding->rescue_after_ms = RescueAfterMsOf(*policy, owner);
   return true;
+}
+
+std::string Allocator::BrokenPromiseTo(const Allocation& allocation) const {
+  const std::shared_ptr<const Policy> policy = options_.policy->Current();
+  const auto capacity = options_.capacities.find(allocation.gpu_uuid);
+  if (policy == nullptr || capacity == options_.capacities.end()) return "";
+  return gpuloom::BrokenPromiseTo(*policy, capacity->second,
+                                  allocation.binding->owner.pod_namespace);
+}
+
+SlotUse Allocator::UseOf(const Capacity& capacity,
+                         const std::vector<Allocation>& allocations) const {
+  const std::shared_ptr<const Policy> policy = options_.policy->Current();
+  const auto* rule = policy == nullptr || !policy->defaults.memory.has_value()
+                         ? nullptr
+                         : &policy->defaults.memory->value;
+  // Where the defaults are impossible, slots are for whom they are not: no larger than all of them can be.
+  uint64_t slot_bytes = AutoSlotBytes(capacity);
+  if (rule != nullptr && !rule->is_auto) slot_bytes = std::min(slot_bytes, rule->slot_bytes);
+  return SlotUse(capacity, allocations, slot_bytes, policy != nullptr && policy->overcommit);
+}
+
+std::map<std::string, SlotUse> Allocator::SlotUses() const {
+  const std::vector<Allocation> allocations = options_.book->All();
+  std::map<std::string, SlotUse> uses;
+  for (const auto& [uuid, capacity] : options_.capacities) {
+    uses.emplace(uuid, UseOf(capacity, allocations));
+  }
+  return uses;
+}
+
+std::string Allocator::Shortage(const std::string& gpu_uuid, const std::vector<int>& slots,
+                                uint64_t wanted_bytes) const {
+  const std::shared_ptr<const Policy> policy = options_.policy->Current();
+  if (policy == nullptr || policy->overcommit) return "";
+  const SlotUse use = UseOf(options_.capacities.at(gpu_uuid), options_.book->All());
+  const uint64_t left_bytes = use.LeftBeside(slots);
+  if (wanted_bytes <= left_bytes) return "";
+  return Cat("GPU ", gpu_uuid, " has ", FormatSize(left_bytes),
+             " that are promised to nobody, and ", FormatSize(wanted_bytes), " are needed for ",
+             slots.size(),
+             " slots: pods that run keep what they were given before the number of slots, the "
+             "reserve or the policy was changed; more is free when they end");
 }
 
 absl::Status Allocator::Tell(SchedulerClient* scheduler, const Allocation& allocation) const {
   if (absl::Status status =
           scheduler->AddAllocation(allocation.name, options_.book->DirectoryOf(allocation.name),
-                                   static_cast<int>(allocation.device_ids.size()));
+                                   static_cast<int>(SlotsOf(allocation).size()));
       !status.ok()) {
     return status;
   }
@@ -366,6 +521,8 @@ absl::Status Allocator::Tell(SchedulerClient* scheduler, const Allocation& alloc
   order.memory_wait_ms = binding.memory_wait_ms;
   order.kernels = binding.kernels;
   order.partition = binding.partition;
+  order.trace = binding.trace;
+  order.rescue_after_ms = binding.rescue_after_ms;
   return scheduler->BindAllocation(order);
 }
 

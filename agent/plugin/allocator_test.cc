@@ -7,8 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "agent/inventory/slots.h"
-#include "agent/testing_clock.h"
+#include "agent/plugin/testing/allocator_fixture.h"
 #include "agent/testing_full_disk.h"
 
 namespace gpuloom {
@@ -27,129 +26,18 @@ using ::testing::UnorderedElementsAre;
 
 using std::chrono::minutes;
 
-const char kUuid[] = "GPU-aaaaaaaa-0000-0000-0000-000000000001";
-const char kOtherUuid[] = "GPU-bbbbbbbb-0000-0000-0000-000000000002";
-constexpr uint64_t kGiB = uint64_t{1} << 30;
-
-// Remembers what it was told.
-class FakeScheduler : public SchedulerClient {
- public:
-  absl::Status AddAllocation(const std::string& name, const std::string& directory,
-                             int slots) override {
-    added[name] = {directory, slots};
-    return absl::OkStatus();
-  }
-  absl::Status BindAllocation(const BindOrder& order) override {
-    if (refuse) return absl::FailedPreconditionError("scheduler: no");
-    bound[order.name] = order;
-    return absl::OkStatus();
-  }
-  absl::Status PrepareExecutor(const std::string& name) override {
-    prepared.push_back(name);
-    return absl::OkStatus();
-  }
-  absl::Status RemoveAllocation(const std::string& name) override {
-    added.erase(name);
-    bound.erase(name);
-    return absl::OkStatus();
-  }
-  absl::StatusOr<std::vector<std::string>> ListAllocations() override {
-    std::vector<std::string> names;
-    for (const auto& [name, what] : added) names.push_back(name);
-    return names;
-  }
-  absl::StatusOr<std::vector<UnsupportedCalls>> ListUnsupported() override {
-    return std::vector<UnsupportedCalls>{};
-  }
-  absl::StatusOr<GpuReport> Report() override { return GpuReport{}; }
-  bool IsConnected() override { return true; }
-
-  std::map<std::string, std::pair<std::string, int>> added;
-  std::map<std::string, BindOrder> bound;
-  std::vector<std::string> prepared;
-  bool refuse = false;
-};
-
-class FakePodResources : public PodResources {
- public:
-  absl::StatusOr<std::vector<ContainerDevices>> List() override { return held; }
-  std::vector<ContainerDevices> held;
-};
-
-class AllocatorTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = ::testing::TempDir() + "allocatorXXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    state_ = name;
-    book_.emplace(state_);
-    std::vector<std::string> complaints;
-    ASSERT_TRUE(book_->Load(&complaints).ok());
-    shims_.emplace(state_);
-    kubelet_record_.emplace(state_);
-    WritePolicy("defaults: {memory: 1GiB}\nnamespaces: {rich: {memory: 2GiB, trustDomain: pod}}\n");
-    policy_.emplace(state_ + "/policy.yaml");
-    ASSERT_EQ(policy_->LoadFirst().outcome, PolicyWatcher::Outcome::kReloaded);
-    Reopen();
-  }
-  void TearDown() override { fs::remove_all(state_); }
-
-  void WritePolicy(const std::string& text) { std::ofstream(state_ + "/policy.yaml") << text; }
-  void Reopen() {
-    std::ofstream(state_ + "/built.so") << "\177ELF";
-    Allocator::Options options;
-    options.book = &*book_;
-    options.kubelet_record = &*kubelet_record_;
-    options.shims = &*shims_;
-    std::ofstream(state_ + "/built-nvml.so") << "\177ELF of NVML";
-    options.library_files = {*shims_->Install(state_ + "/built.so", "1"),
-                             *shims_->Install(state_ + "/built-nvml.so", "1")};
-    options.policy = &*policy_;
-    options.pod_resources = &pods_;
-    options.clock = &clock_;
-    options.capacities[kUuid] = {kUuid, 140 * kGiB, 6 * kGiB, 10};
-    options.pinned_limit_bytes = 3 * kGiB;
-    options.scheduler =
-        [this](const std::string&) -> absl::StatusOr<std::shared_ptr<SchedulerClient>> {
-      if (!scheduler_is_up_) return absl::UnavailableError("supervisor: no scheduler");
-      return std::shared_ptr<SchedulerClient>(scheduler_);
-    };
-    allocator_.emplace(std::move(options));
-  }
-  std::vector<std::string> Ids(std::vector<int> slots) {
-    std::vector<std::string> ids;
-    for (const int slot : slots) ids.push_back(MakeDeviceId(kUuid, slot));
-    return ids;
-  }
-  std::string NameOf(const ContainerSetup& setup) {
-    return fs::path(setup.mounts.front().host_path).filename();
-  }
-  void Holds(const char* pod_namespace, const char* pod, const std::vector<std::string>& ids) {
-    pods_.held.push_back({{pod_namespace, pod, "main"}, ids});
-  }
-
-  std::string state_;
-  TestingClock clock_;
-  std::optional<AllocationBook> book_;
-  std::optional<KubeletRecord> kubelet_record_;
-  std::optional<ShimStore> shims_;
-  std::optional<PolicyWatcher> policy_;
-  FakePodResources pods_;
-  std::shared_ptr<FakeScheduler> scheduler_ = std::make_shared<FakeScheduler>();
-  bool scheduler_is_up_ = true;
-  std::optional<Allocator> allocator_;
-};
-
 TEST_F(AllocatorTest, AContainerGetsTheDirectoryTheLibrariesAndNoDevice) {
   const auto setup = allocator_->Allocate(Ids({0, 1}));
   ASSERT_TRUE(setup.ok()) << setup.status();
   EXPECT_EQ(setup->envs.at("NVIDIA_VISIBLE_DEVICES"), "void");
   EXPECT_THAT(setup->envs, Not(Contains(Key("LD_LIBRARY_PATH"))));
-  ASSERT_THAT(setup->mounts, SizeIs(17));
+  ASSERT_THAT(setup->mounts, SizeIs(18));
   EXPECT_EQ(setup->mounts[0].container_path, "/var/run/gpuloom");
   EXPECT_EQ(setup->envs.at("LD_PRELOAD"), "/usr/local/nvidia/$LIB/libcuda.so.1");
   std::map<std::string, std::string> paths;
-  for (size_t i = 1; i < setup->mounts.size(); ++i) {
+  EXPECT_EQ(setup->mounts.back().container_path, "/usr/local/bin/gpuloom-trace");
+  EXPECT_THAT(setup->mounts.back().host_path, HasSubstr("/built-trace-1-"));
+  for (size_t i = 1; i + 1 < setup->mounts.size(); ++i) {
     const MountSetup& mount = setup->mounts[i];
     const std::string name = fs::path(mount.container_path).filename();
     EXPECT_THAT(name, ::testing::MatchesRegex("(libcuda|libnvidia-ml)\\.so(\\.1)?"));
@@ -194,7 +82,7 @@ TEST_F(AllocatorTest, RefusalsNameTheObject) {
   EXPECT_EQ(allocator_->Allocate({MakeDeviceId(kUuid, 0), MakeDeviceId(kOtherUuid, 1)})
                 .status()
                 .message(),
-            "no GPU has 2 free slots: 1+1");
+            "no GPU has 2 free slots: 1+1 (a shape of 2 would wait for them: see slotShapes)");
   EXPECT_THAT(std::string(allocator_->Allocate({MakeDeviceId(kOtherUuid, 1)}).status().message()),
               HasSubstr(kOtherUuid));
   EXPECT_THAT(std::string(allocator_->PreStart(Ids({0})).message()),
@@ -315,7 +203,97 @@ TEST_F(AllocatorTest, AChangeOfPolicyReachesRunningPods) {
   EXPECT_EQ(book_->All().front().binding->quota_bytes, 10 * kGiB);
 }
 
-TEST_F(AllocatorTest, SharesOfTimeAndMemoryWaitReachRunningPodsToo) {
+// Each with one slot, of the number's own.
+TEST_F(AllocatorTest, WhatRunsKeepsItsMemoryWhenSlotsBecomeFewer) {
+  WritePolicy("defaults: {memory: auto}");
+  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  std::vector<std::string> names;
+  for (int slot = 0; slot < 10; ++slot) {
+    names.push_back(NameOf(*allocator_->Allocate(Ids({slot}))));
+    Holds("a", ("p" + std::to_string(slot)).c_str(), Ids({slot}));
+    ASSERT_TRUE(allocator_->PreStart(Ids({slot})).ok());
+  }
+  const uint64_t tenth = scheduler_->bound.at(names[0]).memory_quota_bytes;
+  EXPECT_EQ(tenth, 134 * kGiB / 10 / (2 << 20) * (2 << 20));
+
+  Reopen(5);
+  for (int restart = 0; restart < 2; ++restart) {
+    FakeScheduler fresh;
+    ASSERT_TRUE(allocator_->Restore(kUuid, &fresh).ok());
+    for (const std::string& name : names) {
+      EXPECT_EQ(fresh.bound.at(name).memory_quota_bytes, tenth) << name;
+    }
+    EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+    EXPECT_EQ(allocator_->SlotUses().at(kUuid).promised_bytes(), 10 * tenth);
+    EXPECT_EQ(allocator_->SlotUses().at(kUuid).beyond(), 5u);
+    Reopen(5);
+  }
+  // A container that starts again is not new.
+  EXPECT_TRUE(allocator_->PreStart(Ids({7})).ok());
+
+  // A slot is twice as large now, and one of the old ones does not leave room for it.
+  pods_.held.erase(pods_.held.begin());
+  ASSERT_TRUE(book_->Remove(names[0]).ok());
+  const auto early = allocator_->Allocate(Ids({0}));
+  ASSERT_TRUE(early.ok());
+  Holds("a", "new", Ids({0}));
+  const absl::Status refused = allocator_->PreStart(Ids({0}));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("memory: pod a/new, container main"), HasSubstr("promised to nobody"),
+                    HasSubstr("more is free when they end")));
+  // Two of them do.
+  pods_.held.erase(pods_.held.begin());
+  ASSERT_TRUE(book_->Remove(names[1]).ok());
+  ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
+  EXPECT_EQ(scheduler_->bound.at(NameOf(*early)).memory_quota_bytes,
+            134 * kGiB / 5 / (2 << 20) * (2 << 20));
+  EXPECT_LE(allocator_->SlotUses().at(kUuid).promised_bytes(), 134 * kGiB);
+}
+
+TEST_F(AllocatorTest, WhatRunsKeepsItsMemoryWhenSlotsBecomeMore) {
+  WritePolicy("defaults: {memory: auto}");
+  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  Reopen(2);
+  const auto setup = allocator_->Allocate(Ids({0, 1}));
+  Holds("a", "p", Ids({0, 1}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0, 1})).ok());
+  Reopen(10);
+  FakeScheduler fresh;
+  ASSERT_TRUE(allocator_->Restore(kUuid, &fresh).ok());
+  EXPECT_EQ(fresh.bound.at(NameOf(*setup)).memory_quota_bytes, 134 * kGiB);
+  EXPECT_THAT(allocator_->SlotUses().at(kUuid).withheld(), SizeIs(8));
+  // Whatever a kubelet does.
+  ASSERT_TRUE(allocator_->Allocate(Ids({2})).ok());
+  Holds("a", "q", Ids({2}));
+  EXPECT_EQ(allocator_->PreStart(Ids({2})).code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(AllocatorTest, APolicyThatGivesMoreThanIsLeftLeavesWhatWasPromised) {
+  WritePolicy("defaults: {memory: 13GiB}");
+  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  std::vector<std::string> names;
+  for (int slot = 0; slot < 10; ++slot) {
+    names.push_back(NameOf(*allocator_->Allocate(Ids({slot}))));
+    Holds("a", ("p" + std::to_string(slot)).c_str(), Ids({slot}));
+    ASSERT_TRUE(allocator_->PreStart(Ids({slot})).ok());
+  }
+  Reopen(5);
+  WritePolicy("defaults: {memory: 26GiB}");
+  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  EXPECT_THAT(
+      allocator_->Regrant(),
+      ::testing::AllOf(SizeIs(10), ::testing::Each(HasSubstr("keeps its 13GiB of memory"))));
+  for (const std::string& name : names) {
+    EXPECT_EQ(scheduler_->bound.at(name).memory_quota_bytes, 13 * kGiB);
+  }
+  WritePolicy("defaults: {memory: 26GiB}\novercommit: true\n");
+  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+  EXPECT_EQ(scheduler_->bound.at(names[9]).memory_quota_bytes, 26 * kGiB);
+}
+
+TEST_F(AllocatorTest, SharesOfTimeMemoryWaitAndTracesReachRunningPodsToo) {
   const auto setup = allocator_->Allocate(Ids({0}));
   Holds("a", "p", Ids({0}));
   ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
@@ -336,13 +314,15 @@ TEST_F(AllocatorTest, SharesOfTimeAndMemoryWaitReachRunningPodsToo) {
   }
   EXPECT_EQ(order.kernels, control::KernelTerms{});
   EXPECT_EQ(order.partition, control::PartitionTerms{});
+  EXPECT_EQ(order.rescue_after_ms, 100u);
   WritePolicy(memory +
               ", memoryWait: 5m, maxKernelTime: {warn: 10s, end: 1m}, smPercent: 50%, "
-              "smReserved: 25%}");
+              "smReserved: 25%, trace: own, rescueAfter: never}");
   ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
   EXPECT_THAT(allocator_->Regrant(), IsEmpty());
   EXPECT_EQ(order.kernels, (control::KernelTerms{10'000, 60'000}));
   EXPECT_EQ(order.partition, (control::PartitionTerms{50, 25, 0, 0}));
+  EXPECT_EQ(order.rescue_after_ms, control::kNeverRescued);
   // What is in force is remembered for the time when no policy is.
   std::ofstream(state_ + "/policy.yaml") << "defaults: {memroy: 1GiB}\n";
   policy_.emplace(state_ + "/policy.yaml");
@@ -355,6 +335,8 @@ TEST_F(AllocatorTest, SharesOfTimeAndMemoryWaitReachRunningPodsToo) {
   EXPECT_EQ(fresh.bound.at(NameOf(*setup)).memory_wait_ms, 300'000u);
   EXPECT_EQ(fresh.bound.at(NameOf(*setup)).kernels, (control::KernelTerms{10'000, 60'000}));
   EXPECT_EQ(fresh.bound.at(NameOf(*setup)).shares, (control::ShareTerms{100, 100, 2, 0, 0}));
+  EXPECT_EQ(fresh.bound.at(NameOf(*setup)).trace, control::TraceTerms::kOwn);
+  EXPECT_EQ(fresh.bound.at(NameOf(*setup)).rescue_after_ms, control::kNeverRescued);
 }
 
 TEST_F(AllocatorTest, WithoutAPolicyNothingStartsAndWhatRunsKeepsItsGrant) {
@@ -398,6 +380,47 @@ TEST_F(AllocatorTest, WhatThePolicyForbidsDoesNotStart) {
   EXPECT_TRUE(allocator_->PreStart(Ids({1})).ok());
 }
 
+TEST_F(AllocatorTest, WhoseRuleIsImpossibleOnTheGpuDoesNotStartAndOthersDo) {
+  WritePolicy("defaults: {memory: 20GiB}\nnamespaces:\n  small: {memory: 1GiB}\n");
+  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_TRUE(allocator_->Allocate(Ids({0})).ok());
+  Holds("big", "p", Ids({0}));
+  const absl::Status refused = allocator_->PreStart(Ids({0}));
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(
+      std::string(refused.message()),
+      AllOf(HasSubstr("policy: pod big/p, container main: "),
+            HasSubstr("policy.yaml:1:20: defaults.memory: 10 slots x 20GiB is more than GPU "),
+            HasSubstr(kUuid), HasSubstr("write at most")));
+  EXPECT_THAT(scheduler_->bound, IsEmpty());
+  EXPECT_THAT(closed_, IsEmpty()) << "every slot can be a small one";
+  ASSERT_TRUE(allocator_->Allocate(Ids({1})).ok());
+  Holds("small", "q", Ids({1}));
+  EXPECT_TRUE(allocator_->PreStart(Ids({1})).ok());
+  WritePolicy("defaults: {memory: 12GiB}");
+  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  EXPECT_TRUE(allocator_->PreStart(Ids({0})).ok()) << "the kubelet tries again";
+}
+
+TEST_F(AllocatorTest, WhoRunsKeepsItsMemoryWhenItsRuleBecomesImpossible) {
+  const auto running = allocator_->Allocate(Ids({0, 1}));
+  Holds("a", "p", Ids({0, 1}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0, 1})).ok());
+  WritePolicy("defaults: {memory: 20GiB, weight: 7}\n");
+  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  EXPECT_THAT(allocator_->Regrant(),
+              ElementsAre(AllOf(HasSubstr("pod a/p, container main keeps its 2GiB of memory"),
+                                HasSubstr("policy.yaml:1:20: defaults.memory: "))));
+  const BindOrder& order = scheduler_->bound.at(NameOf(*running));
+  EXPECT_EQ(order.memory_quota_bytes, 2 * kGiB);
+  EXPECT_EQ(order.shares.namespace_weight, 7u) << "all else applies";
+  FakeScheduler fresh;
+  ASSERT_TRUE(allocator_->Restore(kUuid, &fresh).ok());
+  EXPECT_EQ(fresh.bound.at(NameOf(*running)).memory_quota_bytes, 2 * kGiB);
+  // As with every refusal, a container that starts again is judged again.
+  EXPECT_FALSE(allocator_->PreStart(Ids({0, 1})).ok());
+}
+
 TEST_F(AllocatorTest, MaxTenantsCountsWhatTheKubeletShowsAndWasAdmitted) {
   WritePolicy("namespaces: {two: {maxTenants: 2}}");
   ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
@@ -437,7 +460,8 @@ TEST_F(AllocatorTest, SweepEndsWhatIsOverAndKeepsOldShimsUntilThen) {
     options.kubelet_record = &*kubelet_record_;
     options.shims = &*shims_;
     options.library_files = {*shims_->Install(state_ + "/built.so", "2"),
-                             *shims_->Install(state_ + "/built-nvml.so", "2")};
+                             *shims_->Install(state_ + "/built-nvml.so", "2"),
+                             *shims_->Install(state_ + "/built-trace", "2")};
     options.policy = &*policy_;
     options.pod_resources = &pods_;
     options.clock = &clock_;

@@ -6,18 +6,41 @@
 
 namespace gpuloom {
 
-DeviceBoard::DeviceBoard(std::vector<Gpu> gpus, int slots_per_gpu)
-    : gpus_(std::move(gpus)), slots_per_gpu_(slots_per_gpu) {}
+DeviceBoard::DeviceBoard(std::vector<Gpu> gpus, int slots_per_gpu, std::vector<int> shapes)
+    : gpus_(std::move(gpus)), slots_per_gpu_(slots_per_gpu), shapes_(std::move(shapes)) {}
 
-void DeviceBoard::SetHealthy(const std::string& gpu_uuid, bool is_healthy) {
+void DeviceBoard::ShowUse(const std::string& gpu_uuid, const SlotUse& use) {
+  std::map<int, std::set<int>> places;
+  for (const int shape : shapes_) places[shape] = use.Places(shape);
+  std::set<int> closed = use.Closed();
   {
     const MutexLock lock(mutex_);
-    bool& known = is_healthy_[gpu_uuid];
-    if (known == is_healthy) return;
-    known = is_healthy;
+    Shown& shown = shown_[gpu_uuid];
+    if (shown.closed == closed && shown.places == places) return;
+    shown.closed = std::move(closed);
+    shown.places = std::move(places);
     ++version_;
   }
   changed_.NotifyAll();
+}
+
+void DeviceBoard::Show(const std::string& gpu_uuid, const GpuStanding& standing) {
+  {
+    const MutexLock lock(mutex_);
+    Shown& shown = shown_[gpu_uuid];
+    const bool is_news =
+        (shown.standing.state == GpuState::kHealthy) != (standing.state == GpuState::kHealthy);
+    shown.standing = standing;
+    if (!is_news) return;
+    ++version_;
+  }
+  changed_.NotifyAll();
+}
+
+GpuStanding DeviceBoard::StandingOf(const std::string& gpu_uuid) const {
+  const MutexLock lock(mutex_);
+  const auto shown = shown_.find(gpu_uuid);
+  return shown == shown_.end() ? GpuStanding{} : shown->second.standing;
 }
 
 void DeviceBoard::SetTrouble(const std::string& trouble) {
@@ -30,18 +53,25 @@ std::string DeviceBoard::Trouble() const {
   return trouble_;
 }
 
-std::vector<Slot> DeviceBoard::Slots(uint64_t* version) const {
+std::vector<ShownDevice> DeviceBoard::Devices(int shape, uint64_t* version) const {
   const MutexLock lock(mutex_);
   *version = version_;
-  std::vector<Slot> slots;
+  std::vector<ShownDevice> devices;
   for (const Gpu& gpu : gpus_) {
-    const auto health = is_healthy_.find(gpu.uuid);
-    for (int slot = 0; slot < slots_per_gpu_; ++slot) {
-      slots.push_back({MakeDeviceId(gpu.uuid, slot), health != is_healthy_.end() && health->second,
-                       gpu.numa_node});
+    const auto shown = shown_.find(gpu.uuid);
+    const bool is_healthy =
+        shown != shown_.end() && shown->second.standing.state == GpuState::kHealthy;
+    const auto has_room = [&](int number) {
+      if (shape == 1) return !shown->second.closed.contains(number);
+      const auto places = shown->second.places.find(shape);
+      return places != shown->second.places.end() && places->second.contains(number);
+    };
+    for (int number = 0; number < slots_per_gpu_ / shape; ++number) {
+      devices.push_back(
+          {MakeDeviceId({gpu.uuid, shape, number}), is_healthy && has_room(number), gpu.numa_node});
     }
   }
-  return slots;
+  return devices;
 }
 
 bool DeviceBoard::WaitForChange(uint64_t version, std::chrono::milliseconds timeout) const {

@@ -15,7 +15,7 @@ struct Image {
   Elf32_Ehdr header;
   Elf32_Phdr segments[3];
   Elf32_Dyn dynamic[6];
-  Elf32_Sym symbols[1];  // the first is always nobody's
+  Elf32_Sym symbols[1];  // the first is always undefined
   Elf32_Word hash[4];    // one bucket, one chain, both empty
   char strings[4];
 };

@@ -8,9 +8,11 @@
 #include <atomic>
 
 #include "agent/cat.h"
-#include "agent/inventory/slots.h"
+#include "agent/log_lines.h"
+#include "agent/node/log.h"
 #include "agent/plugin/probe.h"
 #include "proto/kubelet/deviceplugin/v1beta1/api.grpc.pb.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 namespace {
@@ -37,18 +39,17 @@ std::vector<std::string> ToVector(const Strings& strings) {
 
 class PluginServer::Service : public v1beta1::DevicePlugin::Service {
  public:
-  Service(const DeviceBoard* board, Allocator* allocator, Answers answers)
-      : board_(board), allocator_(allocator), answers_(answers) {}
+  explicit Service(const Options& options) : options_(options) {}
 
   grpc::Status GetDevicePluginOptions(grpc::ServerContext* context, const v1beta1::Empty*,
                                       v1beta1::DevicePluginOptions* options) override {
-    if (answers_ == Answers::kNoOptions) {
+    if (options_.answers == Answers::kNoOptions) {
       return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
                           "gpuloom-agent is registered already, at another socket; this one is "
                           "refused on purpose while one agent replaces another");
     }
     // For our own probe; the kubelet ignores it.
-    if (const std::string trouble = board_->Trouble(); !trouble.empty()) {
+    if (const std::string trouble = options_.board->Trouble(); !trouble.empty()) {
       context->AddTrailingMetadata(kTroubleMetadata, trouble.substr(0, kMaxTroubleBytes));
     }
     const bool is_asked_whether_ready =
@@ -65,16 +66,21 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
                             grpc::ServerWriter<v1beta1::ListAndWatchResponse>* writer) override {
     ++watchers;
     uint64_t version = 0;
+    std::optional<std::vector<ShownDevice>> last;
     while (!context->IsCancelled() && !is_stopping) {
-      if (!board_->WaitForChange(version, kStreamPause)) continue;
+      if (!options_.board->WaitForChange(version, kStreamPause)) continue;
+      std::vector<ShownDevice> devices = options_.board->Devices(options_.shape, &version);
+      // It was another resource that has changed.
+      if (last == devices) continue;
       v1beta1::ListAndWatchResponse response;
-      for (const Slot& slot : board_->Slots(&version)) {
+      for (const ShownDevice& shown : devices) {
         v1beta1::Device* device = response.add_devices();
-        device->set_id(slot.device_id);
-        device->set_health(slot.is_healthy ? "Healthy" : "Unhealthy");
-        if (slot.numa_node >= 0) device->mutable_topology()->add_nodes()->set_id(slot.numa_node);
+        device->set_id(shown.id);
+        device->set_health(shown.is_healthy ? "Healthy" : "Unhealthy");
+        if (shown.numa_node >= 0) device->mutable_topology()->add_nodes()->set_id(shown.numa_node);
       }
       if (!writer->Write(response)) break;
+      last = std::move(devices);
     }
     --watchers;
     return grpc::Status::OK;
@@ -83,10 +89,11 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
   grpc::Status GetPreferredAllocation(grpc::ServerContext*,
                                       const v1beta1::PreferredAllocationRequest* request,
                                       v1beta1::PreferredAllocationResponse* response) override {
+    options_.refusals->CountRequest(kPreferred);
     for (const auto& container : request->container_requests()) {
-      const absl::StatusOr<std::vector<std::string>> chosen =
-          PreferOneGpu(ToVector(container.available_deviceids()),
-                       ToVector(container.must_include_deviceids()), container.allocation_size());
+      const absl::StatusOr<std::vector<std::string>> chosen = options_.allocator->Prefer(
+          ToVector(container.available_deviceids()), ToVector(container.must_include_deviceids()),
+          container.allocation_size());
       if (!chosen.ok()) return Refuse(kPreferred, chosen.status());
       auto* answer = response->add_container_responses();
       for (const std::string& id : *chosen) answer->add_deviceids(id);
@@ -96,12 +103,13 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
 
   grpc::Status Allocate(grpc::ServerContext*, const v1beta1::AllocateRequest* request,
                         v1beta1::AllocateResponse* response) override {
+    options_.refusals->CountRequest(kAllocate);
     std::vector<ContainerSetup> setups;
     for (const auto& container : request->container_requests()) {
       absl::StatusOr<ContainerSetup> setup =
-          allocator_->Allocate(ToVector(container.devices_ids()));
+          options_.allocator->Allocate(ToVector(container.devices_ids()));
       if (!setup.ok()) {
-        for (const ContainerSetup& earlier : setups) allocator_->TakeBack(earlier);
+        for (const ContainerSetup& earlier : setups) options_.allocator->TakeBack(earlier);
         return Refuse(kAllocate, setup.status());
       }
       setups.push_back(*std::move(setup));
@@ -122,34 +130,43 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
   grpc::Status PreStartContainer(grpc::ServerContext*,
                                  const v1beta1::PreStartContainerRequest* request,
                                  v1beta1::PreStartContainerResponse*) override {
-    const absl::Status status = allocator_->PreStart(ToVector(request->devices_ids()));
+    options_.refusals->CountRequest(kPreStart);
+    const absl::Status status = options_.allocator->PreStart(ToVector(request->devices_ids()));
     return status.ok() ? grpc::Status::OK : Refuse(kPreStart, status);
   }
 
   std::atomic<int> watchers = 0;
   std::atomic<bool> is_stopping = false;
   std::atomic<bool> is_ready = false;
-  RefusedRequests refusals{{kPreferred, kAllocate, kPreStart}};
 
  private:
   grpc::Status Refuse(const char* call, const absl::Status& status) {
     const std::string reason(status.message());
-    spdlog::warn("{} refused: {}", call, reason);
-    refusals.Add(call, reason);
+    if (MayLog()) spdlog::warn("{} refused: {}", call, reason);
+    options_.refusals->Add(call, reason);
     return ToGrpc(status);
   }
 
-  const DeviceBoard* const board_;
-  Allocator* const allocator_;
-  const Answers answers_;
+  // A controller whose pods are refused makes new ones as fast as the kubelet refuses them.
+  bool MayLog() {
+    const MutexLock lock(mutex_);
+    return TakeLogLine(&refusal_lines_, kAgentProgram, LogLevel::kWarning);
+  }
+
+  Mutex mutex_;
+  LineBudget refusal_lines_ GPULOOM_GUARDED_BY(mutex_);
+  const Options options_;
 };
 
 struct PluginServer::Running {
   std::unique_ptr<grpc::Server> server;
 };
 
-PluginServer::PluginServer(const DeviceBoard* board, Allocator* allocator, Answers answers)
-    : service_(std::make_unique<Service>(board, allocator, answers)) {}
+PluginServer::PluginServer(const Options& options) : service_(std::make_unique<Service>(options)) {}
+
+std::vector<std::string> PluginServer::RefusableCalls() {
+  return {kPreferred, kAllocate, kPreStart};
+}
 
 PluginServer::~PluginServer() { Stop(); }
 
@@ -186,8 +203,6 @@ void PluginServer::Stop() {
 }
 
 int PluginServer::watchers() const { return service_->watchers; }
-
-const RefusedRequests& PluginServer::refusals() const { return service_->refusals; }
 
 void PluginServer::SetReady() { service_->is_ready = true; }
 

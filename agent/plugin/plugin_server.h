@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device-plugin service on its socket. The only file that turns absl::Status into grpc::Status
+// The device-plugin service of one resource on its socket. The only file that turns absl::Status into grpc::Status
 // is its .cc. Start and Stop are called from one thread; the rest runs on gRPC's. Owns neither
-// board nor allocator.
+// board, allocator nor refusals.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "agent/plugin/allocator.h"
@@ -19,11 +20,22 @@ class PluginServer {
   // Of a call for the options, in its metadata: refuse it until SetReady.
   static constexpr char kReadyKey[] = "gpuloom-ready";
 
-  // kNoOptions: the same service, but whoever asks for its options is refused (see Registrar).
+  // kNoOptions: the same service, but requests for its options are refused (see Registrar).
   enum class Answers { kAll, kNoOptions };
 
-  PluginServer(const DeviceBoard* board, Allocator* allocator, Answers answers = Answers::kAll);
+  struct Options {
+    const DeviceBoard* board = nullptr;
+    Allocator* allocator = nullptr;
+    RefusedRequests* refusals = nullptr;
+    int shape = 1;  // of its devices; 1: single slots
+    Answers answers = Answers::kAll;
+  };
+
+  explicit PluginServer(const Options& options);
   ~PluginServer();
+
+  // The calls that may be refused.
+  static std::vector<std::string> RefusableCalls();
 
   // Replaces a stale socket. Fails when the path is longer than a socket's name may be (107
   // characters), or cannot be bound.
@@ -32,7 +44,6 @@ class PluginServer {
   void Stop();
   // How many streams of kubelets watch the device list.
   int watchers() const;
-  const RefusedRequests& refusals() const;
   // For Kubernetes' probes, from now on.
   void SetReady();
 

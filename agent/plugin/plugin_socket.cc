@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Invalid, with errno, when nobody listens.
+// Invalid, with errno, when no process listens.
 channel::UniqueFd Connect(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -27,7 +27,7 @@ channel::UniqueFd Connect(const std::string& path) {
     return {};
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  // Non-blocking: a full backlog is somebody who listens.
+  // Non-blocking: a full backlog means that a process listens.
   channel::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return {};
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {

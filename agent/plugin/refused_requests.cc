@@ -8,7 +8,12 @@
 namespace gpuloom {
 
 RefusedRequests::RefusedRequests(const std::vector<std::string>& calls) {
-  for (const std::string& call : calls) counts_[call] = 0;
+  for (const std::string& call : calls) counts_[call] = requests_[call] = 0;
+}
+
+void RefusedRequests::CountRequest(const std::string& call) {
+  const MutexLock lock(mutex_);
+  ++requests_[call];
 }
 
 void RefusedRequests::Add(const std::string& call, const std::string& reason) {
@@ -29,6 +34,11 @@ void RefusedRequests::Add(const std::string& call, const std::string& reason) {
 std::map<std::string, uint64_t> RefusedRequests::Counts() const {
   const MutexLock lock(mutex_);
   return counts_;
+}
+
+std::map<std::string, uint64_t> RefusedRequests::Requests() const {
+  const MutexLock lock(mutex_);
+  return requests_;
 }
 
 std::vector<RefusedRequest> RefusedRequests::Latest() const {

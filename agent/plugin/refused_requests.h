@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent has refused the kubelet, for whoever asks why a pod does not start: how often each call was, and the
-// latest reasons. Safe from any thread.
+// What the agent has refused the kubelet, for whoever asks why a pod does not start: how often each call was, of how many
+// requests, and the latest reasons. Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct RefusedRequest {
 
 class RefusedRequests {
  public:
-  // As many as people read. Whoever makes pods makes refusals: the latest ones stay.
+  // As many as people read. Anybody who creates pods can cause refusals: the latest ones stay.
   static constexpr size_t kMostKept = 20;
   // A reason names a pod, a place in the policy and what to do.
   static constexpr size_t kMostReasonBytes = 1024;
@@ -30,13 +30,17 @@ class RefusedRequests {
   // `calls`: those that are counted, from the beginning.
   explicit RefusedRequests(const std::vector<std::string>& calls);
 
+  // The kubelet asks; whether it is refused, Add says.
+  void CountRequest(const std::string& call);
   void Add(const std::string& call, const std::string& reason);
   std::map<std::string, uint64_t> Counts() const;
-  std::vector<RefusedRequest> Latest() const;  // the latest first
+  std::map<std::string, uint64_t> Requests() const;  // those that were refused included
+  std::vector<RefusedRequest> Latest() const;        // the latest first
 
  private:
   mutable Mutex mutex_;
   std::map<std::string, uint64_t> counts_ GPULOOM_GUARDED_BY(mutex_);
+  std::map<std::string, uint64_t> requests_ GPULOOM_GUARDED_BY(mutex_);
   std::deque<RefusedRequest> latest_ GPULOOM_GUARDED_BY(mutex_);
 };
 

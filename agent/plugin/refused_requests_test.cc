@@ -13,10 +13,13 @@ using ::testing::Pair;
 TEST(RefusedRequests, TheSameAgainIsOneMoreOfIt) {
   RefusedRequests refusals({"Allocate", "PreStartContainer"});
   EXPECT_THAT(refusals.Counts(), ElementsAre(Pair("Allocate", 0), Pair("PreStartContainer", 0)));
+  EXPECT_THAT(refusals.Requests(), ElementsAre(Pair("Allocate", 0), Pair("PreStartContainer", 0)));
+  for (int i = 0; i < 3; ++i) refusals.CountRequest("PreStartContainer");
   refusals.Add("PreStartContainer", "policy: no");
   refusals.Add("Allocate", "policy: no");
   refusals.Add("PreStartContainer", "policy: no");
   EXPECT_THAT(refusals.Counts(), ElementsAre(Pair("Allocate", 1), Pair("PreStartContainer", 2)));
+  EXPECT_THAT(refusals.Requests(), ElementsAre(Pair("Allocate", 0), Pair("PreStartContainer", 3)));
   EXPECT_THAT(refusals.Latest(), ElementsAre(RefusedRequest{"PreStartContainer", "policy: no", 2},
                                              RefusedRequest{"Allocate", "policy: no", 1}));
 }

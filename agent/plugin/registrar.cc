@@ -72,7 +72,9 @@ void Registrar::LookAtKubelet() {
     registered_with_.reset();
     Say(Cat("kubelet: no ", path, "; waiting for the kubelet to start"));
   } else if (found != kubelet_) {
-    options_.on_kubelet(Cat(found->device, ":", found->inode, ":", found->changed_ns));
+    if (options_.on_kubelet) {
+      options_.on_kubelet(Cat(found->device, ":", found->inode, ":", found->changed_ns));
+    }
     next_try_ = clock_->Now();
   }
   kubelet_ = found;
@@ -81,12 +83,8 @@ void Registrar::LookAtKubelet() {
 void Registrar::LookAtWatch(bool has_predecessor) {
   if (server_->watchers() > 0) {
     is_watched_ = true;
+    has_been_watched_ = true;
     if (has_predecessor && !has_shown_refusing_) ShowRefusing();
-    if (!is_ready_) {
-      is_ready_ = true;
-      server_->SetReady();
-      spdlog::info("agent: ready");
-    }
   } else if (is_watched_) {
     // Its socket is unchanged, but it no longer counts our devices, and refuses pods.
     spdlog::warn("kubelet: {} has ended its watch of the devices; registering again",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the plugin registered with the kubelet, whoever restarts: a kubelet deletes every socket in
+// Keeps the plugin of one resource registered with the kubelet, whoever restarts: a kubelet deletes every socket in
 // its directory when it starts and makes kubelet.sock anew, so a change of either file means to
 // begin again. Files are looked at, not watched: two stat calls per look cost nothing, and nothing
 // can be missed.
@@ -36,7 +36,7 @@ class Registrar {
     std::string socket_name;
     std::string resource_name;
     // A kubelet was found: the first one, or another start of it. `id` tells them apart.
-    std::function<void(const std::string& id)> on_kubelet;
+    std::function<void(const std::string& id)> on_kubelet;  // may be null
   };
 
   // `server` is registered; `refusing`, which refuses to tell its options, is only shown.
@@ -49,6 +49,8 @@ class Registrar {
   // Another agent may have registered in between.
   void RegisterAgain() { registered_with_.reset(); }
   bool is_registered() const { return registered_with_.has_value(); }
+  // A kubelet has watched the devices at least once.
+  bool has_been_watched() const { return has_been_watched_; }
 
   // Since this object was made.
   struct Counts {
@@ -90,7 +92,7 @@ class Registrar {
   bool is_watched_ = false;
   bool had_predecessor_ = false;
   bool has_shown_refusing_ = false;  // since the last registration
-  bool is_ready_ = false;
+  bool has_been_watched_ = false;
   std::string last_trouble_;  // each trouble is said once, until another comes or it ends
   Counts counts_;
 };

@@ -44,8 +44,9 @@ class RegistrarTest : public ::testing::Test {
   std::string directory_;
   TestingClock clock_;
   DeviceBoard board_{{}, 1};
-  PluginServer server_{&board_, nullptr};  // nobody allocates
-  PluginServer refusing_{&board_, nullptr, PluginServer::Answers::kNoOptions};
+  RefusedRequests refusals_{{}};
+  PluginServer server_{{&board_, nullptr, &refusals_}};  // nobody allocates
+  PluginServer refusing_{{&board_, nullptr, &refusals_, 1, PluginServer::Answers::kNoOptions}};
   std::optional<Registrar> registrar_;
   int kubelets_ = 0;
 };

@@ -36,4 +36,20 @@ control::KernelTerms KernelTermsOf(const Policy& policy, const PodContainer& own
   return {rule.warn_s * 1000, rule.end_s * 1000};
 }
 
+uint32_t RescueAfterMsOf(const Policy& policy, const PodContainer& owner) {
+  static_assert(kNeverRescued == control::kNeverRescued);
+  return SettingsOfNamespace(policy, owner.pod_namespace).rescue_after_ms.value;
+}
+
+control::TraceTerms TraceTermsOf(const Policy& policy, const PodContainer& owner) {
+  const TraceRule rule =
+      SettingsOfPod(policy, owner.pod_namespace, owner.pod, owner.container).trace.value;
+  if (rule == TraceRule::kNone) return control::TraceTerms::kNone;
+  const TrustDomainRule domain =
+      SettingsOfNamespace(policy, owner.pod_namespace).trust_domain.value;
+  // CUPTI makes launches of all pods of a trust domain slower.
+  return domain.kind == TrustDomainRule::Kind::kPod ? control::TraceTerms::kOwnByCupti
+                                                    : control::TraceTerms::kOwn;
+}
+
 }  // namespace gpuloom

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a policy says of one container's GPU time, as schedulers are told it. Pure, safe from any thread.
+// What a policy says of one container's GPU time, and of its traces, as schedulers are told it. Pure, safe from any thread.
 #pragma once
 
 #include "agent/identity/allocation.h"
@@ -11,5 +11,8 @@ namespace gpuloom {
 control::ShareTerms ShareTermsOf(const Policy& policy, const PodContainer& owner);
 control::PartitionTerms PartitionTermsOf(const Policy& policy, const PodContainer& owner);
 control::KernelTerms KernelTermsOf(const Policy& policy, const PodContainer& owner);
+// As in control::BindAllocation.
+uint32_t RescueAfterMsOf(const Policy& policy, const PodContainer& owner);
+control::TraceTerms TraceTermsOf(const Policy& policy, const PodContainer& owner);
 
 }  // namespace gpuloom

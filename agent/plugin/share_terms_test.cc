@@ -47,6 +47,23 @@ namespaces:
   EXPECT_EQ(PartitionTermsOf(policy, {"team-b", "p", "main"}), control::PartitionTerms{});
 }
 
+TEST(TraceTermsOf, CuptiOnlyWhereAPodHasItsDomainToItself) {
+  const Policy policy = MustParse(R"(
+namespaces:
+  alone: {trace: own, trustDomain: pod, pods: {quiet: {trace: none}}}
+  shared: {trace: own}
+  named: {trace: own, trustDomain: inference}
+)");
+  const auto of = [&](const char* space, const char* pod) {
+    return TraceTermsOf(policy, {space, pod, "main"});
+  };
+  EXPECT_EQ(of("alone", "p"), control::TraceTerms::kOwnByCupti);
+  EXPECT_EQ(of("alone", "quiet"), control::TraceTerms::kNone);
+  EXPECT_EQ(of("shared", "p"), control::TraceTerms::kOwn);
+  EXPECT_EQ(of("named", "p"), control::TraceTerms::kOwn);
+  EXPECT_EQ(of("other", "p"), control::TraceTerms::kNone);
+}
+
 TEST(ShareTermsOf, WithoutRulesTheDefaultsWithoutCeilings) {
   EXPECT_EQ(ShareTermsOf(Policy{}, {"team-a", "p", "main"}),
             (control::ShareTerms{100, 100, 2, 0, 0}));

@@ -26,7 +26,8 @@ std::string ContentName(const std::string& content) {
   return text;
 }
 
-constexpr char kWhereTheyAre[] = "; set --shim to libgpuloom.so and --nvml to libgpuloom-nvml.so";
+constexpr char kWhereTheyAre[] =
+    "; set --shim to libgpuloom.so, --nvml to libgpuloom-nvml.so and --trace to gpuloom-trace";
 
 }  // namespace
 
@@ -35,26 +36,28 @@ bool ShimStore::IsMountedNoexec(const std::string& directory) {
   return statvfs(directory.c_str(), &file_system) == 0 && (file_system.f_flag & ST_NOEXEC) != 0;
 }
 
-absl::StatusOr<std::string> ShimStore::Install(const std::string& library_path,
+absl::StatusOr<std::string> ShimStore::Install(const std::string& path,
                                                const std::string& version) {
-  const absl::StatusOr<std::string> content = ReadStateFile(library_path);
+  const absl::StatusOr<std::string> content = ReadStateFile(path);
   if (!content.ok()) {
     return absl::NotFoundError(
         Cat("shim: ", std::string(content.status().message()), kWhereTheyAre));
   }
   if (!content->starts_with("\177ELF")) {
     return absl::InvalidArgumentError(
-        Cat("shim: ", library_path, " is not a library", kWhereTheyAre));
+        Cat("shim: ", path, " is neither a library nor a program", kWhereTheyAre));
   }
-  if (absl::Status status = MakeStateDirectory(directory_, 0755); !status.ok()) return status;
-  if (forbids_exec_(directory_)) {
-    return absl::FailedPreconditionError(
-        Cat("shim: ", directory_,
-            " is on a file system mounted noexec, from which containers could not load it; choose "
-            "another --state-dir"));
+  const std::string file = Cat(fs::path(path).stem().string(), "-", version, "-",
+                               ContentName(*content), fs::path(path).extension().string());
+  for (const std::string& directory : {libraries_, DirectoryOf(file)}) {
+    if (absl::Status status = MakeStateDirectory(directory, 0755); !status.ok()) return status;
+    if (forbids_exec_(directory)) {
+      return absl::FailedPreconditionError(
+          Cat("shim: ", directory,
+              " is on a file system mounted noexec, from which containers could not load it; "
+              "choose another --state-dir"));
+    }
   }
-  const std::string file =
-      Cat(fs::path(library_path).stem().string(), "-", version, "-", ContentName(*content), ".so");
   if (absl::Status status = Put(file, *content); !status.ok()) return status;
   if (absl::Status status = Put(kEmptyLibrary32, EmptyLibrary32()); !status.ok()) return status;
   return file;
@@ -67,15 +70,20 @@ absl::Status ShimStore::Put(const std::string& file, const std::string& content)
 }
 
 absl::Status ShimStore::Prune(const std::set<std::string>& keep) {
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory_, error)) {
-    const std::string file = entry.path().filename();
-    if (file == kEmptyLibrary32 || keep.contains(file)) continue;
-    std::error_code remove_error;
-    fs::remove(entry.path(), remove_error);
-    if (remove_error) error = remove_error;
+  for (const std::string& directory : {libraries_, programs_}) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+      const std::string file = entry.path().filename();
+      if (file == kEmptyLibrary32 || keep.contains(file)) continue;
+      std::error_code remove_error;
+      fs::remove(entry.path(), remove_error);
+      if (remove_error) error = remove_error;
+    }
+    // Without a program there is no folder of theirs.
+    if (error && error != std::errc::no_such_file_or_directory) {
+      return absl::InternalError(Cat("shim: ", directory, ": ", error.message()));
+    }
   }
-  if (error) return absl::InternalError(Cat("shim: ", directory_, ": ", error.message()));
   return absl::OkStatus();
 }
 

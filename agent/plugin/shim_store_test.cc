@@ -54,6 +54,27 @@ TEST_F(ShimStoreTest, VersionsStandSideBySideUntilPruned) {
   EXPECT_TRUE(fs::exists(store.PathOf(ShimStore::kEmptyLibrary32))) << "it is every container's";
 }
 
+// An agent of 0.2.0 deletes what it does not know beside the libraries; a container that has the program mounted must
+// start again under it.
+TEST_F(ShimStoreTest, AProgramLiesWhereAnOlderAgentDoesNotLook) {
+  ShimStore store(state_);
+  const std::string built = state_ + "/gpuloom-trace";
+  std::ofstream(built) << "\177ELF program";
+  const auto library = store.Install(Library("\177ELF one"), "1.0.7");
+  const auto program = store.Install(built, "1.0.7");
+  ASSERT_TRUE(library.ok() && program.ok()) << library.status() << program.status();
+  EXPECT_EQ(fs::path(store.PathOf(*library)).parent_path(), state_ + "/shim");
+  EXPECT_EQ(fs::path(store.PathOf(*program)).parent_path(), state_ + "/programs");
+  struct stat made = {};
+  ASSERT_EQ(stat(store.PathOf(*program).c_str(), &made), 0);
+  EXPECT_EQ(made.st_mode & 07777, 0755u);
+  ASSERT_TRUE(store.Prune({*library, *program}).ok());
+  EXPECT_TRUE(fs::exists(store.PathOf(*program)));
+  ASSERT_TRUE(store.Prune({*library}).ok());
+  EXPECT_FALSE(fs::exists(store.PathOf(*program)));
+  EXPECT_TRUE(fs::exists(store.PathOf(*library)));
+}
+
 TEST_F(ShimStoreTest, ADamagedCopyIsReplaced) {
   ShimStore store(state_);
   const auto file = store.Install(Library("\177ELF one"), "1.0");
@@ -68,7 +89,7 @@ TEST_F(ShimStoreTest, WhatIsNoLibraryIsRefusedByName) {
   EXPECT_THAT(std::string(store.Install(state_ + "/absent.so", "1").status().message()),
               HasSubstr("absent.so"));
   EXPECT_THAT(std::string(store.Install(Library("text"), "1").status().message()),
-              HasSubstr("not a library"));
+              HasSubstr("neither a library nor a program"));
 }
 
 TEST_F(ShimStoreTest, AFileSystemThatForbidsExecIsRefused) {

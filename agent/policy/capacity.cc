@@ -20,13 +20,14 @@ std::optional<Capacity> MakeCapacity(const std::string& gpu, uint64_t total_byte
     }
     capacity.reserve_bytes = *reserve_bytes;
   }
-  if (AutoSlotBytes(capacity) == 0) {
-    *error = "GPU " + gpu + " has " + FormatSize(total_bytes) + ", --reserve keeps " +
-             FormatSize(capacity.reserve_bytes) + ": nothing is left for " + std::to_string(slots) +
-             " slots";
-    return std::nullopt;
-  }
   return capacity;
+}
+
+std::string NothingLeft(const Capacity& capacity) {
+  if (AutoSlotBytes(capacity) != 0) return "";
+  return "GPU " + capacity.gpu + " has " + FormatSize(capacity.total_bytes) + ", --reserve keeps " +
+         FormatSize(capacity.reserve_bytes) + ": nothing is left for " +
+         std::to_string(capacity.slots) + " slots";
 }
 
 }  // namespace gpuloom

@@ -9,10 +9,12 @@
 
 namespace gpuloom {
 
-// `reserve`: "auto" or a size. nullopt with a message that names --reserve, when it is neither, or
-// leaves nothing for the slots.
+// `reserve`: "auto" or a size. nullopt with a message that names --reserve, when it is neither.
 [[nodiscard]] std::optional<Capacity> MakeCapacity(const std::string& gpu, uint64_t total_bytes,
                                                    int slots, const std::string& reserve,
                                                    std::string* error);
+
+// Why the GPU can have no slots: it is too small for the reserve. Empty: it can.
+std::string NothingLeft(const Capacity& capacity);
 
 }  // namespace gpuloom

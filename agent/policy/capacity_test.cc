@@ -24,13 +24,20 @@ TEST(MakeCapacity, TheReserveIsAutoOrAsTheOperatorSays) {
   EXPECT_EQ(told->reserve_bytes, 20 * kGiB);
 }
 
-TEST(MakeCapacity, WhatIsNoSizeOrLeavesNothingIsRefusedByName) {
+TEST(MakeCapacity, WhatIsNoSizeIsRefused) {
   std::string error;
   EXPECT_FALSE(MakeCapacity("GPU-1", 8 * kGiB, 10, "much", &error));
   EXPECT_THAT(error, HasSubstr("--reserve: "));
-  EXPECT_FALSE(MakeCapacity("GPU-1", 8 * kGiB, 10, "8GiB", &error));
-  EXPECT_EQ(error, "GPU GPU-1 has 8GiB, --reserve keeps 8GiB: nothing is left for 10 slots");
-  EXPECT_FALSE(MakeCapacity("GPU-1", 8 * kGiB, 10, "9GiB", &error));
+}
+
+TEST(NothingLeft, SaysWhyAGpuThatIsTooSmallHasNoSlots) {
+  std::string error;
+  const auto small = MakeCapacity("GPU-1", 8 * kGiB, 10, "8GiB", &error);
+  ASSERT_TRUE(small) << error;
+  EXPECT_EQ(NothingLeft(*small),
+            "GPU GPU-1 has 8GiB, --reserve keeps 8GiB: nothing is left for 10 slots");
+  EXPECT_NE(NothingLeft(*MakeCapacity("GPU-1", 8 * kGiB, 10, "9GiB", &error)), "");
+  EXPECT_EQ(NothingLeft(*MakeCapacity("GPU-1", 8 * kGiB, 10, "7GiB", &error)), "");
 }
 
 }  // namespace

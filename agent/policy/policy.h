@@ -58,6 +58,14 @@ struct KernelTimeRule {
   bool operator==(const KernelTimeRule&) const = default;
 };
 
+// As long as that a lower class's work waits behind a higher one's. 100 ms is the default; kNeverRescued: for ever.
+inline constexpr uint32_t kDefaultRescueAfterMs = 100;
+inline constexpr uint32_t kNeverRescued = UINT32_MAX;
+
+// What a container may see of a trace.
+enum class TraceRule { kNone, kOwn };
+inline constexpr std::array<std::string_view, 2> kTraceNames = {"none", "own"};
+
 // What a pod's rule may set; a namespace's may, too. Of a namespace, weight is among the namespaces
 // and time_share_max_percent of all its allocations together; of a pod, among the namespace's allocations and of each.
 struct PodKeys {
@@ -69,6 +77,7 @@ struct PodKeys {
       sm_reserved_percent;                         // 1–100; never more than sm_percent beside it
   std::optional<Setting<uint32_t>> memory_wait_s;  // 0–3600
   std::optional<Setting<KernelTimeRule>> max_kernel_time;
+  std::optional<Setting<TraceRule>> trace;
   std::optional<Setting<bool>> deny;
   std::optional<Setting<std::vector<GpuPattern>>> gpus;
 };
@@ -87,7 +96,8 @@ struct PolicyRule : PodKeys {
   std::string pattern;  // a namespace, or a glob with * and ?
   std::optional<Setting<MemoryRule>> memory;
   std::optional<Setting<TrustDomainRule>> trust_domain;
-  std::optional<Setting<uint32_t>> max_tenants;  // from 1
+  std::optional<Setting<uint32_t>> max_tenants;      // from 1
+  std::optional<Setting<uint32_t>> rescue_after_ms;  // 10–3'600'000, or kNeverRescued
   std::vector<PodRule> pods;
 };
 
@@ -118,9 +128,5 @@ uint64_t AutoSlotBytes(const Capacity& capacity);
 
 // "policy.yaml:3:5: namespaces.team-a.memory: ", which every message about a key begins with.
 std::string Where(const Policy& policy, const Place& place, const std::string& key);
-
-// Why the policy cannot be kept to on this GPU, with file, line and key: some rule's memory times the slots,
-// and the reserve, is more than the GPU has, and `overcommit` is not set. Empty: it can.
-std::string BrokenPromise(const Policy& policy, const Capacity& capacity);
 
 }  // namespace gpuloom

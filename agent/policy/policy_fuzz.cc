@@ -70,7 +70,9 @@ void Run(const std::string& text) {
 
   Capacity capacity{"gpu", uint64_t{80} << 30, 0, 16};
   capacity.reserve_bytes = AutoReserveBytes(capacity.total_bytes, capacity.slots);
-  const bool is_kept = BrokenPromise(*policy, capacity).empty();
+  for (const BrokenPromise& promise : BrokenPromises(*policy, capacity)) {
+    Check(NamesItsPlace(promise.message) && !policy->overcommit);
+  }
   std::vector<std::string> namespaces = {"default", "team-a", "x"};
   for (const PolicyRule& rule : policy->namespaces) {
     Check(GlobMatches(rule.pattern, rule.pattern));
@@ -82,7 +84,7 @@ void Run(const std::string& text) {
   for (const std::string& name : namespaces) {
     const Grant grant = Decide(*policy, capacity, name, "pod");
     Check(Decide(*again, capacity, name, "pod") == grant);
-    if (is_kept && !policy->overcommit) {
+    if (!policy->overcommit && Refusal(*policy, capacity, {name, "pod", "main", 0}).empty()) {
       Check(grant.slot_bytes <= (capacity.total_bytes - capacity.reserve_bytes) /
                                     static_cast<uint64_t>(capacity.slots));
     }

@@ -19,18 +19,19 @@ using Words = std::span<const std::string_view>;
 
 constexpr std::array<std::string_view, 3> kTopKeys = {"defaults", "namespaces", "overcommit"};
 // What a pod's rule may set stands first, `pods` last.
-constexpr std::array<std::string_view, 13> kKeys = {
-    "weight",      "priority",      "timeShareMax", "smPercent", "smReserved",
-    "memoryWait",  "maxKernelTime", "deny",         "gpus",      "memory",
-    "trustDomain", "maxTenants",    "pods"};
+constexpr std::array<std::string_view, 15> kKeys = {
+    "weight",     "priority",      "timeShareMax", "smPercent",   "smReserved",
+    "memoryWait", "maxKernelTime", "trace",        "deny",        "gpus",
+    "memory",     "trustDomain",   "maxTenants",   "rescueAfter", "pods"};
 constexpr Words kNamespaceKeys = kKeys;
-constexpr Words kDefaultsKeys = kNamespaceKeys.first(12);
-constexpr Words kPodKeys = kNamespaceKeys.first(9);
+constexpr Words kDefaultsKeys = kNamespaceKeys.first(14);
+constexpr Words kPodKeys = kNamespaceKeys.first(10);
 constexpr std::array<std::string_view, 2> kKernelTimeKeys = {"warn", "end"};
 constexpr std::string_view kNever = "never";
 constexpr uint32_t kMaxWeight = 1000;
 constexpr uint32_t kMaxTenants = 1000;
 constexpr uint32_t kMaxTimeS = 3600;
+constexpr uint32_t kLeastRescueMs = 10;
 constexpr uint32_t kMaxGpuIndex = 1023;
 constexpr size_t kMaxGpus = 64;
 constexpr size_t kMaxGpuLetters = 128;
@@ -69,7 +70,8 @@ class Parser {
       return std::nullopt;
     }
     policy_.defaults.path = "defaults";
-    if (root->IsDefined() && !root->IsNull() && !(ParseRoot(*root) && CheckPriorities())) {
+    if (root->IsDefined() && !root->IsNull() &&
+        !(ParseRoot(*root) && CheckPriorities() && CheckTraces())) {
       return std::nullopt;
     }
     return std::move(policy_);
@@ -159,6 +161,11 @@ class Parser {
       }
       rule->max_tenants = {*value, PlaceOf(node)};
     }
+    if (const YAML::Node node = map["rescueAfter"]) {
+      const std::optional<uint32_t> value = ParseRescueAfter(node, rule->path + ".rescueAfter");
+      if (!value) return false;
+      rule->rescue_after_ms = {*value, PlaceOf(node)};
+    }
     const YAML::Node pods = map["pods"];
     return !pods || pods.IsNull() || ParsePods(pods, rule);
   }
@@ -224,6 +231,9 @@ class Parser {
     }
     if (const YAML::Node node = map["maxKernelTime"]) {
       if (!ParseKernelTime(node, path + ".maxKernelTime", &keys->max_kernel_time)) return false;
+    }
+    if (const YAML::Node node = map["trace"]) {
+      if (!ParseTrace(node, path + ".trace", &keys->trace)) return false;
     }
     if (const YAML::Node node = map["deny"]) {
       const std::optional<bool> value = TruthValue(node);
@@ -292,6 +302,17 @@ class Parser {
                 nearest.empty() ? "write high, normal or low" : "did you mean " + nearest + "?");
   }
 
+  bool ParseTrace(const YAML::Node& node, const std::string& key,
+                  std::optional<Setting<TraceRule>>* trace) {
+    const std::string text = node.IsScalar() ? node.Scalar() : "";
+    for (const TraceRule each : {TraceRule::kNone, TraceRule::kOwn}) {
+      if (text == kTraceNames[static_cast<size_t>(each)]) *trace = {each, PlaceOf(node)};
+    }
+    if (trace->has_value()) return true;
+    const std::string nearest(NearestWord(text, kTraceNames));
+    return Fail(node, key, nearest.empty() ? "write none or own" : "did you mean " + nearest + "?");
+  }
+
   bool ParsePercent(const YAML::Node& node, const std::string& key,
                     std::optional<Setting<uint32_t>>* percent) {
     if (WholeNumber(node, 1, 100)) {
@@ -323,6 +344,28 @@ class Parser {
     Fail(node, key,
          "write a time like " + std::to_string(least_s) +
              "s, 30s or 5m, in whole numbers, at most 1h" + or_what);
+    return std::nullopt;
+  }
+
+  // In milliseconds.
+  std::optional<uint32_t> ParseRescueAfter(const YAML::Node& node, const std::string& key) {
+    const std::string text = node.IsScalar() ? node.Scalar() : "";
+    if (text == kNever) return kNeverRescued;
+    if (WholeNumber(text, 0, UINT32_MAX)) {
+      Fail(node, key, "'" + text + "' has no unit: write " + text + "ms");
+      return std::nullopt;
+    }
+    using Unit = std::pair<std::string_view, uint32_t>;
+    for (const auto& [unit, unit_ms] :
+         {Unit("ms", 1), Unit("s", 1000), Unit("m", 60'000), Unit("h", 3'600'000)}) {
+      if (!text.ends_with(unit)) continue;
+      const std::optional<uint32_t> value =
+          WholeNumber(std::string_view(text).substr(0, text.size() - unit.size()), 1,
+                      kMaxTimeS * 1000 / unit_ms);
+      if (value && *value * unit_ms >= kLeastRescueMs) return *value * unit_ms;
+    }
+    Fail(node, key,
+         "write a time like 100ms, 5s or 1m, in whole numbers, from 10ms to 1h, or never");
     return std::nullopt;
   }
 
@@ -393,6 +436,20 @@ class Parser {
         message += own;
         message += " for the namespace, and a lower one for its other pods";
         return Fail(pod.priority->place, pod.path + ".priority", message);
+      }
+    }
+    return true;
+  }
+
+  // For the same reason.
+  bool CheckTraces() {
+    for (const PolicyRule& space : policy_.namespaces) {
+      for (const PodRule& pod : space.pods) {
+        if (!pod.trace || pod.trace->value == TraceRule::kNone) continue;
+        if (SettingsOfNamespace(policy_, space.pattern).trace.value == TraceRule::kOwn) continue;
+        return Fail(pod.trace->place, pod.path + ".trace",
+                    "own is more than none, the namespace's, and tenants choose their pods' names: "
+                    "write trace: own for the namespace, and trace: none for its other pods");
       }
     }
     return true;

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "agent/policy/settings.h"
 #include "agent/policy/testing/policies.h"
 
 namespace gpuloom {
@@ -124,6 +125,12 @@ TEST(ParsePolicy, WrongValuesOfEachKeySayWhatToWrite) {
            Case{"maxKernelTime: {end:}", ".maxKernelTime.end: write a time"},
            Case{"maxKernelTime: {end: [5s]}", ".maxKernelTime.end: write a time"},
            Case{"maxkerneltime: {end: 5s}", "did you mean maxKernelTime?"},
+           Case{"trace: owm", ".trace: did you mean own?"},
+           Case{"trace: everything", ".trace: write none or own"},
+           Case{"trace: true", ".trace: write none or own"},
+           Case{"trace: [own]", ".trace: write none or own"},
+           Case{"trace:", ".trace: write none or own"},
+           Case{"trac: own", "did you mean trace?"},
            Case{"deny: yes", ".deny: write true or false"},
            Case{"deny: 'true'", ".deny: write true or false"},
            Case{"gpus: 0", ".gpus: write a list of GPUs"},
@@ -154,11 +161,18 @@ TEST(ParsePolicy, WhatBelongsElsewhereIsRefusedWithWhatBelongsThere) {
   for (const Case& c : {
            Case{"defaults: {maxTenants: 0}", "defaults.maxTenants: write a whole number from 1"},
            Case{"defaults: {maxTenants: lots}", "none at all is deny: true"},
+           Case{"defaults: {rescueAfter: 100}", "rescueAfter: '100' has no unit: write 100ms"},
+           Case{"defaults: {rescueAfter: 9ms}", "from 10ms to 1h, or never"},
+           Case{"defaults: {rescueAfter: 2h}", "defaults.rescueAfter: write a time like 100ms"},
+           Case{"defaults: {rescueAfter: Never}", "defaults.rescueAfter: write a time"},
+           Case{"namespaces: {a: {rescueAfter: [1s]}}", "a.rescueAfter: write a time"},
+           Case{"namespaces: {a: {pods: {p: {rescueAfter: 10ms}}}}",
+                "namespaces.a.pods.p.rescueAfter: unknown key"},
            Case{"defaults: {pods: {}}", "defaults.pods: unknown key; known here: weight,"},
            Case{"namespaces: {a: {pods: {p: {memory: 1GiB}}}}",
                 "p.yaml:1:29: namespaces.a.pods.p.memory: unknown key; known here: weight, "
-                "priority, timeShareMax, smPercent, smReserved, memoryWait, maxKernelTime, deny, "
-                "gpus"},
+                "priority, timeShareMax, smPercent, smReserved, memoryWait, maxKernelTime, trace, "
+                "deny, gpus"},
            Case{"namespaces: {a: {pods: [p]}}", "namespaces.a.pods: must be a map"},
            Case{"namespaces: {a: {pods: {p: 3}}}", "namespaces.a.pods.p: must be a map"},
            Case{"namespaces: {a: {pods: {p: , p: }}}", "namespaces.a.pods.p: written twice"},
@@ -190,6 +204,19 @@ TEST(ParsePolicy, APodsRuleAboveItsNamespacesPriorityIsRefused) {
   MustParse("defaults: {priority: high}\nnamespaces: {'a*': {pods: {p: {priority: high}}}}");
 }
 
+TEST(ParsePolicy, APodsTraceBeyondItsNamespacesIsRefused) {
+  for (const char* text :
+       {"namespaces: {a: {pods: {p: {trace: own}}}}",
+        "defaults: {trace: own}\nnamespaces: {a: {trace: none, pods: {p: {trace: own}}}}",
+        "namespaces: {'*': {trace: none}, 'a*': {pods: {p: {trace: own}}}}"}) {
+    std::string error;
+    EXPECT_FALSE(ParsePolicy("p.yaml", text, &error)) << text;
+    EXPECT_THAT(error, HasSubstr(".pods.p.trace: own is more than none, the namespace's")) << text;
+  }
+  MustParse("namespaces: {a: {trace: own, pods: {p: {trace: own}, q: {trace: none}}}}");
+  MustParse("defaults: {trace: own}\nnamespaces: {'a*': {pods: {p: {trace: own}}}}");
+}
+
 TEST(ParsePolicy, TheExamplesAndTheChartsDefaultAreGood) {
   const std::filesystem::path root = GPULOOM_SOURCE_DIR;
   for (const char* name : {"deploy/examples/policy.yaml", "deploy/examples/policy-overcommit.yaml",
@@ -197,7 +224,8 @@ TEST(ParsePolicy, TheExamplesAndTheChartsDefaultAreGood) {
     std::ostringstream text;
     text << std::ifstream(root / name).rdbuf();
     ASSERT_FALSE(text.str().empty()) << name;
-    EXPECT_EQ(BrokenPromise(MustParse(text.str()), {"GPU-1", 140 * kGiB, 6 * kGiB, 10, 0, ""}), "");
+    EXPECT_TRUE(
+        BrokenPromises(MustParse(text.str()), {"GPU-1", 140 * kGiB, 6 * kGiB, 10, 0, ""}).empty());
   }
   YAML::Emitter chart;
   chart << YAML::LoadFile(root / "charts/gpuloom/values.yaml")["policy"];

@@ -2,6 +2,7 @@
 #include "agent/policy/settings.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "agent/node/size.h"
@@ -69,6 +70,7 @@ void ChoosePodKeys(const std::vector<const Rule*>& rules, PodSettings* settings)
   Choose(rules, &PodKeys::sm_reserved_percent, "smReserved", &settings->sm_reserved_percent);
   Choose(rules, &PodKeys::memory_wait_s, "memoryWait", &settings->memory_wait_s);
   Choose(rules, &PodKeys::max_kernel_time, "maxKernelTime", &settings->max_kernel_time);
+  Choose(rules, &PodKeys::trace, "trace", &settings->trace);
   Choose(rules, &PodKeys::deny, "deny", &settings->deny);
   Choose(rules, &PodKeys::gpus, "gpus", &settings->gpus);
 }
@@ -122,6 +124,21 @@ std::string RefusalOf(const Policy& policy, const Capacity& gpu, const PodSettin
   return "";
 }
 
+bool IsTooMuch(const MemoryRule& memory, const Capacity& gpu) {
+  const uint64_t room_bytes = gpu.total_bytes - std::min(gpu.total_bytes, gpu.reserve_bytes);
+  return !memory.is_auto && memory.slot_bytes > room_bytes / static_cast<uint64_t>(gpu.slots);
+}
+
+std::string BrokenPromiseOf(const Policy& policy, const Capacity& gpu,
+                            const Chosen<MemoryRule>& memory) {
+  if (policy.overcommit || !IsTooMuch(memory.value, gpu)) return "";
+  return Where(policy, memory.place, memory.key) + std::to_string(gpu.slots) + " slots x " +
+         FormatSize(memory.value.slot_bytes) + " is more than GPU " + gpu.gpu + " has (" +
+         FormatSize(gpu.total_bytes) + ", of which " + FormatSize(gpu.reserve_bytes) +
+         " are kept for the executors): write at most " + FormatSize(AutoSlotBytes(gpu)) +
+         ", lower the number of slots, let gpus name those that it is for, or set overcommit: true";
+}
+
 }  // namespace
 
 NamespaceSettings SettingsOfNamespace(const Policy& policy, std::string_view pod_namespace) {
@@ -131,6 +148,7 @@ NamespaceSettings SettingsOfNamespace(const Policy& policy, std::string_view pod
   Choose(rules, &PolicyRule::memory, "memory", &settings.memory);
   Choose(rules, &PolicyRule::trust_domain, "trustDomain", &settings.trust_domain);
   Choose(rules, &PolicyRule::max_tenants, "maxTenants", &settings.max_tenants);
+  Choose(rules, &PolicyRule::rescue_after_ms, "rescueAfter", &settings.rescue_after_ms);
   return settings;
 }
 
@@ -142,11 +160,16 @@ PodSettings SettingsOfPod(const Policy& policy, std::string_view pod_namespace,
   settings.priority = highest;
   settings.memory_wait_s = space.memory_wait_s;
   settings.max_kernel_time = space.max_kernel_time;
+  settings.trace = space.trace;
   ChoosePodKeys(PodRulesOf(policy, pod_namespace, pod, container), &settings);
   if (arbiter::Index(settings.priority.value) < arbiter::Index(highest.value)) {
     settings.priority = highest;
   }
+  if (settings.memory_wait_s.value > space.memory_wait_s.value) {
+    settings.memory_wait_s = space.memory_wait_s;
+  }
   Bound(space.max_kernel_time, &settings.max_kernel_time);
+  if (space.trace.value == TraceRule::kNone) settings.trace = space.trace;
   return settings;
 }
 
@@ -161,6 +184,39 @@ Grant Decide(const Policy& policy, const Capacity& capacity, std::string_view po
   return grant;
 }
 
+std::string BrokenPromiseTo(const Policy& policy, const Capacity& gpu,
+                            std::string_view pod_namespace) {
+  return BrokenPromiseOf(policy, gpu, SettingsOfNamespace(policy, pod_namespace).memory);
+}
+
+std::vector<BrokenPromise> BrokenPromises(const Policy& policy, const Capacity& gpu) {
+  // A GPU without any slots has its own reason (NothingLeft).
+  if (policy.overcommit || AutoSlotBytes(gpu) == 0) return {};
+  // Whose own rules they are, first; then who else may have them, because a rule of its own lets it on the GPU. The empty
+  // name stands for who has the defaults alone.
+  std::set<std::string> open;
+  std::vector<std::string_view> names;
+  const auto add = [&](const PolicyRule& rule) {
+    if (!rule.memory.has_value() || !IsTooMuch(rule.memory->value, gpu)) return;
+    open.insert(rule.path + ".memory");
+    names.push_back(rule.pattern);
+  };
+  add(policy.defaults);
+  for (const PolicyRule& rule : policy.namespaces) add(rule);
+  if (open.empty()) return {};
+  names.push_back("");
+  for (const PolicyRule& rule : policy.namespaces) names.push_back(rule.pattern);
+  std::vector<BrokenPromise> broken;
+  for (const std::string_view name : names) {
+    if (open.empty()) break;
+    const NamespaceSettings settings = SettingsOfNamespace(policy, name);
+    const std::string& key = settings.memory.key;
+    if (settings.deny.value || !IsAmong(gpu, settings.gpus.value) || open.erase(key) == 0) continue;
+    broken.push_back({key, BrokenPromiseOf(policy, gpu, settings.memory)});
+  }
+  return broken;
+}
+
 std::string Refusal(const Policy& policy, const Capacity& gpu, const Candidate& candidate) {
   const NamespaceSettings of_namespace = SettingsOfNamespace(policy, candidate.pod_namespace);
   const std::string name = "namespace " + std::string(candidate.pod_namespace);
@@ -169,6 +225,8 @@ std::string Refusal(const Policy& policy, const Capacity& gpu, const Candidate& 
   const PodSettings of_pod =
       SettingsOfPod(policy, candidate.pod_namespace, candidate.pod, candidate.container);
   refusal = RefusalOf(policy, gpu, of_pod, "pod " + std::string(candidate.pod) + " of " + name);
+  if (!refusal.empty()) return refusal;
+  refusal = BrokenPromiseOf(policy, gpu, of_namespace.memory);
   if (!refusal.empty()) return refusal;
   const Chosen<uint32_t>& most = of_namespace.max_tenants;
   if (most.value == 0 || candidate.tenants_of_namespace < most.value) return "";

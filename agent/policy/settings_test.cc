@@ -10,8 +10,11 @@ namespace gpuloom {
 namespace {
 
 using arbiter::Priority;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
@@ -66,16 +69,76 @@ namespaces:
   team-a:
     memoryWait: 30s
     pods:
-      batch: {memoryWait: 1h}
+      batch: {memoryWait: 10s}
       "serve-*": {memoryWait: 0s}
 )");
   EXPECT_EQ(SettingsOfNamespace(policy, "other").memory_wait_s.value, 300u);
   EXPECT_EQ(SettingsOfNamespace(policy, "team-a").memory_wait_s.value, 30u);
   EXPECT_EQ(SettingsOfPod(policy, "team-a", "p", "c").memory_wait_s.value, 30u);
   EXPECT_EQ(SettingsOfPod(policy, "other", "p", "c").memory_wait_s.value, 300u);
-  EXPECT_EQ(SettingsOfPod(policy, "team-a", "batch", "c").memory_wait_s.value, 3600u);
+  EXPECT_EQ(SettingsOfPod(policy, "team-a", "batch", "c").memory_wait_s.value, 10u);
   EXPECT_EQ(SettingsOfPod(policy, "team-a", "serve-1", "c").memory_wait_s.value, 0u);
   EXPECT_EQ(SettingsOfNamespace(Policy{}, "other").memory_wait_s.value, 0u);
+}
+
+TEST(Settings, Malicious_APodsNameWaitsForMemoryNoLongerThanItsNamespace) {
+  const Policy policy = MustParse(R"(
+namespaces:
+  "team-*": {memoryWait: 1h, pods: {"batch-*": {memoryWait: 30m}}}
+  team-a: {memoryWait: 30s, pods: {patient: {memoryWait: 1h}, quick: {memoryWait: 5s}}}
+  none: {pods: {patient: {memoryWait: 1h}}}
+)");
+  const auto of_pod = [&](const char* space, const char* pod) {
+    return SettingsOfPod(policy, space, pod, "c").memory_wait_s;
+  };
+  EXPECT_EQ(of_pod("team-b", "batch-1").value, 1800u);
+  EXPECT_EQ(of_pod("team-a", "batch-1").value, 30u) << "a wider namespace's rule lifts nobody";
+  EXPECT_EQ(of_pod("team-a", "patient").value, 30u);
+  EXPECT_EQ(of_pod("team-a", "patient").key, "namespaces.team-a.memoryWait");
+  EXPECT_EQ(of_pod("team-a", "quick").value, 5u);
+  EXPECT_EQ(of_pod("none", "patient").value, 0u);
+}
+
+TEST(Settings, RescueAfterIsTheNamespaces) {
+  const Policy policy = MustParse(R"(
+defaults: {rescueAfter: 2s}
+namespaces:
+  batch: {rescueAfter: never}
+  quick: {rescueAfter: 10ms}
+  slow: {rescueAfter: 1h}
+  minutes: {rescueAfter: 3m}
+)");
+  const auto of = [&](const char* space) {
+    return SettingsOfNamespace(policy, space).rescue_after_ms.value;
+  };
+  EXPECT_EQ(of("other"), 2000u);
+  EXPECT_EQ(of("batch"), kNeverRescued);
+  EXPECT_EQ(of("quick"), 10u);
+  EXPECT_EQ(of("slow"), 3'600'000u);
+  EXPECT_EQ(of("minutes"), 180'000u);
+  EXPECT_EQ(SettingsOfNamespace(Policy{}, "other").rescue_after_ms.value, kDefaultRescueAfterMs);
+}
+
+TEST(Settings, APodTracesWhereItsNamespaceDoes) {
+  const Policy policy = MustParse(R"(
+namespaces:
+  "team-*":
+    trace: own
+    pods:
+      quiet: {trace: none}
+      loud: {trace: own}
+  team-b: {trace: none}
+)");
+  const auto of_pod = [&](const char* space, const char* pod) {
+    return SettingsOfPod(policy, space, pod, "c").trace;
+  };
+  EXPECT_EQ(of_pod("other", "p").value, TraceRule::kNone);
+  EXPECT_EQ(of_pod("team-a", "p").value, TraceRule::kOwn);
+  EXPECT_EQ(of_pod("team-a", "p").key, "namespaces.team-*.trace");
+  EXPECT_EQ(of_pod("team-a", "quiet").value, TraceRule::kNone);
+  // A wider rule's pods do not lift a namespace that another rule keeps down.
+  EXPECT_EQ(of_pod("team-b", "loud").value, TraceRule::kNone);
+  EXPECT_EQ(of_pod("team-b", "loud").key, "namespaces.team-b.trace");
 }
 
 TEST(Settings, APodsKernelsRunNoLongerThanItsNamespaceSays) {
@@ -225,6 +288,63 @@ TEST(Refusal, GpusByNumberUuidAndProduct) {
     const Policy policy = MustParse(std::string("defaults: {gpus: [") + gpus + "]}");
     EXPECT_THAT(Refusal(policy, H200(), {"a", "p", "c", 0}), HasSubstr("defaults.gpus")) << gpus;
   }
+}
+
+std::vector<std::string> KeysOf(const std::vector<BrokenPromise>& promises) {
+  std::vector<std::string> keys;
+  for (const BrokenPromise& promise : promises) keys.push_back(promise.key);
+  return keys;
+}
+
+TEST(BrokenPromises, NameWhatIsMoreThanThereIsUnlessOvercommit) {
+  const std::string text = "defaults:\n  memory: 13GiB\nnamespaces:\n  big:\n    memory: 14GiB\n";
+  const Policy policy = MustParse(text);
+  const std::vector<BrokenPromise> broken = BrokenPromises(policy, H200());
+  ASSERT_THAT(KeysOf(broken), ElementsAre("namespaces.big.memory"));
+  EXPECT_THAT(
+      broken[0].message,
+      HasSubstr("p.yaml:5:13: namespaces.big.memory: 10 slots x 14GiB is more than GPU GPU-1 has"));
+  EXPECT_EQ(BrokenPromiseTo(policy, H200(), "big"), broken[0].message);
+  EXPECT_EQ(BrokenPromiseTo(policy, H200(), "other"), "");
+  EXPECT_THAT(BrokenPromises(MustParse(text + "overcommit: true\n"), H200()), IsEmpty());
+  // The reserve counts: 14 x 10 would fit without it.
+  EXPECT_THAT(KeysOf(BrokenPromises(MustParse("defaults: {memory: 14GiB}"), H200())),
+              ElementsAre("defaults.memory"));
+}
+
+TEST(BrokenPromises, AreNoneToWhomMayNotUseTheGpuAnyway) {
+  const Capacity h100 = {"GPU-2", 80 * kGiB, 6 * kGiB, 10, 0, "NVIDIA H100 80GB HBM3"};
+  for (const char* text : {
+           "namespaces: {team-h200: {gpus: ['NVIDIA H200'], memory: 13GiB}}",
+           "namespaces: {team-h200: {gpus: [3], memory: 13GiB}}",
+           "namespaces: {'team-*': {gpus: ['NVIDIA H200']}, team-a: {memory: 13GiB}}",
+           "defaults: {gpus: ['NVIDIA H200']}\nnamespaces: {a: {memory: 13GiB}}",
+           "namespaces: {a: {deny: true, memory: 13GiB}}",
+           "defaults: {memory: 13GiB}\nnamespaces: {'*': {memory: 1GiB}}",
+       }) {
+    const Policy policy = MustParse(text);
+    EXPECT_THAT(KeysOf(BrokenPromises(policy, h100)), IsEmpty()) << text;
+    EXPECT_THAT(KeysOf(BrokenPromises(policy, H200())), IsEmpty()) << text;
+  }
+  // A rule of its own lets it on the GPU, with a wider rule's memory.
+  const Policy mixed = MustParse(
+      "defaults: {gpus: ['NVIDIA H200'], memory: 13GiB}\n"
+      "namespaces: {a: {gpus: ['*']}, b: {memory: 1GiB, gpus: ['*']}}");
+  EXPECT_THAT(KeysOf(BrokenPromises(mixed, h100)), ElementsAre("defaults.memory"));
+  EXPECT_THAT(KeysOf(BrokenPromises(mixed, H200())), IsEmpty());
+  EXPECT_NE(Refusal(mixed, h100, {"a", "p", "main", 0}), "");
+  EXPECT_EQ(Refusal(mixed, h100, {"b", "p", "main", 0}), "");
+}
+
+TEST(Refusal, WhomARuleIsImpossibleForOnThisGpu) {
+  const Policy policy = MustParse("namespaces:\n  big: {memory: 14GiB}\n  small: {memory: 1GiB}\n");
+  EXPECT_THAT(Refusal(policy, H200(), {"big", "p", "main", 0}),
+              AllOf(StartsWith("p.yaml:2:17: namespaces.big.memory: "), HasSubstr("GPU GPU-1 has"),
+                    HasSubstr("write at most"), HasSubstr("let gpus name those")));
+  EXPECT_EQ(Refusal(policy, H200(), {"small", "p", "main", 0}), "");
+  Capacity larger = H200();
+  larger.total_bytes = 180 * kGiB;
+  EXPECT_EQ(Refusal(policy, larger, {"big", "p", "main", 0}), "");
 }
 
 }  // namespace

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "agent/arbiter/sm_division.h"
 #include "agent/node/size.h"
 #include "agent/policy/capacity.h"
+#include "agent/policy/settings.h"
 #include "agent/policy_command/answers.h"
 
 namespace gpuloom {
 namespace {
 
-// What each rule's percentages come to in whole groups of multiprocessors.
-std::string Partitions(const PolicyCommand& command, const Policy& policy) {
+// What each rule's percentages come to in whole groups of multiprocessors: a line each, and the same in a document.
+std::string Partitions(const PolicyCommand& command, const Policy& policy, Json* document) {
   const arbiter::SmLayout layout =
       arbiter::SmLayout::Of(command.multiprocessors, command.multiprocessors_in_group,
                             command.multiprocessors / command.multiprocessors_in_group);
@@ -21,6 +24,11 @@ std::string Partitions(const PolicyCommand& command, const Policy& policy) {
     text += path + "." + key + ": " + std::to_string(percent->value) + "% are " +
             std::to_string(count) + " of " + std::to_string(command.multiprocessors) +
             " multiprocessors, in groups of " + std::to_string(layout.group_size) + "\n";
+    document->push_back({{"key", path + "." + key},
+                         {"percent", percent->value},
+                         {"multiprocessors", count},
+                         {"of_multiprocessors", command.multiprocessors},
+                         {"in_groups_of", layout.group_size}});
   };
   const auto add_rule = [&](const std::string& path, const PodKeys& keys) {
     add(path, "smPercent", keys.sm_percent);
@@ -34,6 +42,23 @@ std::string Partitions(const PolicyCommand& command, const Policy& policy) {
   return text;
 }
 
+// Of a GPU that is known by its product, or by nothing but its memory: without what `gpus` says by what is not known of it.
+Policy WithoutUnknownGpus(Policy policy, const std::string& product) {
+  const auto forget = [&](PolicyRule* rule) {
+    if (!rule->gpus.has_value()) return;
+    const std::vector<GpuPattern>& patterns = rule->gpus->value;
+    const bool is_known =
+        !product.empty() && std::ranges::none_of(patterns, [](const GpuPattern& pattern) {
+          return pattern.index.has_value() || pattern.glob.starts_with("GPU-");
+        });
+    // As a rule for all, so that no wider rule's counts instead.
+    if (!is_known) rule->gpus->value.clear();
+  };
+  forget(&policy.defaults);
+  for (PolicyRule& rule : policy.namespaces) forget(&rule);
+  return policy;
+}
+
 Answer Bad(const PolicyCommand& command, const std::string& error) {
   Answer answer{"", error + "\n", kNotGood};
   if (command.format != Format::kTable) {
@@ -43,6 +68,14 @@ Answer Bad(const PolicyCommand& command, const std::string& error) {
   return answer;
 }
 
+Answer Bad(const PolicyCommand& command, const std::vector<BrokenPromise>& broken) {
+  std::string errors;
+  for (const BrokenPromise& promise : broken) {
+    errors += (errors.empty() ? "" : "\n") + promise.message;
+  }
+  return Bad(command, errors);
+}
+
 }  // namespace
 
 Answer Check(const PolicyCommand& command, const std::optional<Policy>& policy,
@@ -50,13 +83,16 @@ Answer Check(const PolicyCommand& command, const std::optional<Policy>& policy,
   if (!policy) return Bad(command, policy_error);
   std::string text;
   Json gpus = Json::array();
-  for (const uint64_t gpu_bytes : command.gpu_bytes) {
+  for (const auto& [product, gpu_bytes] : command.gpus) {
     std::string error;
-    const std::string gpu = "of " + FormatSize(gpu_bytes);
-    const std::optional<Capacity> capacity =
+    const std::string gpu = (product.empty() ? "" : product + " ") + "of " + FormatSize(gpu_bytes);
+    std::optional<Capacity> capacity =
         MakeCapacity(gpu, gpu_bytes, command.slots, command.reserve, &error);
-    if (!capacity) return {"", "gpuloom: " + error + "\n", kMistake};
-    const std::string broken = BrokenPromise(*policy, *capacity);
+    if (capacity) error = NothingLeft(*capacity);
+    if (!error.empty()) return {"", "gpuloom: " + error + "\n", kMistake};
+    capacity->product = product;
+    const std::vector<BrokenPromise> broken =
+        BrokenPromises(WithoutUnknownGpus(*policy, product), *capacity);
     if (!broken.empty()) return Bad(command, broken);
     text += "a GPU " + gpu + ": " + std::to_string(command.slots) + " slots, " +
             FormatSize(capacity->reserve_bytes) + " kept for the executors, auto is " +
@@ -66,10 +102,12 @@ Answer Check(const PolicyCommand& command, const std::optional<Policy>& policy,
                     {"reserve_bytes", capacity->reserve_bytes},
                     {"auto_slot_bytes", AutoSlotBytes(*capacity)}});
   }
-  if (command.format == Format::kTable) {
-    return {text + Partitions(command, *policy) + command.file + ": good\n", "", kGood};
-  }
-  return {FormatDocument({{"file", command.file}, {"good", true}, {"gpus", gpus}}, command.format),
+  Json partitions = Json::array();
+  text += Partitions(command, *policy, &partitions);
+  if (command.format == Format::kTable) return {text + command.file + ": good\n", "", kGood};
+  return {FormatDocument(
+              {{"file", command.file}, {"good", true}, {"gpus", gpus}, {"partitions", partitions}},
+              command.format),
           "", kGood};
 }
 

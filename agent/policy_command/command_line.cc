@@ -9,6 +9,8 @@
 namespace gpuloom {
 namespace {
 
+constexpr char kAgentsStateDir[] = "/var/lib/gpuloom";
+
 void AddOutput(CLI::App* question, PolicyCommand* command) {
   AddOutputOption(question, [command](Format format) { command->format = format; });
 }
@@ -16,7 +18,8 @@ void AddOutput(CLI::App* question, PolicyCommand* command) {
 CLI::App* AddQuestion(CLI::App* policy, const std::string& name, const std::string& text,
                       PolicyCommand::Kind kind, PolicyCommand* command) {
   CLI::App* question = policy->add_subcommand(name, text);
-  question->add_option("file", command->file, "the policy file")->required();
+  question->add_option("file", command->file, "the policy file, or - for standard input")
+      ->required();
   question->callback([command, kind] { command->kind = kind; });
   return question;
 }
@@ -38,13 +41,16 @@ const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
           "--gpu",
           [command](const std::vector<std::string>& sizes) {
             for (const std::string& text : sizes) {
+              const size_t equals = text.rfind('=');
+              const size_t size_begin = equals == text.npos ? 0 : equals + 1;
               std::string error;
-              const std::optional<uint64_t> size_bytes = ParseSize(text, &error);
+              const std::optional<uint64_t> size_bytes = ParseSize(text.substr(size_begin), &error);
               if (!size_bytes) throw CLI::ValidationError("--gpu", error);
-              command->gpu_bytes.push_back(*size_bytes);
+              command->gpus.push_back({size_begin == 0 ? "" : text.substr(0, equals), *size_bytes});
             }
           },
-          "memory of a GPU that must keep what the policy promises: 80GiB; once for each")
+          "memory of a GPU that must keep what the policy promises: 80GiB; once for each. With its "
+          "product, 'NVIDIA H200=141GiB', only what gpus lets use it")
       ->allow_extra_args(false);
   check->add_option("--slots", command->slots, "slots of each GPU")
       ->capture_default_str()
@@ -71,6 +77,21 @@ const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
   explain->add_option("pod", command->pod, "a pod of it: POD, or POD/CONTAINER");
   AddOutput(explain, command);
 
+  CLI::App* diff = AddQuestion(policy, "diff",
+                               "Says what a file would change of the policy that is in force on "
+                               "this node: for whom that runs, which keys, when, and "
+                               "who uses more than the new quota or would be refused. Exit status: "
+                               "0 nothing, 1 something, 2 it cannot be said.\n"
+                               "Example: gpuloom policy diff new-policy.yaml",
+                               Kind::kDiff, command);
+  diff->add_option("--state-dir", command->state_dir,
+                   "the agent's state folder (/var/lib/gpuloom)");
+  AddOutput(diff, command);
+  diff->callback([command] {
+    command->kind = Kind::kDiff;
+    if (command->state_dir.empty()) command->state_dir = kAgentsStateDir;
+  });
+
   CLI::App* show =
       policy->add_subcommand("show",
                              "Prints the policy that is in force on this node, as the agent keeps "
@@ -83,7 +104,7 @@ const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
   show->callback([command] {
     command->kind = Kind::kShow;
     if (command->file.empty()) command->file = "/etc/gpuloom/policy.yaml";
-    if (command->state_dir.empty()) command->state_dir = "/var/lib/gpuloom";
+    if (command->state_dir.empty()) command->state_dir = kAgentsStateDir;
   });
 
   CLI::App* simulate = AddQuestion(

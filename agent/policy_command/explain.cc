@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "agent/node/size.h"
 #include "agent/policy/settings.h"
 #include "agent/policy_command/answers.h"
+#include "agent/policy_command/spelling.h"
 
 namespace gpuloom {
 namespace {
@@ -13,16 +13,6 @@ constexpr size_t kValueLetters = 22;
 
 std::string Padded(const std::string& text, size_t letters) {
   return text + std::string(text.size() < letters ? letters - text.size() : 1, ' ');
-}
-
-std::string Spelled(const KernelTimeRule& rule) {
-  if (rule == KernelTimeRule{}) return "no limit";
-  std::string text;
-  if (rule.warn_s != 0) text = "warn: " + std::to_string(rule.warn_s) + "s";
-  if (rule.end_s != 0) {
-    text += (text.empty() ? "end: " : ", end: ") + std::to_string(rule.end_s) + "s";
-  }
-  return text;
 }
 
 // For each key what it is, and which rule says so: a line each, and the same in a document.
@@ -65,28 +55,26 @@ class Settings {
     };
     const uint32_t weight = settings.weight.value;
     Add("weight", weight, std::to_string(weight), settings.weight);
-    Add("priority", std::string(kPriorityNames[arbiter::Index(settings.priority.value)]),
-        settings.priority);
-    const std::string most = std::to_string(settings.time_share_max_percent.value) + "%";
+    Add("priority", Spelled(settings.priority.value), settings.priority);
+    const std::string most = SpelledPercent(settings.time_share_max_percent.value);
     add("timeShareMax", most, most, settings.time_share_max_percent);
-    const std::string sms = std::to_string(settings.sm_percent.value) + "%";
+    const std::string sms = SpelledPercent(settings.sm_percent.value);
     add("smPercent", sms, sms, settings.sm_percent);
-    const std::string reserved = std::to_string(settings.sm_reserved_percent.value) + "%";
+    const std::string reserved = SpelledPercent(settings.sm_reserved_percent.value);
     add("smReserved", reserved, reserved, settings.sm_reserved_percent);
-    const std::string wait = std::to_string(settings.memory_wait_s.value) + "s";
+    const std::string wait = SpelledSeconds(settings.memory_wait_s.value);
     add("memoryWait", wait, wait, settings.memory_wait_s);
     const std::string kernel_time = Spelled(settings.max_kernel_time.value);
     add("maxKernelTime", kernel_time, kernel_time, settings.max_kernel_time);
+    const std::string trace = Spelled(settings.trace.value);
+    add("trace", trace, trace, settings.trace);
     const bool deny = settings.deny.value;
-    add("deny", deny, deny ? "true" : "false", settings.deny);
-    std::string shown;
+    add("deny", deny, SpelledTruth(deny), settings.deny);
     Json gpus = Json::array();
     for (const GpuPattern& gpu : settings.gpus.value) {
-      const std::string name = gpu.index.has_value() ? std::to_string(*gpu.index) : gpu.glob;
-      shown += (shown.empty() ? "" : ", ") + name;
       gpus.push_back(gpu.index.has_value() ? Json(*gpu.index) : Json(gpu.glob));
     }
-    add("gpus", gpus.empty() ? Json("all") : gpus, gpus.empty() ? "all" : shown, settings.gpus);
+    add("gpus", gpus.empty() ? Json("all") : gpus, Spelled(settings.gpus.value), settings.gpus);
   }
 
  private:
@@ -95,31 +83,19 @@ class Settings {
   Json document_ = Json::object();
 };
 
-std::string Spelled(const TrustDomainRule& rule) {
-  switch (rule.kind) {
-    case TrustDomainRule::Kind::kPod:
-      return "pod";
-    case TrustDomainRule::Kind::kNamespace:
-      return "namespace";
-    case TrustDomainRule::Kind::kNode:
-      return "node";
-    case TrustDomainRule::Kind::kNamed:
-      return rule.name;
-  }
-  return {};
-}
-
 }  // namespace
 
 Answer Explain(const PolicyCommand& command, const Policy& policy) {
   const NamespaceSettings space = SettingsOfNamespace(policy, command.pod_namespace);
   Settings of_namespace(policy);
   const MemoryRule& memory = space.memory.value;
-  of_namespace.Add("memory", memory.is_auto ? "auto" : FormatSize(memory.slot_bytes), space.memory);
+  of_namespace.Add("memory", Spelled(memory), space.memory);
   of_namespace.Add("trustDomain", Spelled(space.trust_domain.value), space.trust_domain);
   const uint32_t most = space.max_tenants.value;
-  of_namespace.Add("maxTenants", most == 0 ? Json() : Json(most),
-                   most == 0 ? "no bound" : std::to_string(most), space.max_tenants);
+  of_namespace.Add("maxTenants", most == 0 ? Json() : Json(most), SpelledBound(most),
+                   space.max_tenants);
+  of_namespace.Add("rescueAfter", SpelledRescue(space.rescue_after_ms.value),
+                   space.rescue_after_ms);
   of_namespace.AddPodKeys(space, Settings::Whose::kNamespace);
   std::string text = "namespace " + command.pod_namespace + "\n" + of_namespace.text();
   Json document = {{"namespace", command.pod_namespace}, {"settings", of_namespace.document()}};

@@ -9,12 +9,16 @@
 
 namespace gpuloom {
 
+std::string PathOf(const PolicyCommand& command) {
+  return command.file == "-" ? "/dev/stdin" : command.file;
+}
+
 Answer AnswerAboutPolicy(const PolicyCommand& command) {
   using Kind = PolicyCommand::Kind;
   if (command.kind == Kind::kShow) return Show(command);
   std::string error;
   const std::optional<std::string> text =
-      ReadPolicyFile(command.file, PolicySource::kAnything, &error);
+      ReadPolicyFile(PathOf(command), PolicySource::kAnything, &error);
   if (!text) return {"", "gpuloom: " + error + "\n", kMistake};
   const std::optional<Policy> policy = ParsePolicy(command.file, *text, &error);
   if (command.kind == Kind::kCheck) return Check(command, policy, error);

@@ -12,12 +12,17 @@
 namespace gpuloom {
 
 struct PolicyCommand {
-  enum class Kind { kCheck, kExplain, kShow, kSimulate };
+  enum class Kind { kCheck, kDiff, kExplain, kShow, kSimulate };
   Kind kind = Kind::kCheck;
-  std::string file;
+  std::string file;  // but for kShow, "-" is standard input
   Format format = Format::kTable;
-  // kCheck: GPUs against which its promises are judged.
-  std::vector<uint64_t> gpu_bytes;
+  // kCheck: GPUs against which its promises are judged. Without a product, rules for some GPUs count as for this one, too.
+  struct CheckedGpu {
+    std::string product;
+    uint64_t memory_bytes = 0;
+    bool operator==(const CheckedGpu&) const = default;
+  };
+  std::vector<CheckedGpu> gpus;
   int slots = 10;  // as the node agent's default
   std::string reserve = "auto";
   // Into which its multiprocessors are divided: how many, and in groups of how many.
@@ -26,14 +31,17 @@ struct PolicyCommand {
   // kExplain
   std::string pod_namespace;
   std::string pod;  // POD or POD/CONTAINER; empty: the namespace only
-  // kShow: where the agent keeps what is in force.
+  // kDiff, kShow: where the agent keeps what is in force.
   std::string state_dir;
   // kSimulate
   std::vector<std::string> tenants;    // as gpuloom-simulate's --tenant
   std::vector<std::string> simulator;  // its other arguments
 };
 
-// kNotGood: the policy is wrong. kMistake: the question is, or the file cannot be read.
+// Where the file is read.
+std::string PathOf(const PolicyCommand& command);
+
+// kNotGood: the policy is wrong. kMistake: the question is, or the file cannot be read. Not of kDiff (change.h).
 Answer AnswerAboutPolicy(const PolicyCommand& command);
 
 }  // namespace gpuloom

@@ -17,6 +17,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 using Kind = PolicyCommand::Kind;
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
@@ -72,7 +73,7 @@ TEST_F(PolicyQuestion, CheckSaysWhatMultiprocessorsComeTo) {
 }
 
 TEST_F(PolicyQuestion, CheckJudgesPromisesAgainstEachGpu) {
-  command_.gpu_bytes = {80 * kGiB, 40 * kGiB};
+  command_.gpus = {{"", 80 * kGiB}, {"", 40 * kGiB}};
   EXPECT_THAT(Ask("defaults: {memory: 3GiB}").text,
               HasSubstr("a GPU of 80GiB: 10 slots, 6000MiB kept for the executors, auto is "
                         "7592MiB a slot\na GPU of 40GiB: 10 slots, 5GiB kept"));
@@ -87,6 +88,24 @@ TEST_F(PolicyQuestion, CheckJudgesPromisesAgainstEachGpu) {
   EXPECT_EQ(Ask("defaults: {memory: 7GiB}").exit_status, 1);
   command_.reserve = "much";
   EXPECT_EQ(Ask("").exit_status, 2);
+}
+
+TEST_F(PolicyQuestion, CheckKnowsWhatIsForOtherGpusByTheirProduct) {
+  const char* mixed =
+      "namespaces: {a: {gpus: [NVIDIA H200], memory: 13GiB}, b: {memory: 7GiB}, c: {gpus: [3], "
+      "memory: 6GiB}}";
+  command_.gpus = {{"NVIDIA H100 80GB HBM3", 90 * kGiB}, {"NVIDIA H200", 141 * kGiB}};
+  EXPECT_THAT(Ask(mixed).text,
+              AllOf(HasSubstr("a GPU NVIDIA H200 of 141GiB: 10 slots"), HasSubstr(": good\n")));
+  command_.gpus[0].product = "";
+  EXPECT_THAT(Ask(mixed).trouble, HasSubstr("namespaces.a.memory: 10 slots x 13GiB is more than"))
+      << "which it is nobody knows";
+  command_.gpus[0] = {"NVIDIA L4", 24 * kGiB};
+  const Answer all = Ask(mixed);
+  EXPECT_EQ(all.exit_status, kNotGood);
+  EXPECT_THAT(all.trouble, AllOf(HasSubstr("namespaces.b.memory: 10 slots x 7GiB is more than GPU "
+                                           "NVIDIA L4 of 24GiB has"),
+                                 HasSubstr("namespaces.c.memory"), Not(HasSubstr("spaces.a."))));
 }
 
 TEST_F(PolicyQuestion, ExplainSaysWhichRuleGivesWhat) {
@@ -105,6 +124,7 @@ TEST_F(PolicyQuestion, ExplainSaysWhichRuleGivesWhat) {
                                          "  memory +2GiB +[^\n]*p.yaml:1:32: defaults.memory\n"
                                          "  trustDomain +namespace +built in\n"
                                          "  maxTenants +no bound +built in\n"
+                                         "  rescueAfter +100ms +built in\n"
                                          "  weight +50 +[^\n]*:1:20: defaults.weight\n"
                                          "  priority +high +[^\n]*:4:15: "
                                          "namespaces.team-a.priority\n"
@@ -113,8 +133,11 @@ TEST_F(PolicyQuestion, ExplainSaysWhichRuleGivesWhat) {
                                          "  smReserved +0% +built in\n"
                                          "  memoryWait +0s +built in\n"
                                          "  maxKernelTime +no limit +built in\n"
+                                         "  trace +none +built in\n"
                                          "  deny +false +built in\n"
                                          "  gpus +0, NVIDIA\\* +[^\n]*namespaces.team-a.gpus\n"));
+  EXPECT_THAT(Ask("defaults: {rescueAfter: never}").text, HasSubstr("  rescueAfter    never  "));
+  EXPECT_THAT(Ask("defaults: {rescueAfter: 1m}").text, HasSubstr("  rescueAfter    60s  "));
   command_.pod = "train-1/main";
   EXPECT_THAT(Ask(policy).text,
               AllOf(HasSubstr(of_namespace + "pod train-1, container main\n"),
@@ -132,7 +155,7 @@ TEST_F(PolicyQuestion, ExplainSaysWhichRuleGivesWhat) {
 
 TEST_F(PolicyQuestion, TheSameAsDocuments) {
   command_.format = Format::kJson;
-  command_.gpu_bytes = {80 * kGiB};
+  command_.gpus = {{"", 80 * kGiB}};
   EXPECT_EQ(Json::parse(Ask("defaults: {memory: 3GiB}").text),
             Json({{"file", command_.file},
                   {"good", true},
@@ -140,7 +163,14 @@ TEST_F(PolicyQuestion, TheSameAsDocuments) {
                    {{{"memory_bytes", 80 * kGiB},
                      {"slots", 10},
                      {"reserve_bytes", uint64_t{6000} << 20},
-                     {"auto_slot_bytes", uint64_t{7592} << 20}}}}}));
+                     {"auto_slot_bytes", uint64_t{7592} << 20}}}},
+                  {"partitions", Json::array()}}));
+  EXPECT_EQ(Json::parse(Ask("namespaces: {a: {smPercent: 25%}}").text)["partitions"],
+            Json::array({{{"key", "namespaces.a.smPercent"},
+                          {"percent", 25},
+                          {"multiprocessors", 32},
+                          {"of_multiprocessors", 132},
+                          {"in_groups_of", 8}}}));
   for (const char* wrong : {"defaults: {memroy: 3GiB}", "defaults: {memory: 70GiB}"}) {
     const Answer answer = Ask(wrong);
     EXPECT_EQ(answer.exit_status, 1);
@@ -195,6 +225,16 @@ TEST_F(PolicyQuestion, SimulateGivesTenantsWhatThePolicySays) {
   EXPECT_GT(share("namespaces: {a: {priority: high}}", "server-1"), 85);
   EXPECT_NEAR(share("defaults: {trustDomain: node}\nnamespaces: {b: {weight: 300}}", "x"), 75, 3);
 
+  const Answer partly =
+      Ask("namespaces: {a: {smPercent: 25%, pods: {'server-*': {smReserved: 10%}}}}");
+  EXPECT_EQ(partly.exit_status, 0);
+  EXPECT_EQ(partly.trouble,
+            "gpuloom: namespaces.a.pods.server-*.smReserved is not simulated: every tenant has all "
+            "multiprocessors\n"
+            "gpuloom: namespaces.a.smPercent is not simulated: every tenant has all "
+            "multiprocessors\n");
+  EXPECT_EQ(Ask("namespaces: {c: {smPercent: 25%}}").trouble, "") << "no tenant's";
+
   for (const char* wrong : {"name=a", "namespace=a,weight=3", "namespace=a,priority=high",
                             "namespace=a,max=5", "namespace=a,domain=d", "namespace=a,colour=3"}) {
     command_.tenants = {wrong};
@@ -219,12 +259,13 @@ bool Parse(std::vector<std::string> words, PolicyCommand* command) {
 
 TEST(PolicyCommandLine, TakesQuestionsAndRefusesHalfOnes) {
   PolicyCommand command;
-  ASSERT_TRUE(Parse({"policy", "check", "--gpu", "80GiB", "f", "--gpu", "141GiB", "--slots", "4",
-                     "--reserve", "2GiB"},
+  ASSERT_TRUE(Parse({"policy", "check", "--gpu", "80GiB", "f", "--gpu", "H200=141GiB", "--slots",
+                     "4", "--reserve", "2GiB"},
                     &command));
   EXPECT_EQ(command.kind, Kind::kCheck);
   EXPECT_EQ(command.file, "f");
-  EXPECT_THAT(command.gpu_bytes, ElementsAre(80 * kGiB, 141 * kGiB));
+  EXPECT_THAT(command.gpus, ElementsAre(PolicyCommand::CheckedGpu{"", 80 * kGiB},
+                                        PolicyCommand::CheckedGpu{"H200", 141 * kGiB}));
   EXPECT_EQ(command.slots, 4);
   EXPECT_EQ(command.reserve, "2GiB");
   command = {};
@@ -239,6 +280,12 @@ TEST(PolicyCommandLine, TakesQuestionsAndRefusesHalfOnes) {
   EXPECT_EQ(command.kind, Kind::kSimulate);
   EXPECT_THAT(command.tenants, ElementsAre("namespace=a", "namespace=b"));
   EXPECT_THAT(command.simulator, ElementsAre("--seconds", "2"));
+  command = {};
+  ASSERT_TRUE(Parse({"policy", "diff", "-", "-o", "json"}, &command));
+  EXPECT_EQ(command.kind, Kind::kDiff);
+  EXPECT_EQ(command.file, "-");
+  EXPECT_EQ(command.state_dir, "/var/lib/gpuloom");
+  EXPECT_EQ(command.format, Format::kJson);
   command = {};
   ASSERT_TRUE(Parse({"policy", "show"}, &command));
   EXPECT_EQ(command.kind, Kind::kShow);
@@ -255,7 +302,9 @@ TEST(PolicyCommandLine, TakesQuestionsAndRefusesHalfOnes) {
                                              {"policy", "check", "f", "g"},
                                              {"policy", "check", "f", "--gpu"},
                                              {"policy", "check", "f", "--gpu", "80GB"},
+                                             {"policy", "check", "f", "--gpu", "H200="},
                                              {"policy", "check", "f", "--slots", "0"},
+                                             {"policy", "diff"},
                                              {"policy", "explain", "f"},
                                              {"policy", "simulate", "f"},
                                              {"policy", "obey", "f"}}) {

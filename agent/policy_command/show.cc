@@ -1,28 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <ctime>
+#include <filesystem>
+#include <vector>
 
-#include "agent/node/sealed_text.h"
+#include "agent/node/gpu_standing.h"
+#include "agent/node/one_line.h"
 #include "agent/policy/policy_file.h"
 #include "agent/policy/policy_parser.h"
 #include "agent/policy_command/answers.h"
+#include "agent/policy_command/kept_policy.h"
 
 namespace gpuloom {
 namespace {
 
-// When the file was written, as RFC 3339 has it; empty if it is not there.
-std::string TimeOf(const std::string& path) {
-  struct stat status = {};
-  struct tm utc = {};
-  char text[sizeof("2026-11-25T03:16:10Z")];
-  if (stat(path.c_str(), &status) != 0 || gmtime_r(&status.st_mtime, &utc) == nullptr ||
-      strftime(text, sizeof(text), "%FT%TZ", &utc) == 0) {
-    return {};
-  }
-  return text;
-}
+constexpr size_t kLongestName = 255;
 
 // The first line in which they differ, counted from 1; they do.
 size_t FirstOtherLine(const std::string& one, const std::string& other) {
@@ -30,42 +21,39 @@ size_t FirstOtherLine(const std::string& one, const std::string& other) {
   return 1 + static_cast<size_t>(std::count(one.begin(), end, '\n'));
 }
 
-struct InForce {
-  std::string path;
-  std::optional<std::string> text;
-  std::string since;
-  std::string trouble;  // why there is no text
+struct Impossible {
+  std::string gpu;
+  uint64_t rules = 0;
+  std::vector<std::string> reasons;  // of the first of them
 };
 
-InForce ReadKept(const std::string& state_dir) {
-  InForce kept{state_dir + "/" + kKeptPolicyName, {}, {}, {}};
-  std::string error;
-  const std::optional<std::string> content = ReadPolicyFile(kept.path, PolicySource::kKept, &error);
-  if (!content) {
-    kept.trouble = error +
-                   ". The agent keeps there what is in force; nothing, if it runs without --policy "
-                   "or has never "
-                   "been given a good one. Name its state folder with --state-dir";
-    return kept;
+// What GPUs cannot keep to, as the agent says, by GPU.
+std::vector<Impossible> ReadImpossible(const std::string& state_dir) {
+  namespace fs = std::filesystem;
+  std::vector<Impossible> all;
+  std::error_code none;  // then no agent has served a GPU
+  for (fs::directory_iterator it(FolderOfGpu(state_dir, ""), none), end; !none && it != end;
+       it.increment(none)) {
+    const std::optional<GpuStanding> standing = ReadStanding(it->path());
+    if (!standing || standing->impossible_rules == 0) continue;
+    all.push_back({OneLine(it->path().filename().string(), kLongestName),
+                   standing->impossible_rules, standing->impossible});
   }
-  std::string text;
-  int format = 0;
-  switch (UnsealText(*content, &text, &format)) {
-    case Seal::kWhole:
-      kept.text = text;
-      kept.since = TimeOf(kept.path);
-      break;
-    case Seal::kNewer:
-      kept.trouble =
-          kept.path +
-          " was written by an agent of a later release: ask the gpuloom beside that agent";
-      break;
-    case Seal::kDamaged:
-      kept.trouble = kept.path +
-                     " is damaged: the agent will not use it at its next start; it writes it anew "
-                     "once the policy file is right";
+  std::ranges::sort(all, {}, &Impossible::gpu);
+  return all;
+}
+
+// One for each, and how many there are besides.
+std::vector<std::string> LinesOf(const Impossible& impossible) {
+  std::vector<std::string> lines;
+  for (const std::string& reason : impossible.reasons) {
+    lines.push_back("impossible on " + impossible.gpu + ", which refuses its pods: " + reason);
   }
-  return kept;
+  if (impossible.rules > impossible.reasons.size()) {
+    lines.push_back("impossible on " + impossible.gpu + ": " +
+                    std::to_string(impossible.rules - impossible.reasons.size()) + " more rules");
+  }
+  return lines;
 }
 
 struct FileNow {
@@ -73,7 +61,7 @@ struct FileNow {
   std::string trouble;  // if it is not in force
 };
 
-FileNow JudgeFile(const std::string& path, const InForce& kept) {
+FileNow JudgeFile(const std::string& path, const KeptPolicy& kept) {
   std::string error;
   const std::optional<std::string> text = ReadPolicyFile(path, PolicySource::kFile, &error);
   if (!text) return {"unreadable", error + ": name the agent's --policy"};
@@ -83,18 +71,21 @@ FileNow JudgeFile(const std::string& path, const InForce& kept) {
   return {"differs",
           path + " differs from what is in force from line " +
               std::to_string(FirstOtherLine(*text, *kept.text)) +
-              " on: if the agent has not taken it within seconds, it promises more than a GPU of "
-              "this node has (gpuloom "
-              "policy check --gpu, and the agent's log), or this is not the agent's file"};
+              " on: if the agent has not taken it within seconds, this is not the agent's file"};
 }
 
 }  // namespace
 
 Answer Show(const PolicyCommand& command) {
-  const InForce kept = ReadKept(command.state_dir);
+  const KeptPolicy kept = ReadKeptPolicy(command.state_dir);
   const FileNow file = JudgeFile(command.file, kept);
+  const std::vector<Impossible> impossible = ReadImpossible(command.state_dir);
+  std::vector<std::string> troubles = {kept.trouble, file.trouble};
+  for (const Impossible& one : impossible) {
+    for (std::string& line : LinesOf(one)) troubles.push_back(std::move(line));
+  }
   Answer answer;
-  for (const std::string& trouble : {kept.trouble, file.trouble}) {
+  for (const std::string& trouble : troubles) {
     if (trouble.empty()) continue;
     answer.exit_status = kNotGood;
     answer.trouble += "gpuloom: " + trouble + "\n";
@@ -104,7 +95,12 @@ Answer Show(const PolicyCommand& command) {
                      {"since", kept.since.empty() ? Json() : Json(kept.since)},
                      {"policy", kept.text ? Json(*kept.text) : Json()},
                      {"file", command.file},
-                     {"file_state", file.state}};
+                     {"file_state", file.state},
+                     {"impossible", Json::array()}};
+    for (const Impossible& one : impossible) {
+      document["impossible"].push_back(
+          {{"gpu", one.gpu}, {"rules", one.rules}, {"reasons", one.reasons}});
+    }
     if (!kept.trouble.empty()) document["kept_trouble"] = kept.trouble;
     if (!file.trouble.empty()) document["file_trouble"] = file.trouble;
     answer.text = FormatDocument(document, command.format);
@@ -113,7 +109,11 @@ Answer Show(const PolicyCommand& command) {
   if (!kept.text) return answer;
   // Comments, so that what is printed is the policy.
   answer.text = "# in force since " + kept.since + ", as the agent keeps it: " + kept.path +
-                "\n# " + command.file + ": " + file.state + "\n" + *kept.text;
+                "\n# " + command.file + ": " + file.state + "\n";
+  for (const Impossible& one : impossible) {
+    for (const std::string& line : LinesOf(one)) answer.text += "# " + line + "\n";
+  }
+  answer.text += *kept.text;
   if (!answer.text.ends_with('\n')) answer.text += '\n';
   return answer;
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "agent/node/gpu_standing.h"
 #include "agent/node/sealed_text.h"
 #include "agent/policy/policy_file.h"
 #include "agent/policy_command/policy_command.h"
@@ -15,6 +16,7 @@ namespace gpuloom {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -59,7 +61,33 @@ TEST_F(PolicyShow, WhatIsInForceAndThatItIsTheFiles) {
                               {"since", "2001-09-09T01:46:41Z"},
                               {"policy", "defaults: {weight: 50}"},
                               {"file", command_.file},
-                              {"file_state", "in force"}}));
+                              {"file_state", "in force"},
+                              {"impossible", Json::array()}}));
+}
+
+TEST_F(PolicyShow, WhatTheNodesGpusCannotKeepTo) {
+  Keep(SealText("defaults: {weight: 50}"));
+  Write("defaults: {weight: 50}");
+  GpuStanding standing;
+  for (const char* gpu : {"GPU-2", "GPU-1"}) {
+    std::filesystem::create_directories(FolderOfGpu(command_.state_dir, gpu));
+    std::ofstream(StandingPath(FolderOfGpu(command_.state_dir, gpu))) << FormatStanding(standing);
+    standing.impossible_rules = 3;
+    standing.impossible = {"p.yaml:1:2: namespaces.a.memory: too much"};
+  }
+  const Answer answer = AnswerAboutPolicy(command_);
+  EXPECT_EQ(answer.exit_status, kNotGood);
+  const std::string reason =
+      "impossible on GPU-1, which refuses its pods: p.yaml:1:2: namespaces.a.memory: too much\n";
+  EXPECT_EQ(answer.trouble, "gpuloom: " + reason + "gpuloom: impossible on GPU-1: 2 more rules\n");
+  EXPECT_THAT(answer.text,
+              AllOf(HasSubstr(": in force\n# " + reason + "# impossible on GPU-1: 2 more"),
+                    EndsWith("\ndefaults: {weight: 50}\n")));
+  const Json impossible = Document()["impossible"];
+  ASSERT_EQ(impossible.size(), 1u);
+  EXPECT_EQ(
+      impossible[0],
+      Json({{"gpu", "GPU-1"}, {"rules", 3}, {"reasons", Json::array({standing.impossible[0]})}}));
 }
 
 TEST_F(PolicyShow, AFileThatIsNotInForceIsSaidToBeAnother) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "agent/policy/settings.h"
 #include "agent/policy_command/answers.h"
@@ -24,6 +25,11 @@ std::string WrongTenant(const std::string& tenant) {
   return has_namespace ? "" : tenant + ": namespace=NAME is missing";
 }
 
+// 0: it may starve.
+uint64_t StarvationNs(uint32_t rescue_after_ms) {
+  return rescue_after_ms == kNeverRescued ? 0 : uint64_t{rescue_after_ms} * 1'000'000;
+}
+
 uint32_t PermilleOf(const Chosen<uint32_t>& percent) { return percent.value * 10; }
 
 }  // namespace
@@ -45,18 +51,31 @@ Answer Simulate(const PolicyCommand& command, const Policy& policy) {
     arguments.gpu.spaces[i] = {settings.weight.value, PermilleOf(settings.time_share_max_percent)};
   }
   std::map<std::string, uint32_t> domains;
+  std::set<std::string> ignored;
   for (simulator::TenantSpec& tenant : arguments.gpu.tenants) {
     const std::string& space = arguments.spaces[tenant.space];
     const size_t slash = std::min(tenant.name.find('/'), tenant.name.size());
     const std::string pod = tenant.name.substr(0, slash);
     const std::string container = slash < tenant.name.size() ? tenant.name.substr(slash + 1) : "";
     const PodSettings settings = SettingsOfPod(policy, space, pod, container);
+    const NamespaceSettings of_space = SettingsOfNamespace(policy, space);
     tenant.policy = {settings.weight.value, tenant.policy.slots, settings.priority.value,
-                     PermilleOf(settings.time_share_max_percent)};
+                     PermilleOf(settings.time_share_max_percent),
+                     StarvationNs(of_space.rescue_after_ms.value)};
+    for (const auto& percent : {of_space.sm_percent, settings.sm_percent}) {
+      if (percent.value != 100) ignored.insert(percent.key);
+    }
+    for (const auto& percent : {of_space.sm_reserved_percent, settings.sm_reserved_percent}) {
+      if (percent.value != 0) ignored.insert(percent.key);
+    }
     const std::string domain = Decide(policy, Capacity(), space, pod).trust_domain;
     tenant.domain = domains.emplace(domain, static_cast<uint32_t>(domains.size())).first->second;
   }
-  return {simulator::Report(arguments), "", kGood};
+  std::string warning;
+  for (const std::string& key : ignored) {
+    warning += "gpuloom: " + key + " is not simulated: every tenant has all multiprocessors\n";
+  }
+  return {simulator::Report(arguments), warning, kGood};
 }
 
 }  // namespace gpuloom

@@ -132,6 +132,7 @@ CLI::App* AddSuspend(CLI::App* app, bool suspends, SuspendCommand* command) {
           "gpuloom run are pods of the namespace local")
       ->required();
   AddStateDir(added, &command->state_dir);
+  AddOutputOption(added, [command](Format format) { command->format = format; });
   if (!suspends) return added;
   added->add_option_function<std::string>(
       "--timeout",
@@ -144,6 +145,39 @@ CLI::App* AddSuspend(CLI::App* app, bool suspends, SuspendCommand* command) {
       },
       "how long to wait for what runs to end (10s)");
   return added;
+}
+
+void AddDrain(CLI::App* app, std::optional<DrainCommand>* drain) {
+  CLI::App* added = app->add_subcommand(
+      "drain",
+      "Gives this machine's GPUs, or one of them, to nobody new; what runs goes on, and is "
+      "listed.\n"
+      "Example: gpuloom drain GPU-1a2b3c4d --reason 'new fans' --wait --timeout 120m");
+  auto command = std::make_shared<DrainCommand>();
+  added->add_option("gpu", command->gpu,
+                    "the GPU as gpuloom gpus names it, or the first 12 letters of that (all)");
+  CLI::Option* undo = added->add_flag("--undo", command->undo, "give them to everybody again");
+  added->add_option("--reason", command->reason, "the reason that states, events and refusals show")
+      ->excludes(undo);
+  CLI::Option* wait =
+      added->add_flag("--wait", command->wait, "wait until nobody is there any more");
+  wait->excludes(undo);
+  added
+      ->add_option_function<std::string>(
+          "--timeout",
+          [command](const std::string& text) {
+            const auto timeout = ParseDuration(text);
+            if (!timeout) {
+              throw CLI::ValidationError("--timeout",
+                                         "'" + text + "' is no time: write 30s or 120m");
+            }
+            command->timeout = *timeout;
+          },
+          "how long to wait at most; the GPUs stay drained (without end)")
+      ->needs(wait);
+  AddStateDir(added, &command->state_dir);
+  AddOutputOption(added, [command](Format format) { command->format = format; });
+  added->callback([command, drain] { *drain = *command; });
 }
 
 CLI::App* AddTrace(CLI::App* app, TraceCommand* command) {
@@ -242,6 +276,15 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       },
       "how long an allocation that the command may make waits while others use the GPU's memory "
       "(0s)");
+  run->add_option_function<std::string>(
+      "--trace",
+      [&line](const std::string& text) {
+        if (text != "none" && text != "own") {
+          throw CLI::ValidationError("--trace", "'" + text + "': write none or own");
+        }
+        line.traces = text == "own";
+      },
+      "whether the command may trace what it does on the GPU, with gpuloom-trace: own (none)");
   run->add_option(
          "--domain", line.domain,
          "trust domain: commands of one domain share a CUDA context and run side by side; between "
@@ -252,9 +295,10 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
                    ? std::string("a name of 1 to 200 characters is needed")
                    : std::string();
       });
-  run->add_option("--state-dir", line.state_dir,
-                  "folder of the scheduler to use (default: $XDG_RUNTIME_DIR/gpuloom/<gpu>, or "
-                  "/tmp/gpuloom-<uid>/<gpu>)");
+  run->add_option(
+      "--state-dir", line.state_dir,
+      "folder of the scheduler to use (default: $XDG_RUNTIME_DIR/gpuloom/<gpu>, or "
+      "/tmp/gpuloom-<uid>/<gpu>; for root that of gpuloom-scheduler@.service, if it runs)");
   run->add_option("command", line.command, "the command and its arguments, behind --");
   run->prefix_command(false);
   run->positionals_at_end();
@@ -273,10 +317,17 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
             "Says what this machine's GPUs do: memory, how busy they are, trust domains.\n"
             "Example: gpuloom gpus -o json",
             StatusCommand::About::kGpus, &line.status);
+  AddStatus(&app, "refusals",
+            "Says what pods were refused on this machine, and why: slots, memory, processes that "
+            "were not let in, unsupported functions; and what ended in a fault.\n"
+            "Example: gpuloom refusals",
+            StatusCommand::About::kRefusals, &line.status);
   AddTop(&app, &line.top);
   AddDoctor(&app, &line.doctor);
+  AddDrain(&app, &line.drain);
   AddStatus(&app, "version",
-            "Says of which release this program and each scheduler are.\n"
+            "Says of which release each part on this machine is: this program, the agent, the "
+            "schedulers, the libraries that containers have; and their drivers.\n"
             "Example: gpuloom version -o json",
             StatusCommand::About::kVersions, &line.status);
   std::string shell, man_folder;
@@ -323,7 +374,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
     return line;
   }
   if (about_trace->parsed()) line.trace = trace;
-  if (line.status || line.top || line.doctor || line.trace) return line;
+  if (line.status || line.top || line.doctor || line.trace || line.drain) return line;
   if (!*run) {
     printf("%s", app.help().c_str());
     *exit_status = 2;

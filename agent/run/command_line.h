@@ -10,6 +10,7 @@
 
 #include "agent/policy_command/policy_command.h"
 #include "agent/run/doctor/doctor.h"
+#include "agent/run/drain.h"
 #include "agent/run/status.h"
 #include "agent/run/suspend.h"
 #include "agent/run/top.h"
@@ -33,6 +34,7 @@ struct CommandLine {
   uint32_t sm_percent = 0;
   uint32_t sm_reserved = 0;
   std::chrono::milliseconds memory_wait{0};
+  bool traces = false;    // the command may trace itself
   std::string state_dir;  // empty: the default
   std::vector<std::string> command;
   std::optional<PolicyCommand> policy;    // instead of all that
@@ -41,6 +43,7 @@ struct CommandLine {
   std::optional<TopCommand> top;          // the same
   std::optional<DoctorCommand> doctor;    // the same
   std::optional<TraceCommand> trace;      // the same
+  std::optional<DrainCommand> drain;      // the same
 };
 
 // nullopt: there is nothing to run, end with *exit_status.

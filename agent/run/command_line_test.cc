@@ -87,8 +87,10 @@ TEST(CommandLine, SuspendAndResumeTakeAPod) {
   EXPECT_EQ(line->suspend->container, "main");
   EXPECT_EQ(line->suspend->state_dir, "/s");
   EXPECT_EQ(line->suspend->timeout, std::chrono::minutes(2));
-  line = Parse({"resume", "team-a/train-7"}, &status);
+  EXPECT_EQ(line->suspend->format, Format::kTable);
+  line = Parse({"resume", "team-a/train-7", "-o", "json"}, &status);
   ASSERT_TRUE(line && line->suspend);
+  EXPECT_EQ(line->suspend->format, Format::kJson);
   EXPECT_FALSE(line->suspend->suspend);
   EXPECT_EQ(line->suspend->timeout, SuspendCommand::kDefaultTimeout);
 }
@@ -113,6 +115,32 @@ TEST(CommandLine, TopTakesHowOftenAndInWhichOrder) {
   line = Parse({"top", "--once"}, &status);
   ASSERT_TRUE(line && line->top);
   EXPECT_EQ(line->top->times, 1);
+}
+
+TEST(CommandLine, Drain) {
+  int status = -1;
+  auto line = Parse({"drain"}, &status);
+  ASSERT_TRUE(line && line->drain);
+  EXPECT_EQ(line->drain->gpu, "");
+  EXPECT_FALSE(line->drain->undo || line->drain->wait || line->drain->timeout);
+  line = Parse({"drain", "GPU-1a2b3c4d", "--reason", "new fans", "--wait", "--timeout", "120m",
+                "--state-dir", "/s", "-o", "json"},
+               &status);
+  ASSERT_TRUE(line && line->drain);
+  EXPECT_EQ(line->drain->gpu, "GPU-1a2b3c4d");
+  EXPECT_EQ(line->drain->reason, "new fans");
+  EXPECT_TRUE(line->drain->wait);
+  EXPECT_EQ(line->drain->timeout, std::chrono::hours(2));
+  EXPECT_EQ(line->drain->format, Format::kJson);
+  EXPECT_TRUE(Parse({"drain", "--undo"}, &status)->drain->undo);
+  for (const std::vector<std::string>& wrong :
+       std::vector<std::vector<std::string>>{{"drain", "--undo", "--wait"},
+                                             {"drain", "--timeout", "2m"},
+                                             {"drain", "--wait", "--timeout", "2"},
+                                             {"drain", "--undo", "--reason", "x"}}) {
+    EXPECT_FALSE(Parse(wrong, &status));
+    EXPECT_EQ(status, 2);
+  }
 }
 
 TEST(CommandLine, TheDoctorTakesWhereToLook) {

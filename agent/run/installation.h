@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where everything of ours lies: beside this program, in bin/ and lib/ of a build tree or an
-// installation.
+// The files of ours that `gpuloom run` needs, all of which must be there (agent/node/layout.h says where).
 #pragma once
 
 #include <string>

@@ -21,8 +21,8 @@ class InstallationTest : public ::testing::Test {
     root_ = name;
     fs::create_directory(root_ + "/bin");
     fs::create_directory(root_ + "/lib");
-    for (const char* file :
-         {"/bin/gpuloom-scheduler", "/lib/libgpuloom.so", "/lib/libgpuloom-nvml.so"}) {
+    for (const char* file : {"/bin/gpuloom-scheduler", "/lib/libgpuloom.so",
+                             "/lib/libgpuloom-nvml.so", "/lib/gpuloom-trace"}) {
       std::ofstream(root_ + file) << "x";
     }
   }
@@ -37,12 +37,13 @@ TEST_F(InstallationTest, EverythingLiesBesideTheProgram) {
   EXPECT_EQ(found.scheduler, root_ + "/bin/gpuloom-scheduler");
   EXPECT_EQ(found.libraries.cuda, root_ + "/lib/libgpuloom.so");
   EXPECT_EQ(found.libraries.nvml, root_ + "/lib/libgpuloom-nvml.so");
+  EXPECT_EQ(found.libraries.trace, root_ + "/lib/gpuloom-trace");
   EXPECT_EQ(found.softgpu, root_ + "/lib/softgpu/libcuda.so.1");
 }
 
 TEST_F(InstallationTest, WhatIsMissingIsNamed) {
-  for (const char* file :
-       {"/lib/libgpuloom-nvml.so", "/lib/libgpuloom.so", "/bin/gpuloom-scheduler"}) {
+  for (const char* file : {"/lib/gpuloom-trace", "/lib/libgpuloom-nvml.so", "/lib/libgpuloom.so",
+                           "/bin/gpuloom-scheduler"}) {
     fs::remove(root_ + file);
     Installation found;
     std::string error;

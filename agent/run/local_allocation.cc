@@ -53,6 +53,8 @@ bool Describe(const CommandLine& line, const std::string& name, const std::strin
   bind.shares.time_permille = 10 * line.time_percent;
   bind.partition.sm_percent = line.sm_percent;
   bind.partition.sm_reserved = line.sm_reserved;
+  // Other commands may join its domain at any time.
+  if (line.traces) bind.trace = static_cast<uint32_t>(control::TraceTerms::kOwn);
   bind.memory_wait_ms = static_cast<uint32_t>(line.memory_wait.count());
   return true;
 }

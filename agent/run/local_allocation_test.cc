@@ -34,6 +34,7 @@ TEST(LocalAllocation, SaysWhoTheTenantIs) {
   EXPECT_EQ(allocation.bind.pinned_limit_bytes, 16 * kGiB);
   EXPECT_EQ(allocation.bind.shares, control::ShareTerms{}) << "not said";
   EXPECT_EQ(allocation.bind.memory_wait_ms, 0u);
+  EXPECT_EQ(allocation.bind.trace, 0u) << "not allowed unless it is said";
 }
 
 TEST(LocalAllocation, SaysWhatItMayHaveOfTheTime) {
@@ -44,11 +45,13 @@ TEST(LocalAllocation, SaysWhatItMayHaveOfTheTime) {
   line.sm_percent = 50;
   line.sm_reserved = 10;
   line.memory_wait = std::chrono::seconds(30);
+  line.traces = true;
   LocalAllocation allocation;
   std::string error;
   ASSERT_TRUE(Describe(line, "n", "/n", 81 * kGiB, &allocation, &error)) << error;
   EXPECT_EQ(allocation.bind.shares, (control::ShareTerms{0, 300, 1, 0, 250}));
   EXPECT_EQ(allocation.bind.memory_wait_ms, 30'000u);
+  EXPECT_EQ(allocation.bind.trace, static_cast<uint32_t>(control::TraceTerms::kOwn));
   EXPECT_EQ(allocation.bind.partition, (control::PartitionTerms{0, 0, 50, 10}));
 }
 

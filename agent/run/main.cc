@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpuloom policy: questions about a policy file, answered without a GPU, a node or a cluster; it reads
-// the file and prints.
+// the file and prints. But for show and diff, which are about what is in force on this node: diff asks the schedulers who runs.
 //
 // gpuloom doctor: whether this node has what gpuloom needs, and what to do; reads files and asks the schedulers.
 //
 // gpuloom suspend, gpuloom resume: stop a pod's work on this machine's GPUs, and let it go on; asks the schedulers.
+//
+// gpuloom drain: nobody new gets this machine's GPUs; writes that into their folders, and asks the schedulers who is there.
 //
 // gpuloom tenants, gpus, top, version: who uses this machine's GPUs, how much, by which release; asks the schedulers.
 //
@@ -24,10 +26,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/node/gpu_standing.h"
 #include "agent/node/process.h"
 #include "agent/run/command.h"
 #include "agent/run/command_line.h"
 #include "agent/run/doctor/doctor.h"
+#include "agent/run/drain.h"
 #include "agent/run/installation.h"
 #include "agent/run/local_allocation.h"
 #include "agent/run/scheduler_place.h"
@@ -39,6 +43,8 @@
 #include "agent/run/top.h"
 #include "agent/run/trace.h"
 #include "agent/run/unsupported_report.h"
+#include "agent/run/who_runs.h"
+#include "proto/cuda/driver_features.h"
 #include "proto/wire/session.h"
 
 namespace gpuloom::run {
@@ -61,11 +67,15 @@ int Main(int argc, char** argv) {
   int status = 0;
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv, &status);
   if (!line) return status;
+  if (line->policy && line->policy->kind == PolicyCommand::Kind::kDiff) {
+    return Print(AnswerAboutChange(*line->policy, WhoRuns(line->policy->state_dir)));
+  }
   if (line->policy) return Print(AnswerAboutPolicy(*line->policy));
   if (line->suspend) return Print(Suspend(*line->suspend));
   if (line->status) return Print(AnswerAboutStatus(*line->status));
   if (line->top) return Top(*line->top);
   if (line->doctor) return Print(Doctor(*line->doctor));
+  if (line->drain) return Print(Drain(*line->drain));
 
   if (line->trace) {
     const Answer outcome = Trace(*line->trace);
@@ -80,6 +90,11 @@ int Main(int argc, char** argv) {
   if (!FindInstallation(OwnProgram(), &installation, &error)) return Fail(error);
   SchedulerPlace place = PlaceOf(*line, installation);
   if (!MakeStateDir(&place.state_dir, &error)) return Fail(error);
+
+  if (const std::string drained = DrainedBecause(place.state_dir); !drained.empty()) {
+    return Fail("the GPU of " + place.state_dir + " is " + drained +
+                "; gpuloom drain --undo opens it again");
+  }
 
   TenantFolder folder;  // outlives the allocation, which lives as long as the client's connection
   control::Client client;
@@ -103,8 +118,12 @@ int Main(int argc, char** argv) {
     if (client.connected() || attempt == 3) return Fail(error);
   }
 
+  if (const std::string off = WhatIsOff(static_cast<int>(client.driver_version())); !off.empty()) {
+    fprintf(stderr, "gpuloom: %s\n", off.c_str());
+  }
   const std::string preload = folder.Preload(installation.libraries.cuda, getenv("LD_PRELOAD"));
   const std::string library_path = folder.LibraryPath(getenv("LD_LIBRARY_PATH"));
+  const std::string path = folder.Path(getenv("PATH"));
   // Until here a signal simply ends us, and with us the allocation.
   BlockSignals();
   const std::string log = place.state_dir + "/scheduler.log";
@@ -112,6 +131,7 @@ int Main(int argc, char** argv) {
       line->command,
       {{"LD_PRELOAD", preload},
        {"LD_LIBRARY_PATH", library_path},
+       {"PATH", path},
        {wire::kSocketDirVariable, folder.path()}},
       client.fd(),
       [&log] { fprintf(stderr, "gpuloom: the scheduler is gone; its log is %s\n", log.c_str()); });

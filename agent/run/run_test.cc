@@ -28,6 +28,73 @@ TEST_F(GpuloomRun, SaysAtTheEndWhatIsNotSupported) {
                                              "cuGraphicsUnregisterResource\n"));
 }
 
+// The runtime loads images without a buffer for the compiler's words.
+TEST_F(GpuloomRun, SaysWhyAnImageDoesNotLoad) {
+  constexpr char kProgram[] =
+      "import ctypes\n"
+      "cuda = ctypes.CDLL('libcuda.so.1')\n"
+      "context, module = ctypes.c_void_p(), ctypes.c_void_p()\n"
+      "assert cuda.cuInit(0) == 0\n"
+      "assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
+      "assert cuda.cuCtxSetCurrent(context) == 0\n"
+      "def load(head):\n"
+      "  image = (head + '.address_size 64\\n.visible .entry k() { ret; }\\n').encode()\n"
+      "  return cuda.cuModuleLoadData(ctypes.byref(module), image)\n"
+      "assert load('.version 8.7\\n.target sm_120\\n') == 218\n"
+      "assert load('.version 9.9\\n.target sm_90\\n') == 222\n"
+      "assert load('.version 8.0\\n.target sm_90\\n') == 0\n";
+  EXPECT_EQ(Run({GPULOOM_PYTHON, "-c", kProgram}), 0) << Errors();
+  EXPECT_THAT(Errors(), ::testing::HasSubstr("gpuloom: an image does not load: ptx: made for "
+                                             "sm_120, and this device is of sm_90\n"));
+  EXPECT_THAT(Errors(), ::testing::HasSubstr("its .version is newer than 9.0"));
+}
+
+// softgpu runs PTX only: what nvcc makes by default for one architecture is machine code.
+TEST_F(GpuloomRun, SaysThatMachineCodeNeedsAGpu) {
+  if (!std::filesystem::exists(GPULOOM_CUDA_LIBRARIES "/libnvrtc.so")) {
+    GTEST_SKIP() << "no NVRTC in " GPULOOM_CUDA_LIBRARIES;
+  }
+  constexpr char kProgram[] =
+      "import ctypes, sys\n"
+      "cuda, nvrtc = ctypes.CDLL('libcuda.so.1'), ctypes.CDLL(sys.argv[1] + '/libnvrtc.so')\n"
+      "context, module, program = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()\n"
+      "assert cuda.cuInit(0) == 0\n"
+      "assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
+      "assert cuda.cuCtxSetCurrent(context) == 0\n"
+      "source = b'extern \"C\" __global__ void k() {}'\n"
+      "assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, None, 0, None, None) == 0\n"
+      "options = (ctypes.c_char_p * 1)(b'-arch=sm_90')\n"
+      "assert nvrtc.nvrtcCompileProgram(program, 1, options) == 0\n"
+      "size = ctypes.c_size_t()\n"
+      "assert nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0\n"
+      "cubin = ctypes.create_string_buffer(size.value)\n"
+      "assert nvrtc.nvrtcGetCUBIN(program, cubin) == 0\n"
+      "assert cuda.cuModuleLoadData(ctypes.byref(module), cubin) == 209\n";
+  EXPECT_EQ(Run({GPULOOM_PYTHON, "-c", kProgram, GPULOOM_CUDA_LIBRARIES}), 0) << Errors();
+  EXPECT_THAT(Errors(), ::testing::HasSubstr("gpuloom: an image does not load: "));
+  EXPECT_THAT(Errors(), ::testing::HasSubstr("which softgpu cannot run"));
+}
+
+TEST_F(GpuloomRun, SaysWhatAnOlderDriverLacks) {
+  constexpr char kProgram[] =
+      "import ctypes\n"
+      "cuda = ctypes.CDLL('libcuda.so.1')\n"
+      "function, version = ctypes.c_void_p(), ctypes.c_int()\n"
+      "find = lambda name: cuda.cuGetProcAddress(name, ctypes.byref(function), 13000, "
+      "ctypes.c_ulonglong(0))\n"
+      "assert find(b'cuGreenCtxCreate') == 500\n"
+      "assert find(b'cuLibraryLoadData') == 0\n"
+      "assert cuda.cuDriverGetVersion(ctypes.byref(version)) == 0\n"
+      "assert version.value == 12020, version.value\n"
+      "assert cuda.cuInit(0) == 0\n";
+  setenv("GPULOOM_SOFTGPU_DRIVER", "535", 1);
+  EXPECT_EQ(Run({GPULOOM_PYTHON, "-c", kProgram}), 0) << Errors();
+  unsetenv("GPULOOM_SOFTGPU_DRIVER");
+  EXPECT_THAT(Errors(),
+              ::testing::HasSubstr("gpuloom: the driver's CUDA version is 12.2, so these "
+                                   "are off: from CUDA 12.3 on: conditional graph nodes"));
+}
+
 TEST_F(GpuloomRun, TheCommandsStatusIsOurs) {
   EXPECT_EQ(Run({"true"}), 0);
   EXPECT_EQ(Run({"sh", "-c", "exit 7"}), 7);
@@ -71,6 +138,33 @@ TEST_F(GpuloomRun, ASchedulerOf3_3IsUsed) {
   std::filesystem::create_directories(state_);
   const control::RecordedScheduler scheduler(
       state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.3/run_3.4.txt"));
+  EXPECT_EQ(Run({"true"}), 0) << Errors();
+  EXPECT_FALSE(scheduler.was_surprised());
+  EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
+}
+
+TEST_F(GpuloomRun, ASchedulerOf3_4IsUsed) {
+  std::filesystem::create_directories(state_);
+  const control::RecordedScheduler scheduler(
+      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.4/run_3.5.txt"));
+  EXPECT_EQ(Run({"true"}), 0) << Errors();
+  EXPECT_FALSE(scheduler.was_surprised());
+  EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
+}
+
+TEST_F(GpuloomRun, ASchedulerOf3_5IsUsed) {
+  std::filesystem::create_directories(state_);
+  const control::RecordedScheduler scheduler(
+      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.5/run_3.6.txt"));
+  EXPECT_EQ(Run({"true"}), 0) << Errors();
+  EXPECT_FALSE(scheduler.was_surprised());
+  EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
+}
+
+TEST_F(GpuloomRun, ASchedulerOf3_6IsUsed) {
+  std::filesystem::create_directories(state_);
+  const control::RecordedScheduler scheduler(
+      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.6/run_3.7.txt"));
   EXPECT_EQ(Run({"true"}), 0) << Errors();
   EXPECT_FALSE(scheduler.was_surprised());
   EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
@@ -299,6 +393,18 @@ TEST(StateDir, FollowsTheRuntimeFolderOrTheUser) {
   unsetenv("XDG_RUNTIME_DIR");
   EXPECT_EQ(DefaultStateDir("softgpu"), "/tmp/gpuloom-" + std::to_string(geteuid()) + "/softgpu");
   std::filesystem::remove_all(runtime);
+}
+
+TEST(StateDir, IsThatOfTheServiceWhereThisUserMayUseIt) {
+  char name[] = "/tmp/gpuloom-run-test-XXXXXX";
+  const std::string service = mkdtemp(name);
+  const std::string own = DefaultStateDir("gpu0", service + "/missing");
+  std::filesystem::create_directory(service + "/gpu0");
+  EXPECT_EQ(DefaultStateDir("gpu0", service), own) << "no scheduler";
+  std::ofstream(service + "/gpu0/control.sock") << "";
+  EXPECT_EQ(DefaultStateDir("gpu0", service), service + "/gpu0");
+  EXPECT_EQ(DefaultStateDir("gpu1", service), own.substr(0, own.rfind('/')) + "/gpu1");
+  std::filesystem::remove_all(service);
 }
 
 }  // namespace

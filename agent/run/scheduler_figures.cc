@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/run/scheduler_figures.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <tuple>
 
 #include "agent/run/scheduler_search.h"
 #include "proto/control/client.h"
@@ -14,11 +16,18 @@ bool Ask(const std::string& folder, SchedulerFigures* figures, bool* nobody_ther
   control::Client client;
   *nobody_there = false;
   figures->folder = folder;
+  figures->standing = ReadStanding(folder);
+  if (const std::string drained = DrainedBecause(folder); !drained.empty()) {
+    if (!figures->standing) figures->standing.emplace();
+    figures->standing->state = gpuloom::GpuState::kDrained;
+    figures->standing->reason = drained;
+  }
   if (!client.Connect(folder, control::Client::kDefaultTimeout, error)) {
     *nobody_there = client.nobody_there();
     return false;
   }
   figures->memory_bytes = client.device_memory_bytes();
+  figures->driver_version = client.driver_version();
   figures->speaks_3_3 = client.scheduler_speaks_3_3();
   figures->speaks_3_4 = client.scheduler_speaks_3_4();
   if (!client.ListAllocations(&figures->allocations, error)) return false;
@@ -33,6 +42,20 @@ std::string SchedulerFigures::name() const {
   constexpr size_t kLongestFolder = 255;
   return speaks_3_3 ? Text(gpu.uuid)
                     : OneLine(std::filesystem::path(folder).filename().string(), kLongestFolder);
+}
+
+std::vector<Tenant> TenantsOf(const std::vector<SchedulerFigures>& schedulers) {
+  std::vector<Tenant> tenants;
+  for (const SchedulerFigures& scheduler : schedulers) {
+    for (const control::AllocationState& state : scheduler.allocations) {
+      tenants.push_back({&scheduler, &state});
+    }
+  }
+  std::ranges::sort(tenants, {}, [](const Tenant& tenant) {
+    return std::tuple(Text(tenant.state->pod_namespace), Text(tenant.state->pod),
+                      Text(tenant.state->container), tenant.scheduler->name());
+  });
+  return tenants;
 }
 
 AllFigures AskSchedulers(const std::string& state_dir) {
@@ -60,6 +83,18 @@ std::string StateOf(const control::AllocationState& state) {
   if (state.suspended != 0) return "suspended";
   if (state.memory_waiting != 0) return "waits for memory";
   return state.sessions == 0 ? "no process" : "runs";
+}
+
+std::vector<std::string> UnsupportedOf(const control::AllocationState& state) {
+  constexpr size_t kLongestName = 300;
+  std::vector<std::string> names;
+  std::string_view rest(state.unsupported, control::TextLength(state.unsupported));
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    names.push_back(OneLine(rest.substr(0, end), kLongestName));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return names;
 }
 
 }  // namespace gpuloom::run

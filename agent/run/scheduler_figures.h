@@ -4,9 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "agent/node/gpu_standing.h"
 #include "agent/node/one_line.h"
 #include "proto/control/connection.h"
 #include "proto/control/messages.h"
@@ -25,13 +28,25 @@ struct SchedulerFigures {
   bool speaks_3_3 = false;  // `gpu` and `domains` are known
   bool speaks_3_4 = false;
   uint64_t memory_bytes = 0;
+  uint32_t driver_version = 0;  // CUDA's number, 12020 for 12.2; 0: an older scheduler
   control::GpuState gpu{};
   std::vector<control::DomainState> domains;
   std::vector<control::AllocationState> allocations;  // those that are bound
+  // What the agent says of the GPU, if there is one; on a machine without, whether it is drained.
+  std::optional<GpuStanding> standing;
 
   // The GPU's UUID; of an older release's scheduler the folder, which the agent names after the GPU.
   std::string name() const;
 };
+
+// One on one GPU, as its scheduler says; both outlive it.
+struct Tenant {
+  const SchedulerFigures* scheduler;
+  const control::AllocationState* state;
+};
+
+// All of them, by namespace, pod, container and GPU.
+std::vector<Tenant> TenantsOf(const std::vector<SchedulerFigures>& schedulers);
 
 struct AllFigures {
   std::vector<SchedulerFigures> schedulers;  // by folder
@@ -46,5 +61,13 @@ AllFigures AskSchedulers(const std::string& state_dir);
 
 // What is wrong with a tenant, or that it runs: a word or two.
 std::string StateOf(const control::AllocationState& state);
+
+// As they are shown, by control::Fault.
+inline constexpr const char* kFaultNames[] = {"broke_protocol", "lost_device", "did_not_drain",
+                                              "lost_executor", "long_kernel"};
+static_assert(std::size(kFaultNames) == control::kFaults, "each fault has its name");
+
+// The unsupported CUDA features that its programs asked for; at most as many names as there is room for in the report.
+std::vector<std::string> UnsupportedOf(const control::AllocationState& state);
 
 }  // namespace gpuloom::run

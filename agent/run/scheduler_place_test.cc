@@ -8,7 +8,7 @@
 namespace gpuloom::run {
 namespace {
 
-const Installation kInstallation = {"/bin/s", {"/lib/c", "/lib/n"}, "/lib/soft"};
+const Installation kInstallation = {"/bin/s", {"/lib/c", "/lib/n", "/lib/t"}, "/lib/soft"};
 
 TEST(SchedulerPlace, ARealGpuHasItsOwnFolderAndTheDriversLibrary) {
   CommandLine line;

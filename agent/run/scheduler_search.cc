@@ -12,7 +12,7 @@ namespace gpuloom::run {
 std::vector<std::string> SearchedFolders(const std::string& state_dir) {
   if (!state_dir.empty()) return {state_dir};
   const std::string own = DefaultStateDir("gpu");
-  return {kAgentsStateDir, own.substr(0, own.rfind('/'))};
+  return {kAgentsStateDir, kServiceStateDir, own.substr(0, own.rfind('/'))};
 }
 
 std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,

@@ -11,7 +11,7 @@ namespace gpuloom::run {
 inline constexpr char kAgentsStateDir[] = "/var/lib/gpuloom";
 
 // Where a command looks: `state_dir`, an agent's state folder or that of one scheduler; or, if that is empty, the
-// agent's default and those of this user's `gpuloom run`.
+// agent's default, those of gpuloom-scheduler@.service and those of this user's `gpuloom run`.
 std::vector<std::string> SearchedFolders(const std::string& state_dir);
 
 // The folders below these, and these themselves, in which a scheduler has its control socket. Adds to `unseen` the folders

@@ -35,8 +35,9 @@ TEST(SchedulerSearch, FindsThemInAnAgentsFolderAndInThoseOfRuns) {
 TEST(SchedulerSearch, LooksWhereItIsTold) {
   EXPECT_THAT(SearchedFolders("/a"), ::testing::ElementsAre("/a"));
   const std::vector<std::string> places = SearchedFolders("");
-  ASSERT_EQ(places.size(), 2u);
+  ASSERT_EQ(places.size(), 3u);
   EXPECT_EQ(places[0], "/var/lib/gpuloom");
+  EXPECT_EQ(places[1], "/run/gpuloom");
   EXPECT_EQ(NoSchedulerFound({"/a", "/b"}, "; /c is closed to this user"),
             "no scheduler is found in /a, /b; /c is closed to this user: name the agent's state "
             "folder with --state-dir");

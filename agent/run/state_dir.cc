@@ -7,9 +7,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "proto/control/messages.h"
+
 namespace gpuloom::run {
 
-std::string DefaultStateDir(const std::string& device) {
+std::string DefaultStateDir(const std::string& device, const std::string& service) {
+  std::string of_service = service + "/" + device;
+  if (access((of_service + "/" + control::kControlSocketName).c_str(), W_OK) == 0) {
+    return of_service;
+  }
   const char* runtime = getenv("XDG_RUNTIME_DIR");
   struct stat status;
   if (runtime != nullptr && runtime[0] == '/' && stat(runtime, &status) == 0 &&

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/run/status.h"
 
-#include <algorithm>
 #include <numeric>
-#include <tuple>
 #include <vector>
 
 #include "agent/answer/table.h"
+#include "agent/run/refusals.h"
 #include "agent/run/scheduler_figures.h"
-#include "proto/control/version.h"
+#include "agent/run/tenant_since.h"
+#include "agent/run/versions.h"
 
 namespace gpuloom::run {
 namespace {
@@ -24,31 +24,14 @@ uint64_t Sum(const uint64_t (&numbers)[N]) {
   return std::accumulate(std::begin(numbers), std::end(numbers), uint64_t{0});
 }
 
-struct Tenant {
-  const SchedulerFigures* scheduler;
-  const control::AllocationState* state;
-
-  auto Order() const {
-    return std::tuple(Text(state->pod_namespace), Text(state->pod), Text(state->container),
-                      scheduler->name());
-  }
-};
-
-std::vector<std::string> UnsupportedOf(const control::AllocationState& state) {
-  std::vector<std::string> names;
-  std::string_view rest(state.unsupported, control::TextLength(state.unsupported));
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    names.push_back(OneLine(rest.substr(0, end), kLongestName));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  return names;
-}
-
 Json JsonOf(const control::BusyTime& busy) {
   return {{"compute", Seconds(busy.compute_ns)},
           {"copy_to_device", Seconds(busy.copy_to_device_ns)},
           {"copy_from_device", Seconds(busy.copy_from_device_ns)}};
+}
+
+int64_t SinceOf(const Tenant& tenant) {
+  return run::SinceOf(tenant.scheduler->folder, Text(tenant.state->name));
 }
 
 Json JsonOf(const Tenant& tenant) {
@@ -60,6 +43,7 @@ Json JsonOf(const Tenant& tenant) {
                {"gpu", tenant.scheduler->name()},
                {"trust_domain", Text(state.trust_domain)},
                {"state", StateOf(state)},
+               {"since", JsonOfTime(SinceOf(tenant))},
                {"slots", state.slots},
                {"processes", state.sessions},
                {"memory_used_bytes", state.memory_used_bytes},
@@ -77,15 +61,10 @@ Json JsonOf(const Tenant& tenant) {
   json["held_seconds"] = Seconds(state.time.held_ns);
   json["processes_begun"] = state.sessions_begun;
   json["processes_refused"] = state.sessions_refused;
-  const auto fault = [&state](control::Fault kind) {
-    return state.faults[static_cast<size_t>(kind)];
-  };
-  json["faults"] = {{"broke_protocol", fault(control::Fault::kBrokeProtocol)},
-                    {"lost_device", fault(control::Fault::kLostDevice)},
-                    {"did_not_drain", fault(control::Fault::kDidNotDrain)},
-                    {"lost_executor", fault(control::Fault::kLostExecutor)},
-                    {"long_kernel", fault(control::Fault::kLongKernel)}};
+  for (size_t i = 0; i < control::kFaults; ++i) json["faults"][kFaultNames[i]] = state.faults[i];
   if (tenant.scheduler->speaks_3_4) json["long_kernels"] = state.long_kernels;
+  json["latest_fault"] = Text(state.latest_fault);
+  json["latest_refusal"] = Text(state.latest_refusal);
   const control::WorkCounts& work = state.work;
   json["batches"] = work.batches;
   json["copies"] = {{"to_device", work.copies_to_device},
@@ -100,6 +79,7 @@ Json JsonOf(const Tenant& tenant) {
 std::vector<std::string> RowOf(const Tenant& tenant) {
   const control::AllocationState& state = *tenant.state;
   const bool said = tenant.scheduler->speaks_3_3;
+  const int64_t since = SinceOf(tenant);
   return {Text(state.pod_namespace),
           Text(state.pod),
           Text(state.container),
@@ -111,13 +91,57 @@ std::vector<std::string> RowOf(const Tenant& tenant) {
           std::to_string(state.sessions),
           said ? std::to_string(state.memory_refused_count + state.sessions_refused) : kNotSaid,
           said ? std::to_string(Sum(state.faults)) : kNotSaid,
+          since == 0 ? kNotSaid : TimeText(since),
           StateOf(state)};
+}
+
+const char* StateNameOf(const GpuStanding& standing) {
+  return kGpuStateNames[static_cast<size_t>(standing.state)];
+}
+
+// "10/5": held of those that there are.
+std::string SlotsOf(const SchedulerFigures& scheduler) {
+  if (!scheduler.standing || scheduler.standing->slots == 0) return kNotSaid;
+  return std::to_string(scheduler.standing->held) + "/" + std::to_string(scheduler.standing->slots);
+}
+
+std::string StandingOf(const SchedulerFigures& scheduler) {
+  if (!scheduler.standing) return kNotSaid;
+  const GpuStanding& standing = *scheduler.standing;
+  std::string text = StateNameOf(standing);
+  if (standing.state == gpuloom::GpuState::kDrained) text = standing.reason;
+  if (standing.state == gpuloom::GpuState::kSick ||
+      standing.state == gpuloom::GpuState::kUnavailable) {
+    text += ": " + standing.reason;
+  }
+  if (standing.withheld != 0) {
+    text += ", " + std::to_string(standing.withheld) + " slots withheld: no memory is left";
+  }
+  if (standing.impossible_rules != 0) {
+    text += ", rules of the policy that are impossible here: " +
+            std::to_string(standing.impossible_rules);
+  }
+  return text;
 }
 
 Json JsonOf(const SchedulerFigures& scheduler) {
   Json json = {{"gpu", scheduler.name()},
                {"state_dir", OneLine(scheduler.folder, kLongestName)},
                {"memory_bytes", scheduler.memory_bytes}};
+  if (scheduler.standing) {
+    const GpuStanding& standing = *scheduler.standing;
+    json["state"] = StateNameOf(standing);
+    json["state_reason"] = standing.reason;
+    json["state_since"] = standing.since_unix_s;
+    json["slots"] = {{"all", standing.slots},
+                     {"held", standing.held},
+                     {"beyond", standing.beyond},
+                     {"withheld", standing.withheld},
+                     {"memory_promised_bytes", standing.promised_bytes},
+                     {"memory_bytes", standing.available_bytes}};
+    json["policy_rules_impossible"] = standing.impossible_rules;
+    json["policy_impossible"] = standing.impossible;
+  }
   if (!scheduler.speaks_3_3) return json;
   const control::GpuState& gpu = scheduler.gpu;
   json["name"] = Text(gpu.name);
@@ -139,6 +163,7 @@ Json JsonOf(const SchedulerFigures& scheduler) {
                                      {"tenants", domain.allocations},
                                      {"processes", domain.sessions},
                                      {"busy_seconds", JsonOf(domain.busy)},
+                                     {"overruns", domain.overruns},
                                      {"executors",
                                       {{"now", domain.executors},
                                        {"started", domain.executors_started},
@@ -152,8 +177,18 @@ std::vector<std::string> RowOf(const SchedulerFigures& scheduler) {
   const control::GpuState& gpu = scheduler.gpu;
   const std::string tenants = std::to_string(scheduler.allocations.size());
   if (!scheduler.speaks_3_3) {
-    return {scheduler.name(), kNotSaid, kNotSaid, kNotSaid, RoundedSize(scheduler.memory_bytes),
-            kNotSaid,         kNotSaid, tenants,  kNotSaid, kNotSaid};
+    return {scheduler.name(),
+            kNotSaid,
+            kNotSaid,
+            kNotSaid,
+            RoundedSize(scheduler.memory_bytes),
+            kNotSaid,
+            kNotSaid,
+            SlotsOf(scheduler),
+            tenants,
+            kNotSaid,
+            kNotSaid,
+            StandingOf(scheduler)};
   }
   const double busy = gpu.running_ns == 0 ? 0
                                           : 100 * static_cast<double>(gpu.busy.compute_ns) /
@@ -165,17 +200,15 @@ std::vector<std::string> RowOf(const SchedulerFigures& scheduler) {
           RoundedSize(gpu.memory_bytes),
           Decimal(busy) + "%",
           Decimal(Seconds(gpu.running_ns)) + "s",
+          SlotsOf(scheduler),
           tenants,
           std::to_string(gpu.sessions),
-          std::to_string(gpu.executors_failed + gpu.executors_lost)};
+          std::to_string(gpu.executors_failed + gpu.executors_lost),
+          StandingOf(scheduler)};
 }
 
 std::string FormatTenants(const std::vector<SchedulerFigures>& schedulers, Format format) {
-  std::vector<Tenant> tenants;
-  for (const SchedulerFigures& scheduler : schedulers) {
-    for (const auto& state : scheduler.allocations) tenants.push_back({&scheduler, &state});
-  }
-  std::ranges::sort(tenants, {}, &Tenant::Order);
+  const std::vector<Tenant> tenants = TenantsOf(schedulers);
   if (format != Format::kTable) {
     Json json = {{"tenants", Json::array()}};
     for (const Tenant& tenant : tenants) json["tenants"].push_back(JsonOf(tenant));
@@ -183,7 +216,7 @@ std::string FormatTenants(const std::vector<SchedulerFigures>& schedulers, Forma
   }
   std::vector<std::vector<std::string>> rows = {{"NAMESPACE", "POD", "CONTAINER", "GPU", "SLOTS",
                                                  "MEMORY", "GPU-TIME", "KERNELS", "PROCESSES",
-                                                 "REFUSED", "FAULTS", "STATE"}};
+                                                 "REFUSED", "FAULTS", "SINCE", "STATE"}};
   for (const Tenant& tenant : tenants) rows.push_back(RowOf(tenant));
   return FormatTable(rows);
 }
@@ -195,30 +228,10 @@ std::string FormatGpus(const std::vector<SchedulerFigures>& schedulers, Format f
     return FormatDocument(json, format);
   }
   std::vector<std::vector<std::string>> rows = {{"GPU", "NAME", "USED", "PROMISED", "MEMORY",
-                                                 "BUSY", "SINCE", "TENANTS", "PROCESSES",
-                                                 "EXECUTORS-LOST"}};
+                                                 "BUSY", "SINCE", "SLOTS", "TENANTS", "PROCESSES",
+                                                 "EXECUTORS-LOST", "STATE"}};
   for (const SchedulerFigures& scheduler : schedulers) rows.push_back(RowOf(scheduler));
   return FormatTable(rows);
-}
-
-std::string FormatVersions(const std::vector<SchedulerFigures>& schedulers, Format format) {
-  if (format != Format::kTable) {
-    Json json = {{"version", kVersion}, {"schedulers", Json::array()}};
-    for (const SchedulerFigures& scheduler : schedulers) {
-      Json one = {{"gpu", scheduler.name()}};
-      if (scheduler.speaks_3_3) one["version"] = Text(scheduler.gpu.version);
-      json["schedulers"].push_back(one);
-    }
-    return FormatDocument(json, format);
-  }
-  std::string text = VersionLine("gpuloom") + "\n";
-  for (const SchedulerFigures& scheduler : schedulers) {
-    text += "scheduler of " + scheduler.name() + ": " +
-            (scheduler.speaks_3_3 ? Text(scheduler.gpu.version)
-                                  : std::string("an older release, before control 3.3")) +
-            "\n";
-  }
-  return text;
 }
 
 }  // namespace
@@ -240,8 +253,11 @@ Answer AnswerAboutStatus(const StatusCommand& command) {
     case About::kGpus:
       answer.text = FormatGpus(all.schedulers, command.format);
       break;
+    case About::kRefusals:
+      answer.text = FormatAllRefusals(command.state_dir, all.schedulers, command.format);
+      break;
     case About::kVersions:
-      answer.text = FormatVersions(all.schedulers, command.format);
+      answer.text = FormatVersions(command.state_dir, all.schedulers, command.format);
       break;
   }
   return answer;

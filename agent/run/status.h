@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpuloom tenants`, `gpuloom gpus` and `gpuloom version`: who uses this machine's GPUs, how much, and by which release.
-// Asks the schedulers over their control sockets and changes nothing. One thread; waits for answers.
+// `gpuloom tenants`, `gpuloom gpus` and `gpuloom version`: who uses this machine's GPUs, how much, since when, and by which
+// release; `gpuloom refusals`: what pods were refused, and why. Asks the schedulers over their control sockets, reads what the
+// agent has written, and changes nothing. One thread; waits for answers.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@
 namespace gpuloom::run {
 
 struct StatusCommand {
-  enum class About { kTenants, kGpus, kVersions };
+  enum class About { kTenants, kGpus, kRefusals, kVersions };
 
   About about = About::kTenants;
   std::string state_dir;  // as SearchedFolders

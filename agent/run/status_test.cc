@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `gpuloom tenants`, `gpus` and `version` say of a real scheduler, executor and software GPU.
+// What `gpuloom tenants`, `gpus`, `refusals` and `version` say of a real scheduler, executor and software GPU.
 #include "agent/run/status.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "agent/node/refusal_file.h"
 #include "agent/run/testing/run_fixture.h"
 #include "proto/control/testing/recording.h"
 #include "proto/control/version.h"
@@ -19,8 +20,9 @@ using Json = nlohmann::json;
 
 class StatusTest : public GpuloomRun {
  protected:
-  pid_t Tenant(const std::string& name, const std::vector<std::string>& options = {}) {
-    return Start({GPULOOM_PYTHON, GPULOOM_COUNTING_TENANT, "count", root_ / name, root_ / "stop"},
+  pid_t Tenant(const std::string& name, const std::vector<std::string>& options = {},
+               const std::string& mode = "count") {
+    return Start({GPULOOM_PYTHON, GPULOOM_COUNTING_TENANT, mode, root_ / name, root_ / "stop"},
                  options);
   }
   bool HasBegun(const std::string& name) {
@@ -74,6 +76,7 @@ TEST_F(StatusTest, TenantsAndWhatTheyHadTheGpuDo) {
   EXPECT_EQ(gpu["trust_domains"][0]["name"], "local");
   // One domain has all that the GPU did, and its tenants together no more.
   EXPECT_EQ(gpu["trust_domains"][0]["busy_seconds"], gpu["busy_seconds"]);
+  EXPECT_EQ(gpu["trust_domains"][0]["overruns"], 0);
   EXPECT_GT(gpu["busy_seconds"]["compute"], 0);
   EXPECT_LE(gpu["busy_seconds"]["compute"], gpu["running_seconds"]);
   EXPECT_LE(tenants[0]["gpu_seconds"]["compute"].get<double>() +
@@ -88,6 +91,12 @@ TEST_F(StatusTest, TenantsAndWhatTheyHadTheGpuDo) {
   EXPECT_EQ(Gpuloom({"version", "--state-dir", state_}), 0) << Errors();
   EXPECT_THAT(Output(),
               HasSubstr("scheduler of " + gpu["gpu"].get<std::string>() + ": " + kVersion));
+  const Json versions = Of(StatusCommand::About::kVersions);
+  EXPECT_EQ(versions["agents"], Json::array());
+  ASSERT_EQ(versions["schedulers"].size(), 1u) << versions;
+  EXPECT_EQ(versions["schedulers"][0]["version"], kVersion);
+  EXPECT_EQ(versions["schedulers"][0]["cuda"], "13.0");
+  EXPECT_EQ(versions["schedulers"][0]["device"], gpu["name"]);
   Stop();
   EXPECT_EQ(Wait(one), 0) << Errors();
   EXPECT_EQ(Wait(other), 0) << Errors();
@@ -102,6 +111,48 @@ TEST_F(StatusTest, ASuspendedTenantIsSaidToBe) {
   EXPECT_EQ(Gpuloom({"resume", "local/" + pod, "--state-dir", state_}), 0) << Errors();
   Stop();
   EXPECT_EQ(Wait(one), 0) << Errors();
+}
+
+TEST_F(StatusTest, WhatWasRefusedAndWhyIsOneAnswer) {
+  const pid_t refused = Tenant("one", {"--memory", "64MiB"}, "refused");
+  const pid_t faulty = Tenant("other", {"--domain", "elsewhere"}, "fault");
+  const pid_t good = Tenant("good");
+  ASSERT_TRUE(HasBegun("one") && HasBegun("other") && HasBegun("good")) << Errors();
+  std::ofstream(RefusalPath(state_))
+      << FormatRefusals({{"Allocate", "no such slots\x1b[2J", 3, 9}});
+  Json tenants;
+  const auto of = [&](const std::string& name) {
+    const std::string said = Read(root_ / name), pod = said.substr(0, said.find(' '));
+    for (const Json& tenant : tenants) {
+      if (tenant["pod"] == pod) return tenant;
+    }
+    return Json();
+  };
+  ASSERT_TRUE(Within(seconds(60), [&] {
+    tenants = Of(StatusCommand::About::kRefusals)["tenants"];
+    return tenants.size() == 2 && of("one")["unsupported_count"] == 1 &&
+           of("other")["faults"]["lost_device"] == 1;
+  })) << tenants;
+  EXPECT_EQ(of("one")["namespace"], "local");
+  EXPECT_EQ(of("one")["container"], "python3");
+  EXPECT_EQ(of("one")["memory_refusals"], 1);
+  EXPECT_EQ(of("one")["memory_quota_bytes"], 64 << 20);
+  EXPECT_LE(of("one")["memory_used_bytes"], 64 << 20);
+  EXPECT_EQ(of("one")["unsupported"], Json::array({"cuGraphicsUnregisterResource"}));
+  EXPECT_EQ(of("one")["faults"]["lost_device"], 0);
+  EXPECT_EQ(of("other")["memory_refusals"], 0);
+  EXPECT_EQ(of("other")["latest_fault"],
+            "the device context was lost with CUDA_ERROR_ILLEGAL_ADDRESS (700) by kernel fault");
+
+  EXPECT_EQ(Gpuloom({"refusals", "--state-dir", state_}), 0) << Errors();
+  EXPECT_THAT(Output(), HasSubstr("1970-01-01 00:00:09   3       Allocate   -"));
+  EXPECT_THAT(Output(), HasSubstr("no such slots\\x1b[2J\n"));
+  EXPECT_THAT(Output(), HasSubstr("/python3   beyond its quota of 64.0MiB; it uses "));
+  EXPECT_THAT(Output(), HasSubstr("/python3   not supported: cuGraphicsUnregisterResource\n"));
+  EXPECT_THAT(Output(), HasSubstr("/python3   lost_device: the device context was lost with "
+                                  "CUDA_ERROR_ILLEGAL_ADDRESS (700) by kernel fault\n"));
+  Stop();
+  for (const pid_t tenant : {refused, faulty, good}) EXPECT_EQ(Wait(tenant), 0) << Errors();
 }
 
 TEST_F(StatusTest, TheDoctorFindsNothingWrongWithARunningOne) {
@@ -143,6 +194,10 @@ TEST_F(StatusTest, WithoutASchedulerItSaysWhereItHasLooked) {
   EXPECT_EQ(answer.exit_status, 1);
   EXPECT_THAT(answer.trouble, HasSubstr("no scheduler is found in " + state_.string()));
   EXPECT_EQ(Json::parse(answer.text), Json({{"tenants", Json::array()}}));
+  const Answer refusals = Ask(StatusCommand::About::kRefusals);
+  EXPECT_EQ(refusals.exit_status, 1);
+  EXPECT_EQ(Json::parse(refusals.text),
+            Json({{"refusals", Json::array()}, {"tenants", Json::array()}}));
   // What it is itself it knows all the same.
   EXPECT_EQ(Ask(StatusCommand::About::kVersions).exit_status, 0);
   EXPECT_EQ(Gpuloom({"gpus", "-o", "xml"}), 2);

@@ -50,7 +50,9 @@ class Suspension {
   explicit Suspension(const SuspendCommand& command) : command_(command) {}
 
   Answer Run() {
-    if (FindAllocations() && Say() && command_.suspend) WaitUntilHeld();
+    if (!FindAllocations()) return std::move(outcome_);
+    if (Say() && command_.suspend) WaitUntilHeld();
+    if (command_.format != Format::kTable) SayAsDocument();
     return std::move(outcome_);
   }
 
@@ -59,6 +61,11 @@ class Suspension {
     outcome_.exit_status = kNotGood;
     outcome_.trouble += "gpuloom: " + trouble + "\n";
     return false;
+  }
+
+  // For people; a document has it as fields.
+  void Tell(const std::string& line) {
+    if (command_.format == Format::kTable) outcome_.text += line + "\n";
   }
 
   bool FindAllocations() {
@@ -85,7 +92,7 @@ class Suspension {
       ++schedulers_;
       for (const control::AllocationState& state : states) {
         if (IsMeant(command_, state)) {
-          asked.names.insert(std::string(state.name, control::TextLength(state.name)));
+          asked.names.insert(control::TextOf(state.name));
         } else if (state.bound != 0) {
           others.insert(NameOf(state));
         }
@@ -128,7 +135,7 @@ class Suspension {
         }
       }
     }
-    if (said && !command_.suspend) outcome_.text += NameOf(command_) + " goes on\n";
+    if (said && !command_.suspend) Tell(NameOf(command_) + " goes on");
     return said;
   }
 
@@ -140,7 +147,7 @@ class Suspension {
         if (!Look(&asked, &waits)) return;
       }
       if (waits.empty()) {
-        outcome_.text += NameOf(command_) + " is suspended: nothing of it is at a GPU\n";
+        Tell(NameOf(command_) + " is suspended: nothing of it is at a GPU");
         return;
       }
       if (Clock::now() >= deadline) {
@@ -160,8 +167,7 @@ class Suspension {
     std::vector<control::AllocationState> states;
     if (!asked->client.ListAllocations(&states, &error)) return Fail(error);
     for (const control::AllocationState& state : states) {
-      if (!asked->names.contains(std::string(state.name, control::TextLength(state.name))))
-        continue;
+      if (!asked->names.contains(control::TextOf(state.name))) continue;
       if (state.suspended == 0) {
         return Fail(NameOf(state) + " has been resumed by another command meanwhile");
       }
@@ -172,6 +178,29 @@ class Suspension {
                 " still have work at the GPU of " + asked->folder;
     }
     return true;
+  }
+
+  void SayAsDocument() {
+    Json document = {{"tenants", Json::array()}};
+    for (Asked& asked : asked_) {
+      std::string error;
+      std::vector<control::AllocationState> states;
+      if (!asked.client.ListAllocations(&states, &error)) {
+        Fail(error);
+        continue;
+      }
+      for (const control::AllocationState& state : states) {
+        if (!asked.names.contains(control::TextOf(state.name))) continue;
+        document["tenants"].push_back({{"namespace", Text(state.pod_namespace)},
+                                       {"pod", Text(state.pod)},
+                                       {"container", Text(state.container)},
+                                       {"state_dir", OneLine(asked.folder, kLongestName)},
+                                       {"state", StateOf(state)},
+                                       {"processes", state.sessions},
+                                       {"processes_held", state.held_sessions}});
+      }
+    }
+    outcome_.text += FormatDocument(document, command_.format);
   }
 
   const SuspendCommand& command_;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "agent/answer/answer.h"
+#include "agent/answer/output.h"
 
 namespace gpuloom::run {
 
@@ -19,12 +20,14 @@ struct SuspendCommand {
   std::string container;                                // empty: all
   std::string state_dir;                                // as SearchedFolders
   std::chrono::milliseconds timeout = kDefaultTimeout;  // for what runs to end
+  Format format = Format::kTable;
 };
 
 // "NAMESPACE/POD" or "NAMESPACE/POD/CONTAINER". Returns false if it is neither.
 [[nodiscard]] bool ParseTarget(const std::string& text, SuspendCommand* command);
 
-// kNotGood: nothing was changed, or not everywhere. kPartly: suspended, but work still runs. `text` is what was done.
+// kNotGood: nothing was changed, or not everywhere. kPartly: suspended, but work still runs. `text` is what was done; of a
+// document, how all containers stand that were meant.
 Answer Suspend(const SuspendCommand& command);
 
 }  // namespace gpuloom::run

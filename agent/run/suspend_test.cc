@@ -66,6 +66,37 @@ TEST_F(SuspendTest, ASuspendedPodStandsStillAndItsNeighbourGoesOn) {
   EXPECT_EQ(Wait(other), 0) << Errors();
 }
 
+TEST_F(SuspendTest, ADocumentSaysHowEachContainerStands) {
+  const pid_t one = Tenant("one");
+  ASSERT_TRUE(Reaches("one", 5)) << Errors();
+  SuspendCommand command;
+  ASSERT_TRUE(ParseTarget(PodOf("one"), &command));
+  command.state_dir = state_;
+  command.format = Format::kJson;
+  Answer answer = Suspend(command);
+  EXPECT_EQ(answer.exit_status, 0) << answer.trouble;
+  const Json tenant = {{"namespace", "local"},   {"pod", command.pod},
+                       {"container", "python3"}, {"state_dir", state_.string()},
+                       {"state", "suspended"},   {"processes", 1},
+                       {"processes_held", 1}};
+  EXPECT_EQ(Json::parse(answer.text), Json({{"tenants", Json::array({tenant})}}));
+  command.suspend = false;
+  answer = Suspend(command);
+  EXPECT_EQ(answer.exit_status, 0) << answer.trouble;
+  const Json resumed = Json::parse(answer.text)["tenants"][0];
+  EXPECT_EQ(resumed["state"], "runs");
+  EXPECT_EQ(resumed["processes_held"], 0);
+  EXPECT_EQ(Say("suspend", PodOf("one"), {"-o", "yaml"}), 0) << Errors();
+  EXPECT_THAT(Output(), HasSubstr("    state: suspended\n"));
+  EXPECT_EQ(Say("resume", PodOf("one")), 0) << Errors();
+  command.pod = "another";
+  answer = Suspend(command);
+  EXPECT_EQ(answer.exit_status, 1);
+  EXPECT_EQ(answer.text, "");
+  Stop();
+  EXPECT_EQ(Wait(one), 0) << Errors();
+}
+
 TEST_F(SuspendTest, ProcessesThatBeginLaterAreSuspendedToo) {
   const std::string go = root_ / "go";
   const std::string late =

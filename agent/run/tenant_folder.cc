@@ -17,6 +17,8 @@ namespace gpuloom::run {
 namespace {
 
 constexpr char kLibraryFolder[] = "/lib";
+constexpr char kProgramFolder[] = "/bin";
+constexpr char kTrace[] = "/gpuloom-trace";
 
 // The same folder by the other names of $LIB: Red Hat's and SUSE's, Debian's. (Others say "lib".)
 constexpr struct {
@@ -43,6 +45,9 @@ TenantFolder::~TenantFolder() {
   for (const auto& link : kLinks) unlink((libraries + link.name).c_str());
   for (const auto& further : kFurtherNames) unlink((path_ + further.name).c_str());
   rmdir(libraries.c_str());
+  const std::string programs = path_ + kProgramFolder;
+  unlink((programs + kTrace).c_str());
+  rmdir(programs.c_str());
   unlink((path_ + "/" + wire::kSocketName).c_str());
   rmdir(path_.c_str());
 }
@@ -71,7 +76,10 @@ bool TenantFolder::Make(const std::string& state_dir, const TenantLibraries& lib
   for (const auto& further : kFurtherNames) {
     is_made = is_made && symlink(further.target, (path + further.name).c_str()) == 0;
   }
-  if (!is_made) *error = "cannot make the links in " + folder + ": " + strerror(errno);
+  const std::string programs = path + kProgramFolder;
+  is_made = is_made && mkdir(programs.c_str(), 0700) == 0 &&
+            symlink(libraries.trace.c_str(), (programs + kTrace).c_str()) == 0;
+  if (!is_made) *error = "cannot make the links in " + path + ": " + strerror(errno);
   return is_made;
 }
 
@@ -85,6 +93,12 @@ std::string TenantFolder::Preload(const std::string& library, const char* theirs
 std::string TenantFolder::LibraryPath(const char* theirs) const {
   const std::string rest = WithoutOuterFolder(theirs);
   return path_ + kLibraryFolder + (rest.empty() ? "" : ":" + rest);
+}
+
+std::string TenantFolder::Path(const char* theirs) const {
+  // As the C library has it where there is none.
+  const std::string rest = theirs == nullptr ? "/bin:/usr/bin" : theirs;
+  return path_ + kProgramFolder + (rest.empty() ? "" : ":" + rest);
 }
 
 std::string WithoutOuterFolder(const char* library_path) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One allocation's folder under a random name, for as long as the command runs: its socket, and in
-// lib/ links under NVIDIA's names to the libraries that the command gets. lib/ has the other names,
-// too, that glibc may have for $LIB. Removed with what is in it. One thread.
+// One allocation's folder under a random name, for as long as the command runs: its socket, in bin/
+// a link to gpuloom-trace, and in lib/ links under NVIDIA's names to the libraries that the command
+// gets. lib/ has the other names, too, that glibc may have for $LIB. Removed with what is in it. One thread.
 #pragma once
 
 #include <string>
@@ -9,8 +9,9 @@
 namespace gpuloom::run {
 
 struct TenantLibraries {
-  std::string cuda;  // libgpuloom.so
-  std::string nvml;  // libgpuloom-nvml.so
+  std::string cuda;   // libgpuloom.so
+  std::string nvml;   // libgpuloom-nvml.so
+  std::string trace;  // gpuloom-trace, a program
 };
 
 class TenantFolder {
@@ -35,6 +36,8 @@ class TenantFolder {
   // What to write into LD_LIBRARY_PATH, before `theirs`: a program that loads "libcuda.so" by name
   // finds there the file that is preloaded, and so the library that it already has.
   std::string LibraryPath(const char* theirs) const;
+  // What to write into PATH, before `theirs`.
+  std::string Path(const char* theirs) const;
 
  private:
   std::string name_;

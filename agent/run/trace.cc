@@ -75,9 +75,19 @@ class Tracing {
     sigset_t signals;
     sigemptyset(&signals);
     for (const int signal : {SIGINT, SIGTERM}) sigaddset(&signals, signal);
-    sigprocmask(SIG_BLOCK, &signals, nullptr);
+    sigset_t before;
+    sigprocmask(SIG_BLOCK, &signals, &before);
     const channel::UniqueFd signal_fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+    Answer answer = Trace(signal_fd.get());
+    // What ended it has been heard.
+    for (signalfd_siginfo heard; read(signal_fd.get(), &heard, sizeof(heard)) > 0;) {
+    }
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    return answer;
+  }
 
+ private:
+  Answer Trace(int signal_fd) {
     if (!Find()) return std::move(outcome_);
     // Before anybody records for nothing.
     const File file = OpenOutput(command_.file);
@@ -86,13 +96,13 @@ class Tracing {
       return std::move(outcome_);
     }
     if (!Begin()) return std::move(outcome_);
-    Wait(signal_fd.get());
+    Wait(signal_fd);
     End();
     if (gpus_.empty()) {
       Fail("no trace was had");
       return std::move(outcome_);
     }
-    const std::vector<TracePartSum> sums = SumUp(gpus_);
+    const std::vector<trace::PartSum> sums = SumUp(gpus_);
     if (!WriteTraceFile(gpus_, sums, file.get())) {
       Fail(command_.file + " cannot be written whole: " + strerror(errno));
       return std::move(outcome_);
@@ -102,7 +112,6 @@ class Tracing {
     return std::move(outcome_);
   }
 
- private:
   struct Asked {
     std::string folder;
     std::string name;
@@ -188,14 +197,14 @@ class Tracing {
       }
       gpu.window.end_ns = NowNs();
       gpu.trace.lack = OneLine(gpu.trace.lack, kLongestName);
-      // gpu.trace stays where it is: its parts point to its sessions.
       gpus_.push_back(std::move(gpu));
     }
     for (TracedGpu& gpu : gpus_) {
       std::vector<control::Client::Part> opened;
       for (control::Client::Part& part : gpu.trace.parts) {
-        TracePart reader;
-        if (!reader.Open(part, gpu.trace.sessions, gpu.window)) {
+        trace::Part reader;
+        if (!reader.Open(std::move(part.region), gpu.SessionsOf(part.part.executor_id),
+                         gpu.window)) {
           Miss("the part of the domain " + Text(part.part.trust_domain) +
                " cannot be read: " + strerror(errno));
           continue;
@@ -215,7 +224,7 @@ class Tracing {
   }
 
   void SayWhatIsMissing(const TracedGpu& gpu, size_t index) {
-    const TracePart& part = gpu.parts[index];
+    const trace::Part& part = gpu.parts[index];
     const control::TracePart& said = gpu.trace.parts[index].part;
     const std::string domain = "domain " + Text(said.trust_domain);
     switch (static_cast<control::TraceEnd>(said.end)) {
@@ -229,19 +238,19 @@ class Tracing {
         Miss("the executor of " + domain + " did not answer in time; what it had written is there");
         break;
     }
-    if (part.source() == control::TraceSource::kNone) {
+    if (part.source() == wire::TraceSource::kNone) {
       Miss("the executor of " + domain + " has recorded nothing");
     }
     if (part.dropped() != 0) {
       Miss(std::to_string(part.dropped()) + " records of " + domain + " had no room beside " +
-           std::to_string(control::kTraceRecords) + ": trace a shorter time");
+           std::to_string(wire::kTraceRecords) + ": trace a shorter time");
     }
     if (part.lost() != 0) {
       Miss(std::to_string(part.lost()) + " records of " + domain + " were lost by CUPTI");
     }
   }
 
-  std::string Summary(const std::vector<TracePartSum>& sums) const {
+  std::string Summary(const std::vector<trace::PartSum>& sums) const {
     std::vector<std::vector<std::string>> rows = {
         {"GPU", "DOMAIN", "TENANT", "KERNELS", "COPIES", "COMPUTED", "CHARGED", "RECORDED-BY"}};
     auto sum = sums.begin();
@@ -253,33 +262,33 @@ class Tracing {
     return FormatTable(rows);
   }
 
-  static void AddRows(const TracedGpu& gpu, size_t index, const TracePartSum& sum,
+  static void AddRows(const TracedGpu& gpu, size_t index, const trace::PartSum& sum,
                       std::vector<std::vector<std::string>>* rows) {
-    const TracePart& part = gpu.parts[index];
+    const trace::Part& part = gpu.parts[index];
     const control::TracePart& said = gpu.trace.parts[index].part;
     const std::string domain = Text(said.trust_domain);
     const std::string source =
-        part.source() == control::TraceSource::kCupti ? "CUPTI" : "executor, begin estimated";
-    const auto add = [&](const std::string& tenant, const TraceSum& its,
+        part.source() == wire::TraceSource::kCupti ? "CUPTI" : "executor, begin estimated";
+    const auto add = [&](const std::string& tenant, const trace::Sum& its,
                          const std::string& charged) {
       rows->push_back({gpu.name, domain, tenant, std::to_string(its.kernels),
                        std::to_string(its.copies), Seconds(its.compute_ns), charged, source});
     };
-    TraceSum all;
+    trace::Sum all;
     all.compute_ns = sum.compute_ns;
     uint64_t charged_ns = 0;
     for (const control::TraceSession& session : gpu.trace.sessions) {
       if (session.executor_id != said.executor_id) continue;
-      const auto its = sum.sums.find(session.session_id);
+      const auto its = sum.of_each.find(session.session_id);
       add(Text(session.pod_namespace) + "/" + Text(session.pod) + "/" + Text(session.container),
-          its == sum.sums.end() ? TraceSum{} : its->second, Seconds(session.time.compute_ns));
+          its == sum.of_each.end() ? trace::Sum{} : its->second, Seconds(session.time.compute_ns));
       charged_ns += session.time.compute_ns;
     }
-    for (const auto& [id, its] : sum.sums) {
+    for (const auto& [id, its] : sum.of_each) {
       all.kernels += its.kernels;
       all.copies += its.copies;
-      if (its.session != nullptr) continue;
-      add(id == control::kTraceOfExecutor ? "(gpuloom itself)" : "(unknown)", its, "-");
+      if (id != 0 && id != wire::kTraceOfExecutor) continue;
+      add(id == wire::kTraceOfExecutor ? "(gpuloom itself)" : "(unknown)", its, "-");
     }
     add("(all)", all, Seconds(charged_ns));
   }

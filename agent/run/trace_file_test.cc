@@ -5,18 +5,20 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "proto/channel/region.h"
+#include "proto/trace/event_file.h"
 
 namespace gpuloom::run {
 namespace {
 
-using control::TraceKind;
-using control::TraceRecord;
+using wire::TraceKind;
+using wire::TraceRecord;
 using Json = nlohmann::json;
 
 constexpr uint64_t kBeginNs = 1'000'000'000, kEndNs = 3'000'000'000;
@@ -25,26 +27,24 @@ constexpr uint64_t kExecutor = 7;
 // What an executor would have written.
 class Region {
  public:
-  Region() : memory_(channel::MakeSealedMemory("trace", control::kTraceRegionBytes)) {
-    EXPECT_TRUE(mapping_.Map(memory_.get(), control::kTraceRegionBytes,
-                             channel::Mapping::Access::kReadWrite));
-    header().source = static_cast<uint32_t>(control::TraceSource::kCupti);
+  Region() : memory_(channel::MakeSealedMemory("trace", wire::kTraceRegionBytes)) {
+    EXPECT_TRUE(
+        mapping_.Map(memory_.get(), wire::kTraceRegionBytes, channel::Mapping::Access::kReadWrite));
+    header().source = static_cast<uint32_t>(wire::TraceSource::kCupti);
     header().begin_ns = kBeginNs;
     header().end_ns = kEndNs;
     header().name_bytes = 1;
   }
-  control::TraceHeader& header() {
-    return *reinterpret_cast<control::TraceHeader*>(mapping_.data());
-  }
+  wire::TraceHeader& header() { return *reinterpret_cast<wire::TraceHeader*>(mapping_.data()); }
   uint8_t* data() { return mapping_.data(); }
   uint32_t Name(const std::string& name) {
     const auto place = static_cast<uint32_t>(header().name_bytes);
-    std::memcpy(mapping_.data() + control::kTraceNamesAt + place, name.c_str(), name.size() + 1);
+    std::memcpy(mapping_.data() + wire::kTraceNamesAt + place, name.c_str(), name.size() + 1);
     header().name_bytes += name.size() + 1;
     return place;
   }
   TraceRecord& Add(uint64_t session, TraceKind kind, uint64_t begin_ns, uint64_t end_ns) {
-    auto* records = reinterpret_cast<TraceRecord*>(mapping_.data() + control::kTraceRecordsAt);
+    auto* records = reinterpret_cast<TraceRecord*>(mapping_.data() + wire::kTraceRecordsAt);
     TraceRecord& record = records[header().records++];
     record = {session, kBeginNs + begin_ns, kBeginNs + end_ns, 0, 0, 0, 0, 0, 1, 0};
     record.kind = static_cast<uint32_t>(kind);
@@ -74,21 +74,41 @@ class TraceFileTest : public ::testing::Test {
     session.time.compute_ns = id * 1'000'000;
     gpu_.trace.sessions.push_back(session);
   }
-  // The file, whose events do not describe themselves.
-  Json Write() {
+  // What it comes to.
+  std::vector<TracedGpu> Read() {
     gpu_.name = "GPU-1";
     gpu_.window = {kBeginNs - 1000, kEndNs + 1000};
     control::Client::Part part{};
     part.part.executor_id = kExecutor;
     control::SetText(part.part.trust_domain, "red");
     part.region = region_.ReadOnly();
-    TracePart reader;
-    EXPECT_TRUE(reader.Open(part, gpu_.trace.sessions, gpu_.window)) << strerror(errno);
+    trace::Part reader;
+    EXPECT_TRUE(reader.Open(std::move(part.region), gpu_.SessionsOf(kExecutor), gpu_.window))
+        << strerror(errno);
     gpu_.parts.push_back(std::move(reader));
     gpu_.trace.parts.push_back(std::move(part));
     std::vector<TracedGpu> gpus;
     gpus.push_back(std::move(gpu_));
     sums_ = SumUp(gpus);
+    return gpus;
+  }
+  // The file's bytes, which are kept nowhere.
+  uint64_t Measure() {
+    const std::vector<TracedGpu> gpus = Read();
+    uint64_t bytes = 0;
+    cookie_io_functions_t counts = {};
+    counts.write = [](void* sum, const char*, size_t size) {
+      *static_cast<uint64_t*>(sum) += size;
+      return static_cast<ssize_t>(size);
+    };
+    FILE* file = fopencookie(&bytes, "w", counts);
+    EXPECT_TRUE(WriteTraceFile(gpus, sums_, file));
+    fclose(file);
+    return bytes;
+  }
+  // The file, whose events do not describe themselves.
+  Json Write() {
+    const std::vector<TracedGpu> gpus = Read();
     FILE* file = tmpfile();
     EXPECT_TRUE(WriteTraceFile(gpus, sums_, file));
     std::string text(static_cast<size_t>(ftell(file)), '\0');
@@ -109,7 +129,7 @@ class TraceFileTest : public ::testing::Test {
 
   Region region_;
   TracedGpu gpu_;
-  std::vector<TracePartSum> sums_;
+  std::vector<trace::PartSum> sums_;
   std::vector<Json> events_;
   std::map<int, std::string> processes_;
   std::map<std::pair<int, int>, std::string> threads_;
@@ -157,7 +177,7 @@ TEST_F(TraceFileTest, NodesInStreamsOfCudasOwnAreWhoseTheLaunchIs) {
   region_.Add(0, TraceKind::kKernel, 0, 1).correlation = 5;
   region_.Add(2, TraceKind::kKernel, 1, 2).correlation = 5;
   region_.Add(0, TraceKind::kKernel, 2, 3).correlation = 6;
-  region_.Add(control::kTraceOfExecutor, TraceKind::kFill, 2, 3);
+  region_.Add(wire::kTraceOfExecutor, TraceKind::kFill, 2, 3);
   Write();
   ASSERT_EQ(events_.size(), 4u);
   EXPECT_EQ(TenantOf(events_[0]), "team-a/two/main");
@@ -213,9 +233,38 @@ TEST_F(TraceFileTest, Malicious_NamesAreTextInTheFile) {
   EXPECT_THAT(events_[0]["name"].get<std::string>(), ::testing::StartsWith("\"},{\"\x1b[2J"));
 }
 
+TEST_F(TraceFileTest, Malicious_PlacesWithinANameAreNoNames) {
+  constexpr uint64_t kRecords = 20'000;
+  std::memset(region_.data() + wire::kTraceNamesAt + 1, '\x01', wire::kTraceNameBytes - 1);
+  region_.header().name_bytes = wire::kTraceNameBytes;
+  for (uint32_t i = 0; i < kRecords; ++i) {
+    region_.Add(1, TraceKind::kKernel, i, i + 1).name = i + 1;
+  }
+  EXPECT_LT(Measure(), kRecords * 256);
+}
+
+TEST_F(TraceFileTest, Malicious_ALongNameIsInTheFileForABoundedNumberOfTimes) {
+  const uint32_t name = region_.Name(std::string(wire::kTraceLongestName, '\x01'));
+  for (uint64_t i = 0; i < wire::kTraceRecords; ++i) {
+    region_.Add(1, TraceKind::kKernel, i, i + 1).name = name;
+  }
+  const uint64_t bytes = Measure();
+  EXPECT_GT(bytes, trace::kMostNameTextBytes);
+  EXPECT_LT(bytes, trace::kMostNameTextBytes + wire::kTraceRecords * 256);
+}
+
+TEST_F(TraceFileTest, Malicious_WhatNobodyHasWrittenTakesNoMemoryWhenItIsRead) {
+  region_.header().records = wire::kTraceRecords;
+  region_.header().name_bytes = wire::kTraceNameBytes;
+  Measure();
+  struct stat memory = {};
+  ASSERT_EQ(fstat(region_.ReadOnly().get(), &memory), 0);
+  EXPECT_LT(memory.st_blocks * 512, 1 << 20);
+}
+
 TEST_F(TraceFileTest, Malicious_AnythingAtAllMakesAFileThatLoads) {
   std::mt19937_64 random(1);
-  for (size_t i = 0; i < control::kTraceRecordsAt + 2000 * sizeof(TraceRecord); i += 8) {
+  for (size_t i = 0; i < wire::kTraceRecordsAt + 2000 * sizeof(TraceRecord); i += 8) {
     const uint64_t word = random();
     std::memcpy(region_.data() + i, &word, sizeof(word));
   }

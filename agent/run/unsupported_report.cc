@@ -11,7 +11,7 @@ namespace gpuloom::run {
 
 std::string UnsupportedLine(const control::AllocationState& state) {
   if (state.unsupported_count == 0) return "";
-  std::string names(state.unsupported, control::TextLength(state.unsupported));
+  std::string names = control::TextOf(state.unsupported);
   for (size_t at = 0; (at = names.find('\n', at)) != std::string::npos;) {
     names.replace(at, 1, at + 1 == names.size() ? "" : ", ");
   }

@@ -8,11 +8,6 @@
 namespace gpuloom::scheduler {
 namespace {
 
-template <size_t N>
-std::string Text(const char (&field)[N]) {
-  return std::string(field, control::TextLength(field));
-}
-
 bool AreTerms(const control::ShareTerms& shares) {
   constexpr uint32_t kLargestWeight = 1000, kLowest = 3, kAllPermille = 1000;
   return shares.namespace_weight <= kLargestWeight && shares.weight <= kLargestWeight &&
@@ -66,13 +61,13 @@ bool Allocation::NoteUnsupported(std::string name_untrusted) {
 }
 
 bool Bind(const control::BindAllocation& message, Allocation* allocation, std::string* error) {
-  const Identity identity{Text(message.pod_namespace), Text(message.pod), Text(message.pod_uid),
-                          Text(message.container)};
+  const Identity identity{control::TextOf(message.pod_namespace), control::TextOf(message.pod),
+                          control::TextOf(message.pod_uid), control::TextOf(message.container)};
   if (identity.pod_namespace.empty() || identity.pod.empty()) {
     *error = "allocation " + allocation->name + ": namespace and pod must be named";
     return false;
   }
-  const std::string trust_domain = Text(message.trust_domain);
+  const std::string trust_domain = control::TextOf(message.trust_domain);
   if (trust_domain.empty()) {
     *error = "allocation " + allocation->name + ": trust domain must be named";
     return false;
@@ -113,6 +108,11 @@ bool Bind(const control::BindAllocation& message, Allocation* allocation, std::s
              ": limits of a kernel's time are an hour at most, and 0 where there is none";
     return false;
   }
+  if (message.trace >= control::kTraceTerms) {
+    *error = "allocation " + allocation->name + ": " + std::to_string(message.trace) +
+             " says nothing about traces";
+    return false;
+  }
   allocation->bound = true;
   allocation->identity = identity;
   allocation->trust_domain = trust_domain;
@@ -120,6 +120,8 @@ bool Bind(const control::BindAllocation& message, Allocation* allocation, std::s
   allocation->shares = message.shares;
   allocation->memory_wait = std::chrono::milliseconds(message.memory_wait_ms);
   allocation->kernels = message.kernels;
+  allocation->rescue_after_ms = message.rescue_after_ms;
+  allocation->trace = static_cast<control::TraceTerms>(message.trace);
   allocation->partition = message.partition;
   allocation->usage.SetQuota(message.memory_quota_bytes);
   return true;

@@ -80,9 +80,13 @@ struct Allocation {
   control::PartitionTerms partition{};
   std::chrono::milliseconds memory_wait{0};  // for others' memory
   control::KernelTerms kernels{};
+  uint32_t rescue_after_ms = 0;  // as in control::BindAllocation
+  control::TraceTerms trace = control::TraceTerms::kNone;
+  std::chrono::steady_clock::time_point next_trace{};  // when it may trace itself again
   bool suspended = false;
 
-  LineBudget lines;  // log budget for what its tenants cause
+  LineBudget lines;        // log budget for what its tenants cause
+  LineBudget fault_lines;  // the same for how they end: refusals in a loop do not hide that
   Usage usage;
   AddressShare device_addresses;
   AddressShare host_addresses;
@@ -94,6 +98,8 @@ struct Allocation {
   uint64_t sessions_refused = 0;
   uint64_t long_kernels = 0;
   std::array<uint64_t, control::kFaults> faults = {};  // by control::Fault
+  std::string latest_fault;              // what its latest session that faulted has ended by
+  std::string latest_refusal;            // why its latest session that was refused was not let in
   std::vector<std::string> unsupported;  // unsupported CUDA features that were requested, each once
 
   // Returns false if it is known already, or there are too many. Characters not allowed in a name

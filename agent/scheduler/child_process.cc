@@ -68,6 +68,10 @@ void ChildProcess::Abort() const {
   if (pid_ > 0) kill(pid_, SIGABRT);
 }
 
+void ChildProcess::Signal(int signal) const {
+  if (pid_ > 0) kill(pid_, signal);
+}
+
 bool ChildProcess::Reap(std::string* how) {
   if (pid_ <= 0) return false;
   siginfo_t info{};

@@ -19,6 +19,8 @@ class ChildProcess {
   int pid() const { return pid_; }
   // Sends SIGABRT to the process alone: it logs where it hangs, if it still can, and ends.
   void Abort() const;
+  // Sends another signal to the process alone, which it is known to handle.
+  void Signal(int signal) const;
   // Sends SIGKILL to the whole group. It is dead once Reap says so. Returns false with a message if the process now
   // belongs to another user and we may not signal it.
   [[nodiscard]] bool Kill(std::string* error);

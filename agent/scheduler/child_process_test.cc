@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <thread>
+#include "proto/sync/testing/wait_for.h"
 
 namespace gpuloom::scheduler {
 namespace {
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 std::string HowItEnds(ChildProcess* process) {
   std::string how;
-  while (!process->Reap(&how)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  (void)WaitFor([&] { return process->Reap(&how); });
   return how;
 }
 

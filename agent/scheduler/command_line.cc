@@ -17,6 +17,9 @@ namespace {
 // A quarter of it loads most programs.
 constexpr uint64_t kLeastExecutorMemoryBytes = uint64_t{256} << 20;
 
+// More new domains at a time would wait for one another at the driver all the same.
+constexpr uint32_t kMostSpareExecutors = 8;
+
 // The folder this program lies in, with a slash at the end.
 std::string OwnFolder() {
   const std::string self = OwnProgram();
@@ -34,7 +37,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   if (const char* folder = getenv("TMPDIR"); folder != nullptr && folder[0] == '/') {
     options.executor_folders = folder;
   }
-  std::string level = "info";
+  std::string level = "info", format = "text";
   bool show_version = false;
 
   CLI::App app(
@@ -84,9 +87,18 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       },
       "memory of the node that an executor may spend on its tenants' images, links and graphs, one "
       "process a quarter of it at most; like 16GiB, the default");
+  app.add_option(
+         "--spare-executors", options.spare_executors,
+         "executors that are started before a trust domain needs them, and take about 554 MiB of "
+         "the device each")
+      ->check(CLI::Range(0U, kMostSpareExecutors))
+      ->capture_default_str();
   app.add_flag("--exit-when-unused", options.exit_when_unused,
                "end when no allocation and no control connection is left");
-  app.add_option("--log-level", level, "debug, info, warning or error")->capture_default_str();
+  app.add_option("--log-level", level,
+                 "debug, info, warning or error; SIGUSR1 logs everything, SIGHUP again this")
+      ->capture_default_str();
+  app.add_option("--log-format", format, "text, or json: an object a line")->capture_default_str();
   app.add_flag("--version", show_version, "print the version and exit");
   try {
     app.parse(argc, argv);
@@ -110,7 +122,13 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
             level.c_str());
     return std::nullopt;
   }
+  const std::optional<LogFormat> log_format = ParseLogFormat(format);
+  if (!log_format) {
+    fprintf(stderr, "gpuloom-scheduler: --log-format %s: text or json\n", format.c_str());
+    return std::nullopt;
+  }
   SetLogLevel(*log_level);
+  SetLogFormat(*log_format);
   options.executor_log_level = level;
   return line;
 }

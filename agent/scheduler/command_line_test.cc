@@ -44,7 +44,8 @@ TEST(CommandLine, MistakesEndWithStatusTwo) {
            {"--gpu", "0", "--state-dir", "/s", "--executor-memory", "8G"},
            {"--gpu", "0", "--state-dir", "/s", "--executor-memory", "1MiB"},
            {"--gpu", "0", "--state-dir", "/s", "--executor-memory", "0"},
-           {"--gpu", "0", "--state-dir", "/s", "--log-level", "loud"}}) {
+           {"--gpu", "0", "--state-dir", "/s", "--log-level", "loud"},
+           {"--gpu", "0", "--state-dir", "/s", "--log-format", "xml"}}) {
     int status = -1;
     EXPECT_FALSE(Parse(arguments, &status));
     EXPECT_EQ(status, 2);

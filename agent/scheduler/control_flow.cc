@@ -16,11 +16,6 @@
 namespace gpuloom::scheduler {
 namespace {
 
-template <size_t N>
-std::string Text(const char (&field)[N]) {
-  return std::string(field, control::TextLength(field));
-}
-
 control::Answer MakeAnswer(bool ok, const std::string& message) {
   control::Answer answer{};
   answer.ok = ok ? 1 : 0;
@@ -111,6 +106,7 @@ void Scheduler::OnControl(uint64_t id, const control::Incoming& in) {
     answer.device_memory_bytes = device_->facts().total_memory_bytes;
     answer.major = control::kControlMajor;
     answer.minor = control::kControlMinor;
+    answer.driver_version = static_cast<uint32_t>(device_->facts().driver_version);
   }
   peer->Send(request, answer);
 }
@@ -135,8 +131,8 @@ bool Scheduler::Apply(uint64_t id, const control::ControlHello& message, std::st
 
 bool Scheduler::Apply(uint64_t controller, const control::AddAllocation& message,
                       std::string* error) {
-  const std::string name = Text(message.name);
-  const std::string directory = Text(message.directory);
+  const std::string name = control::TextOf(message.name);
+  const std::string directory = control::TextOf(message.directory);
   if (name.empty()) {
     *error = "an allocation needs a name";
     return false;
@@ -168,6 +164,8 @@ bool Scheduler::Apply(uint64_t controller, const control::AddAllocation& message
   auto door = std::make_unique<TenantDoor>(loop_, [this, allocation](Visitor visitor) {
     if (visitor.hello.magic == wire::kQueryMagic) {
       AnswerWhenReturned(allocation, std::move(visitor));
+    } else if (visitor.hello.magic == wire::kTraceMagic) {
+      TraceOwn(allocation, std::move(visitor));
     } else {
       Admit(allocation, std::move(visitor));
     }
@@ -179,7 +177,7 @@ bool Scheduler::Apply(uint64_t controller, const control::AddAllocation& message
 }
 
 bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::string* error) {
-  const std::string name = Text(message.name);
+  const std::string name = control::TextOf(message.name);
   const auto it = allocations_.find(name);
   if (it == allocations_.end()) {
     *error = "allocation " + name + " is not known: add it first";
@@ -190,6 +188,7 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   const control::ShareTerms shares_before = allocation->shares;
   const control::PartitionTerms partition_before = allocation->partition;
   const control::KernelTerms kernels_before = allocation->kernels;
+  const uint32_t rescue_before = allocation->rescue_after_ms;
   const std::chrono::milliseconds wait_before = allocation->memory_wait;
   if (!Bind(message, allocation, error)) return false;
   if (allocation->memory_wait != wait_before) {
@@ -199,10 +198,12 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   if (!was_bound) {
     allocation->namespace_id = NumberOfNamespace(allocation->identity.pod_namespace);
   } else if (allocation->shares != shares_before || allocation->partition != partition_before ||
-             allocation->kernels != kernels_before) {
+             allocation->kernels != kernels_before ||
+             allocation->rescue_after_ms != rescue_before) {
     TellShares(*allocation);
   }
   turns_.Set(*allocation);
+  EndOwnTracesNotAllowed(*allocation);
   const std::string line = allocation->Label() + ": allocation " + name + ", domain " +
                            allocation->trust_domain + ", quota " +
                            std::to_string(allocation->usage.quota_bytes() >> 20) + " MiB";
@@ -211,7 +212,7 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
 }
 
 bool Scheduler::Apply(uint64_t, const control::PrepareExecutor& message, std::string* error) {
-  const std::string name = Text(message.name);
+  const std::string name = control::TextOf(message.name);
   const auto it = allocations_.find(name);
   if (it == allocations_.end() || !it->second.allocation->bound) {
     *error = "allocation " + name + " is not bound: no domain to prepare an executor for";
@@ -224,7 +225,7 @@ bool Scheduler::Apply(uint64_t, const control::PrepareExecutor& message, std::st
 }
 
 bool Scheduler::Apply(uint64_t, const control::RemoveAllocation& message, std::string*) {
-  Remove(Text(message.name));
+  Remove(control::TextOf(message.name));
   return true;
 }
 
@@ -238,6 +239,7 @@ void Scheduler::Remove(const std::string& name) {
   allocation->removed = true;
   allocations_.erase(it);  // this also closes its door
   turns_.Remove(*allocation);
+  EndOwnTracesNotAllowed(*allocation);
   LogInfo(allocation->Label() + ": allocation " + name + " removed");
   std::vector<Session*> theirs;
   for (auto& [id, session] : sessions_) {

@@ -12,6 +12,8 @@
 #include "agent/node/nvml_library.h"
 #include "agent/scheduler/device_description.h"
 #include "proto/cuda/driver.h"
+#include "proto/cuda/driver_features.h"
+#include "proto/cuda/driver_version.h"
 #include "proto/wire/commands.h"
 
 namespace gpuloom::scheduler {
@@ -78,6 +80,14 @@ class DriverDevice : public Device {
 bool DriverDevice::Open(const std::string& cuda_library, const std::string& index_or_uuid,
                         std::string* error) {
   if (!Load(cuda_library.c_str(), &driver_, error)) return false;
+  int version = 0;
+  if (driver_.cuDriverGetVersion != nullptr &&
+      driver_.cuDriverGetVersion(&version) == CUDA_SUCCESS && version < kOldestDriverVersion) {
+    *error = "cuda: the driver's CUDA version is " + CudaVersionText(version) +
+             ", older than gpuloom works with: install driver 535 (CUDA " +
+             CudaVersionText(kOldestDriverVersion) + ") or a newer one";
+    return false;
+  }
   const std::pair<const char*, bool> needed[] = {
       {"cuDeviceGetUuid_v2", driver_.cuDeviceGetUuid_v2 != nullptr},
       {"cuMemCreate", driver_.cuMemCreate != nullptr},

@@ -5,8 +5,10 @@
 //   kStarting ── ExecutorReady ──→ kReady ── idle, fault, hang-up, does not drain ──→ kDying ──
 //   reaped ──→ gone
 //
-// A dying executor no longer serves anybody; its domain may already have another. What its sessions hold stays charged
-// until it is reaped.
+// A spare one has no domain before it is given one, in kStarting or kReady.
+//
+// A dying executor no longer serves sessions; its domain may already have another. What its
+// sessions hold stays charged until it is reaped.
 #pragma once
 
 #include <map>
@@ -33,12 +35,14 @@ class Executor {
   enum class State { kStarting, kReady, kDying };
 
   uint64_t id = 0;
-  std::string domain;
+  std::string domain;  // empty: a spare one's, which is given none yet (spare_flow.cc)
   State state = State::kStarting;
   bool was_ready = false;
   bool lenient = false;     // started leniently, because the driver does not start fully confined
   bool steps_down = false;  // it has shown that
+  bool was_traced = false;  // a profiler may be attached, which makes launches slower
   std::string reason;       // why it is dying
+  const Allocation* blamed = nullptr;  // whose work that was, if it is known; compared only
   bool ends_for_kernel =
       false;  // one of its tenants' ran for too long; it is to say ExecutorFault. `reason` says so already
   ChildProcess process;
@@ -49,15 +53,15 @@ class Executor {
   std::unique_ptr<Peer> peer;
   StreamPriorities priorities;
   std::set<uint64_t> sessions;
-  // Host ranges of sessions that have ended, whose arena the executor may still have mapped. They stay on
-  // their allocations' accounts.
+  // Host ranges of sessions that have ended, whose arena the executor may still have mapped. They
+  // stay on their allocations' accounts.
   struct Arena {
     std::shared_ptr<Allocation> allocation;
     channel::Range range;
   };
   std::map<uint64_t, Arena> arenas;
-  // What its driver still uses for sessions that have ended, by memory id: for example code that could not be unloaded
-  // yet. Stays on their allocations' accounts.
+  // What its driver still uses for sessions that have ended, by memory id: for example code that
+  // could not be unloaded yet. Stays on their allocations' accounts.
   struct Charge {
     std::shared_ptr<Allocation> allocation;
     uint64_t size_bytes;
@@ -66,9 +70,12 @@ class Executor {
   Timer deadline;  // kStarting: to be ready; kReady: to end for a kernel; kDying: to exit by itself
   Timer idle;
 
+  bool is_spare() const { return domain.empty(); }
+  std::string Name() const {
+    return is_spare() ? "spare executor" : "executor of domain " + domain;
+  }
   std::string Label() const {
-    return "executor of domain " + domain +
-           (process.pid() > 0 ? " (" + ProcessText(process.pid()) + ")" : "");
+    return Name() + (process.pid() > 0 ? " (" + ProcessText(process.pid()) + ")" : "");
   }
 };
 
@@ -85,10 +92,12 @@ struct StartHistory {
   int failures = 0;
   std::string last_reason;
   EventLoop::Clock::time_point next_start{};
+  EventLoop::Clock::time_point next_spare{};  // when it may be given a spare one again
   LineBudget lines;  // log budget for its executors: tenants can end them at will
 };
 
-// 0, then 1 s, doubling up to 30 s: a broken driver is not tried ten times a second, and a repaired one is found soon.
+// 0, then 1 s, doubling up to 30 s: a broken driver is not tried ten times a second, and a repaired
+// one is found soon.
 EventLoop::Clock::duration StartDelay(int failures);
 
 }  // namespace gpuloom::scheduler

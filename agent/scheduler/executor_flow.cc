@@ -8,18 +8,23 @@
 #include <utility>
 
 #include "agent/node/gpu_uuid.h"
+#include "agent/node/log_signals.h"
+#include "agent/scheduler/kernel_name.h"
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
 #include "proto/channel/socket.h"
 #include "proto/control/dispatch.h"
+#include "proto/cuda/errors.h"
 #include "proto/wire/fatal.h"
 
 namespace gpuloom::scheduler {
 namespace {
 
-template <size_t N>
-std::string Text(const char (&field)[N]) {
-  return std::string(field, control::TextLength(field));
+// "CUDA_ERROR_ILLEGAL_ADDRESS (700)", of an executor's number.
+std::string ErrorOf(uint32_t result_untrusted) {
+  const char* const name = ErrorName(static_cast<CUresult>(result_untrusted));
+  return std::string(name == nullptr ? "CUresult" : name) + " (" +
+         std::to_string(result_untrusted) + ")";
 }
 
 }  // namespace
@@ -48,6 +53,16 @@ Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) 
         " s";
     return nullptr;
   }
+  Executor* executor = TakeSpare(domain, now);
+  if (executor == nullptr) executor = StartExecutor(domain, error);
+  if (executor != nullptr) {
+    ++history.counts.started;
+    domains_[domain] = executor;
+  }
+  return executor;
+}
+
+Executor* Scheduler::StartExecutor(const std::string& domain, std::string* error) {
   auto owned = std::make_unique<Executor>();
   Executor* executor = owned.get();
   executor->id = ++last_id_;
@@ -74,10 +89,8 @@ Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) 
   executor->deadline = loop_->After(options_.start_timeout, [this, id] {
     LoseExecutor(executors_.at(id).get(), End::kAbort, "was not ready in time");
   });
-  LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo, executor->Label() + " started");
-  ++history.counts.started;
+  LogFor(&start_history_[domain].lines, LogLevel::kInfo, executor->Label() + " started");
   ++executor_counts_.started;
-  domains_[domain] = executor;
   executors_.emplace(id, std::move(owned));
   return executor;
 }
@@ -96,8 +109,6 @@ bool Scheduler::StartProcess(Executor* executor, int control, std::string* error
       FormatUuid(device_->facts().uuid),
       "--cuda-library",
       options_.cuda_library,
-      "--domain",
-      executor->domain,
       "--log-level",
       options_.executor_log_level,
       "--folder",
@@ -105,6 +116,7 @@ bool Scheduler::StartProcess(Executor* executor, int control, std::string* error
       "--control-version",
       control::VersionText(control::kControlMajor, control::kControlMinor),
       "--tell-refused-calls"};
+  if (!executor->is_spare()) command.insert(command.end(), {"--domain", executor->domain});
   executor->lenient = drivers_need_leniency_;
   if (executor->lenient) command.push_back("--lenient");
   if (options_.executor_memory_bytes != 0) {
@@ -148,12 +160,13 @@ void Scheduler::On(Executor* executor, const control::ExecutorReady& message, co
       executor->steps_down = true;
       if (!std::exchange(drivers_need_leniency_, true)) {
         LogWarning(
-            "the driver does not start in a fully confined executor (" + Text(message.message) +
+            "the driver does not start in a fully confined executor (" +
+            control::TextOf(message.message) +
             "): from now on executors have no list of files and a shorter one of system calls "
-            "(docs/design/security-model.md)");
+            "(docs/design/taken-over-executor.md)");
       }
     }
-    LoseExecutor(executor, End::kAsk, Text(message.message));
+    LoseExecutor(executor, End::kAsk, control::TextOf(message.message));
     return;
   }
   executor->state = Executor::State::kReady;
@@ -163,6 +176,19 @@ void Scheduler::On(Executor* executor, const control::ExecutorReady& message, co
       StreamPriorities{message.stream_priority_least, message.stream_priority_greatest};
   start_history_[executor->domain].failures = 0;
   LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo, executor->Label() + " is ready");
+  if (LogsMore()) executor->process.Signal(LogSignal(true));
+  LookAtSpares();
+  if (!executor->is_spare()) BeginServing(executor);
+}
+
+void Scheduler::LetExecutorsLog() {
+  // One that starts may not handle the signal yet, which would end it.
+  for (const auto& [id, executor] : executors_) {
+    if (executor->state == Executor::State::kReady) executor->process.Signal(LogSignal(LogsMore()));
+  }
+}
+
+void Scheduler::BeginServing(Executor* executor) {
   turns_.Begin(executor);
   AddTracePart(executor);
   const std::set<uint64_t> waiting = executor->sessions;
@@ -185,7 +211,7 @@ void Scheduler::On(Executor* executor, const control::SessionReady& message, con
     return;
   }
   if (session->state != Session::State::kAdding) return;
-  const std::string reason = Text(message.message);
+  const std::string reason = control::TextOf(message.message);
   LogFor(&session->allocation->lines, LogLevel::kWarning,
          session->Label() + " was refused by its executor: " + reason);
   Refuse(session->tenant.get(), wire::Admission::kDeviceLost, reason);
@@ -197,17 +223,19 @@ void Scheduler::On(Executor* executor, const control::SessionEnded& message, con
   if (session == nullptr || session->state == Session::State::kWaiting) return;
   Raise(session, message.kernels_launched, message.time, message.work);
   if (message.fatal != 0) {
-    NoteFault(session, control::Fault::kBrokeProtocol);
-    const auto fatal = static_cast<wire::Fatal>(message.fatal);
-    LogFor(&session->allocation->lines, LogLevel::kWarning,
-           session->Label() + " was ended: wire: " + std::string(wire::FatalText(fatal)));
+    const std::string reason(wire::FatalText(static_cast<wire::Fatal>(message.fatal)));
+    NoteFault(session, control::Fault::kBrokeProtocol, reason);
+    LogFor(&session->allocation->fault_lines, LogLevel::kWarning,
+           session->Label() + " was ended: wire: " + reason);
   }
   if (message.drained == 0) {
-    NoteFault(session, control::Fault::kDidNotDrain);
-    LogFor(&session->allocation->lines, LogLevel::kWarning,
+    executor->blamed = session->allocation.get();
+    NoteFault(session, control::Fault::kDidNotDrain, "its work on the device did not end in time");
+    LogFor(&session->allocation->fault_lines, LogLevel::kWarning,
            session->Label() + " did not drain in time: it costs domain " + executor->domain +
                " its executor");
-    LoseExecutor(executor, End::kKill, session->Label() + " did not drain");
+    LoseExecutor(executor, End::kKill, session->Label() + " did not drain",
+                 "work on the device did not end in time");
     return;
   }
   ForgetSession(session->id);
@@ -241,7 +269,7 @@ void Scheduler::On(Executor* executor, const control::UnsupportedCall& message,
                    control::Incoming&) {
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr) return;
-  const std::string name(message.name, control::TextLength(message.name));
+  const std::string name = control::TextOf(message.name);
   if (session->allocation->NoteUnsupported(name)) {
     LogInfo(session->Label() + " asked CUDA for " + session->allocation->unsupported.back() +
             ", which is not supported");
@@ -251,15 +279,23 @@ void Scheduler::On(Executor* executor, const control::UnsupportedCall& message,
 void Scheduler::On(Executor* executor, const control::ExecutorFault& message, control::Incoming&) {
   Session* culprit = FindSession(message.session_id, *executor);
   if (executor->ends_for_kernel) {
-    return LoseExecutor(executor, End::kAsk, std::string(executor->reason));
+    return LoseExecutor(executor, End::kAsk, std::string(executor->reason), kKernelTooLong);
   }
-  if (culprit != nullptr) NoteFault(culprit, control::Fault::kLostDevice);
+  const std::string what = "device context lost with " + ErrorOf(message.result);
+  if (culprit != nullptr) {
+    const std::string kernels = NameOfKernels(control::TextOf(message.function), message.launches);
+    executor->blamed = culprit->allocation.get();
+    NoteFault(culprit, control::Fault::kLostDevice,
+              "the device context was lost with " + ErrorOf(message.result) +
+                  (message.launches == 0 ? "" : " by " + kernels));
+  }
   LoseExecutor(executor, End::kAsk,
-               "device context lost with CUresult " + std::to_string(message.result) +
-                   (culprit == nullptr ? "" : ", most likely by " + culprit->Label()));
+               what + (culprit == nullptr ? "" : ", most likely by " + culprit->Label()), what);
 }
 
-void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& reason) {
+void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& reason,
+                             std::string for_neighbours) {
+  if (for_neighbours.empty()) for_neighbours = reason;
   if (executor->state != Executor::State::kDying) {
     executor->state = Executor::State::kDying;
     executor->reason = reason;
@@ -270,6 +306,8 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
     executor->idle.Cancel();
     turns_.End(*executor);
     LoseTracePart(*executor);
+    EndOwnTraces([&](const OwnTrace& trace) { return trace.executor_id == executor->id; },
+                 "the executor has ended: its programs must be started again");
     const std::set<uint64_t> sessions = executor->sessions;
     const bool loses = !sessions.empty() && !shutting_down_;
     LogFor(&start_history_[executor->domain].lines, loses ? LogLevel::kError : LogLevel::kInfo,
@@ -277,16 +315,29 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
                (loses ? "; " + std::to_string(sessions.size()) + " sessions are lost" : ""));
     executor_counts_.lost += loses;
     start_history_[executor->domain].counts.lost += loses;
+    std::set<const Allocation*> allocations;
+    for (const uint64_t id : sessions) {
+      if (Session* session = FindSession(id, *executor)) {
+        allocations.insert(session->allocation.get());
+      }
+    }
     for (const uint64_t id : sessions) {
       Session* session = FindSession(id, *executor);
       if (session == nullptr) continue;
       session->deadline.Cancel();
+      // The log names whose fault it was; its neighbours need not know.
+      const bool is_blamed = session->allocation.get() == executor->blamed;
       if (session->state != Session::State::kEnding && !shutting_down_) {
-        NoteFault(session, control::Fault::kLostExecutor);
+        NoteFault(
+            session, control::Fault::kLostExecutor,
+            (allocations.size() == 1 ? "its executor ended: "
+                                     : "its executor ended, mostly by a neighbour's fault: ") +
+                for_neighbours);
       }
       if (session->state == Session::State::kWaiting || session->state == Session::State::kAdding) {
         Refuse(session->tenant.get(), wire::Admission::kDeviceLost,
-               "scheduler: the executor of domain " + executor->domain + " ended: " + reason);
+               "scheduler: the executor of domain " + executor->domain +
+                   " ended: " + (is_blamed ? reason : for_neighbours));
       }
       // Closes the connection and the doorbell, so the tenant notices at its next look.
       session->tenant_watch.End();
@@ -317,8 +368,7 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
         [executor] { return executor->state != Executor::State::kDying; });
   }
   LoseExecutor(executor, End::kAsk, how);
-  LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo,
-         "executor of domain " + executor->domain + " " + how);
+  LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo, executor->Name() + " " + how);
   const std::set<uint64_t> sessions = executor->sessions;
   for (const uint64_t id : sessions) ForgetSession(id);
   for (const auto& [id, charge] : executor->charges) {
@@ -340,6 +390,7 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   const std::string domain = executor->domain;
   executors_.erase(executor_id);
   NoteRoom();  // the memory of its context is free now
+  NoteSpareEnded();
   if (!HasAllocations(domain) && start_history_[domain].failures == 0) start_history_.erase(domain);
   LookUnused();
 }
@@ -353,14 +404,23 @@ bool Scheduler::HasAllocations(const std::string& domain) const {
 void Scheduler::LookIdle(Executor* executor) {
   // A starting executor is looked at again when it is ready: if it were ended now, it would count
   // as a failed start.
-  if (executor->state != Executor::State::kReady || !executor->sessions.empty()) return;
-  const bool is_wanted = HasAllocations(executor->domain);
+  if (executor->state != Executor::State::kReady || !executor->sessions.empty() ||
+      executor->is_spare()) {
+    return;
+  }
   const uint64_t id = executor->id;
+  if (TracesItself(*executor) && HasAllocations(executor->domain)) return;
+  auto timeout = options_.idle_timeout;
+  const char* why = "idle";
+  if (!HasAllocations(executor->domain)) {
+    timeout = std::chrono::milliseconds(0);
+    why = "no allocation of its domain is left";
+  } else if (executor->was_traced && trace_ == nullptr) {
+    timeout = std::chrono::milliseconds(0);
+    why = "idle after a trace";
+  }
   executor->idle = loop_->After(
-      is_wanted ? options_.idle_timeout : std::chrono::milliseconds(0), [this, id, is_wanted] {
-        LoseExecutor(executors_.at(id).get(), End::kAsk,
-                     is_wanted ? "idle" : "no allocation of its domain is left");
-      });
+      timeout, [this, id, why] { LoseExecutor(executors_.at(id).get(), End::kAsk, why); });
 }
 
 }  // namespace gpuloom::scheduler

@@ -59,6 +59,11 @@ void ExecutorFolders::Remove(const std::string& path, ExecutorUser user) {
 }
 
 void ExecutorFolders::RemoveLeft(const ExecutorUsers& users) {
+  RemoveUnused(users);
+  next_look_ = loop_->After(kLastEnd, [this, &users] { RemoveUnused(users); });
+}
+
+void ExecutorFolders::RemoveUnused(const ExecutorUsers& users) {
   std::error_code unreadable;
   for (const auto& entry : std::filesystem::directory_iterator(parent_, unreadable)) {
     struct stat status;

@@ -18,17 +18,19 @@ class ExecutorFolders {
  public:
   // An intruder may leave files that take long to remove; that must not keep the scheduler from ending.
   static constexpr std::chrono::seconds kRemovalTimeout{30};
+  static constexpr std::chrono::seconds kLastEnd{10};
 
   // `parent` is a folder in which everybody may create one, such as /tmp; `program` is gpuloom-executor.
   ExecutorFolders(EventLoop* loop, std::string parent, std::string program);
 
-  // The path of a folder that does not exist yet. Random, so that nobody creates it first; not secret.
+  // The path of a folder that does not exist yet. Random, so that no process creates it first; not secret.
   std::string NewPath() const;
 
   // No process of `user` is alive. Its number is free again when the folder is gone; if removal fails, when this
   // scheduler ends.
   void Remove(const std::string& path, ExecutorUser user);
-  // Removes the folders left by a scheduler that was killed: those of our users that no live process has.
+  // Removes the folders left by a scheduler that was killed: those of our users that no live process has. Looks again once,
+  // after kLastEnd, because executors end after their scheduler. `users` outlives this.
   void RemoveLeft(const ExecutorUsers& users);
   // Called on SIGCHLD.
   void OnChildExit();
@@ -41,11 +43,14 @@ class ExecutorFolders {
     Timer deadline;
   };
 
+  void RemoveUnused(const ExecutorUsers& users);
+
   EventLoop* loop_;
   std::string parent_;
   std::string program_;
   std::map<std::string, Removal> removals_;  // by path
   std::vector<ExecutorUser> lost_;           // users whose folders are still there
+  Timer next_look_;
 };
 
 }  // namespace gpuloom::scheduler

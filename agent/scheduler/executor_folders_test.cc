@@ -8,7 +8,8 @@
 
 #include <filesystem>
 #include <fstream>
-#include <thread>
+
+#include "proto/sync/testing/wait_for.h"
 
 namespace gpuloom::scheduler {
 namespace {
@@ -29,11 +30,11 @@ class ExecutorFoldersTest : public ::testing::Test {
     return path;
   }
 
-  void WaitFor(ExecutorFolders* folders) {
-    while (folders->removing()) {
+  static bool Removes(ExecutorFolders* folders) {
+    return WaitFor([&] {
       folders->OnChildExit();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+      return !folders->removing();
+    });
   }
 
   std::filesystem::path root_;
@@ -51,7 +52,7 @@ TEST_F(ExecutorFoldersTest, AreRemovedByAProcessOfTheirUser) {
   std::filesystem::create_directory(path);
   folders.Remove(path, ExecutorUser{2'000'000'001, {}});
   EXPECT_TRUE(folders.removing());
-  WaitFor(&folders);
+  EXPECT_TRUE(Removes(&folders));
   EXPECT_FALSE(std::filesystem::exists(path));
   std::string asked;
   std::ifstream file(root_ / "asked");
@@ -73,7 +74,7 @@ TEST_F(ExecutorFoldersTest, AUserWhoseFolderStaysIsNotGivenAgain) {
     const std::string path = folders.NewPath();
     std::filesystem::create_directory(path);
     folders.Remove(path, std::move(user));
-    WaitFor(&folders);
+    EXPECT_TRUE(Removes(&folders));
     ExecutorUser next;
     EXPECT_EQ(users->Take(&next, &error), succeeds);
   }
@@ -101,11 +102,16 @@ TEST_F(ExecutorFoldersTest, WhatAKilledSchedulerLeftIsRemovedUnlessSomebodyHasIt
   make("another", first + 1);
   ExecutorFolders folders(&loop_, root_, Program("rm -r $2"));
   folders.RemoveLeft(*users);
-  WaitFor(&folders);
+  EXPECT_TRUE(Removes(&folders));
   EXPECT_FALSE(std::filesystem::exists(root_ / "gpuloom-executor-left"));
   for (const char* name : {"gpuloom-executor-living", "gpuloom-executor-somebodys", "another"}) {
     EXPECT_TRUE(std::filesystem::exists(root_ / name)) << name;
   }
+  // As at the second look, when its executor has ended, too.
+  living.lock.Reset();
+  folders.RemoveLeft(*users);
+  EXPECT_TRUE(Removes(&folders));
+  EXPECT_FALSE(std::filesystem::exists(root_ / "gpuloom-executor-living"));
 }
 
 TEST_F(ExecutorFoldersTest, NobodyRenamesAnothersFolder) {

@@ -4,12 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
 
 #include "agent/scheduler/scheduler.h"
 #include "agent/scheduler/testing/scheduler_fixture.h"
+#include "proto/sync/testing/wait_for.h"
 
 namespace gpuloom::scheduler {
 namespace {
@@ -31,25 +29,6 @@ TEST_F(SchedulerTest, ADomainSharesAnExecutorAndAnotherDoesNot) {
   EXPECT_NE(one.OrderForNumber('p'), three.OrderForNumber('p'));
 }
 
-// The children of this process, which the scheduler under test runs in.
-std::vector<pid_t> Children() {
-  std::vector<pid_t> children;
-  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
-    std::ifstream file(process.path() / "stat");
-    std::string stat;
-    std::getline(file, stat);
-    pid_t pid = 0;
-    pid_t parent = 0;
-    const size_t name_end = stat.rfind(')');
-    if (name_end == stat.npos || sscanf(stat.c_str(), "%d", &pid) != 1 ||
-        sscanf(stat.c_str() + name_end, ") %*c %d", &parent) != 1) {
-      continue;
-    }
-    if (parent == getpid()) children.push_back(pid);
-  }
-  return children;
-}
-
 TEST_F(SchedulerTest, APreparedExecutorIsThereBeforeTheFirstProgram) {
   Start();
   control::Client client = Controller();
@@ -57,10 +36,7 @@ TEST_F(SchedulerTest, APreparedExecutorIsThereBeforeTheFirstProgram) {
   const std::string directory = Allocate(&client, "a", "team-a");
   std::string error;
   ASSERT_TRUE(client.PrepareExecutor("a", &error)) << error;
-  const auto deadline = EventLoop::Clock::now() + seconds(60);
-  while (Children().size() == before.size() && EventLoop::Clock::now() < deadline) {
-    std::this_thread::sleep_for(milliseconds(5));
-  }
+  EXPECT_TRUE(WaitFor([&] { return Children().size() != before.size(); }));
   const auto after = Children();
   Tenant tenant;
   ASSERT_TRUE(tenant.Attach(directory));
@@ -112,11 +88,7 @@ TEST_F(SchedulerTest, AnExecutorWhoseDomainHasNoAllocationLeftEndsAtOnce) {
   tenant.Leave();
   EXPECT_TRUE(Becomes(&client, "b", [](const auto& state) { return state.sessions == 0; }));
   ASSERT_TRUE(client.RemoveAllocation("b", &error)) << error;
-  const auto deadline = EventLoop::Clock::now() + seconds(60);
-  while (kill(pid, 0) == 0 && EventLoop::Clock::now() < deadline) {
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  EXPECT_NE(kill(pid, 0), 0) << "the executor is still there";
+  EXPECT_TRUE(WaitFor([&] { return kill(pid, 0) != 0; })) << "the executor is still there";
 }
 
 TEST_F(SchedulerTest, AnIdleExecutorEndsAndAnotherIsStarted) {
@@ -129,11 +101,7 @@ TEST_F(SchedulerTest, AnIdleExecutorEndsAndAnotherIsStarted) {
   const auto pid = static_cast<pid_t>(tenant.OrderForNumber('p'));
   ASSERT_GT(pid, 1);
   tenant.Leave();
-  const auto deadline = EventLoop::Clock::now() + seconds(60);
-  while (kill(pid, 0) == 0 && EventLoop::Clock::now() < deadline) {
-    std::this_thread::sleep_for(milliseconds(5));
-  }
-  EXPECT_NE(kill(pid, 0), 0) << "the executor is still there";
+  EXPECT_TRUE(WaitFor([&] { return kill(pid, 0) != 0; })) << "the executor is still there";
   ExpectServed(directory);
 }
 

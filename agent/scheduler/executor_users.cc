@@ -102,9 +102,10 @@ UserRights ReadUserRights() {
 std::optional<ExecutorUsers> ExecutorUsers::Choose(const std::string& choice,
                                                    const UserRights& rights, std::string* error) {
   ExecutorUsers users;
-  const std::string follows = ": executors run as user " + std::to_string(rights.user) +
-                              ", as the scheduler does; docs/design/security-model.md says what a "
-                              "taken-over one then reaches";
+  const std::string follows =
+      ": executors run as user " + std::to_string(rights.user) +
+      ", as the scheduler does; docs/design/taken-over-executor.md says what a "
+      "taken-over one then reaches";
   if (choice == "none") {
     users.lack_ = "--executor-users none" + follows;
     return users;
@@ -117,7 +118,7 @@ std::optional<ExecutorUsers> ExecutorUsers::Choose(const std::string& choice,
         "--executor-users " + choice + ": auto, none, or FIRST-LAST as in 2000000000-2000000999";
     return std::nullopt;
   }
-  // The highest number means nobody to the system calls.
+  // For the system calls the highest number stands for none.
   if (first == 0 || first > last || last == UINT_MAX ||
       (first <= rights.user && rights.user <= last)) {
     *error = "--executor-users " + choice + ": from 1 to " + std::to_string(UINT_MAX - 1) +

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that run for longer than the policy says (control::KernelTerms): they are told of, and cost their trust domain the
+// Kernels that run for longer than the policy says (control::KernelTerms): they are reported, and cost their trust domain the
 // executor. Executors say how long a kernel has run, and are believed no more than their own part of the device's time
 // since: a kernel is not charged with what other domains had of it meanwhile. A wrong word costs an executor's own domain.
 #include <algorithm>
 
-#include "agent/node/one_line.h"
+#include "agent/scheduler/kernel_name.h"
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
 #include "proto/control/connection.h"
 
 namespace gpuloom::scheduler {
 namespace {
-
-constexpr size_t kLongestName = 200;
 
 std::string Seconds(uint64_t ns) {
   const uint64_t tenths = ns / 100'000'000;
@@ -23,16 +21,6 @@ std::string Limit(uint32_t ms) { return Seconds(uint64_t{ms} * 1'000'000); }
 
 bool IsOver(uint64_t ran_ns, uint32_t limit_ms) {
   return limit_ms != 0 && ran_ns >= uint64_t{limit_ms} * 1'000'000;
-}
-
-std::string Name(const control::LongKernel& message) {
-  const std::string name =
-      OneLine({message.function, control::TextLength(message.function)}, kLongestName);
-  if (message.launches > 1) {
-    return "one of " + std::to_string(message.launches) + " kernels that were launched together" +
-           (name.empty() ? "" : ", from " + name + " on,");
-  }
-  return name.empty() ? "a graph or a kernel without a name" : "kernel " + name;
 }
 
 }  // namespace
@@ -60,7 +48,7 @@ void Scheduler::Judge(Session* session, const control::LongKernel& message,
   const bool ends = IsOver(least_ns, terms.end_after_ms);
   if (!ends && (kernel.told || !IsOver(least_ns, terms.warn_after_ms))) return;
   if (!std::exchange(kernel.told, true)) ++allocation.long_kernels;
-  const std::string what = Name(message);
+  const std::string what = NameOfKernels(control::TextOf(message.function), message.launches);
   if (!ends) {
     LogFor(&allocation.lines, LogLevel::kWarning,
            session->Label() + ": " + what + " has been running for " + Seconds(ran_ns) +
@@ -69,9 +57,12 @@ void Scheduler::Judge(Session* session, const control::LongKernel& message,
   }
   Executor* executor = session->executor;
   executor->ends_for_kernel = true;
-  NoteFault(session, control::Fault::kLongKernel);
   executor->reason = session->Label() + ": " + what + " has been running for " + Seconds(ran_ns) +
                      ", longer than the " + Limit(terms.end_after_ms) + " of maxKernelTime.end";
+  executor->blamed = &allocation;
+  NoteFault(session, control::Fault::kLongKernel,
+            what + " has been running for " + Seconds(ran_ns) + ", longer than the " +
+                Limit(terms.end_after_ms) + " of maxKernelTime.end");
   answer->ok = 0;
   control::SetText(
       answer->message,
@@ -83,7 +74,7 @@ void Scheduler::Judge(Session* session, const control::LongKernel& message,
   const uint64_t id = executor->id;
   executor->deadline = loop_->After(options_.drain_grace, [this, id] {
     Executor* late = executors_.at(id).get();
-    LoseExecutor(late, End::kAbort, std::string(late->reason));
+    LoseExecutor(late, End::kAbort, std::string(late->reason), kKernelTooLong);
   });
 }
 

@@ -72,6 +72,8 @@ TEST_F(KernelTest, OneThatMustEndCostsItsDomainTheExecutorAndNoOther) {
   EXPECT_TRUE(Becomes(&client_, "a",
                       [](const control::AllocationState& state) { return state.sessions == 0; }));
   EXPECT_EQ(State(&client_, "a").faults[kLongKernel], 1u);
+  EXPECT_NE(std::string(State(&client_, "a").latest_fault).find("of maxKernelTime.end"),
+            std::string::npos);
   EXPECT_EQ(State(&client_, "a").long_kernels, 1u);
   EXPECT_EQ(State(&client_, "b").faults[kLostExecutor], 1u);
   EXPECT_EQ(State(&client_, "b").faults[kLongKernel], 0u);

@@ -7,8 +7,8 @@
 //                           executors
 //
 // Calls cuInit and never makes a context, so nothing that a tenant does can poison it. One thread:
-// an epoll loop. Tenants' and executors' words are untrusted. Depends on nobody's parenthood: an
-// agent that is replaced finds it again by lock file and control socket.
+// an epoll loop. Messages of tenants and executors are untrusted. It does not need its parent: a
+// new agent finds it by lock file and control socket.
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -17,12 +17,14 @@
 #include <unistd.h>
 
 #include "agent/node/gpu_uuid.h"
+#include "agent/node/log_signals.h"
 #include "agent/scheduler/command_line.h"
 #include "agent/scheduler/descriptor_limit.h"
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
 #include "agent/scheduler/state_lock.h"
 #include "proto/control/version.h"
+#include "proto/cuda/driver_features.h"
 
 namespace gpuloom::scheduler {
 namespace {
@@ -41,10 +43,11 @@ int Main(int argc, char** argv) {
   // Before the driver starts threads: they inherit the mask, and signals come through the loop.
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&signals, signal);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, kLogMoreSignal, kLogAsConfiguredSignal}) {
+    sigaddset(&signals, signal);
+  }
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGHUP, SIG_IGN);
   RaiseDescriptorLimit();
 
   const LockFile lock = LockState(options.state_dir);
@@ -69,6 +72,8 @@ int Main(int argc, char** argv) {
   const DeviceFacts& facts = device->facts();
   LogInfo("serves " + facts.name + ", " + FormatUuid(facts.uuid) + ", " +
           std::to_string(facts.total_memory_bytes >> 20) + " MiB, from " + options.state_dir);
+  if (const std::string off = WhatIsOff(facts.driver_version); !off.empty())
+    LogInfo("cuda: " + off);
 
   EventLoop loop;
   const channel::UniqueFd signal_fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -80,10 +85,17 @@ int Main(int argc, char** argv) {
   const Watch watch = loop.WatchFd(signal_fd.get(), EPOLLIN, [&](uint32_t) {
     signalfd_siginfo info;
     while (read(signal_fd.get(), &info, sizeof(info)) == sizeof(info)) {
-      if (info.ssi_signo == SIGCHLD) {
-        scheduler.OnChildExit();
-      } else {
-        scheduler.Shutdown();
+      switch (info.ssi_signo) {
+        case SIGCHLD:
+          scheduler.OnChildExit();
+          break;
+        case kLogMoreSignal:
+        case kLogAsConfiguredSignal:
+          LogMore("gpuloom-scheduler", info.ssi_signo == kLogMoreSignal);
+          scheduler.LetExecutorsLog();
+          break;
+        default:
+          scheduler.Shutdown();
       }
     }
   });

@@ -17,7 +17,7 @@ namespace {
 constexpr std::chrono::milliseconds kReclaimTimeout{2'000};
 
 // Between two rounds in which all sessions are asked, so that a full device costs sessions that
-// keep nothing little. Too short to be felt by whoever waits for memory.
+// keep nothing little. Short compared with an allocation that has to wait for memory.
 constexpr std::chrono::milliseconds kReclaimEvery{2};
 
 // How many requests may wait for the next round: more than the threads of an allocation's programs
@@ -37,14 +37,14 @@ void Scheduler::On(Executor* executor, const control::MemoryRequest& message,
                    control::Incoming& in) {
   const uint32_t request = in.header.request;
   WithRoom(executor, message.session_id, message.size_bytes,
-           [this, message, request](Executor* asker, Session* session, bool last_try) {
+           [this, message, request](Executor* requester, Session* session, bool last_try) {
              if (session == nullptr || !MayWait(*session, message.size_bytes)) {
-               return Grant(asker, session, message, request, last_try);
+               return Grant(requester, session, message, request, last_try);
              }
              // While it is another allocation's turn, requests that may wait do so.
              if (!last_try && !waiting_.MayOvertake(EventLoop::Clock::now())) {
                Wait(*session, message, request);
-             } else if (!Grant(asker, session, message, request, false)) {
+             } else if (!Grant(requester, session, message, request, false)) {
                if (!last_try) return false;
                Wait(*session, message, request);
              }
@@ -56,11 +56,11 @@ void Scheduler::On(Executor* executor, const control::MemoryCharge& message,
                    control::Incoming& in) {
   const uint32_t request = in.header.request;
   WithRoom(executor, message.session_id, message.size_bytes,
-           [this, message, request](Executor* asker, Session* session, bool) {
+           [this, message, request](Executor* requester, Session* session, bool) {
              control::MemoryGranted granted{};
              granted.session_id = message.session_id;
              granted.size_bytes = message.size_bytes;
-             const bool may_note = asker->charges.size() < MemoryBook::kMaxPieces;
+             const bool may_note = requester->charges.size() < MemoryBook::kMaxPieces;
              const MemoryBook::Grant grant =
                  session == nullptr || !may_note
                      ? MemoryBook::NoGrant()
@@ -68,7 +68,7 @@ void Scheduler::On(Executor* executor, const control::MemoryCharge& message,
                                       &session->allocation->usage);
              granted.result = grant.result;
              granted.memory_id = grant.memory_id;
-             asker->peer->Send(request, granted);
+             requester->peer->Send(request, granted);
              return true;
            });
 }
@@ -79,7 +79,7 @@ bool Scheduler::Grant(Executor* executor, Session* session, const control::Memor
   control::MemoryGranted granted{};
   granted.session_id = message.session_id;
   granted.size_bytes = message.size_bytes;
-  granted.must_clear = 1;  // no driver promises that what it hands out was nobody's before
+  granted.must_clear = 1;  // no driver promises that what it hands out was not another's before
   MemoryBook::Grant grant = session == nullptr ? MemoryBook::NoGrant()
                                                : memory_.Make(message.size_bytes, &session->memory,
                                                               &session->allocation->usage);
@@ -186,11 +186,13 @@ Session* Scheduler::FindServed(uint64_t session_id_untrusted, const Executor& ex
 void Scheduler::WithRoom(Executor* executor, uint64_t session_id_untrusted, uint64_t size_bytes,
                          const OnRoom& then) {
   Session* session = FindServed(session_id_untrusted, *executor);
-  const auto again = [this, executor_id = executor->id, session_id = session_id_untrusted, then] {
+  const auto retry = [this, executor_id = executor->id, session_id = session_id_untrusted,
+                      then](bool last_try) {
     const auto it = executors_.find(executor_id);
-    if (it == executors_.end() || it->second->peer == nullptr) return;
-    then(it->second.get(), FindServed(session_id, *it->second), true);
+    if (it == executors_.end() || it->second->peer == nullptr) return true;
+    return then(it->second.get(), FindServed(session_id, *it->second), last_try);
   };
+  const auto again = [retry] { (void)retry(true); };
   if (session == nullptr) {
     then(executor, nullptr, true);
     return;
@@ -201,7 +203,10 @@ void Scheduler::WithRoom(Executor* executor, uint64_t session_id_untrusted, uint
   } else if (size_bytes > usage.free_bytes()) {
     Reclaim(session->allocation.get(), kReclaimTimeout, again);
   } else if (!then(executor, session, false)) {
-    Reclaim(nullptr, kReclaimTimeout, again);
+    Reclaim(nullptr, kReclaimTimeout, [this, retry, again] {
+      if (Spares() == 0) return again();
+      if (!retry(false)) WithoutSpares(again);
+    });
   }
 }
 

@@ -79,7 +79,7 @@ void MemoryQueue::Offer(Time now, const std::function<bool(const Request&)>& gra
   std::set<const void*> without_room;
   uint64_t too_large_bytes = UINT64_MAX;
   for (auto it = requests_.begin(); it != requests_.end();) {
-    // When the oldest request has been served, the turns begin anew, with everybody's.
+    // When the oldest request has been served, the turns begin anew, with those of all.
     if (it != requests_.begin() && !MayOvertake(now)) return;
     const Request& request = it->second;
     if (without_room.contains(request.allocation)) {

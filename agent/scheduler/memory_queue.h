@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests for device memory that their allocation's quota allows and the device has no room for, in order of arrival.
-// Pure bookkeeping; `now` is any time that never goes back. What is tried, and why: docs/design/memory.md.
+// Requests for device memory that their allocation's quota allows and the device has no room for,
+// in order of arrival. Pure bookkeeping; `now` is any time that never goes back. What is tried, and
+// why: docs/design/memory.md.
 //
 //   queue.Add({…}, now);                          where it has room, and MayWait says so
 //   memory has come back, or NextMoment:          for (… : queue.TakeExpired(now)) try it a last time
 //                                                 queue.Offer(now, [](const Request& one) { … })
 //   a session ends:                               for (… : queue.TakeOf(session)) answer it
 //
-// Order. Of each allocation only the oldest is tried, and none that is as large as one that has just found no room: so a
-// tenant's many requests cost one try. One that finds no room is overtaken by later ones; but the oldest of all has every
-// second turn to itself, in which those who can wait do so, and what comes back adds up for it. Turns last a second
-// at first and grow to twice that while it stays the oldest. So a large one is not starved by small ones, which have the
-// other half of the time.
+// Order. Of each allocation only the oldest is tried, and none that is as large as one that has
+// just found no room: so a tenant's many requests cost one try. One that finds no room is overtaken
+// by later ones; but the oldest of all has every second turn to itself, in which those who can wait
+// do so, and what comes back adds up for it. Turns last a second at first and grow to twice that
+// while it stays the oldest. So a large one is not starved by small ones, which have the other half
+// of the time.
 #pragma once
 
 #include <chrono>
@@ -57,12 +59,13 @@ class MemoryQueue {
   [[nodiscard]] std::vector<Request> TakeExpired(Time now);
   // Removes a session's.
   [[nodiscard]] std::vector<Request> TakeOf(uint64_t session_id, Time now);
-  // Calls `grant` for one after the other. True: it has been answered, and is removed. False: the device had no room.
+  // Calls `grant` for one after the other. True: it has been answered, and is removed. False: the
+  // device had no room.
   void Offer(Time now, const std::function<bool(const Request&)>& grant);
   // Counted from each one's beginning.
   void SetWait(const void* allocation, std::chrono::milliseconds wait);
 
-  // When somebody's time is over, or others may be tried than now. None if nobody waits.
+  // When a request's time is over, or others may be tried than now. None if no request waits.
   std::optional<Time> NextMoment(Time now) const;
 
  private:

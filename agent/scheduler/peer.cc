@@ -60,7 +60,7 @@ bool Peer::TrySend(const Kept& kept) {
                            MSG_DONTWAIT)) {
     return true;
   }
-  // A hang-up is told by the receiving side, after what the peer said last has been read.
+  // A hang-up is reported by the receiving side, after what the peer said last has been read.
   if (errno == EPIPE || errno == ECONNRESET) return true;
   if (errno != EAGAIN) Break(std::string("send: ") + strerror(errno));
   return false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who only asks about its allocation (proto/wire/query.h): one answer, and nothing has changed.
+// Questions about an allocation, without a session (proto/wire/query.h): one answer each, and
+// nothing changes.
 #include <sys/socket.h>
 
 #include "agent/scheduler/device_snapshot.h"
@@ -13,7 +14,7 @@ namespace gpuloom::scheduler {
 static_assert(wire::kMaxProcessUses >= Scheduler::kMaxSessionsPerAllocation);
 
 void Scheduler::AnswerWhenReturned(const AllocationPtr& allocation, Visitor visitor) {
-  // Each asker's connection is held open meanwhile.
+  // Each requester's connection is held open meanwhile.
   constexpr size_t kMostAtATime = 64;
   constexpr std::chrono::milliseconds kLimit{100};
   size_t waiting = 0;
@@ -22,8 +23,9 @@ void Scheduler::AnswerWhenReturned(const AllocationPtr& allocation, Visitor visi
     Answer(*allocation, visitor);
     return;
   }
-  const auto asker = std::make_shared<Visitor>(std::move(visitor));
-  Reclaim(allocation.get(), kLimit, [this, allocation, asker] { Answer(*allocation, *asker); });
+  const auto requester = std::make_shared<Visitor>(std::move(visitor));
+  Reclaim(allocation.get(), kLimit,
+          [this, allocation, requester] { Answer(*allocation, *requester); });
 }
 
 void Scheduler::Answer(const Allocation& allocation, const Visitor& visitor) {

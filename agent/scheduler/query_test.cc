@@ -24,18 +24,18 @@ class Query : public SchedulerTest {
  protected:
   // False when the scheduler did not answer with a QueryAnswer.
   bool Ask(const std::string& directory, const void* question, size_t size_bytes) {
-    Tenant asker;
-    if (!asker.Connect(directory) ||
-        !channel::SendMessage(asker.socket.get(), question, size_bytes)) {
+    Tenant requester;
+    if (!requester.Connect(directory) ||
+        !channel::SendMessage(requester.socket.get(), question, size_bytes)) {
       return false;
     }
     channel::UniqueFd none[channel::kMaxFds];
     size_t fd_count = 0;
-    const ptrdiff_t size = channel::ReceiveMessage(asker.socket.get(), &answer_, sizeof(answer_),
-                                                   none, channel::kMaxFds, &fd_count);
+    const ptrdiff_t size = channel::ReceiveMessage(
+        requester.socket.get(), &answer_, sizeof(answer_), none, channel::kMaxFds, &fd_count);
     EXPECT_EQ(fd_count, 0u);
     return size == static_cast<ptrdiff_t>(sizeof(answer_)) && answer_.magic == wire::kQueryMagic &&
-           asker.HungUp();
+           requester.HungUp();
   }
   bool Ask(const std::string& directory, const wire::Hello& question = Question()) {
     return Ask(directory, &question, sizeof(question));
@@ -194,10 +194,10 @@ TEST_F(Query, Malicious_AskersThatNeverReadOrNeverStop) {
   std::atomic<bool> stop{false};
   std::thread crowd([&] {
     while (!stop) {
-      Tenant asker;
+      Tenant requester;
       // One that the full queue turns away has asked nothing.
-      if (!asker.Connect(directory) ||
-          !channel::SendMessage(asker.socket.get(), &question, sizeof(question))) {
+      if (!requester.Connect(directory) ||
+          !channel::SendMessage(requester.socket.get(), &question, sizeof(question))) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system calls that one executor's seccomp filter refuses: the kernel suspends the caller and notifies us here
-// (seccomp_unotify(2)). Each is answered EPERM at once; each number is logged once, because either a driver needs more
-// than we know of or somebody tries what is forbidden: as a warning, but for the two that a driver always tries. One
-// thread.
+// The system calls that one executor's seccomp filter refuses: the kernel suspends the caller and
+// notifies us here (seccomp_unotify(2)). Each is answered EPERM at once; each number is logged
+// once, because either a driver needs more than we know of or an intruder tries what is forbidden:
+// as a warning, but for the two that a driver always tries. One thread.
 #pragma once
 
 #include <bitset>
@@ -20,8 +20,8 @@ bool IsRefusedCallsDescriptor(int fd);
 
 class RefusedCalls {
  public:
-  // After this many answers the descriptor is closed, so that nobody can keep us busy: the kernel then refuses by
-  // itself, with ENOSYS.
+  // After this many answers the descriptor is closed, so that nobody can keep us busy: the kernel
+  // then refuses by itself, with ENOSYS.
   static constexpr int kMostAnswers = 10'000;
   // Lines in the log: more numbers than our lists could have missed of a driver's.
   static constexpr size_t kMostNamed = 32;

@@ -6,12 +6,16 @@
 #include <set>
 
 #include "agent/node/gpu_uuid.h"
+#include "agent/node/one_line.h"
 #include "agent/scheduler/scheduler.h"
 #include "agent/scheduler/time_usage.h"
 #include "proto/control/connection.h"
 
 namespace gpuloom::scheduler {
 namespace {
+
+// And a mark, and the end of the field.
+constexpr size_t kMaxTroubleBytes = sizeof(control::AllocationState::latest_fault) - 4;
 
 struct Engine {
   uint64_t control::TimeUsage::*used;
@@ -53,10 +57,14 @@ void Scheduler::ChargeTimeOfAll() {
   for (const auto& [id, session] : sessions_) ChargeTime(session.get());
 }
 
-void Scheduler::NoteFault(Session* session, control::Fault fault) {
-  if (!std::exchange(session->faulted, true)) {
-    ++session->allocation->faults[static_cast<size_t>(fault)];
-  }
+void Scheduler::NoteFault(Session* session, control::Fault fault, const std::string& what) {
+  if (std::exchange(session->faulted, true)) return;
+  Allocation& allocation = *session->allocation;
+  ++allocation.faults[static_cast<size_t>(fault)];
+  // What one of its own processes has done is said already, and says more than what the others lost by it.
+  const bool is_said =
+      fault == control::Fault::kLostExecutor && session->executor->blamed == &allocation;
+  if (!is_said) allocation.latest_fault = what;
 }
 
 void Scheduler::SendStates(Peer* peer, uint32_t request) {
@@ -83,6 +91,10 @@ void Scheduler::SendStates(Peer* peer, uint32_t request) {
     state.sessions_refused = allocation.sessions_refused;
     state.long_kernels = allocation.long_kernels;
     state.kernels = allocation.kernels;
+    control::SetText(state.latest_fault,
+                     OneLine(allocation.latest_fault, kMaxTroubleBytes).c_str());
+    control::SetText(state.latest_refusal,
+                     OneLine(allocation.latest_refusal, kMaxTroubleBytes).c_str());
     std::copy(allocation.faults.begin(), allocation.faults.end(), state.faults);
     AddSessions(allocation, &state);
     state.unsupported_count = static_cast<uint32_t>(allocation.unsupported.size());
@@ -121,7 +133,9 @@ void Scheduler::SendGpu(Peer* peer, uint32_t request) {
     ++domains[entry.allocation->trust_domain].allocations;
   }
   for (const auto& [id, session] : sessions_) ++domains[session->executor->domain].sessions;
-  for (const auto& [id, executor] : executors_) ++domains[executor->domain].executors;
+  for (const auto& [id, executor] : executors_) {
+    if (!executor->is_spare()) ++domains[executor->domain].executors;
+  }
   // Removed allocations have memory while their sessions end, and what an executor's driver still uses for them.
   std::set<const Allocation*> charged;
   for (const auto& [name, entry] : allocations_) charged.insert(entry.allocation.get());
@@ -143,6 +157,7 @@ void Scheduler::SendGpu(Peer* peer, uint32_t request) {
       domain.executors_failed = it->second.counts.failed;
       domain.executors_lost = it->second.counts.lost;
     }
+    domain.overruns = turns_.overruns(name);
     peer->Send(request, domain);
   }
 }

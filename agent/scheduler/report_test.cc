@@ -165,6 +165,9 @@ TEST_F(ReportTest, RefusedSessionsAreCounted) {
   Tenant early;
   EXPECT_FALSE(early.Attach(directory) && early.accepted());
   EXPECT_EQ(State(&client_, "a").sessions_refused, 1u);
+  EXPECT_THAT(State(&client_, "a").latest_refusal,
+              ::testing::HasSubstr("the node's agent has not said which pod this is"));
+  EXPECT_STREQ(State(&client_, "a").latest_fault, "");
   EXPECT_EQ(State(&client_, "a").sessions_begun, 0u);
 }
 
@@ -177,6 +180,68 @@ TEST_F(ReportTest, WhoBrokeTheProtocolIsCountedAndTheNeighbourIsNot) {
   for (const uint64_t count : State(&client_, "b").faults) EXPECT_EQ(count, 0u);
 }
 
+TEST_F(ReportTest, AFaultSaysWhichKernelAndTheNeighbourIsNotTold) {
+  Tenant culprit, neighbour;
+  ASSERT_TRUE(culprit.Attach(Allocate(&client_, "a", "red")));
+  ASSERT_TRUE(neighbour.Attach(Allocate(&client_, "b", "red")));
+  culprit.Tell('F');
+  EXPECT_TRUE(Has("a", control::Fault::kLostDevice));
+  EXPECT_STREQ(
+      State(&client_, "a").latest_fault,
+      "the device context was lost with CUDA_ERROR_ILLEGAL_ADDRESS (700) by kernel broken");
+  EXPECT_TRUE(Has("b", control::Fault::kLostExecutor));
+  EXPECT_STREQ(State(&client_, "b").latest_fault,
+               "its executor ended, mostly by a neighbour's fault: device context lost with "
+               "CUDA_ERROR_ILLEGAL_ADDRESS (700)");
+}
+
+TEST_F(ReportTest, AFaultIsSaidAlsoWhereOtherProcessesOfItsContainerAreLostByIt) {
+  Tenant first, culprit, last, neighbour;
+  const std::string directory = Allocate(&client_, "a", "red");
+  ASSERT_TRUE(first.Attach(directory));
+  ASSERT_TRUE(culprit.Attach(directory));
+  ASSERT_TRUE(last.Attach(directory));
+  ASSERT_TRUE(neighbour.Attach(Allocate(&client_, "b", "red")));
+  culprit.Tell('F');
+  EXPECT_TRUE(Has("a", control::Fault::kLostDevice));
+  EXPECT_EQ(Faults("a", control::Fault::kLostExecutor), 2u);
+  EXPECT_STREQ(
+      State(&client_, "a").latest_fault,
+      "the device context was lost with CUDA_ERROR_ILLEGAL_ADDRESS (700) by kernel broken");
+}
+
+TEST_F(ReportTest, WhoComesWhileANeighbourFaultsIsNotToldWhoItWas) {
+  Tenant culprit, late;
+  ASSERT_TRUE(culprit.Attach(Allocate(&client_, "a", "red")));
+  ASSERT_NE(culprit.Order('U'), -1);
+  const std::string directory = Allocate(&client_, "b", "red");
+  const wire::Hello hello{wire::kHelloMagic, wire::kWireMajor, wire::kWireMinor, 0, 0, 0, {}};
+  ASSERT_TRUE(late.Connect(directory));
+  ASSERT_TRUE(channel::SendMessage(late.socket.get(), &hello, sizeof(hello)));
+  ASSERT_TRUE(Becomes(&client_, "b", [](const auto& state) { return state.sessions == 1; }));
+  culprit.Tell('F');
+  ASSERT_TRUE(late.ReceiveWelcome());
+  EXPECT_EQ(late.welcome.admission, wire::Admission::kDeviceLost);
+  EXPECT_THAT(late.welcome.message, ::testing::EndsWith("CUDA_ERROR_ILLEGAL_ADDRESS (700)"));
+}
+
+TEST_F(ReportTest, Malicious_RefusalsDoNotHideWhatAProcessHasEndedBy) {
+  const std::string directory = Allocate(&client_, "a", "red");
+  Tenant culprit;
+  ASSERT_TRUE(culprit.Attach(directory));
+  culprit.Tell('F');
+  EXPECT_TRUE(Has("a", control::Fault::kLostDevice));
+  const std::string fault = State(&client_, "a").latest_fault;
+  const wire::Hello hello{wire::kHelloMagic,      wire::kWireMajor, wire::kWireMinor, 0, 0, 0,
+                          wire::SessionToken{{1}}};
+  Tenant refused;
+  ASSERT_TRUE(refused.Connect(directory));
+  ASSERT_TRUE(channel::SendMessage(refused.socket.get(), &hello, sizeof(hello)));
+  ASSERT_TRUE(refused.ReceiveWelcome());
+  EXPECT_THAT(State(&client_, "a").latest_refusal, ::testing::HasSubstr("not supported yet"));
+  EXPECT_EQ(State(&client_, "a").latest_fault, fault);
+}
+
 TEST_F(ReportTest, ALostExecutorIsCountedForAllThatHadSessionsThere) {
   Tenant one, other, elsewhere;
   ASSERT_TRUE(one.Attach(Allocate(&client_, "a", "red")));
@@ -186,6 +251,9 @@ TEST_F(ReportTest, ALostExecutorIsCountedForAllThatHadSessionsThere) {
   EXPECT_TRUE(Has("a", control::Fault::kLostExecutor));
   EXPECT_TRUE(Has("b", control::Fault::kLostExecutor));
   EXPECT_EQ(Faults("c", control::Fault::kLostExecutor), 0u);
+  EXPECT_THAT(State(&client_, "b").latest_fault,
+              ::testing::StartsWith("its executor ended, mostly by a neighbour's fault: "));
+  EXPECT_STREQ(State(&client_, "c").latest_fault, "");
   EXPECT_EQ(Gpu().executors_lost, 1u);
   ASSERT_EQ(domains_.size(), 2u);
   EXPECT_EQ(domains_[0].executors_lost, 0u);

@@ -18,10 +18,12 @@ Scheduler::Scheduler(EventLoop* loop, Device* device, Options options)
       device_(device),
       options_(std::move(options)),
       memory_(device),
-      turns_(loop),
+      turns_(
+          loop, static_cast<uint64_t>(std::chrono::nanoseconds(options_.overrun_limit).count()),
+          [this](Executor* executor, uint64_t overran_ns) { EndForOverrun(executor, overran_ns); }),
       folders_(loop, options_.executor_folders, options_.executor_path) {
   if (options_.exit_when_unused) {
-    // Whoever started us connects at once; if it died instead, we do not stay for nobody.
+    // The process that started this one connects at once. If it has died instead, this one ends.
     unused_timer_ = loop_->After(std::chrono::seconds(10), [this] {
       was_used_ = true;
       LookUnused();
@@ -48,6 +50,7 @@ bool Scheduler::Listen(std::string* error) {
   folders_.RemoveLeft(options_.executor_users);
   control_watch_ =
       loop_->WatchFd(control_listener_.get(), EPOLLIN, [this](uint32_t) { AcceptController(); });
+  LookAtSpares();
   return true;
 }
 

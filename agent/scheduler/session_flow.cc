@@ -25,6 +25,7 @@ static_assert(Scheduler::kMaxAllocations * kAssuredDeviceRanges * kLeastDeviceRa
 void Scheduler::Admit(const AllocationPtr& allocation, Visitor visitor) {
   const auto refuse = [&](wire::Admission admission, const std::string& message) {
     ++allocation->sessions_refused;
+    allocation->latest_refusal = message;
     LogFor(&allocation->lines, LogLevel::kWarning,
            allocation->Label() + ": refused " + ProcessText(visitor.pid) + ": " + message);
     Refuse(visitor.socket.get(), admission, message);
@@ -148,6 +149,7 @@ void Scheduler::AddToExecutor(Session* session) {
   add.held = session->allocation->suspended ? 1 : 0;
   add.partition = session->allocation->partition;
   add.kernels = session->allocation->kernels;
+  add.rescue_after_ms = session->allocation->rescue_after_ms;
 
   SessionRegions& regions = session->regions;
   std::vector<channel::UniqueFd> fds(control::kSessionFds);
@@ -167,6 +169,7 @@ void Scheduler::AddToExecutor(Session* session) {
   session->state = Session::State::kAdding;
   session->arena_returned = false;
   AddTraced(*session);
+  AddOwnTraced(*session);
   session->executor->peer->Send(0, add, std::move(fds));
   const uint64_t id = session->id;
   session->deadline = loop_->After(options_.start_timeout, [this, id] {
@@ -257,7 +260,8 @@ void Scheduler::ExpectEnd(Session* session) {
   const uint64_t id = session->id;
   session->deadline = loop_->After(options_.drain_timeout + options_.drain_grace, [this, id] {
     Session* late = sessions_.at(id).get();
-    LoseExecutor(late->executor, End::kAbort, late->Label() + " was not ended in time");
+    LoseExecutor(late->executor, End::kAbort, late->Label() + " was not ended in time",
+                 "a session was not ended in time");
   });
 }
 

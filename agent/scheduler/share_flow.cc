@@ -35,12 +35,13 @@ void Scheduler::TellShares(const Allocation& allocation) {
   }
   for (Executor* executor : executors) {
     executor->peer->Send(0, control::SetShares{allocation.id, allocation.slots, allocation.shares,
-                                               allocation.partition, allocation.kernels});
+                                               allocation.partition, allocation.kernels,
+                                               allocation.rescue_after_ms, 0});
   }
 }
 
 bool Scheduler::Apply(uint64_t, const control::SuspendAllocation& message, std::string* error) {
-  const std::string name(message.name, control::TextLength(message.name));
+  const std::string name = control::TextOf(message.name);
   const auto it = allocations_.find(name);
   if (it == allocations_.end()) {
     *error = "allocation " + name + " is not known";

@@ -67,6 +67,20 @@ TEST_F(ShareTest, PartsOfTheMultiprocessorsComeWithASessionAndChangeWhileItRuns)
   EXPECT_EQ(tenant.OrderForNumber('Y'), 50u);
 }
 
+TEST_F(ShareTest, WhenItIsRescuedComesWithASessionAndChangesWhileItRuns) {
+  const std::string directory = Add(&client_, "a");
+  control::BindAllocation bind = BindMessage("a", "domain", kGiB);
+  bind.rescue_after_ms = 2000;
+  std::string error;
+  ASSERT_TRUE(client_.BindAllocation(bind, &error)) << error;
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(directory));
+  EXPECT_EQ(tenant.OrderForNumber('y'), 2000u);
+  bind.rescue_after_ms = control::kNeverRescued;
+  ASSERT_TRUE(client_.BindAllocation(bind, &error)) << error;
+  EXPECT_EQ(tenant.OrderForNumber('y'), control::kNeverRescued);
+}
+
 TEST_F(ShareTest, TheExecutorHearsNothingWhereNothingHasChanged) {
   const std::string directory = Add(&client_, "a");
   Bind("a", {0, 300, 1, 0, 0});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One piece of device memory created ahead, for programs that ask for the same size again and again, as growing
-// allocators do: creating its descriptor takes longer than all the rest of a grant. It is charged to nobody, as it is
-// nobody's yet, and short-lived. One thread.
+// One piece of device memory created ahead, for programs that ask for the same size again and
+// again, as growing allocators do: creating its descriptor takes longer than all the rest of a
+// grant. It is charged to no tenant: it belongs to none yet, and is short-lived. One thread.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,8 @@ class SpareMemory {
 
   // Larger ones would take too much from the device that may never be wanted.
   static constexpr uint64_t kLargestBytes = uint64_t{64} << 20;
-  // Requests further apart are unrelated, and a spare that nobody has taken within this time is not wanted.
+  // Requests further apart are unrelated, and a spare that is not taken within this time is not
+  // needed.
   static constexpr std::chrono::milliseconds kSoon{50};
 
   explicit SpareMemory(Device* device) : device_(device) {}

@@ -14,6 +14,7 @@
 #include "proto/channel/socket.h"
 #include "proto/control/connection.h"
 #include "proto/wire/query.h"
+#include "proto/wire/trace.h"
 
 namespace gpuloom::scheduler {
 
@@ -41,6 +42,10 @@ void Refuse(int socket, wire::Admission admission, const std::string& message) {
 
 void RefuseQuery(int socket, wire::Admission admission, const std::string& message) {
   SendRefusal<wire::QueryAnswer>(socket, wire::kQueryMagic, admission, message);
+}
+
+void RefuseTrace(int socket, wire::Admission admission, const std::string& message) {
+  SendRefusal<wire::TraceAnswer>(socket, wire::kTraceMagic, admission, message);
 }
 
 TenantDoor::~TenantDoor() {
@@ -124,8 +129,9 @@ void TenantDoor::ReadHello(SilentList::iterator silent) {
     memcpy(&visitor.hello, said_untrusted,
            std::min(static_cast<size_t>(size), sizeof(visitor.hello)));
   }
-  const bool asks = visitor.hello.magic == wire::kQueryMagic;
-  if (!is_long_enough || (visitor.hello.magic != wire::kHelloMagic && !asks)) {
+  const uint32_t magic = visitor.hello.magic;
+  if (!is_long_enough ||
+      (magic != wire::kHelloMagic && magic != wire::kQueryMagic && magic != wire::kTraceMagic)) {
     LogDebug(ProcessText(visitor.pid) + " at " + path_ + " said no proper Hello");
     return;
   }
@@ -133,12 +139,14 @@ void TenantDoor::ReadHello(SilentList::iterator silent) {
     const auto version = [](uint16_t major, uint16_t minor) {
       return std::to_string(major) + "." + std::to_string(minor);
     };
-    (asks ? RefuseQuery : Refuse)(visitor.socket.get(), wire::Admission::kWrongVersion,
-                                  "wire: the library in the container speaks version " +
-                                      version(visitor.hello.major, visitor.hello.minor) +
-                                      ", this node's scheduler " +
-                                      version(wire::kWireMajor, wire::kWireMinor) +
-                                      ": restart the pod to get the node's library");
+    const auto refuse = magic == wire::kQueryMagic   ? RefuseQuery
+                        : magic == wire::kTraceMagic ? RefuseTrace
+                                                     : Refuse;
+    refuse(visitor.socket.get(), wire::Admission::kWrongVersion,
+           "wire: the library in the container speaks version " +
+               version(visitor.hello.major, visitor.hello.minor) + ", this node's scheduler " +
+               version(wire::kWireMajor, wire::kWireMinor) +
+               ": restart the pod to get the node's library");
     return;
   }
   on_visitor_(std::move(visitor));

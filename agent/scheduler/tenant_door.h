@@ -2,7 +2,7 @@
 // The socket of one allocation: whoever connects here *is* that allocation. Listens, reads each
 // visitor's Hello, checks its version, and hands over those that may become sessions and those that
 // only query. A visitor that connects and sends nothing, sends too much, or comes too often costs a
-// descriptor for a few seconds at most, and nobody outside this allocation notices. One thread.
+// descriptor for a few seconds at most, and other allocations do not notice. One thread.
 #pragma once
 
 #include <functional>
@@ -19,13 +19,14 @@ namespace gpuloom::scheduler {
 struct Visitor {
   channel::UniqueFd socket;
   wire::Hello
-      hello;    // of a version that is served; kHelloMagic, or kQueryMagic of one who only asks
+      hello;  // of a version that is served; kHelloMagic, or kQueryMagic and kTraceMagic of those who only ask
   int pid = 0;  // of the peer as the kernel reports it, for logs only: it may be gone or reused
 };
 
-// Sends a refusing Welcome or QueryAnswer, whole or not at all, never blocking.
+// Sends a refusing Welcome, QueryAnswer or TraceAnswer, whole or not at all, never blocking.
 void Refuse(int socket, wire::Admission admission, const std::string& message);
 void RefuseQuery(int socket, wire::Admission admission, const std::string& message);
+void RefuseTrace(int socket, wire::Admission admission, const std::string& message);
 
 class TenantDoor {
  public:

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace that somebody has asked for (docs/tracing.md), as the scheduler holds it: whose executors record, into which
-// memory, and what their sessions are charged meanwhile. Plain state, moved along by trace_flow.cc. The scheduler makes the
-// memory, hands it over and never looks into it.
+// An operator's trace (docs/tracing.md), as the scheduler holds it: which executors record, into
+// which memory, and what their sessions are charged meanwhile. Plain state; trace_flow.cc changes
+// it. The scheduler creates the memory, passes it on and never reads it.
 //
-//   recording ── EndTrace, the limit ──→ stopped ── all have written, or patience is over; asked for ──→ gone
+//   recording ── EndTrace, or the limit ──→ stopped ── EndTrace, and all have written or patience is over ──→ deleted
 //
-// Gone at once, unanswered, when whoever asked hangs up.
+// Deleted at once, without an answer, when the controller that began it disconnects.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,13 @@
 
 namespace gpuloom::scheduler {
 
-// Each may take control::kTraceRegionBytes of memory.
+// Each may take wire::kTraceRegionBytes of memory.
 inline constexpr size_t kMaxTraceParts = 32;
-// One that ends and starts again is followed once: a domain whose executors end without end fills no memory.
+// A restarted executor is recorded once more, not again and again: a domain whose executors keep
+// ending cannot fill the memory.
 inline constexpr size_t kMaxTracePartsOfDomain = 2;
-// Those who begin one session after the other during a trace are named no further.
+// Further sessions are recorded without a name, so that a tenant that opens session after session
+// takes no memory.
 inline constexpr size_t kMaxTraceSessions = 2048;
 
 struct Trace {
@@ -45,7 +47,7 @@ struct Trace {
   };
 
   uint64_t id = 0;
-  uint64_t controller = 0;  // who asked
+  uint64_t controller = 0;  // that began it
   EventLoop::Clock::time_point began;
   bool stopped = false;
   bool begins = true;  // BeginTrace is not answered yet

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Traces: one at a time, asked for over the control socket, recorded by the executors. What they say of it is untrusted: it
-// moves only their own part, and nobody waits for one that says nothing.
+// moves only their own part, and the scheduler does not wait for one that does not answer.
 #include <errno.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
 #include "proto/channel/region.h"
-#include "proto/control/trace_region.h"
+#include "proto/wire/trace_region.h"
 
 namespace gpuloom::scheduler {
 namespace {
@@ -44,6 +44,9 @@ bool Scheduler::Apply(uint64_t controller, const control::BeginTrace& message, s
              " s: wait until that has ended";
     return false;
   }
+  // An executor records one trace at a time, and tenants' own have to make room.
+  EndOwnTraces([](const OwnTrace&) { return true; },
+               "the node's operator traces this GPU now: try again later");
   trace_ = std::make_unique<Trace>();
   trace_->id = ++last_id_;
   trace_->controller = controller;
@@ -88,7 +91,7 @@ void Scheduler::AddTracePart(Executor* executor) {
   std::vector<channel::UniqueFd> fds(1);
   if (trace_->parts.size() < kMaxTraceParts &&
       static_cast<size_t>(of_domain) < kMaxTracePartsOfDomain) {
-    part.region = channel::MakeSealedMemory("gpuloom-trace", control::kTraceRegionBytes);
+    part.region = channel::MakeSealedMemory("gpuloom-trace", wire::kTraceRegionBytes);
     if (part.region.valid()) fds[0].Reset(dup(part.region.get()));
     if (!fds[0].valid()) {
       LogWarning(std::string("a trace: cannot make shared memory: ") + strerror(errno));
@@ -100,6 +103,7 @@ void Scheduler::AddTracePart(Executor* executor) {
   }
   executor->peer->Send(0, control::StartTracing{trace_->id}, std::move(fds));
   trace_->parts.emplace(executor->id, std::move(part));
+  executor->was_traced = true;
   for (const uint64_t id : executor->sessions) {
     if (const Session* session = FindSession(id, *executor)) AddTraced(*session);
   }
@@ -123,6 +127,7 @@ void Scheduler::CountTraced(const Session& session) {
 }
 
 void Scheduler::On(Executor* executor, const control::TraceProgress& message, control::Incoming&) {
+  if (OnOwnTrace(*executor, message)) return;
   if (trace_ == nullptr || trace_->id != message.trace_id) return;
   const auto it = trace_->parts.find(executor->id);
   if (it == trace_->parts.end() || it->second.lost) return;
@@ -177,7 +182,15 @@ void Scheduler::StopTrace() {
 void Scheduler::DropTraceOf(uint64_t controller) {
   if (trace_ == nullptr || trace_->controller != controller) return;
   StopTrace();
-  trace_.reset();
+  (void)TakeTrace();
+}
+
+std::unique_ptr<Trace> Scheduler::TakeTrace() {
+  std::unique_ptr<Trace> trace = std::move(trace_);
+  for (const auto& [id, executor] : executors_) {
+    if (executor->was_traced) LookIdle(executor.get());
+  }
+  return trace;
 }
 
 void Scheduler::LookAtTrace() {
@@ -199,7 +212,7 @@ void Scheduler::AnswerBegin() {
 }
 
 void Scheduler::SendTrace() {
-  const std::unique_ptr<Trace> trace = std::move(trace_);
+  const std::unique_ptr<Trace> trace = TakeTrace();
   if (trace->end_request == 0) return;
   Peer* peer = controllers_.at(trace->controller).peer.get();
   size_t left_out = trace->left_out;

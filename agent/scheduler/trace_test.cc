@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces: who records, for whom, until when; and that nobody waits for an executor that does not play along.
+// Traces: who records, for whom, until when; and that nobody waits for an executor that does not
+// play along.
 #include <algorithm>
 
 #include "agent/scheduler/testing/scheduler_fixture.h"
 #include "proto/channel/region.h"
-#include "proto/control/trace_region.h"
+#include "proto/sync/testing/wait_for.h"
+#include "proto/wire/trace_region.h"
 
 namespace gpuloom::scheduler {
 namespace {
@@ -41,21 +43,17 @@ class TraceTest : public SchedulerTest {
   // The sessions that the part has records of.
   static std::vector<uint64_t> Recorded(const control::Client::Part& part) {
     channel::Mapping mapping;
-    EXPECT_TRUE(mapping.Map(part.region.get(), control::kTraceRegionBytes,
+    EXPECT_TRUE(mapping.Map(part.region.get(), wire::kTraceRegionBytes,
                             channel::Mapping::Access::kReadOnly));
-    const auto* header = reinterpret_cast<const control::TraceHeader*>(mapping.data());
+    const auto* header = reinterpret_cast<const wire::TraceHeader*>(mapping.data());
     const auto* records =
-        reinterpret_cast<const control::TraceRecord*>(mapping.data() + control::kTraceRecordsAt);
+        reinterpret_cast<const wire::TraceRecord*>(mapping.data() + wire::kTraceRecordsAt);
     std::vector<uint64_t> sessions;
     for (uint64_t i = 0; i < header->records; ++i) sessions.push_back(records[i].session_id);
     return sessions;
   }
   static bool StopsRecording(Tenant* tenant) {
-    const auto deadline = EventLoop::Clock::now() + std::chrono::seconds(60);
-    while (tenant->OrderForNumber('O') != 0) {
-      if (EventLoop::Clock::now() > deadline) return false;
-    }
-    return true;
+    return WaitFor([&] { return tenant->OrderForNumber('O') == 0; });
   }
 
   control::Client client_;
@@ -92,9 +90,9 @@ TEST_F(TraceTest, WhoeverAskedMayReadThePartsAndNotWriteThem) {
   const control::Client::Trace trace = End(&client_);
   ASSERT_EQ(trace.parts.size(), 1u);
   channel::Mapping mapping;
-  EXPECT_FALSE(mapping.Map(trace.parts[0].region.get(), control::kTraceRegionBytes,
+  EXPECT_FALSE(mapping.Map(trace.parts[0].region.get(), wire::kTraceRegionBytes,
                            channel::Mapping::Access::kReadWrite));
-  EXPECT_TRUE(channel::IsSealedMemory(trace.parts[0].region.get(), control::kTraceRegionBytes));
+  EXPECT_TRUE(channel::IsSealedMemory(trace.parts[0].region.get(), wire::kTraceRegionBytes));
 }
 
 TEST_F(TraceTest, SessionsAreChargedForWhatTheyUsedMeanwhile) {
@@ -111,6 +109,31 @@ TEST_F(TraceTest, SessionsAreChargedForWhatTheyUsedMeanwhile) {
   ASSERT_EQ(trace.sessions.size(), 2u);
   EXPECT_EQ(trace.sessions[0].time.compute_ns, 0u);
   EXPECT_EQ(trace.sessions[1].time.compute_ns, kMillisecondNs);
+}
+
+// A profiler that is attached stays so, and makes launches slower.
+TEST_F(TraceTest, AnExecutorEndsAfterItWithItsLastSession) {
+  Tenant busy, idle;
+  const std::string of_busy = Allocate(&client_, "a", "red");
+  const std::string of_idle = Allocate(&client_, "b", "blue");
+  ASSERT_TRUE(busy.Attach(of_busy));
+  ASSERT_TRUE(idle.Attach(of_idle));
+  const auto traced = Children();
+  ASSERT_EQ(traced.size(), 2u);
+  Begin(&client_);
+  idle.Leave();
+  ASSERT_TRUE(Becomes(&client_, "b", [](const auto& state) { return state.sessions == 0; }));
+  (void)End(&client_);
+  EXPECT_TRUE(WaitFor([] { return Children().size() == 1; })) << "the idle one has not ended";
+  const auto of_red = static_cast<pid_t>(busy.OrderForNumber('p'));
+  Tenant next;
+  ASSERT_TRUE(next.Attach(of_busy));
+  EXPECT_EQ(static_cast<pid_t>(next.OrderForNumber('p')), of_red)
+      << "it serves as long as it is used";
+  busy.Leave();
+  next.Leave();
+  EXPECT_TRUE(WaitFor([&] { return kill(of_red, 0) != 0; }));
+  ExpectServed(of_busy);
 }
 
 TEST_F(TraceTest, WhatBeginsMeanwhileIsInItAndWhatEndsStaysInIt) {

@@ -217,6 +217,77 @@ TEST_F(TurnTest, Malicious_OneThatNeverDrainsIsNotWaitedForAndReportedOnce) {
   EXPECT_THAT(log, ::testing::HasSubstr("domain-a"));
 }
 
+class OverrunTest : public TurnTest {
+ protected:
+  static constexpr auto kLostExecutor = static_cast<size_t>(control::Fault::kLostExecutor);
+
+  void SetUp() override {
+    options_.overrun_limit = milliseconds(500);
+    TurnTest::SetUp();
+  }
+  static uint64_t LostOf(const control::AllocationState& state) {
+    return state.faults[kLostExecutor];
+  }
+  // One that never drains, beside an honest one: the first is ended, and the second has the device.
+  void ExpectEnds(control::ShareTerms of_liar, control::ShareTerms of_honest) {
+    ::testing::internal::CaptureStderr();
+    Tenant liar, honest;
+    Join(&liar, "a", of_liar);
+    Join(&honest, "b", of_honest);
+    EXPECT_EQ(liar.Order('+'), 'k');
+    EXPECT_TRUE(Becomes(&liar, kEndless));
+    EXPECT_EQ(liar.Order('b'), 'k');
+    EXPECT_EQ(honest.Order('+'), 'k');
+    EXPECT_TRUE(liar.HungUp());
+    EXPECT_TRUE(Becomes(&honest, kEndless));
+    EXPECT_EQ(honest.Order('m'), 0);
+    const control::AllocationState state = State(&client_, "a");
+    EXPECT_EQ(LostOf(state), 1u);
+    EXPECT_THAT(state.latest_fault,
+                ::testing::HasSubstr("of the GPU's time that was others' turn"));
+    EXPECT_EQ(LostOf(State(&client_, "b")), 0u);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                ::testing::HasSubstr("it was still at the device after its turn had ended"));
+    control::GpuState gpu{};
+    std::vector<control::DomainState> domains;
+    std::string error;
+    ASSERT_TRUE(client_.DescribeGpu(&gpu, &domains, &error)) << error;
+    EXPECT_EQ(gpu.executors_lost, 1u);
+    for (const control::DomainState& domain : domains) {
+      EXPECT_EQ(domain.overruns, control::TextOf(domain.name) == "domain-a" ? 1u : 0u);
+    }
+    ExpectServed((root_ / "a").string());
+  }
+};
+
+TEST_F(OverrunTest, Malicious_OneOfLittleWeightThatNeverDrainsIsEnded) {
+  ExpectEnds({0, 1, 0, 0, 0}, {0, 99, 0, 0, 0});
+}
+
+TEST_F(OverrunTest, Malicious_OneOfALowClassThatNeverDrainsIsEnded) {
+  ExpectEnds({0, 0, 3, 0, 0}, {0, 0, 1, 0, 0});
+}
+
+// As long as the policy lets a kernel run, and nobody else waits.
+TEST_F(OverrunTest, AKernelThatThePolicyAllowsCostsNobodyHisExecutor) {
+  Tenant slow, other;
+  Join(&slow, "a");
+  control::BindAllocation bind = BindMessage("a", "domain-a", kGiB);
+  bind.kernels.end_after_ms = 600'000;
+  std::string error;
+  ASSERT_TRUE(client_.BindAllocation(bind, &error)) << error;
+  Join(&other, "b");
+  EXPECT_EQ(slow.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&slow, kEndless));
+  EXPECT_EQ(slow.Order('b'), 'k');
+  EXPECT_EQ(other.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&other, kBounded));
+  EXPECT_LE(OrdersIn(&other, 4 * options_.overrun_limit), 1u);
+  EXPECT_EQ(slow.Order('B'), 'k');
+  EXPECT_TRUE(Becomes(&slow, kBounded));
+  EXPECT_EQ(LostOf(State(&client_, "a")), 0u);
+}
+
 TEST_F(TurnTest, Malicious_OneThatAlwaysWantsAndNeverWorksTakesNoMoreThanItsShare) {
   Tenant liar, honest;
   Join(&liar, "a", {0, 100, 0, 0, 0});

@@ -68,7 +68,8 @@ void Turns::Add(const Allocation& allocation, const Key& key) {
   Domain& domain = DomainOf(key.second);
   ++domain.allocations;
   place.id = arbiter_.AddAllocation(
-      space->second.id, domain.id, arbiter::OfAllocation(allocation.shares, allocation.slots), now);
+      space->second.id, domain.id,
+      arbiter::OfAllocation(allocation.shares, allocation.slots, allocation.rescue_after_ms), now);
 }
 
 void Turns::Set(const Allocation& allocation) {
@@ -79,10 +80,23 @@ void Turns::Set(const Allocation& allocation) {
        ++it) {
     arbiter_.SetNamespace(namespaces_.at(it->second.space).id,
                           arbiter::OfNamespace(allocation.shares), now);
-    arbiter_.SetAllocation(it->second.id,
-                           arbiter::OfAllocation(allocation.shares, allocation.slots), now);
+    arbiter_.SetAllocation(
+        it->second.id,
+        arbiter::OfAllocation(allocation.shares, allocation.slots, allocation.rescue_after_ms),
+        now);
+    it->second.end_after_ms = allocation.kernels.end_after_ms;
+    SetOverrunEnd(it->first.second);
   }
   Decide();
+}
+
+void Turns::SetOverrunEnd(const std::string& domain) {
+  uint64_t longest_ms = 0;
+  for (const auto& [key, place] : places_) {
+    if (key.second == domain) longest_ms = std::max<uint64_t>(longest_ms, place.end_after_ms);
+  }
+  arbiter_.SetOverrunEnd(domains_.at(domain).id,
+                         std::max(overrun_end_ns_, 2 * longest_ms * 1'000'000));
 }
 
 void Turns::RemovePlace(Places::iterator it) {
@@ -100,6 +114,7 @@ void Turns::RemovePlace(Places::iterator it) {
     arbiter_.RemoveNamespace(space->second.id, now);
     namespaces_.erase(space);
   }
+  SetOverrunEnd(name);
   --domain.allocations;
   ForgetDomain(name);
 }
@@ -140,7 +155,7 @@ void Turns::End(const Executor& executor) {
 void Turns::SetWants(const Executor& executor, uint64_t allocation_id_untrusted, bool wants) {
   const Domain* domain = Find(executor);
   const Place* place = Find(executor.domain, allocation_id_untrusted);
-  // While an executor is alone, nobody has asked for a turn.
+  // While an executor is alone, no turn has been requested.
   if (domain == nullptr || domain->turn == Turn::kUnsaid || place == nullptr) return;
   arbiter_.SetWants(place->id, wants, Now());
   Decide();
@@ -167,6 +182,11 @@ void Turns::Drained(const Executor& executor, uint32_t request_untrusted) {
   time_.SetTurn(executor.id, false, Now());
   arbiter_.Drained(domain->id, Now());
   Decide();
+}
+
+uint64_t Turns::overruns(const std::string& domain) const {
+  const auto it = domains_.find(domain);
+  return it == domains_.end() ? 0 : arbiter_.overruns(it->second.id);
 }
 
 uint64_t Turns::PartNs(const Executor& executor) { return time_.PartNs(executor.id, Now()); }
@@ -215,7 +235,12 @@ void Turns::Carry(const arbiter::TurnOrder& order) {
              domain.executor->Label() +
                  " still has work at the device a second after the end of its turn; other domains "
                  "run beside it, "
-                 "and their work takes longer. A kernel of one of its tenants runs that long");
+                 "and their work takes longer. A kernel of one of its tenants runs that long, or "
+                 "it does not "
+                 "do as it is told");
+      break;
+    case Kind::kEnd:
+      on_overrun_(domain.executor, arbiter_.overran_ns(domain.id));
       break;
   }
 }

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose turn at the device it is, among this GPU's executors: drives the deciding core (agent/arbiter/turn_arbiter.h) with
-// what executors say, and sends them what it decides. docs/design/sharing-time.md.
+// Whose turn at the device it is, among this GPU's executors: drives the deciding core
+// (agent/arbiter/turn_arbiter.h) with what executors say, and sends them what it decides.
+// docs/design/sharing-time.md.
 //
-// Nothing is said while there is one executor: it has an endless turn. From a second one on, each has a turn
-// only if it was given one. A trust domain keeps its place among the others for as long as it has allocations, also when
-// its executor is replaced: nobody gets ahead by having it end.
+// Nothing is said while there is one executor: it has an endless turn. From a second one on, each
+// has a turn only if it was given one. A trust domain keeps its place among the others for as long
+// as it has allocations, also when its executor is replaced: a domain gains nothing by having it
+// end.
 //
 // What executors say is untrusted: it can only divide their own domain's time (turn_arbiter.h).
 //
-// Owned by Scheduler; its loop's thread only. Executors are told to it between Begin and End.
+// Owned by Scheduler; its loop's thread only. It knows executors between Begin and End.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,8 +35,14 @@ class Executor;
 
 class Turns {
  public:
-  // `loop` outlives it.
-  explicit Turns(EventLoop* loop) : loop_(loop) {}
+  // Called when the executor has been at the device without a turn for too long: it is to end, but not in this call. With the time
+  // of the device that it has had beside others.
+  using OnOverrun = std::function<void(Executor*, uint64_t overran_ns)>;
+
+  // `loop` outlives it. No executor is ended before it has had `overrun_end_ns` so, nor before twice as long as the policy lets a
+  // kernel of its tenants run: for one that was running, and one that came behind it.
+  Turns(EventLoop* loop, uint64_t overrun_end_ns, OnOverrun on_overrun)
+      : loop_(loop), overrun_end_ns_(overrun_end_ns), on_overrun_(std::move(on_overrun)) {}
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
@@ -42,7 +51,8 @@ class Turns {
   void Remove(const Allocation& allocation);
   // The executor is ready: it may have a turn from now on. One for each domain at a time.
   void Begin(Executor* executor);
-  // It is no longer served: if it had a turn, the next one has it now. Does nothing if it never began.
+  // It is no longer served: if it had a turn, the next one has it now. Does nothing if it never
+  // began.
   void End(const Executor& executor);
 
   // What an executor says. Allocations of other domains, and those that are gone, are ignored.
@@ -55,6 +65,9 @@ class Turns {
   // As DeviceTime::Charge. From Begin on, and until Forget also of an executor that has ended.
   uint64_t Charge(const Executor& executor, size_t engine, uint64_t wanted_ns);
   void Forget(const Executor& executor);
+
+  // How often the domain has overrun its turn so far that others did not wait for it.
+  uint64_t overruns(const std::string& domain) const;
 
   static bool IsValid(const control::TurnUsage& usage_untrusted) {
     return usage_untrusted.count <= control::kUsesAtOnce && usage_untrusted.more <= 1;
@@ -69,7 +82,8 @@ class Turns {
     Turn turn = Turn::kUnsaid;
     uint32_t end_request = 0;  // of the last EndTurn
     uint64_t given_ns = 0;     // the last GiveTurn
-    // What is to be sent later: other executors, which change their minds at will, cannot make it many.
+    // What is to be sent later: other executors, which change their minds at will, cannot make it
+    // many.
     std::optional<control::GiveTurn> change;
     uint32_t allocations = 0;
     std::vector<arbiter::Ran> usage;  // what was said of it, while more is to come
@@ -82,9 +96,10 @@ class Turns {
   struct Place {
     arbiter::AllocationId id;
     uint64_t space = 0;
+    uint32_t end_after_ms = 0;  // a kernel, as in control::KernelTerms
   };
-  // Of allocation and domain: an allocation may be in several, because a new trust domain holds for processes that start
-  // from then on.
+  // Of allocation and domain: an allocation may be in several, because a new trust domain holds for
+  // processes that start from then on.
   using Key = std::pair<uint64_t, std::string>;
   using Places = std::map<Key, Place>;
 
@@ -95,6 +110,7 @@ class Turns {
   Places::iterator FirstOf(const Allocation& allocation);
   void Add(const Allocation& allocation, const Key& key);
   void RemovePlace(Places::iterator it);
+  void SetOverrunEnd(const std::string& domain);
   void ForgetDomain(const std::string& domain);
   void Give(Domain* domain, const control::GiveTurn& turn);
   void EndTurn(Domain* domain);
@@ -103,6 +119,8 @@ class Turns {
   void Carry(const arbiter::TurnOrder& order);
 
   EventLoop* loop_;
+  const uint64_t overrun_end_ns_;
+  const OnOverrun on_overrun_;
   DeviceTime time_;
   arbiter::TurnArbiter arbiter_;
   std::map<std::string, Domain> domains_;

@@ -21,7 +21,8 @@ TEST_F(SchedulerTest, TenantsOfEveryOlderMinorAreServed) {
   control::Client client = Controller();
   const std::string directory = Allocate(&client, "a", "team-a");
   const size_t hello_bytes[] = {wire::kShortestHelloBytes, offsetof(wire::Hello, token),
-                                offsetof(wire::Hello, token), sizeof(wire::Hello)};
+                                offsetof(wire::Hello, token), sizeof(wire::Hello),
+                                sizeof(wire::Hello)};
   ASSERT_EQ(std::size(hello_bytes), wire::kWireMinor + 1u) << "one for each minor";
   for (uint16_t minor = 0; minor <= wire::kWireMinor; ++minor) {
     SCOPED_TRACE(minor);
@@ -117,7 +118,7 @@ TEST_F(SchedulerTest, AnAgentOfAnotherMajorIsToldBothVersionsAndTheNextStep) {
     ASSERT_EQ(body.size(), control::Answer::kShortestBytes) << "what every major understands";
     std::memcpy(&answer, body.data(), body.size());
     EXPECT_EQ(answer.ok, 0u);
-    const std::string text(answer.message, control::TextLength(answer.message));
+    const std::string text = control::TextOf(answer.message);
     EXPECT_THAT(text, ::testing::HasSubstr("version " + control::VersionText(major, 7)));
     EXPECT_THAT(text, ::testing::HasSubstr(
                           control::VersionText(control::kControlMajor, control::kControlMinor)));
@@ -155,17 +156,20 @@ TEST_F(SchedulerTest, AnUnknownMessageIsRefusedAndTheConnectionGoesOn) {
 // What the agent and the command of another release have said, word for word.
 class RecordedAsker : public SchedulerTest, public ::testing::WithParamInterface<const char*> {};
 
-INSTANTIATE_TEST_SUITE_P(Releases, RecordedAsker,
-                         ::testing::Values("control_3.0/agent_3.0", "control_3.0/run_3.0",
-                                           "control_3.1/agent_3.1", "control_3.1/run_3.1",
-                                           "control_3.2/agent_3.2", "control_3.2/run_3.2",
-                                           "control_3.3/agent_3.3", "control_3.3/run_3.3"),
-                         [](const auto& name) {
-                           std::string text = name.param;
-                           std::replace_if(
-                               text.begin(), text.end(), [](char c) { return !isalnum(c); }, '_');
-                           return text;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Releases, RecordedAsker,
+    ::testing::Values("control_3.0/agent_3.0", "control_3.0/run_3.0", "control_3.1/agent_3.1",
+                      "control_3.1/run_3.1", "control_3.2/agent_3.2", "control_3.2/run_3.2",
+                      "control_3.3/agent_3.3", "control_3.3/run_3.3", "control_3.3/status_3.3",
+                      "control_3.4/agent_3.4", "control_3.4/run_3.4", "control_3.4/status_3.4",
+                      "control_3.5/agent_3.5", "control_3.5/run_3.5", "control_3.5/status_3.5",
+                      "control_3.6/agent_3.6", "control_3.6/run_3.6", "control_3.6/status_3.6"),
+    [](const auto& name) {
+      std::string text = name.param;
+      std::replace_if(
+          text.begin(), text.end(), [](char c) { return !isalnum(c); }, '_');
+      return text;
+    });
 
 TEST_P(RecordedAsker, IsAnsweredAsByItsOwnScheduler) {
   Start();
@@ -174,7 +178,7 @@ TEST_P(RecordedAsker, IsAnsweredAsByItsOwnScheduler) {
   ASSERT_FALSE(recording.empty());
   const channel::UniqueFd socket =
       channel::ConnectTo((root_ / control::kControlSocketName).c_str());
-  size_t states = 0;
+  size_t states = 0;  // of allocations, or of a GPU
   for (const control::RecordedMessage& recorded : recording) {
     std::vector<uint8_t> bytes = recorded.bytes;
     const control::MessageHeader header = recorded.header();
@@ -216,6 +220,12 @@ TEST_P(RecordedAsker, IsAnsweredAsByItsOwnScheduler) {
       EXPECT_STREQ(state_now.name, state_then.name);
       EXPECT_STREQ(state_now.pod, state_then.pod);
       EXPECT_EQ(state_now.memory_quota_bytes, state_then.memory_quota_bytes);
+      ++states;
+    }
+    control::GpuState gpu_then, gpu_now;
+    if (then.As(&gpu_then) && now.As(&gpu_now)) {
+      EXPECT_EQ(gpu_now.allocations, gpu_then.allocations);
+      EXPECT_EQ(gpu_now.memory_promised_bytes, gpu_then.memory_promised_bytes);
       ++states;
     }
   }

@@ -26,7 +26,7 @@ struct ClusterResult {
   ClassResult classes[arbiter::kPriorities];
   uint64_t busy_ns = 0;
   uint64_t charged_ns = 0;
-  uint64_t remainder_ns = 0;  // that is on nobody's account at the end of the span
+  uint64_t remainder_ns = 0;  // not on any account yet at the end of the span
   uint64_t wasted_ns = 0;
   uint64_t decisions = 0;
   uint64_t steps = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gpuloom-simulate is asked for. No state; a wrong argument is told as text.
+// The command line of gpuloom-simulate. No state; a wrong argument gives a message.
 #pragma once
 
 #include <cstdint>

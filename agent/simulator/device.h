@@ -50,7 +50,7 @@ class Device {
 
   explicit Device(uint32_t capacity) : capacity_(capacity) {}
 
-  // Kernels that begin are told by `begun`, in the order of time.
+  // `begun` is called for each kernel that begins, in the order of time.
   using Begun = std::function<void(const Execution&)>;
   void OnBegun(Begun begun) { begun_ = std::move(begun); }
 

@@ -93,12 +93,12 @@ void Gpu::RunTo(uint64_t until_ns) {
   meter_.SettleTo(now_ns_);
 }
 
-// Returns true if somebody has queued work that neither a ceiling nor a hold keeps back.
+// Returns true if somebody has queued work that no ceiling keeps back.
 bool Gpu::SomebodyMay() const {
   return std::any_of(tenants_.begin(), tenants_.end(), [this](const Tenant& it) {
     const bool limited = it.spec.policy.ceiling_permille < arbiter::kNoCeilingPermille ||
                          spec_.spaces[it.spec.space].ceiling_permille < arbiter::kNoCeilingPermille;
-    return !it.queued.empty() && !limited && !domains_[it.spec.domain].arbiter->held(it.session);
+    return !it.queued.empty() && !limited;
   });
 }
 
@@ -270,6 +270,12 @@ void Gpu::PumpTurns() {
         break;
       case arbiter::TurnOrder::Kind::kReport:
         break;
+      case arbiter::TurnOrder::Kind::kEnd:
+        // The next executor does as it is told, and begins with the same tenants.
+        ++executors_ended_;
+        domain.deaf = false;
+        domain.arbiter->EndTurn();
+        break;
     }
   }
 }
@@ -321,21 +327,6 @@ void Gpu::SetSpace(uint32_t space, const arbiter::NamespacePolicy& policy) {
     domain.arbiter->SetNamespace(domain.spaces[space], policy, now_ns_);
   }
   turns_.SetNamespace(spaces_[space], policy, now_ns_);
-}
-
-bool Gpu::Hold(uint32_t number, arbiter::HoldReason reason) {
-  const Tenant& it = tenants_[number];
-  return domains_[it.spec.domain].arbiter->Hold(it.session, reason, now_ns_);
-}
-
-void Gpu::Resume(uint32_t number, arbiter::HoldReason reason) {
-  const Tenant& it = tenants_[number];
-  domains_[it.spec.domain].arbiter->Resume(it.session, reason, now_ns_);
-}
-
-bool Gpu::acknowledged(uint32_t number) const {
-  const Tenant& it = tenants_[number];
-  return domains_[it.spec.domain].arbiter->acknowledged(it.session);
 }
 
 }  // namespace gpuloom::simulator

@@ -69,7 +69,7 @@ class Gpu {
   TenantResult Result(uint32_t tenant) const;
   uint64_t charged_ns(uint32_t tenant) const { return meter_.charged_ns(tenant); }
   uint64_t busy_ns() const { return device_.busy_ns(now_ns_); }
-  // In which the device did nothing although somebody had queued work that neither a ceiling nor a hold kept back: what
+  // In which the device did nothing although somebody had queued work that no ceiling kept back: what
   // the executor's reaction takes where nothing else is at the device, and nothing else.
   uint64_t wasted_ns() const { return wasted_ns_; }
   uint64_t now_ns() const { return now_ns_; }
@@ -77,15 +77,13 @@ class Gpu {
   uint64_t steps() const;
   const arbiter::BusyMeter& meter() const { return meter_; }
   const arbiter::TurnArbiter& turns() const { return turns_; }
+  uint32_t executors_ended() const { return executors_ended_; }
   uint64_t most_lower_in_flight_ns() const { return most_lower_in_flight_ns_; }
 
   void SetPolicy(uint32_t tenant, const arbiter::AllocationPolicy& policy);
   void SetSpace(uint32_t space, const arbiter::NamespacePolicy& policy);
   // A domain whose executor does not stop when its turn is over.
   void MakeDeaf(uint32_t domain, bool deaf) { domains_[domain].deaf = deaf; }
-  [[nodiscard]] bool Hold(uint32_t tenant, arbiter::HoldReason reason);
-  void Resume(uint32_t tenant, arbiter::HoldReason reason);
-  bool acknowledged(uint32_t tenant) const;
 
  private:
   struct Tenant {
@@ -159,6 +157,7 @@ class Gpu {
   uint64_t wasted_ns_ = 0;
   uint64_t decisions_ = 0;
   uint64_t most_lower_in_flight_ns_ = 0;
+  uint32_t executors_ended_ = 0;  // for not leaving the device to others
 };
 
 }  // namespace gpuloom::simulator

@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 namespace gpuloom::simulator {
 namespace {
 
 using arbiter::AllocationPolicy;
-using arbiter::HoldReason;
 using arbiter::NamespacePolicy;
 using arbiter::Priority;
 
@@ -238,6 +238,41 @@ TEST(Sharing, LowStarvesWhereThePolicySaysSo) {
   EXPECT_LE(gpu.charged_ns(1), kMs);
 }
 
+// What one low tenant's longest wait is behind a high one that always has work, where the policy says so.
+uint64_t LongestGapNs(std::optional<uint64_t> of_low, uint32_t domain_of_low) {
+  GpuSpec spec{
+      .tenants = {Always(200 * kUs, 1, Priority::kHigh), Always(200 * kUs, 1000, Priority::kLow)}};
+  spec.tenants[1].policy.starvation_ns = of_low;
+  spec.tenants[1].domain = domain_of_low;
+  Gpu gpu(spec, 1);
+  gpu.RunTo(5 * kSecond);
+  return gpu.Result(1).longest_gap_ns;
+}
+
+TEST(Sharing, LowIsRescuedWhenThePolicySaysSo) {
+  EXPECT_LE(LongestGapNs(20 * kMs, 0), 30 * kMs);
+  EXPECT_LE(LongestGapNs({}, 0), 150 * kMs);
+  EXPECT_GE(LongestGapNs({}, 0), 90 * kMs) << "high goes first";
+  EXPECT_LE(LongestGapNs(kSecond, 0), 1500 * kMs);
+  EXPECT_GE(LongestGapNs(kSecond, 0), 900 * kMs);
+  EXPECT_GE(LongestGapNs(0, 0), 4 * kSecond);
+}
+
+// The shortest wait of a class is the class's, and changes live.
+TEST(Sharing, WhoMayStarveDoesNotLengthenOthersWait) {
+  GpuSpec spec{.tenants = {Always(200 * kUs, 1, Priority::kHigh),
+                           Always(200 * kUs, 1, Priority::kLow),
+                           Always(200 * kUs, 1, Priority::kLow)}};
+  spec.tenants[1].policy.starvation_ns = 0;
+  Gpu gpu(spec, 1);
+  gpu.RunTo(5 * kSecond);
+  EXPECT_LE(gpu.Result(2).longest_gap_ns, spec.limits.starvation_ns * 3 / 2);
+  spec.tenants[2].policy.starvation_ns = 0;
+  gpu.SetPolicy(2, spec.tenants[2].policy);
+  gpu.RunTo(8 * kSecond);
+  EXPECT_GE(gpu.Result(2).longest_gap_ns, 2 * kSecond);
+}
+
 // Ceilings.
 
 TEST(Sharing, CeilingsHoldOnAnIdleDevice) {
@@ -293,25 +328,6 @@ TEST(Sharing, AChangeOfPolicyHoldsAtOnce) {
   EXPECT_NEAR(shares[0], 500, 30);
 }
 
-TEST(Sharing, AHeldTenantStopsAndGoesOnAsANewcomer) {
-  Gpu gpu({.tenants = {Always(100 * kUs), Always(100 * kUs)}}, 1);
-  gpu.RunTo(kSecond);
-  EXPECT_FALSE(gpu.Hold(0, HoldReason::kOperator)) << "its kernels are at the device";
-  EXPECT_TRUE(gpu.Hold(0, HoldReason::kMemory) || !gpu.acknowledged(0));
-  gpu.RunTo(gpu.now_ns() + 5 * kMs);
-  EXPECT_TRUE(gpu.acknowledged(0));
-  auto shares = Shares(&gpu, 2, kSecond);
-  EXPECT_EQ(shares[0], 0);
-  EXPECT_GE(shares[1], 990);
-  gpu.Resume(0, HoldReason::kOperator);
-  shares = Shares(&gpu, 2, 100 * kMs);
-  EXPECT_EQ(shares[0], 0) << "a reason is left";
-  gpu.Resume(0, HoldReason::kMemory);
-  shares = Shares(&gpu, 2, kSecond);
-  EXPECT_NEAR(shares[0], 500, 30);
-  EXPECT_GE(gpu.Result(0).waits.held_ns, kSecond);
-}
-
 TEST(Sharing, UnpredictableKernelsGainNothing) {
   // Alternating lengths, so that every prediction is wrong.
   GpuSpec spec{.tenants = {Always(kMs), Always(kMs)}};
@@ -361,6 +377,33 @@ TEST(Turns, HighInOneDomainGoesBeforeLowInAnother) {
   const size_t p99 = high.latency_ns.size() * 99 / 100;
   EXPECT_LE(high.latency_ns[p99], 200 * kUs + spec.turns.lower_in_flight_ns + 350 * kUs);
   EXPECT_GE(gpu.charged_ns(1) + gpu.charged_ns(2), kSecond * 3 / 2);
+}
+
+// A turn is a pause of 5 to 10 ms: more than one in 100 ms there is not, whatever the policy says.
+TEST(Turns, LowIsNotStarved) {
+  EXPECT_LE(LongestGapNs(20 * kMs, 1), 120 * kMs);
+  EXPECT_LE(LongestGapNs(500 * kMs, 1), 600 * kMs);
+  EXPECT_GE(LongestGapNs(500 * kMs, 1), 450 * kMs);
+  EXPECT_LE(LongestGapNs({}, 1), 150 * kMs);
+  EXPECT_GE(LongestGapNs({}, 1), 80 * kMs) << "high goes first";
+  EXPECT_GE(LongestGapNs(kSecond, 1), 900 * kMs);
+  EXPECT_GE(LongestGapNs(0, 1), 4 * kSecond);
+}
+
+TEST(Turns, OneThatNeverStopsLosesItsExecutor) {
+  GpuSpec spec{.spaces = {{.weight = 99}, {.weight = 1}}};
+  spec.tenants = {Always(200 * kUs), Always(200 * kUs)};
+  spec.tenants[1].space = spec.tenants[1].domain = 1;
+  spec.turns.overrun_end_ns = 2 * kSecond;
+  Gpu gpu(spec, 1);
+  gpu.RunTo(kSecond);
+  gpu.MakeDeaf(1, true);
+  const auto meanwhile = Shares(&gpu, 2, 2 * kSecond);
+  EXPECT_GE(meanwhile[1], 300) << "nothing but its end stops it";
+  gpu.RunTo(6 * kSecond);
+  EXPECT_EQ(gpu.executors_ended(), 1u);
+  const auto shares = Shares(&gpu, 2, 2 * kSecond);
+  EXPECT_GE(shares[0], 950);
 }
 
 TEST(Turns, OneThatDoesNotStopHoldsNobodyUp) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "agent/cat.h"
 #include "proto/control/client.h"
+#include "proto/cuda/driver_features.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom {
@@ -20,11 +21,6 @@ bool Fill(char (&field)[N], const std::string& text) {
   return true;
 }
 
-template <size_t N>
-std::string Read(const char (&field)[N]) {
-  return std::string(field, control::TextLength(field));
-}
-
 class ControlClient : public SchedulerClient {
  public:
   explicit ControlClient(const std::string& directory) : directory_(directory) {}
@@ -33,6 +29,8 @@ class ControlClient : public SchedulerClient {
     const MutexLock lock(mutex_);
     std::string error;
     if (client_.Connect(directory_, control::Client::kDefaultTimeout, &error)) {
+      const std::string off = WhatIsOff(static_cast<int>(client_.driver_version()));
+      if (!off.empty()) spdlog::warn("cuda: GPU in {}: {}", directory_, off);
       return absl::OkStatus();
     }
     if (client_.nobody_there()) return absl::NotFoundError(error);
@@ -69,6 +67,8 @@ class ControlClient : public SchedulerClient {
     message.memory_wait_ms = order.memory_wait_ms;
     message.kernels = order.kernels;
     message.partition = order.partition;
+    message.trace = static_cast<uint32_t>(order.trace);
+    message.rescue_after_ms = order.rescue_after_ms;
     SayWhatItDoesNotKnow(order);
     return Ask([&](control::Client& client, std::string* error) {
       return client.BindAllocation(message, error);
@@ -91,7 +91,8 @@ class ControlClient : public SchedulerClient {
     std::vector<control::AllocationState> states;
     if (absl::Status status = List(&states); !status.ok()) return status;
     std::vector<std::string> names;
-    for (const control::AllocationState& state : states) names.push_back(Read(state.name));
+    for (const control::AllocationState& state : states)
+      names.push_back(control::TextOf(state.name));
     return names;
   }
 
@@ -100,9 +101,9 @@ class ControlClient : public SchedulerClient {
     if (absl::Status status = List(&states); !status.ok()) return status;
     std::vector<UnsupportedCalls> all;
     for (const control::AllocationState& state : states) {
-      all.push_back({Read(state.name), Read(state.pod_namespace), Read(state.pod),
-                     Read(state.container),
-                     absl::StrSplit(Read(state.unsupported), '\n', absl::SkipEmpty())});
+      all.push_back({control::TextOf(state.name), control::TextOf(state.pod_namespace),
+                     control::TextOf(state.pod), control::TextOf(state.container),
+                     absl::StrSplit(control::TextOf(state.unsupported), '\n', absl::SkipEmpty())});
     }
     return all;
   }
@@ -149,15 +150,25 @@ class ControlClient : public SchedulerClient {
         (order.shares != kNotSaid && order.shares != kDefault) || order.memory_wait_ms != 0;
     const bool says_kernels = order.kernels != control::KernelTerms{};
     const bool says_partition = order.partition != control::PartitionTerms{};
+    const bool says_trace = order.trace != control::TraceTerms::kNone;
+    constexpr uint32_t kDefaultRescueMs = 100;
+    const bool says_rescue =
+        order.rescue_after_ms != 0 && order.rescue_after_ms != kDefaultRescueMs;
     const MutexLock lock(mutex_);
     if (!client_.connected() || said_what_it_does_not_know_) return;
     const char* keys = nullptr;
-    if ((says_shares || says_kernels || says_partition) && !client_.scheduler_speaks_3_2()) {
+    if ((says_shares || says_kernels || says_partition || says_trace || says_rescue) &&
+        !client_.scheduler_speaks_3_2()) {
       keys =
-          "weight, priority, timeShareMax, memoryWait, maxKernelTime, smPercent and smReserved "
-          "have";
-    } else if ((says_kernels || says_partition) && !client_.scheduler_speaks_3_4()) {
-      keys = "maxKernelTime, smPercent and smReserved have";
+          "weight, priority, timeShareMax, memoryWait, maxKernelTime, smPercent, smReserved, trace "
+          "and rescueAfter have";
+    } else if ((says_kernels || says_partition || says_trace || says_rescue) &&
+               !client_.scheduler_speaks_3_4()) {
+      keys = "maxKernelTime, smPercent, smReserved, trace and rescueAfter have";
+    } else if ((says_trace || says_rescue) && !client_.scheduler_speaks_3_6()) {
+      keys = "trace and rescueAfter have";
+    } else if (says_rescue && !client_.scheduler_speaks_3_7()) {
+      keys = "rescueAfter has";
     }
     if (keys == nullptr) return;
     said_what_it_does_not_know_ = true;

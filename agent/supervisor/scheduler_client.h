@@ -30,6 +30,10 @@ struct BindOrder {
   // Those before 3.4 do not know these two.
   control::KernelTerms kernels{};
   control::PartitionTerms partition{};
+  // Those before 3.6 do not know this.
+  control::TraceTerms trace = control::TraceTerms::kNone;
+  // Those before 3.7 do not know this. As in control::BindAllocation.
+  uint32_t rescue_after_ms = 0;
 };
 
 // What an allocation's programs have asked of CUDA that is not supported.

@@ -12,6 +12,11 @@ std::vector<std::string> SchedulerCommand::For(const std::string& gpu_uuid,
   if (!executor_users.empty()) command.insert(command.end(), {"--executor-users", executor_users});
   if (!executor_memory.empty())
     command.insert(command.end(), {"--executor-memory", executor_memory});
+  if (spare_executors != 0) {
+    command.insert(command.end(), {"--spare-executors", std::to_string(spare_executors)});
+  }
+  if (!log_level.empty()) command.insert(command.end(), {"--log-level", log_level});
+  if (!log_format.empty()) command.insert(command.end(), {"--log-format", log_format});
   return command;
 }
 

@@ -14,6 +14,9 @@ struct SchedulerCommand {
   std::string cuda_library;     // empty: NVIDIA's
   std::string executor_users;   // empty: the scheduler's own
   std::string executor_memory;  // empty: the executor's own
+  unsigned spare_executors = 0;
+  std::string log_level;   // empty: the scheduler's own
+  std::string log_format;  // empty: the scheduler's own
 
   // The command line for this GPU and its directory.
   std::vector<std::string> For(const std::string& gpu_uuid, const std::string& directory) const;

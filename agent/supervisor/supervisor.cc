@@ -9,6 +9,8 @@
 #include <set>
 
 #include "agent/cat.h"
+#include "agent/node/log.h"
+#include "agent/node/log_signals.h"
 #include "agent/supervisor/scheduler_process.h"
 #include "proto/sync/mutex.h"
 
@@ -79,7 +81,10 @@ void Supervisor::Look(const std::string& gpu_uuid, Watched* watched, Clock::Time
     if (ended.has_value()) watched->pid = 0;
   }
   if (watched->client != nullptr) {
-    if (watched->client->IsConnected()) return;
+    if (watched->client->IsConnected()) {
+      LetLog(watched);
+      return;
+    }
     watched->backoff.Failed(now);
     Complain(gpu_uuid, watched,
              Cat("it hung up", ended.has_value() ? ": " : "", ended.value_or(""), "; see ",
@@ -119,22 +124,22 @@ void Supervisor::Look(const std::string& gpu_uuid, Watched* watched, Clock::Time
     Complain(gpu_uuid, watched, reason);
     return;
   }
-  if (watched->pid != 0 || IsSchedulerLockHeld(watched->directory)) {
-    if (!watched->is_waiting) {
-      watched->is_waiting = true;
-      watched->waiting_since = now;
-    } else if (now - watched->waiting_since > kStartTimeout) {
-      watched->waiting_since = now;
-      Complain(gpu_uuid, watched, Cat("it runs but does not answer: ", reason));
-    }
+  const bool runs = watched->pid != 0 || IsSchedulerLockHeld(watched->directory);
+  if (!runs && options_.may_start) {
+    watched->is_waiting = false;
+    Start(gpu_uuid, watched, now);
     return;
   }
-  watched->is_waiting = false;
-  if (!options_.may_start) {
-    Complain(gpu_uuid, watched, Cat("none runs yet, and this agent only adopts: ", reason));
-    return;
+  // It is on its way: that is an error only when it takes long.
+  if (!watched->is_waiting) {
+    watched->is_waiting = true;
+    watched->waiting_since = now;
+  } else if (now - watched->waiting_since > kStartTimeout) {
+    watched->waiting_since = now;
+    Complain(gpu_uuid, watched,
+             runs ? Cat("it runs but does not answer: ", reason)
+                  : Cat("none has been started, and this agent only adopts: ", reason));
   }
-  Start(gpu_uuid, watched, now);
 }
 
 void Supervisor::Start(const std::string& gpu_uuid, Watched* watched, Clock::Time now) {
@@ -147,8 +152,16 @@ void Supervisor::Start(const std::string& gpu_uuid, Watched* watched, Clock::Tim
     return;
   }
   watched->pid = *pid;
+  watched->logs_more = false;
   watched->is_waiting = true;
   watched->waiting_since = now;
+}
+
+void Supervisor::LetLog(Watched* watched) {
+  // It answers, so it handles the signal, which would otherwise end it.
+  if (watched->pid == 0 || watched->logs_more == LogsMore()) return;
+  watched->logs_more = LogsMore();
+  kill(watched->pid, LogSignal(watched->logs_more));
 }
 
 void Supervisor::Complain(const std::string& gpu_uuid, Watched* watched,

@@ -44,7 +44,8 @@ class Supervisor {
   // Makes the GPU's directory. Before the first Tick.
   absl::Status AddGpu(const std::string& gpu_uuid);
 
-  // Looks after every scheduler once: a few times a second.
+  // Looks after every scheduler once: a few times a second. Those that this object has started log as much as this process
+  // does (LogsMore).
   void Tick(Clock::Time now);
 
   // Asks the schedulers that this object started to end, and no others. After the last Tick.
@@ -61,14 +62,17 @@ class Supervisor {
     std::string directory;
     std::shared_ptr<SchedulerClient> client;  // null: none
     std::string trouble = "not started yet";
-    pid_t pid = 0;            // of a process that this agent started and has not reaped
-    bool is_waiting = false;  // started, or its lock is held, but not connected yet
+    pid_t pid = 0;           // of a process that this agent started and has not reaped
+    bool logs_more = false;  // it has been told to
+    bool is_waiting =
+        false;  // not connected yet: to one that was started, or that another process is to start
     Clock::Time waiting_since;
     Backoff backoff;
   };
 
   void Look(const std::string& gpu_uuid, Watched* watched, Clock::Time now);
   void Start(const std::string& gpu_uuid, Watched* watched, Clock::Time now);
+  static void LetLog(Watched* watched);
   void Complain(const std::string& gpu_uuid, Watched* watched, const std::string& trouble);
 
   const Options options_;

@@ -16,11 +16,13 @@
 #include <sstream>
 #include <thread>
 
+#include "agent/node/log.h"
 #include "agent/supervisor/control_client.h"
 #include "agent/supervisor/scheduler_process.h"
 #include "agent/testing_clock.h"
 #include "proto/control/connection.h"
 #include "proto/control/testing/recording.h"
+#include "proto/sync/testing/wait_for.h"
 
 namespace gpuloom {
 namespace {
@@ -107,11 +109,11 @@ class SupervisorTest : public InTemporaryDirectory {
   // Ticks without passing time, until the process that was started has done its work.
   template <typename Done>
   void TickUntil(Supervisor* supervisor, Done done) {
-    for (int i = 0; i < 6000 && !done(); ++i) {
+    EXPECT_TRUE(WaitFor([&] {
+      if (done()) return true;
       supervisor->Tick(clock_.Now());
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    EXPECT_TRUE(done());
+      return false;
+    }));
   }
 
   TestingClock clock_;
@@ -179,6 +181,28 @@ TEST_F(SupervisorTest, AMissingProgramIsNamed) {
               HasSubstr("/nonexistent/x"));
 }
 
+TEST_F(SupervisorTest, WhatItStartedLogsAsMuchAsItselfOnceItAnswers) {
+  Supervisor supervisor = MakeSupervisor(
+      "trap 'echo more >> $2/said' USR1; trap 'echo less >> $2/said; exit' HUP; touch $2/ready; "
+      "while :; do sleep 0.01; done");
+  const auto said = [this] {
+    std::stringstream text;
+    text << std::ifstream(Directory() + "/said").rdbuf();
+    return text.str();
+  };
+  ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
+  LogMore("gpuloom-test", true);
+  // Before it handles the signal, it would end it.
+  TickUntil(&supervisor, [&] { return fs::exists(Directory() + "/ready"); });
+  EXPECT_EQ(said(), "");
+  client_ = std::make_shared<FakeClient>();
+  TickUntil(&supervisor, [&] { return said() == "more\n"; });
+  supervisor.Tick(clock_.Now());
+  LogMore("gpuloom-test", false);
+  TickUntil(&supervisor, [&] { return said() != "more\n"; });
+  EXPECT_EQ(said(), "more\nless\n") << "each once";
+}
+
 TEST_F(SupervisorTest, AHangUpMeansASchedulerIsLookedForAnew) {
   client_ = std::make_shared<FakeClient>();
   Supervisor supervisor = MakeSupervisor("touch $2/started; sleep 1");
@@ -217,29 +241,25 @@ TEST_F(SupervisorTest, EndsWhatItStartedWhenAsked) {
   TickUntil(&supervisor, [&] { return fs::exists(Directory() + "/ready"); });
   EXPECT_TRUE(supervisor.IsAnyRunning());
   supervisor.RequestStop();
-  for (int i = 0; i < 6000 && supervisor.IsAnyRunning(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  EXPECT_FALSE(supervisor.IsAnyRunning());
+  EXPECT_TRUE(WaitFor([&] { return !supervisor.IsAnyRunning(); }));
   EXPECT_TRUE(fs::exists(Directory() + "/ended"));
 }
 
 TEST(ReapStrays, TakesOrphansAndLeavesOurs) {
   const auto stray = StartScheduler({"/bin/true"}, "/dev/null");
   ASSERT_TRUE(stray.ok());
-  for (int i = 0; i < 6000 && kill(*stray, 0) == 0; ++i) {
+  EXPECT_TRUE(WaitFor([&] {
     ReapStrays({});
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  EXPECT_NE(kill(*stray, 0), 0);
+    return kill(*stray, 0) != 0;
+  }));
   const auto ours = StartScheduler({"/bin/false"}, "/dev/null");
   ASSERT_TRUE(ours.ok());
   std::optional<std::string> ended;
-  for (int i = 0; i < 6000 && !ended.has_value(); ++i) {
+  EXPECT_TRUE(WaitFor([&] {
     ReapStrays({*ours});
     ended = ReapProcess(*ours);
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+    return ended.has_value();
+  }));
   EXPECT_EQ(ended, "exited with status 1");
 }
 
@@ -247,8 +267,46 @@ TEST_F(SupervisorTest, OnlyAdoptsWhenToldSo) {
   Supervisor supervisor = MakeSupervisor("touch $2/started", /*may_start=*/false);
   ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
   supervisor.Tick(clock_.Now());
-  EXPECT_THAT(std::string(supervisor.Client(kUuid).status().message()), HasSubstr("only adopts"));
   EXPECT_FALSE(fs::exists(Directory() + "/started"));
+}
+
+// What is logged while it lives.
+class CapturedLog {
+ public:
+  CapturedLog() {
+    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+        "", std::make_shared<spdlog::sinks::ostream_sink_mt>(stream_)));
+  }
+  ~CapturedLog() { spdlog::set_default_logger(before_); }
+  CapturedLog(const CapturedLog&) = delete;
+  CapturedLog& operator=(const CapturedLog&) = delete;
+
+  std::string text() const { return stream_.str(); }
+
+ private:
+  std::ostringstream stream_;
+  const std::shared_ptr<spdlog::logger> before_ = spdlog::default_logger();
+};
+
+// As where agent and schedulers are pods that start beside each other.
+TEST_F(SupervisorTest, ASchedulerThatAnotherProcessStartsIsMissedOnlyAfterAWhile) {
+  Supervisor supervisor = MakeSupervisor("true", /*may_start=*/false);
+  ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
+  const CapturedLog log;
+  supervisor.Tick(clock_.Now());
+  clock_.Advance(std::chrono::seconds(10));
+  supervisor.Tick(clock_.Now());
+  EXPECT_EQ(log.text(), "");
+  EXPECT_THAT(std::string(supervisor.Client(kUuid).status().message()),
+              HasSubstr("not started yet"));
+  for (int i = 0; i < 2; ++i) {
+    clock_.Advance(std::chrono::seconds(21));
+    supervisor.Tick(clock_.Now());
+  }
+  EXPECT_THAT(std::string(supervisor.Client(kUuid).status().message()), HasSubstr("only adopts"));
+  const std::string text = log.text();
+  EXPECT_THAT(text, HasSubstr("none has been started"));
+  EXPECT_EQ(text.find("none has been"), text.rfind("none has been")) << "said once";
 }
 
 // A scheduler's end of the control socket, one connection.
@@ -311,7 +369,8 @@ TEST_F(ControlClientTest, OrdersArriveWhole) {
                   ->BindAllocation({"n", "team-a", "p", "main", "namespace/team-a", 4096, 8192,
                                     control::ShareTerms{300, 20, 1, 600, 50}, 30'000,
                                     control::KernelTerms{5000, 60'000},
-                                    control::PartitionTerms{50, 0, 25, 10}})
+                                    control::PartitionTerms{50, 0, 25, 10},
+                                    control::TraceTerms::kOwn, 2000})
                   .ok());
   EXPECT_TRUE((*client)->PrepareExecutor("n").ok());
   EXPECT_THAT(*(*client)->ListAllocations(), ElementsAre("one", "two"));
@@ -325,6 +384,8 @@ TEST_F(ControlClientTest, OrdersArriveWhole) {
   EXPECT_EQ(bind.memory_wait_ms, 30'000u);
   EXPECT_EQ(bind.kernels, (control::KernelTerms{5000, 60'000}));
   EXPECT_EQ(bind.partition, (control::PartitionTerms{50, 0, 25, 10}));
+  EXPECT_EQ(bind.trace, static_cast<uint32_t>(control::TraceTerms::kOwn));
+  EXPECT_EQ(bind.rescue_after_ms, 2000u);
   EXPECT_FALSE((*client)->IsConnected());
   EXPECT_TRUE(absl::IsUnavailable((*client)->AddAllocation("n", "/d", 1)));
 }
@@ -366,14 +427,16 @@ TEST_F(ControlClientTest, AnotherVersionAndNobodyAreToldApart) {
   EXPECT_THAT(std::string(client.status().message()), HasSubstr("control version 9"));
 }
 
-// An agent that is replaced adopts the schedulers of the release before: what one of those has answered
-// to an agent of today's, word for word.
+// An agent that is replaced adopts the schedulers of the release before: what one of those has
+// answered to an agent of today's, word for word.
 class RecordedSchedulers : public ControlClientTest,
                            public ::testing::WithParamInterface<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Releases, RecordedSchedulers,
                          ::testing::Values("control_3.0/agent_3.1", "control_3.1/agent_3.2",
-                                           "control_3.2/agent_3.3", "control_3.3/agent_3.4"),
+                                           "control_3.2/agent_3.3", "control_3.3/agent_3.4",
+                                           "control_3.4/agent_3.5", "control_3.5/agent_3.6",
+                                           "control_3.6/agent_3.7"),
                          [](const auto& name) {
                            return std::string(name.param).substr(8, 1) +
                                   std::string(name.param).substr(10, 1);
@@ -394,7 +457,7 @@ TEST_P(RecordedSchedulers, AreAdopted) {
   if (!std::string(GetParam()).starts_with("control_3.3/")) {
     const absl::StatusOr<GpuReport> report = (*client)->Report();
     ASSERT_TRUE(report.ok()) << report.status();
-    EXPECT_FALSE(report->tells_gpu);
+    EXPECT_EQ(report->tells_gpu, std::string(GetParam()) >= "control_3.4/");
   }
   EXPECT_TRUE((*client)->RemoveAllocation("n").ok());
   EXPECT_TRUE((*client)->IsConnected());
@@ -404,10 +467,7 @@ TEST_P(RecordedSchedulers, AreAdopted) {
 TEST_F(ControlClientTest, WhatAnOlderSchedulerDoesNotKnowIsSaidOnce) {
   const control::RecordedScheduler scheduler(
       state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.1/agent_3.2.txt"));
-  std::ostringstream log;
-  const std::shared_ptr<spdlog::logger> before = spdlog::default_logger();
-  spdlog::set_default_logger(
-      std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  const CapturedLog log;
   const auto client = ConnectToScheduler(state_);
   BindOrder order{"n",
                   "team-a",
@@ -419,38 +479,79 @@ TEST_F(ControlClientTest, WhatAnOlderSchedulerDoesNotKnowIsSaidOnce) {
                   control::ShareTerms{100, 100, 2, 0, 0},
                   0};
   EXPECT_TRUE(client.ok() && (*client)->BindAllocation(order).ok());
-  EXPECT_EQ(log.str(), "") << "the default is what it does in any case";
+  EXPECT_EQ(log.text(), "") << "the default is what it does in any case";
   for (const uint32_t weight : {300u, 400u}) {
     order.shares.weight = weight;
     EXPECT_TRUE(client.ok() && (*client)->BindAllocation(order).ok());
   }
-  spdlog::set_default_logger(before);
-  const std::string said = log.str();
+  const std::string said = log.text();
   const size_t first = said.find(
-      "weight, priority, timeShareMax, memoryWait, maxKernelTime, smPercent and smReserved have "
-      "no effect");
+      "weight, priority, timeShareMax, memoryWait, maxKernelTime, smPercent, smReserved, trace and "
+      "rescueAfter have no effect");
   EXPECT_NE(first, said.npos);
   EXPECT_EQ(said.find("have no effect", first + 120), said.npos) << said;
   EXPECT_THAT(said, HasSubstr(state_));
 }
 
+TEST_F(ControlClientTest, ASchedulerOf3_3TellsOfItsGpu) {
+  const control::RecordedScheduler scheduler(
+      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.3/status_3.4.txt"));
+  const auto client = ConnectToScheduler(state_);
+  ASSERT_TRUE(client.ok()) << client.status();
+  for (int scrape = 0; scrape < 2; ++scrape) {
+    const absl::StatusOr<GpuReport> report = (*client)->Report();
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(report->tells_gpu);
+    EXPECT_STREQ(report->gpu.uuid, "GPU-6770756c-6f6f-6d20-736f-667467707500");
+    EXPECT_EQ(report->gpu.memory_bytes, uint64_t{1} << 30);
+    EXPECT_TRUE(report->allocations.empty() && report->domains.empty());
+  }
+  EXPECT_FALSE(scheduler.was_surprised());
+}
+
+TEST_F(ControlClientTest, ASchedulerOf3_5DoesNotKnowTraces) {
+  const control::RecordedScheduler scheduler(
+      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.5/agent_3.6.txt"));
+  const CapturedLog log;
+  const auto client = ConnectToScheduler(state_);
+  BindOrder order{"n", "team-a", "p", "main", "namespace/team-a", 4096, 8192};
+  order.kernels.warn_after_ms = 1000;
+  EXPECT_TRUE(client.ok() && (*client)->BindAllocation(order).ok());
+  EXPECT_EQ(log.text(), "") << "that it knows";
+  order.trace = control::TraceTerms::kOwn;
+  EXPECT_TRUE(client.ok() && (*client)->BindAllocation(order).ok());
+  EXPECT_THAT(log.text(), HasSubstr(": trace and rescueAfter have no effect on its GPU"));
+}
+
+TEST_F(ControlClientTest, ASchedulerOf3_6DoesNotKnowRescueAfter) {
+  const control::RecordedScheduler scheduler(
+      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.6/agent_3.7.txt"));
+  const CapturedLog log;
+  const auto client = ConnectToScheduler(state_);
+  BindOrder order{"n", "team-a", "p", "main", "namespace/team-a", 4096, 8192};
+  order.trace = control::TraceTerms::kOwn;
+  order.rescue_after_ms = 100;
+  EXPECT_TRUE(client.ok() && (*client)->BindAllocation(order).ok());
+  EXPECT_EQ(log.text(), "") << "that it knows, and that is what it does in any case";
+  order.rescue_after_ms = 2000;
+  EXPECT_TRUE(client.ok() && (*client)->BindAllocation(order).ok());
+  EXPECT_THAT(log.text(), HasSubstr(": rescueAfter has no effect on its GPU"));
+}
+
 TEST_F(ControlClientTest, ASchedulerOf3_3DoesNotKnowMaxKernelTime) {
   const control::RecordedScheduler scheduler(
       state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.3/agent_3.4.txt"));
-  std::ostringstream log;
-  const std::shared_ptr<spdlog::logger> before = spdlog::default_logger();
-  spdlog::set_default_logger(
-      std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  const CapturedLog log;
   const auto client = ConnectToScheduler(state_);
   BindOrder order{"n", "team-a", "p", "main", "namespace/team-a", 4096, 8192};
   order.shares.weight = 300;
   EXPECT_TRUE(client.ok() && (*client)->BindAllocation(order).ok());
-  EXPECT_EQ(log.str(), "") << "that it knows";
+  EXPECT_EQ(log.text(), "") << "that it knows";
   order.kernels.warn_after_ms = 1000;
   EXPECT_TRUE(client.ok() && (*client)->BindAllocation(order).ok());
-  spdlog::set_default_logger(before);
-  EXPECT_THAT(log.str(),
-              HasSubstr(": maxKernelTime, smPercent and smReserved have no effect on its GPU"));
+  EXPECT_THAT(log.text(),
+              HasSubstr(": maxKernelTime, smPercent, smReserved, trace and rescueAfter have no "
+                        "effect on its"));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "agent/node/log.h"
+
 namespace gpuloom {
 
 void UnsupportedLog::Look(const std::string& gpu_uuid, const std::vector<UnsupportedCalls>& now) {
@@ -12,6 +14,8 @@ void UnsupportedLog::Look(const std::string& gpu_uuid, const std::vector<Unsuppo
     names = std::move(said_[gpu_uuid][calls.allocation]);
     for (const std::string& name : calls.names) {
       if (!names.insert(name).second) continue;
+      if (!TakeLogLine(&budgets_[calls.pod_namespace], "gpuloom-agent", LogLevel::kWarning))
+        continue;
       spdlog::warn("tenant: {}/{} ({}) asked CUDA for {}, which is not supported",
                    calls.pod_namespace, calls.pod, calls.container, name);
     }

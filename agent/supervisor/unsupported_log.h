@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Says in the agent's log what tenants have asked of CUDA that is not supported: each name once for
-// an allocation. One thread.
+// an allocation, and of each namespace no more lines than its budget allows. One thread.
 #pragma once
 
 #include <map>
 #include <set>
 #include <string>
 
+#include "agent/node/line_budget.h"
 #include "agent/supervisor/scheduler_client.h"
 
 namespace gpuloom {
@@ -19,6 +20,7 @@ class UnsupportedLog {
 
  private:
   std::map<std::string, std::map<std::string, std::set<std::string>>> said_;  // GPU, allocation
+  std::map<std::string, LineBudget> budgets_;                                 // by namespace
 };
 
 }  // namespace gpuloom

@@ -42,6 +42,7 @@ bool Client::ExchangeVersions(std::string* error) {
   if (!ok) return false;
   connection_.set_peer_minor(answer.minor);
   device_memory_bytes_ = answer.device_memory_bytes;
+  driver_version_ = answer.driver_version;
   return true;
 }
 
@@ -120,7 +121,7 @@ bool Client::ReceiveAnswer(uint32_t request, Answer* answer, const TakePart& tak
       return Lost("understand", error);
     }
     if (answer->ok != 0) return true;
-    *error = "scheduler: " + std::string(answer->message, TextLength(answer->message));
+    *error = "scheduler: " + TextOf(answer->message);
     return false;
   }
 }

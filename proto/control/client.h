@@ -30,7 +30,7 @@ class Client {
                              std::string* error);
   void Close() { connection_.Close(); }
   bool connected() const { return connection_.valid(); }
-  // After a failed Connect: nobody is listening there.
+  // After a failed Connect: no process listens there.
   bool nobody_there() const { return nobody_there_; }
   // After a failed Connect: a scheduler answered and refused us (another major). Retrying will not
   // help.
@@ -45,8 +45,15 @@ class Client {
   // Those before 3.4 know nothing of traces, limits for kernels and partitions.
   bool scheduler_speaks_3_4() const { return connection_.peer_minor() >= 4; }
 
+  // Those before 3.6 know nothing of tenants' own traces.
+  bool scheduler_speaks_3_6() const { return connection_.peer_minor() >= 6; }
+  // Those before 3.7 know nothing of rescueAfter.
+  bool scheduler_speaks_3_7() const { return connection_.peer_minor() >= 7; }
+
   // The GPU's; known after Connect.
   uint64_t device_memory_bytes() const { return device_memory_bytes_; }
+  // CUDA's number, 12020 for 12.2; 0 from schedulers before control 3.5.
+  uint32_t driver_version() const { return driver_version_; }
 
   [[nodiscard]] bool AddAllocation(const control::AddAllocation& message, std::string* error) {
     return Ask(message, error);
@@ -106,6 +113,7 @@ class Client {
   std::string path_;
   uint32_t last_request_ = 0;
   uint64_t device_memory_bytes_ = 0;
+  uint32_t driver_version_ = 0;
   bool nobody_there_ = false;
   bool refused_ = false;
 };

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <type_traits>
 
 #include "proto/channel/socket.h"
@@ -119,6 +120,10 @@ void SetText(char (&field)[N], const char* text) {
 template <size_t N>
 size_t TextLength(const char (&field_untrusted)[N]) {
   return strnlen(field_untrusted, N);
+}
+template <size_t N>
+std::string TextOf(const char (&field_untrusted)[N]) {
+  return {field_untrusted, TextLength(field_untrusted)};
 }
 
 }  // namespace gpuloom::control

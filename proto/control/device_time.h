@@ -20,10 +20,9 @@ struct ShareTerms {
   bool operator==(const ShareTerms&) const = default;
 };
 
-// What a policy says of the kernels of one allocation. 0: nothing. Since 3.4; the last field of a message, because it may
-// grow.
+// What a policy says of the kernels of one allocation. 0: nothing. Since 3.4.
 struct KernelTerms {
-  uint32_t warn_after_ms;  // one that runs for longer is told of
+  uint32_t warn_after_ms;  // one that runs for longer is reported
   uint32_t end_after_ms;   // … costs its trust domain the executor
 
   bool operator==(const KernelTerms&) const = default;

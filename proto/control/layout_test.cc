@@ -12,7 +12,6 @@
 
 #include "proto/control/message_list.h"
 #include "proto/control/protocol_version.h"
-#include "proto/control/trace_region.h"
 
 namespace gpuloom::control {
 namespace {
@@ -57,6 +56,7 @@ std::string Layout() {
   FIELD(Answer, message);
   FIELD(Answer, major);
   FIELD(Answer, minor);
+  FIELD(Answer, driver_version);
   MESSAGE(AddAllocation);
   FIELD(AddAllocation, name);
   FIELD(AddAllocation, directory);
@@ -74,6 +74,8 @@ std::string Layout() {
   FIELD(BindAllocation, shares);
   FIELD(BindAllocation, memory_wait_ms);
   FIELD(BindAllocation, kernels);
+  FIELD(BindAllocation, trace);
+  FIELD(BindAllocation, rescue_after_ms);
   MESSAGE(PrepareExecutor);
   FIELD(PrepareExecutor, name);
   MESSAGE(RemoveAllocation);
@@ -106,6 +108,8 @@ std::string Layout() {
   FIELD(AllocationState, faults);
   FIELD(AllocationState, long_kernels);
   FIELD(AllocationState, kernels);
+  FIELD(AllocationState, latest_fault);
+  FIELD(AllocationState, latest_refusal);
   MESSAGE(SuspendAllocation);
   FIELD(SuspendAllocation, name);
   FIELD(SuspendAllocation, suspend);
@@ -140,28 +144,6 @@ std::string Layout() {
   FIELD(TraceSession, pod_uid);
   FIELD(TraceSession, container);
   FIELD(TraceSession, time);
-  out << "\n# what executors write into a trace's region\n";
-  MESSAGE(TraceHeader);
-  FIELD(TraceHeader, records);
-  FIELD(TraceHeader, name_bytes);
-  FIELD(TraceHeader, dropped);
-  FIELD(TraceHeader, lost);
-  FIELD(TraceHeader, incomplete);
-  FIELD(TraceHeader, begin_ns);
-  FIELD(TraceHeader, end_ns);
-  FIELD(TraceHeader, source);
-  FIELD(TraceHeader, source_reason);
-  MESSAGE(TraceRecord);
-  FIELD(TraceRecord, session_id);
-  FIELD(TraceRecord, begin_ns);
-  FIELD(TraceRecord, end_ns);
-  FIELD(TraceRecord, bytes);
-  FIELD(TraceRecord, stream);
-  FIELD(TraceRecord, name);
-  FIELD(TraceRecord, correlation);
-  FIELD(TraceRecord, kind);
-  FIELD(TraceRecord, commands);
-  out << "places " << kTraceRecordsAt << " " << kTraceNamesAt << " " << kTraceRegionBytes << "\n";
 #undef FIELD
 #undef MESSAGE
   return out.str();

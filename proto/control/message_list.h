@@ -70,7 +70,8 @@ using AllMessages = MessageList<
     StartTracing,
     StopTracing,
     TraceProgress,
-    LongKernel>;
+    LongKernel,
+    StartTracingOwn>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes in a message.

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages between agent, scheduler and executor: one plain struct per message over SOCK_SEQPACKET.
+// The messages between agent, scheduler and executor: one plain struct per message over
+// SOCK_SEQPACKET.
 //
 //   agent      ↔ scheduler   <state dir>/control.sock; the agent asks, the scheduler answers
 //   scheduler  ↔ executor    the executor's descriptor kExecutorControlFd, a pair made by the
 //                            scheduler
 //
-// Every message begins with MessageHeader. `request` is chosen by the requester and repeated in the answer; 0 = no
-// answer is expected. Strings are NUL-terminated in fixed fields. The scheduler treats what an executor sends as
-// untrusted. A struct here changes only as protocol_version.h says, because one end may be older than the other:
-// docs/design/control.md.
+// Every message begins with MessageHeader. `request` is chosen by the requester and repeated in the
+// answer; 0 = no answer is expected. Strings are NUL-terminated in fixed fields. The scheduler
+// treats what an executor sends as untrusted. A struct here changes only as protocol_version.h
+// says, because one end may be older than the other: docs/design/control.md.
+//
+// Longer than other files may be: it is one table, in which a reader looks for one message.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +34,7 @@ enum class Route : uint32_t {
   kAgentAsks,        // agent → scheduler; answered if `request` is not 0
   kExecutorSays,     // executor → scheduler
   kSchedulerOrders,  // scheduler → executor, unasked
-  kAnswers,          // scheduler → whoever asked, with the asker's `request`
+  kAnswers,          // scheduler → the requester, with its `request`
 };
 
 struct MessageHeader {
@@ -67,25 +70,27 @@ struct Answer {
   // Since 3.1, in the answer to ControlHello: the version that the scheduler speaks.
   uint16_t major;
   uint16_t minor;
-  uint32_t unused_too;
+  // Since 3.5, in the answer to ControlHello: the CUDA version of the GPU's driver, 12020 for 12.2;
+  // 0 before.
+  uint32_t driver_version;
 };
 
-// An allocation is one Allocate call of the kubelet: `slots` slots, one directory. The scheduler creates gpuloom.sock
-// in it. Sessions are refused until it is bound. Adding the same name again (after a restart of the agent) is no
-// error.
+// An allocation is one Allocate call of the kubelet: `slots` slots, one directory. The scheduler
+// creates gpuloom.sock in it. Sessions are refused until it is bound. Adding the same name again
+// (after a restart of the agent) is no error.
 struct AddAllocation {
   static constexpr std::string_view kName = "AddAllocation";
   static constexpr Route kRoute = Route::kAgentAsks;
   Label name;  // the directory's random name
   char directory[1024];
   uint32_t slots;
-  // 1: the allocation is removed when this connection closes (`gpuloom run`). 0: it outlives its maker, so that an
-  // agent can be replaced.
+  // 1: the allocation is removed when this connection closes (`gpuloom run`). 0: it outlives its
+  // maker, so that an agent can be replaced.
   uint32_t ends_with_connection;
 };
 
-// Sets the allocation's identity. Repeating it with the same identity is no error and updates quota and limits live;
-// another identity under the same name is refused.
+// Sets the allocation's identity. Repeating it with the same identity is no error and updates quota
+// and limits live; another identity under the same name is refused.
 struct BindAllocation {
   static constexpr std::string_view kName = "BindAllocation";
   static constexpr Route kRoute = Route::kAgentAsks;
@@ -104,11 +109,24 @@ struct BindAllocation {
       memory_wait_ms;  // how long a request within the quota may wait for memory of the device's
   PartitionTerms partition;  // since 3.4
   KernelTerms kernels;
+  uint32_t trace;  // TraceTerms; since 3.6
+  // How long its work may wait behind that of a higher class until that pauses for it; 0: not said, and the default applies;
+  // kNeverRescued: for ever. Since 3.7
+  uint32_t rescue_after_ms;
 };
+inline constexpr uint32_t kNeverRescued = UINT32_MAX;
 
-// A program of this bound allocation is about to start: the executor of its domain is started now if there is none, so
-// that the program's first call does not wait for a context. Only a hint: without it the first session starts the
-// executor.
+// What the allocation's programs may see of a trace.
+enum class TraceTerms : uint32_t {
+  kNone,
+  kOwn,         // their own part, by the executor's own records
+  kOwnByCupti,  // the same; where CUPTI is, by that. Of those whose trust domain is their pod's alone
+};
+inline constexpr uint32_t kTraceTerms = 3;
+
+// A program of this bound allocation is about to start: the executor of its domain is started now
+// if there is none, so that the program's first call does not wait for a context. Only a hint:
+// without it the first session starts the executor.
 struct PrepareExecutor {
   static constexpr std::string_view kName = "PrepareExecutor";
   static constexpr Route kRoute = Route::kAgentAsks;
@@ -122,8 +140,9 @@ struct RemoveAllocation {
   Label name;
 };
 
-// Suspends all sessions of the allocation, and those that begin later; or resumes them. It stays so until the other is
-// said, whoever asked. AllocationState tells when all that ran has ended. Since 3.2.
+// Suspends all sessions of the allocation, and those that begin later; or resumes them. It stays so
+// until the other is said, whoever asked. AllocationState tells when all that ran has ended. Since
+// 3.2.
 struct SuspendAllocation {
   static constexpr std::string_view kName = "SuspendAllocation";
   static constexpr Route kRoute = Route::kAgentAsks;
@@ -158,8 +177,8 @@ struct AllocationState {
   uint64_t memory_refused_count;  // requests that the quota refused, since the allocation was added
   uint64_t kernels_launched;  // since the allocation was added, by sessions that have ended and by
                               // live ones
-  // The unsupported CUDA features that its programs have requested, the oldest first, each ended by a newline; as many
-  // as fit.
+  // The unsupported CUDA features that its programs have requested, the oldest first, each ended by
+  // a newline; as many as fit.
   char unsupported[1536];
   // Since 3.2.
   TimeUsage time;  // since the allocation was added, as kernels_launched
@@ -176,13 +195,18 @@ struct AllocationState {
   uint64_t
       long_kernels;  // that have run for longer than a limit of KernelTerms, since the allocation was added
   KernelTerms kernels;
+  // Since 3.5: what the latest of its sessions that faulted has ended by, in words; empty: none did. Until 3.6 schedulers
+  // also say here why one was not let in.
+  char latest_fault[256];
+  // Since 3.7: why the latest of its sessions that were refused was not let in, in words; empty: none was.
+  char latest_refusal[256];
 };
 
 // ---- scheduler ↔ executor ----
 //
 // The scheduler starts  gpuloom-executor --gpu <GPU-uuid> --cuda-library <path> --domain <name>
-// with no descriptors but 0, 1, 2, kExecutorControlFd and, with --user, a lock on that user after it, which is
-// released when the user's last process has ended.
+// with no descriptors but 0, 1, 2, kExecutorControlFd and, with --user, a lock on that user after
+// it, which is released when the user's last process has ended.
 
 // Executor: the context exists, sessions can be added.
 struct ExecutorReady {
@@ -224,7 +248,8 @@ struct AddSession {
   uint32_t drain_timeout_ms;
   uint32_t unused;
   char label[512];  // "namespace/pod/container", for the log
-  // Since 3.2. Neither number is ever given to another; allocations of one namespace have the same namespace_id.
+  // Since 3.2. Neither number is ever given to another; allocations of one namespace have the same
+  // namespace_id.
   uint64_t allocation_id;
   uint64_t namespace_id;
   uint32_t slots;
@@ -233,6 +258,8 @@ struct AddSession {
   uint32_t unused_too;
   PartitionTerms partition;  // since 3.4
   KernelTerms kernels;
+  uint32_t rescue_after_ms;  // as in BindAllocation; since 3.7
+  uint32_t unused_last;
 };
 
 // Executor: the session's regions are mapped and its ring is being read; or not, with the reason.
@@ -256,8 +283,9 @@ struct RemoveSession {
   uint64_t session_id;
 };
 
-// Executor: nothing of the session runs any more, its memory is unmapped and returned. Also sent unasked after Fatal.
-// `drained` 0: it did not drain in time; the scheduler ends the executor, and reuses nothing until that is dead.
+// Executor: nothing of the session runs any more, its memory is unmapped and returned. Also sent
+// unasked after Fatal. `drained` 0: it did not drain in time; the scheduler ends the executor, and
+// reuses nothing until that is dead.
 struct SessionEnded {
   static constexpr std::string_view kName = "SessionEnded";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -270,7 +298,8 @@ struct SessionEnded {
   WorkCounts work;  // since 3.3
 };
 
-// Executor: requests `size_bytes` (a multiple of 2 MiB) of device memory for a session. Answered by MemoryGranted.
+// Executor: requests `size_bytes` (a multiple of 2 MiB) of device memory for a session. Answered by
+// MemoryGranted.
 struct MemoryRequest {
   static constexpr std::string_view kName = "MemoryRequest";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -278,8 +307,9 @@ struct MemoryRequest {
   uint64_t size_bytes;
 };
 
-// Executor: requests room in the session's quota for `size_bytes` (any size) that the driver uses for it inside the
-// executor, as for arrays. Answered by MemoryGranted without a descriptor; returned by MemoryReturn like other memory.
+// Executor: requests room in the session's quota for `size_bytes` (any size) that the driver uses
+// for it inside the executor, as for arrays. Answered by MemoryGranted without a descriptor;
+// returned by MemoryReturn like other memory.
 struct MemoryCharge {
   static constexpr std::string_view kName = "MemoryCharge";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -329,12 +359,18 @@ struct MemoryInfo {
 struct ExecutorFault {
   static constexpr std::string_view kName = "ExecutorFault";
   static constexpr Route kRoute = Route::kExecutorSays;
+  static constexpr size_t kShortestBytes = 16;
   uint32_t result;  // CUresult
   uint32_t unused;
   uint64_t session_id;  // whose work it most likely was, 0 = not known
+  // What of it was at the device. Since 3.6.
+  uint32_t launches;  // one of them failed; 0: not known
+  uint32_t unused_launches;
+  char function[256];  // the first one's name; empty: a graph, or not known
 };
 
-// Executor, about once a second while the numbers change, for AllocationState. SessionEnded has the final ones.
+// Executor, about once a second while the numbers change, for AllocationState. SessionEnded has the
+// final ones.
 struct SessionCounters {
   static constexpr std::string_view kName = "SessionCounters";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -353,8 +389,8 @@ struct ArenaReturned {
   uint64_t session_id;
 };
 
-// Executor: memory of an ending session is still held by another session of the same executor, which is charged for it
-// from now on, whatever its quota.
+// Executor: memory of an ending session is still held by another session of the same executor,
+// which is charged for it from now on, whatever its quota.
 struct MemoryTransfer {
   static constexpr std::string_view kName = "MemoryTransfer";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -371,8 +407,8 @@ struct UnsupportedCall {
   char name[104];
 };
 
-// Scheduler: memory is needed. The executor returns what it keeps of the session's freed memory, waits for what is on
-// its way, and answers MemoryReclaimed; for an unknown session, at once.
+// Scheduler: memory is needed. The executor returns what it keeps of the session's freed memory,
+// waits for what is on its way, and answers MemoryReclaimed; for an unknown session, at once.
 struct MemoryReclaim {
   static constexpr std::string_view kName = "MemoryReclaim";
   static constexpr Route kRoute = Route::kSchedulerOrders;
@@ -387,25 +423,27 @@ struct MemoryReclaimed {
   uint64_t reclaim_id;
 };
 
-// Executor, once per drain time-out of a session that is to end: it cannot yet, and not because of its own work, for
-// example while memory on its way to it is cleared behind others' kernels. Its usage stays charged and nothing is
-// reused until SessionEnded.
+// Executor, once per drain time-out of a session that is to end: it cannot yet, and not because of
+// its own work, for example while memory on its way to it is cleared behind others' kernels. Its
+// usage stays charged and nothing is reused until SessionEnded.
 struct SessionWaits {
   static constexpr std::string_view kName = "SessionWaits";
   static constexpr Route kRoute = Route::kExecutorSays;
   uint64_t session_id;
 };
 
-// Executor, at most once and before ExecutorReady, if started with --tell-refused-calls: with one descriptor through
-// which the kernel reports each system call that the executor's filter refuses (seccomp_unotify(2)) and waits for the
-// answer. The executor keeps no copy: its holder could let a call through.
+// Executor, at most once and before ExecutorReady, if started with --tell-refused-calls: with one
+// descriptor through which the kernel reports each system call that the executor's filter refuses
+// (seccomp_unotify(2)) and waits for the answer. The executor keeps no copy: its holder could let a
+// call through.
 struct RefusedCalls {
   static constexpr std::string_view kName = "RefusedCalls";
   static constexpr Route kRoute = Route::kExecutorSays;
   static constexpr size_t kFds = 1;
 };
 
-// Scheduler: these terms apply to all sessions of the allocation from now on. Since 3.2, as all below.
+// Scheduler: these terms apply to all sessions of the allocation from now on. Since 3.2, as all
+// below.
 struct SetShares {
   static constexpr std::string_view kName = "SetShares";
   static constexpr Route kRoute = Route::kSchedulerOrders;
@@ -415,6 +453,8 @@ struct SetShares {
   ShareTerms shares;
   PartitionTerms partition;  // since 3.4
   KernelTerms kernels;
+  uint32_t rescue_after_ms;  // as in BindAllocation; since 3.7
+  uint32_t unused;
 };
 
 enum class HoldReason : uint32_t {
@@ -422,9 +462,9 @@ enum class HoldReason : uint32_t {
 };
 inline constexpr uint32_t kHoldReasons = 1;
 
-// Scheduler: nothing more of the session is submitted to the device until this reason, and every other, has been taken
-// back. What is there runs to its end; then the executor says SessionHeld, with this message's `request`. For an unknown
-// session it is ignored.
+// Scheduler: nothing more of the session is submitted to the device until this reason, and every
+// other, has been taken back. What is there runs to its end; then the executor says SessionHeld,
+// with this message's `request`. For an unknown session it is ignored.
 struct HoldSession {
   static constexpr std::string_view kName = "HoldSession";
   static constexpr Route kRoute = Route::kSchedulerOrders;
@@ -433,8 +473,8 @@ struct HoldSession {
   uint32_t hold;    // 0: the reason is taken back, which has no answer
 };
 
-// Executor: the session is held, and nothing of it is at the device any more. Once for each hold, unless that is taken
-// back before.
+// Executor: the session is held, and nothing of it is at the device any more. Once for each hold,
+// unless that is taken back before.
 struct SessionHeld {
   static constexpr std::string_view kName = "SessionHeld";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -443,8 +483,8 @@ struct SessionHeld {
   uint32_t unused;
 };
 
-// Turns between trust domains (docs/design/sharing-time.md). An executor that has been sent none of the next two has an
-// endless turn, and says none of the three behind them.
+// Turns between trust domains (docs/design/sharing-time.md). An executor that has been sent none of
+// the next two has an endless turn, and says none of the three behind them.
 
 // Scheduler: the executor may submit, allocations of the class `lowest` and above.
 struct GiveTurn {
@@ -452,19 +492,20 @@ struct GiveTurn {
   static constexpr Route kRoute = Route::kSchedulerOrders;
   uint32_t lowest;  // 1 high, 2 normal, 3 low
   uint32_t unused;
-  // What may be in flight, as predicted, to each engine; UINT64_MAX: nobody else waits, and there is no bound.
+  // What may be in flight, as predicted, to each engine; UINT64_MAX: nobody else waits, and there
+  // is no bound.
   uint64_t in_flight_ns;
 };
 
-// Scheduler: the executor submits nothing more. What is at the device runs to its end; then it says TurnDrained, with this
-// message's `request`, unless it was given a turn meanwhile.
+// Scheduler: the executor submits nothing more. What is at the device runs to its end; then it says
+// TurnDrained, with this message's `request`, unless it was given a turn meanwhile.
 struct EndTurn {
   static constexpr std::string_view kName = "EndTurn";
   static constexpr Route kRoute = Route::kSchedulerOrders;
 };
 
-// Executor: whether the allocation has work for the device. Only when that changes; 0 only after it had none for a while. For an
-// allocation that is unknown, or another domain's, it is ignored.
+// Executor: whether the allocation has work for the device. Only when that changes; 0 only after it
+// had none for a while. For an allocation that is unknown, or another domain's, it is ignored.
 struct AllocationWants {
   static constexpr std::string_view kName = "AllocationWants";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -479,8 +520,8 @@ struct AllocationUse {
 };
 inline constexpr uint32_t kUsesAtOnce = 32;
 
-// Executor: who has used the device since it last said so. Before TurnDrained, and at least each second in which somebody has.
-// The executor's turn is divided in these proportions.
+// Executor: who has used the device since it last said so. Before TurnDrained, and at least each
+// second in which any has. The executor's turn is divided in these proportions.
 struct TurnUsage {
   static constexpr std::string_view kName = "TurnUsage";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -503,8 +544,8 @@ struct DescribeGpu {
   static constexpr Route kRoute = Route::kAgentAsks;
 };
 
-// What one engine each has been busy for, by the scheduler's clock (scheduler/device_time.h). All of them together are
-// what all allocations have been charged.
+// What one engine each has been busy for, by the scheduler's clock (scheduler/device_time.h). All
+// of them together are what all allocations have been charged.
 struct BusyTime {
   uint64_t compute_ns;
   uint64_t copy_to_device_ns;
@@ -531,10 +572,12 @@ struct GpuState {
   uint32_t slots;  // of all allocations
 };
 
-// A trust domain that has allocations or an executor. Its figures begin again when it has had neither.
+// A trust domain that has allocations or an executor. Its figures begin again when it has had
+// neither.
 struct DomainState {
   static constexpr std::string_view kName = "DomainState";
   static constexpr Route kRoute = Route::kAnswers;
+  static constexpr size_t kShortestBytes = 320;
   Name name;
   BusyTime busy;
   uint64_t executors_started;
@@ -544,13 +587,15 @@ struct DomainState {
   uint32_t sessions;
   uint32_t allocations;
   uint32_t unused;
+  uint64_t overruns;  // turns that it left so late that others did not wait for it; since 3.7
 };
 
 // ---- long kernels, since 3.4 ----
 
-// Executor, about once a second: a kernel of the session has been running for a second or longer, and its allocation has a limit
-// (KernelTerms). Answered by Answer when `request` is not 0: not ok if it has run for too long, with what its program is to
-// be told. Then the executor says ExecutorFault, and ends.
+// Executor, about once a second: a kernel of the session has been running for a second or longer,
+// and its allocation has a limit (KernelTerms). Answered by Answer when `request` is not 0: not ok
+// if it has run for too long, with what its program is to be told. Then the executor says
+// ExecutorFault, and ends.
 struct LongKernel {
   static constexpr std::string_view kName = "LongKernel";
   static constexpr Route kRoute = Route::kExecutorSays;

@@ -67,6 +67,19 @@ struct StartTracing {
   uint64_t trace_id;
 };
 
+// The same for the sessions of one allocation only, whose tenant is given what is written: of nobody else as much as a
+// count. Since 3.6; an executor that does not know it records nothing.
+struct StartTracingOwn {
+  static constexpr std::string_view kName = "StartTracingOwn";
+  static constexpr Route kRoute = Route::kSchedulerOrders;
+  static constexpr size_t kFds = 1;
+  uint64_t trace_id;
+  uint64_t allocation_id;
+  uint64_t most_records;
+  uint32_t cupti;  // 1: CUPTI may record
+  uint32_t unused;
+};
+
 struct StopTracing {
   static constexpr std::string_view kName = "StopTracing";
   static constexpr Route kRoute = Route::kSchedulerOrders;

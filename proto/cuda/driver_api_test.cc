@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <string>
 
 #include "proto/cuda/driver.h"
+#include "proto/cuda/driver_version.h"
 
 namespace gpuloom {
 namespace {
@@ -60,7 +62,7 @@ TEST(Driver, LoadsAStandIn) {
   ASSERT_TRUE(Load(GPULOOM_EXPORTS_FIXTURE, &driver, &error)) << error;
   int version = 0;
   EXPECT_EQ(driver.cuDriverGetVersion(&version), CUDA_SUCCESS);  // the fixture's own definition
-  EXPECT_EQ(version, 4711);
+  EXPECT_EQ(version, 94711);
   EXPECT_EQ(driver.cuGraphCreate(nullptr, 0), CUDA_ERROR_NOT_SUPPORTED);  // the weak body
   void* address = nullptr;
   EXPECT_EQ(driver.cuGetProcAddress("cuGraphCreate", &address, 13000, 0), CUDA_SUCCESS);
@@ -74,6 +76,41 @@ TEST(Driver, LoadsAStandIn) {
 #undef CUDA_FN
   };
   for (const auto& function : functions) EXPECT_TRUE(function.is_found) << function.name;
+}
+
+// Whatever the library exports.
+TEST(Driver, HasNothingThatIsNewerThanItsVersion) {
+  ASSERT_EQ(setenv("GPULOOM_FIXTURE_DRIVER_VERSION", "12020", 1), 0);
+  Driver driver;
+  std::string error;
+  ASSERT_TRUE(Load(GPULOOM_EXPORTS_FIXTURE, &driver, &error)) << error;
+  unsetenv("GPULOOM_FIXTURE_DRIVER_VERSION");
+  const struct {
+    SymbolId id;
+    bool is_found;
+  } functions[] = {
+#define CUDA_FN(name, room) {SymbolId::name, driver.name != nullptr},
+#include "proto/cuda/driver_api.def"
+#undef CUDA_FN
+  };
+  size_t found = 0;
+  for (const auto& function : functions) {
+    EXPECT_EQ(function.is_found, FirstVersion(function.id) <= 12020) << SymbolOf(function.id).name;
+    found += function.is_found;
+  }
+  EXPECT_EQ(found, 555u);
+  EXPECT_NE(driver.cuLibraryLoadData, nullptr);
+  EXPECT_EQ(driver.cuKernelGetParamInfo, nullptr);
+}
+
+TEST(DriverVersion, EveryFunctionHasOne) {
+  for (size_t i = 0; i < kSymbolCount; ++i) {
+    EXPECT_GE(FirstVersion(static_cast<SymbolId>(i)), 2000) << kSymbols[i].name;
+    EXPECT_LE(FirstVersion(static_cast<SymbolId>(i)), CUDA_VERSION) << kSymbols[i].name;
+  }
+  EXPECT_EQ(FirstVersion(SymbolId::cuCtxGetDevice), 2000);
+  EXPECT_EQ(FirstVersion(SymbolId::cuCtxGetDevice_v2), 13000);
+  EXPECT_EQ(FirstVersion(SymbolId::cuGreenCtxStreamCreate), 12050);
 }
 
 }  // namespace

@@ -138,7 +138,7 @@ CUresult Batch3D(size_t count, const CUDA_MEMCPY3D_BATCH_OP* operations, unsigne
 }  // namespace
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

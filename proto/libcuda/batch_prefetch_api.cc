@@ -105,7 +105,7 @@ CUresult Discard(const Ranges& ranges, unsigned long long flags, CUstream stream
 }  // namespace
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -129,7 +129,7 @@ CUresult TellAtomics(unsigned* capabilities, const CUatomicOperation* operations
 }  // namespace
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -208,7 +208,7 @@ CUresult FindDescription(CUdevResourceDesc handle, CUdevice device,
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

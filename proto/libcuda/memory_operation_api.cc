@@ -76,7 +76,7 @@ CUresult Wait(CUstream stream, NullStream null_means, CUstreamBatchMemOpType typ
 }  // namespace
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

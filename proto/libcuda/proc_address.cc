@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "proto/cuda/driver_version.h"
 #include "proto/libcuda/exports.h"
 
 namespace gpuloom {
@@ -18,7 +19,7 @@ namespace {
 // CUDA deprecates these functions, but programs still call them.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-#include "proto/libcuda/proc_address.def"
+#include "proto/cuda/proc_address.def"
 #pragma GCC diagnostic pop
 #undef PROC_ADDRESS
 
@@ -33,7 +34,7 @@ struct Row {
 constexpr Row kRows[] = {
 #define PROC_ADDRESS(name, version, per_thread, symbol, type) \
   {SymbolId::name, SymbolId::symbol, version, per_thread},
-#include "proto/libcuda/proc_address.def"
+#include "proto/cuda/proc_address.def"
 #undef PROC_ADDRESS
 };
 constexpr size_t kRowCount = sizeof(kRows) / sizeof(kRows[0]);
@@ -68,13 +69,14 @@ size_t LowerBound(SymbolId name) {
 
 }  // namespace
 
-ProcAddress FindProcAddress(const char* name, int cuda_version, bool per_thread) {
+ProcAddress FindProcAddress(const char* name, int cuda_version, bool per_thread,
+                            int driver_version) {
   ProcAddress answer{ProcAddressStatus::kNotFound, {}};
   SymbolId id{};
   if (name == nullptr || !FindSymbol(name, &id)) return answer;
   for (size_t i = LowerBound(id); i < kRowCount && kRows[i].name == id; ++i) {
     const Row& row = kRows[i];
-    if (row.per_thread && !per_thread) continue;
+    if ((row.per_thread && !per_thread) || row.version > driver_version) continue;
     if (row.version > cuda_version) {
       if (answer.status == ProcAddressStatus::kNotFound) {
         answer.status = ProcAddressStatus::kVersionNotSufficient;
@@ -87,6 +89,15 @@ ProcAddress FindProcAddress(const char* name, int cuda_version, bool per_thread)
   return answer;
 }
 
+bool DependsOnDriver(const char* name) {
+  SymbolId id{};
+  if (name == nullptr || !FindSymbol(name, &id)) return false;
+  for (size_t i = LowerBound(id); i < kRowCount && kRows[i].name == id; ++i) {
+    if (kRows[i].version > kOldestDriverVersion) return true;
+  }
+  return false;
+}
+
 bool IsGraphicsInterop(const char* name) {
   for (const char* part : {"GL", "Egl", "VDPAU"}) {
     if (strstr(name, part) != nullptr) return true;
@@ -95,14 +106,14 @@ bool IsGraphicsInterop(const char* name) {
 }
 
 CUresult AnswerGetProcAddress(const char* name, void** function, int cuda_version, cuuint64_t flags,
-                              CUdriverProcAddressQueryResult* status) {
+                              CUdriverProcAddressQueryResult* status, int driver_version) {
   constexpr cuuint64_t kKnownFlags =
       CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
   if (name == nullptr || function == nullptr || (flags & ~kKnownFlags) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
-  const ProcAddress answer = FindProcAddress(name, cuda_version, per_thread);
+  const ProcAddress answer = FindProcAddress(name, cuda_version, per_thread, driver_version);
   *function = nullptr;
   CUdriverProcAddressQueryResult result = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   switch (answer.status) {

@@ -21,18 +21,24 @@ struct ProcAddress {
 
 // The newest ABI of `name` that is not newer than `cuda_version` (11.4 is 11040). With `per_thread`
 // the _ptds or _ptsz form where there is one, else the plain one. `name` is the base name as CUDA
-// wants it: cuMemAlloc, never cuMemAlloc_v2; empty and unknown names are kNotFound.
-[[nodiscard]] ProcAddress FindProcAddress(const char* name, int cuda_version, bool per_thread);
+// wants it: cuMemAlloc, never cuMemAlloc_v2; empty and unknown names are kNotFound, as are those that
+// are newer than `driver_version`.
+[[nodiscard]] ProcAddress FindProcAddress(const char* name, int cuda_version, bool per_thread,
+                                          int driver_version = CUDA_VERSION);
+
+// Whether the answer depends on which of the supported drivers there is.
+[[nodiscard]] bool DependsOnDriver(const char* name);
 
 // Whether the name is of CUDA's interop with OpenGL, EGL and VDPAU, which has headers of its own.
 // cudart looks all of them up in every program; hardly one calls them.
 [[nodiscard]] bool IsGraphicsInterop(const char* name);
 
 // The whole of cuGetProcAddress_v2 over this library's own exports (ExportedAddress, see
-// exports.inc). *function is null if there is none. That is NOT_FOUND only if `status` is null, as
+// exports.inc), as a driver of `driver_version` answers it. *function is null if there is none. That is NOT_FOUND only if `status` is null, as
 // in cuGetProcAddress; otherwise *status has the reason and it is no error, as in NVIDIA's driver.
 [[nodiscard]] CUresult AnswerGetProcAddress(const char* name, void** function, int cuda_version,
                                             cuuint64_t flags,
-                                            CUdriverProcAddressQueryResult* status);
+                                            CUdriverProcAddressQueryResult* status,
+                                            int driver_version = CUDA_VERSION);
 
 }  // namespace gpuloom

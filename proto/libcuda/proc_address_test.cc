@@ -92,6 +92,25 @@ TEST(ProcAddress, PerThreadWhereThereIsSuchAForm) {
   EXPECT_EQ(Resolve("cuCtxSynchronize", 13000, true), "cuCtxSynchronize_v2");
 }
 
+TEST(ProcAddress, AnOlderDriverKnowsNothingNewer) {
+  const auto resolve = [](const char* name, int version, int driver_version) -> std::string {
+    const ProcAddress answer = FindProcAddress(name, version, false, driver_version);
+    if (answer.status == ProcAddressStatus::kFound) return SymbolOf(answer.symbol).name;
+    return answer.status == ProcAddressStatus::kNotFound ? "not found" : "version not sufficient";
+  };
+  EXPECT_EQ(resolve("cuGreenCtxCreate", 12040, 12020), "not found");
+  EXPECT_EQ(resolve("cuGreenCtxCreate", 12020, 12040), "version not sufficient");
+  EXPECT_EQ(resolve("cuGreenCtxCreate", 13000, 12040), "cuGreenCtxCreate");
+  EXPECT_EQ(resolve("cuCtxGetDevice", 13000, 12080), "cuCtxGetDevice");
+  EXPECT_EQ(resolve("cuCtxCreate", 12050, 12040), "cuCtxCreate_v3");
+  EXPECT_TRUE(DependsOnDriver("cuGreenCtxCreate"));
+  EXPECT_TRUE(DependsOnDriver("cuCtxGetDevice"));
+  EXPECT_FALSE(DependsOnDriver("cuMemAlloc"));
+  EXPECT_FALSE(DependsOnDriver("cuMemPrefetchAsync"));
+  EXPECT_FALSE(DependsOnDriver(""));
+  EXPECT_FALSE(DependsOnDriver(nullptr));
+}
+
 // proc_address.def as data: a statement for each of its lines would take long to compile.
 struct Row {
   const char* name;
@@ -101,7 +120,7 @@ struct Row {
 };
 constexpr Row kRows[] = {
 #define PROC_ADDRESS(name, version, per_thread, symbol, type) {#name, version, per_thread, #symbol},
-#include "proto/libcuda/proc_address.def"
+#include "proto/cuda/proc_address.def"
 #undef PROC_ADDRESS
 };
 

@@ -51,7 +51,7 @@ enum TableId : int {
   kFirstUnknown,
 };
 
-// Tables for UUIDs nobody knows. A process asks for a handful; beyond that they share the last one.
+// Tables for unknown UUIDs. A process asks for a handful; beyond that they share the last one.
 constexpr int kUnknownTables = 8;
 constexpr int kTableCount = kFirstUnknown + kUnknownTables;
 // The largest table known has 95 words.
@@ -338,8 +338,9 @@ Word VisitFunctions(Word, Word module_word, Word visit_word, Word opaque, Word) 
 constinit const Table<17> tools_module_table =
     MakeTable<kToolsModule, 17>().Set(7, &VisitFunctions);
 
-// The cache of compiled code (compile_cache.h). What the functions take was seen with NVRTC 13.0 and driver 580; a driver
-// serves every release of NVRTC by this table, so all of them call it so. Nothing was seen to call the fifth.
+// The cache of compiled code (compile_cache.h). What the functions take was seen with NVRTC 13.0
+// and driver 580; a driver serves every release of NVRTC by this table, so all of them call it so.
+// Nothing was seen to call the fifth.
 
 CUresult MakeKey(CompileCacheKey** key, uint32_t kind, const void* data, size_t data_bytes,
                  const char* options, const char* host, const char* compiler, uint32_t architecture,
@@ -378,7 +379,7 @@ struct CompileCacheTable {
 };
 constinit const CompileCacheTable compile_cache_table;
 
-// Tables nobody knows
+// Unknown tables
 
 using UnknownTable = Table<kUnknownTableWords>;
 template <int... kIndex>
@@ -393,7 +394,7 @@ constexpr const UnknownTable* TablesOf(std::integer_sequence<int, kIndex...>) {
 constexpr const UnknownTable* kUnknown =
     TablesOf(std::make_integer_sequence<int, kUnknownTables>());
 
-const void* FindOrAddUnknown(const Uuid& uuid) {
+const void* FindOrAddUnknown(const Uuid& uuid) GPULOOM_EXCLUDES(unknown_lock) {
   MutexLock lock(unknown_lock);
   const int count = unknown_count.load(std::memory_order_relaxed);
   int index = 0;

@@ -116,7 +116,7 @@ CUresult SetAddress2D(CUtexref handle, const CUDA_ARRAY_DESCRIPTOR* shape, CUdev
 }  // namespace
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: this file only defines CUDA's C functions
+using namespace gpuloom;  // this file only defines CUDA's C functions
 
 extern "C" {
 

@@ -15,6 +15,8 @@
 #include "proto/wire/fatal.h"
 #include "proto/wire/query.h"
 #include "proto/wire/session.h"
+#include "proto/wire/trace.h"
+#include "proto/wire/trace_region.h"
 #include "proto/wire/version.h"
 
 namespace gpuloom::wire {
@@ -78,6 +80,7 @@ std::string Layout() {
   FIELD(Hello, major);
   FIELD(Hello, minor);
   FIELD(Hello, pid);
+  FIELD(Hello, trace_ms);
   FIELD(Hello, pid_namespace);
   FIELD(Hello, token);
   SIZE(Welcome);
@@ -127,6 +130,43 @@ std::string Layout() {
   FIELD(DeviceDescription, pcie_width);
   FIELD(DeviceDescription, max_clock_mhz);
   FIELD(DeviceDescription, power_default_mw);
+  SIZE(TraceAnswer);
+  FIELD(TraceAnswer, magic);
+  FIELD(TraceAnswer, major);
+  FIELD(TraceAnswer, minor);
+  FIELD(TraceAnswer, admission);
+  FIELD(TraceAnswer, message);
+  FIELD(TraceAnswer, records);
+  FIELD(TraceAnswer, record_bytes);
+  FIELD(TraceAnswer, session_count);
+  FIELD(TraceAnswer, header_bytes);
+  FIELD(TraceAnswer, name_bytes);
+  FIELD(TraceAnswer, gpu_uuid);
+  FIELD(TraceAnswer, sessions);
+  SIZE(TraceSessionName);
+  FIELD(TraceSessionName, session_id);
+  FIELD(TraceSessionName, pid);
+  SIZE(TraceHeader);
+  FIELD(TraceHeader, records);
+  FIELD(TraceHeader, name_bytes);
+  FIELD(TraceHeader, dropped);
+  FIELD(TraceHeader, lost);
+  FIELD(TraceHeader, incomplete);
+  FIELD(TraceHeader, begin_ns);
+  FIELD(TraceHeader, end_ns);
+  FIELD(TraceHeader, source);
+  FIELD(TraceHeader, source_reason);
+  SIZE(TraceRecord);
+  FIELD(TraceRecord, session_id);
+  FIELD(TraceRecord, begin_ns);
+  FIELD(TraceRecord, end_ns);
+  FIELD(TraceRecord, bytes);
+  FIELD(TraceRecord, stream);
+  FIELD(TraceRecord, name);
+  FIELD(TraceRecord, correlation);
+  FIELD(TraceRecord, kind);
+  FIELD(TraceRecord, commands);
+  out << "places " << kTraceRecordsAt << " " << kTraceNamesAt << " " << kTraceRegionBytes << "\n";
 #undef SIZE
 #undef FIELD
   return out.str();

@@ -4,7 +4,7 @@
 // order.
 //
 // Physical memory is created by the scheduler and charged to the session that created it. It is
-// freed when nobody of the domain holds it any more, neither by an id nor by a mapping. What
+// freed when no session of the domain holds it any more, neither by an id nor by a mapping. What
 // outlives its session is charged to one that still holds it.
 #pragma once
 
@@ -173,7 +173,7 @@ struct EventDone {
   struct Reply {};
 };
 
-// MemFree that nobody waits for.
+// MemFree without a reply.
 struct MemFreeLater {
   static constexpr std::string_view kName = "MemFreeLater";
   static constexpr bool kReply = false;

@@ -4,7 +4,7 @@
 //
 // The word has 4 or 8 bytes, is aligned to them, and is in the session's device memory or in pinned parts of its
 // arena. A write goes to the GPU in stream order. A wait never does: the executor holds the stream's later commands in
-// its own queue and polls the word, so that a wait that never ends holds up nobody else.
+// its own queue and polls the word, so that a wait that never ends holds up no other stream.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries about an allocation without becoming a session of it: where NVML in a tenant's process gets its answers. On
-// the allocation's socket, instead of the handshake (session.h):
+// Queries about an allocation without becoming a session of it: where NVML in a tenant's process
+// gets its answers. On the allocation's socket, instead of the handshake (session.h):
 //
 //   tenant → scheduler   Query, which is a Hello with kQueryMagic
 //   scheduler → tenant   QueryAnswer; then the scheduler disconnects
 //
-// Costs the scheduler one message and starts nothing. The answer is about the asker's own allocation and reveals
-// nothing of any other.
+// Costs the scheduler one message and starts nothing. The answer is about the requester's own
+// allocation and reveals nothing of any other.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ inline constexpr uint32_t kQueryMagic = 0x6b6f6f6c;  // "look"
 inline constexpr uint32_t kMaxProcessUses = 64;
 
 struct ProcessUse {
-  int32_t pid;  // in the asker's pid namespace
+  int32_t pid;  // in the requester's pid namespace
   uint32_t unused;
   uint64_t used_memory_bytes;
 };
 
-// What the node's NVML reports about the device and CUDA does not, read once when the scheduler starts. Only what
-// describes the device, never what shows its load. 0 where unknown.
+// What the node's NVML reports about the device and CUDA does not, read once when the scheduler
+// starts. Only what describes the device, never what shows its load. 0 where unknown.
 struct DeviceDescription {
   uint32_t pci_device_and_vendor;
   uint32_t pci_subsystem;
@@ -53,7 +53,7 @@ struct QueryAnswer {
   DeviceSnapshot device;       // without the stream priorities, which only an executor knows
   uint64_t used_memory_bytes;  // of all sessions of the allocation
   char driver_text[80];        // "580.95.05"; empty where the driver does not say it
-  // The live sessions that reported the asker's pid namespace as theirs.
+  // The live sessions that reported the requester's pid namespace as theirs.
   ProcessUse processes[kMaxProcessUses];
   DeviceDescription description;  // since 1.2
 };

@@ -2,7 +2,7 @@
 // The shared memory of a session: its layout, who writes what, and with which memory order.
 //
 // The scheduler creates all regions (memfds, sealed against shrinking, growing and resealing) and hands them to both
-// sides. Nobody reads back what it wrote itself: each side keeps its own copies in private memory, because the peer is
+// sides. Neither side reads back what it wrote: each keeps its own copies in private memory, because the peer is
 // not trusted (by the executor) or may be a newer build (by the tenant).
 //
 //   CommandRegion     written by the tenant only; the executor maps it read-only

@@ -49,7 +49,7 @@ struct Hello {
   // Since 1.1. The pid that the process reports, for queries from its own allocation (query.h);
   // believed by nobody else. 0 and 0 if unknown.
   int32_t pid;
-  uint32_t unused;
+  uint32_t trace_ms;       // since 1.4: of one who asks for a trace (trace.h), how long
   uint64_t pid_namespace;  // the namespace of `pid`
   SessionToken token;      // since 1.3: of the session to resume; empty for a new one
 };

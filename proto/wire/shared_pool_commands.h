@@ -5,8 +5,8 @@
 // session that has opened the pool reaches that memory, and only by the number that the owner was
 // told.
 //
-// Memory stays charged to the session it was granted to and lives until nobody has it mapped any
-// more; a session that ends removes its own mappings and nobody else's.
+// Memory stays charged to the session it was granted to and lives until no session has it mapped
+// any more; a session that ends removes only its own mappings.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct PoolShare {
 };
 
 // A pool that another session has shared. CUDA_ERROR_INVALID_HANDLE if this executor knows no such
-// pool: it is another trust domain's, or nobody has it open any more.
+// pool: it is another trust domain's, or no session has it open any more.
 struct PoolOpen {
   static constexpr std::string_view kName = "PoolOpen";
   static constexpr bool kReply = true;

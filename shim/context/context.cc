@@ -26,8 +26,8 @@ namespace {
 
 struct Primary {
   Context context = {};
-  Lock lock;  // guards retained, and is held while the context is torn down
-  uint32_t retained = 0;
+  Lock lock;  // also held while the context is torn down
+  uint32_t retained GPULOOM_GUARDED_BY(lock) = 0;
   std::atomic<uint32_t> epoch{1};
 };
 constinit Primary primary;
@@ -38,7 +38,7 @@ constexpr unsigned kKnownFlags = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LM
 
 // Destroys everything that the program has created. Errors do not stop it: what cannot be destroyed
 // by name goes when the session ends.
-void TearDownLocked() {
+void TearDownLocked() GPULOOM_REQUIRES(primary.lock) {
   ResetRuntimeContext(PrimaryContext());
   graph::ForgetAllCaptures();
   graph::ForgetAllExecs();
@@ -164,7 +164,7 @@ CUresult NeedDevice(CUdevice device) {
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -24,11 +24,12 @@ struct Made {
 
 struct Created {
   HandleTable<Context, kMaxContexts> table;
-  Lock lock;  // guards Take and Give of the table, and what follows
-  Growing<uint32_t> resting;
-  Growing<Made> made;
-  uint64_t last_id = uint64_t{1} << 32;  // the primary context's are small numbers
-  std::atomic<size_t> made_count{0};     // so that programs without such contexts take no lock
+  Lock lock;
+  Growing<uint32_t> resting GPULOOM_GUARDED_BY(lock);
+  Growing<Made> made GPULOOM_GUARDED_BY(lock);
+  // The primary context's are small numbers.
+  uint64_t last_id GPULOOM_GUARDED_BY(lock) = uint64_t{1} << 32;
+  std::atomic<size_t> made_count{0};  // so that programs without such contexts take no lock
 };
 constinit Created created;
 
@@ -39,7 +40,7 @@ CUresult Create(CUcontext* handle, unsigned flags, CUdevice device, uint32_t api
   Context* context;
   {
     Holding holding(&created.lock);
-    context = created.table.Take();
+    context = created.table.Take(created.lock);
     if (context == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
     context->id = ++created.last_id;
   }
@@ -52,7 +53,7 @@ CUresult Create(CUcontext* handle, unsigned flags, CUdevice device, uint32_t api
   if (result != CUDA_SUCCESS) {
     Holding holding(&created.lock);
     context->active.store(false, std::memory_order_release);
-    created.table.Give(context);
+    created.table.Give(created.lock, context);
     return result;
   }
   session.SetWaitSchedule(flags & CU_CTX_SCHED_MASK);
@@ -63,10 +64,10 @@ CUresult Create(CUcontext* handle, unsigned flags, CUdevice device, uint32_t api
 void GiveContext(Context* context) {
   Holding holding(&created.lock);
   context->active.store(false, std::memory_order_release);
-  created.table.Give(context, /*reuse=*/false);
+  created.table.Give(created.lock, context, /*reuse=*/false);
   (void)created.resting.Push(created.table.IdOf(context));
   if (created.resting.count() > kRestingContexts) {
-    created.table.Reuse(created.resting[0]);
+    created.table.Reuse(created.lock, created.resting[0]);
     created.resting.Remove(0);
   }
 }
@@ -134,7 +135,7 @@ Context* FindCreatedContext(CUcontext context) { return created.table.Find(conte
 
 Context* MakeContextOf(GreenContext* green) {
   Holding holding(&created.lock);
-  Context* context = created.table.Take();
+  Context* context = created.table.Take(created.lock);
   if (context == nullptr) return nullptr;
   context->id = ++created.last_id;
   const auto* primary = reinterpret_cast<const Context*>(PrimaryContext());
@@ -198,7 +199,7 @@ CUcontext ContextOf(MadeKind kind, uint64_t handle) {
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -26,8 +26,8 @@ static_assert(kMaxMorePicks == wire::kMaxPartPicks);
 
 struct GreenContexts {
   HandleTable<GreenContext, wire::kMaxGreenContexts> table;
-  Lock lock;  // guards Take and Give of the table, and what follows
-  Growing<uint32_t> resting;
+  Lock lock;
+  Growing<uint32_t> resting GPULOOM_GUARDED_BY(lock);
 };
 constinit GreenContexts contexts;
 
@@ -55,10 +55,10 @@ CUresult Need(CUgreenCtx handle, GreenContext** green) {
 
 void Give(GreenContext* green) {
   Holding holding(&contexts.lock);
-  contexts.table.Give(green, /*reuse=*/false);
+  contexts.table.Give(contexts.lock, green, /*reuse=*/false);
   (void)contexts.resting.Push(contexts.table.IdOf(green));
   if (contexts.resting.count() > kRestingContexts) {
-    contexts.table.Reuse(contexts.resting[0]);
+    contexts.table.Reuse(contexts.lock, contexts.resting[0]);
     contexts.resting.Remove(0);
   }
 }
@@ -91,14 +91,14 @@ CUresult Make(const ResourceDescription* description, GreenContext** out) {
   GreenContext* green;
   {
     Holding holding(&contexts.lock);
-    green = contexts.table.Take();
+    green = contexts.table.Take(contexts.lock);
   }
   if (green == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   green->description = description;
   CUresult result = MakeAtExecutor(green);
   if (result != CUDA_SUCCESS) {
     Holding holding(&contexts.lock);
-    contexts.table.Give(green);
+    contexts.table.Give(contexts.lock, green);
     return result;
   }
   green->context = MakeContextOf(green);
@@ -211,7 +211,7 @@ CUresult PartOfGreenContext(CUgreenCtx handle, CUdevice* device, uint32_t* part)
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

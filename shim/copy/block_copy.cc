@@ -6,6 +6,7 @@
 #include "proto/cuda/return_if_error.h"
 #include "proto/wire/block_copy_commands.h"
 #include "shim/context/context.h"
+#include "shim/copy/queued_copy.h"
 #include "shim/copy/staged_copy.h"
 #include "shim/copy/staging.h"
 #include "shim/copy/streaming_copy.h"
@@ -238,8 +239,6 @@ void CopyRows(const BlockEnd& to, const BlockEnd& from, const Shape& shape,
   }
 }
 
-enum class Staged : bool { kSource, kDestination };
-
 // The pieces of a copy of which one side, the staged one, is pageable; see CopyIn and CopyOut.
 class BlockPieces {
  public:
@@ -282,6 +281,30 @@ CUresult ToPageable(const BlockCopy& copy, wire::StreamId stream) {
   return CopyOut(&pieces, stream).Run(HelpFor(SizeOf(copy)));
 }
 
+struct Queued {
+  BlockCopy copy;
+  Staged staged;
+};
+
+void RunQueued(const Queued& queued, wire::StreamId on) {
+  BlockPieces pieces(queued.copy, on, queued.staged);
+  CopyUntilArrived(&pieces, queued.staged, on, HelpFor(SizeOf(queued.copy)));
+}
+
+// Returns false for a copy that its caller makes.
+bool Queues(const BlockCopy& copy, wire::StreamId stream, Staged staged, CopyTiming timing,
+            CUresult* result) {
+  const BlockEnd& end = staged == Staged::kSource ? copy.from : copy.to;
+  uint64_t span;
+  if (timing == CopyTiming::kSync ||
+      !SpanOf(end, {copy.width_bytes, copy.height, copy.depth}, &span) ||
+      !IsRegistered(end.address, span)) {
+    return false;
+  }
+  *result = QueueCopy<&RunQueued>(stream, Queued{copy, staged});
+  return *result != CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult Run(const BlockCopy& copy, wire::StreamId stream, CopyTiming timing) {
   using Kind = BlockEnd::Kind;
   wire::Ticket ticket{0};
@@ -294,17 +317,21 @@ CUresult Run(const BlockCopy& copy, wire::StreamId stream, CopyTiming timing) {
     return result;
   }
   if (copy.to.kind == Kind::kPageable) {
+    if (Queues(copy, stream, Staged::kDestination, timing, &result)) return result;
     result = ToPageable(copy, stream);
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
   const bool within_device = (copy.to.kind == Kind::kDevice || copy.to.kind == Kind::kArray) &&
                              (copy.from.kind == Kind::kDevice || copy.from.kind == Kind::kArray);
-  // A synchronous copy reads its source in the stream's order, and so does every copy from registered
-  // memory. Only the program's own functions can have written to it.
-  if (copy.from.kind == Kind::kPageable && HostFunctionsPending() &&
-      (timing == CopyTiming::kSync || IsRegistered(copy.from.address))) {
-    result = SynchronizeStream(stream);
-    if (result != CUDA_SUCCESS) return result;
+  if (copy.from.kind == Kind::kPageable) {
+    if (Queues(copy, stream, Staged::kSource, timing, &result)) return result;
+    // A synchronous copy reads its source in the stream's order, and so does every copy from registered
+    // memory. Only the program's own functions and queued copies can have written to it.
+    if (HostFunctionsPending() &&
+        (timing == CopyTiming::kSync || IsRegistered(copy.from.address, 1))) {
+      result = SynchronizeStream(stream);
+      if (result != CUDA_SUCCESS) return result;
+    }
   }
   result = copy.from.kind == Kind::kPageable ? FromPageable(copy, stream, &ticket)
                                              : Post(copy, stream, &ticket);

@@ -158,7 +158,7 @@ CUresult Peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext 
 }  // namespace
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One-dimensional copies, by the kinds of their two addresses. Pinned memory is copied in place,
-// and so is registered memory that the device reaches. As CUDA promises, pageable sources are read
+// and so is registered memory that the device reaches; from and to other registered memory,
+// asynchronous copies are queued (queued_copy.h). As CUDA promises, pageable sources are read
 // before the call returns (small ones into the command, others into staging buffers), and pageable
 // destinations are filled before it returns. If both sides are the host's, the caller copies once
 // the stream has come to that point: in CUDA such copies are synchronous, so programs may look at
@@ -10,6 +11,7 @@
 #include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/copy/copy_side.h"
+#include "shim/copy/queued_copy.h"
 #include "shim/copy/staged_copy.h"
 #include "shim/copy/staging.h"
 #include "shim/copy/streaming_copy.h"
@@ -75,8 +77,6 @@ constexpr uint64_t kSmallPieceBytes = kStagingBytes / 2;
 // From this size a thread that copies alone bypasses the cache, where the data would not stay
 // anyway.
 constexpr uint64_t kPastCacheBytes = 32u << 20;
-
-enum class Staged : bool { kSource, kDestination };
 
 // The pieces of a copy of which one side, the staged one, is pageable; see CopyIn and CopyOut.
 class LinearPieces {
@@ -162,6 +162,33 @@ CUresult ToPageable(wire::CopyKind kind, const Request& copy) {
   return CopyOut(&pieces, copy.stream).Run(HelpFor(copy.size_bytes));
 }
 
+struct Queued {
+  wire::CopyKind kind;
+  Staged staged;
+  Request copy;
+};
+
+void RunQueued(const Queued& queued, wire::StreamId on) {
+  Request copy = queued.copy;
+  copy.stream = on;
+  LinearPieces pieces(queued.kind, copy, queued.staged);
+  CopyUntilArrived(&pieces, queued.staged, on, HelpFor(copy.size_bytes));
+}
+
+// Returns false for a copy that its caller makes. Small sources are read at once, unless what is queued
+// may still write to them.
+bool Queues(wire::CopyKind kind, const Request& copy, Staged staged, CopyTiming timing,
+            CUresult* result) {
+  const bool from_host = staged == Staged::kSource;
+  if (timing == CopyTiming::kSync ||
+      (from_host && copy.size_bytes <= wire::kMaxInlineCopyBytes && !HostFunctionsPending()) ||
+      !IsRegistered(from_host ? copy.source : copy.destination, copy.size_bytes)) {
+    return false;
+  }
+  *result = QueueCopy<&RunQueued>(copy.stream, Queued{kind, staged, copy});
+  return *result != CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult Copy(const Request& copy, Side to, Side from, CopyTiming timing) {
   const bool to_device = to == Side::kDevice;
   const bool from_device = from == Side::kDevice;
@@ -177,13 +204,15 @@ CUresult Copy(const Request& copy, Side to, Side from, CopyTiming timing) {
     return result;
   }
   if (to == Side::kPageable) {
+    if (Queues(kind, copy, Staged::kDestination, timing, &result)) return result;
     result = ToPageable(kind, copy);
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
   if (from == Side::kPageable) {
+    if (Queues(kind, copy, Staged::kSource, timing, &result)) return result;
     // A synchronous copy reads its source in the stream's order, and so does every copy from registered
-    // memory. Only the program's own functions can have written to it.
-    if (HostFunctionsPending() && (timing == CopyTiming::kSync || IsRegistered(copy.source))) {
+    // memory. Only the program's own functions and queued copies can have written to it.
+    if (HostFunctionsPending() && (timing == CopyTiming::kSync || IsRegistered(copy.source, 1))) {
       result = SynchronizeStream(copy.stream);
       if (result != CUDA_SUCCESS) return result;
     }
@@ -196,6 +225,31 @@ CUresult Copy(const Request& copy, Side to, Side from, CopyTiming timing) {
   if (result != CUDA_SUCCESS || timing == CopyTiming::kAsync) return result;
   result = session.WaitFor(copy.stream, ticket);
   return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
+}
+
+// Of registered memory that the device reaches in several places. Returns false for any other.
+bool CopiesParts(const Request& copy, Side to, Side from, CopyTiming timing, CUresult* result) {
+  const bool to_host = to == Side::kPageable;
+  if (CallerCopies(to, from) || (!to_host && from != Side::kPageable)) return false;
+  const wire::CopyKind kind = KindOf(to == Side::kDevice, from == Side::kDevice);
+  wire::Ticket ticket{0};
+  {
+    const MovedParts parts(to_host ? copy.destination : copy.source, copy.size_bytes);
+    if (parts.count() == 0) return false;
+    uint64_t done = 0;
+    *result = CUDA_SUCCESS;
+    for (uint32_t i = 0; i < parts.count() && *result == CUDA_SUCCESS; ++i) {
+      const MovedParts::Part& here = parts[i];
+      Request part = {copy.destination + done, copy.source + done, here.size_bytes, copy.stream};
+      (to_host ? part.destination : part.source) = here.place;
+      *result = PostCopy(kind, part, &ticket);
+      done += here.size_bytes;
+    }
+  }
+  if (*result != CUDA_SUCCESS || timing == CopyTiming::kAsync) return true;
+  *result = session.WaitFor(copy.stream, ticket);
+  if (*result == CUDA_SUCCESS) *result = session.TakeAsyncError();
+  return true;
 }
 
 // A copy within a capture. Pageable memory is read and written when the graph runs.
@@ -231,8 +285,9 @@ CUresult CopyOn(CUstream handle, DefaultStream null_means, uint64_t destination,
       (from == Side::kPageable && from_promise == Promise::kReachable)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  CUresult captured;
-  if (RecordsCopy(copy, to, from, timing, &captured)) return captured;
+  CUresult result;
+  if (RecordsCopy(copy, to, from, timing, &result)) return result;
+  if (CopiesParts(copy, to, from, timing, &result)) return result;
   return Copy(placed, to, from, timing);
 }
 
@@ -262,7 +317,7 @@ constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 }  // namespace
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "proto/sync/cpu_pause.h"
 #include "shim/process/futex.h"
 #include "shim/process/processors.h"
 #include "shim/process/thread.h"
@@ -24,15 +25,18 @@ constexpr uint32_t kNoneInside = 0;
 constexpr uint32_t kInside = 1;
 constexpr uint32_t kAwaited = 2;
 
+using Part = void (*)(void* context);
+
 struct CopyThreads {
-  Lock lock;  // guards what follows, down to the empty line
-  bool started = false;
-  uint32_t count = 0;
-  bool open = false;    // helpers may join
-  bool taken = false;   // a call is being helped, or waits for its last helper
-  uint32_t inside = 0;  // helpers
-  void (*part)(void*) = nullptr;
-  void* context = nullptr;
+  Lock lock;
+  bool started GPULOOM_GUARDED_BY(lock) = false;
+  uint32_t count GPULOOM_GUARDED_BY(lock) = 0;
+  bool open GPULOOM_GUARDED_BY(lock) = false;  // helpers may join
+  // A call is being helped, or waits for its last helper.
+  bool taken GPULOOM_GUARDED_BY(lock) = false;
+  uint32_t inside GPULOOM_GUARDED_BY(lock) = 0;  // helpers
+  Part part GPULOOM_GUARDED_BY(lock) = nullptr;
+  void* context GPULOOM_GUARDED_BY(lock) = nullptr;
 
   std::atomic<uint32_t> announced{0};  // calls, running free
   std::atomic<uint32_t> asleep{0};     // helpers, or about to be
@@ -46,9 +50,9 @@ int64_t NowNs() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// Returns false if nobody wants help.
+// Returns false if no copy wants help.
 bool HelpOnce() {
-  void (*part)(void*);
+  Part part;
   void* context;
   {
     Holding holding(&threads.lock);
@@ -96,7 +100,7 @@ uint32_t WantedThreads() {
   return wanted < kMostCopyThreads ? wanted : kMostCopyThreads;
 }
 
-void StartLocked() {
+void StartLocked() GPULOOM_REQUIRES(threads.lock) {
   threads.started = true;
   const uint32_t wanted = WantedThreads();
   while (threads.count < wanted && StartThread("gpuloom-copy", nullptr, &RunHelper)) {
@@ -105,7 +109,7 @@ void StartLocked() {
 }
 
 // Returns false if the caller has to work alone.
-bool Open(void (*part)(void*), void* context, Help help) {
+bool Open(Part part, void* context, Help help) {
   Holding holding(&threads.lock);
   if (!threads.started && help == Help::kWake) StartLocked();
   if (threads.count == 0 || threads.taken) return false;

@@ -89,7 +89,7 @@ constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 }  // namespace
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between pageable memory and the device, in pieces that go through staging buffers, by the caller and the copy
-// threads together: while the device copies some pieces, the threads copy others.
+// Copies between pageable memory and the device, in pieces that go through staging buffers, by the
+// caller and the copy threads together: while the device copies some pieces, the threads copy
+// others.
 //
 // What is copied is a Pieces:
 //   using Piece = …;
@@ -9,8 +10,8 @@
 //   void Empty(const Piece&, const uint8_t* staging);        // to pageable memory; any thread
 //   CUresult Post(const Piece&, uint8_t* staging, wire::Ticket*);  // the device's part; any thread
 //
-// Pieces may be posted in a different order than Next returns them. Every function returns only when nobody uses the
-// Pieces any more; the first failure ends the copy.
+// Pieces may be posted in a different order than Next returns them. Every function returns only
+// when nobody uses the Pieces any more; the first failure ends the copy.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,8 @@
 
 namespace gpuloom {
 
-// From the first size on, helpers that happen to be awake take part; from the second they are woken.
+// From the first size on, helpers that happen to be awake take part; from the second they are
+// woken.
 inline constexpr uint64_t kHelpedBytes = 384u << 10;
 inline constexpr uint64_t kWakingBytes = 1u << 20;
 
@@ -30,6 +32,9 @@ inline Help HelpFor(uint64_t size_bytes) {
   if (size_bytes < kHelpedBytes) return Help::kNone;
   return size_bytes < kWakingBytes ? Help::kAwake : Help::kWake;
 }
+
+// Which side of a copy is pageable.
+enum class Staged : bool { kSource, kDestination };
 
 // From pageable memory. *ticket is that of the last piece.
 template <typename Pieces>
@@ -39,6 +44,7 @@ class CopyIn {
 
   CUresult Run(Help help, wire::Ticket* ticket) {
     DoTogether([](void* self) { static_cast<CopyIn*>(self)->Part(); }, this, help);
+    Holding holding(&lock_);
     *ticket = newest_;
     return result_;
   }
@@ -68,9 +74,9 @@ class CopyIn {
 
   Pieces* const pieces_;
   const wire::StreamId stream_;
-  Lock lock_;  // guards what follows, and Next
-  wire::Ticket newest_{0};
-  CUresult result_ = CUDA_SUCCESS;
+  Lock lock_;  // also held for pieces_->Next
+  wire::Ticket newest_ GPULOOM_GUARDED_BY(lock_){0};
+  CUresult result_ GPULOOM_GUARDED_BY(lock_) = CUDA_SUCCESS;
 };
 
 // To pageable memory, where everything has arrived when Run returns.
@@ -81,6 +87,7 @@ class CopyOut {
 
   CUresult Run(Help help) {
     DoTogether([](void* self) { static_cast<CopyOut*>(self)->Part(); }, this, help);
+    Holding holding(&lock_);
     return result_;
   }
 
@@ -134,13 +141,26 @@ class CopyOut {
 
   Pieces* const pieces_;
   const wire::StreamId stream_;
-  Lock lock_;                                // guards what follows, and Next
-  Arriving arriving_[kStagingBuffers] = {};  // `count_` from `first_` on, oldest first
-  uint32_t first_ = 0;
-  uint32_t count_ = 0;
-  uint32_t held_ = 0;  // buffers, including those being emptied
-  bool more_ = true;
-  CUresult result_ = CUDA_SUCCESS;
+  Lock lock_;  // also held for pieces_->Next
+  // `count_` from `first_` on, oldest first.
+  Arriving arriving_[kStagingBuffers] GPULOOM_GUARDED_BY(lock_) = {};
+  uint32_t first_ GPULOOM_GUARDED_BY(lock_) = 0;
+  uint32_t count_ GPULOOM_GUARDED_BY(lock_) = 0;
+  uint32_t held_ GPULOOM_GUARDED_BY(lock_) = 0;  // buffers, including those being emptied
+  bool more_ GPULOOM_GUARDED_BY(lock_) = true;
+  CUresult result_ GPULOOM_GUARDED_BY(lock_) = CUDA_SUCCESS;
 };
+
+// For a copy that was queued: on the thread of host functions, until all of it has arrived. A
+// failure is the session's end, which every call reports.
+template <typename Pieces>
+void CopyUntilArrived(Pieces* pieces, Staged staged, wire::StreamId stream, Help help) {
+  wire::Ticket ticket{0};
+  if (staged == Staged::kDestination) {
+    (void)CopyOut(pieces, stream).Run(help);
+  } else if (CopyIn(pieces, stream).Run(help, &ticket) == CUDA_SUCCESS) {
+    (void)session.WaitFor(stream, ticket);
+  }
+}
 
 }  // namespace gpuloom

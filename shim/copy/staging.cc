@@ -20,12 +20,12 @@ struct Buffer {
 // If pinned memory is short, a half, a quarter, … of kCount are made, down to kLeast.
 template <uint32_t kCount, uint32_t kLeast, uint32_t kBytes>
 struct Buffers {
-  Lock lock;             // guards what follows, down to the empty line
-  uint64_t address = 0;  // of the first buffer; 0: none allocated yet
-  uint32_t count = 0;
-  Buffer buffers[kCount] = {};
+  Lock lock;
+  uint64_t address GPULOOM_GUARDED_BY(lock) = 0;  // of the first buffer; 0: none allocated yet
+  uint32_t count GPULOOM_GUARDED_BY(lock) = 0;
+  Buffer buffers[kCount] GPULOOM_GUARDED_BY(lock) = {};
 
-  CUresult CutLocked() {
+  CUresult CutLocked() GPULOOM_REQUIRES(lock) {
     if (address != 0) return CUDA_SUCCESS;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     for (count = kCount; count >= kLeast; count /= 2) {
@@ -34,12 +34,12 @@ struct Buffers {
     }
     return result;
   }
-  Staging TakeLocked(uint32_t index) {
+  Staging TakeLocked(uint32_t index) GPULOOM_REQUIRES(lock) {
     buffers[index].taken = true;
     return {index, reinterpret_cast<uint8_t*>(address) + uint64_t{index} * kBytes};
   }
   // Takes the first free one, because those in use most often stay in the cache.
-  bool TryTakeLocked(Staging* staging) {
+  bool TryTakeLocked(Staging* staging) GPULOOM_REQUIRES(lock) {
     for (uint32_t i = 0; i < count; ++i) {
       const Buffer& buffer = buffers[i];
       if (buffer.taken || !session.Done(buffer.stream, buffer.ticket)) continue;
@@ -57,7 +57,7 @@ constinit std::atomic<uint32_t> given{0};
 constinit std::atomic<uint32_t> waiters{0};
 
 // The buffer that the device has used for longest, or kStagingBuffers if there is none.
-uint32_t OldestLocked() {
+uint32_t OldestLocked() GPULOOM_REQUIRES(large.lock) {
   uint32_t oldest = kStagingBuffers;
   for (uint32_t i = 0; i < large.count; ++i) {
     if (large.buffers[i].taken) continue;
@@ -74,15 +74,18 @@ CUresult TakeStaging(Staging* staging) {
   for (;;) {
     const uint32_t seen = given.load(std::memory_order_seq_cst);
     uint32_t oldest;
+    Buffer buffer = {};
     {
       Holding holding(&large.lock);
       CUDA_RETURN_IF_ERROR(large.CutLocked());
       if (large.TryTakeLocked(staging)) return CUDA_SUCCESS;
       oldest = OldestLocked();
-      if (oldest != kStagingBuffers) *staging = large.TakeLocked(oldest);
+      if (oldest != kStagingBuffers) {
+        buffer = large.buffers[oldest];
+        *staging = large.TakeLocked(oldest);
+      }
     }
     if (oldest != kStagingBuffers) {
-      const Buffer& buffer = large.buffers[oldest];  // ours now
       const CUresult result = session.WaitFor(buffer.stream, buffer.ticket);
       if (result != CUDA_SUCCESS) GiveStaging(*staging, buffer.stream, buffer.ticket);
       return result;

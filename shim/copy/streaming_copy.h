@@ -13,7 +13,7 @@
 
 namespace gpuloom {
 
-// Like memcpy. The data is visible to whoever sees a later store of this thread.
+// Like memcpy. A thread that sees a later store of this thread sees the data, too.
 inline void StreamingCopy(uint8_t* to, const uint8_t* from, uint64_t size_bytes) {
 #if defined(__x86_64__)
   constexpr uint64_t kLineBytes = 64;

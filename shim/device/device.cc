@@ -35,7 +35,7 @@ CUresult CopyUuid(CUuuid* uuid, CUdevice device) {
 }  // namespace
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

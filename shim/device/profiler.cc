@@ -3,7 +3,7 @@
 // here: programs that mark what a profiler should look at run as they do without it.
 #include "shim/context/context.h"
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

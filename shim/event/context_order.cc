@@ -29,13 +29,13 @@ struct ContextOrder {
 };
 
 struct Orders {
-  Lock lock;  // guards the list, and is held while one record or wait is sent
-  Growing<ContextOrder> orders;
+  Lock lock;  // also held while one record or wait is sent
+  Growing<ContextOrder> orders GPULOOM_GUARDED_BY(lock);
   std::atomic<size_t> count{0};  // so that programs without such calls take no lock
 };
 constinit Orders all;
 
-ContextOrder* FindLocked(CUcontext context) {
+ContextOrder* FindLocked(CUcontext context) GPULOOM_REQUIRES(all.lock) {
   for (ContextOrder& order : all.orders) {
     if (order.context == context) return &order;
   }
@@ -51,7 +51,7 @@ void End(const ContextOrder& order) {
   }
 }
 
-CUresult MakeLocked(CUcontext context, ContextOrder** made) {
+CUresult MakeLocked(CUcontext context, ContextOrder** made) GPULOOM_REQUIRES(all.lock) {
   *made = FindLocked(context);
   if (*made != nullptr) return CUDA_SUCCESS;
   ContextOrder order = {
@@ -187,7 +187,7 @@ void ForgetAllContextOrders() {
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -15,7 +15,7 @@ namespace {
 
 struct Events {
   HandleTable<Event, wire::kMaxEvents> table;
-  Lock lock;  // guards Take and Give of the table
+  Lock lock;
 };
 constinit Events events;
 
@@ -53,7 +53,7 @@ CUresult Make(unsigned flags, CUevent* handle) {
   Event* event;
   {
     Holding holding(&events.lock);
-    event = events.table.Take();
+    event = events.table.Take(events.lock);
   }
   if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   event->flags = flags;
@@ -61,7 +61,7 @@ CUresult Make(unsigned flags, CUevent* handle) {
   const CUresult result = session.Post<wire::EventCreate>({IdOf(event), timing});
   if (result != CUDA_SUCCESS) {
     Holding holding(&events.lock);
-    events.table.Give(event);
+    events.table.Give(events.lock, event);
     return result;
   }
   *handle = reinterpret_cast<CUevent>(event);
@@ -69,11 +69,15 @@ CUresult Make(unsigned flags, CUevent* handle) {
 }
 
 CUresult Destroy(Event* event) {
+  {
+    Holding holding(&events.lock);
+    if (!events.table.Give(events.lock, event, /*reuse=*/false)) return CUDA_ERROR_INVALID_HANDLE;
+  }
   graph::ForgetEvent(reinterpret_cast<CUevent>(event));
   ForgetMade(MadeKind::kEvent, reinterpret_cast<uint64_t>(event));
   const CUresult result = session.Post<wire::EventDestroy>({IdOf(event)});
   Holding holding(&events.lock);
-  events.table.Give(event);
+  events.table.Reuse(events.lock, events.table.IdOf(event));
   return result;
 }
 
@@ -195,7 +199,7 @@ CUresult OpenEvent(const wire::Token& token, CUevent* handle) {
   Event* event;
   {
     Holding holding(&events.lock);
-    event = events.table.Take();
+    event = events.table.Take(events.lock);
   }
   if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   event->flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
@@ -204,7 +208,7 @@ CUresult OpenEvent(const wire::Token& token, CUevent* handle) {
   const CUresult result = session.Call<wire::EventOpen>({IdOf(event), 0, token}, &reply);
   if (result != CUDA_SUCCESS) {
     Holding holding(&events.lock);
-    events.table.Give(event);
+    events.table.Give(events.lock, event);
     return result;
   }
   *handle = reinterpret_cast<CUevent>(event);
@@ -231,7 +235,7 @@ void ReleaseAllEvents() {
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -98,7 +98,7 @@ uint32_t MostLevels(const CUDA_ARRAY3D_DESCRIPTOR& d) {
 
 Array* Take(Array::Kind kind, const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {
   Holding holding(&arrays.lock);
-  Array* array = arrays.table.Take();
+  Array* array = arrays.table.Take(arrays.lock);
   if (array == nullptr) return nullptr;
   array->kind = kind;
   array->descriptor = descriptor;
@@ -107,7 +107,7 @@ Array* Take(Array::Kind kind, const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {
 
 void Give(Array* array) {
   Holding holding(&arrays.lock);
-  arrays.table.Give(array);
+  arrays.table.Give(arrays.lock, array);
 }
 
 // Makes an array, or with levels != 0 a mipmapped one.
@@ -149,23 +149,22 @@ CUresult Destroy(Array* array) {
   uint32_t count = 1;
   {
     Holding holding(&arrays.lock);
-    if (array->alive.load(std::memory_order_relaxed) == 0) return CUDA_ERROR_INVALID_HANDLE;
+    if (!arrays.table.Give(arrays.lock, array, /*reuse=*/false)) return CUDA_ERROR_INVALID_HANDLE;
     for (uint32_t id = array->next_level; id != 0 && count <= kMostLevels; ++count) {
       Array* level = arrays.table.At(id);
       ids[count] = id;
       levels[count] = level;
       id = level->next_level;
-      arrays.table.Give(level, false);
+      arrays.table.Give(arrays.lock, level, false);
     }
-    arrays.table.Give(array, false);
   }
-  // Only now, so that nobody can bind them again.
+  // Only now, so that no thread can bind them again.
   UnbindArray(array);
   for (uint32_t i = 1; i < count; ++i) UnbindArray(levels[i]);
   wire::ArrayDestroy::Reply reply;
   const CUresult result = session.Call<wire::ArrayDestroy>({wire::ArrayId{ids[0]}}, &reply);
   Holding holding(&arrays.lock);
-  for (uint32_t i = 0; i < count; ++i) arrays.table.Reuse(ids[i]);
+  for (uint32_t i = 0; i < count; ++i) arrays.table.Reuse(arrays.lock, ids[i]);
   return result;
 }
 
@@ -182,13 +181,13 @@ CUresult GetLevel(Array* whole, uint32_t level, Array** found) {
     }
     id = other->next_level;
   }
-  Array* made = arrays.table.Take();
+  Array* made = arrays.table.Take(arrays.lock);
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::ArrayLevel::Reply reply;
   const CUresult result = session.Call<wire::ArrayLevel>(
       {wire::ArrayId{whole_id}, wire::ArrayId{arrays.table.IdOf(made)}, level}, &reply);
   if (result != CUDA_SUCCESS) {
-    arrays.table.Give(made);
+    arrays.table.Give(arrays.lock, made);
     return result;
   }
   made->kind = Array::Kind::kLevel;
@@ -240,7 +239,7 @@ void ReleaseAllArrays() {
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

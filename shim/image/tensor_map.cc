@@ -26,7 +26,7 @@ struct Kept {
 
 struct Maps {
   Lock lock;
-  Kept kept[kKept] = {};
+  Kept kept[kKept] GPULOOM_GUARDED_BY(lock) = {};
 };
 constinit Maps maps;
 
@@ -95,7 +95,7 @@ CUresult Encode(const Request& request, CUtensorMap* map) {
 }  // namespace
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -27,8 +27,8 @@ struct View {
 
 struct Views {
   Lock lock;
-  Growing<View> textures;
-  Growing<View> surfaces;
+  Growing<View> textures GPULOOM_GUARDED_BY(lock);
+  Growing<View> surfaces GPULOOM_GUARDED_BY(lock);
 };
 constinit Views views;
 
@@ -57,8 +57,8 @@ uint64_t AttributeOf(CUdevice_attribute which) {
   return static_cast<uint64_t>(session.device().attributes[which]);
 }
 
-// What memory there is at an address is not judged, here or by CUDA: a texture may be made before its
-// memory is mapped and reach beyond it, and only a kernel that reads what is not there faults.
+// What memory there is at an address is not judged, here or by CUDA: a texture may be made before
+// its memory is mapped and reach beyond it, and only a kernel that reads what is not there faults.
 CUresult JudgeLinear(const CUDA_RESOURCE_DESC& from, wire::TextureCreate::Request* to) {
   const auto& linear = from.res.linear;
   const uint64_t element_bytes = PlainElementBytes(linear.format, linear.numChannels);
@@ -160,7 +160,7 @@ void ReleaseAllViews() {
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

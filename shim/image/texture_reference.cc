@@ -32,12 +32,12 @@ struct Reference {
   char* name;              // malloc'ed
   TextureReference texture;
   CUarray array;  // of a surface reference
-  // What the executor was told last. All zero: nothing yet, or that it is unbound.
+  // What was sent to the executor last. All zero: nothing yet, or that it is unbound.
   wire::ReferenceSet::Request told;
 };
 
 struct References {
-  // Held while the executor is told of a change, so that changes are in the ring in the order in
+  // Held while a change is sent to the executor, so that changes are in the ring in the order in
   // which they were made, and while it is asked for a reference, so that two threads get the same
   // handle.
   Lock lock;
@@ -49,7 +49,8 @@ wire::ReferenceId IdOf(const Reference* reference) {
   return wire::ReferenceId{references.table.IdOf(reference)};
 }
 
-Reference* FindLocked(const void* handle, wire::ReferenceKind kind) {
+Reference* FindLocked(const void* handle, wire::ReferenceKind kind)
+    GPULOOM_REQUIRES(references.lock) {
   Reference* reference = references.table.Find(handle);
   return reference != nullptr && reference->kind == kind ? reference : nullptr;
 }
@@ -62,15 +63,15 @@ TextureReference StateOf(const wire::ReferenceGet::Reply& reply) {
   return state;
 }
 
-void GiveLocked(Reference* reference) {
+void GiveLocked(Reference* reference) GPULOOM_REQUIRES(references.lock) {
   free(reference->name);
-  references.table.Give(reference);
+  references.table.Give(references.lock, reference);
 }
 
 // `name` is null for one of no library.
 CUresult MakeLocked(const Library* library, const char* name, wire::ReferenceKind kind,
-                    Reference** made) {
-  Reference* reference = references.table.Take();
+                    Reference** made) GPULOOM_REQUIRES(references.lock) {
+  Reference* reference = references.table.Take(references.lock);
   if (reference == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   reference->kind = kind;
   reference->library = library;
@@ -120,7 +121,7 @@ CUresult Tell(Reference* reference, wire::ReferenceSet::Request request) {
 }
 
 template <typename Visit>
-void ForEachLocked(Visit visit) {
+void ForEachLocked(Visit visit) GPULOOM_REQUIRES(references.lock) {
   for (uint32_t id = 1; id <= references.table.used(); ++id) {
     Reference* reference = references.table.At(id);
     if (reference != nullptr) visit(reference);
@@ -153,7 +154,7 @@ CUresult FindInModule(Handle* out, CUmodule module, const char* name, wire::Refe
   CUDA_RETURN_IF_ERROR(EnsureLoaded(library));
   Holding holding(&references.lock);
   Reference* found = nullptr;
-  ForEachLocked([&](Reference* reference) {
+  ForEachLocked([&](Reference* reference) GPULOOM_REQUIRES(references.lock) {
     if (reference->library == library && reference->kind == kind &&
         strcmp(reference->name, name) == 0) {
       found = reference;
@@ -235,21 +236,21 @@ bool ReadReference(CUsurfref handle, CUarray* array) {
 
 void UnbindArray(const void* array) {
   Holding holding(&references.lock);
-  ForEachLocked([&](Reference* reference) {
+  ForEachLocked([&](Reference* reference) GPULOOM_REQUIRES(references.lock) {
     if (LooksAt(*reference, array)) Unbind(reference);
   });
 }
 
 void ReleaseReferences(const Library* library) {
   Holding holding(&references.lock);
-  ForEachLocked([&](Reference* reference) {
+  ForEachLocked([&](Reference* reference) GPULOOM_REQUIRES(references.lock) {
     if (reference->library == library) GiveLocked(reference);
   });
 }
 
 void ResetReferences() {
   Holding holding(&references.lock);
-  ForEachLocked([](Reference* reference) {
+  ForEachLocked([](Reference* reference) GPULOOM_REQUIRES(references.lock) {
     if (reference->library == nullptr) {
       GiveLocked(reference);
     } else {
@@ -260,7 +261,7 @@ void ResetReferences() {
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -10,7 +10,7 @@ namespace gpuloom {
 
 struct Library;
 
-// Unbinds the array everywhere. Called once its handle is invalid and before the executor is told. `array` is a
+// Unbinds the array everywhere. Called once its handle is invalid and before ArrayDestroy is sent. `array` is a
 // CUarray or CUmipmappedArray.
 void UnbindArray(const void* array);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface references: what the executor is told of them, and when.
+// Texture and surface references: what is sent to the executor, and when.
 #include <algorithm>
 
 #include "shim/testing/loaded_shim.h"

@@ -271,7 +271,7 @@ CUresult CheckLaunchShape(const graph::KernelParams& launch, const Kernel& kerne
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -17,12 +17,12 @@ struct Reservation {
 
 struct Space {
   Lock lock;
-  channel::Range range;               // empty: not asked yet
-  Growing<Reservation> reservations;  // sorted by address
+  channel::Range range GPULOOM_GUARDED_BY(lock);               // empty: not asked yet
+  Growing<Reservation> reservations GPULOOM_GUARDED_BY(lock);  // sorted by address
 };
 constinit Space space;
 
-CUresult AskLocked() {
+CUresult AskLocked() GPULOOM_REQUIRES(space.lock) {
   if (space.range.size_bytes != 0) return CUDA_SUCCESS;
   wire::AddressSpace::Reply reply;
   const CUresult result = session.Call<wire::AddressSpace>({}, &reply);
@@ -31,8 +31,8 @@ CUresult AskLocked() {
 }
 
 // First fit at or behind `from`.
-bool FindSpaceLocked(uint64_t from, uint64_t size_bytes, uint64_t alignment_bytes,
-                     uint64_t* begin) {
+bool FindSpaceLocked(uint64_t from, uint64_t size_bytes, uint64_t alignment_bytes, uint64_t* begin)
+    GPULOOM_REQUIRES(space.lock) {
   const auto align = [&](uint64_t address) {
     return (address + alignment_bytes - 1) & ~(alignment_bytes - 1);
   };

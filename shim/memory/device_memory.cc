@@ -24,8 +24,8 @@ struct Kept {
 
 struct KeptMemory {
   Lock lock;
-  Growing<Kept> blocks;  // oldest first
-  uint64_t bytes = 0;
+  Growing<Kept> blocks GPULOOM_GUARDED_BY(lock);  // oldest first
+  uint64_t bytes GPULOOM_GUARDED_BY(lock) = 0;
 };
 constinit KeptMemory kept;
 

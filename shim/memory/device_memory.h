@@ -16,7 +16,7 @@ namespace gpuloom {
 
 // At least `size_bytes`. Waits for the reply.
 [[nodiscard]] CUresult TakeDeviceMemory(uint64_t size_bytes, uint64_t* address);
-// `size_bytes` as it was taken. Nobody uses it once `stream` has reached `ticket` (0: at once).
+// `size_bytes` as it was taken. It is not used any more once `stream` has reached `ticket` (0: at once).
 // Does not wait: what is not kept is returned after the work sent so far.
 void GiveDeviceMemory(uint64_t address, uint64_t size_bytes, wire::StreamId stream,
                       wire::Ticket ticket);

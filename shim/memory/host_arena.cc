@@ -34,21 +34,25 @@ struct Block {
 
 struct HostArena {
   Lock lock;
-  Growing<Segment> segments;  // all four sorted by address
-  Growing<Block> free;        // inside chunks; neighbours in one chunk are joined
-  Growing<Block> used;
-  uint64_t pinned_bytes = 0;  // of all chunks
-  uint64_t idle_bytes = 0;    // of chunks with nothing in use
-  // Where the next chunk is looked for first. An address that was pinned a moment ago may not be unpinned yet: the
-  // executor waits for an idle device to do that, and pinning it again would have to wait, too.
-  uint64_t after_last_chunk = 0;
+  // Sorted by address, as the following two.
+  Growing<Segment> segments GPULOOM_GUARDED_BY(lock);
+  // Inside chunks; neighbours in one chunk are joined.
+  Growing<Block> free GPULOOM_GUARDED_BY(lock);
+  Growing<Block> used GPULOOM_GUARDED_BY(lock);
+  uint64_t pinned_bytes GPULOOM_GUARDED_BY(lock) = 0;  // of all chunks
+  uint64_t idle_bytes GPULOOM_GUARDED_BY(lock) = 0;    // of chunks with nothing in use
+  // Where the next chunk is looked for first. An address that was pinned a moment ago may not be
+  // unpinned yet: the executor waits for an idle device to do that, and pinning it again would have
+  // to wait, too.
+  uint64_t after_last_chunk GPULOOM_GUARDED_BY(lock) = 0;
 };
 constinit HostArena arena;
 
 uint64_t RoundUp(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
 // The first gap between the segments that fits, at `from` or later.
-bool FindSpace(uint64_t from, uint64_t size_bytes, uint64_t* begin) {
+bool FindSpaceLocked(uint64_t from, uint64_t size_bytes, uint64_t* begin)
+    GPULOOM_REQUIRES(arena.lock) {
   uint64_t candidate = RoundUp(from, kStepBytes);
   for (const Segment& segment : arena.segments) {
     if (segment.begin + segment.size_bytes <= candidate) continue;
@@ -60,12 +64,13 @@ bool FindSpace(uint64_t from, uint64_t size_bytes, uint64_t* begin) {
   return true;
 }
 
-CUresult TakeSegmentLocked(uint64_t size_bytes, bool pinned, uint64_t* begin) {
+CUresult TakeSegmentLocked(uint64_t size_bytes, bool pinned, uint64_t* begin)
+    GPULOOM_REQUIRES(arena.lock) {
   if (size_bytes > session.host_range().size_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   size_bytes = RoundUp(size_bytes, wire::kPageBytes);
   const uint64_t first = session.host_range().begin;
-  if (!(pinned && FindSpace(arena.after_last_chunk, size_bytes, begin)) &&
-      !FindSpace(first, size_bytes, begin)) {
+  if (!(pinned && FindSpaceLocked(arena.after_last_chunk, size_bytes, begin)) &&
+      !FindSpaceLocked(first, size_bytes, begin)) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (pinned) arena.after_last_chunk = *begin + size_bytes;
@@ -73,7 +78,7 @@ CUresult TakeSegmentLocked(uint64_t size_bytes, bool pinned, uint64_t* begin) {
                                                                         : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-void GiveSegmentLocked(size_t i) {
+void GiveSegmentLocked(size_t i) GPULOOM_REQUIRES(arena.lock) {
   const Segment segment = arena.segments[i];
   // The system gets the pages back, so the next user finds zeros.
   madvise(reinterpret_cast<void*>(segment.begin), segment.size_bytes, MADV_REMOVE);
@@ -90,7 +95,7 @@ bool Populate(uint64_t begin, uint64_t size_bytes) {
   return true;
 }
 
-bool AddFreeLocked(Block block, const Segment& chunk) {
+bool AddFreeLocked(Block block, const Segment& chunk) GPULOOM_REQUIRES(arena.lock) {
   const size_t before = FindAtOrBefore(arena.free, block.begin);
   if (before != arena.free.count()) {
     Block& left = arena.free[before];
@@ -111,7 +116,7 @@ bool AddFreeLocked(Block block, const Segment& chunk) {
   return InsertSorted(&arena.free, block);
 }
 
-CUresult AddChunkLocked(uint64_t size_bytes) {
+CUresult AddChunkLocked(uint64_t size_bytes) GPULOOM_REQUIRES(arena.lock) {
   uint64_t begin;
   CUDA_RETURN_IF_ERROR(TakeSegmentLocked(size_bytes, /*pinned=*/true, &begin));
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -135,7 +140,7 @@ CUresult AddChunkLocked(uint64_t size_bytes) {
 }
 
 // Frees idle chunks until at most `keep_bytes` are idle.
-void TrimLocked(uint64_t keep_bytes) {
+void TrimLocked(uint64_t keep_bytes) GPULOOM_REQUIRES(arena.lock) {
   for (size_t i = arena.segments.count(); i-- > 0 && arena.idle_bytes > keep_bytes;) {
     const Segment chunk = arena.segments[i];
     if (!chunk.pinned || chunk.used_bytes != 0) continue;
@@ -154,7 +159,7 @@ void TrimLocked(uint64_t keep_bytes) {
   }
 }
 
-bool TakeBlockLocked(uint64_t size_bytes, uint64_t* address) {
+bool TakeBlockLocked(uint64_t size_bytes, uint64_t* address) GPULOOM_REQUIRES(arena.lock) {
   for (size_t i = 0; i < arena.free.count(); ++i) {
     Block& block = arena.free[i];
     if (block.size_bytes < size_bytes) continue;
@@ -172,7 +177,7 @@ bool TakeBlockLocked(uint64_t size_bytes, uint64_t* address) {
 }
 
 // Chunks grow with what the program uses, so that a program with little pinned memory pins little.
-CUresult GrowLocked(uint64_t size_bytes) {
+CUresult GrowLocked(uint64_t size_bytes) GPULOOM_REQUIRES(arena.lock) {
   const uint64_t limit = session.pinned_limit_bytes();
   uint64_t step = arena.pinned_bytes;
   if (step < kStepBytes) step = kStepBytes;
@@ -183,6 +188,11 @@ CUresult GrowLocked(uint64_t size_bytes) {
   if (arena.pinned_bytes + chunk > limit) chunk = RoundUp(size_bytes, wire::kPageBytes);
   if (chunk > limit || arena.pinned_bytes > limit - chunk) return CUDA_ERROR_OUT_OF_MEMORY;
   return AddChunkLocked(chunk);
+}
+
+uint64_t RegionBytes(uint64_t begin) {
+  Holding holding(&arena.lock);
+  return arena.segments[FindAtOrBefore(arena.segments, begin)].size_bytes;
 }
 
 }  // namespace
@@ -208,6 +218,42 @@ void GivePinned(uint64_t address) {
   // If this fails, the block is lost until its chunk is freed, which only wastes its size.
   (void)AddFreeLocked(block, chunk);
   TrimLocked(kKeptBytes);
+}
+
+CUresult TakeRegion(uint64_t size_bytes, uint64_t* begin) {
+  const uint64_t limit = session.pinned_limit_bytes();
+  Holding holding(&arena.lock);
+  if (size_bytes <= limit && arena.pinned_bytes > limit - size_bytes) TrimLocked(0);
+  if (size_bytes > limit || arena.pinned_bytes > limit - size_bytes) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  CUDA_RETURN_IF_ERROR(TakeSegmentLocked(size_bytes, /*pinned=*/true, begin));
+  arena.segments[FindAtOrBefore(arena.segments, *begin)].used_bytes = size_bytes;
+  arena.pinned_bytes += size_bytes;
+  return CUDA_SUCCESS;
+}
+
+bool PopulateRegion(uint64_t begin, uint64_t size_bytes) { return Populate(begin, size_bytes); }
+
+CUresult PinRegion(uint64_t begin) {
+  wire::HostRegister::Reply reply;
+  return session.Call<wire::HostRegister>({wire::HostPtr{begin}, RegionBytes(begin)}, &reply);
+}
+
+void UnpinRegion(uint64_t begin) {
+  wire::HostUnregister::Reply reply;
+  (void)session.Call<wire::HostUnregister>({wire::HostPtr{begin}, RegionBytes(begin)}, &reply);
+}
+
+void GiveRegionPiece(uint64_t begin, uint64_t size_bytes) {
+  madvise(reinterpret_cast<void*>(begin), size_bytes, MADV_REMOVE);
+}
+
+void GiveRegion(uint64_t begin) {
+  Holding holding(&arena.lock);
+  const size_t i = FindAtOrBefore(arena.segments, begin);
+  arena.pinned_bytes -= arena.segments[i].size_bytes;
+  GiveSegmentLocked(i);
 }
 
 CUresult TakeTransferSpace(uint64_t size_bytes, uint64_t* address) {

@@ -18,6 +18,18 @@ namespace gpuloom {
 // The device must have finished with it.
 void GivePinned(uint64_t address);
 
+// A part of its own, of whole pages, for pages that move into it one by one: it has no memory until they do. Counts as
+// pinned memory from the start. OUT_OF_MEMORY beyond the session's limit.
+[[nodiscard]] CUresult TakeRegion(uint64_t size_bytes, uint64_t* begin);
+// Charges memory to the program's cgroup for a piece that is about to be filled.
+[[nodiscard]] bool PopulateRegion(uint64_t begin, uint64_t size_bytes);
+// Once all of it is populated: the device reaches it. A round trip.
+[[nodiscard]] CUresult PinRegion(uint64_t begin);
+// The device must have finished with it. Its memory stays until it is given back, piece by piece or as a whole.
+void UnpinRegion(uint64_t begin);
+void GiveRegionPiece(uint64_t begin, uint64_t size_bytes);
+void GiveRegion(uint64_t begin);
+
 // Unregistered memory for one message to the executor.
 [[nodiscard]] CUresult TakeTransferSpace(uint64_t size_bytes, uint64_t* address);
 void GiveTransferSpace(uint64_t address);

@@ -47,8 +47,8 @@ struct Opened {
 };
 
 struct Shared {
-  Lock lock;  // taken before physical_lock
-  Growing<Opened> opened;
+  Lock lock GPULOOM_ACQUIRED_BEFORE(physical_lock);
+  Growing<Opened> opened GPULOOM_GUARDED_BY(lock);
 };
 constinit Shared shared;
 
@@ -56,7 +56,7 @@ bool Same(const wire::Token& a, const wire::Token& b) {
   return a.words[0] == b.words[0] && a.words[1] == b.words[1];
 }
 
-CUresult MapLocked(const MemoryText& text, uint64_t* begin) {
+CUresult MapLocked(const MemoryText& text, uint64_t* begin) GPULOOM_REQUIRES(shared.lock) {
   Holding holding(&physical_lock);
   PhysicalMemory* memory = nullptr;
   CUresult result = ImportPhysicalLocked(text.token, &memory);
@@ -82,7 +82,7 @@ CUresult MapLocked(const MemoryText& text, uint64_t* begin) {
   return result;
 }
 
-CUresult UnmapLocked(uint64_t begin) {
+CUresult UnmapLocked(uint64_t begin) GPULOOM_REQUIRES(shared.lock) {
   Holding holding(&physical_lock);
   const CUresult result = UnmapPhysicalLocked(begin);
   FreeAddresses(begin);
@@ -156,7 +156,7 @@ void CloseAllShared() {
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Managed memory is a part of the host arena, which the device reaches at the same address. It
 // never moves, so advice and prefetching only change what attributes report. A prefetch in a stream
-// is still ordered like other work: whoever waits for it waits for what precedes it.
+// is still ordered like other work: waiting for it also waits for what precedes it.
 #include <string.h>
 
 #include "proto/cuda/return_if_error.h"
@@ -31,7 +31,7 @@ struct Advice {
 
 struct Managed {
   Lock lock;
-  Growing<Advice> advice;  // of every allocation, sorted by address
+  Growing<Advice> advice GPULOOM_GUARDED_BY(lock);  // of every allocation, sorted by address
 };
 constinit Managed managed;
 
@@ -220,7 +220,7 @@ void ForgetManagedVariables(uint64_t begin, uint64_t size_bytes) {
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

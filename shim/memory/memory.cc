@@ -20,8 +20,8 @@ namespace {
 
 struct Memory {
   Lock lock;
-  Growing<KnownMemory> known;  // sorted by address, disjoint
-  uint64_t last_buffer_id = 0;
+  Growing<KnownMemory> known GPULOOM_GUARDED_BY(lock);  // sorted by address, disjoint
+  uint64_t last_buffer_id GPULOOM_GUARDED_BY(lock) = 0;
 };
 constinit Memory memory;
 
@@ -214,7 +214,7 @@ void ReleaseAllMemory() {
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -32,12 +32,12 @@ CUmemGenericAllocationHandle HandleOf(const PhysicalMemory* memory) {
 }
 
 CUresult CreatePhysicalLocked(uint64_t size_bytes, uint32_t handle_types, PhysicalMemory** memory) {
-  PhysicalMemory* made = table.Take();
+  PhysicalMemory* made = table.Take(physical_lock);
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::PhysicalCreate::Reply reply;
   const CUresult result = session.Call<wire::PhysicalCreate>({IdOf(made), 0, size_bytes}, &reply);
   if (result != CUDA_SUCCESS) {
-    table.Give(made);
+    table.Give(physical_lock, made);
     return result;
   }
   made->handles = 1;
@@ -48,12 +48,12 @@ CUresult CreatePhysicalLocked(uint64_t size_bytes, uint32_t handle_types, Physic
 }
 
 CUresult ImportPhysicalLocked(const wire::Token& token, PhysicalMemory** memory) {
-  PhysicalMemory* made = table.Take();
+  PhysicalMemory* made = table.Take(physical_lock);
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::PhysicalImport::Reply reply;
   const CUresult result = session.Call<wire::PhysicalImport>({IdOf(made), 0, token}, &reply);
   if (result != CUDA_SUCCESS) {
-    table.Give(made);
+    table.Give(physical_lock, made);
     return result;
   }
   made->handles = 1;
@@ -67,7 +67,7 @@ CUresult ReleaseIfUnheldLocked(PhysicalMemory* memory) {
   const wire::PhysicalId id = IdOf(memory);
   wire::PhysicalRelease::Reply reply;
   const CUresult result = session.Call<wire::PhysicalRelease>({id}, &reply);
-  table.Give(memory);
+  table.Give(physical_lock, memory);
   return result;
 }
 

@@ -24,23 +24,29 @@ struct PhysicalMemory {
 extern Lock physical_lock;
 
 // Null if it is not a handle.
-PhysicalMemory* FindPhysicalLocked(CUmemGenericAllocationHandle handle);
-PhysicalMemory* PhysicalAtLocked(uint32_t id);
+PhysicalMemory* FindPhysicalLocked(CUmemGenericAllocationHandle handle)
+    GPULOOM_REQUIRES(physical_lock);
+PhysicalMemory* PhysicalAtLocked(uint32_t id) GPULOOM_REQUIRES(physical_lock);
 uint32_t IdOfPhysicalLocked(const PhysicalMemory* memory);
 CUmemGenericAllocationHandle HandleOf(const PhysicalMemory* memory);
 
 // Held by one handle.
 [[nodiscard]] CUresult CreatePhysicalLocked(uint64_t size_bytes, uint32_t handle_types,
-                                            PhysicalMemory** memory);
-[[nodiscard]] CUresult ImportPhysicalLocked(const wire::Token& token, PhysicalMemory** memory);
+                                            PhysicalMemory** memory)
+    GPULOOM_REQUIRES(physical_lock);
+[[nodiscard]] CUresult ImportPhysicalLocked(const wire::Token& token, PhysicalMemory** memory)
+    GPULOOM_REQUIRES(physical_lock);
 // Call after dropping a handle or mapping.
-[[nodiscard]] CUresult ReleaseIfUnheldLocked(PhysicalMemory* memory);
+[[nodiscard]] CUresult ReleaseIfUnheldLocked(PhysicalMemory* memory)
+    GPULOOM_REQUIRES(physical_lock);
 
 // Maps at reserved addresses, without access. OUT_OF_MEMORY leaves nothing behind.
-[[nodiscard]] CUresult MapPhysicalLocked(PhysicalMemory* memory, uint64_t address);
+[[nodiscard]] CUresult MapPhysicalLocked(PhysicalMemory* memory, uint64_t address)
+    GPULOOM_REQUIRES(physical_lock);
 // Unmaps what is mapped exactly at this address.
-[[nodiscard]] CUresult UnmapPhysicalLocked(uint64_t address);
+[[nodiscard]] CUresult UnmapPhysicalLocked(uint64_t address) GPULOOM_REQUIRES(physical_lock);
 // Whole mappings without gaps.
-[[nodiscard]] CUresult SetAccessLocked(uint64_t address, uint64_t size_bytes, uint32_t flags);
+[[nodiscard]] CUresult SetAccessLocked(uint64_t address, uint64_t size_bytes, uint32_t flags)
+    GPULOOM_REQUIRES(physical_lock);
 
 }  // namespace gpuloom

@@ -19,7 +19,7 @@ namespace {
 struct Synchronous {
   std::atomic<bool> ever{false};
   Lock lock;
-  Growing<uint64_t> buffers;  // guarded by lock; ids are never used twice
+  Growing<uint64_t> buffers GPULOOM_GUARDED_BY(lock);  // ids are never used twice
 };
 constinit Synchronous synchronous;
 
@@ -129,7 +129,7 @@ bool FindAny(uint64_t address, KnownMemory* found) {
             MemoryKind::kRegistered,
             registered.flags,
             {},
-            registered.pages.size_bytes != 0 ? kBelongsToOther : 0,
+            HasDeviceAddress(registered) ? kBelongsToOther : 0,
             registered.buffer_id};
   return true;
 }
@@ -173,7 +173,7 @@ bool MemoryOperationsWait() { return synchronous.ever.load(std::memory_order_acq
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

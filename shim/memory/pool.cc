@@ -29,7 +29,7 @@ int BinOf(uint64_t size_bytes) {
   return bin < kPieceBins ? bin : kPieceBins - 1;
 }
 
-void Link(Piece* piece) {
+void LinkLocked(Piece* piece) GPULOOM_REQUIRES(pools.lock) {
   Piece*& head = piece->pool->free_pieces[BinOf(piece->size_bytes)];
   piece->previous = nullptr;
   piece->next = head;
@@ -37,7 +37,7 @@ void Link(Piece* piece) {
   head = piece;
 }
 
-void Unlink(Piece* piece) {
+void UnlinkLocked(Piece* piece) GPULOOM_REQUIRES(pools.lock) {
   if (piece->previous != nullptr) {
     piece->previous->next = piece->next;
   } else {
@@ -47,7 +47,7 @@ void Unlink(Piece* piece) {
 }
 
 // Returns true if no stream uses a free piece any more.
-bool Settled(Piece* piece) {
+bool SettledLocked(Piece* piece) GPULOOM_REQUIRES(pools.lock) {
   if (piece->ticket != wire::Ticket{0} && session.Done(piece->stream, piece->ticket)) {
     piece->ticket = wire::Ticket{0};
   }
@@ -56,10 +56,12 @@ bool Settled(Piece* piece) {
 
 // Whether two free neighbours can become one piece. If both are in the same stream's use, the later
 // use counts.
-bool CanJoin(Piece* a, Piece* b) { return (Settled(a) && Settled(b)) || a->stream == b->stream; }
+bool CanJoinLocked(Piece* a, Piece* b) GPULOOM_REQUIRES(pools.lock) {
+  return (SettledLocked(a) && SettledLocked(b)) || a->stream == b->stream;
+}
 
 // Extends `left` by its right neighbour. Neither may be in a list.
-void Join(Piece* left, Piece* right) {
+void JoinLocked(Piece* left, Piece* right) GPULOOM_REQUIRES(pools.lock) {
   left->size_bytes += right->size_bytes;
   if (right->ticket > left->ticket) {
     left->ticket = right->ticket;
@@ -67,24 +69,25 @@ void Join(Piece* left, Piece* right) {
   }
   left->after = right->after;
   if (right->after != nullptr) right->after->before = left;
-  pools.pieces.Give(right);
+  pools.pieces.Give(pools.lock, right);
 }
 
 // Joins a free piece, which is in no list, with its neighbours, and lists the result.
-void Release(Piece* piece) {
-  if (Piece* right = piece->after; right != nullptr && right->free && CanJoin(piece, right)) {
-    Unlink(right);
-    Join(piece, right);
+void ReleaseLocked(Piece* piece) GPULOOM_REQUIRES(pools.lock) {
+  if (Piece* right = piece->after; right != nullptr && right->free && CanJoinLocked(piece, right)) {
+    UnlinkLocked(right);
+    JoinLocked(piece, right);
   }
-  if (Piece* left = piece->before; left != nullptr && left->free && CanJoin(left, piece)) {
-    Unlink(left);
-    Join(left, piece);
+  if (Piece* left = piece->before; left != nullptr && left->free && CanJoinLocked(left, piece)) {
+    UnlinkLocked(left);
+    JoinLocked(left, piece);
     piece = left;
   }
-  Link(piece);
+  LinkLocked(piece);
 }
 
-Piece* Find(Pool* pool, uint64_t size_bytes, wire::StreamId stream) {
+Piece* FindLocked(Pool* pool, uint64_t size_bytes, wire::StreamId stream)
+    GPULOOM_REQUIRES(pools.lock) {
   const bool from_others = pool->reuse[1] != 0;  // OPPORTUNISTIC
   for (int bin = BinOf(size_bytes); bin < kPieceBins; ++bin) {
     int looked = 0;
@@ -92,7 +95,7 @@ Piece* Find(Pool* pool, uint64_t size_bytes, wire::StreamId stream) {
          piece = piece->next, ++looked) {
       if (piece->size_bytes < size_bytes) continue;
       if (piece->stream == stream || piece->ticket == wire::Ticket{0} ||
-          (from_others && Settled(piece))) {
+          (from_others && SettledLocked(piece))) {
         return piece;
       }
     }
@@ -102,12 +105,12 @@ Piece* Find(Pool* pool, uint64_t size_bytes, wire::StreamId stream) {
 
 // Cuts off the beginning of a free piece. Returns nullptr if there is no memory for describing the
 // rest.
-Piece* Cut(Piece* piece, uint64_t size_bytes) {
-  Unlink(piece);
+Piece* CutLocked(Piece* piece, uint64_t size_bytes) GPULOOM_REQUIRES(pools.lock) {
+  UnlinkLocked(piece);
   if (piece->size_bytes != size_bytes) {
-    Piece* rest = pools.pieces.Take();
+    Piece* rest = pools.pieces.Take(pools.lock);
     if (rest == nullptr) {
-      Link(piece);
+      LinkLocked(piece);
       return nullptr;
     }
     rest->free = true;
@@ -121,7 +124,7 @@ Piece* Cut(Piece* piece, uint64_t size_bytes) {
     if (rest->after != nullptr) rest->after->before = rest;
     piece->after = rest;
     piece->size_bytes = size_bytes;
-    Link(rest);
+    LinkLocked(rest);
   }
   piece->free = false;
   return piece;
@@ -130,15 +133,15 @@ Piece* Cut(Piece* piece, uint64_t size_bytes) {
 bool IsWhole(const Piece* piece) { return piece->before == nullptr && piece->after == nullptr; }
 
 // Joins pieces that have settled since they were freed.
-void TidyLocked(Pool* pool) {
+void TidyLocked(Pool* pool) GPULOOM_REQUIRES(pools.lock) {
   for (Piece*& head : pool->free_pieces) {
     for (Piece* piece = head; piece != nullptr;) {
       Piece* right = piece->after;
-      if (right != nullptr && right->free && CanJoin(piece, right)) {
-        Unlink(piece);
-        Unlink(right);
-        Join(piece, right);
-        Link(piece);
+      if (right != nullptr && right->free && CanJoinLocked(piece, right)) {
+        UnlinkLocked(piece);
+        UnlinkLocked(right);
+        JoinLocked(piece, right);
+        LinkLocked(piece);
         piece = head;  // the list has changed
         continue;
       }
@@ -148,14 +151,14 @@ void TidyLocked(Pool* pool) {
 }
 
 // With `exported` false, ignores chunks that other processes can name.
-void TrimLocked(Pool* pool, uint64_t keep_bytes, bool exported) {
+void TrimLocked(Pool* pool, uint64_t keep_bytes, bool exported) GPULOOM_REQUIRES(pools.lock) {
   uint64_t held_bytes = pool->reserved_bytes - (exported ? 0 : pool->exported_bytes);
   if (held_bytes <= keep_bytes || pool->imported) return;
   TidyLocked(pool);
   for (int bin = kPieceBins; bin-- > 0 && held_bytes > keep_bytes;) {
     for (Piece* piece = pool->free_pieces[bin]; piece != nullptr && held_bytes > keep_bytes;) {
       Piece* next = piece->next;
-      if (IsWhole(piece) && Settled(piece)) {
+      if (IsWhole(piece) && SettledLocked(piece)) {
         const size_t i = FindAtOrBefore(pool->chunks, piece->begin);
         if (pool->chunks[i].number != 0) {
           if (!exported) {
@@ -167,9 +170,9 @@ void TrimLocked(Pool* pool, uint64_t keep_bytes, bool exported) {
         pool->chunks.Remove(i);
         pool->reserved_bytes -= piece->size_bytes;
         held_bytes -= piece->size_bytes;
-        Unlink(piece);
+        UnlinkLocked(piece);
         GiveDeviceMemory(piece->begin, piece->size_bytes, piece->stream, wire::Ticket{0});
-        pools.pieces.Give(piece);
+        pools.pieces.Give(pools.lock, piece);
       }
       piece = next;
     }
@@ -178,7 +181,7 @@ void TrimLocked(Pool* pool, uint64_t keep_bytes, bool exported) {
   if (pool->destroyed && pool->reserved_bytes == 0) GivePoolLocked(pool);
 }
 
-void TrimAllLocked(bool everything) {
+void TrimAllLocked(bool everything) GPULOOM_REQUIRES(pools.lock) {
   for (uint32_t id = 1; id <= pools.table.used(); ++id) {
     Pool* pool = pools.table.At(id);
     if (pool == nullptr) continue;
@@ -186,7 +189,7 @@ void TrimAllLocked(bool everything) {
   }
 }
 
-CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes) {
+CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes) GPULOOM_REQUIRES(pools.lock) {
   // Chunks grow with the pool, so that a program with little memory in it holds little.
   uint64_t chunk_bytes = RoundUp(pool->reserved_bytes / 2, kGranuleBytes);
   if (chunk_bytes > kLargestChunkBytes) chunk_bytes = kLargestChunkBytes;
@@ -210,9 +213,9 @@ CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes) {
     result = TakeDeviceMemory(chunk_bytes, &begin);
   }
   if (result != CUDA_SUCCESS) return result;
-  Piece* piece = pools.pieces.Take();
+  Piece* piece = pools.pieces.Take(pools.lock);
   if (piece == nullptr || !InsertSorted(&pool->chunks, {begin, chunk_bytes, 0, 0})) {
-    if (piece != nullptr) pools.pieces.Give(piece);
+    if (piece != nullptr) pools.pieces.Give(pools.lock, piece);
     GiveDeviceMemory(begin, chunk_bytes, wire::kLegacyStream, wire::Ticket{0});
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -220,7 +223,7 @@ CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes) {
   piece->begin = begin;
   piece->size_bytes = chunk_bytes;
   piece->pool = pool;
-  Link(piece);
+  LinkLocked(piece);
   CountReservedLocked(pool, chunk_bytes);
   return CUDA_SUCCESS;
 }
@@ -232,30 +235,31 @@ bool ExceedsThreshold(const Pool& pool) {
 
 // Finds a piece for the stream; otherwise adds a chunk, or finally waits for what other streams
 // still use.
-CUresult FindOrGrowLocked(Pool* pool, uint64_t size_bytes, wire::StreamId stream, Piece** found) {
-  *found = Find(pool, size_bytes, stream);
+CUresult FindOrGrowLocked(Pool* pool, uint64_t size_bytes, wire::StreamId stream, Piece** found)
+    GPULOOM_REQUIRES(pools.lock) {
+  *found = FindLocked(pool, size_bytes, stream);
   if (*found != nullptr) return CUDA_SUCCESS;
   TidyLocked(pool);
-  *found = Find(pool, size_bytes, stream);
+  *found = FindLocked(pool, size_bytes, stream);
   if (*found != nullptr) return CUDA_SUCCESS;
   CUresult result = AddChunkLocked(pool, size_bytes);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     CUDA_RETURN_IF_ERROR(session.WaitForAll());
     TrimAllLocked(/*everything=*/false);
     TidyLocked(pool);
-    *found = Find(pool, size_bytes, stream);
+    *found = FindLocked(pool, size_bytes, stream);
     if (*found != nullptr) return CUDA_SUCCESS;
     result = AddChunkLocked(pool, size_bytes);
   }
   if (result != CUDA_SUCCESS) return result;
-  *found = Find(pool, size_bytes, stream);
+  *found = FindLocked(pool, size_bytes, stream);
   return *found != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 }  // namespace
 
 Pool* MakePoolLocked(uint64_t max_bytes) {
-  Pool* pool = pools.table.Take();
+  Pool* pool = pools.table.Take(pools.lock);
   if (pool == nullptr) return nullptr;
   pool->max_bytes = max_bytes;
   for (int& one : pool->reuse) one = 1;
@@ -265,7 +269,7 @@ Pool* MakePoolLocked(uint64_t max_bytes) {
 void GivePoolLocked(Pool* pool) {
   CloseSharedLocked(*pool);
   pool->chunks.Free();
-  pools.table.Give(pool);
+  pools.table.Give(pools.lock, pool);
 }
 
 Pool* FindPool(CUmemoryPool handle) {
@@ -324,7 +328,7 @@ CUresult TakeFromPool(Pool* pool, uint64_t size_bytes, wire::StreamId stream, ui
   Holding holding(&pools.lock);
   Piece* found = nullptr;
   CUDA_RETURN_IF_ERROR(FindOrGrowLocked(pool, rounded, stream, &found));
-  Piece* piece = Cut(found, rounded);
+  Piece* piece = CutLocked(found, rounded);
   if (piece == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   piece->asked_bytes = size_bytes;
   CountUsedLocked(pool, size_bytes);
@@ -342,7 +346,7 @@ void GiveToPool(uint32_t piece_id, wire::StreamId stream, wire::Ticket ticket) {
   piece->free = true;
   piece->stream = stream;
   piece->ticket = ticket;
-  Release(piece);
+  ReleaseLocked(piece);
   if (ExceedsThreshold(*pool)) {
     pools.may_trim.store(true, std::memory_order_relaxed);
   }
@@ -372,7 +376,7 @@ void ResetPools() {
     }
     for (uint32_t i = 1; i <= pools.pieces.used(); ++i) {
       Piece* piece = pools.pieces.At(i);
-      if (piece != nullptr && piece->pool == pool) pools.pieces.Give(piece);
+      if (piece != nullptr && piece->pool == pool) pools.pieces.Give(pools.lock, piece);
     }
     GivePoolLocked(pool);
   }

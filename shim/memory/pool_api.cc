@@ -32,7 +32,7 @@ CUresult AllocateFrom(Pool* pool, CUdeviceptr* address, size_t size_bytes, CUstr
   if (Records(stream, &captured, [&](graph::NodeParams* node) {
         // A graph's memory is not shared with other processes.
         if (pool->handles != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-        const CUresult made = graph::MakeStreamAllocation(size_bytes, node);
+        const CUresult made = graph::MakeStreamAllocation(RefOf(stream), size_bytes, node);
         if (made == CUDA_SUCCESS) *address = node->alloc.params.dptr;
         return made;
       })) {
@@ -150,7 +150,7 @@ CUresult JudgeProperties(const CUmemPoolProps& wanted) {
 }  // namespace
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

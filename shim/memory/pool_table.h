@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pools of the process and the pieces they are cut into, for pool.cc and shared_pool.cc only.
-// Everything here needs the lock unless stated otherwise.
+// Everything here needs the lock, also the fields of pools and pieces; these are not annotated,
+// because the lock is declared after them.
 #pragma once
 
 #include "shim/memory/pool.h"
@@ -33,22 +34,22 @@ struct Pools {
   Lock lock;
   HandleTable<Pool, kMaxPools> table;
   HandleTable<Piece, kMaxPieces> pieces;
-  Pool* standard = nullptr;
-  Pool* current = nullptr;
+  Pool* standard GPULOOM_GUARDED_BY(lock) = nullptr;
+  Pool* current GPULOOM_GUARDED_BY(lock) = nullptr;
   std::atomic<bool> may_trim{false};  // some pool may hold more than its threshold
 };
 extern Pools pools;
 
 // nullptr if there are too many.
-Pool* MakePoolLocked(uint64_t max_bytes);
+Pool* MakePoolLocked(uint64_t max_bytes) GPULOOM_REQUIRES(pools.lock);
 // A pool without chunks.
-void GivePoolLocked(Pool* pool);
+void GivePoolLocked(Pool* pool) GPULOOM_REQUIRES(pools.lock);
 
-inline void CountUsedLocked(Pool* pool, uint64_t bytes) {
+inline void CountUsedLocked(Pool* pool, uint64_t bytes) GPULOOM_REQUIRES(pools.lock) {
   pool->used_bytes += bytes;
   if (pool->used_bytes > pool->used_high_bytes) pool->used_high_bytes = pool->used_bytes;
 }
-inline void CountReservedLocked(Pool* pool, uint64_t bytes) {
+inline void CountReservedLocked(Pool* pool, uint64_t bytes) GPULOOM_REQUIRES(pools.lock) {
   pool->reserved_bytes += bytes;
   if (pool->reserved_bytes > pool->reserved_high_bytes) {
     pool->reserved_high_bytes = pool->reserved_bytes;
@@ -56,9 +57,9 @@ inline void CountReservedLocked(Pool* pool, uint64_t bytes) {
 }
 
 // shared_pool.cc
-void GiveImportedLocked(Piece* piece);
-[[nodiscard]] CUresult CloseImportedLocked(Pool* pool);
+void GiveImportedLocked(Piece* piece) GPULOOM_REQUIRES(pools.lock);
+[[nodiscard]] CUresult CloseImportedLocked(Pool* pool) GPULOOM_REQUIRES(pools.lock);
 // The executor forgets the pool.
-void CloseSharedLocked(const Pool& pool);
+void CloseSharedLocked(const Pool& pool) GPULOOM_REQUIRES(pools.lock);
 
 }  // namespace gpuloom

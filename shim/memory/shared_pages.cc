@@ -2,64 +2,112 @@
 #include "shim/memory/shared_pages.h"
 
 #include <pthread.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "proto/cuda/return_if_error.h"
 #include "proto/wire/regions.h"
+#include "shim/copy/copy_threads.h"
 #include "shim/memory/host_arena.h"
+#include "shim/process/copy_pages.h"
 #include "shim/process/futex.h"
 #include "shim/process/growing.h"
+#include "shim/process/locked_memory.h"
 #include "shim/process/process_map.h"
+#include "shim/process/write_fence.h"
 
 namespace gpuloom {
 namespace {
 
 constexpr uint64_t kPage = wire::kPageBytes;
-// How much is moved at once, apart from the first and the last page.
-constexpr uint64_t kPieceBytes = 64u << 10;
+// MADV_POPULATE_READ and MADV_POPULATE_WRITE; newer than some headers.
+constexpr int kPopulateRead = 22;
+constexpr int kPopulateWrite = 23;
+// From this size on pages get a region of their own, whose memory comes and goes with them. A
+// smaller range is cut from chunks: no round trip.
+constexpr uint64_t kRegionBytes = 2u << 20;
+// How much is moved at once: a huge page, so that the kernel need not split any. Other threads'
+// writes wait as long as copying that takes.
+constexpr uint64_t kPieceBytes = 2u << 20;
+// Back, more: each piece stays a mapping of its own, and a process has 65,530 of these.
+constexpr uint64_t kPieceBackBytes = 16u << 20;
+// Memory for so much is made before it is moved, by several threads; the old pages are given back
+// piece by piece. So a program needs only this much more than it has.
+constexpr uint64_t kAheadBytes = 32u << 20;
 
 struct Moved {
   Lock lock;
-  Growing<SharedPages> pages;  // sorted by address, disjoint
-  bool fork_handled = false;
+  Growing<SharedPages> pages GPULOOM_GUARDED_BY(lock);  // sorted by address, disjoint
+  bool fork_handled GPULOOM_GUARDED_BY(lock) = false;
 };
 constinit Moved moved;
 
 void* At(uint64_t address) { return reinterpret_cast<void*>(address); }
+uint64_t Least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-// Private anonymous memory with the same content in place of the pages.
-bool MakePrivate(uint64_t begin, uint64_t size_bytes) {
+int ProtectionOf(const Mapped& mapped) {
+  return (mapped.readable ? PROT_READ : 0) | (mapped.writable ? PROT_WRITE : 0) |
+         (mapped.executable ? PROT_EXEC : 0);
+}
+
+// Private anonymous memory with the content of `from` over the program's pages, which keep their
+// protection. `fenced`: other threads may write to them.
+bool MakePrivate(uint64_t begin, uint64_t from, uint64_t size_bytes, const Mapped& was,
+                 bool fenced) {
   void* fresh =
       mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (fresh == MAP_FAILED) return false;
-  memcpy(fresh, At(begin), size_bytes);
-  if (mremap(fresh, size_bytes, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, At(begin)) !=
-      MAP_FAILED) {
-    return true;
+  // Before other threads wait. If it cannot, the copy does.
+  (void)madvise(fresh, size_bytes, kPopulateWrite);
+  fenced = fenced && was.writable;
+  bool done = !fenced || RaiseFence(begin, size_bytes);
+  if (done) {
+    CopyPages(fresh, At(from), size_bytes);
+    done = (ProtectionOf(was) == (PROT_READ | PROT_WRITE) ||
+            mprotect(fresh, size_bytes, ProtectionOf(was)) == 0) &&
+           mremap(fresh, size_bytes, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, At(begin)) !=
+               MAP_FAILED;
+    if (!done && fenced) mprotect(At(begin), size_bytes, ProtectionOf(was));
+    if (fenced) LowerFence();
   }
-  munmap(fresh, size_bytes);
-  return false;
+  if (!done) munmap(fresh, size_bytes);
+  return done;
 }
 
-// Replaces the program's pages by those of the arena at `place`, with the same content. An old size
-// of 0 makes mremap map shared memory a second time. A forked child must find them there, too.
-bool MakeShared(uint64_t begin, uint64_t place, uint64_t size_bytes) {
-  memcpy(At(place), At(begin), size_bytes);
-  return mremap(At(place), 0, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, At(begin)) != MAP_FAILED &&
-         madvise(At(begin), size_bytes, MADV_DOFORK) == 0;
+// Calls `back(begin, size_bytes, mapped)` for the parts that still show the arena's pages, until it
+// returns false.
+template <typename Back>
+bool ForEachLeft(const SharedPages& pages, Back back) {
+  const uint64_t end = pages.begin + pages.size_bytes;
+  ProcessMap map;
+  Mapped mapped;
+  for (uint64_t at = pages.begin; at < end && map.Find(at, &mapped) && mapped.begin < end;
+       at = mapped.end) {
+    if (mapped.begin > at) at = mapped.begin;
+    if (mapped.inode != pages.inode || mapped.device != pages.device ||
+        mapped.file_offset + (at - mapped.begin) != pages.file_offset + (at - pages.begin)) {
+      continue;
+    }
+    if (!back(at, Least(mapped.end, end) - at, mapped)) return false;
+  }
+  return true;
 }
 
 // No page is half moved while another thread forks; the child has no other threads.
-void BeforeFork() { moved.lock.Acquire(); }
-void AfterFork() { moved.lock.Release(); }
-void InChild() {
-  for (const SharedPages& pages : moved.pages) (void)MakePrivate(pages.begin, pages.size_bytes);
+void BeforeFork() GPULOOM_ACQUIRE(moved.lock) { moved.lock.Acquire(); }
+void AfterFork() GPULOOM_RELEASE(moved.lock) { moved.lock.Release(); }
+void InChild() GPULOOM_RELEASE(moved.lock) {
+  for (const SharedPages& pages : moved.pages) {
+    (void)ForEachLeft(pages, [](uint64_t begin, uint64_t size_bytes, const Mapped& mapped) {
+      if (!mapped.readable) mprotect(At(begin), size_bytes, PROT_READ);
+      (void)MakePrivate(begin, begin, size_bytes, mapped, /*fenced=*/false);
+      return true;
+    });
+  }
   moved.pages.Clear();
   moved.lock.Release();
 }
 
-bool MayMove(uint64_t begin, uint64_t size_bytes, bool whole_pages) {
+bool MayMove(uint64_t begin, uint64_t size_bytes) {
   const uint64_t end = begin + size_bytes;
   const auto here = reinterpret_cast<uint64_t>(&end);
   if (here >= begin && here < end) return false;  // this thread's stack
@@ -67,87 +115,196 @@ bool MayMove(uint64_t begin, uint64_t size_bytes, bool whole_pages) {
   Mapped mapped;
   for (uint64_t at = begin; at < end; at = mapped.end) {
     if (!map.Find(at, &mapped) || mapped.begin > at) return false;
-    if (!mapped.readable || !mapped.writable || !mapped.is_private || mapped.inode != 0 ||
-        mapped.is_stack || (mapped.is_heap && !whole_pages)) {
+    if (!mapped.readable || !mapped.writable || mapped.executable || !mapped.is_private ||
+        mapped.inode != 0 || mapped.is_stack) {
       return false;
     }
   }
   return true;
 }
 
-// If a piece cannot be moved, those before it are moved back.
-bool MoveAll(const SharedPages& pages) {
-  const uint64_t last = pages.begin + pages.size_bytes - kPage;
-  for (uint64_t at = pages.begin; at <= last;) {
-    uint64_t bytes = at == pages.begin || at == last ? kPage : kPieceBytes;
-    if (at != last && bytes > last - at) bytes = last - at;
-    if (!MakeShared(at, pages.place + (at - pages.begin), bytes)) {
-      if (at != pages.begin) (void)MakePrivate(pages.begin, at - pages.begin);
-      return false;
+// Leaves out what is at the ends and moved already.
+void LeaveOutMoved(uint64_t* first, uint64_t* end) {
+  Holding holding(&moved.lock);
+  if (FindRange(moved.pages, *first, kPage) != nullptr) *first += kPage;
+  if (*first < *end && FindRange(moved.pages, *end - kPage, kPage) != nullptr) *end -= kPage;
+}
+
+// Parts of a region, for threads that populate it together.
+struct Populating {
+  uint64_t end;
+  std::atomic<uint64_t> next;
+  std::atomic<bool> failed{false};
+
+  void Part() {
+    for (;;) {
+      const uint64_t at = next.fetch_add(kPieceBytes, std::memory_order_relaxed);
+      if (at >= end) return;
+      if (!PopulateRegion(at, Least(kPieceBytes, end - at))) failed.store(true);
     }
+  }
+};
+
+bool PopulateTogether(uint64_t begin, uint64_t size_bytes) {
+  Populating populating{begin + size_bytes, {begin}};
+  DoTogether([](void* what) { static_cast<Populating*>(what)->Part(); }, &populating,
+             size_bytes > kPieceBytes ? Help::kWake : Help::kNone);
+  return !populating.failed.load();
+}
+
+// Replaces the program's pages by those of the arena, with the same content. An old size of 0 makes
+// mremap map shared memory a second time. A forked child must find them there, too.
+bool MakeShared(uint64_t begin, uint64_t place, uint64_t size_bytes) {
+  if (!RaiseFence(begin, size_bytes)) return false;
+  CopyPages(At(place), At(begin), size_bytes);
+  const bool done =
+      mremap(At(place), 0, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, At(begin)) != MAP_FAILED &&
+      madvise(At(begin), size_bytes, MADV_DOFORK) == 0;
+  if (!done) mprotect(At(begin), size_bytes, PROT_READ | PROT_WRITE);
+  LowerFence();
+  // The program finds its pages mapped, as after a registration of CUDA's, and not counted twice as
+  // resident. Where the kernel cannot, that is all that is lost.
+  (void)madvise(At(begin), size_bytes, kPopulateRead);
+  (void)madvise(At(place), size_bytes, MADV_DONTNEED);
+  return done;
+}
+
+bool MoveBackLocked(const SharedPages& pages) GPULOOM_REQUIRES(moved.lock) {
+  return ForEachLeft(pages, [&](uint64_t begin, uint64_t size_bytes, const Mapped& mapped) {
+    for (uint64_t done = 0; done < size_bytes;) {
+      const uint64_t bytes = Least(kPieceBackBytes, size_bytes - done);
+      const uint64_t at = begin + done;
+      const uint64_t place = pages.place + (at - pages.begin);
+      if (!MakePrivate(at, place, bytes, mapped, /*fenced=*/true)) return false;
+      if (pages.block == 0) GiveRegionPiece(place, bytes);
+      done += bytes;
+    }
+    return true;
+  });
+}
+
+// Ends of pieces are those of huge pages.
+bool MoveAllLocked(const SharedPages& pages) GPULOOM_REQUIRES(moved.lock) {
+  const uint64_t end = pages.begin + pages.size_bytes;
+  uint64_t populated = pages.block == 0 ? pages.begin : end;
+  for (uint64_t at = pages.begin; at < end;) {
+    const uint64_t bytes = Least((at / kPieceBytes + 1) * kPieceBytes, end) - at;
+    bool done = true;
+    if (at + bytes > populated) {
+      const uint64_t ahead = Least(kAheadBytes, end - populated);
+      done = PopulateTogether(pages.place + (populated - pages.begin), ahead);
+      populated += ahead;
+    }
+    if (!done || !MakeShared(at, pages.place + (at - pages.begin), bytes)) return false;
     at += bytes;
   }
   return true;
 }
 
+void GivePlace(const SharedPages& pages) {
+  if (pages.block != 0) {
+    GivePinned(pages.block);
+  } else {
+    GiveRegion(pages.place);
+  }
+}
+
+CUresult TakePlace(SharedPages* pages) {
+  if (pages->size_bytes >= kRegionBytes) {
+    CUDA_RETURN_IF_ERROR(TakeRegion(pages->size_bytes, &pages->place));
+  } else {
+    // One page more, because blocks need not begin at a page.
+    CUDA_RETURN_IF_ERROR(TakePinned(pages->size_bytes + kPage, &pages->block));
+    pages->place = (pages->block + kPage - 1) & ~(kPage - 1);
+  }
+  ProcessMap map;
+  Mapped arena;
+  if (!map.Find(pages->place, &arena) || arena.begin > pages->place) {
+    GivePlace(*pages);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  pages->device = arena.device;
+  pages->inode = arena.inode;
+  pages->file_offset = arena.file_offset + (pages->place - arena.begin);
+  return CUDA_SUCCESS;
+}
+
+void ForgetLocked(const SharedPages& pages) GPULOOM_REQUIRES(moved.lock) {
+  // What could not be moved back, and was unmapped since, may begin there too.
+  size_t i = FindAtOrBefore(moved.pages, pages.begin);
+  while (moved.pages[i].place != pages.place) --i;
+  moved.pages.Remove(i);
+}
+
+// `in_use`: if not moved, whether some of the program's pages are the arena's all the same.
+bool Move(const SharedPages& pages, bool* in_use) {
+  *in_use = false;
+  Holding holding(&moved.lock);
+  if (!moved.fork_handled) {
+    moved.fork_handled = pthread_atfork(&BeforeFork, &AfterFork, &InChild) == 0;
+  }
+  // Noted before: the note may lie in a page that is moved.
+  if (!moved.fork_handled || !InsertSorted(&moved.pages, pages)) return false;
+  if (MoveAllLocked(pages)) return true;
+  *in_use = !MoveBackLocked(pages);
+  if (!*in_use) ForgetLocked(pages);
+  return false;
+}
+
+// What was locked in memory stays so, as a whole, if the limit allows.
+void LockAsBefore(uint64_t begin, uint64_t size_bytes, const LockedMemory& before) {
+  LockedMemory after;
+  if (before.locked_kib != 0 && ReadLockedMemory(&after) && after.locked_kib < before.locked_kib) {
+    (void)mlock(At(begin), size_bytes);
+  }
+}
+
 }  // namespace
 
 CUresult SharePages(uint64_t begin, uint64_t size_bytes, SharedPages* pages) {
-  const uint64_t first = begin & ~(kPage - 1);
-  const uint64_t end = (begin + size_bytes + kPage - 1) & ~(kPage - 1);
-  const bool whole_pages = first == begin && end == begin + size_bytes;
-  if (!MayMove(first, end - first, whole_pages)) return CUDA_ERROR_NOT_SUPPORTED;
-  uint64_t block;
-  // One page more, because blocks need not begin at a page.
-  CUDA_RETURN_IF_ERROR(TakePinned(end - first + kPage, &block));
-  *pages = {first, end - first, (block + kPage - 1) & ~(kPage - 1), block};
-  bool done = false;
-  {
-    Holding holding(&moved.lock);
-    if (!moved.fork_handled) {
-      moved.fork_handled = pthread_atfork(&BeforeFork, &AfterFork, &InChild) == 0;
-    }
-    // Noted before: the note may lie in a page that is moved.
-    if (moved.fork_handled && InsertSorted(&moved.pages, *pages)) {
-      done = MoveAll(*pages);
-      if (!done) moved.pages.Remove(FindAtOrBefore(moved.pages, pages->begin));
+  uint64_t first = begin & ~(kPage - 1);
+  uint64_t end = (begin + size_bytes + kPage - 1) & ~(kPage - 1);
+  LeaveOutMoved(&first, &end);
+  LockedMemory memory;
+  // Whoever holds pages would not see that others have taken their place.
+  if (first >= end || !MayMove(first, end - first) || !ReadLockedMemory(&memory) ||
+      memory.pinned_kib != 0) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  SharedPages wanted = {};
+  wanted.begin = first;
+  wanted.size_bytes = end - first;
+  CUDA_RETURN_IF_ERROR(TakePlace(&wanted));
+  bool in_use;
+  if (!Move(wanted, &in_use)) {
+    if (!in_use) GivePlace(wanted);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  LockAsBefore(first, end - first, memory);
+  if (wanted.block == 0) {
+    const CUresult result = PinRegion(wanted.place);
+    if (result != CUDA_SUCCESS) {
+      UnsharePages(wanted);
+      return result;
     }
   }
-  if (done) return CUDA_SUCCESS;
-  GivePinned(block);
-  *pages = {};
-  return CUDA_ERROR_OUT_OF_MEMORY;
+  *pages = wanted;
+  return CUDA_SUCCESS;
 }
 
 void UnsharePages(const SharedPages& pages) {
-  Mapped arena;
-  {
-    ProcessMap map;
-    if (!map.Find(pages.place, &arena) || arena.begin > pages.place) return;
-  }
-  bool back = true;
+  if (pages.block == 0) UnpinRegion(pages.place);
+  bool back;
+  LockedMemory memory;
   {
     Holding holding(&moved.lock);
-    const uint64_t end = pages.begin + pages.size_bytes;
-    ProcessMap map;
-    Mapped mapped;
-    for (uint64_t at = pages.begin; at < end && map.Find(at, &mapped) && mapped.begin < end;
-         at = mapped.end) {
-      if (mapped.begin > at) at = mapped.begin;
-      const bool ours = mapped.inode == arena.inode && mapped.device == arena.device &&
-                        mapped.file_offset + (at - mapped.begin) ==
-                            arena.file_offset + (pages.place - arena.begin) + (at - pages.begin);
-      const uint64_t piece_end = mapped.end < end ? mapped.end : end;
-      if (ours) back = MakePrivate(at, piece_end - at) && back;
-    }
-    const size_t i = FindAtOrBefore(moved.pages, pages.begin);
-    if (back && i != moved.pages.count() && moved.pages[i].begin == pages.begin) {
-      moved.pages.Remove(i);
-    }
+    back = ReadLockedMemory(&memory) && memory.pinned_kib == 0 && MoveBackLocked(pages);
+    if (back) ForgetLocked(pages);
   }
-  // If there is no memory for copies, the program keeps the arena's pages, and nobody else gets
-  // them.
-  if (back) GivePinned(pages.block);
+  // Otherwise the program keeps the arena's pages, which are as good, and nobody else gets them.
+  if (!back) return;
+  LockAsBefore(pages.begin, pages.size_bytes, memory);
+  GivePlace(pages);
 }
 
 }  // namespace gpuloom

@@ -29,7 +29,7 @@ static_assert(sizeof(PointerText) <= sizeof(CUmemPoolPtrExportData));
 
 wire::PoolId IdOf(const Pool* pool) { return wire::PoolId{pools.table.IdOf(pool)}; }
 
-CUresult ShareLocked(Pool* pool) {
+CUresult ShareLocked(Pool* pool) GPULOOM_REQUIRES(pools.lock) {
   if (pool->number != 0) return CUDA_SUCCESS;
   wire::PoolShare::Reply reply;
   CUDA_RETURN_IF_ERROR(session.Call<wire::PoolShare>({IdOf(pool)}, &reply));
@@ -38,7 +38,7 @@ CUresult ShareLocked(Pool* pool) {
   return CUDA_SUCCESS;
 }
 
-CUresult PutLocked(Pool* pool, Chunk* chunk) {
+CUresult PutLocked(Pool* pool, Chunk* chunk) GPULOOM_REQUIRES(pools.lock) {
   if (chunk->number != 0) return CUDA_SUCCESS;
   wire::PoolPut::Reply reply;
   CUDA_RETURN_IF_ERROR(
@@ -49,7 +49,7 @@ CUresult PutLocked(Pool* pool, Chunk* chunk) {
 }
 
 // The chunk of an imported pool, mapped if it was not.
-CUresult TakeLocked(Pool* pool, uint64_t number, size_t* index) {
+CUresult TakeLocked(Pool* pool, uint64_t number, size_t* index) GPULOOM_REQUIRES(pools.lock) {
   for (size_t i = 0; i < pool->chunks.count(); ++i) {
     if (pool->chunks[i].number != number) continue;
     *index = i;
@@ -70,7 +70,7 @@ CUresult TakeLocked(Pool* pool, uint64_t number, size_t* index) {
   return CUDA_SUCCESS;
 }
 
-void LeaveIfUnusedLocked(Pool* pool, size_t index) {
+void LeaveIfUnusedLocked(Pool* pool, size_t index) GPULOOM_REQUIRES(pools.lock) {
   const Chunk chunk = pool->chunks[index];
   if (chunk.pieces != 0) return;
   pool->chunks.Remove(index);
@@ -79,7 +79,7 @@ void LeaveIfUnusedLocked(Pool* pool, size_t index) {
   GiveDeviceMemory(chunk.begin, chunk.size_bytes, wire::kLegacyStream, wire::Ticket{0});
 }
 
-Pool* FindImportedLocked(uint64_t number) {
+Pool* FindImportedLocked(uint64_t number) GPULOOM_REQUIRES(pools.lock) {
   for (uint32_t id = 1; id <= pools.table.used(); ++id) {
     Pool* pool = pools.table.At(id);
     if (pool != nullptr && pool->imported && pool->number == number) return pool;
@@ -88,7 +88,8 @@ Pool* FindImportedLocked(uint64_t number) {
 }
 
 // A piece for the allocation at `begin`, known to the program.
-CUresult ImportPieceLocked(Pool* pool, Chunk* chunk, uint64_t begin, uint64_t size_bytes) {
+CUresult ImportPieceLocked(Pool* pool, Chunk* chunk, uint64_t begin, uint64_t size_bytes)
+    GPULOOM_REQUIRES(pools.lock) {
   KnownMemory known;
   if (FindKnown(begin, &known) ||
       (FindKnownFrom(begin, &known) && known.begin - begin < size_bytes)) {
@@ -97,13 +98,13 @@ CUresult ImportPieceLocked(Pool* pool, Chunk* chunk, uint64_t begin, uint64_t si
     return known.begin == begin && size_bytes <= known.size_bytes ? CUDA_SUCCESS
                                                                   : CUDA_ERROR_INVALID_VALUE;
   }
-  Piece* piece = pools.pieces.Take();
+  Piece* piece = pools.pieces.Take(pools.lock);
   if (piece == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   piece->begin = begin;
   piece->size_bytes = piece->asked_bytes = size_bytes;
   piece->pool = pool;
   if (!NoteMemory({begin, size_bytes, MemoryKind::kPooled, 0, {}, pools.pieces.IdOf(piece), 0})) {
-    pools.pieces.Give(piece);
+    pools.pieces.Give(pools.lock, piece);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   ++chunk->pieces;
@@ -117,7 +118,7 @@ void GiveImportedLocked(Piece* piece) {
   Pool* pool = piece->pool;
   pool->used_bytes -= piece->asked_bytes;
   const size_t index = FindAtOrBefore(pool->chunks, piece->begin);
-  pools.pieces.Give(piece);
+  pools.pieces.Give(pools.lock, piece);
   --pool->chunks[index].pieces;
   LeaveIfUnusedLocked(pool, index);
 }

@@ -48,7 +48,7 @@ CUresult JudgeProperties(const CUmemAllocationProp& wanted) {
              : CUDA_SUCCESS;
 }
 
-CUresult Unmap(uint64_t address, uint64_t size_bytes) {
+CUresult UnmapLocked(uint64_t address, uint64_t size_bytes) GPULOOM_REQUIRES(physical_lock) {
   const uint64_t end = address + size_bytes;
   uint64_t reserved, reserved_bytes;
   if (size_bytes == 0 || !IsGranular(size_bytes) || !IsGranular(address) ||
@@ -72,7 +72,7 @@ CUresult Unmap(uint64_t address, uint64_t size_bytes) {
 }  // namespace
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 
@@ -172,7 +172,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   PhysicalMemory* memory = nullptr;
   result = ImportPhysicalLocked(token, &memory);
   if (result == CUDA_SUCCESS) *handle = HandleOf(memory);
-  // It belongs to another trust domain, or nobody holds it any more.
+  // It belongs to another trust domain, or no session holds it any more.
   return result == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_UNKNOWN : result;
 }
 
@@ -229,7 +229,7 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t size_bytes, size_t offset_bytes,
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t size_bytes) {
   CUDA_RETURN_IF_ERROR(session.Check());
   Holding holding(&physical_lock);
-  return Unmap(pointer, size_bytes);
+  return UnmapLocked(pointer, size_bytes);
 }
 
 CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size_bytes, const CUmemAccessDesc* descriptors,

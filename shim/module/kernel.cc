@@ -14,15 +14,12 @@
 #include "shim/session/session.h"
 
 namespace gpuloom {
+
+constinit Lock kernels_lock;
+
 namespace {
 
-struct Kernels {
-  HandleTable<Kernel, wire::kMaxKernels> table;
-  // Guards the table's Take and Give and all libraries' buckets. Held while the executor is asked
-  // for a kernel, so that a name gives only one kernel.
-  Lock lock;
-};
-constinit Kernels kernels;
+constinit HandleTable<Kernel, wire::kMaxKernels> kernels;
 
 uint32_t HashOf(const char* name) {
   uint32_t hash = 2166136261u;
@@ -30,7 +27,8 @@ uint32_t HashOf(const char* name) {
   return hash;
 }
 
-Kernel* FindByNameLocked(const Library& library, uint32_t bucket, const char* name) {
+Kernel* FindByNameLocked(const Library& library, uint32_t bucket, const char* name)
+    GPULOOM_REQUIRES(kernels_lock) {
   for (Kernel* kernel = library.buckets[bucket]; kernel != nullptr; kernel = kernel->next) {
     if (strcmp(kernel->name, name) == 0) return kernel;
   }
@@ -122,13 +120,14 @@ CUresult Describe(Kernel* kernel, const KernelAnswer& answer) {
   return CUDA_SUCCESS;
 }
 
-CUresult AskForKernelLocked(Library* library, const char* name, Kernel** kernel_out) {
-  Kernel* kernel = kernels.table.Take();
+CUresult AskForKernelLocked(Library* library, const char* name, Kernel** kernel_out)
+    GPULOOM_REQUIRES(kernels_lock) {
+  Kernel* kernel = kernels.Take(kernels_lock);
   if (kernel == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   KernelAnswer answer;
   CUresult result = CallGet(library, IdOf(kernel), name, &answer);
   if (result != CUDA_SUCCESS) {
-    kernels.table.Give(kernel);
+    kernels.Give(kernels_lock, kernel);
     return result;
   }
   kernel->name = strdup(name);
@@ -136,7 +135,7 @@ CUresult AskForKernelLocked(Library* library, const char* name, Kernel** kernel_
   if (result != CUDA_SUCCESS) {
     // The executor knows the id now, and forgets it when the library is unloaded.
     FreeFields(kernel);
-    kernels.table.Give(kernel, /*reuse=*/false);
+    kernels.Give(kernels_lock, kernel, /*reuse=*/false);
     return result;
   }
   kernel->library = library;
@@ -235,7 +234,7 @@ CUresult SetCacheConfig(const void* handle, CUfunc_cache config) {
 
 }  // namespace
 
-Kernel* FindKernel(const void* handle) { return kernels.table.Find(handle); }
+Kernel* FindKernel(const void* handle) { return kernels.Find(handle); }
 
 // A kernel belongs to its library, so no current context is needed.
 CUresult FindUsableKernel(const void* handle, Kernel** kernel) {
@@ -243,7 +242,7 @@ CUresult FindUsableKernel(const void* handle, Kernel** kernel) {
   *kernel = FindKernel(handle);
   return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : RefreshKernel(*kernel);
 }
-wire::KernelId IdOf(const Kernel* kernel) { return wire::KernelId{kernels.table.IdOf(kernel)}; }
+wire::KernelId IdOf(const Kernel* kernel) { return wire::KernelId{kernels.IdOf(kernel)}; }
 
 CUresult GetKernel(Library* library, const char* name, Kernel** kernel) {
   const size_t name_bytes = strlen(name);
@@ -251,7 +250,7 @@ CUresult GetKernel(Library* library, const char* name, Kernel** kernel) {
   if (name_bytes > wire::kMaxNameBytes) return CUDA_ERROR_NOT_FOUND;
   CUDA_RETURN_IF_ERROR(EnsureLoaded(library));
   const uint32_t bucket = HashOf(name) % Library::kBuckets;
-  Holding holding(&kernels.lock);
+  Holding holding(&kernels_lock);
   *kernel = FindByNameLocked(*library, bucket, name);
   if (*kernel != nullptr) return CUDA_SUCCESS;
   CUDA_RETURN_IF_ERROR(AskForKernelLocked(library, name, kernel));
@@ -262,14 +261,14 @@ CUresult GetKernel(Library* library, const char* name, Kernel** kernel) {
 
 CUresult ListKernel(Library* library, const char* name, Kernel** kernel) {
   const uint32_t bucket = HashOf(name) % Library::kBuckets;
-  Holding holding(&kernels.lock);
+  Holding holding(&kernels_lock);
   *kernel = FindByNameLocked(*library, bucket, name);
   if (*kernel != nullptr) return CUDA_SUCCESS;
-  Kernel* listed = kernels.table.Take();
+  Kernel* listed = kernels.Take(kernels_lock);
   if (listed == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   listed->name = strdup(name);
   if (listed->name == nullptr) {
-    kernels.table.Give(listed);
+    kernels.Give(kernels_lock, listed);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   listed->library = library;
@@ -285,7 +284,7 @@ CUresult RefreshKernel(Kernel* kernel) {
     return CUDA_SUCCESS;
   }
   CUDA_RETURN_IF_ERROR(EnsureLoaded(kernel->library));
-  Holding holding(&kernels.lock);
+  Holding holding(&kernels_lock);
   if (kernel->alive.load(std::memory_order_acquire) != Kernel::kStale) return CUDA_SUCCESS;
   KernelAnswer answer;
   CUDA_RETURN_IF_ERROR(CallGet(kernel->library, IdOf(kernel), kernel->name, &answer));
@@ -299,7 +298,7 @@ CUresult RefreshKernel(Kernel* kernel) {
 }
 
 void MarkKernelsStale(Library* library) {
-  Holding holding(&kernels.lock);
+  Holding holding(&kernels_lock);
   for (Kernel* kernel : library->buckets) {
     for (; kernel != nullptr; kernel = kernel->next) {
       kernel->alive.store(Kernel::kStale, std::memory_order_release);
@@ -309,13 +308,13 @@ void MarkKernelsStale(Library* library) {
 }
 
 void ReleaseKernels(Library* library) {
-  Holding holding(&kernels.lock);
+  Holding holding(&kernels_lock);
   for (Kernel*& bucket : library->buckets) {
     for (Kernel* kernel = bucket; kernel != nullptr;) {
       Kernel* next = kernel->next;
       ForgetStepwiseLaunch(kernel);
       FreeFields(kernel);
-      kernels.table.Give(kernel);
+      kernels.Give(kernels_lock, kernel);
       kernel = next;
     }
     bucket = nullptr;
@@ -324,7 +323,7 @@ void ReleaseKernels(Library* library) {
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

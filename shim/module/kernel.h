@@ -8,10 +8,17 @@
 
 #include "proto/cuda/cuda_all.h"
 #include "proto/wire/launch_commands.h"
+#include "shim/process/futex.h"
 
 namespace gpuloom {
 
 struct Library;
+
+// Of the table of kernels and of all libraries' buckets. Held while the executor is asked for a
+// kernel, so that a name gives only one kernel.
+extern Lock kernels_lock;
+// Of the kernels' cached answers.
+extern Lock occupancy_lock;
 
 struct OccupancyAnswer {
   int32_t block_threads;  // 0: the entry is empty
@@ -44,14 +51,14 @@ struct Kernel {
   uint32_t param_bytes;       // of the packed buffer
   wire::KernelParam* params;  // malloc'ed, param_count of them
   Library* library;
-  Kernel* next;  // of the library's bucket
-  char* name;    // malloc'ed
+  Kernel* next GPULOOM_GUARDED_BY(kernels_lock);  // of the library's bucket
+  char* name;                                     // malloc'ed
   std::atomic<int32_t> attributes[wire::kFunctionAttributes];
-  bool cluster_is_fixed;         // by the kernel's code
-  OccupancyAnswer occupancy[4];  // guarded by the occupancy lock
-  uint32_t next_occupancy;
-  ClusterAnswer clusters[2];  // likewise
-  uint32_t next_clusters;
+  bool cluster_is_fixed;  // by the kernel's code
+  OccupancyAnswer occupancy[4] GPULOOM_GUARDED_BY(occupancy_lock);
+  uint32_t next_occupancy GPULOOM_GUARDED_BY(occupancy_lock);
+  ClusterAnswer clusters[2] GPULOOM_GUARDED_BY(occupancy_lock);
+  uint32_t next_clusters GPULOOM_GUARDED_BY(occupancy_lock);
 
   int32_t attribute(CUfunction_attribute attribute) const {
     return attributes[attribute].load(std::memory_order_relaxed);

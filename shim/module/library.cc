@@ -16,10 +16,10 @@
 #include "shim/memory/memory.h"
 #include "shim/module/jit_options.h"
 #include "shim/module/link.h"
+#include "shim/module/load_log.h"
 #include "shim/module/managed_variables.h"
 #include "shim/process/futex.h"
 #include "shim/process/handle_table.h"
-#include "shim/process/log.h"
 #include "shim/session/session.h"
 
 namespace gpuloom {
@@ -27,7 +27,7 @@ namespace {
 
 struct Libraries {
   HandleTable<Library, wire::kMaxLibraries> table;
-  Lock lock;       // guards Take and Give of the table
+  Lock lock;
   Lock load_lock;  // held while a library is loaded again
 };
 constinit Libraries libraries;
@@ -80,8 +80,9 @@ CUresult SendImage(Library* library, const void* image, uint64_t image_bytes, Re
 
 // Has the image compiled with the program's options, and gives it what the compiler reports.
 CUresult CompileImage(Library* library, const void* image, uint64_t image_bytes,
-                      const JitOptions& jit) {
+                      const JitOptions& jit, LoadLog* log) {
   JitReportPlace place = JitReportPlace::For(jit);
+  if (place.error_capacity_bytes == 0) place.error_capacity_bytes = LoadLog::kTextBytes;
   uint64_t address;
   CUDA_RETURN_IF_ERROR(TakeTransferSpace(image_bytes + place.size_bytes(), &address));
   place.address = address + image_bytes;
@@ -95,6 +96,10 @@ CUresult CompileImage(Library* library, const void* image, uint64_t image_bytes,
   if (result == CUDA_SUCCESS) {
     place.Tell(reply.report, jit);
     result = static_cast<CUresult>(reply.result);
+    const uint32_t said = reply.report.error_bytes < place.error_capacity_bytes
+                              ? reply.report.error_bytes
+                              : place.error_capacity_bytes;
+    log->Set(reinterpret_cast<const char*>(place.address) + place.info_capacity_bytes, said);
   }
   GiveTransferSpace(address);
   return result != CUDA_SUCCESS ? result : PlaceVariables(library, reply.managed_bytes, nullptr);
@@ -108,20 +113,15 @@ bool IsCompiled(const void* image, uint64_t image_bytes) {
 }
 
 CUresult PresentImage(Library* library, const void* image, uint64_t image_bytes,
-                      const JitOptions& jit) {
+                      const JitOptions& jit, LoadLog* log) {
   if (!jit.empty() && !IsCompiled(image, image_bytes)) {
-    return CompileImage(library, image, image_bytes, jit);
+    return CompileImage(library, image, image_bytes, jit, log);
   }
   char text[wire::kReplyPayloadBytes];
-  ReplyPayload log = {text, sizeof(text), 0};
-  const CUresult result = SendImage(library, image, image_bytes, &log);
-  TellError(jit, text, log.size_bytes);
-  // Few programs pass a buffer for the log, and this line is for whoever runs them.
-  constexpr uint32_t kPrefixBytes = sizeof("gpuloom: ") - 1;
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && log.size_bytes > kPrefixBytes) {
-    Log(LogLevel::kWarn, "%.*s", static_cast<int>(log.size_bytes - kPrefixBytes),
-        text + kPrefixBytes);
-  }
+  ReplyPayload reply = {text, sizeof(text), 0};
+  const CUresult result = SendImage(library, image, image_bytes, &reply);
+  TellError(jit, text, reply.size_bytes);
+  log->Set(text, reply.size_bytes);
   return result;
 }
 
@@ -131,14 +131,14 @@ CUresult LoadAs(bool is_module, Library** out, Ask ask) {
   Library* library;
   {
     Holding holding(&libraries.lock);
-    library = libraries.table.Take();
+    library = libraries.table.Take(libraries.lock);
   }
   if (library == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   library->is_module = is_module;
   const CUresult result = ask(library);
   if (result != CUDA_SUCCESS) {
     Holding holding(&libraries.lock);
-    libraries.table.Give(library);
+    libraries.table.Give(libraries.lock, library);
     return result;
   }
   library->loaded.store(true, std::memory_order_release);
@@ -157,10 +157,12 @@ CUresult LoadLinked(const void* wrapper, bool is_module, const JitOptions& jit, 
   uint8_t* image = nullptr;
   uint64_t image_bytes = 0;
   if (LinkParts(wrapper, jit, &image, &image_bytes) != CUDA_SUCCESS) return failure;
+  LoadLog log;
   const CUresult result = LoadAs(is_module, out, [&](Library* library) {
-    return PresentImage(library, image, image_bytes, {});
+    return PresentImage(library, image, image_bytes, {}, &log);
   });
   free(image);
+  if (result != CUDA_SUCCESS) log.Say(jit);
   return result;
 }
 
@@ -178,7 +180,7 @@ CUresult TellLater(CUresult failure, bool is_module, Library** out) {
   Library* library;
   {
     Holding holding(&libraries.lock);
-    library = libraries.table.Take();
+    library = libraries.table.Take(libraries.lock);
   }
   if (library == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   library->broken = failure;
@@ -205,16 +207,19 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
   Image image;
   const ImageError error = FindImage(image_pointer, &image);
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
+  LoadLog log;
   if (error == ImageError::kNone && image.size_bytes != 0) {
-    result = !HasMember(image) ? CUDA_ERROR_NO_BINARY_FOR_GPU
-                               : LoadAs(is_module, out, [&](Library* library) {
-                                   return PresentImage(library, image.bytes, image.size_bytes, jit);
-                                 });
+    result = !HasMember(image)
+                 ? CUDA_ERROR_NO_BINARY_FOR_GPU
+                 : LoadAs(is_module, out, [&](Library* library) {
+                     return PresentImage(library, image.bytes, image.size_bytes, jit, &log);
+                   });
   }
   if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE) {
     result = LoadLinked(image_pointer, is_module, jit, result, out);
     if (result == CUDA_SUCCESS) return result;
   }
+  if (result != CUDA_SUCCESS) log.Say(jit);
   if (IsOfImage(result)) return TellLater(result, is_module, out);
   if (result == CUDA_SUCCESS && memory == ImageMemory::kPreserved) {
     (*out)->image_bytes = image.size_bytes;
@@ -249,15 +254,22 @@ CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
   Image image;
   if (have == size && FindImage(bytes, static_cast<size_t>(size), &image) == ImageError::kNone) {
+    LoadLog log;
     result = LoadAs(is_module, out, [&](Library* library) {
-      return PresentImage(library, bytes, image.size_bytes, jit);
+      return PresentImage(library, bytes, image.size_bytes, jit, &log);
     });
+    if (result != CUDA_SUCCESS) log.Say(jit);
   }
   free(bytes);
   return result;
 }
 
 CUresult Unload(Library* library) {
+  {
+    Holding holding(&libraries.lock);
+    if (!libraries.table.Give(libraries.lock, library, /*reuse=*/false))
+      return CUDA_ERROR_INVALID_HANDLE;
+  }
   CUresult result = CUDA_SUCCESS;
   // Waits for kernels that may still write to managed variables.
   if (library->managed_begin != 0) (void)session.WaitForAll();
@@ -268,10 +280,10 @@ CUresult Unload(Library* library) {
   ReleaseKernels(library);
   ReleaseReferences(library);
   if (library->is_module) ForgetMade(MadeKind::kModule, reinterpret_cast<uint64_t>(library));
-  free(library->listed);
+  ForgetList(library);
   ReleaseManaged(library);
   Holding holding(&libraries.lock);
-  libraries.table.Give(library);
+  libraries.table.Reuse(libraries.lock, libraries.table.IdOf(library));
   return result;
 }
 
@@ -348,14 +360,16 @@ CUresult LoadModule(CUmodule* module, const void* image) {
   return AnswerModule(result, library, module);
 }
 
-CUresult EnsureLoaded(Library* library) {
+CUresult EnsureLoaded(Library* library) GPULOOM_EXCLUDES(libraries.load_lock) {
   if (library->loaded.load(std::memory_order_acquire)) [[likely]] {
     return CUDA_SUCCESS;
   }
   if (library->broken != CUDA_SUCCESS) return library->broken;
   Holding holding(&libraries.load_lock);
   if (library->loaded.load(std::memory_order_acquire)) return CUDA_SUCCESS;
-  const CUresult result = PresentImage(library, library->image, library->image_bytes, {});
+  LoadLog log;
+  const CUresult result = PresentImage(library, library->image, library->image_bytes, {}, &log);
+  if (result != CUDA_SUCCESS) log.Say({});
   if (result == CUDA_SUCCESS) library->loaded.store(true, std::memory_order_release);
   return result;
 }
@@ -378,7 +392,7 @@ void ResetAllLibraries() {
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -12,8 +12,12 @@
 #include "proto/cuda/cuda_all.h"
 #include "proto/wire/handles.h"
 #include "shim/module/kernel.h"
+#include "shim/process/futex.h"
 
 namespace gpuloom {
+
+// Of the libraries' lists of kernels. Held while the executor is asked for one.
+extern Lock list_lock;
 
 struct Library {
   static constexpr uint32_t kBuckets = 32;
@@ -28,11 +32,11 @@ struct Library {
   // resets.
   uint64_t managed_begin;  // 0: none
   uint64_t managed_bytes;
-  // All kernels in the image's order, asked for once; guarded by the list lock.
-  Kernel** listed;  // malloc'ed
-  uint32_t listed_count;
-  bool is_listed;
-  Kernel* buckets[kBuckets];  // kernels got so far, by name; see kernel.h for the lock
+  // All kernels in the image's order, asked for once.
+  Kernel** listed GPULOOM_GUARDED_BY(list_lock);  // malloc'ed
+  uint32_t listed_count GPULOOM_GUARDED_BY(list_lock);
+  bool is_listed GPULOOM_GUARDED_BY(list_lock);
+  Kernel* buckets[kBuckets] GPULOOM_GUARDED_BY(kernels_lock);  // kernels got so far, by name
 };
 
 Library* FindLibrary(const void* handle);
@@ -46,6 +50,8 @@ wire::LibraryId IdOf(const Library* library);
 
 // All of its kernels, which live as long as the library. Asks the executor for their names, once.
 [[nodiscard]] CUresult ListKernels(Library* library, Kernel* const** kernels, uint32_t* count);
+// The library is unloaded.
+void ForgetList(Library* library);
 
 // For a reset of the context.
 void ResetAllLibraries();

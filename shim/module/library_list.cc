@@ -11,9 +11,10 @@
 #include "shim/session/session.h"
 
 namespace gpuloom {
-namespace {
 
 constinit Lock list_lock;
+
+namespace {
 
 // All names, each ended by a NUL, malloc'ed; null when there are none.
 CUresult AskForNames(const Library* library, char** names, uint32_t* bytes, uint32_t* count) {
@@ -46,7 +47,7 @@ CUresult AskForNames(const Library* library, char** names, uint32_t* bytes, uint
 }
 
 // For code with errors the driver lists no kernels, and reports the error when one is asked for.
-CUresult ListLocked(Library* library) {
+CUresult ListLocked(Library* library) GPULOOM_REQUIRES(list_lock) {
   if (library->broken != CUDA_SUCCESS) return CUDA_SUCCESS;
   CUDA_RETURN_IF_ERROR(EnsureLoaded(library));
   char* names;
@@ -110,9 +111,15 @@ CUresult ListKernels(Library* library, Kernel* const** kernels, uint32_t* count)
   return CUDA_SUCCESS;
 }
 
+void ForgetList(Library* library) {
+  Holding holding(&list_lock);
+  free(library->listed);
+  library->listed = nullptr;
+}
+
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

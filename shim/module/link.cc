@@ -28,7 +28,7 @@ struct Link {
 
 struct Links {
   HandleTable<Link, wire::kMaxLinks> table;
-  Lock lock;  // guards Take and Give of the table
+  Lock lock;
 };
 constinit Links links;
 
@@ -53,12 +53,13 @@ void TellReport(Link* link) {
   if (place.size_bytes() != 0) GiveTransferSpace(place.address);
 }
 
+// Needs no context: the runtime loads libraries, whose parts are linked here, before it has one.
 CUresult Create(const JitOptions& jit, Link** out) {
-  CUDA_RETURN_IF_ERROR(NeedContext());
+  CUDA_RETURN_IF_ERROR(session.Check());
   Link* link;
   {
     Holding holding(&links.lock);
-    link = links.table.Take();
+    link = links.table.Take(links.lock);
   }
   if (link == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::LinkCreate::Reply reply;
@@ -66,7 +67,7 @@ CUresult Create(const JitOptions& jit, Link** out) {
       session.Call<wire::LinkCreate>({IdOf(link)}, &reply, jit.list, jit.list_bytes());
   if (result != CUDA_SUCCESS) {
     Holding holding(&links.lock);
-    links.table.Give(link);
+    links.table.Give(links.lock, link);
     return result;
   }
   link->jit = jit;
@@ -158,12 +159,16 @@ CUresult Complete(Link* link) {
 }
 
 CUresult Destroy(Link* link) {
+  {
+    Holding holding(&links.lock);
+    if (!links.table.Give(links.lock, link, /*reuse=*/false)) return CUDA_ERROR_INVALID_HANDLE;
+  }
   wire::LinkDestroy::Reply reply;
   const CUresult result = session.Call<wire::LinkDestroy>({IdOf(link)}, &reply);
   free(link->image);
   link->image = nullptr;
   Holding holding(&links.lock);
-  links.table.Give(link);
+  links.table.Reuse(links.lock, links.table.IdOf(link));
   return result;
 }
 
@@ -199,7 +204,7 @@ CUresult LinkParts(const void* pointer, const JitOptions& jit, uint8_t** image,
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

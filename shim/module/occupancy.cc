@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many blocks and clusters of a kernel fit: asked of the executor's driver once, and remembered.
+// How many blocks and clusters of a kernel fit: asked of the executor's driver once, and
+// remembered.
 #include <string.h>
 
 #include "proto/cuda/return_if_error.h"
@@ -10,9 +11,10 @@
 #include "shim/session/session.h"
 
 namespace gpuloom {
-namespace {
 
 constinit Lock occupancy_lock;
+
+namespace {
 
 constexpr int kLargestPortableCluster = 8;
 
@@ -155,7 +157,7 @@ void ForgetOccupancy(Kernel* kernel) {
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -33,7 +33,7 @@ bool ReadSysfsHex(const char* file, unsigned* value) {
 
 namespace {
 
-using Word = unsigned long;  // NOLINT(google-runtime-int): NVML's own type
+using Word = unsigned long;  // NVML's own type
 constexpr unsigned kWordBits = 8 * sizeof(Word);
 
 // The kernel's mask: groups of 32 bits in hexadecimal, the highest first, with commas between.
@@ -67,7 +67,7 @@ Return Processors(DeviceHandle device, unsigned words, Word* set) {
 }  // namespace
 }  // namespace gpuloom::nvml
 
-using namespace gpuloom::nvml;  // NOLINT: NVML's functions are written in our terms
+using namespace gpuloom::nvml;  // NVML's functions are written in our terms
 
 NVML_EXPORT int nvmlDeviceGetCpuAffinity(DeviceHandle device, unsigned words, Word* set) {
   return Processors(device, words, set);

@@ -6,7 +6,7 @@
 #include "shim/nvml/fact.h"
 #include "shim/nvml/sysfs.h"
 
-using namespace gpuloom::nvml;  // NOLINT: NVML's functions are written in our terms
+using namespace gpuloom::nvml;  // NVML's functions are written in our terms
 
 namespace {
 

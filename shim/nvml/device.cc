@@ -90,8 +90,8 @@ PciInfo DescribePci() {
 }  // namespace
 }  // namespace gpuloom::nvml
 
-using namespace gpuloom;        // NOLINT: NVML's functions are written in our terms
-using namespace gpuloom::nvml;  // NOLINT: the same
+using namespace gpuloom;        // NVML's functions are written in our terms
+using namespace gpuloom::nvml;  // the same
 
 NVML_EXPORT int nvmlDeviceGetCount_v2(unsigned* count) {
   if (!node.initialized()) return kUninitialized;

@@ -7,7 +7,7 @@
 
 namespace {
 
-using namespace gpuloom::nvml;  // NOLINT: this file only defines NVML's C functions
+using namespace gpuloom::nvml;  // this file only defines NVML's C functions
 
 // Every set is this one: nothing is ever in it.
 constexpr char kEmptySet = 0;

@@ -4,7 +4,7 @@
 
 #include "shim/nvml/node.h"
 
-using namespace gpuloom::nvml;  // NOLINT: NVML's functions are written in our terms
+using namespace gpuloom::nvml;  // NVML's functions are written in our terms
 
 NVML_EXPORT int nvmlDeviceGetP2PStatus(DeviceHandle a, DeviceHandle b, unsigned index,
                                        unsigned* status) {

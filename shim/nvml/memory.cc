@@ -49,7 +49,7 @@ Return ListNone(DeviceHandle device, unsigned* count) {
 }  // namespace
 }  // namespace gpuloom::nvml
 
-using namespace gpuloom::nvml;  // NOLINT: NVML's functions are written in our terms
+using namespace gpuloom::nvml;  // NVML's functions are written in our terms
 
 NVML_EXPORT int nvmlDeviceGetMemoryInfo(DeviceHandle device, Memory* memory) {
   if (memory == nullptr) return kInvalidArgument;

@@ -33,19 +33,20 @@ class Node {
   static constexpr int64_t kBurst = 10;
   static constexpr int64_t kTurnNs = 50'000'000;
 
-  static void OnForkedChild();
+  // Not analysed: the child has only this thread, and makes the lock anew.
+  static void OnForkedChild() GPULOOM_NO_THREAD_SAFETY_ANALYSIS;
   [[nodiscard]] Return Ask(wire::QueryAnswer* answer);
 
   Lock lock_;
   std::atomic<uint32_t> init_count_{0};
   FailureLog failures_{LogLevel::kInfo, "NVML"};
-  bool fork_handled_ = false;
-  bool known_ = false;  // first_ is set; guarded by lock_
+  bool fork_handled_ GPULOOM_GUARDED_BY(lock_) = false;
+  bool known_ GPULOOM_GUARDED_BY(lock_) = false;  // first_ is set, and never changes
   wire::QueryAnswer first_ = {};
-  wire::QueryAnswer last_ = {};  // guarded by lock_
-  bool last_valid_ = false;
-  int64_t credit_ns_ = 0;  // time saved up for fresh answers
-  int64_t last_look_ns_ = 0;
+  wire::QueryAnswer last_ GPULOOM_GUARDED_BY(lock_) = {};
+  bool last_valid_ GPULOOM_GUARDED_BY(lock_) = false;
+  int64_t credit_ns_ GPULOOM_GUARDED_BY(lock_) = 0;  // time saved up for fresh answers
+  int64_t last_look_ns_ GPULOOM_GUARDED_BY(lock_) = 0;
 };
 
 extern Node node;

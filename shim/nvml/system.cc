@@ -9,7 +9,7 @@
 #include "shim/nvml/node.h"
 #include "shim/nvml/text.h"
 
-using namespace gpuloom::nvml;  // NOLINT: NVML's functions are written in our terms
+using namespace gpuloom::nvml;  // NVML's functions are written in our terms
 
 NVML_EXPORT int nvmlInit_v2() { return node.Init(); }
 NVML_EXPORT int nvmlInit() { return node.Init(); }
@@ -58,11 +58,11 @@ NVML_EXPORT const char* nvmlErrorString(int result) {
 namespace {
 
 // NVIDIA's own tools reach inside the library through tables of functions: the size in bytes, then
-// the functions. nvidia-smi ends when the one it asks for is missing, and gets along when a function
-// in it refuses. So it is given as many functions as there may be, and all of them refuse.
+// the functions. nvidia-smi ends when the one it asks for is missing, and gets along when a
+// function in it refuses. So it is given as many functions as there may be, and all of them refuse.
 constexpr size_t kInnerFunctions = 1023;
-const void* inner_table[1 + kInnerFunctions];
 gpuloom::Lock inner_lock;
+const void* inner_table[1 + kInnerFunctions] GPULOOM_GUARDED_BY(inner_lock);
 
 constexpr uint8_t kToolsTable[16] = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
                                      0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Locks and waiting of our own: the C library's have symbol versions that older containers lack.
-// Constant-initialised, no destructor, all-zero is unlocked; safe from any thread.
+// Constant-initialised, no destructor, all-zero is unlocked; safe from any thread. Clang's analysis
+// checks what a lock guards (proto/sync/thread_annotations.h).
 #pragma once
 
 #include <linux/futex.h>
@@ -11,6 +12,9 @@
 #include <atomic>
 #include <climits>
 #include <cstdint>
+
+#include "proto/sync/cpu_pause.h"
+#include "proto/sync/thread_annotations.h"
 
 namespace gpuloom {
 
@@ -24,22 +28,14 @@ inline void FutexWake(std::atomic<uint32_t>* word, int count) {
           0);
 }
 
-inline void CpuPause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  asm volatile("yield" ::: "memory");
-#endif
-}
-
 // A mutex of one word: free, taken, taken with sleepers. Not recursive.
-class Lock {
+class GPULOOM_CAPABILITY("mutex") Lock {
  public:
-  void Acquire() {
+  void Acquire() GPULOOM_ACQUIRE() {
     uint32_t free = kFree;
     if (!word_.compare_exchange_strong(free, kTaken, std::memory_order_acquire)) AcquireSlow();
   }
-  void Release() {
+  void Release() GPULOOM_RELEASE() {
     if (word_.exchange(kFree, std::memory_order_release) == kContended) FutexWake(&word_, 1);
   }
 
@@ -66,10 +62,10 @@ class Lock {
   std::atomic<uint32_t> word_{kFree};
 };
 
-class Holding {
+class GPULOOM_SCOPED_CAPABILITY Holding {
  public:
-  explicit Holding(Lock* lock) : lock_(lock) { lock_->Acquire(); }
-  ~Holding() { lock_->Release(); }
+  explicit Holding(Lock* lock) GPULOOM_ACQUIRE(lock) : lock_(lock) { lock_->Acquire(); }
+  ~Holding() GPULOOM_RELEASE() { lock_->Release(); }
   Holding(const Holding&) = delete;
   Holding& operator=(const Holding&) = delete;
 

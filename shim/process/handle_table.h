@@ -4,8 +4,8 @@
 // that is not ours; the object's index in the range is its id on the wire.
 //
 // T is plain and begins with `std::atomic<uint32_t> alive`. Capacity counts ids; id 0 is never
-// used. Find is safe from any thread; Take and Give need the owner's lock. Constant-initialised,
-// never destroyed.
+// used. Safe from any thread, but what needs the owner's lock is passed the one that is held.
+// Constant-initialised, never destroyed.
 #pragma once
 
 #include <sys/mman.h>
@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <new>
 
+#include "shim/process/futex.h"
 #include "shim/process/growing.h"
 
 namespace gpuloom {
@@ -25,27 +26,32 @@ class HandleTable {
 
  public:
   // A new object with value-initialised fields, or nullptr: out of memory, or all ids are in use.
-  T* Take() {
+  T* Take([[maybe_unused]] const Lock& held) GPULOOM_REQUIRES(held) {
     uint32_t id;
     if (free_.count() != 0) {
       id = free_[free_.count() - 1];
       free_.Remove(free_.count() - 1);
     } else {
-      if (used_ + 1 >= kCapacity || !MakeRoom(used_ + 1)) return nullptr;
-      id = ++used_;
+      id = used() + 1;
+      if (id >= kCapacity || !MakeRoom(id)) return nullptr;
+      used_.store(id, std::memory_order_release);
     }
     T* object = ::new (base_.load(std::memory_order_relaxed) + id) T();
     object->alive.store(1, std::memory_order_release);
     return object;
   }
 
-  // The handle is invalid from now on. Without `reuse` the id is not used again before Reuse(id).
-  void Give(T* object, bool reuse = true) {
-    object->alive.store(0, std::memory_order_release);
-    if (reuse) Reuse(IdOf(object));
+  // The handle is invalid from now on. Without `reuse` the id is not used again before Reuse(id). Of several threads that
+  // end one object the first gets true; the others change nothing.
+  bool Give(const Lock& held, T* object, bool reuse = true) GPULOOM_REQUIRES(held) {
+    if (object->alive.exchange(0, std::memory_order_acq_rel) == 0) return false;
+    if (reuse) Reuse(held, IdOf(object));
+    return true;
   }
   // An id that cannot be remembered is lost: there are many.
-  void Reuse(uint32_t id) { (void)free_.Push(id); }
+  void Reuse([[maybe_unused]] const Lock& held, uint32_t id) GPULOOM_REQUIRES(held) {
+    (void)free_.Push(id);
+  }
 
   // The object, or nullptr if `handle` is not a live handle of this kind.
   T* Find(const void* handle) const {
@@ -65,7 +71,7 @@ class HandleTable {
     return static_cast<uint32_t>(object - base_.load(std::memory_order_relaxed));
   }
   // Ids 1 … used() have been used at some time.
-  uint32_t used() const { return used_; }
+  uint32_t used() const { return used_.load(std::memory_order_acquire); }
   // The live object with this id, or nullptr.
   T* At(uint32_t id) const { return Find(base_.load(std::memory_order_relaxed) + id); }
 
@@ -111,7 +117,7 @@ class HandleTable {
   std::atomic<T*> base_{nullptr};
   std::atomic<uint32_t> usable_{0};  // objects whose memory may be touched
   size_t open_bytes_ = 0;
-  uint32_t used_ = 0;
+  std::atomic<uint32_t> used_{0};
   Growing<uint32_t> free_;
 };
 

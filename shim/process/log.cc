@@ -28,7 +28,7 @@ void Log(LogLevel level, const char* format, ...) {
       static_cast<size_t>(length) < kRoomBytes ? static_cast<size_t>(length) : kRoomBytes - 1;
   line[kPrefixBytes + text] = '\n';
   // One write, so that lines of several threads and processes do not mix. A full or closed standard
-  // error is nobody's failure.
+  // error is not a failure.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, kPrefixBytes + text + 1);
 }
 

@@ -32,7 +32,7 @@ struct Query {
 static_assert(sizeof(Query) == 104);
 constexpr unsigned long kQueryRequest = _IOWR('f', 17, Query);
 constexpr uint64_t kCoveringOrNext = 0x10;
-constexpr uint64_t kReadable = 0x1, kWritable = 0x2, kShared = 0x8;
+constexpr uint64_t kReadable = 0x1, kWritable = 0x2, kExecutable = 0x4, kShared = 0x8;
 
 // `name`: the last column of a line.
 void Name(const char* name, Mapped* mapped) {
@@ -76,6 +76,7 @@ bool ProcessMap::Next(Mapped* mapped) {
   if (*at != ' ' || strlen(at) < 6) return false;
   mapped->readable = at[1] == 'r';
   mapped->writable = at[2] == 'w';
+  mapped->executable = at[3] == 'x';
   mapped->is_private = at[4] == 'p';
   mapped->file_offset = strtoull(at + 5, &at, 16);
   const uint64_t major = strtoull(at, &at, 16);
@@ -99,6 +100,7 @@ ProcessMap::Asked ProcessMap::Ask(uint64_t address, Mapped* mapped) {
              query.end,
              (query.mapping_flags & kReadable) != 0,
              (query.mapping_flags & kWritable) != 0,
+             (query.mapping_flags & kExecutable) != 0,
              (query.mapping_flags & kShared) == 0,
              query.file_offset,
              uint64_t{query.device_major} << 32 | query.device_minor,

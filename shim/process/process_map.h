@@ -15,6 +15,7 @@ struct Mapped {
   uint64_t end;
   bool readable;
   bool writable;
+  bool executable;
   bool is_private;
   uint64_t file_offset;
   uint64_t device;  // major << 32 | minor

@@ -8,8 +8,8 @@
 #include "shim/process/oldest_glibc.h"
 #include "shim/stream/stream.h"
 
-// Not __cxa_thread_atexit_impl, which is of glibc 2.18: a library that asks for it starts no program
-// of a container with an older one.
+// Not __cxa_thread_atexit_impl, which is of glibc 2.18: a library that asks for it starts no
+// program of a container with an older one.
 extern "C" {
 __attribute__((weak)) int OldPthreadKeyCreate(pthread_key_t*, void (*)(void*));
 __attribute__((weak)) int OldPthreadSetSpecific(pthread_key_t, const void*);
@@ -30,20 +30,21 @@ void OnThreadExit(void*) {
   state.exit_hooked = false;  // another destructor of the thread's may still use CUDA
 }
 
-// Its values only say that a thread's end is to be told. Never deleted, as this library is never
-// unloaded.
+// A thread has a value for it only so that OnThreadExit is called. Never deleted, as this library
+// is never unloaded.
 struct ExitKey {
   Lock lock;
-  bool is_made = false;
-  pthread_key_t key = 0;
+  bool is_made GPULOOM_GUARDED_BY(lock) = false;
+  pthread_key_t key GPULOOM_GUARDED_BY(lock) = 0;
 };
 constinit ExitKey exit_key;
 
-bool MakeExitKey() {
+bool MakeExitKey(pthread_key_t* key) {
   Holding holding(&exit_key.lock);
   if (!exit_key.is_made) {
     exit_key.is_made = OldPthreadKeyCreate(&exit_key.key, &OnThreadExit) == 0;
   }
+  *key = exit_key.key;
   return exit_key.is_made;
 }
 
@@ -56,7 +57,8 @@ void HookThreadExit() {
   state.exit_hooked = true;
   // Without them, the program has only its first thread, which ends with the process.
   if (OldPthreadKeyCreate == nullptr || OldPthreadSetSpecific == nullptr) return;
-  if (MakeExitKey()) OldPthreadSetSpecific(exit_key.key, &state);
+  pthread_key_t key;
+  if (MakeExitKey(&key)) OldPthreadSetSpecific(key, &state);
 }
 
 }  // namespace gpuloom

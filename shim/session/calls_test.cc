@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the calls put on the wire, and which mistakes never get there.
+#include <atomic>
 #include <cstring>
 #include <numeric>
 #include <thread>

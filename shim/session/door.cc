@@ -20,7 +20,7 @@ namespace {
 uint64_t PidNamespace() {
   char text[64] = {};
   const ssize_t size = readlink("/proc/self/ns/pid", text, sizeof(text) - 1);
-  unsigned long long number = 0;  // NOLINT(google-runtime-int): what sscanf fills
+  unsigned long long number = 0;  // what sscanf fills
   return size > 0 && sscanf(text, "pid:[%llu]", &number) == 1 ? number : 0;
 }
 

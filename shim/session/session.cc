@@ -53,7 +53,7 @@ Settings ReadSettings(const wire::DeviceSnapshot& device) {
 }
 
 // A tenant that connects while its domain's executor is dying is turned away; the scheduler starts
-// another executor for whoever comes next.
+// another executor for the next one.
 constexpr int kAttachTries = 3;
 
 }  // namespace
@@ -94,8 +94,8 @@ CUresult Session::AttachLocked(bool* try_again) {
   channel::UniqueFd connection = ConnectToScheduler(&failures_, kWelcomeTimeoutSeconds, path);
   if (!connection.valid()) return CUDA_ERROR_NO_DEVICE;
   const wire::Hello hello = MakeHello(wire::kHelloMagic);
-  // A newer server's Welcome may be longer: what it appended is not for us. An older one's lacks what
-  // has been appended since, which is zero then.
+  // A newer server's Welcome may be longer: what it appended is not for us. An older one's lacks
+  // what has been appended since, which is zero then.
   alignas(wire::Welcome) uint8_t answer[kMaxWelcomeBytes];
   channel::UniqueFd fds[channel::kMaxFds];
   size_t fd_count = 0;
@@ -155,9 +155,10 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
     failures_.Add("cannot map the session's rings (%s)", strerror(errno));
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
-  // Where the address space is limited (ulimit -v) it is all for the program: the device's addresses
-  // are used without being held, and nothing of the process' own comes to lie there unless it names
-  // such an address itself. So, too, where it locks all its memory and may not lock so much.
+  // Where the address space is limited (ulimit -v) it is all for the program: the device's
+  // addresses are used without being held, and nothing of the process' own comes to lie there
+  // unless it names such an address itself. So, too, where it locks all its memory and may not lock
+  // so much.
   rlimit limit = {};
   const bool is_limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   const bool held =
@@ -195,7 +196,10 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
   settings_ = ReadSettings(device_);
   connection_ = connection;
   doorbell_ = fds[wire::kDoorbellFd].Release();
-  ring_ = wire::RingWriter(command_region, completion_region);
+  {
+    Holding holding(&ring_lock_);
+    ring_ = wire::RingWriter(command_region, completion_region);
+  }
   waiting_.Start(command_region, completion_region, doorbell_, connection_);
   // The mappings live as long as the process: calls may come after every destructor has run.
   for (channel::Mapping* mapping : {&commands, &completions, &device_range, &arena}) {
@@ -249,12 +253,12 @@ CUresult Session::WaitForHostFunction(uint32_t n, uint64_t* id) {
 }
 
 void Session::HostFunctionsDone(uint32_t count) {
-  ring_.PublishHostFunctionsDone(count);
-  if (ring_.ExecutorSleeps()) channel::RingDoorbell(doorbell_);
+  BesideRecords().PublishHostFunctionsDone(count);
+  if (BesideRecords().ExecutorSleeps()) channel::RingDoorbell(doorbell_);
 }
 
-// Through the program's stdout, whose buffer keeps the order with the program's own text, as NVIDIA's
-// driver does.
+// Through the program's stdout, whose buffer keeps the order with the program's own text, as
+// NVIDIA's driver does.
 void Session::WritePrintedText(uint64_t announced_bytes) {
   const wire::CompletionReader& completions = waiting_.completions();
   Holding holding(&text_lock_);
@@ -272,8 +276,8 @@ void Session::WritePrintedText(uint64_t announced_bytes) {
     fwrite(completions.text() + at, 1, bytes, stdout);
     read += bytes;
     text_bytes_read_.store(read, std::memory_order_release);
-    ring_.PublishTextRead(read);
-    if (ring_.ExecutorSleeps()) channel::RingDoorbell(doorbell_);
+    BesideRecords().PublishTextRead(read);
+    if (BesideRecords().ExecutorSleeps()) channel::RingDoorbell(doorbell_);
   }
 }
 

@@ -48,8 +48,9 @@ class Session {
  public:
   enum class State : uint32_t { kFresh, kAttached, kInitialized, kForked };
 
-  // Connects, unless already done. The reason for a failure is logged once, and is also what the next Initialize
-  // returns: a program that asks for the version and then initialises is refused once.
+  // Connects, unless already done. The reason for a failure is logged once, and is also what the
+  // next Initialize returns: a program that asks for the version and then initialises is refused
+  // once.
   [[nodiscard]] CUresult Attach();
   // cuInit.
   [[nodiscard]] CUresult Initialize();
@@ -73,8 +74,8 @@ class Session {
   const wire::SessionToken& token() const { return token_; }
   const Settings& settings() const { return settings_; }
 
-  // Writes a command of `stream` without waiting for it. `write(Request&, uint8_t* payload)` runs under the ring's
-  // lock and must fill all of the request; `ticket` may be null.
+  // Writes a command of `stream` without waiting for it. `write(Request&, uint8_t* payload)` runs
+  // under the ring's lock and must fill all of the request; `ticket` may be null.
   template <wire::Command C, typename Write>
   [[nodiscard]] CUresult PostOnStream(wire::StreamId stream, uint32_t payload_bytes, Write&& write,
                                       wire::Ticket* ticket = nullptr) {
@@ -97,8 +98,8 @@ class Session {
         [&](typename C::Request&, uint8_t* out) { memcpy(out, payload, payload_bytes); }, nullptr);
   }
 
-  // Writes a command and waits for its reply. The result is the executor's, or why there is none; `reply` is filled
-  // only with CUDA_SUCCESS, `reply_payload` also with the executor's errors.
+  // Writes a command and waits for its reply. The result is the executor's, or why there is none;
+  // `reply` is filled only with CUDA_SUCCESS, `reply_payload` also with the executor's errors.
   template <wire::Command C>
   [[nodiscard]] CUresult Call(const typename C::Request& request, typename C::Reply* reply,
                               const void* payload = nullptr, uint32_t payload_bytes = 0,
@@ -147,7 +148,8 @@ class Session {
   }
   // Everything queued so far on any stream is done.
   [[nodiscard]] bool Idle() const;
-  // Waits until the executor wants the n-th of all host functions run, counted from 0; returns its id.
+  // Waits until the executor wants the n-th of all host functions run, counted from 0; returns its
+  // id.
   [[nodiscard]] CUresult WaitForHostFunction(uint32_t n, uint64_t* id);
   // The total number that have returned. Called by one thread.
   void HostFunctionsDone(uint32_t count);
@@ -156,8 +158,8 @@ class Session {
 
   void SetWaitSchedule(unsigned schedule) { waiting_.set_schedule(schedule); }
 
-  // Called where CUDA's calls synchronise: writes what kernels have printed, and returns the error of a
-  // fire-and-forget command, once.
+  // Called where CUDA's calls synchronise: writes what kernels have printed, and returns the error
+  // of a fire-and-forget command, once.
   [[nodiscard]] CUresult TakeAsyncError();
   [[nodiscard]] CUresult HealthOfPoller() { return waiting_.HealthOfPoller(); }
 
@@ -191,7 +193,7 @@ class Session {
     return CUDA_SUCCESS;
   }
 
-  void WritePrintedText(uint64_t announced_bytes);
+  void WritePrintedText(uint64_t announced_bytes) GPULOOM_EXCLUDES(text_lock_);
   static void CopyPayload(const wire::ReplySlot& answer, ReplyPayload* out) {
     uint32_t size = answer.payload_bytes;
     if (size > wire::kReplyPayloadBytes) size = wire::kReplyPayloadBytes;
@@ -200,17 +202,21 @@ class Session {
     out->size_bytes = size;
   }
 
+  // Not analysed: what is published beside the records needs no lock (ring_writer.h).
+  wire::RingWriter& BesideRecords() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { return ring_; }
+
   uint16_t TakeReplySlot();
   void GiveReplySlot(uint16_t slot);
 
   // *try_again: on entry, whether another try will follow; on return, whether one is worth it.
-  CUresult AttachLocked(bool* try_again);
-  CUresult Accept(int connection, const wire::Welcome& welcome, channel::UniqueFd* fds);
+  CUresult AttachLocked(bool* try_again) GPULOOM_REQUIRES(attach_lock_);
+  CUresult Accept(int connection, const wire::Welcome& welcome, channel::UniqueFd* fds)
+      GPULOOM_REQUIRES(attach_lock_);
   static void OnForkedChild();
 
   std::atomic<State> state_{State::kFresh};
   Lock attach_lock_;
-  bool fork_handled_ = false;
+  bool fork_handled_ GPULOOM_GUARDED_BY(attach_lock_) = false;
   FailureLog failures_{LogLevel::kError, "no GPU"};
   std::atomic<CUresult> untold_failure_{CUDA_SUCCESS};
   Settings settings_;
@@ -225,7 +231,7 @@ class Session {
 
   Waiting waiting_;
   Lock ring_lock_;
-  wire::RingWriter ring_;  // guarded by ring_lock_
+  wire::RingWriter ring_ GPULOOM_GUARDED_BY(ring_lock_);
   std::atomic<uint64_t> last_tickets_[wire::kMaxStreams] = {};
   std::atomic<uint32_t> stream_bound_{0};  // streams from here on were never used
   std::atomic<uint32_t> async_errors_seen_{0};
@@ -233,8 +239,8 @@ class Session {
   std::atomic<uint64_t> text_bytes_read_{0};  // written under text_lock_
 
   Lock slots_lock_;
-  uint64_t slots_taken_ = 0;   // guarded by slots_lock_
-  uint32_t slot_waiters_ = 0;  // guarded by slots_lock_
+  uint64_t slots_taken_ GPULOOM_GUARDED_BY(slots_lock_) = 0;
+  uint32_t slot_waiters_ GPULOOM_GUARDED_BY(slots_lock_) = 0;
   std::atomic<uint32_t> slots_given_{0};
   static_assert(wire::kReplySlots == 64);
 };

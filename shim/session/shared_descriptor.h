@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // File descriptors for something shared with other processes of the trust domain: an unnamed file
 // that contains the executor's name for it. Programs pass them on like the real driver's, and
-// whoever has one may open what it stands for. Safe from any thread.
+// a process that has one may open what it stands for. Safe from any thread.
 #pragma once
 
 #include <cstdint>

@@ -17,12 +17,15 @@
 namespace gpuloom {
 namespace {
 
-// The session's version, so that cudart is told the same from the beginning. Without a session it
-// is the version of the toolkit from which our table of functions was made, and cuInit returns the
-// actual error.
+// The session's version, so that cudart gets the same answer from the beginning. Without a session
+// it is the version of the toolkit from which our table of functions was made, and cuInit returns
+// the actual error.
 int DriverVersion() {
   return session.Attach() == CUDA_SUCCESS ? session.device().driver_version : CUDA_VERSION;
 }
+
+// The version up to which `name` is to be found. Only names whose answer depends on it attach.
+int VersionFor(const char* name) { return DependsOnDriver(name) ? DriverVersion() : CUDA_VERSION; }
 
 CUresult CurrentContext(CUcontext* context) {
   *context = CurrentThread().current;
@@ -97,7 +100,7 @@ constexpr RuntimeHooks kHooks = {
 }  // namespace
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 
@@ -115,7 +118,8 @@ CUresult cuDriverGetVersion(int* version) {
 }
 
 CUresult cuGetProcAddress(const char* name, void** function, int cuda_version, cuuint64_t flags) {
-  const CUresult result = AnswerGetProcAddress(name, function, cuda_version, flags, nullptr);
+  const CUresult result =
+      AnswerGetProcAddress(name, function, cuda_version, flags, nullptr, VersionFor(name));
   if (result == CUDA_ERROR_NOT_FOUND) NoteUnknown(name);
   return result;
 }
@@ -125,7 +129,8 @@ CUresult cuGetProcAddress_v2(const char* name, void** function, int cuda_version
   // for the reason.
   CUdriverProcAddressQueryResult unasked;
   if (status == nullptr) status = &unasked;
-  const CUresult result = AnswerGetProcAddress(name, function, cuda_version, flags, status);
+  const CUresult result =
+      AnswerGetProcAddress(name, function, cuda_version, flags, status, VersionFor(name));
   if (result == CUDA_SUCCESS && *status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND) NoteUnknown(name);
   return result;
 }

@@ -13,13 +13,14 @@ namespace {
 constexpr uint32_t kMaxReports = 64;
 
 struct Reports {
-  Lock lock;  // guards what follows
-  uint32_t count = 0;
-  uint32_t sent = 0;
-  struct {
+  struct Name {
     uint32_t length;
     char text[wire::kMaxReportBytes];
-  } names[kMaxReports] = {};
+  };
+  Lock lock;
+  uint32_t count GPULOOM_GUARDED_BY(lock) = 0;
+  uint32_t sent GPULOOM_GUARDED_BY(lock) = 0;
+  Name names[kMaxReports] GPULOOM_GUARDED_BY(lock) = {};
 };
 constinit Reports reports;
 
@@ -42,14 +43,15 @@ bool Keep(const char* name, uint32_t length) {
 
 void SendKeptReports() {
   while (session.Check() == CUDA_SUCCESS) {
-    uint32_t next;
+    const Reports::Name* name;  // never changes any more
     {
       Holding holding(&reports.lock);
       if (reports.sent == reports.count) return;
-      next = reports.sent++;
+      name = &reports.names[reports.sent++];
     }
-    const auto& name = reports.names[next];  // never changes any more
-    if (session.PostPayload<wire::UnsupportedCall>(name.text, name.length) != CUDA_SUCCESS) return;
+    if (session.PostPayload<wire::UnsupportedCall>(name->text, name->length) != CUDA_SUCCESS) {
+      return;
+    }
   }
 }
 

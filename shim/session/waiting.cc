@@ -10,6 +10,7 @@
 
 #include "proto/channel/socket.h"
 #include "proto/cuda/return_if_error.h"
+#include "proto/sync/cpu_pause.h"
 #include "shim/process/log.h"
 
 namespace gpuloom {
@@ -17,8 +18,8 @@ namespace {
 
 // A round trip through a waking executor takes 5 to 20 us.
 constexpr int64_t kSpinNs = 30'000;
-// Going to sleep and waking up costs 50 us and more in a virtual machine: 1 % of the wait at the end
-// of this time and more before, so until then a wait stays awake, but leaves the processor to
+// Going to sleep and waking up costs 50 us and more in a virtual machine: 1 % of the wait at the
+// end of this time and more before, so until then a wait stays awake, but leaves the processor to
 // whoever wants it. NVIDIA's driver spins without end unless it is told otherwise.
 constexpr int64_t kYieldNs = 5'000'000;
 // With fewer processors, the executor or the scheduler may be waiting for ours.
@@ -92,7 +93,7 @@ CUresult Waiting::Sleep(const Awaited& awaited) {
   for (;;) {
     const uint32_t seen = wake_.load(std::memory_order_acquire);
     // Having announced the sleep, look again: the executor publishes first, then checks whether
-    // anybody sleeps.
+    // a thread sleeps.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (Holds(awaited)) break;
     result = Health();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the program's threads wait for the executor: they poll for some time, first spinning and then yielding the
-// processor, then sleep. One of the sleeping threads polls the doorbell and the scheduler's connection for all; the
-// others wait for it in the process. A hang-up of either peer ends every wait: the session is lost.
+// How the program's threads wait for the executor: they poll for some time, first spinning and then
+// yielding the processor, then sleep. One of the sleeping threads polls the doorbell and the
+// scheduler's connection for all; the others wait for it in the process. A hang-up of either peer
+// ends every wait: the session is lost.
 //
-// Owned by Session, used after Start. Safe from any thread. Every function returns CUDA_SUCCESS or the error that
-// every later call of the program also returns (sticky, like CUDA's after a fault).
+// Owned by Session, used after Start. Safe from any thread. Every function returns CUDA_SUCCESS or
+// the error that every later call of the program also returns (sticky, like CUDA's after a fault).
 #pragma once
 
 #include <atomic>
@@ -60,7 +61,8 @@ class Waiting {
     }
     return CUDA_SUCCESS;
   }
-  // The same for programs that poll without waiting: also checks for a hang-up, at most every 10 ms.
+  // The same for programs that poll without waiting: also checks for a hang-up, at most every 10
+  // ms.
   [[nodiscard]] CUresult HealthOfPoller();
 
   const wire::CompletionReader& completions() const { return completions_; }
@@ -87,8 +89,9 @@ class Waiting {
   bool many_processors_ = false;
 
   Lock sleep_lock_;
-  uint32_t sleepers_ = 0;          // guarded by sleep_lock_; tenant_sleeps is 1 while not zero
-  bool led_ = false;               // guarded by sleep_lock_: a thread is polling
+  // CommandHead::tenant_sleeps is 1 while not zero.
+  uint32_t sleepers_ GPULOOM_GUARDED_BY(sleep_lock_) = 0;
+  bool led_ GPULOOM_GUARDED_BY(sleep_lock_) = false;  // a thread is polling
   std::atomic<uint32_t> wake_{0};  // changes whenever the sleepers should check again
 };
 

@@ -19,11 +19,12 @@ struct Entry {
 };
 
 struct HostFunctions {
-  Lock lock;                 // guards what follows, down to the empty line
-  Growing<Entry> entries;    // the lower half of an id is its place here, counted from 1
-  Growing<uint32_t> free;    // places
-  uint32_t last_serial = 0;  // an id's upper half
-  bool started = false;
+  Lock lock;
+  // The lower half of an id is its place here, counted from 1.
+  Growing<Entry> entries GPULOOM_GUARDED_BY(lock);
+  Growing<uint32_t> free GPULOOM_GUARDED_BY(lock);    // places
+  uint32_t last_serial GPULOOM_GUARDED_BY(lock) = 0;  // an id's upper half
+  bool started GPULOOM_GUARDED_BY(lock) = false;
 
   std::atomic<uint32_t> expected{0};  // runs asked for since the beginning, wrapping around
   std::atomic<uint32_t> returned{0};  // how many of them have returned
@@ -112,18 +113,7 @@ CUresult Post(CUstream handle, KeptHostFunction kept, DefaultStream null_means) 
     }
   }
   kept.stream = handle;
-  const uint64_t id = KeepHostFunction(kept);
-  if (id == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = ExpectHostFunctions(1);
-  if (result == CUDA_SUCCESS) {
-    result = session.PostOnStream<wire::HostFunction>(
-        stream, 0, [&](wire::HostFunction::Request& request, uint8_t*) {
-          request = {id, stream, 0};
-        });
-    if (result != CUDA_SUCCESS) UnexpectHostFunctions(1);
-  }
-  if (result != CUDA_SUCCESS) ForgetHostFunction(id);
-  return result;
+  return PostHostFunction(stream, kept);
 }
 
 CUresult PostCallback(CUstream handle, CUstreamCallback callback, void* data, unsigned flags,
@@ -165,14 +155,31 @@ void ForgetHostFunction(uint64_t id) {
   (void)TakeById(id, &kept, true);
 }
 
-CUresult ExpectHostFunctions(uint32_t runs) {
-  {
-    Holding holding(&functions.lock);
-    if (!functions.started) {
-      functions.started = StartThread("gpuloom-host-fn", "host functions", &RunFunctions);
-      if (!functions.started) return CUDA_ERROR_NOT_SUPPORTED;
-    }
+CUresult PostHostFunction(wire::StreamId stream, const KeptHostFunction& function) {
+  const uint64_t id = KeepHostFunction(function);
+  if (id == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = ExpectHostFunctions(1);
+  if (result == CUDA_SUCCESS) {
+    result = session.PostOnStream<wire::HostFunction>(
+        stream, 0, [&](wire::HostFunction::Request& request, uint8_t*) {
+          request = {id, stream, 0};
+        });
+    if (result != CUDA_SUCCESS) UnexpectHostFunctions(1);
   }
+  if (result != CUDA_SUCCESS) ForgetHostFunction(id);
+  return result;
+}
+
+CUresult StartHostFunctions() {
+  Holding holding(&functions.lock);
+  if (!functions.started) {
+    functions.started = StartThread("gpuloom-host-fn", "host functions", &RunFunctions);
+  }
+  return functions.started ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult ExpectHostFunctions(uint32_t runs) {
+  CUDA_RETURN_IF_ERROR(StartHostFunctions());
   functions.expected.fetch_add(runs, std::memory_order_acq_rel);
   FutexWake(&functions.expected, 1);
   return CUDA_SUCCESS;
@@ -192,7 +199,7 @@ bool InsideHostFunction() { return inside; }
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

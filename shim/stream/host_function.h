@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "proto/cuda/cuda_all.h"
+#include "proto/wire/handles.h"
 
 namespace gpuloom {
 
@@ -33,6 +34,12 @@ struct KeptHostFunction {
 [[nodiscard]] uint64_t KeepHostFunction(const KeptHostFunction& function);
 // A run in progress may still be going on when this returns.
 void ForgetHostFunction(uint64_t id);
+
+// Makes the executor ask for the function once, in the stream's order. It may run before this returns. When this
+// fails, it never runs.
+[[nodiscard]] CUresult PostHostFunction(wire::StreamId stream, const KeptHostFunction& function);
+// Starts the thread, which otherwise the first function does.
+[[nodiscard]] CUresult StartHostFunctions();
 
 // Call before the executor can ask: this many runs will come. Counts exactly: while runs are
 // expected the thread watches the executor.

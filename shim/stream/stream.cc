@@ -18,10 +18,12 @@ namespace {
 
 struct Streams {
   HandleTable<Stream, wire::kMaxStreams> table;
-  Lock steady;                // held while commands go behind several streams: none of them ends
-  Lock lock;                  // guards Take and Give of the table, and what follows
-  Growing<uint32_t> retired;  // ids of destroyed streams whose work may still run, oldest first
-  uint64_t last_serial = 2;   // 1 and 2 belong to the legacy and the per-thread stream
+  Lock steady;  // held while commands go behind several streams: none of them ends
+  Lock lock;
+  // Ids of destroyed streams whose work may still run, oldest first.
+  Growing<uint32_t> retired GPULOOM_GUARDED_BY(lock);
+  // 1 and 2 belong to the legacy and the per-thread stream.
+  uint64_t last_serial GPULOOM_GUARDED_BY(lock) = 2;
   // By id, also of destroyed streams: whether it takes no part in the legacy stream's barrier.
   std::atomic<bool> nonblocking[wire::kMaxStreams] = {};
   // By id, too: the green context that it is in, or null. Cleared before the id is reused, because
@@ -49,12 +51,12 @@ bool IsDone(uint32_t id) {
   return session.Done(wire::StreamId{id}, session.LastTicket(wire::StreamId{id}));
 }
 
-void ReuseRetiredLocked() {
+void ReuseRetiredLocked() GPULOOM_REQUIRES(streams.lock) {
   for (size_t i = 0; i < streams.retired.count();) {
     const uint32_t id = streams.retired[i];
     if (IsDone(id)) {
       streams.green[id].store(nullptr, std::memory_order_release);
-      streams.table.Reuse(id);
+      streams.table.Reuse(streams.lock, id);
       streams.retired.Remove(i);
     } else {
       ++i;
@@ -68,7 +70,7 @@ Stream* TakeStream() {
     {
       Holding holding(&streams.lock);
       ReuseRetiredLocked();
-      if (Stream* stream = streams.table.Take(); stream != nullptr) {
+      if (Stream* stream = streams.table.Take(streams.lock); stream != nullptr) {
         stream->serial = ++streams.last_serial;
         return stream;
       }
@@ -82,15 +84,22 @@ Stream* TakeStream() {
 void Retire(Stream* stream) {
   Holding holding(&streams.lock);
   const uint32_t id = streams.table.IdOf(stream);
-  streams.table.Give(stream, /*reuse=*/false);
+  streams.table.Give(streams.lock, stream, /*reuse=*/false);
   (void)streams.retired.Push(id);  // without memory the id is lost, which only costs an id
 }
 
-CUresult EndAtExecutor(Stream* stream, StreamUse then) {
-  {
-    Holding holding(&streams.steady);
-    stream->use.store(then);
-  }
+// Of several threads that end a stream, by its name, with its context or with their own end, one
+// does: returns true for it, and no other thread finds the stream in use. Nor is one ended that is
+// still being made.
+bool TakeFromUse(Stream* stream, StreamUse then, StreamUse* was) GPULOOM_EXCLUDES(streams.steady) {
+  Holding holding(&streams.steady);
+  *was = stream->use.load();
+  if (*was == StreamUse::kNone || *was == then) return false;
+  stream->use.store(then);
+  return true;
+}
+
+CUresult EndAtExecutor(Stream* stream) {
   const wire::StreamId id = IdOf(stream);
   graph::ForgetStream(RefOf(id));
   ForgetMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
@@ -100,8 +109,9 @@ CUresult EndAtExecutor(Stream* stream, StreamUse then) {
 }
 
 CUresult DestroyStream(Stream* stream) {
-  const bool orphan = stream->use.load() == StreamUse::kOrphan;
-  const CUresult result = orphan ? CUDA_SUCCESS : EndAtExecutor(stream, StreamUse::kNone);
+  StreamUse was;
+  if (!TakeFromUse(stream, StreamUse::kNone, &was)) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult result = was == StreamUse::kOrphan ? CUDA_SUCCESS : EndAtExecutor(stream);
   Retire(stream);
   return result;
 }
@@ -139,7 +149,7 @@ CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out,
   if (result != CUDA_SUCCESS) {
     Holding holding(&streams.lock);
     streams.green[id].store(nullptr, std::memory_order_release);
-    streams.table.Give(stream);
+    streams.table.Give(streams.lock, stream);
     return result;
   }
   if (use == StreamUse::kProgram && green == nullptr) {
@@ -360,8 +370,8 @@ void EndStreamsOf(const GreenContext& green) {
     Stream* stream = streams.table.At(i);  // null: the program has destroyed it
     if (stream != nullptr && green.default_stream == wire::StreamId{i}) {
       (void)DestroyStream(stream);
-    } else if (stream != nullptr) {
-      (void)EndAtExecutor(stream, StreamUse::kOrphan);
+    } else if (StreamUse was; stream != nullptr && TakeFromUse(stream, StreamUse::kOrphan, &was)) {
+      (void)EndAtExecutor(stream);
     }
     streams.green[i].store(nullptr, std::memory_order_release);
   }
@@ -376,10 +386,13 @@ CUresult GreenContextOf(CUstream handle, DefaultStream null_means, GreenContext*
 
 bool IsStreamIdle(wire::StreamId id) { return IsDone(static_cast<uint32_t>(id)); }
 
-StreamsOf::StreamsOf(CUcontext context) : context_(context), of_green_(IsGreenContext(context)) {
+// Not analysed: the lock that it holds while it lives is known only in this file.
+StreamsOf::StreamsOf(CUcontext context) GPULOOM_NO_THREAD_SAFETY_ANALYSIS
+    : context_(context),
+      of_green_(IsGreenContext(context)) {
   streams.steady.Acquire();
 }
-StreamsOf::~StreamsOf() { streams.steady.Release(); }
+StreamsOf::~StreamsOf() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { streams.steady.Release(); }
 
 bool StreamsOf::Next(wire::StreamId* id) {
   while (++last_ <= streams.table.used()) {
@@ -428,7 +441,7 @@ void ReleaseAllStreams() {
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

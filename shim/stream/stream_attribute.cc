@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attributes of streams: hints about caches, synchronisation domains and how the host waits. They are
-// kept, copied and shown; work runs the same with and without them.
+// Attributes of streams: hints about caches, synchronisation domains and how the host waits. They
+// are kept, copied and shown; work runs the same with and without them.
 #include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/process/futex.h"
@@ -19,12 +19,14 @@ struct Attributes {
 };
 
 struct AllAttributes {
-  Lock lock;  // guards the rest
-  Attributes of[wire::kMaxStreams];
+  Lock lock;
+  Attributes of[wire::kMaxStreams] GPULOOM_GUARDED_BY(lock);
 };
 constinit AllAttributes all = {};
 
-Attributes& Of(wire::StreamId id) { return all.of[static_cast<uint32_t>(id)]; }
+Attributes& OfLocked(wire::StreamId id) GPULOOM_REQUIRES(all.lock) {
+  return all.of[static_cast<uint32_t>(id)];
+}
 
 CUresult Find(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
   CUDA_RETURN_IF_ERROR(NeedContext());
@@ -37,7 +39,7 @@ CUresult Get(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value
   CUDA_RETURN_IF_ERROR(Find(handle, null_means, &id));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Holding holding(&all.lock);
-  const Attributes& of = Of(id);
+  const Attributes& of = OfLocked(id);
   switch (attribute) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
       value->accessPolicyWindow = of.window;
@@ -70,7 +72,7 @@ CUresult Set(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue*
   CUDA_RETURN_IF_ERROR(Find(handle, null_means, &id));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Holding holding(&all.lock);
-  Attributes& of = Of(id);
+  Attributes& of = OfLocked(id);
   switch (attribute) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
       of.window = value->accessPolicyWindow;
@@ -109,7 +111,7 @@ CUresult CopyAttributes(CUstream to_handle, CUstream from_handle, DefaultStream 
   CUDA_RETURN_IF_ERROR(Find(to_handle, null_means, &to));
   CUDA_RETURN_IF_ERROR(Find(from_handle, null_means, &from));
   Holding holding(&all.lock);
-  Of(to) = Of(from);
+  OfLocked(to) = OfLocked(from);
   return CUDA_SUCCESS;
 }
 
@@ -117,12 +119,12 @@ CUresult CopyAttributes(CUstream to_handle, CUstream from_handle, DefaultStream 
 
 void ResetStreamAttributes(wire::StreamId id) {
   Holding holding(&all.lock);
-  Of(id) = {};
+  OfLocked(id) = {};
 }
 
 }  // namespace gpuloom
 
-using namespace gpuloom;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -107,6 +107,15 @@ class TestingNode::Ring {
     Wake();
   }
   bool tenant_sleeps() const { return writer_->TenantSleeps(); }
+  // Whether the tenant waits for room, or will after another launch or two: a launch takes a
+  // hundred bytes.
+  bool is_full() const {
+    auto& tail = const_cast<uint32_t&>(commands_->head.tail);
+    auto& head = completions_->head.head;
+    const uint32_t used_bytes = std::atomic_ref<uint32_t>(tail).load(std::memory_order_acquire) -
+                                std::atomic_ref<uint32_t>(head).load(std::memory_order_acquire);
+    return wire::kRingBytes - used_bytes < 512;
+  }
   void PublishFault(uint32_t code) {
     writer_->PublishFault(code);
     Wake();
@@ -525,6 +534,9 @@ void TestingNode::PauseReading(bool pause) { ring_->set_paused(pause); }
 void TestingNode::HoldCompletions(bool hold) { ring_->set_held(hold); }
 void TestingNode::WaitForSleeper() {
   Await([&] { return ring_->tenant_sleeps(); });
+}
+void TestingNode::WaitForFullRing() {
+  Await([&] { return ring_->is_full(); });
 }
 void TestingNode::PublishFault(uint32_t code) { ring_->PublishFault(code); }
 void TestingNode::PublishAsyncError(uint32_t code) { ring_->PublishAsyncError(code); }

@@ -73,6 +73,8 @@ class TestingNode {
 
   // Stops or resumes reading the ring.
   void PauseReading(bool pause);
+  // Blocks until the tenant has filled the ring while it is not read.
+  void WaitForFullRing();
   // Work is read but not reported as done; releasing the hold reports it.
   void HoldCompletions(bool hold);
   // Blocks until a thread of the tenant sleeps.

@@ -25,6 +25,23 @@ bool BurstLine(Gpu& gpu, const Plan& plan, const char* name, const char* call,
   });
 }
 
+bool LaunchEventLine(Gpu& gpu, const Plan& plan, const char* name, CUevent event) {
+  const Driver& cu = gpu.cu();
+  return RunLine(gpu, plan, name, "ns", [&](std::vector<double>& samples) {
+    const int times = plan.Times(2000, 3);
+    for (int i = 0; i < times && !gpu.failed(); ++i) {
+      const uint64_t start_ns = NowNs();
+      const CUresult launched = gpu.LaunchNothing();
+      const CUresult recorded = cu.cuEventRecord(event, gpu.stream());
+      const CUresult waited = cu.cuEventSynchronize(event);
+      samples.push_back(static_cast<double>(NowNs() - start_ns));
+      gpu.Ok(launched, "cuLaunchKernel");
+      gpu.Ok(recorded, "cuEventRecord");
+      gpu.Ok(waited, "cuEventSynchronize");
+    }
+  });
+}
+
 }  // namespace
 
 bool MeasureEvents(Gpu& gpu, const Plan& plan) {
@@ -45,19 +62,10 @@ bool MeasureEvents(Gpu& gpu, const Plan& plan) {
       gpu, plan, "event_synchronize", "cuEventSynchronize",
       [&] { return cu.cuEventSynchronize(event); }, [] {});
 
-  good &= RunLine(gpu, plan, "launch_event_sync", "ns", [&](std::vector<double>& samples) {
-    const int times = plan.Times(2000, 3);
-    for (int i = 0; i < times && !gpu.failed(); ++i) {
-      const uint64_t start_ns = NowNs();
-      const CUresult launched = gpu.LaunchNothing();
-      const CUresult recorded = cu.cuEventRecord(event, gpu.stream());
-      const CUresult waited = cu.cuEventSynchronize(event);
-      samples.push_back(static_cast<double>(NowNs() - start_ns));
-      gpu.Ok(launched, "cuLaunchKernel");
-      gpu.Ok(recorded, "cuEventRecord");
-      gpu.Ok(waited, "cuEventSynchronize");
-    }
-  });
+  good &= LaunchEventLine(gpu, plan, "launch_event_sync", event);
+  CUevent with_time = nullptr;
+  gpu.Ok(cu.cuEventCreate(&with_time, CU_EVENT_DEFAULT), "cuEventCreate");
+  good &= LaunchEventLine(gpu, plan, "launch_timed_event_sync", with_time);
   return good;
 }
 

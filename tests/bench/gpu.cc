@@ -7,12 +7,11 @@ namespace gpuloom::bench {
 
 bool Gpu::Start(const std::string& library) {
   if (!Load(library.c_str(), &cu_, &error_)) return false;
-  CUcontext context = nullptr;
   CUmodule module = nullptr;
   const bool good =
       Ok(cu_.cuInit(0), "cuInit") && Ok(cu_.cuDeviceGet(&device_, 0), "cuDeviceGet") &&
-      Ok(cu_.cuDevicePrimaryCtxRetain(&context, device_), "cuDevicePrimaryCtxRetain") &&
-      Ok(cu_.cuCtxSetCurrent(context), "cuCtxSetCurrent") &&
+      Ok(cu_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain") &&
+      Ok(cu_.cuCtxSetCurrent(context_), "cuCtxSetCurrent") &&
       Ok(cu_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate") &&
       Ok(cu_.cuModuleLoadData(&module, Kernels().c_str()), "cuModuleLoadData") &&
       Ok(cu_.cuModuleGetFunction(&nothing_, module, "nothing"), "cuModuleGetFunction") &&

@@ -2,7 +2,7 @@
 // One GPU as the benchmark uses it: a libcuda, the primary context of device 0, one stream, the
 // kernels. Everything ends with the process, as in most programs; nothing is released.
 //
-// From one thread. A failed call is kept (the first one of a line): Ok() says false, the line is
+// From one thread at a time. A failed call is kept (the first one of a line): Ok() says false, the line is
 // reported as failed, and the next line starts afresh with TakeError().
 #pragma once
 
@@ -19,6 +19,9 @@ class Gpu {
   // Loads the library, initialises it, takes the context, makes the stream, loads the kernels.
   // False with the error kept.
   bool Start(const std::string& library);
+
+  // On another thread than Start's, before its first call.
+  bool MakeCurrent() { return Ok(cu_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
 
   const Driver& cu() const { return cu_; }
   CUstream stream() const { return stream_; }
@@ -64,6 +67,7 @@ class Gpu {
 
   Driver cu_;
   CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
   CUfunction nothing_ = nullptr;
   CUfunction nothings_[kNothings] = {};

@@ -39,6 +39,8 @@ struct Plan {
 [[nodiscard]] bool MeasureGraphs(Gpu& gpu, const Plan& plan);
 [[nodiscard]] bool MeasureMemory(Gpu& gpu, const Plan& plan);
 [[nodiscard]] bool MeasureCopies(Gpu& gpu, const Plan& plan);
+[[nodiscard]] bool MeasureManaged(Gpu& gpu, const Plan& plan);
+[[nodiscard]] bool MeasureRegistered(Gpu& gpu, const Plan& plan);
 [[nodiscard]] bool MeasureStartUp(Gpu& gpu, const Plan& plan);
 
 // Launches, 10,000 to a synchronisation, until `seconds` have passed; reports the rate over that

@@ -17,9 +17,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
+#include <vector>
 
 #include "tests/bench/lines.h"
 #include "tests/bench/report.h"
@@ -31,8 +34,10 @@ constexpr char kUsage[] =
     "usage: gpuloom-bench [--library libcuda.so.1] [--tiny] [--only A,B] [--skip C,D]   measure\n"
     "                                    the lines, or those whose names begin (not) so\n"
     "       gpuloom-bench --check           results are right; measures nothing\n"
-    "       gpuloom-bench --rate SECONDS [--changing]\n"
-    "                                       launch for so long, after a line on standard input\n"
+    "       gpuloom-bench --rate SECONDS [--changing] [--threads N]\n"
+    "                                       launch for so long, after a line on standard input; "
+    "each\n"
+    "                                       thread in a stream of its own, with a line of its own\n"
     "       gpuloom-bench --work KERNEL_US [--iterations N] [--blocks N] [--queued N] [--graph "
     "KERNELS]\n"
     "                     [--busy PERCENT [--seed N]]\n"
@@ -48,6 +53,7 @@ struct Options {
   Mode mode = Mode::kMeasure;
   double seconds = 0;
   bool changing = false;
+  uint32_t threads = 1;
   std::string image;
   Work work;
   Plan plan;
@@ -108,6 +114,8 @@ bool Parse(int argc, char** argv, Options& options) {
       options.plan.skip = SplitAtCommas(argv[++i]);
     } else if (word == "--changing") {
       options.changing = true;
+    } else if (word == "--threads" && has_value) {
+      if (!ParseCount(argv[++i], 1, 64, &options.threads)) return false;
     } else if (word == "--load" && has_value) {
       options.mode = Mode::kLoad;
       options.image = argv[++i];
@@ -154,6 +162,8 @@ bool MeasureAll(Gpu& gpu, const Plan& plan) {
   good &= MeasureGraphs(gpu, plan);
   good &= MeasureMemory(gpu, plan);
   good &= MeasureCopies(gpu, plan);
+  good &= MeasureRegistered(gpu, plan);
+  good &= MeasureManaged(gpu, plan);
   good &= MeasureStartUp(gpu, plan);
   return good;
 }
@@ -163,6 +173,30 @@ bool Ready(Gpu& gpu) {
   if (!LaunchOnce(gpu)) return false;
   ReportFact("ready", "\"pid\":" + std::to_string(getpid()));
   return true;
+}
+
+// In one context, each in a stream of its own: what executors would reach at most, whose tenants share a context.
+bool RateByThreads(Gpu& gpu, const Options& options) {
+  std::vector<Gpu> others(options.threads - 1);
+  for (Gpu& other : others) {
+    if (!other.Start(options.plan.library) || !LaunchOnce(other)) {
+      return gpu.Wrong(other.TakeError());
+    }
+  }
+  char go[64];
+  if (!Ready(gpu) || std::fgets(go, sizeof(go), stdin) == nullptr) return false;
+  std::atomic<bool> good = true;
+  const auto measure = [&](Gpu* its) {
+    if (!its->MakeCurrent() ||
+        !MeasureLaunchRate(*its, options.plan, options.seconds, options.changing)) {
+      good = false;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (Gpu& other : others) threads.emplace_back(measure, &other);
+  measure(&gpu);
+  for (std::thread& thread : threads) thread.join();
+  return good;
 }
 
 bool Run(Gpu& gpu, const Options& options) {
@@ -184,9 +218,7 @@ bool Run(Gpu& gpu, const Options& options) {
   }
   if (options.mode == Mode::kWork) return RunWork(gpu, options.plan, options.work);
   if (options.mode == Mode::kRate) {
-    char go[64];
-    return Ready(gpu) && std::fgets(go, sizeof(go), stdin) != nullptr &&
-           MeasureLaunchRate(gpu, options.plan, options.seconds, options.changing);
+    return RateByThreads(gpu, options);
   }
   const std::string facts = gpu.Describe();
   if (gpu.failed()) return false;

@@ -57,7 +57,7 @@ def measure(run):
     for side in run.in_turn(0):
         check(run, side)
     for number in range(run.options.rounds):
-        if number and run.no_time_for(f"round {number + 1} of the calls", 40 if run.full else 0):
+        if number and run.no_time_for(f"round {number + 1} of the calls", 100 if run.full else 0):
             return
         for side in run.in_turn(number):
             run.say(f"round {number + 1} of {run.options.rounds}")

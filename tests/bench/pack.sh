@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Collects what a machine with a GPU needs to run gpuloom, its conformance tests, test programs and benchmark, where
 # nothing of ours is built and nothing can be installed: stripped, with every library but glibc.
-#   tests/bench/pack.sh DIR [BUILD]     BUILD: build/release or build/dev (default)
+#   tests/bench/pack.sh DIR [BUILD] [--demo]     BUILD: build/release or build/dev (default). With --demo agent and kubelet stand-in,
+#                                                too, with the libraries that they alone need
 # Then, there:
 #   DIR/tests/check_gpu.py --out OUT      everything below but the long ones, in one run of limited time
 #   DIR/tests/run.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom      (--only sharing: who gets what)
@@ -11,15 +12,17 @@
 #   DIR/tests/tenant_memory.py --bench DIR/tests/gpuloom-bench --gpuloom DIR/bin/gpuloom
 #   DIR/bin/gpuloom run -- DIR/tests/programs/vadd_static
 #   DIR/bin/gpuloom run -- DIR/tests/gpuloom-library-probe      what a tenant loads by name is ours, and only ours
-#   DIR/tests/demo.py --build DIR
+#   DIR/tests/demo.py --build DIR                 (with --demo)
 #   GPULOOM_PACK=DIR GPULOOM_TEST_DRIVER=libcuda.so.1 DIR/tests/gpuloom_sharing_test     (also: death, hostile)
 #   GPULOOM_PACK=DIR GPULOOM_TEST_DRIVER=libcuda.so.1 DIR/tests/gpuloom-random-hostility --seconds 600
 set -euo pipefail
+demo=0
+[[ ${*: -1} == --demo ]] && { demo=1; set -- "${@:1:$#-1}"; }
 [[ $# -ge 1 && $# -le 2 && $1 != -* ]] || { grep '^#   ' "${BASH_SOURCE[0]}" >&2; exit 2; }
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 dir=$(realpath -m "$1") build=${2:-build/dev}
-limit_mib=60
+limit_mib=$((demo ? 80 : 60))
 
 # A folder that was packed before is packed anew; anything else is left alone.
 if [[ -e $dir ]]; then
@@ -36,8 +39,8 @@ take() {  # file folder: copied without its symbols
 take_if_built() { if [[ -e $1 ]]; then take "$@"; else echo "pack: without $1, which is not built" >&2; fi; }
 
 for program in gpuloom gpuloom-scheduler gpuloom-executor; do take "$build/bin/$program" bin; done
-for program in gpuloom-agent fake-kubelet; do take_if_built "$build/bin/$program" bin; done
-for library in libgpuloom.so libgpuloom-nvml.so; do take "$build/lib/$library" lib; done
+((demo)) && for program in gpuloom-agent fake-kubelet; do take_if_built "$build/bin/$program" bin; done
+for library in libgpuloom.so libgpuloom-nvml.so gpuloom-trace; do take "$build/lib/$library" lib; done
 take_if_built "$build/lib/softgpu/libcuda.so.1" lib/softgpu
 for program in bench change-weights; do take "$build/tests/bench/gpuloom-$program" tests; done
 for program in conformance library-probe random-hostility tenant valid-sequences wrong-calls; do take_if_built "$build/tests/gpuloom-$program" tests; done
@@ -48,7 +51,8 @@ for program in "$build"/tests/programs/*_{static,shared}; do
   [[ $program =~ _static$ && ! $(basename "$program") =~ ^($static)_static$ ]] && continue
   [[ -x $program ]] && take "$program" tests/programs
 done
-cp tests/check_gpu.py tests/bench/*.py deploy/demo.py tests/conformance/compare_wrong_calls.py "$dir/tests/"
+cp tests/check_gpu.py tests/bench/*.py tests/conformance/compare_wrong_calls.py "$dir/tests/"
+((demo)) && cp deploy/demo.py "$dir/tests/"
 cp -r tests/{golden,frameworks,side_by_side} "$dir/tests/"
 rm -rf "$dir"/tests/{*_test,testing_*}.py "$dir"/tests/*/{CMakeLists.txt,__pycache__,*_test.py}
 

@@ -7,7 +7,7 @@
 namespace gpuloom::executor {
 namespace {
 
-using namespace wire;  // NOLINT: nothing else is spoken of here
+using namespace wire;  // nothing else is spoken of here
 
 constexpr ArrayId kMipmap{1}, kPicture{2}, kLevel{3}, kNewArray{77};
 constexpr uint32_t kLevels = 11;

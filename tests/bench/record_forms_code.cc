@@ -7,7 +7,7 @@
 namespace gpuloom::executor {
 namespace {
 
-using namespace wire;  // NOLINT: nothing else is spoken of here
+using namespace wire;  // nothing else is spoken of here
 
 constexpr std::string_view kHead = ".version 8.0\n.target sm_90\n.address_size 64\n";
 constexpr std::string_view kPlain = ".visible .entry k(.param .u64 a, .param .u32 n) { ret; }\n";

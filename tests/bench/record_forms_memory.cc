@@ -7,7 +7,7 @@
 namespace gpuloom::executor {
 namespace {
 
-using namespace wire;  // NOLINT: nothing else is spoken of here
+using namespace wire;  // nothing else is spoken of here
 
 constexpr uint64_t kGranule = 2u << 20;
 constexpr uint64_t kBufferBytes = 64u << 20;

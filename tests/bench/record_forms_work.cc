@@ -6,7 +6,7 @@
 namespace gpuloom::executor {
 namespace {
 
-using namespace wire;  // NOLINT: nothing else is spoken of here
+using namespace wire;  // nothing else is spoken of here
 
 constexpr uint32_t kSharedEvents = 20'000;
 constexpr uint32_t kFirstShared = 100;

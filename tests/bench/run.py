@@ -4,7 +4,7 @@
 
   run.py --bench build/release/tests/bench/gpuloom-bench --gpuloom build/release/bin/gpuloom
   run.py … --quick                  four minutes: fewer rounds, shorter
-  run.py … --only programs          groups: programs mixes micro rates memory idle sharing; or how lines begin
+  run.py … --only programs          groups: programs mixes micro rates memory idle starts sharing; or how lines begin
   run.py … --budget 540             leaves out, and says so, what does not fit into so many seconds
   run.py … --softgpu --native build/release/lib/softgpu/libcuda.so.1     every call's line once, on the software driver
 
@@ -26,6 +26,7 @@ import micro_lines
 import node
 import program_lines
 import sharing_lines
+import start_lines
 import table
 import tenant_lines
 from mps import Mps
@@ -35,10 +36,12 @@ from processes import Failed, Sides
 GROUPS = {
     "programs": program_lines.ALONE,
     "mixes": ("resnet50_b1_x", "mixed_x"),
-    "micro": ("copy_", "event_", "graph_", "launch_", "library_load", "mem_alloc", "start_up"),
+    "micro": ("copy_", "event_", "graph_", "launch_", "library_load", "managed_", "mem_alloc",
+              "register_", "start_up", "unregister_"),
     "rates": ("launch_rate",),
     "memory": ("memory_",),
     "idle": ("idle_cpu",),
+    "starts": ("domain_start",),
     "sharing": ("sharing_",),
 }
 
@@ -161,6 +164,8 @@ class Run:
         if self.selection.may_want("micro"):
             micro_lines.measure(self)
             library_lines.measure(self)
+        if self.selection.may_want("starts"):
+            start_lines.measure(self)
         with self.under_mps() if self.full else contextlib.nullcontext():
             tenant_lines.measure(self)
             if self.selection.may_want("sharing"):

@@ -46,6 +46,9 @@ class TableTest(unittest.TestCase):
         self.assertEqual(self.met("copy_h2d_pinned_64KiB_queued", "GB/s", [50], [48.9]), "**no**")
         self.assertEqual(self.met("copy_h2d_pageable_64KiB", "GB/s", [5], [5]), "yes")
         self.assertEqual(self.met("copy_h2d_pageable_16MiB", "GB/s", [5], [5.9]), "**no**")
+        self.assertEqual(self.met("copy_h2d_registered_512MiB", "GB/s", [50], [47.4]), "**no**")
+        self.assertEqual(self.met("copy_h2d_registered_shared_512MiB", "GB/s", [50], [20]), "yes")
+        self.assertEqual(self.met("copy_h2d_registered_shared_call", "us", [5], [51]), "**no**")
         self.assertEqual(self.met("copy_h2d_pageable_4KiB", "GB/s", [5], [1]), "–")
 
     def test_unjudged_table_shows_goals_only(self):

@@ -7,6 +7,10 @@ import node
 from processes import Failed, Holders
 
 
+# Of one process, in one context.
+THREADS = 8
+
+
 def measure_rate(run, name, side, count, seconds, *arguments):
     """Launches by several processes at the same time, all together."""
     with run.part(name, side):
@@ -43,6 +47,10 @@ def measure_rates(run):
                     continue
                 for side in run.in_turn(number, taken):
                     measure_rate(run, name, side, count, seconds, *arguments)
+        name = f"launch_rate_changing_threads_{THREADS if run.full else 2}"
+        if run.wants("rates", name) and not run.no_time_for(name, 2 * (seconds + 3)):
+            for side in run.in_turn(number, ("native", "gpuloom")):
+                measure_rate(run, name, side, 1, seconds, "--changing", "--threads", name.rsplit("_", 1)[-1])
 
 
 def measure_memory(run, side):

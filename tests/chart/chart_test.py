@@ -75,6 +75,13 @@ class Chart(unittest.TestCase):
         self.assertNotIn("RuntimeClass", text)
         self.assertIn("violates PodSecurity", text)
 
+    def test_the_notes_say_how_pods_can_wait(self):
+        fails = "A pod for which no single GPU has room fails."
+        self.assertIn(fails, Render()[1])
+        _, text = Render(slotShapes=[4])
+        self.assertNotIn(fails, text)
+        self.assertIn("gpuloom.io/gpu-x4: 1", text)
+
     def test_the_policy_is_the_config_maps(self):
         policy = {"overcommit": True, "defaults": {"memory": "4GiB", "trustDomain": "true"}, "namespaces": {"123": {"memory": "2MiB"}}}
         manifests, _ = Render(policy=policy)

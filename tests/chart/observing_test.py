@@ -27,8 +27,18 @@ WRONG = [({"metrics": {"port": 0}}, r"metrics.port: 0 is less than"), ({"metrics
          ({"networkPolicy": {"metricsFrom": [{"ipBlock": {}}]}}, r"networkPolicy.metricsFrom.0.ipBlock: 'cidr' is a required property")]
 
 
+# Of which kinds there are objects, whatever is observed.
+ALWAYS = {"ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "Pod", "ServiceAccount"}
+
+
 def Agent(manifests):
     return manifests["DaemonSet", "gpuloom-agent"]["spec"]["template"]["spec"]["containers"][0]
+
+
+def Selects(selector, labels):
+    """Whether a policy's podSelector means a pod with these labels."""
+    return selector["matchLabels"].items() <= labels.items() and all(
+        rule["operator"] == "In" and labels.get(rule["key"]) in rule["values"] for rule in selector.get("matchExpressions", []))
 
 
 class Observing(unittest.TestCase):
@@ -42,7 +52,7 @@ class Observing(unittest.TestCase):
         self.assertIn("--metrics-address=:9464", Agent(manifests)["args"])
         self.assertEqual(Agent(manifests)["ports"], [{"name": "metrics", "containerPort": 9464, "protocol": "TCP"}])
         kinds = {kind for kind, _ in manifests}
-        self.assertEqual(kinds, {"ConfigMap", "DaemonSet", "Pod", "ServiceAccount"})
+        self.assertEqual(kinds, ALWAYS)
         schedulers = manifests["DaemonSet", "gpuloom-schedulers"]["spec"]["template"]["spec"]["containers"][0]
         self.assertNotIn("ports", schedulers)
         self.assertNotIn("metrics", " ".join(schedulers["args"]))
@@ -58,7 +68,7 @@ class Observing(unittest.TestCase):
         manifests = self.Render({"enabled": False, **everything}, *OPERATOR)
         self.assertNotIn("ports", Agent(manifests))
         self.assertNotIn("metrics", " ".join(Agent(manifests)["args"]))
-        self.assertEqual({kind for kind, _ in manifests}, {"ConfigMap", "DaemonSet", "Pod", "ServiceAccount"})
+        self.assertEqual({kind for kind, _ in manifests}, ALWAYS)
         self.assertNotIn(("ConfigMap", "gpuloom-dashboard"), manifests)
 
     def test_the_service_has_all_agents(self):
@@ -142,16 +152,53 @@ class Observing(unittest.TestCase):
         peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
         egress = [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]
         port = [{"port": 9464, "protocol": "TCP"}]
+        server = [{"ports": [{"port": 443, "protocol": "TCP"}, {"port": 6443, "protocol": "TCP"}]}]
         for settings, metrics, ingress, out in [({}, {}, [{"ports": port}], []),
                                                 ({"metricsFrom": peers, "egress": egress}, {}, [{"ports": port, "from": peers}], egress),
                                                 ({"metricsFrom": peers}, {"enabled": False}, [], [])]:
             manifests = self.Render(metrics, networkPolicy={"enabled": True, **settings})
             agent = manifests["NetworkPolicy", "gpuloom-agent"]["spec"]
-            self.assertEqual((agent["ingress"], agent["egress"], agent["policyTypes"]), (ingress, out, ["Ingress", "Egress"]))
+            self.assertEqual((agent["ingress"], agent["egress"], agent["policyTypes"]), (ingress, out + server, ["Ingress", "Egress"]))
+            silent = self.Render(metrics, networkPolicy={"enabled": True, **settings}, events={"enabled": False})
+            self.assertEqual(silent["NetworkPolicy", "gpuloom-agent"]["spec"]["egress"], out)
             self.assertEqual(agent["podSelector"]["matchLabels"], SELECTED)
             schedulers = manifests["NetworkPolicy", "gpuloom-schedulers"]["spec"]
             self.assertEqual((schedulers["ingress"], schedulers["egress"]), ([], []))
             self.assertEqual(schedulers["podSelector"]["matchLabels"]["app.kubernetes.io/component"], "schedulers")
+
+    def test_pods_that_work_on_their_node_alone_have_no_network(self):
+        for values in ({}, {"removeState": True}, {"events": {"enabled": False}}):
+            manifests = self.Render({}, networkPolicy={"enabled": True, "egress": [{"ports": [{"port": 16443}]}]}, **values)
+            spec = manifests["NetworkPolicy", "gpuloom-closed"]["spec"]
+            self.assertEqual((spec["ingress"], spec["egress"], spec["policyTypes"]), ([], [], ["Ingress", "Egress"]))
+            pods = [manifest["metadata"] if kind == "Pod" else manifest["spec"]["template"]["metadata"]
+                    for (kind, _), manifest in manifests.items() if kind in ("Pod", "DaemonSet")]
+            closed = {pod["labels"]["app.kubernetes.io/component"] for pod in pods if Selects(spec["podSelector"], pod["labels"])}
+            self.assertEqual(closed, {"removal"} if values.get("removeState") else {"test"})
+            # None of ours is forgotten.
+            policies = [manifest["spec"]["podSelector"] for (kind, _), manifest in manifests.items() if kind == "NetworkPolicy"]
+            for pod in pods:
+                self.assertEqual(sum(Selects(selector, pod["labels"]) for selector in policies), 1, pod)
+        self.assertNotIn("NetworkPolicy", {kind for kind, _ in self.Render({})})
+
+    def test_events_need_rights_and_a_token_and_nothing_else_does(self):
+        for enabled in (True, False):
+            manifests = self.Render({}, events={"enabled": enabled})
+            agent, schedulers = (manifests["DaemonSet", f"gpuloom-{of}"]["spec"]["template"]["spec"] for of in ("agent", "schedulers"))
+            self.assertIs(agent["automountServiceAccountToken"], enabled)
+            self.assertIs(schedulers["automountServiceAccountToken"], False)
+            container = agent["containers"][0]
+            self.assertEqual("--events" in container["args"], enabled)
+            self.assertEqual("--node-name=$(GPULOOM_NODE_NAME)" in container["args"], enabled)
+            names = [name for kind, name in manifests if kind in ("ClusterRole", "ClusterRoleBinding")]
+            self.assertEqual(len(set(names)), 1 if enabled else 0, names)
+            self.assertEqual(len(names), 2 if enabled else 0)
+            if enabled:
+                rules = manifests["ClusterRole", names[0]]["rules"]
+                self.assertEqual([(rule["resources"], rule["verbs"]) for rule in rules],
+                                 [(["events"], ["create", "patch"]), (["pods"], ["get"])])
+                subject = manifests["ClusterRoleBinding", names[0]]["subjects"][0]
+                self.assertEqual(subject["name"], agent["serviceAccountName"])
 
     def test_what_is_wrong_is_said_with_its_place(self):
         for values, message in WRONG:

@@ -43,6 +43,7 @@ BAD = ["- a", "text", "3", "default: {}", "weights: {}", "Defaults: {}", "defaul
        "overcommit: 'true'", "overcommit: [true]", "memory: 8GiB", "trustDomain: pod", "defaults: {weights: 3}",
        "defaults: {pods: {}}", "namespaces: {a: {pods: [p]}}", "namespaces: {a: {pods: {p: 3}}}",
        "namespaces: {a: {pods: {p: {memory: 1GiB}}}}", "namespaces: {a: {pods: {p: {maxTenants: 1}}}}",
+       "namespaces: {a: {pods: {p: {rescueAfter: 1s}}}}",
        "namespaces: {a: {pods: {p: {pods: {}}}}}"]
 # Of what a pod's rule may set, too.
 VALUES = {"weight": ["1", "100", "1000"],
@@ -52,6 +53,7 @@ VALUES = {"weight": ["1", "100", "1000"],
           "timeShareMax": ["1%", "25%", "99%", "100%", "'5%'"],
           "memoryWait": ["0s", "1s", "30s", "999s", "1000s", "3600s", "0m", "5m", "60m", "0h", "1h", "'5m'"],
           "maxKernelTime": ["{warn: 1s}", "{end: 3600s}", "{warn: 30s, end: 5m}", "{end: 1h, warn: 60m}", "{end: never}", "{warn: '5s'}"],
+          "trace": ["none", "'none'"],
           "deny": ["true", "false"],
           "gpus": ["[0]", "[0, 1023]", "[GPU-8d7e6a90-3f6c-4b1a-9d52-0c7f5e1b2a34]", "['GPU-8d*', 3]", "[NVIDIA H200]", "['*']"]}
 NO_VALUES = {"weight": ["0", "1001", "-1", "1.5", "'5'", "[5]", "null", "true", "many"],
@@ -64,6 +66,7 @@ NO_VALUES = {"weight": ["0", "1001", "-1", "1.5", "'5'", "[5]", "null", "true", 
              "maxKernelTime": ["30s", "null", "{}", "[5s]", "{wran: 5s}", "{warn: 0s}", "{warn: 0m}", "{end: 0h}", "{end: 3601s}", "{end: 61m}",
                                "{end: 2h}", "{end: 30}", "{end: 01s}", "{end: 500ms}", "{end: null}", "{end: [5s]}", "{end: Never}",
                                "{warn: 5s, limit: 6s}"],
+             "trace": ["all", "None", "true", "null", "[own]", "''", "1"],
              "deny": ["'true'", "1", "null", "[]", "never"],
              "gpus": ["0", "[]", "null", "['0']", "[-1]", "[1024]", "[1.5]", "[true]", "[[0]]", "[null]", "['']", "GPU-8d7e6a90",
                       "[\"a\\nb\"]", "['%s']" % ("x" * 129)]}
@@ -72,11 +75,17 @@ NO_PODS = ["A", "''", "a_b", "a/", "/a", "a/b/c", "a/b.c", "x" * 254, "a/" + "y"
 for rule in ["defaults: {%s}", "namespaces: {a: {%s}}", "namespaces: {a: {pods: {p: {%s}}}}"]:
     GOOD += [rule % f"{key}: {value}" for key, values in VALUES.items() for value in values]
     BAD += [rule % f"{key}: {value}" for key, values in NO_VALUES.items() for value in values]
+GOOD += ["defaults: {trace: own}", "namespaces: {a: {trace: own, pods: {p: {trace: own}}}}",
+         "{defaults: {trace: 'own'}, namespaces: {a: {pods: {p: {trace: own}, q: {trace: none}}}}}"]
 GOOD += ["namespaces: {a: {pods: {%s: {weight: 5}}}}" % name for name in PODS]
 BAD += ["namespaces: {a: {pods: {%s: {weight: 5}}}}" % name for name in NO_PODS]
 for rule in ["defaults: {maxTenants: %s}", "namespaces: {a: {maxTenants: %s}}"]:
     GOOD += [rule % value for value in ["1", "10", "1000"]]
     BAD += [rule % value for value in ["0", "1001", "-1", "1.5", "'5'", "null", "lots"]]
+for rule in ["defaults: {rescueAfter: %s}", "namespaces: {a: {rescueAfter: %s}}"]:
+    GOOD += [rule % value for value in ["10ms", "100ms", "999999ms", "3600000ms", "1s", "3600s", "60m", "1h", "never", "'5s'"]]
+    BAD += [rule % value for value in ["100", "9ms", "0ms", "0s", "010ms", "3600001ms", "4000000ms", "3601s", "61m", "2h", "1.5s", "-1s", "'5 s'",
+                                       "ms", "null", "[5s]", "Never", "forever"]]
 for rule in ["defaults: {%s}", "namespaces: {a: {%s}}"]:
     GOOD += [rule % f"memory: {size}" for size in SIZES] + [rule % f"trustDomain: {domain}" for domain in DOMAINS]
     BAD += [rule % f"memory: {size}" for size in NO_SIZES] + [rule % f"trustDomain: {domain}" for domain in NO_DOMAINS]

@@ -108,9 +108,10 @@ class Removal(unittest.TestCase):
         self.assertEqual([name for kind, name in manifests if kind in ("DaemonSet", "Pod")], ["gpuloom-removal"])
         pod = manifests["DaemonSet", "gpuloom-removal"]["spec"]["template"]["spec"]
         [removal] = pod["initContainers"]
+        self.assertNotIn("runtimeClassName", pod, "it may be gone already, and no driver is needed")
         self.assertEqual(removal["command"], ["/bin/bash", "-c"])
         self.assertEqual(removal["args"][0].split(), SCRIPT.read_text().split())
-        self.assertEqual(removal["args"][1:], ["remove-state", "/srv/g", "/srv/kubelet/device-plugins"])
+        self.assertEqual(removal["args"][1:], ["removal", "/srv/g", "/srv/kubelet/device-plugins"])
         self.assertEqual([mount["mountPath"] for mount in removal["volumeMounts"]], ["/srv/kubelet/device-plugins", "/srv/g"])
         self.assertEqual([volume["hostPath"]["path"] for volume in pod["volumes"]], ["/srv/kubelet/device-plugins", "/srv/g"])
         self.assertEqual(pod["tolerations"], [{"operator": "Exists"}])

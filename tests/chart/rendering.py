@@ -54,6 +54,12 @@ class Rendering:
         self.folder = folder
         self.program = Renderer(folder)
 
+    def Cluster(self, *objects):
+        """The flags that let the chart ask a cluster with these objects."""
+        path = self.folder / "cluster.yaml"
+        path.write_text(yaml.safe_dump(list(objects)))
+        return "-cluster", str(path)
+
     def Run(self, values, *flags, chart=CHART):
         """The ended process, whose output is everything that the chart makes of values."""
         path = self.folder / "values.yaml"

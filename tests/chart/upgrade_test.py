@@ -75,16 +75,15 @@ class Upgrade(unittest.TestCase):
                     self.assertEqual(RENDERING.Render(values, *reused)[0], RENDERING.Render(values)[0])
 
     def test_another_name_for_the_schedulers_is_refused(self):
-        cluster = RENDERING.folder / "cluster.yaml"
         present = [manifest for manifest in RENDERING.Render({})[0].values() if manifest["kind"] == "DaemonSet"]
         another = RENDERING.Render({}, "-release", "b")[0]["DaemonSet", "b-gpuloom-schedulers"]
         stranger = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "other", "namespace": "gpuloom-system"}}
-        cluster.write_text(yaml.safe_dump([*present, another, stranger]))
+        cluster = RENDERING.Cluster(*present, another, stranger)
         for flags, values, is_kept in [(["-upgrade"], {}, True), (["-upgrade"], {"fullnameOverride": "gpuloom"}, True),
                                        (["-upgrade"], {"fullnameOverride": "own"}, False), ([], {"fullnameOverride": "own"}, True),
                                        (["-upgrade"], {"nameOverride": "gpus"}, False), (["-upgrade", "-release", "c"], {}, True)]:
             with self.subTest(flags=flags, values=values):
-                ended = RENDERING.Run(values, *flags, "-cluster", str(cluster))
+                ended = RENDERING.Run(values, *flags, *cluster)
                 self.assertEqual(ended.returncode == 0, is_kept, ended.stderr)
                 if not is_kept:
                     self.assertIn("the CUDA work of every tenant would end", ended.stderr)

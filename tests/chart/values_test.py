@@ -86,6 +86,7 @@ SET = {
     "serviceAccount.name": [("own", Pod(name, "serviceAccountName"), "own") for name in COMPONENTS],
     "serviceAccount.annotations":
         [({"a": "b"}, In("ServiceAccount", "gpuloom", "metadata", "annotations"), {"a": "b"})],
+    "slotShapes": [([2, 4], lambda manifests: Container("agent", "args")(manifests)[6], "--slot-shapes=2,4")],
     "securityContextConstraints": [("privileged", In("Role", "gpuloom", "rules", 0, "resourceNames"), ["privileged"])],
 }
 # What both DaemonSets' pods take from the shared value, and one of them from its own, in place of it.
@@ -108,12 +109,14 @@ for component in COMPONENTS:
 ARGUMENTS = {"resourceName": ("example.org/slot", "--resource-name", ["agent"]), "slotsPerGpu": (4, "--slots", COMPONENTS),
              "reserve": ("4GiB", "--reserve", COMPONENTS), "pinnedLimit": ("1GiB", "--pinned-limit", ["agent"]),
              "executorMemory": ("1GiB", "--executor-memory", ["schedulers"]), "idleTimeout": ("5m", "--idle-timeout", ["schedulers"]),
-             "drainTimeout": ("500ms", "--drain-timeout", ["schedulers"]), "executorUsers": ("none", "--executor-users", ["schedulers"]),
+             "drainTimeout": ("500ms", "--drain-timeout", ["schedulers"]), "spareExecutors": (0, "--spare-executors", ["schedulers"]), "executorUsers": ("none", "--executor-users", ["schedulers"]),
+             "logLevel": ("debug", "--log-level", ["agent", "schedulers"]), "logFormat": ("json", "--log-format", ["agent", "schedulers"]),
              "stateDir": ("/srv/gpuloom", "--state-dir", COMPONENTS)}
 # What tests below and chart_test.py say more of than a row can, and what other tests are about.
 TESTED = {"global", "policy", "gpuNodeLabels", "softgpu.enabled", "softgpu.devices", "softgpu.memory", "kubeletDir",
           "nvidiaRuntimeConfigDir", "nameOverride", "fullnameOverride", "commonLabels", "affinityPresets"}
-OTHER_TESTS = {"metrics": "observing_test.py", "networkPolicy": "observing_test.py", "removeState": "removal_test.py"}
+OTHER_TESTS = {"events": "observing_test.py", "metrics": "observing_test.py", "networkPolicy": "observing_test.py", "removeState": "removal_test.py",
+               "uninstallHooks": "uninstall_test.py"}
 
 # [(values, what helm says)]: more than the wrong type, which each value refuses.
 WRONG = [
@@ -125,6 +128,16 @@ WRONG = [
     ({"commonLabels": {"a b": "c"}}, r"commonLabels: 'a b' does not match"),
     ({"commonLabels": {"a": True}}, r"commonLabels.a: True is not of type 'string'"),
     ({"podLabels": {"app.kubernetes.io/component": "x"}}, r"podLabels: 'app.kubernetes.io/component' should not be valid under"),
+    ({"slotShapes": [0]}, r"slotShapes.0: 0 is less than the minimum of 2"),
+    ({"slotShapes": [1]}, r"slotShapes.0: 1 is less than the minimum of 2"),
+    ({"slotShapes": [2, 4, 2]}, r"slotShapes: .* has non-unique elements"),
+    ({"slotShapes": [101]}, r"slotShapes.0: 101 is greater than the maximum"),
+    ({"slotShapes": [2.5]}, r"slotShapes.0: 2.5 is not of type 'integer'"),
+    ({"slotShapes": ["4"]}, r"slotShapes.0: '4' is not of type 'integer'"),
+    ({"slotShapes": 4}, r"slotShapes: 4 is not of type 'array'"),
+    ({"slotShapes": [2, 3, 4, 5, 6, 7, 8, 9, 10]}, r"slotShapes: .* is too long"),
+    ({"logLevel": "loud"}, r"logLevel: 'loud' is not one of"),
+    ({"logFormat": "xml"}, r"logFormat: 'xml' is not one of"),
     ({"image": {"digest": "0123"}}, r"image.digest: '0123' does not match '\^\(sha256:"),
     ({"image": {"pullPolicy": "Sometimes"}}, r"image.pullPolicy: 'Sometimes' is not one of"),
     ({"podSecurityContext": {"runAsNonRoot": True}}, r"podSecurityContext.runAsNonRoot: True is not one of \[False\]"),
@@ -228,6 +241,15 @@ class Values(unittest.TestCase):
         for values, message in WRONG:
             with self.subTest(values):
                 self.assertRegex("\n".join(Refusals(values)), message)
+
+    def test_a_shape_of_more_slots_than_a_gpu_has_is_refused(self):
+        ended = RENDERING.Run({"slotShapes": [2, 5], "slotsPerGpu": 4})
+        self.assertNotEqual(ended.returncode, 0)
+        self.assertIn("slotShapes: 5 slots are on no GPU: each has 4 (slotsPerGpu)", ended.stderr)
+        self.assertNotRegex(RENDERING.Render({})[1], "--slot-shapes|a shape")
+        self.assertIn("asks for a shape (4, 2 slots)", RENDERING.Render({"slotShapes": [4, 2]})[1])
+        self.assertIn("gpuloom.io/gpu-x4: 1", RENDERING.Render({"slotShapes": [4, 2]})[1])
+        self.assertIn("--slot-shapes=4", RENDERING.Render({"slotShapes": [4], "slotsPerGpu": 4})[1])
 
     def test_labels_of_all_objects(self):
         self.assertEqual(Refusals({"commonLabels": LABELS}), [])

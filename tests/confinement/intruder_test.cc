@@ -195,7 +195,7 @@ const std::set<std::string> kOpenToTheSameNamespace = {
     "descriptors of the bystander", "root folder of the bystander", "environment of the bystander",
     "mappings of the bystander"};
 
-// docs/design/security-model.md lists what is left where a kernel or a user lacks something.
+// docs/design/taken-over-executor.md lists what is left where a kernel or a user lacks something.
 std::set<std::string> LeftOpen(const Rights& rights) {
   std::set<std::string> open;
   if (strstr(rights.lacks, "444") == nullptr) return open;

@@ -277,6 +277,7 @@ TEST_F(Memset2D, ManagedMemory) {
 class BatchCopy : public WithContext {};
 
 TEST_F(BatchCopy, ThereAndBack) {
+  if (IsDriverBelow(13000)) GTEST_SKIP() << "CUDA 13.0 has it first";
   std::vector<uint32_t> first = Pattern(1000, 1), second = Pattern(70'000, 2);
   const std::vector<uint32_t> expected_first = first, expected_second = second;
   const CUdeviceptr a = Alloc(4000), b = Alloc(280'000);
@@ -303,6 +304,7 @@ TEST_F(BatchCopy, ThereAndBack) {
 }
 
 TEST_F(BatchCopy, Blocks) {
+  if (IsDriverBelow(13000)) GTEST_SKIP() << "CUDA 13.0 has it first";
   const std::vector<uint32_t> source = Pattern(1000, 3);
   const CUdeviceptr device = Alloc(4000);
   CUstream stream = Stream();

@@ -104,6 +104,7 @@ using Words = std::vector<uint32_t>;
 class Conditional : public WithContext {
  protected:
   void SetUp() override {
+    if (IsDriverBelow(12030)) GTEST_SKIP() << "CUDA 12.3 has it first";
     ASSERT_NO_FATAL_FAILURE(WithContext::SetUp());
     ASSERT_EQ(Cu().cuModuleLoadData(&module_, kConditionKernels), CUDA_SUCCESS);
     memory_ = Alloc(kWords * 4);

@@ -8,6 +8,10 @@ namespace {
 
 class ContextEvent : public WithKernels {
  protected:
+  void SetUp() override {
+    if (IsDriverBelow(12050)) GTEST_SKIP() << "CUDA 12.5 has it first";
+    WithKernels::SetUp();
+  }
   CUresult Store(CUstream stream, const volatile uint32_t* word, uint32_t value) {
     return Launch(Function("store"), 1, 1, stream, reinterpret_cast<CUdeviceptr>(word), value);
   }

@@ -22,6 +22,29 @@ namespace gpuloom::conformance {
 
 bool CountsOthers() { return std::getenv("GPULOOM_SOCKET_DIR") == nullptr; }
 
+bool IsDriverBelow(int version) {
+  int ours = 0;
+  EXPECT_EQ(Cu().cuDriverGetVersion(&ours), CUDA_SUCCESS);
+  return ours < version;
+}
+
+namespace {
+
+int Capability() {
+  int major = 0, minor = 0;
+  EXPECT_EQ(Cu().cuInit(0), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0),
+            CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0),
+            CUDA_SUCCESS);
+  return 10 * major + minor;
+}
+
+}  // namespace
+
+bool IsDeviceBelow(int capability) { return Capability() < capability; }
+bool IsDevice(int capability) { return Capability() == capability; }
+
 void WithContext::SetUp() {
   ASSERT_EQ(Cu().cuInit(0), CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuDeviceGet(&device_, 0), CUDA_SUCCESS);

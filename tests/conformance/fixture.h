@@ -31,6 +31,13 @@ int RunChild(const std::string& name);
 // For main: runs the child's body in this process.
 int RunChildBody(const std::string& name);
 
+// Whether the driver is of an older CUDA than this (12030 is 12.3), or the device of a lower compute capability (90 is
+// 9.0): for tests of what came later, which are then skipped.
+bool IsDriverBelow(int version);
+bool IsDeviceBelow(int capability);
+// Of what runs on one compute capability alone (sm_90a).
+bool IsDevice(int capability);
+
 // Whether cuMemGetInfo tells of the whole device, as natively, where other processes take memory and
 // give it back, too. Through gpuloom it tells of this allocation alone.
 bool CountsOthers();

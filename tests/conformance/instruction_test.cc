@@ -15,6 +15,8 @@ using softgpu::Case;
 class Instructions : public WithContext {
  protected:
   void SetUp() override {
+    if (IsDriverBelow(12070)) GTEST_SKIP() << "the cases are PTX 8.6";
+    if (IsDeviceBelow(90)) GTEST_SKIP() << "the cases are made for sm_90";
     WithContext::SetUp();
     inputs_ = Alloc(24);
     results_ = Alloc(32 * 8);

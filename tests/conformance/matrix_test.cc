@@ -23,6 +23,12 @@ std::string NameOf(const Form& form) {
 
 class Matrices : public WithContext {
  protected:
+  void SetUp() override {
+    if (IsDriverBelow(12040)) GTEST_SKIP() << "the cases are PTX 8.4";
+    if (IsDeviceBelow(90)) GTEST_SKIP() << "the cases are made for sm_90";
+    WithContext::SetUp();
+  }
+
   // Runs kernel "test" of `text` in one warp on `input`; gives what it wrote.
   std::vector<uint8_t> Run(const std::string& text, const std::vector<uint8_t>& input,
                            size_t output_bytes) {

@@ -156,6 +156,8 @@ std::string TextOf(const Form& form, std::string_view instruction, bool loads, b
 class TensorCopies : public WithContext {
  protected:
   void SetUp() override {
+    if (IsDriverBelow(12040)) GTEST_SKIP() << "the cases are PTX 8.4";
+    if (IsDeviceBelow(90)) GTEST_SKIP() << "sm_90 has it first";
     WithContext::SetUp();
     int major = 0;
     ASSERT_EQ(
@@ -363,6 +365,8 @@ TAKE:
 )PTX";
 
 TEST_F(TensorCopies, AMapMadeByAKernel) {
+  if (IsDriverBelow(12050)) GTEST_SKIP() << "the kernel is PTX 8.5";
+  if (!IsDevice(90)) GTEST_SKIP() << "the kernel is made for sm_90a";
   const Form form = {
       .dimensions = {64, 16}, .box = {32, 8}, .at = {48, 4}, .swizzle = CU_TENSOR_MAP_SWIZZLE_128B};
   const std::vector<uint8_t> tensor = TensorOf(form, 0);

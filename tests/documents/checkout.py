@@ -31,9 +31,10 @@ def Sources():
 
 
 class Checkout:
-    """Lives in a folder of its own in `parent`, which must be on the build folder's file system. Not thread-safe."""
+    """Lives in a folder of its own in `parent`, which must be on the build folder's file system. `node` is what stand_ins/kubectl
+    asks. Not thread-safe."""
 
-    def __init__(self, parent, build, renderer, state):
+    def __init__(self, parent, build, renderer, state, node):
         self.holder = tempfile.TemporaryDirectory(prefix="checkout-", dir=parent)
         # Sockets have short names, and are not among those of whoever runs the tests.
         self.runtime = tempfile.TemporaryDirectory(prefix="gpuloom-", ignore_cleanup_errors=True)
@@ -46,7 +47,7 @@ class Checkout:
             os.environ, **AUTHOR, PATH=f"{STAND_INS}{os.pathsep}{os.environ['PATH']}", PYTHONDONTWRITEBYTECODE="1",
             PYTHONPATH=str(ROOT / "tests/images"), XDG_RUNTIME_DIR=self.runtime.name, GPULOOM_SOFTGPU_MEMORY="1GiB",
             GPULOOM_SOFTGPU_QUIET="1", GPULOOM_STAND_IN_BUILD=str(build), GPULOOM_STAND_IN_STATE=self.holder.name,
-            GPULOOM_RENDERER=str(renderer))
+            GPULOOM_RENDERER=str(renderer), GPULOOM_STAND_IN_NODE=json.dumps(node))
         # What the test's own environment says of results and builds is not the reader's.
         for name in ("GTEST_OUTPUT", "GTEST_FILTER", "GPULOOM_COMMIT", "MAKEFLAGS", "DESTDIR"):
             self.environment.pop(name, None)

@@ -19,11 +19,12 @@ import unittest
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path += [str(ROOT / "tests/chart"), str(ROOT / "tests/documents")]
+sys.path += [str(ROOT / "tests/chart"), str(ROOT / "tests/documents"), str(ROOT / "tests/fake_kubelet")]
 
 import blocks  # noqa: E402
 import checkout  # noqa: E402
-from rendering import Renderer  # noqa: E402
+from local_node import LocalNode  # noqa: E402
+from rendering import Refusals, Renderer  # noqa: E402
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 
@@ -37,6 +38,9 @@ SHORTER = [(r"--seconds \d+", "--seconds 1"), (r"--only launch$", "--only launch
 ALL_OF_THEM = "it runs this test, among all others"
 MEASURES = "measures a GPU, with PyTorch, for a quarter of an hour"
 INSTEAD = {
+    "helm upgrade gpuloom charts/gpuloom -n gpuloom-system --reuse-values --set policy.defaults.deny=true":
+        ("it has been uninstalled above, in the other way",
+         "helm install gpuloom charts/gpuloom -n gpuloom-system --set image.repository=registry.example/team/gpuloom", "{}"),
     "tests/run.sh": (ALL_OF_THEM, "bash -n tests/run.sh"),
     "tests/run.sh --quick": (ALL_OF_THEM, "grep -e '--quick)' tests/run.sh", "cmake --preset dev", "cmake --build --preset dev"),
     "tests/run.sh --long": (ALL_OF_THEM, "grep -e '--long)' tests/run.sh"),
@@ -52,10 +56,29 @@ INSTEAD = {
         (MEASURES, "{} --softgpu --native build/release/lib/softgpu/libcuda.so.1 --only launch"),
     "build/release/tests/bench/gpuloom-call-cost":
         ("bench_call_cost_test is this command", "test -x {}", "ctest --test-dir build/release -R '^bench_call_cost_test$'"),
+    "cmake --install build/release --strip --prefix /opt/gpuloom":
+        ("packaging_install_test is this command", "ctest --test-dir build/release -R '^packaging_install_test$'"),
+    "cpack -G DEB --config build/release/CPackConfig.cmake -B build/packages":
+        ("packaging_package_test is this command", "ctest --test-dir build/release -R '^packaging_package_test$'"),
+    "apt-get install ./build/packages/gpuloom_*.deb":
+        ("packaging_package_test unpacks them", "ctest --test-dir build/release -R '^packaging_package_test$'"),
+    "systemctl enable --now gpuloom-scheduler@0.service":
+        ("nothing here is systemd's; packaging_install_test runs what the units say", "test -f 'deploy/systemd/gpuloom-scheduler@.service.in'"),
+    "systemctl enable --now gpuloom-schedulers.service gpuloom-agent.service":
+        ("the same", "test -f deploy/systemd/gpuloom-schedulers.service.in", "test -f deploy/systemd/gpuloom-agent.service.in"),
+    "apt-get install ./build/packages/gpuloom_*.deb ./build/packages/gpuloom-agent_*.deb":
+        ("packaging_package_test unpacks them; what they do besides is in these scripts",
+         "grep -q 'try-restart gpuloom-agent.service' deploy/debian/agent/postinst", "! grep -q invoke deploy/debian/node/postinst"),
+    "systemctl restart gpuloom-schedulers.service": ("nothing here is systemd's", "test -f deploy/systemd/gpuloom-schedulers.service.in"),
+    "tests/soak/soak.py --build build/dev --seconds 600":
+        ("soak_test is this command, for half a minute", "tests/soak/soak.py --help"),
     "build/pack/tests/check_gpu.py --out build/out":
         ("takes ten minutes of a GPU", "{} --softgpu --stages confined,conformance --shards 2 --filter 'Memset2D*'"),
     "build/pack/tests/side_by_side/run.py --out build/out":
         ("side_by_side_softgpu runs all programs; frameworks need a GPU", "{} --softgpu --only programs/vadd_static"),
+    "kubectl exec trainer-0 -- gpuloom-trace --seconds 5 -o - > trace.json":
+        ("no pod is at work here; own_trace_test traces one",
+         '"$GPULOOM_STAND_IN_BUILD/bin/gpuloom" run --softgpu --trace own -- gpuloom-trace --help'),
     "tests/versions/record.py --asker OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.0 --name 3.0":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
@@ -80,20 +103,47 @@ INSTEAD = {
     "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.3 --name 3.4":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
+    "tests/versions/record.py --asker OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "--out tests/golden/control_3.4 --name 3.4":
+        ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
+    "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "--out tests/golden/control_3.4 --name 3.5":
+        ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
+    "tests/versions/record.py --asker OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "--out tests/golden/control_3.5 --name 3.5":
+        ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
+    "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "--out tests/golden/control_3.5 --name 3.6":
+        ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
+    "tests/versions/record.py --asker OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "--out tests/golden/control_3.6 --name 3.6":
+        ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
+    "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "--out tests/golden/control_3.6 --name 3.7":
+        ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
 }
 
 # What a command's output says when it has done what it is shown for: (command, output).
 SHOWS = [(r"tests/programs/\w+$", r"\bPASS\b"),
+         (r"-- gpuloom (tenants|suspend|resume|top)( |$)|^kubectl gpuloom (tenants|top|suspend)", r"train-7"),
+         (r"-- gpuloom (gpus|version)( |$)", r"GPU-"),
+         (r"-- gpuloom refusals", r"REASON"),
+         (r"(-- |kubectl )gpuloom (--node node-1 )?policy show", r"weight: 50"),
+         (r"(-- |kubectl )gpuloom doctor", r"in force since"),
          (r"--gtest_filter", r"\[  PASSED  \] [1-9]"),
          (r"^deploy/demo\.sh", r"no process is left"),
          (r"^ctest ", r"Total Tests: [1-9]")]
 
 # Whose reader has a cluster with gpuloom in it before the first command; all others start with a checkout and nothing else.
-IN_A_CLUSTER = {"docs/cli.md", "docs/node-page.md", "docs/operations.md", "docs/policy.md", "docs/status.md", "docs/suspending.md", "docs/tracing.md"}
-CLUSTER = {"built": [], "pushed": ["registry.example/team/gpuloom:1"],
+IN_A_CLUSTER = {"docs/cli.md", "docs/events.md", "docs/node-page.md", "docs/operations.md", "docs/policy.md", "docs/status.md", "docs/suspending.md", "docs/tracing.md",
+                "docs/upgrading.md"}
+RELEASE = yaml.safe_load((ROOT / "charts/gpuloom/Chart.yaml").read_text())["appVersion"]
+CLUSTER = {"built": [], "pushed": ["registry.example/team/gpuloom:1", f"registry.example/team/gpuloom:{RELEASE}"],
            "releases": {"gpuloom-system/gpuloom": {"image": {"repository": "registry.example/team/gpuloom", "tag": "1"}}},
            "namespaces": ["gpuloom-system", "team-a"],
-           "objects": {"gpuloom-system": ["DaemonSet/gpuloom-agent", "DaemonSet/gpuloom-schedulers", "ConfigMap/gpuloom-policy"]}}
+           # The Job is of a `helm uninstall` that has failed.
+           "objects": {"gpuloom-system": ["DaemonSet/gpuloom-agent", "DaemonSet/gpuloom-schedulers", "ConfigMap/gpuloom-policy",
+                                          "Job/gpuloom-drain"]}}
 NOTHING = {"built": [], "pushed": [], "releases": {}, "namespaces": [], "objects": {}}
 
 
@@ -107,9 +157,17 @@ def CheckPolicy(test, text):
 
 
 def CheckResources(test, text):
-    """The same as in the example that is a whole pod."""
+    """The same as in the example that is a whole pod, or one of a shape."""
     pod = yaml.safe_load((ROOT / "deploy/examples/pod.yaml").read_text())
-    test.assertEqual(yaml.safe_load(text)["resources"], pod["spec"]["containers"][0]["resources"])
+    asked = yaml.safe_load(text)["resources"]
+    [(name, count)] = asked["limits"].items()
+    slots = pod["spec"]["containers"][0]["resources"]
+    [slots_name] = slots["limits"]
+    if name == slots_name:
+        test.assertEqual(asked, slots)
+    else:
+        test.assertRegex(name, rf"^{re.escape(slots_name)}-x[1-9]\d*$")
+        test.assertEqual(count, 1)
 
 
 def CheckRuntimeConfig(test, text):
@@ -129,15 +187,59 @@ def CheckQueries(test, text):
     test.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
 
 
+def CheckCuptiIsFound(test, text):
+    """Values with which the chart mounts, in the schedulers' pods, a folder in which executors look for CUPTI."""
+    values = yaml.safe_load(text)
+    test.assertEqual(Refusals(values), [])
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        file.write(text)
+        file.flush()
+        rendered = subprocess.run([RENDERER, "-only", "schedulers.yaml", ROOT / "charts/gpuloom", file.name],
+                                  capture_output=True, text=True, check=False)
+    test.assertEqual(rendered.returncode, 0, rendered.stderr)
+    [pod] = [manifest["spec"]["template"]["spec"] for manifest in yaml.safe_load_all(rendered.stdout)
+             if manifest and manifest["kind"] == "DaemonSet"]
+    [mount] = [mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "cuda"]
+    [volume] = [volume for volume in pod["volumes"] if volume["name"] == "cuda"]
+    test.assertTrue(mount["readOnly"] and volume["hostPath"]["path"])
+    looked_in = re.search(r"kFolders\[\] = \{(.*?)\}", (ROOT / "agent/executor/trace/cupti.cc").read_text(), re.DOTALL)[1]
+    for folder in re.findall('"(.*?)"', looked_in):
+        test.assertTrue(folder.startswith(mount["mountPath"] + "/"), folder)
+
+
 # {(document, first line): what must be true of the text}
 FORMATS = {("docs/policy.md", "defaults:"): CheckPolicy,
            ("docs/policy.md", "namespaces:"): CheckPolicy,
            ("docs/metrics.md", 'rate(gpuloom_gpu_busy_seconds_total{engine="compute"}[5m])'): CheckQueries,
            ("docs/metrics.md", "gpuloom_tenant_memory_used_bytes / gpuloom_tenant_memory_quota_bytes > 0.9"): CheckQueries,
            ("docs/metrics.md", "sum by (namespace, pod, kind) (increase(gpuloom_tenant_faults_total[1h])) > 0"): CheckQueries,
+           ("docs/metrics.md", "sum by (call) (rate(gpuloom_kubelet_refusals_total[15m])) / "
+                               "sum by (call) (rate(gpuloom_kubelet_requests_total[15m]))"): CheckQueries,
            ("docs/metrics.md", "2.50 / 3600 * ("): CheckQueries,
+           ("docs/tracing.md", "schedulers:"): CheckCuptiIsFound,
            ("docs/installation.md", "resources:"): CheckResources,
            ("docs/installation.md", "accept-nvidia-visible-devices-envvar-when-unprivileged = false"): CheckRuntimeConfig}
+
+
+class Node(LocalNode):
+    """The node whose agent's pod the documents ask, with their pod on it."""
+
+    def __init__(self):
+        super().__init__("documents", gpus=1, slots=10, settings={"GPULOOM_SOFTGPU_MEMORY": "1GiB", "GPULOOM_SOFTGPU_QUIET": "1"})
+        self.policy.write_text("defaults: {weight: 50}\n")
+        self.StartSchedulers(BUILD)
+        self.StartAgent(BUILD)
+        self.StartKubelet(BUILD)
+        self.Until(self.ProbeIsReady, "the agent does not become ready")
+        self.StartPod({"namespace": "team-a", "name": "train-7", "slots": 1, "command": ["sleep", "3600"], "timeoutSeconds": 3600})
+        self.Until(lambda: "train-7" in self.Tenants(), "the pod does not start")
+
+    def Tenants(self):
+        return subprocess.run([BUILD / "bin/gpuloom", "tenants", "--state-dir", self.state], capture_output=True, text=True,
+                              check=False).stdout
+
+    def Places(self):
+        return {"state": str(self.state), "kubelet": str(self.kubelet_dir), "policy": str(self.policy)}
 
 
 def Replaced(command):
@@ -191,6 +293,8 @@ class Documents(unittest.TestCase):
 
     def test_every_command_works(self):
         typed = 0
+        self.node = Node()
+        self.addCleanup(self.node.End)
         for document, of_document in self.blocks.items():
             commands = [(block.where, command) for block in of_document if block.language in blocks.COMMANDS
                         for command in block.Commands()]
@@ -201,7 +305,8 @@ class Documents(unittest.TestCase):
         self.assertGreater(typed, 0)
 
     def CheckCommands(self, document, commands):
-        machine = checkout.Checkout(FOLDER, BUILD, RENDERER, CLUSTER if document in IN_A_CLUSTER else NOTHING)
+        machine = checkout.Checkout(FOLDER, BUILD, RENDERER, CLUSTER if document in IN_A_CLUSTER else NOTHING,
+                                    self.node.Places())
         self.addCleanup(machine.Leave)
         for where, shown in commands:
             for command in ToType(shown):

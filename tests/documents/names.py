@@ -10,6 +10,7 @@ are not ours stand in others_names.txt, which may not name what nobody uses. Exi
 """
 
 import argparse
+import fnmatch
 import functools
 import io
 import pathlib
@@ -33,7 +34,10 @@ CPP_TOKEN = re.compile(r'R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n
 WORD = re.compile(r"[A-Za-z_]\w*")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 
-FILE = re.compile(r"(?<![\w./<>{$*-])(?:[\w.-]+/)*[\w-]+\.(?:h|cc|cu|py|sh|md|def|inc|proto|txt|cmake|map|go|supp|yaml|json)\b(?![/*])")
+SUFFIXES = r"\.(?:h|cc|cu|py|sh|md|def|inc|proto|txt|cmake|map|go|supp|yaml|json)\b(?![/*])"
+FILE = re.compile(r"(?<![\w./<>{$*-])(?:[\w.-]+/)*[\w-]+" + SUFFIXES)
+# Several at once, tests/fuzz/*_fuzz.cc: there must be one.
+GLOB = re.compile(r"(?<![\w./<>{$*-])(?:[\w.*-]+/)*[\w-]*\*[\w*-]*" + SUFFIXES)
 # A file that the code writes or reads: state, settings.
 MADE_FILE = re.compile(r"[\w-]+\.(?:yaml|json)\b")
 # What is certainly a name and not a word: kConstant, TwoHumps, cuDoThis, GPULOOM_THIS, CUDA_ERROR_THIS, member_.
@@ -108,6 +112,8 @@ class Vocabulary:
     def HasFile(self, file, beside):
         """A path from the root, from the folder of who names it, the end of one that exists, a system header, or
         a file that the code makes."""
+        if "*" in file:
+            return any(fnmatch.fnmatchcase(path, pattern) for path in self.paths for pattern in (file, "*/" + file))
         if file in self.names or file in self.paths or file in self.outside:
             return True
         folder = beside.rsplit("/", 1)[0] + "/" if "/" in beside else ""
@@ -133,7 +139,7 @@ def ReadOthers(path):
 
 def Named(text, is_quoted):
     """The names in a comment, or in what stood between backticks: (kind, name)."""
-    for file in FILE.findall(text):
+    for file in FILE.findall(text) + GLOB.findall(text):
         yield "file", file
     rest = FILE.sub(" ", text)
     for qualified in QUALIFIED.findall(rest):

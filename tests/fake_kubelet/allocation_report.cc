@@ -26,7 +26,7 @@ std::optional<control::AllocationState> AskScheduler(const FakeContainer& contai
     return std::nullopt;
   }
   for (const control::AllocationState& state : states) {
-    if (std::string(state.name, control::TextLength(state.name)) == directory.filename()) {
+    if (control::TextOf(state.name) == directory.filename()) {
       return state;
     }
   }

@@ -61,8 +61,9 @@ std::string FakeContainer::HostPath(const std::string& container_path) const {
 // One registered plugin: its socket, and a thread that reads its ListAndWatch stream until one side
 // ends it.
 struct FakeKubelet::Plugin {
-  Plugin(FakeKubelet* of, const std::string& path)
+  Plugin(FakeKubelet* of, const std::string& name, const std::string& path)
       : kubelet(of),
+        resource(name),
         socket(path),
         channel(MakeChannel(path)),
         stub(v1beta1::DevicePlugin::NewStub(channel)) {}
@@ -80,7 +81,7 @@ struct FakeKubelet::Plugin {
         for (const v1beta1::Device& device : response.devices()) {
           if (device.health() == "Healthy") healthy.insert(device.id());
         }
-        kubelet->OnDevices(std::move(healthy));
+        kubelet->OnDevices(resource, std::move(healthy));
       }
       (void)stream->Finish();
       kubelet->OnStreamEnd(this);
@@ -88,6 +89,7 @@ struct FakeKubelet::Plugin {
   }
 
   FakeKubelet* const kubelet;
+  const std::string resource;
   const std::string socket;
   const std::shared_ptr<grpc::Channel> channel;
   const std::unique_ptr<v1beta1::DevicePlugin::Stub> stub;
@@ -106,12 +108,13 @@ class FakeKubelet::Registration : public v1beta1::Registration::Service {
       return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
                           "requested API version is not supported by kubelet");
     }
-    if (request->resource_name() != kubelet_->resource_name_) {
+    if (request->resource_name() != kubelet_->resource_name_ &&
+        !request->resource_name().starts_with(kubelet_->resource_name_ + "-x")) {
       return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
                           "another resource: " + request->resource_name());
     }
-    const std::string trouble =
-        kubelet_->Connect(kubelet_->plugin_directory() + "/" + request->endpoint());
+    const std::string trouble = kubelet_->Connect(
+        request->resource_name(), kubelet_->plugin_directory() + "/" + request->endpoint());
     return trouble.empty() ? grpc::Status::OK : grpc::Status(grpc::StatusCode::UNKNOWN, trouble);
   }
 
@@ -119,14 +122,14 @@ class FakeKubelet::Registration : public v1beta1::Registration::Service {
   FakeKubelet* const kubelet_;
 };
 
-std::string FakeKubelet::Connect(const std::string& socket) {
-  const auto plugin = std::make_shared<Plugin>(this, socket);
+std::string FakeKubelet::Connect(const std::string& resource, const std::string& socket) {
+  const auto plugin = std::make_shared<Plugin>(this, resource, socket);
   std::string key;
   bool asks_for_options = false;
   {
     const std::lock_guard lock(mutex_);
     asks_for_options = habits_.takeover != Takeover::kByEndpoint;
-    key = habits_.takeover == Takeover::kByName ? resource_name_ : socket;
+    key = habits_.takeover == Takeover::kByName ? resource : socket;
     if (habits_.takeover == Takeover::kBySocket && clients_.contains(key)) return {};
     clients_[key] = plugin.get();
   }
@@ -150,31 +153,31 @@ std::string FakeKubelet::Connect(const std::string& socket) {
   }
   const std::lock_guard lock(mutex_);
   plugins_.push_back(plugin);
-  endpoint_ = plugin;
-  is_endpoint_stopped_ = false;
+  resources_[resource].endpoint = plugin;
+  resources_[resource].is_endpoint_stopped = false;
   ++registrations_;
   plugin->StartWatch();
   return {};
 }
 
-void FakeKubelet::OnDevices(std::set<std::string> healthy) {
+void FakeKubelet::OnDevices(const std::string& resource, std::set<std::string> healthy) {
   const std::lock_guard lock(mutex_);
-  healthy_ = std::move(healthy);
+  resources_[resource].healthy = std::move(healthy);
 }
 
 void FakeKubelet::OnStreamEnd(Plugin* plugin) {
   const std::lock_guard lock(mutex_);
   if (habits_.takeover == Takeover::kByName) {
-    const auto current = clients_.find(resource_name_);
+    const auto current = clients_.find(plugin->resource);
     if (current == clients_.end()) return;
     current->second->context.TryCancel();
     clients_.erase(current);
   } else {
     clients_.erase(plugin->socket);
-    if (endpoint_.get() != plugin) return;
+    if (resources_[plugin->resource].endpoint.get() != plugin) return;
   }
-  healthy_.clear();
-  is_endpoint_stopped_ = true;
+  resources_[plugin->resource].healthy.clear();
+  resources_[plugin->resource].is_endpoint_stopped = true;
 }
 
 class FakeKubelet::PodResources : public v1::PodResourcesLister::Service {
@@ -196,7 +199,7 @@ class FakeKubelet::PodResources : public v1::PodResourcesLister::Service {
         // One entry per device, as a kubelet that splits by NUMA node may send it.
         for (const std::string& id : container.device_ids) {
           v1::ContainerDevices* devices = resources->add_devices();
-          devices->set_resource_name(kubelet_->resource_name_);
+          devices->set_resource_name(container.resource);
           devices->add_device_ids(id);
         }
       }
@@ -264,13 +267,13 @@ void FakeKubelet::Stop() {
   {
     const std::lock_guard lock(mutex_);
     old = std::exchange(plugins_, {});
-    endpoint_.reset();
+    for (auto& [name, resource] : resources_) resource.endpoint.reset();
     clients_.clear();
   }
   old.clear();
   {
     const std::lock_guard lock(mutex_);
-    healthy_.clear();
+    resources_.clear();
   }
   servers_.reset();
 }
@@ -292,26 +295,61 @@ bool FakeKubelet::ServersAnswer(grpc::ServerContext* context) {
   return true;
 }
 
-absl::StatusOr<std::shared_ptr<FakeKubelet::Plugin>> FakeKubelet::PluginForAdmission() const {
-  const std::lock_guard lock(mutex_);
-  if (endpoint_ == nullptr) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot allocate unregistered device ", resource_name_));
-  }
-  if (healthy_.empty()) {
-    return absl::UnavailableError(absl::StrCat(
-        "no healthy devices present; cannot allocate unhealthy devices ", resource_name_));
-  }
-  if (is_endpoint_stopped_) {
-    return absl::UnavailableError(
-        absl::StrCat("endpoint ", endpoint_->socket, " has been stopped"));
-  }
-  return endpoint_;
+std::string FakeKubelet::NameOf(const std::string& resource) const {
+  return resource.empty() ? resource_name_ : resource;
 }
 
-size_t FakeKubelet::healthy_devices() const {
+absl::StatusOr<std::shared_ptr<FakeKubelet::Plugin>> FakeKubelet::PluginForAdmission(
+    const std::string& resource) const {
   const std::lock_guard lock(mutex_);
-  return healthy_.size();
+  const auto known = resources_.find(resource);
+  if (known == resources_.end() || known->second.endpoint == nullptr) {
+    return absl::UnavailableError(absl::StrCat("cannot allocate unregistered device ", resource));
+  }
+  if (known->second.healthy.empty()) {
+    return absl::UnavailableError(
+        absl::StrCat("no healthy devices present; cannot allocate unhealthy devices ", resource));
+  }
+  if (known->second.is_endpoint_stopped) {
+    return absl::UnavailableError(
+        absl::StrCat("endpoint ", known->second.endpoint->socket, " has been stopped"));
+  }
+  return known->second.endpoint;
+}
+
+size_t FakeKubelet::healthy_devices(const std::string& resource) const {
+  return healthy_ids(resource).size();
+}
+
+std::set<std::string> FakeKubelet::healthy_ids(const std::string& resource) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = resources_.find(NameOf(resource));
+  return known == resources_.end() ? std::set<std::string>() : known->second.healthy;
+}
+
+size_t FakeKubelet::free_devices(const std::string& resource) const {
+  const std::lock_guard lock(mutex_);
+  return FreeLocked(NameOf(resource)).size();
+}
+
+void FakeKubelet::WaitForFreeDevices(const std::string& resource, size_t count,
+                                     Millis timeout) const {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  while (free_devices(resource) < count && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+std::set<std::string> FakeKubelet::FreeLocked(const std::string& resource) const {
+  const auto known = resources_.find(resource);
+  if (known == resources_.end()) return {};
+  std::set<std::string> free = known->second.healthy;
+  for (const auto& [key, pod] : pods_) {
+    for (const FakeContainer& container : pod.containers) {
+      for (const std::string& id : container.device_ids) free.erase(id);
+    }
+  }
+  return free;
 }
 
 int FakeKubelet::registrations() const {
@@ -348,19 +386,14 @@ absl::StatusOr<std::set<std::string>> FakeKubelet::ChooseDevices(
   Millis timeout{};
   {
     const std::lock_guard lock(mutex_);
-    free = healthy_;
+    free = FreeLocked(plugin->resource);
     follows_preference = habits_.follows_preference;
     timeout = habits_.call_timeout;
-    for (const auto& [key, pod] : pods_) {
-      for (const FakeContainer& container : pod.containers) {
-        for (const std::string& id : container.device_ids) free.erase(id);
-      }
-    }
   }
   for (const std::string& id : chosen) free.erase(id);
   if (free.size() + chosen.size() < wanted) {
     return absl::ResourceExhaustedError(absl::StrCat("requested number of devices unavailable for ",
-                                                     resource_name_, ". Requested: ", count,
+                                                     plugin->resource, ". Requested: ", count,
                                                      ", Available: ", free.size()));
   }
   // Of who takes all that are left, nobody is asked which.
@@ -425,13 +458,15 @@ absl::StatusOr<FakePod> FakeKubelet::AdmitWithDevices(
   const std::lock_guard admission(admission_mutex_);
   FakePod pod{spec.pod_namespace, spec.name, {}};
   const std::pair key(spec.pod_namespace, spec.name);
-  std::set<std::string> reusable;
+  std::map<std::string, std::set<std::string>> reusable_of;
   for (size_t i = 0; i < spec.containers.size(); ++i) {
     FakeContainer container;
     container.name = spec.containers[i].name;
     container.is_init = spec.containers[i].is_init;
+    container.resource = NameOf(spec.containers[i].resource);
+    std::set<std::string>& reusable = reusable_of[container.resource];
     if (spec.containers[i].slots > 0) {
-      const absl::StatusOr<std::shared_ptr<Plugin>> plugin = PluginForAdmission();
+      const absl::StatusOr<std::shared_ptr<Plugin>> plugin = PluginForAdmission(container.resource);
       absl::Status status = plugin.status();
       if (status.ok()) {
         absl::StatusOr<std::set<std::string>> chosen =
@@ -444,9 +479,7 @@ absl::StatusOr<FakePod> FakeKubelet::AdmitWithDevices(
         }
       }
       if (!status.ok()) {
-        RemovePod(spec.pod_namespace, spec.name);
-        return absl::Status(status.code(), absl::StrCat("Allocate failed due to ", status.message(),
-                                                        ", which is unexpected"));
+        return Reject(spec, status);
       }
     }
     for (const std::string& id : container.device_ids) {
@@ -459,8 +492,19 @@ absl::StatusOr<FakePod> FakeKubelet::AdmitWithDevices(
     pod.containers.push_back(std::move(container));
     const std::lock_guard lock(mutex_);
     pods_[key] = pod;
+    failed_.erase(key);
   }
   return pod;
+}
+
+absl::Status FakeKubelet::Reject(const FakePodSpec& spec, const absl::Status& why) {
+  const FakePodStatus failed = {"Failed", "UnexpectedAdmissionError",
+                                absl::StrCat("Pod was rejected: Allocate failed due to ",
+                                             why.message(), ", which is unexpected")};
+  const std::lock_guard lock(mutex_);
+  pods_.erase({spec.pod_namespace, spec.name});
+  failed_[{spec.pod_namespace, spec.name}] = failed;
+  return absl::Status(why.code(), failed.message);
 }
 
 absl::StatusOr<FakeContainer> FakeKubelet::PrepareStart(const std::string& pod_namespace,
@@ -489,7 +533,10 @@ absl::StatusOr<FakeContainer> FakeKubelet::PrepareStart(const std::string& pod_n
     std::shared_ptr<Plugin> plugin;
     {
       const std::lock_guard lock(mutex_);
-      if (!is_endpoint_stopped_) plugin = endpoint_;
+      const auto known = resources_.find(found.resource);
+      if (known != resources_.end() && !known->second.is_endpoint_stopped) {
+        plugin = known->second.endpoint;
+      }
     }
     if (plugin != nullptr) {
       grpc::ClientContext context;
@@ -507,6 +554,16 @@ absl::StatusOr<FakeContainer> FakeKubelet::PrepareStart(const std::string& pod_n
 void FakeKubelet::RemovePod(const std::string& pod_namespace, const std::string& pod) {
   const std::lock_guard lock(mutex_);
   pods_.erase({pod_namespace, pod});
+  failed_.erase({pod_namespace, pod});
+}
+
+std::optional<FakePodStatus> FakeKubelet::StatusOf(const std::string& pod_namespace,
+                                                   const std::string& pod) const {
+  const std::lock_guard lock(mutex_);
+  if (pods_.contains({pod_namespace, pod})) return FakePodStatus{"Running", "", ""};
+  const auto failed = failed_.find({pod_namespace, pod});
+  if (failed == failed_.end()) return std::nullopt;
+  return failed->second;
 }
 
 }  // namespace gpuloom

@@ -3,9 +3,10 @@
 // calls a kubelet makes to a plugin, with its habits: Allocate without a word about the pod,
 // PreStartContainer before every start and tried again, devices of init containers passed on to app
 // containers, init containers left out of the list, every file of the plugin directory removed at
-// start, pods and their devices remembered over a restart.
+// start, pods and their devices remembered over a restart. A pod that it does not admit has failed for good: with the reason
+// and in the words of a kubelet of 1.34, as its owner reads them in the cluster.
 //
-// Of plugins that register the same resource one after the other, the latest is called. What happens when the
+// It takes registrations of its own resource and of that one's shapes ("gpuloom.io/gpu-x4"). Of plugins that register the same resource one after the other, the latest is called. What happens when the
 // stream of an earlier one ends depends on the kubelet: see Takeover.
 //
 // Owned by a test or by fake-kubelet's main. Public functions may be called from any thread, one at
@@ -23,6 +24,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -46,6 +48,7 @@ struct FakeContainerSpec {
   std::string name = "main";
   int slots = 0;
   bool is_init = false;
+  std::string resource = {};  // what it asks so many of; empty: the kubelet's own resource
 };
 
 struct FakePodSpec {
@@ -58,6 +61,7 @@ struct FakePodSpec {
 struct FakeContainer {
   std::string name;
   bool is_init = false;
+  std::string resource;
   std::set<std::string> device_ids;
   std::map<std::string, std::string> envs;
   std::vector<FakeMount> mounts;
@@ -70,6 +74,13 @@ struct FakePod {
   std::string pod_namespace;
   std::string name;
   std::vector<FakeContainer> containers;
+};
+
+// What the cluster knows of a pod.
+struct FakePodStatus {
+  std::string phase;    // "Running", or "Failed"
+  std::string reason;   // of a failure
+  std::string message;  // the same
 };
 
 class FakeKubelet {
@@ -106,16 +117,24 @@ class FakeKubelet {
   void Stop();
   void SetAnswers(bool answers);
 
+  const std::string& resource_name() const { return resource_name_; }
   std::string plugin_directory() const;
   std::string pod_resources_socket() const;
 
   // Until this many healthy devices are known, from a plugin that registered since the last Start.
   absl::Status WaitForDevices(size_t count, std::chrono::milliseconds timeout);
-  size_t healthy_devices() const;
+  // Of a resource; empty: its own.
+  size_t healthy_devices(const std::string& resource = {}) const;
+  std::set<std::string> healthy_ids(const std::string& resource = {}) const;
+  // Of them, those that no pod has: what the cluster's scheduler may count on.
+  size_t free_devices(const std::string& resource = {}) const;
+  // Until there are so many, or the time is up.
+  void WaitForFreeDevices(const std::string& resource, size_t count,
+                          std::chrono::milliseconds timeout) const;
   int registrations() const;
 
   // Pod admission: preference and Allocate for each container in turn. On a refusal the pod holds
-  // nothing.
+  // nothing and has failed; its message comes back.
   absl::StatusOr<FakePod> Admit(const FakePodSpec& spec);
   // The same with devices that the test chooses, one list per container.
   absl::StatusOr<FakePod> AdmitWithDevices(const FakePodSpec& spec,
@@ -126,6 +145,9 @@ class FakeKubelet {
                                              const std::string& pod, const std::string& container);
   // The pod is deleted: its devices are free, without a word to the plugin.
   void RemovePod(const std::string& pod_namespace, const std::string& pod);
+  // Of one that came to this node and was not deleted.
+  std::optional<FakePodStatus> StatusOf(const std::string& pod_namespace,
+                                        const std::string& pod) const;
 
  private:
   class Registration;
@@ -133,14 +155,26 @@ class FakeKubelet {
   struct Plugin;  // one registration: the watch on its devices
   struct Servers;
 
+  // What is known of one resource.
+  struct Resource {
+    std::shared_ptr<Plugin> endpoint;  // called; null: none has registered
+    bool is_endpoint_stopped = false;
+    std::set<std::string> healthy;  // as last told by anybody
+  };
+
+  // "" is its own one's.
+  std::string NameOf(const std::string& resource) const;
+  std::set<std::string> FreeLocked(const std::string& resource) const;
   // Of the plugin that a pod's admission is to ask, or why the pod is refused for good.
-  absl::StatusOr<std::shared_ptr<Plugin>> PluginForAdmission() const;
+  absl::StatusOr<std::shared_ptr<Plugin>> PluginForAdmission(const std::string& resource) const;
   absl::StatusOr<std::set<std::string>> ChooseDevices(Plugin* plugin, int count,
                                                       const std::set<std::string>& reusable);
   absl::Status AllocateOne(Plugin* plugin, FakeContainer* container);
+  // The pod has failed for good. Returns what is said of it.
+  absl::Status Reject(const FakePodSpec& spec, const absl::Status& why);
   // "" or why the registration failed.
-  std::string Connect(const std::string& socket);
-  void OnDevices(std::set<std::string> healthy);
+  std::string Connect(const std::string& resource, const std::string& socket);
+  void OnDevices(const std::string& resource, std::set<std::string> healthy);
   // The stream of this one has ended.
   void OnStreamEnd(Plugin* plugin);
   // True when the call is to be answered; false after its caller gave up on a silent kubelet.
@@ -152,12 +186,11 @@ class FakeKubelet {
   mutable std::mutex mutex_;
   Habits habits_;
   std::map<std::pair<std::string, std::string>, FakePod> pods_;  // by namespace and name
+  std::map<std::pair<std::string, std::string>, FakePodStatus> failed_;
   std::vector<std::shared_ptr<Plugin>> plugins_;  // all since Start: their threads end with it
   // Connections whose end is heard of: by the resource's name, or by their sockets.
   std::map<std::string, Plugin*> clients_;
-  std::shared_ptr<Plugin> endpoint_;  // called; null: none has registered
-  bool is_endpoint_stopped_ = false;
-  std::set<std::string> healthy_;  // as last told by anybody
+  std::map<std::string, Resource> resources_;
   int registrations_ = 0;
   std::unique_ptr<Servers> servers_;
 };

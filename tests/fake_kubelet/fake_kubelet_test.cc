@@ -12,6 +12,7 @@
 
 #include "tests/fake_kubelet/container_process.h"
 #include "tests/fake_kubelet/json_line.h"
+#include "tests/fake_kubelet/replica_set.h"
 #include "tests/fake_kubelet/scenario.h"
 
 namespace gpuloom {
@@ -22,12 +23,15 @@ using ::testing::HasSubstr;
 TEST(Scenario, ReadsPodsAndNamesLines) {
   const auto pods = ParseScenario(
       "pods:\n  - {namespace: a, name: p, slots: 2, command: [/bin/true, x], env: {K: V}}\n"
-      "  - {namespace: a, name: q, command: [/bin/true], after: p, timeoutSeconds: 3}\n");
+      "  - {namespace: a, name: q, command: [/bin/true], after: p, timeoutSeconds: 3}\n"
+      "  - {namespace: a, name: r, resource: gpu-x2, command: [/bin/true]}\n");
   ASSERT_TRUE(pods.ok()) << pods.status();
   EXPECT_EQ((*pods)[0].slots, 2);
   EXPECT_EQ((*pods)[0].env.at("K"), "V");
   EXPECT_EQ((*pods)[1].after, "p");
   EXPECT_EQ((*pods)[1].timeout_seconds, 3);
+  EXPECT_EQ((*pods)[1].resource, "");
+  EXPECT_EQ((*pods)[2].resource, "gpu-x2");
   for (const char* bad :
        {"", "pods: []", "pods:\n - {name: p}", "pods:\n - {name: p, command: []}",
         "pods:\n - {name: p, command: [x], slot: 1}", "pods:\n - {name: p, command: [x], after: z}",
@@ -90,7 +94,25 @@ TEST(FakeKubelet, WithoutPluginNothingIsAdmitted) {
   ASSERT_NE(mkdtemp(name.data()), nullptr);
   FakeKubelet kubelet(name);
   ASSERT_TRUE(kubelet.Start().ok());
-  EXPECT_FALSE(kubelet.Admit({"a", "p", {{"main", 1, false}}}).ok());
+  const auto refused = kubelet.Admit({"a", "p", {{"main", 1, false}}});
+  EXPECT_FALSE(refused.ok());
+  // In the words of a kubelet of 1.34.
+  const auto status = kubelet.StatusOf("a", "p");
+  ASSERT_TRUE(status.has_value());
+  EXPECT_EQ(status->phase, "Failed");
+  EXPECT_EQ(status->reason, "UnexpectedAdmissionError");
+  EXPECT_EQ(status->message,
+            "Pod was rejected: Allocate failed due to cannot allocate unregistered device "
+            "gpuloom.io/gpu, which is unexpected");
+  EXPECT_EQ(refused.status().message(), status->message);
+  kubelet.RemovePod("a", "p");
+  EXPECT_FALSE(kubelet.StatusOf("a", "p").has_value());
+  // Nothing is placed on a node that offers nothing.
+  FakeReplicaSet replicas(&kubelet, {"a", "web", {{"main", 1, false}}});
+  for (int i = 0; i < 3; ++i) replicas.Sync();
+  EXPECT_FALSE(replicas.is_running());
+  EXPECT_TRUE(replicas.failed().empty());
+  EXPECT_EQ(replicas.pending_because(), "0/1 nodes are available: 1 Insufficient gpuloom.io/gpu.");
   EXPECT_THAT(std::string(kubelet.WaitForDevices(1, std::chrono::milliseconds(1)).message()),
               HasSubstr("0 registrations"));
 }

@@ -3,11 +3,11 @@
 // scenario's pods as local processes and prints one JSON object a line for each:
 //
 //   {"namespace", "pod", "slots", "program", "phase": "Succeeded" | "Failed" | "Refused",
-//   "message",
+//   "message", "reason",
 //    "exit_code", "signal", "duration_ms", "stdout", "stderr",
 //    "trust_domain", "quota_bytes", "memory_peak_bytes", "memory_refused", "kernels"}
 //
-// The last line of keys only where the scheduler answers. Exit status: 0 when every pod was
+// The last line of keys only where the scheduler answers; "reason" only of a pod that was not admitted. Exit status: 0 when every pod was
 // admitted, started and ended, whatever its own exit status; 1 otherwise; 2 for a bad command line
 // or scenario. With --ready it prints
 // {"ready": ...} first, once its sockets are there, so that a script knows when to start the agent.
@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <sstream>
 #include <thread>
 
@@ -71,11 +72,54 @@ class ScenarioRun {
     return all_ran_;
   }
 
+  // Pods as they come, one a line of `lines`, written as a scenario has them, in braces. A pod for which there is no room waits,
+  // as the cluster's scheduler leaves it pending, and those behind it. Until the last line's has ended. False, with a message,
+  // when a line is no pod.
+  bool RunStream(std::istream& lines) {
+    std::string line;
+    bool is_read = true;
+    while (is_read && std::getline(lines, line)) {
+      absl::StatusOr<std::vector<ScenarioPod>> pods = ParseScenario("pods: [" + line + "]");
+      is_read = pods.ok();
+      if (!is_read) {
+        std::fprintf(stderr, "fake-kubelet: %s\n", std::string(pods.status().message()).c_str());
+        break;
+      }
+      for (const ScenarioPod& pod : *pods) {
+        kubelet_->WaitForFreeDevices(pod.resource, static_cast<size_t>(pod.slots),
+                                     std::chrono::seconds(pod.timeout_seconds));
+        absl::StatusOr<FakePod> admitted = Admit(pod);
+        {
+          const std::lock_guard lock(ended_mutex_);
+          ++running_;
+        }
+        // Detached, because there may be any number of them.
+        std::thread([this, pod, admitted = std::move(admitted)] {
+          RunPod(pod, admitted);
+          for (const char* end : {".out", ".err"}) {
+            std::error_code error;
+            std::filesystem::remove(LogPath(pod) + end, error);
+          }
+          const std::lock_guard lock(ended_mutex_);
+          --running_;
+          ended_changed_.notify_all();
+        }).detach();
+      }
+    }
+    std::unique_lock lock(ended_mutex_);
+    ended_changed_.wait(lock, [this] { return running_ == 0; });
+    return is_read;
+  }
+
  private:
   absl::StatusOr<FakePod> Admit(const ScenarioPod& pod) {
     const std::lock_guard lock(admission_);
-    FakePodSpec spec{pod.pod_namespace, pod.name, {{"main", pod.slots, false}}};
+    FakePodSpec spec{pod.pod_namespace, pod.name, {{"main", pod.slots, false, pod.resource}}};
     return kubelet_->Admit(spec);
+  }
+
+  std::string LogPath(const ScenarioPod& pod) const {
+    return absl::StrCat(log_directory_, "/", pod.pod_namespace, "_", pod.name);
   }
 
   void RunPod(const ScenarioPod& pod, const absl::StatusOr<FakePod>& admitted) {
@@ -91,7 +135,7 @@ class ScenarioRun {
       refusal = prepared.status();
       if (prepared.ok()) container = *std::move(prepared);
     }
-    const std::string log = absl::StrCat(log_directory_, "/", pod.pod_namespace, "_", pod.name);
+    const std::string log = LogPath(pod);
     absl::StatusOr<ProcessResult> result = ProcessResult{};
     if (!refusal.ok()) result = refusal;
     if (refusal.ok()) {
@@ -101,6 +145,9 @@ class ScenarioRun {
     if (!result.ok()) {
       all_ran_ = false;
       line.Text("phase", "Refused").Text("message", std::string(result.status().message()));
+      if (!admitted.ok()) {
+        line.Text("reason", kubelet_->StatusOf(pod.pod_namespace, pod.name)->reason);
+      }
     } else {
       if (result->timed_out) all_ran_ = false;
       line.Text("phase", result->exit_code == 0 ? "Succeeded" : "Failed");
@@ -147,6 +194,7 @@ class ScenarioRun {
   std::mutex ended_mutex_;
   std::condition_variable ended_changed_;
   std::set<std::pair<std::string, std::string>> ended_;
+  int running_ = 0;  // of a stream
 };
 
 int Main(int argc, char** argv) {
@@ -158,9 +206,10 @@ int Main(int argc, char** argv) {
   app.add_option("--dir", directory,
                  "its directory: device-plugins/ and pod-resources/ are made there")
       ->required();
-  app.add_option("--scenario", scenario_path, "the pods to run (YAML)")
+  app.add_option("--scenario", scenario_path,
+                 "the pods to run (YAML); - runs pods as they come on standard input, one a line")
       ->required()
-      ->check(CLI::ExistingFile);
+      ->check(CLI::ExistingFile | CLI::IsMember({"-"}));
   app.add_option("--logs", log_directory, "where the pods' output goes; default: <dir>/logs");
   app.add_option("--resource-name", resource, "what the pods ask for")->capture_default_str();
   app.add_option("--wait-seconds", wait_seconds, "how long to wait for the plugin's devices")
@@ -180,9 +229,13 @@ int Main(int argc, char** argv) {
       _exit(128 + received);
     });
   }
-  std::ostringstream text;
-  text << std::ifstream(scenario_path).rdbuf();
-  const absl::StatusOr<std::vector<ScenarioPod>> pods = ParseScenario(text.str());
+  const bool is_stream = scenario_path == "-";
+  absl::StatusOr<std::vector<ScenarioPod>> pods = std::vector<ScenarioPod>();
+  if (!is_stream) {
+    std::ostringstream text;
+    text << std::ifstream(scenario_path).rdbuf();
+    pods = ParseScenario(text.str());
+  }
   if (!pods.ok()) {
     std::fprintf(stderr, "fake-kubelet: %s: %s\n", scenario_path.c_str(),
                  std::string(pods.status().message()).c_str());
@@ -206,7 +259,9 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "fake-kubelet: %s\n", std::string(status.message()).c_str());
     return 1;
   }
-  return ScenarioRun(&kubelet, log_directory).Run(*pods) ? 0 : 1;
+  ScenarioRun run(&kubelet, log_directory);
+  if (is_stream) return run.RunStream(std::cin) ? 0 : 1;
+  return run.Run(*pods) ? 0 : 1;
 }
 
 }  // namespace

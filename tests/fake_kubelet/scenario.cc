@@ -10,8 +10,8 @@
 namespace gpuloom {
 
 absl::StatusOr<std::vector<ScenarioPod>> ParseScenario(const std::string& text) {
-  static const std::set<std::string> kKeys = {"namespace", "name",           "slots", "command",
-                                              "env",       "timeoutSeconds", "after"};
+  static const std::set<std::string> kKeys = {"namespace", "name", "slots",          "resource",
+                                              "command",   "env",  "timeoutSeconds", "after"};
   std::vector<ScenarioPod> pods;
   std::set<std::pair<std::string, std::string>> names;
   int line = 0;
@@ -30,6 +30,7 @@ absl::StatusOr<std::vector<ScenarioPod>> ParseScenario(const std::string& text) 
       pod.pod_namespace = node["namespace"].as<std::string>("default");
       pod.name = node["name"].as<std::string>();
       pod.slots = node["slots"].as<int>(1);
+      pod.resource = node["resource"].as<std::string>("");
       pod.command = node["command"].as<std::vector<std::string>>();
       if (node["env"]) pod.env = node["env"].as<std::map<std::string, std::string>>();
       pod.timeout_seconds = node["timeoutSeconds"].as<int>(120);

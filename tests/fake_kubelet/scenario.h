@@ -5,6 +5,7 @@
 //     - namespace: team-a
 //       name: trainer
 //       slots: 2
+//       resource: gpuloom.io/gpu-x2  # what it asks so many of; optional, single slots
 //       command: [/path/to/program, argument]
 //       env: {NAME: value}        # optional
 //       timeoutSeconds: 60        # optional, 120
@@ -26,6 +27,7 @@ struct ScenarioPod {
   std::string pod_namespace;
   std::string name;
   int slots = 1;
+  std::string resource;  // of which these are; empty: single slots
   std::vector<std::string> command;
   std::map<std::string, std::string> env;
   int timeout_seconds = 120;

@@ -167,6 +167,13 @@ TEST_F(AgentImage, WithoutACLibraryRuns) {
   EXPECT_EQ(ran.errors, "");
 }
 
+TEST_F(AgentImage, WithoutACLibraryHasGpuloomTrace) {
+  const Ran ran = Run(container_.HostPath("/usr/local/bin/gpuloom-trace"));
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_EQ(ran.output, "");
+  EXPECT_THAT(ran.errors, ::testing::StartsWith("gpuloom-trace: --seconds and -o are needed\n"));
+}
+
 TEST_F(AgentImage, WithASetuidProgramRunsItWithoutAWord) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can make a program that is";
   if (!PutGlibc("lib64")) GTEST_SKIP() << "this machine's glibc is not Debian's";

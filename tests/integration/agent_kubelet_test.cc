@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -34,10 +35,10 @@ std::string Directory(const FakeContainer& container) {
 
 class AgentKubelet : public ::testing::Test {
  protected:
-  void Start(const std::vector<std::string>& more_arguments = {}) {
+  void Start(const std::vector<std::string>& more_arguments = {}, int devices_wanted = 20) {
     ASSERT_TRUE(node_.kubelet().Start().ok());
     node_.StartAgent(more_arguments);
-    const absl::Status devices = node_.kubelet().WaitForDevices(20, kPatience);
+    const absl::Status devices = node_.kubelet().WaitForDevices(devices_wanted, kPatience);
     ASSERT_TRUE(devices.ok()) << devices << "\n" << node_.AgentLog();
   }
   // Admits, starts and returns the pod's one container.
@@ -68,6 +69,7 @@ TEST_F(AgentKubelet, APodGetsASocketOfItsOwnAndItsGrant) {
   const std::string nvml = container.HostPath("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1");
   EXPECT_TRUE(fs::is_regular_file(cuda) && fs::is_regular_file(nvml));
   EXPECT_NE(cuda, nvml);
+  EXPECT_TRUE(fs::is_regular_file(container.HostPath("/usr/local/bin/gpuloom-trace")));
   EXPECT_EQ(container.HostPath("/usr/lib64/libcuda.so"), cuda);
   EXPECT_EQ(container.HostPath("/usr/local/nvidia/lib64/libnvidia-ml.so"), nvml);
 
@@ -87,12 +89,14 @@ TEST_F(AgentKubelet, ARequestThatFitsOnNoSingleGpuIsRefused) {
   // As docs/installation.md quotes it.
   EXPECT_EQ(
       node_.kubelet().Admit(Pod("a", "huge", 11)).status().message(),
-      "Allocate failed due to device plugin GetPreferredAllocation rpc failed with err: rpc error: "
-      "code = FailedPrecondition desc = no GPU has 11 free slots: 10+10, which is unexpected");
+      "Pod was rejected: Allocate failed due to device plugin GetPreferredAllocation rpc failed "
+      "with err: rpc error: code = FailedPrecondition desc = no GPU has 11 free slots: 10+10, "
+      "which "
+      "is unexpected");
+  EXPECT_EQ(node_.kubelet().StatusOf("a", "huge")->reason, "UnexpectedAdmissionError");
   EXPECT_EQ(node_.kubelet().Admit(Pod("a", "all", 20)).status().message(),
-            "Allocate failed due to rpc error: code = FailedPrecondition desc = no GPU has 20 free "
-            "slots: "
-            "10+10, which is unexpected");
+            "Pod was rejected: Allocate failed due to rpc error: code = FailedPrecondition desc = "
+            "no GPU has 20 free slots: 10+10, which is unexpected");
   const FakeContainer first = Run("a", "p", 2);
   const std::string device = *first.device_ids.begin();
   // A kubelet that ignores the preference spreads the devices.
@@ -249,6 +253,32 @@ TEST_F(AgentKubelet, PolicyIsReloadedForRunningPodsAndABadOneKeepsTheOld) {
   node_.WritePolicy("defaults: {memory: 512MiB}\n");
   EXPECT_TRUE(node_.WaitForLog("is more than GPU"));
   EXPECT_EQ(Quota(container), 48 * kMiB);
+}
+
+TEST_F(AgentKubelet, ANewPolicyIsInForceForAllThatRunWithinASecond) {
+  node_.SetSlots(15);
+  node_.WritePolicy("defaults: {memory: 16MiB, weight: 100}\n");
+  Start({}, 30);
+  std::vector<FakeContainer> containers;
+  for (int i = 0; i < 24; ++i) {
+    containers.push_back(Run(i % 2 == 0 ? "a" : "b", ("p" + std::to_string(i)).c_str(), 1));
+  }
+  const auto all_have = [&](uint32_t weight) {
+    return std::all_of(containers.begin(), containers.end(), [&](const FakeContainer& container) {
+      const auto state = AskScheduler(container);
+      return state.has_value() && state->shares.namespace_weight == weight;
+    });
+  };
+  // Each time right after the file has been looked at, which is the longest wait. A busy machine may be slow sometimes.
+  using Clock = std::chrono::steady_clock;
+  Clock::duration shortest = std::chrono::hours(1);
+  for (uint32_t weight = 200; weight < 206 && shortest >= std::chrono::seconds(1); ++weight) {
+    const Clock::time_point written = Clock::now();
+    node_.WritePolicy("defaults: {memory: 16MiB, weight: " + std::to_string(weight) + "}\n");
+    ASSERT_TRUE(node_.WaitFor([&] { return all_have(weight); })) << node_.AgentLog();
+    if (weight != 200) shortest = std::min(shortest, Clock::now() - written);
+  }
+  EXPECT_LT(shortest, std::chrono::seconds(1));
 }
 
 TEST_F(AgentKubelet, APodThatThePolicyRefusesStartsWhenItIsAllowed) {

@@ -99,6 +99,18 @@ class AgentMetrics : public AgentTenant {
     EXPECT_EQ(ran.result.exit_code, 0) << ran.output << node_.AgentLog();
   }
 
+  // One that wants the GPU all the time, until it is killed.
+  static testing::Process Rest(const FakeContainer& container) {
+    std::vector<std::string> environment;
+    for (const auto& [name, value] : ContainerEnvironment(container, {})) {
+      environment.push_back(name + "=" + value);
+    }
+    testing::Process tenant({GPULOOM_RESTING_TENANT}, environment);
+    EXPECT_TRUE(tenant.ReadLine("ready")) << tenant.output();
+    tenant.WriteLine("600");
+    return tenant;
+  }
+
   const int port_ = FreePort();
 };
 
@@ -135,6 +147,14 @@ TEST_F(AgentMetrics, WhatTenantsDidIsCountedScrapedAndAnswersTheDocumentsQueries
   EXPECT_GT(Sum(text, "gpuloom_tenant_copied_bytes_total", {"team-a", "from_device"}), 0);
   EXPECT_GT(Sum(text, "gpuloom_tenant_completion_seconds_count", {"team-b"}), 0);
   EXPECT_EQ(Sum(text, "gpuloom_gpu_slots_allocated"), 2);
+  EXPECT_EQ(Sum(text, "gpuloom_domain_slots", {"trust_domain=\"namespace/team-a\""}), 1);
+  EXPECT_EQ(Sum(text, "gpuloom_domain_slots"), 2);
+  EXPECT_GT(Sum(text, "gpuloom_domain_memory_promised_bytes"), 0);
+  EXPECT_EQ(Sum(text, "gpuloom_domain_memory_promised_bytes"),
+            Sum(text, "gpuloom_gpu_memory_promised_bytes"));
+  EXPECT_EQ(Sum(text, "gpuloom_kubelet_requests_total", {"call=\"Allocate\""}), 2);
+  EXPECT_EQ(Sum(text, "gpuloom_kubelet_requests_total", {"call=\"PreStartContainer\""}), 2);
+  EXPECT_EQ(Sum(text, "gpuloom_kubelet_refusals_total"), 0);
   EXPECT_EQ(Sum(text, "gpuloom_agent_bound_allocations"), 2);
   EXPECT_EQ(Sum(text, "gpuloom_gpu_scheduler_up"), 1);
   EXPECT_GE(Sum(text, "gpuloom_kubelet_watches"), 1);
@@ -195,6 +215,24 @@ TEST_F(AgentMetrics, WhatTenantsDidIsCountedScrapedAndAnswersTheDocumentsQueries
   }
   const Json cost = results(documented.back());
   EXPECT_EQ(cost.size(), 2u) << documented.back() << cost;
+}
+
+TEST_F(AgentMetrics, WaitingAndThrottlingShowWhileTenantsCompute) {
+  node_.WritePolicy("namespaces:\n  team-b: {timeShareMax: 20%}\n");
+  ASSERT_TRUE(node_.WaitFor([&] { return Now("gpuloom_policy_generation") == 2; }));
+  testing::Process free = Rest(Admit("team-a", "free"));
+  testing::Process capped = Rest(Admit("team-b", "capped"));
+  std::string text;
+  EXPECT_TRUE(node_.WaitFor([&] {
+    text = Body("/metrics");
+    return Sum(text, "gpuloom_tenant_throttled_seconds_sum", {"pod=\"capped\""}) > 0 &&
+           Sum(text, "gpuloom_tenant_queue_wait_seconds_count", {"pod=\"capped\""}) > 0 &&
+           Sum(text, "gpuloom_tenant_queue_wait_seconds_count", {"pod=\"free\""}) > 0;
+  })) << text;
+  EXPECT_EQ(Sum(text, "gpuloom_tenant_throttled_seconds_sum", {"pod=\"free\""}), 0);
+  // Whatever a ceiling keeps waits.
+  EXPECT_GE(Sum(text, "gpuloom_tenant_queue_wait_seconds_sum", {"pod=\"capped\""}),
+            Sum(text, "gpuloom_tenant_throttled_seconds_sum", {"pod=\"capped\""}));
 }
 
 TEST_F(AgentMetrics, NamespacesCountersGoThroughDeathsOfAgentAndScheduler) {

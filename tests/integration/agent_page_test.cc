@@ -75,9 +75,11 @@ TEST_F(HostilePage, Malicious_NamesAndReasonsAreText) {
   Observer::Options options = Options();
   options.node = [&] {
     NodeFigures node;
-    NodeFigures::GpuSlots gpu;
+    NodeFigures::OneGpu gpu;
     gpu.gpu.uuid = kGpu;
     gpu.gpu.name = image;
+    gpu.standing.impossible_rules = 3;
+    gpu.standing.impossible = {script + " is impossible"};
     node.gpus = {gpu};
     node.policy_trouble = script;
     node.latest_refusals = {{"PreStartContainer", image, 1}};
@@ -96,6 +98,7 @@ TEST_F(HostilePage, Malicious_NamesAndReasonsAreText) {
   EXPECT_THAT(browser.dom, AllOf(HasSubstr("<title>gpuloom</title>"),
                                  HasSubstr("red/&lt;img src=x onerror=document.title='taken'&gt;"),
                                  HasSubstr("&lt;b&gt;main"), HasSubstr("&lt;/script&gt;"),
+                                 HasSubstr(" is impossible</li>"), HasSubstr(": 2 more rules."),
                                  Not(HasSubstr("<img")), Not(HasSubstr("<script>taken"))));
   EXPECT_THAT(browser.log,
               AllOf(Not(HasSubstr("Content Security Policy")), Not(HasSubstr("Uncaught"))));
@@ -133,11 +136,7 @@ TEST_F(AgentPage, ShowsTenantsSharesAndRefusals) {
   ASSERT_TRUE(refused.ok()) << refused.status();
   EXPECT_FALSE(node_.kubelet().PrepareStart("guests", "miner", "main").ok());
 
-  std::vector<std::string> environment;
-  for (const auto& [name, value] : ContainerEnvironment(serves, {})) {
-    environment.push_back(name + "=" + value);
-  }
-  testing::Process holding({GPULOOM_TENANT, "hold", "60"}, environment);
+  testing::Process holding({GPULOOM_TENANT, "hold", "60"}, Environment(serves));
   EXPECT_TRUE(holding.ReadLine("ready").has_value());
   std::atomic<bool> is_over = false;
   std::thread training([&] {

@@ -26,6 +26,12 @@ std::string ReadAll(const std::string& path) {
   return text.str();
 }
 
+// As a careful editor would: nobody sees half of it.
+void Replace(const std::string& path, const std::string& text) {
+  std::ofstream(path + ".new") << text;
+  fs::rename(path + ".new", path);
+}
+
 }  // namespace
 
 AgentNode::AgentNode(int gpus, int slots, std::string shim, FakeKubelet::Takeover takeover)
@@ -49,6 +55,10 @@ AgentNode::AgentNode(int gpus, int slots, std::string shim, FakeKubelet::Takeove
 
 AgentNode::~AgentNode() {
   KillAgent(SIGKILL);
+  if (api_server_ != 0) {
+    kill(api_server_, SIGKILL);
+    waitpid(api_server_, nullptr, 0);
+  }
   const std::vector<pid_t> schedulers = SchedulerPids();
   for (const pid_t pid : schedulers) kill(pid, SIGTERM);
   (void)WaitFor([&] {
@@ -93,8 +103,10 @@ pid_t AgentNode::Spawn(const std::vector<std::string>& arguments, const std::str
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  std::vector<std::string> settings = {"GPULOOM_SOFTGPU_DEVICES=" + std::to_string(gpus_),
-                                       "GPULOOM_SOFTGPU_MEMORY=1GiB", "GPULOOM_SOFTGPU_QUIET=1"};
+  std::vector<std::string> settings = {
+      "GPULOOM_SOFTGPU_DEVICES=" + std::to_string(gpus_), "GPULOOM_SOFTGPU_MEMORY=" + memory_,
+      "GPULOOM_SOFTGPU_QUIET=1", "GPULOOM_SOFTGPU_LOST=" + LostPath(),
+      "GPULOOM_NVML_FIXTURE=" + NvmlEventsPath()};
   if (!library_path.empty()) settings.push_back("LD_LIBRARY_PATH=" + library_path);
   std::vector<char*> envp;
   for (std::string& setting : settings) envp.push_back(setting.data());
@@ -136,16 +148,76 @@ void AgentNode::StartAgentWithNvml(const std::string& library) {
   agent_ = Spawn(arguments, LogPath(), folder);
 }
 
-std::string AgentNode::RunAgentProbe(const std::string& flag) {
+std::string AgentNode::RunAgentProbe(const std::string& flag,
+                                     const std::vector<std::string>& more_arguments) {
   const std::string path = directory_ + "/probe.log";
   fs::remove(path);
-  const pid_t pid =
-      Spawn({GPULOOM_AGENT_PATH, flag, "--kubelet-dir", kubelet_->plugin_directory()}, path);
+  std::vector<std::string> arguments = {GPULOOM_AGENT_PATH,           "--softgpu",
+                                        GPULOOM_SOFTGPU_PATH,         "--kubelet-dir",
+                                        kubelet_->plugin_directory(), flag};
+  arguments.insert(arguments.end(), more_arguments.begin(), more_arguments.end());
   int status = 0;
-  waitpid(pid, &status, 0);
+  waitpid(Spawn(arguments, path), &status, 0);
   const std::string said = ReadAll(path);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return "";
   return said.empty() ? "failed without a word" : said;
+}
+
+int AgentNode::MetricsPort() const {
+  const std::string url = "metrics: serving at http://127.0.0.1:";
+  if (!WaitForLog(url)) return 0;
+  const std::string log = AgentLog();
+  return std::stoi(log.substr(log.find(url) + url.size()));
+}
+
+std::string AgentNode::LostPath() const { return directory_ + "/lost"; }
+std::string AgentNode::NvmlEventsPath() const { return directory_ + "/nvml-events"; }
+
+void AgentNode::LoseGpus(bool are_lost) const {
+  if (are_lost) return Replace(LostPath(), "all");
+  // A probe that succeeds while NVML says that the GPU is lost would only make it sick once more.
+  Replace(NvmlEventsPath(), "");
+  fs::remove(LostPath());
+}
+
+void AgentNode::LoseGpu(int number) const {
+  const std::string text = std::to_string(number);
+  Replace(LostPath(), text);
+  Replace(NvmlEventsPath(), "xid " + text + " 79\nlost " + text + "\n");
+}
+
+std::vector<std::string> AgentNode::StartApiServer(const std::string& pods_json) {
+  const std::string folder = directory_ + "/api-server";
+  fs::create_directory(folder);
+  WritePods(pods_json);
+  api_server_ = Spawn({GPULOOM_PYTHON, GPULOOM_FAKE_API_SERVER, folder}, folder + "/output");
+  if (!WaitFor([&] { return fs::exists(folder + "/port"); })) return {};
+  return {"--events",
+          "--node-name",
+          "node-1",
+          "--api-server",
+          "https://127.0.0.1:" + ReadAll(folder + "/port"),
+          "--service-account",
+          folder + "/account"};
+}
+
+void AgentNode::WritePods(const std::string& pods_json) const {
+  Replace(directory_ + "/api-server/state.json", "{\"token\": \"t\", \"pods\": " + pods_json + "}");
+}
+
+std::string AgentNode::ApiServerLog() const { return ReadAll(directory_ + "/api-server/log"); }
+
+std::string AgentNode::RunGpuloom(const std::vector<std::string>& arguments,
+                                  int* exit_status) const {
+  const std::string path = directory_ + "/gpuloom.log";
+  fs::remove(path);
+  std::vector<std::string> command = {GPULOOM_OPERATORS_PROGRAM};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  command.insert(command.end(), {"--state-dir", state_directory()});
+  int status = 0;
+  waitpid(Spawn(command, path), &status, 0);
+  *exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ReadAll(path);
 }
 
 pid_t AgentNode::StartFurtherAgent(const std::vector<std::string>& more_arguments) const {
@@ -170,11 +242,7 @@ int AgentNode::RunSecondAgent(std::string* output) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-void AgentNode::WritePolicy(const std::string& text) const {
-  // As a careful editor would: the agent must not see half of it.
-  std::ofstream(PolicyPath() + ".new") << text;
-  fs::rename(PolicyPath() + ".new", PolicyPath());
-}
+void AgentNode::WritePolicy(const std::string& text) const { Replace(PolicyPath(), text); }
 
 std::string AgentNode::LogPath() const {
   return directory_ + "/agent-" + std::to_string(agents_) + ".log";
@@ -182,8 +250,9 @@ std::string AgentNode::LogPath() const {
 
 std::string AgentNode::AgentLog() const { return ReadAll(LogPath()); }
 
-bool AgentNode::WaitFor(const std::function<bool()>& condition) const {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+bool AgentNode::WaitFor(const std::function<bool()>& condition,
+                        std::chrono::seconds patience) const {
+  const auto end = std::chrono::steady_clock::now() + patience;
   while (!condition()) {
     if (std::chrono::steady_clock::now() >= end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -195,15 +264,21 @@ bool AgentNode::WaitForLog(const std::string& text) const {
   return WaitFor([&] { return AgentLog().find(text) != std::string::npos; });
 }
 
-int AgentNode::ExecutorStarts() const {
-  int count = 0;
+std::string AgentNode::SchedulerLogs() const {
+  std::ostringstream text;
   std::error_code error;
   for (const fs::directory_entry& entry :
        fs::directory_iterator(state_directory() + "/gpus", error)) {
-    std::ifstream log(entry.path() / "scheduler.log");
-    for (std::string line; std::getline(log, line);) {
-      if (line.find("executor of domain") != line.npos && line.ends_with(" started")) ++count;
-    }
+    if (std::ifstream log(entry.path() / "scheduler.log"); log) text << log.rdbuf();
+  }
+  return text.str();
+}
+
+int AgentNode::ExecutorStarts() const {
+  int count = 0;
+  std::istringstream logs(SchedulerLogs());
+  for (std::string line; std::getline(logs, line);) {
+    if (line.find("executor of domain") != line.npos && line.ends_with(" started")) ++count;
   }
   return count;
 }

@@ -25,12 +25,31 @@ class AgentNode {
                      FakeKubelet::Takeover takeover = FakeKubelet::Takeover::kByName);
   ~AgentNode();
 
+  // Of the agents that are started from now on.
+  void SetSlots(int slots) { slots_ = slots; }
+  // Instead of 1 GiB; by GPU, with commas between them (docs/softgpu.md).
+  void SetMemory(const std::string& memory) { memory_ = memory; }
   void StartAgent(const std::vector<std::string>& more_arguments = {});
   // On what this libnvidia-ml.so.1 tells instead of software GPUs.
   void StartAgentWithNvml(const std::string& library);
-  // What a probe of the running agent says; empty when all is well.
-  std::string RunAgentProbe(const std::string& flag);
+  // What a probe by the agent's program says; empty when all is well.
+  std::string RunAgentProbe(const std::string& flag,
+                            const std::vector<std::string>& more_arguments = {});
+  // Of an agent with --metrics-address 127.0.0.1:0, once it serves.
+  int MetricsPort() const;
   void KillAgent(int signal);
+  // The node's GPUs have fallen off the bus: whoever loads their driver from now on finds none.
+  void LoseGpus(bool are_lost) const;
+  // One of them has: the driver goes on without it, and libnvml_faults.so tells of it. Until LoseGpus(false).
+  void LoseGpu(int number) const;
+  // Starts the stand-in for an API server that knows these pods, and returns the agent's arguments for it.
+  std::vector<std::string> StartApiServer(const std::string& pods_json);
+  // Those that it knows from now on.
+  void WritePods(const std::string& pods_json) const;
+  // What it was asked, one JSON document a line.
+  std::string ApiServerLog() const;
+  // A command of the operator's program, with the agent's state folder; its output, and its exit status.
+  std::string RunGpuloom(const std::vector<std::string>& arguments, int* exit_status) const;
   // Another one on the same state, with its own log; the caller waits for its end.
   pid_t StartFurtherAgent(const std::vector<std::string>& more_arguments) const;
   // Runs a further agent on the same state to its end; its exit status, -1 for a signal.
@@ -42,11 +61,14 @@ class AgentNode {
   void WritePolicy(const std::string& text) const;
   // Of the one that StartAgent or ReplaceAgent started last.
   std::string AgentLog() const;
-  // Until the condition holds; false after a minute.
-  bool WaitFor(const std::function<bool()>& condition) const;
+  // Until the condition holds; false when the time is up.
+  bool WaitFor(const std::function<bool()>& condition,
+               std::chrono::seconds patience = std::chrono::seconds(60)) const;
   bool WaitForLog(const std::string& text) const;
 
-  // How often schedulers have started an executor.
+  // All that the schedulers have logged.
+  std::string SchedulerLogs() const;
+  // How often schedulers have started an executor for a domain, not counting spare ones.
   int ExecutorStarts() const;
   // The process ids of the schedulers that run, by their lock files.
   std::vector<pid_t> SchedulerPids() const;
@@ -58,16 +80,20 @@ class AgentNode {
  private:
   std::vector<std::string> Arguments() const;
   std::string LogPath() const;
+  std::string LostPath() const;
+  std::string NvmlEventsPath() const;
   pid_t Spawn(const std::vector<std::string>& arguments, const std::string& output,
               const std::string& library_path = {}) const;
 
   const int gpus_;
-  const int slots_;
+  int slots_;
+  std::string memory_ = "1GiB";
   std::string directory_;
   std::string shim_;
   std::string nvml_;
   std::optional<FakeKubelet> kubelet_;
   pid_t agent_ = 0;
+  pid_t api_server_ = 0;
   int agents_ = 0;  // started; each has its own log
 };
 

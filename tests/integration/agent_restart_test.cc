@@ -25,9 +25,9 @@ constexpr std::chrono::seconds kPatience{10};
 
 FakePodSpec Pod(const std::string& name) { return {"a", name, {{"main", 1, false}}}; }
 
-void Start(AgentNode* node) {
+void Start(AgentNode* node, const std::vector<std::string>& arguments = {}) {
   ASSERT_TRUE(node->kubelet().Start().ok());
-  node->StartAgent();
+  node->StartAgent(arguments);
   const absl::Status devices = node->kubelet().WaitForDevices(20, kPatience);
   ASSERT_TRUE(devices.ok()) << devices << "\n" << node->AgentLog();
 }
@@ -160,7 +160,7 @@ TEST(AgentUpdate, OneThatDiesAfterItTookOverIsReplacedByTheOldOne) {
 TEST(AgentRestart, PodsLongGoneStartNoExecutorsAndLeaveNothing) {
   AgentNode node;
   node.WritePolicy("defaults: {trustDomain: pod}\n");
-  Start(&node);
+  Start(&node, {"--spare-executors", "0"});  // all that start are somebody's
   std::vector<FakeContainer> containers;
   for (int i = 0; i < 8; ++i) {
     const std::string name = "short" + std::to_string(i);
@@ -174,7 +174,7 @@ TEST(AgentRestart, PodsLongGoneStartNoExecutorsAndLeaveNothing) {
 
   node.KillAgent(SIGKILL);
   for (const pid_t pid : node.SchedulerPids()) kill(pid, SIGKILL);
-  node.StartAgent();
+  node.StartAgent({"--spare-executors", "0"});
   EXPECT_TRUE(node.WaitFor([&] {
     return std::all_of(containers.begin(), containers.end(), [](const FakeContainer& container) {
       const auto state = AskScheduler(container);

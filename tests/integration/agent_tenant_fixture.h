@@ -12,6 +12,7 @@
 
 #include "tests/fake_kubelet/container_process.h"
 #include "tests/integration/agent_process.h"
+#include "tests/integration/process.h"
 
 namespace gpuloom {
 
@@ -24,11 +25,14 @@ struct Ran {
 
 class AgentTenant : public ::testing::Test {
  protected:
+  explicit AgentTenant(int gpus = 1, int slots = 10)
+      : node_(gpus, slots, GPULOOM_SHIM_PATH), slots_(gpus * slots) {}
   virtual std::vector<std::string> AgentArguments() const { return {}; }
   void SetUp() override {
     ASSERT_TRUE(node_.kubelet().Start().ok());
     node_.StartAgent(AgentArguments());
-    const absl::Status devices = node_.kubelet().WaitForDevices(10, kAgentPatience);
+    const absl::Status devices =
+        node_.kubelet().WaitForDevices(static_cast<size_t>(slots_), kAgentPatience);
     ASSERT_TRUE(devices.ok()) << devices << "\n" << node_.AgentLog();
   }
   FakeContainer Admit(const char* pod_namespace, const char* name) {
@@ -40,6 +44,14 @@ class AgentTenant : public ::testing::Test {
     const auto container = node_.kubelet().PrepareStart(pod_namespace, name, "main");
     EXPECT_TRUE(container.ok()) << container.status() << "\n" << node_.AgentLog();
     return container.ok() ? *container : FakeContainer{};
+  }
+  // Of a testing::Process in the container.
+  static std::vector<std::string> Environment(const FakeContainer& container) {
+    std::vector<std::string> entries;
+    for (const auto& [name, value] : ContainerEnvironment(container, {})) {
+      entries.push_back(name + "=" + value);
+    }
+    return entries;
   }
   Ran Run(const FakeContainer& container, const std::string& program,
           const std::vector<std::string>& arguments = {}) {
@@ -56,7 +68,22 @@ class AgentTenant : public ::testing::Test {
     return {result.ok() ? *result : ProcessResult{}, text.str()};
   }
 
-  AgentNode node_{1, 10, GPULOOM_SHIM_PATH};
+  // gpuloom-tenant with one of its habits, that runs on beside the test.
+  static testing::Process Start(const FakeContainer& container,
+                                const std::vector<std::string>& habit) {
+    std::vector<std::string> command = {GPULOOM_TENANT};
+    command.insert(command.end(), habit.begin(), habit.end());
+    std::vector<std::string> environment;
+    for (const auto& [name, value] : ContainerEnvironment(container, {})) {
+      environment.push_back(name + "=" + value);
+    }
+    return testing::Process(std::move(command), environment);
+  }
+
+  AgentNode node_;
+
+ private:
+  const int slots_;  // of the node
 };
 
 }  // namespace gpuloom

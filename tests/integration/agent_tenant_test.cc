@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tests/fake_kubelet/allocation_report.h"
+#include "tests/fake_kubelet/replica_set.h"
 #include "tests/integration/agent_tenant_fixture.h"
 
 namespace gpuloom {
@@ -23,6 +24,16 @@ TEST_F(AgentTenant, AProgramRunsAndIsCounted) {
   }
   EXPECT_TRUE(node_.WaitFor([&] { return AskScheduler(container)->kernels_launched == 2; }));
   EXPECT_EQ(AskScheduler(container)->memory_used_bytes, 0u);
+}
+
+TEST_F(AgentTenant, TheFirstPodOfATrustDomainGetsTheSpareExecutor) {
+  EXPECT_TRUE(node_.WaitFor([&] {
+    return node_.SchedulerLogs().find("is a spare one on GPU-") != std::string::npos;
+  })) << node_.SchedulerLogs();
+  const Ran ran = Run(Admit("team-a", "p"), "vadd_static");
+  EXPECT_EQ(ran.result.exit_code, 0) << ran.output << node_.AgentLog();
+  EXPECT_THAT(node_.SchedulerLogs(), HasSubstr("is now the executor of domain namespace/team-a"));
+  EXPECT_EQ(node_.ExecutorStarts(), 0);
 }
 
 TEST_F(AgentTenant, AFailedAssertSaysSoOnTheTenantsStandardError) {
@@ -68,6 +79,46 @@ TEST_F(AgentTenant, TenantsDoNotNoticeThatTheAgentIsReplaced) {
   EXPECT_TRUE(node_.kubelet().WaitForDevices(10, kAgentPatience).ok());
   const Ran next = Run(Admit("team-b", "q"), "vadd_static");
   EXPECT_EQ(next.result.exit_code, 0) << next.output;
+}
+
+// The old agent ends before the new one starts, as where there is no surge, or an image must be fetched first.
+TEST_F(AgentTenant, BetweenTwoAgentsWhatRunsIsServedAndWhatIsNewFailsOrWaits) {
+  FakeKubelet& kubelet = node_.kubelet();
+  const FakeContainer container = Admit("team-a", "p");
+  testing::Process tenant = Start(container, {"bystander"});
+  const auto works = [&] {
+    tenant.WriteLine("");
+    return tenant.ReadLine("slowest").has_value();
+  };
+  ASSERT_TRUE(tenant.ReadLine("ready").has_value());
+  FakeReplicaSet late(&kubelet, {"team-b", "late", {{"main", 1}}});
+  node_.KillAgent(SIGTERM);
+  ASSERT_TRUE(node_.WaitFor([&] { return kubelet.healthy_devices() == 0; }));
+
+  // Served: who runs, and more programs of their containers.
+  EXPECT_TRUE(works());
+  const Ran ran = Run(container, "vadd_static");
+  EXPECT_EQ(ran.result.exit_code, 0) << ran.output;
+  // Refused for good: a pod that was on its way to this node.
+  EXPECT_FALSE(kubelet.Admit({"team-b", "q", {{"main", 1}}}).ok());
+  const auto failed = kubelet.StatusOf("team-b", "q");
+  ASSERT_TRUE(failed.has_value());
+  EXPECT_EQ(failed->reason, "UnexpectedAdmissionError");
+  EXPECT_EQ(failed->message,
+            "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate "
+            "unhealthy devices gpuloom.io/gpu, which is unexpected");
+  // Waiting: pods that the cluster has yet to place, and containers that start again.
+  late.Sync();
+  EXPECT_THAT(late.pending_because(), HasSubstr("Insufficient gpuloom.io/gpu"));
+  EXPECT_FALSE(kubelet.PrepareStart("team-a", "p", "main").ok());
+
+  node_.StartAgent();
+  ASSERT_TRUE(node_.WaitFor([&] { return kubelet.healthy_devices() == 10; })) << node_.AgentLog();
+  EXPECT_TRUE(works());
+  EXPECT_TRUE(kubelet.PrepareStart("team-a", "p", "main").ok()) << node_.AgentLog();
+  late.Sync();
+  EXPECT_TRUE(late.is_running());
+  EXPECT_EQ(kubelet.StatusOf("team-b", "q")->phase, "Failed") << "nobody tries it again";
 }
 
 TEST_F(AgentTenant, AfterASchedulersDeathTheSameContainerGetsASessionAgain) {

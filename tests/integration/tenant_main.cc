@@ -30,6 +30,7 @@
 //   compile MIB        says "compiling" and loads a text of that length, which takes the driver some time;
 //                      then "done"
 //   inspect MIB        says "foreign N": how many words of fresh memory are not zero
+//   later HABIT …      says "waits" before it asks CUDA anything, and begins with a line of input
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -543,6 +544,13 @@ int Inspect(size_t mib) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 2 && std::string(argv[1]) == "later") {
+    Say("waits");
+    std::string line;
+    std::getline(std::cin, line);
+    --argc;
+    ++argv;
+  }
   std::string error;
   if (argc < 2 || !gpuloom::Load("libcuda.so.1", &cu, &error)) {
     std::fprintf(stderr, "usage: gpuloom-tenant habit [number]; %s\n", error.c_str());

@@ -33,10 +33,12 @@ RULES = [
     ("proto/wire", [], [NO_OS, CUDA, GRPC, BOOST, r"\.h$"], ["stdint.h"]),
     ("proto/channel", ["proto/wire"], [CUDA, GRPC, HEAVY_STD], []),
     ("proto/control", ["proto/channel", "proto/wire"], [CUDA, GRPC, BOOST], []),
+    ("proto/trace", ["proto/channel", "proto/wire"], [CUDA, GRPC, BOOST], []),
     ("proto/cuda", [], [GRPC, BOOST], []),
     ("proto/libcuda", ["proto/cuda"], [GRPC, BOOST], []),
     ("proto/kubelet", [], [CUDA], []),
-    ("proto/admin", [], [CUDA], []),
+    # A program of its own, not a part of the tenant's.
+    ("shim/trace", ["shim/session/door.h", "proto/wire", "proto/channel", "proto/trace"], [CUDA, GRPC, BOOST], []),
     ("shim", ["proto/wire", "proto/channel", "proto/cuda", "proto/libcuda"], [GRPC, BOOST, HEAVY_STD], []),
     ("agent/node", ["proto/channel"], [GRPC, CUDA, r"^spdlog/"], []),
     ("agent/arbiter", [], [NO_OS, CUDA, GRPC, BOOST, r"\.h$"], ["stdint.h"]),
@@ -46,16 +48,17 @@ RULES = [
     ("agent/softgpu", ["proto/cuda", "proto/libcuda", "agent/node/size.h"], [GRPC, BOOST], []),
     ("agent/answer", [], [NO_OS, GRPC, CUDA, BOOST], []),
     ("agent/policy_command", NODE + ["agent/answer", "agent/arbiter/sm_division.h", "agent/policy", "agent/simulator"], [GRPC, CUDA, BOOST], []),
-    ("agent/run", NODE + ["agent/answer", "agent/policy/policy_file.h", "agent/policy_command", "proto/wire", "proto/channel", "proto/control", "proto/cuda"], [GRPC, CUDA], []),
+    ("agent/run", NODE + ["agent/answer", "agent/policy/policy_file.h", "agent/policy_command", "proto/wire", "proto/channel", "proto/control", "proto/cuda", "proto/trace"], [GRPC, CUDA], []),
     ("agent/policy/in_force", AGENT + ["agent/policy", "agent/identity/kept_text.h"], [CUDA, BOOST, r"^grpc"], []),
     ("agent/policy", NODE + ["agent/arbiter/priority.h", "proto/channel/unique_fd.h"], [GRPC, CUDA, BOOST], []),
-    ("agent/inventory", AGENT + ["proto/cuda"], [r"^grpc", BOOST], []),
-    ("agent/supervisor", AGENT + ["proto/wire", "proto/channel", "proto/control", "agent/inventory"],
+    ("agent/inventory", AGENT + ["proto/channel", "proto/cuda"], [r"^grpc", BOOST], []),
+    ("agent/supervisor", AGENT + ["proto/wire", "proto/channel", "proto/control", "proto/cuda/driver_features.h", "agent/inventory"],
      [CUDA, r"^grpc", BOOST], []),
     ("agent/identity", AGENT + ["proto/kubelet", "proto/channel", "proto/control/messages.h"], [CUDA, BOOST], []),
+    ("agent/events", AGENT + ["agent/supervisor", "agent/identity/state_file.h", "proto/control"], [CUDA, r"^grpc", BOOST], []),
     ("agent/metrics", AGENT + ["agent/supervisor", "agent/inventory", "agent/identity/kept_text.h", "agent/plugin/refused_requests.h", "proto/channel",
                                "proto/control", "proto/cuda/driver_api.h"], [CUDA, r"^grpc", BOOST], []),
-    ("agent", ["proto/kubelet", "proto/admin", "proto/control", "proto/channel", "proto/wire", "agent"],
+    ("agent", ["proto/kubelet", "proto/control", "proto/channel", "proto/wire", "agent"],
      [CUDA, BOOST], []),
 ]
 # Folders whose insides nobody else may include, whatever RULES say.
@@ -64,7 +67,7 @@ PRIVATE = ["shim", "agent/executor", "agent/scheduler", "agent/softgpu"]
 # The rooms of a folder that is cut by nouns (docs/contributing.md), and the sources that stand at its door.
 NOUNS = {"process", "session", "device", "memory", "copy", "module", "launch", "stream", "event", "graph", "image", "testing"}
 ROOMS = {
-    "shim": (NOUNS | {"context", "nvml"}, {"entry.cc", "error.cc", "exports_test.cc"}),
+    "shim": (NOUNS | {"context", "nvml", "trace"}, {"entry.cc", "error.cc", "exports_test.cc"}),
     "agent/executor": (NOUNS | {"printing", "trace"}, {"main.cc", "command_line.cc", "command_line.h", "command_line_test.cc"}),
     "agent/softgpu": ({"api", "driver", "exec", "ptx", "testing"}, set()),
     "agent/softgpu/exec": ({"decode", "machine", "cases", "testing"}, set()),
@@ -75,11 +78,17 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 # Locks that clang's analysis cannot see through: proto/sync has those that it can.
 UNSEEN_LOCK = re.compile(r"\bstd::(recursive_|timed_|shared_)?mutex\b|\bstd::(lock_guard|unique_lock|scoped_lock|shared_lock)\b|"
                          r"\bstd::condition_variable|\bpthread_(mutex|rwlock|cond)_|#\s*include <(mutex|shared_mutex|condition_variable)>")
+# A lock that is declared, and the places that tell clang what it is for.
+LOCK = re.compile(r"^\s*(?:(?:mutable|constinit|static|extern|inline) )*(?:gpuloom::)?(?:Lock|Mutex|SharedMutex) (\w+)( GPULOOM_\w+\(.*\))?(?:\{\})?;")
+ANNOTATION = re.compile(r"(?:GPULOOM_\w+|\.Take)\([^;{)]*\)")
+NOLINT = re.compile(r"//.*\bNOLINT(?:NEXTLINE|BEGIN|END)?\b(?:\(([^)]*)\))?")
 TODO = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 GOOD_TODO = re.compile(r"\bTODO\(#\d+\): \S")
 SOURCE = {".h", ".cc", ".cu", ".inc", ".def"}
 TEXT = SOURCE | {".py", ".sh", ".cmake", ".txt", ".md", ".yaml", ".json", ".proto"}
 MAX_LINES = 600
+# One table, in which a reader looks for one message.
+TABLES = {"proto/control/messages.h"}
 SKIP = {".git", "build", ".cache"}
 
 
@@ -172,6 +181,28 @@ def CheckInclude(root, tests, name, quote, target):
     return None
 
 
+def EnabledChecks(root):
+    """What .clang-tidy enables, as patterns: NOLINT of anything else does nothing."""
+    settings = root / ".clang-tidy"
+    text = re.sub(r"#.*", "", settings.read_text()) if settings.is_file() else ""
+    return [re.escape(check).replace(r"\*", ".*") for check in re.findall(r"(?<![-\w])[a-z]+-[a-z*-]+", text)]
+
+
+def UnusedLocks(root, lines):
+    """(line number, name) of every lock that no annotation in the file or in what it includes names."""
+    declared = [(number, found[1]) for number, line in enumerate(lines, 1)
+                if (found := LOCK.match(line)) and not found[2]]
+    if not declared:
+        return []
+    texts = ["\n".join(lines)]
+    for line in lines:
+        include = INCLUDE.match(line)
+        if include and (root / include[2]).is_file():
+            texts.append((root / include[2]).read_text(encoding="utf-8", errors="replace"))
+    named = set(re.findall(r"\w+", " ".join(use for text in texts for use in ANNOTATION.findall(text))))
+    return [(number, lock) for number, lock in declared if lock not in named]
+
+
 def WrongRoom(name):
     """Why a source may not stand where it does, or None."""
     folder, base = name.rsplit("/", 1) if "/" in name else ("", name)
@@ -187,6 +218,7 @@ def Check(root):
     """All offences, as text."""
     offences = []
     tests = Tests(Includers(root))
+    enabled = EnabledChecks(root)
     for path, name in Files(root):
         if BAD_NAMES.search(name):
             offences.append(f"{name}: name it for what it holds (util, common, helper, manager, misc, impl say nothing)")
@@ -197,14 +229,21 @@ def Check(root):
             wrong_room = WrongRoom(name)
             if wrong_room:
                 offences.append(f"{name}: {wrong_room}")
-            if len(lines) > MAX_LINES and path.suffix != ".def":
+            if len(lines) > MAX_LINES and path.suffix != ".def" and name not in TABLES:
                 offences.append(f"{name}: {len(lines)} lines, more than {MAX_LINES}: split it by noun")
             if path.suffix == ".h" and not any(line.strip() == "#pragma once" for line in lines):
                 offences.append(f"{name}: no #pragma once")
             is_product = name.startswith(("proto/", "shim/", "agent/")) and name not in tests and not name.startswith("proto/sync/")
+            if is_product:
+                offences += [f"{name}:{number}: nothing says what {lock} guards: GPULOOM_GUARDED_BY({lock}), or on a function"
+                             " GPULOOM_REQUIRES or GPULOOM_EXCLUDES" for number, lock in UnusedLocks(root, lines)]
             for number, line in enumerate(lines, 1):
                 if is_product and UNSEEN_LOCK.search(line):
-                    offences.append(f"{name}:{number}: a lock is one of proto/sync/mutex.h's, so that clang sees who holds it")
+                    offences.append(f"{name}:{number}: a lock is one of proto/sync/mutex.h's or shim/process/futex.h's, so that clang sees who holds it")
+                if nolint := NOLINT.search(line):
+                    for lint in (nolint[1] or "a check by name").split(","):
+                        if not any(re.fullmatch(check, lint.strip()) for check in enabled):
+                            offences.append(f"{name}:{number}: .clang-tidy does not enable {lint.strip()}: there is nothing to silence")
                 include = INCLUDE.match(line)
                 reason = CheckInclude(root, tests, name, *include.groups()) if include else None
                 if reason:

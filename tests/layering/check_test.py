@@ -97,6 +97,26 @@ class CheckTest(unittest.TestCase):
                 self.assertEqual(1, len(self.Offences({name: text})), (name, text))
             self.assertEqual([], self.Offences({"proto/sync/a.cc": text, "agent/run/a_test.cc": text, "tests/a.cc": text}))
 
+    def testLocksThatNothingNames(self):
+        for text in ("Lock lock;\n", "  Mutex mutex_;\nint count_;\n", "constinit Lock list_lock;\n", "  mutable SharedMutex lock_;\n", "Mutex a GPULOOM_GUARDED_BY(b);\nMutex b;\nMutex c;\n"):
+            for name in ("shim/session/a.h", "agent/plugin/a.h"):
+                self.assertEqual(1, len(self.Offences({name: "#pragma once\n" + text})), (name, text))
+            self.assertEqual([], self.Offences({"shim/session/a_test.cc": text}))
+        for text in ("  Lock lock;\n  int count GPULOOM_GUARDED_BY(lock);\n", "Mutex mutex_;\nvoid Take() GPULOOM_EXCLUDES(mutex_);\n",
+                     "  Lock first GPULOOM_ACQUIRED_BEFORE(lock);\n  Lock lock;\n  int a GPULOOM_GUARDED_BY(lock);\n",
+                     "  Lock lock;\nevents.table.Take(events.lock);\n", "void Lock();\n  Lock* lock_;\n"):
+            self.assertEqual([], self.Offences({"shim/session/a.h": "#pragma once\n" + text}), text)
+        header = {"shim/module/kernel.h": "#pragma once\nextern Lock kernels_lock;\nint next GPULOOM_GUARDED_BY(kernels_lock);\n"}
+        self.assertEqual([], self.Offences({**header, "shim/module/kernel.cc": '#include "shim/module/kernel.h"\nconstinit Lock kernels_lock;\n'}))
+
+    def testWhatIsSilencedIsEnabled(self):
+        tidy = {".clang-tidy": "# performance-everything\nChecks: >\n  -*,\n  bugprone-branch-clone,performance-*,-performance-no-int-to-ptr\n"}
+        for text in ("f();  // NOLINT(concurrency-mt-unsafe): nobody sets it\n", "using namespace a;  // NOLINT: of this file\n",
+                     "// NOLINTNEXTLINE(bugprone-branch-clone,google-runtime-int)\n"):
+            self.assertEqual(1, len(self.Offences({**tidy, "shim/launch/a.cc": text})), text)
+        for text in ("f();  // NOLINT(bugprone-branch-clone): two reasons\n", "// NOLINTNEXTLINE(performance-enum-size)\n"):
+            self.assertEqual([], self.Offences({**tidy, "shim/launch/a.cc": text}), text)
+
     def testLocksAreEverybodys(self):
         lock = {"proto/sync/mutex.h": "#pragma once\n"}
         include = '#include "proto/sync/mutex.h"\n'

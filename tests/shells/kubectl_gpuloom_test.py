@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import pty
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,7 @@ class KubectlGpuloom(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory(prefix="gpuloom-kubectl-")
         self.addCleanup(self.folder.cleanup)
         self.path = pathlib.Path(self.folder.name)
+        self.kept = set()
         self.cluster = {"agents": [Agent("b"), Agent("a")], "pods": {"team-a/p": "b"}, "answers": {}, "log": str(self.path / "log")}
 
     def Environment(self):
@@ -40,11 +42,10 @@ class KubectlGpuloom(unittest.TestCase):
         return dict(os.environ, PATH=f"{HERE / 'stand_ins'}{os.pathsep}{os.environ['PATH']}", TMPDIR=self.folder.name,
                     GPULOOM_STAND_IN_CLUSTER=str(self.path / "cluster.json"), GPULOOM_STAND_IN_PROGRAM=str(BUILD / "bin/gpuloom"))
 
-    def Run(self, *words, status=0):
-        ended = subprocess.run([PLUGIN, *words], env=self.Environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                               check=False)
+    def Run(self, *words, status=0, given=""):
+        ended = subprocess.run([PLUGIN, *words], env=self.Environment(), input=given, capture_output=True, text=True, check=False)
         self.assertEqual(ended.returncode, status, ended.stdout + ended.stderr)
-        self.assertEqual({path.name for path in self.path.iterdir()} - {"cluster.json", "log"}, set(), "nothing is left")
+        self.assertEqual({path.name for path in self.path.iterdir()} - {"cluster.json", "log"}, self.kept, "nothing is left")
         return ended.stdout, ended.stderr
 
     def Log(self):
@@ -121,6 +122,75 @@ class KubectlGpuloom(unittest.TestCase):
                          ["--namespace gpuloom-system exec --container agent gpuloom-agent-b -- gpuloom suspend --timeout 0s team-a/p/main"])
         self.assertIn("not found", self.Run("resume", "team-a/q", status=1)[1])
 
+    def test_nodes_that_are_named_are_drained(self):
+        self.cluster["answers"] = {"b": {"out": "GPU-1 is drained by operator\n", "err": "1 tenant is still there\n"}}
+        out, err = self.Run("--node", "b", "drain", "--reason", "new fans")
+        self.assertEqual(out, "== b\nGPU-1 is drained by operator\n")
+        self.assertEqual(err, "b: 1 tenant is still there\n")
+        self.assertTrue(self.Log()[-1].endswith("gpuloom-agent-b -- gpuloom drain --reason new fans"), self.Log())
+
+    def test_every_node_is_given_the_policy_that_it_is_to_compare(self):
+        self.cluster["answers"] = {"a": {"out": "nothing changes\n"}, "b": {"out": "THEN {input}\n", "status": 1}}
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as policy:
+            policy.write("defaults: {weight: 3}")
+            policy.flush()
+            expected = "== a\nnothing changes\n\n== b\nTHEN defaults: {weight: 3}\n"
+            self.assertEqual(self.Run("policy", "diff", policy.name, status=1)[0], expected)
+            self.assertIn("--namespace gpuloom-system exec --stdin --container agent gpuloom-agent-b -- gpuloom policy diff -", self.Log())
+        self.assertEqual(self.Run("policy", "diff", "-", status=1, given="defaults: {weight: 3}")[0], expected)
+        document = json.loads(self.Run("--node", "a", "policy", "diff", "-o", "json", "-", given="")[0].replace("nothing changes", "7"))
+        self.assertEqual(document, {"nodes": [{"node": "a", "answer": 7}]})
+        self.assertIn("No such file", self.Run("policy", "diff", "/none.yaml", status=2)[1])
+        # The program of the build, which knows of no policy in force.
+        self.cluster["answers"] = {"b": {"out": "nothing changes\n"}}
+        out, err = self.Run("policy", "diff", "--state-dir", "/none", "-", status=2, given="defaults: {}")
+        self.assertIn("== b\nnothing changes\n", out)
+        self.assertIn("a: gpuloom: policy /none/last-good-policy.yaml: No such file", err)
+
+    def Traces(self):
+        """The traces that are there, by their paths; they are taken away."""
+        found = {}
+        for path in sorted((self.path / "traces").rglob("*.json")):
+            self.assertEqual(path.stat().st_mode & 0o777, 0o600, path)
+            found[str(path.relative_to(self.path / "traces"))] = path.read_text()
+        shutil.rmtree(self.path / "traces")
+        (self.path / "traces").mkdir()
+        return found
+
+    def test_a_trace_of_each_node_is_a_file_of_its_own(self):
+        self.kept = {"traces"}
+        traces = self.path / "traces"
+        traces.mkdir()
+        self.cluster["answers"] = {"a": {"out": '{"a": 1}\n', "err": "GPU   DOMAIN\n"},
+                                   "b": {"out": '{"b": 1}\n', "err": "gpuloom: something is missing\n", "status": 3}}
+        out, err = self.Run("trace", "--seconds", "2", "-o", f"{traces}/all", status=3)
+        self.assertEqual((out, err), ("", "a: GPU   DOMAIN\nb: gpuloom: something is missing\n"))
+        self.assertEqual({line.partition(" -- ")[2] for line in self.Log() if " exec " in line},
+                         {"gpuloom trace --seconds 2 --output=-"})
+        self.assertEqual(self.Traces(), {"all/a.json": '{"a": 1}\n', "all/b.json": '{"b": 1}\n'})
+        self.Run("--node", "a", "trace", f"--output={traces}/one.json", "--seconds", "2")
+        self.assertEqual(self.Traces(), {"one.json": '{"a": 1}\n'})
+        self.Run("--node", "a", "trace", f"-o{traces}", "--seconds", "2")
+        self.assertEqual(self.Traces(), {"a.json": '{"a": 1}\n'})
+        self.assertEqual(self.Run("--node", "a", "trace", "--seconds", "2", "-o", "-")[0], '{"a": 1}\n')
+        self.cluster["agents"] = [Agent("a")]
+        self.Run("trace", "--seconds", "2", "-o", f"{traces}/all")
+        self.assertEqual(list(self.Traces()), ["all/a.json"], "one node of a cluster, and none was named")
+
+    def test_what_is_no_trace_is_not_written(self):
+        self.kept = {"traces"}
+        (self.path / "traces").mkdir()
+        self.cluster["answers"] = {"a": {"out": "half of", "err": "lost connection\n", "status": 1}, "b": {"out": "whole\n"}}
+        self.Run("trace", "--seconds", "2", "-o", str(self.path / "traces"), status=1)
+        self.assertEqual(self.Traces(), {"b.json": "whole\n"})
+        for words in (["trace", "--seconds", "2"], ["trace", "--seconds", "2", "-o", "-"], ["trace", "-o"]):
+            self.assertIn("trace: ", self.Run(*words, status=2)[1])
+        asked = len(self.Log())
+        self.assertIn("cannot be written", self.Run("--node", "a", "trace", "--seconds", "2", "-o", "/none/trace.json", status=1)[1])
+        self.assertNotIn(" exec ", "\n".join(self.Log()[asked:]))
+        self.Run("--node", "a", "trace", "--seconds", "2", "-o", "/dev/null", status=1)
+        self.assertTrue(pathlib.Path("/dev/null").is_char_device())
+
     def test_top_is_one_look_at_several_nodes_and_live_at_one(self):
         self.cluster["answers"] = {"a": {"out": "table\n"}, "b": {"out": "table\n"}}
         self.assertEqual(self.Run("top", "--sort", "memory")[0], "== a\ntable\n\n== b\ntable\n")
@@ -136,7 +206,7 @@ class KubectlGpuloom(unittest.TestCase):
         self.assertIn(" exec --stdin --tty ", self.Log()[-1])
 
     def test_mistakes_are_said(self):
-        for words in ([], ["run", "--", "ls"], ["policy", "check", "f"], ["policy"], ["--node"], ["suspend"], ["suspend", "p"]):
+        for words in ([], ["run", "--", "ls"], ["policy", "check", "f"], ["policy"], ["policy", "diff"], ["policy", "diff", "-o", "json"], ["--node"], ["suspend"], ["suspend", "p"], ["drain"]):
             self.Run(*words, status=2)
         self.assertEqual(self.Log(), [], "nothing was asked of the cluster")
         self.cluster["agents"] = []

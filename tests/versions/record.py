@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records what a release's agent or `gpuloom run` and a release's scheduler say to one another, on the software GPU.
 
-usage: record.py --asker BUILD --scheduler BUILD --recorder PROGRAM --out FOLDER --name NAME
+usage: record.py --asker BUILD --scheduler BUILD --recorder PROGRAM --out FOLDER --name NAME [--only run|status|agent]
 
-BUILD has bin/ and lib/ of one release. Writes FOLDER/run_NAME.txt, the conversation of one command, and FOLDER/agent_NAME.txt,
-that of two pods, from the agent's start to its end.
+BUILD has bin/ and lib/ of one release. Writes FOLDER/run_NAME.txt, the conversation of one command, FOLDER/status_NAME.txt, a
+scrape, and FOLDER/agent_NAME.txt, that of two pods, from the agent's start to its end.
 """
 
 import argparse
@@ -59,6 +59,14 @@ def RecordRun(arguments):
     between.End()
 
 
+def RecordStatus(arguments):
+    """A scrape: what the agent asks for metrics and `gpuloom gpus` for people, of a GPU that nobody uses. Since 3.3."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuloom-record-"))
+    between = Between(arguments, folder, arguments.out / f"status_{arguments.name}.txt")
+    subprocess.run([arguments.asker / "bin/gpuloom", "gpus", "--state-dir", folder], env=ENVIRONMENT, check=True)
+    between.End()
+
+
 def RecordAgent(arguments):
     """Two pods, one of which is gone long enough to be collected while the other runs."""
     binaries = arguments.asker / "bin"
@@ -86,13 +94,15 @@ def Arguments():
     for name in ("asker", "scheduler", "recorder", "out"):
         parser.add_argument("--" + name, type=lambda text: pathlib.Path(text).resolve(), required=True)
     parser.add_argument("--name", required=True)
+    parser.add_argument("--only", choices=["run", "status", "agent"])
     return parser.parse_args()
 
 
 def Main():
     arguments = Arguments()
-    RecordRun(arguments)
-    RecordAgent(arguments)
+    for record in (RecordRun, RecordStatus, RecordAgent):
+        if arguments.only in (None, record.__name__[len("Record"):].lower()):
+            record(arguments)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,12 @@ def Constant(header, name):
     return re.search(rf"\b{name} = (\d+);", (ROOT / header).read_text())[1]
 
 
+def Spoken():
+    """The versions of wire and control."""
+    return (".".join(Constant(header, name + part) for part in ("Major", "Minor"))
+            for header, name in [("proto/wire/version.h", "kWire"), ("proto/control/protocol_version.h", "kControl")])
+
+
 def Fix():
     for name, before in COPIES:
         path = ROOT / name
@@ -60,10 +66,13 @@ class VersionTest(unittest.TestCase):
     def test_the_changelog_tells_of_it(self):
         self.assertIn(f"\n## {Version()}\n", (ROOT / "CHANGELOG.md").read_text())
 
+    def test_the_upgrade_guide_tells_what_it_speaks(self):
+        wire, control = Spoken()
+        needed = f"{Constant('proto/wire/version.h', 'kWireMajor')}.{Constant('proto/wire/version.h', 'kNeededMinor')}"
+        self.assertIn(f"\n| this one | {wire}; {needed} | {control} |\n", (ROOT / "docs/upgrading.md").read_text())
+
     def test_every_program_says_it_with_what_it_speaks(self):
-        wire, control = (".".join(Constant(header, name + part) for part in ("Major", "Minor"))
-                         for header, name in [("proto/wire/version.h", "kWire"),
-                                              ("proto/control/protocol_version.h", "kControl")])
+        wire, control = Spoken()
         for program in PROGRAMS:
             said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
             self.assertRegex(said, rf"^{program.name} {re.escape(Version())} \(.+\), wire {wire}, control {control}\n$")

@@ -55,7 +55,7 @@ void Copies::EnqueueHostCopy(Stream& stream, wire::Ticket ticket, const HostBloc
   StreamCommand command;
   command.ticket = ticket;
   command.gate = std::make_shared<Gate>();
-  command.gate->knock = [this, block, id = stream.id, begun = false](Gate* gate) mutable {
+  command.gate->try_open = [this, block, id = stream.id, begun = false](Gate* gate) mutable {
     if (!std::exchange(begun, true)) host_copies_->Copy(block, id, gate->Opener());
   };
   streams_.Enqueue(stream, std::move(command));

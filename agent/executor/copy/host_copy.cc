@@ -10,7 +10,7 @@
 namespace gpuloom::executor {
 namespace {
 
-// Takes some milliseconds, so that nobody waits long for a worker.
+// Takes some milliseconds, so that other sessions do not wait long for a worker.
 constexpr uint64_t kPieceBytes = 16u << 20;
 // Each row costs as much as copying so many bytes more.
 constexpr uint64_t kRowCostBytes = 4096;

@@ -135,6 +135,15 @@ void Device::Excess::Destroy(const Driver& cuda) const {
   for (const CUevent event : events) cuda.cuEventDestroy_v2(event);
 }
 
+const char* Device::NameOf(CUkernel kernel) const {
+  const char* name = nullptr;
+  if (kernel == nullptr || cuda_.cuKernelGetName == nullptr ||
+      cuda_.cuKernelGetName(&name, kernel) != CUDA_SUCCESS) {
+    return nullptr;
+  }
+  return name;
+}
+
 const char* Device::NameOf(CUresult result) const {
   const char* name = nullptr;
   if (cuda_.cuGetErrorName == nullptr || cuda_.cuGetErrorName(result, &name) != CUDA_SUCCESS ||

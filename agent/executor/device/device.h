@@ -81,6 +81,8 @@ class Device {
 
   // Name of an error for the log, never null.
   const char* NameOf(CUresult result) const;
+  // The function's name. Null if the driver does not say; else as long as its library is loaded.
+  const char* NameOf(CUkernel kernel) const;
 
  private:
   bool Find(const std::string& uuid, std::string* error);

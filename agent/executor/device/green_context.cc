@@ -197,7 +197,7 @@ const CUdevResource* GreenContexts::FindPart(wire::DevicePartId id_untrusted) {
   const Partition* partition = port_->partition();
   if (id_untrusted != wire::kWholeDevice) {
     const DevicePart* part = parts_.Find(id_untrusted);
-    // One that was made when it could use others is none any more.
+    // A part that was made in another partition is no longer valid.
     const bool is_within =
         part != nullptr && (partition == nullptr || part->within == port_->context());
     return is_within ? &part->has : nullptr;
@@ -243,7 +243,7 @@ void GreenContexts::On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Reques
   };
   auto answer = std::make_shared<Answer>();
   answer->of = *part;
-  // On a worker, though it takes microseconds: nobody promises that the driver takes no lock for it.
+  // On a worker, though it takes microseconds: the driver may take a lock for it.
   memory_.Post(
       [answer, request, device = services_.device->device(), &cuda = services_.device->cuda()] {
         if (answer->of.type == CU_DEV_RESOURCE_TYPE_INVALID) {
@@ -284,7 +284,8 @@ void GreenContexts::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Re
     return Reply<wire::GreenCreate>(made->caller, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
   }
   made->of = *of;
-  // The driver adds up what overlaps: 64 multiprocessors and 8 of them are 72, some of them others' (measured).
+  // The driver adds up what overlaps: 64 multiprocessors and 8 of them are 72, some of them others'
+  // (measured).
   if (port_->partition() != nullptr && !made->more.empty()) {
     return Reply<wire::GreenCreate>(made->caller, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
   }

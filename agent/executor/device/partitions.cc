@@ -215,7 +215,8 @@ void Partitions::Make(Partition* partition) {
           --begun_;
           partition->state = Partition::State::kFailed;
           Log(LogLevel::kError,
-              "cuda: a partition of %u multiprocessors cannot be made: %s; its tenants cannot run",
+              "cuda: a partition of %u multiprocessors cannot be made: %s; its sessions end, and "
+              "the next one tries again",
               partition->multiprocessors, device_->NameOf(work->result));
           return;
         }

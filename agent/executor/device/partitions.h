@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of the device's multiprocessors the allocations of this trust domain may use (the policy's smPercent and
-// smReserved; docs/design/sm-partitions.md). The deciding is agent/arbiter/sm_division.h's; this has the partitions made
-// of which the answers consist: green contexts. Each is made once, in a quiet moment, and never destroyed, because the
-// driver would keep its 4 MiB (green_context.h); they come out of the reserve, not out of a tenant's quota.
+// Which of the device's multiprocessors the allocations of this trust domain may use (the policy's
+// smPercent and smReserved; docs/design/sm-partitions.md). agent/arbiter/sm_division.h decides;
+// this creates the partitions, green contexts, that its decisions name. Each is made once, in a
+// quiet moment, and never destroyed, because the driver would keep its 4 MiB (green_context.h);
+// they come out of the reserve, not out of a tenant's quota.
 //
-// Owned by the loop; outlives the sessions, which follow it (SessionPort::context). Ring thread only.
+// Owned by the loop; outlives the sessions, which follow it (SessionPort::context). Ring thread
+// only.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +44,8 @@ class Partitions {
   // Asks the driver how it divides the device. Call once, before sessions begin.
   void Start();
 
-  // A session of the allocation begins. Returns false with a message if its terms cannot be kept here.
+  // A session of the allocation begins. Returns false with a message if its terms cannot be kept
+  // here.
   [[nodiscard]] bool Begin(const control::AddSession& order, std::string* error);
   // One ends.
   void End(uint64_t allocation_id);
@@ -51,7 +54,7 @@ class Partitions {
 
   // Where the allocation's kernels are to run from now on. Null: on the whole device.
   const Partition* Of(uint64_t allocation_id) const;
-  // Multiprocessors of that, in a process's eyes; 0: all.
+  // How many multiprocessors a process of it sees; 0: all.
   uint32_t Multiprocessors(uint64_t allocation_id) const;
   // Grows when Of, or the state of what it returns, may have changed.
   uint32_t changes() const { return changes_; }

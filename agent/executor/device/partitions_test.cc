@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "agent/executor/testing/driver.h"
 #include "agent/executor/testing/graph.h"
@@ -15,7 +16,10 @@
 namespace gpuloom::executor {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 using wire::DevicePartId;
 using wire::GraphId;
 using wire::GreenContextId;
@@ -144,10 +148,54 @@ TEST_F(PartitionsTest, AnExecutableGraphIsMadeAgainForOtherMultiprocessors) {
   TestingDriver::TakeCalls();
   ASSERT_TRUE(launch());
   const std::vector<std::string> calls = TestingDriver::TakeCalls();
+  EXPECT_THAT(calls, Contains(StartsWith("graph ")));
   EXPECT_EQ(std::count(calls.begin(), calls.end(), "instantiate"), 1);
   EXPECT_EQ(std::count(calls.begin(), calls.end(), "node of context 32"), 1);
   ASSERT_TRUE(launch());
   EXPECT_EQ(tenant->reader.async_error_count(), 0u);
+  // One that cannot be made again does not run on multiprocessors that are no longer the session's. After the next change
+  // it is tried again.
+  TestingDriver::RefuseGraphs(CUDA_ERROR_OUT_OF_MEMORY);
+  scheduler_.SetPartition(*tenant, kHalf);
+  ASSERT_TRUE(Follows(tenant.get(), 64));
+  TestingDriver::TakeCalls();
+  ASSERT_TRUE(launch());
+  EXPECT_EQ(tenant->reader.async_error_count(), 1u);
+  EXPECT_THAT(TestingDriver::TakeCalls(), Not(Contains(StartsWith("graph "))));
+  TestingDriver::RefuseGraphs(CUDA_SUCCESS);
+  scheduler_.SetPartition(*tenant, kQuarter);
+  ASSERT_TRUE(Follows(tenant.get(), 32));
+  ASSERT_TRUE(launch());
+  scheduler_.SetPartition(*tenant, kHalf);
+  ASSERT_TRUE(Follows(tenant.get(), 64));
+  TestingDriver::TakeCalls();
+  ASSERT_TRUE(launch());
+  EXPECT_THAT(TestingDriver::TakeCalls(), Contains("node of context 64"));
+  EXPECT_EQ(tenant->reader.async_error_count(), 1u);
+}
+
+TEST_F(PartitionsTest, APartThatCannotBeMadeEndsItsSessionsAloneAndIsTriedAgain) {
+  static std::atomic<bool> is_full;
+  static decltype(Driver::cuGreenCtxCreate) make;
+  is_full = true;
+  make = driver_.cuGreenCtxCreate;
+  Driver driver = driver_;
+  driver.cuGreenCtxCreate = [](CUgreenCtx* made, CUdevResourceDesc of, CUdevice device,
+                               unsigned flags) {
+    return is_full ? CUDA_ERROR_OUT_OF_MEMORY : make(made, of, device, flags);
+  };
+  TestingScheduler scheduler(driver, /*batches=*/false);
+  scheduler.partition = kQuarter;
+  const auto limited = scheduler.AddTenant();
+  ASSERT_TRUE(scheduler.WaitEnded(limited->order.session_id).has_value());
+  EXPECT_EQ(limited->reader.fault(), CUDA_ERROR_OUT_OF_MEMORY);
+  is_full = false;
+  for (const control::PartitionTerms& terms : {kQuarter, control::PartitionTerms{}}) {
+    scheduler.partition = terms;
+    const auto next = scheduler.AddTenant();
+    ASSERT_TRUE(next->LoadKernel(1, 1, "k", kEmptyPtx));
+    EXPECT_TRUE(next->WaitDone(0, next->LaunchPlain(0, 1)));
+  }
 }
 
 // A program that divides the device itself, to get away from its limit.

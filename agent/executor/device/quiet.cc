@@ -70,7 +70,7 @@ bool Quiet::AnyoneMayHold(uint64_t now_ns, std::span<const Party> parties) const
   return false;
 }
 
-// Opens and ends the moment in which everybody's submissions are held back.
+// Opens and ends the moment in which all sessions' submissions are held back.
 void Quiet::LookAtHold(uint64_t now_ns, std::span<const Party> parties) {
   if (held_since_ns_ == 0) {
     if (!AnyNeeded() || now_ns < next_hold_ns_ || !AnyoneMayHold(now_ns, parties)) return;

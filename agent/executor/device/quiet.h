@@ -17,7 +17,7 @@
 // program needs one library after another. A long moment is followed by an equally long time without
 // one, so that a tenant that keeps loading takes no more than half of the device from the others.
 //
-// Retire: nobody is waiting; runs when the device has been idle for a while. At process exit the
+// Retire: no session waits for it; runs when the device has been idle for a while. At process exit the
 // driver cleans up what is left.
 //
 // Ring thread only.

@@ -25,7 +25,7 @@ class Conditionals final : public Part {
 
   // Checks that the definition names handles of one reservation, each once; the plan holds it.
   CUresult JudgeConditional(GraphPlan* plan, uint32_t entry);
-  // Count of the driver's nodes in all of the session's graphs; whoever creates nodes adds them here.
+  // Count of the driver's nodes in all of the session's graphs; the code that creates nodes counts them here.
   const std::shared_ptr<uint64_t>& graph_nodes() const { return graph_nodes_; }
 
   // At session end: drops one piece; returns true if that was the last.

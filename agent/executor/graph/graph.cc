@@ -14,7 +14,7 @@
 #include "agent/executor/memory/device_memory.h"
 #include "agent/executor/memory/host_memory.h"
 #include "agent/executor/module/libraries.h"
-#include "agent/executor/stream/host_functions.h"
+#include "agent/executor/stream/host_function.h"
 #include "agent/executor/stream/stream_set.h"
 
 namespace gpuloom::executor {

@@ -259,6 +259,7 @@ class Graph {
   uint32_t in_flight = 0;               // launches at CUDA, with some or all of their sections
   bool moving = false;                  // MoveTo is under way
   CUresult move_result = CUDA_SUCCESS;  // of the last MoveTo
+  CUcontext moved_to = nullptr;         // its destination
   // Sectioned launches whose last section is not at CUDA yet, by ticket. Only the first may begin.
   std::deque<uint64_t> cut_launches;
 

@@ -13,6 +13,30 @@ namespace gpuloom::executor {
 
 using wire::GraphNodeKind;
 
+namespace {
+
+// The edges of one graph.
+struct Edges {
+  CUgraph graph = nullptr;
+  std::vector<CUgraphNode> from;
+  std::vector<CUgraphNode> to;
+  std::vector<CUgraphEdgeData> data;
+  bool is_plain = true;  // each a full dependency
+};
+
+CUresult AddTo(const Driver& cuda, const Edges& edges) {
+  if (cuda.cuGraphAddDependencies_v2 != nullptr) {
+    return cuda.cuGraphAddDependencies_v2(edges.graph, edges.from.data(), edges.to.data(),
+                                          edges.data.data(), edges.from.size());
+  }
+  // Before CUDA 12.3 there is no other kind.
+  if (!edges.is_plain) return CUDA_ERROR_NOT_SUPPORTED;
+  return cuda.cuGraphAddDependencies(edges.graph, edges.from.data(), edges.to.data(),
+                                     edges.from.size());
+}
+
+}  // namespace
+
 Graph::~Graph() {
   bool any_exec = false;
   for (const Section& section : sections_) any_exec = any_exec || section.exec != nullptr;
@@ -135,11 +159,6 @@ void Graph::SetHostNode(const GraphPlan& plan, uint32_t entry, HostNode* host_no
 
 void Graph::Build(GraphPlan* plan) {
   const Driver& cuda = device_->cuda();
-  // The youngest of what is called here; drivers before CUDA 12.3 lack it.
-  if (cuda.cuGraphAddDependencies_v2 == nullptr) {
-    plan->result = CUDA_ERROR_NOT_SUPPORTED;
-    return;
-  }
   plan->result = Lay(*plan);
   for (Section& section : sections_) {
     if (plan->result != CUDA_SUCCESS) return;
@@ -242,12 +261,6 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
 }
 
 CUresult Graph::AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& bodies) {
-  struct Edges {
-    CUgraph graph = nullptr;
-    std::vector<CUgraphNode> from;
-    std::vector<CUgraphNode> to;
-    std::vector<CUgraphEdgeData> data;
-  };
   std::vector<Edges> of_section(sections_.size()), of_body(bodies.size());
   for (uint32_t i = 0; i < plan.reader.edges(); ++i) {
     const wire::GraphEdge edge = plan.reader.Edge(i);
@@ -264,12 +277,12 @@ CUresult Graph::AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& bodi
     data.to_port = edge.to_port;
     data.type = edge.type;
     edges.data.push_back(data);
+    edges.is_plain &= edge.from_port == 0 && edge.to_port == 0 && edge.type == 0;
   }
   for (const auto* all : {&of_section, &of_body}) {
     for (const Edges& edges : *all) {
       if (edges.from.empty()) continue;
-      CUDA_RETURN_IF_ERROR(device_->cuda().cuGraphAddDependencies_v2(
-          edges.graph, edges.from.data(), edges.to.data(), edges.data.data(), edges.from.size()));
+      CUDA_RETURN_IF_ERROR(AddTo(device_->cuda(), edges));
     }
   }
   return CUDA_SUCCESS;

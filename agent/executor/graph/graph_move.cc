@@ -47,12 +47,12 @@ CUresult Graph::MoveTo(CUcontext context) {
 bool Graphs::Follows(const GraphRef& graph) {
   const CUcontext context = port_->context();
   if (graph->moving) return false;
-  if (graph->context() == context || graph->reservation() != nullptr ||
-      graph->move_result != CUDA_SUCCESS) {
-    return true;
-  }
+  if (graph->context() == context || graph->reservation() != nullptr) return true;
+  // What has failed is not tried again before the session's multiprocessors change again.
+  if (graph->move_result != CUDA_SUCCESS && graph->moved_to == context) return true;
   if (!graph->updates.empty() && graph->updates.front().running) return false;
   graph->moving = true;
+  graph->moved_to = context;
   // While the old and the new ones exist.
   struct Room {
     GraphRoom* of;

@@ -5,7 +5,7 @@
 #include "agent/executor/copy/host_copy.h"
 #include "agent/executor/device/device.h"
 #include "agent/executor/graph/graphs.h"
-#include "agent/executor/stream/host_functions.h"
+#include "agent/executor/stream/host_function.h"
 #include "agent/executor/stream/memory_operations.h"
 #include "agent/executor/stream/stream_set.h"
 
@@ -29,7 +29,7 @@ std::shared_ptr<SectionedLaunch> Graphs::CutLaunch(const Stream& stream, const G
   }
   graph->cut_launches.push_back(static_cast<uint64_t>(command->ticket));
   command->gate = std::make_shared<Gate>();
-  command->gate->knock = [this, launch](Gate* gate) { gate->open = ReachesSection(launch); };
+  command->gate->try_open = [this, launch](Gate* gate) { gate->open = ReachesSection(launch); };
   return launch;
 }
 

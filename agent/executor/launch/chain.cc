@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "agent/executor/device/spin.h"
 #include "agent/executor/launch/kernel_node.h"
 #include "agent/executor/stream/stream_set.h"
+#include "proto/sync/cpu_pause.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
@@ -34,7 +34,7 @@ Chain::~Chain() {
 }
 
 Chains::Holding::Holding(Mutex& mutex) : mutex_(mutex) {
-  while (!mutex_.TryLock()) Pause();
+  while (!mutex_.TryLock()) CpuPause();
 }
 
 // ---- chunks
@@ -123,7 +123,7 @@ ChainRef Chains::Launch(const Chunk& chunk, const Target& target) {
   }
   if (result != CUDA_SUCCESS) chain->nodes.clear();
   chain->held.store(false, std::memory_order_release);
-  // Takes the lock only now: whoever has it may wait for holders.
+  // Takes the lock only now: a thread that has it may wait for holders.
   if (result != CUDA_SUCCESS) {
     if (refused != nullptr) Refuse(refused);
     Done(*chain);

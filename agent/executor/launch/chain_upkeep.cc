@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which graphs are kept for launches: made after a look-up that found none, dropped when others need the room or
-// when a library that they name is unloaded.
+// Which graphs are kept for launches: made after a look-up that found none, dropped when others
+// need the room or when a library that they name is unloaded.
 #include <algorithm>
 #include <utility>
 
-#include "agent/executor/device/spin.h"
 #include "agent/executor/launch/chain.h"
 #include "agent/executor/launch/kernel_node.h"
+#include "proto/sync/cpu_pause.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -207,7 +207,7 @@ void Chains::TakeFromRoom(const std::vector<ChainRef>& chains) {
 
 void Chains::WaitForHolders() const {
   for (const Slot& slot : slots_) {
-    while (slot.chain->held.load(std::memory_order_acquire)) Pause();
+    while (slot.chain->held.load(std::memory_order_acquire)) CpuPause();
   }
 }
 

@@ -55,11 +55,11 @@ void Launches::SubmitChunk(Stream& stream, StreamCommand& command) {
   port_->CountKernels(chunk->size());
   ++share_.counts.batches;
   const bool idle = stream.in_flight == 0;
-  if (services_.submitters != nullptr && *services_.several_at_work) {
+  if (services_.submitters != nullptr && *services_.several_at_work && !command.is_timed) {
     stream.busy = true;
     ++jobs_out_;
     auto job = std::make_unique<SubmitJob>();
-    *job = {std::move(chunk), stream.cuda, stream.context, this, &stream, idle, nullptr, {}};
+    *job = {std::move(chunk), stream.cuda, stream.context, this, &stream, idle, 0, nullptr, {}};
     return services_.submitters->Post(id(), std::move(job));
   }
   if (ChainRef chain =
@@ -94,7 +94,7 @@ void Launches::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
   }
 }
 
-void Launches::OnHanded(SubmitJobPtr job) {
+void Launches::OnSubmitted(SubmitJobPtr job) {
   Stream& stream = *job->stream;
   --jobs_out_;
   for (const CUresult error : job->errors) port_->TellAsyncError(stream.id, error);
@@ -104,6 +104,10 @@ void Launches::OnHanded(SubmitJobPtr job) {
     stream.chains.push_back({stream.busy_ticket, std::move(job->chain)});
   }
   AfterChunk(std::move(job->chunk));
+  if (stream.metered && stream.marks.empty()) {
+    services_.sharing->DelayMark(stream.busy_tally.engine, *stream.metered, job->began_ns);
+  }
+  stream.busy_tally.since_ns = std::max(stream.busy_tally.since_ns, job->began_ns);
   streams_.OnSubmitted(stream, weight);
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using wire::Fatal;
 using wire::HostPtr;
 using wire::KernelId;
@@ -104,6 +105,40 @@ TEST_F(LaunchTest, Malicious_PrioritiesStayInTheBandOfTheClass) {
   ASSERT_TRUE(launch());
   ASSERT_EQ(instantiate(2), CUDA_SUCCESS);
   EXPECT_THAT(TestingDriver::TakePriorities(), ElementsAre(-5, -5, -5, -4));
+}
+
+// Whoever always has more to do in a stream would keep it, and so the band of a class that it is no longer in.
+TEST_F(LaunchTest, Malicious_AStreamThatIsNeverIdleChangesItsBand) {
+  control::ShareTerms terms{};
+  terms.priority = 1;
+  scheduler_.shares = terms;
+  auto tenant = scheduler_.AddTenant();
+  ASSERT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
+  ASSERT_TRUE(tenant->CreateStream(1, true));
+  ASSERT_TRUE(tenant->CreateStream(2, true));
+  const auto launch = [&] {
+    const Ticket ticket = tenant->LaunchPlain(1, 1);
+    EXPECT_EQ(tenant->Call<wire::MemInfo>({}), CUDA_SUCCESS) << "it has been read";
+    return ticket;
+  };
+  TestingDriver::TakePriorities();
+  TestingDriver::Hold();
+  launch();
+  EXPECT_THAT(TestingDriver::TakePriorities(), ElementsAre(-4));
+  terms.priority = 3;
+  scheduler_.SetShares(*tenant, terms);
+  ASSERT_TRUE(scheduler_.Reclaim(*tenant));  // comes behind it
+  launch();
+  const Ticket later = launch();
+  EXPECT_THAT(TestingDriver::TakePriorities(), IsEmpty()) << "the first one has not ended";
+  // Its other streams need not wait for this one.
+  TestingDriver::TakeCalls();
+  tenant->LaunchPlain(2, 1);
+  EXPECT_TRUE(tenant->Wait([] { return TestingDriver::WasCalled("launch"); }));
+  EXPECT_THAT(TestingDriver::TakePriorities(), ElementsAre(0));
+  TestingDriver::Release();
+  EXPECT_TRUE(tenant->WaitDone(1, later));
+  EXPECT_THAT(TestingDriver::TakePriorities(), ElementsAre(0));
 }
 
 TEST_F(LaunchTest, Malicious_UnknownAttribute) {

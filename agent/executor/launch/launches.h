@@ -30,7 +30,7 @@ class Launches final : public Part {
   // Returns true if there is room for another chunk on a submitter thread.
   bool HasRoom() const;
   // Another thread has launched a chunk of this session.
-  void OnHanded(SubmitJobPtr job);
+  void OnSubmitted(SubmitJobPtr job);
   // For the stream's commands that are done.
   void FinishChains(Stream& stream);
 

@@ -3,8 +3,9 @@
 
 #include <chrono>
 
-#include "agent/executor/device/spin.h"
+#include "agent/executor/device/clock.h"
 #include "agent/executor/process/crash_report.h"
+#include "proto/sync/cpu_pause.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
@@ -82,7 +83,7 @@ void Submitters::Run(Lane* lane) {
     const auto end = std::chrono::steady_clock::now() + kSpin;
     while (!lane->has_jobs.load(std::memory_order_acquire) &&
            std::chrono::steady_clock::now() < end) {
-      Pause();
+      CpuPause();
     }
     SubmitJobPtr job;
     {
@@ -103,6 +104,7 @@ void Submitters::Run(Lane* lane) {
 }
 
 void Submitters::Launch(SubmitJob* job) const {
+  job->began_ns = NowNs();
   job->chain =
       chains_->Launch(*job->chunk, {job->stream, job->cuda_stream, job->context, job->idle});
   if (job->chain != nullptr) return;

@@ -35,6 +35,7 @@ struct SubmitJob {
   Launches* launches;
   Stream* stream;
   bool idle;                     // as in Chains::Target
+  uint64_t began_ns;             // when its thread turned to it
   ChainRef chain;                // that launched it; null: launched one by one
   std::vector<CUresult> errors;  // of launches that CUDA refused
 };

@@ -12,7 +12,9 @@
 #include "agent/executor/launch/chunk.h"
 #include "agent/executor/launch/launch_attributes.h"
 #include "agent/executor/module/kernels.h"
+#include "agent/executor/process/log.h"
 #include "agent/executor/stream/stream_set.h"
+#include "agent/node/one_line.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -41,8 +43,10 @@ uint32_t Limit(int32_t attribute) { return attribute < 0 ? 0 : static_cast<uint3
 struct Kernels::KernelLookup {
   std::string name;
   CUlibrary library = nullptr;
+  ImageRef image;
   CUdevice device = 0;
   CUresult result = CUDA_SUCCESS;
+  bool lacks_params = false;  // neither driver nor image says how its parameters lie
   KernelFacts facts;
 
   void ReadAttributes(const Driver& cuda, int32_t* attributes) const {
@@ -68,15 +72,38 @@ struct Kernels::KernelLookup {
     if (found != CUDA_SUCCESS) return found;
     if (cuda.cuFuncLoad != nullptr) found = cuda.cuFuncLoad(facts.function);
     if (found != CUDA_SUCCESS) return found;
+    found = FindParams(cuda);
+    if (found != CUDA_SUCCESS) return found;
     wire::KernelGet::Reply& reply = facts.reply;
+    for (const wire::KernelParam& param : facts.params) {
+      reply.param_bytes = std::max(reply.param_bytes, param.offset_bytes + param.size_bytes);
+    }
+    reply.param_count = static_cast<uint32_t>(facts.params.size());
+    ReadAttributes(cuda, reply.attributes);
+    return CUDA_SUCCESS;
+  }
+
+  CUresult FindParams(const Driver& cuda) {
+    if (cuda.cuKernelGetParamInfo == nullptr) return FindParamsInImage();
     for (size_t offset = 0, size = 0; cuda.cuKernelGetParamInfo(facts.kernel, facts.params.size(),
                                                                 &offset, &size) == CUDA_SUCCESS;) {
       if (facts.params.size() == wire::kMaxKernelParamBytes) return CUDA_ERROR_NOT_SUPPORTED;
       facts.params.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
-      reply.param_bytes = std::max(reply.param_bytes, static_cast<uint32_t>(offset + size));
     }
-    reply.param_count = static_cast<uint32_t>(facts.params.size());
-    ReadAttributes(cuda, reply.attributes);
+    return CUDA_SUCCESS;
+  }
+
+  // Drivers before CUDA 12.4 do not report it; for code that the driver linked itself none does.
+  CUresult FindParamsInImage() {
+    const auto* params =
+        image != nullptr && image->layouts != nullptr ? image->layouts->Find(name) : nullptr;
+    if (params == nullptr || params->size() > wire::kMaxKernelParamBytes) {
+      lacks_params = true;
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    for (const ParamLayout& param : *params) {
+      facts.params.push_back({param.offset_bytes, param.size_bytes});
+    }
     return CUDA_SUCCESS;
   }
 };
@@ -109,6 +136,7 @@ void Kernels::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& req
   auto lookup = std::make_shared<KernelLookup>();
   lookup->name = name;
   lookup->library = library->loaded->handle;
+  lookup->image = library->loaded->image;
   lookup->device = services_.device->device();
   modules_.Post(
       [lookup, usable = library->loaded->usable, &cuda = services_.device->cuda()] {
@@ -135,6 +163,12 @@ void Kernels::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& req
 void Kernels::FinishLookup(Caller caller, const wire::KernelGet::Request& request,
                            const std::shared_ptr<KernelLookup>& lookup, const LibraryRef& loaded) {
   services_.device->JudgeImage(lookup->result);
+  if (lookup->lacks_params) {
+    LogFor(&tenant_->lines, LogLevel::kWarning,
+           "session %llu (%s): kernel %s is refused: the image does not say how its parameters "
+           "lie, and the driver says it only from CUDA 12.4 (driver 550) on",
+           static_cast<unsigned long long>(id()), label(), OneLine(lookup->name, 200).c_str());
+  }
   if (lookup->result == CUDA_SUCCESS) {
     const auto [known, added] = loaded->kernels.emplace(lookup->name, std::move(lookup->facts));
     if (!serving()) return;
@@ -195,6 +229,20 @@ Kernel* Kernels::FindKernel(wire::KernelId id_untrusted) {
   if (kernel != nullptr && kernel->function != nullptr) return kernel;
   Refuse(wire::Fatal::kBadHandle);
   return nullptr;
+}
+
+std::string Kernels::NameOf(CUkernel kernel) const {
+  if (kernel == nullptr) return {};
+  // Many ids may be the same kernel, and a library may have many: one look at each.
+  const LoadedLibrary* library = nullptr;
+  kernels_.ForEach([&](const Kernel& known) {
+    if (known.kernel == kernel && library == nullptr) library = known.library.get();
+  });
+  if (library == nullptr) return {};
+  for (const auto& [function, facts] : library->kernels) {
+    if (facts.kernel == kernel) return function;
+  }
+  return {};
 }
 
 void Kernels::On(wire::Tag<wire::KernelSetAttribute>,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "agent/executor/module/libraries.h"
 #include "agent/executor/session/session_port.h"
@@ -28,6 +29,8 @@ class Kernels final : public Part {
           const wire::Record&);
 
   Kernel* FindKernel(wire::KernelId id_untrusted);  // refuses if there is none
+  // Empty if it is none of the session's. Looks at all: for errors.
+  std::string NameOf(CUkernel kernel) const;
 
  private:
   struct KernelLookup;

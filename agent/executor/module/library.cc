@@ -19,6 +19,38 @@ void CompileText(const Driver& cuda, CUlibrary library) {
   (void)cuda.cuLibraryGetKernel(&none, library, "-");
 }
 
+struct Listed {
+  explicit Listed(std::shared_ptr<SessionBudget> budget)
+      : charge(std::make_shared<HostCharge>(std::move(budget))) {}
+
+  void Add(std::string_view name) {
+    // Twice, because a growing string copies itself.
+    if (!charge->Add(2 * (name.size() + 1))) {
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+      return;
+    }
+    names.append(name);
+    names.push_back('\0');
+    ++count;
+  }
+
+  std::shared_ptr<HostCharge> charge;
+  CUresult result = CUDA_SUCCESS;
+  std::string names;
+  uint32_t count = 0;
+};
+
+// For drivers before CUDA 12.4.
+void ListFromImage(const ImageRef& image, Listed* listed) {
+  if (image == nullptr || image->layouts == nullptr) {
+    listed->result = CUDA_ERROR_NOT_SUPPORTED;
+    return;
+  }
+  for (const std::string_view name : image->layouts->Names()) {
+    if (listed->result == CUDA_SUCCESS) listed->Add(name);
+  }
+}
+
 }  // namespace
 
 Library* Libraries::FindLibrary(wire::LibraryId id_untrusted) {
@@ -33,7 +65,7 @@ Library* Libraries::FindLoaded(wire::LibraryId id, const LibraryRef& loaded) {
   return library != nullptr && library->loaded == loaded ? library : nullptr;
 }
 
-// Everybody waits during a quiet moment, so nothing may be compiled in one.
+// All sessions wait during a quiet moment, so nothing may be compiled in one.
 void Libraries::UseLibrary(const LibraryRef& library, LookUp work, std::function<void()> done) {
   if (library->usable) return UseCompiled(library, std::move(work), std::move(done));
   modules_.Post(
@@ -118,19 +150,13 @@ void Libraries::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::
   if (library->loaded->has_names) {
     return AnswerNames(caller, request.offset_bytes, *library->loaded);
   }
-  struct Listed {
-    explicit Listed(std::shared_ptr<SessionBudget> budget)
-        : charge(std::make_shared<HostCharge>(std::move(budget))) {}
-    std::shared_ptr<HostCharge> charge;
-    CUresult result = CUDA_SUCCESS;
-    std::string names;
-    uint32_t count = 0;
-  };
   auto listed = std::make_shared<Listed>(host_->budget);
   // Neither waits for anything nor puts anything on the device (measured).
   modules_.Post(
-      [listed, &cuda = services_.device->cuda(), handle = library->loaded->handle] {
+      [listed, &cuda = services_.device->cuda(), handle = library->loaded->handle,
+       image = library->loaded->image] {
         CompileText(cuda, handle);
+        if (cuda.cuLibraryGetKernelCount == nullptr) return ListFromImage(image, listed.get());
         unsigned count = 0;
         listed->result = cuda.cuLibraryGetKernelCount(&count, handle);
         if (listed->result != CUDA_SUCCESS || count == 0) return;
@@ -144,12 +170,7 @@ void Libraries::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::
         for (unsigned i = 0; i < count && listed->result == CUDA_SUCCESS; ++i) {
           const char* name = nullptr;
           listed->result = cuda.cuKernelGetName(&name, kernels[i]);
-          if (listed->result != CUDA_SUCCESS) break;
-          const size_t name_bytes = strlen(name) + 1;
-          // Twice, because a growing string copies itself.
-          if (!listed->charge->Add(2 * name_bytes)) listed->result = CUDA_ERROR_OUT_OF_MEMORY;
-          if (listed->result == CUDA_SUCCESS) listed->names.append(name, name_bytes);
-          if (listed->result == CUDA_SUCCESS) ++listed->count;
+          if (listed->result == CUDA_SUCCESS) listed->Add(name);
         }
       },
       [this, listed, caller, loaded = library->loaded, offset = request.offset_bytes] {

@@ -26,6 +26,7 @@
 #include "agent/executor/session/host_budget.h"
 #include "agent/executor/session/large_free.h"
 #include "proto/cuda/image_hash.h"
+#include "proto/cuda/kernel_layouts.h"
 #include "proto/wire/commands.h"
 
 namespace gpuloom::executor {
@@ -49,6 +50,8 @@ struct KnownImage {
   bool has_variables = true;
   bool prints = true;
   uint64_t device_bytes = 0;  // charged to each session that loads it
+  // Only if the driver does not tell how parameters lie (before CUDA 12.4).
+  std::shared_ptr<const KernelLayouts> layouts;
   // Memory in this process while loaded: the bytes, and what the driver makes of them.
   uint64_t cost_bytes = 0;
   // The cache's charge, from when the image is cached until its bytes are released by the last user. Ring thread.

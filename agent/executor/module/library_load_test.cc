@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading, and what a domain knows of images: sessions of the real loop, with a driver that needs no GPU.
+// Loading, and what a domain knows of images: sessions of the real loop, with a driver that needs
+// no GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <chrono>
-#include <thread>
 
 #include "agent/executor/testing/driver.h"
 #include "agent/executor/testing/peer.h"
 #include "proto/cuda/fatbin.h"
 #include "proto/cuda/image_hash.h"
 #include "proto/cuda/testing/images.h"
+#include "proto/sync/testing/wait_for.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -37,11 +36,7 @@ class LibraryLoadTest : public ::testing::Test {
   }
   // Images from a size on are remembered when the tenant has its answer already.
   static bool BecomesKnown(TestingTenant* tenant, uint32_t library, std::string_view image) {
-    for (int i = 0; i < 200; ++i) {
-      if (Known(tenant, library, image)) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return false;
+    return WaitFor([&] { return Known(tenant, library, image); });
   }
   static CUresult Kernel(TestingTenant* tenant, uint32_t library, uint32_t kernel) {
     const uint8_t name[] = {'k'};
@@ -58,7 +53,8 @@ class LibraryLoadTest : public ::testing::Test {
            std::string(more);
   }
 
-  // The tenant's kernel runs until Release; nothing of the neighbour's library is on the device yet.
+  // The tenant's kernel runs until Release; nothing of the neighbour's library is on the device
+  // yet.
   void LoadBesideAKernelThatRuns() {
     TestingDriver::SetLoadsBlock(true);
     ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
@@ -90,7 +86,8 @@ TEST_F(LibraryLoadTest, LoadsThatWouldWaitForTheDeviceWaitForAnIdleMoment) {
   EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
 }
 
-// Listing a library's kernels puts nothing on the device, so what comes first behind it still waits.
+// Listing a library's kernels puts nothing on the device, so what comes first behind it still
+// waits.
 TEST_F(LibraryLoadTest, AListOfKernelsMakesNoLibraryUsable) {
   ASSERT_NO_FATAL_FAILURE(LoadBesideAKernelThatRuns());
   EXPECT_EQ(neighbour_->Call<wire::LibraryKernels>({LibraryId{1}, 0}), CUDA_SUCCESS);
@@ -129,6 +126,57 @@ TEST_F(LibraryLoadTest, OldTextIsNotLinked) {
     EXPECT_EQ(std::count(calls.begin(), calls.end(), "unlink"), linked ? 1 : 0) << version;
     EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
   }
+}
+
+// ---- Drivers before CUDA 12.4, which tell nothing of kernels
+
+class OldDriverTest : public ::testing::Test {
+ protected:
+  static Driver Old() {
+    Driver driver = TestingDriver::Reset();
+    driver.cuKernelGetParamInfo = nullptr;
+    driver.cuLibraryGetKernelCount = nullptr;
+    driver.cuLibraryEnumerateKernels = nullptr;
+    return driver;
+  }
+  static CUresult Find(TestingTenant* tenant, uint32_t kernel, std::string_view name,
+                       wire::KernelGet::Reply* reply) {
+    return tenant
+        ->Call<wire::KernelGet>({LibraryId{1}, KernelId{kernel}}, reply,
+                                {reinterpret_cast<const uint8_t*>(name.data()), name.size()})
+        .value_or(CUDA_ERROR_UNKNOWN);
+  }
+
+  // The function keeps the text from being linked.
+  const std::string text_ =
+      ".version 8.0\n.target sm_90\n.address_size 64\n"
+      ".extern .func away();\n"
+      ".visible .entry k(.param .u8 a, .param .u64 b) { ret; }\n";
+  const Driver driver_ = Old();
+  TestingScheduler scheduler_{driver_};
+  std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
+};
+
+TEST_F(OldDriverTest, TheImageTellsHowParametersLie) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, text_), CUDA_SUCCESS);
+  wire::KernelGet::Reply reply{};
+  ASSERT_EQ(Find(tenant_.get(), 1, "k", &reply), CUDA_SUCCESS);
+  EXPECT_EQ(reply.param_count, 2u);
+  EXPECT_EQ(reply.param_bytes, 16u);
+  wire::LibraryKernels::Reply names{};
+  ASSERT_EQ(tenant_->Call<wire::LibraryKernels>({LibraryId{1}, 0}, &names), CUDA_SUCCESS);
+  EXPECT_EQ(names.kernel_count, 1u);
+}
+
+TEST_F(OldDriverTest, Malicious_AKernelOfWhichTheImageSaysNothingIsRefused) {
+  const std::string contradicts = text_ + ".visible .entry k(.param .u64 a) { ret; }\n";
+  ASSERT_EQ(tenant_->LoadLibrary(1, contradicts), CUDA_SUCCESS);
+  wire::KernelGet::Reply reply{};
+  EXPECT_EQ(Find(tenant_.get(), 1, "k", &reply), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(Find(tenant_.get(), 1, "another", &reply), CUDA_ERROR_NOT_SUPPORTED);
+  const auto neighbour = scheduler_.AddTenant();
+  ASSERT_EQ(neighbour->LoadLibrary(1, text_), CUDA_SUCCESS);
+  EXPECT_EQ(Find(neighbour.get(), 1, "k", &reply), CUDA_SUCCESS);
 }
 
 // ---- What the device holds for an image

@@ -7,7 +7,7 @@
 
 #include "agent/executor/device/device.h"
 #include "agent/executor/memory/host_memory.h"
-#include "agent/executor/module/jit.h"
+#include "agent/executor/module/jit_options.h"
 #include "agent/executor/module/linker.h"
 #include "agent/executor/module/links.h"
 #include "agent/executor/session/host_budget.h"
@@ -90,7 +90,7 @@ struct Links::Link {
   bool complete = false;           // ring thread: `image` may be read
   const uint8_t* image = nullptr;  // the driver's, as long as `state`
   size_t image_bytes = 0;
-  Jit jit;  // the driver writes there until the end
+  JitOptions jit;  // the driver writes there until the end
 };
 
 void Links::End() {

@@ -16,7 +16,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/device_charge.h"
 #include "agent/executor/memory/host_memory.h"
-#include "agent/executor/module/jit.h"
+#include "agent/executor/module/jit_options.h"
 #include "agent/executor/module/library_cache.h"
 #include "agent/executor/module/library_loader.h"
 #include "agent/executor/module/linker.h"
@@ -49,9 +49,10 @@ inline std::span<const uint8_t> WithoutNul(const std::vector<uint8_t>& bytes) {
   return {bytes.data(), bytes.size() - 1};
 }
 
-// Returns true if the driver's linker can compile the PTX. Not for PTX that declares functions without defining
-// them: the linker detects that once, stores the result in its cache on disk, and accepts the text from then on.
-// And it only compiles what can be linked, introduced by ISA 3.1; the driver itself compiles older PTX, too.
+// Returns true if the driver's linker can compile the PTX. Not for PTX that declares functions
+// without defining them: the linker detects that once, stores the result in its cache on disk, and
+// accepts the text from then on. And it only compiles what can be linked, introduced by ISA 3.1;
+// the driver itself compiles older PTX, too.
 inline bool IsLinkable(std::string_view text) {
   const auto number = [](std::string_view digits) {
     int value = 0;
@@ -91,21 +92,22 @@ struct Loading {
   ImageHash hash{};
   std::shared_ptr<KnownImage> fresh;  // until it is known
   ImageRef image;
-  bool is_damaged = false;   // its structure is invalid: the driver has not seen it
-  bool is_text = false;      // PTX, which the driver may not have fully checked yet
-  bool is_compiled = false;  // from PTX, here: a compiler gets no options any more
+  bool is_damaged = false;    // its structure is invalid: the driver has not seen it
+  bool has_unplaced = false;  // managed variables that nobody could tell apart
+  bool is_text = false;       // PTX, which the driver may not have fully checked yet
+  bool is_compiled = false;   // from PTX, here: a compiler gets no options any more
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
   CUlibrary handle = nullptr;
   uint32_t kernel_count = 0;
   LibraryRef library;                     // ring thread: holds `handle`
   std::unique_ptr<ManagedImage> managed;  // waiting for an address, or has one
-  Jit jit;                                // the compiler's options and logs
+  JitOptions jit;                         // the compiler's options and logs
   wire::JitReport report{};               // of LibraryCompile
   double copy_ms = 0;
   double look_ms = 0;
   double load_ms = 0;
 
-  // Returns false if the session may not take that much more; the tenant is told.
+  // Returns false if the session may not take that much more; the tenant gets the error.
   bool Afford(uint64_t bytes) {
     if (cost->host.Add(bytes)) return true;
     jit.SetError(cost->host.Refusal(bytes));
@@ -134,7 +136,7 @@ struct Loading {
     CUlibraryOption keeps[] = {CU_LIBRARY_BINARY_IS_PRESERVED};
     void* kept[] = {reinterpret_cast<void*>(1)};
     // Even a compiled image may be refused.
-    const unsigned options = is_compiled ? Jit::kErrorOptions : jit.count();
+    const unsigned options = is_compiled ? JitOptions::kErrorOptions : jit.count();
     void** values = is_compiled ? jit.error_values() : jit.values();
     result = cuda.cuLibraryLoadData(&handle, from.bytes.data(), jit.options(), values, options,
                                     keeps, kept, 1);
@@ -144,15 +146,18 @@ struct Loading {
 
   void CountKernels(const Driver& cuda) {
     unsigned count = 0;
-    if (result == CUDA_SUCCESS && cuda.cuLibraryGetKernelCount != nullptr &&
-        cuda.cuLibraryGetKernelCount(&count, handle) == CUDA_SUCCESS) {
-      kernel_count = count;
+    if (result != CUDA_SUCCESS) return;
+    if (cuda.cuLibraryGetKernelCount != nullptr) {
+      if (cuda.cuLibraryGetKernelCount(&count, handle) == CUDA_SUCCESS) kernel_count = count;
+    } else if (image != nullptr && image->layouts != nullptr) {
+      kernel_count = static_cast<uint32_t>(image->layouts->Names().size());
     }
   }
 
-  // Compiles PTX to a cubin, in place, with the driver's linker: a lazily loaded library reports errors
-  // in its PTX only when a kernel is requested, but cuModuleLoadData must report them at once. Also
-  // returns CUDA_SUCCESS for what Decide must check, for images that are no PTX, and without a linker.
+  // Compiles PTX to a cubin, in place, with the driver's linker: a lazily loaded library reports
+  // errors in its PTX only when a kernel is requested, but cuModuleLoadData must report them at
+  // once. Also returns CUDA_SUCCESS for what Decide must check, for images that are no PTX, and
+  // without a linker.
   CUresult Compile(Device* device, const LibraryCache& cache) {
     const Driver& cuda = device->cuda();
     Image found;
@@ -167,7 +172,7 @@ struct Loading {
     if (!Afford(kCompilingTakes * fresh->bytes.size())) return result;
     CUlinkState link = nullptr;
     const Linker::Turn turn(&device->linker(), tenant, *left, Linker::kPatience);
-    // If the session has left, nobody sees the result; otherwise the driver gets the PTX as it is.
+    // If the session has ended, the result is dropped; otherwise the driver gets the PTX as it is.
     if (!turn.taken()) return *left ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
     CUresult linked = cuda.cuLinkCreate_v2(jit.count(), jit.options(), jit.values(), &link);
     if (linked != CUDA_SUCCESS) return linked;
@@ -187,8 +192,9 @@ struct Loading {
     return undecided ? CUDA_SUCCESS : linked;
   }
 
-  // Looks up a kernel with an arbitrary name, so that the driver compiles the PTX. (It does this without
-  // waiting for the device or blocking others; only the step from kernel to function does either.)
+  // Looks up a kernel with an arbitrary name, so that the driver compiles the PTX. (It does this
+  // without waiting for the device or blocking others; only the step from kernel to function does
+  // either.)
   void Decide(const Driver& cuda) {
     CUkernel kernel = nullptr;
     const CUresult found = cuda.cuLibraryGetKernel(&kernel, handle, "-");
@@ -220,14 +226,17 @@ struct Loading {
     DeviceCode code;
     if (content.variables && ChooseFor(device, WithoutNul(fresh->bytes), &code)) {
       fresh->device_bytes = DeviceBytes(code);
+      has_unplaced = HasManagedVariables(code);
       managed = ManagedImage::Find(device, &code, &jit, tenant, *left,
                                    [this](uint64_t bytes) { return Afford(bytes); });
       if (result == CUDA_ERROR_OUT_OF_MEMORY) return;
     }
     if (managed != nullptr) {
+      has_unplaced = false;
       result = CUDA_SUCCESS;
       fresh->device_bytes = managed->device_bytes();
-      return Keep(3 * member_bytes);
+      const uint64_t layout_bytes = ReadLayouts(device->cuda(), member_bytes);
+      return Keep(3 * member_bytes + layout_bytes);
     }
     code = {};
     result = Compile(device, cache);
@@ -237,7 +246,33 @@ struct Loading {
       const ImageContent compiled = LookInto(WithoutNul(fresh->bytes));
       fresh->device_bytes = std::max(fresh->device_bytes, compiled.device_bytes);
     }
-    Keep(LargestMemberBytes(WithoutNul(fresh->bytes)));
+    // Of PTX that was not compiled the driver shall say first what is wrong with it.
+    if (!is_text || is_compiled) RefuseUnplaced();
+    const uint64_t held_bytes = LargestMemberBytes(WithoutNul(fresh->bytes));
+    const uint64_t layout_bytes = ReadLayouts(device->cuda(), held_bytes);
+    Keep(held_bytes + layout_bytes);
+  }
+
+  // The driver would place its managed variables in this process, where the tenant has nothing.
+  void RefuseUnplaced() {
+    if (!has_unplaced || result != CUDA_SUCCESS) return;
+    result = CUDA_ERROR_NOT_SUPPORTED;
+    jit.SetError(
+        "gpuloom: this image's managed variables could not be found in it, or are larger than 4 "
+        "GiB "
+        "together; compile it with nvcc, or allocate with cudaMallocManaged instead");
+  }
+
+  // Where the driver does not tell how parameters lie, the image does. Returns what that takes: no
+  // more than the code itself in any image that a compiler made, but for very small ones.
+  uint64_t ReadLayouts(const Driver& cuda, uint64_t code_bytes) {
+    constexpr uint64_t kLeastBytes = 4096;
+    if (cuda.cuKernelGetParamInfo != nullptr || result != CUDA_SUCCESS) return 0;
+    const uint64_t limit_bytes = std::max(code_bytes, kLeastBytes);
+    if (!Afford(limit_bytes)) return 0;
+    fresh->layouts = std::make_shared<const KernelLayouts>(
+        KernelLayouts::Of(WithoutNul(fresh->bytes), limit_bytes));
+    return fresh->layouts->bytes();
   }
 
   // For an image that was examined and is paid for.
@@ -246,6 +281,7 @@ struct Loading {
     const auto begin = Clock::now();
     LoadLibrary(device->cuda(), *image);
     if (result == CUDA_SUCCESS && is_text) Decide(device->cuda());
+    RefuseUnplaced();
     CountKernels(device->cuda());
     load_ms = MillisecondsSince(begin);
   }
@@ -269,7 +305,7 @@ struct Loading {
     load_ms = MillisecondsSince(begin);
   }
 
-  // Handles the scheduler's answer. The tenant is told why there is no room.
+  // Handles the scheduler's answer. The tenant gets the reason why there is no room.
   void Pay(CUresult charged, DeviceChargeRef charge) {
     cost->device = std::move(charge);
     if (charged == CUDA_SUCCESS) return;

@@ -17,7 +17,7 @@ uint32_t CapabilityOf(const Driver& cuda, CUdevice device) {
 
 // Compiles PTX to a cubin; leaves it as PTX if the driver's linker makes no cubins. Returns false
 // if the driver is to report what is wrong with it.
-bool Assemble(Device* device, Jit* jit, const void* tenant, const std::atomic<bool>& left,
+bool Assemble(Device* device, JitOptions* jit, const void* tenant, const std::atomic<bool>& left,
               DeviceCode* code) {
   const Driver& cuda = device->cuda();
   if (cuda.cuLinkCreate_v2 == nullptr) return true;
@@ -49,7 +49,7 @@ bool ChooseFor(Device* device, std::span<const uint8_t> image, DeviceCode* code)
   return ChooseCode(image, CapabilityOf(device->cuda(), device->device()), code);
 }
 
-std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, DeviceCode* code, Jit* jit,
+std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, DeviceCode* code, JitOptions* jit,
                                                  const void* tenant, const std::atomic<bool>& left,
                                                  const Afford& afford) {
   const Driver& cuda = device->cuda();

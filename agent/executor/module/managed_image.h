@@ -17,7 +17,7 @@
 
 #include "agent/executor/device/device.h"
 #include "agent/executor/memory/host_memory.h"
-#include "agent/executor/module/jit.h"
+#include "agent/executor/module/jit_options.h"
 #include "proto/cuda/device_bytes.h"
 #include "proto/cuda/managed_variables.h"
 
@@ -40,7 +40,7 @@ class ManagedImage {
   // Takes over `code`, as chosen by ChooseFor, if it has such variables. Returns nullptr if it has
   // none, `left` became true, or the memory could not be afforded. `jit` has the options for the
   // driver's linker and gets its logs. The caller must have paid for `code`.
-  static std::unique_ptr<ManagedImage> Find(Device* device, DeviceCode* code, Jit* jit,
+  static std::unique_ptr<ManagedImage> Find(Device* device, DeviceCode* code, JitOptions* jit,
                                             const void* tenant, const std::atomic<bool>& left,
                                             const Afford& afford);
 

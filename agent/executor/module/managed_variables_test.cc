@@ -82,6 +82,19 @@ TEST_F(ManagedVariablesTest, LieWhereTheTenantWantsThem) {
   EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
 }
 
+// More than all addresses for them: it neither loads nor crashes anybody.
+TEST_F(ManagedVariablesTest, AreRefusedWhereTheyCannotBePlaced) {
+  constexpr uint32_t kNoBits = 8;
+  cubin_.sections[3].type = kNoBits;
+  cubin_.sections[3].size = uint64_t{5} << 30;
+  cubin_.symbols[10] = uint32_t{1} << 30;
+  cubin_.symbols[11] = 1;
+  EXPECT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(tenant_->LoadLibrary(1, TestCubin().text()), CUDA_SUCCESS);
+  const auto neighbour = scheduler_.AddTenant();
+  EXPECT_NE(neighbour->Alloc(1), 0u);
+}
+
 TEST_F(ManagedVariablesTest, MayBeGivenUpBeforeTheyHaveAPlace) {
   ASSERT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
   EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);

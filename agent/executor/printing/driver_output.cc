@@ -19,7 +19,7 @@ namespace gpuloom::executor {
 
 bool DriverOutput::Redirect(int standard, const char* name, File* file) {
   file->fd = channel::UniqueFd(memfd_create(name, MFD_CLOEXEC));
-  // Everybody who has the descriptor appends, also after we have freed what we have read.
+  // Every holder of the descriptor appends, also after we have freed what we have read.
   return file->fd.valid() && fcntl(file->fd.get(), F_SETFL, O_APPEND) == 0 &&
          dup2(file->fd.get(), standard) >= 0;
 }

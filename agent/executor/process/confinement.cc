@@ -22,7 +22,7 @@ namespace {
 
 std::string Because(const std::string& what) { return what + ": " + strerror(errno); }
 
-// Everybody may make it easier for the kernel to choose them.
+// Any process may make itself easier for the kernel to choose.
 bool GoFirstWithoutMemory() {
   const channel::UniqueFd score(open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
   return score.valid() && write(score.get(), "1000", 4) == 4;
@@ -121,7 +121,8 @@ bool Confine(const ConfinementWishes& wishes, Confinement* confinement, std::str
     ReachableFiles files = FilesOfEveryExecutor();
     AddLibraryFolders(wishes.driver, &files.read);
     if (confinement->has_folder) files.own.push_back(wishes.folder);
-    // As long as somebody holds it the kernel keeps this entry and those above it, and the rules with them.
+    // As long as any process holds it the kernel keeps this entry and those above it, and the rules
+    // with them.
     confinement->threads.Reset(open("/proc/self/task", O_PATH | O_CLOEXEC));
     std::string why;
     if (const int version = RestrictFiles(files, &why); version > 0) {

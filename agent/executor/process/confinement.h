@@ -2,7 +2,7 @@
 // Drops this process's privileges before it serves any tenant, because tenants' kernels run in its
 // address space and a hole in the driver is a hole in us: the user it was started as, capabilities,
 // files, processes, the network, and every system call that CUDA was not seen to need. What a
-// machine or user cannot provide is skipped and logged; docs/design/security-model.md describes
+// machine or user cannot provide is skipped and logged; docs/design/taken-over-executor.md describes
 // what remains open then, and how the list of system calls was found.
 //
 //   Load(…);                                         // the library may lie where only root can read

@@ -69,7 +69,7 @@ class CrashStack {
 };
 
 void Write(const char* text, size_t bytes) {
-  // There is nobody left to tell that the log cannot be written.
+  // That the log cannot be written cannot be reported any more.
   [[maybe_unused]] const ssize_t written = write(g_log, text, bytes);
 }
 
@@ -102,7 +102,7 @@ void OnWhere(int) {
   g_told = true;
 }
 
-// One after the other, so that their lines do not mix; who does not say it is left out.
+// One after the other, so that their lines do not mix; a thread that does not answer is left out.
 void AskTheOthers() {
   const pid_t self = gettid();
   for (const std::atomic<pid_t>& place : g_threads) {

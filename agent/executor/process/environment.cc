@@ -31,7 +31,7 @@ std::string CuptiSetting() {
 }
 
 void PrepareForDriver() {
-  // The log is a pipe, and whoever read it may be gone.
+  // The log is a pipe, and its reader may be gone.
   signal(SIGPIPE, SIG_IGN);
   // A session is five descriptors; the scheduler bounds the sessions.
   rlimit files;

@@ -37,7 +37,7 @@ void AddGroup(const std::string& path, std::vector<gid_t>* groups) {
 // None for programs that this process would start, either.
 void ForbidCapabilities() {
   for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
-    // Only who has CAP_SETPCAP may; the others start no programs.
+    // Only with CAP_SETPCAP; the others start no programs.
     prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
   }
 }

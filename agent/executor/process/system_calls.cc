@@ -34,7 +34,7 @@ constexpr uint32_t kFutexWaitv = 449;
 constexpr uint32_t kFutexWake = 454;
 constexpr uint32_t kFutexWait = 455;
 constexpr uint32_t kFutexRequeue = 456;
-// Whoever tries a call that came after these finds a kernel that has not heard of it.
+// Newer system calls fail with ENOSYS, as on a kernel that does not have them.
 constexpr uint32_t kNewestKnown = 469;
 
 // What a busy executor calls most stands first, for kernels that go through the list each time.
@@ -334,11 +334,12 @@ Filter MakeFilter(uint32_t refuse) {
   filter.Judge(SYS_kill, 0, kAll, kAllowed, {self});
   filter.Judge(SYS_tgkill, 0, kAll, kAllowed, {self});
   filter.Judge(SYS_prlimit64, 0, kAll, kAllowed, {0, self});
-  // Of whatever domain: but Unix there is only TIPC. A datagram socket sends anywhere, in a pair too.
+  // Of whatever domain: but Unix there is only TIPC. A datagram socket sends anywhere, in a pair
+  // too.
   constexpr uint32_t kType = 0xf;
   filter.Judge(SYS_socketpair, 1, kType, kAllowed, {SOCK_STREAM, SOCK_SEQPACKET});
-  // cuInit listens on an abstract Unix socket, "cuda-uvmfd-NAMESPACE-PID", and fails where it cannot
-  // (driver 580). Without connect and accept nothing goes through it.
+  // cuInit listens on an abstract Unix socket, "cuda-uvmfd-NAMESPACE-PID", and fails where it
+  // cannot (driver 580). Without connect and accept nothing goes through it.
   filter.Require(SYS_socket, 0, AF_UNIX);
   filter.Judge(SYS_socket, 1, kType, kAllowed, {SOCK_SEQPACKET});
   filter.Judge(SYS_prctl, 0, kAll, kAllowed,
@@ -402,7 +403,7 @@ bool RestrictSystemCalls(channel::UniqueFd* listener, std::string* error) {
       listener->Reset(static_cast<int>(fd));
       return true;
     }
-    // A kernel before 5.7, or somebody outside has such a descriptor of us already.
+    // A kernel before 5.7, or a process outside has such a descriptor of us already.
   }
   return InstallInAllThreads(MakeFilter(SECCOMP_RET_ERRNO | EPERM), error);
 }

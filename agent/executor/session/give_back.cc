@@ -52,7 +52,7 @@ bool DeviceMemory::MayKeep(const Physical& memory) const {
          memory.holders.begin()->second == 1;
 }
 
-// Returns true if nobody holds it any more.
+// Returns true if no session holds it any more.
 bool DeviceMemory::LetGo(const PhysicalRef& memory) {
   const auto holder = memory->holders.find(id());
   if (holder != memory->holders.end() && --holder->second == 0) memory->holders.erase(holder);
@@ -206,7 +206,7 @@ bool DeviceMemory::LeaveToOthers() {
   return false;
 }
 
-// The device's range is the session's own, so nothing of anybody else's is touched.
+// The device's range is the session's own, so no other session's memory is touched.
 void DeviceMemory::ReturnAddresses(std::function<void()> done) {
   memory_.Post([&cuda = services_.device->cuda(), begin = order_.device_range_begin,
                 bytes = order_.device_range_bytes] { cuda.cuMemAddressFree(begin, bytes); },

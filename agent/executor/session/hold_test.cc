@@ -50,6 +50,8 @@ TEST_F(HoldTest, AHoldThatIsTakenBackBeforeIsNeverAcknowledged) {
   const uint32_t first = scheduler_.Hold(*tenant_, true);
   scheduler_.Hold(*tenant_, false);
   const uint32_t second = scheduler_.Hold(*tenant_, true);
+  // The scheduler's answer comes behind the three.
+  ASSERT_EQ(tenant_->Call<wire::MemInfo>({}), CUDA_SUCCESS);
   TestingDriver::Release();
   EXPECT_TRUE(scheduler_.WaitHeld(second));
   EXPECT_FALSE(scheduler_.WasHeld(first));

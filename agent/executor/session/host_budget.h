@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits for the host memory that the sessions of an executor may use in it: copies of what tenants send,
 // what is made from them, and what the driver keeps of it, briefly or for long. Reserved before the memory
-// is allocated; a session that gets none is told so, and nothing is copied (docs/design/module-loading.md).
+// is allocated; a session that gets none gets an error, and nothing is copied (docs/design/module-loading.md).
 //
 // A DomainBudget belongs to one executor. A SessionBudget is one session's part of it; it outlives the session
 // while anything charged to it is held. A HostCharge covers one thing and is returned by its destructor.

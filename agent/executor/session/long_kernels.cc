@@ -56,13 +56,8 @@ void LongKernels::Tell(uint64_t session_id, const HeadOfStream& head, uint64_t r
   message.kernel = head.work.piece;
   message.ran_ns = ran_ns;
   message.launches = head.launches;
-  const Driver& cuda = device_->cuda();
   // At the device, so its library is not unloaded.
-  const char* name = nullptr;
-  if (head.kernel != nullptr && cuda.cuKernelGetName != nullptr &&
-      cuda.cuKernelGetName(&name, head.kernel) == CUDA_SUCCESS && name != nullptr) {
-    control::SetText(message.function, name);
-  }
+  if (const char* name = device_->NameOf(head.kernel)) control::SetText(message.function, name);
   scheduler_->Ask(message, [this, session_id](control::Incoming* in) {
     control::Answer answer;
     if (!in->As(&answer) || answer.ok != 0) return;

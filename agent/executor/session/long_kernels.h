@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells the scheduler of kernels that run for long, where the policy has a limit for them (control::KernelTerms): whose, for
-// how long at the least, and what its function is called. The scheduler decides what happens (docs/design/sharing-time.md).
+// Tells the scheduler of kernels that run for long, where the policy has a limit for them
+// (control::KernelTerms): whose, for how long at the least, and what its function is called. The
+// scheduler decides what happens (docs/design/sharing-time.md).
 //
-// Launches that went to the device together are told as one, with their number, and a graph as one launch: nobody sees
-// which of its kernels runs. What waits for a word or a host function is not at the device, so it is no kernel.
+// Launches that went to the device together are reported as one, with their number, and a graph as
+// one launch: nothing shows which of its kernels runs. What waits for a word or a host function is
+// not at the device, so it is no kernel.
 //
 // Owned by the loop; ring thread only.
 #pragma once
@@ -30,7 +32,8 @@ struct HeadOfStream {
 
 class LongKernels {
  public:
-  // Called when the policy lets the session's kernel run no longer, with what its program is to be told.
+  // Called when the policy lets the session's kernel run no longer, with what its program is to be
+  // told.
   using OnTooLong = std::function<void(uint64_t session_id, std::string_view text)>;
 
   // All outlive it.
@@ -43,7 +46,7 @@ class LongKernels {
   }
 
   static constexpr uint64_t kLookEveryNs = 50'000'000;
-  // A kernel is told of from this age on, and as often: the shortest limit.
+  // A kernel is reported from this age on, and at this interval: the shortest limit.
   static constexpr uint64_t kLongNs = 1'000'000'000;
 
  private:

@@ -9,11 +9,12 @@
 
 #include <algorithm>
 
-#include "agent/executor/device/spin.h"
+#include "agent/executor/device/clock.h"
 #include "agent/executor/launch/launches.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/session.h"
 #include "proto/control/dispatch.h"
+#include "proto/sync/cpu_pause.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -53,15 +54,14 @@ constexpr uint64_t kCountersEveryNs = 1'000'000'000;
 constexpr int64_t kEndingSleepNs = 20'000'000;  // how often drain timeouts are checked
 // For tests, which look for no CUPTI.
 const TraceMeans kNoMeans;
-// How many sessions are named when the context is lost.
-constexpr int kMaxSuspects = 16;
 
-// Loading is slow and holds locks of the driver's: few threads; some may wait for the linker. Memory
-// calls are short.
+// Loading is slow and holds locks of the driver's: few threads; some may wait for the linker.
+// Memory calls are short.
 constexpr int kModuleThreads = 4;
 constexpr int kMemoryThreads = 3;
 
-// Each keeps a processor busy while several tenants work; more gain nothing (docs/design/batching.md).
+// Each keeps a processor busy while several tenants work; more gain nothing
+// (docs/design/batching.md).
 int SubmitThreads() { return std::thread::hardware_concurrency() >= 4 ? 2 : 0; }
 
 bool Watch(int epoll, int operation, int fd, uint32_t events, uint64_t key) {
@@ -137,7 +137,7 @@ bool Loop::Start(std::string* error) {
   } else if (internal_.Start(error)) {
     staging_.Start(device_);
     partitions_.Start();
-    tracer_.Took(internal_.stream(), control::kTraceOfExecutor, 0);
+    tracer_.Took(internal_.stream(), {wire::kTraceOfExecutor, 0, 0});
     Log(LogLevel::kDebug, "start: staging memory is pinned");
     return true;
   }
@@ -204,13 +204,13 @@ bool Loop::Serve(uint64_t now_ns) {
   }
   worked |= internal_.Poll();
   worked |= tracer_.Poll();
-  submitters_.TakeDone(&handed_);
-  for (SubmitJobPtr& job : handed_) {
+  submitters_.TakeDone(&done_jobs_);
+  for (SubmitJobPtr& job : done_jobs_) {
     Launches* const launches = job->launches;
-    launches->OnHanded(std::move(job));
+    launches->OnSubmitted(std::move(job));
   }
-  worked |= !handed_.empty();
-  handed_.clear();
+  worked |= !done_jobs_.empty();
+  done_jobs_.clear();
   int at_work = 0;
   for (const auto& session : sessions_) at_work += session->AtWork(now_ns);
   several_at_work_ = at_work > 1;
@@ -243,7 +243,7 @@ bool Loop::Serve(uint64_t now_ns) {
 bool Loop::Spin() {
   // Other threads are giving back chunks then.
   if (several_at_work_) {
-    Pause();
+    CpuPause();
     return false;
   }
   for (int turn = 0; turn < kSpinTurns; ++turn) {
@@ -256,7 +256,7 @@ bool Loop::Spin() {
       session->Notify();
       return true;
     }
-    Pause();
+    CpuPause();
   }
   return false;
 }
@@ -293,6 +293,11 @@ void Loop::SendCounters(uint64_t now_ns) {
 
 // tests/bench reads it.
 void Loop::LogPredictions() const {
+  if (const uint64_t trip_ns = sharing_.round_trip().ns(); trip_ns != 0) {
+    Log(LogLevel::kInfo,
+        "launches on an idle device took %.1f µs more than their work, which is not charged",
+        static_cast<double>(trip_ns) / 1e3);
+  }
   const arbiter::LaunchPredictor::Errors& errors = sharing_.predictor().errors();
   const uint64_t count = errors.alone_count();
   if (count == 0) return;
@@ -479,7 +484,12 @@ void Loop::On(const control::EndTurn&, control::Incoming* in, uint64_t) {
 }
 
 void Loop::On(const control::StartTracing& order, control::Incoming* in, uint64_t) {
-  tracer_.Start(order.trace_id, std::move(in->fds[0]));
+  tracer_.Start({order.trace_id, std::move(in->fds[0])});
+}
+
+void Loop::On(const control::StartTracingOwn& order, control::Incoming* in, uint64_t) {
+  tracer_.Start({order.trace_id, std::move(in->fds[0]), order.allocation_id, order.most_records,
+                 order.cupti != 0});
 }
 
 void Loop::On(const control::StopTracing& order, control::Incoming*, uint64_t) {
@@ -535,59 +545,6 @@ void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t)
         static_cast<unsigned long long>(order.session_id), error.c_str());
   }
   scheduler_.Send(ready, in->header.request);
-}
-
-std::string Loop::LogDriverErrors() {
-  if (output_ == nullptr) return {};
-  std::string text = output_->TakeErrors();
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    LogFor(&driver_lines_, LogLevel::kInfo, "the driver says: %.*s", static_cast<int>(end - begin),
-           text.c_str() + begin);
-    begin = end + 1;
-  }
-  return text;
-}
-
-// Its neighbours see that the executor has ended, as they do whenever one does.
-void Loop::EndForKernel(uint64_t session_id, std::string_view text) {
-  Session* session = FindSession(session_id);
-  if (session == nullptr || ends_for_kernel_) return;
-  ends_for_kernel_ = true;
-  session->PublishFault(CUDA_ERROR_LAUNCH_TIMEOUT, text);
-  Log(LogLevel::kError,
-      "session %llu (%s) has a kernel that runs for longer than its policy lets it: the executor "
-      "ends, and with it %zu sessions",
-      static_cast<unsigned long long>(session_id), session->label(), sessions_.size());
-  scheduler_.Send(
-      control::ExecutorFault{static_cast<uint32_t>(CUDA_ERROR_LAUNCH_TIMEOUT), 0, session_id});
-}
-
-void Loop::TellFault() {
-  const CUresult result = device_->lost();
-  uint64_t culprit = 0;
-  int at_device = 0;
-  std::string ids;
-  for (const auto& session : sessions_) {
-    if (!session->AtDevice()) continue;
-    if (++at_device <= kMaxSuspects) ids += " " + std::to_string(session->id());
-    culprit = session->id();
-  }
-  // If several sessions had work at the device, nobody can tell whose it was.
-  if (at_device != 1) culprit = 0;
-  // The driver writes the text of a failed assert in a synchronising call, which returns at once in
-  // a lost context.
-  if (result == CUDA_ERROR_ASSERT) device_->cuda().cuCtxSynchronize();
-  const std::string text = LogDriverErrors();
-  for (const auto& session : sessions_) {
-    const bool about_it = result == CUDA_ERROR_ASSERT && session->id() == culprit;
-    session->PublishFault(result, about_it ? std::string_view(text) : std::string_view());
-  }
-  Log(LogLevel::kError,
-      "cuda: the context is lost: %s; %zu sessions are told; work of %d was at the device, "
-      "sessions%s",
-      device_->NameOf(result), sessions_.size(), at_device, ids.c_str());
-  scheduler_.Send(control::ExecutorFault{static_cast<uint32_t>(result), 0, culprit});
 }
 
 }  // namespace gpuloom::executor

@@ -97,9 +97,11 @@ class Loop {
   void On(const control::GiveTurn& order, control::Incoming* in, uint64_t now_ns);
   void On(const control::EndTurn& order, control::Incoming* in, uint64_t now_ns);
   void On(const control::StartTracing& order, control::Incoming* in, uint64_t now_ns);
+  void On(const control::StartTracingOwn& order, control::Incoming* in, uint64_t now_ns);
   void On(const control::StopTracing& order, control::Incoming* in, uint64_t now_ns);
   void LogPredictions() const;
   void TellFault();
+  control::ExecutorFault SuspectedOf(const Session& session) const;
   // The policy lets a kernel of the session run no longer.
   void EndForKernel(uint64_t session_id, std::string_view text);
   // Writes them to the log; returns them.
@@ -127,7 +129,7 @@ class Loop {
   Partitions partitions_;
   Chains chains_;
   Submitters submitters_;
-  std::vector<SubmitJobPtr> handed_;  // used by Serve
+  std::vector<SubmitJobPtr> done_jobs_;  // used by Serve
   DriverRoom room_;
   TimeSharing sharing_;
   Turns turns_;

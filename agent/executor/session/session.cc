@@ -149,7 +149,8 @@ uint64_t Session::HeldNs(uint64_t now_ns) const {
   return held_ns_ + (waits_held_ ? now_ns - std::min(now_ns, held_noted_ns_) : 0);
 }
 
-// Call when it is held or no longer, and in each round meanwhile: it waits from its first command on.
+// Call when it is held or no longer, and in each round meanwhile: it waits from its first command
+// on.
 void Session::NoteHeld(uint64_t now_ns) {
   held_ns_ = HeldNs(now_ns);
   held_noted_ns_ = now_ns;
@@ -201,7 +202,7 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
       End(reader_.fatal(), now_ns_);
       break;
     }
-    // Somebody waits for the previous pieces, so poll them before submitting the next.
+    // A thread waits for the previous pieces, so poll them before submitting the next.
     if (parts_->submission.TakeMarkedPiece()) break;
     if (status != wire::RingReader::Status::kRecord) continue;
     weight += WeightOf(record);
@@ -248,6 +249,8 @@ std::array<arbiter::Work, arbiter::kEngines> Session::Ready() {
   if (state_ != State::kServing) return {};
   return parts_->submission.Ready();
 }
+
+std::string Session::NameOf(CUkernel kernel) const { return parts_->kernels.NameOf(kernel); }
 
 void Session::AddHeads(std::vector<HeadOfStream>* heads) const {
   parts_->submission.AddHeads(heads);

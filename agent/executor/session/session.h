@@ -99,11 +99,14 @@ class Session final : private SessionPort {
 
   // Returns true if it has ended, and no worker has work of it any more.
   bool Gone() const;
+  uint64_t allocation_id() const { return order_.allocation_id; }
   bool AtDevice() const { return streams_.AtDevice(); }
   // Those that it may use, as Partitions numbers them.
   arbiter::SmGroups Multiprocessors() const;
   // What is at the heads of its streams, of the kernels' engine.
   void AddHeads(std::vector<HeadOfStream>* heads) const;
+  // A function's name, as its own tables have it: a lost driver may say nothing. Empty: not known.
+  std::string NameOf(CUkernel kernel) const;
   Quiet::Party Party() const {
     return {owner(), tenant_.get(), AtDevice(), streams_.SlowestCommandNs()};
   }

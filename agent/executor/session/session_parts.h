@@ -21,7 +21,7 @@
 #include "agent/executor/module/links.h"
 #include "agent/executor/session/session.h"
 #include "agent/executor/session/unsupported_calls.h"
-#include "agent/executor/stream/host_functions.h"
+#include "agent/executor/stream/host_function.h"
 #include "agent/executor/stream/memory_operations.h"
 #include "agent/executor/stream/submission.h"
 #include "proto/wire/dispatch.h"

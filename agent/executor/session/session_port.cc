@@ -33,7 +33,7 @@ SessionPort::SessionPort(const Services& services, const control::AddSession& or
 }
 
 void SessionPort::TellAsyncError(wire::StreamId stream, CUresult result) {
-  // A lost device is told by PublishFault, to everybody.
+  // A lost device is reported by PublishFault, to all sessions.
   if (result == CUDA_SUCCESS || services_.device->lost() != CUDA_SUCCESS) return;
   writer_.PublishAsyncError(static_cast<uint32_t>(result));
   Log(LogLevel::kDebug, "session %llu (%s): a command of stream %u failed: %s",

@@ -33,7 +33,7 @@ struct HostMemory;
 struct Partition;
 struct Stream;
 
-// Identifies who waits for an answer.
+// Identifies the caller that waits for an answer.
 struct Caller {
   uint16_t slot;
   wire::Ticket ticket;
@@ -73,7 +73,8 @@ class SessionPort {
   void TellAsyncError(wire::StreamId stream, CUresult result);
   void CountKernels(uint64_t launched) { kernels_launched_ += launched; }
 
-  // From a handler: the tenant violated the protocol, and the session ends when the handler returns.
+  // From a handler: the tenant violated the protocol, and the session ends when the handler
+  // returns.
   void Refuse(wire::Fatal reason) { (void)reader_.Fail(reason); }
   // Outside a handler.
   virtual void EndFor(wire::Fatal reason) = 0;
@@ -86,7 +87,8 @@ class SessionPort {
 
   // The device's stream priorities that the session may use.
   PriorityBand Band() const;
-  // The device's multiprocessors that it may use. Null: all. Changes only while nothing of it is at the device.
+  // The device's multiprocessors that it may use. Null: all. Changes only while nothing of it is at
+  // the device.
   const Partition* partition() const { return partition_; }
   // Where its kernels run: the partition's context, or the primary one.
   CUcontext context() const;
@@ -128,7 +130,8 @@ class SessionPort {
   friend class Part;
 };
 
-// Base of a session's parts; the session outlives them. Gives access to the port under the names that handlers use.
+// Base of a session's parts; the session outlives them. Gives access to the port under the names
+// that handlers use.
 class Part {
  public:
   Part(const Part&) = delete;

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "agent/executor/device/spin.h"
+#include "agent/executor/device/clock.h"
 
 namespace gpuloom::executor {
 

@@ -579,6 +579,9 @@ TEST_F(SoftGpuTest, FaultEndsTheContextWithItsOwnCode) {
   const auto fault = scheduler_.WaitFault();
   ASSERT_TRUE(fault.has_value());
   EXPECT_EQ(fault->result, CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(fault->session_id, tenant_->order.session_id);
+  EXPECT_EQ(fault->launches, 1u);
+  EXPECT_STREQ(fault->function, "scale");
 }
 
 }  // namespace

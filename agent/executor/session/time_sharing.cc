@@ -18,14 +18,15 @@ using arbiter::OfAllocation;
 using arbiter::OfNamespace;
 
 constexpr uint64_t kSettleEveryNs = 50'000;
-// While nobody is limited: only usage depends on it.
+// While no session is limited: only usage depends on it.
 constexpr uint64_t kSettleSeldomNs = 500'000;
 
-// Several count as sharing the device for so long after they did: who synchronises wants nothing now and then.
+// Several count as sharing the device for so long after they did: who synchronises wants nothing
+// now and then.
 constexpr uint64_t kSeveralNs = 5'000'000;
 
-// Long against what is in flight, short against a program's patience. Doubled as long as it is all that helps, because it
-// keeps to no bound.
+// Long against what is in flight, short against a program's patience. Doubled as long as it is all
+// that helps, because it keeps to no bound.
 constexpr uint64_t kGoesOnNs = 10'000'000;
 constexpr uint32_t kDoublings = 8;
 // While other executors have their turn: whoever waits for it has had it long before.
@@ -45,8 +46,8 @@ Share TimeSharing::Begin(const control::AddSession& order) {
   }
   const auto [allocation, new_allocation] = allocations_.try_emplace(order.allocation_id);
   if (new_allocation) {
-    allocation->second.id =
-        arbiter_.AddAllocation(space->second.id, OfAllocation(order.shares, order.slots), now);
+    allocation->second.id = arbiter_.AddAllocation(
+        space->second.id, OfAllocation(order.shares, order.slots, order.rescue_after_ms), now);
     allocation->second.space = order.namespace_id;
     ++space->second.allocations;
   }
@@ -62,7 +63,7 @@ Share TimeSharing::Begin(const control::AddSession& order) {
   return share;
 }
 
-// Its number is given to nobody else before the meters have settled what it did.
+// Its number is not given to another session before the meters have settled what it did.
 void TimeSharing::End(Share* share) {
   const uint64_t now = now_ns();
   SetLimited(share, false, now);
@@ -100,7 +101,8 @@ void TimeSharing::Set(const control::SetShares& order) {
   const uint64_t now = now_ns();
   ++changes_;
   arbiter_.SetNamespace(namespaces_.at(it->second.space).id, OfNamespace(order.shares), now);
-  arbiter_.SetAllocation(it->second.id, OfAllocation(order.shares, order.slots), now);
+  arbiter_.SetAllocation(it->second.id,
+                         OfAllocation(order.shares, order.slots, order.rescue_after_ms), now);
 }
 
 void TimeSharing::SetTurn(arbiter::Priority lowest, uint64_t in_flight_ns) {
@@ -129,14 +131,14 @@ void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
   limited_ = false;
   for (const auto& session : sessions) {
     Share& share = session->share();
-    // In a turn that others wait for, also those who want nothing yet: what they send now must wait. So must a newcomer's
-    // beside one who is at work.
+    // In a turn that others wait for, also those who want nothing yet: what they send now must
+    // wait. So must a newcomer's beside a session that is at work.
     const bool limits = several_ || !turn_is_endless() || (wanting == 1 && session.get() != last) ||
                         !arbiter_.MayRunFreely(share.session, now);
     limited_ |= limits;
     if (limits != share.limited) SetLimited(&share, limits, now);
   }
-  // So that lower classes know of it, who is not limited meanwhile.
+  // So that lower classes know of it; it is not limited meanwhile.
   if (wanting == 1 && !last->share().limited) arbiter_.NotePresent(last->share().session, now);
 }
 
@@ -225,8 +227,8 @@ void TimeSharing::NoteWait(Share* share, Engine engine, uint64_t now_ns) const {
   if (throttled_ns != 0) Observe(throttled_ns, &share->counts.throttled);
 }
 
-// A kernel may wait for what its own program does in another stream: what a session has at the device must not keep
-// the rest of it away for ever.
+// A kernel may wait for what its own program does in another stream: what a session has at the
+// device must not keep the rest of it away for ever.
 bool TimeSharing::LetGoOn(Session* session, uint64_t now_ns, uint64_t slice_ns) {
   Share& share = session->share();
   if (!session->AtDevice() || session->held()) {
@@ -245,7 +247,8 @@ bool TimeSharing::LetGoOn(Session* session, uint64_t now_ns, uint64_t slice_ns) 
   return any;
 }
 
-// In the order in which they came to the device: two of which one waited for the other are often seen to end at once.
+// In the order in which they came to the device: two of which one waited for the other are often
+// seen to end at once.
 void TimeSharing::FinishMarks() {
   std::sort(reached_.begin(), reached_.end(),
             [](const Reached& a, const Reached& b) { return a.metered < b.metered; });
@@ -305,9 +308,12 @@ arbiter::Prediction TimeSharing::Predict(const Share& share, arbiter::LaunchKey 
 
 uint64_t TimeSharing::BeginMark(Share* share, const Tally& tally, uint64_t since_ns) {
   ++share->heads[static_cast<size_t>(tally.engine)];
+  // All is measured as it is seen: work of an idle stream begins when the shortest work there is
+  // would be seen to end.
+  const uint64_t earliest_ns = tally.since_ns + round_trip_.ns();
   return meter(tally.engine)
       .Begin(share->session, share->allocation, tally.work.predicted_ns,
-             std::max(since_ns, tally.since_ns));
+             std::max(since_ns, earliest_ns));
 }
 
 void TimeSharing::EndMark(Share* share, uint32_t stream, const Tally& tally, uint64_t metered,

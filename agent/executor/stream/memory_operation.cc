@@ -153,7 +153,7 @@ void MemoryOperations::On(wire::Tag<wire::StreamWaitValue>,
   command.ticket = record.ticket;
   command.gate = std::make_shared<Gate>();
   auto watch = std::make_shared<WordWatch>(WordWatch{request, in_host_memory});
-  command.gate->knock = [this, watch](Gate* gate) {
+  command.gate->try_open = [this, watch](Gate* gate) {
     LookAtWord(watch);
     gate->open = watch->satisfied;
   };

@@ -90,11 +90,11 @@ CUresult SubmitWriteValue(const Driver& cuda, const wire::StreamWriteValue::Requ
                           CUstream stream);
 
 // Holds a command back whose turn has come: until the tenant's function has returned, or until a
-// word has changed. `knock` is called only when everything before the command is done, not merely
+// word has changed. `try_open` is called only when everything before the command is done, not merely
 // submitted to CUDA, and then repeatedly until it is open.
 struct Gate : std::enable_shared_from_this<Gate> {
   bool open = false;
-  std::function<void(Gate* gate)> knock;  // may set `open`; must not touch the queues
+  std::function<void(Gate* gate)> try_open;  // may set `open`; must not touch the queues
 
   // Returns a function that opens it later, unless the queue, and the gate with it, was dropped meanwhile.
   std::function<void()> Opener() {
@@ -126,6 +126,7 @@ struct StreamCommand {
   uint32_t weight = 1;
   // Number of times it is submitted, each time through its gate, which closes after all but the last.
   uint32_t parts = 1;
+  bool is_timed = false;  // timed_launch.h: from the ring thread, and marked at once
 
   void OwnPayload() {
     if (payload.empty() || owned_payload != nullptr) return;

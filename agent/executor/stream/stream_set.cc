@@ -194,9 +194,9 @@ void StreamSet::Recycle(ChunkPtr chunk) {
 }
 
 bool StreamSet::HasRoom(const Stream& stream) const {
-  return !*hold_ && !stream.busy && stream.in_flight < stream.max_in_flight &&
-         stream.queued < kMaxInFlight && marks_ < kMaxMarks &&
-         room_->Has(queued_, stream.in_flight) &&
+  return !*hold_ && !stream.busy && !(stream.drains && stream.AtDevice()) &&
+         stream.in_flight < stream.max_in_flight && stream.queued < kMaxInFlight &&
+         marks_ < kMaxMarks && room_->Has(queued_, stream.in_flight) &&
          (stream.in_flight != 0 || streams_at_device_ < kMaxStreamsAtDevice);
 }
 
@@ -246,7 +246,7 @@ bool StreamSet::PassesGate(const Stream& stream, const StreamCommand& command) c
                       (dependency.point != nullptr && dependency.point->done);
     if (!done) return false;
   }
-  gate.knock(&gate);
+  gate.try_open(&gate);
   return gate.open;
 }
 

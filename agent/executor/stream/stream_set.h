@@ -54,7 +54,7 @@ inline constexpr uint32_t kMostInFlight = 2048;  // where one launch of a chain 
 inline constexpr uint32_t kMaxStreamsAtDevice = 256;
 inline constexpr uint32_t kMaxMarks = 2048;
 
-// More than these are forgotten, the oldest first; only who waits for longest is told by them.
+// Beyond these the oldest are forgotten; they only serve to find the stream that has waited longest.
 inline constexpr size_t kMaxForeignWaits = 64;
 
 // For a command with more dependencies than this, the waits are submitted to CUDA beforehand, piece by piece.
@@ -109,6 +109,7 @@ struct Stream {
   CUcontext context = nullptr;  // the sink's, of `cuda`: where its kernels run
   int cuda_priority = 0;        // the sink's, of `cuda`: in its class's band
   uint32_t terms = 0;           // the sink's: TimeSharing::changes() when that was looked at
+  bool drains = false;          // the sink's: nothing more goes until CUDA has nothing of it
   bool waits_told = false;      // the sink's: since it was given work
   std::shared_ptr<const void> charge;  // the sink's, for `cuda`; null for a session's first ones
   uint64_t enqueued = 0;               // newest ticket
@@ -155,6 +156,8 @@ struct Stream {
   bool listed_unmarked = false;
   bool listed_open = false;
 
+  // Something is at CUDA, or on its way there.
+  bool AtDevice() const { return busy || in_flight != 0 || !marks.empty(); }
   // Checks in_flight too: a part may be at CUDA of a command whose last part never comes.
   bool Idle() const { return enqueued == completed && !busy && in_flight == 0; }
 };
@@ -231,7 +234,7 @@ class StreamSet {
       if (MayClose(*stream)) chunk(*stream->open);
     }
   }
-  static constexpr size_t kMostLooks = 256;
+  static constexpr size_t kMostLooks = 64;
 
   // Returns true if ForEachReady looks at all of them each time.
   bool LooksAtAll() const { return waiting_.size() <= kMostLooks && open_.size() <= kMostLooks; }

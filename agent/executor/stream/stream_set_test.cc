@@ -95,6 +95,20 @@ TEST_F(StreamSetTest, CommandsGoAtOnceAndInOrder) {
   EXPECT_THAT(TakeSubmitted(), ElementsAre(Submitted{1, 1, {}}, Submitted{1, 2, {}}));
 }
 
+TEST_F(StreamSetTest, WhatDrainsGoesOnWhenCudaHasNothingOfIt) {
+  Stream& a = Add(1);
+  Stream& b = Add(2);
+  Enqueue(a);
+  a.drains = true;
+  Enqueue(a);
+  Enqueue(b);
+  EXPECT_FALSE(SubmitWaiting());
+  EXPECT_THAT(TakeSubmitted(), ElementsAre(Submitted{1, 1, {}}, Submitted{2, 3, {}}));
+  Complete(a);
+  EXPECT_TRUE(SubmitWaiting());
+  EXPECT_THAT(TakeSubmitted(), ElementsAre(Submitted{1, 2, {}}));
+}
+
 TEST_F(StreamSetTest, StreamsTogetherDoNotFillTheDriversQueues) {
   constexpr uint32_t kStreams = 2 * DriverRoom::kPlaces / kFirstInFlight;
   for (uint32_t i = 1; i <= kStreams; ++i) Add(i, /*blocking=*/false);

@@ -14,6 +14,7 @@
 #include "agent/executor/session/slice.h"
 #include "agent/executor/stream/completion_words.h"
 #include "agent/executor/stream/stream_set.h"
+#include "agent/executor/stream/timed_launch.h"
 
 namespace gpuloom::executor {
 
@@ -100,6 +101,11 @@ class Submission final : public Part, public StreamSink {
   void BeginMark(Stream& stream, uint64_t since_ns);
   void BeginMeter(Stream& stream, const Tally& tally, uint64_t since_ns);
   bool KernelIsTimed(const Stream& stream) const;
+  // Nothing of the stream is at the device or on its way there, and the command waits for nothing.
+  static bool IsLone(const Stream& stream, const StreamCommand& command);
+  // For TimedLaunch. Returns true if the command is timed: its mark needs an event with timing.
+  bool BeginTimed(const Stream& stream, StreamCommand* command);
+  void LearnRoundTrip(const PointRef& reached);
   // Work of that ticket, for an event of another session.
   static bool WaitsForOthers(const Stream& stream, wire::Ticket ticket);
   void EndMarks(Stream& stream, const Tally& tally, uint32_t commands);
@@ -116,6 +122,7 @@ class Submission final : public Part, public StreamSink {
   const Events* const events_;
   TextSender text_;
   CompletionWords words_;
+  TimedLaunch timed_;
   std::vector<DoneMark> done_marks_;  // used by PollStreams
   std::deque<Fence> fences_;
   bool marked_piece_ = false;  // at CUDA since the last check for completed work

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a session's streams to CUDA's: submission, waits between streams, marks, completion.
+// From a session's streams to CUDA's: submission, and waits between streams.
 #include <algorithm>
 #include <utility>
 
@@ -7,12 +7,9 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/green_context.h"
 #include "agent/executor/device/partitions.h"
-#include "agent/executor/event/events.h"
 #include "agent/executor/graph/graphs.h"
 #include "agent/executor/launch/launches.h"
 #include "agent/executor/printing/printer.h"
-#include "agent/executor/process/log.h"
-#include "agent/executor/session/long_kernels.h"
 #include "agent/executor/session/time_sharing.h"
 #include "agent/executor/stream/submission.h"
 #include "agent/executor/stream/work_counts.h"
@@ -24,10 +21,6 @@ namespace {
 
 // At least one mark for so many commands, so that a long run shows progress and makes room.
 constexpr uint32_t kCommandsPerMark = 64;
-
-// When the device has not reported for so long what it was to report, we ask: a lost device reports
-// nothing.
-constexpr uint64_t kTellingNs = 200'000;
 
 bool Prints(const Work& work) {
   if (const auto* launch = std::get_if<LaunchWork>(&work)) return launch->prints;
@@ -84,26 +77,30 @@ CUresult Submission::MakeStream(Stream& stream) {
   const int priority = port_->Band().Map(stream.priority);
   CUstream former = nullptr;
   if (stream.cuda != nullptr && (!stays || priority != stream.cuda_priority)) {
-    const bool idle = !stream.busy && stream.in_flight == 0 && stream.marks.empty();
-    if (!stays && stream.waits_told) {
-      // While a session moves nothing of it is at the device, but perhaps a wait for another session's event.
+    if (stays && stream.AtDevice()) {
+      // In its new band as soon as CUDA has nothing of it, which a program that always has more to do must not put off: what
+      // comes next would wait for what is there in any case, so only a moment of the device is lost.
+      stream.drains = true;
+      return CUDA_SUCCESS;
+    }
+    if (stream.waits_told) {
+      // Nothing of it is at the device, but perhaps a wait for another stream's event, or another session's.
       graphs_->FinishGraphs(stream);
       former = stream.cuda;
-    } else if (!stays || (idle && !stream.waits_told)) {
-      GiveStream(stream);
     } else {
-      // In its new band as soon as CUDA has nothing of it.
-      return CUDA_SUCCESS;
+      GiveStream(stream);
     }
     stream.cuda = nullptr;
   }
+  stream.drains = false;
   stream.terms = services_.sharing->changes();
   stream.cuda_priority = priority;
   stream.context = context;
   if (stream.cuda != nullptr) return CUDA_SUCCESS;
   CUDA_RETURN_IF_ERROR(NewStream(stream, priority, &stream.cuda));
   if (services_.tracer != nullptr) {
-    services_.tracer->Took(stream.cuda, id(), static_cast<uint32_t>(stream.id));
+    services_.tracer->Took(stream.cuda,
+                           {id(), share_.allocation_id, static_cast<uint32_t>(stream.id)});
   }
   if (former != nullptr) WaitForFormer(stream.cuda, former);
   return CUDA_SUCCESS;
@@ -131,6 +128,7 @@ void Submission::GiveStream(Stream& stream) {
 }
 
 void Submission::Submit(Stream& stream, StreamCommand& command) {
+  const bool lone = IsLone(stream, command);
   MarkBefore(stream, command);
   for (const Dependency& dependency : command.dependencies) WaitFor(stream, dependency);
   CUresult result = CUDA_SUCCESS;
@@ -142,6 +140,7 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
                                                  : stream.submitted);
   }
   Count(stream, command);
+  const bool timed = result == CUDA_SUCCESS && lone && BeginTimed(stream, &command);
   if (result == CUDA_SUCCESS) result = services_.device->Judge(SubmitWork(stream, command));
   if (stream.busy) {
     stream.busy_tally = std::exchange(stream.tally, {});
@@ -156,6 +155,11 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
   marked_piece_ |= piece;
   // The ticket of a command in parts is reached only with the last part.
   const bool marks = piece || ((stream.tally.marks || KernelIsTimed(stream)) && command.parts == 1);
+  if (timed) {
+    auto point = std::make_shared<Point>(services_.device, stream.id, command.ticket, true);
+    timed_.Launched(point, stream.tally.since_ns, services_.sharing->now_ns());
+    return AddMark(stream, std::move(point), MayTell(stream));
+  }
   // Counted with this command, which StreamSet adds after us. What another thread launches is
   // marked when it comes back.
   if (!stream.busy && (stream.unmarked + command.commands >= kCommandsPerMark || marks) &&
@@ -163,6 +167,23 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
     AddMark(stream, std::make_shared<Point>(services_.device, stream.id, command.ticket, false),
             piece && MayTell(stream));
   }
+}
+
+bool Submission::IsLone(const Stream& stream, const StreamCommand& command) {
+  return command.parts == 1 && command.dependencies.empty() && stream.marks.empty() &&
+         stream.unmarked == 0 && !stream.tally.any && !stream.waits_told;
+}
+
+bool Submission::BeginTimed(const Stream& stream, StreamCommand* command) {
+  const bool launches = std::holds_alternative<LaunchWork>(command->work) ||
+                        std::holds_alternative<ChunkWork>(command->work);
+  // Without batching each command is one call, and no other.
+  if (!launches || timed_.any() || services_.chains == nullptr) return false;
+  // Counted just now, as the first of its tally.
+  const uint64_t now = stream.tally.since_ns;
+  if (!services_.sharing->round_trip().Take(now)) return false;
+  command->is_timed = timed_.Begin(services_.device, stream.cuda, now, services_.sharing->clock());
+  return command->is_timed;
 }
 
 // Of launches that share a mark nobody sees which one runs: where the policy limits a kernel's time, only short ones do.
@@ -235,7 +256,7 @@ void Submission::Count(Stream& stream, const StreamCommand& command) {
     stream.tally.launches += command.commands;
   }
   CountCopy(command, *engine, &share_.counts);
-  if (services_.tracer != nullptr && services_.tracer->notes()) {
+  if (services_.tracer != nullptr && services_.tracer->NotesOf(share_.allocation_id)) {
     services_.tracer->Note(command, &stream.tally);
   }
   if (!share_.limited) return;
@@ -245,66 +266,6 @@ void Submission::Count(Stream& stream, const StreamCommand& command) {
   arbiter::Work& submitted = share_.room(*engine).submitted;
   ++submitted.pieces;
   submitted.predicted_ns += prediction.ns;
-}
-
-void Submission::BeginMark(Stream& stream, uint64_t since_ns) {
-  if (stream.metered) return;
-  for (const Mark& mark : stream.marks) {
-    if (!mark.tally.any) continue;
-    return BeginMeter(stream, mark.tally, since_ns);
-  }
-}
-
-void Submission::BeginMeter(Stream& stream, const Tally& tally, uint64_t since_ns) {
-  stream.metered = services_.sharing->BeginMark(&share_, tally, since_ns);
-  stream.head_ns = std::max(since_ns, tally.since_ns);
-}
-
-// A mark's commands wait for older marks of the session only, so the oldest one of all waits for none.
-void Submission::AddHeads(std::vector<HeadOfStream>* heads) const {
-  const Stream* oldest = nullptr;
-  for (const Stream* stream : streams_.active()) {
-    if (stream->marks.empty()) continue;
-    if (oldest == nullptr || stream->marks.front().order < oldest->marks.front().order) {
-      oldest = stream;
-    }
-  }
-  for (const Stream* stream : streams_.active()) {
-    if (!stream->metered) continue;
-    const auto mark = std::find_if(stream->marks.begin(), stream->marks.end(),
-                                   [](const Mark& each) { return each.tally.any; });
-    const bool is_marked = mark != stream->marks.end();
-    const Tally& tally = is_marked ? mark->tally : stream->busy_tally;
-    if (tally.engine != arbiter::Engine::kCompute) continue;
-    HeadOfStream head;
-    head.work = {share_.session, share_.allocation, *stream->metered, stream->head_ns,
-                 Share::LevelOf(stream->cuda_priority)};
-    head.work.watched = is_marked && stream == oldest && mark == stream->marks.begin() &&
-                        !WaitsForOthers(*stream, mark->point->ticket);
-    head.launches = tally.launches;
-    head.kernel = tally.kernel;
-    heads->push_back(head);
-  }
-}
-
-bool Submission::WaitsForOthers(const Stream& stream, wire::Ticket ticket) {
-  return std::any_of(stream.foreign.begin(), stream.foreign.end(), [ticket](const auto& wait) {
-    return wait.first < static_cast<uint64_t>(ticket) && !wait.second->done;
-  });
-}
-
-void Submission::EndMarks(Stream& stream, const Tally& tally, uint32_t commands) {
-  if (!tally.any) return;
-  const uint64_t now = services_.sharing->now_ns();
-  if (tally.engine == arbiter::Engine::kCompute) {
-    Observe(now - std::min(now, tally.since_ns), &share_.counts.completion);
-    share_.ended_ns[Share::LevelOf(stream.cuda_priority)] += now - std::min(now, stream.head_ns);
-  }
-  services_.sharing->EndMark(&share_, static_cast<uint32_t>(stream.id), tally,
-                             *std::exchange(stream.metered, {}), now);
-  if (commands == 0) return;
-  stream.max_chunk = stream.cut.Update(tally.work.predicted_ns / commands,
-                                       services_.sharing->ChainBoundNs(share_, now));
 }
 
 CUresult Submission::SubmitWork(Stream& stream, StreamCommand& command) {
@@ -406,146 +367,6 @@ void Submission::WaitFor(Stream& stream, const Dependency& dependency) {
   if (event == nullptr || MakeStream(stream) != CUDA_SUCCESS) return;
   services_.device->Judge(services_.device->cuda().cuStreamWaitEvent(stream.cuda, event, 0));
   stream.waits_told = true;
-}
-
-void Submission::AddMark(Stream& stream, PointRef point, bool tell) {
-  // A stream without anything at CUDA has nothing to wait for: PollStreams finds the mark done.
-  if (stream.cuda != nullptr) RecordMark(stream, point.get(), tell);
-  streams_.AddMark(stream, std::move(point), now_ns());
-  BeginMark(stream, 0);
-}
-
-void Submission::MarkSubmitted(Stream& stream, bool tell) {
-  AddMark(
-      stream,
-      std::make_shared<Point>(services_.device, stream.id, wire::Ticket{stream.submitted}, false),
-      tell);
-}
-
-void Submission::RecordMark(const Stream& stream, Point* point, bool tell) {
-  // Before the event: when the tenant has seen the word, no event before it is pending.
-  point->told = tell && words_.Write(&memory_, stream.cuda, stream.id, point->ticket);
-  CUresult result = services_.device->TakeEvent(point->timing, &point->event);
-  if (result == CUDA_SUCCESS) {
-    result =
-        services_.device->Judge(services_.device->cuda().cuEventRecord(point->event, stream.cuda));
-  }
-  if (result != CUDA_SUCCESS && services_.device->lost() == CUDA_SUCCESS) {
-    // Without marks nobody would ever know what is done.
-    Log(LogLevel::kError, "cuda: recording an event: %s; the device is given up",
-        services_.device->NameOf(result));
-    services_.device->Judge(CUDA_ERROR_UNKNOWN);
-  }
-}
-
-// Returns true if the device may report the stream's newest command as done, before we know of it.
-// Somebody must be waiting, and nothing that the tenant may then rightly take for done may be
-// unknown: other streams' work that this one waited for, what its kernels printed, the time of an
-// event that a graph recorded, the end of a destroyed stream, whose id the tenant then gives to the
-// next one.
-bool Submission::MayTell(const Stream& stream) const {
-  if (!writer()->TenantWaits() || !serving() || stream.destroyed) return false;
-  if (events_->shares_events() || !stream.printing.empty() || stream.green != nullptr) return false;
-  const auto records = [](const GraphRun& run) { return !run.points.empty(); };
-  if (std::any_of(stream.graphs.begin(), stream.graphs.end(), records)) return false;
-  // If more is to come, nobody waits for this.
-  if (!stream.waiting.empty() || MoreToRead()) return false;
-  return std::all_of(streams_.active().begin(), streams_.active().end(),
-                     [&](const Stream* other) { return other == &stream || other->Idle(); });
-}
-
-bool Submission::AddMarks() {
-  bool any = false;
-  for (Stream* stream : streams_.TakeUnmarked()) {
-    if (stream->unmarked == 0) continue;
-    MarkSubmitted(*stream, MayTell(*stream));
-    any = true;
-  }
-  return any;
-}
-
-// Starts to read what the stream's kernels printed up to `point`, which is reached. Returns true if
-// all of it is on its way to the tenant.
-bool Submission::TextTaken(Stream& stream, const PointRef& point) {
-  const auto reached = static_cast<uint64_t>(point->ticket);
-  if (stream.printing.empty() || stream.printing.front() > reached) return true;
-  if (stream.taking_text) return false;
-  stream.taking_text = true;
-  // The stream stays while the point's mark does; the point keeps the event.
-  services_.printer->Flush(point->event, [this, &stream, point, reached](std::string text) {
-    text_.Add(std::move(text));
-    stream.taking_text = false;
-    uint32_t launches = 0;
-    for (; !stream.printing.empty() && stream.printing.front() <= reached; ++launches) {
-      stream.printing.pop_front();
-    }
-    services_.printer->Ended(launches);
-  });
-  return false;
-}
-
-bool Submission::TakeDone(Stream& stream) {
-  const Driver& cuda = services_.device->cuda();
-  bool any = false;
-  // Marks seen at the same time are metered as one: nobody knows how they divided the time.
-  Tally tally;
-  uint32_t commands = 0;
-  while (!stream.marks.empty()) {
-    const Mark& mark = stream.marks.front();
-    // Querying an event too early costs as much as a launch, and nobody waits for us.
-    if (mark.point->told && now_ns() - mark.made_ns < kTellingNs &&
-        !words_.Reached(stream.id, mark.point->ticket)) {
-      break;
-    }
-    const CUevent event = mark.point->event;
-    const CUresult result =
-        event == nullptr ? CUDA_SUCCESS : services_.device->Judge(cuda.cuEventQuery(event));
-    if (result == CUDA_ERROR_NOT_READY || services_.device->lost() != CUDA_SUCCESS) break;
-    if (!TextTaken(stream, mark.point)) break;
-    done_marks_.push_back({mark.order, stream.id, mark.point->ticket});
-    if (tally.any && mark.tally.any && tally.engine != mark.tally.engine) {
-      EndMarks(stream, std::exchange(tally, {}), std::exchange(commands, 0));
-      BeginMark(stream, services_.sharing->now_ns());
-    }
-    tally.Add(mark.tally);
-    commands += mark.commands;
-    streams_.CompleteOldestMark(stream, now_ns());
-    any = true;
-  }
-  if (!any) return false;
-  EndMarks(stream, tally, commands);
-  BeginMark(stream, services_.sharing->now_ns());
-  copies_->FreeStaged(stream);
-  graphs_->FinishGraphs(stream);
-  launches_->FinishChains(stream);
-  return true;
-}
-
-// A tenant that sees a stream done may query an event that this stream waited for, and must not be
-// told that it is not ready. So completions are published in the order of their marks, and streams
-// polled before another was found done are polled again first: that one may have waited for them.
-bool Submission::PollStreams() {
-  if (streams_.Idle()) return false;
-  for (size_t look = streams_.active().size(); look != 0;) {
-    size_t newest = 0;
-    for (size_t i = 0; i < look; ++i) {
-      if (TakeDone(*streams_.active()[i])) newest = i;
-    }
-    look = newest;
-  }
-  const bool any = !done_marks_.empty();
-  if (any) {
-    std::sort(done_marks_.begin(), done_marks_.end(),
-              [](const DoneMark& a, const DoneMark& b) { return a.order < b.order; });
-    // The device may have reported some of them already, and newer ones.
-    for (const DoneMark& mark : done_marks_) writer()->RaiseCompleted(mark.stream, mark.ticket);
-    done_marks_.clear();
-    port_->Publish();
-  }
-  for (const auto& ended : streams_.TakeEnded()) {
-    GiveStream(*ended);
-  }
-  return any;
 }
 
 void Submission::AfterEarlierWork(wire::Ticket ticket, std::function<void()> action) {

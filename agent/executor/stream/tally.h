@@ -8,9 +8,9 @@
 
 #include "agent/arbiter/domain_arbiter.h"
 #include "agent/arbiter/launch_predictor.h"
-#include "proto/control/trace_region.h"
 #include "proto/cuda/cuda_all.h"
 #include "proto/wire/graph_nodes.h"
+#include "proto/wire/trace_region.h"
 
 namespace gpuloom::executor {
 
@@ -33,11 +33,11 @@ struct Noted {
   uint64_t bytes = 0;
   uint32_t commands = 0;  // 0: nothing was noted
   uint32_t name = 0;      // the first kernel's
-  control::TraceKind kind = control::TraceKind::kOther;
+  wire::TraceKind kind = wire::TraceKind::kOther;
 
   // Of several kinds the kernels count.
-  void Add(control::TraceKind of, uint32_t more) {
-    using control::TraceKind;
+  void Add(wire::TraceKind of, uint32_t more) {
+    using wire::TraceKind;
     if (commands == 0 || of == TraceKind::kKernel) kind = of;
     if (kind != of && kind != TraceKind::kKernel) kind = TraceKind::kOther;
     commands += more;

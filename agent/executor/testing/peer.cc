@@ -198,7 +198,11 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
   order.kernels = kernels;
   snprintf(order.label, sizeof(order.label), "tests/tenant-%llu/main",
            static_cast<unsigned long long>(last_session_));
-  if (label != nullptr) control::SetText(order.label, label);
+  if (label != nullptr) {
+    control::SetText(order.label, label);
+    const uint64_t allocation = allocations_.try_emplace(label, last_session_).first->second;
+    order.allocation_id = order.namespace_id = allocation;
+  }
   const auto theirs = tenant->Make(kHostRangeBytes);
   int fds[control::kSessionFds];
   for (uint32_t i = 0; i < control::kSessionFds; ++i) fds[i] = theirs[i].get();
@@ -221,14 +225,14 @@ void TestingScheduler::RemoveTenant(const TestingTenant& tenant) {
 
 void TestingScheduler::SetShares(const TestingTenant& tenant, const control::ShareTerms& terms,
                                  const control::KernelTerms& of_kernels) {
-  (void)connection_.Send(0,
-                         control::SetShares{tenant.order.allocation_id, 1, terms, {}, of_kernels});
+  (void)connection_.Send(
+      0, control::SetShares{tenant.order.allocation_id, 1, terms, {}, of_kernels, 0, 0});
 }
 
 void TestingScheduler::SetPartition(const TestingTenant& tenant,
                                     const control::PartitionTerms& terms) {
   (void)connection_.Send(
-      0, control::SetShares{tenant.order.allocation_id, 1, tenant.order.shares, terms, {}});
+      0, control::SetShares{tenant.order.allocation_id, 1, tenant.order.shares, terms, {}, 0, 0});
 }
 
 control::SessionCounters TestingScheduler::CountersOf(const TestingTenant& tenant) {
@@ -281,6 +285,10 @@ uint32_t TestingScheduler::EndTurn() {
 
 void TestingScheduler::StartTracing(uint64_t trace_id, int region) {
   (void)connection_.Send(0, control::StartTracing{trace_id}, &region, 1);
+}
+
+void TestingScheduler::StartTracingOwn(const control::StartTracingOwn& order, int region) {
+  (void)connection_.Send(0, order, &region, 1);
 }
 
 void TestingScheduler::StopTracing(uint64_t trace_id) {

@@ -130,7 +130,7 @@ class TestingScheduler {
   // What the executor has last said of a long kernel of the tenant's; nullopt: nothing.
   std::optional<control::LongKernel> LongKernelOf(const TestingTenant& tenant);
   std::optional<control::LongKernel> WaitLongKernel(const TestingTenant& tenant);
-  // From now on such kernels run for too long: what their programs are told.
+  // From now on such kernels run for too long: what their programs get.
   void EndLongKernels(const char* text);
   // Returns the number by which the hold is known to WaitHeld.
   uint32_t Hold(const TestingTenant& tenant, bool hold);
@@ -151,6 +151,7 @@ class TestingScheduler {
 
   // Traces. WaitTrace returns whether the executor has taken this step of the trace, in time.
   void StartTracing(uint64_t trace_id, int region);
+  void StartTracingOwn(const control::StartTracingOwn& order, int region);
   void StopTracing(uint64_t trace_id);
   bool WaitTrace(uint64_t trace_id, control::TraceStep step);
 
@@ -202,6 +203,7 @@ class TestingScheduler {
   std::atomic<bool> loop_ended_{false};
   std::atomic<bool> stopping_{false};
   uint64_t last_session_ = 0;
+  std::map<std::string, uint64_t> allocations_;  // of tenants with labels, by label
   uint64_t last_reclaim_ = 0;
   uint32_t last_hold_ = 0;
   uint32_t last_turn_ = 0;

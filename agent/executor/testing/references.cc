@@ -39,7 +39,7 @@ CUresult Find(const char* const (&names)[kCount], const char* name, Handle* hand
 }
 
 template <typename Handle>
-CUresult Told(Handle handle, const std::string& what) {
+CUresult Record(Handle handle, const std::string& what) {
   const MutexLock lock(R().mutex);
   R().calls.push_back(std::string(NameOf(handle)) + " " + what);
   return R().failure;
@@ -93,47 +93,47 @@ void FillReferenceTable(Driver* d) {
   };
   d->cuTexRefGetMaxAnisotropy = [](int* most, CUtexref) { return *most = 0, CUDA_SUCCESS; };
   d->cuTexRefSetFlags = [](CUtexref texture, unsigned flags) {
-    return Told(texture, "flags " + std::to_string(flags));
+    return Record(texture, "flags " + std::to_string(flags));
   };
   d->cuTexRefSetFormat = [](CUtexref texture, CUarray_format format, int channels) {
-    return Told(texture, "format " + std::to_string(format) + " " + std::to_string(channels));
+    return Record(texture, "format " + std::to_string(format) + " " + std::to_string(channels));
   };
   d->cuTexRefSetAddressMode = [](CUtexref texture, int dimension, CUaddress_mode mode) {
-    return Told(texture, "mode " + std::to_string(dimension) + " " + std::to_string(mode));
+    return Record(texture, "mode " + std::to_string(dimension) + " " + std::to_string(mode));
   };
   d->cuTexRefSetFilterMode = [](CUtexref texture, CUfilter_mode mode) {
-    return Told(texture, "filter " + std::to_string(mode));
+    return Record(texture, "filter " + std::to_string(mode));
   };
   d->cuTexRefSetMipmapFilterMode = [](CUtexref texture, CUfilter_mode mode) {
-    return Told(texture, "mipmap filter " + std::to_string(mode));
+    return Record(texture, "mipmap filter " + std::to_string(mode));
   };
-  d->cuTexRefSetMipmapLevelBias = [](CUtexref texture, float) { return Told(texture, "bias"); };
+  d->cuTexRefSetMipmapLevelBias = [](CUtexref texture, float) { return Record(texture, "bias"); };
   d->cuTexRefSetMipmapLevelClamp = [](CUtexref texture, float, float) {
-    return Told(texture, "levels");
+    return Record(texture, "levels");
   };
   d->cuTexRefSetMaxAnisotropy = [](CUtexref texture, unsigned) {
-    return Told(texture, "anisotropy");
+    return Record(texture, "anisotropy");
   };
-  d->cuTexRefSetBorderColor = [](CUtexref texture, float*) { return Told(texture, "border"); };
+  d->cuTexRefSetBorderColor = [](CUtexref texture, float*) { return Record(texture, "border"); };
   d->cuTexRefSetArray = [](CUtexref texture, CUarray array, unsigned) {
-    return Told(texture, "array " + Number(array));
+    return Record(texture, "array " + Number(array));
   };
   d->cuTexRefSetMipmappedArray = [](CUtexref texture, CUmipmappedArray array, unsigned) {
-    return Told(texture, "mipmap " + Number(array));
+    return Record(texture, "mipmap " + Number(array));
   };
   d->cuTexRefSetAddress_v2 = [](size_t* offset, CUtexref texture, CUdeviceptr address,
                                 size_t size_bytes) {
     *offset = 0;
-    return Told(texture, address == 0 ? std::string("none")
-                                      : "address " + std::to_string(address) + " " +
-                                            std::to_string(size_bytes));
+    return Record(texture, address == 0 ? std::string("none")
+                                        : "address " + std::to_string(address) + " " +
+                                              std::to_string(size_bytes));
   };
   d->cuTexRefSetAddress2D_v3 = [](CUtexref texture, const CUDA_ARRAY_DESCRIPTOR*,
                                   CUdeviceptr address, size_t pitch_bytes) {
-    return Told(texture, "rows " + std::to_string(address) + " " + std::to_string(pitch_bytes));
+    return Record(texture, "rows " + std::to_string(address) + " " + std::to_string(pitch_bytes));
   };
   d->cuSurfRefSetArray = [](CUsurfref surface, CUarray array, unsigned) {
-    return Told(surface, array == nullptr ? std::string("none") : "array " + Number(array));
+    return Record(surface, array == nullptr ? std::string("none") : "array " + Number(array));
   };
 }
 

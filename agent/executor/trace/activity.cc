@@ -3,13 +3,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <utility>
 #include <vector>
 
-#include "agent/executor/device/spin.h"
+#include "agent/executor/device/clock.h"
 #include "agent/executor/process/crash_report.h"
 #include "proto/sync/cond_var.h"
 #include "proto/sync/mutex.h"
@@ -17,8 +18,8 @@
 namespace gpuloom::executor {
 namespace {
 
-using control::TraceKind;
-using control::TraceRecord;
+using wire::TraceKind;
+using wire::TraceRecord;
 
 constexpr uint32_t kKinds[] = {kCuptiConcurrentKernel, kCuptiMemcpy, kCuptiMemset};
 // Buffers that are not full come so often.
@@ -193,7 +194,7 @@ void Activity::Run() {
   // What an earlier trace left over.
   while (uint8_t* const buffer = TheBuffers().TakeFilled().first) TheBuffers().Give(buffer);
   if (!Enable()) return SetState(State::kFailed);
-  writer_->Begin(control::TraceSource::kCupti, "", NowNs());
+  writer_->Begin(wire::TraceSource::kCupti, "", NowNs());
   // Not if the process ends meanwhile.
   State starting = State::kStarting;
   if (state_.compare_exchange_strong(starting, State::kRecords)) Tell();
@@ -203,7 +204,8 @@ void Activity::Run() {
     (void)cupti_.cuptiActivityFlushAll(0);
     NoteDropped();
   }
-  // What had begun is most often done by then, and complete. What begins meanwhile is beyond the trace's end.
+  // What had begun is most often done by then, and complete. What begins meanwhile is beyond the
+  // trace's end.
   std::this_thread::sleep_for(kDrain);
   (void)cupti_.cuptiActivityFlushAll(0);
   ReadBuffers();
@@ -219,7 +221,8 @@ void Activity::NoteDropped() {
   size_t dropped = 0;
   if (cupti_.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) != kCuptiSuccess) return;
   lost_ += dropped;
-  writer_->SetLost(lost_);
+  // CUPTI does not say whose they were: a tenant only learns that some are missing.
+  writer_->SetLost(owners_->is_own() ? std::min<uint64_t>(lost_, 1) : lost_);
 }
 
 void Activity::ReadBuffers() {
@@ -255,8 +258,7 @@ void Activity::WriteKernel(const CuptiKernel& kernel) {
   record.end_ns = kernel.end_ns;
   record.kind = static_cast<uint32_t>(TraceKind::kKernel);
   if (kernel.graph_node_id != 0) record.correlation = kernel.correlation_id;
-  if (kernel.name != nullptr) record.name = writer_->Name(kernel.name);
-  Write(record, kernel.stream_id);
+  Write(record, kernel.stream_id, kernel.name);
 }
 
 void Activity::WriteCopy(const CuptiCopy& copy) {
@@ -266,17 +268,20 @@ void Activity::WriteCopy(const CuptiCopy& copy) {
   record.kind = static_cast<uint32_t>(KindOf(copy));
   record.bytes = copy.bytes;
   if (copy.graph_node_id != 0) record.correlation = copy.correlation_id;
-  Write(record, copy.stream_id);
+  Write(record, copy.stream_id, nullptr);
 }
 
-void Activity::Write(TraceRecord record, uint32_t stream_id) {
+void Activity::Write(TraceRecord record, uint32_t stream_id, const char* name) {
+  const auto owner = owners_->Find(stream_id, record.begin_ns);
+  if (!owners_->Wants(owner, record.begin_ns)) return;
   if (record.begin_ns == 0 || record.end_ns < record.begin_ns) return writer_->NoteIncomplete();
   record.commands = 1;
   record.stream = stream_id;
-  if (const auto owner = owners_->Find(stream_id, record.begin_ns)) {
+  if (owner) {
     record.session_id = owner->session_id;
     record.stream = owner->stream;
   }
+  if (name != nullptr) record.name = writer_->Name(name);
   writer_->Write(record);
 }
 

@@ -57,7 +57,8 @@ class Activity {
   void ReadBuffer(uint8_t* buffer, size_t valid_bytes);
   void WriteKernel(const CuptiKernel& kernel);
   void WriteCopy(const CuptiCopy& copy);
-  void Write(control::TraceRecord record, uint32_t stream_id);
+  // `name`: null if it has none.
+  void Write(wire::TraceRecord record, uint32_t stream_id, const char* name);
   void NoteDropped();
   void SetState(State state);
   void Tell() const;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose a CUDA stream was at a time, by CUPTI's number of it: the streams of this executor pass from session to session.
-// Filled by the ring thread, asked by whoever reads CUPTI's records. Bounded: of one stream the last owners are known, and
-// beyond kMostTracedStreams no stream's.
+// Whose a CUDA stream was at a time, by CUPTI's number of it: the streams of this executor pass
+// from session to session. Filled by the ring thread, asked by whoever reads CUPTI's records.
+// Bounded: of one stream the last owners are known, and beyond kMostTracedStreams no stream's. Of a
+// trace for one allocation it says whose records are that one's.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -16,7 +18,8 @@ namespace gpuloom::executor {
 
 struct StreamOwner {
   uint64_t session_id;
-  uint32_t stream;  // the session's number of it
+  uint64_t allocation_id;  // the session's; 0: the executor itself
+  uint32_t stream;         // the session's number of it
 };
 
 // Programs that make and destroy streams without end are not followed for ever.
@@ -24,19 +27,28 @@ inline constexpr size_t kMostTracedStreams = 64u << 10;
 
 class StreamOwners {
  public:
-  void Clear() {
+  // A trace begins, for this allocation alone, or for all: 0.
+  void Begin(uint64_t allocation_id) {
     const MutexLock lock(mutex_);
     owners_.clear();
+    only_ = allocation_id;
+    others_since_ns_ = UINT64_MAX;
   }
-  // A stream is idle when it passes to another.
-  void Add(uint32_t stream_id, const StreamOwner& owner, uint64_t since_ns) {
+  // A stream is idle when it passes to another. Without an id CUPTI does not say how it calls it.
+  void Add(std::optional<uint32_t> id, const StreamOwner& owner, uint64_t since_ns) {
     const MutexLock lock(mutex_);
+    if (owner.allocation_id != 0 && owner.allocation_id != only_) {
+      others_since_ns_ = std::min(others_since_ns_, since_ns);
+    }
+    if (!id) return;
+    const uint32_t stream_id = *id;
     if (owners_.size() == kMostTracedStreams && !owners_.contains(stream_id)) return;
     std::deque<Owned>& all = owners_[stream_id];
     if (all.size() == kMostKnown) all.pop_front();
     all.push_back({owner, since_ns});
   }
-  // Who had it when this began. What began before the first known owner is that one's: it had the stream when the trace began.
+  // Who had it when this began. What began before the first known owner is that one's: it had the
+  // stream when the trace began.
   std::optional<StreamOwner> Find(uint32_t stream_id, uint64_t begin_ns) const {
     const MutexLock lock(mutex_);
     const auto it = owners_.find(stream_id);
@@ -45,6 +57,18 @@ class StreamOwners {
     auto owned = all.rbegin();
     while (owned + 1 != all.rend() && owned->since_ns > begin_ns) ++owned;
     return owned->owner;
+  }
+  // Whether a record of this owner, which began then, is for whom the trace is. What is nobody's,
+  // as nodes of graphs in streams of CUDA's own, may be of any session that has streams.
+  bool Wants(const std::optional<StreamOwner>& owner, uint64_t begin_ns) const {
+    const MutexLock lock(mutex_);
+    if (only_ == 0) return true;
+    return owner ? owner->allocation_id == only_ : begin_ns < others_since_ns_;
+  }
+  // The trace is for one allocation.
+  bool is_own() const {
+    const MutexLock lock(mutex_);
+    return only_ != 0;
   }
 
  private:
@@ -55,6 +79,9 @@ class StreamOwners {
   };
 
   mutable Mutex mutex_;
+  uint64_t only_ GPULOOM_GUARDED_BY(mutex_) = 0;
+  uint64_t others_since_ns_ GPULOOM_GUARDED_BY(mutex_) =
+      UINT64_MAX;  // since when others have streams
   std::unordered_map<uint32_t, std::deque<Owned>> owners_ GPULOOM_GUARDED_BY(mutex_);
 };
 

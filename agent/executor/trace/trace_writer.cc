@@ -11,16 +11,17 @@
 
 namespace gpuloom::executor {
 
-using control::kTraceNameBytes;
-using control::TraceRecord;
+using wire::kTraceNameBytes;
+using wire::TraceRecord;
 
-bool TraceWriter::Map(int memory) {
+bool TraceWriter::Map(int memory, uint64_t most_records) {
   Unmap();
-  if (!channel::IsSealedMemory(memory, control::kTraceRegionBytes)) {
+  most_records_ = std::min(most_records, wire::kTraceRecords);
+  if (!channel::IsSealedMemory(memory, wire::kTraceRegionBytes)) {
     errno = EINVAL;
     return false;
   }
-  return region_.Map(memory, control::kTraceRegionBytes, SharedRegion::Access::kReadWrite);
+  return region_.Map(memory, wire::kTraceRegionBytes, SharedRegion::Access::kReadWrite);
 }
 
 void TraceWriter::Unmap() {
@@ -29,8 +30,8 @@ void TraceWriter::Unmap() {
   names_.clear();
 }
 
-void TraceWriter::Begin(control::TraceSource source, std::string_view reason, uint64_t begin_ns) {
-  control::TraceHeader* const its = header();
+void TraceWriter::Begin(wire::TraceSource source, std::string_view reason, uint64_t begin_ns) {
+  wire::TraceHeader* const its = header();
   its->source = static_cast<uint32_t>(source);
   const size_t length = std::min(reason.size(), sizeof(its->source_reason) - 1);
   std::memcpy(its->source_reason, reason.data(), length);
@@ -39,17 +40,17 @@ void TraceWriter::Begin(control::TraceSource source, std::string_view reason, ui
 }
 
 void TraceWriter::Write(const TraceRecord& record) {
-  if (records_ == control::kTraceRecords) {
+  if (records_ == most_records_) {
     ++header()->dropped;
     return;
   }
-  std::memcpy(region_.data() + control::kTraceRecordsAt + records_ * sizeof(record), &record,
+  std::memcpy(region_.data() + wire::kTraceRecordsAt + records_ * sizeof(record), &record,
               sizeof(record));
   std::atomic_ref(header()->records).store(++records_, std::memory_order_release);
 }
 
 uint32_t TraceWriter::Name(std::string_view name) {
-  name = name.substr(0, std::min(name.find('\0'), control::kTraceLongestName));
+  name = name.substr(0, std::min(name.find('\0'), wire::kTraceLongestName));
   if (name.empty()) return 0;
   const auto known = names_.find(name);
   if (known != names_.end()) return known->second;
@@ -57,7 +58,7 @@ uint32_t TraceWriter::Name(std::string_view name) {
   if (name.size() < kTraceNameBytes - name_bytes_) {
     place = static_cast<uint32_t>(name_bytes_);
     // The NUL behind it is there already.
-    std::memcpy(region_.data() + control::kTraceNamesAt + place, name.data(), name.size());
+    std::memcpy(region_.data() + wire::kTraceNamesAt + place, name.data(), name.size());
     name_bytes_ += name.size() + 1;
     std::atomic_ref(header()->name_bytes).store(name_bytes_, std::memory_order_release);
     names_.emplace(name, place);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes an executor's part of a trace into its region (proto/control/trace_region.h): records, and each name once. What has
+// Writes an executor's part of a trace into its region (proto/wire/trace_region.h): records, and each name once. What has
 // no room is dropped and counted.
 //
-// Owned by the tracer. One thread at a time: whoever records, but for what says otherwise.
+// Owned by the tracer. Used by one thread at a time, the one that records, unless stated otherwise.
 #pragma once
 
 #include <cstdint>
@@ -12,35 +12,35 @@
 #include <unordered_map>
 
 #include "agent/node/shared_region.h"
-#include "proto/control/trace_region.h"
+#include "proto/wire/trace_region.h"
 
 namespace gpuloom::executor {
 
 class TraceWriter {
  public:
-  // Returns false with errno if the memory cannot be mapped, or could vanish beneath us.
-  [[nodiscard]] bool Map(int memory);
+  // For so many records, kTraceRecords at most. Returns false with errno if the memory cannot be mapped, or could vanish
+  // beneath us.
+  [[nodiscard]] bool Map(int memory, uint64_t most_records = wire::kTraceRecords);
   bool mapped() const { return region_.data() != nullptr; }
   void Unmap();
 
   // First. Then the ring thread may set when the trace began and ended, while another records.
-  void Begin(control::TraceSource source, std::string_view reason, uint64_t begin_ns);
+  void Begin(wire::TraceSource source, std::string_view reason, uint64_t begin_ns);
   void SetBegin(uint64_t begin_ns) { header()->begin_ns = begin_ns; }
   void SetEnd(uint64_t end_ns) { header()->end_ns = end_ns; }
 
-  void Write(const control::TraceRecord& record);
+  void Write(const wire::TraceRecord& record);
   // The name's place; 0 if there is no room for it.
   uint32_t Name(std::string_view name);
   void NoteIncomplete() { ++header()->incomplete; }
   void SetLost(uint64_t records) { header()->lost = records; }
 
  private:
-  control::TraceHeader* header() const {
-    return reinterpret_cast<control::TraceHeader*>(region_.data());
-  }
+  wire::TraceHeader* header() const { return reinterpret_cast<wire::TraceHeader*>(region_.data()); }
 
   SharedRegion region_;
   // Ours: whoever writes the region besides us must not lead us outside.
+  uint64_t most_records_ = 0;
   uint64_t records_ = 0;
   uint64_t name_bytes_ = 0;
   // Found without a copy of the name: it is looked for with every record.

@@ -6,23 +6,23 @@
 
 #include <utility>
 
-#include "agent/executor/device/spin.h"
+#include "agent/executor/device/clock.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/stream/stream_command.h"
 
 namespace gpuloom::executor {
 
-using control::TraceKind;
-using control::TraceRecord;
 using control::TraceStep;
+using wire::TraceKind;
+using wire::TraceRecord;
 
 Tracer::Tracer(Device* device, const TraceMeans* means, int wake_fd, Teller teller)
     : device_(device), means_(means), teller_(std::move(teller)) {
   if (means->cupti) activity_ = std::make_unique<Activity>(device, *means->cupti, wake_fd);
 }
 
-void Tracer::Start(uint64_t trace_id, channel::UniqueFd region) {
-  next_ = Trace{trace_id, std::move(region)};
+void Tracer::Start(Trace trace) {
+  next_ = std::move(trace);
   if (state_ == State::kNone) return Begin();
   if (state_ == State::kRecords) return EndRecording();
   is_to_end_ = true;
@@ -41,19 +41,24 @@ void Tracer::Stop(uint64_t trace_id) {
 void Tracer::Begin() {
   trace_ = std::exchange(next_, {});
   is_to_end_ = false;
-  if (!writer_.Map(trace_->region.get())) {
+  if (!writer_.Map(trace_->region.get(), trace_->most_records)) {
     Log(LogLevel::kError, "trace: its memory cannot be mapped: %s", strerror(errno));
     return EndTrace();
   }
+  if (!trace_->cupti) return BeginOwn("cupti: would make other pods of the trust domain slower");
   if (activity_ == nullptr) return BeginOwn(means_->why_not);
-  owners_.Clear();
+  owners_.Begin(trace_->allocation_id);
+  for (const auto& [cuda, owner] : streams_) owners_.Add({}, owner, 0);
   state_ = State::kAttaching;
   activity_->Start(&writer_, &owners_);
 }
 
 void Tracer::BeginOwn(const std::string& why) {
   Log(LogLevel::kInfo, "trace: the executor's own records serve: %s", why.c_str());
-  writer_.Begin(control::TraceSource::kOwn, why, NowNs());
+  // A tenant need not know the node's files.
+  const bool tells_why = trace_->allocation_id == 0 || !trace_->cupti;
+  writer_.Begin(wire::TraceSource::kOwn, tells_why ? why : "cupti: cannot be had on this node",
+                NowNs());
   state_ = State::kRecords;
   notes_ = true;
   teller_.counters();
@@ -85,7 +90,7 @@ bool Tracer::Poll() {
       state_ = State::kRecords;
       Log(LogLevel::kInfo, "trace: recorded by CUPTI, %s", means_->cupti->path.c_str());
       for (const auto& [cuda, owner] : streams_) {
-        if (const auto id = activity_->IdOf(cuda)) owners_.Add(*id, owner, 0);
+        owners_.Add(activity_->IdOf(cuda), owner, 0);
       }
       teller_.counters();
       writer_.SetBegin(NowNs());
@@ -106,20 +111,15 @@ bool Tracer::Poll() {
   }
 }
 
-void Tracer::Took(CUstream cuda, uint64_t session_id, uint32_t stream) {
-  const StreamOwner owner{session_id, stream};
+void Tracer::Took(CUstream cuda, const StreamOwner& owner) {
   streams_[cuda] = owner;
-  if (state_ != State::kRecords || notes_) return;
-  if (const auto id = activity_->IdOf(cuda)) owners_.Add(*id, owner, NowNs());
+  if (notes_ || (state_ != State::kAttaching && state_ != State::kRecords)) return;
+  owners_.Add(state_ == State::kRecords ? activity_->IdOf(cuda) : std::nullopt, owner, NowNs());
 }
 
 uint32_t Tracer::NameOf(CUkernel kernel) {
-  const char* name = nullptr;
-  if (device_->cuda().cuKernelGetName == nullptr ||
-      device_->cuda().cuKernelGetName(&name, kernel) != CUDA_SUCCESS || name == nullptr) {
-    return 0;
-  }
-  return writer_.Name(name);
+  const char* name = device_->NameOf(kernel);
+  return name == nullptr ? 0 : writer_.Name(name);
 }
 
 // What stands for several kernels has the first one's name.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// This executor's part of a trace (docs/tracing.md): has CUPTI record it (activity.h), or, where that cannot be had, writes
-// down what the executor itself sees: the marks that the sessions' streams reach.
+// This executor's part of a trace (docs/tracing.md): has CUPTI record it (activity.h), or, where
+// that cannot be had, writes down what the executor itself sees: the marks that the sessions'
+// streams reach.
 //
-// While there is no trace it costs a look at a flag for each command, and an entry in a table for each CUDA stream that
-// passes to another session. Owned by the loop; ring thread only.
+// While there is no trace it costs a look at a flag for each command, and an entry in a table for
+// each CUDA stream that passes to another session. Owned by the loop; ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -40,32 +41,40 @@ class Tracer {
   // `device` and `means` outlive it; `wake_fd` as in Activity.
   Tracer(Device* device, const TraceMeans* means, int wake_fd, Teller teller);
 
+  struct Trace {
+    uint64_t id;
+    channel::UniqueFd region;
+    uint64_t allocation_id = 0;  // whose records are wanted, and nobody else's; 0: all
+    uint64_t most_records = wire::kTraceRecords;
+    bool cupti = true;
+  };
+
   // With a trace going on: that ends first, and of several that wait the last one counts.
-  void Start(uint64_t trace_id, channel::UniqueFd region);
+  void Start(Trace trace);
   // Another trace than this is none of ours any more.
   void Stop(uint64_t trace_id);
   // Returns true if something has happened. Call in each round.
   bool Poll();
 
   // A session's stream has this one of CUDA's from now on; or none any more.
-  void Took(CUstream cuda, uint64_t session_id, uint32_t stream);
+  void Took(CUstream cuda, const StreamOwner& owner);
   void Gave(CUstream cuda) { streams_.erase(cuda); }
 
-  // Commands are to be noted in their streams' tallies.
+  // Whether commands are to be noted in their streams' tallies: any, or this allocation's.
   bool notes() const { return notes_; }
+  bool NotesOf(uint64_t allocation_id) const {
+    return notes_ && (trace_->allocation_id == 0 || trace_->allocation_id == allocation_id);
+  }
   void Note(const StreamCommand& command, Tally* tally);
   // A mark was reached, with all that was submitted since the last.
   void Reached(const Tally& tally, uint64_t session_id, uint32_t stream, uint64_t begin_ns,
                uint64_t end_ns);
 
  private:
-  struct Trace {
-    uint64_t id;
-    channel::UniqueFd region;
-  };
   enum class State { kNone, kAttaching, kRecords, kWriting };
 
   void Begin();
+  // `why`: not CUPTI.
   void BeginOwn(const std::string& why);
   void EndRecording();
   void EndTrace();

@@ -4,18 +4,21 @@
 
 #include <dlfcn.h>
 
-#include "agent/executor/device/spin.h"
+#include <array>
+#include <string>
+
+#include "agent/executor/device/clock.h"
 #include "agent/executor/testing/tenant_test_fixture.h"
 #include "proto/channel/region.h"
 
 namespace gpuloom::executor {
 namespace {
 
-using control::TraceHeader;
-using control::TraceKind;
-using control::TraceRecord;
-using control::TraceSource;
 using control::TraceStep;
+using wire::TraceHeader;
+using wire::TraceKind;
+using wire::TraceRecord;
+using wire::TraceSource;
 
 class TracerTest : public ::testing::Test {
  protected:
@@ -35,8 +38,16 @@ class TracerTest : public ::testing::Test {
   void Run() { EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1))); }
 
   void Begin(uint64_t trace_id) {
-    region_ = channel::MakeSealedMemory("trace", control::kTraceRegionBytes);
+    region_ = channel::MakeSealedMemory("trace", wire::kTraceRegionBytes);
     scheduler_->StartTracing(trace_id, region_.get());
+    ASSERT_TRUE(scheduler_->WaitTrace(trace_id, TraceStep::kRecords));
+  }
+  // For one allocation only, with CUPTI if there is one.
+  void BeginOwn(uint64_t trace_id, const TestingTenant& tenant, bool cupti,
+                uint64_t most_records = 1000) {
+    region_ = channel::MakeSealedMemory("trace", wire::kTraceRegionBytes);
+    scheduler_->StartTracingOwn(
+        {trace_id, tenant.order.allocation_id, most_records, cupti ? 1u : 0u, 0}, region_.get());
     ASSERT_TRUE(scheduler_->WaitTrace(trace_id, TraceStep::kRecords));
   }
   // Takes what was recorded.
@@ -47,12 +58,16 @@ class TracerTest : public ::testing::Test {
     Read();
   }
   void Read() {
-    ASSERT_TRUE(mapping_.Map(region_.get(), control::kTraceRegionBytes,
-                             channel::Mapping::Access::kReadOnly));
+    ASSERT_TRUE(
+        mapping_.Map(region_.get(), wire::kTraceRegionBytes, channel::Mapping::Access::kReadOnly));
     header_ = *reinterpret_cast<const TraceHeader*>(mapping_.data());
     const auto* records =
-        reinterpret_cast<const TraceRecord*>(mapping_.data() + control::kTraceRecordsAt);
+        reinterpret_cast<const TraceRecord*>(mapping_.data() + wire::kTraceRecordsAt);
     records_.assign(records, records + header_.records);
+  }
+  bool HasName(std::string_view name) const {
+    const auto* names = reinterpret_cast<const char*>(mapping_.data()) + wire::kTraceNamesAt;
+    return std::string_view(names, header_.name_bytes).find(name) != std::string_view::npos;
   }
   size_t RecordsOf(uint64_t session) const {
     return static_cast<size_t>(
@@ -90,6 +105,39 @@ TEST_F(TracerTest, WithoutCuptiTheExecutorsOwnMarksServe) {
     commands += record.commands;
   }
   EXPECT_EQ(commands, 3u);
+}
+
+TEST_F(TracerTest, ATenantsOwnTraceHasNothingOfItsNeighbours) {
+  means_.why_not = "cupti: /a/path/of/the/node";
+  Start();
+  const auto neighbour = AddTenant();
+  const auto run_neighbours = [&] {
+    EXPECT_TRUE(neighbour->WaitDone(0, neighbour->LaunchPlain(0, 1)));
+  };
+  const auto run_both = [&] {
+    run_neighbours();
+    Run();
+  };
+  BeginOwn(1, *tenant_, /*cupti=*/true);
+  run_neighbours();
+  End(1);
+  EXPECT_TRUE(records_.empty());
+  EXPECT_EQ(header_.name_bytes, 0u) << "no name of a neighbour's kernel";
+  EXPECT_STREQ(header_.source_reason, "cupti: cannot be had on this node");
+  EXPECT_EQ(header_.dropped, 0u);
+  // What has no room is counted, of one's own only.
+  BeginOwn(2, *tenant_, /*cupti=*/false, /*most_records=*/2);
+  for (int i = 0; i < 5; ++i) run_both();
+  End(2);
+  EXPECT_EQ(RecordsOf(tenant_->order.session_id), 2u);
+  EXPECT_EQ(records_.size(), 2u);
+  EXPECT_EQ(header_.dropped, 3u);
+  EXPECT_TRUE(HasName("found")) << "as the testing driver calls all kernels";
+  // And the next trace has all.
+  Begin(3);
+  run_both();
+  End(3);
+  EXPECT_EQ(RecordsOf(neighbour->order.session_id), 1u);
 }
 
 TEST_F(TracerTest, ATraceThatIsStoppedTwiceOrUnknownChangesNothing) {
@@ -188,14 +236,68 @@ TEST_F(CuptiTracerTest, RecordsBelongToWhoseTheStreamIs) {
   EXPECT_EQ(header_.lost, 11u);
   EXPECT_EQ(RecordsOf(tenant_->order.session_id), 2u);
   EXPECT_EQ(RecordsOf(later->order.session_id), 2u);
-  EXPECT_EQ(RecordsOf(control::kTraceOfExecutor), 2u);
+  EXPECT_EQ(RecordsOf(wire::kTraceOfExecutor), 2u);
   EXPECT_EQ(records_.back().correlation, 5u);
   EXPECT_EQ(records_.back().session_id, 0u);
   EXPECT_EQ(records_[1].kind, static_cast<uint32_t>(TraceKind::kCopyFromDevice));
   EXPECT_EQ(records_[1].bytes, 4096u);
   EXPECT_STREQ(
-      reinterpret_cast<const char*>(mapping_.data()) + control::kTraceNamesAt + records_[0].name,
+      reinterpret_cast<const char*>(mapping_.data()) + wire::kTraceNamesAt + records_[0].name,
       "_Z4vaddPKfS0_Pfi");
+}
+
+TEST_F(CuptiTracerTest, ATenantsOwnTraceHasNothingOfItsNeighbours) {
+  Start();
+  const auto neighbour = AddTenant();
+  Run();
+  EXPECT_TRUE(neighbour->WaitDone(0, neighbour->LaunchPlain(0, 1)));
+  BeginOwn(1, *tenant_, /*cupti=*/true);
+  EXPECT_EQ(enabled_(), 3u);
+  std::array<std::string, kStreams> names;  // CUPTI's live as long as its record
+  for (uint32_t stream = 0; stream < kStreams; ++stream) {
+    const uint64_t now = NowNs();
+    names[stream] = "of stream " + std::to_string(stream);
+    kernel_(stream, now, now + 10, 0, 0, names[stream].c_str());
+  }
+  kernel_(1000, NowNs(), NowNs() + 10, 5, 99, "nobody knows whose");
+  drop_(11);
+  End(1);
+  EXPECT_EQ(header_.source, static_cast<uint32_t>(TraceSource::kCupti));
+  ASSERT_EQ(records_.size(), 1u);
+  EXPECT_EQ(records_[0].session_id, tenant_->order.session_id);
+  EXPECT_EQ(header_.lost, 1u) << "that some are lost, and not how many";
+  EXPECT_FALSE(HasName("nobody knows whose"));
+  const std::string own =
+      reinterpret_cast<const char*>(mapping_.data()) + wire::kTraceNamesAt + records_[0].name;
+  EXPECT_EQ(header_.name_bytes, own.size() + 2) << "no other name";
+}
+
+TEST_F(CuptiTracerTest, WhatIsNobodysIsTheTenantsUntilAnotherComes) {
+  Start();
+  Run();
+  BeginOwn(1, *tenant_, /*cupti=*/true);
+  const uint64_t alone = NowNs();
+  const auto neighbour = AddTenant();
+  EXPECT_TRUE(neighbour->WaitDone(0, neighbour->LaunchPlain(0, 1)));
+  const uint64_t beside = NowNs();
+  kernel_(1000, alone, alone + 10, 5, 99, "alone");
+  kernel_(1000, beside, beside + 10, 5, 99, "beside");
+  End(1);
+  ASSERT_EQ(records_.size(), 1u);
+  EXPECT_EQ(records_[0].session_id, 0u);
+  EXPECT_EQ(records_[0].correlation, 5u);
+  EXPECT_FALSE(HasName("beside"));
+}
+
+TEST_F(CuptiTracerTest, WhereCuptiWouldSlowNeighboursItIsNotAttached) {
+  Start();
+  BeginOwn(1, *tenant_, /*cupti=*/false);
+  EXPECT_EQ(enabled_(), 0u);
+  Run();
+  End(1);
+  EXPECT_EQ(header_.source, static_cast<uint32_t>(TraceSource::kOwn));
+  EXPECT_STREQ(header_.source_reason, "cupti: would make other pods of the trust domain slower");
+  EXPECT_EQ(records_.size(), 1u);
 }
 
 TEST_F(CuptiTracerTest, AStreamThatPassesOnIsTheNewOnes) {

@@ -1,7 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 // A libnvidia-ml.so.1 for tests: two GPUs, or what FIXTURE_* asks for.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+
+#ifdef FIXTURE_FAULTS
+namespace {
+
+// The file that GPULOOM_NVML_FIXTURE names says what has happened: "xid INDEX NUMBER", told once to an event set that was
+// there before, and "lost INDEX", as long as it says so. The GPUs are the first two whose UUIDs are asked for.
+int devices[2];
+char uuids[2][64];
+unsigned told = 0;  // xids
+
+// Calls back for each line.
+template <typename Line>
+void ForEachLine(Line on_line) {
+  std::FILE* const file = std::fopen(std::getenv("GPULOOM_NVML_FIXTURE"), "r");
+  if (file == nullptr) return;
+  for (char line[64]; std::fgets(line, sizeof(line), file) != nullptr;) {
+    char what[16] = {};
+    int index = 0, number = 0;
+    if (std::sscanf(line, "%15s %d %d", what, &index, &number) >= 2) {
+      on_line(std::strcmp(what, "xid") == 0, &devices[index], number);
+    }
+  }
+  std::fclose(file);
+}
+
+bool IsLost(const void* device) {
+  bool is_lost = false;
+  ForEachLine([&](bool is_xid, const void* of, int) { is_lost |= !is_xid && device == of; });
+  return is_lost;
+}
+
+unsigned Xids() {
+  unsigned xids = 0;
+  ForEachLine([&](bool is_xid, const void*, int) { xids += is_xid; });
+  return xids;
+}
+
+}  // namespace
+#endif
 
 extern "C" {
 
@@ -27,7 +67,9 @@ int nvmlDeviceGetCount_v2(unsigned* count) {
   return 0;
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
+#ifndef FIXTURE_FAULTS
   static int devices[2];
+#endif
   *device = &devices[index];
   return 0;
 }
@@ -41,11 +83,14 @@ int nvmlDeviceGetName(void*, char* name, unsigned size) {
   std::snprintf(name, size, "NVIDIA Fixture");
   return 0;
 }
-int nvmlDeviceGetMemoryInfo(void*, Memory* memory) {
+int nvmlDeviceGetMemoryInfo([[maybe_unused]] void* device, Memory* memory) {
 #ifdef FIXTURE_GPU_LOST
   (void)memory;
   return 15;
 #else
+#ifdef FIXTURE_FAULTS
+  if (IsLost(device)) return 15;
+#endif
   *memory = {1ULL << 37, 1, 2};
   return 0;
 #endif
@@ -64,5 +109,42 @@ int nvmlDeviceGetMigMode(void*, unsigned* now, unsigned* pending) {
   return 3;  // not supported
 #endif
 }
+
+#ifdef FIXTURE_FAULTS
+struct EventData {
+  void* device;
+  unsigned long long type, data;
+  unsigned gpu_instance, compute_instance;
+};
+
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+  for (int i = 0; i < 2; ++i) {
+    if (uuids[i][0] == 0) std::snprintf(uuids[i], sizeof(uuids[i]), "%s", uuid);
+    if (std::strcmp(uuids[i], uuid) != 0) continue;
+    *device = &devices[i];
+    return 0;
+  }
+  return 6;  // not found
+}
+int nvmlEventSetCreate(void** set) {
+  *set = &devices;
+  told = Xids();
+  return 0;
+}
+int nvmlEventSetFree(void*) { return 0; }
+int nvmlDeviceRegisterEvents(void*, unsigned long long types, void*) { return types == 8 ? 0 : 2; }
+int nvmlEventSetWait_v2(void*, EventData* event, unsigned) {
+  if (Xids() < told) told = 0;  // another file
+  unsigned seen = 0;
+  int result = 10;  // timeout
+  ForEachLine([&](bool is_xid, void* device, int number) {
+    if (!is_xid || seen++ != told || result == 0) return;
+    *event = {device, 8, static_cast<unsigned long long>(number), 0, 0};
+    result = 0;
+  });
+  if (result == 0) ++told;
+  return result;
+}
+#endif
 
 }  // extern "C"

@@ -8,24 +8,22 @@
 #include "proto/sync/mutex.h"
 
 namespace gpuloom {
-absl::Status CheckPolicyFile(const std::string& path) {
-  std::string error;
-  const std::optional<std::string> text = ReadPolicyFile(path, PolicySource::kAnything, &error);
-  const std::optional<Policy> policy = text ? ParsePolicy(path, *text, &error) : std::nullopt;
-  if (!policy) return absl::InvalidArgumentError(error);
-  return absl::OkStatus();
-}
+namespace {
 
-absl::StatusOr<Policy> PolicyWatcher::Judge(const std::string& name,
-                                            const std::string& text) const {
+absl::StatusOr<Policy> Parse(const std::string& name, const std::string& text) {
   std::string error;
   std::optional<Policy> policy = ParsePolicy(name, text, &error);
   if (!policy) return absl::InvalidArgumentError(error);
-  for (const Capacity& capacity : capacities_) {
-    const std::string broken = BrokenPromise(*policy, capacity);
-    if (!broken.empty()) return absl::FailedPreconditionError(broken);
-  }
   return *std::move(policy);
+}
+
+}  // namespace
+
+absl::Status CheckPolicyFile(const std::string& path) {
+  std::string error;
+  const std::optional<std::string> text = ReadPolicyFile(path, PolicySource::kAnything, &error);
+  if (!text) return absl::InvalidArgumentError(error);
+  return Parse(path, *text).status();
 }
 
 PolicyWatcher::Look PolicyWatcher::LoadFirst() {
@@ -37,7 +35,7 @@ PolicyWatcher::Look PolicyWatcher::LoadFirst() {
       kept_path_.empty() ? absl::NotFoundError("") : KeptText(kept_path_);
   in_force_ = "; no policy is in force";
   if (kept.ok()) {
-    absl::StatusOr<Policy> policy = Judge(kept_path_, *kept);
+    absl::StatusOr<Policy> policy = Parse(kept_path_, *kept);
     if (policy.ok()) {
       good_content_ = *kept;
       is_kept_ = true;
@@ -83,7 +81,7 @@ PolicyWatcher::Look PolicyWatcher::ReadFile() {
     return {Outcome::kUnchanged, "", Keep()};
   }
   last_content_ = *text;
-  absl::StatusOr<Policy> policy = Judge(path_, *text);
+  absl::StatusOr<Policy> policy = Parse(path_, *text);
   if (!policy.ok()) {
     Look look = Refuse(std::string(policy.status().message()));
     content_trouble_ = look.reason;
@@ -99,10 +97,16 @@ PolicyWatcher::Look PolicyWatcher::ReadFile() {
 }
 
 void PolicyWatcher::Use(Policy policy) {
+  std::map<std::string, std::vector<BrokenPromise>> impossible;
+  for (const Capacity& capacity : capacities_) {
+    std::vector<BrokenPromise> broken = BrokenPromises(policy, capacity);
+    if (!broken.empty()) impossible[capacity.gpu] = std::move(broken);
+  }
   const MutexLock lock(mutex_);
   current_ = std::make_shared<const Policy>(std::move(policy));
   ++generation_;
   trouble_.clear();
+  impossible_ = std::move(impossible);
 }
 
 PolicyWatcher::Look PolicyWatcher::Refuse(const std::string& reason) {
@@ -137,6 +141,22 @@ uint64_t PolicyWatcher::Generation() const {
 std::string PolicyWatcher::Trouble() const {
   const MutexLock lock(mutex_);
   return trouble_;
+}
+
+std::map<std::string, std::vector<BrokenPromise>> PolicyWatcher::Impossible() const {
+  const MutexLock lock(mutex_);
+  return impossible_;
+}
+
+std::string PolicyWatcher::Partly() const {
+  const std::map<std::string, std::vector<BrokenPromise>> impossible = Impossible();
+  if (impossible.empty()) return "";
+  size_t others = 0;
+  for (const auto& [gpu, broken] : impossible) others += broken.size();
+  --others;
+  return Cat("policy: in force, but for what is impossible here, whose pods are refused: ",
+             impossible.begin()->second.front().message,
+             others == 0 ? "" : Cat(" (and ", others, " more: gpuloom policy show)"));
 }
 
 }  // namespace gpuloom

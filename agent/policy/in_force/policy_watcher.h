@@ -3,16 +3,18 @@
 // of trusting inode or time: a ConfigMap is swapped by a symlink two levels up, and the file is
 // small.
 //
-// A file that cannot be read, parsed or kept to (it promises more memory than a GPU has) changes
-// nothing: the policy in force stays. At the agent's start that is the last good one, which lies in
-// the agent's state (agent/identity/kept_text.h); where that cannot be used either, no policy is in force,
-// and nobody may be given anything, until the file is right.
+// A file that cannot be read or parsed changes nothing: the policy in force stays. At the agent's start that is the last
+// good one, which lies in the agent's state (agent/identity/kept_text.h); where that cannot be used either, no policy is in
+// force, and nobody may be given anything, until the file is right.
 //
-// Owned by the agent. LoadFirst and LookAgain are called from one thread; Current, Generation and
-// Trouble from any.
+// A file may be for nodes of other GPUs, too: rules that a GPU of this node cannot keep to (they promise more memory than it
+// has) are impossible there, and the others are in force.
+//
+// Owned by the agent. LoadFirst and LookAgain are called from one thread; all that is const from any.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "agent/policy/policy.h"
+#include "agent/policy/settings.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom {
@@ -44,7 +47,7 @@ class PolicyWatcher {
   explicit PolicyWatcher(std::string path, std::string kept_path = {})
       : path_(std::move(path)), kept_path_(std::move(kept_path)) {}
 
-  // GPUs against which promises are checked. Set before LoadFirst.
+  // GPUs against which promises are judged. Set before LoadFirst.
   void SetCapacities(std::vector<Capacity> capacities) { capacities_ = std::move(capacities); }
 
   // Once, first. kReloaded or kRefused; after kRefused the last good policy is in force, or none.
@@ -58,9 +61,12 @@ class PolicyWatcher {
   uint64_t Generation() const;
   // Why the file is not what is in force; empty while it is.
   std::string Trouble() const;
+  // The rules in force that are impossible, by GPU; those that have none are not in it.
+  std::map<std::string, std::vector<BrokenPromise>> Impossible() const;
+  // The same in a line for whoever must mend it; empty: there is none.
+  std::string Partly() const;
 
  private:
-  absl::StatusOr<Policy> Judge(const std::string& name, const std::string& text) const;
   // Reads and judges the file, unless its content is the one judged last.
   Look ReadFile();
   void Use(Policy policy);
@@ -82,6 +88,7 @@ class PolicyWatcher {
   std::shared_ptr<const Policy> current_ GPULOOM_GUARDED_BY(mutex_);
   uint64_t generation_ GPULOOM_GUARDED_BY(mutex_) = 0;
   std::string trouble_ GPULOOM_GUARDED_BY(mutex_);
+  std::map<std::string, std::vector<BrokenPromise>> impossible_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuloom

@@ -19,7 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::Pair;
+using ::testing::SizeIs;
 using Outcome = PolicyWatcher::Outcome;
 
 constexpr uint64_t kGiB = uint64_t{1} << 30;
@@ -42,9 +47,10 @@ class PolicyFile : public ::testing::Test {
     return text.str();
   }
   // As the agent's next start makes it.
-  std::unique_ptr<PolicyWatcher> Start(uint64_t total_bytes = 140 * kGiB) {
+  std::unique_ptr<PolicyWatcher> Start() {
     auto watcher = std::make_unique<PolicyWatcher>(directory_ / "p.yaml", kept_);
-    watcher->SetCapacities({{"GPU-1", total_bytes, 6 * kGiB, 10}});
+    watcher->SetCapacities({{"GPU-1", 140 * kGiB, 6 * kGiB, 10, 0, "NVIDIA H200"},
+                            {"GPU-2", 80 * kGiB, 6 * kGiB, 10, 1, "NVIDIA H100 80GB HBM3"}});
     return watcher;
   }
   static uint64_t SlotBytes(const std::unique_ptr<PolicyWatcher>& watcher) {
@@ -76,7 +82,7 @@ TEST_F(PolicyFile, ABadFileKeepsTheOldPolicyAndSaysSoOnce) {
   EXPECT_EQ(watcher->Trouble(), "");
   EXPECT_EQ(watcher->Generation(), 1u);
 
-  for (const char* bad : {"defaults: {memory: 1GB}", "defaults: {memory: 900GiB}"}) {
+  for (const char* bad : {"defaults: {memory: 1GB}", "defaults: {memory: 7 elephants}"}) {
     Write("p.yaml", bad);
     const PolicyWatcher::Look look = watcher->LookAgain();
     EXPECT_EQ(look.outcome, Outcome::kRefused);
@@ -178,6 +184,49 @@ TEST_F(PolicyFile, WithoutALastGoodOneNoneIsInForceUntilTheFileIsRight) {
   EXPECT_EQ(SlotBytes(watcher), kGiB);
 }
 
+TEST_F(PolicyFile, WhatOneGpuCannotKeepToIsInForceForTheOthersAndSaid) {
+  Write("p.yaml",
+        "defaults: {memory: 4GiB}\nnamespaces:\n"
+        "  team-h200: {gpus: [NVIDIA H200], memory: 13GiB}\n");
+  const auto watcher = Start();
+  EXPECT_EQ(watcher->LoadFirst().outcome, Outcome::kReloaded);
+  EXPECT_THAT(watcher->Impossible(), IsEmpty()) << "nobody asks the other GPU to keep it";
+  EXPECT_EQ(watcher->Partly(), "");
+
+  const char* partly = "defaults: {memory: 4GiB}\nnamespaces: {team-a: {memory: 13GiB}}\n";
+  Write("p.yaml", partly);
+  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kReloaded);
+  EXPECT_EQ(watcher->Trouble(), "") << "the file is what is in force";
+  EXPECT_EQ(SlotBytes(watcher), 4 * kGiB);
+  EXPECT_EQ(*KeptText(kept_), partly);
+  const auto impossible = watcher->Impossible();
+  ASSERT_THAT(impossible, ElementsAre(Pair("GPU-2", SizeIs(1))));
+  EXPECT_EQ(impossible.at("GPU-2")[0].key, "namespaces.team-a.memory");
+  EXPECT_THAT(watcher->Partly(),
+              AllOf(HasSubstr("p.yaml:2:31: namespaces.team-a.memory: 10 slots x 13GiB is more "
+                              "than GPU GPU-2 has"),
+                    Not(HasSubstr(" more:"))));
+
+  Write("p.yaml", "defaults: {memory: 20GiB}\nnamespaces: {team-a: {memory: 13GiB}}\n");
+  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kReloaded);
+  EXPECT_THAT(watcher->Impossible(),
+              ElementsAre(Pair("GPU-1", SizeIs(1)), Pair("GPU-2", SizeIs(2))));
+  EXPECT_THAT(watcher->Partly(), HasSubstr("GPU-1 has"));
+  EXPECT_THAT(watcher->Partly(), HasSubstr("(and 2 more: gpuloom policy show)"));
+
+  // Also at a first start, and from the last good one.
+  fs::remove(kept_);
+  EXPECT_EQ(Start()->LoadFirst().outcome, Outcome::kReloaded);
+  Write("p.yaml", "no policy");
+  const auto restarted = Start();
+  EXPECT_EQ(restarted->LoadFirst().outcome, Outcome::kRefused);
+  EXPECT_EQ(SlotBytes(restarted), 20 * kGiB);
+  EXPECT_THAT(restarted->Impossible(), SizeIs(2));
+  Write("p.yaml", "defaults: {memory: 2GiB}");
+  EXPECT_EQ(restarted->LookAgain().outcome, Outcome::kReloaded);
+  EXPECT_EQ(restarted->Partly(), "");
+}
+
 TEST_F(PolicyFile, ALastGoodOneThatCannotBeUsedIsNoPolicy) {
   ASSERT_TRUE(KeepText(kept_, "defaults: {memory: 1GiB}\nnamespaces: {a: {}}\n").ok());
   const std::string whole = Read(kept_);
@@ -206,16 +255,12 @@ TEST_F(PolicyFile, ALastGoodOneThatCannotBeUsedIsNoPolicy) {
     EXPECT_THAT(watcher->LoadFirst().reason, HasSubstr(c.because)) << c.content;
     EXPECT_EQ(watcher->Current(), nullptr) << c.content;
   }
-  // A key that a newer agent knew; and a GPU that is smaller than the one that the policy was for.
+  // A key that a newer agent knew.
   ASSERT_TRUE(KeepText(kept_, "defaults: {colour: blue}").ok());
   const auto newer_key = Start();
   EXPECT_THAT(newer_key->LoadFirst().reason, HasSubstr("is refused as well: " + kept_.string() +
                                                        ":1:12: defaults.colour: unknown"));
   EXPECT_EQ(newer_key->Current(), nullptr);
-  ASSERT_TRUE(KeepText(kept_, "defaults: {memory: 8GiB}").ok());
-  const auto smaller = Start(40 * kGiB);
-  EXPECT_THAT(smaller->LoadFirst().reason, HasSubstr("is more than GPU GPU-1 has"));
-  EXPECT_EQ(smaller->Current(), nullptr);
   // A good file makes it whole again.
   std::ofstream(kept_) << "half";
   Write("p.yaml", "defaults: {memory: 3GiB}");

@@ -22,20 +22,6 @@ constexpr const char* kLibraryFolders[] = {"/usr/lib/x86_64-linux-gnu",
                                            "/usr/local/nvidia/lib64",
                                            "/run/nvidia/driver/usr/lib/x86_64-linux-gnu"};
 
-// "580.159.04" of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Release Build …".
-std::string DriverVersion(const std::string& text) {
-  const size_t line_end = text.find('\n');
-  for (size_t at = text.find_first_of("0123456789"); at < line_end && at != text.npos;
-       at = text.find_first_of("0123456789", at)) {
-    const size_t end = std::min(text.find_first_not_of("0123456789.", at), text.size());
-    std::string word = text.substr(at, end - at);
-    // Not the 64 of x86_64.
-    if (word.find('.') != word.npos && (at == 0 || text[at - 1] == ' ')) return word;
-    at = end;
-  }
-  return "unknown";
-}
-
 Finding Libraries(const std::string& root) {
   std::string missing;
   for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
@@ -101,8 +87,8 @@ Findings Devices(const std::string& root) {
 }  // namespace
 
 Findings CheckGpus(const DoctorCommand& command) {
-  const std::string version = ReadText(command.root + "/proc/driver/nvidia/version");
-  if (version.empty()) {
+  const std::string number = NvidiaDriver(command.root);
+  if (number.empty()) {
     if (!HasNvidiaGpuOnPci(command.root + kPciDevices)) {
       return {{"driver", Verdict::kWarning,
                "this machine has no NVIDIA GPU: only the software GPU can be used",
@@ -119,7 +105,6 @@ Findings CheckGpus(const DoctorCommand& command) {
                    "nouveau)"
                  : "install NVIDIA's driver, or see why it does not load: dmesg, nvidia-smi"}};
   }
-  const std::string number = DriverVersion(version);
   Findings findings;
   if (atoi(number.c_str()) >= kTestedDriver) {
     findings.push_back({"driver", Verdict::kOk, "NVIDIA " + number, ""});

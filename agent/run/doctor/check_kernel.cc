@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What confinement of executors wants of the kernel (docs/design/security-model.md). Without it they run, and are said in
+// What confinement of executors wants of the kernel (docs/design/taken-over-executor.md). Without it they run, and are said in
 // the scheduler's log to be confined without it.
 #include "agent/run/doctor/doctor.h"
 #include "agent/run/doctor/look.h"
@@ -8,7 +8,7 @@ namespace gpuloom::run {
 namespace {
 
 constexpr char kConsequence[] =
-    "gpuloom works; a taken-over executor reaches more: docs/design/security-model.md";
+    "gpuloom works; a taken-over executor reaches more: docs/design/taken-over-executor.md";
 
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 

@@ -29,8 +29,20 @@ Findings CheckPolicy(const DoctorCommand& command) {
              "gpuloom policy check of " + command.policy_file + ", and the agent's log"}};
   }
   const std::string since = "in force since " + shown["since"].get<std::string>();
-  if (state == "in force")
+  if (state == "in force" && shown["impossible"].empty()) {
     return {{"policy", Verdict::kOk, command.policy_file + ", " + since, ""}};
+  }
+  if (state == "in force") {
+    Findings findings;
+    for (const Json& gpu : shown["impossible"]) {
+      findings.push_back({"policy", Verdict::kWarning,
+                          command.policy_file + ", " + since + ", but for rules that " +
+                              gpu["gpu"].get<std::string>() +
+                              " cannot keep to: " + std::to_string(gpu["rules"].get<uint64_t>()),
+                          "their pods are refused there, and gpuloom policy show says what to do"});
+    }
+    return findings;
+  }
   const std::string trouble = shown["file_trouble"];
   if (state == "unreadable" && !has_file) {
     return {{"policy", Verdict::kWarning,

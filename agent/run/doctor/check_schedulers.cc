@@ -26,6 +26,18 @@ Findings OfOne(const SchedulerFigures& scheduler) {
                         "it serves until it is replaced, which ends its tenants: "
                         "docs/installation.md, Upgrading"});
   }
+  if (scheduler.standing && scheduler.standing->state != gpuloom::GpuState::kHealthy) {
+    const bool is_drained = scheduler.standing->state == gpuloom::GpuState::kDrained;
+    const bool is_sick = scheduler.standing->state == gpuloom::GpuState::kSick;
+    findings.push_back(
+        {"gpus", is_drained ? Verdict::kWarning : Verdict::kError,
+         scheduler.name() + " is offered to nobody: " + scheduler.standing->reason,
+         is_drained ? "gpuloom drain --undo opens it again"
+         : is_sick  ? "the agent probes it and offers it again when that succeeds: dmesg for Xid "
+                      "lines, " +
+                         scheduler.folder + "/scheduler.log"
+                   : "mend that; the agent's log, and " + scheduler.folder + "/scheduler.log"});
+  }
   const std::string log = scheduler.folder + "/scheduler.log";
   if (scheduler.gpu.executors_failed > 0) {
     findings.push_back({"executors", Verdict::kWarning,

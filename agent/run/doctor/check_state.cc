@@ -74,15 +74,18 @@ Findings Room(const DoctorCommand& command, const std::string& folder) {
 Finding Libraries(const std::string& root, const std::string& folder) {
   std::string missing;
   bool is_own_release = false;
-  const std::vector<std::string> names = NamesIn(root + folder + "/shim");
-  for (const std::string begin : {"libgpuloom-", "libgpuloom-nvml-", "empty-i386.so"}) {
+  for (const std::string begin :
+       {"libgpuloom-", "libgpuloom-nvml-", "gpuloom-trace-", "empty-i386.so"}) {
     bool is_there = false;
-    for (const std::string& name : names) {
+    // As the agent's shim store divides them (agent/plugin/shim_store.h).
+    const std::string below = begin == "gpuloom-trace-" ? "programs/" : "shim/";
+    for (const std::string& name :
+         NamesIn(std::string(root).append(folder).append("/").append(below))) {
       if (!name.starts_with(begin) ||
           (begin == "libgpuloom-" && name.starts_with("libgpuloom-nvml-")))
         continue;
       std::string path = folder;
-      path.append("/shim/").append(name);
+      path.append("/").append(below).append(name);
       struct stat status = {};
       if (stat((root + path).c_str(), &status) != 0 || status.st_size == 0 ||
           (status.st_mode & 0444) != 0444) {
@@ -93,11 +96,13 @@ Finding Libraries(const std::string& root, const std::string& folder) {
       is_own_release |=
           begin == "libgpuloom-" && name.starts_with("libgpuloom-" + OwnRelease() + "-");
     }
-    if (!is_there)
-      missing += (missing.empty() ? "" : ", ") + (begin.ends_with("-") ? begin + "….so" : begin);
+    if (!is_there) {
+      missing +=
+          (missing.empty() ? "" : ", ") + below + (begin.ends_with("-") ? begin + "…" : begin);
+    }
   }
   if (!missing.empty()) {
-    return {"libraries", Verdict::kError, "not in " + folder + "/shim: " + missing,
+    return {"libraries", Verdict::kError, "not in " + folder + ": " + missing,
             "restart the agent, which writes them; its log says why it cannot"};
   }
   if (!is_own_release) {

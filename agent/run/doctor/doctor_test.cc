@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "agent/node/gpu_standing.h"
 #include "agent/node/sealed_text.h"
 #include "agent/policy/policy_file.h"
 #include "agent/run/doctor/look.h"
@@ -65,10 +66,11 @@ class DoctorTest : public ::testing::Test {
     const std::string release = version.substr(0, version.find(' '));
     Write(std::string(kState) + "/shim/libgpuloom-" + release + "-0123456789abcdef.so", "ELF");
     Write(std::string(kState) + "/shim/libgpuloom-nvml-" + release + "-0123456789abcdef.so", "ELF");
+    Write(std::string(kState) + "/programs/gpuloom-trace-" + release + "-0123456789abcdef", "ELF");
     Write(std::string(kState) + "/shim/empty-i386.so", "ELF");
     fs::permissions(root_ + kState, fs::perms::owner_all);
     for (const char* file : {"bin/gpuloom", "bin/gpuloom-scheduler", "bin/gpuloom-executor",
-                             "lib/libgpuloom.so", "lib/libgpuloom-nvml.so"}) {
+                             "lib/libgpuloom.so", "lib/libgpuloom-nvml.so", "lib/gpuloom-trace"}) {
       Write(std::string("/opt/gpuloom/") + file, "ELF");
       fs::permissions(root_ + "/opt/gpuloom/" + file, fs::perms::owner_all);
     }
@@ -234,6 +236,13 @@ TEST_F(DoctorTest, TheKubeletAndWhoServesIt) {
 }
 
 TEST_F(DoctorTest, ThePolicyAndWhetherItIsInForce) {
+  GpuStanding standing;
+  standing.impossible_rules = 2;
+  const std::string gpu = FolderOfGpu(kState, "GPU-1");
+  Write(StandingPath(gpu), FormatStanding(standing));
+  EXPECT_THAT(Of("policy"), AllOf(StartsWith("warning: /etc/gpuloom/policy.yaml, in force since"),
+                                  HasSubstr("rules that GPU-1 cannot keep to: 2")));
+  Remove(gpu);
   Write("/etc/gpuloom/policy.yaml", "defaults: {wait: 50}\n");
   EXPECT_THAT(Of("policy"), AllOf(StartsWith("error: the policy file is not what is in force: "),
                                   HasSubstr("policy.yaml:1:12: defaults.wait: unknown key")));
@@ -288,7 +297,10 @@ TEST_F(DoctorTest, TheLibrariesOfContainers) {
   EXPECT_THAT(Of("libraries"),
               StartsWith("warning: the agent's libraries are not of this program's release"));
   Remove(shim + "empty-i386.so");
-  EXPECT_THAT(Of("libraries"), StartsWith("error: not in /var/lib/gpuloom/shim: empty-i386.so"));
+  EXPECT_THAT(Of("libraries"), StartsWith("error: not in /var/lib/gpuloom: shim/empty-i386.so"));
+  fs::remove_all(root_ + kState + "/programs");
+  EXPECT_THAT(Of("libraries"),
+              StartsWith("error: not in /var/lib/gpuloom: programs/gpuloom-trace-…, shim/empty"));
   Remove("/opt/gpuloom/lib/libgpuloom.so");
   EXPECT_THAT(Of("installation"), AllOf(StartsWith("error: "), HasSubstr("libgpuloom.so")));
 }

@@ -15,6 +15,23 @@
 #include "proto/channel/unique_fd.h"
 
 namespace gpuloom::run {
+namespace {
+
+// "580.159.04" of "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Release Build …".
+std::string DriverVersion(const std::string& text) {
+  const size_t line_end = text.find('\n');
+  for (size_t at = text.find_first_of("0123456789"); at < line_end && at != text.npos;
+       at = text.find_first_of("0123456789", at)) {
+    const size_t end = std::min(text.find_first_not_of("0123456789.", at), text.size());
+    std::string word = text.substr(at, end - at);
+    // Not the 64 of x86_64.
+    if (word.find('.') != word.npos && (at == 0 || text[at - 1] == ' ')) return word;
+    at = end;
+  }
+  return "unknown";
+}
+
+}  // namespace
 
 std::string ReadText(const std::string& path) {
   constexpr size_t kMostBytes = size_t{1} << 20;
@@ -41,6 +58,11 @@ std::vector<std::string> NamesIn(const std::string& folder) {
   }
   std::ranges::sort(names);
   return names;
+}
+
+std::string NvidiaDriver(const std::string& root) {
+  const std::string text = ReadText(root + "/proc/driver/nvidia/version");
+  return text.empty() ? "" : DriverVersion(text);
 }
 
 SocketState LookAtSocket(const std::string& folder, const std::string& name) {

@@ -13,6 +13,9 @@ bool Exists(const std::string& path);
 // The names in a folder, sorted; none if it cannot be read.
 std::vector<std::string> NamesIn(const std::string& folder);
 
+// Of NVIDIA's kernel module below this root, "580.159.04", or "unknown"; empty: it is not loaded.
+std::string NvidiaDriver(const std::string& root);
+
 enum class SocketState { kMissing, kDead, kListening, kClosed };
 // Whether somebody listens at folder/name; kClosed: this user may not connect. The path may be of any length.
 SocketState LookAtSocket(const std::string& folder, const std::string& name);

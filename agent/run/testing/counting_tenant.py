@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """For tests: a tenant that counts with kernels, one after the other, and compares each result.
 
-usage: counting_tenant.py count|spin|take PROGRESS STOP
+usage: counting_tenant.py count|tally|spin|fault|take|refused PROGRESS STOP
 
-Writes its allocation's name and how many kernels have ended into PROGRESS; ends when STOP exists. `spin` runs one kernel, which
-ends then; `take` runs none, and takes 300 MiB.
+Writes its allocation's name and how many kernels have ended into PROGRESS; ends when STOP exists. The kernel is called as the
+mode. `spin` runs one kernel, which ends then; that of `fault` stores where nothing is. `take` runs none, and takes 300 MiB;
+`refused` asks for 128 MiB, which it must not get, and for a function that is not supported.
 """
 
 import ctypes
@@ -35,15 +36,26 @@ AGAIN:
   @%p bra AGAIN;
   ret;
 }
+.visible .entry fault(.param .u64 at)
+{
+  .reg .b32 %r<2>; .reg .b64 %d<2>;
+  ld.param.u64 %d1, [at];
+  mov.u32 %r1, 5;
+  st.global.u32 [%d1], %r1;
+  ret;
+}
 """
 
 cuda = ctypes.CDLL("libcuda.so.1")
 mode, progress, stop = sys.argv[1:]
+counts = mode in ("count", "tally")
+if counts:
+    PTX = PTX.replace(b"entry count(", b"entry " + mode.encode() + b"(")
 
 
-def call(name, *arguments):
+def call(name, *arguments, wanted=0):
     status = getattr(cuda, name)(*arguments)
-    if status:
+    if status != wanted:
         sys.exit(f"{name}: {status}")
 
 
@@ -52,6 +64,11 @@ def say(count):
     with open(progress + ".new", "w") as file:
         file.write(f"{name} {count}\n")
     os.replace(progress + ".new", progress)
+
+
+def stay():
+    while not os.path.exists(stop):
+        time.sleep(0.01)
 
 
 def start(function, address):
@@ -65,10 +82,10 @@ call("cuInit", 0)
 call("cuDeviceGet", ctypes.byref(device), 0)
 call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
 call("cuCtxPushCurrent_v2", context)
-if mode != "take":
+if mode not in ("take", "refused"):
     call("cuModuleLoadData", ctypes.byref(module), PTX)
     call("cuModuleGetFunction", ctypes.byref(function), module, mode.encode())
-if mode == "count":
+if counts:
     memory, value, count = ctypes.c_uint64(), ctypes.c_uint32(), 0
     call("cuMemAlloc_v2", ctypes.byref(memory), 4)
     call("cuMemsetD32_v2", memory, 0, 1)
@@ -84,8 +101,17 @@ elif mode == "take":
     say(0)
     call("cuMemAlloc_v2", ctypes.byref(memory), 300 << 20)
     say(1)
-    while not os.path.exists(stop):
-        time.sleep(0.01)
+    stay()
+elif mode == "refused":
+    call("cuMemAlloc_v2", ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(128 << 20), wanted=2)  # CUDA_ERROR_OUT_OF_MEMORY
+    call("cuGraphicsUnregisterResource", None, wanted=801)  # CUDA_ERROR_NOT_SUPPORTED
+    say(1)
+    stay()
+elif mode == "fault":
+    start(function, 0x10)
+    call("cuCtxSynchronize", wanted=700)  # CUDA_ERROR_ILLEGAL_ADDRESS
+    say(1)
+    stay()
 else:
     flag = ctypes.c_void_p()
     call("cuMemHostAlloc", ctypes.byref(flag), 4, 2)  # CU_MEMHOSTALLOC_DEVICEMAP
@@ -93,8 +119,7 @@ else:
     word.value = 0
     start(function, flag.value)
     say(1)
-    while not os.path.exists(stop):
-        time.sleep(0.01)
+    stay()
     word.value = 1
     call("cuCtxSynchronize")
     say(2)

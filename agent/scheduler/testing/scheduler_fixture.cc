@@ -14,6 +14,7 @@
 
 #include "proto/channel/region.h"
 #include "proto/channel/socket.h"
+#include "proto/sync/testing/wait_for.h"
 #include "proto/wire/commands.h"
 
 namespace gpuloom::scheduler {
@@ -136,11 +137,7 @@ void SchedulerTest::Start() {
 }
 
 bool SchedulerTest::EndsWithin(std::chrono::milliseconds limit) {
-  const auto deadline = EventLoop::Clock::now() + limit;
-  while (!ended_ && EventLoop::Clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return ended_;
+  return WaitFor([this] { return ended_.load(); }, limit);
 }
 
 void SchedulerTest::SetExecutorStart(const std::string& mode) {
@@ -203,12 +200,25 @@ control::AllocationState SchedulerTest::State(control::Client* client, const std
 
 bool SchedulerTest::Becomes(control::Client* client, const std::string& name,
                             const std::function<bool(const control::AllocationState&)>& done) {
-  const auto deadline = EventLoop::Clock::now() + std::chrono::seconds(60);
-  while (EventLoop::Clock::now() < deadline) {
-    if (done(State(client, name))) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return WaitFor([&] { return done(State(client, name)); });
+}
+
+std::vector<pid_t> SchedulerTest::Children() {
+  std::vector<pid_t> children;
+  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(process.path() / "stat");
+    std::string stat;
+    std::getline(file, stat);
+    pid_t pid = 0;
+    pid_t parent = 0;
+    const size_t name_end = stat.rfind(')');
+    if (name_end == stat.npos || sscanf(stat.c_str(), "%d", &pid) != 1 ||
+        sscanf(stat.c_str() + name_end, ") %*c %d", &parent) != 1) {
+      continue;
+    }
+    if (parent == getpid()) children.push_back(pid);
   }
-  return false;
+  return children;
 }
 
 void SchedulerTest::ExpectServed(const std::string& directory) {

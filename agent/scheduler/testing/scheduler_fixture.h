@@ -45,11 +45,14 @@
 //   Q  says nothing more of traces
 //   P  says of traces that it knows nothing of that they have ended, and of its own what is nothing
 //   O  answers with how many traces it records (4 bytes)
+//   ^  will say of its tenants' own traces that they have more than there is
 //   K  says that its kernel has run for an hour: answers 0 or, once it must end, 1
 //   D  the same of another kernel
 //   Z  does not end when it must
 //   Y  answers with the per cent of the multiprocessors that its allocation may use (4 bytes)
+//   y  answers with how long its allocation's work may wait behind a higher class, in milliseconds (4 bytes)
 //   z  answers with how long a kernel may run until it is ended, in milliseconds (4 bytes)
+//   U  answers to no new session
 //   x  exits
 //   F  reports a fault, then exits
 //   e  ends the session for a broken ring
@@ -135,6 +138,8 @@ class SchedulerTest : public ::testing::Test {
   // Polls State until `done`, at most a minute.
   bool Becomes(control::Client* client, const std::string& name,
                const std::function<bool(const control::AllocationState&)>& done);
+  // The children of this process, in which the scheduler runs: its executors.
+  static std::vector<pid_t> Children();
   // Expects that a new tenant of this directory gets its session and memory, whatever has happened
   // before.
   void ExpectServed(const std::string& directory);

@@ -21,31 +21,24 @@
 #include <utility>
 #include <vector>
 
+#include "agent/scheduler/testing/scripted_session.h"
 #include "proto/control/connection.h"
-#include "proto/control/trace_region.h"
 #include "proto/wire/fatal.h"
+#include "proto/wire/trace_region.h"
 
 namespace gpuloom {
 namespace {
 
 constexpr uint64_t kPieceBytes = uint64_t{64} << 20;
 
-struct Session {
-  channel::UniqueFd doorbell;
-  std::vector<uint64_t> memory;
-  std::vector<uint64_t> charged;  // of the quota, without memory
-  uint64_t kernels = 0;
-  bool drains = true;
-  bool ends = true;
-  bool keeps = false;
-  bool hears = true;
-  control::AddSession order{};
-  bool works = false;
-  bool held = false;
-  uint32_t hold_request = 0;
-  control::TimeUsage time{};
-  control::WorkCounts work{};
-};
+control::ExecutorFault FaultOf(uint32_t result, uint64_t session_id) {
+  control::ExecutorFault fault = {};
+  fault.result = result;
+  fault.session_id = session_id;
+  fault.launches = 1;
+  control::SetText(fault.function, "broken");
+  return fault;
+}
 
 class Executor {
  public:
@@ -114,9 +107,12 @@ class Executor {
     control::GiveTurn give;
     control::EndTurn end;
     control::StartTracing start_tracing;
+    control::StartTracingOwn start_tracing_own;
     control::StopTracing stop_tracing;
     if (in->As(&start_tracing)) {
-      StartTracing(start_tracing.trace_id, in->fds[0].get());
+      StartTracing(start_tracing.trace_id, 0, in->fds[0].get());
+    } else if (in->As(&start_tracing_own)) {
+      StartTracing(start_tracing_own.trace_id, start_tracing_own.allocation_id, in->fds[0].get());
     } else if (in->As(&stop_tracing)) {
       if (stop_tracing.trace_id == trace_) traces_ = 0;
       TellTrace(stop_tracing.trace_id, control::TraceStep::kStopped);
@@ -138,6 +134,7 @@ class Executor {
       end_request_ = in->header.request;
       LookDrained();
     } else if (in->As(&add)) {
+      if (!answers_sessions_) return;
       control::SessionReady ready{};
       ready.session_id = add.session_id;
       ready.ok = start_ != "no session";
@@ -157,6 +154,7 @@ class Executor {
         session.order.shares = shares.shares;
         session.order.partition = shares.partition;
         session.order.kernels = shares.kernels;
+        session.order.rescue_after_ms = shares.rescue_after_ms;
       }
     } else if (in->As(&hold)) {
       const auto it = sessions_.find(hold.session_id);
@@ -181,17 +179,20 @@ class Executor {
     }
   }
 
-  // Writes a record for each session.
-  void StartTracing(uint64_t trace_id, int region) {
+  // Writes a record for each session, of this allocation's; 0: of all.
+  void StartTracing(uint64_t trace_id, uint64_t allocation_id, int region) {
     traces_ = 1;
     trace_ = static_cast<uint32_t>(trace_id);
     uint64_t records = 0;
     for (const auto& [id, session] : sessions_) {
-      const control::TraceRecord record{id, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-      const size_t at = control::kTraceRecordsAt + records++ * sizeof(record);
+      if (allocation_id != 0 && session.order.allocation_id != allocation_id) continue;
+      const wire::TraceRecord record{id, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+      const size_t at = wire::kTraceRecordsAt + records++ * sizeof(record);
       if (pwrite(region, &record, sizeof(record), static_cast<off_t>(at)) < 0) _exit(1);
     }
-    if (pwrite(region, &records, sizeof(records), 0) < 0) _exit(1);
+    uint64_t counts[] = {records, 0};
+    if (exaggerates_ && allocation_id != 0) counts[0] = counts[1] = UINT64_MAX;
+    if (pwrite(region, counts, sizeof(counts), 0) < 0) _exit(1);
     TellTrace(trace_id, control::TraceStep::kRecords);
   }
 
@@ -371,7 +372,7 @@ class Executor {
         done();
         break;
       case 'F':
-        Send(control::ExecutorFault{700, 0, id});
+        Send(FaultOf(700, id));
         _exit(1);
       case 'b':
         session.works = true;
@@ -399,13 +400,11 @@ class Executor {
       case 'V':
         answer(&set_shares_, sizeof(set_shares_));
         break;
-      case 'N': {
-        const auto number = static_cast<uint32_t>(session.order.namespace_id);
-        answer(&number, sizeof(number));
-        break;
-      }
+      case 'N':
       case 'A': {
-        const auto number = static_cast<uint32_t>(session.order.allocation_id);
+        const control::AddSession& order = session.order;
+        const auto number =
+            static_cast<uint32_t>(byte == 'N' ? order.namespace_id : order.allocation_id);
         answer(&number, sizeof(number));
         break;
       }
@@ -439,10 +438,8 @@ class Executor {
         break;
       }
       case '/':
-        answer(&turn_, sizeof(turn_));
-        break;
       case '#':
-        answer(&turn_orders_, sizeof(turn_orders_));
+        answer(byte == '/' ? &turn_ : &turn_orders_, sizeof(turn_));
         break;
       case '~':
         if (!control_.Send(end_request_, control::TurnDrained{})) _exit(0);
@@ -469,6 +466,10 @@ class Executor {
         tells_traces_ = false;
         done();
         break;
+      case '^':
+        exaggerates_ = true;
+        done();
+        break;
       case 'P':
         for (uint64_t trace = 0; trace < 100; ++trace) {
           if (trace == trace_) continue;
@@ -491,7 +492,7 @@ class Executor {
         const uint8_t ends = Ask<control::Answer>(message).ok == 0;
         answer(&ends, 1);
         if (ends == 0 || stays_) break;
-        Send(control::ExecutorFault{702, 0, id});
+        Send(FaultOf(702, id));
         _exit(1);
       }
       case 'Z':
@@ -500,6 +501,9 @@ class Executor {
         break;
       case 'Y':
         answer(&session.order.partition.sm_percent, 4);
+        break;
+      case 'y':
+        answer(&session.order.rescue_after_ms, 4);
         break;
       case 'z':
         answer(&session.order.kernels.end_after_ms, 4);
@@ -520,6 +524,10 @@ class Executor {
         (void)control_.Send(0, counters, &fd, 1);
         break;
       }
+      case 'U':
+        answers_sessions_ = false;
+        done();
+        break;
       case 'o': {
         uint8_t granted = 0;
         for (uint64_t other = 0; other < 100; ++other) {
@@ -560,7 +568,8 @@ class Executor {
   bool drains_ = false;
   bool stays_ = false;
   uint32_t end_request_ = 0;
-  bool tells_traces_ = true;
+  bool answers_sessions_ = true;
+  bool tells_traces_ = true, exaggerates_ = false;
   uint32_t traces_ = 0, trace_ = 0;
 };
 

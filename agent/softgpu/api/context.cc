@@ -12,7 +12,7 @@
 #include "proto/sync/mutex.h"
 
 namespace graph = gpuloom::graph;
-using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 

@@ -7,10 +7,11 @@
 #include <cstring>
 #include <string>
 
+#include "agent/softgpu/driver/played.h"
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
 
-using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
@@ -45,7 +46,7 @@ CUresult cuInit(unsigned flags) { return Start(flags); }
 
 CUresult cuDriverGetVersion(int* version) {
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *version = CUDA_VERSION;
+  *version = PlayedVersion();
   return CUDA_SUCCESS;
 }
 

@@ -10,7 +10,7 @@
 #include "proto/cuda/return_if_error.h"
 
 namespace graph = gpuloom::graph;
-using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
@@ -36,7 +36,7 @@ CUresult Record(CUevent handle, CUstream stream_handle, bool per_thread, unsigne
   return CUDA_SUCCESS;
 }
 
-// Captures of the context's streams end; the first error is told.
+// Captures of the context's streams end; the first error is returned.
 CUresult RefuseCaptures(Context& context) {
   CUresult first = CUDA_SUCCESS;
   for (Context* part : WithGreenContexts(context)) {

@@ -6,10 +6,11 @@
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/launch.h"
 #include "agent/softgpu/driver/library.h"
+#include "agent/softgpu/driver/played.h"
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
 
-using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
@@ -53,7 +54,7 @@ CUresult PotentialBlockSize(int* min_grid, int* block_threads, CUfunction functi
   }
   if (best_threads == 0) return CUDA_ERROR_INVALID_VALUE;
   *block_threads = best_threads;
-  *min_grid = best_resident / best_threads * kMultiprocessors;
+  *min_grid = best_resident / best_threads * Multiprocessors();
   return CUDA_SUCCESS;
 }
 
@@ -179,13 +180,16 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction function,
     const auto& size = attribute.value.clusterDim;
     blocks_of_cluster = uint64_t{size.x} * size.y * size.z;
   }
+  if (blocks_of_cluster != 1 && !ThePlayedCapability().has_clusters()) {
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
   const uint64_t largest =
       (found.function->settings->non_portable_cluster ? 2 : 1) * kMaxClusterBlocks;
   if (blocks_of_cluster == 0 || blocks_of_cluster > largest) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   const uint64_t threads = uint64_t{config->blockDimX} * config->blockDimY * config->blockDimZ;
   const int resident = BlocksPerMultiprocessor(kernel, threads, config->sharedMemBytes);
   *clusters =
-      static_cast<int>(static_cast<uint64_t>(resident) * kMultiprocessors / blocks_of_cluster);
+      static_cast<int>(static_cast<uint64_t>(resident * Multiprocessors()) / blocks_of_cluster);
   return CUDA_SUCCESS;
 }
 
@@ -194,7 +198,7 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* blocks, CUfunction function,
   int one_block = 0;
   CUDA_RETURN_IF_ERROR(cuOccupancyMaxActiveClusters(&one_block, function, config));
   if (blocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *blocks = static_cast<int>(kMaxClusterBlocks);
+  *blocks = ThePlayedCapability().has_clusters() ? static_cast<int>(kMaxClusterBlocks) : 1;
   return CUDA_SUCCESS;
 }
 
@@ -209,9 +213,10 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamic_shared_bytes, C
   if (BlocksPerMultiprocessor(kernel, static_cast<uint64_t>(block_threads), 0) < blocks) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const int64_t fair_share = kSharedPerMultiprocessorBytes / blocks - kSharedReservedPerBlockBytes -
+  const PlayedCapability& played = ThePlayedCapability();
+  const int64_t fair_share = played.shared_bytes() / blocks - played.reserved_shared_bytes -
                              int64_t{kernel.static_shared_bytes};
-  const int64_t most = int64_t{kMaxSharedBytesPerBlock} - kernel.static_shared_bytes;
+  const int64_t most = int64_t{played.block_shared_bytes()} - kernel.static_shared_bytes;
   *dynamic_shared_bytes = static_cast<size_t>(std::clamp<int64_t>(fair_share, 0, most));
   return CUDA_SUCCESS;
 }

@@ -10,7 +10,7 @@
 
 namespace gpuloom {
 
-using namespace softgpu;  // NOLINT: this file joins the two
+using namespace softgpu;  // this file joins the two
 
 // Twos: with the eights of a device of compute capability 9.0 four multiprocessors could not be
 // divided at all.
@@ -33,9 +33,9 @@ const ResourceDescription* DescriptionOf(CUdevice device, uint32_t part) {
   return nullptr;
 }
 
-// A context that was made of it has been seen: nobody else hands out its resource.
+// A context that was made of it has been seen: its resource cannot come from elsewhere.
 uint32_t CountOf(CUdevice device, uint32_t part) {
-  if (part == 0) return kMultiprocessors;
+  if (part == 0) return static_cast<uint32_t>(Multiprocessors());
   const ResourceDescription* description = DescriptionOf(device, part);
   return description == nullptr ? 0
                                 : std::min(description->count, CountOf(device, description->of));
@@ -110,7 +110,7 @@ std::vector<Context*> WithGreenContexts(Context& context) {
 }  // namespace softgpu
 }  // namespace gpuloom
 
-using namespace gpuloom::softgpu;  // NOLINT: this part only defines CUDA's C functions
+using namespace gpuloom::softgpu;  // this part only defines CUDA's C functions
 
 namespace {
 

@@ -12,6 +12,7 @@
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/jit_log.h"
 #include "agent/softgpu/driver/library.h"
+#include "agent/softgpu/driver/played.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
 #include "agent/softgpu/ptx/image.h"
@@ -19,7 +20,7 @@
 #include "proto/cuda/return_if_error.h"
 #include "proto/sync/mutex.h"
 
-using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
@@ -50,20 +51,26 @@ CUresult Add(LinkState& state, CUjitInputType type, std::span<const std::byte> d
       const auto* begin = reinterpret_cast<const char*>(data.data());
       text.assign(begin, strnlen(begin, data.size()));
       ptx::ModuleTree tree;
-      if (ptx::Extract(data, &error).empty()) return Fail(state, error, CUDA_ERROR_INVALID_IMAGE);
+      if (ptx::Extract(data, PlayedTarget(), &error).empty()) {
+        return Fail(state, error, CUDA_ERROR_INVALID_IMAGE);
+      }
       if (!ptx::Parse(text, &tree, &error)) return Fail(state, error, CUDA_ERROR_INVALID_PTX);
       break;
     }
     case CU_JIT_INPUT_FATBINARY:
-      text = ptx::Extract(data, &error);
+      text = ptx::Extract(data, PlayedTarget(), &error);
       // NVIDIA's device runtime is machine code, and part of every program of linked device code. A
       // program that calls it gets an error when the linked image is loaded.
-      if (text.empty() && ptx::HoldsMachineCode(data)) return CUDA_SUCCESS;
+      if (text.empty() && ptx::HoldsMachineCode(data, PlayedTarget())) return CUDA_SUCCESS;
       if (text.empty()) return Fail(state, error, CUDA_ERROR_NO_BINARY_FOR_GPU);
       break;
     case CU_JIT_INPUT_CUBIN:
-      text = ptx::Extract(data, &error);  // what cuLinkComplete gave is PTX
-      if (text.empty()) return Fail(state, error, CUDA_ERROR_INVALID_IMAGE);
+      text = ptx::Extract(data, PlayedTarget(), &error);  // what cuLinkComplete gave is PTX
+      if (text.empty()) {
+        return Fail(state, error,
+                    error.starts_with(ptx::kOnlyMachineCode) ? CUDA_ERROR_NO_BINARY_FOR_GPU
+                                                             : CUDA_ERROR_INVALID_IMAGE);
+      }
       break;
     case CU_JIT_INPUT_OBJECT:
     case CU_JIT_INPUT_LIBRARY:

@@ -11,7 +11,7 @@
 #include "proto/cuda/return_if_error.h"
 #include "proto/sync/mutex.h"
 
-using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 

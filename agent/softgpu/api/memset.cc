@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuMemset*: fills of 1, 2 or 4 byte elements, one row or many. The calls without a stream are
-// asynchronous too, as in CUDA: later work of the default stream and of the streams behind its
-// barrier sees the result.
+// asynchronous too, as in CUDA, unless the memory is pinned or managed: later work of the default
+// stream and of the streams behind its barrier sees the result.
 #include "agent/softgpu/driver/address_table.h"
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/copy.h"
@@ -9,14 +9,16 @@
 #include "proto/cuda/return_if_error.h"
 
 namespace graph = gpuloom::graph;
-using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
 constexpr bool kLegacy = false;
 constexpr bool kPerThread = true;
 
-CUresult Submit(CUstream handle, bool per_thread, const Fill& fill) {
+enum class Form : bool { kOfStream, kPlain };
+
+CUresult Submit(CUstream handle, bool per_thread, const Fill& fill, Form form = Form::kOfStream) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   const auto stream = FindStream(*context, handle, per_thread);
@@ -34,10 +36,15 @@ CUresult Submit(CUstream handle, bool per_thread, const Fill& fill) {
     return captured;
   }
   const CUresult submitted = SubmitFill(*stream, fill);
-  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. An asynchronous memset may wait as well, because no program
-  // can tell.
   const auto region = AddressTable::Instance().FindRegion(fill.address);
-  if (submitted == CUDA_SUCCESS && region && region->synchronous) stream->Tail().Wait();
+  if (submitted != CUDA_SUCCESS || !region) return submitted;
+  // The plain call is over when it returns where the host may look at once.
+  const bool host_sees = region->kind == RegionKind::kManaged ||
+                         region->kind == RegionKind::kHost ||
+                         region->kind == RegionKind::kRegistered;
+  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS. An asynchronous memset may wait as well then, because no
+  // program can tell.
+  if (region->synchronous || (form == Form::kPlain && host_sees)) stream->Tail().Wait();
   return submitted;
 }
 
@@ -46,10 +53,10 @@ CUresult Submit(CUstream handle, bool per_thread, const Fill& fill) {
 extern "C" {
 
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
-  return Submit(nullptr, kLegacy, {to, value, 1, count, 1, 0});
+  return Submit(nullptr, kLegacy, {to, value, 1, count, 1, 0}, Form::kPlain);
 }
 CUresult cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t count) {
-  return Submit(nullptr, kPerThread, {to, value, 1, count, 1, 0});
+  return Submit(nullptr, kPerThread, {to, value, 1, count, 1, 0}, Form::kPlain);
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
@@ -61,11 +68,11 @@ CUresult cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, size_t count,
 
 CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
                          size_t height) {
-  return Submit(nullptr, kLegacy, {to, value, 1, width, height, pitch_bytes});
+  return Submit(nullptr, kLegacy, {to, value, 1, width, height, pitch_bytes}, Form::kPlain);
 }
 CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
                               size_t height) {
-  return Submit(nullptr, kPerThread, {to, value, 1, width, height, pitch_bytes});
+  return Submit(nullptr, kPerThread, {to, value, 1, width, height, pitch_bytes}, Form::kPlain);
 }
 
 CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
@@ -78,10 +85,10 @@ CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr to, size_t pitch_bytes, unsigned cha
 }
 
 CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) {
-  return Submit(nullptr, kLegacy, {to, value, 2, count, 1, 0});
+  return Submit(nullptr, kLegacy, {to, value, 2, count, 1, 0}, Form::kPlain);
 }
 CUresult cuMemsetD16_v2_ptds(CUdeviceptr to, unsigned short value, size_t count) {
-  return Submit(nullptr, kPerThread, {to, value, 2, count, 1, 0});
+  return Submit(nullptr, kPerThread, {to, value, 2, count, 1, 0}, Form::kPlain);
 }
 
 CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
@@ -94,11 +101,11 @@ CUresult cuMemsetD16Async_ptsz(CUdeviceptr to, unsigned short value, size_t coun
 
 CUresult cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch_bytes, unsigned short value, size_t width,
                           size_t height) {
-  return Submit(nullptr, kLegacy, {to, value, 2, width, height, pitch_bytes});
+  return Submit(nullptr, kLegacy, {to, value, 2, width, height, pitch_bytes}, Form::kPlain);
 }
 CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr to, size_t pitch_bytes, unsigned short value,
                                size_t width, size_t height) {
-  return Submit(nullptr, kPerThread, {to, value, 2, width, height, pitch_bytes});
+  return Submit(nullptr, kPerThread, {to, value, 2, width, height, pitch_bytes}, Form::kPlain);
 }
 
 CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch_bytes, unsigned short value, size_t width,
@@ -111,10 +118,10 @@ CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr to, size_t pitch_bytes, unsigned sh
 }
 
 CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
-  return Submit(nullptr, kLegacy, {to, value, 4, count, 1, 0});
+  return Submit(nullptr, kLegacy, {to, value, 4, count, 1, 0}, Form::kPlain);
 }
 CUresult cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned value, size_t count) {
-  return Submit(nullptr, kPerThread, {to, value, 4, count, 1, 0});
+  return Submit(nullptr, kPerThread, {to, value, 4, count, 1, 0}, Form::kPlain);
 }
 
 CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
@@ -126,11 +133,11 @@ CUresult cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, size_t count, CUs
 
 CUresult cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
                           size_t height) {
-  return Submit(nullptr, kLegacy, {to, value, 4, width, height, pitch_bytes});
+  return Submit(nullptr, kLegacy, {to, value, 4, width, height, pitch_bytes}, Form::kPlain);
 }
 CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
                                size_t height) {
-  return Submit(nullptr, kPerThread, {to, value, 4, width, height, pitch_bytes});
+  return Submit(nullptr, kPerThread, {to, value, 4, width, height, pitch_bytes}, Form::kPlain);
 }
 
 CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,

@@ -13,7 +13,7 @@
 #include "agent/softgpu/driver/virtual_memory.h"
 #include "proto/cuda/return_if_error.h"
 
-using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
@@ -99,7 +99,7 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
   }
 }
 
-// What cuPointerGetAttributes writes for an address nobody told CUDA about.
+// What cuPointerGetAttributes writes for an address that CUDA does not know.
 void Clear(CUpointer_attribute attribute, void* data) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:

@@ -15,7 +15,7 @@
 #include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/allocation.h"
 
-using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
@@ -41,7 +41,8 @@ CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle, bool
   if (Records(*stream, &captured, [&](gpuloom::graph::NodeParams* node) {
         // A graph's memory is not shared with other processes.
         if (pool->handles != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-        const CUresult made = gpuloom::graph::MakeStreamAllocation(size_bytes, node);
+        const CUresult made =
+            gpuloom::graph::MakeStreamAllocation(RefOf(*stream), size_bytes, node);
         if (made == CUDA_SUCCESS) *pointer = node->alloc.params.dptr;
         return made;
       })) {

@@ -4,12 +4,13 @@
 #include <cstring>
 
 #include "agent/softgpu/driver/context.h"
+#include "agent/softgpu/driver/played.h"
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/proc_address.h"
 #include "proto/libcuda/runtime_tables.h"
 
-using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
@@ -44,7 +45,7 @@ constexpr gpuloom::RuntimeHooks kHooks = {
     .load_module = cuModuleLoadData,
     .function_count = cuModuleGetFunctionCount,
     .list_functions = cuModuleEnumerateFunctions,
-    .driver_version = [] { return CUDA_VERSION; },
+    .driver_version = PlayedVersion,
     .device_count = DeviceCount,
     .device_identity = Identity,
     .handshake_allowed = [] { return CurrentSettings().handshake; },
@@ -64,11 +65,12 @@ CUresult cuGetProcAddress_v2(const char* name, void** function, int cuda_version
   // Here a function that is not there is no error, whether the reason is asked for or not.
   CUdriverProcAddressQueryResult unasked;
   return gpuloom::AnswerGetProcAddress(name, function, cuda_version, flags,
-                                       status != nullptr ? status : &unasked);
+                                       status != nullptr ? status : &unasked, PlayedVersion());
 }
 
 CUresult cuGetProcAddress(const char* name, void** function, int cuda_version, cuuint64_t flags) {
-  return gpuloom::AnswerGetProcAddress(name, function, cuda_version, flags, nullptr);
+  return gpuloom::AnswerGetProcAddress(name, function, cuda_version, flags, nullptr,
+                                       PlayedVersion());
 }
 
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {

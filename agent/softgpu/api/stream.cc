@@ -14,7 +14,7 @@
 #include "proto/cuda/return_if_error.h"
 
 namespace graph = gpuloom::graph;
-using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include "proto/cuda/array_format.h"
 #include "proto/cuda/return_if_error.h"
 
-using namespace gpuloom::softgpu;  // NOLINT: this file only defines CUDA's C functions
+using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 

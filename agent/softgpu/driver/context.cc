@@ -151,7 +151,7 @@ std::shared_ptr<Stream> Context::ThreadStream() {
 }
 
 std::shared_ptr<Stream> Context::MakeStream(unsigned with_flags, int priority) {
-  // Nobody waits for streams of a green context, and they wait for nobody, whatever was asked for.
+  // The legacy stream does not wait for streams of a green context, nor they for it, whatever their flags.
   if (green != nullptr) with_flags |= CU_STREAM_NON_BLOCKING;
   auto stream = std::make_shared<Stream>(*this, Stream::Kind::kCreated, with_flags, priority);
   const MutexLock lock(streams_mutex_);

@@ -3,7 +3,7 @@
 //
 // Device sides are checked against the address table twice: when the call is made (INVALID_VALUE)
 // and when the work runs (the memory may be gone by then: an illegal-address fault). Host sides
-// that nobody registered are pageable, and then the call has CUDA's pageable semantics: it returns
+// that are not registered are pageable, and then the call has CUDA's pageable semantics: it returns
 // when the program may touch its buffer again. Safe from any thread.
 #pragma once
 

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/softgpu/driver/device.h"
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
+#include <vector>
 
 #include "agent/softgpu/driver/context.h"
 
 namespace gpuloom::softgpu {
 namespace {
+
+int multiprocessors = 0;
 
 std::deque<Device>& Devices() {
   static auto* devices =
@@ -28,16 +32,24 @@ bool Device::Take(uint64_t size_bytes) {
 void Device::GiveBack(uint64_t size_bytes) { used_bytes.fetch_sub(size_bytes); }
 
 void MakeDevices(const Settings& settings) {
-  for (int ordinal = 0; ordinal < settings.device_count; ++ordinal) {
+  multiprocessors = settings.multiprocessors;
+  for (int number = 0; number < settings.device_count; ++number) {
+    if (WasLostAtLoad(number)) continue;
+    const int ordinal = DeviceCount();
     Device& device = Devices().emplace_back();
     device.ordinal = ordinal;
-    // Readable in a dump and the same in every process: "gpuloom softgpu" and the ordinal.
+    device.number = number;
+    // Readable in a dump and the same in every process: "gpuloom softgpu" and the number.
     std::memcpy(device.uuid.bytes, "gpuloom softgpu", 15);
-    device.uuid.bytes[15] = static_cast<char>(ordinal);
-    device.memory_bytes = settings.memory_bytes;
+    device.uuid.bytes[15] = static_cast<char>(number);
+    const std::vector<uint64_t>& sizes_bytes = settings.memory_bytes;
+    device.memory_bytes =
+        sizes_bytes[std::min(static_cast<size_t>(number), sizes_bytes.size() - 1)];
     device.primary = MakePrimaryContext(device);
   }
 }
+
+int Multiprocessors() { return multiprocessors; }
 
 int DeviceCount() { return static_cast<int>(Devices().size()); }
 
@@ -46,6 +58,6 @@ Device* FindDevice(CUdevice ordinal) {
                                                  : nullptr;
 }
 
-int PciBus(const Device& device) { return 0xa0 + device.ordinal; }
+int PciBus(const Device& device) { return 0xa0 + device.number; }
 
 }  // namespace gpuloom::softgpu

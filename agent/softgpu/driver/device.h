@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The software devices: identity, attributes and the count of memory in use.
 //
-// Devices are made once by MakeDevices and never destroyed. Ordinals are 0 … DeviceCount()-1.
+// Devices are made once by MakeDevices and never destroyed. Ordinals are 0 … DeviceCount()-1; who is lost has none.
 // All of it is safe from any thread after cuInit.
 #pragma once
 
@@ -16,21 +16,14 @@ namespace gpuloom::softgpu {
 
 struct Context;
 
-// What one streaming multiprocessor of the software device offers, beside exec/machine/module.h's limits of
-// one block. The per-block and per-SM numbers are those of compute capability 9.0, so that programs
-// tuned for it take the same paths. Four multiprocessors: enough that occupancy-sized grids have
-// several blocks, few enough that they stay small for a CPU.
-inline constexpr int kMultiprocessors = 4;
+// What the software device offers whatever it plays (played.h), beside exec/machine/module.h's limits of one block.
 inline constexpr int kMaxBlockDimZ = 64;
 inline constexpr int kMaxGridDimYZ = 65535;
-inline constexpr int kMaxThreadsPerMultiprocessor = 2048;
-inline constexpr int kMaxBlocksPerMultiprocessor = 32;
-inline constexpr int kSharedPerMultiprocessorBytes = 228 << 10;
-inline constexpr int kSharedReservedPerBlockBytes = 1 << 10;
 inline constexpr int kRegistersPerMultiprocessor = 65536;
 
 struct Device {
   int ordinal = 0;
+  int number = 0;  // the node's, whoever else is lost
   CUuuid uuid{};
   uint64_t memory_bytes = 0;
   std::atomic<uint64_t> used_bytes{0};
@@ -43,6 +36,7 @@ struct Device {
 
 void MakeDevices(const Settings& settings);
 int DeviceCount();
+int Multiprocessors();  // of each device
 
 // nullptr for a number that is no device.
 Device* FindDevice(CUdevice ordinal);

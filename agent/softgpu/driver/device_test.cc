@@ -5,6 +5,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "agent/softgpu/driver/settings.h"
 #include "agent/softgpu/testing/built_driver.h"
@@ -30,6 +31,19 @@ TEST(Settings, MemoryIsASizeThatADeviceCanHave) {
     EXPECT_FALSE(ParseMemory(text, bytes, error)) << text;
     EXPECT_NE(error.find(expected), std::string::npos) << text << ": " << error;
     EXPECT_EQ(bytes, 4096u) << text;
+  }
+}
+
+TEST(Settings, MemoryMayDifferByDevice) {
+  std::vector<uint64_t> sizes = {1};
+  std::string error;
+  EXPECT_TRUE(ParseMemories("8GiB", sizes, error)) << error;
+  EXPECT_EQ(sizes, std::vector{uint64_t{8} << 30});
+  EXPECT_TRUE(ParseMemories("8GiB,16GiB", sizes, error)) << error;
+  EXPECT_EQ(sizes, (std::vector{uint64_t{8} << 30, uint64_t{16} << 30}));
+  for (const char* text : {"8GiB,", ",8GiB", "8GiB,much"}) {
+    EXPECT_FALSE(ParseMemories(text, sizes, error)) << text;
+    EXPECT_EQ(sizes.size(), 2u) << text;
   }
 }
 

@@ -2,7 +2,7 @@
 // Events: a point of a stream, and the time when it was reached.
 //
 // Each record makes a new Recording; who waits for the event waits for the recording that was the
-// latest at that moment, so recording again does not disturb anybody. Safe from any thread.
+// latest at that moment, so recording again does not disturb waits. Safe from any thread.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attributes of functions and kernels: what the code needs, and the few that a program may change.
 #include "agent/softgpu/driver/library.h"
+#include "agent/softgpu/driver/played.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -36,7 +37,7 @@ CUresult GetAttribute(const Kernel& kernel, const FunctionSettings& settings,
       value = settings.ptx_version;
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-      value = 90;  // compute capability 9.0, which is what the code is run as
+      value = static_cast<int>(ThePlayedCapability().number);
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
       value = 0;
@@ -74,8 +75,8 @@ CUresult SetAttribute(const Kernel& kernel, FunctionSettings& settings,
                       CUfunction_attribute attribute, int value) {
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-      if (value < 0 ||
-          static_cast<uint64_t>(value) + kernel.static_shared_bytes > kMaxSharedBytesPerBlock) {
+      if (value < 0 || static_cast<uint64_t>(value) + kernel.static_shared_bytes >
+                           static_cast<uint64_t>(ThePlayedCapability().block_shared_bytes())) {
         return CUDA_ERROR_INVALID_VALUE;
       }
       settings.dynamic_shared_bytes = value;

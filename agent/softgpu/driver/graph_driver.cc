@@ -49,7 +49,7 @@ CUresult PrepareKernel(const graph::KernelParams& params, std::function<void()>&
 namespace gpuloom::graph {
 namespace {
 
-using namespace gpuloom::softgpu;  // NOLINT: this file joins the two
+using namespace gpuloom::softgpu;  // this file joins the two
 
 // What this driver keeps for an Exec. Queued runs hold the program that they will run.
 struct Program {

@@ -22,7 +22,7 @@ graph::StreamRef RefOf(const Stream& stream) {
 
 namespace gpuloom::graph {
 
-using namespace gpuloom::softgpu;  // NOLINT: this file joins the two
+using namespace gpuloom::softgpu;  // this file joins the two
 
 CUresult CheckDevice(CUdevice device) {
   CUDA_RETURN_IF_ERROR(Ready());

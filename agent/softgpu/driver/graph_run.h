@@ -36,7 +36,7 @@ struct GraphProgram {
   struct Shape {
     uint32_t first = 0;
     std::vector<uint32_t> waits;                // how many steps a step waits for
-    std::vector<std::vector<uint32_t>> behind;  // who waits for a step
+    std::vector<std::vector<uint32_t>> behind;  // the steps that wait for a step
     uint32_t width = 1;                         // so many steps can be ready at once, at most
   };
   std::vector<std::shared_ptr<const Shape>> shapes;  // the graph's own, then each body's

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Green contexts: a name and a number of multiprocessors for streams of their own. They share
 // everything else with the device's primary context, and execution does not know them: a software
-// multiprocessor is a thread of whoever asks for it. Safe from any thread.
+// multiprocessor is a thread of the process that uses it. Safe from any thread.
 #pragma once
 
 #include "agent/softgpu/driver/context.h"

@@ -10,6 +10,7 @@
 
 #include "agent/softgpu/driver/address_table.h"
 #include "agent/softgpu/driver/context.h"
+#include "agent/softgpu/driver/played.h"
 #include "agent/softgpu/driver/retirement.h"
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
@@ -41,6 +42,10 @@ CUresult CheckShape(const LoadedFunction& function, const LaunchShape& shape) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const Dim3& cluster = shape.cluster;
+  if (!ThePlayedCapability().has_clusters() &&
+      (cluster.x != 1 || cluster.y != 1 || cluster.z != 1)) {
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
   if (cluster.x == 0 || cluster.y == 0 || cluster.z == 0 || grid.x % cluster.x != 0 ||
       grid.y % cluster.y != 0 || grid.z % cluster.z != 0 ||
       uint64_t{cluster.x} * cluster.y * cluster.z >
@@ -50,7 +55,7 @@ CUresult CheckShape(const LoadedFunction& function, const LaunchShape& shape) {
   if (shape.cooperative) {
     const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
     const int resident = BlocksPerMultiprocessor(kernel, threads, shape.dynamic_shared_bytes);
-    if (blocks > static_cast<uint64_t>(resident) * kMultiprocessors) {
+    if (blocks > static_cast<uint64_t>(resident * Multiprocessors())) {
       return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     }
   }
@@ -159,6 +164,9 @@ CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, vo
       const Retirement::Touching touching;
       outcome = Run(grid, AddressTable::Instance(), Stopping());
     }
+    if (CurrentSettings().counts) {
+      Say("kernel " + kernel.name + ": " + std::to_string(outcome.instructions) + " instructions");
+    }
     const CUresult result = ResultOf(outcome.kind);
     if (result != CUDA_SUCCESS) RecordFault(result, outcome.detail);
   };
@@ -178,11 +186,12 @@ int BlocksPerMultiprocessor(const Kernel& kernel, uint64_t threads, uint64_t dyn
   if (threads == 0 || threads > kernel.max_threads_per_block) return 0;
   const uint64_t warps = (threads + kWarpSize - 1) / kWarpSize;
   const uint64_t shared = kernel.static_shared_bytes + dynamic_shared_bytes;
-  if (shared > kMaxSharedBytesPerBlock) return 0;
-  uint64_t blocks = kMaxBlocksPerMultiprocessor;
-  blocks = std::min<uint64_t>(blocks, kMaxThreadsPerMultiprocessor / (warps * kWarpSize));
-  blocks = std::min<uint64_t>(
-      blocks, kSharedPerMultiprocessorBytes / (shared + kSharedReservedPerBlockBytes));
+  const PlayedCapability& played = ThePlayedCapability();
+  if (shared > static_cast<uint64_t>(played.block_shared_bytes())) return 0;
+  const uint64_t taken = shared + static_cast<uint64_t>(played.reserved_shared_bytes);
+  auto blocks = static_cast<uint64_t>(played.max_blocks);
+  blocks = std::min(blocks, static_cast<uint64_t>(played.max_threads) / (warps * kWarpSize));
+  if (taken != 0) blocks = std::min(blocks, static_cast<uint64_t>(played.shared_bytes()) / taken);
   blocks =
       std::min<uint64_t>(blocks, kRegistersPerMultiprocessor /
                                      (std::max<uint64_t>(kernel.num_regs, 1) * warps * kWarpSize));

@@ -354,7 +354,7 @@ TEST_F(FaultDeathTest, AKernelThatNeverEndsDoesNotKeepTheProcess) {
     CUdeviceptr words = Allocate(8);
     CUdeviceptr counter = words + 4;
     static_cast<void>(Launch(Function("count"), 1, 1, {&words, &counter}));
-    std::exit(0);  // NOLINT(concurrency-mt-unsafe): that is what is tested
+    std::exit(0);  // that is what is tested
   };
   EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
 }

@@ -10,6 +10,7 @@
 
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/memory.h"
+#include "agent/softgpu/driver/played.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
 #include "agent/softgpu/ptx/hollow.h"
@@ -42,7 +43,7 @@ std::shared_ptr<FunctionSettings> DefaultSettings(const Kernel& kernel, int ptx_
 }
 
 CUresult LoadFailure(bool out_of_memory, std::string_view log) {
-  if (log == Module::kTooNew) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+  if (log.starts_with(Module::kTooNew)) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   return out_of_memory ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
 }
 
@@ -61,11 +62,12 @@ bool ReadFile(const char* path, std::vector<char>& content) {
 
 CUresult ReadImage(const void* image, std::string& ptx, std::string& log) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (CurrentSettings().hollow) ptx = ptx::HollowFromProgram(image);
-  if (ptx.empty()) ptx = ptx::ExtractFromProgram(image, &log);
+  if (CurrentSettings().hollow) ptx = ptx::HollowFromProgram(image, PlayedTarget());
+  if (ptx.empty()) ptx = ptx::ExtractFromProgram(image, PlayedTarget(), &log);
   if (!ptx.empty()) return CUDA_SUCCESS;
-  return log.starts_with("fatbin: no PTX") ? CUDA_ERROR_NO_BINARY_FOR_GPU
-                                           : CUDA_ERROR_INVALID_IMAGE;
+  return log.starts_with(ptx::kNoPtx) || log.starts_with(ptx::kOnlyMachineCode)
+             ? CUDA_ERROR_NO_BINARY_FOR_GPU
+             : CUDA_ERROR_INVALID_IMAGE;
 }
 
 Externals ReadExternals(unsigned count, const CUjit_option* options, void** values) {
@@ -120,7 +122,7 @@ CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<Load
     return begin;
   };
   TakeCompileTime(ptx.size());
-  made->code = Module::Load(ptx, allocate, &log, &out_of_memory, externals);
+  made->code = Module::Load(ptx, allocate, &log, &out_of_memory, externals, PlayedTarget());
   if (made->code == nullptr) {
     if (made->globals_begin != 0) {
       static_cast<void>(Memory::Instance().Free(made->globals_begin, RegionKind::kModule));
@@ -186,7 +188,8 @@ CUresult LoadLibrary(Context* context, std::string ptx, std::shared_ptr<LoadedLi
       const auto begin = reinterpret_cast<uint64_t>(made->blueprint_globals.data());
       return (begin + align_bytes - 1) / align_bytes * align_bytes;
     };
-    made->blueprint = Module::Load(made->ptx, allocate, &log, &out_of_memory, externals);
+    made->blueprint =
+        Module::Load(made->ptx, allocate, &log, &out_of_memory, externals, PlayedTarget());
     if (made->blueprint == nullptr) return LoadFailure(out_of_memory, log);
   }
   const int ptx_version = PtxVersionOf(made->ptx);

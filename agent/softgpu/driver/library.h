@@ -87,7 +87,7 @@ struct LibraryKernel {
 
 // CUlibrary
 struct LoadedLibrary {
-  CUresult broken = CUDA_SUCCESS;  // what its first use is told: code that was found wanting
+  CUresult broken = CUDA_SUCCESS;  // what its first use returns: its code is faulty
 
   // The instance in a context, loaded now if need be.
   [[nodiscard]] CUresult ModuleIn(Context& context, std::shared_ptr<LoadedModule>& module);

@@ -18,7 +18,7 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// Nobody who holds the descriptor can shrink the memory under a kernel's feet.
+// No holder of the descriptor can shrink the memory while a kernel uses it.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 struct Handles {

@@ -16,7 +16,7 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// Nobody who holds the descriptor can shrink the memory under a kernel's feet.
+// No holder of the descriptor can shrink the memory while a kernel uses it.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr char kPrefix[] = "gpuloom-softgpu-pool-";
 // The file is as large as the device's memory several times over, so that free room in pieces is

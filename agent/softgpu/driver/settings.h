@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the operator chose through the environment, read once by cuInit.
 //
-// GPULOOM_SOFTGPU_MEMORY   memory of each device: a size ("8GiB"); default 16GiB
+// GPULOOM_SOFTGPU_MEMORY   memory of each device: a size ("8GiB"), or several by device ("8GiB,16GiB"), of which the last
+//                          is also that of all further devices; default 16GiB
 // GPULOOM_SOFTGPU_DEVICES  number of devices, 0 to 16; default 1
+// GPULOOM_SOFTGPU_DRIVER   the driver that is played: 535, 550, 570 or 580 (played.h); default 580
+// GPULOOM_SOFTGPU_CAPABILITY  compute capability of each device, 7.5 to 12.1 (played.h); default 9.0
 // GPULOOM_SOFTGPU_HANDSHAKE off leaves the CUDA runtime's start-up handshake unanswered
 // (proto/libcuda/runtime_handshake.h);
 //                          programs built on cudart then do not start
@@ -10,32 +13,54 @@
 //                          a library asks of a driver, never to compute
 // GPULOOM_SOFTGPU_COMPILE  seconds that loading takes for each MiB of PTX, 0 to 3600, beside what it takes
 //                          anyhow: a driver's compiler takes its time; default 0
+// GPULOOM_SOFTGPU_MULTIPROCESSORS  of each device, 1 to 256; default 4
+// GPULOOM_SOFTGPU_THREADS  threads that run one grid's blocks, 1 to 256; default: one for each processor
+// GPULOOM_SOFTGPU_COUNT    1 tells on stderr how many instructions each grid took
+// GPULOOM_SOFTGPU_LOST     a file: a process that loads the driver while it exists finds no device any more, as when
+//                          a GPU has fallen off the bus; of numbers in it, only those devices are lost
 // GPULOOM_SOFTGPU_QUIET    1 silences the one line per unsupported function and per fault on stderr
 //
-// Thread-safe: values only. A value that cannot be read is told on stderr and fails cuInit.
+// Thread-safe: values only. A value that cannot be read is reported on stderr and fails cuInit.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gpuloom::softgpu {
 
 // Sixteen is what one host holds with the largest boards sold; more is surely a typing error.
 inline constexpr int kMaxDevices = 16;
 inline constexpr int kMaxCompileSeconds = 3600;
+// Of any GPU so far.
+inline constexpr int kMaxMultiprocessors = 256;
+// Far above what one grid gains from.
+inline constexpr int kMaxThreads = 256;
 
 struct Settings {
   int device_count = 1;
-  uint64_t memory_bytes = uint64_t{16} << 30;
+  std::vector<uint64_t> memory_bytes = {uint64_t{16} << 30};  // by device; the last for the rest
   bool handshake = true;
   bool hollow = false;
   bool quiet = false;
   int compile_seconds_per_mib = 0;
+  // Enough that occupancy-sized grids have several blocks, few enough that they stay small for a CPU.
+  int multiprocessors = 4;
+  int threads = 0;  // 0: one for each processor
+  bool counts = false;
 };
 
 // A size (agent/node/size.h) that a device can have. False, with a sentence in `error`.
 [[nodiscard]] bool ParseMemory(std::string_view text, uint64_t& size_bytes, std::string& error);
+
+// The same for several devices, with commas between them.
+[[nodiscard]] bool ParseMemories(std::string_view text, std::vector<uint64_t>& sizes_bytes,
+                                 std::string& error);
+
+// Whether the device of this number was lost, as GPULOOM_SOFTGPU_LOST has it, when this library was loaded: a process that
+// confines itself before it calls cuInit could not see that later.
+bool WasLostAtLoad(int number);
 
 // Reads the environment. False, with a sentence in `error`, when a variable holds nonsense.
 [[nodiscard]] bool ReadSettings(Settings& settings, std::string& error);

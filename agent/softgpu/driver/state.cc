@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "agent/softgpu/driver/device.h"
+#include "agent/softgpu/exec/machine/crew.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
@@ -93,11 +94,12 @@ const char* WhatItMayNot() {
   return nullptr;
 }
 
+Mutex start_mutex;
+
 }  // namespace
 
-CUresult Start(unsigned flags) {
+CUresult Start(unsigned flags) GPULOOM_EXCLUDES(start_mutex) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  static Mutex start_mutex;
   if (phase.load() == Phase::kForked) return CUDA_ERROR_NOT_INITIALIZED;
   if (phase.load() == Phase::kUnloading) return CUDA_ERROR_DEINITIALIZED;
   const MutexLock lock(start_mutex);
@@ -113,8 +115,9 @@ CUresult Start(unsigned flags) {
     Say(std::string("the process may not ") + what);
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
-  if (settings.device_count == 0) return CUDA_ERROR_NO_DEVICE;
   MakeDevices(settings);
+  if (DeviceCount() == 0) return CUDA_ERROR_NO_DEVICE;
+  Crew::Instance().SetSize(static_cast<uint32_t>(settings.threads));
   pthread_atfork(nullptr, nullptr, AfterForkInChild);
   phase.store(Phase::kReady);
   return CUDA_SUCCESS;

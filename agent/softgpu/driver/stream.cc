@@ -99,7 +99,7 @@ void Stream::RunQueue() {
     lock.Unlock();
     for (const Point& point : work.after) point.Wait();
     if (work.run != nullptr && (work.even_after_fault || Fault() == CUDA_SUCCESS)) work.run();
-    work = Work();  // what it held is released before anybody is told that it is done
+    work = Work();  // what it held is released before it counts as done
     lock.Lock();
     completed_.fetch_add(1);
     work_done_.NotifyAll();

@@ -133,7 +133,7 @@ void DestroyReferencesOf(const Context& context) {
 
 namespace gpuloom {
 
-using namespace gpuloom::softgpu;  // NOLINT: this file joins the two
+using namespace gpuloom::softgpu;  // this file joins the two
 
 CUresult NeedReferences() {
   Context* context = nullptr;
@@ -212,7 +212,7 @@ bool ReadReference(CUsurfref handle, CUarray* array) {
 
 }  // namespace gpuloom
 
-using namespace gpuloom::softgpu;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom::softgpu;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Address ranges reserved by cuMemAddressReserve and physical memory mapped into them.
 //
-// A reservation keeps its addresses from everybody else in the process. Mapped memory is seen by
+// A reservation keeps its addresses from all other uses in the process. Mapped memory is seen by
 // kernels and copies only after cuMemSetAccess. Unmapping does not wait for running work: that work
 // faults when it touches the range again. Safe from any thread.
 #pragma once

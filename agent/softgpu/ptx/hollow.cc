@@ -23,7 +23,7 @@ bool IsPtxName(std::string_view name) {
   });
 }
 
-std::string FromCubin(std::span<const uint8_t> bytes) {
+std::string FromCubin(std::span<const uint8_t> bytes, const Target& target) {
   Cubin cubin;
   if (!cubin.Open(bytes) || cubin.section_count() == 0) return {};
   std::string kernels, variables;
@@ -51,24 +51,25 @@ std::string FromCubin(std::span<const uint8_t> bytes) {
       variables.append("[").append(std::to_string(symbol.size)).append("];\n");
     }
   }
-  return ".version 8.0\n.target sm_90\n.address_size 64\n" + variables + kernels;
+  return ".version 8.0\n.target sm_" + std::to_string(std::min(target.capability, 90u)) +
+         "\n.address_size 64\n" + variables + kernels;
 }
 
 }  // namespace
 
-std::string HollowFromProgram(const void* pointer) {
+std::string HollowFromProgram(const void* pointer, const Target& target) {
   Image image{};
   if (FindImage(pointer, &image) != ImageError::kNone) return {};
-  if (image.kind == ImageKind::kElf) return FromCubin({image.bytes, image.size_bytes});
+  if (image.kind == ImageKind::kElf) return FromCubin({image.bytes, image.size_bytes}, target);
   if (image.kind != ImageKind::kFatbin) return {};
   FatbinReader reader(image.bytes, image.size_bytes);
   FatbinMember member{};
   while (reader.Next(&member)) {
     std::vector<uint8_t> cubin;
     std::string error;
-    if (member.kind == FatbinMemberKind::kElf && member.sm == kComputeTarget &&
+    if (member.kind == FatbinMemberKind::kElf && IsMachineCodeFor(member.sm, target) &&
         UnpackMember(member, kMaxPtxBytes, &cubin, &error)) {
-      return FromCubin(cubin);
+      return FromCubin(cubin, target);
     }
   }
   return {};

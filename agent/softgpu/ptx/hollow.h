@@ -7,10 +7,12 @@
 
 #include <string>
 
+#include "agent/softgpu/ptx/target.h"
+
 namespace gpuloom::softgpu::ptx {
 
-// PTX with every kernel of the image's sm_90 machine code, without parameters and empty, and with
+// PTX with every kernel of the image's machine code for the device, without parameters and empty, and with
 // its variables, zero; an empty string when there is no such code. `image` as for ExtractFromProgram.
-[[nodiscard]] std::string HollowFromProgram(const void* image);
+[[nodiscard]] std::string HollowFromProgram(const void* image, const Target& target);
 
 }  // namespace gpuloom::softgpu::ptx

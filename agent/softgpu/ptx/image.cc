@@ -24,35 +24,33 @@ void Note(std::string* held, std::string_view kind, uint32_t sm) {
   held->append(name);
 }
 
-std::string FromFatbin(const Image& image, std::string* error) {
-  FatbinReader reader(image.bytes, image.size_bytes);
-  FatbinMember member{};
-  FatbinMember best{};
-  bool found = false;
-  std::string held;
-  while (reader.Next(&member)) {
-    if (member.kind == FatbinMemberKind::kPtx && member.sm <= kComputeTarget) {
-      if (!found || member.sm > best.sm) best = member;
-      found = true;
-    } else if (member.kind == FatbinMemberKind::kPtx) {
-      Note(&held, "compute_", member.sm);
-    } else if (member.kind == FatbinMemberKind::kElf) {
-      Note(&held, "sm_", member.sm);
-    }
+// "compute_90": what to compile for.
+std::string Wanted(const Target& target) { return "compute_" + std::to_string(target.capability); }
+
+std::string Advice(const Target& target) {
+  return ". Compile with -gencode arch=" + Wanted(target) + ",code=" + Wanted(target);
+}
+
+// The target that a text names, which a fatbin gives without its suffix.
+bool NamesTargetOf(std::string_view text, const Target& target) {
+  size_t at = text.find(".target");
+  if (at != std::string_view::npos) at = text.find("sm_", at);
+  if (at == std::string_view::npos) return true;  // the parser says what is wrong
+  uint32_t number = 0;
+  for (at += 3; at < text.size() && text[at] >= '0' && text[at] <= '9' && number < 10000; ++at) {
+    number = number * 10 + static_cast<uint32_t>(text[at] - '0');
   }
-  if (!found && reader.error() != ImageError::kNone) {
-    return Fail(error, "fatbin: a member's header is broken or cut off");
-  }
-  if (!found) {
-    std::string why =
-        "fatbin: no PTX for compute_90 or lower, which is all that softgpu runs; it holds ";
-    why.append(held.empty() ? "nothing" : held);
-    return Fail(error, why.append(". Compile with -gencode arch=compute_90,code=compute_90"));
-  }
+  const char suffix = at < text.size() ? text[at] : ' ';
+  return target.Runs(number, suffix == 'a'   ? TargetKind::kSpecific
+                             : suffix == 'f' ? TargetKind::kFamily
+                                             : TargetKind::kAll);
+}
+
+std::string TextOf(const FatbinMember& member, std::string* error) {
   std::vector<uint8_t> text;
   std::string why;
-  if (!UnpackMember(best, kMaxPtxBytes, &text, &why)) {
-    return Fail(error, "fatbin: PTX for compute_" + std::to_string(best.sm) + ": " + why);
+  if (!UnpackMember(member, kMaxPtxBytes, &text, &why)) {
+    return Fail(error, "fatbin: PTX for compute_" + std::to_string(member.sm) + ": " + why);
   }
   // Stored plainly, the text is followed by NULs up to the padding.
   const auto end = std::find(text.begin(), text.end(), uint8_t{0});
@@ -60,7 +58,35 @@ std::string FromFatbin(const Image& image, std::string* error) {
   return std::string(text.begin(), end);
 }
 
-std::string FromImage(ImageError status, const Image& image, std::string* error) {
+std::string FromFatbin(const Image& image, const Target& target, std::string* error) {
+  FatbinReader reader(image.bytes, image.size_bytes);
+  FatbinMember member{};
+  std::vector<FatbinMember> candidates;
+  std::string held;
+  while (reader.Next(&member)) {
+    if (member.kind == FatbinMemberKind::kPtx) Note(&held, "compute_", member.sm);
+    if (member.kind == FatbinMemberKind::kElf) Note(&held, "sm_", member.sm);
+    if (member.kind == FatbinMemberKind::kPtx && member.sm <= target.capability) {
+      candidates.push_back(member);
+    }
+  }
+  if (candidates.empty() && reader.error() != ImageError::kNone) {
+    return Fail(error, "fatbin: a member's header is broken or cut off");
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const FatbinMember& a, const FatbinMember& b) { return a.sm > b.sm; });
+  for (const FatbinMember& candidate : candidates) {
+    std::string text = TextOf(candidate, error);
+    if (text.empty()) return {};
+    if (NamesTargetOf(text, target)) return text;
+  }
+  std::string why = std::string(kNoPtx) + std::to_string(target.capability) +
+                    " or lower, which is all that softgpu runs; it holds ";
+  return Fail(error, why.append(held.empty() ? "nothing" : held).append(Advice(target)));
+}
+
+std::string FromImage(ImageError status, const Image& image, const Target& target,
+                      std::string* error) {
   switch (status) {
     case ImageError::kNone:
       break;
@@ -73,11 +99,10 @@ std::string FromImage(ImageError status, const Image& image, std::string* error)
   }
   switch (image.kind) {
     case ImageKind::kFatbin:
-      return FromFatbin(image, error);
+      return FromFatbin(image, target, error);
     case ImageKind::kElf:
       return Fail(error,
-                  "cubin: machine code without PTX, which softgpu cannot run. Compile with "
-                  "-gencode arch=compute_90,code=compute_90");
+                  std::string(kOnlyMachineCode) + ", which softgpu cannot run" + Advice(target));
     case ImageKind::kPtx:
       break;
   }
@@ -87,13 +112,17 @@ std::string FromImage(ImageError status, const Image& image, std::string* error)
 
 }  // namespace
 
-std::string Extract(std::span<const std::byte> image, std::string* error) {
+std::string Extract(std::span<const std::byte> image, const Target& target, std::string* error) {
   Image found{};
   const ImageError status = FindImage(image.data(), image.size(), &found);
-  return FromImage(status, found, error);
+  return FromImage(status, found, target, error);
 }
 
-bool HoldsMachineCode(std::span<const std::byte> image) {
+bool IsMachineCodeFor(uint32_t sm, const Target& target) {
+  return sm <= target.capability && sm / 10 == target.capability / 10;
+}
+
+bool HoldsMachineCode(std::span<const std::byte> image, const Target& target) {
   Image found{};
   if (FindImage(image.data(), image.size(), &found) != ImageError::kNone ||
       found.kind != ImageKind::kFatbin) {
@@ -101,15 +130,15 @@ bool HoldsMachineCode(std::span<const std::byte> image) {
   }
   FatbinReader reader(found.bytes, found.size_bytes);
   for (FatbinMember member{}; reader.Next(&member);) {
-    if (member.kind == FatbinMemberKind::kElf && member.sm == kComputeTarget) return true;
+    if (member.kind == FatbinMemberKind::kElf && IsMachineCodeFor(member.sm, target)) return true;
   }
   return false;
 }
 
-std::string ExtractFromProgram(const void* image, std::string* error) {
+std::string ExtractFromProgram(const void* image, const Target& target, std::string* error) {
   Image found{};
   const ImageError status = FindImage(image, &found);
-  std::string text = FromImage(status, found, error);
+  std::string text = FromImage(status, found, target, error);
   FatbinWrapper wrapper{};
   constexpr uint32_t kLinked = 2;
   if (!text.empty() || image == nullptr || !ReadWrapper(image, &wrapper) ||
@@ -119,13 +148,13 @@ std::string ExtractFromProgram(const void* image, std::string* error) {
   // Linked device code (-rdc=true) is machine code, or nothing; its parts may be PTX.
   std::vector<std::string> parts;
   for (auto part = static_cast<const void* const*>(wrapper.extra); *part != nullptr; ++part) {
-    std::string part_text = ExtractFromProgram(*part, error);
+    std::string part_text = ExtractFromProgram(*part, target, error);
     Image part_image{};
     if (!part_text.empty()) {
       parts.push_back(std::move(part_text));
     } else if (FindImage(*part, &part_image) != ImageError::kNone ||
-               !HoldsMachineCode(
-                   std::as_bytes(std::span(part_image.bytes, part_image.size_bytes)))) {
+               !HoldsMachineCode(std::as_bytes(std::span(part_image.bytes, part_image.size_bytes)),
+                                 target)) {
       return {};
     }
   }

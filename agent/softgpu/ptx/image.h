@@ -2,33 +2,42 @@
 // From what cuModuleLoadData and cuLibraryLoadData are given to PTX text.
 //
 // An image is a fatbin wrapper (0x466243b1), a fatbin (0xBA55ED50), an ELF cubin or PTX text. Only
-// PTX can be executed here: of a fatbin the PTX with the highest target that compute capability 9.0
-// can run is taken, and decompressed (LZ4, zstd). Pure functions without state.
+// PTX can be executed here: of a fatbin the PTX with the highest target that the device can run is
+// taken, and decompressed (LZ4, zstd). Pure functions without state.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+
+#include "agent/softgpu/ptx/target.h"
 
 namespace gpuloom::softgpu::ptx {
 
-// The compute capability of the device, major * 10 + minor.
-inline constexpr uint32_t kComputeTarget = 90;
 // What one image may decompress to; the largest PTX of NVIDIA's own libraries is far below it.
 inline constexpr size_t kMaxPtxBytes = size_t{256} << 20;
+
+// How *error begins for images that hold no code for this device.
+inline constexpr std::string_view kNoPtx = "fatbin: no PTX for compute_";
+inline constexpr std::string_view kOnlyMachineCode = "cubin: machine code without PTX";
 
 // The PTX text in `image`, or an empty string and *error: "fatbin: no PTX for compute_90 or lower
 // …". Never reads outside `image`. A wrapper's members are pointers, so a wrapper is not accepted
 // here: see ExtractFromProgram.
-[[nodiscard]] std::string Extract(std::span<const std::byte> image, std::string* error);
+[[nodiscard]] std::string Extract(std::span<const std::byte> image, const Target& target,
+                                  std::string* error);
 
 // True for a fatbin that holds machine code this device could run: what stands in for PTX there.
-[[nodiscard]] bool HoldsMachineCode(std::span<const std::byte> image);
+[[nodiscard]] bool HoldsMachineCode(std::span<const std::byte> image, const Target& target);
+// Whether machine code for sm_`sm` runs on the device: of the same major number, and not newer.
+[[nodiscard]] bool IsMachineCodeFor(uint32_t sm, const Target& target);
 
 // Extract for what a program in this process passes to the driver: a pointer without a length. The
 // headers are believed, as the real driver does; a wrapper (version 1, or 2 with its
 // NULL-terminated list of fatbins) is followed. Of linked parts those without PTX are left out.
-[[nodiscard]] std::string ExtractFromProgram(const void* image, std::string* error);
+[[nodiscard]] std::string ExtractFromProgram(const void* image, const Target& target,
+                                             std::string* error);
 
 }  // namespace gpuloom::softgpu::ptx

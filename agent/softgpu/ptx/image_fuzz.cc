@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::make_unique<std::byte[]>(size);
   if (size > 0) std::memcpy(bytes.get(), data, size);
   std::string error;
-  const std::string text = gpuloom::softgpu::ptx::Extract({bytes.get(), size}, &error);
+  const std::string text = gpuloom::softgpu::ptx::Extract({bytes.get(), size}, {}, &error);
   // Either text or a reason.
   if (text.empty() == error.empty()) std::abort();
   return 0;

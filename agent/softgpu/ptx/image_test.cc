@@ -72,13 +72,13 @@ struct Extracted {
   std::string error;
 };
 
-Extracted From(const std::string& bytes) {
+Extracted From(const std::string& bytes, const Target& target = {}) {
   // In a block of exactly its size, so that a sanitizer sees reads behind it.
   const std::vector<std::byte> copy(
       reinterpret_cast<const std::byte*>(bytes.data()),
       reinterpret_cast<const std::byte*>(bytes.data()) + bytes.size());
   Extracted result;
-  result.text = Extract(copy, &result.error);
+  result.text = Extract(copy, target, &result.error);
   return result;
 }
 
@@ -97,6 +97,36 @@ TEST(Image, TakesTheHighestTargetThatItCanRun) {
   EXPECT_EQ(From(fatbin.Bytes()).text, Text(90));
 }
 
+std::string TextFor(const std::string& target) {
+  return ".version 8.6\n.target " + target + "\n.address_size 64\n";
+}
+
+TEST(Image, TakesWhatTheDeviceCanRun) {
+  Fatbin fatbin;
+  fatbin.Add(FatbinMemberKind::kPtx, 75, TextFor("sm_75"))
+      .Add(FatbinMemberKind::kPtx, 90, TextFor("sm_90a"))
+      .Add(FatbinMemberKind::kPtx, 100, TextFor("sm_100f, debug"));
+  const std::pair<uint32_t, const char*> devices[] = {
+      {75, "sm_75"},           {89, "sm_75"},           {90, "sm_90a"},
+      {100, "sm_100f, debug"}, {103, "sm_100f, debug"}, {120, "sm_75"}};
+  for (const auto& [capability, target] : devices) {
+    EXPECT_EQ(From(fatbin.Bytes(), {capability}).text, TextFor(target)) << capability;
+  }
+  Fatbin specific;
+  specific.Add(FatbinMemberKind::kPtx, 90, TextFor("sm_90a"));
+  EXPECT_THAT(From(specific.Bytes(), {120}).error,
+              HasSubstr("no PTX for compute_120 or lower, which is all that softgpu runs; it holds "
+                        "compute_90. Compile with -gencode arch=compute_120,code=compute_120"));
+}
+
+TEST(Image, MachineCodeRunsOnLaterDevicesOfItsMajorNumber) {
+  EXPECT_TRUE(IsMachineCodeFor(80, {86}));
+  EXPECT_TRUE(IsMachineCodeFor(86, {86}));
+  EXPECT_FALSE(IsMachineCodeFor(89, {86}));
+  EXPECT_FALSE(IsMachineCodeFor(75, {86}));
+  EXPECT_FALSE(IsMachineCodeFor(80, {90}));
+}
+
 TEST(Image, UnpacksBothCompressions) {
   for (const Packing packing : {Packing::kNone, Packing::kLz4, Packing::kZstd}) {
     EXPECT_EQ(From(Fatbin().Add(FatbinMemberKind::kPtx, 90, Text(90), packing).Bytes()).text,
@@ -109,19 +139,19 @@ TEST(Image, FollowsAProgramsWrapper) {
       Fatbin().Add(FatbinMemberKind::kPtx, 90, Text(90), Packing::kZstd).Bytes();
   FatbinWrapper wrapper{kFatbinWrapperMagic, 1, bytes.data(), nullptr};
   std::string error;
-  EXPECT_EQ(ExtractFromProgram(&wrapper, &error), Text(90));
-  EXPECT_EQ(ExtractFromProgram(bytes.data(), &error), Text(90));
-  EXPECT_EQ(ExtractFromProgram(Text(80).c_str(), &error), Text(80));
+  EXPECT_EQ(ExtractFromProgram(&wrapper, Target{}, &error), Text(90));
+  EXPECT_EQ(ExtractFromProgram(bytes.data(), Target{}, &error), Text(90));
+  EXPECT_EQ(ExtractFromProgram(Text(80).c_str(), Target{}, &error), Text(80));
   const std::string linked = Fatbin().Bytes();
   const FatbinWrapper without_list{kFatbinWrapperMagic, 2, linked.data(), nullptr};
-  EXPECT_EQ(ExtractFromProgram(&without_list, &error), "");
+  EXPECT_EQ(ExtractFromProgram(&without_list, Target{}, &error), "");
   EXPECT_THAT(error, HasSubstr("it holds nothing"));
   // Linked device code: its parts.
   const void* const parts[] = {bytes.data(), bytes.data(), nullptr};
   const FatbinWrapper with_list{kFatbinWrapperMagic, 2, linked.data(), parts};
-  EXPECT_EQ(ExtractFromProgram(&with_list, &error), Text(90) + "\n" + Text(90) + "\n");
+  EXPECT_EQ(ExtractFromProgram(&with_list, Target{}, &error), Text(90) + "\n" + Text(90) + "\n");
   wrapper.version = 7;
-  EXPECT_EQ(ExtractFromProgram(&wrapper, &error), "");
+  EXPECT_EQ(ExtractFromProgram(&wrapper, Target{}, &error), "");
   EXPECT_THAT(error, HasSubstr("contradicts itself"));
 }
 
@@ -155,11 +185,11 @@ TEST(Image, NamesWhatItCannotRun) {
 
 TEST(Image, HollowCodeNeedsMachineCodeOfThisDevice) {
   const std::string text = Text(90);
-  EXPECT_EQ(HollowFromProgram(text.c_str()), "");
+  EXPECT_EQ(HollowFromProgram(text.c_str(), Target{}), "");
   const auto other = Fatbin().Add(FatbinMemberKind::kElf, 100, "cubin").Bytes();
-  EXPECT_EQ(HollowFromProgram(other.data()), "");
+  EXPECT_EQ(HollowFromProgram(other.data(), Target{}), "");
   const auto broken = Fatbin().Add(FatbinMemberKind::kElf, 90, std::string(200, 'x')).Bytes();
-  EXPECT_EQ(HollowFromProgram(broken.data()), "");
+  EXPECT_EQ(HollowFromProgram(broken.data(), Target{}), "");
 }
 
 TEST(Image, Malicious_CutAnywhere) {

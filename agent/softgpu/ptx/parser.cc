@@ -191,6 +191,9 @@ bool ParseTarget(Cursor& cursor, ModuleTree* tree) {
       if (c >= '0' && c <= '9') number = number * 10 + static_cast<uint32_t>(c - '0');
     }
     tree->target = number;
+    tree->target_kind = word.ends_with('a')   ? TargetKind::kSpecific
+                        : word.ends_with('f') ? TargetKind::kFamily
+                                              : TargetKind::kAll;
   } while (cursor.TakeIf(','));
   return true;
 }

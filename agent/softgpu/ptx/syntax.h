@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/softgpu/ptx/target.h"
 #include "agent/softgpu/ptx/types.h"
 
 namespace gpuloom::softgpu::ptx {
@@ -92,7 +93,8 @@ struct FunctionTree {
 };
 
 struct ModuleTree {
-  uint32_t target = 0;   // 90 for sm_90 and sm_90a
+  uint32_t target = 0;  // 90 for sm_90 and sm_90a
+  TargetKind target_kind = TargetKind::kAll;
   uint32_t version = 0;  // 87 for .version 8.7
   std::vector<Variable> variables;
   std::vector<FunctionTree> functions;

@@ -1,5 +1,6 @@
 {{/* What the pods of both DaemonSets share: who they are and where they may run. All take
-     (dict "root" $ "component" "agent" or "schedulers"). */}}
+     (dict "root" $ "component" "agent" or "schedulers"), and podPlacement a "serviceAccount" in place of theirs and
+     a "work" that needs no driver (_node_work.tpl). */}}
 
 {{/* A setting `key` of the component's pods as YAML: the component's own, else the shared one; nothing where it is empty.
      A key that is missing is one of a release that is upgraded with --reuse-values. */}}
@@ -11,6 +12,13 @@
 {{- end -}}
 {{- with $value -}}
 {{- toYaml . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* "yes" where agents post events; a release that is upgraded with --reuse-values has no such value. */}}
+{{- define "gpuloom.tellsEvents" -}}
+{{- if dig "enabled" true (default dict .Values.events) -}}
+yes
 {{- end -}}
 {{- end -}}
 
@@ -30,10 +38,10 @@ annotations:
 
 {{- define "gpuloom.podPlacement" -}}
 {{- $values := .root.Values -}}
-serviceAccountName: {{ include "gpuloom.serviceAccount" .root }}
-# Nothing here talks to the API server.
-automountServiceAccountToken: false
-{{- if and $values.runtimeClassName (not $values.softgpu.enabled) }}
+serviceAccountName: {{ default (include "gpuloom.serviceAccount" .root) .serviceAccount }}
+# Nothing here talks to the API server, but for the agent that posts events.
+automountServiceAccountToken: {{ if and (eq .component "agent") (include "gpuloom.tellsEvents" .root) }}true{{ else }}false{{ end }}
+{{- if and $values.runtimeClassName (not (or $values.softgpu.enabled .work)) }}
 runtimeClassName: {{ $values.runtimeClassName }}
 {{- end }}
 {{- with $values.imagePullSecrets }}

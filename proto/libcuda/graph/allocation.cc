@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/libcuda/graph/capture_state.h"
+#include "proto/libcuda/graph/entry.h"
+
 namespace gpuloom::graph {
 
 std::atomic<uint32_t> graph_memory_count{0};
@@ -11,16 +14,30 @@ std::atomic<uint32_t> graph_memory_count{0};
 namespace {
 
 struct Allocations {
-  Growing<GraphMemory*> all;
+  Growing<GraphMemory*> all;  // by address
   GraphMemoryUse use = {};
 };
 constinit Allocations allocations;
 
-GraphMemory* Find(CUdeviceptr address) {
-  for (GraphMemory* memory : allocations.all) {
-    if (memory->address == address) return memory;
+// The first at `address` or above it.
+size_t LowerBound(CUdeviceptr address) {
+  size_t first = 0, last = allocations.all.count();
+  while (first != last) {
+    const size_t middle = first + (last - first) / 2;
+    if (allocations.all[middle]->address < address) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
   }
-  return nullptr;
+  return first;
+}
+
+GraphMemory* Find(CUdeviceptr address) {
+  const size_t at = LowerBound(address);
+  return at != allocations.all.count() && allocations.all[at]->address == address
+             ? allocations.all[at]
+             : nullptr;
 }
 
 void SetLive(GraphMemory* memory, bool live) {
@@ -34,7 +51,8 @@ void SetLive(GraphMemory* memory, bool live) {
 // Frees the memory once neither a node nor the program has it any more.
 void ReleaseUnused(GraphMemory* memory) {
   if (memory->references != 0 || memory->live) return;
-  for (size_t i = 0; i < allocations.all.count(); ++i) {
+  for (size_t i = memory->address != 0 ? LowerBound(memory->address) : 0;
+       i < allocations.all.count(); ++i) {
     if (allocations.all[i] == memory) {
       allocations.all.Remove(i);
       break;
@@ -48,12 +66,41 @@ void ReleaseUnused(GraphMemory* memory) {
   graph_memory_count.fetch_sub(1, std::memory_order_acq_rel);
 }
 
-bool IsFreedIn(const Exec& exec, CUdeviceptr address) {
-  for (const Step& step : exec.definition.steps) {
-    const NodeParams& params = step.node->params;
-    if (params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && params.free_address == address) return true;
+// Memory of more than twice the size stays for larger requests: the driver would give a part of it.
+bool Fits(const GraphMemory& memory, size_t size_bytes) {
+  return memory.size_bytes >= size_bytes && memory.size_bytes / 2 <= size_bytes;
+}
+
+bool HasFreed(const Graph* graph, size_t size_bytes) {
+  for (const GraphMemory* memory : allocations.all) {
+    if (memory->home == graph && memory->freed_by != nullptr && Fits(*memory, size_bytes)) {
+      return true;
+    }
   }
   return false;
+}
+
+// What a graph's nodes, at any depth, do with the memory.
+struct Uses {
+  uint32_t allocations;
+  uint32_t frees;
+};
+Uses CountUses(const Graph* graph, CUdeviceptr address) {
+  Uses uses = {};
+  for (const Node* node : graph->nodes) {
+    const NodeParams& params = node->params;
+    if (params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && params.alloc.params.dptr == address) {
+      ++uses.allocations;
+    } else if (params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && params.free_address == address) {
+      ++uses.frees;
+    }
+    ForEachInner(*node, [&](const Graph* inner) {
+      const Uses more = CountUses(inner, address);
+      uses.allocations += more.allocations;
+      uses.frees += more.frees;
+    });
+  }
+  return uses;
 }
 
 CUresult JudgeRequest(const CUDA_MEM_ALLOC_NODE_PARAMS& asked) {
@@ -75,29 +122,19 @@ CUresult JudgeRequest(const CUDA_MEM_ALLOC_NODE_PARAMS& asked) {
   return CUDA_SUCCESS;
 }
 
-}  // namespace
-
-CUresult MakeAllocation(const CUDA_MEM_ALLOC_NODE_PARAMS& asked, NodeParams* to) {
-  *to = {};
-  CUresult result = JudgeRequest(asked);
-  if (result != CUDA_SUCCESS) return result;
+CUresult MakeMemory(size_t size_bytes, GraphMemory** made) {
   auto* memory = static_cast<GraphMemory*>(calloc(1, sizeof(GraphMemory)));
-  CUmemAccessDesc* access = nullptr;
-  const size_t access_bytes = asked.accessDescCount * sizeof(CUmemAccessDesc);
-  if (access_bytes != 0) {
-    access = static_cast<CUmemAccessDesc*>(malloc(access_bytes));
-    if (access != nullptr) memcpy(access, asked.accessDescs, access_bytes);
-  }
+  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   CUdeviceptr address = 0;
-  result = memory == nullptr || (access_bytes != 0 && access == nullptr)
-               ? CUDA_ERROR_OUT_OF_MEMORY
-               : AllocateForGraph(asked.bytesize, &address);
+  CUresult result = AllocateForGraph(size_bytes, &address);
   if (result == CUDA_SUCCESS) {
     GraphLock lock;
-    *memory = {address, asked.bytesize, 1, false};
-    if (allocations.all.Push(memory)) {
+    memory->address = address;
+    memory->size_bytes = size_bytes;
+    memory->references = 1;
+    if (allocations.all.Insert(LowerBound(address), memory)) {
       GraphMemoryUse& use = allocations.use;
-      use.reserved_bytes += asked.bytesize;
+      use.reserved_bytes += size_bytes;
       if (use.reserved_bytes > use.reserved_high_bytes) {
         use.reserved_high_bytes = use.reserved_bytes;
       }
@@ -109,22 +146,103 @@ CUresult MakeAllocation(const CUDA_MEM_ALLOC_NODE_PARAMS& asked, NodeParams* to)
   }
   if (result != CUDA_SUCCESS) {
     free(memory);
+    return result;
+  }
+  *made = memory;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+GraphMemory* TakeFreed(const Graph* graph, const Edge* before, size_t count, size_t size_bytes) {
+  if (!HasFreed(graph, size_bytes)) return nullptr;
+  for (Node* node : graph->nodes) node->index = 0;
+  Growing<Node*> seen = {};  // what is done before the new node: nearest first
+  const auto see = [&seen](const Edge& edge) {
+    if (edge.node->index != 0) return;
+    edge.node->index = 1;
+    (void)seen.Push(edge.node);  // without memory for it less is found
+  };
+  for (size_t i = 0; i < count; ++i) see(before[i]);
+  GraphMemory* best = nullptr;
+  for (size_t i = 0; i < seen.count(); ++i) {
+    Node* node = seen[i];
+    for (const Edge& edge : node->in) see(edge);
+    if (node->params.type != CU_GRAPH_NODE_TYPE_MEM_FREE) continue;
+    GraphMemory* memory = Find(node->params.free_address);
+    if (memory == nullptr || memory->home != graph || memory->freed_by != node ||
+        !Fits(*memory, size_bytes) || (best != nullptr && best->size_bytes <= memory->size_bytes)) {
+      continue;
+    }
+    best = memory;
+    if (best->size_bytes == size_bytes) break;
+  }
+  seen.Free();
+  if (best != nullptr) {
+    best->freed_by = nullptr;
+    ++best->references;
+  }
+  return best;
+}
+
+CUresult MakeAllocation(const CUDA_MEM_ALLOC_NODE_PARAMS& asked, GraphMemory* freed,
+                        NodeParams* to) {
+  *to = {};
+  CUresult result = JudgeRequest(asked);
+  CUmemAccessDesc* access = nullptr;
+  if (result == CUDA_SUCCESS && asked.accessDescCount != 0) {
+    const size_t access_bytes = asked.accessDescCount * sizeof(CUmemAccessDesc);
+    access = static_cast<CUmemAccessDesc*>(malloc(access_bytes));
+    if (access != nullptr) memcpy(access, asked.accessDescs, access_bytes);
+    if (access == nullptr) result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  GraphMemory* memory = freed;
+  if (result == CUDA_SUCCESS && memory == nullptr) result = MakeMemory(asked.bytesize, &memory);
+  if (result != CUDA_SUCCESS) {
     free(access);
+    if (freed == nullptr) return result;
+    GraphLock lock;
+    freed->home = nullptr;
+    DropMemory(freed);
     return result;
   }
   to->type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
   to->alloc = {asked, access, memory};
   to->alloc.params.accessDescs = access;
-  to->alloc.params.dptr = address;
+  to->alloc.params.dptr = memory->address;
   return CUDA_SUCCESS;
 }
 
-CUresult MakeStreamAllocation(size_t size_bytes, NodeParams* to) {
+CUresult MakeAllocationIn(CUgraph handle, const CUgraphNode* before, size_t count,
+                          const CUDA_MEM_ALLOC_NODE_PARAMS& asked, NodeParams* to) {
+  GraphMemory* freed = nullptr;
+  {
+    GraphLock lock;
+    const Graph* graph = FindGraph(handle);
+    EdgeList edges;
+    if (graph != nullptr && edges.Read(graph, before, nullptr, count) == CUDA_SUCCESS) {
+      freed = TakeFreed(graph, edges.edges.begin(), edges.edges.count(), asked.bytesize);
+    }
+  }
+  return MakeAllocation(asked, freed, to);
+}
+
+CUresult MakeStreamAllocation(const StreamRef& stream, size_t size_bytes, NodeParams* to) {
   CUDA_MEM_ALLOC_NODE_PARAMS asked = {};
   asked.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   asked.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   asked.bytesize = size_bytes;
-  return MakeAllocation(asked, to);
+  GraphMemory* freed = nullptr;
+  {
+    GraphLock lock;
+    Capture* capture;
+    const CapturedStream* captured = capturing::FindStream(stream.key, &capture);
+    if (captured != nullptr && capture->graph != nullptr && !capture->invalid) {
+      freed = TakeFreed(capture->graph, captured->dependencies.begin(),
+                        captured->dependencies.count(), size_bytes);
+    }
+  }
+  return MakeAllocation(asked, freed, to);
 }
 
 CUresult MakeFree(CUdeviceptr address, NodeParams* to) {
@@ -140,6 +258,43 @@ void HoldMemory(GraphMemory* memory) { ++memory->references; }
 void DropMemory(GraphMemory* memory) {
   --memory->references;
   ReleaseUnused(memory);
+}
+
+void NoteAllocation(const Node& node) {
+  if (node.params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    GraphMemory* memory = node.params.alloc.memory;
+    memory->home = node.graph;
+    ++memory->uses;
+  } else if (GraphMemory* memory = Find(node.params.free_address);
+             memory != nullptr && memory->home == node.graph) {
+    memory->freed_by = &node;
+  }
+}
+
+void ForgetAllocation(const Node& node) {
+  GraphMemory* memory = node.params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC
+                            ? node.params.alloc.memory
+                            : Find(node.params.free_address);
+  if (memory != nullptr && memory->home == node.graph) {
+    memory->home = nullptr;
+    memory->freed_by = nullptr;
+  }
+}
+
+bool MayFree(const Graph* root, CUdeviceptr address) {
+  const Uses uses = CountUses(root, address);
+  return uses.frees < (uses.allocations > 1 ? uses.allocations : 1);
+}
+
+bool ReusesMemory(const Graph* graph) {
+  if (graph_memory_count.load(std::memory_order_acquire) == 0) return false;
+  for (const Node* node : graph->nodes) {
+    const NodeParams& params = node->params;
+    bool reuses = params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && params.alloc.memory->uses > 1;
+    ForEachInner(*node, [&](const Graph* inner) { reuses = reuses || ReusesMemory(inner); });
+    if (reuses) return true;
+  }
+  return false;
 }
 
 CUresult CheckLaunch(const Exec& exec) {
@@ -161,7 +316,7 @@ void ApplyLaunch(const Exec& exec) {
   for (const Step& step : exec.definition.steps) {
     const NodeParams& params = step.node->params;
     if (params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-      SetLive(params.alloc.memory, !IsFreedIn(exec, params.alloc.params.dptr));
+      SetLive(params.alloc.memory, true);
     } else if (params.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
       GraphMemory* memory = Find(params.free_address);
       if (memory != nullptr) {

@@ -3,7 +3,12 @@
 // as a graph or an executable graph has the node, or the program has the memory of a launch that
 // did not free it. So a launch allocates and frees nothing; it only tracks who may free.
 //
-// One record for an allocation node and all its copies. Needs GraphLock unless stated otherwise.
+// Within a graph memory is reused: an allocation node gets the memory of an earlier one of the same graph that is
+// freed before anything that the new node depends on, as with the driver ("Address Reuse within a Graph" in the CUDA
+// Programming Guide). Between graphs it is not.
+//
+// One record for the allocation nodes that have this memory, and all their copies. Needs GraphLock unless stated
+// otherwise.
 #pragma once
 
 #include <atomic>
@@ -19,22 +24,43 @@ namespace gpuloom::graph {
 struct GraphMemory {
   CUdeviceptr address;
   uint64_t size_bytes;
-  uint32_t references;  // nodes
+  uint32_t references;  // nodes, also those that are still to be added
   bool live;            // a launch has allocated it, and it has not been freed since
+  // For reuse: the graph whose nodes allocate it, null if it is not to be reused any more, and its node that frees it
+  // after the last of them; null before there is one, and while the next allocation node is in the making.
+  const Graph* home;
+  const Node* freed_by;
+  uint32_t uses;  // allocation nodes of `home` that have got it
 };
 
 extern std::atomic<uint32_t> graph_memory_count;
 
-// Makes a node with its own memory. Without the lock. INVALID_VALUE for an invalid request,
-// NOT_SUPPORTED for memory that is not the device's.
-[[nodiscard]] CUresult MakeAllocation(const CUDA_MEM_ALLOC_NODE_PARAMS& asked, NodeParams* to);
-// The same for cuMemAllocAsync.
-[[nodiscard]] CUresult MakeStreamAllocation(size_t size_bytes, NodeParams* to);
+// Memory for a node of `graph` that depends on `before`; taken until that node is there, or null.
+[[nodiscard]] GraphMemory* TakeFreed(const Graph* graph, const Edge* before, size_t count,
+                                     size_t size_bytes);
+// Makes a node with memory that TakeFreed found, or with its own if that is null; takes `freed` over, even if it fails.
+// Without the lock. INVALID_VALUE for an invalid request, NOT_SUPPORTED for memory that is not the device's.
+[[nodiscard]] CUresult MakeAllocation(const CUDA_MEM_ALLOC_NODE_PARAMS& asked, GraphMemory* freed,
+                                      NodeParams* to);
+// Both, for a node that depends on these nodes. Without the lock; wrong handles are found when it is added.
+[[nodiscard]] CUresult MakeAllocationIn(CUgraph graph, const CUgraphNode* before, size_t count,
+                                        const CUDA_MEM_ALLOC_NODE_PARAMS& asked, NodeParams* to);
+// The same for cuMemAllocAsync in a stream that captures.
+[[nodiscard]] CUresult MakeStreamAllocation(const StreamRef& stream, size_t size_bytes,
+                                            NodeParams* to);
 // INVALID_VALUE if it is not an allocation node's memory. Without the lock.
 [[nodiscard]] CUresult MakeFree(CUdeviceptr address, NodeParams* to);
 
 void HoldMemory(GraphMemory* memory);
 void DropMemory(GraphMemory* memory);
+// A graph has got, or loses, an allocation or free node.
+void NoteAllocation(const Node& node);
+void ForgetAllocation(const Node& node);
+// Whether a node of the graph may free the memory once more: not more often than its nodes allocate it, and once if
+// another graph does.
+bool MayFree(const Graph* root, CUdeviceptr address);
+// Whether allocation nodes of the graph, at any depth, share memory: their order is what keeps them apart.
+bool ReusesMemory(const Graph* graph);
 
 // Accounting of a launch: INVALID_VALUE if memory of an earlier one was not freed and the graph
 // does not free it automatically. Call ApplyLaunch once the launch was made.

@@ -29,7 +29,7 @@ CUresult Add(CUgraphNode* out, CUgraph graph_handle, const CUgraphNode* dependen
 }  // namespace
 }  // namespace gpuloom::graph
 
-using namespace gpuloom::graph;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom::graph;  // CUDA's functions are written in our terms
 
 extern "C" {
 
@@ -38,7 +38,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* out, CUgraph graph, const CUgraphNo
   CUDA_RETURN_IF_ERROR(CheckReady());
   if (out == nullptr || asked == nullptr) return CUDA_ERROR_INVALID_VALUE;
   NodeParams params;
-  CUresult result = MakeAllocation(*asked, &params);
+  CUresult result = MakeAllocationIn(graph, dependencies, count, *asked, &params);
   if (result != CUDA_SUCCESS) return result;
   const CUdeviceptr address = params.alloc.params.dptr;
   result = Add(out, graph, dependencies, count, &params);

@@ -8,7 +8,7 @@
 
 namespace gpuloom::graph {
 
-using namespace capturing;  // NOLINT: what this file works on
+using namespace capturing;  // what this file works on
 
 std::atomic<uint32_t> capture_count{0};
 std::atomic<uint32_t> captured_event_count{0};

@@ -137,7 +137,7 @@ CUresult Update(CUstream handle, NullStream null_means, const CUgraphNode* nodes
 }  // namespace
 }  // namespace gpuloom::graph
 
-using namespace gpuloom::graph;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom::graph;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -5,7 +5,7 @@
 
 namespace gpuloom::graph {
 
-using namespace capturing;  // NOLINT: what this file works on
+using namespace capturing;  // what this file works on
 
 namespace {
 

@@ -184,7 +184,7 @@ bool CanBeDisabled(CUgraphNodeType type) {
 }  // namespace
 }  // namespace gpuloom::graph
 
-using namespace gpuloom::graph;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom::graph;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/libcuda/graph/allocation.h"
 #include "proto/libcuda/graph/capture.h"
 #include "proto/libcuda/graph/conditional.h"
 #include "proto/libcuda/graph/handle_set.h"
@@ -39,6 +40,7 @@ void SetConditionUsed(Node* node, bool used) {
 
 void FreeNode(Node* node) {
   living.nodes.Remove(node);
+  if (IsAllocation(node->params)) ForgetAllocation(*node);
   SetConditionUsed(node, false);
   FreeParams(&node->params);
   node->in.Free();
@@ -95,21 +97,11 @@ bool CopyNodes(const Graph* from, Graph* to) {
   return true;
 }
 
-bool IsFreedIn(const Graph* graph, CUdeviceptr address) {
-  for (const Node* node : graph->nodes) {
-    bool freed =
-        node->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && node->params.free_address == address;
-    ForEachInner(*node, [&](const Graph* inner) { freed = freed || IsFreedIn(inner, address); });
-    if (freed) return true;
-  }
-  return false;
-}
-
-// For an allocation or free node: a child graph cannot get further ones, and an address can be
-// freed only once.
+// For an allocation or free node: a child graph cannot get further ones, and what was allocated
+// once can be freed once.
 CUresult CheckAllocation(Graph* graph, const NodeParams& params) {
   if (IsChild(graph)) return CUDA_ERROR_NOT_SUPPORTED;
-  return params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && IsFreedIn(RootOf(graph), params.free_address)
+  return params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && !MayFree(RootOf(graph), params.free_address)
              ? CUDA_ERROR_INVALID_VALUE
              : CUDA_SUCCESS;
 }
@@ -218,6 +210,7 @@ CUresult AddNode(Graph* graph, NodeParams* params, const Edge* dependencies, siz
       return result;
     }
   }
+  if (IsAllocation(node->params)) NoteAllocation(*node);
   *out = node;
   return CUDA_SUCCESS;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "proto/cuda/return_if_error.h"
+#include "proto/libcuda/graph/allocation.h"
 #include "proto/libcuda/graph/conditional.h"
 #include "proto/libcuda/graph/dot.h"
 #include "proto/libcuda/graph/entry.h"
@@ -108,6 +109,7 @@ CUresult ChangeEdges(CUgraph handle, const CUgraphNode* from, const CUgraphNode*
     }
     if (!add && (Allocates(*before) || Allocates(*after))) return CUDA_ERROR_NOT_SUPPORTED;
   }
+  if (!add && count != 0 && ReusesMemory(graph)) return CUDA_ERROR_NOT_SUPPORTED;
   for (size_t i = 0; i < count; ++i) {
     const CUgraphEdgeData& with = data != nullptr ? data[i] : kPlain;
     CUDA_RETURN_IF_ERROR(add ? AddEdge(FindNode(from[i]), FindNode(to[i]), with)
@@ -119,7 +121,7 @@ CUresult ChangeEdges(CUgraph handle, const CUgraphNode* from, const CUgraphNode*
 }  // namespace
 }  // namespace gpuloom::graph
 
-using namespace gpuloom::graph;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom::graph;  // CUDA's functions are written in our terms
 
 extern "C" {
 
@@ -155,7 +157,7 @@ CUresult cuGraphDestroyNode(CUgraphNode handle) {
     Node* node = FindNode(handle);
     if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (node->graph->capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
-    if (Allocates(*node)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (Allocates(*node) || ReusesMemory(node->graph)) return CUDA_ERROR_NOT_SUPPORTED;
     DestroyNode(node);
   }
   RunDestructors();

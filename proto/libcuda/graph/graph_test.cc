@@ -1,134 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model by itself, with a library that knows only what the tests say.
+// The model by itself: graphs, executable graphs, captures.
 #include "proto/libcuda/graph/graph.h"
 
 #include <gtest/gtest.h>
 
-#include <set>
 #include <vector>
 
-#include "proto/libcuda/graph/allocation.h"
 #include "proto/libcuda/graph/capture.h"
 #include "proto/libcuda/graph/conditional.h"
 #include "proto/libcuda/graph/exec.h"
 #include "proto/libcuda/graph/handle_set.h"
-#include "proto/libcuda/graph/library.h"
+#include "proto/libcuda/graph/testing/model.h"
 #include "proto/libcuda/graph/user_object.h"
 
 namespace gpuloom::graph {
-
-// What the model asks for: every value is a stream, every event was recorded or not as `recorded` says.
 namespace {
-std::set<CUevent> recorded;
-uint32_t updates = 0;
-uint64_t last_address = 0;
-std::vector<CUdeviceptr> freed;
-uint32_t destroyed_execs = 0;
-uint64_t last_handle = 0;
-uint64_t most_handles = UINT64_MAX;
-int reservations = 0;
-}  // namespace
-
-CUresult CheckDevice(CUdevice) { return CUDA_SUCCESS; }
-CUresult AllocateForGraph(size_t, CUdeviceptr* address) {
-  *address = 0x1000 * ++last_address;
-  return CUDA_SUCCESS;
-}
-void FreeForGraph(CUdeviceptr address) { freed.push_back(address); }
-CUresult CheckInitialized() { return CUDA_SUCCESS; }
-CUresult CheckReady() { return CUDA_SUCCESS; }
-CUcontext CurrentContext() { return nullptr; }
-bool IsContext(CUcontext) { return true; }
-CUresult ResolveStream(CUstream handle, NullStream, StreamRef* stream) {
-  *stream = {reinterpret_cast<uint64_t>(handle), handle == nullptr, false};
-  return CUDA_SUCCESS;
-}
-CUresult DescribeKernel(const void*, KernelLayout*) { return CUDA_ERROR_INVALID_HANDLE; }
-CUresult CheckKernelShape(const KernelParams&) { return CUDA_SUCCESS; }
-bool IsEvent(CUevent) { return true; }
-bool WasRecorded(CUevent event) { return recorded.count(event) != 0; }
-bool IsDeviceReachable(CUdeviceptr, uint64_t) { return true; }
-CUresult DriverInstantiate(Exec* exec, Node**) {
-  exec->driver = exec;
-  return CUDA_SUCCESS;
-}
-CUresult DriverUpdate(Exec*, const StepChange*, uint32_t count, uint32_t*) {
-  updates += count;
-  return CUDA_SUCCESS;
-}
-CUresult DriverLaunch(Exec*, CUstream, bool) { return CUDA_SUCCESS; }
-CUresult DriverUpload(Exec*, CUstream, bool) { return CUDA_SUCCESS; }
-void DriverFinish(Exec*) {}
-void DriverDestroy(Exec*) { ++destroyed_execs; }
-CUresult DriverMakeCondition(Graph* root, unsigned, unsigned, CUgraphConditionalHandle* handle) {
-  if (last_handle == most_handles) return CUDA_ERROR_OUT_OF_MEMORY;
-  reservations += root->reservation == nullptr;
-  root->reservation = root;
-  *handle = ++last_handle;
-  return CUDA_SUCCESS;
-}
-void DriverDropConditions(Graph* root) {
-  --reservations;
-  root->reservation = nullptr;
-}
-
-namespace {
-
-constexpr StreamRef kFirst = {1, false, false};
-constexpr StreamRef kSecond = {2, false, false};
-constexpr StreamRef kBlocking = {3, false, true};
-constexpr StreamRef kLegacy = {0, true, false};
-constexpr auto kThreadLocal = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-
-CUevent EventOf(uintptr_t number) { return reinterpret_cast<CUevent>(number); }
-
-class Model : public testing::Test {
- protected:
-  void SetUp() override {
-    recorded.clear();
-    graph_ = MakeGraph();
-  }
-  void TearDown() override {
-    ForgetAllCaptures();
-    GraphLock lock;
-    DestroyGraph(graph_);
-    EXPECT_FALSE(AnyCapture());
-    EXPECT_FALSE(AnyCapturedEvent());
-  }
-
-  // Nodes are told apart by the value that they fill.
-  Node* Add(Graph* graph, std::vector<Node*> after, uint32_t value) {
-    std::vector<Edge> edges;
-    for (Node* node : after) edges.push_back({node, {}});
-    NodeParams params = LinearFill(4096, value, 4, 1, nullptr);
-    Node* node = nullptr;
-    EXPECT_EQ(AddNode(graph, &params, edges.data(), edges.size(), &node), CUDA_SUCCESS);
-    return node;
-  }
-  static void Begin(const StreamRef& stream, CUstreamCaptureMode mode = kThreadLocal) {
-    GraphLock lock;
-    ASSERT_EQ(BeginCaptureLocked(stream, nullptr, nullptr, 0, mode), CUDA_SUCCESS);
-  }
-  static CUresult End(const StreamRef& stream, Graph** graph) {
-    GraphLock lock;
-    return EndCaptureLocked(stream, graph);
-  }
-  static CUresult Fill(const StreamRef& stream, uint32_t value) {
-    CUresult result = CUDA_ERROR_UNKNOWN;
-    EXPECT_TRUE(Records(stream, &result, [&](NodeParams* node) {
-      *node = LinearFill(4096, value, 4, 1, nullptr);
-      return CUDA_SUCCESS;
-    }));
-    return result;
-  }
-  static std::vector<uint32_t> Values(const Growing<Node*>& nodes) {
-    std::vector<uint32_t> values;
-    for (const Node* node : nodes) values.push_back(node->params.memset.value);
-    return values;
-  }
-
-  Graph* graph_ = nullptr;
-};
 
 TEST_F(Model, OrdersNodesByTheirEdges) {
   Node* last = Add(graph_, {}, 3);
@@ -204,10 +90,10 @@ TEST_F(Model, AChildsStepsStandInItsPlace) {
   // The program's handle names the step.
   EXPECT_EQ(FindStep(exec, inner)->node->params.memset.value, 2u);
   EXPECT_EQ(FindStep(exec, first), &steps[0]);
-  const uint32_t before = destroyed_execs;
+  const uint32_t before = library.destroyed_execs;
   ForgetExec(exec);
   FreeExec(exec);
-  EXPECT_EQ(destroyed_execs, before + 1);
+  EXPECT_EQ(library.destroyed_execs, before + 1);
 }
 
 TEST_F(Model, AnUpdateSendsOnlyWhatDiffers) {
@@ -217,50 +103,19 @@ TEST_F(Model, AnUpdateSendsOnlyWhatDiffers) {
   Node* culprit = nullptr;
   CUgraphInstantiateResult why;
   ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
-  updates = 0;
+  library.updates = 0;
   CUgraphExecUpdateResultInfo info;
   EXPECT_EQ(UpdateExec(exec, graph_, &info), CUDA_SUCCESS);
-  EXPECT_EQ(updates, 0u);
+  EXPECT_EQ(library.updates, 0u);
   a->params.memset.value = 7;
   EXPECT_EQ(UpdateExec(exec, graph_, &info), CUDA_SUCCESS);
-  EXPECT_EQ(updates, 1u);
+  EXPECT_EQ(library.updates, 1u);
   EXPECT_EQ(FindStep(exec, a)->node->params.memset.value, 7u);
   (void)Add(graph_, {}, 3);
   EXPECT_EQ(UpdateExec(exec, graph_, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
   EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
   ForgetExec(exec);
   FreeExec(exec);
-}
-
-TEST_F(Model, MemoryLastsAsLongAsANodeOrTheProgramHasIt) {
-  NodeParams params;
-  ASSERT_EQ(MakeStreamAllocation(64, &params), CUDA_SUCCESS);
-  const CUdeviceptr address = params.alloc.params.dptr;
-  Node* node = nullptr;
-  ASSERT_EQ(AddNode(graph_, &params, nullptr, 0, &node), CUDA_SUCCESS);
-  Exec* exec = nullptr;
-  Node* culprit = nullptr;
-  CUgraphInstantiateResult why;
-  ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
-  EXPECT_EQ(CheckLaunch(*exec), CUDA_SUCCESS);
-  ApplyLaunch(*exec);
-  EXPECT_EQ(CheckLaunch(*exec), CUDA_ERROR_INVALID_VALUE);
-  CUresult result;
-  EXPECT_TRUE(FreesGraphMemory(address, &result));
-  EXPECT_EQ(result, CUDA_SUCCESS);
-  EXPECT_TRUE(FreesGraphMemory(address, &result));
-  EXPECT_EQ(result, CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(CheckLaunch(*exec), CUDA_SUCCESS);
-  ApplyLaunch(*exec);
-  DestroyNode(node);
-  ForgetExec(exec);
-  FreeExec(exec);
-  EXPECT_TRUE(freed.empty());
-  EXPECT_EQ(MemoryUse().used_bytes, 64u);
-  EXPECT_TRUE(FreesGraphMemory(address, &result));
-  EXPECT_EQ(freed, std::vector<CUdeviceptr>{address});
-  EXPECT_FALSE(FreesGraphMemory(address, &result));
-  freed.clear();
 }
 
 TEST_F(Model, UserObjectsGoWithTheLastGraph) {
@@ -331,7 +186,7 @@ TEST_F(Model, CapturesDoNotMerge) {
 }
 
 TEST_F(Model, OnlyEventsOfTheCaptureMayBeWaitedFor) {
-  recorded.insert(EventOf(16));
+  library.recorded.insert(EventOf(16));
   Begin(kFirst);
   CUresult result;
   EXPECT_TRUE(CapturesWait(kFirst, EventOf(32), 0, &result));
@@ -415,13 +270,13 @@ TEST_F(Model, ADefinitionsBodiesStandBehindIt) {
   // One at a time, and it does not need its graph.
   Exec* second = nullptr;
   EXPECT_EQ(MakeExec(graph_, 0, &second, &culprit, &why), CUDA_ERROR_NOT_SUPPORTED);
-  EXPECT_EQ(reservations, 1);
+  EXPECT_EQ(library.reservations, 1);
   DestroyGraph(graph_);
-  EXPECT_EQ(reservations, 0);
+  EXPECT_EQ(library.reservations, 0);
   graph_ = MakeGraph();
   ForgetExec(exec);
   FreeExec(exec);
-  EXPECT_EQ(reservations, 0);
+  EXPECT_EQ(library.reservations, 0);
 }
 
 TEST_F(Model, AHandleHasOneNode) {
@@ -471,10 +326,10 @@ TEST_F(Model, BodiesHoldWhatTheyMay) {
 
 TEST_F(Model, ADriverWithoutRoomGivesNoHandle) {
   GraphLock lock;
-  most_handles = last_handle;
+  library.most_handles = library.last_handle;
   CUgraphConditionalHandle handle = 0;
   EXPECT_EQ(MakeCondition(graph_, nullptr, 0, 0, &handle), CUDA_ERROR_OUT_OF_MEMORY);
-  most_handles = UINT64_MAX;
+  library.most_handles = UINT64_MAX;
   EXPECT_FALSE(HasConditions(graph_));
 }
 
@@ -486,11 +341,11 @@ TEST_F(Model, UpdatesReachIntoBodies) {
   Node* culprit = nullptr;
   CUgraphInstantiateResult why;
   ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
-  updates = 0;
+  library.updates = 0;
   fill->params.memset.value = 2;
   CUgraphExecUpdateResultInfo info;
   EXPECT_EQ(UpdateExec(exec, graph_, &info), CUDA_SUCCESS);
-  EXPECT_EQ(updates, 1u);
+  EXPECT_EQ(library.updates, 1u);
   // The kernels of another graph set another handle.
   Graph* other = MakeGraph();
   Node* node = AddConditional(other, Handle(other), 1);

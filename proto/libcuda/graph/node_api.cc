@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "proto/cuda/return_if_error.h"
+#include "proto/libcuda/graph/allocation.h"
 #include "proto/libcuda/graph/conditional.h"
 #include "proto/libcuda/graph/entry.h"
 #include "proto/libcuda/graph/library.h"
@@ -85,9 +86,12 @@ CUresult AddAny(const NewNode& asked, CUgraphNodeParams* from) {
   if (from->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
     CUdeviceptr address = 0;
     const CUresult result = Add(asked, [&](NodeParams* params) {
-      const CUresult read = ReadParams(from, params);
-      if (read == CUDA_SUCCESS) address = params->alloc.params.dptr;
-      return read;
+      CUDA_MEM_ALLOC_NODE_PARAMS wanted;
+      CUDA_RETURN_IF_ERROR(ReadAllocation(*from, &wanted));
+      CUDA_RETURN_IF_ERROR(
+          MakeAllocationIn(asked.graph, asked.dependencies, asked.count, wanted, params));
+      address = params->alloc.params.dptr;
+      return CUDA_SUCCESS;
     });
     if (result == CUDA_SUCCESS) from->alloc.dptr = address;
     return result;
@@ -160,7 +164,7 @@ CUresult ReadAnyKernel(const Params* from, NodeParams* params) {
 }  // namespace
 }  // namespace gpuloom::graph
 
-using namespace gpuloom::graph;  // NOLINT: CUDA's functions are written in our terms
+using namespace gpuloom::graph;  // CUDA's functions are written in our terms
 
 extern "C" {
 

@@ -49,6 +49,11 @@ bool IsReachable(const CUDA_MEMCPY3D& copy, CUmemorytype type, CUdeviceptr base,
 
 CUcontext OrCurrent(CUcontext context) { return context != nullptr ? context : CurrentContext(); }
 
+bool UsesReserved(const CUgraphNodeParams& from) {
+  return from.reserved0[0] != 0 || from.reserved0[1] != 0 || from.reserved0[2] != 0 ||
+         from.reserved2 != 0;
+}
+
 }  // namespace
 
 CUresult ReadKernel(const CUDA_KERNEL_NODE_PARAMS_v3* from, NodeParams* to) {
@@ -164,12 +169,16 @@ CUresult ReadChildLocked(CUgraph child, CUgraphChildGraphNodeOwnership ownership
   return CUDA_SUCCESS;
 }
 
+CUresult ReadAllocation(const CUgraphNodeParams& from, CUDA_MEM_ALLOC_NODE_PARAMS* asked) {
+  if (UsesReserved(from)) return CUDA_ERROR_INVALID_VALUE;
+  static_assert(sizeof(*asked) == sizeof(from.alloc));
+  memcpy(asked, &from.alloc, sizeof(*asked));
+  return CUDA_SUCCESS;
+}
+
 CUresult ReadParams(const CUgraphNodeParams* from, NodeParams* to) {
   *to = {};
-  if (from == nullptr || from->reserved0[0] != 0 || from->reserved0[1] != 0 ||
-      from->reserved0[2] != 0 || from->reserved2 != 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (from == nullptr || UsesReserved(*from)) return CUDA_ERROR_INVALID_VALUE;
   switch (from->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
       return ReadKernel(&from->kernel, to);
@@ -196,16 +205,11 @@ CUresult ReadParams(const CUgraphNodeParams* from, NodeParams* to) {
                                                    from->memOp.paramArray, from->memOp.flags};
       return ReadBatch(&batch, to);
     }
-    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
-      CUDA_MEM_ALLOC_NODE_PARAMS asked;
-      static_assert(sizeof(asked) == sizeof(from->alloc));
-      memcpy(&asked, &from->alloc, sizeof(asked));
-      return MakeAllocation(asked, to);
-    }
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       return MakeFree(from->free.dptr, to);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       return CUDA_ERROR_NOT_SUPPORTED;
     default:

@@ -21,7 +21,10 @@ namespace gpuloom::graph {
 [[nodiscard]] CUresult ReadChildLocked(CUgraph child, CUgraphChildGraphNodeOwnership ownership,
                                        Graph* parent, NodeParams* to);
 
-// Any kind but child graphs, conditional nodes and those that are not offered.
+// What an allocation node is asked for; MakeAllocationIn does the rest.
+[[nodiscard]] CUresult ReadAllocation(const CUgraphNodeParams& from,
+                                      CUDA_MEM_ALLOC_NODE_PARAMS* asked);
+// Any kind but child graphs, allocation and conditional nodes, and those that are not offered.
 [[nodiscard]] CUresult ReadParams(const CUgraphNodeParams* from, NodeParams* to);
 
 CUDA_KERNEL_NODE_PARAMS ShowKernel(const KernelParams& kernel);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The typed half: two real definitions, which must win over the untyped bodies.
+#include <cstdlib>
+
 #include "proto/cuda/cuda_all.h"
 #include "proto/libcuda/exports.h"
 
 extern "C" CUresult cuDriverGetVersion(int* version) {
-  *version = 4711;
+  const char* wanted = std::getenv("GPULOOM_FIXTURE_DRIVER_VERSION");
+  *version = wanted != nullptr ? std::atoi(wanted) : 94711;
   return CUDA_SUCCESS;
 }
 

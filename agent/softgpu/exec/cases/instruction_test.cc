@@ -10,6 +10,7 @@
 #include "agent/softgpu/exec/cases/instruction_cases.h"
 #include "agent/softgpu/exec/decode/instruction_table.h"
 #include "agent/softgpu/exec/machine/special_registers.h"
+#include "agent/softgpu/exec/machine/vector_level.h"
 #include "agent/softgpu/exec/testing/machine_fixture.h"
 
 namespace gpuloom::softgpu {
@@ -41,11 +42,18 @@ void RunCase(const Case& test, bool guarded) {
 
 class InstructionTest : public testing::TestWithParam<size_t> {};
 
+// On every kind of vector unit that this processor has.
 TEST_P(InstructionTest, GivesWhatPtxSays) {
-  for (const Case& test : kTables[GetParam()]) {
-    RunCase(test, false);
-    if (CanBeGuarded(test)) RunCase(test, true);
+  for (const VectorLevel level : {VectorLevel::kPlain, VectorLevel::kAvx2}) {
+    if (level > BestVectorLevel()) break;
+    SCOPED_TRACE("vector level " + std::to_string(static_cast<int>(level)));
+    ChooseVectorLevel(level);
+    for (const Case& test : kTables[GetParam()]) {
+      RunCase(test, false);
+      if (CanBeGuarded(test)) RunCase(test, true);
+    }
   }
+  ChooseVectorLevel(BestVectorLevel());
 }
 
 std::string TableName(const testing::TestParamInfo<size_t>& info) {

@@ -95,6 +95,19 @@ constexpr Case kCases[] = {
        const uint32_t first = lane / 4 * 8 + lane % 4 * 2;
        return (first + 1) << 16 | first;
      }},
+    // By a generic address.
+    {"{ .reg .b32 %row<3>; .reg .b64 %at<2>; mov.u32 %row0, shared; mad.lo.u32 %row0, %r9, 4, "
+     "%row0; mul.lo.u32 %row1, %r9, 0x20002; add.u32 %row1, %row1, 0x10000; "
+     "st.shared.u32 [%row0], %row1; bar.warp.sync -1; mov.u32 %row2, shared; "
+     "and.b32 %row1, %r9, 7; mad.lo.u32 %row2, %row1, 16, %row2; cvt.u64.u32 %at0, %row2; "
+     "cvta.shared.u64 %at1, %at0; ldmatrix.sync.aligned.m8n8.x1.b16 {%r0}, [%at1]; }",
+     'r',
+     {},
+     0,
+     [](uint32_t lane) -> uint64_t {
+       const uint32_t first = lane / 4 * 8 + lane % 4 * 2;
+       return (first + 1) << 16 | first;
+     }},
     {"{ .reg .b32 %row<3>; mov.u32 %row0, shared; mad.lo.u32 %row0, %r9, 4, %row0; "
      "mul.lo.u32 %row1, %r9, 0x20002; add.u32 %row1, %row1, 0x10000; st.shared.u32 [%row0], %row1; "
      "bar.warp.sync -1; mov.u32 %row2, shared; and.b32 %row1, %r9, 7; "

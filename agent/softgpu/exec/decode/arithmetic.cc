@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names that integers and floating point share: add, sub, mul, mad, div, abs, neg, min, max.
+#include <limits>
+
 #include "agent/softgpu/exec/decode/decoder.h"
 #include "agent/softgpu/exec/decode/instruction_table.h"
 #include "agent/softgpu/exec/decode/types.h"
@@ -141,6 +143,35 @@ bool DecodeMad(Decoder& decoder, Op& op) {
   return decoder.Emit(ForInteger(type, [&](auto x) { return MadOf<decltype(x)>(part); }), in);
 }
 
+namespace {
+
+// Of 32 bits and less by division in double precision, which processors do several at a time: the
+// quotient's whole part is exact, as the next whole number is further away than 2^-32 of it.
+template <class T>
+T Divide(T a, T b) {
+  if constexpr (sizeof(T) == 8) {
+    return DivOrOnes(a, b);
+  } else {
+    const T safe = b == 0 ? T{1} : b;
+    const double quotient = static_cast<double>(a) / static_cast<double>(safe);
+    // The lowest number divided by -1 does not fit.
+    const bool overflows = std::is_signed_v<T> && quotient > std::numeric_limits<T>::max();
+    const T whole = static_cast<T>(overflows ? 0.0 : quotient);
+    return b == 0 ? static_cast<T>(~T{0}) : overflows ? a : whole;
+  }
+}
+
+template <class T>
+T Remainder(T a, T b) {
+  if constexpr (sizeof(T) == 8) {
+    return RemOrOnes(a, b);
+  } else {
+    return b == 0 ? static_cast<T>(~T{0}) : SubWrap(a, MulWrap(Divide(a, b), b));
+  }
+}
+
+}  // namespace
+
 bool DecodeDiv(Decoder& decoder, Op& op) {
   if (ptx::IsFloat(TypeOf(op))) return DecodeFloatDiv(decoder, op);
   const ptx::Type type = op.mods.TakeType();
@@ -149,7 +180,7 @@ bool DecodeDiv(Decoder& decoder, Op& op) {
   return decoder.Emit(ForInteger(type,
                                  [](auto x) {
                                    using T = decltype(x);
-                                   return Map2<T, T, T>([](T a, T b) { return DivOrOnes(a, b); });
+                                   return Map2<T, T, T>([](T a, T b) { return Divide(a, b); });
                                  }),
                       in);
 }
@@ -161,7 +192,7 @@ bool DecodeRem(Decoder& decoder, Op& op) {
   return decoder.Emit(ForInteger(type,
                                  [](auto x) {
                                    using T = decltype(x);
-                                   return Map2<T, T, T>([](T a, T b) { return RemOrOnes(a, b); });
+                                   return Map2<T, T, T>([](T a, T b) { return Remainder(a, b); });
                                  }),
                       in);
 }

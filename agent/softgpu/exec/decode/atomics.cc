@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// atom and red. Always the processor's atomics: other streams run on other threads, and other
+// atom and red. The processor's atomics, but in shared memory: other blocks and streams run on other threads, and other
 // processes may map the same memory. Every operation is sequentially consistent, which is stronger
 // than any of the orderings that PTX can ask for.
 #include <algorithm>
@@ -32,11 +32,21 @@ T Update(std::byte* at, F f) {
   }
 }
 
+// The same on shared memory, which only this thread touches.
+template <class T, class F>
+T UpdateAlone(std::byte* at, F f) {
+  T before;
+  std::memcpy(&before, at, sizeof(T));
+  const T after = f(before);
+  std::memcpy(at, &after, sizeof(T));
+  return before;
+}
+
 // flags bit 7 is not part of an address: whether the old value is written to d.
 constexpr uint8_t kReturnsOld = 0x80;
 
 // *a = F(*a, b, c); the lanes one after another, as those of one warp that hit the same word do.
-template <class T, class F>
+template <class T, class F, bool kShared>
 Step Atomic(Warp& warp, const Instr& in) {
   Pointers at;
   if (!warp.Resolve(in, sizeof(T), true, &at)) return Step::kFault;
@@ -44,10 +54,11 @@ Step Atomic(Warp& warp, const Instr& in) {
   const T* c = warp.Source<T>(in.c);
   T* d = warp.Destination<T>(in.d);
   ForEach(warp.exec, [&](uint32_t i) {
-    std::byte* word = at.contiguous ? at.lane[0] + i * sizeof(T) : at.lane[i];
+    std::byte* word = at.At(i);
     const T y = b[i];
     const T z = c[i];
-    const T before = Update<T>(word, [&](T old) { return static_cast<T>(F{}(old, y, z)); });
+    const auto update = [&](T old) { return static_cast<T>(F{}(old, y, z)); };
+    const T before = kShared ? UpdateAlone<T>(word, update) : Update<T>(word, update);
     if (in.flags & kReturnsOld) d[i] = before;
   });
   warp.Waited();
@@ -62,15 +73,17 @@ void Reduce(std::byte* at, const std::byte* value, std::byte* before) {
   if (before != nullptr) std::memcpy(before, &old, sizeof(T));
 }
 
-// An operation in two forms: on the words of many lanes, and on a single word.
+// An operation in three forms: on the words of many lanes, anywhere or in shared memory, and on a single
+// word.
 struct Operation {
   Handler handler = nullptr;
+  Handler shared = nullptr;
   Reduction reduce = nullptr;
 };
 
 template <class T, class F>
 Operation Make(F) {
-  return {Atomic<T, F>, Reduce<T, F>};
+  return {Atomic<T, F, false>, Atomic<T, F, true>, Reduce<T, F>};
 }
 
 template <class T>
@@ -187,8 +200,7 @@ Step AtomicVector(Warp& warp, const Instr& in) {
   Pointers at;
   if (!warp.Resolve(place, count * bytes, true, &at)) return Step::kFault;
   ForEach(warp.exec, [&](uint32_t lane) {
-    std::byte* const vector =
-        at.contiguous ? at.lane[0] + size_t{lane} * count * bytes : at.lane[lane];
+    std::byte* const vector = at.At(lane);
     for (uint32_t i = 0; i < count; ++i) {
       const std::byte* const value =
           warp.Source<std::byte>(refs[kVectorRegisters + i]) + size_t{lane} * bytes;
@@ -229,6 +241,12 @@ bool DecodeVector(Decoder& decoder, Op& op, uint32_t count, std::string_view wha
   return decoder.Emit(AtomicVector, in);
 }
 
+// Blocks that do this to a word in any order leave the same value.
+bool Commutes(std::string_view what, ptx::Type type) {
+  return !ptx::IsFloat(type) && (what == "add" || what == "min" || what == "max" || what == "and" ||
+                                 what == "or" || what == "xor");
+}
+
 bool Decode(Decoder& decoder, Op& op, bool returns) {
   Instr in;
   op.mods.TakeOneOf({"relaxed", "acquire", "release", "acq_rel"});
@@ -250,6 +268,8 @@ bool Decode(Decoder& decoder, Op& op, bool returns) {
   const size_t values = what == "cas" ? 2 : 1;
   if (what.empty() || op.count() != first + 1 + values + (hinted ? 1 : 0)) return false;
   if (!decoder.Address(op[first], space, &in)) return false;
+  const bool is_shared = (in.flags & kSpaceMask) == static_cast<uint8_t>(ptx::Space::kShared);
+  if (!is_shared && !Commutes(what, type)) decoder.KeepsOrder();
   if (!vector.empty()) {
     return space != ptx::Space::kShared &&
            DecodeVector(decoder, op, static_cast<uint32_t>(vector[1] - '0'), what, type, returns,
@@ -261,9 +281,11 @@ bool Decode(Decoder& decoder, Op& op, bool returns) {
   in.c = values == 2 ? decoder.Source(op[first + 2], type) : in.b;
   if (returns) {
     in.d = decoder.Destination(op[0], ptx::SizeBytes(type));
+    if (!is_shared) decoder.ResultKeepsOrder(in.d);
     in.flags |= kReturnsOld;
   }
-  return decoder.Emit(Find(type, what, space).handler, in);
+  const Operation operation = Find(type, what, space);
+  return decoder.Emit(is_shared ? operation.shared : operation.handler, in);
 }
 
 }  // namespace

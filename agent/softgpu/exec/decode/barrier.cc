@@ -108,7 +108,11 @@ bool DecodeBarrier(Decoder& decoder, Op& op) {
 bool DecodeFence(Decoder& decoder, Op& op) {
   const bool of_barriers = op.mods.Take("mbarrier_init");
   op.mods.TakeOneOf({"sc", "acq_rel", "acquire", "release"});
-  op.mods.TakeOneOf({"cta", "cluster", "gpu", "sys"});
+  const std::string_view scope = op.mods.TakeOneOf({"cta", "cluster", "gpu", "sys"});
+  // Who orders memory beyond its cluster speaks to other blocks.
+  if (!of_barriers && !op.mods.Has("proxy") && (scope == "gpu" || scope == "sys")) {
+    decoder.KeepsOrder();
+  }
   // Proxies are one memory here.
   size_t operands = 0;
   if (op.mods.Take("proxy") && !of_barriers) {
@@ -124,10 +128,12 @@ bool DecodeFence(Decoder& decoder, Op& op) {
 }
 
 bool DecodeMembar(Decoder& decoder, Op& op) {
-  if (op.mods.Take("proxy"))
+  if (op.mods.Take("proxy")) {
     op.mods.TakeOneOf({"alias"});
-  else if (op.mods.TakeOneOf({"cta", "gl", "sys", "gpu"}).empty())
-    return false;
+  } else if (!op.mods.Take("cta")) {
+    if (op.mods.TakeOneOf({"gl", "sys", "gpu"}).empty()) return false;
+    decoder.KeepsOrder();
+  }
   return op.count() == 0 && decoder.Emit(FenceHere, Instr());
 }
 

@@ -49,12 +49,12 @@ bool DecodeLogicPredicate(Decoder& decoder, Op& op, U kind) {
   return decoder.Emit(LogicPredicate, in);
 }
 
-template <class T>
-T Lop3(T a, T b, T c, U table) {
-  T result = 0;
+// Bit i of the table is the result for the three bits of i.
+U Lop3(U a, U b, U c, U table) {
+  U result = 0;
   for (U i = 0; i < 8; ++i) {
-    if (!((table >> i) & 1)) continue;
-    result |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
+    const U wanted = 0 - ((table >> i) & 1);
+    result |= wanted & (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
   }
   return result;
 }
@@ -248,7 +248,7 @@ bool DecodeLop3(Decoder& decoder, Op& op) {
   in.extra = static_cast<uint16_t>(op[4].bits);
   if (combine.empty()) {
     in.d = decoder.Destination(op[0], 4);
-    return decoder.Emit(Lop3Lanes, in);
+    return decoder.Emit(ForVectors<Lop3Lanes>(), in);
   }
   if (op[0].kind != ptx::Operand::kPair) return false;
   in.d = decoder.Destination(op[0].parts[0], 4);

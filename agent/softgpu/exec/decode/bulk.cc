@@ -215,6 +215,7 @@ bool DecodeBulk(Decoder& decoder, Op& op, bool reduces) {
   if (multicast) in.flags |= kMulticast;
   if (reports && !from_global) in.flags |= kWithinCluster;
   if (reduces) {
+    decoder.KeepsOrder();
     const std::string_view what =
         op.mods.TakeOneOf({"add", "min", "max", "inc", "dec", "and", "or", "xor"});
     op.mods.Take("noftz");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // setp and set.
 #include <cmath>
+#include <limits>
 
 #include "agent/softgpu/exec/decode/decoder.h"
 #include "agent/softgpu/exec/decode/instruction_table.h"
@@ -32,24 +33,17 @@ uint32_t Combine(Warp& warp, const Instr& in, uint32_t bits) {
 }
 
 float Flush(float value) {
-  return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0f, value) : value;
+  return std::fabs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0f, value) : value;
 }
 
 template <class T, class F>
 uint32_t Compare(Warp& warp, const Instr& in, F) {
   const T* a = warp.Source<T>(in.a);
   const T* b = warp.Source<T>(in.b);
-  uint32_t bits = 0;
   if constexpr (std::is_same_v<T, float>) {
-    if (in.extra & kFtz) {
-      for (uint32_t i = 0; i < kLanes; ++i) {
-        bits |= (F{}(Flush(a[i]), Flush(b[i])) ? 1u : 0u) << i;
-      }
-      return bits;
-    }
+    if (in.extra & kFtz) return MaskOf([=](uint32_t i) { return F{}(Flush(a[i]), Flush(b[i])); });
   }
-  for (uint32_t i = 0; i < kLanes; ++i) bits |= (F{}(a[i], b[i]) ? 1u : 0u) << i;
-  return bits;
+  return MaskOf([=](uint32_t i) { return F{}(a[i], b[i]); });
 }
 
 template <class T, class F>
@@ -67,14 +61,14 @@ template <class T, class F, class R>
 Step SetRegister(Warp& warp, const Instr& in) {
   const uint32_t bits = Combine(warp, in, Compare<T>(warp, in, F{}));
   const R one = static_cast<R>(in.imm);
-  return Apply<R>(warp, in, [=](uint32_t i) { return (bits >> i) & 1 ? one : R{0}; });
+  return Apply<R>(warp, in, [=](uint32_t i) { return IsOn(bits, i) ? one : R{0}; });
 }
 
 enum class Into { kPredicates, kWord, kHalf };
 
 template <class T, class F>
 Handler Make(Into into, F) {
-  if (into == Into::kPredicates) return SetPredicates<T, F>;
+  if (into == Into::kPredicates) return ForVectors<SetPredicates<T, F>>();
   if (into == Into::kWord) return SetRegister<T, F, uint32_t>;
   return SetRegister<T, F, uint16_t>;
 }

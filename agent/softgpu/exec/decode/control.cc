@@ -92,7 +92,7 @@ bool DecodeBra(Decoder& decoder, Op& op) {
   op.mods.Take("uni");
   if (op.count() != 1 || op[0].kind != ptx::Operand::kName) return false;
   Instr in;
-  in.run = Bra;
+  in.run = ForVectors<Bra>();
   return decoder.BranchTo(op[0].name, in);
 }
 
@@ -121,6 +121,7 @@ bool DecodeCall(Decoder& decoder, Op& op) {
   in.target = static_cast<uint32_t>(function.calls.size());
   if (symbol.kind == Symbol::kRegister) {
     function.calls.push_back(site);
+    function.calls_any = true;
     in.a = decoder.Source(target, 8);
     return decoder.Emit(CallIndirect, in);
   }
@@ -133,6 +134,7 @@ bool DecodeCall(Decoder& decoder, Op& op) {
   if (!CheckCall(decoder, *callee, site)) return false;
   function.calls.push_back(site);
   if (!callee->has_body) {
+    decoder.KeepsOrder();  // what is printed, or which memory it gets
     if (const Handler run = FindSystemCall(known, site)) return decoder.Emit(run, in);
     return decoder.Fail("function '" + known.name + "' is declared, but not defined");
   }

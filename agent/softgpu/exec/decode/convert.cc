@@ -2,9 +2,15 @@
 // cvt. The frequent conversions have handlers of their own; the others go through Convert().
 #include "agent/softgpu/exec/machine/convert.h"
 
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
 #include "agent/softgpu/exec/decode/instruction_table.h"
 #include "agent/softgpu/exec/decode/types.h"
 #include "agent/softgpu/exec/machine/lanes.h"
+#include "agent/softgpu/exec/machine/rounded.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -45,7 +51,7 @@ template <class D>
 Step General(Warp& warp, const Instr& in) {
   uint32_t source_bytes = 0;
   const Conversion how = Unpack(in.imm, &source_bytes);
-  return Apply<D>(warp, in, [&](uint32_t i) {
+  return ApplyEach<D>(warp, in, [&](uint32_t i) {
     return static_cast<D>(Convert(how, warp.SourceBits(in.a, source_bytes, i)));
   });
 }
@@ -119,6 +125,10 @@ Handler FindInteger(const Conversion& how, uint32_t source_bytes, uint32_t resul
 template <class T>
 Handler FloatFrom(ptx::Type from) {
   switch (from) {
+    case ptx::Type::kS16:
+      return Map1<T, int16_t>([](int16_t a) { return static_cast<T>(a); });
+    case ptx::Type::kU16:
+      return Map1<T, uint16_t>([](uint16_t a) { return static_cast<T>(a); });
     case ptx::Type::kS32:
       return Map1<T, int32_t>([](int32_t a) { return static_cast<T>(a); });
     case ptx::Type::kU32:
@@ -132,14 +142,117 @@ Handler FloatFrom(ptx::Type from) {
   }
 }
 
+template <Round kRound>
+double Whole(double value) {
+  if constexpr (kRound == Round::kZero) return std::trunc(value);
+  if constexpr (kRound == Round::kDown) return std::floor(value);
+  if constexpr (kRound == Round::kUp) return std::ceil(value);
+  return std::nearbyint(value);
+}
+
+// As Convert() does it: out of range the nearest integer there is, and of a not-a-number 0 in 32 bits
+// from single precision, else the lowest number.
+template <class To, class From, Round kRound>
+To ToInteger(From a) {
+  using Limits = std::numeric_limits<To>;
+  constexpr bool kWide = sizeof(To) == 8 || sizeof(From) == 8;
+  constexpr auto kLowest = static_cast<double>(Limits::lowest());
+  constexpr auto kHighest = static_cast<double>(Limits::max());  // 64 bits: one more than that
+  constexpr To kOfNan = kWide ? static_cast<To>(uint64_t{1} << (8 * sizeof(To) - 1)) : To{0};
+  const double whole = Whole<kRound>(static_cast<double>(a));
+  const bool inside = whole > kLowest && whole < kHighest;
+  const To outside = whole <= kLowest ? Limits::lowest() : Limits::max();
+  const To result = inside ? static_cast<To>(inside ? whole : 0.0) : outside;
+  return a != a ? kOfNan : result;
+}
+
+// A whole number in the same format; of not-a-numbers single precision has one.
+template <class T, Round kRound>
+T ToIntegral(T a) {
+  if constexpr (sizeof(T) == 4) {
+    return Canonical(static_cast<float>(Whole<kRound>(static_cast<double>(a))));
+  } else {
+    return a != a ? a : Whole<kRound>(a);
+  }
+}
+
+template <class From, Round kRound>
+Handler WholeOf(ptx::Type to) {
+  switch (to) {
+    case ptx::Type::kS32:
+      return Map1<int32_t, From>([](From a) { return ToInteger<int32_t, From, kRound>(a); });
+    case ptx::Type::kU32:
+      return Map1<uint32_t, From>([](From a) { return ToInteger<uint32_t, From, kRound>(a); });
+    case ptx::Type::kS64:
+      return Map1<int64_t, From>([](From a) { return ToInteger<int64_t, From, kRound>(a); });
+    case ptx::Type::kU64:
+      return Map1<uint64_t, From>([](From a) { return ToInteger<uint64_t, From, kRound>(a); });
+    case ptx::Type::kF32:
+    case ptx::Type::kF64: {
+      const bool same = sizeof(From) == ptx::SizeBytes(to);
+      return same ? Map1<From, From>([](From a) { return ToIntegral<From, kRound>(a); }) : nullptr;
+    }
+    default:
+      return nullptr;
+  }
+}
+
+template <class From>
+Handler WholeOf(ptx::Type to, Round round) {
+  switch (round) {
+    case Round::kNearest:
+      return WholeOf<From, Round::kNearest>(to);
+    case Round::kZero:
+      return WholeOf<From, Round::kZero>(to);
+    case Round::kDown:
+      return WholeOf<From, Round::kDown>(to);
+    case Round::kUp:
+      return WholeOf<From, Round::kUp>(to);
+    case Round::kNearestAway:
+      break;
+  }
+  return nullptr;
+}
+
+// The upper bits of a not-a-number stay.
+float ToFloat32(double a) {
+  const uint64_t bits = std::bit_cast<uint64_t>(a);
+  const auto of_nan = static_cast<uint32_t>(bits >> 32 & 0x80000000u) | 0x7fc00000u |
+                      (static_cast<uint32_t>(bits >> 29) & 0x3fffffu);
+  const auto result = std::bit_cast<uint32_t>(static_cast<float>(a));
+  return std::bit_cast<float>(a != a ? of_nan : result);
+}
+
 Handler FindFast(const Conversion& how, uint32_t source_bytes, uint32_t result_bytes) {
   if (!ptx::IsFloat(how.from) && !ptx::IsFloat(how.to)) {
     return FindInteger(how, source_bytes, result_bytes);
   }
-  const bool plain = how.round == Round::kNearest && !how.flush && !how.saturate && !how.relu &&
-                     !how.finite && !how.to_integral && source_bytes == ptx::SizeBytes(how.from) &&
-                     result_bytes == ptx::SizeBytes(how.to);
-  if (!plain) return nullptr;
+  if (how.saturate && how.to == ptx::Type::kF32 && how.from == ptx::Type::kF32 && !how.relu &&
+      !how.to_integral && source_bytes == 4 && result_bytes == 4) {
+    const auto into = [](float a) { return a > 0 ? (a < 1 ? a : 1.0f) : 0.0f; };
+    using Into = std::remove_const_t<decltype(into)>;
+    return how.flush ? Map1<float, float>([](float a) { return Into{}(Flushed(a)); })
+                     : Map1<float, float>([](float a) { return Into{}(a); });
+  }
+  if (how.saturate || how.relu || how.finite || result_bytes != ptx::SizeBytes(how.to)) {
+    return nullptr;
+  }
+  // An 8-bit source lies in a register of 16.
+  if (source_bytes == 2 && how.from == ptx::Type::kU8 && how.to == ptx::Type::kF32 &&
+      how.round == Round::kNearest) {
+    return Map1<float, uint16_t>([](uint16_t a) { return static_cast<float>(a & 0xff); });
+  }
+  if (source_bytes != ptx::SizeBytes(how.from)) return nullptr;
+  // What would be flushed rounds to zero in any case, but where it is rounded up or down.
+  const bool away = how.round == Round::kUp || how.round == Round::kDown;
+  if (how.to_integral && !(how.flush && away)) {
+    if (how.from == ptx::Type::kF32) return WholeOf<float>(how.to, how.round);
+    if (how.from == ptx::Type::kF64) return WholeOf<double>(how.to, how.round);
+  }
+  if (how.round != Round::kNearest || how.flush || how.to_integral) return nullptr;
+  if (how.to == ptx::Type::kF32 && how.from == ptx::Type::kF64) {
+    return Map1<float, double>([](double a) { return ToFloat32(a); });
+  }
   if (how.to == ptx::Type::kF64 && how.from == ptx::Type::kF32) {
     return Map1<double, float>([](float a) { return static_cast<double>(a); });
   }

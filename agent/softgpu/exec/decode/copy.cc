@@ -35,12 +35,12 @@ Step CopyToShared(Warp& warp, const Instr& in) {
     warp.exec = all;
     if (!ok) return Step::kFault;
     ForEach(reads, [&](uint32_t i) {
-      const std::byte* at = from.contiguous ? from.lane[0] + size_t{i} * kBytes : from.lane[i];
+      const std::byte* at = from.At(i);
       std::memcpy(copies[i], at, size[i] < kBytes ? size[i] : kBytes);
     });
   }
   ForEach(all, [&](uint32_t i) {
-    std::byte* at = to.contiguous ? to.lane[0] + size_t{i} * kBytes : to.lane[i];
+    std::byte* at = to.At(i);
     std::memcpy(at, copies[i], kBytes);
   });
   return Step::kNext;

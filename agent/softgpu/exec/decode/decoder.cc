@@ -247,6 +247,9 @@ bool Decoder::Patch() {
     }
   }
   function_.words_alive = pressure_.WordsAlive();
+  for (const auto& [result, pc] : results_in_order_) {
+    function_.in_order |= !pressure_.IsUsedOnlyAt(result, pc);
+  }
   return true;
 }
 
@@ -265,7 +268,7 @@ uint32_t Decoder::NewFrameBytes(uint64_t size_bytes, uint32_t align_bytes) {
 
 Ref Decoder::NewRegister(uint32_t size_bytes) {
   const Ref at = function_.register_bytes;
-  function_.register_bytes += 32 * (size_bytes == 0 ? 8 : size_bytes);
+  function_.register_bytes += 32 * (size_bytes == 0 ? 8 : size_bytes == 1 ? 2 : size_bytes);
   if (function_.register_bytes > (64u << 20)) {
     Fail("too many registers");
     return 0;

@@ -8,6 +8,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "agent/softgpu/exec/decode/modifiers.h"
@@ -65,6 +66,11 @@ class Decoder {
     function_.allocates = true;
     module_.program().allocates = true;
   }
+  // What the next instruction does may depend on the order of blocks; or only its result, `result`, does.
+  void KeepsOrder() { function_.in_order = true; }
+  void ResultKeepsOrder(Ref result) {
+    results_in_order_.emplace_back(result, static_cast<uint32_t>(function_.code.size()));
+  }
   // Adds an instruction with the statement's guard; null handlers say that it is not supported.
   bool Emit(Handler run, Instr in);
   bool BranchTo(std::string_view label, Instr in);
@@ -107,6 +113,7 @@ class Decoder {
       true;  // an operand was asked for without a size: the type is missing or a predicate
   uint32_t carry_ = kNoGuard;
   RegisterPressure pressure_;
+  std::vector<std::pair<Ref, uint32_t>> results_in_order_;  // of the instructions at these places
 };
 
 // The type of an operand as C++ sees it: calls f with a value of that type.

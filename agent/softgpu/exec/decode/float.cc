@@ -5,29 +5,64 @@
 #include "agent/softgpu/exec/decode/decoder.h"
 #include "agent/softgpu/exec/decode/instruction_table.h"
 #include "agent/softgpu/exec/decode/types.h"
-#include "agent/softgpu/exec/machine/fma.h"
 #include "agent/softgpu/exec/machine/lanes.h"
 #include "agent/softgpu/exec/machine/rounded.h"
 
 namespace gpuloom::softgpu {
 namespace {
 
-// d = F(a, b, c, rounding) with operands and result treated as `extra` says.
+// d = F(a, b, c) to the nearest, with operands and result treated as `extra` says.
 template <class T, uint32_t kSources, class F>
 Step ByMode(Warp& warp, const Instr& in) {
   const T* a = warp.Source<T>(in.a);
   const T* b = kSources > 1 ? warp.Source<T>(in.b) : a;
   const T* c = kSources > 2 ? warp.Source<T>(in.c) : a;
-  const uint16_t mode = in.extra;
-  const Round round = RoundOf(mode);
-  return Apply<T>(warp, in, [=](uint32_t i) {
-    return Out(static_cast<T>(F{}(In(a[i], mode), In(b[i], mode), In(c[i], mode), round)), mode);
-  });
+  const T least = LeastOf<T>(in.extra);
+  const auto result = [=](uint32_t i) {
+    return FlushedBelow(static_cast<T>(F{}(FlushedBelow(a[i], least), FlushedBelow(b[i], least),
+                                           FlushedBelow(c[i], least))),
+                        least);
+  };
+  if (in.extra & kSaturate) {
+    return Apply<T>(warp, in, [=](uint32_t i) { return Out(result(i), kSaturate); });
+  }
+  return Apply<T>(warp, in, [=](uint32_t i) { return Canonical(result(i)); });
 }
 
 template <class T, uint32_t kSources, class F>
 Handler Moded(F) {
-  return ByMode<T, kSources, F>;
+  return ForVectors<ByMode<T, kSources, F>>();
+}
+
+// d = F(a, b, c) under another of the processor's modes.
+template <class T, uint32_t kSources, class F>
+Step ByRounding(Warp& warp, const Instr& in) {
+  struct Values {
+    T of[kLanes];
+  };
+  const Ref refs[] = {in.a, in.b, in.c};
+  Values sources[kSources];
+  const T least = LeastOf<T>(in.extra);
+  for (uint32_t k = 0; k < kSources; ++k) {
+    const T* from = warp.Source<T>(refs[k]);
+    ForAll([&](uint32_t i) { sources[k].of[i] = FlushedBelow(from[i], least); });
+  }
+  const Values& a = sources[0];
+  const Values& b = sources[kSources > 1 ? 1 : 0];
+  const Values& c = sources[kSources > 2 ? 2 : 0];
+  Values results;
+  {
+    const ScopedRound scope(RoundOf(in.extra));
+    Pinned(sources);
+    ForAll([&](uint32_t i) { results.of[i] = static_cast<T>(F{}(a.of[i], b.of[i], c.of[i])); });
+    Pinned(results);
+  }
+  return Apply<T>(warp, in, [&, mode = in.extra](uint32_t i) { return Out(results.of[i], mode); });
+}
+
+template <class T, uint32_t kSources, class F>
+Handler Rounded(F) {
+  return ForVectors<ByRounding<T, kSources, F>>();
 }
 
 // The sign of a not-a-number is not changed.
@@ -36,20 +71,14 @@ T Negated(T value) {
   return std::isnan(value) ? Canonical(value) : -value;
 }
 
-// rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 give the upper half of a double.
-template <class T>
-T UpperHalf(T value) {
-  if constexpr (sizeof(T) == 8) {
-    return std::bit_cast<T>(std::bit_cast<uint64_t>(value) & 0xffffffff00000000u);
-  }
-  return value;
-}
-
 // div.approx: a divisor above 2^126 gives zero.
 float DivideApproximately(float a, float b) {
-  if (std::fabs(b) <= 0x1p126f || !std::isfinite(b) || std::isnan(a)) return a / b;
-  if (std::isinf(a)) return a - a;
-  return std::copysign(0.0f, a) * std::copysign(1.0f, b);
+  const float size = std::fabs(b);
+  const float of_large = std::fabs(a) <= std::numeric_limits<float>::max()
+                             ? std::copysign(0.0f, a) * std::copysign(1.0f, b)
+                             : std::numeric_limits<float>::quiet_NaN();
+  const bool large = size > 0x1p126f && size <= std::numeric_limits<float>::max();
+  return large ? of_large : a / b;
 }
 
 template <class T>
@@ -59,56 +88,58 @@ Handler SumOf(uint16_t mode, bool subtract) {
                     : Map2<T, T, T>([](T a, T b) { return Canonical(a + b); });
   }
   if (RoundOf(mode) == Round::kNearest) {
-    return subtract ? Moded<T, 2>([](T a, T b, T, Round) { return a - b; })
-                    : Moded<T, 2>([](T a, T b, T, Round) { return a + b; });
+    return subtract ? Moded<T, 2>([](T a, T b, T) { return a - b; })
+                    : Moded<T, 2>([](T a, T b, T) { return a + b; });
   }
-  return subtract ? Moded<T, 2>([](T a, T b, T, Round r) { return AddRounded(a, -b, r); })
-                  : Moded<T, 2>([](T a, T b, T, Round r) { return AddRounded(a, b, r); });
+  return subtract ? Rounded<T, 2>([](T a, T b, T) { return a - b; })
+                  : Rounded<T, 2>([](T a, T b, T) { return a + b; });
 }
 
 template <class T>
 Handler MulOf(uint16_t mode) {
   if (mode == 0) return Map2<T, T, T>([](T a, T b) { return Canonical(a * b); });
   if (RoundOf(mode) == Round::kNearest) {
-    return Moded<T, 2>([](T a, T b, T, Round) { return a * b; });
+    return Moded<T, 2>([](T a, T b, T) { return a * b; });
   }
-  return Moded<T, 2>([](T a, T b, T, Round r) { return MulRounded(a, b, r); });
+  return Rounded<T, 2>([](T a, T b, T) { return a * b; });
 }
 
 template <class T>
 Handler FmaOf(uint16_t mode) {
-  if (mode == 0) return FmaHandler(sizeof(T));
-  if (RoundOf(mode) == Round::kNearest) {
-    return Moded<T, 3>([](T a, T b, T c, Round) { return std::fma(a, b, c); });
+  if (mode == 0) {
+    return Map3<T, T, T, T>([](T a, T b, T c) { return Canonical(std::fma(a, b, c)); });
   }
-  return Moded<T, 3>([](T a, T b, T c, Round r) { return FmaRounded(a, b, c, r); });
+  if (RoundOf(mode) == Round::kNearest) {
+    return Moded<T, 3>([](T a, T b, T c) { return std::fma(a, b, c); });
+  }
+  return Rounded<T, 3>([](T a, T b, T c) { return std::fma(a, b, c); });
 }
 
 template <class T>
 Handler DivOf(uint16_t mode) {
   if (RoundOf(mode) == Round::kNearest) {
-    return Moded<T, 2>([](T a, T b, T, Round) { return a / b; });
+    return Moded<T, 2>([](T a, T b, T) { return a / b; });
   }
-  return Moded<T, 2>([](T a, T b, T, Round r) { return DivRounded(a, b, r); });
+  return Rounded<T, 2>([](T a, T b, T) { return a / b; });
 }
 
 template <class T>
 Handler RcpOf(uint16_t mode) {
   if (sizeof(T) == 8 && (mode & kFlush)) {
-    return Moded<T, 1>([](T a, T, T, Round) { return UpperHalf(T{1} / a); });
+    return Moded<T, 1>([](T a, T, T) { return UpperHalf(T{1} / a); });
   }
   if (RoundOf(mode) == Round::kNearest) {
-    return Moded<T, 1>([](T a, T, T, Round) { return T{1} / a; });
+    return Moded<T, 1>([](T a, T, T) { return T{1} / a; });
   }
-  return Moded<T, 1>([](T a, T, T, Round r) { return DivRounded(T{1}, a, r); });
+  return Rounded<T, 1>([](T a, T, T) { return T{1} / a; });
 }
 
 template <class T>
 Handler SqrtOf(uint16_t mode) {
   if (RoundOf(mode) == Round::kNearest) {
-    return Moded<T, 1>([](T a, T, T, Round) { return std::sqrt(a); });
+    return Moded<T, 1>([](T a, T, T) { return std::sqrt(a); });
   }
-  return Moded<T, 1>([](T a, T, T, Round r) { return SqrtRounded(a, r); });
+  return Rounded<T, 1>([](T a, T, T) { return std::sqrt(a); });
 }
 
 template <class F>
@@ -148,12 +179,21 @@ T Extreme(T a, T b, uint16_t mode) {
   return std::copysign(result, mode & kXorSign ? sign : result);
 }
 
+// Without branches; of not-a-numbers alone the canonical one.
+template <class T, bool kMax>
+T PlainExtreme(T a, T b) {
+  const T of_equals = std::signbit(a) == kMax ? b : a;
+  const T of_numbers = a == b ? of_equals : (a > b) == kMax ? a : b;
+  const T one = a != a ? b : b != b ? a : of_numbers;
+  return Canonical(one);
+}
+
 template <class T, bool kMax>
 Step ExtremeLanes(Warp& warp, const Instr& in) {
   const T* a = warp.Source<T>(in.a);
   const T* b = warp.Source<T>(in.b);
   const uint16_t mode = in.extra;
-  return Apply<T>(
+  return ApplyEach<T>(
       warp, in, [=](uint32_t i) { return Extreme<T, kMax>(In(a[i], mode), In(b[i], mode), mode); });
 }
 
@@ -214,7 +254,7 @@ bool DecodeFloatDiv(Decoder& decoder, Op& op) {
   op.mods.TakeType();
   if (!AllowedMode(type, in.extra) || !Operands(decoder, op, type, 2, &in)) return false;
   if (coarse) {
-    const auto divide = [](float a, float b, float, Round) { return DivideApproximately(a, b); };
+    const auto divide = [](float a, float b, float) { return DivideApproximately(a, b); };
     return decoder.Emit(Moded<float, 2>(divide), in);
   }
   return decoder.Emit(ForFloat(type, [&](auto x) { return DivOf<decltype(x)>(in.extra); }), in);
@@ -242,60 +282,6 @@ bool DecodeRcp(Decoder& decoder, Op& op) {
 
 bool DecodeSqrt(Decoder& decoder, Op& op) {
   return DecodeRoot(decoder, op, [](auto x, uint16_t mode) { return SqrtOf<decltype(x)>(mode); });
-}
-
-bool DecodeRsqrt(Decoder& decoder, Op& op) {
-  if (!op.mods.Has("approx")) return false;
-  return DecodeRoot(decoder, op, [](auto x, uint16_t mode) {
-    using T = decltype(x);
-    if (sizeof(T) == 4 || !(mode & kFlush)) {
-      return Moded<T, 1>(
-          [](T a, T, T, Round) { return static_cast<T>(1.0 / std::sqrt(static_cast<double>(a))); });
-    }
-    return Moded<T, 1>([](T a, T, T, Round) {
-      return UpperHalf(static_cast<T>(1.0 / std::sqrt(static_cast<double>(a))));
-    });
-  });
-}
-
-namespace {
-
-// The approximations of f32: computed in double precision, which is nearer than the hardware's.
-template <class F>
-bool DecodeApprox(Decoder& decoder, Op& op, F) {
-  if (!op.mods.Take("approx")) return false;
-  Instr in;
-  in.extra = TakeFloatMode(op);
-  if (op.mods.TakeType() != ptx::Type::kF32 || !Operands(decoder, op, ptx::Type::kF32, 1, &in)) {
-    return false;
-  }
-  return decoder.Emit(Moded<float, 1>([](float a, float, float, Round) {
-                        return static_cast<float>(F{}(static_cast<double>(a)));
-                      }),
-                      in);
-}
-
-}  // namespace
-
-bool DecodeSinCos(Decoder& decoder, Op& op) {
-  if (op.mods.name() == "sin") {
-    return DecodeApprox(decoder, op, [](double a) { return std::sin(a); });
-  }
-  return DecodeApprox(decoder, op, [](double a) { return std::cos(a); });
-}
-
-bool DecodeLg2(Decoder& decoder, Op& op) {
-  return DecodeApprox(decoder, op, [](double a) { return std::log2(a); });
-}
-
-bool DecodeEx2(Decoder& decoder, Op& op) {
-  if (IsHalf(TypeOf(op))) return DecodeHalf(decoder, op, HalfOp::kEx2);
-  return DecodeApprox(decoder, op, [](double a) { return std::exp2(a); });
-}
-
-bool DecodeTanh(Decoder& decoder, Op& op) {
-  if (IsHalf(TypeOf(op))) return DecodeHalf(decoder, op, HalfOp::kTanh);
-  return DecodeApprox(decoder, op, [](double a) { return std::tanh(a); });
 }
 
 bool DecodeFloatSign(Decoder& decoder, Op& op, bool negate) {
@@ -328,12 +314,17 @@ bool DecodeFloatMinMax(Decoder& decoder, Op& op, bool max) {
   const ptx::Type type = op.mods.TakeType();
   if (type == ptx::Type::kF64 && in.extra != 0) return false;
   if (!Operands(decoder, op, type, 2, &in)) return false;
-  return decoder.Emit(ForFloat(type,
-                               [&](auto x) {
-                                 using T = decltype(x);
-                                 return max ? ExtremeLanes<T, true> : ExtremeLanes<T, false>;
-                               }),
-                      in);
+  return decoder.Emit(
+      ForFloat(type,
+               [&](auto x) {
+                 using T = decltype(x);
+                 if ((in.extra & ~kFlush) != 0) {
+                   return max ? ExtremeLanes<T, true> : ExtremeLanes<T, false>;
+                 }
+                 return max ? Moded<T, 2>([](T a, T b, T) { return PlainExtreme<T, true>(a, b); })
+                            : Moded<T, 2>([](T a, T b, T) { return PlainExtreme<T, false>(a, b); });
+               }),
+      in);
 }
 
 bool DecodeCopysign(Decoder& decoder, Op& op) {

@@ -95,8 +95,8 @@ Step Single(Warp& warp, const Instr& in) {
   const auto* b = warp.Source<uint16_t>(in.b);
   const auto* c = warp.Source<uint16_t>(in.c);
   const auto what = static_cast<HalfOp>(in.imm);
-  return Apply<uint16_t>(warp, in,
-                         [=](uint32_t i) { return One<H>(what, a[i], b[i], c[i], in.extra); });
+  return ApplyEach<uint16_t>(warp, in,
+                             [=](uint32_t i) { return One<H>(what, a[i], b[i], c[i], in.extra); });
 }
 
 template <class H>
@@ -105,7 +105,7 @@ Step Pair(Warp& warp, const Instr& in) {
   const auto* b = warp.Source<uint32_t>(in.b);
   const auto* c = warp.Source<uint32_t>(in.c);
   const auto what = static_cast<HalfOp>(in.imm);
-  return Apply<uint32_t>(warp, in, [=](uint32_t i) {
+  return ApplyEach<uint32_t>(warp, in, [=](uint32_t i) {
     const auto part = [](uint32_t value, int k) {
       return static_cast<uint16_t>(value >> (16 * k));
     };

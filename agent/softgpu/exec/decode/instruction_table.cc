@@ -230,7 +230,7 @@ constexpr Instruction kTable[] = {
     {"shfl", kWarp, ".sync.{up,down,bfly,idx}.b32", DecodeShfl},
     {"vote", kWarp, ".sync.{all,any,uni}.pred; .sync.ballot.b32", DecodeVote},
 
-    {"ldmatrix", kMatrix, ".sync.aligned.m8n8.{x1,x2,x4}[.trans].shared[::cta].b16",
+    {"ldmatrix", kMatrix, ".sync.aligned.m8n8.{x1,x2,x4}[.trans][.shared[::cta]].b16",
      DecodeLdmatrix},
     {"mma", kMatrix,
      ".sync.aligned.m16n8{k8,k16}.row.col.{f16,f32}.f16.f16.{f16,f32}; "
@@ -242,7 +242,7 @@ constexpr Instruction kTable[] = {
      ".{m8n8k128,m16n8k128,m16n8k256}.row.col.s32.b1.b1.s32.{and,xor}.popc",
      DecodeMma},
     {"movmatrix", kMatrix, ".sync.aligned.m8n8.trans.b16", DecodeMovmatrix},
-    {"stmatrix", kMatrix, ".sync.aligned.m8n8.{x1,x2,x4}[.trans].shared[::cta].b16",
+    {"stmatrix", kMatrix, ".sync.aligned.m8n8.{x1,x2,x4}[.trans][.shared[::cta]].b16",
      DecodeStmatrix},
     {"wgmma", kMatrix,
      ".mma_async.sync.aligned.m64nNk16.{f16,f32}.f16.f16; .m64nNk16.f32.bf16.bf16; "

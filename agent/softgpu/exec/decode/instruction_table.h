@@ -123,12 +123,13 @@ bool DecodeSzext(Decoder&, Op&);
 bool DecodeFma(Decoder&, Op&);
 bool DecodeRcp(Decoder&, Op&);
 bool DecodeSqrt(Decoder&, Op&);
+bool DecodeCopysign(Decoder&, Op&);
+// approximate.cc
 bool DecodeRsqrt(Decoder&, Op&);
 bool DecodeSinCos(Decoder&, Op&);
 bool DecodeLg2(Decoder&, Op&);
 bool DecodeEx2(Decoder&, Op&);
 bool DecodeTanh(Decoder&, Op&);
-bool DecodeCopysign(Decoder&, Op&);
 // mma.cc
 bool DecodeMma(Decoder&, Op&);
 // wmma.cc

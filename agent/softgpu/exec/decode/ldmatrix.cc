@@ -51,6 +51,10 @@ Step Transfer(Warp& warp, const Instr& in) {
     if (address % kRowBytes != 0) {
       return warp.Fault(Outcome::kMisaligned, address, "a row of a matrix");
     }
+    if (space == ptx::Space::kGeneric && (address & kWindowMask) != kSharedWindow) {
+      return warp.Fault(Outcome::kIllegalAddress, address,
+                        "a row of a matrix outside of shared memory");
+    }
     at[lane] = warp.PointerFor(lane, space, address, kRowBytes, kStore);
     if (at[lane] == nullptr) {
       return warp.Fault(Outcome::kIllegalAddress, address, "a row of a matrix outside of memory");
@@ -87,7 +91,9 @@ bool DecodeTransfer(Decoder& decoder, Op& op, bool store) {
   const std::string_view count = op.mods.TakeOneOf({"x1", "x2", "x4"});
   if (count.empty() || op.count() != 2) return false;
   const bool transposed = op.mods.Take("trans");
-  if (!op.mods.Take("shared") && !op.mods.Take("shared::cta")) return false;
+  // A generic address must lie in the block's shared memory, too.
+  const auto space = op.mods.Take("shared") || op.mods.Take("shared::cta") ? ptx::Space::kShared
+                                                                           : ptx::Space::kGeneric;
   if (!op.mods.Take("b16")) return false;
   Instr in;
   in.extra = static_cast<uint16_t>(count[1] - '0');
@@ -98,7 +104,7 @@ bool DecodeTransfer(Decoder& decoder, Op& op, bool store) {
     refs.push_back(store ? decoder.Source(parts[i], 4) : decoder.Destination(parts[i], 4));
   }
   refs.push_back(transposed ? 1 : 0);
-  if (!decoder.Address(op[store ? 0 : 1], ptx::Space::kShared, &in)) return false;
+  if (!decoder.Address(op[store ? 0 : 1], space, &in)) return false;
   in.target = AddTable(decoder, std::move(refs));
   return EmitSyncWarp(decoder) && decoder.Emit(store ? Transfer<true> : Transfer<false>, in);
 }

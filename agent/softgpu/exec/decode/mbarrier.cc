@@ -33,7 +33,7 @@ Step Change(Warp& warp, const Instr& in) {
   bool valid = true;
   Fence();
   ForEach(warp.exec, [&](uint32_t i) {
-    std::byte* const word = at.contiguous ? at.lane[0] + i * sizeof(uint64_t) : at.lane[i];
+    std::byte* const word = at.At(i);
     Mbarrier barrier = Mbarrier::Load(word);
     if (d != nullptr) d[i] = barrier.Token();
     const uint32_t count = counts[i];
@@ -76,7 +76,7 @@ Step Test(Warp& warp, const Instr& in) {
   const uint32_t* parities = warp.Source<uint32_t>(in.b);
   uint32_t bits = 0;
   ForEach(warp.exec, [&](uint32_t i) {
-    const std::byte* const word = at.contiguous ? at.lane[0] + i * sizeof(uint64_t) : at.lane[i];
+    const std::byte* const word = at.At(i);
     const Mbarrier barrier = Mbarrier::Load(word);
     const uint32_t phase = in.extra != 0 ? parities[i] & 1 : Mbarrier::PhaseOf(tokens[i]);
     bits |= (barrier.phase != phase ? 1u : 0u) << i;

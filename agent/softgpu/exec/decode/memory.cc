@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads, stores and addresses.
 #include <atomic>
+#include <cstring>
 
 #include "agent/softgpu/exec/decode/bulk.h"
 #include "agent/softgpu/exec/decode/instruction_table.h"
@@ -11,34 +12,41 @@
 namespace gpuloom::softgpu {
 namespace {
 
+template <class T>
+T ReadAt(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+template <class T>
+void WriteAt(std::byte* at, T value) {
+  std::memcpy(at, &value, sizeof(T));
+}
+
 // T: as it lies in memory, which says how it is extended; R: the register's value.
 template <class T, class R>
 Step Load(Warp& warp, const Instr& in) {
   Pointers at;
   if (!warp.Resolve(in, sizeof(T), false, &at)) return Step::kFault;
-  R* d = warp.Destination<R>(in.d);
-  if (at.contiguous) {
-    if constexpr (sizeof(T) == sizeof(R)) {
-      std::memcpy(d, at.lane[0], sizeof(R) * kLanes);
-    } else {
-      for (uint32_t i = 0; i < kLanes; ++i) {
-        T value;
-        std::memcpy(&value, at.lane[0] + i * sizeof(T), sizeof(T));
-        d[i] = static_cast<R>(value);
+  R* const d = warp.Destination<R>(in.d);
+  if (at.regular && warp.exec == kAllLanes) {
+    for (uint32_t h = 0; h < 2; ++h) {
+      const Pointers::Half& half = at.half[h];
+      const auto* const from = half.At<const T>(0);
+      R* const to = d + h * kHalf;
+      if (half.step_bytes == 0) {
+        const R value = static_cast<R>(*from);
+        ForAll<kHalf>([=](uint32_t i) { to[i] = value; });
+      } else if (half.step_bytes == sizeof(T)) {
+        ForAll<kHalf>([=](uint32_t i) { to[i] = static_cast<R>(from[i]); });
+      } else {
+        for (uint32_t i = 0; i < kHalf; ++i) to[i] = static_cast<R>(*half.At<const T>(i));
       }
     }
   } else if (warp.exec == kAllLanes) {
-    for (uint32_t i = 0; i < kLanes; ++i) {
-      T value;
-      std::memcpy(&value, at.lane[i], sizeof(T));
-      d[i] = static_cast<R>(value);
-    }
+    for (uint32_t i = 0; i < kLanes; ++i) d[i] = static_cast<R>(ReadAt<T>(at.lane[i]));
   } else {
-    ForEach(warp.exec, [&](uint32_t i) {
-      T value;
-      std::memcpy(&value, at.lane[i], sizeof(T));
-      d[i] = static_cast<R>(value);
-    });
+    ForEach(warp.exec, [&](uint32_t i) { d[i] = static_cast<R>(ReadAt<T>(at.At(i))); });
   }
   if (in.flags & (kVolatile | kAcquireRelease)) {
     warp.Waited();
@@ -47,20 +55,43 @@ Step Load(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
-// extra: number of elements; their registers are d, e, b, c.
-template <class T, class R>
+// kCount elements, into the registers d, e, b, c.
+template <class T, class R, uint32_t kCount>
 Step LoadVector(Warp& warp, const Instr& in) {
   Pointers at;
-  const uint32_t stride = in.extra * static_cast<uint32_t>(sizeof(T));
-  if (!warp.Resolve(in, stride, false, &at)) return Step::kFault;
-  const Ref to[] = {in.d, in.e, in.b, in.c};
-  for (uint32_t k = 0; k < in.extra; ++k) {
-    R* d = warp.Destination<R>(to[k]);
+  if (!warp.Resolve(in, kCount * sizeof(T), false, &at)) return Step::kFault;
+  R* const d[] = {warp.Destination<R>(in.d), warp.Destination<R>(in.e), warp.Destination<R>(in.b),
+                  warp.Destination<R>(in.c)};
+  if (at.regular && warp.exec == kAllLanes) {
+    for (uint32_t h = 0; h < 2; ++h) {
+      const Pointers::Half& half = at.half[h];
+      const auto* const from = half.At<const T>(0);
+      if (half.step_bytes == 0) {
+        for (uint32_t k = 0; k < kCount; ++k) {
+          R* const to = d[k] + h * kHalf;
+          const R value = static_cast<R>(from[k]);
+          ForAll<kHalf>([=](uint32_t i) { to[i] = value; });
+        }
+      } else if (half.step_bytes == kCount * sizeof(T)) {
+        ForAll<kHalf>([=](uint32_t i) {
+          for (uint32_t k = 0; k < kCount; ++k) {
+            d[k][h * kHalf + i] = static_cast<R>(from[i * kCount + k]);
+          }
+        });
+      } else {
+        for (uint32_t i = 0; i < kHalf; ++i) {
+          for (uint32_t k = 0; k < kCount; ++k) {
+            d[k][h * kHalf + i] = static_cast<R>(half.At<const T>(i)[k]);
+          }
+        }
+      }
+    }
+  } else {
     ForEach(warp.exec, [&](uint32_t i) {
-      const std::byte* from = at.contiguous ? at.lane[0] + size_t{i} * stride : at.lane[i];
-      T value;
-      std::memcpy(&value, from + k * sizeof(T), sizeof(T));
-      d[i] = static_cast<R>(value);
+      const std::byte* const from = at.At(i);
+      for (uint32_t k = 0; k < kCount; ++k) {
+        d[k][i] = static_cast<R>(ReadAt<T>(from + k * sizeof(T)));
+      }
     });
   }
   if (in.flags & kVolatile) warp.Waited();
@@ -87,58 +118,61 @@ Step Store(Warp& warp, const Instr& in) {
   if (in.flags & kAcquireRelease) Fence();
   Pointers at;
   if (!warp.Resolve(in, sizeof(T), true, &at)) return Step::kFault;
-  const R* d = warp.Source<R>(in.d);
-  if (at.contiguous) {
-    if constexpr (sizeof(T) == sizeof(R)) {
-      std::memcpy(at.lane[0], d, sizeof(R) * kLanes);
-    } else {
-      for (uint32_t i = 0; i < kLanes; ++i) {
-        const T value = static_cast<T>(d[i]);
-        std::memcpy(at.lane[0] + i * sizeof(T), &value, sizeof(T));
+  const R* const d = warp.Source<R>(in.d);
+  if (at.regular && warp.exec == kAllLanes) {
+    for (uint32_t h = 0; h < 2; ++h) {
+      const Pointers::Half& half = at.half[h];
+      auto* const to = half.At<T>(0);
+      const R* const from = d + h * kHalf;
+      if (half.step_bytes == sizeof(T)) {
+        ForAll<kHalf>([=](uint32_t i) { to[i] = static_cast<T>(from[i]); });
+      } else {
+        for (uint32_t i = 0; i < kHalf; ++i) *half.At<T>(i) = static_cast<T>(from[i]);
       }
     }
+  } else if (warp.exec == kAllLanes) {
+    for (uint32_t i = 0; i < kLanes; ++i) WriteAt(at.lane[i], static_cast<T>(d[i]));
   } else {
-    ForEach(warp.exec, [&](uint32_t i) {
-      const T value = static_cast<T>(d[i]);
-      std::memcpy(at.lane[i], &value, sizeof(T));
-    });
+    ForEach(warp.exec, [&](uint32_t i) { WriteAt(at.At(i), static_cast<T>(d[i])); });
   }
   return Step::kNext;
 }
 
-template <class T, class R>
+template <class T, class R, uint32_t kCount>
 Step StoreVector(Warp& warp, const Instr& in) {
   if (in.flags & kAcquireRelease) Fence();
   Pointers at;
-  const uint32_t stride = in.extra * static_cast<uint32_t>(sizeof(T));
-  if (!warp.Resolve(in, stride, true, &at)) return Step::kFault;
-  const Ref from[] = {in.d, in.e, in.b, in.c};
-  for (uint32_t k = 0; k < in.extra; ++k) {
-    const R* d = warp.Source<R>(from[k]);
-    ForEach(warp.exec, [&](uint32_t i) {
-      std::byte* to = at.contiguous ? at.lane[0] + size_t{i} * stride : at.lane[i];
-      const T value = static_cast<T>(d[i]);
-      std::memcpy(to + k * sizeof(T), &value, sizeof(T));
-    });
-  }
+  if (!warp.Resolve(in, kCount * sizeof(T), true, &at)) return Step::kFault;
+  const R* const d[] = {warp.Source<R>(in.d), warp.Source<R>(in.e), warp.Source<R>(in.b),
+                        warp.Source<R>(in.c)};
+  ForEach(warp.exec, [&](uint32_t i) {
+    std::byte* const to = at.At(i);
+    for (uint32_t k = 0; k < kCount; ++k) WriteAt(to + k * sizeof(T), static_cast<T>(d[k][i]));
+  });
   return Step::kNext;
 }
 
-enum class Access { kLoad, kLoadVector, kLoadParam, kStore, kStoreVector };
+enum class Access { kLoad, kLoad2, kLoad4, kLoadParam, kStore, kStore2, kStore4 };
 
 template <class T, class R>
 Handler HandlerFor(Access access) {
-  switch (access) {
-    case Access::kLoad:
-      return Load<T, R>;
-    case Access::kLoadVector:
-      return LoadVector<T, R>;
-    case Access::kLoadParam:
-      return LoadParam<T, R>;
-    case Access::kStore:
-      return Store<T, R>;
-    case Access::kStoreVector:
-      return StoreVector<T, R>;
+  if constexpr (sizeof(R) >= sizeof(T)) {
+    switch (access) {
+      case Access::kLoad:
+        return ForVectors<Load<T, R>>();
+      case Access::kLoad2:
+        return ForVectors<LoadVector<T, R, 2>>();
+      case Access::kLoad4:
+        return ForVectors<LoadVector<T, R, 4>>();
+      case Access::kLoadParam:
+        return LoadParam<T, R>;
+      case Access::kStore:
+        return ForVectors<Store<T, R>>();
+      case Access::kStore2:
+        return StoreVector<T, R, 2>;
+      case Access::kStore4:
+        return StoreVector<T, R, 4>;
+    }
   }
   return nullptr;
 }
@@ -181,6 +215,13 @@ Handler FindHandler(Access access, ptx::Type type, uint32_t register_bytes) {
 }
 
 // Hints about caches and ordering that ld and st share. False: one that is not supported.
+// Blocks may speak to each other through what is volatile or ordered.
+bool MayBeSeenByBlocks(const Instr& in) {
+  const auto space = static_cast<ptx::Space>(in.flags & kSpaceMask);
+  return (in.flags & (kVolatile | kAcquireRelease)) != 0 &&
+         (space == ptx::Space::kGeneric || space == ptx::Space::kGlobal);
+}
+
 void TakeOrdering(Op& op, Instr* in) {
   if (op.mods.Take("volatile") || op.mods.Take("relaxed") || op.mods.Take("mmio")) {
     in->flags |= kVolatile;
@@ -247,12 +288,12 @@ bool DecodeLd(Decoder& decoder, Op& op) {
     if (elements > 1 && op[0].parts[k].name == "_") to[k] = decoder.NewRegister(register_bytes);
   }
   if (!decoder.Address(op[1], space, &in)) return false;
+  if (MayBeSeenByBlocks(in)) decoder.KeepsOrder();
   in.d = to[0];
   in.e = to[1];
   in.b = to[2];
   in.c = to[3];
-  in.extra = static_cast<uint16_t>(elements);
-  Access access = elements == 1 ? Access::kLoad : Access::kLoadVector;
+  Access access = elements == 1 ? Access::kLoad : elements == 2 ? Access::kLoad2 : Access::kLoad4;
   if (IsParamBlock(in) && elements == 1) {
     access = Access::kLoadParam;
     in.imm += static_cast<int64_t>(decoder.ParamOffset(op[1]));
@@ -274,6 +315,7 @@ bool DecodeSt(Decoder& decoder, Op& op) {
   if (elements > 1 && op[1].parts.size() != elements)
     return decoder.Fail("a vector of another size");
   if (!decoder.Address(op[0], space, &in)) return false;
+  if (MayBeSeenByBlocks(in)) decoder.KeepsOrder();
   uint32_t register_bytes = 0;
   Ref from[4] = {};
   if (elements == 1) {
@@ -293,8 +335,9 @@ bool DecodeSt(Decoder& decoder, Op& op) {
   in.e = from[1];
   in.b = from[2];
   in.c = from[3];
-  in.extra = static_cast<uint16_t>(elements);
-  const Access access = elements == 1 ? Access::kStore : Access::kStoreVector;
+  const Access access = elements == 1   ? Access::kStore
+                        : elements == 2 ? Access::kStore2
+                                        : Access::kStore4;
   return decoder.Emit(FindHandler(access, type, register_bytes), in);
 }
 

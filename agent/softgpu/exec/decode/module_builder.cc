@@ -35,10 +35,12 @@ Ref ModuleBuilder::Constant(uint64_t bits, uint32_t size_bytes) {
   const auto [at, added] = constants_.try_emplace({bits, size_bytes}, 0);
   if (added) {
     const size_t begin = program_.constants.size();
-    at->second = static_cast<Ref>(begin) | kConstantBit;
-    program_.constants.resize(begin + size_t{32} * size_bytes);
+    at->second = static_cast<Ref>(begin * sizeof(CacheLine)) | kConstantBit;
+    program_.constants.resize(begin + (size_t{32} * size_bytes + sizeof(CacheLine) - 1) /
+                                          sizeof(CacheLine));
+    auto* const lanes = program_.constants[begin].bytes;
     for (size_t lane = 0; lane < 32; ++lane) {
-      std::memcpy(program_.constants.data() + begin + lane * size_bytes, &bits, size_bytes);
+      std::memcpy(lanes + lane * size_bytes, &bits, size_bytes);
     }
   }
   return at->second;
@@ -309,6 +311,19 @@ bool ModuleBuilder::DecodeAll(std::vector<Kernel>* kernels) {
   return true;
 }
 
+bool ModuleBuilder::KeepsOrder(uint32_t kernel) const {
+  const std::vector<Function>& functions = program_.functions;
+  const std::set<uint32_t> reachable = Reachable(kernel);
+  const auto is = [&](bool Function::*what) {
+    return [&functions, what](uint32_t index) { return functions[index].*what; };
+  };
+  if (std::any_of(reachable.begin(), reachable.end(), is(&Function::in_order))) return true;
+  // A pointer to a function may come from memory.
+  return std::any_of(reachable.begin(), reachable.end(), is(&Function::calls_any)) &&
+         std::any_of(functions.begin(), functions.end(),
+                     [](const Function& function) { return function.in_order; });
+}
+
 bool ModuleBuilder::FillKernel(const ptx::FunctionTree& tree, const Function& function,
                                uint32_t shared_bytes, Kernel* kernel) {
   kernel->name = function.name;
@@ -329,6 +344,7 @@ bool ModuleBuilder::FillKernel(const ptx::FunctionTree& tree, const Function& fu
     const Function& callee = program_.functions[index];
     if (!callee.is_entry) called = std::max(called, callee.words_alive);
   }
+  kernel->in_order = KeepsOrder(function.index);
   kernel->num_regs = std::clamp<uint32_t>(function.words_alive + called, 16, 255);
   kernel->code = &function;
   uint64_t threads = 1;

@@ -52,6 +52,8 @@ class ModuleBuilder {
   void FindUses();
   bool PlaceShared();
   [[nodiscard]] std::set<uint32_t> Reachable(uint32_t function) const;
+  // Whether what a kernel does may depend on the order of its blocks.
+  [[nodiscard]] bool KeepsOrder(uint32_t kernel) const;
   bool FillKernel(const ptx::FunctionTree& tree, const Function& function, uint32_t shared_bytes,
                   Kernel* kernel);
 

@@ -65,7 +65,9 @@ Step Pack(Warp& warp, const Instr& in) {
 
 Handler PackOf(uint32_t wide, size_t parts, bool pack) {
   if (wide == 4 && parts == 2) return pack ? Pack<uint32_t, uint16_t> : Unpack<uint32_t, uint16_t>;
-  if (wide == 8 && parts == 2) return pack ? Pack<uint64_t, uint32_t> : Unpack<uint64_t, uint32_t>;
+  if (wide == 8 && parts == 2) {
+    return pack ? ForVectors<Pack<uint64_t, uint32_t>>() : ForVectors<Unpack<uint64_t, uint32_t>>();
+  }
   if (wide == 8 && parts == 4) return pack ? Pack<uint64_t, uint16_t> : Unpack<uint64_t, uint16_t>;
   if (wide == 2 && parts == 2) return pack ? Pack<uint16_t, uint8_t> : Unpack<uint16_t, uint8_t>;
   if (wide == 4 && parts == 4) return pack ? Pack<uint32_t, uint8_t> : Unpack<uint32_t, uint8_t>;
@@ -112,17 +114,17 @@ Step Select(Warp& warp, const Instr& in) {
   const T* a = warp.Source<T>(in.a);
   const T* b = warp.Source<T>(in.b);
   const uint32_t bits = in.extra != 0 ? ~warp.Predicate(in.c) : warp.Predicate(in.c);
-  return Apply<T>(warp, in, [=](uint32_t i) { return (bits >> i) & 1 ? a[i] : b[i]; });
+  return Apply<T>(warp, in, [=](uint32_t i) { return IsOn(bits, i) ? a[i] : b[i]; });
 }
 
 Handler SelectOf(uint32_t size_bytes) {
   switch (size_bytes) {
     case 2:
-      return Select<uint16_t>;
+      return ForVectors<Select<uint16_t>>();
     case 4:
-      return Select<uint32_t>;
+      return ForVectors<Select<uint32_t>>();
     case 8:
-      return Select<uint64_t>;
+      return ForVectors<Select<uint64_t>>();
     default:
       return nullptr;
   }

@@ -27,6 +27,11 @@ void RegisterPressure::Branch(uint32_t pc, uint32_t target) {
   if (target <= pc) loops_.push_back({target, pc});
 }
 
+bool RegisterPressure::IsUsedOnlyAt(uint64_t offset, uint32_t pc) const {
+  const auto life = lives_.find(offset);
+  return life == lives_.end() || (life->second.first == pc && life->second.last == pc);
+}
+
 uint32_t RegisterPressure::WordsAlive() const {
   std::map<uint32_t, int64_t> changes;
   std::vector<Loop> loops;

@@ -16,6 +16,8 @@ class RegisterPressure {
   void Use(uint64_t offset, uint32_t size_bytes, uint32_t pc);
   // The instruction at `pc` branches to `target`.
   void Branch(uint32_t pc, uint32_t target);
+  // No other instruction than that at `pc` names the register.
+  [[nodiscard]] bool IsUsedOnlyAt(uint64_t offset, uint32_t pc) const;
   // The largest number of words alive at one place.
   [[nodiscard]] uint32_t WordsAlive() const;
 

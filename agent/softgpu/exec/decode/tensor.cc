@@ -272,6 +272,7 @@ bool DecodeTensorCopy(Decoder& decoder, Op& op, bool reduces) {
     }
     refs.insert(refs.end(), {0, 0, 0, 0});  // no barrier, no mask
     if (reduces) {
+      decoder.KeepsOrder();
       for (size_t i = 0; i < std::size(kReductions) && in.imm == 0; ++i) {
         if (op.mods.Take(kReductions[i])) in.imm = static_cast<int64_t>(i) + 1;
       }

@@ -18,7 +18,7 @@ constexpr uint16_t kLevel = 0x10;
 constexpr uint16_t kGather = 0x20;
 constexpr uint16_t kGradients = 0x40;
 constexpr uint16_t kCube = 0x80;
-constexpr uint16_t kResident = 0x100;  // a predicate is told that everything is there
+constexpr uint16_t kResident = 0x100;  // sets the predicate: everything is resident
 
 // The table: where each operand is.
 enum Operand : uint32_t {

@@ -8,6 +8,13 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// All members of the executing lanes' one mask are here, and no others: there is no waiting.
+[[gnu::always_inline]] inline bool AllAreHere(const Warp& warp, const uint32_t* masks) {
+  const uint32_t mask = masks[std::countr_zero(warp.exec)];
+  const uint32_t same = MaskOf([=](uint32_t i) { return masks[i] == mask; });
+  return (warp.exec & ~(same & mask)) == 0 && (mask & warp.live() & ~warp.exec) == 0;
+}
+
 // a, b, c: 32-bit operands; the mask is the 32-bit source that imm names.
 Step ArriveWords(Warp& warp, const Instr& in) {
   const uint32_t* a = warp.Source<uint32_t>(in.a);
@@ -23,6 +30,32 @@ Step ArriveWords(Warp& warp, const Instr& in) {
     waits[i].wide = a[i];
   });
   return warp.Arrive(in, waits);
+}
+
+// shfl, when all are here.
+template <uint16_t kOp>
+Step Shuffle(Warp& warp, const Instr& in) {
+  if (!AllAreHere(warp, warp.Source<uint32_t>(static_cast<Ref>(in.imm)))) {
+    return ArriveWords(warp, in);
+  }
+  const uint32_t* a = warp.Source<uint32_t>(in.a);
+  const uint32_t* b = warp.Source<uint32_t>(in.b);
+  const uint32_t* c = warp.Source<uint32_t>(in.c);
+  const uint32_t exec = warp.exec;
+  uint32_t values[kLanes];
+  const uint32_t in_range = MaskOf([&](uint32_t i) {
+    const Shuffled source = ShuffleSource(kOp, i, b[i], c[i]);
+    values[i] = a[IsOn(exec, source.lane) ? source.lane : i];
+    return source.in_range;
+  });
+  if (in.flags & kWritesPredicate) warp.SetPredicate(in.e, in_range);
+  return Apply<uint32_t>(warp, in, [&](uint32_t i) { return values[i]; });
+}
+
+// bar.warp.sync
+Step SyncWarp(Warp& warp, const Instr& in) {
+  const bool here = AllAreHere(warp, warp.Source<uint32_t>(static_cast<Ref>(in.imm)));
+  return here ? Step::kNext : ArriveWords(warp, in);
 }
 
 Step ArriveWide(Warp& warp, const Instr& in) {
@@ -78,15 +111,24 @@ bool DecodeShfl(Decoder& decoder, Op& op) {
   if (mode.empty() || !op.mods.Take("sync") || !op.mods.Take("b32") || op.count() != 5)
     return false;
   Instr in;
-  in.extra = mode == "up"     ? kShuffleUp
-             : mode == "down" ? kShuffleDown
-             : mode == "bfly" ? kShuffleButterfly
-                              : kShuffleIndex;
+  Handler run = ForVectors<Shuffle<kShuffleIndex>>();
+  in.extra = kShuffleIndex;
+  if (mode == "up") {
+    run = ForVectors<Shuffle<kShuffleUp>>();
+    in.extra = kShuffleUp;
+  } else if (mode == "down") {
+    run = ForVectors<Shuffle<kShuffleDown>>();
+    in.extra = kShuffleDown;
+  } else if (mode == "bfly") {
+    run = ForVectors<Shuffle<kShuffleButterfly>>();
+    in.extra = kShuffleButterfly;
+  }
   TakeResults(decoder, op[0], &in);
   in.a = decoder.Source(op[1], 4);
   in.b = decoder.Source(op[2], 4);
   in.c = decoder.Source(op[3], 4);
-  return EmitWords(decoder, in, op[4]);
+  in.imm = static_cast<int64_t>(decoder.Source(op[4], 4));
+  return decoder.Emit(run, in);
 }
 
 bool DecodeVote(Decoder& decoder, Op& op) {
@@ -167,7 +209,7 @@ bool EmitSyncWarp(Decoder& decoder) {
   in.extra = kSyncWarp;
   in.a = in.b = in.c = decoder.Constant(0, 4);
   in.imm = static_cast<int64_t>(decoder.Constant(kAllLanes, 4));
-  return decoder.Emit(ArriveWords, in);
+  return decoder.Emit(SyncWarp, in);
 }
 
 bool DecodeBarWarp(Decoder& decoder, Op& op) {
@@ -175,7 +217,8 @@ bool DecodeBarWarp(Decoder& decoder, Op& op) {
   Instr in;
   in.extra = kSyncWarp;
   in.a = in.b = in.c = decoder.Constant(0, 4);
-  return EmitWords(decoder, in, op[0]);
+  in.imm = static_cast<int64_t>(decoder.Source(op[0], 4));
+  return decoder.Emit(SyncWarp, in);
 }
 
 }  // namespace gpuloom::softgpu

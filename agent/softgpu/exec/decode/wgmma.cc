@@ -199,7 +199,7 @@ bool DecodeProduct(Decoder& decoder, Op& op) {
     refs[kADescriptor] = decoder.Source(op[1], 8);
   }
   refs[kBDescriptor] = decoder.Source(op[2], 8);
-  // An immediate is allowed, too; a predicate that nobody sets is false.
+  // An immediate is allowed, too; a predicate that is never set is false.
   const PredicateRef adds = op[3].kind == ptx::Operand::kInt
                                 ? PredicateRef{decoder.NewPredicate(), op[3].bits != 0}
                                 : decoder.SourcePredicate(op[3]);

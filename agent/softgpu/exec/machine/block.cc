@@ -29,7 +29,8 @@ void Block::Start(Dim3 index) {
   index_ = index;
   const Dim3& size = run_.grid.block;
   const uint32_t threads = size.x * size.y * size.z;
-  for (Barrier& barrier : barriers_) barrier = Barrier();
+  ForEach(barriers_in_use_, [&](uint32_t number) { barriers_[number] = Barrier(); });
+  barriers_in_use_ = 0;
   cluster_arrived = 0;
   cluster_phase = 0;
   for (const std::unique_ptr<Warp>& warp : warps_) {
@@ -37,6 +38,7 @@ void Block::Start(Dim3 index) {
     warp->Reset(here == kLanes ? kAllLanes : (1u << here) - 1);
   }
   live_warps_ = warp_count();
+  live_threads_ = threads;
 }
 
 bool Block::Turn() {
@@ -49,24 +51,19 @@ bool Block::Turn() {
   return progress;
 }
 
-uint32_t Block::LiveThreads() const {
-  uint32_t threads = 0;
-  for (const std::unique_ptr<Warp>& warp : warps_) threads += Count(warp->live());
-  return threads;
-}
-
 bool Block::Arrive(Warp& warp, const Instr& in, uint32_t lanes, uint32_t number, uint32_t count) {
   const bool has_count = (in.extra & kBarrierHasCount) != 0;
   if (number >= std::size(barriers_)) return false;
   if (has_count && (count == 0 || count % kLanes != 0 || count > kMaxThreadsPerBlock)) return false;
   Barrier& barrier = barriers_[number];
-  barrier.in_use = true;
+  barriers_in_use_ |= 1u << number;
   barrier.expected = has_count ? count : 0;
   const uint32_t op = in.extra & kBarrierOpMask;
   if (op == kBarrierArrive) {
     barrier.passed += lanes == warp.live() ? kLanes : Count(lanes);
   } else {
     barrier.waiting[warp.index()] |= lanes;
+    barrier.waiting_threads += Count(lanes);
   }
   if (op >= kBarrierPopc) {
     uint32_t bits = warp.Predicate(in.c);
@@ -75,32 +72,35 @@ bool Block::Arrive(Warp& warp, const Instr& in, uint32_t lanes, uint32_t number,
     barrier.all_true &= (bits & lanes) == lanes;
     ForEach(lanes, [&](uint32_t lane) { barrier.results.push_back({warp.index(), lane, &in}); });
   }
-  OpenIfFull(barrier);
+  OpenIfFull(number);
   return true;
 }
 
-void Block::OpenIfFull(Barrier& barrier) {
+void Block::OpenIfFull(uint32_t number) {
+  const Barrier& barrier = barriers_[number];
+  if (barrier.expected == 0) {
+    if (barrier.waiting_threads != 0 && barrier.passed + barrier.waiting_threads >= live_threads_) {
+      Open(number);
+    }
+    return;
+  }
+  // A count is one of whole warps: the missing lanes of a warp count as arrived.
   uint32_t arrived = barrier.passed;
-  uint32_t waiting = 0;
   for (const std::unique_ptr<Warp>& warp : warps_) {
     const uint32_t lanes = barrier.waiting[warp->index()];
-    waiting |= lanes;
-    // A count is one of whole warps: the missing lanes of a warp count as arrived.
-    const bool whole = barrier.expected != 0 && lanes != 0 && lanes == warp->live();
-    arrived += whole ? kLanes : Count(lanes);
+    arrived += lanes != 0 && lanes == warp->live() ? kLanes : Count(lanes);
   }
-  const uint32_t needed = barrier.expected != 0 ? barrier.expected : LiveThreads();
-  if (arrived < needed || (waiting == 0 && barrier.expected == 0)) return;
-  Open(barrier);
+  if (arrived >= barrier.expected) Open(number);
 }
 
-void Block::Open(Barrier& barrier) {
+void Block::Open(uint32_t number) {
+  Barrier& barrier = barriers_[number];
   for (const Barrier::Result& result : barrier.results) {
     Frame* const frame = warps_[result.warp]->FrameOf(result.lane);
     const Instr& in = *result.instr;
     const uint32_t op = in.extra & kBarrierOpMask;
     if (op == kBarrierPopc) {
-      auto* lanes = reinterpret_cast<uint32_t*>(frame->registers.get() + in.d);
+      auto* lanes = reinterpret_cast<uint32_t*>(frame->Register(in.d));
       lanes[result.lane] = barrier.true_count;
     } else {
       const bool value = op == kBarrierAnd ? barrier.all_true : barrier.true_count != 0;
@@ -110,21 +110,20 @@ void Block::Open(Barrier& barrier) {
   }
   for (const std::unique_ptr<Warp>& warp : warps_) warp->Release(barrier.waiting[warp->index()]);
   barrier = Barrier();
+  barriers_in_use_ &= ~(1u << number);
 }
 
-void Block::OnExit() {
-  live_warps_ = 0;
-  for (const std::unique_ptr<Warp>& warp : warps_) live_warps_ += warp->live() != 0 ? 1 : 0;
-  for (Barrier& barrier : barriers_) {
-    if (barrier.in_use) OpenIfFull(barrier);
-  }
+void Block::OnExit(const Warp& warp, uint32_t lanes) {
+  if (warp.live() == 0) --live_warps_;
+  live_threads_ -= Count(lanes);
+  ForEach(barriers_in_use_, [&](uint32_t number) { OpenIfFull(number); });
   cluster[0]->OpenClusterBarrierIfFull();
 }
 
 void Block::OpenClusterBarrierIfFull() {
   if (cluster_arrived == 0) return;
   uint32_t threads = 0;
-  for (const Block* block : cluster) threads += block->LiveThreads();
+  for (const Block* block : cluster) threads += block->live_threads_;
   if (cluster_arrived < threads) return;
   cluster_arrived = 0;
   ++cluster_phase;

@@ -41,6 +41,7 @@ struct GridRun {
   uint32_t dynamic_shared_base = 0;  // offset of dynamic shared memory
   uint32_t shared_bytes = 0;
   uint64_t grid_id = 0;
+  uint64_t instructions = 0;  // of whole warps
   bool waited = false;  // some warp only waited in its turn: other threads of the host may go first
   // A cooperative grid's barrier, as cooperative_groups knows it: its size in bytes, then a word that
   // the blocks count in. Kernels find its address in %envreg1 (high half) and %envreg2.
@@ -59,9 +60,9 @@ struct GridRun {
 
 struct Barrier {
   uint32_t waiting[kMaxThreadsPerBlock / kLanes] = {};  // lanes of each warp that wait
-  uint32_t passed = 0;                                  // threads that arrived without waiting
-  uint32_t expected = 0;                                // threads; 0 = all that live
-  bool in_use = false;
+  uint32_t waiting_threads = 0;
+  uint32_t passed = 0;      // threads that arrived without waiting
+  uint32_t expected = 0;    // threads; 0 = all that live
   uint32_t true_count = 0;  // of bar.red's predicates
   bool all_true = true;
   struct Result {  // what bar.red writes when the barrier opens
@@ -97,8 +98,8 @@ class Block {
   // `lanes` of the warp arrive at barrier `number`; those that wait have been put aside already.
   // False: the number or the count is not allowed.
   bool Arrive(Warp& warp, const Instr& in, uint32_t lanes, uint32_t number, uint32_t count);
-  // Lanes ended: barriers that wait for all may open.
-  void OnExit();
+  // Lanes of the warp ended: barriers that wait for all may open.
+  void OnExit(const Warp& warp, uint32_t lanes);
 
   [[nodiscard]] GridRun& run() { return run_; }
   [[nodiscard]] std::byte* shared() { return shared_.get(); }
@@ -111,19 +112,20 @@ class Block {
   // Arrivals at the cluster's barrier: kept by rank 0.
   uint32_t cluster_arrived = 0;
   uint64_t cluster_phase = 0;
-  [[nodiscard]] uint32_t LiveThreads() const;
   void OpenClusterBarrierIfFull();
 
  private:
-  void OpenIfFull(Barrier& barrier);
-  void Open(Barrier& barrier);
+  void OpenIfFull(uint32_t number);
+  void Open(uint32_t number);
 
   GridRun& run_;
   Dim3 index_;
   std::unique_ptr<std::byte[]> shared_;
   std::vector<std::unique_ptr<Warp>> warps_;
   uint32_t live_warps_ = 0;
+  uint32_t live_threads_ = 0;
   Barrier barriers_[16];
+  uint32_t barriers_in_use_ = 0;  // a bit for each
 };
 
 }  // namespace gpuloom::softgpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The value of a conditional handle: kernels set it, the conditional nodes of graphs go by it.
 //
-// Shared by whoever may run by it; a handle whose value is gone is nobody's any more, and never
+// Shared by all launches that may use it; a handle whose value is gone is invalid, and never
 // another one's. Safe from any thread.
 #pragma once
 

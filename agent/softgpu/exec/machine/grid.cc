@@ -2,13 +2,18 @@
 #include "agent/softgpu/exec/machine/grid.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "agent/softgpu/exec/machine/block.h"
+#include "agent/softgpu/exec/machine/crew.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -44,66 +49,160 @@ const char* FindMistake(const Grid& grid) {
   return nullptr;
 }
 
-// Runs the blocks that are resident until all of them are done.
-void RunResident(GridRun& run, std::vector<std::unique_ptr<Block>>& blocks, size_t count) {
-  while (true) {
-    bool progress = false;
-    bool done = true;
-    for (size_t i = 0; i < count; ++i) {
-      if (blocks[i]->done()) continue;
-      done = false;
-      progress |= blocks[i]->Turn();
-      if (run.outcome.kind != Outcome::kOk) return;
-      if (run.stop.load(std::memory_order_relaxed)) {
-        run.outcome.kind = Outcome::kStopped;
-        return;
-      }
-      run.ranges.Refresh();
-    }
-    if (run.waited) {
-      run.waited = false;
-      std::this_thread::yield();
-    }
-    if (done) return;
-    if (!progress) {
-      run.outcome.kind = Outcome::kDeadlock;
-      run.outcome.detail =
-          "kernel " + run.grid.kernel->name + ": every thread waits at a barrier for another one";
-      return;
-    }
+// A grid that runs for less than this is not worth waking other threads.
+constexpr std::chrono::microseconds kAlone{100};
+
+// What the threads that run blocks of one grid share: which blocks are left, and how it ended.
+//
+// Blocks are taken in rising order. After a fault those behind it end, as if they had never begun, and
+// those before it run on: the fault of the lowest block is the grid's, as if they had run in order.
+class Course {
+ public:
+  explicit Course(uint64_t blocks) : end_(blocks) {}
+
+  // The first of `count` blocks to run; false when none are left.
+  bool Take(uint64_t count, uint64_t* first) {
+    *first = next_.fetch_add(count, std::memory_order_relaxed);
+    return *first < end_.load(std::memory_order_relaxed);
   }
-}
+  [[nodiscard]] bool HasMore(uint64_t count) const {
+    return next_.load(std::memory_order_relaxed) + count < end_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] bool IsOver(uint64_t block) const {
+    return block >= end_.load(std::memory_order_relaxed);
+  }
+  void EndAt(uint64_t block, Outcome outcome) {
+    const MutexLock lock(mutex_);
+    if (block >= end_.load(std::memory_order_relaxed)) return;
+    end_.store(block, std::memory_order_relaxed);
+    outcome_ = std::move(outcome);
+  }
+  void Count(uint64_t instructions) { instructions_.fetch_add(instructions); }
+  Outcome TakeOutcome() {
+    const MutexLock lock(mutex_);
+    outcome_.instructions = instructions_.load();
+    return std::move(outcome_);
+  }
+
+ private:
+  std::atomic<uint64_t> next_{0};
+  std::atomic<uint64_t> end_;
+  std::atomic<uint64_t> instructions_{0};
+  Mutex mutex_;
+  Outcome outcome_ GPULOOM_GUARDED_BY(mutex_);
+};
 
 Dim3 Split(uint64_t linear, const Dim3& size) {
   return {static_cast<uint32_t>(linear % size.x), static_cast<uint32_t>(linear / size.x % size.y),
           static_cast<uint32_t>(linear / size.x / size.y)};
 }
 
-void RunBlocks(GridRun& run) {
-  const Grid& grid = run.grid;
-  const Dim3& size = grid.grid;
-  const Dim3& cluster = grid.cluster;
-  const uint64_t total = uint64_t{size.x} * size.y * size.z;
-  const uint64_t per_cluster = uint64_t{cluster.x} * cluster.y * cluster.z;
-  const uint64_t resident = grid.cooperative ? total : per_cluster;
-  std::vector<std::unique_ptr<Block>> blocks;
-  for (uint64_t i = 0; i < resident && i < total; ++i)
-    blocks.push_back(std::make_unique<Block>(run));
-  const Dim3 clusters = {size.x / cluster.x, size.y / cluster.y, size.z / cluster.z};
-  for (uint64_t first = 0; first < total; first += resident) {
-    for (uint64_t i = 0; i < resident; ++i) {
-      const Dim3 of = Split((first + i) / per_cluster, clusters);
-      const Dim3 in = Split((first + i) % per_cluster, cluster);
-      Block& block = *blocks[i];
+// One thread's blocks: as many as are resident at once, used again and again.
+class Runner {
+ public:
+  Runner(const GridRun& like, Course& course) : run_(like), course_(course) {
+    const Dim3& cluster = run_.grid.cluster;
+    const Dim3& size = run_.grid.grid;
+    per_cluster_ = uint64_t{cluster.x} * cluster.y * cluster.z;
+    resident_ = run_.grid.cooperative ? uint64_t{size.x} * size.y * size.z : per_cluster_;
+    for (uint64_t i = 0; i < resident_; ++i) blocks_.push_back(std::make_unique<Block>(run_));
+  }
+  ~Runner() { course_.Count(run_.instructions); }
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  // Runs the next blocks. False when none were left.
+  bool RunNext() {
+    uint64_t first = 0;
+    if (!course_.Take(resident_, &first)) return false;
+    try {
+      Start(first);
+      RunResident(first);
+    } catch (const std::bad_alloc&) {
+      run_.outcome.kind = Outcome::kOutOfMemory;
+      run_.outcome.detail =
+          "kernel " + run_.grid.kernel->name + ": the host has no memory for its blocks";
+    }
+    if (run_.outcome.kind == Outcome::kOk) return true;
+    course_.EndAt(first, std::move(run_.outcome));
+    return false;
+  }
+  [[nodiscard]] uint64_t resident() const { return resident_; }
+
+ private:
+  void Start(uint64_t first) {
+    const Dim3& size = run_.grid.grid;
+    const Dim3& cluster = run_.grid.cluster;
+    const Dim3 clusters = {size.x / cluster.x, size.y / cluster.y, size.z / cluster.z};
+    for (uint64_t i = 0; i < resident_; ++i) {
+      const Dim3 of = Split((first + i) / per_cluster_, clusters);
+      const Dim3 in = Split((first + i) % per_cluster_, cluster);
+      Block& block = *blocks_[i];
       block.Start({of.x * cluster.x + in.x, of.y * cluster.y + in.y, of.z * cluster.z + in.z});
       block.cluster.clear();
-      block.cluster_rank = static_cast<uint32_t>(i % per_cluster);
-      for (uint64_t peer = 0; peer < per_cluster; ++peer) {
-        block.cluster.push_back(blocks[i / per_cluster * per_cluster + peer].get());
+      block.cluster_rank = static_cast<uint32_t>(i % per_cluster_);
+      for (uint64_t peer = 0; peer < per_cluster_; ++peer) {
+        block.cluster.push_back(blocks_[i / per_cluster_ * per_cluster_ + peer].get());
       }
     }
-    RunResident(run, blocks, resident);
-    if (run.outcome.kind != Outcome::kOk) return;
+  }
+
+  // Until all resident blocks are done.
+  void RunResident(uint64_t first) {
+    while (true) {
+      bool progress = false;
+      bool done = true;
+      for (const std::unique_ptr<Block>& block : blocks_) {
+        if (block->done()) continue;
+        done = false;
+        progress |= block->Turn();
+        if (run_.outcome.kind != Outcome::kOk) return;
+        if (run_.stop.load(std::memory_order_relaxed) || course_.IsOver(first)) {
+          run_.outcome.kind = Outcome::kStopped;
+          return;
+        }
+        run_.ranges.Refresh();
+      }
+      if (run_.waited) {
+        run_.waited = false;
+        std::this_thread::yield();
+      }
+      if (done) return;
+      if (!progress) {
+        run_.outcome.kind = Outcome::kDeadlock;
+        run_.outcome.detail = "kernel " + run_.grid.kernel->name +
+                              ": every thread waits at a barrier for another one";
+        return;
+      }
+    }
+  }
+
+  GridRun run_;
+  Course& course_;
+  uint64_t per_cluster_ = 1;
+  uint64_t resident_ = 1;
+  std::vector<std::unique_ptr<Block>> blocks_;
+};
+
+void HelpRun(const GridRun& like, Course& course) {
+  try {
+    Runner runner(like, course);
+    while (runner.RunNext()) {
+    }
+  } catch (const std::bad_alloc&) {
+    // The others run its blocks.
+  }
+}
+
+void RunBlocks(const GridRun& like, Course& course) {
+  Runner runner(like, course);
+  const auto started = std::chrono::steady_clock::now();
+  const bool alone = like.grid.kernel->in_order || Crew::Instance().size() <= 1;
+  std::optional<Crew::Help> help;
+  while (runner.RunNext()) {
+    if (alone || help || !course.HasMore(runner.resident())) continue;
+    if (std::chrono::steady_clock::now() - started < kAlone) continue;
+    help.emplace([&] { HelpRun(like, course); });
   }
 }
 
@@ -124,8 +223,9 @@ Outcome Run(const Grid& grid, const AddressSpace& memory, const std::atomic<bool
     run.shared_bytes = grid.dynamic_shared_bytes == 0
                            ? grid.kernel->static_shared_bytes
                            : run.dynamic_shared_base + grid.dynamic_shared_bytes;
-    RunBlocks(run);
-    return run.outcome;
+    Course course(uint64_t{grid.grid.x} * grid.grid.y * grid.grid.z);
+    RunBlocks(run, course);
+    return course.TakeOutcome();
   } catch (const std::bad_alloc&) {
     Outcome outcome;
     outcome.kind = Outcome::kOutOfMemory;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one grid of a kernel, on the calling thread.
+// Runs one grid of a kernel, on the calling thread, with help from others (crew.h) when it has many
+// blocks, lasts, and does nothing that depends on their order (Kernel::in_order).
 //
 // Several threads may run grids at once, also of the same kernel: what they share is only the
 // memory that the program itself shares, and atomics on it are the CPU's atomics, so they hold
@@ -59,7 +60,8 @@ struct Outcome {
   };
   Kind kind = kOk;
   uint64_t address = 0;
-  std::string detail;  // for people: kernel, PTX line and what happened
+  std::string detail;         // for people: kernel, PTX line and what happened
+  uint64_t instructions = 0;  // executed, each by a warp
 };
 
 // Returns when all blocks are done, or at the first fault, or soon (about a millisecond) after

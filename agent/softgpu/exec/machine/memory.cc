@@ -66,41 +66,49 @@ std::byte* PointerTo(Warp& warp, uint32_t lane, ptx::Space space, uint64_t addre
   }
 }
 
-// What one look at all lanes' addresses tells. Without branches, so that the loop becomes a few vector
-// instructions: a negative difference has its highest bit set.
-struct AddressFacts {
-  uint64_t outside = 0;    // its highest bit: some lane does not lie in [begin, end)
-  uint64_t low_bits = 0;   // of all addresses together
-  uint64_t scattered = 0;  // 0: lane after lane
-};
-
-[[gnu::always_inline]] inline AddressFacts Look(const uint64_t* addresses, uint64_t first,
-                                                uint64_t begin, uint64_t end, uint64_t size_bytes) {
-  AddressFacts facts;
-  const uint64_t last = end - size_bytes;
-  for (uint32_t i = 0; i < kLanes; ++i) {
-    facts.outside |= (addresses[i] - begin) | (last - addresses[i]);
-    facts.low_bits |= addresses[i];
-    facts.scattered |= addresses[i] ^ (first + i * size_bytes);
+// The bits in which some executing lane's address is not begin + i * step. Without branches, so that
+// the loop becomes a few vector instructions.
+template <uint32_t kCount, class A>
+[[gnu::always_inline]] inline A Differences(const A* addresses, A offset, uint32_t on, A begin,
+                                            A step) {
+  A bits = 0;
+  if (on == kAllLanes >> (kLanes - kCount)) {
+    ForAll<kCount>([&](uint32_t i) { bits |= (addresses[i] + offset) ^ (begin + i * step); });
+  } else {
+    ForAll<kCount>([&](uint32_t i) {
+      const A mask = IsOn(on, i) ? ~A{0} : 0;
+      bits |= ((addresses[i] + offset) ^ (begin + i * step)) & mask;
+    });
   }
-  return facts;
+  return bits;
 }
 
-AddressFacts LookPlainly(const uint64_t* addresses, uint64_t first, uint64_t begin, uint64_t end,
-                         uint64_t size_bytes) {
-  return Look(addresses, first, begin, end, size_bytes);
+// Whether the addresses of kCount lanes that all execute lie one after another or all at one place: then
+// `step` says which. The first two tell how the others must lie.
+template <uint32_t kCount, class A>
+[[gnu::always_inline]] inline bool FindStep(const A* addresses, A offset, A size_bytes, A* step) {
+  *step = addresses[1] - addresses[0];
+  if (*step != 0 && *step != size_bytes) return false;
+  return Differences<kCount>(addresses, offset, kAllLanes >> (kLanes - kCount),
+                             addresses[0] + offset, *step) == 0;
 }
 
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) AddressFacts LookFast(const uint64_t* addresses, uint64_t first,
-                                                      uint64_t begin, uint64_t end,
-                                                      uint64_t size_bytes) {
-  return Look(addresses, first, begin, end, size_bytes);
+// Whether an executing lane's address is not aligned or not in [begin, end): a negative difference has
+// its highest bit set. A: 64 bits, or 32 when `end` lies below 2^31.
+template <class A>
+[[gnu::always_inline]] inline bool AnyWrong(const A* addresses, A offset, uint32_t exec, A begin,
+                                            A end, A size_bytes) {
+  A outside = 0;
+  A low_bits = 0;
+  const A last = end - size_bytes;
+  ForAll([&](uint32_t i) {
+    const A mask = IsOn(exec, i) ? ~A{0} : 0;
+    const A address = addresses[i] + offset;
+    outside |= ((address - begin) | (last - address)) & mask;
+    low_bits |= address & mask;
+  });
+  return (outside >> (8 * sizeof(A) - 1)) != 0 || (low_bits & (size_bytes - 1)) != 0;
 }
-const auto LookAtAddresses = __builtin_cpu_supports("avx2") != 0 ? LookFast : LookPlainly;
-#else
-const auto LookAtAddresses = LookPlainly;
-#endif
 
 }  // namespace
 
@@ -111,20 +119,6 @@ std::byte* Warp::LocalOf(uint32_t lane, uint32_t offset) {
 std::byte* Warp::PointerFor(uint32_t lane, ptx::Space space, uint64_t address, uint32_t size_bytes,
                             bool write) {
   return PointerTo(*this, lane, space, address, size_bytes, write);
-}
-
-bool Warp::Resolve(const Instr& in, uint32_t size_bytes, bool write, Pointers* out) {
-  uint64_t addresses[kLanes];
-  if (in.flags & kAddress32) {
-    const uint32_t* a = Source<uint32_t>(in.a);
-    const uint32_t offset = static_cast<uint32_t>(in.imm);
-    for (uint32_t i = 0; i < kLanes; ++i) addresses[i] = a[i] + offset;
-  } else {
-    const uint64_t* a = Source<uint64_t>(in.a);
-    const uint64_t offset = static_cast<uint64_t>(in.imm);
-    for (uint32_t i = 0; i < kLanes; ++i) addresses[i] = a[i] + offset;
-  }
-  return ResolveAddresses(addresses, in.flags, size_bytes, write, out);
 }
 
 // Where the address `of` one lane lies; what the others have there too needs no further question.
@@ -173,31 +167,10 @@ Warp::Area Warp::AreaOf(uint64_t of, ptx::Space space, bool write) {
   }
 }
 
-bool Warp::ResolveAddresses(uint64_t* addresses, uint8_t flags, uint32_t size_bytes, bool write,
-                            Pointers* out) {
+[[gnu::noinline]] bool Warp::ResolveEach(const uint64_t* addresses, uint8_t flags,
+                                         uint32_t size_bytes, bool write, Pointers* out) {
   const auto space = static_cast<ptx::Space>(flags & kSpaceMask);
-  const uint64_t first = addresses[std::countr_zero(exec)];
-  if (exec != kAllLanes) {
-    for (uint32_t i = 0; i < kLanes; ++i) addresses[i] = (exec >> i) & 1 ? addresses[i] : first;
-  }
-  out->contiguous = false;
-  const Area area = AreaOf(first, space, write);
-  if (area.end - area.begin >= size_bytes) {
-    const AddressFacts facts = LookAtAddresses(addresses, first, area.begin, area.end, size_bytes);
-    if (!(facts.outside >> 63) && (facts.low_bits & (size_bytes - 1)) == 0) {
-      if (facts.scattered == 0 && area.stride == 0) {
-        out->contiguous = true;
-        out->lane[0] = reinterpret_cast<std::byte*>(area.base + first);
-      } else {
-        for (uint32_t i = 0; i < kLanes; ++i) {
-          out->lane[i] =
-              reinterpret_cast<std::byte*>(area.base + addresses[i] + uint64_t{i} * area.stride);
-        }
-      }
-      return true;
-    }
-  }
-  // Several ranges, or a mistake: one lane after the other.
+  out->regular = false;
   for (uint32_t rest = exec; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     const uint64_t address = addresses[lane];
@@ -216,6 +189,129 @@ bool Warp::ResolveAddresses(uint64_t* addresses, uint8_t flags, uint32_t size_by
     }
   }
   return true;
+}
+
+// True: the executing lanes of a half lie one after another, or all at one place, where they may.
+template <class A>
+[[gnu::always_inline]] inline bool Warp::ResolveHalf(const Area& area, const A* addresses, A offset,
+                                                     uint32_t on, uint32_t size_bytes,
+                                                     Pointers::Half* half) {
+  if (on == 0) {
+    *half = {};
+    return true;
+  }
+  const auto lead = static_cast<uint32_t>(std::countr_zero(on));
+  const uint64_t span = static_cast<uint32_t>(std::bit_width(on)) - 1 - lead;
+  const A first = addresses[lead] + offset;
+  A step = 0;
+  if (on == kAllLanes >> kHalf) {
+    if (!FindStep<kHalf, A>(addresses, offset, size_bytes, &step)) return false;
+  } else if (Differences<kHalf, A>(addresses, offset, on, first, 0) != 0) {
+    step = size_bytes;
+    const A begin = first - static_cast<A>(lead) * step;
+    if (Differences<kHalf, A>(addresses, offset, on, begin, step) != 0) return false;
+  }
+  const uint64_t last = first + span * step;
+  if (first < area.begin || last < first || last > area.end - size_bytes ||
+      (first & (size_bytes - 1)) != 0) {
+    return false;
+  }
+  half->step_bytes = area.stride + step;
+  half->first = area.base + first - lead * uint64_t{step};
+  return true;
+}
+
+// True: all lanes execute, and lie one after another or all at one place, where they may. What most
+// accesses are, so it does without everything else.
+template <class A>
+[[gnu::always_inline]] inline bool Warp::ResolveAsRow(const A* addresses, A offset, uint8_t flags,
+                                                      uint32_t size_bytes, bool write,
+                                                      Pointers* out) {
+  A step = 0;
+  if (!FindStep<kLanes, A>(addresses, offset, size_bytes, &step)) return false;
+  const A first = addresses[0] + offset;
+  const Area area = AreaOf(first, static_cast<ptx::Space>(flags & kSpaceMask), write);
+  const uint64_t last = first + (kLanes - 1) * uint64_t{step};
+  if (area.end - area.begin < size_bytes || first < area.begin || last < first ||
+      last != static_cast<A>(last) || last > area.end - size_bytes ||
+      (first & (size_bytes - 1)) != 0) {
+    return false;
+  }
+  const uint64_t step_bytes = area.stride + step;
+  out->regular = true;
+  out->half[0] = {area.base + first, step_bytes};
+  out->half[1] = {area.base + first + kHalf * step_bytes, step_bytes};
+  return true;
+}
+
+// True: all executing lanes lie in the area of the first, where they may, and `out` says where.
+template <class A>
+[[gnu::always_inline]] inline bool Warp::ResolveTogether(const A* addresses, A offset,
+                                                         uint8_t flags, uint32_t size_bytes,
+                                                         bool write, Pointers* out) {
+  const A first = addresses[std::countr_zero(exec)] + offset;
+  const Area area = AreaOf(first, static_cast<ptx::Space>(flags & kSpaceMask), write);
+  if (area.end - area.begin < size_bytes) return false;
+  if (sizeof(A) == 4 && area.end > (uint64_t{1} << 31)) return false;
+  out->regular = true;
+  Pointers::Half* const half = out->half;
+  constexpr uint32_t kLowHalf = kAllLanes >> kHalf;
+  if (ResolveHalf<A>(area, addresses, offset, exec & kLowHalf, size_bytes, &half[0]) &&
+      ResolveHalf<A>(area, addresses + kHalf, offset, exec >> kHalf, size_bytes, &half[1])) {
+    // Each lane's local memory lies `stride` further than that of the lane before.
+    if ((exec >> kHalf) != 0) half[1].first += kHalf * area.stride;
+    return true;
+  }
+  out->regular = false;
+  if (AnyWrong<A>(addresses, offset, exec, static_cast<A>(area.begin), static_cast<A>(area.end),
+                  static_cast<A>(size_bytes))) {
+    return false;
+  }
+  for (uint32_t i = 0; i < kLanes; ++i) {
+    const A address = addresses[i] + offset;
+    out->lane[i] = reinterpret_cast<std::byte*>(area.base + address + i * area.stride);
+  }
+  return true;
+}
+
+bool Warp::ResolveRow(Warp& warp, const Instr& in, uint32_t size_bytes, bool write, Pointers* out) {
+  if (warp.exec == kAllLanes) {
+    const bool found = in.flags & kAddress32
+                           ? warp.ResolveAsRow<uint32_t>(warp.Source<uint32_t>(in.a),
+                                                         static_cast<uint32_t>(in.imm), in.flags,
+                                                         size_bytes, write, out)
+                           : warp.ResolveAsRow<uint64_t>(warp.Source<uint64_t>(in.a),
+                                                         static_cast<uint64_t>(in.imm), in.flags,
+                                                         size_bytes, write, out);
+    if (found) return true;
+  }
+  return warp.any_resolver_(warp, in, size_bytes, write, out);
+}
+
+bool Warp::ResolveAny(Warp& warp, const Instr& in, uint32_t size_bytes, bool write, Pointers* out) {
+  uint64_t addresses[kLanes];
+  if (in.flags & kAddress32) {
+    const uint32_t* a = warp.Source<uint32_t>(in.a);
+    const auto offset = static_cast<uint32_t>(in.imm);
+    if (warp.ResolveTogether<uint32_t>(a, offset, in.flags, size_bytes, write, out)) return true;
+    for (uint32_t i = 0; i < kLanes; ++i) addresses[i] = a[i] + offset;
+  } else {
+    const uint64_t* a = warp.Source<uint64_t>(in.a);
+    const auto offset = static_cast<uint64_t>(in.imm);
+    if (warp.ResolveTogether<uint64_t>(a, offset, in.flags, size_bytes, write, out)) return true;
+    for (uint32_t i = 0; i < kLanes; ++i) addresses[i] = a[i] + offset;
+  }
+  // Several ranges, or a mistake: one lane after the other.
+  return warp.ResolveEach(addresses, in.flags, size_bytes, write, out);
+}
+
+Warp::Resolver Warp::FindResolver() { return ForVectors<ResolveRow>(); }
+Warp::Resolver Warp::FindAnyResolver() { return ForVectors<ResolveAny>(); }
+
+bool Warp::ResolveAddresses(const uint64_t* addresses, uint8_t flags, uint32_t size_bytes,
+                            bool write, Pointers* out) {
+  return ResolveTogether<uint64_t>(addresses, 0, flags, size_bytes, write, out) ||
+         ResolveEach(addresses, flags, size_bytes, write, out);
 }
 
 }  // namespace gpuloom::softgpu

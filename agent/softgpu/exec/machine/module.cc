@@ -9,31 +9,28 @@
 #include "agent/softgpu/ptx/parser.h"
 
 namespace gpuloom::softgpu {
-namespace {
-
-constexpr uint32_t kNewestPtxVersion = 90;  // of CUDA 13.0
-constexpr uint32_t kComputeCapability = 90;
-
-}  // namespace
 
 Module::Module() : program_(std::make_unique<Program>()) {}
 Module::~Module() = default;
 
 std::unique_ptr<Module> Module::Load(std::string_view ptx, const AllocateGlobals& allocate,
                                      std::string* error, bool* out_of_memory,
-                                     const Externals& externals) {
+                                     const Externals& externals, const ptx::Target& target) {
   if (out_of_memory != nullptr) *out_of_memory = false;
   try {
     ptx::ModuleTree tree;
     if (!ptx::Parse(ptx, &tree, error)) return nullptr;
-    if (tree.version > kNewestPtxVersion) {
-      *error = std::string(kTooNew);
+    if (tree.version > target.newest_ptx) {
+      *error = std::string(kTooNew) + ptx::Dotted(target.newest_ptx) + ", all that " +
+               target.driver + " knows; it is " + ptx::Dotted(tree.version);
       return nullptr;
     }
-    if (tree.target == 0 || tree.target > kComputeCapability) {
-      *error = tree.target == 0 ? "ptx: it names no target"
-                                : "ptx: made for sm_" + std::to_string(tree.target) +
-                                      ", and softgpu runs what sm_90 can";
+    if (tree.target == 0 || !target.Runs(tree.target, tree.target_kind)) {
+      *error = tree.target == 0
+                   ? "ptx: it names no target"
+                   : "ptx: made for sm_" + std::to_string(tree.target) +
+                         ptx::Suffix(tree.target_kind) + ", and this device is of sm_" +
+                         std::to_string(target.capability);
       return nullptr;
     }
     std::unique_ptr<Module> module(new Module());

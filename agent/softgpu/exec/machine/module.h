@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/softgpu/ptx/target.h"
+
 namespace gpuloom::softgpu {
 
 struct Program;   // decoded code of a module, exec/machine/program.h
@@ -44,6 +46,8 @@ struct Kernel {
   uint32_t max_threads_per_block = kMaxThreadsPerBlock;  // smaller with .maxntid or .reqntid
   uint32_t required_ntid[3] = {0, 0, 0};                 // .reqntid, or zeros
   uint32_t required_cluster[3] = {0, 0, 0};              // .reqnctapercluster, or zeros
+  // Its results may depend on which of its blocks comes first, so they run one after another.
+  bool in_order = false;
   const Function* code = nullptr;
 };
 
@@ -70,8 +74,8 @@ class Module {
   // none. The memory must be found in the AddressSpace that the module's kernels run with.
   using AllocateGlobals = std::function<uint64_t(size_t size_bytes, size_t align_bytes)>;
 
-  // What *error says of a text in a language newer than CUDA 13.0's.
-  static constexpr std::string_view kTooNew = "ptx: its .version is newer than 9.0";
+  // How *error begins for a text in a language that is too new for the target.
+  static constexpr std::string_view kTooNew = "ptx: its .version is newer than ";
 
   // Parses, checks and decodes PTX text. On failure returns null and says why in *error:
   // "ptx line 12: unsupported instruction 'foo.bar'". `out_of_memory`, when given, tells whether
@@ -80,7 +84,8 @@ class Module {
                                                     const AllocateGlobals& allocate,
                                                     std::string* error,
                                                     bool* out_of_memory = nullptr,
-                                                    const Externals& externals = {});
+                                                    const Externals& externals = {},
+                                                    const ptx::Target& target = {});
   ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;

@@ -189,6 +189,28 @@ TEST(Module, MistakesAreNamedWithTheirLine) {
   EXPECT_THAT(error, HasSubstr("does not begin with .version"));
 }
 
+TEST(Module, IsForTheDeviceAndOfALanguageThatTheDriverKnows) {
+  const auto error_of = [](const std::string& version, const std::string& target_name,
+                           const ptx::Target& target) {
+    std::string error;
+    (void)Module::Load(
+        ".version " + version + "\n.target " + target_name + "\n.address_size 64\n",
+        [](size_t, size_t) { return 0; }, &error, nullptr, {}, target);
+    return error;
+  };
+  const ptx::Target old = {75, 82, "driver 535 (CUDA 12.2)"};
+  EXPECT_EQ(error_of("8.2", "sm_75", old), "");
+  EXPECT_EQ(
+      error_of("9.0", "sm_75", old),
+      "ptx: its .version is newer than 8.2, all that driver 535 (CUDA 12.2) knows; it is 9.0");
+  EXPECT_EQ(error_of("8.2", "sm_80", old), "ptx: made for sm_80, and this device is of sm_75");
+  EXPECT_EQ(error_of("8.6", "sm_90a", {90}), "");
+  EXPECT_EQ(error_of("8.6", "sm_90a", {100}), "ptx: made for sm_90a, and this device is of sm_100");
+  EXPECT_EQ(error_of("8.6", "sm_100f", {103}), "");
+  EXPECT_EQ(error_of("8.6", "sm_100f", {120}),
+            "ptx: made for sm_100f, and this device is of sm_120");
+}
+
 TEST(Module, TellsWhenThereIsNoDeviceMemory) {
   std::string error;
   bool out_of_memory = false;

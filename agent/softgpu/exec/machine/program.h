@@ -58,6 +58,11 @@ struct Instr {
   uint16_t extra = 0;  // small modifiers, the handler's own
 };
 
+// Registers and constants begin at such: a vector of lanes never lies across two.
+struct alignas(64) CacheLine {
+  std::byte bytes[64];
+};
+
 struct Slot {  // one parameter in a frame
   uint32_t offset_bytes = 0;
   uint32_t size_bytes = 0;
@@ -73,6 +78,8 @@ struct Function {
   uint32_t index = 0;
   bool is_entry = false;
   bool allocates = false;  // local memory, while it runs (alloca)
+  bool in_order = false;   // what it does may depend on the order of blocks
+  bool calls_any = false;  // it has indirect calls
   std::vector<Instr> code;
   uint32_t register_bytes = 0;
   uint32_t predicate_count = 0;
@@ -86,7 +93,7 @@ struct Function {
 };
 
 struct Program {
-  std::vector<std::byte> constants;  // the constant bank
+  std::vector<CacheLine> constants;  // the constant bank
   std::vector<Function> functions;   // fixed in number before the first is decoded
   uint32_t dynamic_shared_align_bytes = 16;
   bool allocates = false;  // some function does

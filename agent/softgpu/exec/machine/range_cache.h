@@ -22,14 +22,8 @@ class RangeCache {
 
   // The range that holds `address`, or {0, 0}.
   [[nodiscard]] AddressSpace::Range RangeOf(uint64_t address) {
-    for (const AddressSpace::Range& range : ranges_) {
-      if (address >= range.begin && address < range.end) return range;
-    }
-    const AddressSpace::Range range = memory_.Find(address);
-    if (address < range.begin || address >= range.end) return {};
-    ranges_[next_] = range;
-    next_ = (next_ + 1) % kRanges;
-    return range;
+    const AddressSpace::Range& last = ranges_[last_];
+    return Holds(last, address) ? last : Search(address);
   }
 
   // Whether all of [address, address + size) may be read, or written.
@@ -39,12 +33,30 @@ class RangeCache {
   }
 
  private:
-  static constexpr uint32_t kRanges = 4;  // a kernel's usual number of arrays
+  static constexpr uint32_t kRanges = 16;  // more than the arrays of nearly every kernel
+
+  static bool Holds(const AddressSpace::Range& range, uint64_t address) {
+    return address >= range.begin && address < range.end;
+  }
+  [[gnu::noinline]] AddressSpace::Range Search(uint64_t address) {
+    for (uint32_t i = 0; i < kRanges; ++i) {
+      if (!Holds(ranges_[i], address)) continue;
+      last_ = i;
+      return ranges_[i];
+    }
+    const AddressSpace::Range range = memory_.Find(address);
+    if (!Holds(range, address)) return {};
+    ranges_[next_] = range;
+    last_ = next_;
+    next_ = (next_ + 1) % kRanges;
+    return range;
+  }
 
   const AddressSpace& memory_;
   uint64_t generation_;
   AddressSpace::Range ranges_[kRanges];
-  uint32_t next_ = 0;
+  uint32_t last_ = 0;  // that was asked for
+  uint32_t next_ = 0;  // to be replaced
 };
 
 }  // namespace gpuloom::softgpu

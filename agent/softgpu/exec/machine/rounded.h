@@ -44,17 +44,40 @@ T Out(T value, uint16_t mode) {
   return Canonical(value);
 }
 
-// The operations under any rounding mode; rounded.cc.
+// What is nearer to zero becomes zero, when `extra` says so.
 template <class T>
-[[nodiscard]] T AddRounded(T a, T b, Round round);
+T LeastOf(uint16_t mode) {
+  return sizeof(T) == 4 && (mode & kFlush) != 0 ? std::numeric_limits<T>::min() : T{0};
+}
 template <class T>
-[[nodiscard]] T MulRounded(T a, T b, Round round);
+T FlushedBelow(T value, T least) {
+  return std::fabs(value) < least ? std::copysign(T{0}, value) : value;
+}
+
+// rcp.approx.ftz.f64 and rsqrt.approx.ftz.f64 give the upper half of a double.
+inline float UpperHalf(float value) { return value; }
+inline double UpperHalf(double value) {
+  return std::bit_cast<double>(std::bit_cast<uint64_t>(value) & 0xffffffff00000000u);
+}
+
+// The processor's mode while it lives; rounded.cc. What is computed under it must come from memory and go
+// to memory, between two Pinned(): the compiler moves other operations in and out.
+class ScopedRound {
+ public:
+  explicit ScopedRound(Round round);
+  ~ScopedRound();
+  ScopedRound(const ScopedRound&) = delete;
+  ScopedRound& operator=(const ScopedRound&) = delete;
+
+ private:
+  int before_;
+};
+
+// The value may have changed, and is looked at, here.
 template <class T>
-[[nodiscard]] T FmaRounded(T a, T b, T c, Round round);
-template <class T>
-[[nodiscard]] T DivRounded(T a, T b, Round round);
-template <class T>
-[[nodiscard]] T SqrtRounded(T a, Round round);
+[[gnu::always_inline]] inline void Pinned(T& value) {
+  asm volatile("" : "+m"(value));
+}
 
 // a + b with its last bit set when it is not exact ("round to odd"): rounding that once more to a
 // narrower format gives what rounding the exact sum would.

@@ -13,22 +13,19 @@ namespace {
 
 // Backward branches that a group may take while others wait for their turn.
 constexpr uint32_t kPatience = 1024;
-constexpr uint32_t kNever = 0xffffffffu;
-
-uint32_t Align(uint32_t value, uint32_t align) { return (value + align - 1) & ~(align - 1); }
 
 }  // namespace
 
 Warp::Warp(Block& block, uint32_t index) : block_(block), index_(index) {
   const Grid& grid = block.run().grid;
   const Program& program = grid.module->program();
-  bases_[1] = program.constants.data();
+  bases_[1] = reinterpret_cast<const std::byte*>(program.constants.data());
   spare_.resize(program.functions.size());
   const Function& kernel = *grid.kernel->code;
-  frames_end_ = Align(kernel.frame_bytes, 16) + (kernel.calls.empty() ? 0 : kStackBytes);
+  frames_end_ = AlignUp(kernel.frame_bytes, 16) + (kernel.calls.empty() ? 0 : kStackBytes);
   local_bytes_ = frames_end_ + (program.allocates ? kAllocaBytes : 0);
   // The odd line keeps the lanes' equal offsets out of each other's cache set.
-  local_stride_ = Align(local_bytes_, 64) + 64;
+  local_stride_ = AlignUp(local_bytes_, 64) + 64;
   if (local_bytes_ != 0) local_.reset(new std::byte[size_t{local_stride_} * kLanes]);
   const Dim3& size = grid.block;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
@@ -56,14 +53,16 @@ void Warp::Reset(uint32_t lanes) {
   root->local_base = 0;
   root->lanes = lanes;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    lane_pc_[lane] = 0;
     lane_frame_[lane] = root;
-    last_run_[lane] = 0;
     allocated[lane] = frames_end_;
   }
+  Enter(root);
+  active = lanes;
+  Park(lanes, 0);
 }
 
 Frame* Warp::NewFrame(const Function& function) {
+  ++frames_in_use_;
   std::vector<Frame*>& spare = spare_[function.index];
   if (!spare.empty()) {
     Frame* frame = spare.back();
@@ -74,32 +73,68 @@ Frame* Warp::NewFrame(const Function& function) {
   Frame* frame = frames_.back().get();
   frame->function = &function;
   // Zeros at first: a program that reads what it never wrote does the same thing every time.
-  frame->registers = std::make_unique<std::byte[]>(std::max<uint32_t>(function.register_bytes, 1));
+  frame->registers = std::make_unique<CacheLine[]>(function.register_bytes / sizeof(CacheLine) + 1);
   frame->predicates.assign(std::max<uint32_t>(function.predicate_count, 1), 0);
   return frame;
 }
 
 void Warp::DropFrame(Frame* frame) {
+  --frames_in_use_;
   frame->lanes = 0;
   spare_[frame->function->index].push_back(frame);
 }
 
 void Warp::Enter(Frame* next) {
   frame = next;
-  bases_[0] = next->registers.get();
+  bases_[0] = next->Register(0);
   predicates_ = next->predicates.data();
-}
-
-void Warp::Park(uint32_t lanes, uint32_t at) {
-  ForEach(lanes, [&](uint32_t lane) { lane_pc_[lane] = at; });
 }
 
 bool Warp::Select() {
   if (in_warp_op_ != 0) FinishArrived();
   const uint32_t runnable = live_ & ~at_barrier_ & ~in_warp_op_;
   if (runnable == 0) return false;
-  if (give_way_) turn_lanes_ = kAllLanes;
+  if (together_) {
+    together_ = false;
+    if (runnable == live_) {
+      active = live_;
+      merge_pc_ = kNever;
+      ++turn_;
+      turn_lanes_ = kAllLanes;
+      give_way_ = false;
+      return true;
+    }
+    Place(live_, pc);
+  }
+  ++turn_;
+  if (give_way_ || frames_in_use_ != 1) return SelectInCalls(runnable);
+  if (Frame* const only = lane_frame_[std::countr_zero(runnable)]; frame != only) Enter(only);
   // Lanes whose turn it is keep it, also when they diverge, until they wait or have looped for long.
+  if ((runnable & turn_lanes_) == 0) turn_lanes_ = kAllLanes;
+  const uint32_t candidates = runnable & turn_lanes_;
+  uint32_t lowest = kNever;
+  // Masks of the lanes that do not count make their places the highest, without branches.
+  ForAll([&](uint32_t i) {
+    const uint32_t off = IsOn(candidates, i) ? 0 : kNever;
+    lowest = std::min(lowest, lane_pc_[i] | off);
+  });
+  uint32_t next = kNever;
+  ForAll([&](uint32_t i) {
+    const uint32_t at = lane_pc_[i];
+    const uint32_t off = IsOn(runnable, i) ? 0 : kNever;
+    const uint32_t passed = at > lowest ? 0 : kNever;
+    next = std::min(next, at | off | passed);
+  });
+  active = runnable & MaskOf([&](uint32_t i) { return lane_pc_[i] == lowest; });
+  pc = lowest;
+  merge_pc_ = next;
+  if (turn_lanes_ != kAllLanes) turn_lanes_ |= active;
+  return true;
+}
+
+// The same when lanes are inside of different calls, or the running group gives way.
+[[gnu::noinline]] bool Warp::SelectInCalls(uint32_t runnable) {
+  if (give_way_) turn_lanes_ = kAllLanes;
   uint32_t candidates = runnable & turn_lanes_;
   if (candidates == 0) {
     turn_lanes_ = kAllLanes;
@@ -124,12 +159,10 @@ bool Warp::Select() {
   pc = lane_pc_[leader];
   active = 0;
   merge_pc_ = kNever;
-  ++turn_;
   ForEach(runnable, [&](uint32_t lane) {
     if (lane_frame_[lane] != frame) return;
     if (lane_pc_[lane] == pc) {
       active |= 1u << lane;
-      last_run_[lane] = turn_;
     } else if (lane_pc_[lane] > pc) {
       merge_pc_ = std::min(merge_pc_, lane_pc_[lane]);
     }
@@ -144,29 +177,47 @@ bool Warp::Select() {
 }
 
 bool Warp::Run(uint32_t budget) {
+  const uint32_t before = budget;
+  const bool ran = runner_(*this, &budget);
+  block_.run().instructions += before - budget;
+  return ran;
+}
+
+bool Warp::RunBody(Warp& warp, uint32_t* budget) { return warp.RunFor(budget); }
+Warp::Runner Warp::FindRunner() { return ForVectors<RunBody>(); }
+
+bool Warp::RunFor(uint32_t* left) {
+  uint32_t& budget = *left;
   if (patience_ == 0) patience_ = kPatience;
   waited_ = false;
   if (!Select()) return false;
   while (true) {
     const Instr* const code = frame->function->code.data();
     Step step = Step::kNext;
+    uint32_t at = pc;
     while (true) {
-      const Instr& in = code[pc];
-      exec = active;
+      const Instr& in = code[at];
+      uint32_t on = active;
       if (in.guard != kNoGuard) {
         const uint32_t bits = predicates_[in.guard];
-        exec &= in.guard_negated ? ~bits : bits;
+        on &= in.guard_negated ? ~bits : bits;
       }
-      step = exec != 0 ? in.run(*this, in) : Step::kNext;
+      pc = at;
+      exec = on;
+      step = on != 0 ? in.run(*this, in) : Step::kNext;
       if (step == Step::kNext) {
-        ++pc;
-      } else if (step != Step::kJump || frame->function->code.data() != code) {
+        ++at;
+      } else if (step == Step::kJump) {
+        at = pc;
+        if (frame->function->code.data() != code) break;
+      } else {
         break;
       }
-      if (pc >= merge_pc_ || patience_ == 0 || --budget == 0) break;
+      if (at >= merge_pc_ || patience_ == 0 || --budget == 0) break;
     }
     if (step == Step::kFault) return true;
     if (step != Step::kSwitch) {
+      pc = at;
       if (step == Step::kJump && pc < merge_pc_ && patience_ != 0 && budget > 1) {
         --budget;  // into another function
         continue;
@@ -189,22 +240,12 @@ bool Warp::Run(uint32_t budget) {
   }
 }
 
-Step Warp::Branch(uint32_t taken, uint32_t target) {
-  if (target <= pc && patience_ != 0) --patience_;
-  if (taken == active) {
-    pc = target;
-    return Step::kJump;
-  }
-  Park(active & ~taken, pc + 1);
-  Park(taken, target);
-  return Step::kSwitch;
-}
-
 Step Warp::BranchEach(const uint32_t* targets) {
   Park(active & ~exec, pc + 1);
   ForEach(exec, [&](uint32_t lane) {
     if (targets[lane] <= pc && patience_ != 0) --patience_;
     lane_pc_[lane] = targets[lane];
+    last_run_[lane] = turn_;
   });
   return Step::kSwitch;
 }
@@ -213,6 +254,11 @@ Step Warp::Exit() {
   const uint32_t ended = exec;
   Park(active & ~ended, pc + 1);
   live_ &= ~ended;
+  if (frame->caller == nullptr && frame->lanes == ended) {
+    DropFrame(frame);
+    block_.OnExit(*this, ended);
+    return Step::kSwitch;
+  }
   ForEach(ended, [&](uint32_t lane) {
     for (Frame* at = lane_frame_[lane]; at != nullptr;) {
       Frame* const caller = at->caller;
@@ -221,105 +267,7 @@ Step Warp::Exit() {
       at = caller;
     }
   });
-  block_.OnExit();
-  return Step::kSwitch;
-}
-
-void Warp::CopyCallData(uint32_t lanes, uint32_t from, uint32_t to, uint32_t size_bytes) {
-  ForEach(lanes,
-          [&](uint32_t lane) { std::memcpy(LocalOf(lane, to), LocalOf(lane, from), size_bytes); });
-}
-
-Step Warp::Call(const Function& callee, const CallSite& site) {
-  Park(active & ~exec, pc + 1);
-  return CallLanes(callee, site, exec);
-}
-
-Step Warp::CallLanes(const Function& callee, const CallSite& site, uint32_t lanes) {
-  const uint32_t base = frame->local_base + Align(frame->function->frame_bytes, 16);
-  if (frame->depth + 1 >= kMaxCallDepth || base + callee.frame_bytes > frames_end_) {
-    return Fault(Outcome::kStackOverflow, 0, "the call stack is exhausted");
-  }
-  if (callee.params.size() != site.args.size() || callee.returns.size() != site.returns.size()) {
-    return Fault(Outcome::kInvalidPc, 0, "a call does not fit the function that it reaches");
-  }
-  Frame* const inner = NewFrame(callee);
-  inner->caller = frame;
-  inner->site = &site;
-  inner->return_pc = pc + 1;
-  inner->depth = frame->depth + 1;
-  inner->local_base = base;
-  if (callee.allocates) {
-    ForEach(lanes, [&](uint32_t lane) { inner->allocated[lane] = allocated[lane]; });
-  }
-  inner->lanes = lanes;
-  for (size_t i = 0; i < site.args.size(); ++i) {
-    CopyCallData(lanes, frame->local_base + site.args[i].offset_bytes,
-                 base + callee.params[i].offset_bytes,
-                 std::min(site.args[i].size_bytes, callee.params[i].size_bytes));
-  }
-  ForEach(lanes, [&](uint32_t lane) {
-    lane_frame_[lane] = inner;
-    lane_pc_[lane] = 0;
-  });
-  if (lanes != active) return Step::kSwitch;
-  Enter(inner);
-  pc = 0;
-  merge_pc_ = kNever;
-  return Step::kJump;
-}
-
-Step Warp::CallEach(const uint64_t* addresses, const CallSite& site) {
-  const std::vector<Function>& functions = block_.run().grid.module->program().functions;
-  Frame* const from = frame;
-  uint32_t rest = exec;
-  Park(active & ~exec, pc + 1);
-  active = exec;
-  while (rest != 0) {
-    const uint64_t address = addresses[std::countr_zero(rest)];
-    uint32_t same = 0;
-    ForEach(rest, [&](uint32_t lane) { same |= (addresses[lane] == address ? 1u : 0u) << lane; });
-    rest &= ~same;
-    const uint64_t index = (address & ~kWindowMask) / 16;
-    if ((address & kWindowMask) != kFunctionWindow || address % 16 != 0 || index == 0 ||
-        index > functions.size() || functions[index - 1].is_entry ||
-        functions[index - 1].code.empty()) {
-      return Fault(Outcome::kInvalidPc, address, "an indirect call to what is no function");
-    }
-    if (CallLanes(functions[index - 1], site, same) == Step::kFault) return Step::kFault;
-    if (frame != from) {  // CallLanes() went on inside the callee: all lanes go there
-      return Step::kJump;
-    }
-    active &= ~same;  // they have left: the next call must not park them here
-  }
-  return Step::kSwitch;
-}
-
-void Warp::ReturnLanes(uint32_t lanes) {
-  Frame* const inner = frame;
-  Frame* const outer = inner->caller;
-  for (size_t i = 0; i < inner->site->returns.size(); ++i) {
-    const Slot& to = inner->site->returns[i];
-    const Slot& from = inner->function->returns[i];
-    CopyCallData(lanes, inner->local_base + from.offset_bytes, outer->local_base + to.offset_bytes,
-                 std::min(to.size_bytes, from.size_bytes));
-  }
-  if (inner->function->allocates) {
-    ForEach(lanes, [&](uint32_t lane) { allocated[lane] = inner->allocated[lane]; });
-  }
-  const uint32_t at = inner->return_pc;
-  ForEach(lanes, [&](uint32_t lane) {
-    lane_frame_[lane] = outer;
-    lane_pc_[lane] = at;
-  });
-  inner->lanes &= ~lanes;
-  if (inner->lanes == 0) DropFrame(inner);
-}
-
-Step Warp::Return() {
-  if (frame->caller == nullptr) return Exit();
-  Park(active & ~exec, pc + 1);
-  ReturnLanes(exec);
+  block_.OnExit(*this, ended);
   return Step::kSwitch;
 }
 
@@ -327,6 +275,7 @@ Step Warp::WaitAtBarrier(const Instr& in) {
   const uint32_t* numbers = Source<uint32_t>(in.a);
   const uint32_t* counts = Source<uint32_t>(in.b);
   const bool waits = (in.extra & kBarrierOpMask) != kBarrierArrive;
+  const uint32_t here = pc;
   const uint32_t lanes = exec;
   uint32_t rest = lanes;
   if (waits) {
@@ -335,11 +284,11 @@ Step Warp::WaitAtBarrier(const Instr& in) {
   }
   while (rest != 0) {
     const uint32_t first = static_cast<uint32_t>(std::countr_zero(rest));
-    uint32_t same = 0;
-    ForEach(rest,
-            [&](uint32_t lane) { same |= (numbers[lane] == numbers[first] ? 1u : 0u) << lane; });
+    const uint32_t number = numbers[first];
+    const uint32_t same = rest & MaskOf([=](uint32_t i) { return numbers[i] == number; });
     rest &= ~same;
     if (!block_.Arrive(*this, in, same, numbers[first], counts[first])) {
+      pc = here;
       return Fault(Outcome::kIllegalInstruction, 0, "a barrier's number or thread count is wrong");
     }
   }

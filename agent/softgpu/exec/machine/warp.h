@@ -6,10 +6,11 @@
 // group that loops while others could run gives way after a while, so that a lane may wait for
 // another.
 //
-// Owned by its Block; one thread at a time. Handlers (alu_*.cc and others) are its hands and reach
-// its public state; nobody else does.
+// Owned by its Block; one thread at a time. Only the instructions' handlers (cases/*.cc) read and
+// write its public state.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,14 +18,13 @@
 #include <vector>
 
 #include "agent/softgpu/exec/machine/grid.h"
+#include "agent/softgpu/exec/machine/lane_loops.h"
 #include "agent/softgpu/exec/machine/program.h"
 
 namespace gpuloom::softgpu {
 
 class Block;
 
-inline constexpr uint32_t kLanes = 32;
-inline constexpr uint32_t kAllLanes = 0xffffffffu;
 // Calls nest at most this deep; nvcc's recursion of real programs is far below.
 inline constexpr uint32_t kMaxCallDepth = 1024;
 // Local memory per thread for the frames of called functions, beside the kernel's own.
@@ -42,9 +42,13 @@ struct Frame {
   uint32_t depth = 0;
   uint32_t lanes = 0;       // that have not returned
   uint32_t local_base = 0;  // of its variables in each lane's local memory
-  std::unique_ptr<std::byte[]> registers;
+  std::unique_ptr<CacheLine[]> registers;
   std::vector<uint32_t> predicates;
   uint32_t allocated[kLanes] = {};  // where each lane's alloca stood when it came; if it allocates
+
+  [[nodiscard]] std::byte* Register(Ref ref) const {
+    return reinterpret_cast<std::byte*>(registers.get()) + ref;
+  }
 };
 
 // What a lane waits for in a warp-wide instruction.
@@ -55,10 +59,25 @@ struct WarpWait {
   const Instr* instr = nullptr;
 };
 
-// Where the lanes of one access point to in this process.
+// Where the executing lanes of one access point to in this process. Most accesses are regular in
+// both halves of the warp, as blocks are often 16 threads wide.
+inline constexpr uint32_t kHalf = kLanes / 2;
 struct Pointers {
+  struct Half {
+    uint64_t first = 0;       // an address: nothing need lie there when its lane does not execute
+    uint64_t step_bytes = 0;  // from lane to lane; 0: all point to the same place
+    template <class T>
+    [[nodiscard]] T* At(uint32_t i) const {
+      return reinterpret_cast<T*>(first + i * step_bytes);
+    }
+  };
+  bool regular = false;  // the halves say where, else `lane` does
+  Half half[2];
   std::byte* lane[kLanes];
-  bool contiguous = false;  // lane[i] == lane[0] + i * size, all lanes active; only lane[0] is set
+
+  [[nodiscard]] std::byte* At(uint32_t i) const {
+    return regular ? half[i / kHalf].At<std::byte>(i % kHalf) : lane[i];
+  }
 };
 
 class Warp {
@@ -109,10 +128,12 @@ class Warp {
   uint32_t tid[3][kLanes] = {};
   uint64_t cluster_phase[kLanes] = {};  // of the cluster's barrier, when the lane arrived there
 
-  // Memory (memory.cc). Fills `out` for the executing lanes; false when the fault was set.
-  bool Resolve(const Instr& in, uint32_t size_bytes, bool write, Pointers* out);
-  // Overwrites the addresses of lanes that do not execute.
-  bool ResolveAddresses(uint64_t* addresses, uint8_t flags, uint32_t size_bytes, bool write,
+  // Memory (memory.cc). Fills `out` for the executing lanes; false when the fault was set. The size
+  // is a power of two.
+  bool Resolve(const Instr& in, uint32_t size_bytes, bool write, Pointers* out) {
+    return resolver_(*this, in, size_bytes, write, out);
+  }
+  bool ResolveAddresses(const uint64_t* addresses, uint8_t flags, uint32_t size_bytes, bool write,
                         Pointers* out);
   // One lane's address: null when it may not be touched. Says nothing about alignment.
   [[nodiscard]] std::byte* PointerFor(uint32_t lane, ptx::Space space, uint64_t address,
@@ -122,12 +143,19 @@ class Warp {
   }
   [[nodiscard]] std::byte* LocalOf(uint32_t lane, uint32_t offset);
   [[nodiscard]] uint32_t local_bytes() const { return local_bytes_; }
-  // Where the next alloca of a lane begins: up to local_bytes(). Back where it was when its function
-  // returns.
+  // Where the next alloca of a lane begins: up to local_bytes(). Back where it was when its
+  // function returns.
   uint32_t allocated[kLanes] = {};
 
   // Control (warp.cc).
-  Step Branch(uint32_t taken, uint32_t target);
+  Step Branch(uint32_t taken, uint32_t target) {
+    if (target <= pc && patience_ != 0) --patience_;
+    if (taken == active) {
+      pc = target;
+      return Step::kJump;
+    }
+    return Diverge(taken, target);
+  }
   Step BranchEach(const uint32_t* targets);  // one target per executing lane
   Step Exit();
   Step Call(const Function& callee, const CallSite& site);
@@ -164,9 +192,71 @@ class Warp {
     uint64_t base = 0;
     uint64_t stride = 0;
   };
+  Step Diverge(uint32_t taken, uint32_t target) {
+    const uint32_t next = pc + 1;
+    if (turn_lanes_ != kAllLanes || target == next || next >= merge_pc_) {
+      Park(active & ~taken, next);
+      Park(taken, target);
+      return Step::kSwitch;
+    }
+    // Those that are now the lowest in the code go on at once, as Select() would have it.
+    const bool forward = target > next;
+    const uint32_t wait = forward ? taken : active & ~taken;
+    const uint32_t wait_at = forward ? target : next;
+    Place(wait, wait_at);
+    merge_pc_ = std::min(merge_pc_, wait_at);
+    active &= ~wait;
+    ++turn_;
+    pc = forward ? next : target;
+    return Step::kJump;
+  }
   Area AreaOf(uint64_t of, ptx::Space space, bool write);
+  using Resolver = bool (*)(Warp&, const Instr&, uint32_t size_bytes, bool write, Pointers*);
+  // For all lanes in a row, and anything.
+  static bool ResolveRow(Warp& warp, const Instr& in, uint32_t size_bytes, bool write,
+                         Pointers* out);
+  static bool ResolveAny(Warp& warp, const Instr& in, uint32_t size_bytes, bool write,
+                         Pointers* out);
+  static Resolver FindResolver();
+  static Resolver FindAnyResolver();
+  template <class A>
+  static bool ResolveHalf(const Area& area, const A* addresses, A offset, uint32_t on,
+                          uint32_t size_bytes, Pointers::Half* half);
+  template <class A>
+  bool ResolveAsRow(const A* addresses, A offset, uint8_t flags, uint32_t size_bytes, bool write,
+                    Pointers* out);
+  template <class A>
+  bool ResolveTogether(const A* addresses, A offset, uint8_t flags, uint32_t size_bytes, bool write,
+                       Pointers* out);
+  bool ResolveEach(const uint64_t* addresses, uint8_t flags, uint32_t size_bytes, bool write,
+                   Pointers* out);
+  using Runner = bool (*)(Warp&, uint32_t* budget);
+  static bool RunBody(Warp& warp, uint32_t* budget);
+  static Runner FindRunner();
+  bool RunFor(uint32_t* left);
   bool Select();
-  void Park(uint32_t lanes, uint32_t at);
+  bool SelectInCalls(uint32_t runnable);
+  // Running lanes stand at `at` from now on. When they are all that live, none is written to.
+  void Park(uint32_t lanes, uint32_t at) {
+    if (lanes == live_) {
+      together_ = true;
+      pc = at;
+    } else {
+      Place(lanes, at);
+    }
+  }
+  void Place(uint32_t lanes, uint32_t at) {
+    // By masks: the compiler makes no branches of them.
+    const uint64_t turn = turn_;
+    ForAll([=, this](uint32_t i) {
+      const uint32_t on = IsOn(lanes, i) ? ~0u : 0;
+      lane_pc_[i] = (at & on) | (lane_pc_[i] & ~on);
+    });
+    ForAll([=, this](uint32_t i) {
+      const uint64_t on = IsOn(lanes, i) ? ~uint64_t{0} : 0;
+      last_run_[i] = (turn & on) | (last_run_[i] & ~on);
+    });
+  }
   void Enter(Frame* frame);
   Frame* NewFrame(const Function& function);
   void DropFrame(Frame* frame);
@@ -177,8 +267,16 @@ class Warp {
   void FinishArrived();
   void Finish(uint32_t lanes);
 
+  static constexpr uint32_t kNever = 0xffffffffu;  // a place behind all code
+  static uint32_t AlignUp(uint32_t value, uint32_t align) {
+    return (value + align - 1) & ~(align - 1);
+  }
+
   Block& block_;
   uint32_t index_;
+  const Resolver resolver_ = FindResolver();
+  const Resolver any_resolver_ = FindAnyResolver();
+  const Runner runner_ = FindRunner();
   const std::byte* bases_[2] = {nullptr, nullptr};
   uint32_t* predicates_ = nullptr;
 
@@ -190,14 +288,18 @@ class Warp {
   bool give_way_ = false;
   uint32_t turn_lanes_ = 0;  // that were given way to; all of them: the lowest in the code runs
   bool waited_ = false;      // since it was chosen, the group did what waiting loops do
-  uint32_t lane_pc_[kLanes] = {};
+  // All lanes that live wait at one place for their turn: at pc of frame, and lane_pc_ is not
+  // written.
+  bool together_ = false;
+  alignas(64) uint32_t lane_pc_[kLanes] = {};
   Frame* lane_frame_[kLanes] = {};
-  uint64_t last_run_[kLanes] = {};
+  alignas(64) uint64_t last_run_[kLanes] = {};  // the turn in which a lane ran last
   uint64_t turn_ = 0;
   WarpWait waits_[kLanes];
 
   std::vector<std::unique_ptr<Frame>> frames_;  // all, used and spare
-  std::vector<std::vector<Frame*>> spare_;      // by function
+  uint32_t frames_in_use_ = 0;
+  std::vector<std::vector<Frame*>> spare_;  // by function
   std::unique_ptr<std::byte[]> local_;
   uint32_t local_bytes_ = 0;
   uint32_t frames_end_ = 0;  // of the functions' frames; behind it lies what alloca gives

@@ -11,47 +11,12 @@ namespace gpuloom::softgpu {
 namespace {
 
 void WriteWord(Frame* frame, Ref d, uint32_t lane, uint32_t value) {
-  reinterpret_cast<uint32_t*>(frame->registers.get() + d)[lane] = value;
+  reinterpret_cast<uint32_t*>(frame->Register(d))[lane] = value;
 }
 
 void WriteBit(Frame* frame, uint32_t number, uint32_t lane, bool value) {
   uint32_t& bits = frame->predicates[number];
   bits = (bits & ~(1u << lane)) | ((value ? 1u : 0u) << lane);
-}
-
-struct Shuffled {
-  uint32_t lane;
-  bool in_range;
-};
-
-// b: which lane, or how far; c: clamp in the low five bits, segment mask above.
-Shuffled ShuffleSource(uint16_t op, uint32_t lane, uint32_t b, uint32_t c) {
-  const int32_t clamp = static_cast<int32_t>(c & 31);
-  const uint32_t segment = (c >> 8) & 31;
-  const auto highest = static_cast<int32_t>((lane & segment) | (clamp & ~segment & 31));
-  const auto lowest = static_cast<int32_t>(lane & segment);
-  const auto self = static_cast<int32_t>(lane);
-  const auto by = static_cast<int32_t>(b & 31);
-  int32_t from = 0;
-  bool in_range = false;
-  switch (op) {
-    case kShuffleUp:
-      from = self - by;
-      in_range = from >= highest;  // for .up, the clamp is the lowest lane
-      break;
-    case kShuffleDown:
-      from = self + by;
-      in_range = from <= highest;
-      break;
-    case kShuffleButterfly:
-      from = self ^ by;
-      in_range = from <= highest;
-      break;
-    default:
-      from = lowest | (by & ~static_cast<int32_t>(segment));
-      in_range = from <= highest;
-  }
-  return {in_range ? static_cast<uint32_t>(from) & 31 : lane, in_range};
 }
 
 uint32_t Reduce(uint16_t op, uint32_t lanes, const WarpWait* waits) {

@@ -36,4 +36,39 @@ enum WarpOp : uint16_t {
 inline constexpr uint8_t kWritesPredicate = 0x01;
 inline constexpr uint8_t kWritesRegister = 0x02;  // match, elect: d is there
 
+// Where shfl takes a lane's value from.
+struct Shuffled {
+  uint32_t lane;
+  bool in_range;
+};
+
+// b: which lane, or how far; c: clamp in the low five bits, segment mask above. Without branches on what
+// differs from lane to lane.
+[[gnu::always_inline]] inline Shuffled ShuffleSource(uint16_t op, uint32_t lane, uint32_t b,
+                                                     uint32_t c) {
+  const int32_t clamp = static_cast<int32_t>(c & 31);
+  const uint32_t segment = (c >> 8) & 31;
+  const auto highest = static_cast<int32_t>((lane & segment) | (clamp & ~segment & 31));
+  const auto lowest = static_cast<int32_t>(lane & segment);
+  const auto self = static_cast<int32_t>(lane);
+  const auto by = static_cast<int32_t>(b & 31);
+  int32_t from = 0;
+  switch (op) {
+    case kShuffleUp:
+      from = self - by;
+      break;
+    case kShuffleDown:
+      from = self + by;
+      break;
+    case kShuffleButterfly:
+      from = self ^ by;
+      break;
+    default:
+      from = lowest | (by & ~static_cast<int32_t>(segment));
+  }
+  // For .up, the clamp is the lowest lane.
+  const bool in_range = op == kShuffleUp ? from >= highest : from <= highest;
+  return {in_range ? static_cast<uint32_t>(from) & 31 : lane, in_range};
+}
+
 }  // namespace gpuloom::softgpu

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cluster's API server, for the few calls that events need. HTTPS by libcurl, with the service account's token, read
+// anew for each call because it is replaced while we run, and the cluster's CA, and no other. One thread; a call takes
+// kTimeout at most, and gives up when `is_cancelled` becomes true.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace gpuloom {
+
+// A folder with `token` and `ca.crt`, as Kubernetes mounts it into a pod.
+inline constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+// https://HOST:PORT of the cluster that this process runs in, from its environment. NotFound outside of one.
+absl::StatusOr<std::string> ApiServerOfCluster();
+
+struct ApiAnswer {
+  int status = 0;        // of HTTP
+  std::string body;      // JSON
+  bool is_whole = true;  // false: there was more than kMaxBodyBytes, and `body` is its beginning
+};
+
+class ApiClient {
+ public:
+  static constexpr long kTimeoutSeconds = 5;
+  // More than a list of one release's pods has. How large a tenant's objects are is the tenant's choice.
+  static constexpr size_t kMaxBodyBytes = 4 << 20;
+
+  // `server` is "https://HOST:PORT".
+  ApiClient(std::string server, std::string service_account, const std::atomic<bool>* is_cancelled);
+  ~ApiClient();
+
+  // `path` is "/api/v1/…", of names that Kubernetes allows. Unavailable, with a message that starts "kubernetes:", when
+  // there was no answer; an answer of any status is one.
+  absl::StatusOr<ApiAnswer> Get(const std::string& path);
+  // As a table, which API servers make for kubectl: of each object its metadata and a few words, whatever else it has.
+  absl::StatusOr<ApiAnswer> GetTable(const std::string& path);
+  absl::StatusOr<ApiAnswer> Post(const std::string& path, const std::string& json);
+  absl::StatusOr<ApiAnswer> Patch(const std::string& path, const std::string& json);
+
+ private:
+  absl::StatusOr<ApiAnswer> Call(const char* method, const std::string& path, const char* accept,
+                                 const std::string& json, const char* type);
+
+  const std::string server_;
+  const std::string service_account_;
+  const std::atomic<bool>* const is_cancelled_;
+  struct Curl;
+  std::unique_ptr<Curl> curl_;
+};
+
+}  // namespace gpuloom

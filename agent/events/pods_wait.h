@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waits until the pods of a DaemonSet, one on each of its nodes, have done what they are there for: until all are ready. The
+// chart's Jobs around `helm uninstall` do nothing else. Needs the rights to get this DaemonSet and, to say what a node's pod waits
+// for, to list the namespace's pods and to read their logs. One thread.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "absl/status/status.h"
+#include "agent/clock.h"
+
+namespace gpuloom {
+
+struct PodsWait {
+  static constexpr Clock::Duration kPause = std::chrono::seconds(1);
+
+  std::string server;  // "https://HOST:PORT"
+  std::string
+      service_account;  // a folder with `token`, `ca.crt` and `namespace`: whose pods are meant
+  std::string daemon_set;
+  Clock::Duration timeout{};
+  Clock* clock = nullptr;
+};
+
+// DeadlineExceeded names each node whose pod is not ready and gives that pod's last line, or says why nothing is known.
+// Cancelled: `is_cancelled` became true.
+absl::Status WaitForPods(const PodsWait& wait, const std::atomic<bool>& is_cancelled);
+
+}  // namespace gpuloom

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What has happened to a GPU's tenants since the scheduler was last asked, as events of their pods: memory that was refused,
+// processes that were not let in, faults. Counters that were there before this agent are no news.
+//
+// A value for each GPU; one thread.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "agent/events/event.h"
+#include "agent/supervisor/scheduler_client.h"
+
+namespace gpuloom {
+
+class TenantWatch {
+ public:
+  std::vector<Event> Look(const GpuReport& report);
+
+ private:
+  struct Counts {
+    uint64_t memory_refusals = 0;
+    uint64_t session_refusals = 0;
+    uint64_t long_kernels = 0;
+    uint64_t faults[control::kFaults] = {};
+  };
+
+  bool has_looked_ = false;
+  std::map<std::string, Counts> known_;  // by allocation
+};
+
+}  // namespace gpuloom

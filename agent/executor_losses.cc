@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/executor_losses.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/control/connection.h"
+
+namespace gpuloom {
+
+bool ExecutorLosses::PointToGpu(const GpuReport& report, Clock::Time now) {
+  // Of those that share a trust domain the first by name stands for all: any of them may have ended its executor.
+  std::map<std::string, std::string> namespaces;  // by trust domain
+  for (const control::AllocationState& state : report.allocations) {
+    std::string name = control::TextOf(state.pod_namespace);
+    const auto [known, is_new] = namespaces.emplace(control::TextOf(state.trust_domain), name);
+    if (!is_new) known->second = std::min(known->second, name);
+  }
+  std::map<std::string, uint64_t> seen;
+  for (const control::DomainState& domain : report.domains) {
+    const std::string name = control::TextOf(domain.name);
+    const auto known = known_.find(name);
+    const uint64_t before = known == known_.end() ? 0 : known->second;
+    seen[name] = domain.executors_lost;
+    const auto whose = namespaces.find(name);
+    if (has_looked_ && domain.executors_lost > before && whose != namespaces.end()) {
+      last_[whose->second] = now;
+    }
+  }
+  known_ = std::move(seen);
+  has_looked_ = true;
+  std::erase_if(last_, [&](const auto& entry) { return now - entry.second >= kWindow; });
+  if (last_.size() < 2) return false;
+  last_.clear();
+  return true;
+}
+
+}  // namespace gpuloom

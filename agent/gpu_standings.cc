@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/gpu_standings.h"
+
+#include <spdlog/spdlog.h>
+
+#include "agent/cat.h"
+#include "agent/identity/state_file.h"
+#include "agent/node/size.h"
+#include "agent/policy/capacity.h"
+
+namespace gpuloom {
+namespace {
+
+int64_t UnixSeconds(Clock::Time time) {
+  return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
+}
+
+}  // namespace
+
+void GpuStandings::Look(Clock::Time now) {
+  if (!first_look_.has_value()) first_look_ = now;
+  const bool looks_at_slots = now >= next_slot_look_;
+  const bool looks_at_executors = now >= next_executor_look_;
+  if (looks_at_slots) next_slot_look_ = now + kSlotPause;
+  if (looks_at_executors) next_executor_look_ = now + kExecutorPause;
+  std::map<std::string, SlotUse> uses;
+  if (looks_at_slots) uses = options_.allocator->SlotUses();
+  const std::map<std::string, std::vector<BrokenPromise>> impossible =
+      options_.policy->Impossible();
+  for (const Gpu& gpu : options_.gpus) {
+    const bool is_first = !known_.contains(gpu.uuid);
+    Known& known = known_[gpu.uuid];
+    // An earlier agent's: what it has said is not news.
+    if (is_first)
+      known.standing =
+          ReadStanding(FolderOfGpu(options_.state_directory, gpu.uuid)).value_or(GpuStanding{});
+    const auto use = uses.find(gpu.uuid);
+    if (use != uses.end()) LookAtSlots(gpu, use->second, &known);
+    // Of a scheduler that is new to this agent at once: what happens from then on is news, and nobody has been given a
+    // slot yet.
+    if (looks_at_executors || !known.executors_failed.has_value()) {
+      LookAtExecutors(gpu, now, &known);
+    }
+    GpuStanding standing = known.standing;
+    standing.index = gpu.index;
+    const auto broken = impossible.find(gpu.uuid);
+    LookAtPolicy(broken == impossible.end() ? std::vector<BrokenPromise>() : broken->second,
+                 &standing);
+    Judge(gpu, now, &standing);
+    Tell(gpu, standing, now, &known);
+  }
+}
+
+void GpuStandings::LookAtSlots(const Gpu& gpu, const SlotUse& use, Known* known) {
+  GpuStanding& standing = known->standing;
+  standing.slots = static_cast<uint64_t>(use.slots());
+  standing.held = use.held();
+  standing.beyond = use.beyond();
+  standing.withheld = use.withheld().size();
+  standing.promised_bytes = use.promised_bytes();
+  standing.available_bytes = use.room_bytes();
+  options_.board->ShowUse(gpu.uuid, use);
+  std::string line;
+  if (standing.beyond != 0 || standing.withheld != 0) {
+    line = Cat(standing.held, " slots are held, ", standing.beyond,
+               " of them beyond the present number of ", standing.slots, ", and keep ",
+               FormatSize(standing.promised_bytes), " of ", FormatSize(standing.available_bytes),
+               " that the GPU has for slots; ", standing.withheld,
+               " free slots are withheld until more memory is free");
+  }
+  if (line == known->slot_line) return;
+  spdlog::info("slots: GPU {}: {}", gpu.uuid,
+               line.empty() ? "all that are free can be given again" : line);
+  known->slot_line = line;
+}
+
+void GpuStandings::LookAtPolicy(const std::vector<BrokenPromise>& impossible,
+                                GpuStanding* standing) {
+  standing->impossible_rules = impossible.size();
+  standing->impossible.clear();
+  for (const BrokenPromise& promise : impossible) {
+    if (standing->impossible.size() == kMaxImpossibleRules) return;
+    standing->impossible.push_back(promise.message);
+  }
+}
+
+void GpuStandings::LookAtExecutors(const Gpu& gpu, Clock::Time now, Known* known) {
+  const auto scheduler = options_.supervisor->Client(gpu.uuid);
+  if (!scheduler.ok()) return known->executors_failed.reset();
+  const absl::StatusOr<GpuReport> report = (*scheduler)->Report();
+  if (!report.ok()) return;
+  if (!report->tells_gpu) {
+    known->executors_failed = 0;
+    return;
+  }
+  if (options_.on_report) options_.on_report(gpu, *report);
+  const uint64_t failed = report->gpu.executors_failed;
+  // Of a scheduler that is new to this agent, all of them.
+  const bool do_not_start = failed > known->executors_failed.value_or(0);
+  known->executors_failed = failed;
+  if (known->losses.PointToGpu(*report, now) || do_not_start) options_.health->Suspect(gpu.uuid);
+}
+
+void GpuStandings::Judge(const Gpu& gpu, Clock::Time now, GpuStanding* standing) {
+  const auto scheduler = options_.supervisor->Client(gpu.uuid);
+  if (scheduler.ok()) last_served_[gpu.uuid] = now;
+  const auto served = last_served_.find(gpu.uuid);
+  const bool is_served = served != last_served_.end() && now - served->second < kUnhealthyAfter;
+  const std::string drained = DrainedBecause(FolderOfGpu(options_.state_directory, gpu.uuid));
+  const std::string sickness = options_.health->Trouble(gpu.uuid);
+  const std::string too_small = TooSmall(gpu);
+  GpuState state = GpuState::kHealthy;
+  std::string reason;
+  if (!drained.empty()) {
+    state = GpuState::kDrained;
+    reason = drained;
+  } else if (!sickness.empty()) {
+    state = GpuState::kSick;
+    reason = sickness;
+  } else if (!too_small.empty()) {
+    state = GpuState::kUnavailable;
+    reason = too_small;
+  } else if (options_.policy->Current() == nullptr) {
+    state = GpuState::kUnavailable;
+    reason = "no policy is in force";
+  } else if (!is_served) {
+    state = GpuState::kUnavailable;
+    reason = scheduler.ok() ? "" : std::string(scheduler.status().message());
+  }
+  if (state != standing->state || standing->since_unix_s == 0) {
+    standing->since_unix_s = UnixSeconds(now);
+  }
+  standing->state = state;
+  standing->reason = std::move(reason);
+}
+
+void GpuStandings::Tell(const Gpu& gpu, const GpuStanding& standing, Clock::Time now,
+                        Known* known) {
+  options_.board->Show(gpu.uuid, standing);
+  // An agent begins before its schedulers: for so long that is no news.
+  if (standing.state == GpuState::kUnavailable && !last_served_.contains(gpu.uuid) &&
+      now - *first_look_ < kUnhealthyAfter) {
+    return;
+  }
+  const GpuStanding before = std::exchange(known->standing, standing);
+  std::string file = FormatStanding(standing);
+  if (file != known->file) {
+    const absl::Status written =
+        WriteStateFile(StandingPath(FolderOfGpu(options_.state_directory, gpu.uuid)), file, 0644);
+    if (!written.ok()) spdlog::debug("standing: {}", std::string(written.message()));
+    known->file = std::move(file);
+  }
+  if (standing.state == before.state && standing.reason == before.reason) return;
+  if (options_.on_change) options_.on_change(gpu, before, standing);
+}
+
+std::string GpuStandings::TooSmall(const Gpu& gpu) const {
+  const auto capacity = options_.capacities.find(gpu.uuid);
+  const std::string nothing =
+      capacity == options_.capacities.end() ? "" : NothingLeft(capacity->second);
+  return nothing.empty() ? "" : Cat(nothing, "; lower --reserve, the chart's value reserve");
+}
+
+std::string GpuStandings::Trouble() const {
+  std::string trouble;
+  for (const Gpu& gpu : options_.gpus) {
+    const std::string too_small = TooSmall(gpu);
+    if (!too_small.empty()) trouble += Cat(trouble.empty() ? "" : "; ", "gpu: ", too_small);
+  }
+  for (const auto& [uuid, known] : known_) {
+    if (known.standing.state != GpuState::kSick) continue;
+    trouble += Cat(trouble.empty() ? "" : "; ", "gpu: ", uuid, " is sick: ", known.standing.reason,
+                   "; it is probed, and offered again when that succeeds");
+  }
+  return trouble;
+}
+
+}  // namespace gpuloom

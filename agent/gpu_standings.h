@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of each GPU, and where it is reported: to the kubelet, over the board; people, over a file in the GPU's folder
+// (agent/node/gpu_standing.h); and on_change, once for each change. The first of these that holds:
+//
+//   drained      an operator said so; what runs goes on
+//   sick         the driver reports a fault, or a probe has failed
+//   unavailable  too small for the reserve, no policy, or no scheduler for a while
+//   healthy
+//
+// Owned by NodeAgent. One thread; time comes with Look.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/clock.h"
+#include "agent/executor_losses.h"
+#include "agent/inventory/gpu.h"
+#include "agent/inventory/gpu_health.h"
+#include "agent/node/gpu_standing.h"
+#include "agent/plugin/allocator.h"
+#include "agent/plugin/device_board.h"
+#include "agent/policy/in_force/policy_watcher.h"
+#include "agent/supervisor/supervisor.h"
+
+namespace gpuloom {
+
+class GpuStandings {
+ public:
+  static constexpr Clock::Duration kSlotPause = std::chrono::seconds(1);
+  static constexpr Clock::Duration kExecutorPause = std::chrono::seconds(2);
+  // How long a GPU without scheduler still counts as healthy: restarting one takes less.
+  static constexpr Clock::Duration kUnhealthyAfter = std::chrono::seconds(10);
+
+  struct Options {
+    std::vector<Gpu> gpus;
+    std::string state_directory;
+    Supervisor* supervisor = nullptr;
+    DeviceBoard* board = nullptr;
+    const PolicyWatcher* policy = nullptr;
+    Allocator* allocator = nullptr;
+    GpuHealth* health = nullptr;
+    // Another state, or another reason for it.
+    std::function<void(const Gpu& gpu, const GpuStanding& before, const GpuStanding& now)>
+        on_change;
+    // What its scheduler says, now and then.
+    std::function<void(const Gpu& gpu, const GpuReport& report)> on_report;
+    std::map<std::string, Capacity> capacities = {};  // by GPU
+  };
+
+  explicit GpuStandings(Options options) : options_(std::move(options)) {}
+
+  // A few times a second.
+  void Look(Clock::Time now);
+  // Every GPU's scheduler has served.
+  bool HaveAllServed() const { return last_served_.size() == options_.gpus.size(); }
+  // Which GPUs are sick, or too small for the reserve, and why; empty: none. One line.
+  std::string Trouble() const;
+
+ private:
+  struct Known {
+    GpuStanding standing;
+    std::string file;                          // as it was written last
+    std::string slot_line;                     // as it was said last
+    std::optional<uint64_t> executors_failed;  // none: its scheduler has yet to say
+    ExecutorLosses losses;
+  };
+
+  void LookAtSlots(const Gpu& gpu, const SlotUse& use, Known* known);
+  static void LookAtPolicy(const std::vector<BrokenPromise>& impossible, GpuStanding* standing);
+  // Executors that do not start, or end under several tenants, point to the GPU.
+  void LookAtExecutors(const Gpu& gpu, Clock::Time now, Known* known);
+  void Judge(const Gpu& gpu, Clock::Time now, GpuStanding* standing);
+  void Tell(const Gpu& gpu, const GpuStanding& standing, Clock::Time now, Known* known);
+  // Why it can have no slots; empty: it can.
+  std::string TooSmall(const Gpu& gpu) const;
+
+  const Options options_;
+  std::map<std::string, Known> known_;  // by GPU
+  std::map<std::string, Clock::Time> last_served_;
+  std::optional<Clock::Time> first_look_;
+  Clock::Time next_slot_look_;
+  Clock::Time next_executor_look_;
+};
+
+}  // namespace gpuloom

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/inventory/fault_watch.h"
+
+#include <algorithm>
+
+#include "agent/cat.h"
+
+namespace gpuloom {
+namespace {
+
+// With NVML's own types and numbers.
+constexpr unsigned long long kXidCriticalError = 0x8;
+constexpr int kTimeout = 10;
+struct EventData {
+  NvmlDevice device;
+  unsigned long long type;
+  unsigned long long data;
+  unsigned gpu_instance;
+  unsigned compute_instance;
+};
+struct Memory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+
+// More at once is a flood; the rest comes with the next look.
+constexpr int kMostEvents = 64;
+
+// Those that nodes see most, in NVIDIA's words.
+const char* MeaningOf(unsigned long long xid) {
+  switch (xid) {
+    case 48:
+      return "double bit ECC error";
+    case 61:
+    case 62:
+      return "internal micro-controller halt";
+    case 63:
+    case 64:
+      return "row remapping";
+    case 74:
+      return "NVLink error";
+    case 79:
+      return "GPU has fallen off the bus";
+    case 92:
+      return "high single-bit ECC error rate";
+    case 94:
+    case 95:
+      return "ECC error";
+    case 119:
+    case 120:
+      return "GSP error";
+    default:
+      return "see NVIDIA's list of Xid errors";
+  }
+}
+
+}  // namespace
+
+bool IsOfAnApplication(uint64_t xid) {
+  // Graphics engine exception, page fault, reset of a channel, its clean-up, video decoder, context switch timeout.
+  for (const uint64_t harmless : {13, 31, 43, 45, 68, 109}) {
+    if (xid == harmless) return true;
+  }
+  return false;
+}
+
+FaultWatch::~FaultWatch() { Close(); }
+
+std::vector<GpuFault> FaultWatch::Look() {
+  if (nvml_ == nullptr) {
+    std::vector<GpuFault> faults = Open();
+    if (!faults.empty()) return faults;
+  }
+  std::vector<GpuFault> faults;
+  ReadEvents(&faults);
+  for (const auto& [device, uuid] : devices_) {
+    Memory memory = {};
+    const int code = nvml_->Call("nvmlDeviceGetMemoryInfo", device, &memory);
+    if (code == kNvmlSuccess || code == kNvmlFunctionNotFound) continue;
+    faults.push_back({uuid, Cat("nvml: ", nvml_->TextOf(code), "; see dmesg for Xid lines")});
+  }
+  // A GPU that was reset, or a driver that was loaded again, is known only to a library that is opened after that.
+  if (!faults.empty()) Close();
+  return faults;
+}
+
+std::vector<GpuFault> FaultWatch::Open() {
+  auto nvml = std::make_unique<NvmlLibrary>(library_);
+  std::vector<GpuFault> faults;
+  if (!nvml->error().empty()) {
+    for (const std::string& uuid : gpu_uuids_) faults.push_back({uuid, "nvml: " + nvml->error()});
+    return faults;
+  }
+  std::map<NvmlDevice, std::string> devices;
+  for (const std::string& uuid : gpu_uuids_) {
+    NvmlDevice device = nullptr;
+    const int code = nvml->Call("nvmlDeviceGetHandleByUUID", uuid.c_str(), &device);
+    if (code == kNvmlSuccess) {
+      devices[device] = uuid;
+    } else if (code != kNvmlFunctionNotFound) {
+      faults.push_back({uuid, Cat("nvml: ", nvml->TextOf(code), "; see dmesg for Xid lines")});
+    }
+  }
+  void* events = nullptr;
+  if (nvml->Call("nvmlEventSetCreate", &events) == kNvmlSuccess) {
+    for (const auto& [device, uuid] : devices) {
+      // Not supported by some: then only what is asked below is known of it.
+      (void)nvml->Call("nvmlDeviceRegisterEvents", device, kXidCriticalError, events);
+    }
+  }
+  nvml_ = std::move(nvml);
+  devices_ = std::move(devices);
+  events_ = events;
+  return faults;
+}
+
+void FaultWatch::Close() {
+  if (events_ != nullptr) (void)nvml_->Call("nvmlEventSetFree", events_);
+  events_ = nullptr;
+  devices_.clear();
+  nvml_.reset();
+}
+
+void FaultWatch::ReadEvents(std::vector<GpuFault>* faults) {
+  if (events_ == nullptr) return;
+  for (int i = 0; i < kMostEvents; ++i) {
+    EventData event = {};
+    const int code = nvml_->Call("nvmlEventSetWait_v2", events_, &event, 0u);
+    if (code != kNvmlSuccess) {
+      if (code == kTimeout || code == kNvmlFunctionNotFound) return;
+      // Of all GPUs: the set cannot say of which.
+      for (const auto& [device, uuid] : devices_) {
+        faults->push_back({uuid, Cat("nvml: events: ", nvml_->TextOf(code))});
+      }
+      return;
+    }
+    const auto found = devices_.find(event.device);
+    if (found == devices_.end() || event.type != kXidCriticalError ||
+        IsOfAnApplication(event.data)) {
+      continue;
+    }
+    faults->push_back({found->second, Cat("Xid ", event.data, " (", MeaningOf(event.data), ")"),
+                       /*is_event=*/true});
+  }
+}
+
+}  // namespace gpuloom

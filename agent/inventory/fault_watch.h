@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the driver reports of GPUs that are broken: Xid errors, and GPUs that have fallen off the
+// bus, from NVML. Keeps NVML open, because NVML keeps events only for a waiting client. Used by one
+// thread; may hang as long as a broken driver does.
+//
+// Xids that an application causes are none of the GPU's: any program that may run kernels can cause
+// them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/node/nvml_library.h"
+
+namespace gpuloom {
+
+struct GpuFault {
+  std::string gpu_uuid;
+  std::string reason;     // one line
+  bool is_event = false;  // told once, of something that has happened; else it is so now
+};
+
+// Whether a program's own mistake brings about this Xid.
+bool IsOfAnApplication(uint64_t xid);
+
+class FaultWatch {
+ public:
+  FaultWatch(std::vector<std::string> gpu_uuids, std::string library)
+      : gpu_uuids_(std::move(gpu_uuids)), library_(std::move(library)) {}
+  ~FaultWatch();
+
+  // What has been reported since the last look, and what is broken now. Does not wait for events.
+  std::vector<GpuFault> Look();
+
+ private:
+  std::vector<GpuFault> Open();
+  void Close();
+  void ReadEvents(std::vector<GpuFault>* faults);
+
+  const std::vector<std::string> gpu_uuids_;
+  const std::string library_;
+  std::unique_ptr<NvmlLibrary> nvml_;  // null: not open
+  std::map<NvmlDevice, std::string> devices_;
+  void* events_ = nullptr;  // an event set, if the library has such
+};
+
+}  // namespace gpuloom

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/inventory/gpu_health.h"
+
+namespace gpuloom {
+
+GpuHealth::GpuHealth(Options options) : options_(std::move(options)) {
+  for (const std::string& uuid : options_.gpu_uuids) sicknesses_[uuid];
+  if (options_.nvml_library.empty()) return;
+  faults_ = std::make_unique<FaultWatch>(options_.gpu_uuids, options_.nvml_library);
+}
+
+void GpuHealth::Start() {
+  Stop();
+  is_stopping_ = false;
+  watcher_ = std::thread([this] { Watch(); });
+}
+
+void GpuHealth::Stop() {
+  if (!watcher_.joinable()) return;
+  {
+    const MutexLock lock(mutex_);
+    is_stopping_ = true;
+  }
+  stop_.NotifyAll();
+  watcher_.join();
+}
+
+void GpuHealth::Watch() {
+  while (!is_stopping_) {
+    Look();
+    MutexLock lock(mutex_);
+    if (stop_.WaitFor(mutex_, kLookPause, [this] { return is_stopping_.load(); })) return;
+  }
+}
+
+void GpuHealth::Look() {
+  if (faults_ != nullptr) {
+    const std::vector<GpuFault> faults = faults_->Look();
+    const MutexLock lock(mutex_);
+    for (const GpuFault& fault : faults) {
+      sicknesses_.at(fault.gpu_uuid)
+          .Fault(options_.clock->Now(), fault.reason,
+                 fault.is_event ? Sickness::Source::kEvent : Sickness::Source::kState);
+    }
+  }
+  for (const std::string& uuid : options_.gpu_uuids) {
+    {
+      const MutexLock lock(mutex_);
+      if (!sicknesses_.at(uuid).WantsProbe(options_.clock->Now())) continue;
+    }
+    const ProbeResult result = options_.probe(uuid, is_stopping_);
+    // Nothing is known if it could not be started: then it is tried again.
+    if (!result.is_known) continue;
+    const MutexLock lock(mutex_);
+    if (result.is_full) {
+      sicknesses_.at(uuid).Undecided(options_.clock->Now());
+    } else {
+      sicknesses_.at(uuid).Probed(options_.clock->Now(), result.trouble);
+    }
+  }
+}
+
+void GpuHealth::Suspect(const std::string& gpu_uuid) {
+  const MutexLock lock(mutex_);
+  const auto found = sicknesses_.find(gpu_uuid);
+  if (found != sicknesses_.end()) found->second.Suspect(options_.clock->Now());
+}
+
+std::string GpuHealth::Trouble(const std::string& gpu_uuid) const {
+  const MutexLock lock(mutex_);
+  const auto found = sicknesses_.find(gpu_uuid);
+  return found == sicknesses_.end() ? "" : found->second.reason();
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of the node's GPUs are sick. A thread of its own looks and probes, so that a driver that hangs holds up nobody
+// else. Owned by NodeAgent; Start and Stop are called from one thread, the rest from any.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "agent/clock.h"
+#include "agent/inventory/fault_watch.h"
+#include "agent/inventory/gpu_probe.h"
+#include "agent/inventory/sickness.h"
+#include "proto/sync/cond_var.h"
+#include "proto/sync/mutex.h"
+
+namespace gpuloom {
+
+class GpuHealth {
+ public:
+  static constexpr std::chrono::milliseconds kLookPause{1000};
+
+  struct Options {
+    std::vector<std::string> gpu_uuids;
+    std::string nvml_library;  // empty: nothing reports faults, as with software GPUs
+    // Of one GPU; may take its time, and gives up when the flag becomes true.
+    std::function<ProbeResult(const std::string& gpu_uuid, const std::atomic<bool>& is_cancelled)>
+        probe;
+    Clock* clock = nullptr;
+  };
+
+  explicit GpuHealth(Options options);
+  ~GpuHealth() { Stop(); }
+
+  void Start();
+  void Stop();
+  // One round, as the thread does it.
+  void Look();
+
+  // Something points to this GPU: executors that do not start, or end under several tenants.
+  void Suspect(const std::string& gpu_uuid);
+  // Why it is sick, in one line; empty: it is not.
+  std::string Trouble(const std::string& gpu_uuid) const;
+
+ private:
+  void Watch();
+
+  const Options options_;
+  std::unique_ptr<FaultWatch> faults_;  // the thread's
+  std::thread watcher_;
+  std::atomic<bool> is_stopping_ = false;
+  mutable Mutex mutex_;
+  CondVar stop_;
+  std::map<std::string, Sickness> sicknesses_ GPULOOM_GUARDED_BY(mutex_);
+};
+
+}  // namespace gpuloom

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/inventory/gpu_health.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+
+#include "agent/testing_clock.h"
+
+namespace gpuloom {
+namespace {
+
+using ::testing::ElementsAre;
+
+const char kFirst[] = "GPU-00000000-0000-0000-0000-000000000001";
+const char kSecond[] = "GPU-00000000-0000-0000-0000-000000000002";
+
+class GpuHealthTest : public ::testing::Test {
+ protected:
+  GpuHealth::Options OptionsFor(const std::string& nvml) {
+    GpuHealth::Options options;
+    options.gpu_uuids = {kFirst, kSecond};
+    options.nvml_library = nvml;
+    options.probe = [this](const std::string& uuid, const std::atomic<bool>&) {
+      probed_.push_back(uuid);
+      return ProbeResult{is_known_, trouble_, is_full_};
+    };
+    options.clock = &clock_;
+    return options;
+  }
+
+  TestingClock clock_;
+  std::vector<std::string> probed_;
+  bool is_known_ = true;
+  bool is_full_ = false;
+  std::string trouble_;
+};
+
+TEST_F(GpuHealthTest, OnlyTheGpuThatIsSuspectedIsProbed) {
+  GpuHealth health(OptionsFor(""));
+  health.Look();
+  EXPECT_TRUE(probed_.empty());
+  trouble_ = "cuda: no";
+  health.Suspect(kSecond);
+  health.Suspect("GPU-of-nobody");
+  health.Look();
+  EXPECT_THAT(probed_, ElementsAre(kSecond));
+  EXPECT_EQ(health.Trouble(kFirst), "");
+  EXPECT_EQ(health.Trouble(kSecond), "cuda: no");
+  trouble_.clear();
+  clock_.Advance(Sickness::kFirstPause);
+  health.Look();
+  EXPECT_EQ(health.Trouble(kSecond), "");
+}
+
+TEST_F(GpuHealthTest, AProbeThatCannotBeMadeSaysNothing) {
+  GpuHealth health(OptionsFor(""));
+  is_known_ = false;
+  trouble_ = "?";
+  health.Suspect(kFirst);
+  health.Look();
+  EXPECT_EQ(health.Trouble(kFirst), "");
+  is_known_ = true;
+  health.Look();
+  EXPECT_EQ(health.Trouble(kFirst), "?");
+}
+
+TEST_F(GpuHealthTest, Malicious_AGpuThatIsFullIsNotSick) {
+  GpuHealth health(OptionsFor(""));
+  is_full_ = true;
+  for (int i = 0; i < 3; ++i) {
+    health.Suspect(kFirst);
+    health.Look();
+    EXPECT_EQ(health.Trouble(kFirst), "");
+    clock_.Advance(Sickness::kCheckPause);
+  }
+  EXPECT_THAT(probed_, ElementsAre(kFirst, kFirst, kFirst));
+}
+
+TEST_F(GpuHealthTest, WhatTheDriverReportsIsSickUntilAProbeSucceeds) {
+  const std::string events = ::testing::TempDir() + "gpu_health_events";
+  std::ofstream(events) << "";
+  ASSERT_EQ(setenv("GPULOOM_NVML_FIXTURE", events.c_str(), 1), 0);
+  GpuHealth health(OptionsFor(GPULOOM_FIXTURES "/libnvml_faults.so"));
+  health.Look();
+  EXPECT_EQ(health.Trouble(kFirst), "");
+  std::ofstream(events) << "xid 1 79\nlost 1\n";
+  for (int i = 0; i < 2; ++i) {
+    health.Look();
+    EXPECT_EQ(health.Trouble(kFirst), "");
+    EXPECT_EQ(health.Trouble(kSecond), "Xid 79 (GPU has fallen off the bus)");
+  }
+  EXPECT_TRUE(probed_.empty()) << "it is known to be sick";
+  std::ofstream(events) << "";
+  clock_.Advance(Sickness::kFirstPause);
+  health.Look();
+  EXPECT_EQ(health.Trouble(kSecond), "");
+}
+
+TEST_F(GpuHealthTest, TheThreadLooksUntilItIsStopped) {
+  GpuHealth::Options options = OptionsFor("");
+  std::atomic<int> probes = 0;
+  options.probe = [&](const std::string&, const std::atomic<bool>& is_cancelled) {
+    ++probes;
+    while (!is_cancelled) std::this_thread::yield();  // a driver that hangs
+    return ProbeResult{};
+  };
+  GpuHealth health(std::move(options));
+  for (int round = 1; round <= 2; ++round) {
+    health.Suspect(kFirst);
+    health.Start();
+    while (probes < round) std::this_thread::yield();
+    EXPECT_EQ(health.Trouble(kFirst), "") << "who asks is not held up";
+    health.Stop();
+  }
+}
+
+}  // namespace
+}  // namespace gpuloom

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/node/gpu_standing.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "agent/node/one_line.h"
+#include "proto/channel/unique_fd.h"
+
+namespace gpuloom {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMaxFileBytes = 64 << 10;
+constexpr size_t kMaxReasonBytes = 512;
+
+std::string DrainPath(const std::string& folder) { return folder + "/drained.json"; }
+
+bool Fail(const std::string& path, const char* what, int error, std::string* message) {
+  *message = path + ": " + what + ": " + strerror(error);
+  if (error == EACCES || error == EPERM) *message += "; run it as root, or as who owns that folder";
+  if (error == ENOSPC || error == EDQUOT) *message += "; free space there";
+  return false;
+}
+
+// False if there is no such file. One that cannot be read is as an empty one.
+bool ReadSmallFile(const std::string& path, std::string* text) {
+  const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  if (!fd.valid()) return errno != ENOENT && errno != ENOTDIR;
+  text->resize(kMaxFileBytes);
+  const ssize_t n = read(fd.get(), text->data(), text->size());
+  text->resize(n < 0 ? 0 : static_cast<size_t>(n));
+  return true;
+}
+
+template <typename T>
+T ValueOf(const Json& json, const char* key, const T& otherwise) {
+  const auto found = json.find(key);
+  if (found == json.end()) return otherwise;
+  if constexpr (std::is_same_v<T, std::string>) {
+    return found->is_string() ? found->template get<T>() : otherwise;
+  } else {
+    return found->is_number_integer() ? found->template get<T>() : otherwise;
+  }
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+bool WriteAll(int fd, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t n = write(fd, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    done += static_cast<size_t>(n);
+  }
+  return fsync(fd) == 0;
+}
+
+}  // namespace
+
+std::string FolderOfGpu(const std::string& state_directory, const std::string& gpu_uuid) {
+  return state_directory + "/gpus/" + gpu_uuid;
+}
+
+std::optional<DrainOrder> ReadDrainOrder(const std::string& folder) {
+  std::string text;
+  if (!ReadSmallFile(DrainPath(folder), &text)) return std::nullopt;
+  const Json json = Json::parse(text, nullptr, false);
+  DrainOrder order;
+  if (!json.is_object()) return order;
+  order.since_unix_s = ValueOf<int64_t>(json, "since", 0);
+  order.reason = OneLine(ValueOf<std::string>(json, "reason", ""), kMaxReasonBytes);
+  return order;
+}
+
+std::string DrainedBecause(const std::string& folder) {
+  const std::optional<DrainOrder> order = ReadDrainOrder(folder);
+  if (!order) return "";
+  return order->reason.empty() ? kDrainedByOperator
+                               : std::string(kDrainedByOperator) + ": " + order->reason;
+}
+
+bool WriteDrainOrder(const std::string& folder, const DrainOrder& order, std::string* error) {
+  DrainOrder written = order;
+  if (const auto known = ReadDrainOrder(folder); known && known->since_unix_s != 0) {
+    written.since_unix_s = known->since_unix_s;
+  }
+  const std::string path = DrainPath(folder);
+  std::string temporary = path + ".XXXXXX.new";
+  const channel::UniqueFd fd(mkostemps(temporary.data(), 4, O_CLOEXEC));
+  if (!fd.valid()) return Fail(path, "cannot be written", errno, error);
+  const Json json = {{"since", written.since_unix_s}, {"reason", written.reason}};
+  if (!WriteAll(fd.get(), Dump(json)) || rename(temporary.c_str(), path.c_str()) != 0) {
+    const int code = errno;
+    unlink(temporary.c_str());
+    return Fail(path, "cannot be written", code, error);
+  }
+  // The order is to hold after a crash of the machine, too.
+  const channel::UniqueFd parent(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!parent.valid() || fsync(parent.get()) != 0) return Fail(folder, "fsync", errno, error);
+  return true;
+}
+
+bool RemoveDrainOrder(const std::string& folder, std::string* error) {
+  const std::string path = DrainPath(folder);
+  if (unlink(path.c_str()) == 0 || errno == ENOENT) return true;
+  return Fail(path, "cannot be removed", errno, error);
+}
+
+std::string StandingPath(const std::string& folder) { return folder + "/standing.json"; }
+
+std::string FormatStanding(const GpuStanding& standing) {
+  return Dump({{"state", kGpuStateNames[static_cast<size_t>(standing.state)]},
+               {"reason", standing.reason},
+               {"since", standing.since_unix_s},
+               {"slots", standing.slots},
+               {"slots_held", standing.held},
+               {"slots_beyond", standing.beyond},
+               {"slots_withheld", standing.withheld},
+               {"slot_memory_promised_bytes", standing.promised_bytes},
+               {"slot_memory_bytes", standing.available_bytes},
+               {"index", standing.index},
+               {"policy_rules_impossible", standing.impossible_rules},
+               {"policy_impossible", standing.impossible}});
+}
+
+std::optional<GpuStanding> ReadStanding(const std::string& folder) {
+  std::string text;
+  if (!ReadSmallFile(StandingPath(folder), &text)) return std::nullopt;
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  const std::string state = ValueOf<std::string>(json, "state", "");
+  GpuStanding standing;
+  size_t i = 0;
+  while (i < std::size(kGpuStateNames) && state != kGpuStateNames[i]) ++i;
+  if (i == std::size(kGpuStateNames)) return std::nullopt;
+  standing.state = static_cast<GpuState>(i);
+  standing.reason = OneLine(ValueOf<std::string>(json, "reason", ""), kMaxReasonBytes);
+  standing.since_unix_s = ValueOf<int64_t>(json, "since", 0);
+  standing.slots = ValueOf<uint64_t>(json, "slots", 0);
+  standing.held = ValueOf<uint64_t>(json, "slots_held", 0);
+  standing.beyond = ValueOf<uint64_t>(json, "slots_beyond", 0);
+  standing.withheld = ValueOf<uint64_t>(json, "slots_withheld", 0);
+  standing.promised_bytes = ValueOf<uint64_t>(json, "slot_memory_promised_bytes", 0);
+  standing.available_bytes = ValueOf<uint64_t>(json, "slot_memory_bytes", 0);
+  standing.index = ValueOf<int64_t>(json, "index", -1);
+  standing.impossible_rules = ValueOf<uint64_t>(json, "policy_rules_impossible", 0);
+  if (const auto lines = json.find("policy_impossible"); lines != json.end() && lines->is_array()) {
+    for (const Json& line : *lines) {
+      if (standing.impossible.size() == kMaxImpossibleRules) break;
+      if (line.is_string()) {
+        standing.impossible.push_back(OneLine(line.get<std::string>(), kMaxReasonBytes));
+      }
+    }
+  }
+  return standing;
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a GPU stands with the node's agent, and what an operator has ordered: two files in the GPU's
+// folder of the state directory, beside its scheduler's socket, so that they survive both.
+//
+//   drained.json    written by `gpuloom drain`, removed by `gpuloom drain --undo`, obeyed by the agent and `gpuloom run`
+//   standing.json   written by the agent whenever it changes, read by `gpuloom gpus` and `gpuloom doctor`
+//
+// Whoever may write there is root, or owns the folder. Safe from any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpuloom {
+
+// Why new pods do not get a drained GPU: for the kubelet's log, a pod's events, the page.
+inline constexpr char kDrainedByOperator[] = "drained by operator";
+
+struct DrainOrder {
+  int64_t since_unix_s = 0;
+  std::string reason;  // the operator's own words; may be empty
+};
+
+// Of a GPU, in an agent's state directory.
+std::string FolderOfGpu(const std::string& state_directory, const std::string& gpu_uuid);
+
+// nullopt: it is not drained. A file that exists but cannot be read drains it, too: it was meant
+// to.
+std::optional<DrainOrder> ReadDrainOrder(const std::string& folder);
+// False with a message. Ordering again changes nothing but the reason.
+[[nodiscard]] bool WriteDrainOrder(const std::string& folder, const DrainOrder& order,
+                                   std::string* error);
+// Succeeds as well if there is none.
+[[nodiscard]] bool RemoveDrainOrder(const std::string& folder, std::string* error);
+
+// "drained by operator: new fans"; empty: it is not.
+std::string DrainedBecause(const std::string& folder);
+
+enum class GpuState : uint32_t {
+  kHealthy,
+  kDrained,
+  kSick,         // the GPU or its driver: it is probed and heals by itself
+  kUnavailable,  // no scheduler, no policy, or no memory for slots
+};
+inline constexpr const char* kGpuStateNames[] = {"healthy", "drained", "sick", "unavailable"};
+
+struct GpuStanding {
+  GpuState state = GpuState::kUnavailable;
+  std::string reason;        // one line; empty when healthy
+  int64_t since_unix_s = 0;  // of the state
+  uint64_t slots = 0;
+  uint64_t held = 0;             // by containers
+  uint64_t beyond = 0;           // of them, by those of an earlier, larger number of slots
+  uint64_t withheld = 0;         // free, but no memory is left for them
+  uint64_t promised_bytes = 0;   // to the holders
+  uint64_t available_bytes = 0;  // to be promised at all
+  int64_t index = -1;            // the GPU's number; -1: not known
+  // Rules of the policy that the GPU cannot keep to: how many, and why, of the first kMaxImpossibleRules.
+  uint64_t impossible_rules = 0;
+  std::vector<std::string> impossible;
+  bool operator==(const GpuStanding&) const = default;
+};
+
+// So that the file stays small, whatever the policy.
+inline constexpr size_t kMaxImpossibleRules = 16;
+
+std::string FormatStanding(const GpuStanding& standing);
+// nullopt: no agent has ever written one that this program understands.
+std::optional<GpuStanding> ReadStanding(const std::string& folder);
+std::string StandingPath(const std::string& folder);
+
+}  // namespace gpuloom

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/node/log_signals.h"
+
+#include <atomic>
+
+#include "agent/node/log.h"
+
+namespace gpuloom {
+namespace {
+
+std::atomic<const char*> g_program = nullptr;
+
+void OnLogSignal(int signal) { LogMore(g_program.load(), signal == kLogMoreSignal); }
+
+}  // namespace
+
+int LogSignal(bool more) { return more ? kLogMoreSignal : kLogAsConfiguredSignal; }
+
+void HandleLogSignals(const char* program) {
+  g_program = program;
+  struct sigaction action = {};
+  action.sa_handler = &OnLogSignal;
+  action.sa_flags = SA_RESTART;
+  sigaction(kLogMoreSignal, &action, nullptr);
+  sigaction(kLogAsConfiguredSignal, &action, nullptr);
+}
+
+void HoldLogSignals(bool hold) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, kLogMoreSignal);
+  sigaddset(&signals, kLogAsConfiguredSignal);
+  pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &signals, nullptr);
+}
+
+}  // namespace gpuloom

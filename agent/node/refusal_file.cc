@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/node/refusal_file.h"
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "agent/node/one_line.h"
+
+namespace gpuloom {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMaxTextBytes = 1024;
+
+}  // namespace
+
+std::string RefusalPath(const std::string& state_directory) {
+  return state_directory + "/refusals.json";
+}
+
+std::string FormatRefusals(const std::vector<KnownRefusal>& refusals) {
+  Json json = Json::array();
+  for (const KnownRefusal& refusal : refusals) {
+    json.push_back({{"call", refusal.call},
+                    {"reason", refusal.reason},
+                    {"times", refusal.times},
+                    {"last", refusal.last_unix_s}});
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::vector<KnownRefusal> ReadRefusals(const std::string& state_directory) {
+  std::ifstream file(RefusalPath(state_directory), std::ios::binary);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const Json json = Json::parse(text, nullptr, false);
+  std::vector<KnownRefusal> refusals;
+  if (!json.is_array()) return refusals;
+  for (const Json& one : json) {
+    if (!one.is_object() || !one.contains("call") || !one["call"].is_string() ||
+        !one.contains("reason") || !one["reason"].is_string()) {
+      continue;
+    }
+    KnownRefusal refusal;
+    refusal.call = OneLine(one["call"].get<std::string>(), kMaxTextBytes);
+    refusal.reason = OneLine(one["reason"].get<std::string>(), kMaxTextBytes);
+    if (one.contains("times") && one["times"].is_number_unsigned()) refusal.times = one["times"];
+    if (one.contains("last") && one["last"].is_number_integer()) refusal.last_unix_s = one["last"];
+    refusals.push_back(std::move(refusal));
+  }
+  return refusals;
+}
+
+}  // namespace gpuloom

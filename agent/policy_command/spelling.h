@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The values of a policy's keys in words, as people write them. Pure; safe from any thread.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/policy/settings.h"
+
+namespace gpuloom {
+
+std::string Spelled(const MemoryRule& rule);
+std::string Spelled(const TrustDomainRule& rule);
+std::string Spelled(const KernelTimeRule& rule);
+std::string Spelled(const std::vector<GpuPattern>& gpus);
+std::string Spelled(arbiter::Priority priority);
+std::string Spelled(TraceRule trace);
+std::string SpelledPercent(uint32_t percent);
+std::string SpelledSeconds(uint32_t seconds);
+std::string SpelledTruth(bool truth);
+std::string SpelledBound(uint32_t most);  // of maxTenants
+std::string SpelledRescue(uint32_t ms);   // of rescueAfter
+
+// All keys that the file sets, by their paths: "namespaces.team-a.weight", "300".
+std::map<std::string, std::string> KeysOf(const Policy& policy);
+
+// When a change of a key reaches what runs.
+enum class Applies { kAtOnce, kNextProcess, kNextStart };
+inline constexpr const char* kAppliesNames[] = {"at once", "at its next process",
+                                                "at its next container start"};
+
+// What one key comes to for a container, and by which rule.
+struct KeyInEffect {
+  std::string key;
+  std::string value;
+  std::string rule;  // its path; empty: built in
+  Applies applies = Applies::kAtOnce;
+};
+
+// All keys, always in the same order. Those that count for a namespace and for its pods are there twice, the namespace's
+// first; those that a pod has from its namespace unless its own rule gives less, once.
+std::vector<KeyInEffect> KeysInEffect(const Policy& policy, std::string_view pod_namespace,
+                                      std::string_view pod, std::string_view container);
+
+}  // namespace gpuloom

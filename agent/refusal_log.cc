@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/refusal_log.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "agent/identity/state_file.h"
+
+namespace gpuloom {
+namespace {
+
+template <typename Refusals, typename Refusal>
+auto Find(Refusals& refusals, const Refusal& like) {
+  return std::ranges::find_if(refusals, [&](const auto& one) {
+    return one.call == like.call && one.reason == like.reason;
+  });
+}
+
+}  // namespace
+
+void RefusalLog::Look(const std::vector<RefusedRequest>& latest, Clock::Time now) {
+  if (latest == seen_) return;
+  if (!has_read_) known_ = ReadRefusals(state_directory_);
+  has_read_ = true;
+  for (const RefusedRequest& refusal : latest) {
+    const auto seen = Find(seen_, refusal);
+    const uint64_t before = seen == seen_.end() ? 0 : std::min(seen->times, refusal.times);
+    if (refusal.times == before) continue;
+    auto known = Find(known_, refusal);
+    if (known == known_.end()) {
+      known = known_.insert(known_.end(), KnownRefusal{refusal.call, refusal.reason, 0, 0});
+    }
+    known->times += refusal.times - before;
+    known->last_unix_s =
+        std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
+  }
+  seen_ = latest;
+  std::ranges::stable_sort(known_, std::greater(), &KnownRefusal::last_unix_s);
+  if (known_.size() > kMostKept) known_.resize(kMostKept);
+  const absl::Status written =
+      WriteStateFile(RefusalPath(state_directory_), FormatRefusals(known_));
+  if (!written.ok()) spdlog::debug("refusals: {}", std::string(written.message()));
+}
+
+}  // namespace gpuloom

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps what the kubelet was refused over restarts of the agent (agent/node/refusal_file.h). Owned by NodeAgent; one thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/clock.h"
+#include "agent/node/refusal_file.h"
+#include "agent/plugin/refused_requests.h"
+
+namespace gpuloom {
+
+class RefusalLog {
+ public:
+  // As many as people read, of some agents.
+  static constexpr size_t kMostKept = 50;
+
+  explicit RefusalLog(std::string state_directory) : state_directory_(std::move(state_directory)) {}
+
+  // `latest` since this agent began. Writes the file when there is something new.
+  void Look(const std::vector<RefusedRequest>& latest, Clock::Time now);
+
+ private:
+  const std::string state_directory_;
+  bool has_read_ = false;
+  std::vector<RefusedRequest> seen_;
+  std::vector<KnownRefusal> known_;  // the latest first
+};
+
+}  // namespace gpuloom

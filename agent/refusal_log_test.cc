@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/refusal_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace gpuloom {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class RefusalLogTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "refusalsXXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_;
+  const Clock::Time now_{seconds(1'700'000'000)};
+};
+
+TEST_F(RefusalLogTest, WhatWasRefusedOutlivesTheAgent) {
+  {
+    RefusalLog log(folder_);
+    log.Look({}, now_);
+    EXPECT_THAT(ReadRefusals(folder_), IsEmpty());
+    log.Look({{"PreStartContainer", "policy: no", 2}}, now_);
+    log.Look({{"Allocate", "no GPU has 4", 1}, {"PreStartContainer", "policy: no", 2}},
+             now_ + seconds(5));
+    log.Look({{"Allocate", "no GPU has 4", 1}, {"PreStartContainer", "policy: no", 2}},
+             now_ + seconds(6));
+  }
+  EXPECT_THAT(ReadRefusals(folder_),
+              ElementsAre(KnownRefusal{"Allocate", "no GPU has 4", 1, 1'700'000'005},
+                          KnownRefusal{"PreStartContainer", "policy: no", 2, 1'700'000'000}));
+  RefusalLog log(folder_);
+  log.Look({{"PreStartContainer", "policy: no", 3}}, now_ + seconds(60));
+  EXPECT_THAT(ReadRefusals(folder_),
+              ElementsAre(KnownRefusal{"PreStartContainer", "policy: no", 5, 1'700'000'060},
+                          KnownRefusal{"Allocate", "no GPU has 4", 1, 1'700'000'005}));
+}
+
+TEST_F(RefusalLogTest, Malicious_PodsWithoutEndAreBounded) {
+  RefusalLog log(folder_);
+  for (int i = 0; i < 500; ++i) {
+    log.Look({{"PreStartContainer", "pod " + std::to_string(i), 1}}, now_ + seconds(i));
+  }
+  const auto kept = ReadRefusals(folder_);
+  EXPECT_EQ(kept.size(), RefusalLog::kMostKept);
+  EXPECT_EQ(kept.front().reason, "pod 499");
+}
+
+TEST_F(RefusalLogTest, WhatCannotBeReadIsNone) {
+  for (const char* text : {"", "{", "{}", "[1, {}, {\"call\": 1, \"reason\": \"\"}]"}) {
+    std::ofstream(RefusalPath(folder_)) << text;
+    EXPECT_THAT(ReadRefusals(folder_), IsEmpty()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace gpuloom

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/run/refusals.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "agent/answer/table.h"
+#include "agent/node/refusal_file.h"
+#include "agent/run/scheduler_search.h"
+#include "agent/run/tenant_since.h"
+
+namespace gpuloom::run {
+namespace {
+
+// Letters of a table's cell; a document has all names.
+constexpr size_t kLongestNames = 400;
+
+uint64_t FaultsOf(const control::AllocationState& state) {
+  return std::accumulate(std::begin(state.faults), std::end(state.faults), uint64_t{0});
+}
+
+bool HasTrouble(const Tenant& tenant) {
+  const control::AllocationState& state = *tenant.state;
+  return state.memory_refused_count != 0 || state.sessions_refused != 0 || FaultsOf(state) != 0 ||
+         state.unsupported_count != 0;
+}
+
+Json JsonOf(const Tenant& tenant) {
+  const control::AllocationState& state = *tenant.state;
+  Json json = {{"namespace", Text(state.pod_namespace)},
+               {"pod", Text(state.pod)},
+               {"pod_uid", Text(state.pod_uid)},
+               {"container", Text(state.container)},
+               {"gpu", tenant.scheduler->name()},
+               {"memory_refusals", state.memory_refused_count},
+               {"memory_used_bytes", state.memory_used_bytes},
+               {"memory_quota_bytes", state.memory_quota_bytes},
+               {"unsupported_count", state.unsupported_count},
+               {"unsupported", UnsupportedOf(state)}};
+  if (!tenant.scheduler->speaks_3_3) return json;
+  json["processes_refused"] = state.sessions_refused;
+  for (size_t i = 0; i < control::kFaults; ++i) json["faults"][kFaultNames[i]] = state.faults[i];
+  json["latest_fault"] = Text(state.latest_fault);
+  json["latest_refusal"] = Text(state.latest_refusal);
+  return json;
+}
+
+// "cuA, cuB and 3 more".
+std::string UnsupportedNames(const control::AllocationState& state) {
+  const std::vector<std::string> names = UnsupportedOf(state);
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  text = CutToLetters(text, kLongestNames);
+  if (names.size() < state.unsupported_count) {
+    text += " and " + std::to_string(state.unsupported_count - names.size()) + " more";
+  }
+  return text;
+}
+
+// "lost_device", or of several kinds "1 lost_device, 2 long_kernel".
+std::string FaultNames(const control::AllocationState& state) {
+  std::string text, only;
+  for (size_t i = 0; i < control::kFaults; ++i) {
+    if (state.faults[i] == 0) continue;
+    only = text.empty() ? kFaultNames[i] : "";
+    text += (text.empty() ? "" : ", ") + std::to_string(state.faults[i]) + " " + kFaultNames[i];
+  }
+  return only.empty() ? text : only;
+}
+
+class Rows {
+ public:
+  void Add(const KnownRefusal& refusal) {
+    rows_.push_back({TimeText(refusal.last_unix_s), std::to_string(refusal.times), refusal.call,
+                     kNotSaid, refusal.reason});
+  }
+
+  void Add(const control::AllocationState& state) {
+    const auto kinds =
+        std::ranges::count_if(state.faults, [](uint64_t count) { return count != 0; });
+    // The scheduler tells why of the latest alone.
+    std::string why = Text(state.latest_fault);
+    if (!why.empty()) why = (kinds == 1 ? ": " : "; latest: ") + why;
+    const std::string refusal = Text(state.latest_refusal);
+    Add(state, "memory", state.memory_refused_count,
+        "beyond its quota of " + RoundedSize(state.memory_quota_bytes) + "; it uses " +
+            RoundedSize(state.memory_used_bytes));
+    Add(state, "process", state.sessions_refused,
+        "not let in" + (refusal.empty() ? "" : ": " + refusal));
+    Add(state, "fault", FaultsOf(state), FaultNames(state) + why);
+    Add(state, "call", state.unsupported_count, "not supported: " + UnsupportedNames(state));
+  }
+
+  std::string Table() const { return FormatTable(rows_); }
+
+ private:
+  void Add(const control::AllocationState& state, const char* what, uint64_t times,
+           std::string why) {
+    if (times == 0) return;
+    rows_.push_back(
+        {kNotSaid, std::to_string(times), what,
+         Text(state.pod_namespace) + "/" + Text(state.pod) + "/" + Text(state.container),
+         std::move(why)});
+  }
+
+  std::vector<std::vector<std::string>> rows_ = {{"LAST", "TIMES", "WHAT", "POD", "REASON"}};
+};
+
+}  // namespace
+
+std::string FormatAllRefusals(const std::string& state_dir,
+                              const std::vector<SchedulerFigures>& schedulers, Format format) {
+  std::vector<KnownRefusal> refusals;
+  for (const std::string& place : SearchedFolders(state_dir)) {
+    for (KnownRefusal& refusal : ReadRefusals(place)) refusals.push_back(std::move(refusal));
+  }
+  std::vector<Tenant> tenants = TenantsOf(schedulers);
+  std::erase_if(tenants, std::not_fn(HasTrouble));
+  if (format == Format::kTable) {
+    Rows rows;
+    for (const KnownRefusal& refusal : refusals) rows.Add(refusal);
+    for (const Tenant& tenant : tenants) rows.Add(*tenant.state);
+    return rows.Table();
+  }
+  Json json = {{"refusals", Json::array()}, {"tenants", Json::array()}};
+  for (const KnownRefusal& refusal : refusals) {
+    json["refusals"].push_back({{"last", JsonOfTime(refusal.last_unix_s)},
+                                {"times", refusal.times},
+                                {"call", refusal.call},
+                                {"reason", refusal.reason}});
+  }
+  for (const Tenant& tenant : tenants) json["tenants"].push_back(JsonOf(tenant));
+  return FormatDocument(json, format);
+}
+
+}  // namespace gpuloom::run

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/run/versions.h"
+
+#include <fstream>
+#include <map>
+#include <string_view>
+
+#include "agent/node/lock_file.h"
+#include "agent/node/one_line.h"
+#include "agent/run/doctor/look.h"
+#include "agent/run/scheduler_search.h"
+#include "proto/control/version.h"
+
+namespace gpuloom::run {
+namespace {
+
+constexpr size_t kLongestName = 300;
+constexpr char kOlder[] = "an older release, which does not say";
+
+// What containers have mounted, by how its file names begin (agent/plugin/shim_store.h); the longer ones first.
+constexpr const char* kLibraries[] = {"libgpuloom-nvml", "libgpuloom", "gpuloom-trace"};
+constexpr const char* kRecordKeys[] = {"shim: ", "nvml: ", "trace: "};
+
+struct Agent {
+  std::string state_dir;
+  std::string version;  // empty: it does not say
+  bool is_in_charge = false;
+};
+
+struct Library {
+  std::string name;     // "libgpuloom"
+  std::string version;  // "0.2.0"
+  uint64_t containers = 0;
+};
+
+std::vector<Agent> AgentsOf(const std::string& state_dir) {
+  std::vector<Agent> agents;
+  for (const std::string& place : SearchedFolders(state_dir)) {
+    const std::string lock = place + "/agent.lock";
+    if (!Exists(lock)) continue;
+    agents.push_back(
+        {OneLine(place, kLongestName), OneLine(LineOfHolder(lock), kLongestName), IsLocked(lock)});
+  }
+  return agents;
+}
+
+// "0.2.0" of libgpuloom-0.2.0-0123456789abcdef.so.
+bool ParseLibrary(std::string_view file, Library* library) {
+  for (const std::string_view name : kLibraries) {
+    if (!file.starts_with(name) || file.substr(name.size()).substr(0, 1) != "-") continue;
+    file.remove_prefix(name.size() + 1);
+    library->name = name;
+    library->version = OneLine(file.substr(0, file.rfind('-')), kLongestName);
+    return true;
+  }
+  return false;
+}
+
+// An agent's record names them in lines of their own (agent/identity/allocation_record.h); nothing else of it is needed here.
+void CountFiles(const std::string& record, std::map<std::string, Library>* libraries) {
+  std::ifstream file(record);
+  for (std::string line; std::getline(file, line);) {
+    for (const std::string_view key : kRecordKeys) {
+      if (!line.starts_with(key)) continue;
+      const std::string value = line.substr(key.size());
+      if (value.size() < 3 || value.front() != '"' || value.back() != '"') continue;
+      const std::string name = value.substr(1, value.size() - 2);
+      Library library;
+      if (!ParseLibrary(name, &library)) continue;
+      ++libraries->try_emplace(name, library).first->second.containers;
+    }
+  }
+}
+
+// By file name: those that there are, and those that containers were given.
+std::map<std::string, Library> LibrariesOf(const std::string& state_dir) {
+  std::map<std::string, Library> libraries;
+  for (const std::string& place : SearchedFolders(state_dir)) {
+    for (const std::string& name : NamesIn(place + "/shim")) {
+      Library library;
+      if (ParseLibrary(name, &library)) libraries.try_emplace(name, library);
+    }
+    for (const std::string& name : NamesIn(place + "/records")) {
+      if (name.ends_with(".yaml"))
+        CountFiles(std::string(place).append("/records/").append(name), &libraries);
+    }
+  }
+  return libraries;
+}
+
+// "13.0" of 13000; empty: not known.
+std::string CudaText(uint32_t version) {
+  if (version == 0) return {};
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+Json OrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+Json JsonOf(const SchedulerFigures& scheduler) {
+  Json json = {{"gpu", scheduler.name()}};
+  if (!scheduler.speaks_3_3) return json;
+  json["version"] = Text(scheduler.gpu.version);
+  json["device"] = Text(scheduler.gpu.name);
+  json["cuda"] = OrNull(CudaText(scheduler.driver_version));
+  return json;
+}
+
+std::string LinesOf(const SchedulerFigures& scheduler) {
+  const std::string gpu = scheduler.name();
+  if (!scheduler.speaks_3_3) {
+    return "scheduler of " + gpu + ": an older release, before control 3.3\n";
+  }
+  std::string text = "scheduler of " + gpu + ": " + Text(scheduler.gpu.version) + "\n";
+  text += "driver of " + gpu + ": ";
+  const std::string cuda = CudaText(scheduler.driver_version);
+  text += (cuda.empty() ? "" : "CUDA " + cuda + ", ") + Text(scheduler.gpu.name) + "\n";
+  return text;
+}
+
+std::string LineOf(const Agent& agent) {
+  const std::string version = agent.version.empty() ? kOlder : agent.version;
+  return "agent: " +
+         (agent.is_in_charge ? version : "none is in charge; the last one was " + version) + "\n";
+}
+
+std::string LineOf(const std::string& file, const Library& library) {
+  return library.name + " of " + std::to_string(library.containers) +
+         (library.containers == 1 ? " container: " : " containers: ") + library.version + ", " +
+         OneLine(file, kLongestName) + "\n";
+}
+
+}  // namespace
+
+std::string FormatVersions(const std::string& state_dir,
+                           const std::vector<SchedulerFigures>& schedulers, Format format) {
+  const std::vector<Agent> agents = AgentsOf(state_dir);
+  const std::map<std::string, Library> libraries = LibrariesOf(state_dir);
+  const std::string driver = NvidiaDriver("");
+  if (format == Format::kTable) {
+    std::string text = VersionLine("gpuloom") + "\n";
+    for (const Agent& agent : agents) text += LineOf(agent);
+    for (const SchedulerFigures& scheduler : schedulers) text += LinesOf(scheduler);
+    for (const auto& [file, library] : libraries) text += LineOf(file, library);
+    if (!driver.empty()) text += "NVIDIA's kernel module: " + OneLine(driver, kLongestName) + "\n";
+    return text;
+  }
+  Json json = {{"version", kVersion},
+               {"wire", control::VersionText(wire::kWireMajor, wire::kWireMinor)},
+               {"control", control::VersionText(control::kControlMajor, control::kControlMinor)},
+               {"agents", Json::array()},
+               {"schedulers", Json::array()},
+               {"libraries", Json::array()},
+               {"nvidia_kernel_module", OrNull(OneLine(driver, kLongestName))}};
+  for (const Agent& agent : agents) {
+    json["agents"].push_back({{"state_dir", agent.state_dir},
+                              {"version", OrNull(agent.version)},
+                              {"in_charge", agent.is_in_charge}});
+  }
+  for (const SchedulerFigures& scheduler : schedulers) {
+    json["schedulers"].push_back(JsonOf(scheduler));
+  }
+  for (const auto& [file, library] : libraries) {
+    json["libraries"].push_back({{"name", library.name},
+                                 {"version", library.version},
+                                 {"file", OneLine(file, kLongestName)},
+                                 {"containers", library.containers}});
+  }
+  return FormatDocument(json, format);
+}
+
+}  // namespace gpuloom::run

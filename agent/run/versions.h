@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// `gpuloom version`: of which release each part is that works on this machine, and what it works with. Changes nothing. One
+// thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "agent/answer/output.h"
+#include "agent/run/scheduler_figures.h"
+
+namespace gpuloom::run {
+
+// This program; the agents of the folders of `state_dir` (SearchedFolders), by their locks, and the libraries that they have
+// given containers, by their records; these schedulers, with their executors and drivers.
+std::string FormatVersions(const std::string& state_dir,
+                           const std::vector<SchedulerFigures>& schedulers, Format format);
+
+}  // namespace gpuloom::run

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an agent leaves in its folder, and what schedulers say of themselves, as `gpuloom version` tells it.
+#include "agent/run/versions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "agent/node/lock_file.h"
+#include "proto/control/version.h"
+
+namespace gpuloom::run {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class VersionsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    state_ = ::testing::TempDir() + "versionsXXXXXX";
+    ASSERT_NE(mkdtemp(state_.data()), nullptr);
+  }
+  void TearDown() override { fs::remove_all(state_); }
+
+  void Write(const std::string& name, const std::string& text) const {
+    fs::create_directories(fs::path(state_ + "/" + name).parent_path());
+    std::ofstream(state_ + "/" + name) << text;
+  }
+  // Of a container that was given this release's.
+  void WriteRecord(const std::string& name, const std::string& release) const {
+    Write("records/" + name + ".yaml",
+          "format: 1\nname: \"" + name + "\"\nshim: \"libgpuloom-" + release +
+              "-0123456789abcdef.so\"\nnvml: \"libgpuloom-nvml-" + release +
+              "-0123456789abcdef.so\"\ntrace: \"gpuloom-trace-" + release +
+              "-0123456789abcdef\"\nbinding:\n  trace: 1\n  pod: \"shim: \\\"x\\\"\"\n");
+  }
+  Json Document(const std::vector<SchedulerFigures>& schedulers = {}) const {
+    return Json::parse(FormatVersions(state_, schedulers, Format::kJson));
+  }
+  std::string Table(const std::vector<SchedulerFigures>& schedulers = {}) const {
+    return FormatVersions(state_, schedulers, Format::kTable);
+  }
+
+  std::string state_;
+};
+
+TEST_F(VersionsTest, WithoutAnAgentItIsThisProgramAlone) {
+  const Json document = Document();
+  EXPECT_EQ(document["version"], kVersion);
+  EXPECT_EQ(document["agents"], Json::array());
+  EXPECT_EQ(document["libraries"], Json::array());
+  EXPECT_THAT(Table(), ::testing::StartsWith(VersionLine("gpuloom") + "\n"));
+  EXPECT_THAT(Table(), Not(HasSubstr("agent")));
+}
+
+TEST_F(VersionsTest, TheAgentInChargeAndWhoWasItLast) {
+  {
+    const LockFile lock = TakeLock(state_ + "/agent.lock", "1.2.3 (abc)");
+    EXPECT_EQ(
+        Document()["agents"],
+        Json::array({{{"state_dir", state_}, {"version", "1.2.3 (abc)"}, {"in_charge", true}}}));
+    EXPECT_THAT(Table(), HasSubstr("\nagent: 1.2.3 (abc)\n"));
+  }
+  EXPECT_EQ(Document()["agents"][0]["in_charge"], false);
+  EXPECT_THAT(Table(), HasSubstr("\nagent: none is in charge; the last one was 1.2.3 (abc)\n"));
+  const LockFile lock = TakeLock(state_ + "/agent.lock");
+  EXPECT_TRUE(Document()["agents"][0]["version"].is_null());
+  EXPECT_THAT(Table(), HasSubstr("\nagent: an older release, which does not say\n"));
+}
+
+TEST_F(VersionsTest, LibrariesByTheContainersThatHaveThem) {
+  Write("shim/libgpuloom-1.3.0-fedcba9876543210.so", "");
+  Write("shim/empty-i386.so", "");
+  WriteRecord("a", "1.2.3");
+  WriteRecord("b", "1.2.3");
+  Write("records/c.yaml", "shim: libgpuloom\nnvml: \"\"\nshim: \"");
+  const Json libraries = Document()["libraries"];
+  ASSERT_EQ(libraries.size(), 4u) << libraries;
+  EXPECT_EQ(libraries[0], Json({{"name", "gpuloom-trace"},
+                                {"version", "1.2.3"},
+                                {"file", "gpuloom-trace-1.2.3-0123456789abcdef"},
+                                {"containers", 2}}));
+  EXPECT_THAT(Table(),
+              AllOf(HasSubstr("\nlibgpuloom of 2 containers: 1.2.3, libgpuloom-1.2.3-0123"),
+                    HasSubstr("\nlibgpuloom of 0 containers: 1.3.0, libgpuloom-1.3.0-fedc"),
+                    HasSubstr("\nlibgpuloom-nvml of 2 containers: 1.2.3, "),
+                    HasSubstr("\ngpuloom-trace of 2 containers: 1.2.3, "), Not(HasSubstr("i386"))));
+}
+
+TEST_F(VersionsTest, SchedulersWithTheirDrivers) {
+  SchedulerFigures older;
+  older.folder = "/run/old";
+  SchedulerFigures scheduler;
+  scheduler.speaks_3_3 = true;
+  scheduler.driver_version = 12020;
+  control::SetText(scheduler.gpu.uuid, "GPU-1");
+  control::SetText(scheduler.gpu.name, "H100");
+  control::SetText(scheduler.gpu.version, "1.2.3\x1b[2J");
+  EXPECT_THAT(Table({older, scheduler}),
+              AllOf(HasSubstr("\nscheduler of old: an older release, before control 3.3\n"),
+                    HasSubstr("\nscheduler of GPU-1: 1.2.3\\x1b[2J\n"),
+                    HasSubstr("\ndriver of GPU-1: CUDA 12.2, H100\n")));
+  const Json schedulers = Document({older, scheduler})["schedulers"];
+  EXPECT_EQ(schedulers[0], Json({{"gpu", "old"}}));
+  EXPECT_EQ(schedulers[1]["cuda"], "12.2");
+  EXPECT_EQ(schedulers[1]["device"], "H100");
+  scheduler.driver_version = 0;
+  EXPECT_THAT(Table({scheduler}), HasSubstr("\ndriver of GPU-1: H100\n"));
+}
+
+}  // namespace
+}  // namespace gpuloom::run

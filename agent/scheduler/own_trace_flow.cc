@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tenants' own traces: requested on an allocation's socket, allowed by its policy, recorded by its
+// executor. Neither the tenant nor the executor is trusted: each can advance only its own trace,
+// and the scheduler never blocks on either.
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "agent/scheduler/log.h"
+#include "agent/scheduler/scheduler.h"
+#include "proto/channel/region.h"
+#include "proto/channel/socket.h"
+
+namespace gpuloom::scheduler {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr uint32_t kHangUp = EPOLLIN | EPOLLRDHUP;
+
+bool MayTrace(const Allocation& allocation) {
+  return allocation.trace != control::TraceTerms::kNone;
+}
+
+constexpr char kNotAllowed[] =
+    "the policy does not let this container trace: whoever runs the cluster can write "
+    "`trace: own` for its namespace (without Kubernetes: gpuloom run --trace own)";
+
+}  // namespace
+
+std::string Scheduler::WhyNoOwnTrace(const Allocation& allocation, uint32_t time_ms_untrusted,
+                                     const Executor** executor) const {
+  if (!allocation.bound) {
+    return "allocation not resolved yet: the node's agent has not said which pod this is";
+  }
+  if (!MayTrace(allocation)) return kNotAllowed;
+  if (time_ms_untrusted == 0 || time_ms_untrusted > wire::kMaxOwnTraceMs) {
+    return "a trace of " + std::to_string(time_ms_untrusted) + " ms: from 1 to " +
+           std::to_string(wire::kMaxOwnTraceMs) + " is possible";
+  }
+  const auto now = EventLoop::Clock::now();
+  if (now < allocation.next_trace) {
+    return "this container has traced just now: it may again in " +
+           std::to_string(std::chrono::ceil<seconds>(allocation.next_trace - now).count()) + " s";
+  }
+  *executor = nullptr;
+  for (const auto& [id, session] : sessions_) {
+    if (session->allocation.get() == &allocation && session->state == Session::State::kLive) {
+      *executor = session->executor;
+    }
+  }
+  if (*executor == nullptr) {
+    return "no program of this container uses the GPU now: start it first";
+  }
+  if (trace_ != nullptr) return "the node's operator traces this GPU now: try again later";
+  for (const auto& [id, trace] : own_traces_) {
+    if (trace->allocation.get() == &allocation) return "this container is being traced already";
+    if (trace->executor_id == (*executor)->id) {
+      return "the trust domain of this container is being traced already: try again later";
+    }
+  }
+  if (own_traces_.size() >= kMaxOwnTraces) {
+    return "this GPU is being traced by as many as it can be: try again later";
+  }
+  return "";
+}
+
+void Scheduler::TraceOwn(const AllocationPtr& allocation, Visitor visitor) {
+  const Executor* executor = nullptr;
+  std::string why_not = WhyNoOwnTrace(*allocation, visitor.hello.trace_ms, &executor);
+  std::vector<channel::UniqueFd> fds(1);
+  auto owned = std::make_unique<OwnTrace>();
+  if (why_not.empty()) {
+    owned->region = channel::MakeSealedMemory("gpuloom-own-trace", wire::kTraceRegionBytes);
+    if (owned->region.valid()) fds[0].Reset(dup(owned->region.get()));
+    if (!fds[0].valid()) {
+      LogWarning(std::string("a trace: cannot make shared memory: ") + strerror(errno));
+      why_not = "the node has no memory for a trace now: try again later";
+    }
+  }
+  if (!why_not.empty()) {
+    LogFor(&allocation->lines, LogLevel::kInfo, allocation->Label() + ": no trace: " + why_not);
+    RefuseTrace(visitor.socket.get(), wire::Admission::kRefused, why_not);
+    return;
+  }
+  OwnTrace* trace = owned.get();
+  trace->id = ++last_id_;
+  trace->allocation = allocation;
+  trace->executor_id = executor->id;
+  trace->time = milliseconds(visitor.hello.trace_ms);
+  trace->began = EventLoop::Clock::now();
+  trace->pid_namespace_untrusted = visitor.hello.pid_namespace;
+  trace->tenant = std::move(visitor.socket);
+  const uint64_t id = trace->id;
+  trace->watch = loop_->WatchFd(trace->tenant.get(), kHangUp, [this, id](uint32_t events) {
+    if ((events & ~uint32_t{EPOLLOUT}) != 0) return EndOwnTrace(id, "");
+    SendOfOwnTrace(id);
+  });
+  AwaitOwnTrace(trace, options_.trace_patience);
+  own_traces_.emplace(id, std::move(owned));
+  for (const auto& [session_id, session] : sessions_) AddOwnTraced(*session);
+
+  control::StartTracingOwn order{};
+  order.trace_id = id;
+  order.allocation_id = allocation->id;
+  order.most_records = wire::kOwnTraceRecords;
+  // An executor of a former trust domain may have others' sessions, too.
+  if (allocation->trace == control::TraceTerms::kOwnByCupti &&
+      executor->domain == allocation->trust_domain) {
+    order.cupti = 1;
+    executors_.at(executor->id)->was_traced = true;
+  }
+  executor->peer->Send(0, order, std::move(fds));
+  LogFor(&allocation->lines, LogLevel::kInfo,
+         allocation->Label() + ": traces itself for " + std::to_string(trace->time.count()) +
+             " ms, asked by " + ProcessText(visitor.pid));
+}
+
+void Scheduler::AwaitOwnTrace(OwnTrace* trace, milliseconds patience) {
+  const uint64_t id = trace->id;
+  trace->timer = loop_->After(
+      patience, [this, id] { EndOwnTrace(id, "the executor did not answer in time"); });
+}
+
+void Scheduler::AddOwnTraced(const Session& session) {
+  for (const auto& [id, trace] : own_traces_) {
+    if (trace->allocation != session.allocation || session.executor->id != trace->executor_id ||
+        trace->sessions.size() == wire::kMaxTraceSessionNames) {
+      continue;
+    }
+    const bool is_theirs = session.pid_namespace_untrusted != 0 &&
+                           session.pid_namespace_untrusted == trace->pid_namespace_untrusted;
+    trace->sessions.push_back({session.id, is_theirs ? session.own_pid_untrusted : 0, 0});
+  }
+}
+
+bool Scheduler::OnOwnTrace(const Executor& executor, const control::TraceProgress& message) {
+  const auto it = own_traces_.find(message.trace_id);
+  if (it == own_traces_.end() || it->second->executor_id != executor.id) return false;
+  OwnTrace* trace = it->second.get();
+  const uint64_t id = trace->id;
+  const auto step = static_cast<control::TraceStep>(message.step);
+  if (step == control::TraceStep::kRecords && trace->state == OwnTrace::State::kBegins) {
+    trace->state = OwnTrace::State::kRecords;
+    trace->timer =
+        loop_->After(trace->time, [this, id] { StopOwnTrace(own_traces_.at(id).get()); });
+  } else if (step == control::TraceStep::kWritten && trace->state != OwnTrace::State::kSends) {
+    if (trace->state == OwnTrace::State::kWrites) {
+      AnswerOwnTrace(trace);
+    } else {
+      EndOwnTrace(id, "the executor could not record");
+    }
+  }
+  return true;
+}
+
+void Scheduler::StopOwnTrace(OwnTrace* trace) {
+  trace->state = OwnTrace::State::kWrites;
+  const auto it = executors_.find(trace->executor_id);
+  if (it != executors_.end() && it->second->peer != nullptr) {
+    it->second->peer->Send(0, control::StopTracing{trace->id});
+  }
+  AwaitOwnTrace(trace, options_.trace_patience);
+}
+
+void Scheduler::AnswerOwnTrace(OwnTrace* trace) {
+  const uint64_t id = trace->id;
+  wire::TraceHeader header_untrusted{};
+  if (pread(trace->region.get(), &header_untrusted, sizeof(header_untrusted), 0) !=
+      static_cast<ssize_t>(sizeof(header_untrusted))) {
+    return EndOwnTrace(id, "what was recorded cannot be read");
+  }
+  wire::TraceAnswer answer{};
+  answer.magic = wire::kTraceMagic;
+  answer.major = wire::kWireMajor;
+  answer.minor = wire::kWireMinor;
+  answer.admission = wire::Admission::kAccepted;
+  answer.header_bytes = sizeof(wire::TraceHeader);
+  answer.record_bytes = sizeof(wire::TraceRecord);
+  answer.records = std::min(header_untrusted.records, wire::kOwnTraceRecords);
+  answer.name_bytes = std::min(header_untrusted.name_bytes, wire::kTraceNameBytes);
+  const DeviceFacts& facts = device_->facts();
+  std::copy(std::begin(facts.uuid), std::end(facts.uuid), answer.gpu_uuid);
+  answer.session_count = static_cast<uint32_t>(trace->sessions.size());
+  std::copy(trace->sessions.begin(), trace->sessions.end(), answer.sessions);
+  if (!channel::SendMessage(trace->tenant.get(), &answer, sizeof(answer), nullptr, 0,
+                            MSG_DONTWAIT)) {
+    return EndOwnTrace(id, "");
+  }
+  trace->state = OwnTrace::State::kSends;
+  trace->pieces = {{{0, answer.header_bytes},
+                    {wire::kTraceRecordsAt, answer.records * answer.record_bytes},
+                    {wire::kTraceNamesAt, answer.name_bytes}}};
+  trace->timer = loop_->After(options_.trace_patience, [this, id] { EndOwnTrace(id, ""); });
+  trace->watch.Change(kHangUp | EPOLLOUT);
+  // The trace no longer keeps the executor alive.
+  if (const auto it = executors_.find(trace->executor_id); it != executors_.end()) {
+    LookIdle(it->second.get());
+  }
+}
+
+// One message each time, so that the loop serves others between them.
+void Scheduler::SendOfOwnTrace(uint64_t id) {
+  const auto it = own_traces_.find(id);
+  if (it == own_traces_.end()) return;
+  OwnTrace* trace = it->second.get();
+  const auto piece = std::find_if(trace->pieces.begin(), trace->pieces.end(),
+                                  [](const OwnTrace::Piece& one) { return one.bytes != 0; });
+  if (piece == trace->pieces.end()) return EndOwnTrace(id, "");
+  uint8_t chunk_untrusted[wire::kTraceChunkBytes];
+  const size_t bytes = std::min<uint64_t>(piece->bytes, sizeof(chunk_untrusted));
+  if (pread(trace->region.get(), chunk_untrusted, bytes, static_cast<off_t>(piece->at)) !=
+      static_cast<ssize_t>(bytes)) {
+    return EndOwnTrace(id, "");
+  }
+  if (!channel::SendMessage(trace->tenant.get(), chunk_untrusted, bytes, nullptr, 0,
+                            MSG_DONTWAIT)) {
+    if (errno != EAGAIN) EndOwnTrace(id, "");
+    return;
+  }
+  piece->at += bytes;
+  piece->bytes -= bytes;
+}
+
+void Scheduler::EndOwnTrace(uint64_t id, const std::string& why) {
+  const auto it = own_traces_.find(id);
+  if (it == own_traces_.end()) return;
+  const std::unique_ptr<OwnTrace> trace = std::move(it->second);
+  own_traces_.erase(it);
+  trace->watch.End();
+  if (!why.empty()) {
+    LogFor(&trace->allocation->lines, LogLevel::kWarning,
+           trace->allocation->Label() + ": its trace is lost: " + why);
+    RefuseTrace(trace->tenant.get(), wire::Admission::kRefused, why);
+  }
+  const auto now = EventLoop::Clock::now();
+  trace->allocation->next_trace =
+      now + std::max<EventLoop::Clock::duration>(kOwnTracePause, now - trace->began);
+  const auto executor = executors_.find(trace->executor_id);
+  if (executor == executors_.end() || executor->second->peer == nullptr) return;
+  if (trace->state == OwnTrace::State::kBegins || trace->state == OwnTrace::State::kRecords) {
+    executor->second->peer->Send(0, control::StopTracing{trace->id});
+  }
+  LookIdle(executor->second.get());
+}
+
+void Scheduler::EndOwnTraces(const std::function<bool(const OwnTrace&)>& which,
+                             const std::string& why) {
+  std::vector<uint64_t> ids;
+  for (const auto& [id, trace] : own_traces_) {
+    if (trace->state != OwnTrace::State::kSends && which(*trace)) ids.push_back(id);
+  }
+  for (const uint64_t id : ids) EndOwnTrace(id, why);
+}
+
+void Scheduler::EndOwnTracesNotAllowed(const Allocation& allocation) {
+  if (allocation.removed || !MayTrace(allocation)) {
+    EndOwnTraces([&](const OwnTrace& trace) { return trace.allocation.get() == &allocation; },
+                 allocation.removed ? "the container's allocation was removed" : kNotAllowed);
+  }
+}
+
+bool Scheduler::TracesItself(const Executor& executor) const {
+  return std::any_of(own_traces_.begin(), own_traces_.end(), [&](const auto& entry) {
+    return entry.second->executor_id == executor.id &&
+           entry.second->state != OwnTrace::State::kSends;
+  });
+}
+
+}  // namespace gpuloom::scheduler

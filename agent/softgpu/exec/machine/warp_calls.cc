@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls: frames are made and left, and parameters copied between their local memory.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "agent/softgpu/exec/machine/block.h"
+#include "agent/softgpu/exec/machine/lanes.h"
+#include "agent/softgpu/exec/machine/warp.h"
+
+namespace gpuloom::softgpu {
+
+void Warp::CopyCallData(uint32_t lanes, uint32_t from, uint32_t to, uint32_t size_bytes) {
+  ForEach(lanes,
+          [&](uint32_t lane) { std::memcpy(LocalOf(lane, to), LocalOf(lane, from), size_bytes); });
+}
+
+Step Warp::Call(const Function& callee, const CallSite& site) {
+  Park(active & ~exec, pc + 1);
+  return CallLanes(callee, site, exec);
+}
+
+Step Warp::CallLanes(const Function& callee, const CallSite& site, uint32_t lanes) {
+  const uint32_t base = frame->local_base + AlignUp(frame->function->frame_bytes, 16);
+  if (frame->depth + 1 >= kMaxCallDepth || base + callee.frame_bytes > frames_end_) {
+    return Fault(Outcome::kStackOverflow, 0, "the call stack is exhausted");
+  }
+  if (callee.params.size() != site.args.size() || callee.returns.size() != site.returns.size()) {
+    return Fault(Outcome::kInvalidPc, 0, "a call does not fit the function that it reaches");
+  }
+  Frame* const inner = NewFrame(callee);
+  inner->caller = frame;
+  inner->site = &site;
+  inner->return_pc = pc + 1;
+  inner->depth = frame->depth + 1;
+  inner->local_base = base;
+  if (callee.allocates) {
+    ForEach(lanes, [&](uint32_t lane) { inner->allocated[lane] = allocated[lane]; });
+  }
+  inner->lanes = lanes;
+  for (size_t i = 0; i < site.args.size(); ++i) {
+    CopyCallData(lanes, frame->local_base + site.args[i].offset_bytes,
+                 base + callee.params[i].offset_bytes,
+                 std::min(site.args[i].size_bytes, callee.params[i].size_bytes));
+  }
+  ForEach(lanes, [&](uint32_t lane) { lane_frame_[lane] = inner; });
+  Place(lanes, 0);
+  if (lanes != active) return Step::kSwitch;
+  Enter(inner);
+  pc = 0;
+  merge_pc_ = kNever;
+  return Step::kJump;
+}
+
+Step Warp::CallEach(const uint64_t* addresses, const CallSite& site) {
+  const std::vector<Function>& functions = block_.run().grid.module->program().functions;
+  Frame* const from = frame;
+  uint32_t rest = exec;
+  Park(active & ~exec, pc + 1);
+  active = exec;
+  while (rest != 0) {
+    const uint64_t address = addresses[std::countr_zero(rest)];
+    uint32_t same = 0;
+    ForEach(rest, [&](uint32_t lane) { same |= (addresses[lane] == address ? 1u : 0u) << lane; });
+    rest &= ~same;
+    const uint64_t index = (address & ~kWindowMask) / 16;
+    if ((address & kWindowMask) != kFunctionWindow || address % 16 != 0 || index == 0 ||
+        index > functions.size() || functions[index - 1].is_entry ||
+        functions[index - 1].code.empty()) {
+      return Fault(Outcome::kInvalidPc, address, "an indirect call to what is no function");
+    }
+    if (CallLanes(functions[index - 1], site, same) == Step::kFault) return Step::kFault;
+    if (frame != from) {  // CallLanes() went on inside the callee: all lanes go there
+      return Step::kJump;
+    }
+    active &= ~same;  // they have left: the next call must not park them here
+  }
+  return Step::kSwitch;
+}
+
+void Warp::ReturnLanes(uint32_t lanes) {
+  Frame* const inner = frame;
+  Frame* const outer = inner->caller;
+  for (size_t i = 0; i < inner->site->returns.size(); ++i) {
+    const Slot& to = inner->site->returns[i];
+    const Slot& from = inner->function->returns[i];
+    CopyCallData(lanes, inner->local_base + from.offset_bytes, outer->local_base + to.offset_bytes,
+                 std::min(to.size_bytes, from.size_bytes));
+  }
+  if (inner->function->allocates) {
+    ForEach(lanes, [&](uint32_t lane) { allocated[lane] = inner->allocated[lane]; });
+  }
+  ForEach(lanes, [&](uint32_t lane) { lane_frame_[lane] = outer; });
+  Place(lanes, inner->return_pc);
+  inner->lanes &= ~lanes;
+  if (inner->lanes == 0) DropFrame(inner);
+}
+
+Step Warp::Return() {
+  if (frame->caller == nullptr) return Exit();
+  Frame* const outer = frame->caller;
+  const uint32_t at = frame->return_pc;
+  Park(active & ~exec, pc + 1);
+  ReturnLanes(exec);
+  if (exec == live_) {
+    Enter(outer);
+    Park(exec, at);
+  }
+  return Step::kSwitch;
+}
+
+}  // namespace gpuloom::softgpu

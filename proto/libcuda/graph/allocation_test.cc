@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of allocation nodes: whose it is when, and when it is reused.
+#include "proto/libcuda/graph/allocation.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "proto/libcuda/graph/exec.h"
+#include "proto/libcuda/graph/testing/model.h"
+
+namespace gpuloom::graph {
+namespace {
+
+TEST_F(Model, MemoryLastsAsLongAsANodeOrTheProgramHasIt) {
+  Node* node = Allocate({}, 64);
+  const CUdeviceptr address = AddressOf(node);
+  Exec* exec = nullptr;
+  Node* culprit = nullptr;
+  CUgraphInstantiateResult why;
+  ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
+  EXPECT_EQ(CheckLaunch(*exec), CUDA_SUCCESS);
+  ApplyLaunch(*exec);
+  EXPECT_EQ(CheckLaunch(*exec), CUDA_ERROR_INVALID_VALUE);
+  CUresult result;
+  EXPECT_TRUE(FreesGraphMemory(address, &result));
+  EXPECT_EQ(result, CUDA_SUCCESS);
+  EXPECT_TRUE(FreesGraphMemory(address, &result));
+  EXPECT_EQ(result, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(CheckLaunch(*exec), CUDA_SUCCESS);
+  ApplyLaunch(*exec);
+  DestroyNode(node);
+  ForgetExec(exec);
+  FreeExec(exec);
+  EXPECT_TRUE(library.freed.empty());
+  EXPECT_EQ(MemoryUse().used_bytes, 64u);
+  EXPECT_TRUE(FreesGraphMemory(address, &result));
+  EXPECT_EQ(library.freed, std::vector<CUdeviceptr>{address});
+  EXPECT_FALSE(FreesGraphMemory(address, &result));
+  library.freed.clear();
+}
+
+TEST_F(Model, MemoryIsReusedBehindItsFreeing) {
+  Node* first = Allocate({}, 4096);
+  Node* used = Add(graph_, {first}, 1);
+  Node* freed_first = Free({used}, AddressOf(first));
+  Node* between = Add(graph_, {freed_first}, 2);
+  // Not behind it, too large, or so small that most of it would be wasted.
+  EXPECT_NE(AddressOf(Allocate({}, 4096)), AddressOf(first));
+  EXPECT_NE(AddressOf(Allocate({used}, 4096)), AddressOf(first));
+  EXPECT_NE(AddressOf(Allocate({between}, 4097)), AddressOf(first));
+  EXPECT_NE(AddressOf(Allocate({between}, 2047)), AddressOf(first));
+  EXPECT_FALSE(ReusesMemory(graph_));
+  Node* second = Allocate({between}, 4000);
+  EXPECT_EQ(AddressOf(second), AddressOf(first));
+  EXPECT_TRUE(ReusesMemory(graph_));
+  // It is in use again: by this node, although it is behind the same freeing as the next.
+  EXPECT_NE(AddressOf(Allocate({between}, 4096)), AddressOf(first));
+  Node* freed_second = Free({second}, AddressOf(second));
+  Free({freed_second}, AddressOf(first), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(AddressOf(Allocate({freed_second}, 4096)), AddressOf(first));
+}
+
+TEST_F(Model, TheSmallestMemoryThatFitsIsReused) {
+  Node* large = Allocate({}, 8192);
+  Node* small = Allocate({large}, 6000);
+  Node* freed_small = Free({small}, AddressOf(small));
+  Node* freed_large = Free({freed_small}, AddressOf(large));
+  EXPECT_EQ(AddressOf(Allocate({freed_large}, 5000)), AddressOf(small));
+  EXPECT_EQ(AddressOf(Allocate({freed_large}, 5000)), AddressOf(large));
+}
+
+TEST_F(Model, AnotherGraphsFreedMemoryIsNotReused) {
+  Node* allocated = Allocate({}, 4096);
+  const CUdeviceptr address = AddressOf(allocated);
+  Graph* owner = graph_;
+  graph_ = MakeGraph();
+  Node* freed_here = Free({}, address);
+  EXPECT_NE(AddressOf(Allocate({freed_here}, 4096)), address);
+  DestroyGraph(graph_);
+  graph_ = owner;
+}
+
+TEST_F(Model, AfterALaunchReusedMemoryIsTheLastUsers) {
+  Node* first = Allocate({}, 64);
+  Node* freed_first = Free({first}, AddressOf(first));
+  Node* second = Allocate({freed_first}, 64);
+  ASSERT_EQ(AddressOf(second), AddressOf(first));
+  Exec* exec = nullptr;
+  Node* culprit = nullptr;
+  CUgraphInstantiateResult why;
+  ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
+  ASSERT_EQ(CheckLaunch(*exec), CUDA_SUCCESS);
+  ApplyLaunch(*exec);
+  EXPECT_EQ(MemoryUse().used_bytes, 64u);
+  EXPECT_EQ(CheckLaunch(*exec), CUDA_ERROR_INVALID_VALUE);
+  CUresult result;
+  EXPECT_TRUE(FreesGraphMemory(AddressOf(first), &result));
+  EXPECT_EQ(result, CUDA_SUCCESS);
+  EXPECT_EQ(CheckLaunch(*exec), CUDA_SUCCESS);
+  ForgetExec(exec);
+  FreeExec(exec);
+}
+
+TEST_F(Model, ACapturesAllocationsReuseWhatTheirStreamHasFreed) {
+  const auto allocate = [](const StreamRef& stream) {
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    CUdeviceptr address = 0;
+    EXPECT_TRUE(Records(stream, &result, [&](NodeParams* node) {
+      const CUresult made = MakeStreamAllocation(stream, 4096, node);
+      address = node->alloc.params.dptr;
+      return made;
+    }));
+    EXPECT_EQ(result, CUDA_SUCCESS);
+    return address;
+  };
+  const auto give = [](const StreamRef& stream, CUdeviceptr address) {
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    EXPECT_TRUE(
+        Records(stream, &result, [&](NodeParams* node) { return MakeFree(address, node); }));
+    EXPECT_EQ(result, CUDA_SUCCESS);
+  };
+  Begin(kFirst);
+  CUresult result;
+  EXPECT_TRUE(CapturesRecord(kFirst, EventOf(16), 0, &result));
+  EXPECT_TRUE(CapturesWait(kSecond, EventOf(16), 0, &result));
+  const CUdeviceptr address = allocate(kFirst);
+  give(kFirst, address);
+  EXPECT_NE(allocate(kSecond), address);
+  EXPECT_EQ(allocate(kFirst), address);
+  give(kFirst, address);
+  EXPECT_TRUE(CapturesRecord(kFirst, EventOf(32), 0, &result));
+  EXPECT_TRUE(CapturesWait(kSecond, EventOf(32), 0, &result));
+  EXPECT_EQ(allocate(kSecond), address);
+  EXPECT_NE(allocate(kFirst), address);
+}
+
+}  // namespace
+}  // namespace gpuloom::graph

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpuloom-trace: in a container, the trace of what this container's programs do on the GPU
+// (docs/tracing.md).
+//
+// One thread, no session of its own, nothing of CUDA. Linked statically: it runs beside any C
+// library, or none.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <string_view>
+
+#include "shim/trace/own_trace.h"
+
+namespace gpuloom {
+namespace {
+
+enum ExitStatus { kWritten = 0, kNotWritten = 1, kWrongUse = 2, kPartly = 3 };
+
+constexpr char kUsage[] =
+    "usage: gpuloom-trace --seconds S -o FILE\n"
+    "\n"
+    "Writes what this container's programs do on the GPU in the next S seconds (at most 60), as a\n"
+    "file for Perfetto or chrome://tracing. The policy must allow it: trace: own.\n"
+    "\n"
+    "  --seconds S   how long; fractions are fine\n"
+    "  -o FILE       the file, which only its owner may read; -: standard output\n";
+
+int Say(ExitStatus status, const std::string& message) {
+  fprintf(stderr, "gpuloom-trace: %s\n", message.c_str());
+  return status;
+}
+
+int WrongUse(const std::string& message) {
+  Say(kWrongUse, message);
+  fputs(kUsage, stderr);
+  return kWrongUse;
+}
+
+// Of milliseconds; 0: not one that is possible.
+uint32_t ParseSeconds(const char* text) {
+  char* end = nullptr;
+  const double seconds = strtod(text, &end);
+  if (end == text || *end != '\0' || !(seconds >= 0.001) ||
+      !(seconds * 1000 <= wire::kMaxOwnTraceMs)) {
+    return 0;
+  }
+  return static_cast<uint32_t>(seconds * 1000);
+}
+
+FILE* OpenOutput(const char* path) {
+  if (strcmp(path, "-") == 0) return stdout;
+  const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  return fd < 0 ? nullptr : fdopen(fd, "w");
+}
+
+int Run(int argc, char** argv) {
+  const char* seconds = nullptr;
+  const char* path = nullptr;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view option = argv[i];
+    if (option == "--help" || option == "-h") {
+      fputs(kUsage, stdout);
+      return kWritten;
+    }
+    if (option != "--seconds" && option != "-o") return WrongUse("unknown: " + std::string(option));
+    if (i + 1 == argc) return WrongUse(std::string(option) + " needs a value");
+    (option == "-o" ? path : seconds) = argv[++i];
+  }
+  if (seconds == nullptr || path == nullptr) return WrongUse("--seconds and -o are needed");
+  const uint32_t time_ms = ParseSeconds(seconds);
+  if (time_ms == 0) return WrongUse("--seconds " + std::string(seconds) + ": from 0.001 to 60");
+
+  // Before an executor records for nothing.
+  FILE* const file = OpenOutput(path);
+  if (file == nullptr) return Say(kNotWritten, std::string(path) + ": " + strerror(errno));
+  OwnTrace trace;
+  std::string error;
+  if (!AskForTrace(std::chrono::milliseconds(time_ms), &trace, &error)) {
+    return Say(kNotWritten, error);
+  }
+  std::string summary;
+  if (!WriteOwnTrace(trace, file, &summary)) {
+    return Say(kNotWritten, std::string(path) + " cannot be written whole: " + strerror(errno));
+  }
+  Say(kWritten, summary);
+  const std::string lack = Lack(trace);
+  return lack.empty() ? kWritten : Say(kPartly, lack);
+}
+
+}  // namespace
+}  // namespace gpuloom
+
+int main(int argc, char** argv) { return gpuloom::Run(argc, argv); }

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Of two GPUs one falls off the bus, as its driver tells it, while a tenant is at work on each: who is told, who is not
+// disturbed, and that it heals.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "agent/metrics/testing/http.h"
+#include "tests/integration/agent_tenant_fixture.h"
+
+namespace gpuloom {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class AgentHealth : public AgentTenant {
+ protected:
+  AgentHealth() : AgentTenant(2, 5) {}
+  void SetUp() override {
+    arguments_ = node_.StartApiServer("{}");
+    arguments_.insert(arguments_.end(), {"--health-nvml", GPULOOM_NVML_WITH_FAULTS,
+                                         "--metrics-address", "127.0.0.1:0"});
+    AgentTenant::SetUp();
+    // Their UUIDs end with their numbers, from 0 on.
+    std::set<std::string> gpus;
+    for (const std::string& id : node_.kubelet().healthy_ids()) gpus.insert(GpuOf(id));
+    ASSERT_EQ(gpus.size(), 2u);
+    first_ = *gpus.begin();
+    second_ = *gpus.rbegin();
+  }
+  std::vector<std::string> AgentArguments() const override { return arguments_; }
+
+  // As device IDs name it.
+  static std::string GpuOf(const std::string& device_id) {
+    return device_id.substr(0, device_id.find("::"));
+  }
+  static std::string UuidOf(const std::string& gpu) { return "GPU" + gpu.substr(3); }
+  FakeContainer AdmitOn(const std::string& gpu, const char* pod_namespace) {
+    const auto pod =
+        node_.kubelet().AdmitWithDevices({pod_namespace, "p", {{"main", 1}}}, {{gpu + "::0"}});
+    EXPECT_TRUE(pod.ok()) << pod.status();
+    return Restart(pod_namespace, "p");
+  }
+  std::set<std::string> OfferedGpus() {
+    std::set<std::string> gpus;
+    for (const std::string& id : node_.kubelet().healthy_ids()) gpus.insert(GpuOf(id));
+    return gpus;
+  }
+  bool WaitForMetric(const std::string& line) {
+    const int port = node_.MetricsPort();
+    return node_.WaitFor(
+        [&] { return HttpGet(port, "/metrics").find("\n" + line + "\n") != std::string::npos; });
+  }
+  std::string State(const std::string& gpu, const char* state) {
+    return "gpuloom_gpu_state{gpu=\"" + UuidOf(gpu) + "\",state=\"" + state + "\"} 1";
+  }
+  bool IsTold(const std::string& text) {
+    return node_.WaitFor([&] { return node_.ApiServerLog().find(text) != std::string::npos; });
+  }
+
+  std::vector<std::string> arguments_;
+  std::string first_, second_;
+};
+
+TEST_F(AgentHealth, AGpuThatFallsOffTheBusIsOfferedToNobodyAndTheOtherIsNotDisturbed) {
+  testing::Process healthy = Start(AdmitOn(first_, "team-a"), {"bystander"});
+  testing::Process sick = Start(AdmitOn(second_, "team-b"), {"bystander"});
+  const auto works = [](testing::Process& tenant) {
+    tenant.WriteLine("");
+    return tenant.ReadLine("slowest").has_value();
+  };
+  for (testing::Process* tenant : {&healthy, &sick}) {
+    ASSERT_TRUE(tenant->ReadLine("ready").has_value());
+    ASSERT_TRUE(works(*tenant));
+  }
+  const std::vector<pid_t> schedulers = node_.SchedulerPids();
+
+  node_.LoseGpu(1);
+  const std::set<std::string> left = {first_};
+  ASSERT_TRUE(node_.WaitFor([&] { return OfferedGpus() == left; })) << node_.AgentLog();
+  EXPECT_EQ(node_.kubelet().healthy_devices(), 5u);
+  const std::string reason = UuidOf(second_) + " is sick: Xid 79 (GPU has fallen off the bus)";
+  EXPECT_TRUE(node_.WaitForLog(reason)) << node_.AgentLog();
+  EXPECT_THAT(node_.RunAgentProbe("--probe-ready"),
+              AllOf(HasSubstr(reason + "; it is probed"), Not(HasSubstr(UuidOf(first_)))));
+  EXPECT_EQ(node_.RunAgentProbe("--probe"), "") << "nobody is to restart the agent";
+  EXPECT_TRUE(IsTold("\"reason\": \"GpuSick\", \"message\": \"GPU " + reason + "\""))
+      << node_.ApiServerLog();
+  EXPECT_TRUE(WaitForMetric(State(second_, "sick")));
+  EXPECT_TRUE(WaitForMetric(State(first_, "healthy")));
+  int status = -1;
+  EXPECT_THAT(node_.RunGpuloom({"gpus"}, &status), HasSubstr("sick: Xid 79"));
+  EXPECT_EQ(node_.RunAgentProbe("--probe-gpu", {UuidOf(first_)}), "");
+  EXPECT_THAT(node_.RunAgentProbe("--probe-gpu", {UuidOf(second_)}),
+              HasSubstr("the driver does not find the GPU among its 1"));
+  // Whoever comes now gets the other one; its tenant goes on, and an executor of its own begins there.
+  EXPECT_TRUE(works(healthy));
+  const FakeContainer late = Admit("team-c", "p");
+  EXPECT_EQ(GpuOf(*late.device_ids.begin()), first_);
+  const Ran ran = Run(late, "gpuloom-tenant", {"vadd"});
+  EXPECT_EQ(ran.result.exit_code, 0) << ran.output << node_.AgentLog();
+
+  node_.LoseGpus(false);
+  ASSERT_TRUE(node_.WaitFor([&] { return OfferedGpus().size() == 2; })) << node_.AgentLog();
+  EXPECT_TRUE(node_.WaitForLog(UuidOf(second_) + " is healthy"));
+  EXPECT_TRUE(
+      IsTold("\"reason\": \"GpuHealthy\", \"message\": \"GPU " + UuidOf(second_) + " is healthy\""))
+      << node_.ApiServerLog();
+  EXPECT_TRUE(WaitForMetric(State(second_, "healthy")));
+  EXPECT_TRUE(node_.WaitFor([&] { return node_.RunAgentProbe("--probe-ready").empty(); }));
+  EXPECT_TRUE(works(healthy));
+  EXPECT_TRUE(works(sick)) << "what an agent believes takes nothing from who runs";
+  EXPECT_EQ(node_.SchedulerPids(), schedulers);
+}
+
+}  // namespace
+}  // namespace gpuloom
