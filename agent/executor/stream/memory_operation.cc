@@ -5,6 +5,7 @@
 // looks at the word: in host memory through the arena's descriptor, in device memory through a copy
 // on our own stream.
 #include <algorithm>
+#include <utility>
 
 #include "agent/executor/device/internal_stream.h"
 #include "agent/executor/memory/device_memory.h"
@@ -42,6 +43,7 @@ struct MemoryOperations::WordWatch {
   CUresult result = CUDA_SUCCESS;
   uint64_t since_ns = 0;
   uint64_t next_ns = 0;
+  uint64_t turn = 0;  // see TakeLook
 
   bool Look(uint64_t word) {
     satisfied = wait.word_bytes == 8
@@ -59,6 +61,7 @@ struct OperationsRun {
   std::shared_ptr<MemoryOperations::WordWatch> watch;  // of the next one
   bool writing = false;                                // the same
   CUresult result = CUDA_SUCCESS;
+  uint64_t turn = 0;  // see TakeLook
 };
 
 bool WaitsForValue(const wire::GraphMemoryOperation& operation) {
@@ -91,7 +94,7 @@ bool MemoryOperations::GoOn(const OperationsRunRef& run) {
         return true;
       }
       if (!WaitsForValue(one)) {
-        if (!TakeLook(kDeviceLookCost)) return false;
+        if (!TakeLook(kDeviceLookCost, &run->turn)) return false;
         run->writing = true;
         ++outstanding_;
         const wire::StreamWriteValue::Request write{one.address, one.value, run->stream, bytes};
@@ -118,6 +121,7 @@ bool MemoryOperations::GoOn(const OperationsRunRef& run) {
 void MemoryOperations::BeginRound() {
   watching_words_ = words_overdue_ = false;
   looks_left_ = kLooksAtATime;
+  first_turn_ = std::exchange(next_first_turn_, UINT64_MAX);
 }
 
 void MemoryOperations::On(wire::Tag<wire::StreamWriteValue>,
@@ -160,13 +164,17 @@ void MemoryOperations::On(wire::Tag<wire::StreamWaitValue>,
   streams_.Enqueue(*stream, std::move(command));
 }
 
-bool MemoryOperations::TakeLook(uint32_t cost) {
+bool MemoryOperations::TakeLook(uint32_t cost, uint64_t* turn) {
   const bool has_room = cost == 1 || services_.internal->HasRoom();
-  if (looks_left_ < cost || !has_room) {
+  const bool is_first = *turn != 0 && *turn == first_turn_;
+  if (!has_room || (looks_left_ < cost && !is_first)) {
     words_overdue_ |= has_room;
+    if (*turn == 0) *turn = ++last_turn_;
+    next_first_turn_ = std::min(next_first_turn_, *turn);
     return false;
   }
-  looks_left_ -= cost;
+  looks_left_ -= std::min(looks_left_, cost);
+  *turn = 0;
   return true;
 }
 
@@ -175,7 +183,7 @@ void MemoryOperations::LookAtWord(const std::shared_ptr<WordWatch>& watch) {
   if (watch->satisfied) return;
   watching_words_ = true;
   if (watch->reading || now_ns() < watch->next_ns) return;
-  if (!TakeLook(watch->in_host_memory ? 1 : kDeviceLookCost)) return;
+  if (!TakeLook(watch->in_host_memory ? 1 : kDeviceLookCost, &watch->turn)) return;
   if (watch->since_ns == 0) watch->since_ns = now_ns();
   watch->next_ns =
       now_ns() + std::clamp((now_ns() - watch->since_ns) / 64, kLookSoonestNs, kLookLatestNs);

@@ -56,13 +56,18 @@ class MemoryOperations final : public Part {
   friend struct OperationsRun;
   struct WordWatch;
   void LookAtWord(const std::shared_ptr<WordWatch>& watch);
-  // False: no more in this round of the loop.
-  bool TakeLook(uint32_t cost);
+  // False: no more in this round of the loop. `turn` is the asker's own, 0 at first: it keeps a refused asker's place.
+  bool TakeLook(uint32_t cost, uint64_t* turn);
 
   const DeviceMemory* const device_memory_;
   bool watching_words_ = false;
   bool words_overdue_ = false;
   uint32_t looks_left_ = 0;  // in this round
+  // Streams ask in the same order in every round, so more of them than a round has looks for would keep the last ones out
+  // forever: whoever has been refused for longest gets one more.
+  uint64_t last_turn_ = 0;
+  uint64_t first_turn_ = 0;                // of those whom the last round refused
+  uint64_t next_first_turn_ = UINT64_MAX;  // the same of this round, so far
 };
 
 }  // namespace gpuloom::executor
