@@ -400,7 +400,7 @@ TEST_F(Graphs, ReuseMemoryBehindItsFreeing) {
   ASSERT_EQ(Cu().cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
   CUgraphExec exec = Instantiate(graph);
   for (int i = 0; i < 2; ++i) {
-    ASSERT_EQ(Cu().cuMemsetD32_v2(results, 77, 64), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuMemsetD32Async(results, 77, 64, stream_), CUDA_SUCCESS);
     ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
     ASSERT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
     uint32_t found[64] = {};

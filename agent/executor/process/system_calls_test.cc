@@ -186,13 +186,15 @@ TEST_F(SystemCalls, ThreadsThatRunAlreadyAreUnderTheFilterToo) {
 // Another architecture's numbers would slip through.
 #if defined(__x86_64__)
 TEST_F(SystemCalls, CallsOfAnotherArchitectureEndTheProcess) {
-  EXPECT_EQ(InChild([] {
-              if (!Restrict()) return 1;
-              long result = 20;  // getpid of 32-bit programs
-              asm volatile("int $0x80" : "+a"(result) : : "memory");
-              return 2;
-            }),
-            100 + SIGSYS);
+  const auto getpid_as_32_bit_programs_do = [] {
+    long result = 20;
+    asm volatile("int $0x80" : "+a"(result) : : "memory");
+    return 2;
+  };
+  // Kernels without IA32 emulation answer the instruction itself with SIGSEGV, filter or not.
+  const bool emulated = InChild(getpid_as_32_bit_programs_do) == 2;
+  EXPECT_EQ(InChild([&] { return Restrict() ? getpid_as_32_bit_programs_do() : 1; }),
+            100 + (emulated ? SIGSYS : SIGSEGV));
 }
 
 TEST_F(SystemCalls, NumbersOfX32AreNotThere) {
