@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
+#include <set>
 
 namespace gpuloom::arbiter {
 namespace {
@@ -341,6 +343,28 @@ void ShareTree::UpdateOne(Node node, uint64_t now_ns) {
 
 void ShareTree::Update(Node node, uint64_t now_ns) {
   for (; !IsRoot(node); node = nodes_[node].parent) UpdateOne(node, now_ns);
+}
+
+double ShareTree::PartOf(std::span<const Node> leaves) const {
+  std::map<Node, uint64_t> sums;  // of weights, by parent
+  std::set<Node> seen;
+  for (const Node leaf : leaves) {
+    for (Node node = leaf; !IsRoot(node) && seen.insert(node).second; node = nodes_[node].parent) {
+      const NodeState& it = nodes_[node];
+      uint64_t& sum = sums.try_emplace(it.parent, nodes_[it.parent].weight_sum).first->second;
+      if (it.competing_place == kNotInHeap) sum += it.weight;
+    }
+  }
+  double together = 0;
+  for (const Node leaf : leaves) {
+    double part = 1;
+    for (Node node = leaf; !IsRoot(node); node = nodes_[node].parent) {
+      part *= static_cast<double>(nodes_[node].weight) /
+              static_cast<double>(sums.at(nodes_[node].parent));
+    }
+    together += part;
+  }
+  return together;
 }
 
 ShareTree::Node ShareTree::Pick(Priority priority) {

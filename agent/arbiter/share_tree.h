@@ -22,7 +22,7 @@
 //
 // Cost: an event or a Pick takes O(log of the active siblings) on each level of the path; idle
 // nodes are nowhere but in the table. steps() counts what was looked at. Nothing allocates but Add…
-// .
+// and PartOf.
 //
 //   tree.SetLeaf(leaf, true, true, now);          // work came
 //   while ((leaf = tree.Pick(Priority::kNormal)) != ShareTree::kNone) {
@@ -37,6 +37,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "agent/arbiter/ceiling.h"
@@ -95,6 +96,10 @@ class ShareTree {
   // The ready leaf of the class that goes next; kNone when there is none. Changes nothing.
   Node Pick(Priority priority);
   bool active(Priority priority) const { return !nodes_[root(priority)].competing.empty(); }
+
+  // What part of their class's time the leaves of one class are to have together, beside those that compete now and whether or not they
+  // do themselves: 0 … 1. For rare use: it walks over all of them, and allocates.
+  double PartOf(std::span<const Node> leaves) const;
 
   // Lets those in again whose ceiling has refilled.
   void Wake(uint64_t now_ns);

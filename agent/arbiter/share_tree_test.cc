@@ -258,5 +258,31 @@ TEST(ShareTree, RandomEventsKeepItWhole) {
   }
 }
 
+TEST(ShareTree, WhatPartLeavesAreToHaveBesideThoseThatCompete) {
+  ShareTree tree;
+  const auto root = tree.root(Priority::kNormal);
+  const auto light = tree.AddGroup(root, 1);
+  const auto heavy = tree.AddGroup(root, 3);
+  const auto a = tree.AddLeaf(light, 1);
+  const auto b = tree.AddLeaf(light, 4);
+  const auto c = tree.AddLeaf(heavy, 1);
+  const auto d = tree.AddLeaf(heavy, 1);
+  const auto part = [&](std::initializer_list<ShareTree::Node> leaves) {
+    return tree.PartOf(std::vector<ShareTree::Node>(leaves));
+  };
+  EXPECT_DOUBLE_EQ(part({}), 0);
+  EXPECT_DOUBLE_EQ(part({a}), 1) << "nobody competes";
+  tree.SetLeaf(c, true, true, 0);
+  EXPECT_DOUBLE_EQ(part({c}), 1);
+  EXPECT_DOUBLE_EQ(part({a}), 0.25);
+  EXPECT_DOUBLE_EQ(part({a, b}), 0.25) << "more leaves of a group gain it nothing";
+  EXPECT_DOUBLE_EQ(part({d}), 0.5);
+  EXPECT_DOUBLE_EQ(part({a, d}), 0.25 + 0.75 / 2);
+  tree.SetLeaf(b, true, true, 0);
+  EXPECT_DOUBLE_EQ(part({a}), 0.05);
+  tree.SetLeaf(a, true, true, 0);
+  EXPECT_DOUBLE_EQ(part({a}), 0.05) << "whether or not it competes itself";
+}
+
 }  // namespace
 }  // namespace gpuloom::arbiter

@@ -89,6 +89,7 @@ void TurnArbiter::RemoveAllocation(AllocationId id, uint64_t now_ns) {
 void TurnArbiter::ExecutorEnded(DomainId id, uint64_t now_ns) {
   const auto number = static_cast<uint32_t>(id);
   Domain& it = At(id);
+  NoteOverruns(now_ns);
   for (const uint32_t allocation : it.allocations) {
     SetWants(AllocationId{allocation}, false, now_ns);
   }
@@ -101,6 +102,8 @@ void TurnArbiter::ExecutorEnded(DomainId id, uint64_t now_ns) {
     EndTurn(now_ns);
   }
   it.division.clear();
+  // What it owes, its next executor does.
+  if (OwesNs(number) != 0) return;
   it.out = false;
   std::erase(out_, number);
   ShowAll(it, now_ns);
@@ -109,6 +112,7 @@ void TurnArbiter::ExecutorEnded(DomainId id, uint64_t now_ns) {
 void TurnArbiter::RemoveDomain(DomainId id, uint64_t now_ns) {
   ExecutorEnded(id, now_ns);
   assert(At(id).allocations.empty());
+  std::erase(out_, static_cast<uint32_t>(id));
   At(id).used = false;
   free_domains_.push_back(static_cast<uint32_t>(id));
 }
@@ -196,9 +200,47 @@ void TurnArbiter::NoteOverruns(uint64_t now_ns) {
   for (const uint32_t number : overrunning_) {
     Domain& it = domains_[number];
     const uint64_t charged_ns = meter_.charged_ns(number);
-    if (meter_.running() > 1) it.overran_ns += charged_ns - it.noted_ns;
+    const uint64_t more_ns = charged_ns - it.noted_ns;
     it.noted_ns = charged_ns;
+    if (meter_.running() < 2 || more_ns == 0) continue;
+    it.overran_ns += more_ns;
+    it.evens_at_ns += static_cast<uint64_t>(static_cast<double>(more_ns) * OthersTimes(it));
   }
+}
+
+// What all others have been charged.
+uint64_t TurnArbiter::OthersNs(uint32_t number) const {
+  return meter_.busy_ns() - meter_.charged_ns(number);
+}
+
+uint64_t TurnArbiter::OwesNs(uint32_t number) const {
+  return domains_[number].even_at_ns - std::min(domains_[number].even_at_ns, OthersNs(number));
+}
+
+// How many times as much as the domain the others are to have, as things are now. Not above what starvation is prevented at: a domain of
+// little weight would wait for hours for a kernel of seconds.
+double TurnArbiter::OthersTimes(const Domain& domain) const {
+  constexpr double kMost = StarvationGuard::kPauseShare - 1;
+  // While it overruns it does not compete itself.
+  const auto higher = was_active_.begin() + static_cast<ptrdiff_t>(Index(domain.priority));
+  if (std::any_of(was_active_.begin(), higher, [](bool active) { return active; })) return kMost;
+  std::vector<ShareTree::Node> leaves;
+  for (const uint32_t number : domain.allocations) {
+    const Allocation& it = allocations_[number];
+    if (it.wants && it.priority == domain.priority) leaves.push_back(it.leaf);
+  }
+  const double part = policy_.tree().PartOf(leaves);
+  return part * (kMost + 1) <= 1 ? kMost : (1 - std::min(part, 1.0)) / part;
+}
+
+// Since when nobody who may have a turn has wanted one; UINT64_MAX: somebody does.
+uint64_t TurnArbiter::QuietSinceNs() const {
+  uint64_t since_ns = 0;
+  for (size_t i = 0; i < kPriorities; ++i) {
+    if (was_active_[i]) return UINT64_MAX;
+    since_ns = std::max(since_ns, active_until_ns_[i]);
+  }
+  return since_ns;
 }
 
 void TurnArbiter::Pay(uint32_t allocation, uint64_t ns, uint64_t now_ns) {
@@ -289,6 +331,7 @@ void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
   turn_.ends_ns = now_ns + limits_.quantum_ns;
   domains_[number].state = State::kGranted;
   domains_[number].winner = allocation;
+  domains_[number].priority = it.priority;
   domains_[number].rescued = guard_.rescuing(it.priority);
   Meter(number, now_ns);
 }
@@ -299,12 +342,15 @@ void TurnArbiter::EndTurn(uint64_t now_ns) {
   turn_ = Turn{};
 }
 
-// Those that lost a turn have lost it.
+// Those that lost a turn have lost it, unless they owe more.
 void TurnArbiter::LetIn(uint64_t now_ns) {
+  const uint64_t quiet_ns = QuietSinceNs();
+  const bool quiet = quiet_ns != UINT64_MAX && now_ns - quiet_ns >= limits_.quiet_ns;
   for (size_t i = 0; i < out_.size();) {
     Domain& it = domains_[out_[i]];
-    if (it.state == State::kIdle) {
+    if (it.state == State::kIdle && (quiet || OwesNs(out_[i]) == 0)) {
       it.out = false;
+      it.even_at_ns = 0;
       ShowAll(it, now_ns);
       out_[i] = out_.back();
       out_.pop_back();
@@ -329,6 +375,7 @@ void TurnArbiter::Drained(DomainId id, uint64_t now_ns) {
     Meter(number, now_ns);
     Settle(number, now_ns);
     std::erase(overrunning_, number);
+    if (now_ns - it.yields_since_ns >= limits_.report_ns) it.even_at_ns = it.evens_at_ns;
     if (it.rescued) guard_.RanOn(it.yields_since_ns, now_ns);
   }
   // Otherwise it was not asked to drain.
@@ -346,6 +393,7 @@ std::optional<TurnOrder> TurnArbiter::Watch(uint64_t now_ns) {
     ShowAll(it, now_ns);
     it.overran_ns = 0;
     it.noted_ns = meter_.charged_ns(number);
+    it.evens_at_ns = OthersNs(number);
     overrunning_.push_back(number);
     out_.push_back(number);
     EndTurn(now_ns);
@@ -446,6 +494,12 @@ uint64_t TurnArbiter::wake_at_ns(uint64_t now_ns) const {
     if (it.ended || meter_.running() < 2) continue;
     const uint64_t left_ns = it.overrun_end_ns - std::min(it.overrun_end_ns, it.overran_ns);
     wake_ns = std::min(wake_ns, now_ns + std::max<uint64_t>(left_ns, 1) * meter_.running());
+  }
+  const uint64_t quiet_ns = QuietSinceNs();
+  for (const uint32_t number : out_) {
+    const Domain& it = domains_[number];
+    if (quiet_ns == UINT64_MAX || it.state != State::kIdle) continue;
+    wake_ns = std::min(wake_ns, quiet_ns + limits_.quiet_ns);
   }
   if (turn_.domain == kNone) return wake_ns;
   const Domain& it = domains_[turn_.domain];

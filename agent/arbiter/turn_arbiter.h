@@ -34,7 +34,9 @@
 // after overrun_ns the next one gets its turn beside it, it is charged meanwhile, loses the turn that it would get
 // next, and is reported after report_ns. One that is only ever slow is behind by its own time. One that stays at the device
 // beside others until it has had overrun_end_ns of their time is ended; until then it looks like a long kernel
-// (docs/design/sharing-time.md). A turn that a rescue from starvation gave counts against the next rescue with all that it overran.
+// (docs/design/sharing-time.md). After an overrun of report_ns or more it gets no turn before the others have had what is theirs beside what
+// it took: by weight, but no more than kPauseShare - 1 times as much; or before nobody else has wanted the device for quiet_ns. The tree alone
+// would forget it: debts above max_debt_ns, and all of them whenever the others pause. A turn that a rescue from starvation gave counts against the next rescue with all that it overran.
 //
 // Cost: O(log of the allocations that want) an event and a decision; settling a turn walks over the allocations that its
 // executor named. All sums are exact: charged_ns of all domains is the time in which somebody had a turn
@@ -69,6 +71,8 @@ struct TurnLimits {
   // Two quanta: whoever is still there does not run out, it runs on.
   uint64_t overrun_ns = 10'000'000;
   uint64_t report_ns = 1'000'000'000;
+  // As long as the share tree remembers debts of those that are idle.
+  uint64_t quiet_ns = 10'000'000'000;
   // Of the device's time beside others, as it is charged. Of a domain for which SetOverrunEnd has said nothing else.
   uint64_t overrun_end_ns = 300'000'000'000;
 };
@@ -122,6 +126,8 @@ class TurnArbiter {
   uint64_t overruns(DomainId id) const { return At(id).overruns; }
   // Of the overrun that goes on: what of the device's time the domain has had beside others since it began.
   uint64_t overran_ns(DomainId id) const { return At(id).overran_ns; }
+  // How much of the device's time the others are to have before the domain gets a turn again, because it overran; 0: it does not wait.
+  uint64_t owes_ns(DomainId id) const { return OwesNs(static_cast<uint32_t>(id)); }
   uint64_t steps() const { return policy_.tree().steps(); }
 
   // As many sessions as a domain has at most, several times over.
@@ -151,10 +157,15 @@ class TurnArbiter {
     uint64_t yields_since_ns = 0;
     uint64_t overran_ns = 0;
     uint64_t noted_ns = 0;  // of what the meter has charged it, when that was last added up
+    // By what the others have been charged: when they have had what is theirs beside the overrun that goes on, and beside the last long
+    // one.
+    uint64_t evens_at_ns = 0;
+    uint64_t even_at_ns = 0;
     uint64_t overrun_end_ns = 0;
     uint64_t overruns = 0;
-    uint64_t paid_ns = 0;          // of what the meter has charged it
-    uint32_t winner = UINT32_MAX;  // the allocation because of which it had its last turn
+    uint64_t paid_ns = 0;                   // of what the meter has charged it
+    uint32_t winner = UINT32_MAX;           // the allocation because of which it had its last turn
+    Priority priority = Priority::kNormal;  // the winner's
     std::vector<Ran> division;
     std::vector<uint32_t> allocations;
   };
@@ -175,6 +186,10 @@ class TurnArbiter {
   void ShowAll(const Domain& domain, uint64_t now_ns);
   void Meter(uint32_t domain, uint64_t now_ns);
   void NoteOverruns(uint64_t now_ns);
+  uint64_t OthersNs(uint32_t domain) const;
+  uint64_t OwesNs(uint32_t domain) const;
+  double OthersTimes(const Domain& domain) const;
+  uint64_t QuietSinceNs() const;
   void Settle(uint32_t domain, uint64_t now_ns);
   void Pay(uint32_t allocation, uint64_t ns, uint64_t now_ns);
   void NoteClasses(uint64_t now_ns);

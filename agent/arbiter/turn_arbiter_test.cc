@@ -167,28 +167,51 @@ TEST(TurnArbiter, OneThatOverrunsLosesItsTurnIsReportedAndComesBack) {
   EXPECT_TRUE(again);
 }
 
-// Two domains that always want the device. The second drains at once, the first so long after it was asked; UINT64_MAX: never.
+// Two domains. The first always wants the device, and drains so long after it was asked; UINT64_MAX: never. The second drains at once.
 struct Beside {
+  // Of the second: always wants it if rests_ns is 0.
+  uint64_t works_ns = 0, rests_ns = 0;
+  // Of the first: ends its executor when it would have drained, and the next one wants the device, too.
+  bool ends_instead = false;
+
   Scheduler scheduler;
   DomainId slow = scheduler.Domain();
   DomainId quick = scheduler.Domain();
   std::vector<uint64_t> ends_ns;   // when the first is to be ended
   uint64_t slow_at_device_ns = 0;  // from each Grant until it has drained
+  uint64_t wanted_ns = 0;          // by the second
+  std::vector<uint64_t> granted;   // to the first, when it had drained before
 
   void Run(AllocationPolicy of_slow, AllocationPolicy of_quick, uint64_t drain_ns,
            uint64_t until_ns) {
     TurnArbiter& arbiter = scheduler.arbiter;
-    arbiter.SetWants(arbiter.AddAllocation(scheduler.space, slow, of_slow, 0), true, 0);
+    const AllocationId first = arbiter.AddAllocation(scheduler.space, slow, of_slow, 0);
+    arbiter.SetWants(first, true, 0);
     EXPECT_TRUE(arbiter.Next(0));
     const AllocationId other = arbiter.AddAllocation(scheduler.space, quick, of_quick, 0);
     arbiter.SetWants(other, true, 0);
     uint64_t granted_ns = 0, drains_ns = UINT64_MAX;
+    uint64_t changes_ns = rests_ns == 0 ? UINT64_MAX : works_ns, since_ns = 0;
+    bool wants = true, drained = false;
     for (uint64_t now_ns = 0; now_ns < until_ns;
-         now_ns = std::max(now_ns + 1, std::min(arbiter.wake_at_ns(now_ns), drains_ns))) {
+         now_ns =
+             std::max(now_ns + 1, std::min({arbiter.wake_at_ns(now_ns), drains_ns, changes_ns}))) {
+      if (now_ns >= changes_ns) {
+        if (wants) wanted_ns += now_ns - since_ns;
+        wants = !wants;
+        since_ns = now_ns;
+        changes_ns = now_ns + (wants ? works_ns : rests_ns);
+        arbiter.SetWants(other, wants, now_ns);
+      }
       if (now_ns >= drains_ns) {
+        if (ends_instead) {
+          arbiter.ExecutorEnded(slow, now_ns);
+          arbiter.SetWants(first, true, now_ns);
+        }
         arbiter.Drained(slow, now_ns);
         slow_at_device_ns += now_ns - granted_ns;
         drains_ns = UINT64_MAX;
+        drained = true;
       }
       while (const auto order = arbiter.Next(now_ns)) {
         const bool is_slow = order->domain == slow;
@@ -196,12 +219,17 @@ struct Beside {
           EXPECT_TRUE(is_slow);
           ends_ns.push_back(now_ns);
         }
-        if (order->kind == Kind::kGrant && is_slow) granted_ns = now_ns;
+        if (order->kind == Kind::kGrant && is_slow) {
+          granted_ns = now_ns;
+          if (drained) granted.push_back(now_ns);
+          drained = false;
+        }
         if (order->kind != Kind::kYield) continue;
         if (!is_slow) arbiter.Drained(quick, now_ns);
         if (is_slow && drain_ns != UINT64_MAX) drains_ns = now_ns + drain_ns;
       }
     }
+    if (wants) wanted_ns += until_ns - since_ns;
   }
 };
 
@@ -231,6 +259,95 @@ TEST(TurnArbiter, ALongKernelCostsNobodyHisExecutor) {
     EXPECT_TRUE(two.ends_ns.empty());
     EXPECT_GT(two.scheduler.arbiter.overruns(two.slow), 2u);
   }
+}
+
+// Nobody is ended for kernels below the limit, one after another; so they are not to be worth it, whether or not the other pauses now and then.
+TEST(TurnArbiter, Malicious_LongOverrunsGainNoMoreThanTheShareOrATenth) {
+  for (const uint32_t weight : {1, 10, 25, 50, 75}) {
+    for (const uint64_t kernel_ns : {3 * kSecond, 60 * kSecond}) {
+      for (const uint64_t rests_ns : {uint64_t{0}, 20 * kMs}) {
+        for (const bool ends : {false, true}) {
+          SCOPED_TRACE(std::to_string(weight) + " %, " + std::to_string(kernel_ns / kSecond) +
+                       " s, rests of " + std::to_string(rests_ns / kMs) + " ms, " +
+                       (ends ? "ends" : "drains"));
+          Beside two;
+          two.works_ns = 80 * kMs;
+          two.rests_ns = rests_ns;
+          two.ends_instead = ends;
+          two.Run({.weight = weight}, {.weight = 100 - weight}, kernel_ns, 30 * kernel_ns);
+          EXPECT_TRUE(two.ends_ns.empty());
+          EXPECT_GT(two.granted.size(), 1u);
+          const double part = std::max(weight / 100.0, 0.1);
+          const auto wanted = double(two.wanted_ns);
+          const auto got = double(two.scheduler.arbiter.charged_ns(two.quick));
+          // It may have had its last kernel, and not paid for it yet.
+          EXPECT_GE(got, wanted * (1 - part - 0.02) - double(kernel_ns) / 2);
+          // And what is its own, it gets; of more than a half, half, because each moment of an overrun is divided.
+          const auto slow = double(two.scheduler.arbiter.charged_ns(two.slow));
+          const double own = std::min(weight / 100.0, 0.5);
+          EXPECT_GE(slow, wanted * (own - 0.03) - double(kernel_ns) / 2);
+        }
+      }
+    }
+  }
+}
+
+TEST(TurnArbiter, WhoeverOverranWaitsForNobodyWhoWantsNothing) {
+  Beside two;
+  two.works_ns = 100 * kSecond;
+  two.rests_ns = 1000 * kSecond;
+  two.Run({.weight = 1}, {.weight = 99}, 60 * kSecond, 1000 * kSecond);
+  EXPECT_GT(two.scheduler.arbiter.overruns(two.slow), 0u);
+  ASSERT_EQ(two.granted.size(), 1u);
+  const uint64_t quiet_ns = two.works_ns + two.scheduler.limits.quiet_ns;
+  EXPECT_GE(two.granted[0], quiet_ns);
+  EXPECT_LE(two.granted[0], quiet_ns + two.scheduler.limits.quantum_ns);
+}
+
+TEST(TurnArbiter, ALongOverrunBesideAHigherClassIsPaidToo) {
+  Beside two;
+  two.works_ns = 80 * kMs;
+  two.rests_ns = 20 * kMs;  // in which low has turns without being rescued
+  two.Run({.priority = Priority::kLow}, {.priority = Priority::kHigh}, 60 * kSecond,
+          3000 * kSecond);
+  EXPECT_GT(two.granted.size(), 1u);
+  EXPECT_GE(double(two.scheduler.arbiter.charged_ns(two.quick)), double(two.wanted_ns) * 0.87);
+}
+
+TEST(TurnArbiter, ADomainThatIsGoneOwesNothingUnderItsNumber) {
+  Scheduler scheduler;
+  TurnArbiter& arbiter = scheduler.arbiter;
+  const DomainId slow = scheduler.Domain();
+  const AllocationId a = scheduler.Allocation(slow);
+  const NamespaceId heavy = arbiter.AddNamespace({.weight = 900}, 0);
+  const AllocationId b = arbiter.AddAllocation(heavy, scheduler.Domain(), {}, 0);
+  arbiter.SetWants(a, true, 0);
+  ASSERT_TRUE(arbiter.Next(0));
+  arbiter.SetWants(b, true, 0);
+  uint64_t now_ns = 0;
+  for (; now_ns < 10 * kSecond; now_ns += kMs) {
+    while (arbiter.Next(now_ns)) {
+    }
+  }
+  arbiter.Drained(slow, now_ns);
+  EXPECT_GT(arbiter.owes_ns(slow), 30 * kSecond);
+  EXPECT_LT(arbiter.owes_ns(slow), 41 * kSecond);
+  arbiter.RemoveAllocation(a, now_ns);
+  arbiter.RemoveDomain(slow, now_ns);
+  const DomainId young = scheduler.Domain();
+  ASSERT_EQ(young, slow);
+  EXPECT_EQ(arbiter.owes_ns(young), 0u);
+  // In another namespace: this one's time has been used.
+  const NamespaceId other = arbiter.AddNamespace({}, now_ns);
+  arbiter.SetWants(arbiter.AddAllocation(other, young, {}, now_ns), true, now_ns);
+  bool granted = false;
+  for (const uint64_t end_ns = now_ns + kSecond; now_ns < end_ns; now_ns += kMs) {
+    while (const auto order = arbiter.Next(now_ns)) {
+      if (order->kind == Kind::kYield) arbiter.Drained(order->domain, now_ns);
+      granted |= order->kind == Kind::kGrant && order->domain == young;
+    }
+  }
+  EXPECT_TRUE(granted);
 }
 
 TEST(TurnArbiter, HowLongAnOverrunMayLastIsTheDomains) {

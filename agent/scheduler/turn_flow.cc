@@ -31,17 +31,12 @@ void Scheduler::EndForOverrun(Executor* executor, uint64_t overran_ns) {
   const std::string seconds = std::to_string(overran_ns / 1'000'000'000);
   const std::string reason = "it was still at the device after its turn had ended, and took " +
                              seconds + " s of it beside other domains";
-  for (const uint64_t id : executor->sessions) {
-    Session* session = FindSession(id, *executor);
-    if (session == nullptr) continue;
-    NoteFault(session, control::Fault::kLostExecutor,
-              "its executor was ended: work of trust domain " + executor->domain + " took " +
-                  seconds + " s of the GPU's time that was others' turn");
-  }
+  const std::string for_tenants = "work of trust domain " + executor->domain + " took " + seconds +
+                                  " s of the GPU's time that was others' turn";
   // Another executor's message, or this one's, may be the reason for this call.
   const uint64_t id = executor->id;
-  executor->deadline = loop_->After(std::chrono::milliseconds(0), [this, id, reason] {
-    LoseExecutor(executors_.at(id).get(), End::kAbort, reason);
+  executor->deadline = loop_->After(std::chrono::milliseconds(0), [this, id, reason, for_tenants] {
+    LoseExecutor(executors_.at(id).get(), End::kAbort, reason, for_tenants);
   });
 }
 

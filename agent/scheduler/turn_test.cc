@@ -217,6 +217,35 @@ TEST_F(TurnTest, Malicious_OneThatNeverDrainsIsNotWaitedForAndReportedOnce) {
   EXPECT_THAT(log, ::testing::HasSubstr("domain-a"));
 }
 
+TEST_F(TurnTest, Malicious_WhatADomainOwesForALongOverrunItOwesWithNewPodsToo) {
+  Tenant liar, honest;
+  Join(&liar, "a", {0, 1, 0, 0, 0});
+  Join(&honest, "b", {0, 999, 0, 0, 0});
+  EXPECT_EQ(liar.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&liar, kEndless));
+  EXPECT_EQ(liar.Order('b'), 'k');
+  EXPECT_EQ(honest.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&honest, kBounded));
+  // It has more than half a second of the other's time, and owes more than four.
+  EXPECT_LE(OrdersIn(&honest, milliseconds(1200)), 1u);
+  const auto ended = EventLoop::Clock::now();
+  std::string error;
+  ASSERT_TRUE(client_.RemoveAllocation("a", &error)) << error;
+  EXPECT_TRUE(liar.HungUp());
+  Tenant again;
+  const std::string directory = Add(&client_, "again");
+  control::BindAllocation bind = BindMessage("again", "domain-a", kGiB);
+  bind.shares = {0, 1, 0, 0, 0};
+  ASSERT_TRUE(client_.BindAllocation(bind, &error)) << error;
+  ASSERT_TRUE(again.Attach(directory));
+  EXPECT_EQ(again.Order('+'), 'k');
+  for (;;) {
+    const uint32_t turn = again.OrderForNumber('/');
+    if (EventLoop::Clock::now() - ended > seconds(2)) break;
+    ASSERT_EQ(turn, kNone);
+  }
+}
+
 class OverrunTest : public TurnTest {
  protected:
   static constexpr auto kLostExecutor = static_cast<size_t>(control::Fault::kLostExecutor);

@@ -49,11 +49,14 @@ Turns::Places::iterator Turns::FirstOf(const Allocation& allocation) {
   return it == places_.end() || it->first.first != allocation.id ? places_.end() : it;
 }
 
-void Turns::ForgetDomain(const std::string& domain) {
-  const auto it = domains_.find(domain);
-  if (it->second.allocations != 0 || it->second.executor != nullptr) return;
-  arbiter_.RemoveDomain(it->second.id, Now());
-  domains_.erase(it);
+void Turns::ForgetDomains() {
+  std::erase_if(domains_, [this](const auto& entry) {
+    const Domain& domain = entry.second;
+    if (domain.allocations != 0 || domain.executor != nullptr || arbiter_.owes_ns(domain.id) != 0)
+      return false;
+    arbiter_.RemoveDomain(domain.id, Now());
+    return true;
+  });
 }
 
 void Turns::Add(const Allocation& allocation, const Key& key) {
@@ -116,7 +119,6 @@ void Turns::RemovePlace(Places::iterator it) {
   }
   SetOverrunEnd(name);
   --domain.allocations;
-  ForgetDomain(name);
 }
 
 void Turns::Remove(const Allocation& allocation) {
@@ -148,7 +150,6 @@ void Turns::End(const Executor& executor) {
   --executors_;
   time_.SetTurn(executor.id, false, Now());
   arbiter_.ExecutorEnded(domain->id, Now());
-  ForgetDomain(executor.domain);
   Decide();
 }
 
@@ -237,7 +238,7 @@ void Turns::Carry(const arbiter::TurnOrder& order) {
                  "run beside it, "
                  "and their work takes longer. A kernel of one of its tenants runs that long, or "
                  "it does not "
-                 "do as it is told");
+                 "do as it is told. When it has drained it waits until they have had their part");
       break;
     case Kind::kEnd:
       on_overrun_(domain.executor, arbiter_.overran_ns(domain.id));
@@ -246,6 +247,7 @@ void Turns::Carry(const arbiter::TurnOrder& order) {
 }
 
 void Turns::Decide() {
+  ForgetDomains();
   while (const auto order = arbiter_.Next(Now())) Carry(*order);
   const uint64_t now = Now();
   uint64_t wake_at_ns = arbiter_.wake_at_ns(now);

@@ -6,7 +6,7 @@
 // Nothing is said while there is one executor: it has an endless turn. From a second one on, each
 // has a turn only if it was given one. A trust domain keeps its place among the others for as long
 // as it has allocations, also when its executor is replaced: a domain gains nothing by having it
-// end.
+// end. What it owes for an overrun it owes without allocations, too, and with new ones.
 //
 // What executors say is untrusted: it can only divide their own domain's time (turn_arbiter.h).
 //
@@ -111,7 +111,7 @@ class Turns {
   void Add(const Allocation& allocation, const Key& key);
   void RemovePlace(Places::iterator it);
   void SetOverrunEnd(const std::string& domain);
-  void ForgetDomain(const std::string& domain);
+  void ForgetDomains();  // that have nothing any more
   void Give(Domain* domain, const control::GiveTurn& turn);
   void EndTurn(Domain* domain);
   // Sends what is decided, and sets the timer.
