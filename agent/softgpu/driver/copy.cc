@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/softgpu/driver/copy.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "agent/softgpu/driver/address_table.h"
 #include "agent/softgpu/driver/context.h"
+#include "agent/softgpu/driver/physical.h"
 #include "agent/softgpu/driver/retirement.h"
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
@@ -148,6 +153,18 @@ CUresult SubmitCopy(Stream& stream, const Copy& copy, bool wait) {
 
 namespace {
 
+// Returns true if nobody has written there since the memory was made, so that it is zero. Whoever hands out memory clears
+// it first (gpuloom's executor does): the machine would be asked for every page of it, for nothing.
+bool IsUntouched(uint64_t begin, uint64_t size_bytes) {
+  const std::optional<Region> region = AddressTable::Instance().FindRegion(begin);
+  if (!region.has_value() || region->physical == nullptr || size_bytes > region->end() - begin) {
+    return false;
+  }
+  const auto offset = static_cast<off_t>(begin - region->begin);
+  const off_t data = lseek(region->physical->fd, offset, SEEK_DATA);
+  return data < 0 ? errno == ENXIO : data >= offset + static_cast<off_t>(size_bytes);
+}
+
 template <typename T>
 void FillRows(const Fill& fill) {
   for (uint64_t y = 0; y < fill.height; ++y) {
@@ -177,6 +194,7 @@ CUresult PrepareFill(const Fill& fill, std::function<void()>& run) {
     if (!AddressTable::Instance().Covers(fill.address, span, true)) {
       return RecordMemoryLost("a memset", fill.address, span);
     }
+    if (fill.value == 0 && IsUntouched(fill.address, span)) return;
     switch (fill.element_bytes) {
       case 1:
         return FillRows<uint8_t>(fill);

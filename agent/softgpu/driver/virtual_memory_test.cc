@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,6 +67,39 @@ TEST_F(DriverTest, MemoryIsMappedWhereItIsWanted) {
   EXPECT_EQ(FreeBytes(), before);
   EXPECT_EQ(Cuda().cuMemcpyDtoH_v2(&last, begin + kGranule, 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cuda().cuMemAddressFree(begin, kGranule * 8), CUDA_SUCCESS);
+}
+
+TEST_F(DriverTest, ZerosLeaveAloneWhatNobodyHasWritten) {
+  const CUmemGenericAllocationHandle memory = Create(kGranule);
+  CUdeviceptr begin = 0;
+  ASSERT_EQ(Cuda().cuMemAddressReserve(&begin, kGranule, 0, 0, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuMemMap(begin, kGranule, 0, memory, 0), CUDA_SUCCESS);
+  Allow(begin, kGranule);
+  int fd = -1;
+  ASSERT_EQ(
+      Cuda().cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+      CUDA_SUCCESS);
+  const auto pages = [&] {
+    struct stat status {};
+    EXPECT_EQ(fstat(fd, &status), 0);
+    return status.st_blocks * 512 / getpagesize();
+  };
+  ASSERT_EQ(Cuda().cuMemsetD32_v2(begin, 0, kGranule / 4), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(pages(), 0);
+  ASSERT_EQ(Cuda().cuMemsetD8_v2(begin + kGranule / 2, 7, 1), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuMemsetD32_v2(begin, 0, kGranule / 8), CUDA_SUCCESS);
+  uint8_t found = 0;
+  ASSERT_EQ(Cuda().cuMemcpyDtoH_v2(&found, begin + kGranule / 2, 1), CUDA_SUCCESS);
+  EXPECT_EQ(found, 7);
+  EXPECT_EQ(pages(), 1);
+  ASSERT_EQ(Cuda().cuMemsetD32_v2(begin, 0, kGranule / 4), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuMemcpyDtoH_v2(&found, begin + kGranule / 2, 1), CUDA_SUCCESS);
+  EXPECT_EQ(found, 0);
+  EXPECT_EQ(close(fd), 0);
+  EXPECT_EQ(Cuda().cuMemUnmap(begin, kGranule), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuMemAddressFree(begin, kGranule), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuMemRelease(memory), CUDA_SUCCESS);
 }
 
 TEST_F(DriverTest, WrongSizesAndRangesAreRefused) {
