@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "agent/inventory/slots.h"
+#include "agent/metrics/allowed_hosts.h"
 #include "agent/node/duration.h"
 #include "agent/node/layout.h"
 #include "agent/node/process.h"
@@ -95,6 +96,18 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
             line.metrics_address = ParseListenAddress(text, &error);
             return error;
           });
+  app.add_option(
+         "--metrics-hosts", line.metrics_hosts,
+         "names by which --metrics-address may be asked, like gpus.example.com or "
+         "*.example.com, with commas between; addresses, localhost, names without a dot and "
+         "those of Services (NAME.NAMESPACE.svc) may always")
+      ->delimiter(',')
+      ->needs(metrics)
+      ->check([](const std::string& text) {
+        std::string error;
+        (void)IsAllowedHostName(text, &error);
+        return error;
+      });
   CLI::Option* events = app.add_flag(
       "--events", line.tells_events,
       "post refusals, faults, policy errors and how GPUs stand as Kubernetes events; needs the "

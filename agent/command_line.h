@@ -37,6 +37,7 @@ struct CommandLine {
   unsigned spare_executors = 1;      // for each GPU
   std::string runtime_config = "/etc/nvidia-container-runtime/config.toml";
   std::optional<ListenAddress> metrics_address;  // none: nothing is served
+  std::vector<std::string> metrics_hosts;        // by which it may be asked, too
   bool tells_events = false;                     // to the API server
   std::string api_server;                        // empty: of the cluster that this runs in
   std::string service_account = "/var/run/secrets/kubernetes.io/serviceaccount";

@@ -80,6 +80,8 @@ TEST(CommandLine, TakesEveryOption) {
                            "/r.toml",
                            "--metrics-address",
                            ":9464",
+                           "--metrics-hosts",
+                           "gpus.example.com,*.svc.example.org",
                            "--grace-seconds",
                            "0",
                            "--missing-seconds",
@@ -111,6 +113,8 @@ TEST(CommandLine, TakesEveryOption) {
   EXPECT_EQ(line->executor_memory, "8GiB");
   EXPECT_EQ(line->runtime_config, "/r.toml");
   EXPECT_EQ(line->metrics_address->text, ":9464");
+  EXPECT_EQ(line->metrics_hosts,
+            (std::vector<std::string>{"gpus.example.com", "*.svc.example.org"}));
   EXPECT_EQ(line->grace_seconds, 0);
   EXPECT_EQ(line->missing_seconds, 7);
   EXPECT_EQ(line->log_level, "warning");
@@ -166,17 +170,20 @@ TEST(CommandLine, MistakesEndWithAnotherStatusThanHelp) {
   EXPECT_EQ(status, 0);
   EXPECT_FALSE(Parse({"--version"}, &status));
   EXPECT_EQ(status, 0);
-  for (const auto& arguments : std::vector<std::vector<std::string>>{{"--bogus"},
-                                                                     {"stray"},
-                                                                     {"--slots", "0"},
-                                                                     {"--slots", "101"},
-                                                                     {"--slots", "many"},
-                                                                     {"--schedulers", "stop"},
-                                                                     {"--grace-seconds", "-1"},
-                                                                     {"--missing-seconds", "-1"},
-                                                                     {"--metrics-address", ":0x1"},
-                                                                     {"--metrics-address", ""},
-                                                                     {"--policy"}}) {
+  for (const auto& arguments :
+       std::vector<std::vector<std::string>>{{"--bogus"},
+                                             {"stray"},
+                                             {"--slots", "0"},
+                                             {"--slots", "101"},
+                                             {"--slots", "many"},
+                                             {"--schedulers", "stop"},
+                                             {"--grace-seconds", "-1"},
+                                             {"--missing-seconds", "-1"},
+                                             {"--metrics-address", ":0x1"},
+                                             {"--metrics-hosts", "a"},
+                                             {"--metrics-address", ":0", "--metrics-hosts", "a:80"},
+                                             {"--metrics-address", ""},
+                                             {"--policy"}}) {
     status = 0;
     EXPECT_FALSE(Parse(arguments, &status)) << ::testing::PrintToString(arguments);
     EXPECT_NE(status, 0) << ::testing::PrintToString(arguments);

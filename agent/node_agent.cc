@@ -148,7 +148,8 @@ absl::Status NodeAgent::Open() {
     for (const Gpu& gpu : inventory_.gpus) observer.gpu_uuids.push_back(gpu.uuid);
     observer.connect = ConnectToScheduler;
     observer.node = [this] { return Figures(); };
-    exporter_.emplace(*line_.metrics_address, std::move(observer), clock_);
+    exporter_.emplace(*line_.metrics_address, AllowedHosts(line_.metrics_hosts),
+                      std::move(observer), clock_);
     exporter_->Start();
   }
   return absl::OkStatus();

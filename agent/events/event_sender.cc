@@ -23,8 +23,6 @@ constexpr char kReporter[] = "gpuloom.io/agent";
 constexpr char kNodesNamespace[] = "default";
 constexpr size_t kSuffixBytes = 8;
 constexpr size_t kMaxTroubleBytes = 300;
-// As many namespaces as may have their own line budget; of more, all share one.
-constexpr size_t kMaxBudgets = 1000;
 // A minute is the longest that any series waits for its next post.
 constexpr std::chrono::milliseconds kLookPause{1000};
 
@@ -127,12 +125,7 @@ bool EventSender::MaySay(const Event& event, uint64_t* left_out) {
   const auto now = options_.clock->Now().time_since_epoch();
   const auto now_ns =
       static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-  // Those that were silent for as long as it takes to have a new budget need none.
-  if (lines_.size() >= kMaxBudgets && !lines_.contains(event.pod_namespace)) {
-    std::erase_if(lines_, [&](const auto& entry) { return entry.second.IsFull(now_ns); });
-  }
-  const bool has_own = lines_.contains(event.pod_namespace) || lines_.size() < kMaxBudgets;
-  return lines_[has_own ? event.pod_namespace : "…"].Take(now_ns, left_out);
+  return lines_.Of(event.pod_namespace, now_ns).Take(now_ns, left_out);
 }
 
 uint64_t EventSender::dropped() const {

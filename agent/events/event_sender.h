@@ -9,7 +9,6 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -17,7 +16,7 @@
 #include "agent/clock.h"
 #include "agent/events/api_client.h"
 #include "agent/events/event_book.h"
-#include "agent/node/line_budget.h"
+#include "agent/node/line_budgets.h"
 #include "proto/sync/cond_var.h"
 #include "proto/sync/mutex.h"
 
@@ -76,7 +75,7 @@ class EventSender {
   CondVar changed_;
   EventBook book_ GPULOOM_GUARDED_BY(mutex_);
   bool has_news_ GPULOOM_GUARDED_BY(mutex_) = false;
-  std::map<std::string, LineBudget> lines_ GPULOOM_GUARDED_BY(mutex_);  // by namespace
+  LineBudgets lines_ GPULOOM_GUARDED_BY(mutex_);  // by namespace
 };
 
 }  // namespace gpuloom

@@ -16,10 +16,12 @@ std::shared_ptr<const std::string> Shared(std::string text) {
 
 }  // namespace
 
-Exporter::Exporter(ListenAddress address, Observer::Options observer, Clock* clock)
-    : clock_(clock),
+Exporter::Exporter(ListenAddress address, AllowedHosts hosts, Observer::Options observer,
+                   Clock* clock)
+    : hosts_(std::move(hosts)),
+      clock_(clock),
       observer_(std::move(observer)),
-      server_(std::move(address), [this](std::string_view path) { return Answer(path); }) {}
+      server_(std::move(address), [this](const HttpRequest& request) { return Answer(request); }) {}
 
 void Exporter::Start() {
   Stop();
@@ -57,9 +59,17 @@ void Exporter::Watch() {
   observer_.Keep();
 }
 
-HttpAnswer Exporter::Answer(std::string_view path) {
+HttpAnswer Exporter::Answer(const HttpRequest& request) {
+  const std::string_view path = request.path;
   HttpAnswer answer;
-  if (path == "/metrics") {
+  if (path != "/healthz" && !hosts_.Allow(request.host_untrusted)) {
+    answer.status = 421;
+    // What was sent is not repeated.
+    answer.body = Shared(
+        "Misdirected Request: this agent is not asked by the name in your address. Use an IP "
+        "address, or allow the name: "
+        "--metrics-hosts, in the chart metrics.hosts\n");
+  } else if (path == "/metrics") {
     answer.content_type = kMetricsType;
     answer.body = observer_.Metrics();
   } else if (path == "/api/v1/state") {

@@ -8,6 +8,8 @@
 //   /metrics       Prometheus' text format (docs/metrics.md)
 //   /healthz       200 while the agent's loop runs
 //
+// All but /healthz only for who asks by an address or a name that no other site can have (allowed_hosts.h).
+//
 // Owned by NodeAgent; its functions are called from the agent's loop.
 #pragma once
 
@@ -15,6 +17,7 @@
 #include <thread>
 
 #include "agent/clock.h"
+#include "agent/metrics/allowed_hosts.h"
 #include "agent/metrics/http_server.h"
 #include "agent/metrics/observer.h"
 #include "proto/sync/cond_var.h"
@@ -28,7 +31,7 @@ class Exporter {
   // The loop waits for the kubelet (5 s at a time), its PodResources (3 s) and schedulers (5 s each).
   static constexpr Clock::Duration kStandstill = std::chrono::minutes(1);
 
-  Exporter(ListenAddress address, Observer::Options observer, Clock* clock);
+  Exporter(ListenAddress address, AllowedHosts hosts, Observer::Options observer, Clock* clock);
   ~Exporter() { Stop(); }
 
   // This agent is in charge now.
@@ -42,8 +45,9 @@ class Exporter {
 
  private:
   void Watch();
-  HttpAnswer Answer(std::string_view path);
+  HttpAnswer Answer(const HttpRequest& request);
 
+  const AllowedHosts hosts_;
   Clock* const clock_;
   Observer observer_;
   HttpServer server_;

@@ -23,7 +23,8 @@ class ExporterTest : public MetricsNode {
   void Start() {
     std::string error;
     Report(1, 100);
-    exporter_.emplace(*ParseListenAddress("127.0.0.1:0", &error), Options(), &clock_);
+    exporter_.emplace(*ParseListenAddress("127.0.0.1:0", &error),
+                      AllowedHosts({"gpus.example.com"}), Options(), &clock_);
     exporter_->Start();
     ASSERT_TRUE(WaitFor([&] { return exporter_->port() != 0; }));
   }
@@ -35,7 +36,9 @@ class ExporterTest : public MetricsNode {
     }
     return false;
   }
-  std::string Get(const std::string& path) { return HttpGet(exporter_->port(), path); }
+  std::string Get(const std::string& path, const std::string& host = "localhost") {
+    return HttpGet(exporter_->port(), path, host);
+  }
   bool Shows(const std::string& text) {
     return WaitFor([&] { return Get("/metrics").find(text) != std::string::npos; });
   }
@@ -64,6 +67,22 @@ TEST_F(ExporterTest, ThePageRunsNothingButItsOwnScript) {
   EXPECT_THAT(page, ::testing::Not(HasSubstr("unsafe-")));
   EXPECT_THAT(Get("/api/v1/state"), AllOf(HasSubstr("Content-Type: application/json\r\n"),
                                           HasSubstr("\"step_seconds\":5.0")));
+}
+
+// As a browser asks for a site whose name leads here.
+TEST_F(ExporterTest, Malicious_ASiteThatLetsItsNameLeadHereReadsNothing) {
+  Start();
+  for (const char* path : {"/", "/metrics", "/api/v1/state", "/elsewhere"}) {
+    EXPECT_THAT(Get(path, "site.example.net:9464"),
+                AllOf(StartsWith("HTTP/1.1 421 Misdirected Request\r\n"),
+                      HasSubstr("metrics.hosts"), ::testing::Not(HasSubstr("example.net"))));
+  }
+  for (const char* host : {"10.0.0.1:9464", "localhost:9464", "gpus.example.com:9464",
+                           "gpuloom-metrics.gpuloom-system.svc:9464"}) {
+    EXPECT_THAT(Get("/metrics", host), StartsWith("HTTP/1.1 200 ")) << host;
+    EXPECT_THAT(Get("/api/v1/state", host), StartsWith("HTTP/1.1 200 ")) << host;
+  }
+  EXPECT_THAT(Get("/healthz", "site.example.net"), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST_F(ExporterTest, IsUnhealthyWhenTheAgentsLoopStandsStill) {

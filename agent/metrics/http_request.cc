@@ -12,6 +12,29 @@ HttpRequest Refuse(int status) {
   return request;
 }
 
+bool IsHost(std::string_view name) {
+  constexpr std::string_view kHost = "host";
+  return std::ranges::equal(name, kHost, [](char a, char b) { return (a | 0x20) == b; });
+}
+
+// Of all headers; false: there are two, or it is none.
+bool FindHost(std::string_view headers, std::string_view* host) {
+  bool is_there = false;
+  for (size_t end; (end = headers.find("\r\n")) != 0 && end != headers.npos;
+       headers.remove_prefix(end + 2)) {
+    const std::string_view line = headers.substr(0, end);
+    const size_t colon = line.find(':');
+    if (colon == line.npos || !IsHost(line.substr(0, colon))) continue;
+    if (is_there) return false;
+    is_there = true;
+    const std::string_view value = line.substr(colon + 1);
+    const size_t first = std::min(value.find_first_not_of(" \t"), value.size());
+    const size_t last = value.find_last_not_of(" \t");
+    *host = value.substr(first, last == value.npos ? 0 : last + 1 - first);
+  }
+  return true;
+}
+
 }  // namespace
 
 HttpRequest ReadRequest(std::string_view text_untrusted) {
@@ -40,6 +63,7 @@ HttpRequest ReadRequest(std::string_view text_untrusted) {
   request.status = 200;
   request.path = target.substr(0, target.find('?'));
   request.is_head = method == "HEAD";
+  if (!FindHost(text.substr(line_end + 2), &request.host_untrusted)) return Refuse(400);
   return request;
 }
 

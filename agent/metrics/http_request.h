@@ -14,8 +14,9 @@ inline constexpr size_t kMaxRequestBytes = 8192;
 struct HttpRequest {
   // 0: more is to come. 200: `path` may be answered. Else the answer is this error.
   int status = 0;
-  std::string_view path;  // without the query; within the text that was given
-  bool is_head = false;   // the answer has no body
+  std::string_view path;            // without the query; within the text that was given
+  std::string_view host_untrusted;  // of the header Host, with its port; empty without one
+  bool is_head = false;             // the answer has no body
 };
 
 // `text_untrusted`: all that has come so far.

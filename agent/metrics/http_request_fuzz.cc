@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as an HTTP request: one judgement, a path within the text, and the same whether the bytes come at once or piece
+// Any bytes as an HTTP request: one judgement, a path and a host within the text, and the same whether the bytes come at once or piece
 // by piece.
 #include <cstdint>
 #include <cstdlib>
 
+#include "agent/metrics/allowed_hosts.h"
 #include "agent/metrics/http_request.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -16,6 +17,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         whole.path.data() + whole.path.size() > text.data() + text.size()) {
       abort();
     }
+    const std::string_view host = whole.host_untrusted;
+    if (!host.empty() &&
+        (host.data() < text.data() || host.data() + host.size() > text.data() + text.size())) {
+      abort();
+    }
+    (void)gpuloom::AllowedHosts({"a.example", "*.b.example"}).Allow(host);
   }
   // What was refused or answered early would not be waited for.
   for (size_t bytes = 0; bytes < size && bytes <= gpuloom::kMaxRequestBytes; ++bytes) {

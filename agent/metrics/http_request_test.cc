@@ -27,6 +27,24 @@ TEST(HttpRequest, MoreIsWaitedForUntilTheEndOfTheHeaders) {
   EXPECT_EQ(ReadRequest(whole).status, 200);
 }
 
+TEST(HttpRequest, TheHostIsWhatTheHeaderSays) {
+  const auto host = [](const std::string& headers) {
+    const std::string text = "GET / HTTP/1.1\r\n" + headers + "\r\nHost: behind\r\n\r\n";
+    const HttpRequest request = ReadRequest(text);
+    EXPECT_EQ(request.status, 200) << headers;
+    return std::string(request.host_untrusted);
+  };
+  EXPECT_EQ(host("Host: a:9464\r\n"), "a:9464");
+  EXPECT_EQ(host("Accept: x\r\nhOsT:\t[::1] \r\nB: Host: c\r\n"), "[::1]");
+  EXPECT_EQ(host("Host:\r\n"), "");
+  EXPECT_EQ(host("X-Host: a\r\n"), "");
+  EXPECT_EQ(host(""), "");
+}
+
+TEST(HttpRequest, Malicious_TwoHostsAreRefused) {
+  EXPECT_EQ(ReadRequest("GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n").status, 400);
+}
+
 TEST(HttpRequest, Malicious_WhatIsNoneIsRefusedAtOnce) {
   for (const char* text :
        {"\r\n", "\x16\x03\x01 a TLS hello", "GET\r\n\r\n", "GET  HTTP/1.1\r\n\r\n",

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "agent/cat.h"
-#include "agent/metrics/http_request.h"
 
 namespace gpuloom {
 namespace {
@@ -33,6 +32,8 @@ const char* ReasonOf(int status) {
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 421:
+      return "Misdirected Request";
     case 431:
       return "Request Header Fields Too Large";
     default:
@@ -205,8 +206,7 @@ bool HttpServer::ReadMore(Connection* connection, Time now) {
 
 void HttpServer::Answer(Connection* connection, Time now) {
   const HttpRequest request = ReadRequest(connection->request_untrusted);
-  const HttpAnswer answer =
-      request.status == 200 ? handler_(request.path) : ErrorAnswer(request.status);
+  const HttpAnswer answer = request.status == 200 ? handler_(request) : ErrorAnswer(request.status);
   connection->head =
       Cat("HTTP/1.1 ", answer.status, " ", ReasonOf(answer.status),
           "\r\nContent-Type: ", answer.content_type, "\r\nContent-Length: ", answer.body->size(),

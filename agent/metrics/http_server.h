@@ -21,6 +21,7 @@
 #include <string_view>
 #include <thread>
 
+#include "agent/metrics/http_request.h"
 #include "agent/metrics/listen_address.h"
 #include "proto/channel/unique_fd.h"
 
@@ -35,7 +36,7 @@ struct HttpAnswer {
 
 class HttpServer {
  public:
-  using Handler = std::function<HttpAnswer(std::string_view path)>;
+  using Handler = std::function<HttpAnswer(const HttpRequest& request)>;  // of status 200
   struct Limits {
     // A Prometheus and a few browsers need two or three at a time.
     size_t connections = 32;

@@ -106,7 +106,8 @@ class HttpServerTest : public ::testing::Test {
   std::unique_ptr<HttpServer> Make(const std::string& address, HttpServer::Limits limits = {}) {
     return std::make_unique<HttpServer>(
         Address(address),
-        [this](std::string_view path) {
+        [this](const HttpRequest& request) {
+          const std::string_view path = request.path;
           if (path == "/wait") {
             waits_.count_down();
             go_on_.wait();

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "agent/node/line_budgets.h"
 #include "agent/node/log_signals.h"
 
 namespace gpuloom {
@@ -252,6 +253,33 @@ TEST(LineBudget, SomeAtOnceThenOneInAWhileAndTheRestIsCounted) {
   uint32_t lines = 0;
   while (budget.Take(now_ns, &left_out)) ++lines;
   EXPECT_EQ(lines, LineBudget::kAtOnce);
+}
+
+TEST(LineBudgets, EachNameHasItsOwn) {
+  LineBudgets budgets;
+  uint64_t left_out = 0;
+  while (budgets.Of("evil", 1).Take(1, &left_out)) {
+  }
+  EXPECT_TRUE(budgets.Of("honest", 1).Take(1, &left_out));
+  EXPECT_FALSE(budgets.Of("evil", 1).Take(1, &left_out)) << "it is not forgotten";
+}
+
+TEST(LineBudgets, Malicious_NamesWithoutEndTakeNoMemoryAndSilenceNobody) {
+  LineBudgets budgets;
+  uint64_t now_ns = 1'000'000'000'000;
+  uint64_t left_out = 0;
+  ASSERT_TRUE(budgets.Of("honest", now_ns).Take(now_ns, &left_out));
+  uint32_t lines = 0;
+  for (size_t i = 1; i < 3 * LineBudgets::kMost; ++i) {
+    lines += budgets.Of("evil-" + std::to_string(i), now_ns).Take(now_ns, &left_out);
+  }
+  EXPECT_EQ(budgets.size(), LineBudgets::kMost);
+  EXPECT_EQ(lines, LineBudgets::kMost - 1 + LineBudget::kAtOnce) << "those beyond share one";
+  EXPECT_TRUE(budgets.Of("honest", now_ns).Take(now_ns, &left_out));
+  // All of them are silent for long enough.
+  now_ns += LineBudget::kAtOnce * LineBudget::kRefillNs;
+  EXPECT_TRUE(budgets.Of("newcomer", now_ns).Take(now_ns, &left_out));
+  EXPECT_EQ(budgets.size(), 1u);
 }
 
 }  // namespace

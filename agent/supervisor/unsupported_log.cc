@@ -3,9 +3,20 @@
 
 #include <spdlog/spdlog.h>
 
+#include <chrono>
+
 #include "agent/node/log.h"
 
 namespace gpuloom {
+namespace {
+
+// As TakeLogLine has it.
+uint64_t MonotonicNs() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::nanoseconds(now).count());
+}
+
+}  // namespace
 
 void UnsupportedLog::Look(const std::string& gpu_uuid, const std::vector<UnsupportedCalls>& now) {
   std::map<std::string, std::set<std::string>> said;
@@ -14,8 +25,10 @@ void UnsupportedLog::Look(const std::string& gpu_uuid, const std::vector<Unsuppo
     names = std::move(said_[gpu_uuid][calls.allocation]);
     for (const std::string& name : calls.names) {
       if (!names.insert(name).second) continue;
-      if (!TakeLogLine(&budgets_[calls.pod_namespace], "gpuloom-agent", LogLevel::kWarning))
+      LineBudget& budget = budgets_.Of(calls.pod_namespace, MonotonicNs());
+      if (!TakeLogLine(&budget, "gpuloom-agent", LogLevel::kWarning)) {
         continue;
+      }
       spdlog::warn("tenant: {}/{} ({}) asked CUDA for {}, which is not supported",
                    calls.pod_namespace, calls.pod, calls.container, name);
     }

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "agent/node/line_budget.h"
+#include "agent/node/line_budgets.h"
 #include "agent/supervisor/scheduler_client.h"
 
 namespace gpuloom {
@@ -20,7 +20,7 @@ class UnsupportedLog {
 
  private:
   std::map<std::string, std::map<std::string, std::set<std::string>>> said_;  // GPU, allocation
-  std::map<std::string, LineBudget> budgets_;                                 // by namespace
+  LineBudgets budgets_;                                                       // by namespace
 };
 
 }  // namespace gpuloom

@@ -85,8 +85,9 @@ uint64_t TakenBytes(uint64_t size_bytes) {
 }
 
 CUresult TakeDeviceMemory(uint64_t size_bytes, uint64_t* address) {
-  const uint64_t taken_bytes = TakenBytes(size_bytes);
-  if (taken_bytes == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  uint64_t taken_bytes = TakenBytes(size_bytes);
+  // More than there can be: the node refuses it, and counts that.
+  if (taken_bytes == 0) taken_bytes = UINT64_MAX;
   if (taken_bytes < kLargeBytes && TakeKept(taken_bytes, address)) return CUDA_SUCCESS;
   wire::MemAlloc::Reply reply;
   const CUresult result = session.Call<wire::MemAlloc>({taken_bytes}, &reply);

@@ -231,7 +231,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width_by
   }
   const size_t row = (width_bytes + kPitchBytes - 1) / kPitchBytes * kPitchBytes;
   size_t total;
-  if (__builtin_mul_overflow(row, height, &total)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (__builtin_mul_overflow(row, height, &total)) total = SIZE_MAX;  // is refused, and counted
   const CUresult result = Allocate(address, total);
   if (result == CUDA_SUCCESS) *pitch = row;
   return result;

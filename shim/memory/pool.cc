@@ -189,6 +189,19 @@ void TrimAllLocked(bool everything) GPULOOM_REQUIRES(pools.lock) {
   }
 }
 
+// Whatever came back, there would not be so much: it is asked for once, so that one refusal is counted.
+bool IsBeyondAll(uint64_t size_bytes) { return size_bytes > session.device().total_memory_bytes; }
+
+// The node refuses it, and counts that.
+CUresult RefuseBeyondAddresses(const Pool& pool, uint64_t size_bytes) {
+  if (pool.max_bytes != 0 && size_bytes > pool.max_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  uint64_t begin = 0;
+  const CUresult result = TakeDeviceMemory(size_bytes, &begin);
+  if (result != CUDA_SUCCESS) return result;
+  GiveDeviceMemory(begin, size_bytes, wire::kLegacyStream, wire::Ticket{0});
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes) GPULOOM_REQUIRES(pools.lock) {
   // Chunks grow with the pool, so that a program with little memory in it holds little.
   uint64_t chunk_bytes = RoundUp(pool->reserved_bytes / 2, kGranuleBytes);
@@ -208,7 +221,7 @@ CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes) GPULOOM_REQUIRES(pools.
     chunk_bytes = needed_bytes;
     result = TakeDeviceMemory(chunk_bytes, &begin);
   }
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && !IsBeyondAll(needed_bytes)) {
     TrimAllLocked(/*everything=*/true);
     result = TakeDeviceMemory(chunk_bytes, &begin);
   }
@@ -243,7 +256,7 @@ CUresult FindOrGrowLocked(Pool* pool, uint64_t size_bytes, wire::StreamId stream
   *found = FindLocked(pool, size_bytes, stream);
   if (*found != nullptr) return CUDA_SUCCESS;
   CUresult result = AddChunkLocked(pool, size_bytes);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && !IsBeyondAll(size_bytes)) {
     CUDA_RETURN_IF_ERROR(session.WaitForAll());
     TrimAllLocked(/*everything=*/false);
     TidyLocked(pool);
@@ -323,7 +336,8 @@ CUresult DestroyPool(Pool* pool) {
 
 CUresult TakeFromPool(Pool* pool, uint64_t size_bytes, wire::StreamId stream, uint64_t* address,
                       uint32_t* piece_id) {
-  if (size_bytes > session.device_range().size_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (size_bytes > session.device_range().size_bytes)
+    return RefuseBeyondAddresses(*pool, size_bytes);
   const uint64_t rounded = RoundUp(size_bytes, kStepBytes);
   Holding holding(&pools.lock);
   Piece* found = nullptr;

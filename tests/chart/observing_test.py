@@ -63,6 +63,19 @@ class Observing(unittest.TestCase):
         self.assertEqual(Agent(manifests)["ports"][0]["containerPort"], 9999)
         self.assertEqual(manifests["Service", "gpuloom-metrics"]["spec"]["ports"][0]["port"], 9999)
 
+    def test_names_by_which_agents_may_be_asked(self):
+        def Hosts(metrics):
+            return [arg for arg in Agent(self.Render(metrics))["args"] if arg.startswith("--metrics-hosts")]
+
+        self.assertEqual(Hosts({}), [])
+        names = ["gpus.example.com", "*.svc.example.org"]
+        self.assertEqual(Hosts({"hosts": names}), ["--metrics-hosts=gpus.example.com,*.svc.example.org"])
+        own = "--metrics-hosts=gpuloom-metrics.gpuloom-system"
+        self.assertEqual(Hosts({"service": {"enabled": True}}), [own])
+        self.assertEqual(Hosts({"serviceMonitor": {"enabled": True}, "hosts": names}), [own + ",gpus.example.com,*.svc.example.org"])
+        for name in ("", "*", "a:80", "http://a", "a,b", "a."):
+            self.assertNotEqual(Refusals({"metrics": {"hosts": [name]}}), [], name)
+
     def test_without_metrics_there_is_nothing_of_them(self):
         everything = {name: {"enabled": True} for name in HEADS if name != "serviceMonitor"}
         manifests = self.Render({"enabled": False, **everything}, *OPERATOR)

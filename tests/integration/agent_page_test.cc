@@ -87,7 +87,7 @@ TEST_F(HostilePage, Malicious_NamesAndReasonsAreText) {
   };
   std::string error;
   TestingClock clock;
-  Exporter exporter(*ParseListenAddress("127.0.0.1:0", &error), options, &clock);
+  Exporter exporter(*ParseListenAddress("127.0.0.1:0", &error), AllowedHosts(), options, &clock);
   exporter.Start();
   ASSERT_TRUE(testing::Eventually([&] {
     return exporter.port() != 0 &&

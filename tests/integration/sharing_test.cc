@@ -69,6 +69,22 @@ TEST_F(Sharing, QuotaRefusesAndOthersGoOn) {
   EXPECT_EQ(other.ExitStatus(), 0);
 }
 
+// Beyond the addresses for allocations, beyond all that the session has, and beyond every size.
+TEST_F(Sharing, WhatIsFarBeyondTheQuotaIsCountedAsOneRefusal) {
+  const Allocation a = stack_.Allocate({.quota_bytes = 64 * kMiB});
+  uint64_t refused = 0;
+  const auto expect_one = [&](const char* mib, const char* how) {
+    Process tenant = stack_.Tenant(a, {"refused", mib, how});
+    EXPECT_EQ(tenant.ExitStatus(), 0) << tenant.output();
+    EXPECT_EQ(stack_.State(a).memory_refused_count, ++refused) << mib << " MiB, " << how;
+  };
+  for (const char* mib : {"100", "8192", "1048576", "17592186044414"}) {
+    for (const char* how : {"alloc", "pool", "create"}) expect_one(mib, how);
+  }
+  expect_one("8192", "pitch");
+  expect_one("8192", "overflow");
+}
+
 TEST_F(Sharing, QuotaIsOfTheAllocationNotOfTheProcess) {
   const Allocation a = stack_.Allocate({.quota_bytes = 32 * kMiB});
   Process first = stack_.Tenant(a, {"hold", "20"});

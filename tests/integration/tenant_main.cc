@@ -5,7 +5,8 @@
 //
 //   vadd               adds two vectors and checks them
 //   hold MIB           allocates, says "ready", frees nothing, ends when its input ends
-//   refused MIB        an allocation that must be refused for lack of memory; then vadd
+//   refused MIB [HOW]  an allocation that must be refused for lack of memory, from a pool, with a pitch, with one
+//                      whose size overflows, or by cuMemCreate (pool, pitch, overflow, create); then vadd
 //   spin SECONDS       says "running" while one kernel runs that long, then "done"
 //   busy               says "running" while one kernel runs until there is a line of input, then "done"
 //   waiting N M        says "running" while N graphs, each with M host functions beside each other, wait in
@@ -191,9 +192,25 @@ int Hold(size_t mib) {
   return 0;
 }
 
-int Refused(size_t mib) {
+CUresult Allocate(size_t bytes, const std::string& how) {
   CUdeviceptr memory;
-  const CUresult result = cu.cuMemAlloc_v2(&memory, mib << 20);
+  if (how == "pool") return cu.cuMemAllocAsync(&memory, bytes, nullptr);
+  if (how == "pitch" || how == "overflow") {
+    size_t pitch;
+    return cu.cuMemAllocPitch_v2(&memory, &pitch, bytes, how == "pitch" ? 1 : SIZE_MAX / 2, 4);
+  }
+  if (how == "create") {
+    CUmemAllocationProp properties = {};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CUmemGenericAllocationHandle handle;
+    return cu.cuMemCreate(&handle, bytes, &properties, 0);
+  }
+  return cu.cuMemAlloc_v2(&memory, bytes);
+}
+
+int Refused(size_t mib, const std::string& how) {
+  const CUresult result = Allocate(mib << 20, how);
   Say("refused " + std::to_string(result));
   return result == CUDA_ERROR_OUT_OF_MEMORY ? VectorAdd() : 1;
 }
@@ -561,7 +578,7 @@ int main(int argc, char** argv) {
   Begin();
   if (habit == "vadd") return VectorAdd();
   if (habit == "hold") return Hold(static_cast<size_t>(number));
-  if (habit == "refused") return Refused(static_cast<size_t>(number));
+  if (habit == "refused") return Refused(static_cast<size_t>(number), argc > 3 ? argv[3] : "");
   if (habit == "spin") return Spin(number);
   if (habit == "busy") return Busy();
   if (habit == "endless") return Endless();

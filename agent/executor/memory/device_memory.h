@@ -86,6 +86,7 @@ class DeviceMemory final : public Part {
 
  private:
   // memory.cc
+  void RefuseAddresses(Caller caller, uint64_t size_bytes);
   void AskForSlab();
   void ServeSmall(CUresult failure);
   void FreeAllocation(uint64_t address, wire::Ticket ticket, std::function<void()> done);

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "agent/executor/device/device.h"
+#include "agent/executor/device/device_charge.h"
 #include "agent/executor/memory/device_memory.h"
 #include "agent/executor/memory/host_memory.h"
 #include "agent/executor/session/scheduler_link.h"
@@ -80,9 +81,7 @@ void DeviceMemory::On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request& 
   const Caller caller = CallerOf(record);
   const uint64_t size_bytes = request.size_bytes;
   if (size_bytes == 0) return Reply<wire::MemAlloc>(caller, CUDA_ERROR_INVALID_VALUE);
-  if (size_bytes > order_.device_range_bytes) {
-    return Reply<wire::MemAlloc>(caller, CUDA_ERROR_OUT_OF_MEMORY);
-  }
+  if (size_bytes > order_.device_range_bytes) return RefuseAddresses(caller, size_bytes);
   if (size_bytes < kLargeBytes) {
     small_waiting_.emplace_back(caller, size_bytes);
     return ServeSmall(CUDA_SUCCESS);
@@ -93,7 +92,7 @@ void DeviceMemory::On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request& 
     return Reply<wire::MemAlloc>(caller, CUDA_SUCCESS, {wire::DevicePtr{kept.address}});
   }
   const uint64_t address = space_.ReserveSpan(span_bytes);
-  if (address == 0) return Reply<wire::MemAlloc>(caller, CUDA_ERROR_OUT_OF_MEMORY);
+  if (address == 0) return RefuseAddresses(caller, size_bytes);
   MapNew(address, span_bytes, [this, caller, address, span_bytes, size_bytes](CUresult result) {
     if (result == CUDA_SUCCESS) {
       space_.AddLarge(address, span_bytes, size_bytes);
@@ -101,6 +100,17 @@ void DeviceMemory::On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request& 
       space_.ReleaseSpan(address, span_bytes);
     }
     Reply<wire::MemAlloc>(caller, result, {wire::DevicePtr{address}});
+  });
+}
+
+// There are no addresses for it. What the quota would refuse as well is the scheduler's to refuse, which counts that and
+// tells; a quota that has been raised since may have room for it, and gets it back.
+void DeviceMemory::RefuseAddresses(Caller caller, uint64_t size_bytes) {
+  if (size_bytes <= order_.memory_quota_bytes) {
+    return Reply<wire::MemAlloc>(caller, CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  Charge(size_bytes, [this, caller](CUresult, const DeviceChargeRef&) {
+    Reply<wire::MemAlloc>(caller, CUDA_ERROR_OUT_OF_MEMORY);
   });
 }
 

@@ -88,5 +88,32 @@ TEST_F(KeptMemoryOfSession, EndReturnsWhatIsKept) {
   EXPECT_TRUE(scheduler_.Reclaim(*tenant_)) << "an unknown session has nothing";
 }
 
+// The addresses of the range reach as far as twice a quota.
+TEST(MemoryBeyondAddresses, IsRefusedByTheSchedulerOnce) {
+  const Driver& driver = TestingDriver::Reset();
+  TestingScheduler scheduler(driver);
+  scheduler.quota_bytes = 4u << 20;
+  const auto tenant = scheduler.AddTenant();
+  uint64_t refused = 0;
+  for (const uint64_t size_bytes :
+       {tenant->order.device_own_bytes + 1, tenant->order.device_range_bytes + 1, UINT64_MAX}) {
+    EXPECT_EQ(tenant->Call<wire::MemAlloc>({size_bytes}), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(scheduler.refused_count, ++refused) << size_bytes;
+  }
+  EXPECT_EQ(scheduler.memory_in_use(), 0u);
+}
+
+TEST(MemoryBeyondAddresses, IsRefusedAlthoughTheQuotaHasBeenRaised) {
+  const Driver& driver = TestingDriver::Reset();
+  TestingScheduler scheduler(driver);
+  scheduler.quota_bytes = 4u << 20;
+  const auto tenant = scheduler.AddTenant();
+  scheduler.quota_bytes = uint64_t{1} << 40;
+  EXPECT_EQ(tenant->Call<wire::MemAlloc>({tenant->order.device_range_bytes + 1}),
+            CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_TRUE(tenant->Wait([&] { return scheduler.memory_in_use() == 0; })) << "given back";
+  EXPECT_EQ(scheduler.refused_count, 0u);
+}
+
 }  // namespace
 }  // namespace gpuloom::executor

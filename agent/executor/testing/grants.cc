@@ -31,6 +31,7 @@ bool TestingGrants::Grant(uint64_t size_bytes, control::MemoryGranted* granted) 
   granted->size_bytes = size_bytes;
   if (in_use_bytes_ + size_bytes > quota_bytes) {
     granted->result = CUDA_ERROR_OUT_OF_MEMORY;
+    ++refused_count;
     return false;
   }
   granted->memory_id = ++last_memory_;

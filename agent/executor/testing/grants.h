@@ -24,6 +24,7 @@ class TestingGrants {
 
   std::atomic<uint64_t> quota_bytes{uint64_t{1} << 40};
   std::atomic<bool> must_clear{false};
+  std::atomic<uint64_t> refused_count{0};
 
  private:
   // Returns false beyond the quota.

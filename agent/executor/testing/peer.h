@@ -176,6 +176,7 @@ class TestingScheduler {
  public:
   // Settings; change them before memory is requested.
   std::atomic<uint64_t>& quota_bytes = grants_.quota_bytes;
+  const std::atomic<uint64_t>& refused_count = grants_.refused_count;  // requests beyond it
   std::atomic<bool>& must_clear = grants_.must_clear;
   uint32_t drain_timeout_ms = 60'000;
   uint64_t pinned_limit_bytes = 8u << 20;

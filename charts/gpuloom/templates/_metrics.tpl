@@ -19,6 +19,16 @@ yes
 {{- end -}}
 {{- end -}}
 
+{{/* Names by which agents may be asked, beyond those that they always answer: the short one of their Service, and the value's. */}}
+{{- define "gpuloom.metricsHosts" -}}
+{{- $metrics := default dict .Values.metrics -}}
+{{- $hosts := dig "hosts" list $metrics -}}
+{{- if or (dig "service" "enabled" false $metrics) (eq (include "gpuloom.makes" (dict "root" . "kind" "ServiceMonitor" "value" "serviceMonitor")) "yes") -}}
+{{- $hosts = prepend $hosts (printf "%s-metrics.%s" (include "gpuloom.fullname" .) .Release.Namespace) -}}
+{{- end -}}
+{{- join "," $hosts -}}
+{{- end -}}
+
 {{/* The head of an object for Prometheus's operator or Grafana: (dict "root" $ "settings" VALUES "name" SUFFIX). */}}
 {{- define "gpuloom.metricsMetadata" -}}
 name: {{ include "gpuloom.fullname" .root }}-{{ .name }}
