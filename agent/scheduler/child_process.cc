@@ -49,6 +49,7 @@ bool ChildProcess::Start(const std::vector<std::string>& arguments, int output,
     *error = "cannot start " + arguments[0] + ": " + strerror(result);
     return false;
   }
+  killed_ = false;
   return true;
 }
 

@@ -41,6 +41,13 @@ void ExecutorFolders::Remove(const std::string& path, ExecutorUser user) {
   if (lstat(path.c_str(), &status) != 0 && errno == ENOENT) return;
   Removal& removal = removals_[path];
   removal.user = std::move(user);
+  if (Start(path, removal)) return;
+  lost_.push_back(std::move(removal.user));
+  removals_.erase(path);
+}
+
+bool ExecutorFolders::Start(const std::string& path, Removal& removal) {
+  ++removal.tries;
   std::vector<std::string> command = {program_, "--remove", path};
   if (removal.user.id != 0) {
     command.insert(command.end(), {"--user", std::to_string(removal.user.id)});
@@ -48,19 +55,20 @@ void ExecutorFolders::Remove(const std::string& path, ExecutorUser user) {
   std::string error;
   if (!removal.process.Start(command, STDERR_FILENO, {}, &error)) {
     LogWarning("cannot remove " + path + ": " + error);
-    lost_.push_back(std::move(removal.user));
-    removals_.erase(path);
-    return;
+    return false;
   }
   removal.deadline = loop_->After(kRemovalTimeout, [this, path] {
+    Removal& late = removals_.at(path);
+    late.is_late = true;
     std::string why;
-    if (!removals_.at(path).process.Kill(&why)) LogError(why);
+    if (!late.process.Kill(&why)) LogError(why);
   });
+  return true;
 }
 
 void ExecutorFolders::RemoveLeft(const ExecutorUsers& users) {
   RemoveUnused(users);
-  next_look_ = loop_->After(kLastEnd, [this, &users] { RemoveUnused(users); });
+  next_look_ = loop_->After(kNextLook, [this, &users] { RemoveLeft(users); });
 }
 
 void ExecutorFolders::RemoveUnused(const ExecutorUsers& users) {
@@ -84,6 +92,10 @@ void ExecutorFolders::OnChildExit() {
       continue;
     }
     if (how != kEndedWell) {
+      if (!it->second.is_late && it->second.tries < kRemovalTries && Start(it->first, it->second)) {
+        ++it;
+        continue;
+      }
       LogWarning("an executor's folder is left behind, " + it->first + ": its removal " + how);
       lost_.push_back(std::move(it->second.user));
     }

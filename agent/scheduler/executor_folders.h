@@ -18,7 +18,9 @@ class ExecutorFolders {
  public:
   // An intruder may leave files that take long to remove; that must not keep the scheduler from ending.
   static constexpr std::chrono::seconds kRemovalTimeout{30};
-  static constexpr std::chrono::seconds kLastEnd{10};
+  static constexpr std::chrono::seconds kNextLook{30};
+  // A removal that somebody killed, such as the node for its memory, goes on where it was; one that took too long does not.
+  static constexpr int kRemovalTries = 3;
 
   // `parent` is a folder in which everybody may create one, such as /tmp; `program` is gpuloom-executor.
   ExecutorFolders(EventLoop* loop, std::string parent, std::string program);
@@ -26,11 +28,12 @@ class ExecutorFolders {
   // The path of a folder that does not exist yet. Random, so that no process creates it first; not secret.
   std::string NewPath() const;
 
-  // No process of `user` is alive. Its number is free again when the folder is gone; if removal fails, when this
-  // scheduler ends.
+  // No process of `user` is alive. Its number is free again when the folder is gone; if removal fails kRemovalTries times,
+  // when this scheduler ends.
   void Remove(const std::string& path, ExecutorUser user);
-  // Removes the folders left by a scheduler that was killed: those of our users that no live process has. Looks again once,
-  // after kLastEnd, because executors end after their scheduler. `users` outlives this.
+  // From now on removes the folders left by schedulers that were killed, those of our users that no live process has: at
+  // once and every kNextLook, because executors end after their scheduler, and one that hangs in the driver long after it.
+  // `users` outlives this.
   void RemoveLeft(const ExecutorUsers& users);
   // Called on SIGCHLD.
   void OnChildExit();
@@ -41,8 +44,12 @@ class ExecutorFolders {
     ChildProcess process;
     ExecutorUser user;
     Timer deadline;
+    int tries = 0;
+    bool is_late = false;
   };
 
+  // Returns false if no process could be started.
+  bool Start(const std::string& path, Removal& removal);
   void RemoveUnused(const ExecutorUsers& users);
 
   EventLoop* loop_;

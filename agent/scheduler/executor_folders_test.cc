@@ -60,6 +60,19 @@ TEST_F(ExecutorFoldersTest, AreRemovedByAProcessOfTheirUser) {
   EXPECT_EQ(asked, "--remove " + path + " --user 2000000001");
 }
 
+// By an administrator, or because the node has no memory left.
+TEST_F(ExecutorFoldersTest, ARemovalThatIsKilledGoesOn) {
+  const std::string tries = root_.string() + "/tries";
+  ExecutorFolders folders(&loop_, root_,
+                          Program("echo >> " + tries + "; [ $(wc -l < " + tries +
+                                  ") = 3 ] || kill -KILL $$; rm -r $2"));
+  const std::string path = folders.NewPath();
+  std::filesystem::create_directory(path);
+  folders.Remove(path, ExecutorUser{});
+  EXPECT_TRUE(Removes(&folders));
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST_F(ExecutorFoldersTest, AUserWhoseFolderStaysIsNotGivenAgain) {
   const unsigned first = 3'100'000'000u + static_cast<unsigned>(getpid());
   UserRights rights{0, true, true, true, "0 0 4294967295", "0 0 4294967295"};
@@ -107,7 +120,7 @@ TEST_F(ExecutorFoldersTest, WhatAKilledSchedulerLeftIsRemovedUnlessSomebodyHasIt
   for (const char* name : {"gpuloom-executor-living", "gpuloom-executor-somebodys", "another"}) {
     EXPECT_TRUE(std::filesystem::exists(root_ / name)) << name;
   }
-  // As at the second look, when its executor has ended, too.
+  // As at the next look, when its executor has ended, too.
   living.lock.Reset();
   folders.RemoveLeft(*users);
   EXPECT_TRUE(Removes(&folders));

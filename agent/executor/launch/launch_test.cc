@@ -116,25 +116,22 @@ TEST_F(LaunchTest, Malicious_AStreamThatIsNeverIdleChangesItsBand) {
   ASSERT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
   ASSERT_TRUE(tenant->CreateStream(1, true));
   ASSERT_TRUE(tenant->CreateStream(2, true));
-  const auto launch = [&] {
-    const Ticket ticket = tenant->LaunchPlain(1, 1);
-    EXPECT_EQ(tenant->Call<wire::MemInfo>({}), CUDA_SUCCESS) << "it has been read";
-    return ticket;
-  };
+  const auto has_launched = [] { return TestingDriver::WasCalled("launch"); };
   TestingDriver::TakePriorities();
   TestingDriver::Hold();
-  launch();
+  tenant->LaunchPlain(1, 1);
+  EXPECT_TRUE(tenant->Wait(has_launched));
   EXPECT_THAT(TestingDriver::TakePriorities(), ElementsAre(-4));
+  TestingDriver::TakeCalls();
   terms.priority = 3;
   scheduler_.SetShares(*tenant, terms);
   ASSERT_TRUE(scheduler_.Reclaim(*tenant));  // comes behind it
-  launch();
-  const Ticket later = launch();
-  EXPECT_THAT(TestingDriver::TakePriorities(), IsEmpty()) << "the first one has not ended";
+  tenant->LaunchPlain(1, 1);
+  const Ticket later = tenant->LaunchPlain(1, 1);
+  EXPECT_TRUE(tenant->Never(has_launched)) << "the first one has not ended";
   // Its other streams need not wait for this one.
-  TestingDriver::TakeCalls();
   tenant->LaunchPlain(2, 1);
-  EXPECT_TRUE(tenant->Wait([] { return TestingDriver::WasCalled("launch"); }));
+  EXPECT_TRUE(tenant->Wait(has_launched));
   EXPECT_THAT(TestingDriver::TakePriorities(), ElementsAre(0));
   TestingDriver::Release();
   EXPECT_TRUE(tenant->WaitDone(1, later));
