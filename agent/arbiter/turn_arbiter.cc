@@ -329,6 +329,7 @@ void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
   turn_.allocation = allocation;
   turn_.priority = it.priority;
   turn_.ends_ns = now_ns + limits_.quantum_ns;
+  if (domains_[number].state == State::kYielding) std::erase(leaving_, number);
   domains_[number].state = State::kGranted;
   domains_[number].winner = allocation;
   domains_[number].priority = it.priority;
@@ -367,6 +368,7 @@ void TurnArbiter::Drained(DomainId id, uint64_t now_ns) {
     it.state = State::kIdle;
     Meter(number, now_ns);
     Settle(number, now_ns);
+    if (std::erase(leaving_, number) != 0) return;
     EndTurn(now_ns);
     LetIn(now_ns);
   } else if (it.state == State::kOverrunning) {
@@ -381,23 +383,34 @@ void TurnArbiter::Drained(DomainId id, uint64_t now_ns) {
   // Otherwise it was not asked to drain.
 }
 
+void TurnArbiter::BeginOverrun(uint32_t number, uint64_t now_ns) {
+  Domain& it = domains_[number];
+  Settle(number, now_ns);
+  it.state = State::kOverrunning;
+  ++it.overruns;
+  it.out = true;
+  ShowAll(it, now_ns);
+  it.overran_ns = 0;
+  it.noted_ns = meter_.charged_ns(number);
+  it.evens_at_ns = OthersNs(number);
+  overrunning_.push_back(number);
+  out_.push_back(number);
+}
+
+bool TurnArbiter::IsLate(const Domain& domain, uint64_t now_ns) const {
+  return domain.state == State::kYielding && now_ns - domain.yields_since_ns >= limits_.overrun_ns;
+}
+
 std::optional<TurnOrder> TurnArbiter::Watch(uint64_t now_ns) {
-  if (turn_.domain != kNone && domains_[turn_.domain].state == State::kYielding &&
-      now_ns - domains_[turn_.domain].yields_since_ns >= limits_.overrun_ns) {
-    const uint32_t number = turn_.domain;
-    Domain& it = domains_[number];
-    Settle(number, now_ns);
-    it.state = State::kOverrunning;
-    ++it.overruns;
-    it.out = true;
-    ShowAll(it, now_ns);
-    it.overran_ns = 0;
-    it.noted_ns = meter_.charged_ns(number);
-    it.evens_at_ns = OthersNs(number);
-    overrunning_.push_back(number);
-    out_.push_back(number);
+  if (turn_.domain != kNone && IsLate(domains_[turn_.domain], now_ns)) {
+    BeginOverrun(turn_.domain, now_ns);
     EndTurn(now_ns);
   }
+  std::erase_if(leaving_, [&](uint32_t number) {
+    if (!IsLate(domains_[number], now_ns)) return false;
+    BeginOverrun(number, now_ns);
+    return true;
+  });
   NoteOverruns(now_ns);
   for (const uint32_t number : overrunning_) {
     Domain& it = domains_[number];
@@ -469,8 +482,14 @@ std::optional<TurnOrder> TurnArbiter::Next(uint64_t now_ns) {
     if (MustYield(now_ns)) {
       it.state = State::kYielding;
       it.yields_since_ns = now_ns;
-      Meter(turn_.domain, now_ns);
-      return TurnOrder{TurnOrder::Kind::kYield, DomainId{turn_.domain}, Priority::kLow, 0};
+      const uint32_t number = turn_.domain;
+      Meter(number, now_ns);
+      if (it.wanting == 0) {
+        leaving_.push_back(number);
+        EndTurn(now_ns);
+        LetIn(now_ns);
+      }
+      return TurnOrder{TurnOrder::Kind::kYield, DomainId{number}, Priority::kLow, 0};
     }
     return Grant(now_ns);
   }
@@ -494,6 +513,9 @@ uint64_t TurnArbiter::wake_at_ns(uint64_t now_ns) const {
     if (it.ended || meter_.running() < 2) continue;
     const uint64_t left_ns = it.overrun_end_ns - std::min(it.overrun_end_ns, it.overran_ns);
     wake_ns = std::min(wake_ns, now_ns + std::max<uint64_t>(left_ns, 1) * meter_.running());
+  }
+  for (const uint32_t number : leaving_) {
+    wake_ns = std::min(wake_ns, domains_[number].yields_since_ns + limits_.overrun_ns);
   }
   const uint64_t quiet_ns = QuietSinceNs();
   for (const uint32_t number : out_) {

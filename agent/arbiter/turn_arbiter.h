@@ -15,6 +15,9 @@
 //                                                 |- Report after report_ns, once
 //                                                 '- End after overrun_end_ns of others' time, once
 //
+// Who yields and wants nothing has nothing at the device, as it says: the next one gets its turn at once, not only when
+// that one has answered, which is charged until then all the same, and overruns as any other.
+//
 // Driving it: tell every event, then ask until there is no order more; ask again at wake_at_ns().
 //
 //   arbiter.SetWants(allocation, true, now);             // it has work; false: nothing queued, nothing at the device
@@ -197,6 +200,8 @@ class TurnArbiter {
   uint32_t Choose(uint64_t now_ns);
   void BeginTurn(uint32_t allocation, uint64_t now_ns);
   void EndTurn(uint64_t now_ns);
+  void BeginOverrun(uint32_t domain, uint64_t now_ns);
+  bool IsLate(const Domain& domain, uint64_t now_ns) const;
   void LetIn(uint64_t now_ns);
   bool Alone(uint32_t domain) const;
   std::optional<TurnOrder> Grant(uint64_t now_ns);
@@ -211,6 +216,7 @@ class TurnArbiter {
   std::vector<uint32_t> allocation_of_leaf_;
   std::vector<Domain> domains_;
   std::vector<uint32_t> free_domains_;
+  std::vector<uint32_t> leaving_;  // yield, and no longer have the turn
   std::vector<uint32_t> overrunning_;
   std::vector<uint32_t> out_;
   Turn turn_;

@@ -94,6 +94,78 @@ TEST(TurnArbiter, TwoTakeTurnsAndAreAcknowledged) {
   EXPECT_EQ(arbiter.charged_ns(a), now_ns + kMs);
 }
 
+// Nothing of `one` is at the device any more, which has the turn, and `two` comes.
+struct Leaving : Scheduler {
+  DomainId one = Domain();
+  DomainId two = Domain();
+  AllocationId a = Allocation(one);
+  AllocationId b = Allocation(two);
+
+  Leaving() {
+    arbiter.SetWants(a, true, 0);
+    EXPECT_EQ(arbiter.Next(0)->domain, one);
+    arbiter.SetWants(a, false, kMs);
+    EXPECT_FALSE(arbiter.Next(kMs));
+    arbiter.SetWants(b, true, 2 * kMs);
+    const auto yield = arbiter.Next(2 * kMs);
+    EXPECT_TRUE(yield && yield->kind == Kind::kYield && yield->domain == one);
+    const auto grant = arbiter.Next(2 * kMs);
+    EXPECT_TRUE(grant && grant->kind == Kind::kGrant && grant->domain == two)
+        << "its answer is not waited for";
+    EXPECT_FALSE(arbiter.Next(2 * kMs));
+  }
+};
+
+TEST(TurnArbiter, WhoWantsNothingIsNotWaitedFor) {
+  Leaving leaving;
+  TurnArbiter& arbiter = leaving.arbiter;
+  arbiter.Drained(leaving.one, 2 * kMs + 100);
+  EXPECT_FALSE(arbiter.Next(100 * kMs));
+  EXPECT_EQ(arbiter.overruns(leaving.one), 0u);
+  arbiter.SetWants(leaving.b, false, 100 * kMs);
+  EXPECT_EQ(arbiter.charged_ns(leaving.one), kMs + 50) << "until it had answered, beside the other";
+  EXPECT_EQ(arbiter.charged_ns(leaving.two), 98 * kMs - 50);
+  // The other way round.
+  arbiter.SetWants(leaving.a, true, 101 * kMs);
+  EXPECT_EQ(arbiter.Next(101 * kMs)->kind, Kind::kYield);
+  EXPECT_EQ(arbiter.Next(101 * kMs)->domain, leaving.one);
+}
+
+TEST(TurnArbiter, Malicious_WhoSaysThatItWantsNothingAndStaysOverruns) {
+  Leaving leaving;
+  TurnArbiter& arbiter = leaving.arbiter;
+  const uint64_t late_ns = 2 * kMs + leaving.limits.overrun_ns;
+  EXPECT_EQ(arbiter.wake_at_ns(3 * kMs), late_ns);
+  EXPECT_FALSE(arbiter.Next(late_ns));
+  EXPECT_EQ(arbiter.overruns(leaving.one), 1u);
+  // It loses its next turn, and is reported as any other.
+  arbiter.SetWants(leaving.a, true, late_ns);
+  EXPECT_EQ(arbiter.Next(late_ns + kMs)->domain, leaving.two) << "whose turn has a bound now";
+  EXPECT_FALSE(arbiter.Next(100 * kMs));
+  const auto report = arbiter.Next(2 * kMs + leaving.limits.report_ns);
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->kind, Kind::kReport);
+  EXPECT_EQ(report->domain, leaving.one);
+  arbiter.Drained(leaving.one, 2 * kMs + leaving.limits.report_ns);
+  const uint64_t beside_ns = leaving.limits.report_ns;
+  EXPECT_EQ(arbiter.charged_ns(leaving.one), kMs + beside_ns / 2);
+}
+
+TEST(TurnArbiter, OneThatWantsAgainBeforeItHasAnsweredGetsItsTurn) {
+  Leaving leaving;
+  TurnArbiter& arbiter = leaving.arbiter;
+  arbiter.SetWants(leaving.a, true, 2 * kMs + 100);
+  arbiter.SetWants(leaving.b, false, 3 * kMs);
+  EXPECT_EQ(arbiter.Next(3 * kMs)->kind, Kind::kYield);
+  const auto grant = arbiter.Next(3 * kMs);
+  ASSERT_TRUE(grant);
+  EXPECT_EQ(grant->kind, Kind::kGrant);
+  EXPECT_EQ(grant->domain, leaving.one);
+  arbiter.Drained(leaving.two, 3 * kMs + 100);
+  EXPECT_FALSE(arbiter.Next(200 * kMs));
+  EXPECT_EQ(arbiter.overruns(leaving.one), 0u);
+}
+
 TEST(TurnArbiter, HighEndsALowTurnAtOnce) {
   Scheduler scheduler;
   TurnArbiter& arbiter = scheduler.arbiter;

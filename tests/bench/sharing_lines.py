@@ -45,6 +45,7 @@ class Line:
     domains: tuple = (1,)  # in how many trust domains
     sides: tuple = ("native", "mps", "gpuloom")
     exchange: bool = False  # from the middle on, the two tenants have each other's weights
+    of_rate: bool = False  # figures are per cent of what the first does on that side by itself and without limits
 
     def rows(self):
         return [figure.name + suffix for figure in self.figures
@@ -114,10 +115,10 @@ def lines(full):
                     Tenant(kernel_us=5000, queued=4, priority="low")),
              [Figure("sharing_longest_wait", "us", longest_wait)], (1, 2)),
         Line([Tenant(ceiling_percent=25)], [Figure("sharing_ceiling_25", "%", busy)], sides=("gpuloom",)),
-        Line([limited], [Figure("sharing_sm_25", "%", busy)], sides=("gpuloom",)),
-        Line([larger], [Figure("sharing_sm_70", "%", busy)], sides=("gpuloom",)),
+        Line([limited], [Figure("sharing_sm_25", "%", busy)], sides=("gpuloom",), of_rate=True),
+        Line([larger], [Figure("sharing_sm_70", "%", busy)], sides=("gpuloom",), of_rate=True),
         Line([limited, larger], [Figure("sharing_sm_25_beside_70", "%", busy_of(0)),
-                                 Figure("sharing_sm_70_beside_25", "%", busy_of(1))], sides=("gpuloom",)),
+                                 Figure("sharing_sm_70_beside_25", "%", busy_of(1))], sides=("gpuloom",), of_rate=True),
         Line([Tenant(weight=100), Tenant(weight=300)], [Figure("sharing_change", "s", settled)], sides=("gpuloom",),
              exchange=True),
     ]
@@ -189,9 +190,20 @@ def compete_for(seconds, run, side, tenants, kernels, domains, exchange):
         end_all(group, timeout_s=5)
 
 
-def keep(run, line, side, outcome, suffixes):
+def rate_percent(run, line, side, kernels):
+    """What the first tenant does by itself and without limits, in per cent of what a calibrated device does: launches in a
+    row that leave no gap do more."""
+    unlimited = dataclasses.replace(line.tenants[0], ceiling_percent=100, sm_percent=100)
+    rate = busy(compete(run, side, [unlimited], kernels))
+    if not rate:
+        raise Failed("nothing was done without limits")
+    run.say(f"{line.figures[0].name}: {side}: {rate:.4g} % without limits")
+    return rate
+
+
+def keep(run, line, side, outcome, suffixes, rate=100):
     for figure in line.figures:
-        value = figure.of(outcome)
+        value = figure.of(outcome) * 100 / rate
         run.say(f"{figure.name}{suffixes[0]}: {side}: {value:.4g} {figure.unit}")
         for suffix in suffixes:
             run.results.add(figure.name + suffix, side, figure.unit, value)
@@ -231,8 +243,9 @@ def measure_side(run, line, side, kernels):
     for domains in line.domains:
         before = scheduler_log(run)
         with run.part(name + SUFFIXES[domains], side):
+            rate = rate_percent(run, line, side, kernels) if line.of_rate else 100
             shared = compete(run, side, line.tenants, kernels, domains, line.exchange)
-            keep(run, line, side, shared, [SUFFIXES[domains]])
+            keep(run, line, side, shared, [SUFFIXES[domains]], rate)
         keep_predictions(run, before)
     if shared and any(figure.on_off for figure in line.figures):
         with run.part(f"{name}_on_off", side):
@@ -242,7 +255,7 @@ def measure_side(run, line, side, kernels):
 def measure_line(run, line):
     names = ", ".join(figure.name for figure in line.figures)
     sides = tuple(side for side in line.sides if side != "mps" or run.mps_environment)
-    rounds = len(sides) + len(line.domains) - 1 + any(figure.on_off for figure in line.figures)
+    rounds = len(sides) + len(line.domains) - 1 + any(figure.on_off for figure in line.figures) + line.of_rate
     round_s = rounds * (run.options.sharing_s + 2 + len(line.tenants) / 4) if run.full else 0
     for number in range(run.options.rounds):
         if run.no_time_for(f"round {number + 1} of {names}", 4 + round_s):

@@ -15,6 +15,7 @@ void Turns::Give(const control::GiveTurn& order) {
   has_turn_ = true;
   drains_.reset();
   sharing_->SetTurn(arbiter::PriorityOf(order.lowest), order.in_flight_ns);
+  if (!sharing_->turn_is_endless()) others_ns_ = sharing_->now_ns();
 }
 
 void Turns::End(uint32_t request) {
@@ -24,6 +25,7 @@ void Turns::End(uint32_t request) {
   has_turn_ = false;
   drains_ = request;
   sharing_->EndTurn();
+  others_ns_ = sharing_->now_ns();
 }
 
 void Turns::Note(Session* session, uint64_t now_ns) {
@@ -34,7 +36,8 @@ void Turns::Note(Session* session, uint64_t now_ns) {
   if (its.id != share.allocation_id) {
     if (its.wants) scheduler_->Send(control::AllocationWants{its.id, 0, 0});
     if (its.used_ns != 0) left_.push_back({its.id, its.used_ns});
-    its = Allocation{share.allocation_id};
+    its = Allocation{};
+    its.id = share.allocation_id;
   }
   uint64_t used_ns = 0;
   for (const uint64_t of_engine_ns : share.used_ns) used_ns += of_engine_ns;
@@ -45,11 +48,15 @@ void Turns::Note(Session* session, uint64_t now_ns) {
 }
 
 void Turns::TellWants(uint64_t now_ns) {
-  const uint64_t idle_ns = sharing_->turn_is_endless() ? kLongIdleNs : kIdleNs;
+  const bool is_alone = sharing_->turn_is_endless() && now_ns - others_ns_ >= kOthersLingerNs;
   waits_ = false;
   wake_at_ns_ = UINT64_MAX;
   for (Allocation& its : allocations_) {
     if (its.id == 0) continue;
+    if (its.working && !its.was_working) its.patience.Paused(now_ns - its.had_worked_ns);
+    its.was_working = its.working;
+    its.had_worked_ns = its.worked_ns;
+    const uint64_t idle_ns = is_alone ? kLongIdleNs : its.patience.ns();
     const bool wants = its.working || now_ns - its.worked_ns < idle_ns;
     if (wants != its.wants) {
       its.wants = wants;

@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "agent/arbiter/patience.h"
 #include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/session/time_sharing.h"
 
@@ -40,20 +41,25 @@ class Turns {
   // An allocation wants the device, and another domain has the turn.
   bool waits() const { return waits_; }
 
-  // A turn that others wait for is given up when there is no work for so long: a few times what a
-  // program takes between two launches. The device is idle meanwhile.
+  // A turn that others wait for, or may soon, is given up when there is no work for as long as the allocation's Patience says,
+  // between these.
+  static constexpr uint64_t kLeastIdleNs = 50'000;
   static constexpr uint64_t kIdleNs = 250'000;
-  // A turn that nobody waits for is kept through the pauses of a program: these cost no messages to
+  // One that no other domain has waited for lately is kept through the pauses of a program: these cost no messages to
   // the scheduler.
   static constexpr uint64_t kLongIdleNs = 20'000'000;
+  static constexpr uint64_t kOthersLingerNs = 100'000'000;
 
  private:
   struct Allocation {
     uint64_t id = 0;  // 0: none
     bool working = false;
-    uint64_t worked_ns = 0;  // last
-    bool wants = false;      // as the scheduler knows
-    uint64_t used_ns = 0;    // that it does not know
+    bool was_working = false;
+    uint64_t worked_ns = 0;      // last
+    uint64_t had_worked_ns = 0;  // the same, as of the round before
+    bool wants = false;          // as the scheduler knows
+    uint64_t used_ns = 0;        // that it does not know
+    arbiter::Patience patience{kLeastIdleNs, kIdleNs};
   };
 
   void Note(Session* session, uint64_t now_ns);
@@ -63,6 +69,8 @@ class Turns {
   SchedulerLink* scheduler_;
   bool shares_device_ = false;  // some order has come
   bool has_turn_ = true;
+  uint64_t others_ns_ =
+      0;  // when another domain last had the turn, or waited for it, as far as orders say
   std::optional<uint32_t> drains_;  // for this EndTurn
   bool waits_ = false;
   uint64_t wake_at_ns_ = UINT64_MAX;

@@ -79,8 +79,12 @@ TEST_F(TurnsTest, ATurnIsOfTheClassesThatItIsGivenTo) {
 TEST_F(TurnsTest, LaunchesOfALoneTenantAreNoMessages) {
   ASSERT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
   scheduler_.GiveTurn();
-  // Kept through pauses: what follows within 20 ms says nothing more.
-  EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1)));
+  // Kept through pauses: what follows within 20 ms says nothing more, once no other domain has had a turn for a while.
+  const auto others = std::chrono::steady_clock::now();
+  do {
+    EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1)));
+  } while (std::chrono::steady_clock::now() - others <
+           std::chrono::nanoseconds(Turns::kOthersLingerNs) * 11 / 10);
   EXPECT_TRUE(scheduler_.WaitWants(*tenant_, true));
   const auto begun = std::chrono::steady_clock::now();
   const int before = scheduler_.TurnMessages();
@@ -90,6 +94,24 @@ TEST_F(TurnsTest, LaunchesOfALoneTenantAreNoMessages) {
   const auto pauses = took / std::chrono::nanoseconds(Turns::kLongIdleNs);
   EXPECT_LE(scheduler_.TurnMessages() - before, 2 * pauses + 1);
   EXPECT_TRUE(scheduler_.WaitWants(*tenant_, false)) << "said by itself, when it has been idle";
+}
+
+// Others need not ask for the turn first and wait for the answer.
+TEST_F(TurnsTest, WhileOthersHaveTurnsTooShortPausesAreSaid) {
+  const auto said_early = [&] {
+    EXPECT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
+    scheduler_.GiveTurn();
+    const auto begun = std::chrono::steady_clock::now();
+    EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1)));
+    EXPECT_TRUE(scheduler_.WaitWants(*tenant_, true));
+    EXPECT_TRUE(scheduler_.WaitWants(*tenant_, false));
+    return std::chrono::steady_clock::now() - begun < std::chrono::nanoseconds(Turns::kLongIdleNs);
+  };
+  // A machine that does other things in between takes longer, once or twice.
+  bool is_early = false;
+  for (int i = 0; i < 100 && !is_early; ++i) is_early = said_early();
+  EXPECT_TRUE(is_early);
+  EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1))) << "it still has its turn";
 }
 
 TEST_F(TurnsTest, WhoeverHasUsedATurnIsNamed) {
