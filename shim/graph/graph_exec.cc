@@ -2,6 +2,8 @@
 // Executable graphs through the executor: what proto/libcuda/graph/exec.h asks of a driver.
 #include <stdlib.h>
 
+#include <algorithm>
+
 #include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/conditional.h"
 #include "proto/libcuda/graph/exec.h"
@@ -117,16 +119,20 @@ RemoteGraph* RemoteOf(graph::Exec* exec) { return static_cast<RemoteGraph*>(exec
 // Lists the events that the graph will record once `changes` are made.
 CUresult ListRecords(const graph::Exec& exec, const graph::StepChange* changes, uint32_t count,
                      Growing<CUevent>* records) {
+  Growing<uint32_t> places;  // of the records
+  bool room = true;
   for (uint32_t place = 0; place < exec.definition.steps.count(); ++place) {
-    const graph::NodeParams* params = &exec.definition.steps[place].node->params;
-    for (uint32_t i = 0; i < count; ++i) {
-      if (changes[i].place == place) params = changes[i].params;
-    }
-    if (params->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD && !records->Push(params->event)) {
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    const graph::NodeParams& params = exec.definition.steps[place].node->params;
+    if (params.type != CU_GRAPH_NODE_TYPE_EVENT_RECORD) continue;
+    room = room && places.Push(place) && records->Push(params.event);
   }
-  return CUDA_SUCCESS;
+  for (uint32_t i = 0; room && i < count; ++i) {
+    if (changes[i].params->type != CU_GRAPH_NODE_TYPE_EVENT_RECORD) continue;
+    const uint32_t* at = std::lower_bound(places.begin(), places.end(), changes[i].place);
+    (*records)[static_cast<size_t>(at - places.begin())] = changes[i].params->event;
+  }
+  places.Free();
+  return room ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult FindGraphStream(CUstream handle, bool null_is_per_thread, wire::StreamId* stream) {

@@ -355,6 +355,35 @@ TEST_F(GraphRuns, EventsInsideMeasureTheNodesBetween) {
   }
 }
 
+TEST_F(GraphRuns, WhatIsRecordedChanges) {
+  CUevent events[3] = {Event(), Event(), Event()};
+  Nodes nodes;
+  for (const CUevent event : events) {
+    CUgraphNode node = nullptr;
+    ASSERT_EQ(Cu().cuGraphAddEventRecordNode(&node, graph_, nodes.empty() ? nullptr : &nodes.back(),
+                                             nodes.empty() ? 0 : 1, event),
+              CUDA_SUCCESS);
+    nodes.push_back(node);
+  }
+  Instantiate();
+  CUevent other = Event();
+  ASSERT_EQ(Cu().cuGraphExecEventRecordNodeSetEvent(exec_, nodes[1], other), CUDA_SUCCESS);
+  Run();
+  float milliseconds = 0;
+  EXPECT_EQ(Cu().cuEventElapsedTime(&milliseconds, events[0], other), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuEventElapsedTime(&milliseconds, other, events[2]), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuEventElapsedTime(&milliseconds, events[0], events[1]),
+            CUDA_ERROR_INVALID_HANDLE);
+  // Two at once.
+  CUevent last = Event();
+  ASSERT_EQ(Cu().cuGraphEventRecordNodeSetEvent(nodes[2], last), CUDA_SUCCESS);
+  CUgraphExecUpdateResultInfo info = {};
+  ASSERT_EQ(Cu().cuGraphExecUpdate_v2(exec_, graph_, &info), CUDA_SUCCESS);
+  Run();
+  EXPECT_EQ(Cu().cuEventElapsedTime(&milliseconds, events[0], events[1]), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuEventElapsedTime(&milliseconds, events[1], last), CUDA_SUCCESS);
+}
+
 TEST_F(GraphRuns, LaunchesOfOneGraphFollowEachOtherAcrossStreams) {
   CUgraphNode node = nullptr;
   for (int i = 0; i < 4; ++i) node = AddIncrement(memory_, node == nullptr ? Nodes{} : Nodes{node});
@@ -377,13 +406,21 @@ TEST_F(GraphRuns, UpdatesAreForLaterLaunches) {
   ASSERT_EQ(Cu().cuGraphLaunch(exec_, stream_), CUDA_SUCCESS);
   // Where a stream that waits for the first launch puts what that has written.
   ASSERT_EQ(Cu().cuMemcpyDtoDAsync_v2(memory_ + 64, memory_, 4, stream_), CUDA_SUCCESS);
-  const CUDA_MEMSET_NODE_PARAMS changed = {memory_, 0, 2, 4, 1, 1};
-  ASSERT_EQ(Cu().cuGraphExecMemsetNodeSetParams(exec_, fill, &changed, context_), CUDA_SUCCESS);
+  const auto change = [&](unsigned value) {
+    const CUDA_MEMSET_NODE_PARAMS changed = {memory_, 0, value, 4, 1, 1};
+    ASSERT_EQ(Cu().cuGraphExecMemsetNodeSetParams(exec_, fill, &changed, context_), CUDA_SUCCESS);
+  };
+  change(5);
+  change(2);
+  ASSERT_EQ(Cu().cuGraphLaunch(exec_, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemcpyDtoDAsync_v2(memory_ + 128, memory_, 4, stream_), CUDA_SUCCESS);
+  change(3);
   ASSERT_EQ(Cu().cuGraphLaunch(exec_, stream_), CUDA_SUCCESS);
   Open();
   ASSERT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
   EXPECT_EQ(Word(16), 1u);
-  EXPECT_EQ(Word(), 2u);
+  EXPECT_EQ(Word(32), 2u);
+  EXPECT_EQ(Word(), 3u);
 }
 
 TEST_F(GraphRuns, NodesCanBePassedOver) {

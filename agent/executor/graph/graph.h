@@ -327,7 +327,7 @@ class Graph {
   uint32_t kernels_ = 0;
   bool prints_ = false;
   std::vector<Node> nodes_;
-  std::vector<std::shared_ptr<const void>> libraries_;
+  std::vector<std::shared_ptr<const void>> libraries_;  // in order from Build on
   std::vector<Record> records_;
   std::vector<Wait> waits_;
   bool waits_for_values_ = false;

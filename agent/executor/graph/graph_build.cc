@@ -110,6 +110,7 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
 
 // Prepares the table of nodes and the sections.
 CUresult Graph::Lay(const GraphPlan& plan) {
+  std::sort(libraries_.begin(), libraries_.end());
   nodes_.resize(plan.reader.nodes());
   sections_.resize(plan.sections.count());
   for (uint32_t i = 0; i < sections_.size(); ++i) {
@@ -436,11 +437,18 @@ bool Graph::ChangesAttributes(const GraphPlan& plan) const {
 
 void Graph::AdoptUpdate(const GraphPlan& plan) {
   prints_ |= plan.prints;
-  libraries_.insert(libraries_.end(), plan.libraries.begin(), plan.libraries.end());
-  std::sort(libraries_.begin(), libraries_.end());
-  libraries_.erase(std::unique(libraries_.begin(), libraries_.end()), libraries_.end());
-  // The original graph has been updated, too, and outlives this one.
-  if (reservation_ != nullptr) reservation_->libraries = libraries_;
+  // An update usually names nothing new, and is made on the ring thread, however much the graph holds.
+  const bool holds_all =
+      std::all_of(plan.libraries.begin(), plan.libraries.end(), [this](const auto& library) {
+        return std::binary_search(libraries_.begin(), libraries_.end(), library);
+      });
+  if (!holds_all) {
+    libraries_.insert(libraries_.end(), plan.libraries.begin(), plan.libraries.end());
+    std::sort(libraries_.begin(), libraries_.end());
+    libraries_.erase(std::unique(libraries_.begin(), libraries_.end()), libraries_.end());
+    // The original graph has been updated, too, and outlives this one.
+    if (reservation_ != nullptr) reservation_->libraries = libraries_;
+  }
   for (const uint32_t i : plan.special) {
     const wire::GraphNode form = plan.reader.Node(i);
     if (plan.result != CUDA_SUCCESS && form.index == plan.failed_node) return;

@@ -141,6 +141,34 @@ TEST_F(GraphTest, UpdatesComeBetweenTheLaunches) {
   EXPECT_EQ(calls[2], calls[0]);
 }
 
+TEST_F(GraphTest, WhatItsUpdatesNamedStaysAsLongAsTheGraph) {
+  // One with a variable is nobody else's.
+  const std::string own = std::string(kEmptyPtx) + ".visible .global .u32 counter;\n";
+  TestingGraph graph;
+  for (uint32_t id = 2; id < 6; ++id) {
+    ASSERT_TRUE(tenant_->LoadKernel(id, id, "k", own));
+    if (id < 4) graph.AddKernel(id, PlainParams());
+  }
+  ASSERT_EQ(Instantiate(1, graph), CUDA_SUCCESS);
+  for (const uint32_t id : {4, 3, 5, 4, 2}) {
+    TestingGraph update;
+    update.AddKernel(id, PlainParams());
+    ASSERT_EQ(Update(1, update), CUDA_SUCCESS);
+  }
+  (void)TestingDriver::TakeCalls();
+  for (uint32_t id = 2; id < 6; ++id) {
+    ASSERT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{id}}), CUDA_SUCCESS);
+  }
+  long unloads = 0;
+  const auto count = [&] {
+    const auto calls = TestingDriver::TakeCalls();
+    return unloads += std::count(calls.begin(), calls.end(), "unload");
+  };
+  EXPECT_TRUE(tenant_->Never([&] { return count() != 0; }));
+  tenant_->Post<wire::GraphDestroy>({GraphId{1}});
+  EXPECT_TRUE(tenant_->Wait([&] { return count() == 4; })) << unloads;
+}
+
 TEST_F(GraphTest, LargeUpdatesAreMadeByAWorker) {
   TestingGraph graph;
   for (uint32_t i = 0; i < 3000; ++i) graph.AddKernel(1, PlainParams());

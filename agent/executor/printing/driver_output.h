@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "proto/channel/unique_fd.h"
 #include "proto/sync/mutex.h"
@@ -17,6 +18,11 @@ class DriverOutput {
  public:
   // Returns false with a message.
   [[nodiscard]] bool Capture(std::string* error);
+  // Instead, for tests, whose own output must not be taken: the driver's errors are what is appended to this file.
+  void ReadErrors(channel::UniqueFd file) {
+    const MutexLock lock(mutex_);
+    errors_.fd = std::move(file);
+  }
 
   // Returns what was written since the last call.
   std::string TakePrinted() {

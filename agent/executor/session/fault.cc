@@ -63,9 +63,11 @@ void Loop::TellFault() {
   // a lost context.
   if (result == CUDA_ERROR_ASSERT) device_->cuda().cuCtxSynchronize();
   const std::string text = LogDriverErrors();
-  // First, because looking for names takes its time.
+  // First, because looking for names takes its time. Which of a container's processes has failed is not known: each
+  // that was at the device gets the text.
+  const bool has_owner = result == CUDA_ERROR_ASSERT && is_known;
   for (const auto& session : sessions_) {
-    const bool about_it = result == CUDA_ERROR_ASSERT && is_known && session.get() == suspects[0];
+    const bool about_it = has_owner && session->AtDevice();
     session->PublishFault(result, about_it ? std::string_view(text) : std::string_view());
   }
   control::ExecutorFault fault = {};

@@ -324,61 +324,6 @@ TEST_F(SessionTest, ASessionThatIsBeingReturnedSaysThatItWaits) {
   EXPECT_EQ(ended->drained, 1u);
 }
 
-TEST_F(SessionTest, FaultIsToldToEveryTenantAndTheScheduler) {
-  auto neighbour = scheduler_.AddTenant();
-  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
-  TestingDriver::Hold();
-  tenant_->LaunchPlain(0, 1);
-  ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("launch"); }));
-  TestingDriver::Fail(CUDA_ERROR_ILLEGAL_ADDRESS);
-  for (TestingTenant* one : {tenant_.get(), neighbour.get()}) {
-    EXPECT_TRUE(one->Wait([&] { return one->reader.fault() == CUDA_ERROR_ILLEGAL_ADDRESS; }));
-  }
-  const auto fault = scheduler_.WaitFault();
-  ASSERT_TRUE(fault.has_value());
-  EXPECT_EQ(fault->result, CUDA_ERROR_ILLEGAL_ADDRESS);
-  EXPECT_EQ(fault->session_id, tenant_->order.session_id);
-  EXPECT_TRUE(scheduler_.WaitLoopEnd(std::chrono::seconds(60)));
-}
-
-// Of several processes one is named, if they are one container's: it was its fault, whichever it was.
-TEST_F(SessionTest, TheContainerThatWasAloneAtTheDeviceIsNamed) {
-  auto one = scheduler_.AddTenant("a");
-  auto same = scheduler_.AddTenant("a");
-  for (TestingTenant* tenant : {one.get(), same.get()}) {
-    ASSERT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
-  }
-  TestingDriver::Hold();
-  for (TestingTenant* tenant : {one.get(), same.get()}) {
-    TestingDriver::TakeCalls();
-    tenant->LaunchPlain(0, 1);
-    ASSERT_TRUE(tenant->Wait([] { return TestingDriver::WasCalled("launch"); }));
-  }
-  TestingDriver::Fail(CUDA_ERROR_ILLEGAL_ADDRESS);
-  const auto fault = scheduler_.WaitFault();
-  ASSERT_TRUE(fault.has_value());
-  EXPECT_TRUE(fault->session_id == one->order.session_id ||
-              fault->session_id == same->order.session_id);
-}
-
-TEST_F(SessionTest, OfSeveralContainersAtTheDeviceNoneIsNamed) {
-  auto neighbour = scheduler_.AddTenant();
-  for (TestingTenant* tenant : {tenant_.get(), neighbour.get()}) {
-    ASSERT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
-  }
-  TestingDriver::Hold();
-  for (TestingTenant* tenant : {tenant_.get(), neighbour.get()}) {
-    TestingDriver::TakeCalls();
-    tenant->LaunchPlain(0, 1);
-    ASSERT_TRUE(tenant->Wait([] { return TestingDriver::WasCalled("launch"); }));
-  }
-  TestingDriver::Fail(CUDA_ERROR_ILLEGAL_ADDRESS);
-  const auto fault = scheduler_.WaitFault();
-  ASSERT_TRUE(fault.has_value());
-  EXPECT_EQ(fault->session_id, 0u);
-  EXPECT_STREQ(fault->function, "");
-}
-
 TEST_F(SessionTest, PinningIsBoundedAndComesBack) {
   ASSERT_TRUE(PinArena(tenant_.get(), 0, scheduler_.pinned_limit_bytes));
   const uint64_t begin = tenant_->order.host_range_begin;

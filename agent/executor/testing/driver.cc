@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/executor/testing/driver.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -8,6 +10,7 @@
 #include <memory>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "agent/executor/testing/attributes.h"
 #include "agent/executor/testing/graph_calls.h"
@@ -221,6 +224,12 @@ void FillTable(Driver* d) {
     const MutexLock lock(S().mutex);
     return S().failure;
   };
+  d->cuCtxSynchronize = [] {
+    const MutexLock lock(S().mutex);
+    const std::string text = std::exchange(S().assert_text, {});
+    const bool written = write(S().errors_fd, text.data(), text.size()) >= 0 || text.empty();
+    return written ? S().failure : CUDA_ERROR_UNKNOWN;
+  };
   d->cuStreamDestroy_v2 = [](CUstream stream) {
     const MutexLock lock(S().mutex);
     S().calls.push_back("destroy stream " + std::to_string(Number(stream)));
@@ -405,6 +414,7 @@ const Driver& TestingDriver::Reset() {
   ++S().release;
   S().loads_block = false;
   S().failure = S().graph_failure = CUDA_SUCCESS;
+  S().assert_text.clear();
   S().streams = S().events = 0;
   S().stream_work.clear();
   S().event_work.clear();
@@ -448,6 +458,12 @@ int TestingDriver::held_calls() {
 }
 
 void TestingDriver::Fail(CUresult result) { Set(&TestingState::failure, result); }
+void TestingDriver::FailAssert(int errors_fd, const char* text) {
+  const MutexLock lock(S().mutex);
+  S().errors_fd = errors_fd;
+  S().assert_text = text;
+  S().failure = CUDA_ERROR_ASSERT;
+}
 void TestingDriver::RefuseGraphs(CUresult result) { Set(&TestingState::graph_failure, result); }
 void TestingDriver::SetLoadsBlock(bool block) { Set(&TestingState::loads_block, block); }
 

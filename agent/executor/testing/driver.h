@@ -25,6 +25,8 @@ class TestingDriver {
 
   // Like a device fault: every later call returns this.
   static void Fail(CUresult result);
+  // Like a failed assert: the first cuCtxSynchronize afterwards writes the text to the file.
+  static void FailAssert(int errors_fd, const char* text);
 
   // From now on executable graphs cannot be changed or launched; plain launches work.
   static void RefuseGraphs(CUresult result);

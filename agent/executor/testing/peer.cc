@@ -84,7 +84,8 @@ bool TestingTenant::CreateStream(uint32_t stream, bool nonblocking) {
 }
 
 TestingScheduler::TestingScheduler(const Driver& driver, bool batches, int submit_threads,
-                                   uint64_t memory_limit_bytes, const TraceMeans* means)
+                                   uint64_t memory_limit_bytes, const TraceMeans* means,
+                                   DriverOutput* output)
     : grants_(&driver), device_(driver) {
   StartFirst(&device_);
   std::string error;
@@ -92,7 +93,7 @@ TestingScheduler::TestingScheduler(const Driver& driver, bool batches, int submi
   channel::UniqueFd theirs;
   Check(channel::MakePair(SOCK_SEQPACKET, &ours, &theirs), "control socket");
   connection_ = control::Connection(std::move(ours));
-  loop_ = std::make_unique<Loop>(&device_, std::move(theirs), nullptr, batches, submit_threads,
+  loop_ = std::make_unique<Loop>(&device_, std::move(theirs), output, batches, submit_threads,
                                  memory_limit_bytes, /*shares=*/true, means);
   Check(loop_->Start(&error), error.c_str());
   loop_thread_ = std::thread([this] {

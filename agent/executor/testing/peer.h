@@ -26,6 +26,7 @@
 
 namespace gpuloom::executor {
 
+class DriverOutput;
 class Loop;
 class TestingScheduler;
 struct TraceMeans;
@@ -107,7 +108,7 @@ class TestingScheduler {
   // Starts a device on `driver`, and the loop; the other parameters are Loop's.
   explicit TestingScheduler(const Driver& driver, bool batches = true, int submit_threads = -1,
                             uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes,
-                            const TraceMeans* means = nullptr);
+                            const TraceMeans* means = nullptr, DriverOutput* output = nullptr);
   // Closes the control socket and waits for the loop to end.
   ~TestingScheduler();
 

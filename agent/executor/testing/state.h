@@ -24,6 +24,8 @@ struct TestingState {
   bool held GPULOOM_GUARDED_BY(mutex) = false;
   bool loads_block GPULOOM_GUARDED_BY(mutex) = false;
   CUresult failure GPULOOM_GUARDED_BY(mutex) = CUDA_SUCCESS;
+  int errors_fd GPULOOM_GUARDED_BY(mutex) = -1;
+  std::string assert_text GPULOOM_GUARDED_BY(mutex);
   CUresult graph_failure GPULOOM_GUARDED_BY(mutex) = CUDA_SUCCESS;
   uint64_t streams GPULOOM_GUARDED_BY(mutex) = 0;
   uint64_t events GPULOOM_GUARDED_BY(mutex) = 0;

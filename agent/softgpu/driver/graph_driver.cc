@@ -53,7 +53,8 @@ using namespace gpuloom::softgpu;  // this file joins the two
 
 // What this driver keeps for an Exec. Queued runs hold the program that they will run.
 struct Program {
-  std::shared_ptr<const GraphProgram> current;
+  std::shared_ptr<GraphProgram> current;
+  bool is_shared = false;  // some run has `current`, which may not change any more
   // By step; empty for other kinds.
   std::vector<std::shared_ptr<Event>> records;
   std::vector<std::shared_ptr<Event>> waits;
@@ -220,16 +221,18 @@ void DriverDropConditions(Graph* root) {
 
 CUresult DriverUpdate(Exec* exec, const StepChange* changes, uint32_t count, uint32_t* failed) {
   Program* program = ProgramOf(exec);
-  auto changed = std::make_shared<GraphProgram>(*program->current);
+  if (program->is_shared) {
+    program->current = std::make_shared<GraphProgram>(*program->current);
+    program->is_shared = false;
+  }
   for (uint32_t i = 0; i < count; ++i) {
-    const CUresult result =
-        SetStep(program, &changed->steps, changes[i].place, *changes[i].params, changes[i].enabled);
+    const CUresult result = SetStep(program, &program->current->steps, changes[i].place,
+                                    *changes[i].params, changes[i].enabled);
     if (result != CUDA_SUCCESS) {
       if (failed != nullptr) *failed = i;
       return result;
     }
   }
-  program->current = std::move(changed);
   return CUDA_SUCCESS;
 }
 
@@ -245,6 +248,7 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, bool null_is_per_thread) {
     if (recording != nullptr && !recording->point.Done()) work.after.push_back(recording->point);
   }
   std::shared_ptr<const GraphProgram> run = program->current;
+  program->is_shared = true;
   std::shared_ptr<GraphProgram> recorder;
   std::vector<std::shared_ptr<Event>> events;
   std::vector<std::shared_ptr<Recording>> recordings;

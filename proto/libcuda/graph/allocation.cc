@@ -51,14 +51,8 @@ void SetLive(GraphMemory* memory, bool live) {
 // Frees the memory once neither a node nor the program has it any more.
 void ReleaseUnused(GraphMemory* memory) {
   if (memory->references != 0 || memory->live) return;
-  for (size_t i = memory->address != 0 ? LowerBound(memory->address) : 0;
-       i < allocations.all.count(); ++i) {
-    if (allocations.all[i] == memory) {
-      allocations.all.Remove(i);
-      break;
-    }
-  }
   if (memory->address != 0) {
+    allocations.all.Remove(LowerBound(memory->address));
     allocations.use.reserved_bytes -= memory->size_bytes;
     FreeForGraph(memory->address);
   }
@@ -71,36 +65,49 @@ bool Fits(const GraphMemory& memory, size_t size_bytes) {
   return memory.size_bytes >= size_bytes && memory.size_bytes / 2 <= size_bytes;
 }
 
-bool HasFreed(const Graph* graph, size_t size_bytes) {
-  for (const GraphMemory* memory : allocations.all) {
-    if (memory->home == graph && memory->freed_by != nullptr && Fits(*memory, size_bytes)) {
-      return true;
+// The place in `freed` of the first memory of at least this size, or of this size at this address or above it.
+size_t LowerBoundOf(const Growing<GraphMemory*>& freed, size_t size_bytes, CUdeviceptr address) {
+  size_t first = 0, last = freed.count();
+  while (first != last) {
+    const size_t middle = first + (last - first) / 2;
+    const GraphMemory& memory = *freed[middle];
+    if (memory.size_bytes < size_bytes ||
+        (memory.size_bytes == size_bytes && memory.address < address)) {
+      first = middle + 1;
+    } else {
+      last = middle;
     }
   }
-  return false;
+  return first;
 }
 
-// What a graph's nodes, at any depth, do with the memory.
-struct Uses {
-  uint32_t allocations;
-  uint32_t frees;
-};
-Uses CountUses(const Graph* graph, CUdeviceptr address) {
-  Uses uses = {};
-  for (const Node* node : graph->nodes) {
-    const NodeParams& params = node->params;
-    if (params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && params.alloc.params.dptr == address) {
-      ++uses.allocations;
-    } else if (params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && params.free_address == address) {
-      ++uses.frees;
-    }
-    ForEachInner(*node, [&](const Graph* inner) {
-      const Uses more = CountUses(inner, address);
-      uses.allocations += more.allocations;
-      uses.frees += more.frees;
-    });
-  }
-  return uses;
+// Nodes behind this one may reuse it. Without memory to note it, none does.
+void OfferFreed(GraphMemory* memory, Node* node) {
+  Growing<GraphMemory*>& freed = memory->home->freed;
+  if (!freed.Insert(LowerBoundOf(freed, memory->size_bytes, memory->address), memory)) return;
+  memory->freed_by = node;
+  node->free_after = memory;
+}
+
+void WithdrawFreed(GraphMemory* memory) {
+  if (memory->freed_by == nullptr) return;
+  Growing<GraphMemory*>& freed = memory->home->freed;
+  freed.Remove(LowerBoundOf(freed, memory->size_bytes, memory->address));
+  memory->freed_by->free_after = nullptr;
+  memory->freed_by = nullptr;
+}
+
+// It is not reused any more.
+void Settle(GraphMemory* memory) {
+  WithdrawFreed(memory);
+  memory->home = nullptr;
+}
+
+AddressUses* UsesOf(const Node& node) {
+  const NodeParams& params = node.params;
+  return RootOf(node.graph)
+      ->uses.Find(params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? params.alloc.params.dptr
+                                                              : params.free_address);
 }
 
 CUresult JudgeRequest(const CUDA_MEM_ALLOC_NODE_PARAMS& asked) {
@@ -154,32 +161,36 @@ CUresult MakeMemory(size_t size_bytes, GraphMemory** made) {
 
 }  // namespace
 
-GraphMemory* TakeFreed(const Graph* graph, const Edge* before, size_t count, size_t size_bytes) {
-  if (!HasFreed(graph, size_bytes)) return nullptr;
-  for (Node* node : graph->nodes) node->index = 0;
+GraphMemory* TakeFreed(Graph* graph, const Edge* before, size_t count, size_t size_bytes) {
+  const size_t smallest = LowerBoundOf(graph->freed, size_bytes, 0);
+  if (smallest == graph->freed.count() || !Fits(*graph->freed[smallest], size_bytes)) {
+    return nullptr;
+  }
+  const uint64_t most = kMaxLooksPerNode * graph->nodes.count();
+  const uint64_t mark = NewMark();
   Growing<Node*> seen = {};  // what is done before the new node: nearest first
-  const auto see = [&seen](const Edge& edge) {
-    if (edge.node->index != 0) return;
-    edge.node->index = 1;
+  const auto see = [&seen, mark](const Edge& edge) {
+    if (edge.node->mark == mark) return;
+    edge.node->mark = mark;
     (void)seen.Push(edge.node);  // without memory for it less is found
   };
   for (size_t i = 0; i < count; ++i) see(before[i]);
   GraphMemory* best = nullptr;
-  for (size_t i = 0; i < seen.count(); ++i) {
+  for (size_t i = 0; i < seen.count() && graph->looked_at < most; ++i) {
     Node* node = seen[i];
+    graph->looked_at += 1 + node->in.count();
     for (const Edge& edge : node->in) see(edge);
-    if (node->params.type != CU_GRAPH_NODE_TYPE_MEM_FREE) continue;
-    GraphMemory* memory = Find(node->params.free_address);
-    if (memory == nullptr || memory->home != graph || memory->freed_by != node ||
-        !Fits(*memory, size_bytes) || (best != nullptr && best->size_bytes <= memory->size_bytes)) {
+    GraphMemory* memory = node->free_after;
+    if (memory == nullptr || !Fits(*memory, size_bytes) ||
+        (best != nullptr && best->size_bytes <= memory->size_bytes)) {
       continue;
     }
     best = memory;
-    if (best->size_bytes == size_bytes) break;
+    if (best->size_bytes == graph->freed[smallest]->size_bytes) break;
   }
   seen.Free();
   if (best != nullptr) {
-    best->freed_by = nullptr;
+    WithdrawFreed(best);
     ++best->references;
   }
   return best;
@@ -202,7 +213,7 @@ CUresult MakeAllocation(const CUDA_MEM_ALLOC_NODE_PARAMS& asked, GraphMemory* fr
     free(access);
     if (freed == nullptr) return result;
     GraphLock lock;
-    freed->home = nullptr;
+    Settle(freed);
     DropMemory(freed);
     return result;
   }
@@ -218,7 +229,7 @@ CUresult MakeAllocationIn(CUgraph handle, const CUgraphNode* before, size_t coun
   GraphMemory* freed = nullptr;
   {
     GraphLock lock;
-    const Graph* graph = FindGraph(handle);
+    Graph* graph = FindGraph(handle);
     EdgeList edges;
     if (graph != nullptr && edges.Read(graph, before, nullptr, count) == CUDA_SUCCESS) {
       freed = TakeFreed(graph, edges.edges.begin(), edges.edges.count(), asked.bytesize);
@@ -260,41 +271,48 @@ void DropMemory(GraphMemory* memory) {
   ReleaseUnused(memory);
 }
 
-void NoteAllocation(const Node& node) {
-  if (node.params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-    GraphMemory* memory = node.params.alloc.memory;
-    memory->home = node.graph;
-    ++memory->uses;
-  } else if (GraphMemory* memory = Find(node.params.free_address);
-             memory != nullptr && memory->home == node.graph) {
-    memory->freed_by = &node;
+void NoteAllocation(Node* node) {
+  Graph* root = RootOf(node->graph);
+  bool reuses = false;
+  node->noted = true;
+  if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    GraphMemory* memory = node->params.alloc.memory;
+    memory->home = node->graph;
+    reuses = ++memory->uses > 1;
+    const CUdeviceptr address = node->params.alloc.params.dptr;
+    if (address != 0) ++root->uses.Add(address)->allocations;  // 0: its context was reset
+  } else if (node->params.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+    ++root->uses.Add(node->params.free_address)->frees;
+    GraphMemory* memory = Find(node->params.free_address);
+    if (memory != nullptr && memory->home == node->graph) {
+      WithdrawFreed(memory);
+      OfferFreed(memory, node);
+    }
+  } else {
+    ForEachInner(*node, [&](Graph* inner) {
+      root->uses.Take(&inner->uses);
+      reuses = reuses || inner->reuses_memory;
+    });
+  }
+  for (Graph* graph = node->graph;; graph = graph->owner->graph) {
+    graph->allocates = true;
+    graph->reuses_memory = graph->reuses_memory || reuses;
+    if (graph->owner == nullptr) return;
   }
 }
 
-void ForgetAllocation(const Node& node) {
-  GraphMemory* memory = node.params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC
-                            ? node.params.alloc.memory
-                            : Find(node.params.free_address);
-  if (memory != nullptr && memory->home == node.graph) {
-    memory->home = nullptr;
-    memory->freed_by = nullptr;
-  }
+void ForgetAllocation(Node* node) {
+  if (!node->noted) return;  // a copy, or one that was never complete
+  const bool allocates = node->params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  AddressUses* uses = UsesOf(*node);
+  if (uses != nullptr) --(allocates ? uses->allocations : uses->frees);
+  GraphMemory* memory = allocates ? node->params.alloc.memory : Find(node->params.free_address);
+  if (memory != nullptr && memory->home == node->graph) Settle(memory);
 }
 
 bool MayFree(const Graph* root, CUdeviceptr address) {
-  const Uses uses = CountUses(root, address);
-  return uses.frees < (uses.allocations > 1 ? uses.allocations : 1);
-}
-
-bool ReusesMemory(const Graph* graph) {
-  if (graph_memory_count.load(std::memory_order_acquire) == 0) return false;
-  for (const Node* node : graph->nodes) {
-    const NodeParams& params = node->params;
-    bool reuses = params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && params.alloc.memory->uses > 1;
-    ForEachInner(*node, [&](const Graph* inner) { reuses = reuses || ReusesMemory(inner); });
-    if (reuses) return true;
-  }
-  return false;
+  const AddressUses* uses = root->uses.Find(address);
+  return uses == nullptr || uses->frees < (uses->allocations > 1 ? uses->allocations : 1);
 }
 
 CUresult CheckLaunch(const Exec& exec) {
@@ -302,8 +320,8 @@ CUresult CheckLaunch(const Exec& exec) {
       graph_memory_count.load(std::memory_order_acquire) == 0) {
     return CUDA_SUCCESS;
   }
-  for (const Step& step : exec.definition.steps) {
-    const NodeParams& params = step.node->params;
+  for (const Node* node : exec.definition.allocations) {
+    const NodeParams& params = node->params;
     if (params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && params.alloc.memory->live) {
       return CUDA_ERROR_INVALID_VALUE;
     }
@@ -313,8 +331,8 @@ CUresult CheckLaunch(const Exec& exec) {
 
 void ApplyLaunch(const Exec& exec) {
   if (graph_memory_count.load(std::memory_order_acquire) == 0) return;
-  for (const Step& step : exec.definition.steps) {
-    const NodeParams& params = step.node->params;
+  for (const Node* node : exec.definition.allocations) {
+    const NodeParams& params = node->params;
     if (params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
       SetLive(params.alloc.memory, true);
     } else if (params.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
@@ -340,12 +358,13 @@ bool FreesGraphMemory(CUdeviceptr address, CUresult* result) {
 
 void ForgetGraphMemory() {
   GraphLock lock;
-  for (size_t i = allocations.all.count(); i-- > 0;) {
-    GraphMemory* memory = allocations.all[i];
+  for (GraphMemory* memory : allocations.all) {
     SetLive(memory, false);
+    Settle(memory);
     memory->address = 0;
-    if (memory->references == 0) ReleaseUnused(memory);
+    ReleaseUnused(memory);
   }
+  allocations.all.Clear();
   allocations.use.reserved_bytes = 0;
 }
 

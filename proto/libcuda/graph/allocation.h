@@ -28,15 +28,19 @@ struct GraphMemory {
   bool live;            // a launch has allocated it, and it has not been freed since
   // For reuse: the graph whose nodes allocate it, null if it is not to be reused any more, and its node that frees it
   // after the last of them; null before there is one, and while the next allocation node is in the making.
-  const Graph* home;
-  const Node* freed_by;
+  Graph* home;
+  Node* freed_by;
   uint32_t uses;  // allocation nodes of `home` that have got it
 };
 
 extern std::atomic<uint32_t> graph_memory_count;
 
+// How many nodes and edges are looked at, for each node that a graph has, to find memory for its nodes; the others get
+// their own. So building a graph takes time in proportion to its size. A chain of that length is always searched whole.
+inline constexpr uint64_t kMaxLooksPerNode = 1024;
+
 // Memory for a node of `graph` that depends on `before`; taken until that node is there, or null.
-[[nodiscard]] GraphMemory* TakeFreed(const Graph* graph, const Edge* before, size_t count,
+[[nodiscard]] GraphMemory* TakeFreed(Graph* graph, const Edge* before, size_t count,
                                      size_t size_bytes);
 // Makes a node with memory that TakeFreed found, or with its own if that is null; takes `freed` over, even if it fails.
 // Without the lock. INVALID_VALUE for an invalid request, NOT_SUPPORTED for memory that is not the device's.
@@ -53,14 +57,13 @@ extern std::atomic<uint32_t> graph_memory_count;
 
 void HoldMemory(GraphMemory* memory);
 void DropMemory(GraphMemory* memory);
-// A graph has got, or loses, an allocation or free node.
-void NoteAllocation(const Node& node);
-void ForgetAllocation(const Node& node);
+// A graph has got an allocation or free node, or a child node with some; or it loses one such node. NoteAllocation needs
+// room in the table of uses.
+void NoteAllocation(Node* node);
+void ForgetAllocation(Node* node);
 // Whether a node of the graph may free the memory once more: not more often than its nodes allocate it, and once if
 // another graph does.
 bool MayFree(const Graph* root, CUdeviceptr address);
-// Whether allocation nodes of the graph, at any depth, share memory: their order is what keeps them apart.
-bool ReusesMemory(const Graph* graph);
 
 // Accounting of a launch: INVALID_VALUE if memory of an earlier one was not freed and the graph
 // does not free it automatically. Call ApplyLaunch once the launch was made.

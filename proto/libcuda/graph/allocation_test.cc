@@ -50,10 +50,10 @@ TEST_F(Model, MemoryIsReusedBehindItsFreeing) {
   EXPECT_NE(AddressOf(Allocate({used}, 4096)), AddressOf(first));
   EXPECT_NE(AddressOf(Allocate({between}, 4097)), AddressOf(first));
   EXPECT_NE(AddressOf(Allocate({between}, 2047)), AddressOf(first));
-  EXPECT_FALSE(ReusesMemory(graph_));
+  EXPECT_FALSE(graph_->reuses_memory);
   Node* second = Allocate({between}, 4000);
   EXPECT_EQ(AddressOf(second), AddressOf(first));
-  EXPECT_TRUE(ReusesMemory(graph_));
+  EXPECT_TRUE(graph_->reuses_memory);
   // It is in use again: by this node, although it is behind the same freeing as the next.
   EXPECT_NE(AddressOf(Allocate({between}, 4096)), AddressOf(first));
   Node* freed_second = Free({second}, AddressOf(second));
@@ -68,6 +68,93 @@ TEST_F(Model, TheSmallestMemoryThatFitsIsReused) {
   Node* freed_large = Free({freed_small}, AddressOf(large));
   EXPECT_EQ(AddressOf(Allocate({freed_large}, 5000)), AddressOf(small));
   EXPECT_EQ(AddressOf(Allocate({freed_large}, 5000)), AddressOf(large));
+}
+
+TEST_F(Model, FreeingMayBeUndone) {
+  Node* allocated = Allocate({}, 64);
+  Node* freed = Free({allocated}, AddressOf(allocated));
+  Free({freed}, AddressOf(allocated), CUDA_ERROR_INVALID_VALUE);
+  DestroyNode(freed);
+  Node* again = Free({allocated}, AddressOf(allocated));
+  Free({again}, AddressOf(allocated), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(Model, WhatAChildGraphFreesItsParentDoesNot) {
+  Graph* const parent = graph_;
+  Graph* const middle = MakeGraph();
+  Graph* const inner = MakeGraph();
+  graph_ = inner;
+  Node* freed_there = Allocate({}, 64);
+  Free({freed_there}, AddressOf(freed_there));
+  Node* left = Allocate({}, 64);
+  EXPECT_FALSE(HasAllocations(middle));
+  graph_ = middle;
+  Move(inner);
+  graph_ = parent;
+  Node* child = Move(middle);
+  for (const Graph* graph : {inner, middle, parent}) EXPECT_TRUE(HasAllocations(graph));
+  Free({child}, AddressOf(freed_there), CUDA_ERROR_INVALID_VALUE);
+  Node* freed = Free({child}, AddressOf(left));
+  Free({freed}, AddressOf(left), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(Model, AParentOfReusedMemoryKeepsItsOrder) {
+  Graph* const parent = graph_;
+  graph_ = MakeGraph();
+  Node* first = Allocate({}, 64);
+  Node* freed = Free({first}, AddressOf(first));
+  EXPECT_EQ(AddressOf(Allocate({freed}, 64)), AddressOf(first));
+  Graph* const child = graph_;
+  graph_ = parent;
+  EXPECT_FALSE(graph_->reuses_memory);
+  Move(child);
+  EXPECT_TRUE(graph_->reuses_memory);
+}
+
+TEST_F(Model, AfterAResetNothingIsReused) {
+  Node* allocated = Allocate({}, 4096);
+  Node* freed = Free({allocated}, AddressOf(allocated));
+  const CUdeviceptr address = AddressOf(allocated);
+  ForgetGraphMemory();
+  Node* next = Allocate({freed}, 4096);
+  EXPECT_NE(AddressOf(next), address);
+  EXPECT_NE(AddressOf(next), 0u);
+  EXPECT_EQ(MemoryUse().reserved_bytes, 4096u);
+}
+
+TEST_F(Model, ManyPairsOfAllocationsAndFreesTakeOneLookEach) {
+  constexpr size_t kPairs = 20000;
+  Node* last = Add(graph_, {}, 0);
+  Node* first = nullptr;
+  for (size_t i = 0; i < kPairs; ++i) {
+    Node* allocated = Allocate({last}, 4096);
+    if (first == nullptr) first = allocated;
+    ASSERT_EQ(AddressOf(allocated), AddressOf(first));
+    last = Free({allocated}, AddressOf(first));
+  }
+  Free({last}, AddressOf(first), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_LE(graph_->looked_at, 2 * kPairs);
+  EXPECT_EQ(graph_->uses.count(), 1u);
+}
+
+TEST_F(Model, TheSearchForMemoryEndsBeforeItTakesLong) {
+  Node* root = Add(graph_, {}, 0);
+  // Its memory fits, but is freed beside the chain.
+  Node* beside = Allocate({root}, 4096);
+  Free({beside}, AddressOf(beside));
+  Node* last = Allocate({root}, 4096);
+  const CUdeviceptr address = AddressOf(last);
+  last = Free({last}, address);
+  const auto lengthen = [&](size_t nodes) {
+    for (size_t i = 0; i < nodes; ++i) last = Add(graph_, {last}, 1);
+  };
+  lengthen(1000);
+  EXPECT_EQ(AddressOf(Allocate({last}, 4096)), address);  // far back, and found
+  lengthen(1000);
+  const size_t before = library.last_address;
+  for (size_t i = 0; i < 2000; ++i) last = Allocate({last}, 4096);
+  EXPECT_EQ(library.last_address, before + 2000);
+  EXPECT_LE(graph_->looked_at, kMaxLooksPerNode * graph_->nodes.count());
 }
 
 TEST_F(Model, AnotherGraphsFreedMemoryIsNotReused) {

@@ -43,9 +43,8 @@ void Finish(Capture* capture) {
 void DropGraph(Capture* capture) {
   Graph* graph = capture->graph;
   if (graph == nullptr || graph->owner != nullptr) return;
-  capture->graph = nullptr;
-  graph->capture = nullptr;
   DestroyGraph(graph);
+  capture->graph = nullptr;
 }
 
 // Marks everything that `edges` come after, themselves included, with index 1.
@@ -309,6 +308,7 @@ Graph* CapturedGraphLocked(const StreamRef& stream) {
 }
 
 void ForgetNodeLocked(Node* node) {
+  if (node->graph->capture == nullptr) return;
   auto drop = [node](Growing<Edge>* edges) {
     for (size_t i = edges->count(); i-- > 0;) {
       if ((*edges)[i].node == node) edges->Remove(i);
@@ -326,6 +326,11 @@ void ForgetGraphLocked(Graph* graph) {
   graph->capture = nullptr;
   capture->graph = nullptr;
   capture->invalid = true;
+  // What it depends on are the graph's nodes.
+  for (CapturedStream* stream : capture->streams) stream->dependencies.Clear();
+  for (CapturedEvent& event : state.events) {
+    if (event.capture == capture) event.dependencies.Clear();
+  }
 }
 
 CUstreamCaptureMode ExchangeThreadMode(CUstreamCaptureMode mode) {

@@ -112,7 +112,7 @@ Graph* CapturedGraphLocked(const StreamRef& stream);
 
 // A node is destroyed: captures no longer depend on it.
 void ForgetNodeLocked(Node* node);
-// A graph is destroyed while a capture adds to it: the capture becomes invalid.
+// A graph is destroyed. A capture that adds to it becomes invalid, and depends on nothing.
 void ForgetGraphLocked(Graph* graph);
 
 CUstreamCaptureMode ExchangeThreadMode(CUstreamCaptureMode mode);

@@ -42,7 +42,7 @@ struct CapturedEvent {
 
 struct State {
   Growing<Capture*> captures;
-  Growing<CapturedEvent> events;
+  Growing<CapturedEvent> events;  // by handle
   uint64_t last_id = 0;
 };
 extern State state;

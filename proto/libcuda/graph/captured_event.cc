@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events in captures: a record marks a place in the graph, and a wait makes another stream take part.
+#include <functional>
+
 #include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/capture_state.h"
 
@@ -9,11 +11,24 @@ using namespace capturing;  // what this file works on
 
 namespace {
 
-size_t FindEventIndex(CUevent event) {
-  for (size_t i = 0; i < state.events.count(); ++i) {
-    if (state.events[i].event == event) return i;
+// The place of the first event that is not below this one.
+size_t LowerBound(CUevent event) {
+  size_t first = 0, last = state.events.count();
+  while (first != last) {
+    const size_t middle = first + (last - first) / 2;
+    if (std::less<>()(state.events[middle].event, event)) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
   }
-  return state.events.count();
+  return first;
+}
+
+// The number of events if it is none of them.
+size_t FindEventIndex(CUevent event) {
+  const size_t at = LowerBound(event);
+  return at != state.events.count() && state.events[at].event == event ? at : state.events.count();
 }
 
 }  // namespace
@@ -44,9 +59,9 @@ bool CapturesRecord(const StreamRef& stream, CUevent event, unsigned flags, CUre
     NodeParams params = EventOperation(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
     return Record(captured, capture, &params, result);
   }
-  const size_t index = FindEventIndex(event);
-  if (index == state.events.count()) {
-    if (!state.events.Push({event, capture, {}})) {
+  const size_t index = LowerBound(event);
+  if (index == state.events.count() || state.events[index].event != event) {
+    if (!state.events.Insert(index, {event, capture, {}})) {
       *result = CUDA_ERROR_OUT_OF_MEMORY;
       return true;
     }

@@ -19,12 +19,13 @@ struct EdgeList {
   [[nodiscard]] CUresult Read(const Graph* graph, const CUgraphNode* nodes,
                               const CUgraphEdgeData* data, size_t count) {
     if (count != 0 && nodes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const uint64_t mark = NewMark();
     for (size_t i = 0; i < count; ++i) {
       Node* node = FindNode(nodes[i]);
-      if (node == nullptr || node->graph != graph) return CUDA_ERROR_INVALID_VALUE;
-      for (const Edge& edge : edges) {
-        if (edge.node == node) return CUDA_ERROR_INVALID_VALUE;
+      if (node == nullptr || node->graph != graph || node->mark == mark) {
+        return CUDA_ERROR_INVALID_VALUE;
       }
+      node->mark = mark;
       if (data != nullptr && !IsEdgeData(*node, data[i])) return CUDA_ERROR_INVALID_VALUE;
       if (!edges.Push({node, data != nullptr ? data[i] : CUgraphEdgeData{}})) {
         return CUDA_ERROR_OUT_OF_MEMORY;

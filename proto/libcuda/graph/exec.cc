@@ -85,6 +85,7 @@ class Flattening {
   bool AddStep(Node* node, const Growing<Dependency>& dependencies) {
     node->place = static_cast<uint32_t>(definition_->steps.count());
     const auto first = static_cast<uint32_t>(definition_->dependencies.count());
+    if (IsAllocation(node->params) && !definition_->allocations.Push(node)) return false;
     return Append(dependencies, &definition_->dependencies) &&
            definition_->steps.Push({node, first, static_cast<uint32_t>(dependencies.count())});
   }
@@ -116,6 +117,20 @@ Node* FindOriginal(const Graph* graph, uint64_t serial) {
     if (found != nullptr) return found;
   }
   return nullptr;
+}
+
+// What the graph, or the child graph or body in it, has become in the Exec's copy, or null.
+const Graph* FindCopy(const Exec* exec, const Graph* original) {
+  if (exec->graph->original_serial == original->serial) return exec->graph;
+  if (original->owner == nullptr) return nullptr;
+  const Graph* around = FindCopy(exec, original->owner->graph);
+  const Node* owner = around == nullptr ? nullptr : FindInClone(around, original->owner);
+  const Graph* found = nullptr;
+  if (owner == nullptr) return nullptr;
+  ForEachInner(*owner, [&](const Graph* inner) {
+    if (inner->original_serial == original->serial) found = inner;
+  });
+  return found;
 }
 
 Exec* ExecAt(size_t slot) { return static_cast<Exec*>(const_cast<void*>(execs.slot(slot))); }
@@ -212,22 +227,14 @@ void FreeExec(Exec* exec) {
   exec->definition.steps.Free();
   exec->definition.dependencies.Free();
   exec->definition.bodies.Free();
+  exec->definition.allocations.Free();
   free(exec);
 }
 
 Step* FindStep(Exec* exec, const Node* original) {
-  const auto count = static_cast<uint32_t>(exec->definition.steps.count());
-  // Programs usually update nodes in the order in which they made them.
-  for (uint32_t i = 0; i < count; ++i) {
-    uint32_t place = exec->hint + i;
-    if (place >= count) place -= count;
-    Step& step = exec->definition.steps[place];
-    if (step.node->original_serial == original->serial) {
-      exec->hint = place + 1 < count ? place + 1 : 0;
-      return &step;
-    }
-  }
-  return nullptr;
+  const Graph* copy = FindCopy(exec, original->graph);
+  const Node* node = copy == nullptr ? nullptr : FindInClone(copy, original);
+  return node == nullptr ? nullptr : &exec->definition.steps[node->place];
 }
 
 void ForgetAllExecs() {

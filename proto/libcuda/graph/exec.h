@@ -42,14 +42,14 @@ struct Definition {
   Growing<Step> steps;
   Growing<Dependency> dependencies;
   Growing<Body> bodies;
+  Growing<Node*> allocations;  // the nodes of those steps that allocate or free, in their order
 };
 
 struct Exec {
   uint64_t flags;  // CUDA_GRAPH_INSTANTIATE_FLAG_*
   Graph* graph;
   Definition definition;
-  uint32_t hint;  // where FindStep found the last step
-  void* driver;   // the driver's own, null before DriverInstantiate succeeded
+  void* driver;  // the driver's own, null before DriverInstantiate succeeded
 };
 
 // Makes it ready to run; sets exec->driver. exec->graph has its original's conditions and reservation. On error

@@ -20,8 +20,25 @@ struct Living {
   HandleSet graphs;
   HandleSet nodes;
   uint64_t last_serial = 0;
+  uint64_t last_mark = 0;
 };
 constinit Living living;
+
+// The place of the first node whose serial, as `serial_of` tells it, is not below this one; nodes are in the order of
+// their creation.
+template <typename F>
+size_t LowerBound(const Growing<Node*>& nodes, uint64_t serial, F serial_of) {
+  size_t first = 0, last = nodes.count();
+  while (first != last) {
+    const size_t middle = first + (last - first) / 2;
+    if (serial_of(*nodes[middle]) < serial) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+  return first;
+}
 
 void RemoveEnd(Growing<Edge>* edges, const Node* node) {
   for (size_t i = 0; i < edges->count(); ++i) {
@@ -40,7 +57,7 @@ void SetConditionUsed(Node* node, bool used) {
 
 void FreeNode(Node* node) {
   living.nodes.Remove(node);
-  if (IsAllocation(node->params)) ForgetAllocation(*node);
+  if (IsAllocation(node->params)) ForgetAllocation(node);
   SetConditionUsed(node, false);
   FreeParams(&node->params);
   node->in.Free();
@@ -97,13 +114,22 @@ bool CopyNodes(const Graph* from, Graph* to) {
   return true;
 }
 
-// For an allocation or free node: a child graph cannot get further ones, and what was allocated
-// once can be freed once.
+// A child graph cannot get further allocation or free nodes, and what was allocated once can be freed once. Makes room to
+// note what the node, or the graph that it brings along, does.
 CUresult CheckAllocation(Graph* graph, const NodeParams& params) {
-  if (IsChild(graph)) return CUDA_ERROR_NOT_SUPPORTED;
-  return params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && !MayFree(RootOf(graph), params.free_address)
-             ? CUDA_ERROR_INVALID_VALUE
-             : CUDA_SUCCESS;
+  Graph* root = RootOf(graph);
+  size_t more = 1;
+  if (IsAllocation(params)) {
+    if (IsChild(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (params.type == CU_GRAPH_NODE_TYPE_MEM_FREE && !MayFree(root, params.free_address)) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+  } else if (params.type == CU_GRAPH_NODE_TYPE_GRAPH && params.child.graph->allocates) {
+    more = params.child.graph->uses.count();
+  } else {
+    return CUDA_SUCCESS;
+  }
+  return root->uses.Reserve(more) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 bool CopyConditions(const Graph* from, Graph* to) {
@@ -125,13 +151,6 @@ bool CopyObjects(const Graph* from, Graph* to) {
 
 bool IsAllocation(const NodeParams& params) {
   return params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || params.type == CU_GRAPH_NODE_TYPE_MEM_FREE;
-}
-
-bool HasAllocations(const Graph* graph) {
-  for (const Node* node : graph->nodes) {
-    if (Allocates(*node)) return true;
-  }
-  return false;
 }
 
 bool Allocates(const Node& node) {
@@ -163,10 +182,11 @@ Graph* MakeGraph() {
 }
 
 void DestroyGraph(Graph* graph) {
-  for (Node* node : graph->nodes) ForgetNodeLocked(node);
   ForgetGraphLocked(graph);
   for (Node* node : graph->nodes) FreeNode(node);
   graph->nodes.Free();
+  graph->freed.Free();
+  graph->uses.Free();
   DropAllObjects(graph);
   graph->conditions.Free();
   if (graph->reservation != nullptr) DriverDropConditions(graph);
@@ -179,6 +199,8 @@ Graph* RootOf(Graph* graph) {
   return graph;
 }
 
+uint64_t NewMark() { return ++living.last_mark; }
+
 void ForgetReservations() {
   for (size_t i = 0; i < living.graphs.capacity(); ++i) {
     if (living.graphs.slot(i) == nullptr) continue;
@@ -190,12 +212,10 @@ void ForgetReservations() {
 CUresult AddNode(Graph* graph, NodeParams* params, const Edge* dependencies, size_t count,
                  Node** out) {
   *out = nullptr;
-  if (IsAllocation(*params)) {
-    const CUresult result = CheckAllocation(graph, *params);
-    if (result != CUDA_SUCCESS) {
-      FreeParams(params);
-      return result;
-    }
+  const CUresult checked = CheckAllocation(graph, *params);
+  if (checked != CUDA_SUCCESS) {
+    FreeParams(params);
+    return checked;
   }
   Node* node = Append(graph, params);
   if (node == nullptr) {
@@ -210,7 +230,7 @@ CUresult AddNode(Graph* graph, NodeParams* params, const Edge* dependencies, siz
       return result;
     }
   }
-  if (IsAllocation(node->params)) NoteAllocation(*node);
+  if (Allocates(*node)) NoteAllocation(node);
   *out = node;
   return CUDA_SUCCESS;
 }
@@ -220,18 +240,16 @@ void DestroyNode(Node* node) {
   for (const Edge& edge : node->in) RemoveEnd(&edge.node->out, node);
   for (const Edge& edge : node->out) RemoveEnd(&edge.node->in, node);
   Graph* graph = node->graph;
-  for (size_t i = graph->nodes.count(); i-- > 0;) {
-    if (graph->nodes[i] == node) {
-      graph->nodes.Remove(i);
-      break;
-    }
-  }
+  graph->nodes.Remove(
+      LowerBound(graph->nodes, node->serial, [](const Node& one) { return one.serial; }));
   FreeNode(node);
 }
 
 bool HasEdge(const Node* from, const Node* to) {
-  for (const Edge& edge : to->in) {
-    if (edge.node == from) return true;
+  // Whichever list is shorter: nodes that all others depend on, and those that depend on all, are common.
+  const bool by_from = from->out.count() < to->in.count();
+  for (const Edge& edge : by_from ? from->out : to->in) {
+    if (edge.node == (by_from ? to : from)) return true;
   }
   return false;
 }
@@ -261,6 +279,8 @@ Graph* CloneGraph(const Graph* graph) {
   Graph* clone = MakeGraph();
   if (clone == nullptr) return nullptr;
   clone->original_serial = graph->serial;
+  clone->allocates = graph->allocates;
+  clone->reuses_memory = graph->reuses_memory;
   if (!CopyNodes(graph, clone) || !CopyObjects(graph, clone) || !CopyConditions(graph, clone)) {
     DestroyGraph(clone);
     return nullptr;
@@ -269,10 +289,12 @@ Graph* CloneGraph(const Graph* graph) {
 }
 
 Node* FindInClone(const Graph* clone, const Node* original) {
-  for (Node* node : clone->nodes) {
-    if (node->original_serial == original->serial) return node;
-  }
-  return nullptr;
+  // Nodes that were added to the clone since stand behind those that it was made with.
+  const size_t at = LowerBound(clone->nodes, original->serial, [](const Node& one) {
+    return one.original_serial == 0 ? UINT64_MAX : one.original_serial;
+  });
+  if (at == clone->nodes.count()) return nullptr;
+  return clone->nodes[at]->original_serial == original->serial ? clone->nodes[at] : nullptr;
 }
 
 CUresult TopologicalOrder(const Graph* graph, Growing<Node*>* order, Node** culprit) {

@@ -13,6 +13,7 @@
 
 #include "proto/cuda/cuda_all.h"
 #include "proto/libcuda/graph/node.h"
+#include "proto/libcuda/graph/use_table.h"
 #include "proto/libcuda/growing.h"
 #include "proto/sync/mutex.h"
 
@@ -38,9 +39,13 @@ struct Node {
   Growing<Edge> in;   // what must be done before
   Growing<Edge> out;  // what waits for it
   uint32_t index;     // scratch for traversals, valid while the lock is held
+  uint64_t mark;      // the last traversal that came here, see NewMark
+  // The graph's memory that a node behind this one may reuse (allocation.h), or null.
+  GraphMemory* free_after;
   // Of an executable graph's copy: its place in the definition, see exec.h.
   uint32_t place;
   bool enabled;
+  bool noted;  // by NoteAllocation
 };
 
 struct ObjectReference {
@@ -67,6 +72,14 @@ struct Graph {
   // keeps for them (null: it has forgotten them).
   Growing<Condition> conditions;
   void* reservation;
+  // Has an allocation or free node, at any depth; allocation nodes, at any depth, share memory: their order is what
+  // keeps them apart. Such nodes stay as long as their graph.
+  bool allocates;
+  bool reuses_memory;
+  UseTable uses;  // of a graph without an owner; executable graphs' copies note nothing
+  // What its nodes have freed and may get again: smallest first, then by address.
+  Growing<GraphMemory*> freed;
+  uint64_t looked_at;  // nodes and edges, in search of such memory
 };
 
 class GPULOOM_SCOPED_CAPABILITY GraphLock {
@@ -83,7 +96,7 @@ class GPULOOM_SCOPED_CAPABILITY GraphLock {
 // An allocation or free node. Graphs that contain one, at any depth, cannot be cloned; they can become child graphs
 // only by being moved.
 bool IsAllocation(const NodeParams& params);
-bool HasAllocations(const Graph* graph);
+inline bool HasAllocations(const Graph* graph) { return graph->allocates; }
 // The node is one, or contains one: it and its edges stay as long as its graph.
 bool Allocates(const Node& node);
 // It belongs to a child node: no allocation can be added to it any more.
@@ -102,6 +115,8 @@ void DestroyGraph(Graph* graph);
 
 // The graph at the top of the owners of a child graph or body; the graph itself if it has no owner.
 Graph* RootOf(Graph* graph);
+// For Node::mark: no node has it yet.
+uint64_t NewMark();
 // Visits each graph that the node owns.
 template <typename F>
 void ForEachInner(const Node& node, F visit) {

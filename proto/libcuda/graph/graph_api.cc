@@ -109,7 +109,7 @@ CUresult ChangeEdges(CUgraph handle, const CUgraphNode* from, const CUgraphNode*
     }
     if (!add && (Allocates(*before) || Allocates(*after))) return CUDA_ERROR_NOT_SUPPORTED;
   }
-  if (!add && count != 0 && ReusesMemory(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!add && count != 0 && graph->reuses_memory) return CUDA_ERROR_NOT_SUPPORTED;
   for (size_t i = 0; i < count; ++i) {
     const CUgraphEdgeData& with = data != nullptr ? data[i] : kPlain;
     CUDA_RETURN_IF_ERROR(add ? AddEdge(FindNode(from[i]), FindNode(to[i]), with)
@@ -157,7 +157,7 @@ CUresult cuGraphDestroyNode(CUgraphNode handle) {
     Node* node = FindNode(handle);
     if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (node->graph->capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
-    if (Allocates(*node) || ReusesMemory(node->graph)) return CUDA_ERROR_NOT_SUPPORTED;
+    if (Allocates(*node) || node->graph->reuses_memory) return CUDA_ERROR_NOT_SUPPORTED;
     DestroyNode(node);
   }
   RunDestructors();

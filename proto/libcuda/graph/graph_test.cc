@@ -57,6 +57,71 @@ TEST_F(Model, AClonesNodesAreFoundByTheirOriginals) {
   DestroyGraph(clone);
 }
 
+TEST_F(Model, AChangedClonesNodesAreFoundByTheirOriginals) {
+  Node* a = Add(graph_, {}, 1);
+  Node* b = Add(graph_, {}, 2);
+  Node* c = Add(graph_, {}, 3);
+  Graph* clone = CloneGraph(graph_);
+  ASSERT_NE(clone, nullptr);
+  Add(clone, {}, 4);
+  DestroyNode(FindInClone(clone, b));
+  EXPECT_EQ(FindInClone(clone, a), clone->nodes[0]);
+  EXPECT_EQ(FindInClone(clone, b), nullptr);
+  EXPECT_EQ(FindInClone(clone, c), clone->nodes[1]);
+  EXPECT_EQ(FindInClone(clone, Add(graph_, {}, 5)), nullptr);
+  DestroyGraph(clone);
+}
+
+TEST_F(Model, AnEdgeIsKnownFromEitherEnd) {
+  Node* first = Add(graph_, {}, 0);
+  Node* last = Add(graph_, {}, 0);
+  for (uint32_t i = 1; i < 5; ++i) {
+    EXPECT_EQ(AddEdge(Add(graph_, {first}, i), last, {}), CUDA_SUCCESS);
+  }
+  Node* between = graph_->nodes[3];
+  EXPECT_TRUE(HasEdge(first, between));
+  EXPECT_TRUE(HasEdge(between, last));
+  EXPECT_FALSE(HasEdge(between, first));
+  EXPECT_FALSE(HasEdge(last, between));
+  EXPECT_FALSE(HasEdge(first, last));
+  EXPECT_EQ(AddEdge(first, between, {}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(AddEdge(between, last, {}), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(Model, AStepIsFoundWhereverItsNodeIsNow) {
+  Graph* child = MakeGraph();
+  Graph* grandchild = MakeGraph();
+  Graph* const parent = graph_;
+  Node* leaf = Add(grandchild, {}, 1);
+  graph_ = child;
+  Node* gone = Add(child, {}, 2);
+  Move(grandchild);
+  graph_ = parent;
+  Node* node = Move(child);
+  Node* last = Add(graph_, {node}, 3);
+  Exec* exec = nullptr;
+  Node* culprit = nullptr;
+  CUgraphInstantiateResult why;
+  ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
+  DestroyNode(gone);
+  Node* late = Add(child, {}, 4);
+  const auto expect_all = [&] {
+    EXPECT_EQ(FindStep(exec, leaf)->node->params.memset.value, 1u);
+    EXPECT_EQ(FindStep(exec, node)->node->params.type, CU_GRAPH_NODE_TYPE_GRAPH);
+    EXPECT_EQ(FindStep(exec, last)->node->params.memset.value, 3u);
+    EXPECT_EQ(FindStep(exec, late), nullptr);
+  };
+  expect_all();
+  // The graph itself becomes another one's.
+  graph_ = MakeGraph();
+  Node* other = Add(graph_, {}, 5);
+  Move(parent);
+  expect_all();
+  EXPECT_EQ(FindStep(exec, other), nullptr);
+  ForgetExec(exec);
+  FreeExec(exec);
+}
+
 TEST_F(Model, AChildsStepsStandInItsPlace) {
   Graph* child = MakeGraph();
   Node* inner = Add(child, {}, 2);
@@ -114,6 +179,29 @@ TEST_F(Model, AnUpdateSendsOnlyWhatDiffers) {
   (void)Add(graph_, {}, 3);
   EXPECT_EQ(UpdateExec(exec, graph_, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
   EXPECT_EQ(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+  ForgetExec(exec);
+  FreeExec(exec);
+}
+
+TEST_F(Model, AnUpdatesEdgesMayHaveAnotherOrder) {
+  Node* a = Add(graph_, {}, 1);
+  Node* b = Add(graph_, {}, 2);
+  Add(graph_, {a, b}, 3);
+  Exec* exec = nullptr;
+  Node* culprit = nullptr;
+  CUgraphInstantiateResult why;
+  ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
+  Graph* other = MakeGraph();
+  Node* c = Add(other, {}, 1);
+  Node* d = Add(other, {}, 2);
+  Node* e = Add(other, {d, c}, 3);
+  CUgraphExecUpdateResultInfo info;
+  EXPECT_EQ(UpdateExec(exec, other, &info), CUDA_SUCCESS);
+  ASSERT_EQ(RemoveEdge(c, e, {}), CUDA_SUCCESS);
+  ASSERT_EQ(AddEdge(d, c, {}), CUDA_SUCCESS);
+  EXPECT_EQ(UpdateExec(exec, other, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+  EXPECT_EQ(info.errorNode, HandleOf(c));
+  DestroyGraph(other);
   ForgetExec(exec);
   FreeExec(exec);
 }
@@ -195,6 +283,23 @@ TEST_F(Model, OnlyEventsOfTheCaptureMayBeWaitedFor) {
   EXPECT_EQ(result, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
   Graph* graph;
   EXPECT_EQ(End(kFirst, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+}
+
+TEST_F(Model, ManyEventsAreTold) {
+  Begin(kFirst);
+  CUresult result;
+  const std::vector<uintptr_t> numbers = {64, 16, 48, 32, 80};
+  for (const uintptr_t number : numbers) {
+    EXPECT_TRUE(CapturesRecord(kFirst, EventOf(number), 0, &result));
+    EXPECT_EQ(result, CUDA_SUCCESS);
+  }
+  ForgetEvent(EventOf(48));
+  ForgetEvent(EventOf(96));
+  for (const uintptr_t number : numbers) {
+    EXPECT_EQ(CheckEventTime(EventOf(number)),
+              number == 48 ? CUDA_SUCCESS : CUDA_ERROR_CAPTURED_EVENT);
+  }
+  EXPECT_EQ(CheckEventTime(EventOf(96)), CUDA_SUCCESS);
 }
 
 TEST_F(Model, TheLegacyStreamKeepsAwayFromBlockingOnes) {

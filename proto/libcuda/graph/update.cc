@@ -50,6 +50,11 @@ CUgraphExecUpdateResult CheckChange(const NodeParams& old, const NodeParams& now
   }
 }
 
+// Their nodes' indices are their places.
+bool IsSame(const Edge& a, const Edge& b) {
+  return a.node->index == b.node->index && memcmp(&a.data, &b.data, sizeof(a.data)) == 0;
+}
+
 // Node i of the one stands for node i of the other: same kind, same edges.
 CUresult CheckShape(const Graph* have, const Graph* want, CUgraphExecUpdateResultInfo* info) {
   info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
@@ -68,11 +73,12 @@ CUresult CheckShape(const Graph* have, const Graph* want, CUgraphExecUpdateResul
       return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     }
     if (ours->in.count() != theirs->in.count()) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
-    for (const Edge& edge : theirs->in) {
-      bool there = false;
-      for (const Edge& own : ours->in) {
-        there |= own.node->index == edge.node->index &&
-                 memcmp(&own.data, &edge.data, sizeof(edge.data)) == 0;
+    for (size_t k = 0; k < theirs->in.count(); ++k) {
+      const Edge& edge = theirs->in[k];
+      // Usually they were made in the same order.
+      bool there = IsSame(ours->in[k], edge);
+      for (size_t own = 0; !there && own < ours->in.count(); ++own) {
+        there = IsSame(ours->in[own], edge);
       }
       if (!there) {
         info->errorFromNode = HandleOf(edge.node);

@@ -84,6 +84,13 @@ class Model : public testing::Test {
     EXPECT_EQ(MakeFree(address, &params), CUDA_SUCCESS);
     return AddAfter(after, params, expected);
   }
+  // Makes `child` a node of the graph, which it belongs to afterwards.
+  Node* Move(Graph* child, std::vector<Node*> after = {}) {
+    NodeParams params = {};
+    params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    params.child = {child, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE};
+    return AddAfter(after, params);
+  }
   static CUdeviceptr AddressOf(const Node* node) { return node->params.alloc.params.dptr; }
 
   static void Begin(const StreamRef& stream, CUstreamCaptureMode mode = kThreadLocal) {
