@@ -6,7 +6,9 @@
 //   vadd               adds two vectors and checks them
 //   hold MIB           allocates, says "ready", frees nothing, ends when its input ends
 //   refused MIB [HOW]  an allocation that must be refused for lack of memory, from a pool, with a pitch, with one
-//                      whose size overflows, or by cuMemCreate (pool, pitch, overflow, create); then vadd
+//                      whose size overflows, or by cuMemCreate (pool, pitch, overflow, create); then vadd. small: of
+//                      MIB KiB, and no vadd
+//   grow MIB           takes so much from a pool, 2 MiB at a time
 //   spin SECONDS       says "running" while one kernel runs that long, then "done"
 //   busy               says "running" while one kernel runs until there is a line of input, then "done"
 //   waiting N M        says "running" while N graphs, each with M host functions beside each other, wait in
@@ -209,9 +211,19 @@ CUresult Allocate(size_t bytes, const std::string& how) {
   return cu.cuMemAlloc_v2(&memory, bytes);
 }
 
+int Grow(size_t mib) {
+  for (size_t taken = 0; taken < mib; taken += 2) {
+    CUdeviceptr memory;
+    Ok(cu.cuMemAllocAsync(&memory, 2u << 20, nullptr), "cuMemAllocAsync");
+  }
+  return 0;
+}
+
 int Refused(size_t mib, const std::string& how) {
-  const CUresult result = Allocate(mib << 20, how);
+  const bool is_small = how == "small";
+  const CUresult result = Allocate(mib << (is_small ? 10 : 20), how);
   Say("refused " + std::to_string(result));
+  if (is_small) return result == CUDA_ERROR_OUT_OF_MEMORY ? 0 : 1;
   return result == CUDA_ERROR_OUT_OF_MEMORY ? VectorAdd() : 1;
 }
 
@@ -579,6 +591,7 @@ int main(int argc, char** argv) {
   if (habit == "vadd") return VectorAdd();
   if (habit == "hold") return Hold(static_cast<size_t>(number));
   if (habit == "refused") return Refused(static_cast<size_t>(number), argc > 3 ? argv[3] : "");
+  if (habit == "grow") return Grow(static_cast<size_t>(number));
   if (habit == "spin") return Spin(number);
   if (habit == "busy") return Busy();
   if (habit == "endless") return Endless();
