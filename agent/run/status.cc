@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "agent/answer/table.h"
+#include "agent/node/process.h"
+#include "agent/run/executor_program.h"
 #include "agent/run/refusals.h"
 #include "agent/run/scheduler_figures.h"
 #include "agent/run/tenant_since.h"
@@ -203,7 +205,8 @@ Answer AnswerAboutStatus(const StatusCommand& command) {
       answer.text = FormatAllRefusals(command.state_dir, all.schedulers, command.format);
       break;
     case About::kVersions:
-      answer.text = FormatVersions(command.state_dir, all.schedulers, command.format);
+      answer.text = FormatVersions(command.state_dir, all.schedulers,
+                                   AskExecutorProgram(OwnProgram()), command.format);
       break;
   }
   return answer;
