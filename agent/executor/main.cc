@@ -38,6 +38,7 @@
 #include "agent/executor/process/refusal.h"
 #include "agent/executor/session/loop.h"
 #include "agent/executor/session/scheduler_link.h"
+#include "agent/executor/trace/cupti.h"
 #include "agent/executor/trace/tracer.h"
 #include "agent/node/log_signals.h"
 #include "proto/control/version.h"
@@ -55,6 +56,24 @@ int Remove(const CommandLine& line) {
   return 1;
 }
 
+// As it would be found by an executor with this environment.
+int ShowVersions(const CommandLine& line) {
+  puts(VersionLine("gpuloom-executor").c_str());
+  const std::string library = line.cuda_library.empty() ? "libcuda.so.1" : line.cuda_library;
+  Driver driver;
+  Cupti cupti;
+  std::string why;
+  // Without the driver CUPTI is not looked for beside it.
+  const bool has_driver = Load(library.c_str(), &driver, &why);
+  const void* const of_driver = has_driver ? reinterpret_cast<const void*>(driver.cuInit) : nullptr;
+  if (LoadCupti(CuptiSetting(), of_driver, &cupti, &why)) {
+    printf("CUPTI: %s\n", Describe(cupti).c_str());
+  } else {
+    printf("no CUPTI: %s\n", why.c_str());
+  }
+  return 0;
+}
+
 int Main(int argc, char** argv) {
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv);
   if (!line) return 2;
@@ -62,6 +81,7 @@ int Main(int argc, char** argv) {
     puts(VersionLine("gpuloom-executor").c_str());
     return 0;
   }
+  if (line->shows_versions) return ShowVersions(*line);
   SetLogLevel(LogLevelOf(line->log_level));
   if (!line->folder_to_remove.empty()) return Remove(*line);
   channel::UniqueFd control(control::kExecutorControlFd);

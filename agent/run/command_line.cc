@@ -327,7 +327,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   AddDrain(&app, &line.drain);
   AddStatus(&app, "version",
             "Says of which release each part on this machine is: this program, the agent, the "
-            "schedulers, the libraries that containers have; and their drivers.\n"
+            "schedulers, executors, the libraries that containers have; and their drivers.\n"
             "Example: gpuloom version -o json",
             StatusCommand::About::kVersions, &line.status);
   std::string shell, man_folder;

@@ -26,26 +26,6 @@ bool HasTrouble(const Tenant& tenant) {
          state.unsupported_count != 0;
 }
 
-Json JsonOf(const Tenant& tenant) {
-  const control::AllocationState& state = *tenant.state;
-  Json json = {{"namespace", Text(state.pod_namespace)},
-               {"pod", Text(state.pod)},
-               {"pod_uid", Text(state.pod_uid)},
-               {"container", Text(state.container)},
-               {"gpu", tenant.scheduler->name()},
-               {"memory_refusals", state.memory_refused_count},
-               {"memory_used_bytes", state.memory_used_bytes},
-               {"memory_quota_bytes", state.memory_quota_bytes},
-               {"unsupported_count", state.unsupported_count},
-               {"unsupported", UnsupportedOf(state)}};
-  if (!tenant.scheduler->speaks_3_3) return json;
-  json["processes_refused"] = state.sessions_refused;
-  for (size_t i = 0; i < control::kFaults; ++i) json["faults"][kFaultNames[i]] = state.faults[i];
-  json["latest_fault"] = Text(state.latest_fault);
-  json["latest_refusal"] = Text(state.latest_refusal);
-  return json;
-}
-
 // "cuA, cuB and 3 more".
 std::string UnsupportedNames(const control::AllocationState& state) {
   const std::vector<std::string> names = UnsupportedOf(state);
@@ -130,7 +110,7 @@ std::string FormatAllRefusals(const std::string& state_dir,
                                 {"call", refusal.call},
                                 {"reason", refusal.reason}});
   }
-  for (const Tenant& tenant : tenants) json["tenants"].push_back(JsonOf(tenant));
+  for (const Tenant& tenant : tenants) json["tenants"].push_back(JsonOfTenant(tenant));
   return FormatDocument(json, format);
 }
 

@@ -93,6 +93,21 @@ TEST(Refusals, Malicious_ATenantsWordsAreCutAndShownAsTheyAre) {
   EXPECT_LT(table.size(), 2000u);
 }
 
+TEST(Refusals, TheDocumentSaysOfATenantWhatThatOfTheTenantsSays) {
+  SchedulerFigures scheduler;
+  scheduler.folder = "/run/gpu";
+  scheduler.speaks_3_3 = scheduler.speaks_3_4 = true;
+  scheduler.allocations = {Tenant("p")};
+  scheduler.allocations[0].memory_refused_count = 1;
+  scheduler.allocations[0].slots = 3;
+  FaultsOf(&scheduler.allocations[0], control::Fault::kLongKernel) = 2;
+  const Json json = Json::parse(FormatAllRefusals(kNowhere, {scheduler}, Format::kJson));
+  ASSERT_EQ(json["tenants"].size(), 1u) << json;
+  EXPECT_EQ(json["tenants"][0], JsonOfTenant({&scheduler, &scheduler.allocations[0]}));
+  EXPECT_EQ(json["tenants"][0]["slots"], 3);
+  EXPECT_EQ(json["tenants"][0]["faults"]["long_kernel"], 2);
+}
+
 TEST(Refusals, AnOlderSchedulersDocumentHasWhatItKnows) {
   SchedulerFigures scheduler;
   scheduler.folder = "/run/gpu";

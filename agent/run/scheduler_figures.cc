@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "agent/run/scheduler_search.h"
+#include "agent/run/tenant_since.h"
 #include "proto/control/client.h"
 
 namespace gpuloom::run {
@@ -56,6 +57,58 @@ std::vector<Tenant> TenantsOf(const std::vector<SchedulerFigures>& schedulers) {
                       Text(tenant.state->container), tenant.scheduler->name());
   });
   return tenants;
+}
+
+int64_t SinceOf(const Tenant& tenant) {
+  return SinceOf(tenant.scheduler->folder, Text(tenant.state->name));
+}
+
+Json JsonOfBusyTime(const control::BusyTime& busy) {
+  return {{"compute", Seconds(busy.compute_ns)},
+          {"copy_to_device", Seconds(busy.copy_to_device_ns)},
+          {"copy_from_device", Seconds(busy.copy_from_device_ns)}};
+}
+
+Json JsonOfTenant(const Tenant& tenant) {
+  const control::AllocationState& state = *tenant.state;
+  Json json = {{"namespace", Text(state.pod_namespace)},
+               {"pod", Text(state.pod)},
+               {"pod_uid", Text(state.pod_uid)},
+               {"container", Text(state.container)},
+               {"gpu", tenant.scheduler->name()},
+               {"trust_domain", Text(state.trust_domain)},
+               {"state", StateOf(state)},
+               {"since", JsonOfTime(SinceOf(tenant))},
+               {"slots", state.slots},
+               {"processes", state.sessions},
+               {"memory_used_bytes", state.memory_used_bytes},
+               {"memory_peak_bytes", state.memory_peak_bytes},
+               {"memory_quota_bytes", state.memory_quota_bytes},
+               {"memory_refusals", state.memory_refused_count},
+               {"kernels", state.kernels_launched},
+               {"unsupported_count", state.unsupported_count},
+               {"unsupported", UnsupportedOf(state)}};
+  if (!tenant.scheduler->speaks_3_3) return json;
+  json["gpu_seconds"] = JsonOfBusyTime(
+      {state.time.compute_ns, state.time.copy_to_device_ns, state.time.copy_from_device_ns});
+  json["queue_seconds"] = Seconds(state.time.queue_ns);
+  json["throttled_seconds"] = Seconds(state.time.throttled_ns);
+  json["held_seconds"] = Seconds(state.time.held_ns);
+  json["processes_begun"] = state.sessions_begun;
+  json["processes_refused"] = state.sessions_refused;
+  for (size_t i = 0; i < control::kFaults; ++i) json["faults"][kFaultNames[i]] = state.faults[i];
+  if (tenant.scheduler->speaks_3_4) json["long_kernels"] = state.long_kernels;
+  json["latest_fault"] = Text(state.latest_fault);
+  json["latest_refusal"] = Text(state.latest_refusal);
+  const control::WorkCounts& work = state.work;
+  json["batches"] = work.batches;
+  json["copies"] = {{"to_device", work.copies_to_device},
+                    {"from_device", work.copies_from_device},
+                    {"on_device", work.copies_on_device}};
+  json["copied_bytes"] = {{"to_device", work.bytes_to_device},
+                          {"from_device", work.bytes_from_device},
+                          {"on_device", work.bytes_on_device}};
+  return json;
 }
 
 AllFigures AskSchedulers(const std::string& state_dir) {

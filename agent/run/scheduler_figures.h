@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/answer/output.h"
 #include "agent/node/gpu_standing.h"
 #include "agent/node/one_line.h"
 #include "proto/control/connection.h"
@@ -47,6 +48,12 @@ struct Tenant {
 
 // All of them, by namespace, pod, container and GPU.
 std::vector<Tenant> TenantsOf(const std::vector<SchedulerFigures>& schedulers);
+// Since when it has its slots: Unix time in seconds; 0: nobody knows.
+int64_t SinceOf(const Tenant& tenant);
+// What is known of it, as every document says it.
+Json JsonOfTenant(const Tenant& tenant);
+Json JsonOfBusyTime(const control::BusyTime& busy);
+inline double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 struct AllFigures {
   std::vector<SchedulerFigures> schedulers;  // by folder

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "agent/answer/table.h"
+#include "agent/node/process.h"
+#include "agent/run/executor_program.h"
 #include "agent/run/refusals.h"
 #include "agent/run/scheduler_figures.h"
 #include "agent/run/tenant_since.h"
@@ -17,63 +19,9 @@ using About = StatusCommand::About;
 
 constexpr size_t kLongestName = 300;
 
-double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
-
 template <size_t N>
 uint64_t Sum(const uint64_t (&numbers)[N]) {
   return std::accumulate(std::begin(numbers), std::end(numbers), uint64_t{0});
-}
-
-Json JsonOf(const control::BusyTime& busy) {
-  return {{"compute", Seconds(busy.compute_ns)},
-          {"copy_to_device", Seconds(busy.copy_to_device_ns)},
-          {"copy_from_device", Seconds(busy.copy_from_device_ns)}};
-}
-
-int64_t SinceOf(const Tenant& tenant) {
-  return run::SinceOf(tenant.scheduler->folder, Text(tenant.state->name));
-}
-
-Json JsonOf(const Tenant& tenant) {
-  const control::AllocationState& state = *tenant.state;
-  Json json = {{"namespace", Text(state.pod_namespace)},
-               {"pod", Text(state.pod)},
-               {"pod_uid", Text(state.pod_uid)},
-               {"container", Text(state.container)},
-               {"gpu", tenant.scheduler->name()},
-               {"trust_domain", Text(state.trust_domain)},
-               {"state", StateOf(state)},
-               {"since", JsonOfTime(SinceOf(tenant))},
-               {"slots", state.slots},
-               {"processes", state.sessions},
-               {"memory_used_bytes", state.memory_used_bytes},
-               {"memory_peak_bytes", state.memory_peak_bytes},
-               {"memory_quota_bytes", state.memory_quota_bytes},
-               {"memory_refusals", state.memory_refused_count},
-               {"kernels", state.kernels_launched},
-               {"unsupported_count", state.unsupported_count},
-               {"unsupported", UnsupportedOf(state)}};
-  if (!tenant.scheduler->speaks_3_3) return json;
-  json["gpu_seconds"] =
-      JsonOf({state.time.compute_ns, state.time.copy_to_device_ns, state.time.copy_from_device_ns});
-  json["queue_seconds"] = Seconds(state.time.queue_ns);
-  json["throttled_seconds"] = Seconds(state.time.throttled_ns);
-  json["held_seconds"] = Seconds(state.time.held_ns);
-  json["processes_begun"] = state.sessions_begun;
-  json["processes_refused"] = state.sessions_refused;
-  for (size_t i = 0; i < control::kFaults; ++i) json["faults"][kFaultNames[i]] = state.faults[i];
-  if (tenant.scheduler->speaks_3_4) json["long_kernels"] = state.long_kernels;
-  json["latest_fault"] = Text(state.latest_fault);
-  json["latest_refusal"] = Text(state.latest_refusal);
-  const control::WorkCounts& work = state.work;
-  json["batches"] = work.batches;
-  json["copies"] = {{"to_device", work.copies_to_device},
-                    {"from_device", work.copies_from_device},
-                    {"on_device", work.copies_on_device}};
-  json["copied_bytes"] = {{"to_device", work.bytes_to_device},
-                          {"from_device", work.bytes_from_device},
-                          {"on_device", work.bytes_on_device}};
-  return json;
 }
 
 std::vector<std::string> RowOf(const Tenant& tenant) {
@@ -152,7 +100,7 @@ Json JsonOf(const SchedulerFigures& scheduler) {
   json["tenants"] = scheduler.allocations.size();
   json["processes"] = gpu.sessions;
   json["running_seconds"] = Seconds(gpu.running_ns);
-  json["busy_seconds"] = JsonOf(gpu.busy);
+  json["busy_seconds"] = JsonOfBusyTime(gpu.busy);
   json["executors"] = {{"now", gpu.executors},
                        {"started", gpu.executors_started},
                        {"failed", gpu.executors_failed},
@@ -162,7 +110,7 @@ Json JsonOf(const SchedulerFigures& scheduler) {
     json["trust_domains"].push_back({{"name", Text(domain.name)},
                                      {"tenants", domain.allocations},
                                      {"processes", domain.sessions},
-                                     {"busy_seconds", JsonOf(domain.busy)},
+                                     {"busy_seconds", JsonOfBusyTime(domain.busy)},
                                      {"overruns", domain.overruns},
                                      {"executors",
                                       {{"now", domain.executors},
@@ -211,7 +159,7 @@ std::string FormatTenants(const std::vector<SchedulerFigures>& schedulers, Forma
   const std::vector<Tenant> tenants = TenantsOf(schedulers);
   if (format != Format::kTable) {
     Json json = {{"tenants", Json::array()}};
-    for (const Tenant& tenant : tenants) json["tenants"].push_back(JsonOf(tenant));
+    for (const Tenant& tenant : tenants) json["tenants"].push_back(JsonOfTenant(tenant));
     return FormatDocument(json, format);
   }
   std::vector<std::vector<std::string>> rows = {{"NAMESPACE", "POD", "CONTAINER", "GPU", "SLOTS",
@@ -257,7 +205,8 @@ Answer AnswerAboutStatus(const StatusCommand& command) {
       answer.text = FormatAllRefusals(command.state_dir, all.schedulers, command.format);
       break;
     case About::kVersions:
-      answer.text = FormatVersions(command.state_dir, all.schedulers, command.format);
+      answer.text = FormatVersions(command.state_dir, all.schedulers,
+                                   AskExecutorProgram(OwnProgram()), command.format);
       break;
   }
   return answer;

@@ -91,6 +91,8 @@ TEST_F(StatusTest, TenantsAndWhatTheyHadTheGpuDo) {
   EXPECT_EQ(Gpuloom({"version", "--state-dir", state_}), 0) << Errors();
   EXPECT_THAT(Output(),
               HasSubstr("scheduler of " + gpu["gpu"].get<std::string>() + ": " + kVersion));
+  EXPECT_THAT(Output(), HasSubstr("\nexecutor: " + std::string(kVersion) + "\n"));
+  EXPECT_THAT(Output(), HasSubstr("\nCUPTI: "));
   const Json versions = Of(StatusCommand::About::kVersions);
   EXPECT_EQ(versions["agents"], Json::array());
   ASSERT_EQ(versions["schedulers"].size(), 1u) << versions;

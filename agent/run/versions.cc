@@ -117,6 +117,14 @@ std::string LinesOf(const SchedulerFigures& scheduler) {
   return text;
 }
 
+std::string LinesOf(const ExecutorProgram& executor) {
+  std::string text =
+      "executor: " + (executor.version.empty() ? executor.trouble : executor.version) + "\n";
+  if (!executor.cupti.empty()) text += "CUPTI: " + executor.cupti + "\n";
+  if (!executor.why_no_cupti.empty()) text += "CUPTI: none; " + executor.why_no_cupti + "\n";
+  return text;
+}
+
 std::string LineOf(const Agent& agent) {
   const std::string version = agent.version.empty() ? kOlder : agent.version;
   return "agent: " +
@@ -132,7 +140,8 @@ std::string LineOf(const std::string& file, const Library& library) {
 }  // namespace
 
 std::string FormatVersions(const std::string& state_dir,
-                           const std::vector<SchedulerFigures>& schedulers, Format format) {
+                           const std::vector<SchedulerFigures>& schedulers,
+                           const ExecutorProgram& executor, Format format) {
   const std::vector<Agent> agents = AgentsOf(state_dir);
   const std::map<std::string, Library> libraries = LibrariesOf(state_dir);
   const std::string driver = NvidiaDriver("");
@@ -140,6 +149,7 @@ std::string FormatVersions(const std::string& state_dir,
     std::string text = VersionLine("gpuloom") + "\n";
     for (const Agent& agent : agents) text += LineOf(agent);
     for (const SchedulerFigures& scheduler : schedulers) text += LinesOf(scheduler);
+    text += LinesOf(executor);
     for (const auto& [file, library] : libraries) text += LineOf(file, library);
     if (!driver.empty()) text += "NVIDIA's kernel module: " + OneLine(driver, kLongestName) + "\n";
     return text;
@@ -149,6 +159,11 @@ std::string FormatVersions(const std::string& state_dir,
                {"control", control::VersionText(control::kControlMajor, control::kControlMinor)},
                {"agents", Json::array()},
                {"schedulers", Json::array()},
+               {"executor",
+                {{"version", OrNull(executor.version)},
+                 {"trouble", OrNull(executor.trouble)},
+                 {"cupti", OrNull(executor.cupti)},
+                 {"cupti_reason", OrNull(executor.why_no_cupti)}}},
                {"libraries", Json::array()},
                {"nvidia_kernel_module", OrNull(OneLine(driver, kLongestName))}};
   for (const Agent& agent : agents) {

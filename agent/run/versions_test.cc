@@ -41,13 +41,14 @@ class VersionsTest : public ::testing::Test {
               "-0123456789abcdef\"\nbinding:\n  trace: 1\n  pod: \"shim: \\\"x\\\"\"\n");
   }
   Json Document(const std::vector<SchedulerFigures>& schedulers = {}) const {
-    return Json::parse(FormatVersions(state_, schedulers, Format::kJson));
+    return Json::parse(FormatVersions(state_, schedulers, executor_, Format::kJson));
   }
   std::string Table(const std::vector<SchedulerFigures>& schedulers = {}) const {
-    return FormatVersions(state_, schedulers, Format::kTable);
+    return FormatVersions(state_, schedulers, executor_, Format::kTable);
   }
 
   std::string state_;
+  ExecutorProgram executor_;
 };
 
 TEST_F(VersionsTest, WithoutAnAgentItIsThisProgramAlone) {
@@ -91,6 +92,20 @@ TEST_F(VersionsTest, LibrariesByTheContainersThatHaveThem) {
                     HasSubstr("\nlibgpuloom of 0 containers: 1.3.0, libgpuloom-1.3.0-fedc"),
                     HasSubstr("\nlibgpuloom-nvml of 2 containers: 1.2.3, "),
                     HasSubstr("\ngpuloom-trace of 2 containers: 1.2.3, "), Not(HasSubstr("i386"))));
+}
+
+TEST_F(VersionsTest, TheInstalledExecutorAndItsCupti) {
+  executor_.version = "1.2.3 (abc)";
+  executor_.cupti = "libcupti.so.2025.3.1, API 130000, /c";
+  EXPECT_THAT(Table(),
+              HasSubstr("\nexecutor: 1.2.3 (abc)\nCUPTI: libcupti.so.2025.3.1, API 130000"));
+  EXPECT_EQ(Document()["executor"], Json({{"version", "1.2.3 (abc)"},
+                                          {"trouble", nullptr},
+                                          {"cupti", executor_.cupti},
+                                          {"cupti_reason", nullptr}}));
+  executor_ = {"", "/e: no such file", "", "it is off"};
+  EXPECT_THAT(Table(), HasSubstr("\nexecutor: /e: no such file\nCUPTI: none; it is off\n"));
+  EXPECT_EQ(Document()["executor"]["trouble"], "/e: no such file");
 }
 
 TEST_F(VersionsTest, SchedulersWithTheirDrivers) {

@@ -190,6 +190,7 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   const control::KernelTerms kernels_before = allocation->kernels;
   const uint32_t rescue_before = allocation->rescue_after_ms;
   const std::chrono::milliseconds wait_before = allocation->memory_wait;
+  const std::string domain_before = allocation->trust_domain;
   if (!Bind(message, allocation, error)) return false;
   if (allocation->memory_wait != wait_before) {
     waiting_.SetWait(allocation, allocation->memory_wait);
@@ -204,6 +205,7 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   }
   turns_.Set(*allocation);
   EndOwnTracesNotAllowed(*allocation);
+  if (was_bound && allocation->trust_domain != domain_before) ForgetDomains();
   const std::string line = allocation->Label() + ": allocation " + name + ", domain " +
                            allocation->trust_domain + ", quota " +
                            std::to_string(allocation->usage.quota_bytes() >> 20) + " MiB";
@@ -249,6 +251,7 @@ void Scheduler::Remove(const std::string& name) {
   if (const auto domain = domains_.find(allocation->trust_domain); domain != domains_.end()) {
     LookIdle(domain->second);
   }
+  ForgetDomains();
   LookUnused();
 }
 

@@ -16,7 +16,6 @@
 #include <set>
 #include <string>
 
-#include "agent/node/line_budget.h"
 #include "agent/scheduler/allocation.h"
 #include "agent/scheduler/child_process.h"
 #include "agent/scheduler/device_snapshot.h"
@@ -78,26 +77,5 @@ class Executor {
     return Name() + (process.pid() > 0 ? " (" + ProcessText(process.pid()) + ")" : "");
   }
 };
-
-struct ExecutorCounts {
-  uint64_t started = 0;
-  uint64_t failed = 0;  // ended before they were ready
-  uint64_t lost = 0;    // ended while they had sessions
-};
-
-// What is kept about a domain between its executors: how often the last ones failed to start.
-struct StartHistory {
-  ExecutorCounts counts;
-  control::BusyTime busy{};
-  int failures = 0;
-  std::string last_reason;
-  EventLoop::Clock::time_point next_start{};
-  EventLoop::Clock::time_point next_spare{};  // when it may be given a spare one again
-  LineBudget lines;  // log budget for its executors: tenants can end them at will
-};
-
-// 0, then 1 s, doubling up to 30 s: a broken driver is not tried ten times a second, and a repaired
-// one is found soon.
-EventLoop::Clock::duration StartDelay(int failures);
 
 }  // namespace gpuloom::scheduler

@@ -29,11 +29,6 @@ std::string ErrorOf(uint32_t result_untrusted) {
 
 }  // namespace
 
-EventLoop::Clock::duration StartDelay(int failures) {
-  if (failures == 0) return std::chrono::seconds(0);
-  return std::chrono::seconds(std::min(30, 1 << std::min(failures - 1, 5)));
-}
-
 Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) {
   if (shutting_down_) {
     *error = "scheduler: this GPU's scheduler is ending";
@@ -42,7 +37,7 @@ Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) 
   const auto existing = domains_.find(domain);
   if (existing != domains_.end()) return existing->second;
 
-  StartHistory& history = start_history_[domain];
+  DomainHistory& history = book_.Of(domain);
   const auto now = EventLoop::Clock::now();
   if (now < history.next_start) {
     *error =
@@ -89,7 +84,7 @@ Executor* Scheduler::StartExecutor(const std::string& domain, std::string* error
   executor->deadline = loop_->After(options_.start_timeout, [this, id] {
     LoseExecutor(executors_.at(id).get(), End::kAbort, "was not ready in time");
   });
-  LogFor(&start_history_[domain].lines, LogLevel::kInfo, executor->Label() + " started");
+  LogFor(&book_.Of(domain).lines, LogLevel::kInfo, executor->Label() + " started");
   ++executor_counts_.started;
   executors_.emplace(id, std::move(owned));
   return executor;
@@ -174,8 +169,8 @@ void Scheduler::On(Executor* executor, const control::ExecutorReady& message, co
   executor->deadline.Cancel();
   executor->priorities =
       StreamPriorities{message.stream_priority_least, message.stream_priority_greatest};
-  start_history_[executor->domain].failures = 0;
-  LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo, executor->Label() + " is ready");
+  book_.Of(executor->domain).failures = 0;
+  LogFor(&book_.Of(executor->domain).lines, LogLevel::kInfo, executor->Label() + " is ready");
   if (LogsMore()) executor->process.Signal(LogSignal(true));
   LookAtSpares();
   if (!executor->is_spare()) BeginServing(executor);
@@ -310,11 +305,11 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
                  "the executor has ended: its programs must be started again");
     const std::set<uint64_t> sessions = executor->sessions;
     const bool loses = !sessions.empty() && !shutting_down_;
-    LogFor(&start_history_[executor->domain].lines, loses ? LogLevel::kError : LogLevel::kInfo,
+    LogFor(&book_.Of(executor->domain).lines, loses ? LogLevel::kError : LogLevel::kInfo,
            executor->Label() + " ends: " + reason +
                (loses ? "; " + std::to_string(sessions.size()) + " sessions are lost" : ""));
     executor_counts_.lost += loses;
-    start_history_[executor->domain].counts.lost += loses;
+    book_.Of(executor->domain).counts.lost += loses;
     std::set<const Allocation*> allocations;
     for (const uint64_t id : sessions) {
       if (Session* session = FindSession(id, *executor)) {
@@ -368,7 +363,7 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
         [executor] { return executor->state != Executor::State::kDying; });
   }
   LoseExecutor(executor, End::kAsk, how);
-  LogFor(&start_history_[executor->domain].lines, LogLevel::kInfo, executor->Name() + " " + how);
+  LogFor(&book_.Of(executor->domain).lines, LogLevel::kInfo, executor->Name() + " " + how);
   const std::set<uint64_t> sessions = executor->sessions;
   for (const uint64_t id : sessions) ForgetSession(id);
   for (const auto& [id, charge] : executor->charges) {
@@ -378,7 +373,7 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
     arena.allocation->host_addresses.Free(arena.range, &host_window_);
   }
   if (!executor->was_ready && !executor->steps_down && !shutting_down_) {
-    StartHistory& history = start_history_[executor->domain];
+    DomainHistory& history = book_.Of(executor->domain);
     ++history.failures;
     ++history.counts.failed;
     ++executor_counts_.failed;
@@ -387,11 +382,10 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   }
   turns_.Forget(*executor);
   folders_.Remove(executor->folder, std::move(executor->user));
-  const std::string domain = executor->domain;
   executors_.erase(executor_id);
   NoteRoom();  // the memory of its context is free now
   NoteSpareEnded();
-  if (!HasAllocations(domain) && start_history_[domain].failures == 0) start_history_.erase(domain);
+  ForgetDomains();
   LookUnused();
 }
 

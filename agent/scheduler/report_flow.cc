@@ -49,7 +49,7 @@ void Scheduler::ChargeTime(Session* session) {
     time.*kEngines[i].used = charged_ns + ns;
     if (ns == 0) continue;
     busy_.*kEngines[i].busy += ns;
-    start_history_[session->executor->domain].busy.*kEngines[i].busy += ns;
+    book_.Of(session->executor->domain).busy.*kEngines[i].busy += ns;
   }
 }
 
@@ -65,6 +65,20 @@ void Scheduler::NoteFault(Session* session, control::Fault fault, const std::str
   const bool is_said =
       fault == control::Fault::kLostExecutor && session->executor->blamed == &allocation;
   if (!is_said) allocation.latest_fault = what;
+}
+
+void Scheduler::ForgetDomains() {
+  // A session has its executor.
+  std::set<std::string_view> present;
+  for (const auto& [name, entry] : allocations_) {
+    if (entry.allocation->bound) present.insert(entry.allocation->trust_domain);
+  }
+  for (const auto& [id, executor] : executors_) present.insert(executor->domain);
+  const auto now = EventLoop::Clock::now();
+  forget_timer_.Cancel();
+  if (const auto next = book_.Forget(present, now)) {
+    forget_timer_ = loop_->After(*next - now, [this] { ForgetDomains(); });
+  }
 }
 
 void Scheduler::SendStates(Peer* peer, uint32_t request) {
@@ -151,11 +165,11 @@ void Scheduler::SendGpu(Peer* peer, uint32_t request) {
   peer->Send(request, gpu);
   for (auto& [name, domain] : domains) {
     control::SetText(domain.name, name.c_str());
-    if (const auto it = start_history_.find(name); it != start_history_.end()) {
-      domain.busy = it->second.busy;
-      domain.executors_started = it->second.counts.started;
-      domain.executors_failed = it->second.counts.failed;
-      domain.executors_lost = it->second.counts.lost;
+    if (const DomainHistory* const history = book_.Find(name); history != nullptr) {
+      domain.busy = history->busy;
+      domain.executors_started = history->counts.started;
+      domain.executors_failed = history->counts.failed;
+      domain.executors_lost = history->counts.lost;
     }
     domain.overruns = turns_.overruns(name);
     peer->Send(request, domain);

@@ -21,7 +21,8 @@ Scheduler::Scheduler(EventLoop* loop, Device* device, Options options)
       turns_(
           loop, static_cast<uint64_t>(std::chrono::nanoseconds(options_.overrun_limit).count()),
           [this](Executor* executor, uint64_t overran_ns) { EndForOverrun(executor, overran_ns); }),
-      folders_(loop, options_.executor_folders, options_.executor_path) {
+      folders_(loop, options_.executor_folders, options_.executor_path),
+      book_(options_.domain_linger) {
   if (options_.exit_when_unused) {
     // The process that started this one connects at once. If it has died instead, this one ends.
     unused_timer_ = loop_->After(std::chrono::seconds(10), [this] {

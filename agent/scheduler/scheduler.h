@@ -21,6 +21,7 @@
 #include "agent/scheduler/address_window.h"
 #include "agent/scheduler/allocation.h"
 #include "agent/scheduler/device.h"
+#include "agent/scheduler/domain_book.h"
 #include "agent/scheduler/event_loop.h"
 #include "agent/scheduler/executor.h"
 #include "agent/scheduler/executor_folders.h"
@@ -64,6 +65,9 @@ struct Options {
   std::chrono::milliseconds exit_grace{3'000};
   // Of the device's time beside other domains, for an executor whose turn has ended: see Turns.
   std::chrono::milliseconds overrun_limit{300'000};
+  // Of a trust domain of which nothing is there. Longer than the agent's ledger keeps what was reported of it last, so that
+  // its counters go on if it comes back.
+  std::chrono::milliseconds domain_linger{600'000};
   // For executors to begin a trace, and to write what is left, and for a tenant to take its own. Less than whoever asks waits
   // for an answer.
   std::chrono::milliseconds trace_patience{10'000};
@@ -142,6 +146,8 @@ class Scheduler {
   // For what has been reported, as far as the executor's part of the device's time goes.
   void ChargeTime(Session* session);
   void ChargeTimeOfAll();
+  // Call when an allocation has left a trust domain, or an executor has ended.
+  void ForgetDomains();
   // Counts it, once for each session.
   // `what`: the error, or the kernel, in words.
   void NoteFault(Session* session, control::Fault fault, const std::string& what);
@@ -354,7 +360,8 @@ class Scheduler {
   std::map<uint64_t, std::unique_ptr<Session>> sessions_;
   std::map<uint64_t, std::unique_ptr<Executor>> executors_;
   std::map<std::string, Executor*> domains_;  // the executor that serves new sessions
-  std::map<std::string, StartHistory> start_history_;
+  DomainBook book_;
+  Timer forget_timer_;  // its next moment
   std::map<uint64_t, ReclaimRound> reclaims_;
   std::unique_ptr<Trace> trace_;
   std::map<uint64_t, std::unique_ptr<OwnTrace>> own_traces_;

@@ -36,7 +36,7 @@ size_t Scheduler::Spares() const {
 }
 
 Executor* Scheduler::TakeSpare(const std::string& domain, EventLoop::Clock::time_point now) {
-  StartHistory& history = start_history_[domain];
+  DomainHistory& history = book_.Of(domain);
   if (now < history.next_spare) return nullptr;
   Executor* best = nullptr;
   for (auto& [id, executor] : executors_) {
@@ -59,7 +59,9 @@ Executor* Scheduler::TakeSpare(const std::string& domain, EventLoop::Clock::time
 void Scheduler::LookAtSpares() {
   if (Spares() >= options_.spare_executors || Unused()) return;
   const auto now = EventLoop::Clock::now();
-  const auto next = std::max(next_spare_executor_, start_history_[std::string()].next_start);
+  const DomainHistory* const history = book_.Find(std::string());
+  const auto next = history == nullptr ? next_spare_executor_
+                                       : std::max(next_spare_executor_, history->next_start);
   spare_executor_timer_ = loop_->After(
       std::max<EventLoop::Clock::duration>(next - now, kAfterOthers), [this] { StartSpare(); });
 }

@@ -104,19 +104,38 @@ void GiveDeviceMemory(uint64_t address, uint64_t size_bytes, wire::StreamId stre
   FreeSurplus();
 }
 
-void ReturnKeptMemory() {
-  uint64_t address;
+uint64_t ReturnKeptMemory() {
+  uint64_t returned_bytes = 0;
   for (;;) {
+    uint64_t address;
     {
       Holding holding(&kept.lock);
-      if (kept.blocks.count() == 0) return;
+      if (kept.blocks.count() == 0) return returned_bytes;
       const size_t last = kept.blocks.count() - 1;
       address = kept.blocks[last].address;
+      returned_bytes += kept.blocks[last].taken_bytes;
       kept.bytes -= kept.blocks[last].taken_bytes;
       kept.blocks.Remove(last);
     }
     FreeLater(address);
   }
+}
+
+bool QuotaHasRoom(uint64_t size_bytes) {
+  uint64_t taken_bytes = TakenBytes(size_bytes);
+  if (taken_bytes == 0) return false;
+  if (taken_bytes < kLargeBytes) taken_bytes = kGranuleBytes;
+  wire::MemInfo::Reply reply;
+  // Whoever asks hears of a session that has ended.
+  return session.Call<wire::MemInfo>({}, &reply) != CUDA_SUCCESS || taken_bytes <= reply.free_bytes;
+}
+
+bool QuotaHasRoomAtLast(uint64_t size_bytes) {
+  const uint64_t returned_bytes = ReturnKeptMemory();
+  const uint64_t taken_bytes = TakenBytes(size_bytes);
+  // Small allocations are cut of the same granules, which stay charged.
+  if (taken_bytes < kLargeBytes && taken_bytes <= returned_bytes) return true;
+  return QuotaHasRoom(size_bytes);
 }
 
 }  // namespace gpuloom

@@ -48,8 +48,7 @@ CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
     // Memory freed in stream order becomes available once the streams have reached that point.
     result = session.WaitForAll();
     if (result != CUDA_SUCCESS) return result;
-    ReclaimMemory();
-    result = TakeDeviceMemory(size_bytes, &begin);
+    result = MakeRoom(size_bytes) ? TakeDeviceMemory(size_bytes, &begin) : CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result != CUDA_SUCCESS) return result;
   if (!NoteMemory({begin, size_bytes, MemoryKind::kDevice, 0, {}, 0, 0})) {

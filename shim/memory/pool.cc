@@ -202,7 +202,9 @@ CUresult RefuseBeyondAddresses(const Pool& pool, uint64_t size_bytes) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes) GPULOOM_REQUIRES(pools.lock) {
+// `refused`: whether the node has refused this call of the program already.
+CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes, bool* refused)
+    GPULOOM_REQUIRES(pools.lock) {
   // Chunks grow with the pool, so that a program with little memory in it holds little.
   uint64_t chunk_bytes = RoundUp(pool->reserved_bytes / 2, kGranuleBytes);
   if (chunk_bytes > kLargestChunkBytes) chunk_bytes = kLargestChunkBytes;
@@ -216,14 +218,22 @@ CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes) GPULOOM_REQUIRES(pools.
     }
   }
   uint64_t begin = 0;
-  CUresult result = TakeDeviceMemory(chunk_bytes, &begin);
+  const auto ask = [&] {
+    if (*refused && !QuotaHasRoomAtLast(chunk_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    const CUresult result = TakeDeviceMemory(chunk_bytes, &begin);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) *refused = true;
+    return result;
+  };
+  // Nobody has called for more than is needed, so nothing is to be refused for it.
+  if (chunk_bytes != needed_bytes && !QuotaHasRoom(chunk_bytes)) chunk_bytes = needed_bytes;
+  CUresult result = ask();
   if (result == CUDA_ERROR_OUT_OF_MEMORY && chunk_bytes != needed_bytes) {
     chunk_bytes = needed_bytes;
-    result = TakeDeviceMemory(chunk_bytes, &begin);
+    result = ask();
   }
   if (result == CUDA_ERROR_OUT_OF_MEMORY && !IsBeyondAll(needed_bytes)) {
     TrimAllLocked(/*everything=*/true);
-    result = TakeDeviceMemory(chunk_bytes, &begin);
+    result = ask();
   }
   if (result != CUDA_SUCCESS) return result;
   Piece* piece = pools.pieces.Take(pools.lock);
@@ -255,14 +265,15 @@ CUresult FindOrGrowLocked(Pool* pool, uint64_t size_bytes, wire::StreamId stream
   TidyLocked(pool);
   *found = FindLocked(pool, size_bytes, stream);
   if (*found != nullptr) return CUDA_SUCCESS;
-  CUresult result = AddChunkLocked(pool, size_bytes);
+  bool refused = false;
+  CUresult result = AddChunkLocked(pool, size_bytes, &refused);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && !IsBeyondAll(size_bytes)) {
     CUDA_RETURN_IF_ERROR(session.WaitForAll());
     TrimAllLocked(/*everything=*/false);
     TidyLocked(pool);
     *found = FindLocked(pool, size_bytes, stream);
     if (*found != nullptr) return CUDA_SUCCESS;
-    result = AddChunkLocked(pool, size_bytes);
+    result = AddChunkLocked(pool, size_bytes, &refused);
   }
   if (result != CUDA_SUCCESS) return result;
   *found = FindLocked(pool, size_bytes, stream);
@@ -371,12 +382,12 @@ void TrimPool(Pool* pool, uint64_t keep_bytes) {
   TrimLocked(pool, keep_bytes, /*exported=*/true);
 }
 
-void ReclaimMemory() {
+bool MakeRoom(uint64_t size_bytes) {
   {
     Holding holding(&pools.lock);
     TrimAllLocked(/*everything=*/true);
   }
-  ReturnKeptMemory();
+  return QuotaHasRoomAtLast(size_bytes);
 }
 
 void ResetPools() {

@@ -72,8 +72,9 @@ void GiveToPool(uint32_t piece, wire::StreamId stream, wire::Ticket ticket);
 
 // Returns unused chunks until the pool holds at most `keep_bytes`.
 void TrimPool(Pool* pool, uint64_t keep_bytes);
-// Returns what no pool uses and what is kept aside to the scheduler: memory has run out.
-void ReclaimMemory();
+// Memory has run out: returns what no pool uses and what is kept aside to the scheduler. Whether the quota has room for
+// `size_bytes` then: it is to be asked for again only if it has (device_memory.h).
+[[nodiscard]] bool MakeRoom(uint64_t size_bytes);
 // For a reset of the context; nothing is in use any more.
 void ResetPools();
 

@@ -99,8 +99,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
   Holding holding(&physical_lock);
   PhysicalMemory* memory = nullptr;
   CUresult result = CreatePhysicalLocked(size_bytes, wanted->requestedHandleTypes, &memory);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && size_bytes <= session.device().total_memory_bytes) {
-    ReclaimMemory();
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && size_bytes <= session.device().total_memory_bytes &&
+      MakeRoom(size_bytes)) {
     result = CreatePhysicalLocked(size_bytes, wanted->requestedHandleTypes, &memory);
   }
   if (result == CUDA_SUCCESS) *handle = HandleOf(memory);

@@ -62,7 +62,7 @@ TEST_F(Sharing, QuotaRefusesAndOthersGoOn) {
   ASSERT_TRUE(other.ReadLine("ready"));
   Process refused = stack_.Tenant(small, {"refused", "17"});
   EXPECT_EQ(refused.ExitStatus(), 0) << refused.output();
-  EXPECT_GE(stack_.State(small).memory_refused_count, 1u);
+  EXPECT_EQ(stack_.State(small).memory_refused_count, 1u);
   EXPECT_LE(stack_.State(small).memory_peak_bytes, 16 * kMiB);
   EXPECT_EQ(stack_.State(large).memory_refused_count, 0u);
   other.CloseInput();
@@ -83,6 +83,32 @@ TEST_F(Sharing, WhatIsFarBeyondTheQuotaIsCountedAsOneRefusal) {
   }
   expect_one("8192", "pitch");
   expect_one("8192", "overflow");
+}
+
+// The library gives back what it keeps and looks for room again; the program has called once.
+TEST_F(Sharing, WhatTheQuotaHasNoRoomForIsCountedAsOneRefusal) {
+  const Allocation a = stack_.Allocate({.quota_bytes = 64 * kMiB});
+  Process holder = stack_.Tenant(a, {"hold", "40"});
+  ASSERT_TRUE(holder.ReadLine("ready"));
+  uint64_t refused = 0;
+  for (const char* how : {"alloc", "pool", "create", "pitch"}) {
+    Process tenant = stack_.Tenant(a, {"refused", "40", how});
+    EXPECT_EQ(tenant.ExitStatus(), 0) << tenant.output();
+    EXPECT_EQ(stack_.State(a).memory_refused_count, ++refused) << how;
+  }
+  // The rest but for a granule, of which the programs' modules have a part.
+  Process other = stack_.Tenant(a, {"hold", "22"});
+  ASSERT_TRUE(other.ReadLine("ready"));
+  Process tenant = stack_.Tenant(a, {"refused", "1", "small"});
+  EXPECT_EQ(tenant.ExitStatus(), 0) << tenant.output();
+  EXPECT_EQ(stack_.State(a).memory_refused_count, ++refused);
+}
+
+TEST_F(Sharing, APoolThatWouldGrowFurtherThanItMayIsRefusedNothing) {
+  const Allocation a = stack_.Allocate({.quota_bytes = 64 * kMiB});
+  Process tenant = stack_.Tenant(a, {"grow", "60"});
+  EXPECT_EQ(tenant.ExitStatus(), 0) << tenant.output();
+  EXPECT_EQ(stack_.State(a).memory_refused_count, 0u);
 }
 
 TEST_F(Sharing, QuotaIsOfTheAllocationNotOfTheProcess) {

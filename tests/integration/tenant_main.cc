@@ -6,7 +6,9 @@
 //   vadd               adds two vectors and checks them
 //   hold MIB           allocates, says "ready", frees nothing, ends when its input ends
 //   refused MIB [HOW]  an allocation that must be refused for lack of memory, from a pool, with a pitch, with one
-//                      whose size overflows, or by cuMemCreate (pool, pitch, overflow, create); then vadd
+//                      whose size overflows, or by cuMemCreate (pool, pitch, overflow, create); then vadd. small: of
+//                      MIB KiB, and no vadd
+//   grow MIB           takes so much from a pool, 2 MiB at a time
 //   spin SECONDS       says "running" while one kernel runs that long, then "done"
 //   busy               says "running" while one kernel runs until there is a line of input, then "done"
 //   waiting N M        says "running" while N graphs, each with M host functions beside each other, wait in
@@ -46,53 +48,11 @@
 
 #include "proto/cuda/driver.h"
 #include "tests/conformance/kernels.h"
+#include "tests/integration/tenant_kernels.h"
 
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
-
-// A program without variables: every tenant of a domain after the first shares its loaded code. Loading one that is new
-// to the domain waits for running kernels on real drivers (docs/design/module-loading.md).
-constexpr char kCodeOnly[] = R"(.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry increment(.param .u64 counter) {
-  .reg .u64 %address;
-  .reg .u32 %old;
-  ld.param.u64 %address, [counter];
-  atom.global.add.u32 %old, [%address], 1;
-  ret;
-}
-)";
-
-constexpr char kPrints[] = R"(.version 7.0
-.target sm_70
-.address_size 64
-.extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 arguments);
-.global .align 1 .b8 text[19] = {116, 101, 110, 97, 110, 116, 32, 37, 117, 32, 108, 105, 110, 101, 32, 37, 117, 10, 0};
-.visible .entry print(.param .u32 tenant, .param .u32 line) {
-  .local .align 8 .b8 values[8];
-  .reg .u64 %at, %generic, %format;
-  .reg .u32 %value;
-  mov.u64 %at, values;
-  cvta.local.u64 %generic, %at;
-  ld.param.u32 %value, [tenant];
-  st.local.u32 [%at], %value;
-  ld.param.u32 %value, [line];
-  st.local.u32 [%at+4], %value;
-  mov.u64 %format, text;
-  cvta.global.u64 %format, %format;
-  {
-    .param .b64 a;
-    .param .b64 b;
-    .param .b32 r;
-    st.param.b64 [a], %format;
-    st.param.b64 [b], %generic;
-    call.uni (r), vprintf, (a, b);
-  }
-  ret;
-}
-)";
 
 gpuloom::Driver cu;
 CUmodule module;
@@ -209,9 +169,19 @@ CUresult Allocate(size_t bytes, const std::string& how) {
   return cu.cuMemAlloc_v2(&memory, bytes);
 }
 
+int Grow(size_t mib) {
+  for (size_t taken = 0; taken < mib; taken += 2) {
+    CUdeviceptr memory;
+    Ok(cu.cuMemAllocAsync(&memory, 2u << 20, nullptr), "cuMemAllocAsync");
+  }
+  return 0;
+}
+
 int Refused(size_t mib, const std::string& how) {
-  const CUresult result = Allocate(mib << 20, how);
+  const bool is_small = how == "small";
+  const CUresult result = Allocate(mib << (is_small ? 10 : 20), how);
   Say("refused " + std::to_string(result));
+  if (is_small) return result == CUDA_ERROR_OUT_OF_MEMORY ? 0 : 1;
   return result == CUDA_ERROR_OUT_OF_MEMORY ? VectorAdd() : 1;
 }
 
@@ -401,7 +371,7 @@ int Bystander(bool raises_limits) {
     std::vector<char> received(sent.size());
     step("allocate", [&] { return cu.cuMemAlloc_v2(&memory, 5 << 20); });
     step("copy", [&] { return cu.cuMemcpyHtoD_v2(memory, sent.data(), sent.size()); });
-    step("load", [&] { return cu.cuModuleLoadData(&other, kCodeOnly); });
+    step("load", [&] { return cu.cuModuleLoadData(&other, gpuloom::kCodeOnly); });
     step("function", [&] { return cu.cuModuleGetFunction(&function, other, "increment"); });
     step("launch", [&] { return Launch(function, 1, 32, counter); });
     step("create a stream", [&] { return cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING); });
@@ -426,7 +396,7 @@ int Print(uint32_t number) {
   CUmodule printing;
   CUfunction function;
   CUstream streams[2];
-  Ok(cu.cuModuleLoadData(&printing, kPrints), "cuModuleLoadData");
+  Ok(cu.cuModuleLoadData(&printing, gpuloom::kPrints), "cuModuleLoadData");
   Ok(cu.cuModuleGetFunction(&function, printing, "print"), "cuModuleGetFunction");
   for (CUstream& stream : streams) {
     Ok(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
@@ -579,6 +549,7 @@ int main(int argc, char** argv) {
   if (habit == "vadd") return VectorAdd();
   if (habit == "hold") return Hold(static_cast<size_t>(number));
   if (habit == "refused") return Refused(static_cast<size_t>(number), argc > 3 ? argv[3] : "");
+  if (habit == "grow") return Grow(static_cast<size_t>(number));
   if (habit == "spin") return Spin(number);
   if (habit == "busy") return Busy();
   if (habit == "endless") return Endless();

@@ -73,6 +73,21 @@ bool LoadFrom(const std::string& path, Cupti* cupti, std::string* why) {
 
 }  // namespace
 
+std::string Describe(const Cupti& cupti) {
+  // The loader's, where it was loaded by its name.
+  Dl_info library{};
+  std::filesystem::path path = cupti.path;
+  if (dladdr(reinterpret_cast<const void*>(cupti.cuptiGetVersion), &library) != 0) {
+    path = library.dli_fname;
+  }
+  std::error_code unknown;
+  const std::filesystem::path file = std::filesystem::canonical(path, unknown);
+  uint32_t version = 0;
+  (void)cupti.cuptiGetVersion(&version);
+  return (unknown ? path : file).filename().string() + ", API " + std::to_string(version) + ", " +
+         path.string();
+}
+
 bool LoadCupti(const std::string& setting, const void* driver, Cupti* cupti, std::string* why) {
   if (setting == "off") {
     *why = "cupti: switched off by GPULOOM_EXECUTOR_CUPTI";

@@ -84,4 +84,7 @@ struct Cupti {
 [[nodiscard]] bool LoadCupti(const std::string& setting, const void* driver, Cupti* cupti,
                              std::string* why);
 
+// "libcupti.so.2025.3.1, API 130000, /usr/local/cuda/lib64/libcupti.so.13": the file's own name has NVIDIA's number.
+std::string Describe(const Cupti& cupti);
+
 }  // namespace gpuloom::executor

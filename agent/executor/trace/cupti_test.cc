@@ -16,6 +16,9 @@ TEST(LoadCupti, ByItsPath) {
   EXPECT_EQ(cupti.path, GPULOOM_CUPTI_FIXTURE);
   uint32_t version = 0;
   EXPECT_EQ(cupti.cuptiGetVersion(&version), kCuptiSuccess);
+  const std::string path = GPULOOM_CUPTI_FIXTURE;
+  EXPECT_EQ(Describe(cupti),
+            path.substr(path.rfind('/') + 1) + ", API " + std::to_string(version) + ", " + path);
 }
 
 TEST(LoadCupti, WhatCannotBeUsedIsNamed) {

@@ -8,6 +8,7 @@
 #include "agent/answer/table.h"
 #include "agent/run/doctor/doctor.h"
 #include "agent/run/doctor/look.h"
+#include "agent/run/executor_program.h"
 #include "agent/run/installation.h"
 #include "agent/run/scheduler_search.h"
 #include "proto/control/messages.h"
@@ -113,6 +114,25 @@ Finding Libraries(const std::string& root, const std::string& folder) {
   return {"libraries", Verdict::kOk, "in " + folder + "/shim, of this release", ""};
 }
 
+// What runs may have been started from an older file.
+Findings Executor(const std::string& program) {
+  const ExecutorProgram its = AskExecutorProgram(program);
+  const char* const remedy = "install the whole of gpuloom, of one release";
+  if (its.version.empty()) return {{"installation", Verdict::kError, its.trouble, remedy}};
+  Findings findings = {{"CUPTI", Verdict::kOk,
+                        its.cupti.empty()
+                            ? "none, so traces have the executors' own times: " + its.why_no_cupti
+                            : its.cupti,
+                        ""}};
+  if (its.version != kVersion) {
+    findings.push_back(
+        {"installation", Verdict::kWarning,
+         "gpuloom-executor is of another release, " + its.version + "; this is " + kVersion,
+         remedy});
+  }
+  return findings;
+}
+
 Finding Program(const std::string& program) {
   Installation installation;
   std::string error;
@@ -127,6 +147,9 @@ Finding Program(const std::string& program) {
 
 Findings CheckState(const DoctorCommand& command) {
   Findings findings = {Program(command.program)};
+  if (findings[0].verdict == Verdict::kOk) {
+    for (Finding& finding : Executor(command.program)) findings.push_back(std::move(finding));
+  }
   const std::string folder = command.state_dir.empty() ? kAgentsStateDir : command.state_dir;
   if (!Exists(command.root + folder)) {
     if (!Exists(command.root + command.kubelet_dir)) {

@@ -74,12 +74,18 @@ class DoctorTest : public ::testing::Test {
       Write(std::string("/opt/gpuloom/") + file, "ELF");
       fs::permissions(root_ + "/opt/gpuloom/" + file, fs::perms::owner_all);
     }
+    WriteExecutor(std::string(kVersion), "CUPTI: libcupti.so.1, API 17, /c");
   }
   void TearDown() override { fs::remove_all(root_); }
 
   void Write(const std::string& path, const std::string& text) const {
     fs::create_directories(fs::path(root_ + path).parent_path());
     std::ofstream(root_ + path) << text;
+  }
+  void WriteExecutor(const std::string& version, const std::string& cupti) const {
+    Write("/opt/gpuloom/bin/gpuloom-executor", "#!/bin/sh\necho 'gpuloom-executor " + version +
+                                                   ", wire 1.0, control 1.0'\necho '" + cupti +
+                                                   "'\n");
   }
   void Remove(const std::string& path) const {
     EXPECT_GT(fs::remove_all(root_ + path), 0u) << path;
@@ -141,6 +147,17 @@ TEST_F(DoctorTest, AGoodNodeHasNothingWrongButTheMissingScheduler) {
               AllOf(StartsWith("ok        kernel "), HasSubstr("\nerror     schedulers "),
                     HasSubstr("→  the node's gpuloom-schedulers pod"),
                     ::testing::EndsWith("\nerrors: 1, warnings: 0\n")));
+}
+
+TEST_F(DoctorTest, TheExecutorIsOfThisReleaseAndSaysWhetherThereIsCupti) {
+  EXPECT_EQ(Of("CUPTI"), "ok: libcupti.so.1, API 17, /c → \n");
+  WriteExecutor(std::string(kVersion), "no CUPTI: it is off");
+  EXPECT_EQ(Of("CUPTI"), "ok: none, so traces have the executors' own times: it is off → \n");
+  WriteExecutor("0.0.1 (old)", "");
+  EXPECT_THAT(Of("installation"),
+              HasSubstr("warning: gpuloom-executor is of another release, 0.0.1 (old); this is"));
+  Write("/opt/gpuloom/bin/gpuloom-executor", "no program");
+  EXPECT_THAT(Of("installation"), AllOf(HasSubstr("error: "), HasSubstr("bin/gpuloom-executor: ")));
 }
 
 TEST_F(DoctorTest, WhatConfinementWantsOfTheKernel) {
