@@ -127,8 +127,11 @@ TEST_F(LaunchTest, Malicious_AStreamThatIsNeverIdleChangesItsBand) {
   scheduler_.SetShares(*tenant, terms);
   ASSERT_TRUE(scheduler_.Reclaim(*tenant));  // comes behind it
   tenant->LaunchPlain(1, 1);
+  EXPECT_TRUE(tenant->Wait(has_launched)) << "with which it is noticed";
+  TestingDriver::TakeCalls();
   const Ticket later = tenant->LaunchPlain(1, 1);
   EXPECT_TRUE(tenant->Never(has_launched)) << "the first one has not ended";
+  EXPECT_THAT(TestingDriver::TakePriorities(), IsEmpty());
   // Its other streams need not wait for this one.
   tenant->LaunchPlain(2, 1);
   EXPECT_TRUE(tenant->Wait(has_launched));

@@ -155,6 +155,7 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
   } else if (in.As(&wants)) {
     ++turn_messages_;
     wants_[wants.allocation_id] = wants.wants != 0;
+    pauses_[wants.allocation_id] += wants.wants == 0;
   } else if (in.As(&usage)) {
     ++turn_messages_;
     for (uint32_t i = 0; i < usage.count; ++i) {
@@ -319,6 +320,15 @@ bool TestingScheduler::WaitWants(const TestingTenant& tenant, bool wants) {
     const MutexLock lock(mutex_);
     return wants_[tenant.order.allocation_id] == wants;
   });
+}
+
+int TestingScheduler::Pauses(const TestingTenant& tenant) {
+  const MutexLock lock(mutex_);
+  return pauses_[tenant.order.allocation_id];
+}
+
+bool TestingScheduler::WaitPauses(const TestingTenant& tenant, int count) {
+  return WaitUntil([&] { return Pauses(tenant) >= count; });
 }
 
 int TestingScheduler::TurnMessages() {

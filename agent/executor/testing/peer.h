@@ -145,6 +145,9 @@ class TestingScheduler {
   bool WasDrained(uint32_t turn);
   // Waits until the executor has said so of the tenant's allocation; what it never said is false.
   bool WaitWants(const TestingTenant& tenant, bool wants);
+  // How often it has said that the tenant's allocation no longer wants the device.
+  int Pauses(const TestingTenant& tenant);
+  bool WaitPauses(const TestingTenant& tenant, int count);
   // Messages about turns that have come from it.
   int TurnMessages();
   // What it says that the tenant's allocation has used of turns.
@@ -214,10 +217,11 @@ class TestingScheduler {
   std::map<uint64_t, control::SessionReady> ready_ GPULOOM_GUARDED_BY(mutex_);
   std::map<uint64_t, control::SessionEnded> ended_ GPULOOM_GUARDED_BY(mutex_);
   std::map<uint64_t, int> waits_ GPULOOM_GUARDED_BY(mutex_);
-  std::vector<uint32_t> held_ GPULOOM_GUARDED_BY(mutex_);      // the holds that were acknowledged
-  std::vector<uint32_t> drained_ GPULOOM_GUARDED_BY(mutex_);   // the turns
-  std::map<uint64_t, bool> wants_ GPULOOM_GUARDED_BY(mutex_);  // by allocation
-  std::map<uint64_t, uint64_t> turn_use_ns_ GPULOOM_GUARDED_BY(mutex_);               // the same
+  std::vector<uint32_t> held_ GPULOOM_GUARDED_BY(mutex_);     // the holds that were acknowledged
+  std::vector<uint32_t> drained_ GPULOOM_GUARDED_BY(mutex_);  // the turns
+  std::map<uint64_t, bool> wants_ GPULOOM_GUARDED_BY(mutex_);
+  std::map<uint64_t, int> pauses_ GPULOOM_GUARDED_BY(mutex_);            // by allocation
+  std::map<uint64_t, uint64_t> turn_use_ns_ GPULOOM_GUARDED_BY(mutex_);  // the same
   std::map<uint64_t, control::LongKernel> long_kernels_ GPULOOM_GUARDED_BY(mutex_);   // by session
   std::map<uint64_t, control::SessionCounters> counters_ GPULOOM_GUARDED_BY(mutex_);  // the same
   std::string kernels_end_ GPULOOM_GUARDED_BY(mutex_);
