@@ -343,15 +343,27 @@ TEST_F(SchedulerTest, ExecutorThatFailsToStartIsNamedAndNotAskedAtOnceAgain) {
   ASSERT_TRUE(tenant.Attach(a));
   EXPECT_EQ(tenant.welcome.admission, wire::Admission::kDeviceLost);
   EXPECT_THAT(tenant.welcome.message, ::testing::HasSubstr("the scripted executor refuses"));
-  SetExecutorStart("");
   ASSERT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 0; }));
+  // A machine that does other things for longer than the delay asks it again, and waits for longer then.
+  const auto is_asked = [](const Tenant& tenant) {
+    return std::string_view(tenant.welcome.message).find("failed to start") ==
+           std::string_view::npos;
+  };
+  int failures = 0;
   Tenant again;
-  ASSERT_TRUE(again.Attach(a));
-  EXPECT_EQ(again.welcome.admission, wire::Admission::kDeviceLost);
-  EXPECT_THAT(again.welcome.message, ::testing::HasSubstr("failed to start 1 times"));
+  do {
+    ++failures;
+    again = Tenant();
+    ASSERT_TRUE(again.Attach(a));
+    EXPECT_EQ(again.welcome.admission, wire::Admission::kDeviceLost);
+    ASSERT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 0; }));
+  } while (is_asked(again) && failures < 5);
+  EXPECT_THAT(again.welcome.message,
+              ::testing::HasSubstr("failed to start " + std::to_string(failures) + " times"));
+  SetExecutorStart("");
   ExpectServed(b);
   // After the delay it is asked again.
-  std::this_thread::sleep_for(StartDelay(1));
+  std::this_thread::sleep_for(StartDelay(failures));
   ExpectServed(a);
 }
 

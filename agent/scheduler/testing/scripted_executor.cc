@@ -369,7 +369,7 @@ class Executor {
           const auto ignorer = other++;
           if (!ignorer->second.ends) End(ignorer, wire::Fatal::kNone);
         }
-        done();
+        if (sessions_.contains(id)) done();  // it may be one of them
         break;
       case 'F':
         Send(FaultOf(700, id));
