@@ -329,7 +329,10 @@ void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
   turn_.allocation = allocation;
   turn_.priority = it.priority;
   turn_.ends_ns = now_ns + limits_.quantum_ns;
-  if (domains_[number].state == State::kYielding) std::erase(leaving_, number);
+  if (domains_[number].state == State::kYielding) {
+    Settle(number, now_ns);
+    std::erase(leaving_, number);
+  }
   domains_[number].state = State::kGranted;
   domains_[number].winner = allocation;
   domains_[number].priority = it.priority;

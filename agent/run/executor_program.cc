@@ -83,7 +83,8 @@ ExecutorProgram AskExecutorProgram(const std::string& program) {
   }
   const std::string said = ReadAll(reader.get());
   kill(pid, SIGKILL);  // one that hangs; whoever has said all has ended, or is about to
-  waitpid(pid, nullptr, 0);
+  // One that sleeps in the kernel, on a network's file, does not even die; our own end takes care of it.
+  for (int tries = 0; tries < 100 && waitpid(pid, nullptr, WNOHANG) == 0; ++tries) usleep(10'000);
   its = ReadExecutorVersions(said);
   if (!its.trouble.empty()) its.trouble = path + ": " + its.trouble;
   return its;

@@ -205,7 +205,7 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   }
   turns_.Set(*allocation);
   EndOwnTracesNotAllowed(*allocation);
-  if (was_bound && allocation->trust_domain != domain_before) ForgetDomains();
+  if (!was_bound || allocation->trust_domain != domain_before) ForgetDomains();
   const std::string line = allocation->Label() + ": allocation " + name + ", domain " +
                            allocation->trust_domain + ", quota " +
                            std::to_string(allocation->usage.quota_bytes() >> 20) + " MiB";

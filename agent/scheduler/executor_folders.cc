@@ -41,7 +41,15 @@ void ExecutorFolders::Remove(const std::string& path, ExecutorUser user) {
   if (lstat(path.c_str(), &status) != 0 && errno == ENOENT) return;
   Removal& removal = removals_[path];
   removal.user = std::move(user);
-  if (Start(path, removal)) return;
+  if (Start(path, removal)) {
+    removal.deadline = loop_->After(kRemovalTimeout, [this, path] {
+      Removal& late = removals_.at(path);
+      late.is_late = true;
+      std::string why;
+      if (!late.process.Kill(&why)) LogError(why);
+    });
+    return;
+  }
   lost_.push_back(std::move(removal.user));
   removals_.erase(path);
 }
@@ -57,12 +65,6 @@ bool ExecutorFolders::Start(const std::string& path, Removal& removal) {
     LogWarning("cannot remove " + path + ": " + error);
     return false;
   }
-  removal.deadline = loop_->After(kRemovalTimeout, [this, path] {
-    Removal& late = removals_.at(path);
-    late.is_late = true;
-    std::string why;
-    if (!late.process.Kill(&why)) LogError(why);
-  });
   return true;
 }
 
@@ -73,7 +75,9 @@ void ExecutorFolders::RemoveLeft(const ExecutorUsers& users) {
 
 void ExecutorFolders::RemoveUnused(const ExecutorUsers& users) {
   std::error_code unreadable;
+  int entries = 0;
   for (const auto& entry : std::filesystem::directory_iterator(parent_, unreadable)) {
+    if (++entries > kMostEntries) return;
     struct stat status;
     ExecutorUser user;
     if (entry.path().filename().string().rfind(kPrefix, 0) == 0 &&

@@ -21,6 +21,8 @@ class ExecutorFolders {
   static constexpr std::chrono::seconds kNextLook{30};
   // A removal that somebody killed, such as the node for its memory, goes on where it was; one that took too long does not.
   static constexpr int kRemovalTries = 3;
+  // An intruder may fill the folder in which they lie, and each look must end soon.
+  static constexpr int kMostEntries = 4096;
 
   // `parent` is a folder in which everybody may create one, such as /tmp; `program` is gpuloom-executor.
   ExecutorFolders(EventLoop* loop, std::string parent, std::string program);

@@ -104,16 +104,14 @@ void GiveDeviceMemory(uint64_t address, uint64_t size_bytes, wire::StreamId stre
   FreeSurplus();
 }
 
-uint64_t ReturnKeptMemory() {
-  uint64_t returned_bytes = 0;
+void ReturnKeptMemory() {
   for (;;) {
     uint64_t address;
     {
       Holding holding(&kept.lock);
-      if (kept.blocks.count() == 0) return returned_bytes;
+      if (kept.blocks.count() == 0) return;
       const size_t last = kept.blocks.count() - 1;
       address = kept.blocks[last].address;
-      returned_bytes += kept.blocks[last].taken_bytes;
       kept.bytes -= kept.blocks[last].taken_bytes;
       kept.blocks.Remove(last);
     }
@@ -122,19 +120,16 @@ uint64_t ReturnKeptMemory() {
 }
 
 bool QuotaHasRoom(uint64_t size_bytes) {
-  uint64_t taken_bytes = TakenBytes(size_bytes);
-  if (taken_bytes == 0) return false;
-  if (taken_bytes < kLargeBytes) taken_bytes = kGranuleBytes;
+  const uint64_t taken_bytes = TakenBytes(size_bytes);
+  // Small ones are cut of granules, and what is free of these is charged: only asking says whether there is enough.
+  if (taken_bytes < kLargeBytes) return taken_bytes != 0;
   wire::MemInfo::Reply reply;
   // Whoever asks hears of a session that has ended.
   return session.Call<wire::MemInfo>({}, &reply) != CUDA_SUCCESS || taken_bytes <= reply.free_bytes;
 }
 
 bool QuotaHasRoomAtLast(uint64_t size_bytes) {
-  const uint64_t returned_bytes = ReturnKeptMemory();
-  const uint64_t taken_bytes = TakenBytes(size_bytes);
-  // Small allocations are cut of the same granules, which stay charged.
-  if (taken_bytes < kLargeBytes && taken_bytes <= returned_bytes) return true;
+  ReturnKeptMemory();
   return QuotaHasRoom(size_bytes);
 }
 

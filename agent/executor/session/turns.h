@@ -69,8 +69,8 @@ class Turns {
   SchedulerLink* scheduler_;
   bool shares_device_ = false;  // some order has come
   bool has_turn_ = true;
-  uint64_t others_ns_ =
-      0;  // when another domain last had the turn, or waited for it, as far as orders say
+  // When another domain last had the turn, or waited for it, as far as orders say.
+  uint64_t others_ns_ = 0;
   std::optional<uint32_t> drains_;  // for this EndTurn
   bool waits_ = false;
   uint64_t wake_at_ns_ = UINT64_MAX;

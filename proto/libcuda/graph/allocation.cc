@@ -52,7 +52,10 @@ void SetLive(GraphMemory* memory, bool live) {
 void ReleaseUnused(GraphMemory* memory) {
   if (memory->references != 0 || memory->live) return;
   if (memory->address != 0) {
-    allocations.all.Remove(LowerBound(memory->address));
+    // A context that was reset meanwhile may have given the address to another, too.
+    size_t at = LowerBound(memory->address);
+    while (at < allocations.all.count() && allocations.all[at] != memory) ++at;
+    allocations.all.Remove(at);
     allocations.use.reserved_bytes -= memory->size_bytes;
     FreeForGraph(memory->address);
   }
