@@ -101,6 +101,8 @@ CUresult Waiting::Sleep(const Awaited& awaited) {
     bool lead = false;
     {
       Holding holding(&sleep_lock_);
+      // Whoever led may have taken the ring that was for us since we looked.
+      if (wake_.load(std::memory_order_relaxed) != seen) continue;
       if (!led_) led_ = lead = true;
     }
     if (!lead) {
@@ -113,8 +115,9 @@ CUresult Waiting::Sleep(const Awaited& awaited) {
       Holding holding(&sleep_lock_);
       led_ = false;
       others = sleepers_ > 1;
+      // Before the next one leads: what the doorbell said is gone.
+      wake_.fetch_add(1, std::memory_order_acq_rel);
     }
-    wake_.fetch_add(1, std::memory_order_acq_rel);
     if (others) FutexWake(&wake_, INT_MAX);
   }
   Holding holding(&sleep_lock_);

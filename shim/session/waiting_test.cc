@@ -68,6 +68,46 @@ TEST_F(Waiting, EveryThreadIsWokenThoughOnePolls) {
   }
 }
 
+// The one that polls for all takes the only ring, while another is about to poll itself: rare here, certain with a pause of 30 µs before
+// the lock in Waiting::Sleep.
+TEST_F(Waiting, NobodySleepsThroughARingThatAnotherHasTaken) {
+  constexpr int kRounds = 4000;
+  std::atomic<int> round{0};
+  std::atomic<int> launched{0};
+  std::atomic<int> done{0};
+  const auto waits = [&] {
+    CUstream stream = nullptr;
+    EXPECT_EQ(cu_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    for (int mine = 1; mine <= kRounds; ++mine) {
+      while (round < mine) std::this_thread::yield();
+      EXPECT_EQ(Launch(kernel_, stream), CUDA_SUCCESS);
+      ++launched;
+      EXPECT_EQ(cu_.cuStreamSynchronize(stream), CUDA_SUCCESS);
+      ++done;
+    }
+  };
+  constexpr int kThreads = 3;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) threads.push_back(Thread(waits));
+  for (int i = 1; i <= kRounds; ++i) {
+    node_.HoldCompletions(true);
+    round = i;
+    while (launched < kThreads * i) std::this_thread::yield();
+    // The later ones go to sleep about now.
+    const auto until = Clock::now() + std::chrono::microseconds(i % 50);
+    while (Clock::now() < until) {
+    }
+    node_.HoldCompletions(false);
+    const auto end = Clock::now() + std::chrono::seconds(60);
+    while (done < kThreads * i && Clock::now() < end) std::this_thread::yield();
+    if (done < kThreads * i) {
+      fprintf(stderr, "round %d: a thread sleeps although its work is done\n", i);
+      abort();  // it cannot be joined
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST_F(Waiting, ManyThreadsGetTheirOwnAnswers) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 100; ++i) {  // more than there are reply slots
