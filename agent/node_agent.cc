@@ -3,6 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <filesystem>
+
 #include "agent/cat.h"
 #include "agent/identity/state_file.h"
 #include "agent/node/process.h"
@@ -70,6 +72,11 @@ NodeAgent::NodeAgent(const CommandLine& line, Inventory inventory,
 absl::Status NodeAgent::Open() {
   for (const char* folder : {"", "/records", ShimStore::kLibraries, ShimStore::kPrograms}) {
     RemoveUnfinishedFiles(line_.state_directory + folder);
+  }
+  std::error_code none_yet;
+  for (const auto& gpu :
+       std::filesystem::directory_iterator(line_.state_directory + "/gpus", none_yet)) {
+    RemoveUnfinishedFiles(gpu.path());
   }
   std::vector<Capacity> promised;
   for (const auto& [uuid, capacity] : capacities_) promised.push_back(capacity);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -99,6 +100,8 @@ bool WriteDrainOrder(const std::string& folder, const DrainOrder& order, std::st
   std::string temporary = path + ".XXXXXX.new";
   const channel::UniqueFd fd(mkostemps(temporary.data(), 4, O_CLOEXEC));
   if (!fd.valid()) return Fail(path, "cannot be written", errno, error);
+  // An agent that begins removes what nobody has locked.
+  (void)flock(fd.get(), LOCK_EX | LOCK_NB);
   const Json json = {{"since", written.since_unix_s}, {"reason", written.reason}};
   if (!WriteAll(fd.get(), Dump(json)) || rename(temporary.c_str(), path.c_str()) != 0) {
     const int code = errno;

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "tests/fake_kubelet/allocation_report.h"
 #include "tests/integration/agent_process.h"
 
@@ -52,6 +55,19 @@ class AgentStanding : public ::testing::Test {
   AgentNode node_{1, 10};
   std::vector<std::string> more_arguments_;
 };
+
+// One that was killed in the middle of writing: of what is said of a GPU, too.
+TEST_F(AgentStanding, TheNextAgentRemovesWhatOneHasNotFinished) {
+  Start(10);
+  node_.KillAgent(SIGKILL);
+  const std::filesystem::path gpus = node_.state_directory() + "/gpus";
+  ASSERT_TRUE(std::filesystem::exists(gpus)) << node_.AgentLog();
+  const std::filesystem::path left =
+      std::filesystem::directory_iterator(gpus)->path() / "standing.json.Abc123.new";
+  std::ofstream(left) << "{";
+  StartAgent(10);
+  EXPECT_TRUE(node_.WaitFor([&] { return !std::filesystem::exists(left); })) << node_.AgentLog();
+}
 
 TEST_F(AgentStanding, FewerSlotsLeaveWhatRunsItsMemoryAndGiveWhatIsLeft) {
   Start(10);
