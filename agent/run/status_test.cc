@@ -43,7 +43,9 @@ TEST_F(StatusTest, TenantsAndWhatTheyHadTheGpuDo) {
   ASSERT_TRUE(Within(seconds(60), [&] {
     tenants = Of(StatusCommand::About::kTenants)["tenants"];
     return tenants.size() == 2 && tenants[0]["kernels"] > 0 && tenants[1]["kernels"] > 0 &&
-           tenants[0]["gpu_seconds"]["compute"] > 0 && tenants[1]["gpu_seconds"]["compute"] > 0;
+           tenants[0]["gpu_seconds"]["compute"] > 0 && tenants[1]["gpu_seconds"]["compute"] > 0 &&
+           tenants[0]["copied_bytes"]["from_device"] > 0 &&
+           tenants[1]["copied_bytes"]["from_device"] > 0;
   })) << tenants;
   const Json gpus = Of(StatusCommand::About::kGpus)["gpus"];
   ASSERT_EQ(gpus.size(), 1u) << gpus;
