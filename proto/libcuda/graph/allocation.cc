@@ -55,7 +55,7 @@ void ReleaseUnused(GraphMemory* memory) {
     // A context that was reset meanwhile may have given the address to another, too.
     size_t at = LowerBound(memory->address);
     while (at < allocations.all.count() && allocations.all[at] != memory) ++at;
-    allocations.all.Remove(at);
+    if (at < allocations.all.count()) allocations.all.Remove(at);
     allocations.use.reserved_bytes -= memory->size_bytes;
     FreeForGraph(memory->address);
   }
