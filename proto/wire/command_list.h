@@ -19,6 +19,7 @@
 #include "proto/wire/launch_commands.h"
 #include "proto/wire/library_commands.h"
 #include "proto/wire/link_commands.h"
+#include "proto/wire/managed_memory_commands.h"
 #include "proto/wire/managed_variables_commands.h"
 #include "proto/wire/memory_commands.h"
 #include "proto/wire/memory_operation_commands.h"
@@ -122,7 +123,10 @@ using AllCommands = CommandList<
     GreenDestroy,
     GreenStreamCreate,
     LinkReport,
-    LibraryCompile>;
+    LibraryCompile,
+    ManagedSpace,
+    ManagedMap,
+    ManagedUnmap>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

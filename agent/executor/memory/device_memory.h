@@ -24,6 +24,11 @@
 
 namespace gpuloom::executor {
 
+// Maps all of the memory at reserved addresses, accessible. Leaves nothing behind on failure. Any thread.
+[[nodiscard]] CUresult MapWithAccess(const Driver& cuda, CUdevice device,
+                                     CUmemGenericAllocationHandle handle, uint64_t size_bytes,
+                                     CUdeviceptr at);
+
 class DeviceMemory final : public Part {
  public:
   explicit DeviceMemory(SessionPort* port);
@@ -56,18 +61,27 @@ class DeviceMemory final : public Part {
 
   // Returns true if the tenant may name the whole range.
   bool OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
-  // Adds a variable of the tenant's libraries, which it may name, too. Returns false if it overlaps another.
-  [[nodiscard]] bool AddGlobal(uint64_t address, uint64_t size_bytes) {
-    return globals_.Add(address, size_bytes);
+  // Adds what the tenant may name, too: a variable of its libraries, managed memory. Returns false if it overlaps
+  // another.
+  [[nodiscard]] bool AddNamed(uint64_t address, uint64_t size_bytes) {
+    return named_.Add(address, size_bytes);
   }
-  // For a library being unloaded: the tenant may not name it any more, but earlier work may still use it.
-  void RetireGlobal(uint64_t address) {
-    (void)leaving_globals_.Add(address, globals_.SizeAt(address));
-    globals_.Remove(address);
+  // The tenant may not name it any more, but earlier work may still use it.
+  void RetireNamed(uint64_t address) {
+    (void)leaving_.Add(address, named_.SizeAt(address));
+    named_.Remove(address);
   }
-  void ForgetGlobal(uint64_t address) { leaving_globals_.Remove(address); }
+  void ForgetNamed(uint64_t address) { leaving_.Remove(address); }
   // Also true for host memory, and for what the tenant may not name any more but earlier work still uses.
   bool IsStillThere(uint64_t address, uint64_t size_bytes, bool to_write) const;
+
+  // Physical memory that other parts map. FindPhysical refuses if there is none.
+  PhysicalRef* FindPhysical(wire::PhysicalId id_untrusted);
+  void Hold(const PhysicalRef& memory) { ++memory->holders[id()]; }
+  // Releases one hold. Calls `done` when the memory is kept or returned to the scheduler.
+  void Drop(const PhysicalRef& memory, std::function<void()> done);
+  // The same when the session has ended: ReturnMemory releases it, once the memory lane has come so far.
+  void LeaveHold(PhysicalRef memory) { left_holds_.push_back(std::move(memory)); }
 
   // Returns memory kept for too long to the scheduler. Call about once a second.
   void GiveBackOld(uint64_t now_ns);
@@ -101,14 +115,12 @@ class DeviceMemory final : public Part {
   void Obtain(uint64_t address, uint64_t size_bytes, OnMemory done);
   void OnGranted(uint64_t address, uint64_t size_bytes, control::Incoming* answer, OnMemory done);
   void Arrive(NewMemory& memory, const OnMemory& done);
-  void Hold(const PhysicalRef& memory) { ++memory->holders[id()]; }
 
   // give_back.cc
   void Unmap(uint64_t address, PhysicalRef memory, std::function<void()> done);
   void JudgeUnmap(CUresult result);
   bool MayKeep(const Physical& memory) const;
   bool LetGo(const PhysicalRef& memory);
-  void Drop(const PhysicalRef& memory, std::function<void()> done);
   void GiveBack(std::vector<KeptMemory::Block> blocks, std::function<void()> done);
   void GiveBackKept(std::vector<KeptMemory::Block> blocks);
   void BeginReturn();
@@ -120,7 +132,6 @@ class DeviceMemory final : public Part {
   SharedPoolRef* FindPool(wire::PoolId id_untrusted);  // refuses if there is none
 
   // virtual_memory.cc
-  PhysicalRef* FindPhysical(wire::PhysicalId id_untrusted);  // refuses if there is none
   void ChangeAccess(Caller caller, uint64_t address, uint64_t size_bytes, uint32_t flags);
 
   DeviceSpace space_;
@@ -138,8 +149,9 @@ class DeviceMemory final : public Part {
   RangeTable accessible_;             // the mapped ranges that commands may name
   std::deque<std::pair<Caller, uint64_t>> small_waiting_;  // for a slab; sizes
   bool slab_coming_ = false;
-  RangeTable globals_;
-  RangeTable leaving_globals_;  // of libraries being unloaded after earlier work
+  RangeTable named_;                  // by other parts
+  RangeTable leaving_;                // of those, what goes after earlier work
+  std::vector<PhysicalRef> left_holds_;  // by other parts, when the session ended
 };
 
 }  // namespace gpuloom::executor

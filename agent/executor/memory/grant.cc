@@ -8,10 +8,9 @@
 #include "agent/executor/session/scheduler_link.h"
 
 namespace gpuloom::executor {
-namespace {
 
-CUresult MapAt(const Driver& cuda, CUdevice device, CUmemGenericAllocationHandle handle,
-               uint64_t size_bytes, CUdeviceptr at) {
+CUresult MapWithAccess(const Driver& cuda, CUdevice device, CUmemGenericAllocationHandle handle,
+                       uint64_t size_bytes, CUdeviceptr at) {
   CUresult mapped = cuda.cuMemMap(at, size_bytes, 0, handle, 0);
   if (mapped != CUDA_SUCCESS) return mapped;
   CUmemAccessDesc access = {};
@@ -22,8 +21,6 @@ CUresult MapAt(const Driver& cuda, CUdevice device, CUmemGenericAllocationHandle
   if (mapped != CUDA_SUCCESS) cuda.cuMemUnmap(at, size_bytes);
   return mapped;
 }
-
-}  // namespace
 
 // Puts memory behind reserved addresses. `done` is called exactly once, on the ring thread.
 void DeviceMemory::MapNew(uint64_t address, uint64_t size_bytes,
@@ -47,7 +44,7 @@ void DeviceMemory::MapHeld(const PhysicalRef& memory, uint64_t address,
   memory_.Post(
       [result, memory, address, &cuda = services_.device->cuda(),
        device = services_.device->device()] {
-        *result = MapAt(cuda, device, memory->handle, memory->size_bytes, address);
+        *result = MapWithAccess(cuda, device, memory->handle, memory->size_bytes, address);
       },
       [this, result, memory, address, done = std::move(done)] {
         if (services_.device->Judge(*result) == CUDA_SUCCESS) {
@@ -115,13 +112,13 @@ struct DeviceMemory::NewMemory {
                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     if (result != CUDA_SUCCESS) return;
     if (!must_clear) {
-      if (address != 0) result = MapAt(cuda, device, handle, size_bytes, address);
+      if (address != 0) result = MapWithAccess(cuda, device, handle, size_bytes, address);
     } else {
       if (hidden == 0) {
         result = cuda.cuMemAddressReserve(&hidden, size_bytes, kGranuleBytes, 0, 0);
         hidden_is_its_own = result == CUDA_SUCCESS;
       }
-      if (result == CUDA_SUCCESS) result = MapAt(cuda, device, handle, size_bytes, hidden);
+      if (result == CUDA_SUCCESS) result = MapWithAccess(cuda, device, handle, size_bytes, hidden);
       if (result != CUDA_SUCCESS) FreeHidden(cuda);
     }
     if (result != CUDA_SUCCESS) cuda.cuMemRelease(handle);
@@ -132,7 +129,7 @@ struct DeviceMemory::NewMemory {
     cuda.cuMemUnmap(hidden, size_bytes);
     FreeHidden(cuda);
     if (result == CUDA_SUCCESS && address != 0) {
-      result = MapAt(cuda, device, handle, size_bytes, address);
+      result = MapWithAccess(cuda, device, handle, size_bytes, address);
     }
     if (result != CUDA_SUCCESS) cuda.cuMemRelease(handle);
   }

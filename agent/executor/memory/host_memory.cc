@@ -93,6 +93,10 @@ void PinnedMemory::On(wire::Tag<wire::HostRegister>, const wire::HostRegister::R
   }
   if (!host_->range.Contains(address, size_bytes)) return Refuse(wire::Fatal::kBadRange);
   if (host_->registered.Overlaps(address, size_bytes)) return Refuse(wire::Fatal::kBadRange);
+  const channel::Range& managed = host_->managed;
+  if (managed.size_bytes != 0 && address + size_bytes > managed.begin) {
+    return Refuse(wire::Fatal::kBadRange);
+  }
   TryHostRegister(CallerOf(record), address, size_bytes);
 }
 
@@ -141,7 +145,10 @@ void PinnedMemory::On(wire::Tag<wire::HostUnregister>, const wire::HostUnregiste
                       const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.address);
   const uint64_t size_bytes = host_->registered.SizeAt(address);
-  if (size_bytes == 0 || size_bytes != request.size_bytes) return Refuse(wire::Fatal::kBadRange);
+  if (size_bytes == 0 || size_bytes != request.size_bytes ||
+      host_->mapped_again.Overlaps(address, size_bytes)) {
+    return Refuse(wire::Fatal::kBadRange);
+  }
   host_->registered.Remove(address);
   AfterEarlierWork(record.ticket, [this, caller = CallerOf(record), address, size_bytes] {
     RetireHost(address, size_bytes);

@@ -58,12 +58,12 @@ bool DeviceMemory::Reserve(std::string* error) {
 bool DeviceMemory::OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const {
   return space_.Contains(address_untrusted, size_bytes_untrusted) ||
          accessible_.Contains(address_untrusted, size_bytes_untrusted) ||
-         globals_.Contains(address_untrusted, size_bytes_untrusted);
+         named_.Contains(address_untrusted, size_bytes_untrusted);
 }
 
 bool DeviceMemory::IsStillThere(uint64_t address, uint64_t size_bytes, bool to_write) const {
-  if (space_.Holds(address, size_bytes) || globals_.Contains(address, size_bytes) ||
-      leaving_globals_.Contains(address, size_bytes) ||
+  if (space_.Holds(address, size_bytes) || named_.Contains(address, size_bytes) ||
+      leaving_.Contains(address, size_bytes) ||
       host_->pinned.Contains(address, size_bytes)) {
     return true;
   }

@@ -108,7 +108,7 @@ void Libraries::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Re
     if (!forget(&library->kernels, [this](wire::KernelId id) { kernels_.Take(id); }) ||
         !forget(&library->globals,
                 [&](uint64_t begin) {
-                  device_memory_->RetireGlobal(begin);
+                  device_memory_->RetireNamed(begin);
                   globals.push_back(begin);
                 }) ||
         !forget(&library->references, [this](wire::ReferenceId id) { references_.Take(id); })) {
@@ -121,7 +121,7 @@ void Libraries::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Re
         chores_.Do([this, held, globals]() mutable {
           size_t piece = Chores::kPiece;
           for (; piece != 0 && !globals.empty(); --piece, globals.pop_back()) {
-            device_memory_->ForgetGlobal(globals.back());
+            device_memory_->ForgetNamed(globals.back());
           }
           return globals.empty();
         });
@@ -210,7 +210,7 @@ void Libraries::On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request& r
         Library* owner = FindLoaded(id, loaded);
         if (owner == nullptr) found->result = CUDA_ERROR_INVALID_HANDLE;
         if (found->result == CUDA_SUCCESS &&
-            device_memory_->AddGlobal(found->address, found->size_bytes)) {
+            device_memory_->AddNamed(found->address, found->size_bytes)) {
           owner->globals.push_back(found->address);
         }
         Reply<wire::GlobalGet>(caller, found->result,

@@ -177,6 +177,10 @@ bool DeviceMemory::ReturnMemory() {
     mapped.emplace_back(mapping.key(), mapping.mapped().size_bytes);
     let_go(mapping.mapped().memory);
   }
+  for (; left != 0 && !left_holds_.empty(); --left) {
+    let_go(left_holds_.back());
+    left_holds_.pop_back();
+  }
   for (; left != 0; --left) {
     const std::unique_ptr<PhysicalRef> memory = physicals_.TakeAny();
     if (memory == nullptr) break;

@@ -104,6 +104,7 @@ void Session::ReturnEverything() {
   chores_.Do([this] { return parts_->arrays.DestroyViews(); });
   chores_.Do([this] { return parts_->arrays.DropPiece(); });
   chores_.Do([this] { return parts_->green_contexts.DropPiece(); });
+  chores_.Do([this] { return parts_->managed_memory.RetirePiece(); });
   chores_.Do([this] { return parts_->pinned_memory.RetirePiece(); });
   chores_.Do([this] { return parts_->submission.GiveStreams(); });
   chores_.Do([this] {

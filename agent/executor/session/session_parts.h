@@ -14,6 +14,7 @@
 #include "agent/executor/image/texture_references.h"
 #include "agent/executor/launch/launches.h"
 #include "agent/executor/memory/device_memory.h"
+#include "agent/executor/memory/managed_memory.h"
 #include "agent/executor/memory/pinned_memory.h"
 #include "agent/executor/module/kernels.h"
 #include "agent/executor/module/libraries.h"
@@ -42,6 +43,7 @@ struct Session::Parts {
   PinnedMemory pinned_memory{port};
   Arrays arrays{port, [this](const ArrayRef& array) { texture_references.LetReferencesGo(array); }};
   DeviceMemory device_memory{port};
+  ManagedMemory managed_memory{port, &device_memory};
   MemoryOperations memory_operations{port, &device_memory};
   HostCopies host_copies{port};
   Copies copies{port, &device_memory, &arrays, &host_copies};
@@ -61,7 +63,7 @@ struct Session::Parts {
     wire::PartWith<C>(launches, copies, submission, events, graphs, device_memory, libraries,
                       library_loader, kernels, texture_references, memory_operations, conditions,
                       arrays, pinned_memory, host_functions, green_contexts, links, context_limits,
-                      tensor_maps, unsupported_calls)
+                      tensor_maps, unsupported_calls, managed_memory)
         .On(tag, request, record);
   }
 };

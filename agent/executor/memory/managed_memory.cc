@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/executor/memory/managed_memory.h"
+
+#include <sys/mman.h>
+
+#include <iterator>
+#include <utility>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/quiet.h"
+#include "agent/executor/memory/host_memory.h"
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000  // newer than some headers
+#endif
+
+namespace gpuloom::executor {
+namespace {
+
+// How much of the host range is for managed memory: as much as a session with the usual limit may pin.
+constexpr uint64_t kPartOfHostRange = 4;
+
+bool IsGranular(uint64_t bytes) { return bytes % kGranuleBytes == 0; }
+
+CUresult MapPhysical(const Driver& cuda, CUdevice device, const Physical& memory,
+                     uint64_t address) {
+  CUdeviceptr reserved = 0;
+  CUresult result =
+      cuda.cuMemAddressReserve(&reserved, memory.size_bytes, kGranuleBytes, address, 0);
+  if (result != CUDA_SUCCESS) return result;
+  // To the driver the address is only a hint.
+  result = reserved == address
+               ? MapWithAccess(cuda, device, memory.handle, memory.size_bytes, address)
+               : CUDA_ERROR_INVALID_ADDRESS_SPACE;
+  if (result != CUDA_SUCCESS) cuda.cuMemAddressFree(reserved, memory.size_bytes);
+  return result;
+}
+
+CUresult MapPages(const Driver& cuda, const HostMemory& host, uint64_t pages, uint64_t size_bytes,
+                  uint64_t address) {
+  if (!host.Populated(pages, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  void* const wanted = reinterpret_cast<void*>(address);
+  void* const mapped =
+      mmap(wanted, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE,
+           host.arena.get(), static_cast<off_t>(pages - host.range.begin));
+  if (mapped == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  // Kernels before 4.17 take the address for a hint, too.
+  const CUresult result =
+      mapped == wanted
+          ? cuda.cuMemHostRegister_v2(mapped, size_bytes,
+                                      CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
+          : CUDA_ERROR_INVALID_ADDRESS_SPACE;
+  if (result != CUDA_SUCCESS) munmap(mapped, size_bytes);
+  return result;
+}
+
+}  // namespace
+
+void ManagedMemory::On(wire::Tag<wire::ManagedSpace>, const wire::ManagedSpace::Request&,
+                       const wire::Record& record) {
+  HostMemory& host = *host_;
+  if (host.managed.size_bytes == 0) {
+    const uint64_t size_bytes = host.range.size_bytes / kPartOfHostRange & ~(kGranuleBytes - 1);
+    const uint64_t begin = host.range.begin + host.range.size_bytes - size_bytes;
+    if (size_bytes == 0 || !IsGranular(begin) || host.pinned.Overlaps(begin, size_bytes)) {
+      return Reply<wire::ManagedSpace>(CallerOf(record), CUDA_ERROR_NOT_SUPPORTED);
+    }
+    // The driver reserves only addresses at which nothing is mapped.
+    munmap(reinterpret_cast<void*>(begin), size_bytes);
+    host.managed = {begin, size_bytes};
+  }
+  Reply<wire::ManagedSpace>(CallerOf(record), CUDA_SUCCESS,
+                            {host.managed.begin, host.managed.size_bytes});
+}
+
+bool ManagedMemory::Overlaps(uint64_t address, uint64_t size_bytes) const {
+  const auto next = mappings_.lower_bound(address);
+  if (next != mappings_.end() && next->first - address < size_bytes) return true;
+  return next != mappings_.begin() &&
+         address - std::prev(next)->first < std::prev(next)->second.size_bytes;
+}
+
+void ManagedMemory::On(wire::Tag<wire::ManagedMap>, const wire::ManagedMap::Request& request,
+                       const wire::Record& record) {
+  const Caller caller = CallerOf(record);
+  const auto address = static_cast<uint64_t>(request.address);
+  const auto pages = static_cast<uint64_t>(request.pages);
+  const uint64_t size_bytes = request.size_bytes;
+  if (size_bytes == 0 || !IsGranular(size_bytes) || !IsGranular(address)) {
+    return Refuse(wire::Fatal::kBadArgument);
+  }
+  if (!host_->managed.Contains(address, size_bytes) || Overlaps(address, size_bytes)) {
+    return Refuse(wire::Fatal::kBadRange);
+  }
+  PhysicalRef memory;
+  if (request.physical == wire::PhysicalId{0}) {
+    if (pages % wire::kPageBytes != 0 || !host_->registered.Contains(pages, size_bytes) ||
+        !host_->mapped_again.Add(pages, size_bytes)) {
+      return Refuse(wire::Fatal::kBadRange);
+    }
+  } else {
+    const PhysicalRef* const found = device_memory_.FindPhysical(request.physical);
+    if (found == nullptr) return;
+    if ((*found)->size_bytes != size_bytes) return Refuse(wire::Fatal::kBadArgument);
+    memory = *found;
+    device_memory_.Hold(memory);
+    services_.memory->Expect();  // a launch waits for it
+  }
+  mappings_.emplace(address, Mapping{size_bytes, memory, pages});
+  auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
+  memory_.Post(
+      [result, memory, address, pages, size_bytes, host = host_, &cuda = services_.device->cuda(),
+       device = services_.device->device()] {
+        *result = memory != nullptr ? MapPhysical(cuda, device, *memory, address)
+                                    : MapPages(cuda, *host, pages, size_bytes, address);
+      },
+      [this, result, caller, address] { OnMapped(caller, address, *result); });
+}
+
+void ManagedMemory::OnMapped(Caller caller, uint64_t address, CUresult result) {
+  if (services_.device->Judge(result) == CUDA_SUCCESS) {
+    Mapping& mapping = mappings_.at(address);
+    mapping.busy = false;
+    (void)device_memory_.AddNamed(address, mapping.size_bytes);
+    return Reply<wire::ManagedMap>(caller, CUDA_SUCCESS);
+  }
+  const Mapping mapping = mappings_.extract(address).mapped();
+  if (mapping.memory == nullptr) {
+    host_->mapped_again.Remove(mapping.pages);
+    return Reply<wire::ManagedMap>(caller, result);
+  }
+  device_memory_.Drop(mapping.memory,
+                      [this, caller, result] { Reply<wire::ManagedMap>(caller, result); });
+}
+
+void ManagedMemory::On(wire::Tag<wire::ManagedUnmap>, const wire::ManagedUnmap::Request& request,
+                       const wire::Record& record) {
+  const auto address = static_cast<uint64_t>(request.address);
+  const auto it = mappings_.find(address);
+  if (it == mappings_.end() || it->second.size_bytes != request.size_bytes || it->second.busy) {
+    return Refuse(wire::Fatal::kBadRange);
+  }
+  it->second.busy = true;
+  device_memory_.RetireNamed(address);  // no later command may name it
+  AfterEarlierWork(record.ticket, [this, caller = CallerOf(record), address] {
+    device_memory_.ForgetNamed(address);
+    const Mapping mapping = mappings_.at(address);
+    const auto done = [this, caller, address] {
+      mappings_.erase(address);
+      Reply<wire::ManagedUnmap>(caller, CUDA_SUCCESS);
+    };
+    if (mapping.memory == nullptr) {
+      UnmapPages(address, mapping, [left = left_, done] {
+        if (!*left) done();
+      });
+      return services_.quiet->HurryRetired();
+    }
+    memory_.Post(
+        [address, size_bytes = mapping.size_bytes, &cuda = services_.device->cuda()] {
+          cuda.cuMemUnmap(address, size_bytes);
+          cuda.cuMemAddressFree(address, size_bytes);
+        },
+        [this, memory = mapping.memory, done] { device_memory_.Drop(memory, done); });
+  });
+}
+
+// Waits for a moment in which the device is idle. `done` is called even if the session has ended meanwhile.
+void ManagedMemory::UnmapPages(uint64_t address, const Mapping& mapping,
+                               std::function<void()> done) {
+  services_.quiet->Retire(
+      [address, size_bytes = mapping.size_bytes, &cuda = services_.device->cuda()] {
+        cuda.cuMemHostUnregister(reinterpret_cast<void*>(address));
+        munmap(reinterpret_cast<void*>(address), size_bytes);
+      },
+      [keep = host_, pages = mapping.pages, done = std::move(done)] {
+        keep->mapped_again.Remove(pages);
+        done();
+      });
+}
+
+bool ManagedMemory::RetirePiece() {
+  for (size_t left = Chores::kPiece; left != 0; --left) {
+    if (mappings_.empty()) return true;
+    const auto node = mappings_.extract(mappings_.begin());
+    const uint64_t address = node.key();
+    const Mapping& mapping = node.mapped();
+    if (mapping.memory == nullptr) {
+      // Busy: on its way already.
+      if (!mapping.busy) UnmapPages(address, mapping, [] {});
+      continue;
+    }
+    memory_.Post(
+        [address, size_bytes = mapping.size_bytes, &cuda = services_.device->cuda()] {
+          cuda.cuMemUnmap(address, size_bytes);
+          cuda.cuMemAddressFree(address, size_bytes);
+        },
+        [] {});
+    device_memory_.LeaveHold(mapping.memory);
+  }
+  return false;
+}
+
+}  // namespace gpuloom::executor

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of a session for managed memory that migrates (docs/design/managed-memory.md): what the device finds at the
+// addresses that the program has for it, either physical memory or pages of the session's arena. Ring thread only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+
+#include "agent/executor/memory/device_memory.h"
+#include "agent/executor/session/session_port.h"
+#include "proto/wire/managed_memory_commands.h"
+
+namespace gpuloom::executor {
+
+class ManagedMemory final : public Part {
+ public:
+  ManagedMemory(SessionPort* port, DeviceMemory* device_memory)
+      : Part(port), device_memory_(*device_memory) {}
+
+  void On(wire::Tag<wire::ManagedSpace>, const wire::ManagedSpace::Request&, const wire::Record&);
+  void On(wire::Tag<wire::ManagedMap>, const wire::ManagedMap::Request&, const wire::Record&);
+  void On(wire::Tag<wire::ManagedUnmap>, const wire::ManagedUnmap::Request&, const wire::Record&);
+
+  // When the session has ended: takes one piece away, before device memory is returned; returns true if that was the
+  // last.
+  bool RetirePiece();
+
+ private:
+  struct Mapping {
+    uint64_t size_bytes;
+    PhysicalRef memory;  // null: pages of the arena
+    uint64_t pages;      // where these lie in the arena
+    bool busy = true;    // in use by a worker, or waiting to be unmapped
+  };
+
+  bool Overlaps(uint64_t address, uint64_t size_bytes) const;
+  void OnMapped(Caller caller, uint64_t address, CUresult result);
+  void UnmapPages(uint64_t address, const Mapping& mapping, std::function<void()> done);
+
+  DeviceMemory& device_memory_;
+  std::map<uint64_t, Mapping> mappings_;  // by address
+};
+
+}  // namespace gpuloom::executor
