@@ -13,6 +13,7 @@
 #include "shim/graph/capture.h"
 #include "shim/image/array.h"
 #include "shim/memory/memory.h"
+#include "shim/memory/migration.h"
 #include "shim/memory/registered_memory.h"
 #include "shim/session/session.h"
 #include "shim/stream/host_function.h"
@@ -99,7 +100,7 @@ CUresult JudgeLinear(const Side& side, const Shape& shape, BlockEnd* end) {
   }
   KnownMemory found;
   if (FindMemory(end->address, span, &found)) {
-    end->kind = SideOf(found.kind);
+    end->kind = SideOf(found);
     return CUDA_SUCCESS;
   }
   if (uint64_t place; side.type != CU_MEMORYTYPE_DEVICE && FindMoved(end->address, span, &place)) {
@@ -383,6 +384,8 @@ CUresult CopyBlock(const CUDA_MEMCPY3D& params, CUstream handle, DefaultStream n
   if (result != CUDA_SUCCESS || copy.empty()) return result;
   CUresult captured;
   if (RecordsBlock(params, stream, timing, &captured)) return captured;
+  const MigrationHold hold(copy.to.address, copy.from.address);
+  CUDA_RETURN_IF_ERROR(hold.result());
   return Run(copy, stream, timing);
 }
 
@@ -398,7 +401,7 @@ CUresult JudgeFill(const wire::GraphFill& fill, bool* pinned) {
       !FindMemory(fill.address, span, &found)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  *pinned = LiesInArena(found.kind);
+  *pinned = LiesInArena(found);
   return CUDA_SUCCESS;
 }
 

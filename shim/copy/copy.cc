@@ -17,6 +17,7 @@
 #include "shim/copy/streaming_copy.h"
 #include "shim/graph/capture.h"
 #include "shim/memory/memory.h"
+#include "shim/memory/migration.h"
 #include "shim/memory/registered_memory.h"
 #include "shim/session/session.h"
 #include "shim/stream/host_function.h"
@@ -40,7 +41,7 @@ bool Classify(uint64_t address, uint64_t size_bytes, Side* side, uint64_t* place
   KnownMemory found;
   *place = address;
   if (FindMemory(address, size_bytes, &found)) {
-    *side = SideOf(found.kind);
+    *side = SideOf(found);
     return true;
   }
   // The device reaches these pages, so kernels that are queued may read or write them.
@@ -287,6 +288,8 @@ CUresult CopyOn(CUstream handle, DefaultStream null_means, uint64_t destination,
   }
   CUresult result;
   if (RecordsCopy(copy, to, from, timing, &result)) return result;
+  const MigrationHold hold(destination, source);
+  CUDA_RETURN_IF_ERROR(hold.result());
   if (CopiesParts(copy, to, from, timing, &result)) return result;
   return Copy(placed, to, from, timing);
 }

@@ -11,12 +11,12 @@ namespace gpuloom {
 // Whether a copy or fill returns before it is done, where CUDA's may.
 enum class CopyTiming : bool { kSync, kAsync };
 
-// To CUDA, managed memory counts here as the device's, though it is in the arena.
+// To CUDA, managed memory counts here as the device's, though it is in the arena unless it migrates.
 enum class CopySide : uint32_t { kDevice, kManaged, kPinned, kPageable, kArray };
 
-inline CopySide SideOf(MemoryKind kind) {
-  if (!LiesInArena(kind)) return CopySide::kDevice;
-  return kind == MemoryKind::kManaged ? CopySide::kManaged : CopySide::kPinned;
+inline CopySide SideOf(const KnownMemory& memory) {
+  if (!LiesInArena(memory)) return CopySide::kDevice;
+  return memory.kind == MemoryKind::kManaged ? CopySide::kManaged : CopySide::kPinned;
 }
 
 // No device is involved: the caller copies, once the stream has come to it (SynchronizeForTurn).

@@ -7,6 +7,7 @@
 #include "shim/copy/copy_side.h"
 #include "shim/graph/capture.h"
 #include "shim/memory/memory.h"
+#include "shim/memory/migration.h"
 #include "shim/session/session.h"
 #include "shim/stream/stream.h"
 
@@ -33,6 +34,8 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
       })) {
     return captured;
   }
+  const MigrationHold hold(destination);
+  CUDA_RETURN_IF_ERROR(hold.result());
   wire::Ticket ticket{0};
   const CUresult result = session.PostOnStream<wire::Fill>(
       stream, 0,
@@ -43,7 +46,7 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
   // A memset of device memory returns at once even when it is called synchronous; one of pinned
   // host memory does not.
   if (result != CUDA_SUCCESS || timing == CopyTiming::kAsync ||
-      !(LiesInArena(found.kind) || MemoryOperationsWait())) {
+      !(LiesInArena(found) || MemoryOperationsWait())) {
     return result;
   }
   return session.WaitFor(stream, ticket);
@@ -69,6 +72,8 @@ CUresult FillRows(CUdeviceptr destination, size_t pitch_bytes, uint32_t value,
       })) {
     return captured;
   }
+  const MigrationHold hold(destination);
+  CUDA_RETURN_IF_ERROR(hold.result());
   wire::Ticket ticket{0};
   const CUresult result = session.PostOnStream<wire::FillBlock>(
       stream, 0,

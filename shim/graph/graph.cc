@@ -7,6 +7,7 @@
 #include "shim/graph/capture.h"
 #include "shim/memory/device_memory.h"
 #include "shim/memory/memory.h"
+#include "shim/memory/migration.h"
 #include "shim/module/kernel.h"
 #include "shim/module/library.h"
 #include "shim/session/session.h"
@@ -116,7 +117,9 @@ void FreeForGraph(CUdeviceptr address) {
 
 bool IsDeviceReachable(CUdeviceptr address, uint64_t size_bytes) {
   KnownMemory found;
-  return FindMemory(address, size_bytes, &found);
+  if (!FindMemory(address, size_bytes, &found)) return false;
+  if (IsMigrating(found)) KeepMigratingPlace(found.begin);
+  return true;
 }
 
 }  // namespace graph

@@ -10,6 +10,7 @@
 #include "shim/event/event.h"
 #include "shim/graph/graph_block.h"
 #include "shim/memory/host_arena.h"
+#include "shim/memory/migration.h"
 #include "shim/process/log.h"
 #include "shim/session/session.h"
 #include "shim/stream/host_function.h"
@@ -251,11 +252,14 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, bool null_is_per_thread) {
     if (FindEvent(event) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   }
   if (remote->host_functions != 0) {
+    CUDA_RETURN_IF_ERROR(SettleForHostFunction());
     result = ExpectHostFunctions(remote->host_functions);
     if (result != CUDA_SUCCESS) return result;
   }
+  const MigrationHold hold(stream);
   wire::Ticket ticket{0};
-  result = session.PostOnStream<wire::GraphLaunch>(
+  result = hold.result();
+  if (result == CUDA_SUCCESS) result = session.PostOnStream<wire::GraphLaunch>(
       stream, 0,
       [&](wire::GraphLaunch::Request& request, uint8_t*) {
         request = {remote->id, stream};

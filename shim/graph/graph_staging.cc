@@ -6,6 +6,7 @@
 
 #include "shim/memory/host_arena.h"
 #include "shim/memory/memory.h"
+#include "shim/memory/migration.h"
 #include "shim/session/session.h"
 
 namespace gpuloom {
@@ -28,7 +29,8 @@ CUresult Judge(const Box& box, CUmemorytype type, BoxEnd* end) {
   if (end->address == 0 || !SpanOf(box, *end, &span)) return CUDA_ERROR_INVALID_VALUE;
   KnownMemory found;
   if (FindMemory(end->address, span, &found)) {
-    end->host = LiesInArena(found.kind);
+    end->host = LiesInArena(found);
+    if (IsMigrating(found)) KeepMigratingPlace(found.begin);
     return CUDA_SUCCESS;
   }
   if (type == CU_MEMORYTYPE_DEVICE || FindMemory(end->address, 1, &found) ||

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel launches: what CUDA checks in the call is checked here, then the parameters go straight
 // into the ring.
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/cuda/return_if_error.h"
@@ -8,6 +9,7 @@
 #include "shim/event/event.h"
 #include "shim/graph/capture.h"
 #include "shim/launch/launch_attributes.h"
+#include "shim/memory/migration.h"
 #include "shim/module/kernel.h"
 #include "shim/session/session.h"
 #include "shim/stream/stream.h"
@@ -112,6 +114,25 @@ struct Params {
   }
 };
 
+// Parameters may lie in managed memory, where they cannot be read any more once the launch has sent it to the device.
+// Then this is a copy of them.
+class KeptParams {
+ public:
+  KeptParams(const Kernel& kernel, Params* params) {
+    if (!AnythingMigrates() || kernel.param_bytes == 0) return;
+    copy_ = static_cast<uint8_t*>(malloc(kernel.param_bytes));
+    if (copy_ == nullptr) return;
+    params->Write(kernel, copy_);
+    *params = {nullptr, copy_};
+  }
+  ~KeptParams() { free(copy_); }
+  KeptParams(const KeptParams&) = delete;
+  KeptParams& operator=(const KeptParams&) = delete;
+
+ private:
+  uint8_t* copy_ = nullptr;
+};
+
 CUresult FindParams(const Kernel& kernel, void** params, void** extra, Params* found) {
   *found = {params, nullptr};
   if (extra != nullptr) {
@@ -182,6 +203,8 @@ CUresult SendEx(Kernel* kernel, const Shape& shape, wire::StreamId stream, const
   for (uint32_t i = 0; i < asks.event_count; ++i) {
     CUDA_RETURN_IF_ERROR(CheckLaunchEvent(asks.events[i]));
   }
+  const MigrationHold hold(stream);
+  CUDA_RETURN_IF_ERROR(hold.result());
   const CUresult result = session.PostOnStream<wire::LaunchEx>(
       stream, kernel->param_bytes, [&](wire::LaunchEx::Request& request, uint8_t* payload) {
         request = {stream,
@@ -220,12 +243,15 @@ CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, Defaul
   }
   Params from;
   CUDA_RETURN_IF_ERROR(FindParams(*kernel, params, extra, &from));
+  const KeptParams kept(*kernel, &from);
   const bool wants_clusters = kernel->attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) > 0 ||
                               kernel->attribute(CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET) > 0;
   if (asks != nullptr || wants_clusters) [[unlikely]] {
     constexpr LaunchAsks kNothing = {};
     return SendEx(kernel, shape, stream, from, asks != nullptr ? *asks : kNothing);
   }
+  const MigrationHold hold(stream);
+  CUDA_RETURN_IF_ERROR(hold.result());
   return session.PostOnStream<wire::Launch>(
       stream, kernel->param_bytes, [&](wire::Launch::Request& request, uint8_t* payload) {
         request = {stream,

@@ -6,6 +6,7 @@
 
 #include "proto/cuda/return_if_error.h"
 #include "proto/wire/commands.h"
+#include "proto/wire/managed_memory_commands.h"
 #include "proto/wire/regions.h"
 #include "shim/process/futex.h"
 #include "shim/process/growing.h"
@@ -41,6 +42,7 @@ struct HostArena {
   Growing<Block> used GPULOOM_GUARDED_BY(lock);
   uint64_t pinned_bytes GPULOOM_GUARDED_BY(lock) = 0;  // of all chunks
   uint64_t idle_bytes GPULOOM_GUARDED_BY(lock) = 0;    // of chunks with nothing in use
+  uint64_t end GPULOOM_GUARDED_BY(lock) = UINT64_MAX;  // at the latest that of the host range
   // Where the next chunk is looked for first. An address that was pinned a moment ago may not be
   // unpinned yet: the executor waits for an idle device to do that, and pinning it again would have
   // to wait, too.
@@ -60,6 +62,7 @@ bool FindSpaceLocked(uint64_t from, uint64_t size_bytes, uint64_t* begin)
     candidate = RoundUp(segment.begin + segment.size_bytes, kStepBytes);
   }
   if (!session.host_range().Contains(candidate, size_bytes)) return false;
+  if (candidate + size_bytes > arena.end) return false;
   *begin = candidate;
   return true;
 }
@@ -218,6 +221,17 @@ void GivePinned(uint64_t address) {
   // If this fails, the block is lost until its chunk is freed, which only wastes its size.
   (void)AddFreeLocked(block, chunk);
   TrimLocked(kKeptBytes);
+}
+
+bool TakeManagedSpace(channel::Range* space) {
+  Holding holding(&arena.lock);
+  wire::ManagedSpace::Reply reply;
+  if (session.Call<wire::ManagedSpace>({}, &reply) != CUDA_SUCCESS) return false;
+  *space = {reply.begin, reply.size_bytes};
+  arena.end = reply.begin;
+  const size_t last = arena.segments.count();
+  return last == 0 ||
+         arena.segments[last - 1].begin + arena.segments[last - 1].size_bytes <= reply.begin;
 }
 
 CUresult TakeRegion(uint64_t size_bytes, uint64_t* begin) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "proto/channel/region.h"
 #include "proto/cuda/cuda_all.h"
 
 namespace gpuloom {
@@ -29,6 +30,10 @@ void GivePinned(uint64_t address);
 void UnpinRegion(uint64_t begin);
 void GiveRegionPiece(uint64_t begin, uint64_t size_bytes);
 void GiveRegion(uint64_t begin);
+
+// The end of the host range, which is not the arena's from then on: for managed memory (migration.h). False if the
+// executor or something that lies there already does not allow it.
+[[nodiscard]] bool TakeManagedSpace(channel::Range* space);
 
 // Unregistered memory for one message to the executor.
 [[nodiscard]] CUresult TakeTransferSpace(uint64_t size_bytes, uint64_t* address);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Managed memory is a part of the host arena, which the device reaches at the same address. It
-// never moves, so advice and prefetching only change what attributes report. A prefetch in a stream
-// is still ordered like other work: waiting for it also waits for what precedes it.
+// Managed memory: where it migrates (migration.h), or a part of the host arena, which the device reaches at the same
+// address and which never moves. There advice and prefetching only change what attributes report. A prefetch in a
+// stream is ordered like other work: waiting for it also waits for what precedes it.
 #include <string.h>
 
 #include "proto/cuda/return_if_error.h"
@@ -9,6 +9,7 @@
 #include "shim/graph/capture.h"
 #include "shim/memory/host_arena.h"
 #include "shim/memory/memory.h"
+#include "shim/memory/migration.h"
 #include "shim/process/growing.h"
 #include "shim/session/session.h"
 #include "shim/stream/stream.h"
@@ -39,7 +40,7 @@ constexpr CUmemLocation kNowhere = {CU_MEM_LOCATION_TYPE_INVALID, CU_DEVICE_INVA
 
 bool IsManaged(uint64_t address, uint64_t size_bytes) {
   KnownMemory found;
-  return address != 0 && size_bytes != 0 && FindMemory(address, size_bytes, &found) &&
+  return address != 0 && size_bytes != 0 && FindAccessible(address, size_bytes, &found) &&
          found.kind == MemoryKind::kManaged;
 }
 
@@ -59,10 +60,8 @@ CUmemLocation LocationOf(CUdevice device) {
   return {CU_MEM_LOCATION_TYPE_DEVICE, device};
 }
 
-CUresult Advise(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
-                const CUmemLocation& location) {
-  CUDA_RETURN_IF_ERROR(NeedContext());
-  if (!IsManaged(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
+CUresult NoteAdvice(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
+                    const CUmemLocation& location) {
   Holding holding(&managed.lock);
   Advice* said = FindRange(managed.advice, address, size_bytes);
   if (said == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -88,6 +87,21 @@ CUresult Advise(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
   }
 }
 
+CUresult Advise(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
+                const CUmemLocation& location) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  KnownMemory found;
+  if (!IsManaged(address, size_bytes) || !FindKnown(address, &found)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUDA_RETURN_IF_ERROR(NoteAdvice(address, size_bytes, advice, location));
+  const bool sets = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION;
+  if (!IsMigrating(found) || !(sets || advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)) {
+    return CUDA_SUCCESS;
+  }
+  return PreferHost(found.begin, sets && IsHost(location));
+}
+
 CUresult Prefetch(uint64_t address, uint64_t size_bytes, const CUmemLocation& location,
                   unsigned flags, CUstream handle, DefaultStream null_means) {
   CUDA_RETURN_IF_ERROR(NeedContext());
@@ -102,6 +116,7 @@ CUresult Prefetch(uint64_t address, uint64_t size_bytes, const CUmemLocation& lo
       said->prefetched = location;
     }
   }
+  CUDA_RETURN_IF_ERROR(PrefetchMigrating(address, size_bytes, !IsHost(location)));
   return MarkStream(stream);
 }
 
@@ -160,14 +175,14 @@ CUresult GetAttributes(void** data, const size_t* data_bytes,
   return CUDA_SUCCESS;
 }
 
-// Host and device may always reach all of it, so that attaching it to a stream changes nothing.
+// Host and device may always reach what is in the arena, so that attaching that to a stream changes nothing.
 CUresult Attach(CUstream handle, CUdeviceptr address, size_t size_bytes, unsigned flags,
                 DefaultStream null_means) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   wire::StreamId stream;
   CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   KnownMemory found;
-  if (!IsManaged(address, 1) || !FindMemory(address, 1, &found) || found.begin != address ||
+  if (!IsManaged(address, 1) || !FindAccessible(address, 1, &found) || found.begin != address ||
       (size_bytes != 0 && size_bytes != found.size_bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -176,8 +191,9 @@ CUresult Attach(CUstream handle, CUdeviceptr address, size_t size_bytes, unsigne
   if (!known || (flags == CU_MEM_ATTACH_SINGLE && stream == wire::kLegacyStream)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const CUresult result = RefuseInCapture(stream);
-  return result != CUDA_SUCCESS ? result : MarkStream(stream);
+  CUDA_RETURN_IF_ERROR(RefuseInCapture(stream));
+  if (IsMigrating(found)) AttachMigrating(found.begin, flags, stream);
+  return MarkStream(stream);
 }
 
 }  // namespace
@@ -232,15 +248,18 @@ CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size_bytes, unsigned fla
   }
   CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   uint64_t begin;
-  CUDA_RETURN_IF_ERROR(TakePinned(size_bytes, &begin));
+  const bool migrates = size_bytes >= kLeastMigratingBytes &&
+                        TakeMigrating(size_bytes, flags, &begin) == CUDA_SUCCESS;
+  if (!migrates) CUDA_RETURN_IF_ERROR(TakePinned(size_bytes, &begin));
   bool noted;
   {
     Holding holding(&managed.lock);
     noted = InsertSorted(&managed.advice, {begin, size_bytes, false, false, kNowhere, kNowhere});
   }
-  if (!noted || !NoteMemory({begin, size_bytes, MemoryKind::kManaged, flags, {}, 0, 0})) {
+  const uint32_t object = migrates ? kMigrates : 0;
+  if (!noted || !NoteMemory({begin, size_bytes, MemoryKind::kManaged, flags, {}, object, 0})) {
     ForgetManaged(begin);
-    GivePinned(begin);
+    migrates ? GiveMigrating(begin) : GivePinned(begin);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   NoteMade(MadeKind::kDeviceMemory, begin);

@@ -9,6 +9,7 @@
 #include "shim/graph/capture.h"
 #include "shim/memory/device_memory.h"
 #include "shim/memory/host_arena.h"
+#include "shim/memory/migration.h"
 #include "shim/memory/pool.h"
 #include "shim/memory/registered_memory.h"
 #include "shim/process/futex.h"
@@ -31,7 +32,7 @@ constexpr size_t kPitchBytes = 512;
 // A reset leaves these: modules are unloaded on their own, and mappings belong to the process.
 bool BelongsToNoContext(const KnownMemory& entry) {
   return entry.kind == MemoryKind::kGlobal || entry.kind == MemoryKind::kMapped ||
-         (LiesInArena(entry.kind) && entry.object == kBelongsToOther);
+         (LiesInArena(entry) && entry.object == kBelongsToOther);
 }
 
 bool Accessible(const KnownMemory& entry) {
@@ -106,6 +107,11 @@ uint64_t NewBufferId() {
 }
 
 bool FindMemory(uint64_t address, uint64_t size_bytes, KnownMemory* found) {
+  return FindAccessible(address, size_bytes, found) &&
+         (!IsMigrating(*found) || PlaceMigrating(found->begin));
+}
+
+bool FindAccessible(uint64_t address, uint64_t size_bytes, KnownMemory* found) {
   Holding holding(&memory.lock);
   size_t i = FindAtOrBefore(memory.known, address);
   if (i == memory.known.count()) return false;
@@ -200,7 +206,9 @@ void ReleaseAllMemory() {
       memory.known.Remove(i - 1);
     }
     if (entry.kind == MemoryKind::kManaged) ForgetManaged(entry.begin);
-    if (LiesInArena(entry.kind)) {
+    if (IsMigrating(entry)) {
+      GiveMigrating(entry.begin);
+    } else if (LiesInArena(entry)) {
       GivePinned(entry.begin);
     } else if (entry.kind == MemoryKind::kDevice) {
       GiveDeviceMemory(entry.begin, entry.size_bytes, wire::kLegacyStream, wire::Ticket{0});
@@ -262,7 +270,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     ForgetMade(MadeKind::kDeviceMemory, address);
     const CUresult result = session.WaitForAll();
     ForgetManaged(address);
-    GivePinned(address);
+    known.object == kMigrates ? GiveMigrating(address) : GivePinned(address);
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
   // What a reset freed is no longer known; the context still tells why.

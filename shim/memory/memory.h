@@ -23,6 +23,8 @@ enum class MemoryKind : uint32_t {
 
 // `object` of memory in the arena that is part of something else: a module's variable, moved pages.
 inline constexpr uint32_t kBelongsToOther = 1;
+// Of managed memory that migrates (migration.h).
+inline constexpr uint32_t kMigrates = 2;
 
 struct KnownMemory {
   uint64_t begin;
@@ -30,22 +32,28 @@ struct KnownMemory {
   MemoryKind kind;
   uint32_t flags;           // kPinnedHost: CU_MEMHOSTALLOC_*; kMapped: CUmemAccess_flags
   wire::LibraryId library;  // kGlobal
-  uint32_t object;          // kMapped: the physical memory; kPooled: the piece; see kBelongsToOther
+  uint32_t object;  // kMapped: the physical memory; kPooled: the piece; in host memory one of the above
   uint64_t buffer_id;       // never reused
 };
 
-// The allocation that contains all of [address, address + size_bytes), for work that names it. For
-// memory mapped without a gap, the first mapping; memory without access is not found.
+// The allocation that contains all of [address, address + size_bytes), for work that names it: the device finds it
+// there. For memory mapped without a gap, the first mapping; memory without access is not found.
 [[nodiscard]] bool FindMemory(uint64_t address, uint64_t size_bytes, KnownMemory* found);
+// The same for queries, which need nothing of the device.
+[[nodiscard]] bool FindAccessible(uint64_t address, uint64_t size_bytes, KnownMemory* found);
 
 // What is at the address, accessible or not.
 [[nodiscard]] bool FindKnown(uint64_t address, KnownMemory* found);
 // The first that begins at or after the address.
 [[nodiscard]] bool FindKnownFrom(uint64_t address, KnownMemory* found);
 
-// Returns true for what the host reads and writes at the same address.
-inline bool LiesInArena(MemoryKind kind) {
-  return kind == MemoryKind::kPinnedHost || kind == MemoryKind::kManaged;
+inline bool IsMigrating(const KnownMemory& memory) {
+  return memory.kind == MemoryKind::kManaged && memory.object == kMigrates;
+}
+// Returns true for what the device finds in host memory, at the program's address.
+inline bool LiesInArena(const KnownMemory& memory) {
+  return memory.kind == MemoryKind::kPinnedHost ||
+         (memory.kind == MemoryKind::kManaged && memory.object != kMigrates);
 }
 
 // Gives the entry its buffer id. False if out of memory.

@@ -3,6 +3,7 @@
 
 #include "proto/cuda/return_if_error.h"
 #include "shim/memory/device_memory.h"
+#include "shim/memory/migration.h"
 #include "shim/memory/pool_table.h"
 #include "shim/session/session.h"
 
@@ -234,6 +235,7 @@ CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes, bool* refused)
   if (result == CUDA_ERROR_OUT_OF_MEMORY && !IsBeyondAll(needed_bytes)) {
     TrimAllLocked(/*everything=*/true);
     result = ask();
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && MigrateHome(needed_bytes)) result = ask();
   }
   if (result != CUDA_SUCCESS) return result;
   Piece* piece = pools.pieces.Take(pools.lock);
@@ -387,7 +389,8 @@ bool MakeRoom(uint64_t size_bytes) {
     Holding holding(&pools.lock);
     TrimAllLocked(/*everything=*/true);
   }
-  return QuotaHasRoomAtLast(size_bytes);
+  return QuotaHasRoomAtLast(size_bytes) ||
+         (MigrateHome(size_bytes) && QuotaHasRoomAtLast(size_bytes));
 }
 
 void ResetPools() {

@@ -48,6 +48,14 @@ CUresult JudgeProperties(const CUmemAllocationProp& wanted) {
              : CUDA_SUCCESS;
 }
 
+CUresult Create(uint64_t size_bytes, uint32_t handle_types, CUmemGenericAllocationHandle* handle) {
+  Holding holding(&physical_lock);
+  PhysicalMemory* memory = nullptr;
+  CUDA_RETURN_IF_ERROR(CreatePhysicalLocked(size_bytes, handle_types, &memory));
+  *handle = HandleOf(memory);
+  return CUDA_SUCCESS;
+}
+
 CUresult UnmapLocked(uint64_t address, uint64_t size_bytes) GPULOOM_REQUIRES(physical_lock) {
   const uint64_t end = address + size_bytes;
   uint64_t reserved, reserved_bytes;
@@ -96,15 +104,12 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
     return CUDA_ERROR_INVALID_VALUE;
   }
   CUDA_RETURN_IF_ERROR(JudgeProperties(*wanted));
-  Holding holding(&physical_lock);
-  PhysicalMemory* memory = nullptr;
-  CUresult result = CreatePhysicalLocked(size_bytes, wanted->requestedHandleTypes, &memory);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && size_bytes <= session.device().total_memory_bytes &&
-      MakeRoom(size_bytes)) {
-    result = CreatePhysicalLocked(size_bytes, wanted->requestedHandleTypes, &memory);
+  const CUresult result = Create(size_bytes, wanted->requestedHandleTypes, handle);
+  if (result != CUDA_ERROR_OUT_OF_MEMORY || size_bytes > session.device().total_memory_bytes ||
+      !MakeRoom(size_bytes)) {
+    return result;
   }
-  if (result == CUDA_SUCCESS) *handle = HandleOf(memory);
-  return result;
+  return Create(size_bytes, wanted->requestedHandleTypes, handle);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {

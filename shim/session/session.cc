@@ -41,6 +41,7 @@ Settings ReadSettings(const wire::DeviceSnapshot& device) {
   Settings settings;
   settings.runtime_handshake = !SameText(getenv("GPULOOM_RUNTIME_HANDSHAKE"), "off");
   settings.eager_modules = SameText(getenv("CUDA_MODULE_LOADING"), "EAGER");
+  settings.managed_migrates = !SameText(getenv("GPULOOM_MANAGED_MEMORY"), "host");
   if (const char* threads = getenv("GPULOOM_COPY_THREADS"); threads != nullptr) {
     settings.copy_threads = atoi(threads);
   }
@@ -193,6 +194,7 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
   pinned_limit_bytes_ = welcome.pinned_limit_bytes;
   id_ = welcome.session_id;
   token_ = welcome.token;
+  server_minor_ = welcome.minor;
   settings_ = ReadSettings(device_);
   connection_ = connection;
   doorbell_ = fds[wire::kDoorbellFd].Release();

@@ -35,6 +35,7 @@ struct Settings {
   bool eager_modules = false;     // CUDA_MODULE_LOADING is "EAGER"
   bool device_visible = true;     // CUDA_VISIBLE_DEVICES is unset or begins with our device
   int copy_threads = -1;          // GPULOOM_COPY_THREADS; -1: as many as help
+  bool managed_migrates = true;   // GPULOOM_MANAGED_MEMORY is not "host"
 };
 
 // Where the payload of a reply goes; it is cut if too long.
@@ -69,6 +70,8 @@ class Session {
   const channel::Range& device_range() const { return device_range_; }
   const channel::Range& host_range() const { return host_range_; }
   uint64_t id() const { return id_; }  // never reused on this node
+  // Whether the node knows the commands of this minor version of the wire.
+  bool ServerKnows(uint16_t minor) const { return server_minor_ >= minor; }
   uint64_t pinned_limit_bytes() const { return pinned_limit_bytes_; }
   // Identifies this session to the scheduler later; empty if the scheduler is too old.
   const wire::SessionToken& token() const { return token_; }
@@ -226,6 +229,7 @@ class Session {
   uint64_t pinned_limit_bytes_ = 0;
   uint64_t id_ = 0;
   wire::SessionToken token_ = {};
+  uint16_t server_minor_ = 0;
   int connection_ = -1;
   int doorbell_ = -1;
 

@@ -4,6 +4,7 @@
 #include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/graph/capture.h"
+#include "shim/memory/migration.h"
 #include "shim/process/futex.h"
 #include "shim/process/growing.h"
 #include "shim/process/thread.h"
@@ -112,6 +113,7 @@ CUresult Post(CUstream handle, KeptHostFunction kept, DefaultStream null_means) 
       return captured;
     }
   }
+  CUDA_RETURN_IF_ERROR(SettleForHostFunction());
   kept.stream = handle;
   return PostHostFunction(stream, kept);
 }

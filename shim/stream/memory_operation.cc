@@ -8,6 +8,7 @@
 #include "shim/context/context.h"
 #include "shim/graph/capture.h"
 #include "shim/memory/memory.h"
+#include "shim/memory/migration.h"
 #include "shim/session/session.h"
 #include "shim/stream/stream.h"
 
@@ -19,6 +20,11 @@ using Params = CUstreamBatchMemOpParams;
 DefaultStream Meaning(graph::NullStream null_means) {
   return null_means == graph::NullStream::kLegacy ? DefaultStream::kLegacy
                                                   : DefaultStream::kPerThread;
+}
+
+bool Waits(const Params& operation) {
+  return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+         operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
 }
 
 bool IsReachable(const Params& operation) {
@@ -72,6 +78,9 @@ CUresult SubmitMemoryOperations(CUstream handle, graph::NullStream null_means, u
   for (unsigned i = 0; i < count; ++i) {
     if (!IsReachable(operations[i])) return CUDA_ERROR_INVALID_VALUE;
   }
+  for (unsigned i = 0; i < count; ++i) {
+    if (Waits(operations[i])) CUDA_RETURN_IF_ERROR(StopMigrating());
+  }
   CUresult captured;
   if (Records(stream, &captured, [&](graph::NodeParams* node) {
         return graph::MakeBatch({PrimaryContext(), count, operations, 0}, node);
@@ -79,6 +88,8 @@ CUresult SubmitMemoryOperations(CUstream handle, graph::NullStream null_means, u
     return captured;
   }
   for (unsigned i = 0; i < count; ++i) {
+    const MigrationHold hold(operations[i].writeValue.address);
+    CUDA_RETURN_IF_ERROR(hold.result());
     CUDA_RETURN_IF_ERROR(Post(stream, operations[i]));
   }
   return CUDA_SUCCESS;

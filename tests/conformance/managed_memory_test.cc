@@ -2,10 +2,12 @@
 // Managed memory: one address for host and device. The codes of wrong calls are those of driver 580
 // on an H200.
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -17,7 +19,9 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-class ManagedMemory : public WithKernels {
+// Each in small allocations, and in ones that are large enough to migrate where memory does: the parameter is the least
+// size.
+class ManagedMemory : public WithKernels, public ::testing::WithParamInterface<size_t> {
  protected:
   void TearDown() override {
     if (context_ != nullptr) {
@@ -26,9 +30,10 @@ class ManagedMemory : public WithKernels {
     for (const CUdeviceptr memory : managed_) EXPECT_EQ(Cu().cuMemFree_v2(memory), CUDA_SUCCESS);
     WithKernels::TearDown();
   }
+  static size_t Size(size_t size) { return std::max(size, GetParam()); }
   CUdeviceptr Managed(size_t size, unsigned flags = CU_MEM_ATTACH_GLOBAL) {
     CUdeviceptr memory = 0;
-    EXPECT_EQ(Cu().cuMemAllocManaged(&memory, size, flags), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuMemAllocManaged(&memory, Size(size), flags), CUDA_SUCCESS);
     if (memory != 0) managed_.push_back(memory);
     return memory;
   }
@@ -37,7 +42,7 @@ class ManagedMemory : public WithKernels {
   std::vector<CUdeviceptr> managed_;
 };
 
-TEST_F(ManagedMemory, HostAndDeviceShareIt) {
+TEST_P(ManagedMemory, HostAndDeviceShareIt) {
   int supported = 0;
   ASSERT_EQ(Cu().cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, device_),
             CUDA_SUCCESS);
@@ -64,7 +69,7 @@ TEST_F(ManagedMemory, HostAndDeviceShareIt) {
 }
 
 // A kernel's results go through a pipe and back, without the program touching them itself.
-TEST_F(ManagedMemory, SystemCallsReachIt) {
+TEST_P(ManagedMemory, SystemCallsReachIt) {
   constexpr uint32_t kCount = 4096;
   const CUdeviceptr address = Managed(2 * kCount * 4);
   auto* words = reinterpret_cast<uint32_t*>(address);
@@ -84,7 +89,7 @@ TEST_F(ManagedMemory, SystemCallsReachIt) {
 }
 
 // As runtimes of other languages do: the program takes faults itself, and goes on behind them.
-TEST_F(ManagedMemory, AHandlerOfTheProgramsIsLeftAlone) {
+TEST_P(ManagedMemory, AHandlerOfTheProgramsIsLeftAlone) {
   static void* guarded = nullptr;
   static std::atomic<int> faults{0};
   guarded = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -110,7 +115,7 @@ TEST_F(ManagedMemory, AHandlerOfTheProgramsIsLeftAlone) {
   munmap(guarded, 4096);
 }
 
-TEST_F(ManagedMemory, AForkedChildEndsAndTheParentGoesOn) {
+TEST_P(ManagedMemory, AForkedChildEndsAndTheParentGoesOn) {
   const CUdeviceptr address = Managed(kMiB);
   auto* words = reinterpret_cast<uint32_t*>(address);
   ASSERT_EQ(Launch(Function("fill"), 64, 64, nullptr, address, 6u, 4096u), CUDA_SUCCESS);
@@ -127,7 +132,7 @@ TEST_F(ManagedMemory, AForkedChildEndsAndTheParentGoesOn) {
   EXPECT_EQ(words[4095], 6u);
 }
 
-TEST_F(ManagedMemory, ThreadsUseTheirPartsAtOnce) {
+TEST_P(ManagedMemory, ThreadsUseTheirPartsAtOnce) {
   constexpr uint32_t kThreads = 4, kWords = 16'384, kTurns = 20;
   const CUdeviceptr address = Managed(kThreads * kWords * 4);
   const CUfunction fill = Function("fill");
@@ -159,7 +164,7 @@ TEST_F(ManagedMemory, ThreadsUseTheirPartsAtOnce) {
 }
 
 // Behind the legacy stream's work, in a stream that waits for it.
-TEST_F(ManagedMemory, PrefetchingComesInItsTurn) {
+TEST_P(ManagedMemory, PrefetchingComesInItsTurn) {
   constexpr uint32_t kCount = 1000;
   const CUdeviceptr address = Managed(kCount * 4);
   const auto* words = reinterpret_cast<const uint32_t*>(address);
@@ -176,7 +181,7 @@ TEST_F(ManagedMemory, PrefetchingComesInItsTurn) {
   EXPECT_EQ(words[kCount - 1], 6u);
 }
 
-TEST_F(ManagedMemory, CopiesAndMemsets) {
+TEST_P(ManagedMemory, CopiesAndMemsets) {
   const CUdeviceptr managed = Managed(kMiB);
   const CUdeviceptr plain = Alloc(kMiB);
   const auto words = Pattern(kMiB / 4, 5);
@@ -196,7 +201,7 @@ TEST_F(ManagedMemory, CopiesAndMemsets) {
 }
 
 // Where the host may look at once, a plain memset is over when it returns, and all that is before it.
-TEST_F(ManagedMemory, AMemsetIsDoneWhenItReturns) {
+TEST_P(ManagedMemory, AMemsetIsDoneWhenItReturns) {
   const CUdeviceptr address = Managed(4096);
   auto* words = reinterpret_cast<uint32_t*>(address);
   auto* pinned = static_cast<uint32_t*>(HostAlloc(4096));
@@ -214,7 +219,7 @@ TEST_F(ManagedMemory, AMemsetIsDoneWhenItReturns) {
   }
 }
 
-TEST_F(ManagedMemory, PointerAttributes) {
+TEST_P(ManagedMemory, PointerAttributes) {
   const CUdeviceptr address = Managed(5000);
   const auto ask = [&](CUpointer_attribute attribute) {
     uint64_t value = 0;
@@ -227,7 +232,7 @@ TEST_F(ManagedMemory, PointerAttributes) {
   EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_DEVICE_POINTER), address + 10);
   EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_HOST_POINTER), address + 10);
   EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR), address);
-  EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_RANGE_SIZE), 5000u);
+  EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_RANGE_SIZE), Size(5000));
   EXPECT_EQ(ask(CU_POINTER_ATTRIBUTE_CONTEXT), reinterpret_cast<uint64_t>(context_));
   unsigned managed = 7;
   EXPECT_EQ(Cu().cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, Alloc(100)),
@@ -235,7 +240,7 @@ TEST_F(ManagedMemory, PointerAttributes) {
   EXPECT_EQ(managed, 0u);
 }
 
-TEST_F(ManagedMemory, AdviceIsRemembered) {
+TEST_P(ManagedMemory, AdviceIsRemembered) {
   const CUdeviceptr address = Managed(kMiB);
   const auto ask = [&](CUmem_range_attribute attribute) {
     int value = 77;
@@ -263,7 +268,7 @@ TEST_F(ManagedMemory, AdviceIsRemembered) {
   EXPECT_EQ(ask(CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION), int{CU_DEVICE_CPU});
 }
 
-TEST_F(ManagedMemory, PrefetchesInBatches) {
+TEST_P(ManagedMemory, PrefetchesInBatches) {
   if (IsDriverBelow(13000)) GTEST_SKIP() << "CUDA 13.0 has it first";
   CUdeviceptr both[] = {Managed(kMiB), Managed(kMiB)};
   size_t sizes[] = {kMiB, 4096};
@@ -304,7 +309,7 @@ TEST_F(ManagedMemory, PrefetchesInBatches) {
   EXPECT_EQ(*reinterpret_cast<uint32_t*>(both[1] + 400), 9u);
 }
 
-TEST_F(ManagedMemory, BatchesAreNoPartOfAGraph) {
+TEST_P(ManagedMemory, BatchesAreNoPartOfAGraph) {
   if (IsDriverBelow(13000)) GTEST_SKIP() << "CUDA 13.0 has it first";
   CUdeviceptr memory = Managed(kMiB);
   size_t size = kMiB;
@@ -322,11 +327,11 @@ TEST_F(ManagedMemory, BatchesAreNoPartOfAGraph) {
   }
 }
 
-TEST_F(ManagedMemory, WrongBatches) {
+TEST_P(ManagedMemory, WrongBatches) {
   if (IsDriverBelow(13000)) GTEST_SKIP() << "CUDA 13.0 has it first";
   CUdeviceptr both[] = {Managed(kMiB), Managed(kMiB)};
   CUdeviceptr mixed[] = {both[0], Alloc(kMiB)};
-  size_t sizes[] = {kMiB, 4096}, nothing[] = {kMiB, 0}, large[] = {kMiB, 2 * kMiB};
+  size_t sizes[] = {kMiB, 4096}, nothing[] = {kMiB, 0}, large[] = {kMiB, 2 * Size(kMiB)};
   CUmemLocation places[] = {Here(), {CU_MEM_LOCATION_TYPE_HOST, 0}};
   CUmemLocation far[] = {{CU_MEM_LOCATION_TYPE_DEVICE, 99}, places[1]};
   CUmemLocation nowhere[] = {{CU_MEM_LOCATION_TYPE_INVALID, 0}, places[1]};
@@ -367,7 +372,7 @@ TEST_F(ManagedMemory, WrongBatches) {
   EXPECT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
 }
 
-TEST_F(ManagedMemory, WrongCalls) {
+TEST_P(ManagedMemory, WrongCalls) {
   CUdeviceptr none = 0;
   EXPECT_EQ(Cu().cuMemAllocManaged(&none, kMiB, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cu().cuMemAllocManaged(&none, kMiB, CU_MEM_ATTACH_SINGLE), CUDA_ERROR_INVALID_VALUE);
@@ -410,6 +415,177 @@ TEST_F(ManagedMemory, WrongCalls) {
   EXPECT_EQ(Cu().cuStreamAttachMemAsync(stream, managed, 0, CU_MEM_ATTACH_SINGLE), CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuMemFree_v2(managed + 256), CUDA_ERROR_INVALID_VALUE);
 }
+
+// Kernels write some words, the program others, in turn and all over the range.
+TEST_P(ManagedMemory, EverybodySeesWhatTheOtherWrote) {
+  const size_t count = Size(kMiB) / 4;
+  const CUdeviceptr address = Managed(count * 4);
+  auto* words = reinterpret_cast<uint32_t*>(address);
+  std::vector<uint32_t> expected = Pattern(count, 1);
+  std::memcpy(words, expected.data(), count * 4);
+  uint32_t random = 7;
+  const auto next = [&random](uint32_t below) {
+    random = random * 1664525 + 1013904223;
+    return (random >> 8) % below;
+  };
+  for (uint32_t turn = 1; turn <= 40; ++turn) {
+    const uint32_t begin = next(static_cast<uint32_t>(count) - 64);
+    const uint32_t length = 1 + next(static_cast<uint32_t>(count) - begin);
+    ASSERT_EQ(Launch(Function("fill"), (length + 127) / 128, 128, nullptr, address + begin * 4ull,
+                     turn, length),
+              CUDA_SUCCESS);
+    std::fill_n(expected.begin() + begin, length, turn);
+    ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+    for (int i = 0; i < 3; ++i) {
+      const uint32_t at = next(static_cast<uint32_t>(count));
+      EXPECT_EQ(words[at], expected[at]) << at << " in turn " << turn;
+      const uint32_t to = next(static_cast<uint32_t>(count));
+      words[to] = expected[to] = turn * 1000;
+    }
+  }
+  EXPECT_EQ(std::memcmp(words, expected.data(), count * 4), 0);
+}
+
+TEST_P(ManagedMemory, ATouchWaitsForTheProgramsKernels) {
+  int at_once = 1;
+  ASSERT_EQ(Cu().cuDeviceGetAttribute(&at_once, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+                                      device_),
+            CUDA_SUCCESS);
+  if (at_once != 0) GTEST_SKIP() << "this device lets host and kernels touch it at once";
+  if (GetParam() == 0) GTEST_SKIP() << "small allocations are the same pages for both";
+  const CUdeviceptr address = Managed(kMiB);
+  const auto* words = reinterpret_cast<const volatile uint32_t*>(address);
+  ASSERT_EQ(Launch(Function("fill"), 64, 64, nullptr, address, 1u, 4096u), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  for (uint32_t value = 2; value < 5; ++value) {
+    ASSERT_EQ(Launch(Function("spin"), 1, 1, nullptr, uint64_t{20'000'000}), CUDA_SUCCESS);
+    ASSERT_EQ(Launch(Function("fill"), 64, 64, nullptr, address, value, 4096u), CUDA_SUCCESS);
+    EXPECT_EQ(words[4095], value);
+  }
+}
+
+TEST_P(ManagedMemory, HoldsTheParametersOfAKernel) {
+  struct Parameters {
+    CUdeviceptr address;
+    uint32_t value, count;
+  };
+  const CUdeviceptr memory = Managed(4096);
+  const CUdeviceptr target = Managed(4096);
+  auto* given = reinterpret_cast<Parameters*>(memory);
+  for (uint32_t value = 1; value < 4; ++value) {
+    *given = {target, value, 1024};
+    // So that they are the device's when the launch reads them.
+    ASSERT_EQ(Cu().cuMemsetD32_v2(memory + 64, 0, 16), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+    void* parameters[] = {&given->address, &given->value, &given->count};
+    ASSERT_EQ(Cu().cuLaunchKernel(Function("fill"), 8, 1, 1, 128, 1, 1, 0, nullptr, parameters,
+                                  nullptr),
+              CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+    EXPECT_EQ(reinterpret_cast<const uint32_t*>(target)[1023], value);
+  }
+}
+
+TEST_P(ManagedMemory, IsForFunctionsThatAStreamWaitsFor) {
+  const CUdeviceptr address = Managed(kMiB);
+  auto* words = reinterpret_cast<uint32_t*>(address);
+  const CUstream stream = Stream();
+  const auto increment = [](void* data) { ++*static_cast<uint32_t*>(data); };
+  words[0] = 5;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(Launch(Function("increment"), 1, 1, stream, address), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuLaunchHostFunc(stream, increment, words), CUDA_SUCCESS);
+  }
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(words[0], 11u);
+}
+
+TEST_P(ManagedMemory, IsCopiedAndFilledByGraphs) {
+  const CUdeviceptr managed = Managed(kMiB);
+  const CUdeviceptr plain = Alloc(kMiB);
+  auto* words = reinterpret_cast<uint32_t*>(managed);
+  const CUstream stream = Stream();
+  ASSERT_EQ(Cu().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemcpyDtoDAsync_v2(plain, managed, kMiB, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemsetD32Async(managed, 3, 16, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Launch(Function("increment"), 1, 1, stream, managed), CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(Cu().cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(Cu().cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  for (uint32_t value = 10; value < 13; ++value) {
+    std::fill_n(words, kMiB / 4, value);
+    ASSERT_EQ(Cu().cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(words[0], 4u);
+    EXPECT_EQ(words[15], 3u);
+    EXPECT_EQ(words[16], value);
+    EXPECT_EQ(Download<uint32_t>(plain, kMiB / 4), std::vector<uint32_t>(kMiB / 4, value));
+  }
+  EXPECT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphDestroy(graph), CUDA_SUCCESS);
+}
+
+// Memory of one stream: others' kernels do not keep the program from it.
+TEST_P(ManagedMemory, OfOneStreamIsTheProgramsWhileOthersWork) {
+  const CUdeviceptr address = Managed(kMiB, CU_MEM_ATTACH_HOST);
+  auto* words = reinterpret_cast<uint32_t*>(address);
+  words[1] = 4;
+  const CUstream own = Stream();
+  const CUstream other = Stream();
+  ASSERT_EQ(Cu().cuStreamAttachMemAsync(own, address, 0, CU_MEM_ATTACH_SINGLE), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(own), CUDA_SUCCESS);
+  Block(other);
+  ASSERT_EQ(Launch(Function("increment"), 1, 1, own, address + 4), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(own), CUDA_SUCCESS);
+  EXPECT_EQ(words[1], 5u);
+  words[1] = 8;
+  ASSERT_EQ(Launch(Function("increment"), 1, 1, own, address + 4), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(own), CUDA_SUCCESS);
+  EXPECT_EQ(words[1], 9u);
+  Open();
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
+// Through gpuloom, what does not fit beside it sends managed memory home for good, and more of it than fits begins there.
+TEST_F(WithKernels, ManagedMemoryLeavesRoomForOther) {
+  if (getenv("GPULOOM_SOCKET_DIR") == nullptr) GTEST_SKIP() << "about quotas, so through gpuloom only";
+  size_t free_bytes = 0, total_bytes = 0;
+  ASSERT_EQ(Cu().cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);
+  ASSERT_GT(free_bytes, 64 * kMiB);
+  CUdeviceptr ballast = 0;
+  ASSERT_EQ(Cu().cuMemAlloc_v2(&ballast, free_bytes - 64 * kMiB), CUDA_SUCCESS);
+  CUdeviceptr managed[2] = {};
+  const auto check = [&](CUdeviceptr memory, size_t size, uint32_t value) {
+    const auto* words = reinterpret_cast<const uint32_t*>(memory);
+    EXPECT_EQ(words[1], value);
+    EXPECT_EQ(words[size / 4 - 1], value);
+  };
+  ASSERT_EQ(Cu().cuMemAllocManaged(&managed[0], 48 * kMiB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemsetD32_v2(managed[0], 7, 12 * kMiB), CUDA_SUCCESS);
+  for (uint32_t turn = 0; turn < 3; ++turn) {
+    CUdeviceptr plain = 0;
+    ASSERT_EQ(Cu().cuMemAlloc_v2(&plain, 32 * kMiB), CUDA_SUCCESS);
+    check(managed[0], 48 * kMiB, 7);
+    ASSERT_EQ(Launch(Function("increment"), 1, 1, nullptr, managed[0]), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuMemsetD32_v2(plain, turn, 8 * kMiB), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+    EXPECT_EQ(*reinterpret_cast<const uint32_t*>(managed[0]), 8 + turn);
+    EXPECT_EQ(Cu().cuMemFree_v2(plain), CUDA_SUCCESS);
+  }
+  ASSERT_EQ(Cu().cuMemAllocManaged(&managed[1], 96 * kMiB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemsetD32_v2(managed[1], 9, 24 * kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  check(managed[1], 96 * kMiB, 9);
+  for (const CUdeviceptr memory : managed) EXPECT_EQ(Cu().cuMemFree_v2(memory), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemFree_v2(ballast), CUDA_SUCCESS);
+  size_t free_again = 0;
+  ASSERT_EQ(Cu().cuMemGetInfo_v2(&free_again, &total_bytes), CUDA_SUCCESS);
+  EXPECT_EQ(free_again, free_bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, ManagedMemory, ::testing::Values(0));
+INSTANTIATE_TEST_SUITE_P(Large, ManagedMemory, ::testing::Values(4 * kMiB));
 
 }  // namespace
 }  // namespace gpuloom::conformance

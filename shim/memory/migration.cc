@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/memory/migration.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "proto/cuda/return_if_error.h"
+#include "proto/wire/managed_memory_commands.h"
+#include "shim/context/context.h"
+#include "shim/memory/address_space.h"
+#include "shim/memory/device_memory.h"
+#include "shim/memory/host_arena.h"
+#include "shim/memory/physical_memory.h"
+#include "shim/process/futex.h"
+#include "shim/process/growing.h"
+#include "shim/process/log.h"
+#include "shim/process/page_faults.h"
+#include "shim/session/session.h"
+#include "shim/stream/host_function.h"
+#include "shim/stream/stream.h"
+
+namespace gpuloom {
+
+namespace internal {
+std::atomic<bool> anything_migrates{false};
+}  // namespace internal
+
+namespace {
+
+// What comes home for one touch, at first and at most. A program that goes on behind what came last gets twice as much
+// each time.
+constexpr uint64_t kChunkBytes = 64u << 10;
+constexpr uint64_t kMostChunks = (16u << 20) / kChunkBytes;
+// So long a touch waits for the program's work in silence.
+constexpr uint64_t kSilentWaitNs = 5'000'000'000;
+
+// What the device finds at a range's addresses.
+enum class Place : uint8_t { kNothing, kDevice, kPages };
+
+struct Range {
+  uint64_t begin;       // for program and device
+  uint64_t size_bytes;  // whole granules
+  uint64_t pages;       // the same memory in the arena
+  Place place;
+  bool prefers_host;
+  bool keeps_place;
+  unsigned attachment;      // CU_MEM_ATTACH_*
+  wire::StreamId attached;  // to the stream, or from it to the host
+  // By chunk, whether it is away; only those from first_home on and before end_home can be at home.
+  uint8_t* away;
+  uint64_t first_home;
+  uint64_t end_home;
+  // Where a program that reads on comes next, and how much it got last.
+  uint64_t next_chunk;
+  uint64_t next_chunks;
+
+  uint64_t chunks() const { return size_bytes / kChunkBytes; }
+  bool AnyHome() const { return first_home < end_home; }
+};
+
+enum class Ability : uint8_t { kUnknown, kMigrates, kStays };
+
+struct Migration {
+  Lock lock;
+  Ability ability GPULOOM_GUARDED_BY(lock) = Ability::kUnknown;
+  channel::Range space GPULOOM_GUARDED_BY(lock);
+  uint64_t after_last GPULOOM_GUARDED_BY(lock) = 0;     // where the next range is looked for first
+  Growing<Range> ranges GPULOOM_GUARDED_BY(lock);  // sorted by address
+  // Copies go through it; it waits for no other. Of the context with this epoch.
+  wire::StreamId stream GPULOOM_GUARDED_BY(lock){0};
+  uint32_t epoch GPULOOM_GUARDED_BY(lock) = 0;
+  bool has_stream GPULOOM_GUARDED_BY(lock) = false;
+  bool told_of_wait GPULOOM_GUARDED_BY(lock) = false;
+};
+constinit Migration migration;
+
+void* At(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+uint64_t NowNs() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+CUresult FindOwnStreamLocked() GPULOOM_REQUIRES(migration.lock) {
+  if (migration.has_stream && migration.epoch == ContextEpoch()) return CUDA_SUCCESS;
+  CUDA_RETURN_IF_ERROR(MakeOwnStream(CU_STREAM_NON_BLOCKING, &migration.stream));
+  migration.epoch = ContextEpoch();
+  migration.has_stream = true;
+  return CUDA_SUCCESS;
+}
+
+// The addresses show the program nothing.
+void CloseAddresses(uint64_t begin, uint64_t size_bytes) {
+  mmap(At(begin), size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+       -1, 0);
+  madvise(At(begin), size_bytes, MADV_DONTFORK);
+}
+
+// They show it the arena's pages. An old size of 0 makes mremap map shared memory a second time.
+bool OpenAddresses(uint64_t begin, uint64_t pages, uint64_t size_bytes) {
+  return mremap(At(pages), 0, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, At(begin)) != MAP_FAILED;
+}
+
+// ---- copies ----
+
+// Between pages and device memory, waited for.
+CUresult CopyLocked(const Range& range, wire::CopyKind kind, uint64_t first, uint64_t end,
+                    wire::Ticket* ticket) GPULOOM_REQUIRES(migration.lock) {
+  const uint64_t device = range.begin + first * kChunkBytes;
+  const uint64_t pages = range.pages + first * kChunkBytes;
+  const bool sends = kind == wire::CopyKind::kHostToDevice;
+  return session.PostOnStream<wire::Copy>(
+      migration.stream, 0,
+      [&](wire::Copy::Request& request, uint8_t*) GPULOOM_NO_THREAD_SAFETY_ANALYSIS {
+        request = {migration.stream, kind, sends ? device : pages, sends ? pages : device,
+                   (end - first) * kChunkBytes};
+      },
+      ticket);
+}
+
+// Of [from, end), the first run of chunks that are away, or at home.
+bool FindRun(const Range& range, bool away, uint64_t from, uint64_t end, uint64_t* first,
+             uint64_t* behind) {
+  while (from < end && (range.away[from] != 0) != away) ++from;
+  *first = from;
+  while (from < end && (range.away[from] != 0) == away) ++from;
+  *behind = from;
+  return *first != *behind;
+}
+
+// Chunks of [first, end) that are at home go to the device. Hidden first: whoever writes to them meanwhile waits for us.
+CUresult SendChunksLocked(Range* range, uint64_t first, uint64_t end)
+    GPULOOM_REQUIRES(migration.lock) {
+  if (range->place != Place::kDevice) return CUDA_SUCCESS;
+  if (first < range->first_home) first = range->first_home;
+  if (end > range->end_home) end = range->end_home;
+  if (first >= end) return CUDA_SUCCESS;
+  CUDA_RETURN_IF_ERROR(FindOwnStreamLocked());
+  wire::Ticket last{0};
+  uint64_t run, behind;
+  for (uint64_t at = first; FindRun(*range, false, at, end, &run, &behind); at = behind) {
+    HidePages(range->begin + run * kChunkBytes, (behind - run) * kChunkBytes);
+    CUDA_RETURN_IF_ERROR(
+        CopyLocked(*range, wire::CopyKind::kHostToDevice, run, behind, &last));
+  }
+  if (last == wire::Ticket{0}) return CUDA_SUCCESS;
+  CUDA_RETURN_IF_ERROR(session.WaitFor(migration.stream, last));
+  memset(range->away + first, 1, end - first);
+  if (first == range->first_home) {
+    range->first_home = end;
+  } else if (end == range->end_home) {
+    range->end_home = first;
+  }
+  return CUDA_SUCCESS;
+}
+
+// Chunks of [first, end), all away, come home. They are the program's even if the session has ended meanwhile: with what
+// they had when they were sent.
+CUresult FetchChunksLocked(Range* range, uint64_t first, uint64_t end)
+    GPULOOM_REQUIRES(migration.lock) {
+  wire::Ticket ticket{0};
+  CUresult result = FindOwnStreamLocked();
+  if (result == CUDA_SUCCESS) {
+    result = CopyLocked(*range, wire::CopyKind::kDeviceToHost, first, end, &ticket);
+  }
+  if (result == CUDA_SUCCESS) result = session.WaitFor(migration.stream, ticket);
+  memset(range->away + first, 0, end - first);
+  if (!range->AnyHome()) {
+    range->first_home = first;
+    range->end_home = end;
+  } else {
+    if (first < range->first_home) range->first_home = first;
+    if (end > range->end_home) range->end_home = end;
+  }
+  return result;
+}
+
+// ---- what the device finds ----
+
+CUresult MapLocked(const Range& range, wire::PhysicalId physical) GPULOOM_REQUIRES(migration.lock) {
+  wire::ManagedMap::Reply none;
+  return session.Call<wire::ManagedMap>(
+      {wire::DevicePtr{range.begin}, range.size_bytes, physical, 0, wire::HostPtr{range.pages}},
+      &none);
+}
+
+void UnmapLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
+  if (range.place == Place::kNothing) return;
+  wire::ManagedUnmap::Reply none;
+  (void)session.Call<wire::ManagedUnmap>({wire::DevicePtr{range.begin}, range.size_bytes}, &none);
+}
+
+// Memory of its own, which the mapping holds. OUT_OF_MEMORY beyond the quota, which then counts no refusal: nobody was
+// refused anything.
+CUresult MapDeviceMemoryLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
+  if (!QuotaHasRoom(range.size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Holding holding(&physical_lock);
+  PhysicalMemory* memory = nullptr;
+  CUDA_RETURN_IF_ERROR(CreatePhysicalLocked(range.size_bytes, 0, &memory));
+  const CUresult result = MapLocked(range, wire::PhysicalId{IdOfPhysicalLocked(memory)});
+  memory->handles = 0;
+  (void)ReleaseIfUnheldLocked(memory);
+  return result;
+}
+
+CUresult PlaceLocked(Range* range) GPULOOM_REQUIRES(migration.lock) {
+  if (range->place != Place::kNothing) return CUDA_SUCCESS;
+  if (!range->prefers_host && migration.ability == Ability::kMigrates) {
+    const CUresult result = MapDeviceMemoryLocked(*range);
+    if (result == CUDA_SUCCESS) {
+      range->place = Place::kDevice;
+      if (WatchPages(range->begin, range->size_bytes)) return CUDA_SUCCESS;
+      UnmapLocked(*range);
+      range->place = Place::kNothing;
+    } else if (result != CUDA_ERROR_OUT_OF_MEMORY) {
+      return result;
+    }
+  }
+  CUDA_RETURN_IF_ERROR(MapLocked(*range, wire::PhysicalId{0}));
+  range->place = Place::kPages;
+  return CUDA_SUCCESS;
+}
+
+// The device finds the newest of all of it.
+CUresult SendLocked(Range* range) GPULOOM_REQUIRES(migration.lock) {
+  if (!range->AnyHome() || range->place == Place::kPages) return CUDA_SUCCESS;
+  CUDA_RETURN_IF_ERROR(PlaceLocked(range));
+  return SendChunksLocked(range, 0, range->chunks());
+}
+
+// From device memory to pages, for good: all of it comes home. The device is done with it.
+CUresult SettleLocked(Range* range) GPULOOM_REQUIRES(migration.lock) {
+  if (range->place != Place::kDevice) return CUDA_SUCCESS;
+  uint64_t first, behind;
+  for (uint64_t at = 0; FindRun(*range, true, at, range->chunks(), &first, &behind); at = behind) {
+    CUDA_RETURN_IF_ERROR(FetchChunksLocked(range, first, behind));
+  }
+  UnwatchPages(range->begin, range->size_bytes);
+  UnmapLocked(*range);
+  range->place = Place::kNothing;
+  range->prefers_host = true;
+  return PlaceLocked(range);
+}
+
+CUresult SettleAllLocked() GPULOOM_REQUIRES(migration.lock) {
+  bool waited = false;
+  for (Range& range : migration.ranges) {
+    range.prefers_host = true;
+    if (range.place != Place::kDevice || range.keeps_place) continue;
+    if (!waited) CUDA_RETURN_IF_ERROR(session.WaitForAll());
+    waited = true;
+    CUDA_RETURN_IF_ERROR(SettleLocked(&range));
+  }
+  return CUDA_SUCCESS;
+}
+
+Range* FindLocked(uint64_t address) GPULOOM_REQUIRES(migration.lock) {
+  return FindRange(migration.ranges, address, 1);
+}
+
+// ---- faults ----
+
+// Natively no processor may touch managed memory while kernels run, where a device says that it cannot do both at once,
+// as ours does. Programs that try all the same wait here.
+void WaitForWorkLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
+  if (range.attachment != CU_MEM_ATTACH_GLOBAL) {
+    (void)session.WaitForStream(range.attached);
+    return;
+  }
+  const uint64_t since_ns = NowNs();
+  for (int turn = 0; !session.Idle() && session.Check() == CUDA_SUCCESS; ++turn) {
+    if (turn < 100) {
+      CpuPause();
+      continue;
+    }
+    constexpr long kPauseNs = 20'000;
+    const timespec pause = {0, kPauseNs};
+    nanosleep(&pause, nullptr);
+    if (!migration.told_of_wait && NowNs() - since_ns > kSilentWaitNs) {
+      migration.told_of_wait = true;
+      Log(LogLevel::kWarn,
+          "the program touches managed memory while its kernels run, and waits for them; if they "
+          "wait for it, too, run it with GPULOOM_MANAGED_MEMORY=host");
+      break;
+    }
+  }
+  (void)session.WaitForAll();
+}
+
+void OnFault(uint64_t address) {
+  Holding holding(&migration.lock);
+  Range* range = FindLocked(address);
+  if (range == nullptr) {  // it has just been freed
+    AdmitPages(address / wire::kPageBytes * wire::kPageBytes, wire::kPageBytes);
+    return;
+  }
+  const uint64_t chunk = (address - range->begin) / kChunkBytes;
+  uint64_t end = chunk + 1;
+  if (range->away[chunk] != 0) {
+    WaitForWorkLocked(*range);
+    const bool goes_on = chunk == range->next_chunk && range->next_chunks != 0;
+    range->next_chunks = goes_on ? range->next_chunks * 2 : 1;
+    if (range->next_chunks > kMostChunks) range->next_chunks = kMostChunks;
+    while (end < range->chunks() && end - chunk < range->next_chunks && range->away[end] != 0) {
+      ++end;
+    }
+    range->next_chunk = end;
+    (void)FetchChunksLocked(range, chunk, end);
+  }
+  AdmitPages(range->begin + chunk * kChunkBytes, (end - chunk) * kChunkBytes);
+}
+
+// ---- ability ----
+
+Ability FindAbilityLocked() GPULOOM_REQUIRES(migration.lock) {
+  if (!session.settings().managed_migrates || !session.ServerKnows(5)) {
+    return Ability::kStays;
+  }
+  if (!StartPageFaults(&OnFault)) {
+    Log(LogLevel::kInfo,
+        "managed memory stays in host memory: the kernel tells this process of no page faults "
+        "(userfaultfd: %s)",
+        strerror(errno));
+    return Ability::kStays;
+  }
+  if (!TakeManagedSpace(&migration.space)) return Ability::kStays;
+  CloseAddresses(migration.space.begin, migration.space.size_bytes);
+  return Ability::kMigrates;
+}
+
+bool FindSpaceLocked(uint64_t from, uint64_t size_bytes, uint64_t* begin)
+    GPULOOM_REQUIRES(migration.lock) {
+  uint64_t candidate = from;
+  for (const Range& range : migration.ranges) {
+    if (range.begin + range.size_bytes <= candidate) continue;
+    if (range.begin >= candidate && range.begin - candidate >= size_bytes) break;
+    candidate = range.begin + range.size_bytes;
+  }
+  *begin = candidate;
+  return migration.space.Contains(candidate, size_bytes);
+}
+
+void DropLocked(size_t i) GPULOOM_REQUIRES(migration.lock) {
+  const Range range = migration.ranges[i];
+  if (range.place == Place::kDevice) UnwatchPages(range.begin, range.size_bytes);
+  UnmapLocked(range);
+  CloseAddresses(range.begin, range.size_bytes);
+  UnpinRegion(range.pages);
+  GiveRegion(range.pages);
+  free(range.away);
+  migration.ranges.Remove(i);
+  internal::anything_migrates.store(migration.ranges.count() != 0, std::memory_order_relaxed);
+}
+
+// Pages of the arena that the program finds at `begin`.
+CUresult TakePages(uint64_t begin, uint64_t size_bytes, uint64_t* pages) {
+  CUDA_RETURN_IF_ERROR(TakeRegion(size_bytes, pages));
+  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (OpenAddresses(begin, *pages, size_bytes)) {
+    // By the address at which the program will look.
+    if (PopulateRegion(begin, size_bytes)) result = PinRegion(*pages);
+    if (result != CUDA_SUCCESS) CloseAddresses(begin, size_bytes);
+  }
+  if (result != CUDA_SUCCESS) GiveRegion(*pages);
+  return result;
+}
+
+}  // namespace
+
+CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
+  Holding holding(&migration.lock);
+  if (migration.ability == Ability::kUnknown) migration.ability = FindAbilityLocked();
+  if (migration.ability != Ability::kMigrates || size_bytes > migration.space.size_bytes ||
+      HostFunctionsPending()) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  const uint64_t granules = (size_bytes + kGranuleBytes - 1) / kGranuleBytes;
+  Range range = {};
+  range.size_bytes = granules * kGranuleBytes;
+  // Not at once where another has just been: its pages may be unpinned later.
+  if (!FindSpaceLocked(migration.after_last, range.size_bytes, &range.begin) &&
+      !FindSpaceLocked(migration.space.begin, range.size_bytes, &range.begin)) {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  range.attachment = flags;
+  range.attached = wire::kLegacyStream;
+  range.end_home = range.chunks();
+  range.away = static_cast<uint8_t*>(calloc(range.chunks(), 1));
+  if (range.away == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = TakePages(range.begin, range.size_bytes, &range.pages);
+  if (result == CUDA_SUCCESS && !InsertSorted(&migration.ranges, range)) {
+    CloseAddresses(range.begin, range.size_bytes);
+    UnpinRegion(range.pages);
+    GiveRegion(range.pages);
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (result != CUDA_SUCCESS) {
+    free(range.away);
+    return result;
+  }
+  migration.after_last = range.begin + range.size_bytes;
+  internal::anything_migrates.store(true, std::memory_order_relaxed);
+  *begin = range.begin;
+  return CUDA_SUCCESS;
+}
+
+void GiveMigrating(uint64_t begin) {
+  Holding holding(&migration.lock);
+  const size_t i = FindAtOrBefore(migration.ranges, begin);
+  if (i != migration.ranges.count() && migration.ranges[i].begin == begin) DropLocked(i);
+}
+
+bool PlaceMigrating(uint64_t begin) {
+  Holding holding(&migration.lock);
+  Range* range = FindLocked(begin);
+  return range != nullptr && PlaceLocked(range) == CUDA_SUCCESS;
+}
+
+void KeepMigratingPlace(uint64_t begin) {
+  Holding holding(&migration.lock);
+  if (Range* range = FindLocked(begin); range != nullptr) range->keeps_place = true;
+}
+
+CUresult PrefetchMigrating(uint64_t address, uint64_t size_bytes, bool to_device) {
+  Holding holding(&migration.lock);
+  Range* range = FindLocked(address);
+  if (range == nullptr) return CUDA_SUCCESS;
+  const uint64_t first = (address - range->begin) / kChunkBytes;
+  if (!to_device) {
+    // It comes when it is touched, in large pieces.
+    range->next_chunk = first;
+    range->next_chunks = kMostChunks;
+    return CUDA_SUCCESS;
+  }
+  CUDA_RETURN_IF_ERROR(PlaceLocked(range));
+  const uint64_t end = (address - range->begin + size_bytes + kChunkBytes - 1) / kChunkBytes;
+  return SendChunksLocked(range, first, end);
+}
+
+CUresult PreferHost(uint64_t begin, bool on) {
+  CUDA_RETURN_IF_ERROR(on ? session.WaitForAll() : CUDA_SUCCESS);
+  Holding holding(&migration.lock);
+  Range* range = FindLocked(begin);
+  if (range == nullptr) return CUDA_SUCCESS;
+  if (!on) {
+    if (range->place == Place::kNothing) range->prefers_host = false;
+    return CUDA_SUCCESS;
+  }
+  range->prefers_host = true;
+  return range->keeps_place ? CUDA_SUCCESS : SettleLocked(range);
+}
+
+void AttachMigrating(uint64_t begin, unsigned flags, wire::StreamId stream) {
+  Holding holding(&migration.lock);
+  Range* range = FindLocked(begin);
+  if (range == nullptr) return;
+  range->attachment = flags == 0 ? unsigned{CU_MEM_ATTACH_SINGLE} : flags;
+  range->attached = stream;
+}
+
+bool MigrateHome(uint64_t size_bytes) {
+  if (!AnythingMigrates() || session.WaitForAll() != CUDA_SUCCESS) return false;
+  Holding holding(&migration.lock);
+  // Work that others have queued since then may use it.
+  if (session.WaitForAll() != CUDA_SUCCESS) return false;
+  uint64_t left_bytes = 0;
+  while (left_bytes < size_bytes) {
+    Range* largest = nullptr;
+    for (Range& range : migration.ranges) {
+      if (range.place != Place::kDevice || range.keeps_place) continue;
+      if (largest == nullptr || range.size_bytes > largest->size_bytes) largest = &range;
+    }
+    if (largest == nullptr || SettleLocked(largest) != CUDA_SUCCESS) break;
+    left_bytes += largest->size_bytes;
+  }
+  return left_bytes != 0;
+}
+
+CUresult SettleForHostFunction() {
+  if (!AnythingMigrates()) return CUDA_SUCCESS;
+  Holding holding(&migration.lock);
+  return SettleAllLocked();
+}
+
+CUresult StopMigrating() {
+  Holding holding(&migration.lock);
+  migration.ability = Ability::kStays;
+  return SettleAllLocked();
+}
+
+void MigrationHold::Begin(wire::StreamId stream) GPULOOM_NO_THREAD_SAFETY_ANALYSIS {
+  migration.lock.Acquire();
+  held_ = true;
+  for (Range& range : migration.ranges) {
+    const bool may_use = range.attachment == CU_MEM_ATTACH_GLOBAL ||
+                         (range.attachment == CU_MEM_ATTACH_SINGLE && range.attached == stream);
+    if (may_use && result_ == CUDA_SUCCESS) result_ = SendLocked(&range);
+  }
+}
+
+void MigrationHold::Begin(uint64_t to, uint64_t from) GPULOOM_NO_THREAD_SAFETY_ANALYSIS {
+  migration.lock.Acquire();
+  for (const uint64_t address : {to, from}) {
+    Range* range = address == 0 ? nullptr : FindLocked(address);
+    if (range == nullptr) continue;
+    held_ = true;
+    if (result_ == CUDA_SUCCESS) result_ = SendLocked(range);
+  }
+  if (!held_) migration.lock.Release();
+}
+
+void MigrationHold::End() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { migration.lock.Release(); }
+
+}  // namespace gpuloom

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Managed memory that migrates between host and device (docs/design/managed-memory.md). Program and device have it at
+// one address. The program finds pages of the arena there; the device finds memory of its own, or the same pages.
+//
+// Where the device has memory of its own, each chunk is at one side: at home the program may touch it; away the device
+// has the newest copy, and a touch waits for the program's work, brings the chunk home and goes on (page_faults.h).
+// Before the program's next work everything at home is sent away.
+//
+//   const MigrationHold hold(stream);    // before a launch, which may use all of it
+//   const MigrationHold hold(to, from);  // before work that names what it uses
+//   CUDA_RETURN_IF_ERROR(hold.result());
+//   … write the work into the ring …
+//
+// Everything is sent and fetched by the caller or our thread, through a stream of our own, and has arrived when the
+// function returns. Safe from any thread. Nobody may touch migrating memory while holding one of our locks, so what is
+// read under the ring's lock is touched before.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "proto/cuda/cuda_all.h"
+#include "proto/wire/handles.h"
+
+namespace gpuloom {
+
+// Smaller allocations stay in host memory: most of what program and kernels wait for together is small.
+inline constexpr uint64_t kLeastMigratingBytes = 1u << 20;
+
+// NOT_SUPPORTED where memory cannot migrate: an older node, no page faults for this process (told once), or the
+// program's own wish.
+[[nodiscard]] CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin);
+// The device must have finished with it.
+void GiveMigrating(uint64_t begin);
+
+// The device finds something there from now on: for whoever names an address to it. False if there is no memory.
+[[nodiscard]] bool PlaceMigrating(uint64_t begin);
+// For copies in graphs: what the device finds there now stays.
+void KeepMigratingPlace(uint64_t begin);
+
+// Advice, prefetches and attachments of the program, for [address, address + size_bytes) in one allocation.
+[[nodiscard]] CUresult PrefetchMigrating(uint64_t address, uint64_t size_bytes, bool to_device);
+[[nodiscard]] CUresult PreferHost(uint64_t begin, bool on);
+void AttachMigrating(uint64_t begin, unsigned flags, wire::StreamId stream);
+
+// Leaves device memory to an allocation that found none: ranges of this size or more together go home for good. False
+// if there was none. Not under physical_lock.
+[[nodiscard]] bool MigrateHome(uint64_t size_bytes);
+// Before the program's own functions, and its waits for words, get into a stream: these keep the stream from going on
+// until the program has done something, for which it may touch memory that would wait for the stream. So the device
+// finds all that there is in host memory from now on, and for waits also what will be allocated.
+[[nodiscard]] CUresult SettleForHostFunction();
+[[nodiscard]] CUresult StopMigrating();
+
+namespace internal {
+extern std::atomic<bool> anything_migrates;
+}  // namespace internal
+
+// Whether there is any such memory.
+inline bool AnythingMigrates() {
+  return internal::anything_migrates.load(std::memory_order_relaxed);
+}
+
+// While it lives nothing comes home, so the program's work must be in the ring before it ends.
+class MigrationHold {
+ public:
+  explicit MigrationHold(wire::StreamId stream) {
+    if (AnythingMigrates()) [[unlikely]] {
+      Begin(stream);
+    }
+  }
+  explicit MigrationHold(uint64_t to, uint64_t from = 0) {
+    if (AnythingMigrates()) [[unlikely]] {
+      Begin(to, from);
+    }
+  }
+  ~MigrationHold() {
+    if (held_) [[unlikely]] {
+      End();
+    }
+  }
+  MigrationHold(const MigrationHold&) = delete;
+  MigrationHold& operator=(const MigrationHold&) = delete;
+
+  // OUT_OF_MEMORY, or the session's end.
+  CUresult result() const { return result_; }
+
+ private:
+  void Begin(wire::StreamId stream);
+  void Begin(uint64_t to, uint64_t from);
+  void End();
+
+  bool held_ = false;
+  CUresult result_ = CUDA_SUCCESS;
+};
+
+}  // namespace gpuloom

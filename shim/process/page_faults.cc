@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/process/page_faults.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shim/process/thread.h"
+
+// Newer than some headers.
+#ifndef UFFD_FEATURE_MINOR_SHMEM
+#define UFFD_FEATURE_MINOR_SHMEM (1 << 10)
+#define UFFDIO_REGISTER_MODE_MINOR (uint64_t{1} << 2)
+#define UFFDIO_CONTINUE_MODE_DONTWAKE (uint64_t{1} << 0)
+#define UFFDIO_CONTINUE _IOWR(UFFDIO, 0x07, struct uffdio_continue)
+struct uffdio_continue {
+  struct uffdio_range range;
+  uint64_t mode;
+  int64_t mapped;
+};
+#endif
+#ifndef USERFAULTFD_IOC_NEW
+#define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
+#endif
+
+namespace gpuloom {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+// Both written once, before the thread starts and anything is watched.
+int faults = -1;
+PageFaultHandler handle = nullptr;
+
+int Open() {
+  const auto fd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC));
+  if (fd >= 0) return fd;
+  const int why = errno;
+  const int device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+  if (device < 0) {
+    errno = why;
+    return -1;
+  }
+  const int opened = ioctl(device, USERFAULTFD_IOC_NEW, O_CLOEXEC);
+  const int failure = errno;
+  close(device);
+  errno = failure;
+  return opened;
+}
+
+bool SpeaksMinorFaults(int fd) {
+  uffdio_api api = {UFFD_API, UFFD_FEATURE_MINOR_SHMEM, 0};
+  return ioctl(fd, UFFDIO_API, &api) == 0;
+}
+
+void Run() {
+  for (;;) {
+    constexpr int kAtATime = 16;
+    uffd_msg told[kAtATime];
+    const ssize_t bytes = read(faults, told, sizeof(told));
+    if (bytes < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (bytes <= 0) return;
+    for (size_t i = 0; i < static_cast<size_t>(bytes) / sizeof(uffd_msg); ++i) {
+      if (told[i].event == UFFD_EVENT_PAGEFAULT) handle(told[i].arg.pagefault.address);
+    }
+  }
+}
+
+}  // namespace
+
+bool StartPageFaults(PageFaultHandler handler) {
+  const int fd = Open();
+  if (fd < 0) return false;
+  faults = fd;
+  handle = handler;
+  if (SpeaksMinorFaults(fd) && StartThread("gpuloom-pages", nullptr, &Run)) return true;
+  const int why = errno == 0 ? ENOSYS : errno;
+  close(fd);
+  faults = -1;
+  errno = why;
+  return false;
+}
+
+bool WatchPages(uint64_t begin, uint64_t size_bytes) {
+  uffdio_register watched = {{begin, size_bytes}, UFFDIO_REGISTER_MODE_MINOR, 0};
+  return ioctl(faults, UFFDIO_REGISTER, &watched) == 0;
+}
+
+void UnwatchPages(uint64_t begin, uint64_t size_bytes) {
+  uffdio_range range = {begin, size_bytes};
+  ioctl(faults, UFFDIO_UNREGISTER, &range);
+}
+
+void HidePages(uint64_t begin, uint64_t size_bytes) {
+  madvise(reinterpret_cast<void*>(begin), size_bytes, MADV_DONTNEED);
+}
+
+void AdmitPages(uint64_t begin, uint64_t size_bytes) {
+  const uint64_t end = begin + size_bytes;
+  for (uint64_t at = begin; at < end;) {
+    uffdio_continue admitted = {{at, end - at}, UFFDIO_CONTINUE_MODE_DONTWAKE, 0};
+    if (ioctl(faults, UFFDIO_CONTINUE, &admitted) == 0) break;
+    if (admitted.mapped > 0) {
+      at += static_cast<uint64_t>(admitted.mapped);
+    } else if (errno == EEXIST) {
+      at += kPage;  // it is mapped already
+    } else if (errno != EAGAIN) {
+      break;  // whoever waits tries again
+    }
+  }
+  uffdio_range range = {begin, size_bytes};
+  ioctl(faults, UFFDIO_WAKE, &range);
+}
+
+}  // namespace gpuloom
