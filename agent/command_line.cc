@@ -44,6 +44,10 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       ->capture_default_str();
   app.add_option("--pinned-limit", line.pinned_limit, "host memory that one tenant process may pin")
       ->capture_default_str();
+  app.add_flag(
+      "--migrate-managed-memory", line.migrate_managed_memory,
+      "let managed memory migrate to the device: containers get /dev/userfaultfd, by which "
+      "they can also hold up the kernel where it reads their memory");
   app.add_option("--shim", line.shim, "libgpuloom.so, which containers get as libcuda.so.1")
       ->capture_default_str();
   app.add_option("--nvml", line.nvml,

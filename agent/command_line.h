@@ -35,6 +35,7 @@ struct CommandLine {
   std::string executor_users;        // empty: the scheduler's default
   std::string executor_memory;       // empty: the executor's default
   unsigned spare_executors = 1;      // for each GPU
+  bool migrate_managed_memory = false;
   std::string runtime_config = "/etc/nvidia-container-runtime/config.toml";
   std::optional<ListenAddress> metrics_address;  // none: nothing is served
   std::vector<std::string> metrics_hosts;        // by which it may be asked, too

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "agent/cat.h"
 #include "agent/identity/state_file.h"
@@ -34,6 +35,16 @@ class CountedPodResources : public PodResources {
   const std::unique_ptr<PodResources> asked_;
   std::atomic<uint64_t>* const failures_;
 };
+
+// Whatever this container's own /dev has.
+bool HasPageFaultDevice() {
+  std::ifstream devices("/proc/misc");
+  std::string number, name;
+  while (devices >> number >> name) {
+    if (name == "userfaultfd") return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -126,6 +137,13 @@ absl::Status NodeAgent::Open() {
     return DrainedBecause(FolderOfGpu(line_.state_directory, uuid));
   };
   options.pinned_limit_bytes = *pinned_limit;
+  options.tells_page_faults = line_.migrate_managed_memory && HasPageFaultDevice();
+  if (line_.migrate_managed_memory && !options.tells_page_faults) {
+    spdlog::warn(
+        "--migrate-managed-memory has no effect: this node's kernel has no {} (Linux 6.1 has it "
+        "first)",
+        kPageFaultDevice);
+  }
   options.scheduler = [this](const std::string& uuid) { return supervisor_.Client(uuid); };
   options.collector_times = {std::chrono::seconds(line_.grace_seconds), missing};
   allocator_.emplace(std::move(options));

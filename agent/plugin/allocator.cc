@@ -65,7 +65,8 @@ absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string
                allocation->slots.empty()
                    ? ""
                    : Cat(", which is slots ", absl::StrJoin(allocation->slots, ", ")));
-  return MakeContainerSetup(directory, options_.library_files, *options_.shims);
+  return MakeContainerSetup(directory, options_.library_files, *options_.shims,
+                            options_.tells_page_faults);
 }
 
 absl::StatusOr<std::string> Allocator::GpuOf(const std::vector<std::string>& device_ids) const {

@@ -51,6 +51,7 @@ class Allocator {
     // Why the GPU is not given to new pods; empty: it is. May be null.
     std::function<std::string(const std::string& gpu_uuid)> closed;
     uint64_t pinned_limit_bytes = 0;  // host memory a session may register
+    bool tells_page_faults = false;   // see kPageFaultDevice
     std::function<absl::StatusOr<std::shared_ptr<SchedulerClient>>(const std::string& gpu_uuid)>
         scheduler;
     CollectorTimes collector_times;

@@ -39,8 +39,9 @@ constexpr std::array<const char*, 2> kPreloads32 = {
 }  // namespace
 
 ContainerSetup MakeContainerSetup(const std::string& directory, const LibraryFiles& libraries,
-                                  const ShimStore& shims) {
+                                  const ShimStore& shims, bool tells_page_faults) {
   ContainerSetup setup;
+  if (tells_page_faults) setup.devices.push_back(kPageFaultDevice);
   setup.mounts.push_back({kSocketMount, directory});
   for (const char* library_directory : kLibraryDirectories) {
     for (const LibraryName& library : kLibraryNames) {

@@ -18,11 +18,15 @@ struct MountSetup {
 
 struct ContainerSetup {
   std::map<std::string, std::string> envs;
-  std::vector<MountSetup> mounts;  // the allocation's directory first
+  std::vector<MountSetup> mounts;    // the allocation's directory first
+  std::vector<std::string> devices;  // of the node, at the same path
 };
+
+// By which the kernel tells a process of its own page faults. Without it managed memory stays in host memory.
+inline constexpr char kPageFaultDevice[] = "/dev/userfaultfd";
 
 // `directory` is the allocation's.
 ContainerSetup MakeContainerSetup(const std::string& directory, const LibraryFiles& libraries,
-                                  const ShimStore& shims);
+                                  const ShimStore& shims, bool tells_page_faults);
 
 }  // namespace gpuloom

@@ -123,6 +123,12 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
         added->set_host_path(mount.host_path);
         added->set_read_only(true);
       }
+      for (const std::string& device : setup.devices) {
+        auto* added = answer->add_devices();
+        added->set_container_path(device);
+        added->set_host_path(device);
+        added->set_permissions("rw");
+      }
     }
     return grpc::Status::OK;
   }

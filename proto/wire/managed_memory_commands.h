@@ -11,6 +11,10 @@
 
 namespace gpuloom::wire {
 
+// Where mappings may begin, and how many addresses each takes at least. The driver reserves given addresses only in such
+// steps (measured with 580.159); in others it takes the address for a hint and gives another.
+inline constexpr uint64_t kManagedStepBytes = 32u << 20;
+
 // Since 1.5. The end of the host range, where managed memory is mapped: from the first of these commands on the arena
 // ends before it. CUDA_ERROR_NOT_SUPPORTED if memory is registered there already.
 struct ManagedSpace {
@@ -25,11 +29,12 @@ struct ManagedSpace {
 
 // Maps all of a physical memory, or, if `physical` is 0, the arena's registered pages from `pages` on, at addresses of
 // ManagedSpace where nothing is mapped; with access. The pages must stay registered, and can be mapped once.
+// OUT_OF_MEMORY also if the driver does not give these addresses.
 struct ManagedMap {
   static constexpr std::string_view kName = "ManagedMap";
   static constexpr bool kReply = true;
   struct Request {
-    DevicePtr address;
+    DevicePtr address;    // a multiple of kManagedStepBytes
     uint64_t size_bytes;  // whole granules
     PhysicalId physical;
     uint32_t unused;

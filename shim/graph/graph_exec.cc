@@ -259,12 +259,13 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, bool null_is_per_thread) {
   const MigrationHold hold(stream);
   wire::Ticket ticket{0};
   result = hold.result();
-  if (result == CUDA_SUCCESS) result = session.PostOnStream<wire::GraphLaunch>(
-      stream, 0,
-      [&](wire::GraphLaunch::Request& request, uint8_t*) {
-        request = {remote->id, stream};
-      },
-      &ticket);
+  if (result == CUDA_SUCCESS)
+    result = session.PostOnStream<wire::GraphLaunch>(
+        stream, 0,
+        [&](wire::GraphLaunch::Request& request, uint8_t*) {
+          request = {remote->id, stream};
+        },
+        &ticket);
   if (result != CUDA_SUCCESS) {
     UnexpectHostFunctions(remote->host_functions);
     return result;

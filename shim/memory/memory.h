@@ -32,8 +32,9 @@ struct KnownMemory {
   MemoryKind kind;
   uint32_t flags;           // kPinnedHost: CU_MEMHOSTALLOC_*; kMapped: CUmemAccess_flags
   wire::LibraryId library;  // kGlobal
-  uint32_t object;  // kMapped: the physical memory; kPooled: the piece; in host memory one of the above
-  uint64_t buffer_id;       // never reused
+  uint32_t
+      object;  // kMapped: the physical memory; kPooled: the piece; in host memory one of the above
+  uint64_t buffer_id;  // never reused
 };
 
 // The allocation that contains all of [address, address + size_bytes), for work that names it: the device finds it

@@ -67,8 +67,8 @@ struct Migration {
   Lock lock;
   Ability ability GPULOOM_GUARDED_BY(lock) = Ability::kUnknown;
   channel::Range space GPULOOM_GUARDED_BY(lock);
-  uint64_t after_last GPULOOM_GUARDED_BY(lock) = 0;     // where the next range is looked for first
-  Growing<Range> ranges GPULOOM_GUARDED_BY(lock);  // sorted by address
+  uint64_t after_last GPULOOM_GUARDED_BY(lock) = 0;  // where the next range is looked for first
+  Growing<Range> ranges GPULOOM_GUARDED_BY(lock);    // sorted by address
   // Copies go through it; it waits for no other. Of the context with this epoch.
   wire::StreamId stream GPULOOM_GUARDED_BY(lock){0};
   uint32_t epoch GPULOOM_GUARDED_BY(lock) = 0;
@@ -76,6 +76,10 @@ struct Migration {
   bool told_of_wait GPULOOM_GUARDED_BY(lock) = false;
 };
 constinit Migration migration;
+
+uint64_t RoundUpToStep(uint64_t address) {
+  return (address + wire::kManagedStepBytes - 1) & ~(wire::kManagedStepBytes - 1);
+}
 
 void* At(uint64_t address) { return reinterpret_cast<void*>(address); }
 
@@ -144,8 +148,7 @@ CUresult SendChunksLocked(Range* range, uint64_t first, uint64_t end)
   uint64_t run, behind;
   for (uint64_t at = first; FindRun(*range, false, at, end, &run, &behind); at = behind) {
     HidePages(range->begin + run * kChunkBytes, (behind - run) * kChunkBytes);
-    CUDA_RETURN_IF_ERROR(
-        CopyLocked(*range, wire::CopyKind::kHostToDevice, run, behind, &last));
+    CUDA_RETURN_IF_ERROR(CopyLocked(*range, wire::CopyKind::kHostToDevice, run, behind, &last));
   }
   if (last == wire::Ticket{0}) return CUDA_SUCCESS;
   CUDA_RETURN_IF_ERROR(session.WaitFor(migration.stream, last));
@@ -332,13 +335,14 @@ Ability FindAbilityLocked() GPULOOM_REQUIRES(migration.lock) {
   return Ability::kMigrates;
 }
 
+// All begin at multiples of a step.
 bool FindSpaceLocked(uint64_t from, uint64_t size_bytes, uint64_t* begin)
     GPULOOM_REQUIRES(migration.lock) {
   uint64_t candidate = from;
   for (const Range& range : migration.ranges) {
     if (range.begin + range.size_bytes <= candidate) continue;
     if (range.begin >= candidate && range.begin - candidate >= size_bytes) break;
-    candidate = range.begin + range.size_bytes;
+    candidate = RoundUpToStep(range.begin + range.size_bytes);
   }
   *begin = candidate;
   return migration.space.Contains(candidate, size_bytes);
@@ -402,7 +406,7 @@ CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
     free(range.away);
     return result;
   }
-  migration.after_last = range.begin + range.size_bytes;
+  migration.after_last = RoundUpToStep(range.begin + range.size_bytes);
   internal::anything_migrates.store(true, std::memory_order_relaxed);
   *begin = range.begin;
   return CUDA_SUCCESS;

@@ -108,6 +108,7 @@ for component in COMPONENTS:
 # {value: (argument, of which components)}: the rest of what is said on the command line.
 ARGUMENTS = {"resourceName": ("example.org/slot", "--resource-name", ["agent"]), "slotsPerGpu": (4, "--slots", COMPONENTS),
              "reserve": ("4GiB", "--reserve", COMPONENTS), "pinnedLimit": ("1GiB", "--pinned-limit", ["agent"]),
+             "migrateManagedMemory": (True, "--migrate-managed-memory", ["agent"]),
              "executorMemory": ("1GiB", "--executor-memory", ["schedulers"]), "idleTimeout": ("5m", "--idle-timeout", ["schedulers"]),
              "drainTimeout": ("500ms", "--drain-timeout", ["schedulers"]), "spareExecutors": (0, "--spare-executors", ["schedulers"]), "executorUsers": ("none", "--executor-users", ["schedulers"]),
              "logLevel": ("debug", "--log-level", ["agent", "schedulers"]), "logFormat": ("json", "--log-format", ["agent", "schedulers"]),
@@ -197,7 +198,8 @@ class Values(unittest.TestCase):
                 self.assertEqual(Refusals({path: value}), [])
                 manifests, _ = RENDERING.Render({path: value})
                 for component in COMPONENTS:
-                    has = f"{flag}={value}" in Container(component, "args")(manifests)
+                    said = str(value).lower() if isinstance(value, bool) else value
+                    has = f"{flag}={said}" in Container(component, "args")(manifests)
                     self.assertEqual(has, component in components, component)
 
     def test_a_component_s_own_setting_replaces_the_shared_one(self):

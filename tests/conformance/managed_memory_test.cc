@@ -448,9 +448,9 @@ TEST_P(ManagedMemory, EverybodySeesWhatTheOtherWrote) {
 
 TEST_P(ManagedMemory, ATouchWaitsForTheProgramsKernels) {
   int at_once = 1;
-  ASSERT_EQ(Cu().cuDeviceGetAttribute(&at_once, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
-                                      device_),
-            CUDA_SUCCESS);
+  ASSERT_EQ(
+      Cu().cuDeviceGetAttribute(&at_once, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, device_),
+      CUDA_SUCCESS);
   if (at_once != 0) GTEST_SKIP() << "this device lets host and kernels touch it at once";
   if (GetParam() == 0) GTEST_SKIP() << "small allocations are the same pages for both";
   const CUdeviceptr address = Managed(kMiB);
@@ -478,9 +478,9 @@ TEST_P(ManagedMemory, HoldsTheParametersOfAKernel) {
     ASSERT_EQ(Cu().cuMemsetD32_v2(memory + 64, 0, 16), CUDA_SUCCESS);
     ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
     void* parameters[] = {&given->address, &given->value, &given->count};
-    ASSERT_EQ(Cu().cuLaunchKernel(Function("fill"), 8, 1, 1, 128, 1, 1, 0, nullptr, parameters,
-                                  nullptr),
-              CUDA_SUCCESS);
+    ASSERT_EQ(
+        Cu().cuLaunchKernel(Function("fill"), 8, 1, 1, 128, 1, 1, 0, nullptr, parameters, nullptr),
+        CUDA_SUCCESS);
     ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
     EXPECT_EQ(reinterpret_cast<const uint32_t*>(target)[1023], value);
   }
@@ -534,6 +534,8 @@ TEST_P(ManagedMemory, OfOneStreamIsTheProgramsWhileOthersWork) {
   const CUstream own = Stream();
   const CUstream other = Stream();
   ASSERT_EQ(Cu().cuStreamAttachMemAsync(own, address, 0, CU_MEM_ATTACH_SINGLE), CUDA_SUCCESS);
+  // Loads what the driver could not load beside a kernel that runs.
+  ASSERT_EQ(Launch(Function("increment"), 1, 1, own, address), CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuStreamSynchronize(own), CUDA_SUCCESS);
   Block(other);
   ASSERT_EQ(Launch(Function("increment"), 1, 1, own, address + 4), CUDA_SUCCESS);
@@ -549,7 +551,8 @@ TEST_P(ManagedMemory, OfOneStreamIsTheProgramsWhileOthersWork) {
 
 // Through gpuloom, what does not fit beside it sends managed memory home for good, and more of it than fits begins there.
 TEST_F(WithKernels, ManagedMemoryLeavesRoomForOther) {
-  if (getenv("GPULOOM_SOCKET_DIR") == nullptr) GTEST_SKIP() << "about quotas, so through gpuloom only";
+  if (getenv("GPULOOM_SOCKET_DIR") == nullptr)
+    GTEST_SKIP() << "about quotas, so through gpuloom only";
   size_t free_bytes = 0, total_bytes = 0;
   ASSERT_EQ(Cu().cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);
   ASSERT_GT(free_bytes, 64 * kMiB);

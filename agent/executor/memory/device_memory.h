@@ -149,8 +149,8 @@ class DeviceMemory final : public Part {
   RangeTable accessible_;             // the mapped ranges that commands may name
   std::deque<std::pair<Caller, uint64_t>> small_waiting_;  // for a slab; sizes
   bool slab_coming_ = false;
-  RangeTable named_;                  // by other parts
-  RangeTable leaving_;                // of those, what goes after earlier work
+  RangeTable named_;                     // by other parts
+  RangeTable leaving_;                   // of those, what goes after earlier work
   std::vector<PhysicalRef> left_holds_;  // by other parts, when the session ended
 };
 

@@ -32,8 +32,9 @@ struct HostMemory {
   RangeTable registered;  // ranges that the tenant may name in copies
   RangeTable pinned;      // registered, being registered, or waiting to be unpinned
   uint64_t pinned_bytes = 0;
-  channel::Range managed;     // at the end of `range`: not of the arena, once a tenant has asked for it
-  RangeTable mapped_again;    // registered, and mapped a second time for managed memory
+  channel::Range
+      managed;  // at the end of `range`: not of the arena, once a tenant has asked for it
+  RangeTable mapped_again;            // registered, and mapped a second time for managed memory
   std::function<void()> on_unpinned;  // set while the session lives
   // Unmaps the arena on a worker, since this is slow if much of it is in use.
   std::function<void(channel::Mapping mapping)> on_end;

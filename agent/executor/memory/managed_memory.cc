@@ -20,20 +20,28 @@ namespace {
 // How much of the host range is for managed memory: as much as a session with the usual limit may pin.
 constexpr uint64_t kPartOfHostRange = 4;
 
-bool IsGranular(uint64_t bytes) { return bytes % kGranuleBytes == 0; }
+// The addresses that a mapping takes.
+constexpr uint64_t RoundUpToStep(uint64_t size_bytes) {
+  return (size_bytes + wire::kManagedStepBytes - 1) & ~(wire::kManagedStepBytes - 1);
+}
 
 CUresult MapPhysical(const Driver& cuda, CUdevice device, const Physical& memory,
                      uint64_t address) {
+  const uint64_t reserved_bytes = RoundUpToStep(memory.size_bytes);
   CUdeviceptr reserved = 0;
   CUresult result =
-      cuda.cuMemAddressReserve(&reserved, memory.size_bytes, kGranuleBytes, address, 0);
+      cuda.cuMemAddressReserve(&reserved, reserved_bytes, wire::kManagedStepBytes, address, 0);
   if (result != CUDA_SUCCESS) return result;
-  // To the driver the address is only a hint.
   result = reserved == address
                ? MapWithAccess(cuda, device, memory.handle, memory.size_bytes, address)
-               : CUDA_ERROR_INVALID_ADDRESS_SPACE;
-  if (result != CUDA_SUCCESS) cuda.cuMemAddressFree(reserved, memory.size_bytes);
+               : CUDA_ERROR_OUT_OF_MEMORY;
+  if (result != CUDA_SUCCESS) cuda.cuMemAddressFree(reserved, reserved_bytes);
   return result;
+}
+
+void UnmapPhysical(const Driver& cuda, uint64_t address, uint64_t size_bytes) {
+  cuda.cuMemUnmap(address, size_bytes);
+  cuda.cuMemAddressFree(address, RoundUpToStep(size_bytes));
 }
 
 CUresult MapPages(const Driver& cuda, const HostMemory& host, uint64_t pages, uint64_t size_bytes,
@@ -49,7 +57,7 @@ CUresult MapPages(const Driver& cuda, const HostMemory& host, uint64_t pages, ui
       mapped == wanted
           ? cuda.cuMemHostRegister_v2(mapped, size_bytes,
                                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
-          : CUDA_ERROR_INVALID_ADDRESS_SPACE;
+          : CUDA_ERROR_OUT_OF_MEMORY;
   if (result != CUDA_SUCCESS) munmap(mapped, size_bytes);
   return result;
 }
@@ -60,9 +68,11 @@ void ManagedMemory::On(wire::Tag<wire::ManagedSpace>, const wire::ManagedSpace::
                        const wire::Record& record) {
   HostMemory& host = *host_;
   if (host.managed.size_bytes == 0) {
-    const uint64_t size_bytes = host.range.size_bytes / kPartOfHostRange & ~(kGranuleBytes - 1);
+    const uint64_t size_bytes =
+        host.range.size_bytes / kPartOfHostRange & ~(wire::kManagedStepBytes - 1);
     const uint64_t begin = host.range.begin + host.range.size_bytes - size_bytes;
-    if (size_bytes == 0 || !IsGranular(begin) || host.pinned.Overlaps(begin, size_bytes)) {
+    if (size_bytes == 0 || begin % wire::kManagedStepBytes != 0 ||
+        host.pinned.Overlaps(begin, size_bytes)) {
       return Reply<wire::ManagedSpace>(CallerOf(record), CUDA_ERROR_NOT_SUPPORTED);
     }
     // The driver reserves only addresses at which nothing is mapped.
@@ -77,7 +87,7 @@ bool ManagedMemory::Overlaps(uint64_t address, uint64_t size_bytes) const {
   const auto next = mappings_.lower_bound(address);
   if (next != mappings_.end() && next->first - address < size_bytes) return true;
   return next != mappings_.begin() &&
-         address - std::prev(next)->first < std::prev(next)->second.size_bytes;
+         address - std::prev(next)->first < RoundUpToStep(std::prev(next)->second.size_bytes);
 }
 
 void ManagedMemory::On(wire::Tag<wire::ManagedMap>, const wire::ManagedMap::Request& request,
@@ -86,7 +96,8 @@ void ManagedMemory::On(wire::Tag<wire::ManagedMap>, const wire::ManagedMap::Requ
   const auto address = static_cast<uint64_t>(request.address);
   const auto pages = static_cast<uint64_t>(request.pages);
   const uint64_t size_bytes = request.size_bytes;
-  if (size_bytes == 0 || !IsGranular(size_bytes) || !IsGranular(address)) {
+  if (size_bytes == 0 || size_bytes % kGranuleBytes != 0 ||
+      address % wire::kManagedStepBytes != 0) {
     return Refuse(wire::Fatal::kBadArgument);
   }
   if (!host_->managed.Contains(address, size_bytes) || Overlaps(address, size_bytes)) {
@@ -155,12 +166,9 @@ void ManagedMemory::On(wire::Tag<wire::ManagedUnmap>, const wire::ManagedUnmap::
       });
       return services_.quiet->HurryRetired();
     }
-    memory_.Post(
-        [address, size_bytes = mapping.size_bytes, &cuda = services_.device->cuda()] {
-          cuda.cuMemUnmap(address, size_bytes);
-          cuda.cuMemAddressFree(address, size_bytes);
-        },
-        [this, memory = mapping.memory, done] { device_memory_.Drop(memory, done); });
+    memory_.Post([address, size_bytes = mapping.size_bytes,
+                  &cuda = services_.device->cuda()] { UnmapPhysical(cuda, address, size_bytes); },
+                 [this, memory = mapping.memory, done] { device_memory_.Drop(memory, done); });
   });
 }
 
@@ -189,12 +197,9 @@ bool ManagedMemory::RetirePiece() {
       if (!mapping.busy) UnmapPages(address, mapping, [] {});
       continue;
     }
-    memory_.Post(
-        [address, size_bytes = mapping.size_bytes, &cuda = services_.device->cuda()] {
-          cuda.cuMemUnmap(address, size_bytes);
-          cuda.cuMemAddressFree(address, size_bytes);
-        },
-        [] {});
+    memory_.Post([address, size_bytes = mapping.size_bytes,
+                  &cuda = services_.device->cuda()] { UnmapPhysical(cuda, address, size_bytes); },
+                 [] {});
     device_memory_.LeaveHold(mapping.memory);
   }
   return false;

@@ -14,6 +14,7 @@ using wire::HostPtr;
 using wire::PhysicalId;
 
 constexpr wire::StreamId kDefault = wire::kLegacyStream;
+constexpr uint64_t kStep = wire::kManagedStepBytes;
 
 class ManagedMemoryOfSession : public ::testing::Test {
  protected:
@@ -21,7 +22,7 @@ class ManagedMemoryOfSession : public ::testing::Test {
   uint64_t Space(TestingTenant* tenant) {
     wire::ManagedSpace::Reply space{};
     EXPECT_EQ(tenant->Call<wire::ManagedSpace>({}, &space), CUDA_SUCCESS);
-    EXPECT_GE(space.size_bytes, 2 * kGranuleBytes);
+    EXPECT_GE(space.size_bytes, 2 * kStep);
     EXPECT_EQ(space.begin + space.size_bytes,
               tenant->order.host_range_begin + tenant->order.host_range_bytes);
     return space.begin;
@@ -86,7 +87,7 @@ TEST_F(ManagedMemoryOfSession, EndsWithTheSession) {
   const uint64_t pages = Register();
   Create(1);
   ASSERT_EQ(Map(at, 1), CUDA_SUCCESS);
-  ASSERT_EQ(Map(at + kGranuleBytes, 0, pages), CUDA_SUCCESS);
+  ASSERT_EQ(Map(at + kStep, 0, pages), CUDA_SUCCESS);
   const control::AddSession order = tenant_->order;
   scheduler_.RemoveTenant(*tenant_);
   const auto ended = scheduler_.WaitEnded(order.session_id);
@@ -95,10 +96,10 @@ TEST_F(ManagedMemoryOfSession, EndsWithTheSession) {
   // The host range comes back once its pages are unpinned.
   const auto fresh = scheduler_.AddTenant();
   EXPECT_TRUE(fresh->Wait([&] {
-    void* const free = mmap(reinterpret_cast<void*>(at), 2 * kGranuleBytes, PROT_NONE,
+    void* const free = mmap(reinterpret_cast<void*>(at), 2 * kStep, PROT_NONE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (free == MAP_FAILED) return false;
-    munmap(free, 2 * kGranuleBytes);
+    munmap(free, 2 * kStep);
     return true;
   }));
   ExpectServed(neighbour_.get());
@@ -123,13 +124,15 @@ TEST_F(ManagedMemoryOfSession, Malicious_NothingIsMappedElsewhereOrTwice) {
         {DevicePtr{at}, size_bytes, PhysicalId{id}, 0, HostPtr{pages}});
   };
   const Attempt attempts[] = {
-      {"before the space", [&](uint64_t at, uint64_t) { return Map(at - kGranuleBytes, 1); }},
-      {"beyond the space", [&](uint64_t, uint64_t) {
+      {"before the space", [&](uint64_t at, uint64_t) { return Map(at - kStep, 1); }},
+      {"beyond the space",
+       [&](uint64_t, uint64_t) {
          return Map(tenant_->order.host_range_begin + tenant_->order.host_range_bytes, 1);
        }},
       {"in device memory",
        [&](uint64_t, uint64_t) { return Map(tenant_->order.device_range_begin, 1); }},
-      {"not a granule", [&](uint64_t at, uint64_t) { return Map(at + wire::kPageBytes, 1); }},
+      {"not at a step", [&](uint64_t at, uint64_t) { return Map(at + kGranuleBytes, 1); }},
+      {"not a granule", [&](uint64_t at, uint64_t) { return map(at, wire::kPageBytes, 1, 0); }},
       {"nothing", [&](uint64_t at, uint64_t) { return map(at, 0, 1, 0); }},
       {"another size", [&](uint64_t at, uint64_t) { return map(at, 2 * kGranuleBytes, 1, 0); }},
       {"no such memory", [&](uint64_t at, uint64_t) { return Map(at, 9); }},
@@ -139,7 +142,7 @@ TEST_F(ManagedMemoryOfSession, Malicious_NothingIsMappedElsewhereOrTwice) {
       {"pages twice",
        [&](uint64_t at, uint64_t pages) {
          EXPECT_EQ(Map(at, 0, pages), CUDA_SUCCESS);
-         return Map(at + kGranuleBytes, 0, pages);
+         return Map(at + kStep, 0, pages);
        }},
       {"over another",
        [&](uint64_t at, uint64_t pages) {

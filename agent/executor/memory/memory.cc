@@ -63,8 +63,7 @@ bool DeviceMemory::OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_un
 
 bool DeviceMemory::IsStillThere(uint64_t address, uint64_t size_bytes, bool to_write) const {
   if (space_.Holds(address, size_bytes) || named_.Contains(address, size_bytes) ||
-      leaving_.Contains(address, size_bytes) ||
-      host_->pinned.Contains(address, size_bytes)) {
+      leaving_.Contains(address, size_bytes) || host_->pinned.Contains(address, size_bytes)) {
     return true;
   }
   const auto after = mappings_.upper_bound(address);

@@ -18,7 +18,7 @@ namespace gpuloom::executor {
 namespace {
 
 constexpr uint64_t kDeviceRangeBytes = uint64_t{1} << 30;
-constexpr uint64_t kHostRangeBytes = uint64_t{64} << 20;
+constexpr uint64_t kHostRangeBytes = uint64_t{256} << 20;
 
 // A peer that cannot be set up is a bug of the test.
 void Check(bool ok, const char* what) {

@@ -15,6 +15,7 @@ namespace {
 
 // User addresses end here on x86-64 with four-level paging.
 constexpr uint64_t kAddressEnd = uint64_t{1} << 47;
+constexpr uint64_t kWantedStepBytes = uint64_t{32} << 20;
 
 bool IsGranular(uint64_t number) { return number % kGranularityBytes == 0; }
 
@@ -82,6 +83,9 @@ CUresult VirtualMemory::Reserve(uint64_t size_bytes, uint64_t alignment_bytes, u
   if (alignment_bytes < kGranularityBytes) alignment_bytes = kGranularityBytes;
   const MutexLock lock(mutex_);
   begin = 0;
+  // As driver 580.159: it begins at a step if it gives what is wanted, and never does for less than a step.
+  if (size_bytes < kWantedStepBytes) wanted = 0;
+  wanted = (wanted + kWantedStepBytes - 1) & ~(kWantedStepBytes - 1);
   if (wanted != 0 && wanted % alignment_bytes == 0 && wanted < kAddressEnd) {
     begin = MapAt(wanted, size_bytes);
   }

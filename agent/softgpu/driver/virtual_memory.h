@@ -20,7 +20,8 @@ class VirtualMemory {
  public:
   static VirtualMemory& Instance();
 
-  // At `wanted` when it is not 0 and free there, else anywhere. `alignment_bytes` 0 means the
+  // At `wanted`, rounded up to a multiple of 32 MiB, when it is not 0, free there and for 32 MiB or more; else anywhere,
+  // as the real driver does. `alignment_bytes` 0 means the
   // granularity.
   [[nodiscard]] CUresult Reserve(uint64_t size_bytes, uint64_t alignment_bytes, uint64_t wanted,
                                  uint64_t& begin);
