@@ -7,7 +7,6 @@
 #include "shim/graph/capture.h"
 #include "shim/memory/device_memory.h"
 #include "shim/memory/memory.h"
-#include "shim/memory/migration.h"
 #include "shim/module/kernel.h"
 #include "shim/module/library.h"
 #include "shim/session/session.h"
@@ -117,9 +116,7 @@ void FreeForGraph(CUdeviceptr address) {
 
 bool IsDeviceReachable(CUdeviceptr address, uint64_t size_bytes) {
   KnownMemory found;
-  if (!FindMemory(address, size_bytes, &found)) return false;
-  if (IsMigrating(found)) KeepMigratingPlace(found.begin);
-  return true;
+  return FindMemory(address, size_bytes, &found);
 }
 
 }  // namespace graph

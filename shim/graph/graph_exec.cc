@@ -31,6 +31,7 @@ struct RemoteGraph {
   Growing<LocalStep> steps;
   Growing<CUevent> records;  // events that a launch records
   uint32_t host_functions;   // that a launch runs
+  bool may_wait;             // a launch may wait for the program
   // Its latest launch; launches of one graph run one after the other.
   wire::StreamId stream;
   wire::Ticket ticket;
@@ -160,6 +161,10 @@ CUresult DriverInstantiate(Exec* exec, Node** culprit) {
   if (result == CUDA_SUCCESS) {
     remote->id = wire::GraphId{id};
     for (const LocalStep& step : remote->steps) remote->host_functions += step.function != 0;
+    remote->may_wait = remote->host_functions != 0;
+    for (const Step& step : exec->definition.steps) {
+      remote->may_wait |= step.node->params.type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+    }
     const bool priorities = (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0;
     using C = wire::GraphInstantiate;
     result = Send<C>({remote->id, priorities ? wire::kGraphUseNodePriority : 0, {}, 0}, block,
@@ -251,8 +256,8 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, bool null_is_per_thread) {
   for (const CUevent event : remote->records) {
     if (FindEvent(event) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   }
+  if (remote->may_wait) CUDA_RETURN_IF_ERROR(SettleBeforeWaiting());
   if (remote->host_functions != 0) {
-    CUDA_RETURN_IF_ERROR(SettleForHostFunction());
     result = ExpectHostFunctions(remote->host_functions);
     if (result != CUDA_SUCCESS) return result;
   }

@@ -6,7 +6,6 @@
 
 #include "shim/memory/host_arena.h"
 #include "shim/memory/memory.h"
-#include "shim/memory/migration.h"
 #include "shim/session/session.h"
 
 namespace gpuloom {
@@ -30,7 +29,6 @@ CUresult Judge(const Box& box, CUmemorytype type, BoxEnd* end) {
   KnownMemory found;
   if (FindMemory(end->address, span, &found)) {
     end->host = LiesInArena(found);
-    if (IsMigrating(found)) KeepMigratingPlace(found.begin);
     return CUDA_SUCCESS;
   }
   if (type == CU_MEMORYTYPE_DEVICE || FindMemory(end->address, 1, &found) ||

@@ -19,7 +19,6 @@
 #include "shim/process/log.h"
 #include "shim/process/page_faults.h"
 #include "shim/session/session.h"
-#include "shim/stream/host_function.h"
 #include "shim/stream/stream.h"
 
 namespace gpuloom {
@@ -46,7 +45,6 @@ struct Range {
   uint64_t pages;       // the same memory in the arena
   Place place;
   bool prefers_host;
-  bool keeps_place;
   unsigned attachment;      // CU_MEM_ATTACH_*
   wire::StreamId attached;  // to the stream, or from it to the host
   // By chunk, whether it is away; only those from first_home on and before end_home can be at home.
@@ -74,6 +72,8 @@ struct Migration {
   uint32_t epoch GPULOOM_GUARDED_BY(lock) = 0;
   bool has_stream GPULOOM_GUARDED_BY(lock) = false;
   bool told_of_wait GPULOOM_GUARDED_BY(lock) = false;
+  // Streams may wait for the program.
+  std::atomic<bool> may_wait{false};
 };
 constinit Migration migration;
 
@@ -253,7 +253,7 @@ CUresult SettleAllLocked() GPULOOM_REQUIRES(migration.lock) {
   bool waited = false;
   for (Range& range : migration.ranges) {
     range.prefers_host = true;
-    if (range.place != Place::kDevice || range.keeps_place) continue;
+    if (range.place != Place::kDevice) continue;
     if (!waited) CUDA_RETURN_IF_ERROR(session.WaitForAll());
     waited = true;
     CUDA_RETURN_IF_ERROR(SettleLocked(&range));
@@ -378,9 +378,12 @@ CUresult TakePages(uint64_t begin, uint64_t size_bytes, uint64_t* pages) {
 CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
   Holding holding(&migration.lock);
   if (migration.ability == Ability::kUnknown) migration.ability = FindAbilityLocked();
-  if (migration.ability != Ability::kMigrates || size_bytes > migration.space.size_bytes ||
-      HostFunctionsPending()) {
+  if (migration.ability != Ability::kMigrates || size_bytes > migration.space.size_bytes) {
     return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  if (migration.may_wait.load(std::memory_order_relaxed)) {
+    if (!session.Idle()) return CUDA_ERROR_NOT_SUPPORTED;
+    migration.may_wait.store(false, std::memory_order_relaxed);
   }
   const uint64_t granules = (size_bytes + kGranuleBytes - 1) / kGranuleBytes;
   Range range = {};
@@ -424,11 +427,6 @@ bool PlaceMigrating(uint64_t begin) {
   return range != nullptr && PlaceLocked(range) == CUDA_SUCCESS;
 }
 
-void KeepMigratingPlace(uint64_t begin) {
-  Holding holding(&migration.lock);
-  if (Range* range = FindLocked(begin); range != nullptr) range->keeps_place = true;
-}
-
 CUresult PrefetchMigrating(uint64_t address, uint64_t size_bytes, bool to_device) {
   Holding holding(&migration.lock);
   Range* range = FindLocked(address);
@@ -455,7 +453,7 @@ CUresult PreferHost(uint64_t begin, bool on) {
     return CUDA_SUCCESS;
   }
   range->prefers_host = true;
-  return range->keeps_place ? CUDA_SUCCESS : SettleLocked(range);
+  return SettleLocked(range);
 }
 
 void AttachMigrating(uint64_t begin, unsigned flags, wire::StreamId stream) {
@@ -475,7 +473,7 @@ bool MigrateHome(uint64_t size_bytes) {
   while (left_bytes < size_bytes) {
     Range* largest = nullptr;
     for (Range& range : migration.ranges) {
-      if (range.place != Place::kDevice || range.keeps_place) continue;
+      if (range.place != Place::kDevice) continue;
       if (largest == nullptr || range.size_bytes > largest->size_bytes) largest = &range;
     }
     if (largest == nullptr || SettleLocked(largest) != CUDA_SUCCESS) break;
@@ -484,15 +482,10 @@ bool MigrateHome(uint64_t size_bytes) {
   return left_bytes != 0;
 }
 
-CUresult SettleForHostFunction() {
+CUresult SettleBeforeWaiting() {
+  migration.may_wait.store(true, std::memory_order_relaxed);
   if (!AnythingMigrates()) return CUDA_SUCCESS;
   Holding holding(&migration.lock);
-  return SettleAllLocked();
-}
-
-CUresult StopMigrating() {
-  Holding holding(&migration.lock);
-  migration.ability = Ability::kStays;
   return SettleAllLocked();
 }
 

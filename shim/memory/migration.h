@@ -35,8 +35,6 @@ void GiveMigrating(uint64_t begin);
 
 // The device finds something there from now on: for whoever names an address to it. False if there is no memory.
 [[nodiscard]] bool PlaceMigrating(uint64_t begin);
-// For copies in graphs: what the device finds there now stays.
-void KeepMigratingPlace(uint64_t begin);
 
 // Advice, prefetches and attachments of the program, for [address, address + size_bytes) in one allocation.
 [[nodiscard]] CUresult PrefetchMigrating(uint64_t address, uint64_t size_bytes, bool to_device);
@@ -48,9 +46,8 @@ void AttachMigrating(uint64_t begin, unsigned flags, wire::StreamId stream);
 [[nodiscard]] bool MigrateHome(uint64_t size_bytes);
 // Before the program's own functions, and its waits for words, get into a stream: these keep the stream from going on
 // until the program has done something, for which it may touch memory that would wait for the stream. So the device
-// finds all that there is in host memory from now on, and for waits also what will be allocated.
-[[nodiscard]] CUresult SettleForHostFunction();
-[[nodiscard]] CUresult StopMigrating();
+// finds all that there is in host memory from now on, and what is allocated before all streams are idle.
+[[nodiscard]] CUresult SettleBeforeWaiting();
 
 namespace internal {
 extern std::atomic<bool> anything_migrates;

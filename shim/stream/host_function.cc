@@ -113,7 +113,7 @@ CUresult Post(CUstream handle, KeptHostFunction kept, DefaultStream null_means) 
       return captured;
     }
   }
-  CUDA_RETURN_IF_ERROR(SettleForHostFunction());
+  CUDA_RETURN_IF_ERROR(SettleBeforeWaiting());
   kept.stream = handle;
   return PostHostFunction(stream, kept);
 }

@@ -78,9 +78,6 @@ CUresult SubmitMemoryOperations(CUstream handle, graph::NullStream null_means, u
   for (unsigned i = 0; i < count; ++i) {
     if (!IsReachable(operations[i])) return CUDA_ERROR_INVALID_VALUE;
   }
-  for (unsigned i = 0; i < count; ++i) {
-    if (Waits(operations[i])) CUDA_RETURN_IF_ERROR(StopMigrating());
-  }
   CUresult captured;
   if (Records(stream, &captured, [&](graph::NodeParams* node) {
         return graph::MakeBatch({PrimaryContext(), count, operations, 0}, node);
@@ -88,6 +85,7 @@ CUresult SubmitMemoryOperations(CUstream handle, graph::NullStream null_means, u
     return captured;
   }
   for (unsigned i = 0; i < count; ++i) {
+    if (Waits(operations[i])) CUDA_RETURN_IF_ERROR(SettleBeforeWaiting());
     const MigrationHold hold(operations[i].writeValue.address);
     CUDA_RETURN_IF_ERROR(hold.result());
     CUDA_RETURN_IF_ERROR(Post(stream, operations[i]));

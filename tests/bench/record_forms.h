@@ -94,6 +94,7 @@ class RecordForms {
   std::string many_kernels_;
   uint64_t large_ = 0, other_ = 0;  // allocations of their own
   uint64_t space_ = 0;              // for mappings
+  uint64_t managed_space_ = 0;      // for mappings of managed memory
   uint64_t texture_ = 0, surface_ = 0;
   uint64_t put_ = 0;  // the number of what lies under the pool
   wire::Token event_{}, physical_{}, pool_{};

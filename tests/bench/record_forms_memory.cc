@@ -32,6 +32,7 @@ void RecordForms::SetUpMemory() {
   std::memset(reinterpret_cast<void*>(Host(kManaged)), 0, kManagedRoom);
   Post<HostRegister>({HostPtr{Host(kManaged)}, kManagedRoom});
   space_ = meter_->Ask<AddressSpace>({}).begin;
+  managed_space_ = meter_->Ask<ManagedSpace>({}).begin;
   for (const PhysicalId physical : {kMapped, kSpare}) {
     meter_->Ask<PhysicalCreate>({physical, 0, kGranule});
   }
@@ -92,6 +93,11 @@ void RecordForms::FillSharing() {
   On<MemSetAccess>([this] {
     Post<MemSetAccess>({DevicePtr{Mapping(0)}, kMappings * kGranule, kReadWrite, 0});
   });
+  On<ManagedSpace>([this] { Post<ManagedSpace>({}); });
+  On<ManagedMap>([this] {
+    Post<ManagedMap>({DevicePtr{managed_space_}, kGranule, kSpare, 0, {}});
+  });
+  On<ManagedUnmap>([this] { Post<ManagedUnmap>({DevicePtr{managed_space_}, kGranule}); });
   On<PoolShare>([this] { Post<PoolShare>({kNewPool}); });
   On<PoolOpen>([this] { Post<PoolOpen>({PoolId{78}, 0, pool_}); });
   On<PoolPut>([this] { Post<PoolPut>({kPool, 0, DevicePtr{large_}}); });

@@ -144,8 +144,9 @@ class Requests {
   const bool wild_;
   std::vector<Part> images_;
   Part space_ = {0, 0};
+  Part managed_space_ = {0, 0};
   std::vector<Part> memory_;
-  std::map<uint32_t, Part> registered_, mapped_;  // by their slots
+  std::map<uint32_t, Part> registered_, mapped_, managed_;  // by their slots
   std::map<uint32_t, uint64_t> physical_bytes_;
   std::vector<std::vector<uint8_t>> tensor_maps_;
   std::vector<wire::Token> tokens_;
@@ -155,7 +156,7 @@ class Requests {
   std::map<uint32_t, std::vector<uint32_t>> graph_nodes_;
   Names libraries_{6}, unplaced_{6}, kernels_{12}, streams_{8}, events_{12}, graphs_{6}, arrays_{6},
       links_{3}, linked_{3}, physicals_{4}, pools_{3}, references_{3}, greens_{2}, reservations_{3},
-      mipmaps_{3, 101}, levels_{6, 201}, pinned_slots_{16}, mapped_slots_{8};
+      mipmaps_{3, 101}, levels_{6, 201}, pinned_slots_{16}, mapped_slots_{8}, managed_slots_{4};
 };
 
 }  // namespace gpuloom::testing

@@ -178,6 +178,34 @@ void Requests::FillSharing() {
     *request = {wire::DevicePtr{mapped_[slot].begin}, mapped_[slot].size_bytes, flags, 0};
     return true;
   });
+  On<wire::ManagedSpace>([this](auto*, Draft* draft) {
+    OnAnswer<wire::ManagedSpace>(draft, [this](bool ok, const auto& reply) {
+      if (ok) managed_space_ = {reply.begin, reply.size_bytes};
+    });
+    return true;
+  });
+  // Physical memory; the registered parts of the arena are too small.
+  On<wire::ManagedMap>([this](auto* request, Draft* draft) {
+    const uint32_t slot = managed_slots_.New(&random_), physical = physicals_.Used(&random_);
+    if (slot == 0 || physical == 0 || managed_space_.begin == 0) return false;
+    const Part part = {managed_space_.begin + slot * wire::kManagedStepBytes,
+                       physical_bytes_[physical]};
+    if (part.size_bytes > wire::kManagedStepBytes) return false;
+    *request = {wire::DevicePtr{part.begin}, part.size_bytes, wire::PhysicalId{physical}, 0, {}};
+    managed_slots_.Add(slot, false);
+    OnAnswer<wire::ManagedMap>(draft, [this, slot, part](bool ok, const auto&) {
+      managed_slots_.Answer(slot, ok);
+      if (ok) managed_[slot] = part;
+    });
+    return true;
+  });
+  On<wire::ManagedUnmap>([this](auto* request, Draft*) {
+    const uint32_t slot = managed_slots_.Used(&random_);
+    if (slot == 0 || !frees_) return false;
+    managed_slots_.Drop(slot);
+    *request = {wire::DevicePtr{managed_[slot].begin}, managed_[slot].size_bytes};
+    return true;
+  });
   On<wire::EventShare>([this, learn_token](auto* request, Draft* draft) {
     request->event = wire::EventId{events_.Used(&random_)};
     OnAnswer<wire::EventShare>(draft, learn_token);
