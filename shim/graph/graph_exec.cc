@@ -135,11 +135,6 @@ CUresult ListRecords(const graph::Exec& exec, const graph::StepChange* changes, 
   return room ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult FindGraphStream(CUstream handle, bool null_is_per_thread, wire::StreamId* stream) {
-  return FindStream(handle, null_is_per_thread ? DefaultStream::kPerThread : DefaultStream::kLegacy,
-                    stream);
-}
-
 }  // namespace
 
 namespace graph {
@@ -242,10 +237,10 @@ CUresult DriverUpdate(Exec* exec, const StepChange* changes, uint32_t count, uin
   return result;
 }
 
-CUresult DriverLaunch(Exec* exec, CUstream handle, bool null_is_per_thread) {
+CUresult DriverLaunch(Exec* exec, CUstream handle, DefaultStream null_means) {
   RemoteGraph* remote = RemoteOf(exec);
   wire::StreamId stream;
-  CUresult result = FindGraphStream(handle, null_is_per_thread, &stream);
+  CUresult result = FindStream(handle, null_means, &stream);
   if (result != CUDA_SUCCESS) return result;
   for (const CUevent event : remote->records) {
     if (FindEvent(event) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -271,10 +266,10 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, bool null_is_per_thread) {
   return CUDA_SUCCESS;
 }
 
-CUresult DriverUpload(Exec* exec, CUstream handle, bool null_is_per_thread) {
+CUresult DriverUpload(Exec* exec, CUstream handle, DefaultStream null_means) {
   RemoteGraph* remote = RemoteOf(exec);
   wire::StreamId stream;
-  CUDA_RETURN_IF_ERROR(FindGraphStream(handle, null_is_per_thread, &stream));
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   return session.PostOnStream<wire::GraphUpload>(
       stream, 0, [&](wire::GraphUpload::Request& request, uint8_t*) {
         request = {remote->id, stream};

@@ -9,8 +9,8 @@
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
 
-namespace graph = gpuloom::graph;
-using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
+using namespace gpuloom;  // CUDA's functions are written in our terms
+using namespace gpuloom::softgpu;
 
 namespace {
 
@@ -18,22 +18,6 @@ CUresult Require(CUevent handle, std::shared_ptr<Event>& event) {
   CUDA_RETURN_IF_ERROR(Healthy());
   event = Registry<Event>::Instance().Find(handle);
   return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-}
-
-CUresult Record(CUevent handle, CUstream stream_handle, bool per_thread, unsigned flags) {
-  Context* context = nullptr;
-  CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
-  std::shared_ptr<Event> event;
-  result = Require(handle, event);
-  if (result != CUDA_SUCCESS) return result;
-  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
-  const auto stream = FindStream(*context, stream_handle, per_thread);
-  if (stream == nullptr) return NoStream(stream_handle);
-  if (&stream->context.Owner() != &event->context) return CUDA_ERROR_INVALID_HANDLE;
-  if (graph::CapturesRecord(RefOf(*stream), handle, flags, &result)) return result;
-  event->Record(*stream);
-  return CUDA_SUCCESS;
 }
 
 // Captures of the context's streams end; the first error is returned.
@@ -55,6 +39,27 @@ CUresult RequireContextOf(CUcontext handle, Context*& context) {
 }
 
 }  // namespace
+
+CUresult api::cuEventRecord(CUevent event, CUstream stream, DefaultStream null_means) {
+  return cuEventRecordWithFlags(event, stream, 0, null_means);
+}
+
+CUresult api::cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned flags,
+                                     DefaultStream null_means) {
+  Context* context = nullptr;
+  CUresult result = RequireContext(context);
+  if (result != CUDA_SUCCESS) return result;
+  std::shared_ptr<Event> event;
+  result = Require(handle, event);
+  if (result != CUDA_SUCCESS) return result;
+  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto stream = FindStream(*context, stream_handle, null_means);
+  if (stream == nullptr) return NoStream(stream_handle);
+  if (&stream->context.Owner() != &event->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph::CapturesRecord(RefOf(*stream), handle, flags, &result)) return result;
+  event->Record(*stream);
+  return CUDA_SUCCESS;
+}
 
 extern "C" {
 
@@ -123,17 +128,6 @@ CUresult cuEventDestroy_v2(CUevent handle) {
 }
 
 CUresult cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
-
-CUresult cuEventRecord(CUevent event, CUstream stream) { return Record(event, stream, false, 0); }
-CUresult cuEventRecord_ptsz(CUevent event, CUstream stream) {
-  return Record(event, stream, true, 0);
-}
-CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
-  return Record(event, stream, false, flags);
-}
-CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned flags) {
-  return Record(event, stream, true, flags);
-}
 
 CUresult cuEventQuery(CUevent handle) {
   std::shared_ptr<Event> event;

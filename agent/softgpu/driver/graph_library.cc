@@ -43,10 +43,10 @@ CUcontext CurrentContext() {
 
 bool IsContext(CUcontext context) { return context == nullptr || FindContext(context) != nullptr; }
 
-CUresult ResolveStream(CUstream handle, NullStream null_means, StreamRef* stream) {
+CUresult ResolveStream(CUstream handle, DefaultStream null_means, StreamRef* stream) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
-  const auto found = FindStream(*context, handle, null_means == NullStream::kPerThread);
+  const auto found = FindStream(*context, handle, null_means);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *stream = RefOf(*found);
   return CUDA_SUCCESS;
