@@ -213,8 +213,7 @@ CUresult Copy(const Request& copy, Side to, Side from, CopyTiming timing) {
     // A synchronous copy reads its source in the stream's order, and so does every copy from registered
     // memory. Only the program's own functions and queued copies can have written to it.
     if (HostFunctionsPending() && (timing == CopyTiming::kSync || IsRegistered(copy.source, 1))) {
-      result = SynchronizeStream(copy.stream);
-      if (result != CUDA_SUCCESS) return result;
+      CUDA_RETURN_IF_ERROR(SynchronizeStream(copy.stream));
     }
     result = FromPageable(kind, copy, &ticket);
   } else {

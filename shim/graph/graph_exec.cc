@@ -104,12 +104,11 @@ CUresult Send(typename C::Request request, const GraphBlock& block,
                            static_cast<uint32_t>(block.size_bytes()));
   }
   uint64_t space;
-  CUresult result = TakeTransferSpace(block.size_bytes(), &space);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(TakeTransferSpace(block.size_bytes(), &space));
   memcpy(reinterpret_cast<void*>(space), block.data(), block.size_bytes());
   request.*where = wire::HostPtr{space};
   request.*size = block.size_bytes();
-  result = session.Call<C>(request, &reply);
+  const CUresult result = session.Call<C>(request, &reply);
   GiveTransferSpace(space);
   return result;
 }
@@ -240,17 +239,15 @@ CUresult DriverUpdate(Exec* exec, const StepChange* changes, uint32_t count, uin
 CUresult DriverLaunch(Exec* exec, CUstream handle, DefaultStream null_means) {
   RemoteGraph* remote = RemoteOf(exec);
   wire::StreamId stream;
-  CUresult result = FindStream(handle, null_means, &stream);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   for (const CUevent event : remote->records) {
     if (FindEvent(event) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   }
   if (remote->host_functions != 0) {
-    result = ExpectHostFunctions(remote->host_functions);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(ExpectHostFunctions(remote->host_functions));
   }
   wire::Ticket ticket{0};
-  result = session.PostOnStream<wire::GraphLaunch>(
+  const CUresult result = session.PostOnStream<wire::GraphLaunch>(
       stream, 0,
       [&](wire::GraphLaunch::Request& request, uint8_t*) {
         request = {remote->id, stream};

@@ -83,8 +83,7 @@ CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   wire::Ticket ticket{0};
-  result = PlaceOfFreeing(stream, &ticket);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(PlaceOfFreeing(stream, &ticket));
   if (pooled) {
     GiveToPool(freed.object, stream, ticket);
   } else {

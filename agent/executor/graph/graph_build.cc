@@ -360,8 +360,8 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
         if (reservation_ != nullptr && HashAttributes(plan, form) != node.attributes_hash) {
           return CUDA_ERROR_NOT_SUPPORTED;
         }
-        result = cuda.cuGraphExecKernelNodeSetParams_v2(exec, node.handle, &kernel.value());
-        if (result != CUDA_SUCCESS) return result;
+        CUDA_RETURN_IF_ERROR(
+            cuda.cuGraphExecKernelNodeSetParams_v2(exec, node.handle, &kernel.value()));
         result = cuda.cuGraphKernelNodeSetParams_v2(node.handle, &kernel.value());
         node.kernel = plan.callees[entry].kernel;
         const uint64_t hash = HashAttributes(plan, form);

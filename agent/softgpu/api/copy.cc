@@ -35,8 +35,8 @@ CUresult Submit(CUstream handle, DefaultStream null_means, const Copy& copy, boo
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   const auto stream = FindStream(*context, handle, null_means);
   if (stream == nullptr) return NoStream(handle);
-  CUresult captured = wait ? RefuseInCapture(*stream) : CUDA_SUCCESS;
-  if (captured != CUDA_SUCCESS) return captured;
+  if (wait) CUDA_RETURN_IF_ERROR(RefuseInCapture(*stream));
+  CUresult captured = CUDA_SUCCESS;
   if (!wait && Records(*stream, &captured, [&](graph::NodeParams* node) {
         return RecordCopy(copy, described, *context, node);
       })) {

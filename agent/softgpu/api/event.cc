@@ -47,16 +47,15 @@ CUresult api::cuEventRecord(CUevent event, CUstream stream, DefaultStream null_m
 CUresult api::cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned flags,
                                      DefaultStream null_means) {
   Context* context = nullptr;
-  CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   std::shared_ptr<Event> event;
-  result = Require(handle, event);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, event));
   if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto stream = FindStream(*context, stream_handle, null_means);
   if (stream == nullptr) return NoStream(stream_handle);
   if (&stream->context.Owner() != &event->context) return CUDA_ERROR_INVALID_HANDLE;
-  if (graph::CapturesRecord(RefOf(*stream), handle, flags, &result)) return result;
+  CUresult captured = CUDA_SUCCESS;
+  if (graph::CapturesRecord(RefOf(*stream), handle, flags, &captured)) return captured;
   event->Record(*stream);
   return CUDA_SUCCESS;
 }
@@ -65,17 +64,15 @@ extern "C" {
 
 CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle) {
   Context* context = nullptr;
-  CUresult result = RequireContextOf(context_handle, context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContextOf(context_handle, context));
   std::shared_ptr<Event> event;
-  result = Require(handle, event);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, event));
   if (&event->context != &context->Owner()) return CUDA_ERROR_INVALID_HANDLE;
-  result = RefuseCaptures(*context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RefuseCaptures(*context));
   const auto stream = context->RecordingStream();
   // What a capture had recorded in it is forgotten.
-  if (graph::CapturesRecord(RefOf(*stream), handle, 0, &result)) return result;
+  CUresult captured = CUDA_SUCCESS;
+  if (graph::CapturesRecord(RefOf(*stream), handle, 0, &captured)) return captured;
   std::vector<Point> all;
   for (Context* part : WithGreenContexts(*context)) {
     for (Point& point : part->AllPoints()) all.push_back(std::move(point));
@@ -86,18 +83,16 @@ CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle) {
 
 CUresult cuCtxWaitEvent(CUcontext context_handle, CUevent handle) {
   Context* context = nullptr;
-  CUresult result = RequireContextOf(context_handle, context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContextOf(context_handle, context));
   std::shared_ptr<Event> event;
-  result = Require(handle, event);
-  if (result != CUDA_SUCCESS) return result;
-  result = graph::CheckEventTime(handle);
-  if (result == CUDA_ERROR_CAPTURED_EVENT) {
+  CUDA_RETURN_IF_ERROR(Require(handle, event));
+  const CUresult captured = graph::CheckEventTime(handle);
+  if (captured == CUDA_ERROR_CAPTURED_EVENT) {
     static_cast<void>(graph::CheckEventUse(handle));
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
-  if (result == CUDA_SUCCESS) result = RefuseCaptures(*context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(captured);
+  CUDA_RETURN_IF_ERROR(RefuseCaptures(*context));
   const auto recording = event->Latest();
   if (recording == nullptr || recording->point.Done()) return CUDA_SUCCESS;
   for (Context* part : WithGreenContexts(*context)) part->WaitBefore(recording->point);
@@ -150,15 +145,13 @@ CUresult cuEventSynchronize(CUevent handle) {
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start_handle, CUevent end_handle) {
   std::shared_ptr<Event> start;
   std::shared_ptr<Event> end;
-  CUresult result = Require(start_handle, start);
-  if (result == CUDA_SUCCESS) result = Require(end_handle, end);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(start_handle, start));
+  CUDA_RETURN_IF_ERROR(Require(end_handle, end));
   if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0)
     return CUDA_ERROR_INVALID_HANDLE;
-  result = graph::CheckEventTime(start_handle);
-  if (result == CUDA_SUCCESS) result = graph::CheckEventTime(end_handle);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::CheckEventTime(start_handle));
+  CUDA_RETURN_IF_ERROR(graph::CheckEventTime(end_handle));
   const auto from = start->Latest();
   const auto to = end->Latest();
   if (from == nullptr || to == nullptr) return CUDA_ERROR_INVALID_HANDLE;

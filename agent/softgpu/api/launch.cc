@@ -22,13 +22,12 @@ namespace {
 CUresult RecordLaunch(CUfunction handle, const LaunchShape& shape, void** params, void** extra,
                       const CUlaunchConfig* config, graph::NodeParams* node) {
   graph::KernelLayout layout = {};
-  CUresult result = graph::DescribeKernel(handle, &layout);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::DescribeKernel(handle, &layout));
   const CUDA_KERNEL_NODE_PARAMS_v3 launch = {
       handle,        shape.grid.x,  shape.grid.y,  shape.grid.z,
       shape.block.x, shape.block.y, shape.block.z, shape.dynamic_shared_bytes,
       params,        extra,         nullptr,       nullptr};
-  result = graph::MakeKernelParams(launch, layout, node);
+  CUresult result = graph::MakeKernelParams(launch, layout, node);
   if (result != CUDA_SUCCESS) return result;
   for (unsigned i = 0; config != nullptr && i < config->numAttrs && result == CUDA_SUCCESS; ++i) {
     const CUlaunchAttribute& attribute = config->attrs[i];
@@ -49,18 +48,17 @@ CUresult Submit(CUfunction handle, const LaunchShape& shape, CUstream stream_han
                 DefaultStream null_means, void** params, void** extra,
                 const CUlaunchConfig* config = nullptr) {
   Context* context = nullptr;
-  CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   FoundFunction found;
-  result = FindFunction(*context, handle, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(FindFunction(*context, handle, found));
   const auto stream = FindStream(*context, stream_handle, null_means);
   if (stream == nullptr) return NoStream(stream_handle);
-  if (Records(*stream, &result, [&](graph::NodeParams* node) {
+  CUresult captured = CUDA_SUCCESS;
+  if (Records(*stream, &captured, [&](graph::NodeParams* node) {
         return RecordLaunch(handle, shape, params, extra, config, node);
       })) {
-    if (result != CUDA_SUCCESS) graph::InvalidateCapture(RefOf(*stream));
-    return result;
+    if (captured != CUDA_SUCCESS) graph::InvalidateCapture(RefOf(*stream));
+    return captured;
   }
   return Launch(*stream, found, shape, params, extra);
 }

@@ -113,16 +113,13 @@ void TakePlaceIn(Stream& stream) {
 
 CUresult Prefetch(CUdeviceptr pointer, size_t size_bytes, const CUmemLocation& location,
                   unsigned flags, CUstream stream, DefaultStream null_means) {
-  CUresult result = RequireStream(stream, null_means);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireStream(stream, null_means));
   Region region;
-  result = Require(pointer, size_bytes, region);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(pointer, size_bytes, region));
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (!IsPlace(location)) return CUDA_ERROR_INVALID_DEVICE;
   const auto found = FindStream(*CurrentContext(), stream, null_means);
-  result = RefuseInCapture(*found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RefuseInCapture(*found));
   TakePlaceIn(*found);
   AllAdvice& said = Said();
   const gpuloom::MutexLock lock(said.mutex);
@@ -179,11 +176,9 @@ CUresult api::cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t size, CUmemLocat
 
 CUresult api::cuStreamAttachMemAsync(CUstream stream, CUdeviceptr pointer, size_t size_bytes,
                                      unsigned flags, DefaultStream null_means) {
-  CUresult result = RequireStream(stream, null_means);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireStream(stream, null_means));
   Region region;
-  result = Require(pointer, 1, region);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(pointer, 1, region));
   if (region.begin != pointer || (size_bytes != 0 && size_bytes != region.asked_bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -194,8 +189,7 @@ CUresult api::cuStreamAttachMemAsync(CUstream stream, CUdeviceptr pointer, size_
     return CUDA_ERROR_INVALID_VALUE;
   }
   const auto found = FindStream(*CurrentContext(), stream, null_means);
-  result = RefuseInCapture(*found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RefuseInCapture(*found));
   TakePlaceIn(*found);
   return CUDA_SUCCESS;
 }

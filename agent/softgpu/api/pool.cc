@@ -124,11 +124,9 @@ CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice ordinal) {
 
 CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
   Device* device = nullptr;
-  CUresult result = Require(ordinal, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(ordinal, device));
   std::shared_ptr<MemoryPool> pool;
-  result = Require(handle, pool);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, pool));
   if (&pool->device != device || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   SetCurrentPool(*device, std::move(pool));
   return CUDA_SUCCESS;

@@ -61,9 +61,8 @@ CUresult api::cuStreamCopyAttributes(CUstream to_handle, CUstream from_handle,
                                      DefaultStream null_means) {
   std::shared_ptr<Stream> to;
   std::shared_ptr<Stream> from;
-  CUresult result = Require(to_handle, null_means, to);
-  if (result == CUDA_SUCCESS) result = Require(from_handle, null_means, from);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(to_handle, null_means, to));
+  CUDA_RETURN_IF_ERROR(Require(from_handle, null_means, from));
   for (int id = 0; id < CU_LAUNCH_ATTRIBUTE_MAX; ++id) {
     const auto attribute = static_cast<CUstreamAttrID>(id);
     if (IsStreamAttribute(attribute)) to->SetAttribute(attribute, from->GetAttribute(attribute));

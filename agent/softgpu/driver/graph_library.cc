@@ -69,11 +69,9 @@ CUkernel LibraryKernelOf(const FoundFunction& found) {
 
 CUresult DescribeKernel(const void* handle, KernelLayout* layout) {
   Context* context = nullptr;
-  CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   FoundFunction found;
-  result = FindFunction(*context, handle, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(FindFunction(*context, handle, found));
   const Kernel& kernel = *found.function->kernel;
   // The kernel stays while its module is loaded, which the program sees to.
   *layout = {true,
