@@ -35,17 +35,7 @@ constinit Streams streams;
 CUstream const kLegacyHandle = reinterpret_cast<CUstream>(uintptr_t{1});     // CU_STREAM_LEGACY
 CUstream const kPerThreadHandle = reinterpret_cast<CUstream>(uintptr_t{2});  // CU_STREAM_PER_THREAD
 
-bool IsSpecial(CUstream handle) {
-  return handle == nullptr || handle == kLegacyHandle || handle == kPerThreadHandle;
-}
-
 GreenContext* GreenOf(uint32_t id) { return streams.green[id].load(std::memory_order_acquire); }
-
-CUcontext ContextOf(const Stream& stream) {
-  const GreenContext* green = GreenOf(streams.table.IdOf(&stream));
-  return green != nullptr ? reinterpret_cast<CUcontext>(green->context)
-                          : ContextOf(MadeKind::kStream, reinterpret_cast<uint64_t>(&stream));
-}
 
 bool IsDone(uint32_t id) {
   return session.Done(wire::StreamId{id}, session.LastTicket(wire::StreamId{id}));
@@ -192,15 +182,17 @@ CUresult Resolve(CUstream handle, DefaultStream null_means, wire::StreamId* id) 
   return FindStream(handle, null_means, id);
 }
 
-// The stream behind a handle as an object; null for the default streams.
-CUresult Describe(CUstream handle, DefaultStream null_means, const Stream** stream,
-                  wire::StreamId* id) {
-  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, id));
-  *stream = *id == wire::kLegacyStream ? nullptr : streams.table.At(static_cast<uint32_t>(*id));
-  return CUDA_SUCCESS;
+}  // namespace
+
+const Stream* StreamAt(wire::StreamId id) {
+  return id == wire::kLegacyStream ? nullptr : streams.table.At(static_cast<uint32_t>(id));
 }
 
-}  // namespace
+CUcontext ContextOf(const Stream& stream) {
+  const GreenContext* green = GreenOf(streams.table.IdOf(&stream));
+  return green != nullptr ? reinterpret_cast<CUcontext>(green->context)
+                          : ContextOf(MadeKind::kStream, reinterpret_cast<uint64_t>(&stream));
+}
 
 CUresult FindStream(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
   if ((handle == nullptr && null_means == DefaultStream::kLegacy) || handle == kLegacyHandle) {
@@ -252,8 +244,7 @@ CUresult MarkStream(wire::StreamId id, wire::Ticket* ticket) {
 bool BlocksLegacy(wire::StreamId id) { return Blocks(static_cast<uint32_t>(id)); }
 
 int PriorityOf(wire::StreamId id) {
-  const Stream* stream =
-      id == wire::kLegacyStream ? nullptr : streams.table.At(static_cast<uint32_t>(id));
+  const Stream* stream = StreamAt(id);
   return stream == nullptr ? 0 : stream->priority;
 }
 
@@ -381,67 +372,6 @@ CUresult api::cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags,
   CUresult result;
   if (graph::CapturesWait(RefOf(id), event, flags, &result)) return result;
   return MakeStreamWait(id, event);
-}
-
-CUresult api::cuStreamGetFlags(CUstream handle, unsigned* flags, DefaultStream null_means) {
-  const Stream* stream;
-  wire::StreamId id;
-  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
-  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = stream == nullptr ? unsigned{CU_STREAM_DEFAULT} : stream->flags;
-  return CUDA_SUCCESS;
-}
-
-CUresult api::cuStreamGetPriority(CUstream handle, int* priority, DefaultStream null_means) {
-  const Stream* stream;
-  wire::StreamId id;
-  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
-  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *priority = stream == nullptr ? 0 : stream->priority;
-  return CUDA_SUCCESS;
-}
-
-CUresult api::cuStreamGetId(CUstream handle, unsigned long long* serial, DefaultStream null_means) {
-  const Stream* stream;
-  wire::StreamId id;
-  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
-  if (serial == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *serial = stream == nullptr ? 1 : stream->serial;
-  return CUDA_SUCCESS;
-}
-
-CUresult api::cuStreamGetCtx(CUstream handle, CUcontext* context, DefaultStream null_means) {
-  const Stream* stream;
-  wire::StreamId id;
-  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
-  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (IsSpecial(handle)) {
-    *context = CurrentThread().current;
-    return CUDA_SUCCESS;
-  }
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // destroyed since by another thread
-  *context = ContextOf(*stream);
-  return CUDA_SUCCESS;
-}
-
-// Each of the outputs may be null.
-CUresult api::cuStreamGetCtx_v2(CUstream handle, CUcontext* context, CUgreenCtx* green,
-                                DefaultStream null_means) {
-  CUcontext ordinary = nullptr;
-  CUDA_RETURN_IF_ERROR(cuStreamGetCtx(handle, &ordinary, null_means));
-  GreenContext* of = nullptr;
-  CUDA_RETURN_IF_ERROR(GreenContextOf(handle, null_means, &of));
-  if (context != nullptr) *context = of == nullptr ? ordinary : PrimaryContext();
-  if (green != nullptr) *green = of == nullptr ? nullptr : HandleOf(of);
-  return CUDA_SUCCESS;
-}
-
-CUresult api::cuStreamGetDevice(CUstream handle, CUdevice* device, DefaultStream null_means) {
-  wire::StreamId id;
-  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
-  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *device = kOnlyDevice;
-  return CUDA_SUCCESS;
 }
 
 extern "C" {

@@ -34,6 +34,10 @@ struct Stream {
 // The id for a handle that a program passes. May create the thread's own stream, with a round trip.
 [[nodiscard]] CUresult FindStream(CUstream handle, DefaultStream null_means, wire::StreamId* id);
 
+// The stream as an object; null for the legacy stream, and for one that has been destroyed.
+const Stream* StreamAt(wire::StreamId id);
+CUcontext ContextOf(const Stream& stream);
+
 // Whether the legacy stream's next work waits for this stream's work.
 bool BlocksLegacy(wire::StreamId id);
 

@@ -3,7 +3,6 @@
 #include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/context/green_context.h"
-#include "shim/device/device.h"
 #include "shim/stream/stream.h"
 
 namespace gpuloom {
