@@ -14,6 +14,7 @@
 #include "proto/cuda/driver.h"
 #include "proto/cuda/driver_features.h"
 #include "proto/cuda/driver_version.h"
+#include "proto/cuda/return_if_error.h"
 #include "proto/wire/commands.h"
 
 namespace gpuloom::scheduler {
@@ -53,11 +54,10 @@ class DriverDevice : public Device {
   uint32_t CreateMemory(uint64_t size_bytes, uint64_t* handle,
                         channel::UniqueFd* exported) override {
     CUmemGenericAllocationHandle memory;
-    CUresult result = driver_.cuMemCreate(&memory, size_bytes, &properties_, 0);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(driver_.cuMemCreate(&memory, size_bytes, &properties_, 0));
     int fd = -1;
-    result = driver_.cuMemExportToShareableHandle(&fd, memory,
-                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    const CUresult result = driver_.cuMemExportToShareableHandle(
+        &fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     if (result != CUDA_SUCCESS) {
       driver_.cuMemRelease(memory);
       return result;

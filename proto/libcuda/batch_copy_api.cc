@@ -11,8 +11,6 @@
 namespace gpuloom {
 namespace {
 
-using graph::NullStream;
-
 // The first version of these functions reports this if no particular copy was wrong.
 constexpr size_t kNoneFailed = SIZE_MAX;
 
@@ -20,16 +18,16 @@ bool IsOrder(CUmemcpySrcAccessOrder order) {
   return order >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && order <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
 }
 
-CUresult JudgeStream(CUstream stream, NullStream null_means) {
+CUresult JudgeStream(CUstream stream, DefaultStream null_means) {
   CUDA_RETURN_IF_ERROR(graph::CheckReady());
   const bool legacy =
-      stream == CU_STREAM_LEGACY || (stream == nullptr && null_means == NullStream::kLegacy);
+      stream == CU_STREAM_LEGACY || (stream == nullptr && null_means == DefaultStream::kLegacy);
   return legacy ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult Batch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* sizes, size_t count,
                const CUmemcpyAttributes* attributes, const size_t* first, size_t attribute_count,
-               CUstream stream, NullStream null_means, size_t* failed) {
+               CUstream stream, DefaultStream null_means, size_t* failed) {
   *failed = kNoneFailed;
   CUDA_RETURN_IF_ERROR(JudgeStream(stream, null_means));
   if (to == nullptr || from == nullptr || sizes == nullptr || count == 0 || attributes == nullptr ||
@@ -43,9 +41,7 @@ CUresult Batch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* siz
     }
   }
   for (size_t i = 0; i < count; ++i) {
-    const CUresult result = null_means == NullStream::kLegacy
-                                ? cuMemcpyAsync(to[i], from[i], sizes[i], stream)
-                                : cuMemcpyAsync_ptsz(to[i], from[i], sizes[i], stream);
+    const CUresult result = api::cuMemcpyAsync(to[i], from[i], sizes[i], stream, null_means);
     if (result != CUDA_SUCCESS) {
       *failed = i;
       return result;
@@ -116,7 +112,7 @@ CUresult OneOf(const CUDA_MEMCPY3D_BATCH_OP& op, CUDA_MEMCPY3D* copy) {
 }
 
 CUresult Batch3D(size_t count, const CUDA_MEMCPY3D_BATCH_OP* operations, unsigned long long flags,
-                 CUstream stream, NullStream null_means, size_t* failed) {
+                 CUstream stream, DefaultStream null_means, size_t* failed) {
   *failed = kNoneFailed;
   CUDA_RETURN_IF_ERROR(JudgeStream(stream, null_means));
   if (count == 0 || operations == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -124,8 +120,7 @@ CUresult Batch3D(size_t count, const CUDA_MEMCPY3D_BATCH_OP* operations, unsigne
     CUDA_MEMCPY3D copy;
     CUresult result = OneOf(operations[i], &copy);
     if (result == CUDA_SUCCESS) {
-      result = null_means == NullStream::kLegacy ? cuMemcpy3DAsync_v2(&copy, stream)
-                                                 : cuMemcpy3DAsync_v2_ptsz(&copy, stream);
+      result = api::cuMemcpy3DAsync_v2(&copy, stream, null_means);
     }
     if (result != CUDA_SUCCESS) {
       *failed = i;
@@ -140,58 +135,32 @@ CUresult Batch3D(size_t count, const CUDA_MEMCPY3D_BATCH_OP* operations, unsigne
 
 using namespace gpuloom;  // CUDA's functions are written in our terms
 
-extern "C" {
-
-CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
-                               CUmemcpyAttributes* attributes, size_t* first,
-                               size_t attribute_count, CUstream stream) {
-  size_t failed;
-  return Batch(to, from, sizes, count, attributes, first, attribute_count, stream,
-               NullStream::kLegacy, &failed);
-}
-CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+CUresult api::cuMemcpyBatchAsync_v2(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
                                     CUmemcpyAttributes* attributes, size_t* first,
-                                    size_t attribute_count, CUstream stream) {
+                                    size_t attribute_count, CUstream stream,
+                                    DefaultStream null_means) {
   size_t failed;
-  return Batch(to, from, sizes, count, attributes, first, attribute_count, stream,
-               NullStream::kPerThread, &failed);
+  return Batch(to, from, sizes, count, attributes, first, attribute_count, stream, null_means,
+               &failed);
 }
-CUresult cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
-                            CUmemcpyAttributes* attributes, size_t* first, size_t attribute_count,
-                            size_t* failed, CUstream stream) {
-  size_t which;
-  return Batch(to, from, sizes, count, attributes, first, attribute_count, stream,
-               NullStream::kLegacy, failed != nullptr ? failed : &which);
-}
-CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
+CUresult api::cuMemcpyBatchAsync(CUdeviceptr* to, CUdeviceptr* from, size_t* sizes, size_t count,
                                  CUmemcpyAttributes* attributes, size_t* first,
-                                 size_t attribute_count, size_t* failed, CUstream stream) {
+                                 size_t attribute_count, size_t* failed, CUstream stream,
+                                 DefaultStream null_means) {
   size_t which;
-  return Batch(to, from, sizes, count, attributes, first, attribute_count, stream,
-               NullStream::kPerThread, failed != nullptr ? failed : &which);
+  return Batch(to, from, sizes, count, attributes, first, attribute_count, stream, null_means,
+               failed != nullptr ? failed : &which);
 }
 
-CUresult cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP* operations,
-                                 unsigned long long flags, CUstream stream) {
+CUresult api::cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP* operations,
+                                      unsigned long long flags, CUstream stream,
+                                      DefaultStream null_means) {
   size_t failed;
-  return Batch3D(count, operations, flags, stream, NullStream::kLegacy, &failed);
+  return Batch3D(count, operations, flags, stream, null_means, &failed);
 }
-CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* operations,
-                                      unsigned long long flags, CUstream stream) {
-  size_t failed;
-  return Batch3D(count, operations, flags, stream, NullStream::kPerThread, &failed);
-}
-CUresult cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP* operations, size_t* failed,
-                              unsigned long long flags, CUstream stream) {
+CUresult api::cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP* operations, size_t* failed,
+                                   unsigned long long flags, CUstream stream,
+                                   DefaultStream null_means) {
   size_t which;
-  return Batch3D(count, operations, flags, stream, NullStream::kLegacy,
-                 failed != nullptr ? failed : &which);
+  return Batch3D(count, operations, flags, stream, null_means, failed != nullptr ? failed : &which);
 }
-CUresult cuMemcpy3DBatchAsync_ptsz(size_t count, CUDA_MEMCPY3D_BATCH_OP* operations, size_t* failed,
-                                   unsigned long long flags, CUstream stream) {
-  size_t which;
-  return Batch3D(count, operations, flags, stream, NullStream::kPerThread,
-                 failed != nullptr ? failed : &which);
-}
-
-}  // extern "C"

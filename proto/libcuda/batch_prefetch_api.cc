@@ -12,8 +12,6 @@
 namespace gpuloom {
 namespace {
 
-using graph::NullStream;
-
 struct Ranges {
   const CUdeviceptr* addresses;
   const size_t* sizes;
@@ -66,9 +64,9 @@ CUresult JudgePlaces(const CUmemLocation* places, const size_t* first, size_t pl
   return CUDA_SUCCESS;
 }
 
-CUresult JudgeStream(CUstream stream, NullStream null_means) {
+CUresult JudgeStream(CUstream stream, DefaultStream null_means) {
   const bool legacy =
-      stream == CU_STREAM_LEGACY || (stream == nullptr && null_means == NullStream::kLegacy);
+      stream == CU_STREAM_LEGACY || (stream == nullptr && null_means == DefaultStream::kLegacy);
   if (legacy) return CUDA_ERROR_INVALID_VALUE;
   graph::StreamRef found;
   const CUresult result = graph::ResolveStream(stream, null_means, &found);
@@ -78,7 +76,7 @@ CUresult JudgeStream(CUstream stream, NullStream null_means) {
 
 CUresult Prefetch(const Ranges& ranges, const CUmemLocation* places, const size_t* first,
                   size_t place_count, unsigned long long flags, CUstream stream,
-                  NullStream null_means) {
+                  DefaultStream null_means) {
   CUDA_RETURN_IF_ERROR(graph::CheckReady());
   CUresult result = Judge(ranges, flags);
   if (result == CUDA_SUCCESS) result = JudgePlaces(places, first, place_count, ranges.count);
@@ -86,17 +84,14 @@ CUresult Prefetch(const Ranges& ranges, const CUmemLocation* places, const size_
   size_t place = 0;
   for (size_t i = 0; result == CUDA_SUCCESS && i < ranges.count; ++i) {
     while (place + 1 < place_count && first[place + 1] <= i) ++place;
-    result =
-        null_means == NullStream::kLegacy
-            ? cuMemPrefetchAsync_v2(ranges.addresses[i], ranges.sizes[i], places[place], 0, stream)
-            : cuMemPrefetchAsync_v2_ptsz(ranges.addresses[i], ranges.sizes[i], places[place], 0,
-                                         stream);
+    result = api::cuMemPrefetchAsync_v2(ranges.addresses[i], ranges.sizes[i], places[place], 0,
+                                        stream, null_means);
   }
   return result;
 }
 
 CUresult Discard(const Ranges& ranges, unsigned long long flags, CUstream stream,
-                 NullStream null_means) {
+                 DefaultStream null_means) {
   CUDA_RETURN_IF_ERROR(graph::CheckReady());
   const CUresult result = Judge(ranges, flags);
   return result != CUDA_SUCCESS ? result : JudgeStream(stream, null_means);
@@ -107,43 +102,23 @@ CUresult Discard(const Ranges& ranges, unsigned long long flags, CUstream stream
 
 using namespace gpuloom;  // CUDA's functions are written in our terms
 
-extern "C" {
-
-CUresult cuMemPrefetchBatchAsync(CUdeviceptr* addresses, size_t* sizes, size_t count,
-                                 CUmemLocation* places, size_t* first, size_t place_count,
-                                 unsigned long long flags, CUstream stream) {
-  return Prefetch({addresses, sizes, count}, places, first, place_count, flags, stream,
-                  NullStream::kLegacy);
-}
-CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr* addresses, size_t* sizes, size_t count,
+CUresult api::cuMemPrefetchBatchAsync(CUdeviceptr* addresses, size_t* sizes, size_t count,
                                       CUmemLocation* places, size_t* first, size_t place_count,
-                                      unsigned long long flags, CUstream stream) {
-  return Prefetch({addresses, sizes, count}, places, first, place_count, flags, stream,
-                  NullStream::kPerThread);
+                                      unsigned long long flags, CUstream stream,
+                                      DefaultStream null_means) {
+  return Prefetch({addresses, sizes, count}, places, first, place_count, flags, stream, null_means);
 }
 
-CUresult cuMemDiscardBatchAsync(CUdeviceptr* addresses, size_t* sizes, size_t count,
-                                unsigned long long flags, CUstream stream) {
-  return Discard({addresses, sizes, count}, flags, stream, NullStream::kLegacy);
-}
-CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr* addresses, size_t* sizes, size_t count,
-                                     unsigned long long flags, CUstream stream) {
-  return Discard({addresses, sizes, count}, flags, stream, NullStream::kPerThread);
+CUresult api::cuMemDiscardBatchAsync(CUdeviceptr* addresses, size_t* sizes, size_t count,
+                                     unsigned long long flags, CUstream stream,
+                                     DefaultStream null_means) {
+  return Discard({addresses, sizes, count}, flags, stream, null_means);
 }
 
 // The prefetch undoes the discard.
-CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* addresses, size_t* sizes, size_t count,
-                                           CUmemLocation* places, size_t* first, size_t place_count,
-                                           unsigned long long flags, CUstream stream) {
-  return Prefetch({addresses, sizes, count}, places, first, place_count, flags, stream,
-                  NullStream::kLegacy);
-}
-CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr* addresses, size_t* sizes, size_t count,
+CUresult api::cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* addresses, size_t* sizes, size_t count,
                                                 CUmemLocation* places, size_t* first,
                                                 size_t place_count, unsigned long long flags,
-                                                CUstream stream) {
-  return Prefetch({addresses, sizes, count}, places, first, place_count, flags, stream,
-                  NullStream::kPerThread);
+                                                CUstream stream, DefaultStream null_means) {
+  return Prefetch({addresses, sizes, count}, places, first, place_count, flags, stream, null_means);
 }
-
-}  // extern "C"

@@ -5,6 +5,7 @@
 // Compiled into the shim and into the software driver.
 #include "proto/cuda/array_format.h"
 #include "proto/cuda/cuda_all.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace gpuloom {
 namespace {
@@ -148,25 +149,22 @@ CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* width, CUarray_format format
 CUresult cuDeviceGetHostAtomicCapabilities(unsigned* capabilities,
                                            const CUatomicOperation* operations, unsigned count,
                                            CUdevice device) {
-  CUresult result = JudgeQuestion(capabilities, operations, count, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(JudgeQuestion(capabilities, operations, count, device));
   int atomics = 0;
-  result = cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(
+      cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, device));
   return TellAtomics(capabilities, operations, count, atomics != 0);
 }
 
 CUresult cuDeviceGetP2PAtomicCapabilities(unsigned* capabilities,
                                           const CUatomicOperation* operations, unsigned count,
                                           CUdevice source, CUdevice destination) {
-  CUresult result = JudgeQuestion(capabilities, operations, count, source);
-  if (result == CUDA_SUCCESS) result = JudgeDevice(destination);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(JudgeQuestion(capabilities, operations, count, source));
+  CUDA_RETURN_IF_ERROR(JudgeDevice(destination));
   if (source == destination) return CUDA_ERROR_INVALID_DEVICE;
   int atomics = 0;
-  result = cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
-                                   source, destination);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(cuDeviceGetP2PAttribute(
+      &atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, source, destination));
   return TellAtomics(capabilities, operations, count, atomics != 0);
 }
 

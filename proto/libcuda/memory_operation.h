@@ -11,10 +11,10 @@ namespace gpuloom {
 // Provided by each library: appends to the stream, or to its capture. There is at least one operation, with valid
 // kinds and flags; whether the words are memory that a device reaches is still to be checked, for all of them before
 // the first is done.
-[[nodiscard]] CUresult SubmitMemoryOperations(CUstream stream, graph::NullStream null_means,
+[[nodiscard]] CUresult SubmitMemoryOperations(CUstream stream, DefaultStream null_means,
                                               unsigned count, CUstreamBatchMemOpParams* operations);
 // Checks the stream's handle and the thread's context only.
-[[nodiscard]] CUresult JudgeMemoryOperationStream(CUstream stream, graph::NullStream null_means);
+[[nodiscard]] CUresult JudgeMemoryOperationStream(CUstream stream, DefaultStream null_means);
 
 inline bool IsWide(const CUstreamBatchMemOpParams& operation) {
   return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||

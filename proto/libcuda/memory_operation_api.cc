@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuStreamWriteValue*, cuStreamWaitValue*, cuStreamBatchMemOp, their first and second versions and
-// both for the thread's own default stream. The versions differ only in what devices they were
-// offered for. Codes are those of an H200.
+// cuStreamWriteValue*, cuStreamWaitValue*, cuStreamBatchMemOp, their first and second
+// versions, which differ only in what devices they were offered for. Codes are those of an H200.
 //
 // Compiled into the shim and into the software driver.
 #include "proto/cuda/return_if_error.h"
@@ -10,7 +9,6 @@
 namespace gpuloom {
 namespace {
 
-using graph::NullStream;
 using Params = CUstreamBatchMemOpParams;
 
 constexpr unsigned kMaxOperations = 256;  // CUDA's own limit
@@ -41,7 +39,7 @@ CUresult Judge(const Params& operation) {
   }
 }
 
-CUresult Batch(CUstream stream, NullStream null_means, unsigned count, Params* operations,
+CUresult Batch(CUstream stream, DefaultStream null_means, unsigned count, Params* operations,
                unsigned flags) {
   CUDA_RETURN_IF_ERROR(JudgeMemoryOperationStream(stream, null_means));
   if (count > kMaxOperations || flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -53,7 +51,7 @@ CUresult Batch(CUstream stream, NullStream null_means, unsigned count, Params* o
   return SubmitMemoryOperations(stream, null_means, count, operations);
 }
 
-CUresult Write(CUstream stream, NullStream null_means, CUstreamBatchMemOpType type,
+CUresult Write(CUstream stream, DefaultStream null_means, CUstreamBatchMemOpType type,
                CUdeviceptr address, uint64_t value, unsigned flags) {
   Params operation = {};
   operation.writeValue.operation = type;
@@ -63,7 +61,7 @@ CUresult Write(CUstream stream, NullStream null_means, CUstreamBatchMemOpType ty
   return Batch(stream, null_means, 1, &operation, 0);
 }
 
-CUresult Wait(CUstream stream, NullStream null_means, CUstreamBatchMemOpType type,
+CUresult Wait(CUstream stream, DefaultStream null_means, CUstreamBatchMemOpType type,
               CUdeviceptr address, uint64_t value, unsigned flags) {
   Params operation = {};
   operation.waitValue.operation = type;
@@ -78,98 +76,46 @@ CUresult Wait(CUstream stream, NullStream null_means, CUstreamBatchMemOpType typ
 
 using namespace gpuloom;  // CUDA's functions are written in our terms
 
-extern "C" {
-
-CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value,
-                              unsigned flags) {
-  return Write(stream, NullStream::kLegacy, CU_STREAM_MEM_OP_WRITE_VALUE_32, address, value, flags);
+CUresult api::cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value,
+                                   unsigned flags, DefaultStream null_means) {
+  return Write(stream, null_means, CU_STREAM_MEM_OP_WRITE_VALUE_32, address, value, flags);
 }
-CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t value,
-                              unsigned flags) {
-  return Write(stream, NullStream::kLegacy, CU_STREAM_MEM_OP_WRITE_VALUE_64, address, value, flags);
+CUresult api::cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                                   unsigned flags, DefaultStream null_means) {
+  return Write(stream, null_means, CU_STREAM_MEM_OP_WRITE_VALUE_64, address, value, flags);
 }
-CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value,
-                             unsigned flags) {
-  return Wait(stream, NullStream::kLegacy, CU_STREAM_MEM_OP_WAIT_VALUE_32, address, value, flags);
+CUresult api::cuStreamWaitValue32(CUstream stream, CUdeviceptr address, cuuint32_t value,
+                                  unsigned flags, DefaultStream null_means) {
+  return Wait(stream, null_means, CU_STREAM_MEM_OP_WAIT_VALUE_32, address, value, flags);
 }
-CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64_t value,
-                             unsigned flags) {
-  return Wait(stream, NullStream::kLegacy, CU_STREAM_MEM_OP_WAIT_VALUE_64, address, value, flags);
+CUresult api::cuStreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                                  unsigned flags, DefaultStream null_means) {
+  return Wait(stream, null_means, CU_STREAM_MEM_OP_WAIT_VALUE_64, address, value, flags);
 }
-CUresult cuStreamBatchMemOp(CUstream stream, unsigned count, CUstreamBatchMemOpParams* operations,
-                            unsigned flags) {
-  return Batch(stream, NullStream::kLegacy, count, operations, flags);
-}
-
-CUresult cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr address, cuuint32_t value,
-                                   unsigned flags) {
-  return Write(stream, NullStream::kPerThread, CU_STREAM_MEM_OP_WRITE_VALUE_32, address, value,
-               flags);
-}
-CUresult cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr address, cuuint64_t value,
-                                   unsigned flags) {
-  return Write(stream, NullStream::kPerThread, CU_STREAM_MEM_OP_WRITE_VALUE_64, address, value,
-               flags);
-}
-CUresult cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr address, cuuint32_t value,
-                                  unsigned flags) {
-  return Wait(stream, NullStream::kPerThread, CU_STREAM_MEM_OP_WAIT_VALUE_32, address, value,
-              flags);
-}
-CUresult cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr address, cuuint64_t value,
-                                  unsigned flags) {
-  return Wait(stream, NullStream::kPerThread, CU_STREAM_MEM_OP_WAIT_VALUE_64, address, value,
-              flags);
-}
-CUresult cuStreamBatchMemOp_ptsz(CUstream stream, unsigned count,
-                                 CUstreamBatchMemOpParams* operations, unsigned flags) {
-  return Batch(stream, NullStream::kPerThread, count, operations, flags);
+CUresult api::cuStreamBatchMemOp(CUstream stream, unsigned count,
+                                 CUstreamBatchMemOpParams* operations, unsigned flags,
+                                 DefaultStream null_means) {
+  return Batch(stream, null_means, count, operations, flags);
 }
 
-CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
-                                 unsigned flags) {
-  return Write(stream, NullStream::kLegacy, CU_STREAM_MEM_OP_WRITE_VALUE_32, address, value, flags);
+CUresult api::cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
+                                      unsigned flags, DefaultStream null_means) {
+  return Write(stream, null_means, CU_STREAM_MEM_OP_WRITE_VALUE_32, address, value, flags);
 }
-CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
-                                 unsigned flags) {
-  return Write(stream, NullStream::kLegacy, CU_STREAM_MEM_OP_WRITE_VALUE_64, address, value, flags);
+CUresult api::cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                                      unsigned flags, DefaultStream null_means) {
+  return Write(stream, null_means, CU_STREAM_MEM_OP_WRITE_VALUE_64, address, value, flags);
 }
-CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
-                                unsigned flags) {
-  return Wait(stream, NullStream::kLegacy, CU_STREAM_MEM_OP_WAIT_VALUE_32, address, value, flags);
+CUresult api::cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
+                                     unsigned flags, DefaultStream null_means) {
+  return Wait(stream, null_means, CU_STREAM_MEM_OP_WAIT_VALUE_32, address, value, flags);
 }
-CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
-                                unsigned flags) {
-  return Wait(stream, NullStream::kLegacy, CU_STREAM_MEM_OP_WAIT_VALUE_64, address, value, flags);
+CUresult api::cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                                     unsigned flags, DefaultStream null_means) {
+  return Wait(stream, null_means, CU_STREAM_MEM_OP_WAIT_VALUE_64, address, value, flags);
 }
-CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned count,
-                               CUstreamBatchMemOpParams* operations, unsigned flags) {
-  return Batch(stream, NullStream::kLegacy, count, operations, flags);
+CUresult api::cuStreamBatchMemOp_v2(CUstream stream, unsigned count,
+                                    CUstreamBatchMemOpParams* operations, unsigned flags,
+                                    DefaultStream null_means) {
+  return Batch(stream, null_means, count, operations, flags);
 }
-
-CUresult cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr address, cuuint32_t value,
-                                      unsigned flags) {
-  return Write(stream, NullStream::kPerThread, CU_STREAM_MEM_OP_WRITE_VALUE_32, address, value,
-               flags);
-}
-CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr address, cuuint64_t value,
-                                      unsigned flags) {
-  return Write(stream, NullStream::kPerThread, CU_STREAM_MEM_OP_WRITE_VALUE_64, address, value,
-               flags);
-}
-CUresult cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr address, cuuint32_t value,
-                                     unsigned flags) {
-  return Wait(stream, NullStream::kPerThread, CU_STREAM_MEM_OP_WAIT_VALUE_32, address, value,
-              flags);
-}
-CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr address, cuuint64_t value,
-                                     unsigned flags) {
-  return Wait(stream, NullStream::kPerThread, CU_STREAM_MEM_OP_WAIT_VALUE_64, address, value,
-              flags);
-}
-CUresult cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned count,
-                                    CUstreamBatchMemOpParams* operations, unsigned flags) {
-  return Batch(stream, NullStream::kPerThread, count, operations, flags);
-}
-
-}  // extern "C"

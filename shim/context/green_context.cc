@@ -220,13 +220,11 @@ CUresult cuGreenCtxCreate(CUgreenCtx* handle, CUdevResourceDesc description_hand
   CUDA_RETURN_IF_ERROR(NeedDevice(device));
   if (handle == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
   const ResourceDescription* description = nullptr;
-  CUresult result = FindDescription(description_handle, device, &description);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(FindDescription(description_handle, device, &description));
   CUcontext primary;
-  result = cuDevicePrimaryCtxRetain(&primary, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(cuDevicePrimaryCtxRetain(&primary, device));
   GreenContext* green = nullptr;
-  result = Make(description, &green);
+  const CUresult result = Make(description, &green);
   if (result != CUDA_SUCCESS) {
     (void)cuDevicePrimaryCtxRelease_v2(device);
     return result;

@@ -330,8 +330,7 @@ CUresult Run(const BlockCopy& copy, wire::StreamId stream, CopyTiming timing) {
     // memory. Only the program's own functions and queued copies can have written to it.
     if (HostFunctionsPending() &&
         (timing == CopyTiming::kSync || IsRegistered(copy.from.address, 1))) {
-      result = SynchronizeStream(stream);
-      if (result != CUDA_SUCCESS) return result;
+      CUDA_RETURN_IF_ERROR(SynchronizeStream(stream));
     }
   }
   result = copy.from.kind == Kind::kPageable ? FromPageable(copy, stream, &ticket)

@@ -9,8 +9,6 @@
 namespace gpuloom {
 namespace {
 
-constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
-constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
 constexpr CopyTiming kSync = CopyTiming::kSync;
 constexpr CopyTiming kAsync = CopyTiming::kAsync;
 
@@ -147,12 +145,8 @@ CUresult Peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext 
               size_t size, CUstream stream, DefaultStream null_means, CopyTiming timing) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   if (!IsContext(to_context) || !IsContext(from_context)) return CUDA_ERROR_INVALID_CONTEXT;
-  if (null_means == kLegacy) {
-    return timing == kSync ? cuMemcpyDtoD_v2(to, from, size)
-                           : cuMemcpyDtoDAsync_v2(to, from, size, stream);
-  }
-  return timing == kSync ? cuMemcpyDtoD_v2_ptds(to, from, size)
-                         : cuMemcpyDtoDAsync_v2_ptsz(to, from, size, stream);
+  return timing == kSync ? api::cuMemcpyDtoD_v2(to, from, size, null_means)
+                         : api::cuMemcpyDtoDAsync_v2(to, from, size, stream, null_means);
 }
 
 }  // namespace
@@ -160,113 +154,69 @@ CUresult Peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext 
 
 using namespace gpuloom;  // CUDA's functions are written in our terms
 
-extern "C" {
-
-CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy) { return Copy2D(copy, nullptr, kLegacy, kSync); }
-CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D* copy) {
-  return Copy2D(copy, nullptr, kPerThread, kSync);
+CUresult api::cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy, DefaultStream null_means) {
+  return Copy2D(copy, nullptr, null_means, kSync);
 }
-CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy) {
-  return Copy2D(copy, nullptr, kLegacy, kSync);
+CUresult api::cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* copy, DefaultStream null_means) {
+  return Copy2D(copy, nullptr, null_means, kSync);
 }
-CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D* copy) {
-  return Copy2D(copy, nullptr, kPerThread, kSync);
+CUresult api::cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy, DefaultStream null_means) {
+  return Copy3D(copy, nullptr, null_means, kSync);
 }
-CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy) { return Copy3D(copy, nullptr, kLegacy, kSync); }
-CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D* copy) {
-  return Copy3D(copy, nullptr, kPerThread, kSync);
-}
-CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* copy) {
-  return Copy3DPeer(copy, nullptr, kLegacy, kSync);
-}
-CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER* copy) {
-  return Copy3DPeer(copy, nullptr, kPerThread, kSync);
+CUresult api::cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* copy, DefaultStream null_means) {
+  return Copy3DPeer(copy, nullptr, null_means, kSync);
 }
 
-CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream stream) {
-  return Copy2D(copy, stream, kLegacy, kAsync);
-}
-CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D* copy, CUstream stream) {
-  return Copy2D(copy, stream, kPerThread, kAsync);
+CUresult api::cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream stream,
+                                 DefaultStream null_means) {
+  return Copy2D(copy, stream, null_means, kAsync);
 }
 
-CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream stream) {
-  return Copy3D(copy, stream, kLegacy, kAsync);
-}
-CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* copy, CUstream stream) {
-  return Copy3D(copy, stream, kPerThread, kAsync);
+CUresult api::cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream stream,
+                                 DefaultStream null_means) {
+  return Copy3D(copy, stream, null_means, kAsync);
 }
 
-CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* copy, CUstream stream) {
-  return Copy3DPeer(copy, stream, kLegacy, kAsync);
-}
-CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER* copy, CUstream stream) {
-  return Copy3DPeer(copy, stream, kPerThread, kAsync);
+CUresult api::cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* copy, CUstream stream,
+                                  DefaultStream null_means) {
+  return Copy3DPeer(copy, stream, null_means, kAsync);
 }
 
-CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                      CUcontext from_context, size_t size) {
-  return Peer(to, to_context, from, from_context, size, nullptr, kLegacy, kSync);
+CUresult api::cuMemcpyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                           CUcontext from_context, size_t size, DefaultStream null_means) {
+  return Peer(to, to_context, from, from_context, size, nullptr, null_means, kSync);
 }
-CUresult cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                           CUcontext from_context, size_t size) {
-  return Peer(to, to_context, from, from_context, size, nullptr, kPerThread, kSync);
-}
-CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                           CUcontext from_context, size_t size, CUstream stream) {
-  return Peer(to, to_context, from, from_context, size, stream, kLegacy, kAsync);
-}
-CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                                CUcontext from_context, size_t size, CUstream stream) {
-  return Peer(to, to_context, from, from_context, size, stream, kPerThread, kAsync);
+CUresult api::cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
+                                CUcontext from_context, size_t size, CUstream stream,
+                                DefaultStream null_means) {
+  return Peer(to, to_context, from, from_context, size, stream, null_means, kAsync);
 }
 
-CUresult cuMemcpyAtoH_v2(void* to, CUarray from, size_t offset, size_t size) {
-  return AtoH(to, from, offset, size, nullptr, kLegacy, kSync);
+CUresult api::cuMemcpyAtoH_v2(void* to, CUarray from, size_t offset, size_t size,
+                              DefaultStream null_means) {
+  return AtoH(to, from, offset, size, nullptr, null_means, kSync);
 }
-CUresult cuMemcpyHtoA_v2(CUarray to, size_t offset, const void* from, size_t size) {
-  return HtoA(to, offset, from, size, nullptr, kLegacy, kSync);
+CUresult api::cuMemcpyHtoA_v2(CUarray to, size_t offset, const void* from, size_t size,
+                              DefaultStream null_means) {
+  return HtoA(to, offset, from, size, nullptr, null_means, kSync);
 }
-CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t size) {
-  return AtoD(to, from, offset, size, kLegacy);
+CUresult api::cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t size,
+                              DefaultStream null_means) {
+  return AtoD(to, from, offset, size, null_means);
 }
-CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t size) {
-  return DtoA(to, offset, from, size, kLegacy);
+CUresult api::cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t size,
+                              DefaultStream null_means) {
+  return DtoA(to, offset, from, size, null_means);
 }
-CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from_offset,
-                         size_t size) {
-  return AtoA(to, to_offset, from, from_offset, size, kLegacy);
+CUresult api::cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from_offset,
+                              size_t size, DefaultStream null_means) {
+  return AtoA(to, to_offset, from, from_offset, size, null_means);
 }
-CUresult cuMemcpyAtoH_v2_ptds(void* to, CUarray from, size_t offset, size_t size) {
-  return AtoH(to, from, offset, size, nullptr, kPerThread, kSync);
+CUresult api::cuMemcpyAtoHAsync_v2(void* to, CUarray from, size_t offset, size_t size,
+                                   CUstream stream, DefaultStream null_means) {
+  return AtoH(to, from, offset, size, stream, null_means, kAsync);
 }
-CUresult cuMemcpyHtoA_v2_ptds(CUarray to, size_t offset, const void* from, size_t size) {
-  return HtoA(to, offset, from, size, nullptr, kPerThread, kSync);
+CUresult api::cuMemcpyHtoAAsync_v2(CUarray to, size_t offset, const void* from, size_t size,
+                                   CUstream stream, DefaultStream null_means) {
+  return HtoA(to, offset, from, size, stream, null_means, kAsync);
 }
-CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr to, CUarray from, size_t offset, size_t size) {
-  return AtoD(to, from, offset, size, kPerThread);
-}
-CUresult cuMemcpyDtoA_v2_ptds(CUarray to, size_t offset, CUdeviceptr from, size_t size) {
-  return DtoA(to, offset, from, size, kPerThread);
-}
-CUresult cuMemcpyAtoA_v2_ptds(CUarray to, size_t to_offset, CUarray from, size_t from_offset,
-                              size_t size) {
-  return AtoA(to, to_offset, from, from_offset, size, kPerThread);
-}
-CUresult cuMemcpyAtoHAsync_v2(void* to, CUarray from, size_t offset, size_t size, CUstream stream) {
-  return AtoH(to, from, offset, size, stream, kLegacy, kAsync);
-}
-CUresult cuMemcpyHtoAAsync_v2(CUarray to, size_t offset, const void* from, size_t size,
-                              CUstream stream) {
-  return HtoA(to, offset, from, size, stream, kLegacy, kAsync);
-}
-CUresult cuMemcpyAtoHAsync_v2_ptsz(void* to, CUarray from, size_t offset, size_t size,
-                                   CUstream stream) {
-  return AtoH(to, from, offset, size, stream, kPerThread, kAsync);
-}
-CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray to, size_t offset, const void* from, size_t size,
-                                   CUstream stream) {
-  return HtoA(to, offset, from, size, stream, kPerThread, kAsync);
-}
-
-}  // extern "C"

@@ -214,8 +214,7 @@ CUresult Copy(const Request& copy, Side to, Side from, CopyTiming timing) {
     // A synchronous copy reads its source in the stream's order, and so does every copy from registered
     // memory. Only the program's own functions and queued copies can have written to it.
     if (HostFunctionsPending() && (timing == CopyTiming::kSync || IsRegistered(copy.source, 1))) {
-      result = SynchronizeStream(copy.stream);
-      if (result != CUDA_SUCCESS) return result;
+      CUDA_RETURN_IF_ERROR(SynchronizeStream(copy.stream));
     }
     result = FromPageable(kind, copy, &ticket);
   } else {
@@ -314,66 +313,41 @@ CUresult Any(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream,
   return CopyOn(stream, null_means, to, from, size, Promise::kAny, Promise::kAny, timing);
 }
 
-constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
-constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
-
 }  // namespace
 }  // namespace gpuloom
 
 using namespace gpuloom;  // CUDA's functions are written in our terms
 
-extern "C" {
-
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t size) {
-  return HtoD(to, from, size, nullptr, kLegacy, CopyTiming::kSync);
+CUresult api::cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t size,
+                              DefaultStream null_means) {
+  return HtoD(to, from, size, nullptr, null_means, CopyTiming::kSync);
 }
-CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void* from, size_t size) {
-  return HtoD(to, from, size, nullptr, kPerThread, CopyTiming::kSync);
-}
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size, CUstream stream) {
-  return HtoD(to, from, size, stream, kLegacy, CopyTiming::kAsync);
-}
-CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void* from, size_t size, CUstream stream) {
-  return HtoD(to, from, size, stream, kPerThread, CopyTiming::kAsync);
+CUresult api::cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size, CUstream stream,
+                                   DefaultStream null_means) {
+  return HtoD(to, from, size, stream, null_means, CopyTiming::kAsync);
 }
 
-CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t size) {
-  return DtoH(to, from, size, nullptr, kLegacy, CopyTiming::kSync);
+CUresult api::cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t size, DefaultStream null_means) {
+  return DtoH(to, from, size, nullptr, null_means, CopyTiming::kSync);
 }
-CUresult cuMemcpyDtoH_v2_ptds(void* to, CUdeviceptr from, size_t size) {
-  return DtoH(to, from, size, nullptr, kPerThread, CopyTiming::kSync);
-}
-CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t size, CUstream stream) {
-  return DtoH(to, from, size, stream, kLegacy, CopyTiming::kAsync);
-}
-CUresult cuMemcpyDtoHAsync_v2_ptsz(void* to, CUdeviceptr from, size_t size, CUstream stream) {
-  return DtoH(to, from, size, stream, kPerThread, CopyTiming::kAsync);
+CUresult api::cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t size, CUstream stream,
+                                   DefaultStream null_means) {
+  return DtoH(to, from, size, stream, null_means, CopyTiming::kAsync);
 }
 
-CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size) {
-  return DtoD(to, from, size, nullptr, kLegacy, CopyTiming::kSync);
+CUresult api::cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size,
+                              DefaultStream null_means) {
+  return DtoD(to, from, size, nullptr, null_means, CopyTiming::kSync);
 }
-CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t size) {
-  return DtoD(to, from, size, nullptr, kPerThread, CopyTiming::kSync);
-}
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
-  return DtoD(to, from, size, stream, kLegacy, CopyTiming::kAsync);
-}
-CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
-  return DtoD(to, from, size, stream, kPerThread, CopyTiming::kAsync);
+CUresult api::cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream,
+                                   DefaultStream null_means) {
+  return DtoD(to, from, size, stream, null_means, CopyTiming::kAsync);
 }
 
-CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size) {
-  return Any(to, from, size, nullptr, kLegacy, CopyTiming::kSync);
+CUresult api::cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size, DefaultStream null_means) {
+  return Any(to, from, size, nullptr, null_means, CopyTiming::kSync);
 }
-CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t size) {
-  return Any(to, from, size, nullptr, kPerThread, CopyTiming::kSync);
+CUresult api::cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream,
+                            DefaultStream null_means) {
+  return Any(to, from, size, stream, null_means, CopyTiming::kAsync);
 }
-CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
-  return Any(to, from, size, stream, kLegacy, CopyTiming::kAsync);
-}
-CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
-  return Any(to, from, size, stream, kPerThread, CopyTiming::kAsync);
-}
-
-}  // extern "C"

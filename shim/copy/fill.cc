@@ -88,105 +88,61 @@ CUresult FillRows(CUdeviceptr destination, size_t pitch_bytes, uint32_t value,
   return session.WaitFor(stream, ticket);
 }
 
-constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
-constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
-
 }  // namespace
 }  // namespace gpuloom
 
 using namespace gpuloom;  // CUDA's functions are written in our terms
 
-extern "C" {
-
-CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
-  return Fill(to, value, 1, count, nullptr, kLegacy, CopyTiming::kSync);
+CUresult api::cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count,
+                            DefaultStream null_means) {
+  return Fill(to, value, 1, count, nullptr, null_means, CopyTiming::kSync);
 }
-CUresult cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t count) {
-  return Fill(to, value, 1, count, nullptr, kPerThread, CopyTiming::kSync);
-}
-CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
-  return Fill(to, value, 1, count, stream, kLegacy, CopyTiming::kAsync);
-}
-CUresult cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
-  return Fill(to, value, 1, count, stream, kPerThread, CopyTiming::kAsync);
+CUresult api::cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream,
+                              DefaultStream null_means) {
+  return Fill(to, value, 1, count, stream, null_means, CopyTiming::kAsync);
 }
 
-CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) {
-  return Fill(to, value, 2, count, nullptr, kLegacy, CopyTiming::kSync);
+CUresult api::cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count,
+                             DefaultStream null_means) {
+  return Fill(to, value, 2, count, nullptr, null_means, CopyTiming::kSync);
 }
-CUresult cuMemsetD16_v2_ptds(CUdeviceptr to, unsigned short value, size_t count) {
-  return Fill(to, value, 2, count, nullptr, kPerThread, CopyTiming::kSync);
-}
-CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
-  return Fill(to, value, 2, count, stream, kLegacy, CopyTiming::kAsync);
-}
-CUresult cuMemsetD16Async_ptsz(CUdeviceptr to, unsigned short value, size_t count,
-                               CUstream stream) {
-  return Fill(to, value, 2, count, stream, kPerThread, CopyTiming::kAsync);
+CUresult api::cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream,
+                               DefaultStream null_means) {
+  return Fill(to, value, 2, count, stream, null_means, CopyTiming::kAsync);
 }
 
-CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
-  return Fill(to, value, 4, count, nullptr, kLegacy, CopyTiming::kSync);
+CUresult api::cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count,
+                             DefaultStream null_means) {
+  return Fill(to, value, 4, count, nullptr, null_means, CopyTiming::kSync);
 }
-CUresult cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned value, size_t count) {
-  return Fill(to, value, 4, count, nullptr, kPerThread, CopyTiming::kSync);
-}
-CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
-  return Fill(to, value, 4, count, stream, kLegacy, CopyTiming::kAsync);
-}
-CUresult cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
-  return Fill(to, value, 4, count, stream, kPerThread, CopyTiming::kAsync);
+CUresult api::cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream,
+                               DefaultStream null_means) {
+  return Fill(to, value, 4, count, stream, null_means, CopyTiming::kAsync);
 }
 
-CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
-                         size_t height) {
-  return FillRows(to, pitch, value, 1, width, height, nullptr, kLegacy, CopyTiming::kSync);
+CUresult api::cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                              size_t height, DefaultStream null_means) {
+  return FillRows(to, pitch, value, 1, width, height, nullptr, null_means, CopyTiming::kSync);
 }
-CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
-                              size_t height) {
-  return FillRows(to, pitch, value, 1, width, height, nullptr, kPerThread, CopyTiming::kSync);
-}
-CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
-                           size_t height, CUstream stream) {
-  return FillRows(to, pitch, value, 1, width, height, stream, kLegacy, CopyTiming::kAsync);
-}
-CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
-                                size_t height, CUstream stream) {
-  return FillRows(to, pitch, value, 1, width, height, stream, kPerThread, CopyTiming::kAsync);
+CUresult api::cuMemsetD2D8Async(CUdeviceptr to, size_t pitch, unsigned char value, size_t width,
+                                size_t height, CUstream stream, DefaultStream null_means) {
+  return FillRows(to, pitch, value, 1, width, height, stream, null_means, CopyTiming::kAsync);
 }
 
-CUresult cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
-                          size_t height) {
-  return FillRows(to, pitch, value, 2, width, height, nullptr, kLegacy, CopyTiming::kSync);
+CUresult api::cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                               size_t height, DefaultStream null_means) {
+  return FillRows(to, pitch, value, 2, width, height, nullptr, null_means, CopyTiming::kSync);
 }
-CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
-                               size_t height) {
-  return FillRows(to, pitch, value, 2, width, height, nullptr, kPerThread, CopyTiming::kSync);
-}
-CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
-                            size_t height, CUstream stream) {
-  return FillRows(to, pitch, value, 2, width, height, stream, kLegacy, CopyTiming::kAsync);
-}
-CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
-                                 size_t height, CUstream stream) {
-  return FillRows(to, pitch, value, 2, width, height, stream, kPerThread, CopyTiming::kAsync);
+CUresult api::cuMemsetD2D16Async(CUdeviceptr to, size_t pitch, unsigned short value, size_t width,
+                                 size_t height, CUstream stream, DefaultStream null_means) {
+  return FillRows(to, pitch, value, 2, width, height, stream, null_means, CopyTiming::kAsync);
 }
 
-CUresult cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
-                          size_t height) {
-  return FillRows(to, pitch, value, 4, width, height, nullptr, kLegacy, CopyTiming::kSync);
+CUresult api::cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
+                               size_t height, DefaultStream null_means) {
+  return FillRows(to, pitch, value, 4, width, height, nullptr, null_means, CopyTiming::kSync);
 }
-CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
-                               size_t height) {
-  return FillRows(to, pitch, value, 4, width, height, nullptr, kPerThread, CopyTiming::kSync);
+CUresult api::cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
+                                 size_t height, CUstream stream, DefaultStream null_means) {
+  return FillRows(to, pitch, value, 4, width, height, stream, null_means, CopyTiming::kAsync);
 }
-CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
-                            size_t height, CUstream stream) {
-  return FillRows(to, pitch, value, 4, width, height, stream, kLegacy, CopyTiming::kAsync);
-}
-CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr to, size_t pitch, unsigned value, size_t width,
-                                 size_t height, CUstream stream) {
-  return FillRows(to, pitch, value, 4, width, height, stream, kPerThread, CopyTiming::kAsync);
-}
-
-}  // extern "C"

@@ -105,17 +105,6 @@ CUresult RecordOn(Event* event, wire::StreamId stream) {
   return CUDA_SUCCESS;
 }
 
-CUresult Record(CUevent handle, CUstream stream_handle, unsigned flags, DefaultStream null_means) {
-  CUDA_RETURN_IF_ERROR(NeedContext());
-  Event* event;
-  CUDA_RETURN_IF_ERROR(Find(handle, &event));
-  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
-  wire::StreamId stream;
-  CUDA_RETURN_IF_ERROR(FindStream(stream_handle, null_means, &stream));
-  CUresult captured;
-  if (graph::CapturesRecord(RefOf(stream), handle, flags, &captured)) return captured;
-  return RecordOn(event, stream);
-}
 CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) {
   Event* start;
   Event* end;
@@ -237,6 +226,23 @@ void ReleaseAllEvents() {
 
 using namespace gpuloom;  // CUDA's functions are written in our terms
 
+CUresult api::cuEventRecord(CUevent event, CUstream stream, DefaultStream null_means) {
+  return cuEventRecordWithFlags(event, stream, 0, null_means);
+}
+
+CUresult api::cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned flags,
+                                     DefaultStream null_means) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  Event* event;
+  CUDA_RETURN_IF_ERROR(Find(handle, &event));
+  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  wire::StreamId stream;
+  CUDA_RETURN_IF_ERROR(FindStream(stream_handle, null_means, &stream));
+  CUresult captured;
+  if (graph::CapturesRecord(RefOf(stream), handle, flags, &captured)) return captured;
+  return RecordOn(event, stream);
+}
+
 extern "C" {
 
 CUresult cuEventCreate(CUevent* handle, unsigned flags) {
@@ -258,19 +264,6 @@ CUresult cuEventDestroy_v2(CUevent handle) {
   return Destroy(event);
 }
 CUresult cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
-
-CUresult cuEventRecord(CUevent event, CUstream stream) {
-  return Record(event, stream, 0, DefaultStream::kLegacy);
-}
-CUresult cuEventRecord_ptsz(CUevent event, CUstream stream) {
-  return Record(event, stream, 0, DefaultStream::kPerThread);
-}
-CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
-  return Record(event, stream, flags, DefaultStream::kLegacy);
-}
-CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned flags) {
-  return Record(event, stream, flags, DefaultStream::kPerThread);
-}
 
 CUresult cuEventQuery(CUevent handle) {
   Event* event;

@@ -65,14 +65,11 @@ CUresult CheckReady() { return NeedContext(); }
 CUcontext CurrentContext() { return CurrentThread().current; }
 bool IsContext(CUcontext context) { return gpuloom::IsContext(context); }
 
-CUresult ResolveStream(CUstream handle, NullStream null_means, StreamRef* stream) {
+CUresult ResolveStream(CUstream handle, DefaultStream null_means, StreamRef* stream) {
   wire::StreamId id;
-  const CUresult result = FindStream(
-      handle,
-      null_means == NullStream::kPerThread ? DefaultStream::kPerThread : DefaultStream::kLegacy,
-      &id);
-  if (result == CUDA_SUCCESS) *stream = RefOf(id);
-  return result;
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &id));
+  *stream = RefOf(id);
+  return CUDA_SUCCESS;
 }
 
 CUresult DescribeKernel(const void* handle, KernelLayout* layout) {

@@ -142,25 +142,23 @@ CUresult GraphBlock::AddHost(CUhostFn function, void* data, uint32_t index, Loca
 CUresult GraphBlock::AddMemcpy(const graph::NodeParams& params, uint32_t first, uint16_t flags,
                                LocalStep* local) {
   Box box;
-  CUresult result = ReadBox(params.memcpy.copy, &box);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(ReadBox(params.memcpy.copy, &box));
   local->form = StepForm::kPlain;
   if (box.from.pageable || box.to.pageable) {
     local->form = !box.to.pageable     ? StepForm::kStageIn
                   : !box.from.pageable ? StepForm::kStageOut
                                        : StepForm::kHostCopy;
-    result = MakeStaged(&box, &local->staged);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(MakeStaged(&box, &local->staged));
   }
   switch (local->form) {
     case StepForm::kHostCopy:
       return AddHost(&RunStaged, local->staged, first, local);
     case StepForm::kStageIn:
-      result = AddHost(&RunStaged, local->staged, first, local);
-      return result == CUDA_SUCCESS ? AddCopy(box, first + 1, flags) : result;
+      CUDA_RETURN_IF_ERROR(AddHost(&RunStaged, local->staged, first, local));
+      return AddCopy(box, first + 1, flags);
     case StepForm::kStageOut:
-      result = AddCopy(box, first, flags);
-      return result == CUDA_SUCCESS ? AddHost(&RunStaged, local->staged, first + 1, local) : result;
+      CUDA_RETURN_IF_ERROR(AddCopy(box, first, flags));
+      return AddHost(&RunStaged, local->staged, first + 1, local);
     default:
       return AddCopy(box, first, flags);
   }

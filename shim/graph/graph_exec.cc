@@ -106,12 +106,11 @@ CUresult Send(typename C::Request request, const GraphBlock& block,
                            static_cast<uint32_t>(block.size_bytes()));
   }
   uint64_t space;
-  CUresult result = TakeTransferSpace(block.size_bytes(), &space);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(TakeTransferSpace(block.size_bytes(), &space));
   memcpy(reinterpret_cast<void*>(space), block.data(), block.size_bytes());
   request.*where = wire::HostPtr{space};
   request.*size = block.size_bytes();
-  result = session.Call<C>(request, &reply);
+  const CUresult result = session.Call<C>(request, &reply);
   GiveTransferSpace(space);
   return result;
 }
@@ -135,11 +134,6 @@ CUresult ListRecords(const graph::Exec& exec, const graph::StepChange* changes, 
   }
   places.Free();
   return room ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-CUresult FindGraphStream(CUstream handle, bool null_is_per_thread, wire::StreamId* stream) {
-  return FindStream(handle, null_is_per_thread ? DefaultStream::kPerThread : DefaultStream::kLegacy,
-                    stream);
 }
 
 }  // namespace
@@ -248,29 +242,28 @@ CUresult DriverUpdate(Exec* exec, const StepChange* changes, uint32_t count, uin
   return result;
 }
 
-CUresult DriverLaunch(Exec* exec, CUstream handle, bool null_is_per_thread) {
+CUresult DriverLaunch(Exec* exec, CUstream handle, DefaultStream null_means) {
   RemoteGraph* remote = RemoteOf(exec);
   wire::StreamId stream;
-  CUresult result = FindGraphStream(handle, null_is_per_thread, &stream);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   for (const CUevent event : remote->records) {
     if (FindEvent(event) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   }
   if (remote->may_wait) CUDA_RETURN_IF_ERROR(SettleBeforeWaiting());
   if (remote->host_functions != 0) {
-    result = ExpectHostFunctions(remote->host_functions);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(ExpectHostFunctions(remote->host_functions));
   }
   const MigrationHold hold(stream);
   wire::Ticket ticket{0};
-  result = hold.result();
-  if (result == CUDA_SUCCESS)
+  CUresult result = hold.result();
+  if (result == CUDA_SUCCESS) {
     result = session.PostOnStream<wire::GraphLaunch>(
         stream, 0,
         [&](wire::GraphLaunch::Request& request, uint8_t*) {
           request = {remote->id, stream};
         },
         &ticket);
+  }
   if (result != CUDA_SUCCESS) {
     UnexpectHostFunctions(remote->host_functions);
     return result;
@@ -281,10 +274,10 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, bool null_is_per_thread) {
   return CUDA_SUCCESS;
 }
 
-CUresult DriverUpload(Exec* exec, CUstream handle, bool null_is_per_thread) {
+CUresult DriverUpload(Exec* exec, CUstream handle, DefaultStream null_means) {
   RemoteGraph* remote = RemoteOf(exec);
   wire::StreamId stream;
-  CUDA_RETURN_IF_ERROR(FindGraphStream(handle, null_is_per_thread, &stream));
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   return session.PostOnStream<wire::GraphUpload>(
       stream, 0, [&](wire::GraphUpload::Request& request, uint8_t*) {
         request = {remote->id, stream};

@@ -299,49 +299,25 @@ CUresult CheckLaunchShape(const graph::KernelParams& launch, const Kernel& kerne
 
 using namespace gpuloom;  // CUDA's functions are written in our terms
 
-extern "C" {
-
-CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                        unsigned block_x, unsigned block_y, unsigned block_z,
-                        unsigned dynamic_shared_bytes, CUstream stream, void** params,
-                        void** extra) {
-  return Launch(function,
-                {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_bytes},
-                stream, DefaultStream::kLegacy, params, extra, nullptr);
-}
-CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+CUresult api::cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                              unsigned block_x, unsigned block_y, unsigned block_z,
                              unsigned dynamic_shared_bytes, CUstream stream, void** params,
-                             void** extra) {
+                             void** extra, DefaultStream null_means) {
   return Launch(function,
                 {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_bytes},
-                stream, DefaultStream::kPerThread, params, extra, nullptr);
+                stream, null_means, params, extra, nullptr);
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** params,
-                          void** extra) {
-  return LaunchEx(config, function, params, extra, DefaultStream::kLegacy);
-}
-CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction function, void** params,
-                               void** extra) {
-  return LaunchEx(config, function, params, extra, DefaultStream::kPerThread);
+CUresult api::cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** params,
+                               void** extra, DefaultStream null_means) {
+  return LaunchEx(config, function, params, extra, null_means);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
-                                   unsigned grid_z, unsigned block_x, unsigned block_y,
-                                   unsigned block_z, unsigned dynamic_shared_bytes, CUstream stream,
-                                   void** params) {
-  return LaunchCooperative(
-      function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_bytes},
-      stream, DefaultStream::kLegacy, params);
-}
-CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y,
+CUresult api::cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
                                         unsigned grid_z, unsigned block_x, unsigned block_y,
                                         unsigned block_z, unsigned dynamic_shared_bytes,
-                                        CUstream stream, void** params) {
+                                        CUstream stream, void** params, DefaultStream null_means) {
   return LaunchCooperative(
       function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, dynamic_shared_bytes},
-      stream, DefaultStream::kPerThread, params);
+      stream, null_means, params);
 }
-
-}  // extern "C"

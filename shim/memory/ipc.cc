@@ -59,10 +59,9 @@ bool Same(const wire::Token& a, const wire::Token& b) {
 CUresult MapLocked(const MemoryText& text, uint64_t* begin) GPULOOM_REQUIRES(shared.lock) {
   Holding holding(&physical_lock);
   PhysicalMemory* memory = nullptr;
-  CUresult result = ImportPhysicalLocked(text.token, &memory);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(ImportPhysicalLocked(text.token, &memory));
   const uint64_t size_bytes = memory->size_bytes;
-  result = ReserveAddresses(size_bytes, 0, 0, begin);
+  CUresult result = ReserveAddresses(size_bytes, 0, 0, begin);
   if (result == CUDA_SUCCESS) {
     result = MapPhysicalLocked(memory, *begin);
     if (result != CUDA_SUCCESS) FreeAddresses(*begin);

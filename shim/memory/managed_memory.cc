@@ -17,9 +17,6 @@
 namespace gpuloom {
 namespace {
 
-constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
-constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
-
 // Advice about an allocation; always for all of it.
 struct Advice {
   uint64_t begin;
@@ -238,6 +235,20 @@ void ForgetManagedVariables(uint64_t begin, uint64_t size_bytes) {
 
 using namespace gpuloom;  // CUDA's functions are written in our terms
 
+CUresult api::cuMemPrefetchAsync(CUdeviceptr address, size_t size, CUdevice device, CUstream stream,
+                                 DefaultStream null_means) {
+  return Prefetch(address, size, LocationOf(device), 0, stream, null_means);
+}
+CUresult api::cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation location,
+                                    unsigned flags, CUstream stream, DefaultStream null_means) {
+  return Prefetch(address, size, location, flags, stream, null_means);
+}
+
+CUresult api::cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t size,
+                                     unsigned flags, DefaultStream null_means) {
+  return Attach(stream, address, size, flags, null_means);
+}
+
 extern "C" {
 
 CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size_bytes, unsigned flags) {
@@ -275,22 +286,6 @@ CUresult cuMemAdvise_v2(CUdeviceptr address, size_t size, CUmem_advise advice,
   return Advise(address, size, advice, location);
 }
 
-CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t size, CUdevice device, CUstream stream) {
-  return Prefetch(address, size, LocationOf(device), 0, stream, kLegacy);
-}
-CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t size, CUdevice device,
-                                 CUstream stream) {
-  return Prefetch(address, size, LocationOf(device), 0, stream, kPerThread);
-}
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation location,
-                               unsigned flags, CUstream stream) {
-  return Prefetch(address, size, location, flags, stream, kLegacy);
-}
-CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t size, CUmemLocation location,
-                                    unsigned flags, CUstream stream) {
-  return Prefetch(address, size, location, flags, stream, kPerThread);
-}
-
 CUresult cuMemRangeGetAttribute(void* data, size_t data_bytes, CUmem_range_attribute attribute,
                                 CUdeviceptr address, size_t size) {
   return GetAttributes(&data, &data_bytes, &attribute, 1, address, size);
@@ -298,14 +293,6 @@ CUresult cuMemRangeGetAttribute(void* data, size_t data_bytes, CUmem_range_attri
 CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_range_attribute* attributes,
                                  size_t count, CUdeviceptr address, size_t size) {
   return GetAttributes(data, data_bytes, attributes, count, address, size);
-}
-
-CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t size, unsigned flags) {
-  return Attach(stream, address, size, flags, kLegacy);
-}
-CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr address, size_t size,
-                                     unsigned flags) {
-  return Attach(stream, address, size, flags, kPerThread);
 }
 
 }  // extern "C"

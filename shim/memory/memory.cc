@@ -47,8 +47,7 @@ CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
   CUresult result = TakeDeviceMemory(size_bytes, &begin);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && size_bytes <= session.device().total_memory_bytes) {
     // Memory freed in stream order becomes available once the streams have reached that point.
-    result = session.WaitForAll();
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(session.WaitForAll());
     result = MakeRoom(size_bytes) ? TakeDeviceMemory(size_bytes, &begin) : CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result != CUDA_SUCCESS) return result;

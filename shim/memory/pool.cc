@@ -197,8 +197,7 @@ bool IsBeyondAll(uint64_t size_bytes) { return size_bytes > session.device().tot
 CUresult RefuseBeyondAddresses(const Pool& pool, uint64_t size_bytes) {
   if (pool.max_bytes != 0 && size_bytes > pool.max_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t begin = 0;
-  const CUresult result = TakeDeviceMemory(size_bytes, &begin);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(TakeDeviceMemory(size_bytes, &begin));
   GiveDeviceMemory(begin, size_bytes, wire::kLegacyStream, wire::Ticket{0});
   return CUDA_ERROR_OUT_OF_MEMORY;
 }

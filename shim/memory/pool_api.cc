@@ -16,9 +16,6 @@
 namespace gpuloom {
 namespace {
 
-constexpr DefaultStream kLegacy = DefaultStream::kLegacy;
-constexpr DefaultStream kPerThread = DefaultStream::kPerThread;
-
 CUresult AllocateFrom(Pool* pool, CUdeviceptr* address, size_t size_bytes, CUstream handle,
                       DefaultStream null_means) {
   wire::StreamId stream;
@@ -86,8 +83,7 @@ CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   wire::Ticket ticket{0};
-  result = PlaceOfFreeing(stream, &ticket);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(PlaceOfFreeing(stream, &ticket));
   if (pooled) {
     GiveToPool(freed.object, stream, ticket);
   } else {
@@ -152,28 +148,19 @@ CUresult JudgeProperties(const CUmemPoolProps& wanted) {
 
 using namespace gpuloom;  // CUDA's functions are written in our terms
 
-extern "C" {
+CUresult api::cuMemAllocAsync(CUdeviceptr* address, size_t size, CUstream stream,
+                              DefaultStream null_means) {
+  return Allocate(address, size, stream, null_means);
+}
+CUresult api::cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t size, CUmemoryPool pool,
+                                      CUstream stream, DefaultStream null_means) {
+  return AllocateFromPool(address, size, pool, stream, null_means);
+}
+CUresult api::cuMemFreeAsync(CUdeviceptr address, CUstream stream, DefaultStream null_means) {
+  return Free(address, stream, null_means);
+}
 
-CUresult cuMemAllocAsync(CUdeviceptr* address, size_t size, CUstream stream) {
-  return Allocate(address, size, stream, kLegacy);
-}
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr* address, size_t size, CUstream stream) {
-  return Allocate(address, size, stream, kPerThread);
-}
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t size, CUmemoryPool pool,
-                                 CUstream stream) {
-  return AllocateFromPool(address, size, pool, stream, kLegacy);
-}
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* address, size_t size, CUmemoryPool pool,
-                                      CUstream stream) {
-  return AllocateFromPool(address, size, pool, stream, kPerThread);
-}
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
-  return Free(address, stream, kLegacy);
-}
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream) {
-  return Free(address, stream, kPerThread);
-}
+extern "C" {
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* handle, CUdevice device) {
   CUDA_RETURN_IF_ERROR(NeedDevice(device));

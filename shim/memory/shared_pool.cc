@@ -142,13 +142,12 @@ CUresult ExportPool(Pool* pool, int* fd) {
 
 CUresult ImportPool(int fd, Pool** made) {
   wire::Token token;
-  CUresult result = ReadDescriptor(DescriptorKind::kPool, fd, &token);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(ReadDescriptor(DescriptorKind::kPool, fd, &token));
   Holding holding(&pools.lock);
   Pool* pool = MakePoolLocked(0);
   if (pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::PoolOpen::Reply reply;
-  result = session.Call<wire::PoolOpen>({IdOf(pool), 0, token}, &reply);
+  const CUresult result = session.Call<wire::PoolOpen>({IdOf(pool), 0, token}, &reply);
   if (result != CUDA_SUCCESS) {
     GivePoolLocked(pool);
     if (result != CUDA_ERROR_INVALID_HANDLE) return result;

@@ -171,11 +171,10 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   }
   wire::Token token;
   const auto fd = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
-  CUresult result = ReadDescriptor(DescriptorKind::kMemory, fd, &token);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(ReadDescriptor(DescriptorKind::kMemory, fd, &token));
   Holding holding(&physical_lock);
   PhysicalMemory* memory = nullptr;
-  result = ImportPhysicalLocked(token, &memory);
+  const CUresult result = ImportPhysicalLocked(token, &memory);
   if (result == CUDA_SUCCESS) *handle = HandleOf(memory);
   // It belongs to another trust domain, or no session holds it any more.
   return result == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_UNKNOWN : result;

@@ -8,13 +8,12 @@
 
 #include "proto/channel/unique_fd.h"
 #include "proto/cuda/fatbin.h"
-#include "proto/cuda/image_hash.h"
 #include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/image/texture_reference.h"
-#include "shim/memory/host_arena.h"
 #include "shim/memory/memory.h"
 #include "shim/module/jit_options.h"
+#include "shim/module/library_load.h"
 #include "shim/module/link.h"
 #include "shim/module/load_log.h"
 #include "shim/module/managed_variables.h"
@@ -31,99 +30,6 @@ struct Libraries {
   Lock load_lock;  // held while a library is loaded again
 };
 constinit Libraries libraries;
-
-CUresult CallUnload(const Library* library) {
-  wire::LibraryUnload::Reply reply;
-  return session.Call<wire::LibraryUnload>({IdOf(library)}, &reply);
-}
-
-// Gives what the executor has taken apart a place for its `__managed__` variables.
-CUresult PlaceVariables(Library* library, uint32_t managed_bytes, ReplyPayload* log) {
-  if (managed_bytes == 0) return CUDA_SUCCESS;
-  CUresult result = PlaceManaged(library, managed_bytes);
-  if (result != CUDA_SUCCESS) {
-    (void)CallUnload(library);
-    return result;
-  }
-  wire::LibraryPlace::Reply placed;
-  result = session.Call<wire::LibraryPlace>(
-      {IdOf(library), 0, wire::HostPtr{library->managed_begin}}, &placed, nullptr, 0, log);
-  if (result != CUDA_SUCCESS) ReleaseManaged(library);
-  return result;
-}
-
-CUresult CallLoad(Library* library, uint64_t address, uint64_t image_bytes, ReplyPayload* log) {
-  wire::LibraryLoad::Reply reply;
-  const CUresult result = session.Call<wire::LibraryLoad>(
-      {IdOf(library), 0, wire::HostPtr{address}, image_bytes}, &reply, nullptr, 0, log);
-  return result != CUDA_SUCCESS ? result : PlaceVariables(library, reply.managed_bytes, log);
-}
-
-// Asks for the image by its hash if that is cheaper than sending it; sends it if nobody has loaded
-// it yet.
-CUresult SendImage(Library* library, const void* image, uint64_t image_bytes, ReplyPayload* log) {
-  if (image_bytes >= wire::kByHashBytes && HashesImagesFast()) {
-    const ImageHash hash = HashImage(static_cast<const uint8_t*>(image), image_bytes);
-    wire::LibraryLoadByHash::Request request = {IdOf(library), 0, {}};
-    memcpy(request.hash, hash.words, sizeof(request.hash));
-    wire::LibraryLoadByHash::Reply reply;
-    const CUresult result = session.Call<wire::LibraryLoadByHash>(request, &reply, nullptr, 0, log);
-    if (result != CUDA_SUCCESS || reply.known != 0) return result;
-  }
-  uint64_t address;
-  CUDA_RETURN_IF_ERROR(TakeTransferSpace(image_bytes, &address));
-  memcpy(reinterpret_cast<void*>(address), image, image_bytes);
-  const CUresult result = CallLoad(library, address, image_bytes, log);
-  GiveTransferSpace(address);
-  return result;
-}
-
-// Has the image compiled with the program's options, and gives it what the compiler reports.
-CUresult CompileImage(Library* library, const void* image, uint64_t image_bytes,
-                      const JitOptions& jit, LoadLog* log) {
-  JitReportPlace place = JitReportPlace::For(jit);
-  if (place.error_capacity_bytes == 0) place.error_capacity_bytes = LoadLog::kTextBytes;
-  uint64_t address;
-  CUDA_RETURN_IF_ERROR(TakeTransferSpace(image_bytes + place.size_bytes(), &address));
-  place.address = address + image_bytes;
-  memcpy(reinterpret_cast<void*>(address), image, image_bytes);
-  memset(reinterpret_cast<void*>(place.address), 0, place.size_bytes());
-  wire::LibraryCompile::Reply reply;
-  CUresult result = session.Call<wire::LibraryCompile>(
-      {IdOf(library), place.info_capacity_bytes, wire::HostPtr{address}, image_bytes,
-       wire::HostPtr{place.address}, place.error_capacity_bytes, 0},
-      &reply, jit.list, jit.list_bytes());
-  if (result == CUDA_SUCCESS) {
-    place.Tell(reply.report, jit);
-    result = static_cast<CUresult>(reply.result);
-    const uint32_t said = reply.report.error_bytes < place.error_capacity_bytes
-                              ? reply.report.error_bytes
-                              : place.error_capacity_bytes;
-    log->Set(reinterpret_cast<const char*>(place.address) + place.info_capacity_bytes, said);
-  }
-  GiveTransferSpace(address);
-  return result != CUDA_SUCCESS ? result : PlaceVariables(library, reply.managed_bytes, nullptr);
-}
-
-// Machine code needs no compiler.
-bool IsCompiled(const void* image, uint64_t image_bytes) {
-  Image found;
-  return FindImage(image, image_bytes, &found) == ImageError::kNone &&
-         found.kind == ImageKind::kElf;
-}
-
-CUresult PresentImage(Library* library, const void* image, uint64_t image_bytes,
-                      const JitOptions& jit, LoadLog* log) {
-  if (!jit.empty() && !IsCompiled(image, image_bytes)) {
-    return CompileImage(library, image, image_bytes, jit, log);
-  }
-  char text[wire::kReplyPayloadBytes];
-  ReplyPayload reply = {text, sizeof(text), 0};
-  const CUresult result = SendImage(library, image, image_bytes, &reply);
-  TellError(jit, text, reply.size_bytes);
-  log->Set(text, reply.size_bytes);
-  return result;
-}
 
 // `ask` asks the executor for the library.
 template <typename Ask>
@@ -159,7 +65,7 @@ CUresult LoadLinked(const void* wrapper, bool is_module, const JitOptions& jit, 
   if (LinkParts(wrapper, jit, &image, &image_bytes) != CUDA_SUCCESS) return failure;
   LoadLog log;
   const CUresult result = LoadAs(is_module, out, [&](Library* library) {
-    return PresentImage(library, image, image_bytes, {}, &log);
+    return LoadImage(library, image, image_bytes, {}, &log);
   });
   free(image);
   if (result != CUDA_SUCCESS) log.Say(jit);
@@ -212,7 +118,7 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
     result = !HasMember(image)
                  ? CUDA_ERROR_NO_BINARY_FOR_GPU
                  : LoadAs(is_module, out, [&](Library* library) {
-                     return PresentImage(library, image.bytes, image.size_bytes, jit, &log);
+                     return LoadImage(library, image.bytes, image.size_bytes, jit, &log);
                    });
   }
   if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE) {
@@ -256,7 +162,7 @@ CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
   if (have == size && FindImage(bytes, static_cast<size_t>(size), &image) == ImageError::kNone) {
     LoadLog log;
     result = LoadAs(is_module, out, [&](Library* library) {
-      return PresentImage(library, bytes, image.size_bytes, jit, &log);
+      return LoadImage(library, bytes, image.size_bytes, jit, &log);
     });
     if (result != CUDA_SUCCESS) log.Say(jit);
   }
@@ -275,7 +181,7 @@ CUresult Unload(Library* library) {
   if (library->managed_begin != 0) (void)session.WaitForAll();
   // First, because the driver may at once give the same addresses to another thread's library.
   ForgetGlobals(IdOf(library));
-  if (library->loaded.load(std::memory_order_acquire)) result = CallUnload(library);
+  if (library->loaded.load(std::memory_order_acquire)) result = UnloadImage(library);
   // Last, because an id that is free here must be free in the executor.
   ReleaseKernels(library);
   ReleaseReferences(library);
@@ -368,7 +274,7 @@ CUresult EnsureLoaded(Library* library) GPULOOM_EXCLUDES(libraries.load_lock) {
   Holding holding(&libraries.load_lock);
   if (library->loaded.load(std::memory_order_acquire)) return CUDA_SUCCESS;
   LoadLog log;
-  const CUresult result = PresentImage(library, library->image, library->image_bytes, {}, &log);
+  const CUresult result = LoadImage(library, library->image, library->image_bytes, {}, &log);
   if (result != CUDA_SUCCESS) log.Say({});
   if (result == CUDA_SUCCESS) library->loaded.store(true, std::memory_order_release);
   return result;
@@ -382,7 +288,7 @@ void ResetAllLibraries() {
       (void)Unload(library);
     } else if (library->image != nullptr && library->loaded.load(std::memory_order_acquire)) {
       ForgetGlobals(IdOf(library));
-      (void)CallUnload(library);
+      (void)UnloadImage(library);
       library->loaded.store(false, std::memory_order_release);
       MarkKernelsStale(library);
       ReleaseReferences(library);

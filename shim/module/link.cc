@@ -212,10 +212,9 @@ CUresult cuLinkCreate_v2(unsigned count, CUjit_option* options, void** values, C
   CUDA_RETURN_IF_ERROR(NeedContext());
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitOptions jit;
-  CUresult result = ReadJitOptions(count, options, values, &jit);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(ReadJitOptions(count, options, values, &jit));
   Link* link = nullptr;
-  result = Create(jit, &link);
+  const CUresult result = Create(jit, &link);
   if (result == CUDA_SUCCESS) *state = reinterpret_cast<CUlinkState>(link);
   return result;
 }

@@ -211,12 +211,10 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* size, CUfunction function,
   Kernel* kernel;
   LaunchShape shape;
   LaunchAsks asks;
-  CUresult result = ReadQuestion(size, function, config, &kernel, &shape, &asks);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(ReadQuestion(size, function, config, &kernel, &shape, &asks));
   int found = 0;
-  result = AskForClusters(kernel, wire::ClusterQuestion::kMaxPotentialSize, shape, asks.attributes,
-                          &found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(AskForClusters(kernel, wire::ClusterQuestion::kMaxPotentialSize, shape,
+                                      asks.attributes, &found));
   // Another session may have allowed more for a kernel that both use.
   const bool large = kernel->attribute(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) > 0;
   *size = large || found < kLargestPortableCluster ? found : kLargestPortableCluster;

@@ -118,23 +118,6 @@ CUresult Post(CUstream handle, KeptHostFunction kept, DefaultStream null_means) 
   return PostHostFunction(stream, kept);
 }
 
-CUresult PostCallback(CUstream handle, CUstreamCallback callback, void* data, unsigned flags,
-                      DefaultStream null_means) {
-  CUDA_RETURN_IF_ERROR(NeedContext());
-  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  KeptHostFunction kept;
-  kept.callback = callback;
-  kept.data = data;
-  return Post(handle, kept, null_means);
-}
-
-CUresult PostFunction(CUstream handle, CUhostFn function, void* data, DefaultStream null_means) {
-  KeptHostFunction kept;
-  kept.function = function;
-  kept.data = data;
-  return Post(handle, kept, null_means);
-}
-
 }  // namespace
 
 uint64_t KeepHostFunction(const KeptHostFunction& function) {
@@ -203,21 +186,20 @@ bool InsideHostFunction() { return inside; }
 
 using namespace gpuloom;  // CUDA's functions are written in our terms
 
-extern "C" {
-
-CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
-  return PostFunction(stream, function, data, DefaultStream::kLegacy);
-}
-CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn function, void* data) {
-  return PostFunction(stream, function, data, DefaultStream::kPerThread);
-}
-CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void* data,
-                             unsigned flags) {
-  return PostCallback(stream, callback, data, flags, DefaultStream::kLegacy);
-}
-CUresult cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallback callback, void* data,
-                                  unsigned flags) {
-  return PostCallback(stream, callback, data, flags, DefaultStream::kPerThread);
+CUresult api::cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data,
+                               DefaultStream null_means) {
+  KeptHostFunction kept;
+  kept.function = function;
+  kept.data = data;
+  return Post(handle, kept, null_means);
 }
 
-}  // extern "C"
+CUresult api::cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void* data,
+                                  unsigned flags, DefaultStream null_means) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  KeptHostFunction kept;
+  kept.callback = callback;
+  kept.data = data;
+  return Post(handle, kept, null_means);
+}

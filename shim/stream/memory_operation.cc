@@ -17,11 +17,6 @@ namespace {
 
 using Params = CUstreamBatchMemOpParams;
 
-DefaultStream Meaning(graph::NullStream null_means) {
-  return null_means == graph::NullStream::kLegacy ? DefaultStream::kLegacy
-                                                  : DefaultStream::kPerThread;
-}
-
 bool Waits(const Params& operation) {
   return operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
          operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
@@ -65,16 +60,16 @@ CUresult Post(wire::StreamId stream, const Params& operation) {
 
 }  // namespace
 
-CUresult JudgeMemoryOperationStream(CUstream handle, graph::NullStream null_means) {
+CUresult JudgeMemoryOperationStream(CUstream handle, DefaultStream null_means) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   wire::StreamId stream;
-  return FindStream(handle, Meaning(null_means), &stream);
+  return FindStream(handle, null_means, &stream);
 }
 
-CUresult SubmitMemoryOperations(CUstream handle, graph::NullStream null_means, unsigned count,
+CUresult SubmitMemoryOperations(CUstream handle, DefaultStream null_means, unsigned count,
                                 Params* operations) {
   wire::StreamId stream;
-  CUDA_RETURN_IF_ERROR(FindStream(handle, Meaning(null_means), &stream));
+  CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   for (unsigned i = 0; i < count; ++i) {
     if (!IsReachable(operations[i])) return CUDA_ERROR_INVALID_VALUE;
   }

@@ -35,17 +35,7 @@ constinit Streams streams;
 CUstream const kLegacyHandle = reinterpret_cast<CUstream>(uintptr_t{1});     // CU_STREAM_LEGACY
 CUstream const kPerThreadHandle = reinterpret_cast<CUstream>(uintptr_t{2});  // CU_STREAM_PER_THREAD
 
-bool IsSpecial(CUstream handle) {
-  return handle == nullptr || handle == kLegacyHandle || handle == kPerThreadHandle;
-}
-
 GreenContext* GreenOf(uint32_t id) { return streams.green[id].load(std::memory_order_acquire); }
-
-CUcontext ContextOf(const Stream& stream) {
-  const GreenContext* green = GreenOf(streams.table.IdOf(&stream));
-  return green != nullptr ? reinterpret_cast<CUcontext>(green->context)
-                          : ContextOf(MadeKind::kStream, reinterpret_cast<uint64_t>(&stream));
-}
 
 bool IsDone(uint32_t id) {
   return session.Done(wire::StreamId{id}, session.LastTicket(wire::StreamId{id}));
@@ -192,108 +182,17 @@ CUresult Resolve(CUstream handle, DefaultStream null_means, wire::StreamId* id) 
   return FindStream(handle, null_means, id);
 }
 
-CUresult Query(CUstream handle, DefaultStream null_means) {
-  wire::StreamId id;
-  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
-  CUDA_RETURN_IF_ERROR(RefuseToWait(id));
-  bool done = IsDone(static_cast<uint32_t>(id));
-  if (id == wire::kLegacyStream) {
-    for (uint32_t i = 1; done && i <= streams.table.used(); ++i) done = !Blocks(i) || IsDone(i);
-  }
-  if (done) return session.TakeAsyncError();
-  const CUresult result = session.HealthOfPoller();
-  return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_READY;
-}
-
-CUresult Synchronize(CUstream handle, DefaultStream null_means) {
-  wire::StreamId id;
-  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
-  CUDA_RETURN_IF_ERROR(RefuseToWait(id));
-  CUDA_RETURN_IF_ERROR(SynchronizeStream(id));
-  TrimAtSynchronisation();
-  return session.TakeAsyncError();
-}
-
-CUresult WaitForEvent(CUstream handle, CUevent event, unsigned flags, DefaultStream null_means) {
-  wire::StreamId id;
-  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
-  if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (FindEvent(event) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult result;
-  if (graph::CapturesWait(RefOf(id), event, flags, &result)) return result;
-  return MakeStreamWait(id, event);
-}
-
-// The stream behind a handle as an object; null for the default streams.
-CUresult Describe(CUstream handle, DefaultStream null_means, const Stream** stream,
-                  wire::StreamId* id) {
-  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, id));
-  *stream = *id == wire::kLegacyStream ? nullptr : streams.table.At(static_cast<uint32_t>(*id));
-  return CUDA_SUCCESS;
-}
-
-CUresult GetFlags(CUstream handle, unsigned* flags, DefaultStream null_means) {
-  const Stream* stream;
-  wire::StreamId id;
-  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
-  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = stream == nullptr ? unsigned{CU_STREAM_DEFAULT} : stream->flags;
-  return CUDA_SUCCESS;
-}
-
-CUresult GetPriority(CUstream handle, int* priority, DefaultStream null_means) {
-  const Stream* stream;
-  wire::StreamId id;
-  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
-  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *priority = stream == nullptr ? 0 : stream->priority;
-  return CUDA_SUCCESS;
-}
-
-CUresult GetId(CUstream handle, unsigned long long* serial, DefaultStream null_means) {
-  const Stream* stream;
-  wire::StreamId id;
-  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
-  if (serial == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *serial = stream == nullptr ? 1 : stream->serial;
-  return CUDA_SUCCESS;
-}
-
-CUresult GetContext(CUstream handle, CUcontext* context, DefaultStream null_means) {
-  const Stream* stream;
-  wire::StreamId id;
-  CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
-  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (IsSpecial(handle)) {
-    *context = CurrentThread().current;
-    return CUDA_SUCCESS;
-  }
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // destroyed since by another thread
-  *context = ContextOf(*stream);
-  return CUDA_SUCCESS;
-}
-
-// Each of the outputs may be null.
-CUresult GetContext2(CUstream handle, CUcontext* context, CUgreenCtx* green,
-                     DefaultStream null_means) {
-  CUcontext ordinary = nullptr;
-  CUDA_RETURN_IF_ERROR(GetContext(handle, &ordinary, null_means));
-  GreenContext* of = nullptr;
-  CUDA_RETURN_IF_ERROR(GreenContextOf(handle, null_means, &of));
-  if (context != nullptr) *context = of == nullptr ? ordinary : PrimaryContext();
-  if (green != nullptr) *green = of == nullptr ? nullptr : HandleOf(of);
-  return CUDA_SUCCESS;
-}
-
-CUresult GetDevice(CUstream handle, CUdevice* device, DefaultStream null_means) {
-  wire::StreamId id;
-  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
-  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *device = kOnlyDevice;
-  return CUDA_SUCCESS;
-}
-
 }  // namespace
+
+const Stream* StreamAt(wire::StreamId id) {
+  return id == wire::kLegacyStream ? nullptr : streams.table.At(static_cast<uint32_t>(id));
+}
+
+CUcontext ContextOf(const Stream& stream) {
+  const GreenContext* green = GreenOf(streams.table.IdOf(&stream));
+  return green != nullptr ? reinterpret_cast<CUcontext>(green->context)
+                          : ContextOf(MadeKind::kStream, reinterpret_cast<uint64_t>(&stream));
+}
 
 CUresult FindStream(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
   if ((handle == nullptr && null_means == DefaultStream::kLegacy) || handle == kLegacyHandle) {
@@ -345,8 +244,7 @@ CUresult MarkStream(wire::StreamId id, wire::Ticket* ticket) {
 bool BlocksLegacy(wire::StreamId id) { return Blocks(static_cast<uint32_t>(id)); }
 
 int PriorityOf(wire::StreamId id) {
-  const Stream* stream =
-      id == wire::kLegacyStream ? nullptr : streams.table.At(static_cast<uint32_t>(id));
+  const Stream* stream = StreamAt(id);
   return stream == nullptr ? 0 : stream->priority;
 }
 
@@ -443,6 +341,39 @@ void ReleaseAllStreams() {
 
 using namespace gpuloom;  // CUDA's functions are written in our terms
 
+CUresult api::cuStreamQuery(CUstream handle, DefaultStream null_means) {
+  wire::StreamId id;
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
+  CUDA_RETURN_IF_ERROR(RefuseToWait(id));
+  bool done = IsDone(static_cast<uint32_t>(id));
+  if (id == wire::kLegacyStream) {
+    for (uint32_t i = 1; done && i <= streams.table.used(); ++i) done = !Blocks(i) || IsDone(i);
+  }
+  if (done) return session.TakeAsyncError();
+  const CUresult result = session.HealthOfPoller();
+  return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_READY;
+}
+
+CUresult api::cuStreamSynchronize(CUstream handle, DefaultStream null_means) {
+  wire::StreamId id;
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
+  CUDA_RETURN_IF_ERROR(RefuseToWait(id));
+  CUDA_RETURN_IF_ERROR(SynchronizeStream(id));
+  TrimAtSynchronisation();
+  return session.TakeAsyncError();
+}
+
+CUresult api::cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags,
+                                DefaultStream null_means) {
+  wire::StreamId id;
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &id));
+  if ((flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (FindEvent(event) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult result;
+  if (graph::CapturesWait(RefOf(id), event, flags, &result)) return result;
+  return MakeStreamWait(id, event);
+}
+
 extern "C" {
 
 CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned flags, int priority) {
@@ -468,52 +399,5 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
                                                   : DestroyStream(stream);
 }
 CUresult cuStreamDestroy(CUstream handle) { return cuStreamDestroy_v2(handle); }
-
-CUresult cuStreamQuery(CUstream s) { return Query(s, DefaultStream::kLegacy); }
-CUresult cuStreamQuery_ptsz(CUstream s) { return Query(s, DefaultStream::kPerThread); }
-CUresult cuStreamSynchronize(CUstream s) { return Synchronize(s, DefaultStream::kLegacy); }
-CUresult cuStreamSynchronize_ptsz(CUstream s) { return Synchronize(s, DefaultStream::kPerThread); }
-CUresult cuStreamWaitEvent(CUstream s, CUevent event, unsigned flags) {
-  return WaitForEvent(s, event, flags, DefaultStream::kLegacy);
-}
-CUresult cuStreamWaitEvent_ptsz(CUstream s, CUevent event, unsigned flags) {
-  return WaitForEvent(s, event, flags, DefaultStream::kPerThread);
-}
-CUresult cuStreamGetFlags(CUstream s, unsigned* flags) {
-  return GetFlags(s, flags, DefaultStream::kLegacy);
-}
-CUresult cuStreamGetFlags_ptsz(CUstream s, unsigned* flags) {
-  return GetFlags(s, flags, DefaultStream::kPerThread);
-}
-CUresult cuStreamGetPriority(CUstream s, int* priority) {
-  return GetPriority(s, priority, DefaultStream::kLegacy);
-}
-CUresult cuStreamGetPriority_ptsz(CUstream s, int* priority) {
-  return GetPriority(s, priority, DefaultStream::kPerThread);
-}
-CUresult cuStreamGetId(CUstream s, unsigned long long* id) {
-  return GetId(s, id, DefaultStream::kLegacy);
-}
-CUresult cuStreamGetId_ptsz(CUstream s, unsigned long long* id) {
-  return GetId(s, id, DefaultStream::kPerThread);
-}
-CUresult cuStreamGetCtx(CUstream s, CUcontext* context) {
-  return GetContext(s, context, DefaultStream::kLegacy);
-}
-CUresult cuStreamGetCtx_ptsz(CUstream s, CUcontext* context) {
-  return GetContext(s, context, DefaultStream::kPerThread);
-}
-CUresult cuStreamGetCtx_v2(CUstream s, CUcontext* context, CUgreenCtx* green) {
-  return GetContext2(s, context, green, DefaultStream::kLegacy);
-}
-CUresult cuStreamGetCtx_v2_ptsz(CUstream s, CUcontext* context, CUgreenCtx* green) {
-  return GetContext2(s, context, green, DefaultStream::kPerThread);
-}
-CUresult cuStreamGetDevice(CUstream s, CUdevice* device) {
-  return GetDevice(s, device, DefaultStream::kLegacy);
-}
-CUresult cuStreamGetDevice_ptsz(CUstream s, CUdevice* device) {
-  return GetDevice(s, device, DefaultStream::kPerThread);
-}
 
 }  // extern "C"

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "proto/cuda/cuda_all.h"
+#include "proto/libcuda/default_stream.h"
 #include "proto/wire/green_context_commands.h"
 #include "proto/wire/handles.h"
 #include "shim/process/thread_state.h"
@@ -31,12 +31,12 @@ struct Stream {
   uint64_t serial;  // cuStreamGetId: never reused
 };
 
-// Which default stream a null handle means: the plain functions use the legacy one, the _ptsz and
-// _ptds ones the thread's own.
-enum class DefaultStream : bool { kLegacy, kPerThread };
-
 // The id for a handle that a program passes. May create the thread's own stream, with a round trip.
 [[nodiscard]] CUresult FindStream(CUstream handle, DefaultStream null_means, wire::StreamId* id);
+
+// The stream as an object; null for the legacy stream, and for one that has been destroyed.
+const Stream* StreamAt(wire::StreamId id);
+CUcontext ContextOf(const Stream& stream);
 
 // Whether the legacy stream's next work waits for this stream's work.
 bool BlocksLegacy(wire::StreamId id);

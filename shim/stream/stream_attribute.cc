@@ -33,8 +33,19 @@ CUresult Find(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
   return FindStream(handle, null_means, id);
 }
 
-CUresult Get(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value,
-             DefaultStream null_means) {
+}  // namespace
+
+void ResetStreamAttributes(wire::StreamId id) {
+  Holding holding(&all.lock);
+  OfLocked(id) = {};
+}
+
+}  // namespace gpuloom
+
+using namespace gpuloom;  // CUDA's functions are written in our terms
+
+CUresult api::cuStreamGetAttribute(CUstream handle, CUstreamAttrID attribute,
+                                   CUstreamAttrValue* value, DefaultStream null_means) {
   wire::StreamId id;
   CUDA_RETURN_IF_ERROR(Find(handle, null_means, &id));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -66,8 +77,8 @@ CUresult Get(CUstream handle, CUstreamAttrID attribute, CUstreamAttrValue* value
   }
 }
 
-CUresult Set(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue* value,
-             DefaultStream null_means) {
+CUresult api::cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute,
+                                   const CUstreamAttrValue* value, DefaultStream null_means) {
   wire::StreamId id;
   CUDA_RETURN_IF_ERROR(Find(handle, null_means, &id));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -106,7 +117,8 @@ CUresult Set(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue*
   }
 }
 
-CUresult CopyAttributes(CUstream to_handle, CUstream from_handle, DefaultStream null_means) {
+CUresult api::cuStreamCopyAttributes(CUstream to_handle, CUstream from_handle,
+                                     DefaultStream null_means) {
   wire::StreamId to, from;
   CUDA_RETURN_IF_ERROR(Find(to_handle, null_means, &to));
   CUDA_RETURN_IF_ERROR(Find(from_handle, null_means, &from));
@@ -114,40 +126,3 @@ CUresult CopyAttributes(CUstream to_handle, CUstream from_handle, DefaultStream 
   OfLocked(to) = OfLocked(from);
   return CUDA_SUCCESS;
 }
-
-}  // namespace
-
-void ResetStreamAttributes(wire::StreamId id) {
-  Holding holding(&all.lock);
-  OfLocked(id) = {};
-}
-
-}  // namespace gpuloom
-
-using namespace gpuloom;  // CUDA's functions are written in our terms
-
-extern "C" {
-
-CUresult cuStreamGetAttribute(CUstream stream, CUstreamAttrID attribute, CUstreamAttrValue* value) {
-  return Get(stream, attribute, value, DefaultStream::kLegacy);
-}
-CUresult cuStreamGetAttribute_ptsz(CUstream stream, CUstreamAttrID attribute,
-                                   CUstreamAttrValue* value) {
-  return Get(stream, attribute, value, DefaultStream::kPerThread);
-}
-CUresult cuStreamSetAttribute(CUstream stream, CUstreamAttrID attribute,
-                              const CUstreamAttrValue* value) {
-  return Set(stream, attribute, value, DefaultStream::kLegacy);
-}
-CUresult cuStreamSetAttribute_ptsz(CUstream stream, CUstreamAttrID attribute,
-                                   const CUstreamAttrValue* value) {
-  return Set(stream, attribute, value, DefaultStream::kPerThread);
-}
-CUresult cuStreamCopyAttributes(CUstream to, CUstream from) {
-  return CopyAttributes(to, from, DefaultStream::kLegacy);
-}
-CUresult cuStreamCopyAttributes_ptsz(CUstream to, CUstream from) {
-  return CopyAttributes(to, from, DefaultStream::kPerThread);
-}
-
-}  // extern "C"

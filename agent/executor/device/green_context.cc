@@ -129,14 +129,11 @@ struct GreenContexts::NewGreen {
   }
 
   CUresult Make(const Driver& cuda, CUdevice device) {
-    CUresult done = CUDA_SUCCESS;
     if (of.type == CU_DEV_RESOURCE_TYPE_INVALID) {
-      done = cuda.cuDeviceGetDevResource(device, &of, CU_DEV_RESOURCE_TYPE_SM);
-      if (done != CUDA_SUCCESS) return done;
+      CUDA_RETURN_IF_ERROR(cuda.cuDeviceGetDevResource(device, &of, CU_DEV_RESOURCE_TYPE_SM));
     }
     std::vector<CUdevResource> picked;
-    done = Pick(cuda, &picked);
-    if (done != CUDA_SUCCESS) return done;
+    CUDA_RETURN_IF_ERROR(Pick(cuda, &picked));
     return executor::MakeGreen(cuda, device, &picked, &made);
   }
 };

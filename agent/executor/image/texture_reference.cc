@@ -151,8 +151,7 @@ CUresult References::SetTexture(const Driver& cuda, One* one, const Binding& bin
   const CUtexref texture = one->texture;
   size_t offset = 0;
   if (!binding.bound) return cuda.cuTexRefSetAddress_v2(&offset, texture, 0, 0);
-  CUresult result = SetSampler(cuda, one, binding.sampler);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(SetSampler(cuda, one, binding.sampler));
   const CUDA_RESOURCE_DESC& resource = binding.resource;
   // The driver changes its format to that of what is bound, so ours is out of date.
   const auto forget_format = [one] { one->state.channels = 0; };
@@ -171,8 +170,8 @@ CUresult References::SetTexture(const Driver& cuda, One* one, const Binding& bin
           one->set->resource.resType == CU_RESOURCE_TYPE_PITCH2D) {
         (void)cuda.cuTexRefSetAddress_v2(&offset, texture, 0, 0);
       }
-      result = SetFormat(cuda, one, linear.format, static_cast<int>(linear.numChannels));
-      if (result != CUDA_SUCCESS) return result;
+      CUDA_RETURN_IF_ERROR(
+          SetFormat(cuda, one, linear.format, static_cast<int>(linear.numChannels)));
       return cuda.cuTexRefSetAddress_v2(&offset, texture, linear.devPtr, linear.sizeInBytes);
     }
     case CU_RESOURCE_TYPE_PITCH2D: {

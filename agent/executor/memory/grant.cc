@@ -6,18 +6,18 @@
 #include "agent/executor/memory/device_memory.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/scheduler_link.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
 
 CUresult MapWithAccess(const Driver& cuda, CUdevice device, CUmemGenericAllocationHandle handle,
                        uint64_t size_bytes, CUdeviceptr at) {
-  CUresult mapped = cuda.cuMemMap(at, size_bytes, 0, handle, 0);
-  if (mapped != CUDA_SUCCESS) return mapped;
+  CUDA_RETURN_IF_ERROR(cuda.cuMemMap(at, size_bytes, 0, handle, 0));
   CUmemAccessDesc access = {};
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.location.id = device;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  mapped = cuda.cuMemSetAccess(at, size_bytes, &access, 1);
+  const CUresult mapped = cuda.cuMemSetAccess(at, size_bytes, &access, 1);
   if (mapped != CUDA_SUCCESS) cuda.cuMemUnmap(at, size_bytes);
   return mapped;
 }

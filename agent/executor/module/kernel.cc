@@ -15,6 +15,7 @@
 #include "agent/executor/process/log.h"
 #include "agent/executor/stream/stream_set.h"
 #include "agent/node/one_line.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -66,14 +67,10 @@ struct Kernels::KernelLookup {
 
   // Loads the code onto the device.
   CUresult Find(const Driver& cuda) {
-    CUresult found = result;
-    if (found != CUDA_SUCCESS) return found;
-    found = cuda.cuKernelGetFunction(&facts.function, facts.kernel);
-    if (found != CUDA_SUCCESS) return found;
-    if (cuda.cuFuncLoad != nullptr) found = cuda.cuFuncLoad(facts.function);
-    if (found != CUDA_SUCCESS) return found;
-    found = FindParams(cuda);
-    if (found != CUDA_SUCCESS) return found;
+    CUDA_RETURN_IF_ERROR(result);
+    CUDA_RETURN_IF_ERROR(cuda.cuKernelGetFunction(&facts.function, facts.kernel));
+    if (cuda.cuFuncLoad != nullptr) CUDA_RETURN_IF_ERROR(cuda.cuFuncLoad(facts.function));
+    CUDA_RETURN_IF_ERROR(FindParams(cuda));
     wire::KernelGet::Reply& reply = facts.reply;
     for (const wire::KernelParam& param : facts.params) {
       reply.param_bytes = std::max(reply.param_bytes, param.offset_bytes + param.size_bytes);

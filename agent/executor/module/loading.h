@@ -25,6 +25,7 @@
 #include "proto/cuda/fatbin.h"
 #include "proto/cuda/fatbin_unpack.h"
 #include "proto/cuda/ptx_tokens.h"
+#include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
 
@@ -174,12 +175,11 @@ struct Loading {
     const Linker::Turn turn(&device->linker(), tenant, *left, Linker::kPatience);
     // If the session has ended, the result is dropped; otherwise the driver gets the PTX as it is.
     if (!turn.taken()) return *left ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
-    CUresult linked = cuda.cuLinkCreate_v2(jit.count(), jit.options(), jit.values(), &link);
-    if (linked != CUDA_SUCCESS) return linked;
+    CUDA_RETURN_IF_ERROR(cuda.cuLinkCreate_v2(jit.count(), jit.options(), jit.values(), &link));
     void* cubin = nullptr;
     size_t cubin_bytes = 0;
-    linked = cuda.cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, fresh->bytes.data(), fresh->bytes.size(),
-                                   "ptx", 0, nullptr, nullptr);
+    CUresult linked = cuda.cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, fresh->bytes.data(),
+                                            fresh->bytes.size(), "ptx", 0, nullptr, nullptr);
     if (linked == CUDA_SUCCESS) linked = cuda.cuLinkComplete(link, &cubin, &cubin_bytes);
     if (linked == CUDA_SUCCESS) {
       if (!is_hashed) Hash(cache);

@@ -106,6 +106,7 @@ class Loop {
   void EndForKernel(uint64_t session_id, std::string_view text);
   // Writes them to the log; returns them.
   std::string LogDriverErrors();
+  bool WatchDoorbell(const Session& session);
   Session* FindSession(uint64_t id) const;
 
   Device* device_;

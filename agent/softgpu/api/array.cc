@@ -32,11 +32,10 @@ extern "C" {
 
 CUresult cuArray3DCreate_v2(CUarray* handle, const CUDA_ARRAY3D_DESCRIPTOR* descriptor) {
   Context* context = nullptr;
-  CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (handle == nullptr || descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Array> array;
-  result = MakeArray(*context, *descriptor, array);
+  const CUresult result = MakeArray(*context, *descriptor, array);
   if (result == CUDA_SUCCESS) *handle = array->handle();
   return result;
 }
@@ -116,11 +115,10 @@ CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS*,
 CUresult cuMipmappedArrayCreate(CUmipmappedArray* handle, const CUDA_ARRAY3D_DESCRIPTOR* descriptor,
                                 unsigned levels) {
   Context* context = nullptr;
-  CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (handle == nullptr || descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Mipmap> mipmap;
-  result = MakeMipmap(*context, *descriptor, levels, mipmap);
+  const CUresult result = MakeMipmap(*context, *descriptor, levels, mipmap);
   if (result == CUDA_SUCCESS) *handle = reinterpret_cast<CUmipmappedArray>(mipmap.get());
   return result;
 }

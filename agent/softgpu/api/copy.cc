@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuMemcpy*: linear copies, pitched copies. A name with _ptds or _ptsz takes NULL for the thread's
-// own default stream.
+// cuMemcpy*: linear copies, pitched copies.
 #include "agent/softgpu/driver/copy.h"
 
 #include "agent/softgpu/driver/array.h"
@@ -9,13 +8,10 @@
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
 
-namespace graph = gpuloom::graph;
-using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
+using namespace gpuloom;  // CUDA's functions are written in our terms
+using namespace gpuloom::softgpu;
 
 namespace {
-
-constexpr bool kLegacy = false;
-constexpr bool kPerThread = true;
 
 // Makes a node of it. Pageable memory is read or written when the graph runs.
 CUresult RecordCopy(const Copy& copy, const CUDA_MEMCPY3D* described, Context& context,
@@ -33,14 +29,14 @@ CUresult RecordCopy(const Copy& copy, const CUDA_MEMCPY3D* described, Context& c
   return CUDA_SUCCESS;
 }
 
-CUresult Submit(CUstream handle, bool per_thread, const Copy& copy, bool wait,
+CUresult Submit(CUstream handle, DefaultStream null_means, const Copy& copy, bool wait,
                 const CUDA_MEMCPY3D* described = nullptr) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
-  const auto stream = FindStream(*context, handle, per_thread);
+  const auto stream = FindStream(*context, handle, null_means);
   if (stream == nullptr) return NoStream(handle);
-  CUresult captured = wait ? RefuseInCapture(*stream) : CUDA_SUCCESS;
-  if (captured != CUDA_SUCCESS) return captured;
+  if (wait) CUDA_RETURN_IF_ERROR(RefuseInCapture(*stream));
+  CUresult captured = CUDA_SUCCESS;
   if (!wait && Records(*stream, &captured, [&](graph::NodeParams* node) {
         return RecordCopy(copy, described, *context, node);
       })) {
@@ -118,14 +114,16 @@ CUresult gpuloom::softgpu::DescribeCopy(const CUDA_MEMCPY3D& described, Copy& co
 
 namespace {
 
-CUresult Submit3D(const CUDA_MEMCPY3D* params, CUstream stream, bool per_thread, bool wait) {
+CUresult Submit3D(const CUDA_MEMCPY3D* params, CUstream stream, DefaultStream null_means,
+                  bool wait) {
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Copy copy;
   const CUresult result = DescribeCopy(*params, copy);
-  return result == CUDA_SUCCESS ? Submit(stream, per_thread, copy, wait, params) : result;
+  return result == CUDA_SUCCESS ? Submit(stream, null_means, copy, wait, params) : result;
 }
 
-CUresult Submit2D(const CUDA_MEMCPY2D* params, CUstream stream, bool per_thread, bool wait) {
+CUresult Submit2D(const CUDA_MEMCPY2D* params, CUstream stream, DefaultStream null_means,
+                  bool wait) {
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUDA_MEMCPY3D copy = {};
   copy.srcXInBytes = params->srcXInBytes;
@@ -145,10 +143,10 @@ CUresult Submit2D(const CUDA_MEMCPY2D* params, CUstream stream, bool per_thread,
   copy.WidthInBytes = params->WidthInBytes;
   copy.Height = params->Height;
   copy.Depth = 1;
-  return Submit3D(&copy, stream, per_thread, wait);
+  return Submit3D(&copy, stream, null_means, wait);
 }
 
-CUresult Submit3DPeer(const CUDA_MEMCPY3D_PEER* params, CUstream stream, bool per_thread,
+CUresult Submit3DPeer(const CUDA_MEMCPY3D_PEER* params, CUstream stream, DefaultStream null_means,
                       bool wait) {
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUDA_MEMCPY3D copy = {};
@@ -175,7 +173,7 @@ CUresult Submit3DPeer(const CUDA_MEMCPY3D_PEER* params, CUstream stream, bool pe
   copy.WidthInBytes = params->WidthInBytes;
   copy.Height = params->Height;
   copy.Depth = params->Depth;
-  return Submit3D(&copy, stream, per_thread, wait);
+  return Submit3D(&copy, stream, null_means, wait);
 }
 
 Copy HostToDevice(CUdeviceptr to, const void* from, size_t size_bytes) {
@@ -195,12 +193,12 @@ Copy AnyToAny(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
 }
 
 // Copies one row between an array and linear memory.
-CUresult SubmitRow(CUDA_MEMCPY3D copy, size_t size_bytes, CUstream stream, bool per_thread,
+CUresult SubmitRow(CUDA_MEMCPY3D copy, size_t size_bytes, CUstream stream, DefaultStream null_means,
                    bool wait) {
   copy.WidthInBytes = size_bytes;
   copy.Height = 1;
   copy.Depth = 1;
-  return Submit3D(&copy, stream, per_thread, wait);
+  return Submit3D(&copy, stream, null_means, wait);
 }
 
 CUDA_MEMCPY3D FromArray(CUarray array, size_t offset_bytes) {
@@ -249,180 +247,111 @@ CUDA_MEMCPY3D Between(CUarray to, size_t to_offset, CUarray from, size_t from_of
 
 }  // namespace
 
-extern "C" {
-
-CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t size_bytes) {
-  return Submit(nullptr, kLegacy, HostToDevice(to, from, size_bytes), true);
-}
-CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr to, const void* from, size_t size_bytes) {
-  return Submit(nullptr, kPerThread, HostToDevice(to, from, size_bytes), true);
+CUresult api::cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t size_bytes,
+                              DefaultStream null_means) {
+  return Submit(nullptr, null_means, HostToDevice(to, from, size_bytes), true);
 }
 
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size_bytes,
-                              CUstream stream) {
-  return Submit(stream, kLegacy, HostToDevice(to, from, size_bytes), false);
-}
-CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void* from, size_t size_bytes,
-                                   CUstream stream) {
-  return Submit(stream, kPerThread, HostToDevice(to, from, size_bytes), false);
+CUresult api::cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t size_bytes,
+                                   CUstream stream, DefaultStream null_means) {
+  return Submit(stream, null_means, HostToDevice(to, from, size_bytes), false);
 }
 
-CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t size_bytes) {
-  return Submit(nullptr, kLegacy, DeviceToHost(to, from, size_bytes), true);
-}
-CUresult cuMemcpyDtoH_v2_ptds(void* to, CUdeviceptr from, size_t size_bytes) {
-  return Submit(nullptr, kPerThread, DeviceToHost(to, from, size_bytes), true);
+CUresult api::cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t size_bytes,
+                              DefaultStream null_means) {
+  return Submit(nullptr, null_means, DeviceToHost(to, from, size_bytes), true);
 }
 
-CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t size_bytes, CUstream stream) {
-  return Submit(stream, kLegacy, DeviceToHost(to, from, size_bytes), false);
-}
-CUresult cuMemcpyDtoHAsync_v2_ptsz(void* to, CUdeviceptr from, size_t size_bytes, CUstream stream) {
-  return Submit(stream, kPerThread, DeviceToHost(to, from, size_bytes), false);
+CUresult api::cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t size_bytes, CUstream stream,
+                                   DefaultStream null_means) {
+  return Submit(stream, null_means, DeviceToHost(to, from, size_bytes), false);
 }
 
-CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
-  return Submit(nullptr, kLegacy, DeviceToDevice(to, from, size_bytes), true);
-}
-CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
-  return Submit(nullptr, kPerThread, DeviceToDevice(to, from, size_bytes), true);
+CUresult api::cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t size_bytes,
+                              DefaultStream null_means) {
+  return Submit(nullptr, null_means, DeviceToDevice(to, from, size_bytes), true);
 }
 
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size_bytes,
-                              CUstream stream) {
-  return Submit(stream, kLegacy, DeviceToDevice(to, from, size_bytes), false);
-}
-CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr to, CUdeviceptr from, size_t size_bytes,
-                                   CUstream stream) {
-  return Submit(stream, kPerThread, DeviceToDevice(to, from, size_bytes), false);
+CUresult api::cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size_bytes,
+                                   CUstream stream, DefaultStream null_means) {
+  return Submit(stream, null_means, DeviceToDevice(to, from, size_bytes), false);
 }
 
-CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
-  return Submit(nullptr, kLegacy, AnyToAny(to, from, size_bytes), true);
-}
-CUresult cuMemcpy_ptds(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
-  return Submit(nullptr, kPerThread, AnyToAny(to, from, size_bytes), true);
+CUresult api::cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size_bytes,
+                       DefaultStream null_means) {
+  return Submit(nullptr, null_means, AnyToAny(to, from, size_bytes), true);
 }
 
-CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream) {
-  return Submit(stream, kLegacy, AnyToAny(to, from, size_bytes), false);
-}
-CUresult cuMemcpyAsync_ptsz(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream) {
-  return Submit(stream, kPerThread, AnyToAny(to, from, size_bytes), false);
+CUresult api::cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size_bytes, CUstream stream,
+                            DefaultStream null_means) {
+  return Submit(stream, null_means, AnyToAny(to, from, size_bytes), false);
 }
 
-CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t size_bytes) {
-  return Submit(nullptr, kLegacy, DeviceToDevice(to, from, size_bytes), true);
-}
-CUresult cuMemcpyPeer_ptds(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext,
-                           size_t size_bytes) {
-  return Submit(nullptr, kPerThread, DeviceToDevice(to, from, size_bytes), true);
+CUresult api::cuMemcpyPeer(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext,
+                           size_t size_bytes, DefaultStream null_means) {
+  return Submit(nullptr, null_means, DeviceToDevice(to, from, size_bytes), true);
 }
 
-CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext,
-                           size_t size_bytes, CUstream stream) {
-  return Submit(stream, kLegacy, DeviceToDevice(to, from, size_bytes), false);
-}
-CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext,
-                                size_t size_bytes, CUstream stream) {
-  return Submit(stream, kPerThread, DeviceToDevice(to, from, size_bytes), false);
+CUresult api::cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext,
+                                size_t size_bytes, CUstream stream, DefaultStream null_means) {
+  return Submit(stream, null_means, DeviceToDevice(to, from, size_bytes), false);
 }
 
-CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* params) {
-  return Submit2D(params, nullptr, kLegacy, true);
-}
-CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D* params) {
-  return Submit2D(params, nullptr, kPerThread, true);
+CUresult api::cuMemcpy2D_v2(const CUDA_MEMCPY2D* params, DefaultStream null_means) {
+  return Submit2D(params, nullptr, null_means, true);
 }
 
-CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* params) {
-  return Submit2D(params, nullptr, kLegacy, true);
-}
-CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D* params) {
-  return Submit2D(params, nullptr, kPerThread, true);
+CUresult api::cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* params, DefaultStream null_means) {
+  return Submit2D(params, nullptr, null_means, true);
 }
 
-CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* params, CUstream stream) {
-  return Submit2D(params, stream, kLegacy, false);
-}
-CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D* params, CUstream stream) {
-  return Submit2D(params, stream, kPerThread, false);
+CUresult api::cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* params, CUstream stream,
+                                 DefaultStream null_means) {
+  return Submit2D(params, stream, null_means, false);
 }
 
-CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* params) {
-  return Submit3D(params, nullptr, kLegacy, true);
-}
-CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D* params) {
-  return Submit3D(params, nullptr, kPerThread, true);
+CUresult api::cuMemcpy3D_v2(const CUDA_MEMCPY3D* params, DefaultStream null_means) {
+  return Submit3D(params, nullptr, null_means, true);
 }
 
-CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* params, CUstream stream) {
-  return Submit3D(params, stream, kLegacy, false);
-}
-CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* params, CUstream stream) {
-  return Submit3D(params, stream, kPerThread, false);
+CUresult api::cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* params, CUstream stream,
+                                 DefaultStream null_means) {
+  return Submit3D(params, stream, null_means, false);
 }
 
-CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* params) {
-  return Submit3DPeer(params, nullptr, kLegacy, true);
+CUresult api::cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* params, DefaultStream null_means) {
+  return Submit3DPeer(params, nullptr, null_means, true);
 }
-CUresult cuMemcpyAtoH_v2(void* to, CUarray from, size_t offset, size_t size_bytes) {
-  return SubmitRow(ToHost(FromArray(from, offset), to), size_bytes, nullptr, kLegacy, true);
+CUresult api::cuMemcpyAtoH_v2(void* to, CUarray from, size_t offset, size_t size_bytes,
+                              DefaultStream null_means) {
+  return SubmitRow(ToHost(FromArray(from, offset), to), size_bytes, nullptr, null_means, true);
 }
-CUresult cuMemcpyHtoA_v2(CUarray to, size_t offset, const void* from, size_t size_bytes) {
-  return SubmitRow(FromHost(ToArray(to, offset), from), size_bytes, nullptr, kLegacy, true);
+CUresult api::cuMemcpyHtoA_v2(CUarray to, size_t offset, const void* from, size_t size_bytes,
+                              DefaultStream null_means) {
+  return SubmitRow(FromHost(ToArray(to, offset), from), size_bytes, nullptr, null_means, true);
 }
-CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t size_bytes) {
-  return SubmitRow(ToDevice(FromArray(from, offset), to), size_bytes, nullptr, kLegacy, true);
+CUresult api::cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, size_t offset, size_t size_bytes,
+                              DefaultStream null_means) {
+  return SubmitRow(ToDevice(FromArray(from, offset), to), size_bytes, nullptr, null_means, true);
 }
-CUresult cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t size_bytes) {
-  return SubmitRow(FromDevice(ToArray(to, offset), from), size_bytes, nullptr, kLegacy, true);
+CUresult api::cuMemcpyDtoA_v2(CUarray to, size_t offset, CUdeviceptr from, size_t size_bytes,
+                              DefaultStream null_means) {
+  return SubmitRow(FromDevice(ToArray(to, offset), from), size_bytes, nullptr, null_means, true);
 }
-CUresult cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from_offset,
-                         size_t size_bytes) {
-  return SubmitRow(Between(to, to_offset, from, from_offset), size_bytes, nullptr, kLegacy, true);
-}
-CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER* params) {
-  return Submit3DPeer(params, nullptr, kPerThread, true);
-}
-CUresult cuMemcpyAtoH_v2_ptds(void* to, CUarray from, size_t offset, size_t size_bytes) {
-  return SubmitRow(ToHost(FromArray(from, offset), to), size_bytes, nullptr, kPerThread, true);
-}
-CUresult cuMemcpyHtoA_v2_ptds(CUarray to, size_t offset, const void* from, size_t size_bytes) {
-  return SubmitRow(FromHost(ToArray(to, offset), from), size_bytes, nullptr, kPerThread, true);
-}
-CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr to, CUarray from, size_t offset, size_t size_bytes) {
-  return SubmitRow(ToDevice(FromArray(from, offset), to), size_bytes, nullptr, kPerThread, true);
-}
-CUresult cuMemcpyDtoA_v2_ptds(CUarray to, size_t offset, CUdeviceptr from, size_t size_bytes) {
-  return SubmitRow(FromDevice(ToArray(to, offset), from), size_bytes, nullptr, kPerThread, true);
-}
-CUresult cuMemcpyAtoA_v2_ptds(CUarray to, size_t to_offset, CUarray from, size_t from_offset,
-                              size_t size_bytes) {
-  return SubmitRow(Between(to, to_offset, from, from_offset), size_bytes, nullptr, kPerThread,
+CUresult api::cuMemcpyAtoA_v2(CUarray to, size_t to_offset, CUarray from, size_t from_offset,
+                              size_t size_bytes, DefaultStream null_means) {
+  return SubmitRow(Between(to, to_offset, from, from_offset), size_bytes, nullptr, null_means,
                    true);
 }
-CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* params, CUstream stream) {
-  return Submit3DPeer(params, stream, kLegacy, false);
+CUresult api::cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* params, CUstream stream,
+                                  DefaultStream null_means) {
+  return Submit3DPeer(params, stream, null_means, false);
 }
-CUresult cuMemcpyAtoHAsync_v2(void* to, CUarray from, size_t offset, size_t size_bytes,
-                              CUstream stream) {
-  return SubmitRow(ToHost(FromArray(from, offset), to), size_bytes, stream, kLegacy, false);
+CUresult api::cuMemcpyAtoHAsync_v2(void* to, CUarray from, size_t offset, size_t size_bytes,
+                                   CUstream stream, DefaultStream null_means) {
+  return SubmitRow(ToHost(FromArray(from, offset), to), size_bytes, stream, null_means, false);
 }
-CUresult cuMemcpyHtoAAsync_v2(CUarray to, size_t offset, const void* from, size_t size_bytes,
-                              CUstream stream) {
-  return SubmitRow(FromHost(ToArray(to, offset), from), size_bytes, stream, kLegacy, false);
+CUresult api::cuMemcpyHtoAAsync_v2(CUarray to, size_t offset, const void* from, size_t size_bytes,
+                                   CUstream stream, DefaultStream null_means) {
+  return SubmitRow(FromHost(ToArray(to, offset), from), size_bytes, stream, null_means, false);
 }
-CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER* params, CUstream stream) {
-  return Submit3DPeer(params, stream, kPerThread, false);
-}
-CUresult cuMemcpyAtoHAsync_v2_ptsz(void* to, CUarray from, size_t offset, size_t size_bytes,
-                                   CUstream stream) {
-  return SubmitRow(ToHost(FromArray(from, offset), to), size_bytes, stream, kPerThread, false);
-}
-CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray to, size_t offset, const void* from, size_t size_bytes,
-                                   CUstream stream) {
-  return SubmitRow(FromHost(ToArray(to, offset), from), size_bytes, stream, kPerThread, false);
-}
-
-}  // extern "C"

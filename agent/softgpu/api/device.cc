@@ -175,9 +175,8 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* text) {
 
 CUresult cuDeviceCanAccessPeer(int* can, CUdevice ordinal, CUdevice peer) {
   Device* device = nullptr;
-  CUresult result = Require(ordinal, device);
-  if (result == CUDA_SUCCESS) result = Require(peer, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(ordinal, device));
+  CUDA_RETURN_IF_ERROR(Require(peer, device));
   if (can == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *can = ordinal != peer ? 1 : 0;  // all devices are this process's memory
   return CUDA_SUCCESS;
@@ -186,9 +185,8 @@ CUresult cuDeviceCanAccessPeer(int* can, CUdevice ordinal, CUdevice peer) {
 CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice ordinal,
                                  CUdevice peer) {
   Device* device = nullptr;
-  CUresult result = Require(ordinal, device);
-  if (result == CUDA_SUCCESS) result = Require(peer, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(ordinal, device));
+  CUDA_RETURN_IF_ERROR(Require(peer, device));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (ordinal == peer) return CUDA_ERROR_INVALID_DEVICE;
   switch (attribute) {

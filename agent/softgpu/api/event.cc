@@ -9,8 +9,8 @@
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
 
-namespace graph = gpuloom::graph;
-using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
+using namespace gpuloom;  // CUDA's functions are written in our terms
+using namespace gpuloom::softgpu;
 
 namespace {
 
@@ -18,22 +18,6 @@ CUresult Require(CUevent handle, std::shared_ptr<Event>& event) {
   CUDA_RETURN_IF_ERROR(Healthy());
   event = Registry<Event>::Instance().Find(handle);
   return event == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-}
-
-CUresult Record(CUevent handle, CUstream stream_handle, bool per_thread, unsigned flags) {
-  Context* context = nullptr;
-  CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
-  std::shared_ptr<Event> event;
-  result = Require(handle, event);
-  if (result != CUDA_SUCCESS) return result;
-  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
-  const auto stream = FindStream(*context, stream_handle, per_thread);
-  if (stream == nullptr) return NoStream(stream_handle);
-  if (&stream->context.Owner() != &event->context) return CUDA_ERROR_INVALID_HANDLE;
-  if (graph::CapturesRecord(RefOf(*stream), handle, flags, &result)) return result;
-  event->Record(*stream);
-  return CUDA_SUCCESS;
 }
 
 // Captures of the context's streams end; the first error is returned.
@@ -56,21 +40,39 @@ CUresult RequireContextOf(CUcontext handle, Context*& context) {
 
 }  // namespace
 
+CUresult api::cuEventRecord(CUevent event, CUstream stream, DefaultStream null_means) {
+  return cuEventRecordWithFlags(event, stream, 0, null_means);
+}
+
+CUresult api::cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, unsigned flags,
+                                     DefaultStream null_means) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  std::shared_ptr<Event> event;
+  CUDA_RETURN_IF_ERROR(Require(handle, event));
+  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto stream = FindStream(*context, stream_handle, null_means);
+  if (stream == nullptr) return NoStream(stream_handle);
+  if (&stream->context.Owner() != &event->context) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult captured = CUDA_SUCCESS;
+  if (graph::CapturesRecord(RefOf(*stream), handle, flags, &captured)) return captured;
+  event->Record(*stream);
+  return CUDA_SUCCESS;
+}
+
 extern "C" {
 
 CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle) {
   Context* context = nullptr;
-  CUresult result = RequireContextOf(context_handle, context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContextOf(context_handle, context));
   std::shared_ptr<Event> event;
-  result = Require(handle, event);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, event));
   if (&event->context != &context->Owner()) return CUDA_ERROR_INVALID_HANDLE;
-  result = RefuseCaptures(*context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RefuseCaptures(*context));
   const auto stream = context->RecordingStream();
   // What a capture had recorded in it is forgotten.
-  if (graph::CapturesRecord(RefOf(*stream), handle, 0, &result)) return result;
+  CUresult captured = CUDA_SUCCESS;
+  if (graph::CapturesRecord(RefOf(*stream), handle, 0, &captured)) return captured;
   std::vector<Point> all;
   for (Context* part : WithGreenContexts(*context)) {
     for (Point& point : part->AllPoints()) all.push_back(std::move(point));
@@ -81,18 +83,16 @@ CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle) {
 
 CUresult cuCtxWaitEvent(CUcontext context_handle, CUevent handle) {
   Context* context = nullptr;
-  CUresult result = RequireContextOf(context_handle, context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContextOf(context_handle, context));
   std::shared_ptr<Event> event;
-  result = Require(handle, event);
-  if (result != CUDA_SUCCESS) return result;
-  result = graph::CheckEventTime(handle);
-  if (result == CUDA_ERROR_CAPTURED_EVENT) {
+  CUDA_RETURN_IF_ERROR(Require(handle, event));
+  const CUresult captured = graph::CheckEventTime(handle);
+  if (captured == CUDA_ERROR_CAPTURED_EVENT) {
     static_cast<void>(graph::CheckEventUse(handle));
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
-  if (result == CUDA_SUCCESS) result = RefuseCaptures(*context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(captured);
+  CUDA_RETURN_IF_ERROR(RefuseCaptures(*context));
   const auto recording = event->Latest();
   if (recording == nullptr || recording->point.Done()) return CUDA_SUCCESS;
   for (Context* part : WithGreenContexts(*context)) part->WaitBefore(recording->point);
@@ -124,17 +124,6 @@ CUresult cuEventDestroy_v2(CUevent handle) {
 
 CUresult cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
 
-CUresult cuEventRecord(CUevent event, CUstream stream) { return Record(event, stream, false, 0); }
-CUresult cuEventRecord_ptsz(CUevent event, CUstream stream) {
-  return Record(event, stream, true, 0);
-}
-CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
-  return Record(event, stream, false, flags);
-}
-CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned flags) {
-  return Record(event, stream, true, flags);
-}
-
 CUresult cuEventQuery(CUevent handle) {
   std::shared_ptr<Event> event;
   CUDA_RETURN_IF_ERROR(Require(handle, event));
@@ -156,15 +145,13 @@ CUresult cuEventSynchronize(CUevent handle) {
 CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start_handle, CUevent end_handle) {
   std::shared_ptr<Event> start;
   std::shared_ptr<Event> end;
-  CUresult result = Require(start_handle, start);
-  if (result == CUDA_SUCCESS) result = Require(end_handle, end);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(start_handle, start));
+  CUDA_RETURN_IF_ERROR(Require(end_handle, end));
   if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0)
     return CUDA_ERROR_INVALID_HANDLE;
-  result = graph::CheckEventTime(start_handle);
-  if (result == CUDA_SUCCESS) result = graph::CheckEventTime(end_handle);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::CheckEventTime(start_handle));
+  CUDA_RETURN_IF_ERROR(graph::CheckEventTime(end_handle));
   const auto from = start->Latest();
   const auto to = end->Latest();
   if (from == nullptr || to == nullptr) return CUDA_ERROR_INVALID_HANDLE;

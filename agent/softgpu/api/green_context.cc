@@ -125,16 +125,6 @@ Context* CurrentGreen() {
   return current != nullptr && current->green != nullptr && current->alive ? current : nullptr;
 }
 
-CUresult GreenOf(CUstream handle, bool per_thread, CUgreenCtx* green) {
-  Context* context = nullptr;
-  CUDA_RETURN_IF_ERROR(RequireContext(context));
-  const auto stream = FindStream(*context, handle, per_thread);
-  if (stream == nullptr) return NoStream(handle);
-  if (green == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *green = stream->context.green == nullptr ? nullptr : stream->context.green->handle();
-  return CUDA_SUCCESS;
-}
-
 }  // namespace
 
 extern "C" {
@@ -194,8 +184,14 @@ CUresult cuGreenCtxStreamCreate(CUstream* created, CUgreenCtx handle, unsigned f
   return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx* green) {
-  return GreenOf(stream, /*per_thread=*/false, green);
+CUresult cuStreamGetGreenCtx(CUstream handle, CUgreenCtx* green) {
+  Context* context = nullptr;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
+  const auto stream = FindStream(*context, handle, gpuloom::DefaultStream::kLegacy);
+  if (stream == nullptr) return NoStream(handle);
+  if (green == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *green = stream->context.green == nullptr ? nullptr : stream->context.green->handle();
+  return CUDA_SUCCESS;
 }
 
 CUresult cuGreenCtxRecordEvent(CUgreenCtx handle, CUevent event) {

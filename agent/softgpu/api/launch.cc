@@ -13,25 +13,21 @@
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
 
-namespace graph = gpuloom::graph;
-using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
+using namespace gpuloom;  // CUDA's functions are written in our terms
+using namespace gpuloom::softgpu;
 
 namespace {
-
-constexpr bool kLegacy = false;
-constexpr bool kPerThread = true;
 
 // Makes a node of the launch, with those of its attributes that nodes have.
 CUresult RecordLaunch(CUfunction handle, const LaunchShape& shape, void** params, void** extra,
                       const CUlaunchConfig* config, graph::NodeParams* node) {
   graph::KernelLayout layout = {};
-  CUresult result = graph::DescribeKernel(handle, &layout);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(graph::DescribeKernel(handle, &layout));
   const CUDA_KERNEL_NODE_PARAMS_v3 launch = {
       handle,        shape.grid.x,  shape.grid.y,  shape.grid.z,
       shape.block.x, shape.block.y, shape.block.z, shape.dynamic_shared_bytes,
       params,        extra,         nullptr,       nullptr};
-  result = graph::MakeKernelParams(launch, layout, node);
+  CUresult result = graph::MakeKernelParams(launch, layout, node);
   if (result != CUDA_SUCCESS) return result;
   for (unsigned i = 0; config != nullptr && i < config->numAttrs && result == CUDA_SUCCESS; ++i) {
     const CUlaunchAttribute& attribute = config->attrs[i];
@@ -49,21 +45,20 @@ CUresult RecordLaunch(CUfunction handle, const LaunchShape& shape, void** params
 }
 
 CUresult Submit(CUfunction handle, const LaunchShape& shape, CUstream stream_handle,
-                bool per_thread, void** params, void** extra,
+                DefaultStream null_means, void** params, void** extra,
                 const CUlaunchConfig* config = nullptr) {
   Context* context = nullptr;
-  CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   FoundFunction found;
-  result = FindFunction(*context, handle, found);
-  if (result != CUDA_SUCCESS) return result;
-  const auto stream = FindStream(*context, stream_handle, per_thread);
+  CUDA_RETURN_IF_ERROR(FindFunction(*context, handle, found));
+  const auto stream = FindStream(*context, stream_handle, null_means);
   if (stream == nullptr) return NoStream(stream_handle);
-  if (Records(*stream, &result, [&](graph::NodeParams* node) {
+  CUresult captured = CUDA_SUCCESS;
+  if (Records(*stream, &captured, [&](graph::NodeParams* node) {
         return RecordLaunch(handle, shape, params, extra, config, node);
       })) {
-    if (result != CUDA_SUCCESS) graph::InvalidateCapture(RefOf(*stream));
-    return result;
+    if (captured != CUDA_SUCCESS) graph::InvalidateCapture(RefOf(*stream));
+    return captured;
   }
   return Launch(*stream, found, shape, params, extra);
 }
@@ -113,8 +108,28 @@ CUresult Apply(const CUlaunchAttribute& attribute, LaunchShape& shape, Events& e
   }
 }
 
-CUresult SubmitConfig(const CUlaunchConfig* config, CUfunction function, bool per_thread,
-                      void** params, void** extra) {
+}  // namespace
+
+CUresult api::cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                             unsigned block_x, unsigned block_y, unsigned block_z,
+                             unsigned shared_bytes, CUstream stream, void** params, void** extra,
+                             DefaultStream null_means) {
+  const LaunchShape shape = {
+      {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, {}, shared_bytes, false};
+  return Submit(function, shape, stream, null_means, params, extra);
+}
+
+CUresult api::cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                                        unsigned grid_z, unsigned block_x, unsigned block_y,
+                                        unsigned block_z, unsigned shared_bytes, CUstream stream,
+                                        void** params, DefaultStream null_means) {
+  const LaunchShape shape = {
+      {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, {}, shared_bytes, true};
+  return Submit(function, shape, stream, null_means, params, nullptr);
+}
+
+CUresult api::cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** params,
+                               void** extra, DefaultStream null_means) {
   if (config == nullptr || (config->numAttrs > 0 && config->attrs == nullptr)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -126,61 +141,9 @@ CUresult SubmitConfig(const CUlaunchConfig* config, CUfunction function, bool pe
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     CUDA_RETURN_IF_ERROR(Apply(config->attrs[i], shape, events));
   }
-  CUresult result = Submit(function, shape, config->hStream, per_thread, params, extra, config);
+  CUresult result = Submit(function, shape, config->hStream, null_means, params, extra, config);
   for (size_t i = 0; i < events.size() && result == CUDA_SUCCESS; ++i) {
-    result = per_thread
-                 ? cuEventRecord_ptsz(reinterpret_cast<CUevent>(events[i].get()), config->hStream)
-                 : cuEventRecord(reinterpret_cast<CUevent>(events[i].get()), config->hStream);
+    result = cuEventRecord(reinterpret_cast<CUevent>(events[i].get()), config->hStream, null_means);
   }
   return result;
 }
-
-}  // namespace
-
-extern "C" {
-
-CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                        CUstream stream, void** params, void** extra) {
-  const LaunchShape shape = {
-      {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, {}, shared_bytes, false};
-  return Submit(function, shape, stream, kLegacy, params, extra);
-}
-
-CUresult cuLaunchKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                             unsigned block_x, unsigned block_y, unsigned block_z,
-                             unsigned shared_bytes, CUstream stream, void** params, void** extra) {
-  const LaunchShape shape = {
-      {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, {}, shared_bytes, false};
-  return Submit(function, shape, stream, kPerThread, params, extra);
-}
-
-CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
-                                   unsigned grid_z, unsigned block_x, unsigned block_y,
-                                   unsigned block_z, unsigned shared_bytes, CUstream stream,
-                                   void** params) {
-  const LaunchShape shape = {
-      {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, {}, shared_bytes, true};
-  return Submit(function, shape, stream, kLegacy, params, nullptr);
-}
-
-CUresult cuLaunchCooperativeKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y,
-                                        unsigned grid_z, unsigned block_x, unsigned block_y,
-                                        unsigned block_z, unsigned shared_bytes, CUstream stream,
-                                        void** params) {
-  const LaunchShape shape = {
-      {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, {}, shared_bytes, true};
-  return Submit(function, shape, stream, kPerThread, params, nullptr);
-}
-
-CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** params,
-                          void** extra) {
-  return SubmitConfig(config, function, kLegacy, params, extra);
-}
-
-CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction function, void** params,
-                               void** extra) {
-  return SubmitConfig(config, function, kPerThread, params, extra);
-}
-
-}  // extern "C"

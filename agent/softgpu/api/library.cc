@@ -36,10 +36,9 @@ CUresult Require(CUkernel handle, std::shared_ptr<LibraryKernel>& kernel) {
 // The library's instance in the current context.
 CUresult RequireModule(CUlibrary handle, std::shared_ptr<LoadedModule>& module) {
   Context* context = nullptr;
-  CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   std::shared_ptr<LoadedLibrary> library;
-  result = Require(handle, library);
+  const CUresult result = Require(handle, library);
   return result != CUDA_SUCCESS ? result : library->ModuleIn(*context, module);
 }
 
@@ -62,17 +61,15 @@ extern "C" {
 CUresult cuLibraryLoadData(CUlibrary* handle, const void* image, CUjit_option* jit_options,
                            void** jit_values, unsigned jit_count, CUlibraryOption*, void**,
                            unsigned) {
-  CUresult result = Healthy();
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Healthy());
   if (handle == nullptr || (jit_count != 0 && jit_options == nullptr)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const JitLog jit_log(jit_count, jit_options, jit_values);
-  result = jit_log.Judge();
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(jit_log.Judge());
   std::string ptx;
   std::string log;
-  result = ReadImage(image, ptx, log);
+  CUresult result = ReadImage(image, ptx, log);
   Context* context = CurrentContext();
   if (context != nullptr && !context->alive) context = nullptr;
   if (context != nullptr) context = &context->Owner();
@@ -169,14 +166,12 @@ CUresult cuLibraryGetManaged(CUdeviceptr* pointer, size_t* size_bytes, CUlibrary
 
 CUresult cuKernelGetFunction(CUfunction* function, CUkernel handle) {
   Context* context = nullptr;
-  CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   std::shared_ptr<LibraryKernel> kernel;
-  result = Require(handle, kernel);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, kernel));
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   FoundFunction found;
-  result = FindFunction(*context, handle, found);
+  const CUresult result = FindFunction(*context, handle, found);
   if (result == CUDA_SUCCESS) *function = reinterpret_cast<CUfunction>(found.function.get());
   return result;
 }

@@ -11,12 +11,11 @@
 #include "proto/cuda/return_if_error.h"
 #include "proto/sync/mutex.h"
 
-using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
+using namespace gpuloom;  // CUDA's functions are written in our terms
+using namespace gpuloom::softgpu;
 
 namespace {
 
-constexpr bool kLegacy = false;
-constexpr bool kPerThread = true;
 constexpr CUmemLocation kNowhere = {CU_MEM_LOCATION_TYPE_INVALID, CU_DEVICE_INVALID};
 
 // What the program said about an allocation; it holds for all of it.
@@ -65,10 +64,10 @@ CUresult Require(CUdeviceptr pointer, size_t size_bytes, Region& region) {
   return CUDA_SUCCESS;
 }
 
-CUresult RequireStream(CUstream handle, bool per_thread) {
+CUresult RequireStream(CUstream handle, DefaultStream null_means) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
-  return FindStream(*context, handle, per_thread) == nullptr ? CUDA_ERROR_INVALID_HANDLE
+  return FindStream(*context, handle, null_means) == nullptr ? CUDA_ERROR_INVALID_HANDLE
                                                              : CUDA_SUCCESS;
 }
 
@@ -113,17 +112,14 @@ void TakePlaceIn(Stream& stream) {
 }
 
 CUresult Prefetch(CUdeviceptr pointer, size_t size_bytes, const CUmemLocation& location,
-                  unsigned flags, CUstream stream, bool per_thread) {
-  CUresult result = RequireStream(stream, per_thread);
-  if (result != CUDA_SUCCESS) return result;
+                  unsigned flags, CUstream stream, DefaultStream null_means) {
+  CUDA_RETURN_IF_ERROR(RequireStream(stream, null_means));
   Region region;
-  result = Require(pointer, size_bytes, region);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(pointer, size_bytes, region));
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (!IsPlace(location)) return CUDA_ERROR_INVALID_DEVICE;
-  const auto found = FindStream(*CurrentContext(), stream, per_thread);
-  result = RefuseInCapture(*found);
-  if (result != CUDA_SUCCESS) return result;
+  const auto found = FindStream(*CurrentContext(), stream, null_means);
+  CUDA_RETURN_IF_ERROR(RefuseInCapture(*found));
   TakePlaceIn(*found);
   AllAdvice& said = Said();
   const gpuloom::MutexLock lock(said.mutex);
@@ -167,29 +163,36 @@ CUresult Tell(void* data, size_t data_bytes, CUmem_range_attribute attribute,
   return CUDA_SUCCESS;
 }
 
-CUresult Attach(CUstream stream, CUdeviceptr pointer, size_t size_bytes, unsigned flags,
-                bool per_thread) {
-  CUresult result = RequireStream(stream, per_thread);
-  if (result != CUDA_SUCCESS) return result;
+}  // namespace
+
+CUresult api::cuMemPrefetchAsync(CUdeviceptr pointer, size_t size, CUdevice device, CUstream stream,
+                                 DefaultStream null_means) {
+  return Prefetch(pointer, size, LocationOf(device), 0, stream, null_means);
+}
+CUresult api::cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t size, CUmemLocation location,
+                                    unsigned flags, CUstream stream, DefaultStream null_means) {
+  return Prefetch(pointer, size, location, flags, stream, null_means);
+}
+
+CUresult api::cuStreamAttachMemAsync(CUstream stream, CUdeviceptr pointer, size_t size_bytes,
+                                     unsigned flags, DefaultStream null_means) {
+  CUDA_RETURN_IF_ERROR(RequireStream(stream, null_means));
   Region region;
-  result = Require(pointer, 1, region);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(pointer, 1, region));
   if (region.begin != pointer || (size_bytes != 0 && size_bytes != region.asked_bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const bool known = flags == 0 || flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST ||
                      flags == CU_MEM_ATTACH_SINGLE;
-  if (!known || (flags == CU_MEM_ATTACH_SINGLE && stream == nullptr && !per_thread)) {
+  if (!known || (flags == CU_MEM_ATTACH_SINGLE && stream == nullptr &&
+                 null_means == DefaultStream::kLegacy)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const auto found = FindStream(*CurrentContext(), stream, per_thread);
-  result = RefuseInCapture(*found);
-  if (result != CUDA_SUCCESS) return result;
+  const auto found = FindStream(*CurrentContext(), stream, null_means);
+  CUDA_RETURN_IF_ERROR(RefuseInCapture(*found));
   TakePlaceIn(*found);
   return CUDA_SUCCESS;
 }
-
-}  // namespace
 
 extern "C" {
 
@@ -199,21 +202,6 @@ CUresult cuMemAdvise(CUdeviceptr pointer, size_t size, CUmem_advise advice, CUde
 CUresult cuMemAdvise_v2(CUdeviceptr pointer, size_t size, CUmem_advise advice,
                         CUmemLocation location) {
   return Advise(pointer, size, advice, location);
-}
-CUresult cuMemPrefetchAsync(CUdeviceptr pointer, size_t size, CUdevice device, CUstream stream) {
-  return Prefetch(pointer, size, LocationOf(device), 0, stream, kLegacy);
-}
-CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr pointer, size_t size, CUdevice device,
-                                 CUstream stream) {
-  return Prefetch(pointer, size, LocationOf(device), 0, stream, kPerThread);
-}
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t size, CUmemLocation location,
-                               unsigned flags, CUstream stream) {
-  return Prefetch(pointer, size, location, flags, stream, kLegacy);
-}
-CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr pointer, size_t size, CUmemLocation location,
-                                    unsigned flags, CUstream stream) {
-  return Prefetch(pointer, size, location, flags, stream, kPerThread);
 }
 
 CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_range_attribute* attributes,
@@ -235,14 +223,6 @@ CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_range_at
 CUresult cuMemRangeGetAttribute(void* data, size_t data_bytes, CUmem_range_attribute attribute,
                                 CUdeviceptr pointer, size_t size) {
   return cuMemRangeGetAttributes(&data, &data_bytes, &attribute, 1, pointer, size);
-}
-
-CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr pointer, size_t size, unsigned flags) {
-  return Attach(stream, pointer, size, flags, kLegacy);
-}
-CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr pointer, size_t size,
-                                     unsigned flags) {
-  return Attach(stream, pointer, size, flags, kPerThread);
 }
 
 }  // extern "C"

@@ -58,27 +58,23 @@ CUresult Describe(const CUstreamBatchMemOpParams* params, unsigned count,
 
 }  // namespace softgpu
 
-CUresult JudgeMemoryOperationStream(CUstream handle, graph::NullStream null_means) {
+CUresult JudgeMemoryOperationStream(CUstream handle, DefaultStream null_means) {
   softgpu::Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(softgpu::RequireContext(context));
-  const bool per_thread = null_means == graph::NullStream::kPerThread;
-  return softgpu::FindStream(*context, handle, per_thread) == nullptr ? CUDA_ERROR_INVALID_HANDLE
+  return softgpu::FindStream(*context, handle, null_means) == nullptr ? CUDA_ERROR_INVALID_HANDLE
                                                                       : CUDA_SUCCESS;
 }
 
-CUresult SubmitMemoryOperations(CUstream handle, graph::NullStream null_means, unsigned count,
+CUresult SubmitMemoryOperations(CUstream handle, DefaultStream null_means, unsigned count,
                                 CUstreamBatchMemOpParams* operations) {
   softgpu::Context* context = nullptr;
-  CUresult result = softgpu::RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
-  const auto stream =
-      softgpu::FindStream(*context, handle, null_means == graph::NullStream::kPerThread);
+  CUDA_RETURN_IF_ERROR(softgpu::RequireContext(context));
+  const auto stream = softgpu::FindStream(*context, handle, null_means);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::vector<softgpu::MemoryOperation> described;
   std::function<void()> unused;
-  result = softgpu::Describe(operations, count, described);
-  if (result == CUDA_SUCCESS) result = softgpu::Prepare(described, unused);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(softgpu::Describe(operations, count, described));
+  CUDA_RETURN_IF_ERROR(softgpu::Prepare(described, unused));
   CUresult captured = CUDA_SUCCESS;
   if (softgpu::Records(*stream, &captured, [&](graph::NodeParams* node) {
         return graph::MakeBatch({context->handle(), count, operations, 0}, node);

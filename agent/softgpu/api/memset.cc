@@ -8,20 +8,18 @@
 #include "agent/softgpu/driver/graph_capture.h"
 #include "proto/cuda/return_if_error.h"
 
-namespace graph = gpuloom::graph;
-using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
+using namespace gpuloom;  // CUDA's functions are written in our terms
+using namespace gpuloom::softgpu;
 
 namespace {
 
-constexpr bool kLegacy = false;
-constexpr bool kPerThread = true;
-
 enum class Form : bool { kOfStream, kPlain };
 
-CUresult Submit(CUstream handle, bool per_thread, const Fill& fill, Form form = Form::kOfStream) {
+CUresult Submit(CUstream handle, DefaultStream null_means, const Fill& fill,
+                Form form = Form::kOfStream) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
-  const auto stream = FindStream(*context, handle, per_thread);
+  const auto stream = FindStream(*context, handle, null_means);
   if (stream == nullptr) return NoStream(handle);
   CUresult captured = CUDA_SUCCESS;
   if (Records(*stream, &captured, [&](graph::NodeParams* node) {
@@ -50,103 +48,64 @@ CUresult Submit(CUstream handle, bool per_thread, const Fill& fill, Form form = 
 
 }  // namespace
 
-extern "C" {
-
-CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
-  return Submit(nullptr, kLegacy, {to, value, 1, count, 1, 0}, Form::kPlain);
-}
-CUresult cuMemsetD8_v2_ptds(CUdeviceptr to, unsigned char value, size_t count) {
-  return Submit(nullptr, kPerThread, {to, value, 1, count, 1, 0}, Form::kPlain);
+CUresult api::cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count,
+                            DefaultStream null_means) {
+  return Submit(nullptr, null_means, {to, value, 1, count, 1, 0}, Form::kPlain);
 }
 
-CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
-  return Submit(stream, kLegacy, {to, value, 1, count, 1, 0});
-}
-CUresult cuMemsetD8Async_ptsz(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
-  return Submit(stream, kPerThread, {to, value, 1, count, 1, 0});
+CUresult api::cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream,
+                              DefaultStream null_means) {
+  return Submit(stream, null_means, {to, value, 1, count, 1, 0});
 }
 
-CUresult cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
-                         size_t height) {
-  return Submit(nullptr, kLegacy, {to, value, 1, width, height, pitch_bytes}, Form::kPlain);
-}
-CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
-                              size_t height) {
-  return Submit(nullptr, kPerThread, {to, value, 1, width, height, pitch_bytes}, Form::kPlain);
+CUresult api::cuMemsetD2D8_v2(CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
+                              size_t height, DefaultStream null_means) {
+  return Submit(nullptr, null_means, {to, value, 1, width, height, pitch_bytes}, Form::kPlain);
 }
 
-CUresult cuMemsetD2D8Async(CUdeviceptr to, size_t pitch_bytes, unsigned char value, size_t width,
-                           size_t height, CUstream stream) {
-  return Submit(stream, kLegacy, {to, value, 1, width, height, pitch_bytes});
-}
-CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr to, size_t pitch_bytes, unsigned char value,
-                                size_t width, size_t height, CUstream stream) {
-  return Submit(stream, kPerThread, {to, value, 1, width, height, pitch_bytes});
+CUresult api::cuMemsetD2D8Async(CUdeviceptr to, size_t pitch_bytes, unsigned char value,
+                                size_t width, size_t height, CUstream stream,
+                                DefaultStream null_means) {
+  return Submit(stream, null_means, {to, value, 1, width, height, pitch_bytes});
 }
 
-CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) {
-  return Submit(nullptr, kLegacy, {to, value, 2, count, 1, 0}, Form::kPlain);
-}
-CUresult cuMemsetD16_v2_ptds(CUdeviceptr to, unsigned short value, size_t count) {
-  return Submit(nullptr, kPerThread, {to, value, 2, count, 1, 0}, Form::kPlain);
+CUresult api::cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count,
+                             DefaultStream null_means) {
+  return Submit(nullptr, null_means, {to, value, 2, count, 1, 0}, Form::kPlain);
 }
 
-CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
-  return Submit(stream, kLegacy, {to, value, 2, count, 1, 0});
-}
-CUresult cuMemsetD16Async_ptsz(CUdeviceptr to, unsigned short value, size_t count,
-                               CUstream stream) {
-  return Submit(stream, kPerThread, {to, value, 2, count, 1, 0});
+CUresult api::cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream,
+                               DefaultStream null_means) {
+  return Submit(stream, null_means, {to, value, 2, count, 1, 0});
 }
 
-CUresult cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch_bytes, unsigned short value, size_t width,
-                          size_t height) {
-  return Submit(nullptr, kLegacy, {to, value, 2, width, height, pitch_bytes}, Form::kPlain);
-}
-CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr to, size_t pitch_bytes, unsigned short value,
-                               size_t width, size_t height) {
-  return Submit(nullptr, kPerThread, {to, value, 2, width, height, pitch_bytes}, Form::kPlain);
+CUresult api::cuMemsetD2D16_v2(CUdeviceptr to, size_t pitch_bytes, unsigned short value,
+                               size_t width, size_t height, DefaultStream null_means) {
+  return Submit(nullptr, null_means, {to, value, 2, width, height, pitch_bytes}, Form::kPlain);
 }
 
-CUresult cuMemsetD2D16Async(CUdeviceptr to, size_t pitch_bytes, unsigned short value, size_t width,
-                            size_t height, CUstream stream) {
-  return Submit(stream, kLegacy, {to, value, 2, width, height, pitch_bytes});
-}
-CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr to, size_t pitch_bytes, unsigned short value,
-                                 size_t width, size_t height, CUstream stream) {
-  return Submit(stream, kPerThread, {to, value, 2, width, height, pitch_bytes});
+CUresult api::cuMemsetD2D16Async(CUdeviceptr to, size_t pitch_bytes, unsigned short value,
+                                 size_t width, size_t height, CUstream stream,
+                                 DefaultStream null_means) {
+  return Submit(stream, null_means, {to, value, 2, width, height, pitch_bytes});
 }
 
-CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
-  return Submit(nullptr, kLegacy, {to, value, 4, count, 1, 0}, Form::kPlain);
-}
-CUresult cuMemsetD32_v2_ptds(CUdeviceptr to, unsigned value, size_t count) {
-  return Submit(nullptr, kPerThread, {to, value, 4, count, 1, 0}, Form::kPlain);
+CUresult api::cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count,
+                             DefaultStream null_means) {
+  return Submit(nullptr, null_means, {to, value, 4, count, 1, 0}, Form::kPlain);
 }
 
-CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
-  return Submit(stream, kLegacy, {to, value, 4, count, 1, 0});
-}
-CUresult cuMemsetD32Async_ptsz(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
-  return Submit(stream, kPerThread, {to, value, 4, count, 1, 0});
+CUresult api::cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream,
+                               DefaultStream null_means) {
+  return Submit(stream, null_means, {to, value, 4, count, 1, 0});
 }
 
-CUresult cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
-                          size_t height) {
-  return Submit(nullptr, kLegacy, {to, value, 4, width, height, pitch_bytes}, Form::kPlain);
-}
-CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
-                               size_t height) {
-  return Submit(nullptr, kPerThread, {to, value, 4, width, height, pitch_bytes}, Form::kPlain);
+CUresult api::cuMemsetD2D32_v2(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
+                               size_t height, DefaultStream null_means) {
+  return Submit(nullptr, null_means, {to, value, 4, width, height, pitch_bytes}, Form::kPlain);
 }
 
-CUresult cuMemsetD2D32Async(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
-                            size_t height, CUstream stream) {
-  return Submit(stream, kLegacy, {to, value, 4, width, height, pitch_bytes});
+CUresult api::cuMemsetD2D32Async(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
+                                 size_t height, CUstream stream, DefaultStream null_means) {
+  return Submit(stream, null_means, {to, value, 4, width, height, pitch_bytes});
 }
-CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr to, size_t pitch_bytes, unsigned value, size_t width,
-                                 size_t height, CUstream stream) {
-  return Submit(stream, kPerThread, {to, value, 4, width, height, pitch_bytes});
-}
-
-}  // extern "C"

@@ -21,14 +21,12 @@ namespace {
 CUresult Load(CUmodule* handle, const void* image, const JitLog& jit_log,
               const Externals& externals = {}) {
   Context* context = nullptr;
-  CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  result = jit_log.Judge();
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(jit_log.Judge());
   std::string ptx;
   std::string log;
-  result = ReadImage(image, ptx, log);
+  CUresult result = ReadImage(image, ptx, log);
   std::shared_ptr<LoadedModule> module;
   if (result == CUDA_SUCCESS) result = LoadModule(*context, ptx, module, log, externals);
   if (result != CUDA_SUCCESS) {

@@ -15,20 +15,18 @@
 #include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/allocation.h"
 
-using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
+using namespace gpuloom;  // CUDA's functions are written in our terms
+using namespace gpuloom::softgpu;
 
 namespace {
 
-constexpr bool kLegacy = false;
-constexpr bool kPerThread = true;
-
 // The address is good at once; CUDA allows its use only behind this point of the stream, which is
 // later.
-CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle, bool per_thread,
-                  const CUmemoryPool* pool_handle) {
+CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle,
+                  DefaultStream null_means, const CUmemoryPool* pool_handle) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
-  const auto stream = FindStream(*context, handle, per_thread);
+  const auto stream = FindStream(*context, handle, null_means);
   if (stream == nullptr) return NoStream(handle);
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto pool = pool_handle == nullptr ? CurrentPool(stream->context.device) : FindPool(*pool_handle);
@@ -60,10 +58,33 @@ CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle, bool
   return allocated;
 }
 
-CUresult Free(CUdeviceptr pointer, CUstream handle, bool per_thread) {
+CUresult Require(CUmemoryPool handle, std::shared_ptr<MemoryPool>& pool) {
+  CUDA_RETURN_IF_ERROR(Healthy());
+  pool = FindPool(handle);
+  return pool == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult Require(CUdevice ordinal, Device*& device) {
+  CUDA_RETURN_IF_ERROR(Healthy());
+  device = FindDevice(ordinal);
+  return device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult api::cuMemAllocAsync(CUdeviceptr* pointer, size_t size_bytes, CUstream stream,
+                              DefaultStream null_means) {
+  return Allocate(pointer, size_bytes, stream, null_means, nullptr);
+}
+CUresult api::cuMemAllocFromPoolAsync(CUdeviceptr* pointer, size_t size_bytes, CUmemoryPool pool,
+                                      CUstream stream, DefaultStream null_means) {
+  return Allocate(pointer, size_bytes, stream, null_means, &pool);
+}
+
+CUresult api::cuMemFreeAsync(CUdeviceptr pointer, CUstream handle, DefaultStream null_means) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
-  const auto stream = FindStream(*context, handle, per_thread);
+  const auto stream = FindStream(*context, handle, null_means);
   if (stream == nullptr) return NoStream(handle);
   if (pointer == 0) return CUDA_SUCCESS;
   CUresult done;
@@ -83,42 +104,7 @@ CUresult Free(CUdeviceptr pointer, CUstream handle, bool per_thread) {
   return CUDA_SUCCESS;
 }
 
-CUresult Require(CUmemoryPool handle, std::shared_ptr<MemoryPool>& pool) {
-  CUDA_RETURN_IF_ERROR(Healthy());
-  pool = FindPool(handle);
-  return pool == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
-CUresult Require(CUdevice ordinal, Device*& device) {
-  CUDA_RETURN_IF_ERROR(Healthy());
-  device = FindDevice(ordinal);
-  return device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
-}
-
-}  // namespace
-
 extern "C" {
-
-CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t size_bytes, CUstream stream) {
-  return Allocate(pointer, size_bytes, stream, kLegacy, nullptr);
-}
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr* pointer, size_t size_bytes, CUstream stream) {
-  return Allocate(pointer, size_bytes, stream, kPerThread, nullptr);
-}
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr* pointer, size_t size_bytes, CUmemoryPool pool,
-                                 CUstream stream) {
-  return Allocate(pointer, size_bytes, stream, kLegacy, &pool);
-}
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr* pointer, size_t size_bytes, CUmemoryPool pool,
-                                      CUstream stream) {
-  return Allocate(pointer, size_bytes, stream, kPerThread, &pool);
-}
-CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
-  return Free(pointer, stream, kLegacy);
-}
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
-  return Free(pointer, stream, kPerThread);
-}
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice ordinal) {
   Device* device = nullptr;
@@ -138,11 +124,9 @@ CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice ordinal) {
 
 CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
   Device* device = nullptr;
-  CUresult result = Require(ordinal, device);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(ordinal, device));
   std::shared_ptr<MemoryPool> pool;
-  result = Require(handle, pool);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(Require(handle, pool));
   if (&pool->device != device || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   SetCurrentPool(*device, std::move(pool));
   return CUDA_SUCCESS;

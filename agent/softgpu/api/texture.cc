@@ -144,12 +144,10 @@ CUresult MakeView(Context* context, const CUDA_RESOURCE_DESC& resource,
                   std::shared_ptr<TextureView>* made) {
   auto texture = std::make_shared<TextureView>();
   texture->context = context;
-  CUresult result = SetResource(resource, *texture);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(SetResource(resource, *texture));
   if (!SetSampler(sampler, texture->texture)) return CUDA_ERROR_INVALID_VALUE;
   if (view != nullptr) {
-    result = SetView(*view, texture->texture);
-    if (result != CUDA_SUCCESS) return result;
+    CUDA_RETURN_IF_ERROR(SetView(*view, texture->texture));
     texture->view = *view;
     texture->has_view = true;
   }
@@ -166,14 +164,12 @@ extern "C" {
 CUresult cuTexObjectCreate(CUtexObject* texture, const CUDA_RESOURCE_DESC* resource,
                            const CUDA_TEXTURE_DESC* sampler, const CUDA_RESOURCE_VIEW_DESC* view) {
   Context* context = nullptr;
-  CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (texture == nullptr || resource == nullptr || sampler == nullptr || resource->flags != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   std::shared_ptr<TextureView> made;
-  result = MakeView(context, *resource, *sampler, view, &made);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(MakeView(context, *resource, *sampler, view, &made));
   *texture = Views::Instance().Add(std::move(made));
   return CUDA_SUCCESS;
 }

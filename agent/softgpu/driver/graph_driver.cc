@@ -167,11 +167,11 @@ std::shared_ptr<const GraphProgram::Shape> ShapeOf(const Definition& definition,
   return MakeShape(first, count, dependencies);
 }
 
-CUresult FindLaunchStream(CUstream handle, bool null_is_per_thread,
+CUresult FindLaunchStream(CUstream handle, DefaultStream null_means,
                           std::shared_ptr<Stream>* stream) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
-  *stream = FindStream(*context, handle, null_is_per_thread);
+  *stream = FindStream(*context, handle, null_means);
   return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
@@ -236,9 +236,9 @@ CUresult DriverUpdate(Exec* exec, const StepChange* changes, uint32_t count, uin
   return CUDA_SUCCESS;
 }
 
-CUresult DriverLaunch(Exec* exec, CUstream handle, bool null_is_per_thread) {
+CUresult DriverLaunch(Exec* exec, CUstream handle, DefaultStream null_means) {
   std::shared_ptr<Stream> stream;
-  CUDA_RETURN_IF_ERROR(FindLaunchStream(handle, null_is_per_thread, &stream));
+  CUDA_RETURN_IF_ERROR(FindLaunchStream(handle, null_means, &stream));
   Program* program = ProgramOf(exec);
   Work work;
   // Runs of one graph never overlap, whatever their streams.
@@ -271,9 +271,9 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, bool null_is_per_thread) {
   return CUDA_SUCCESS;
 }
 
-CUresult DriverUpload(Exec*, CUstream handle, bool null_is_per_thread) {
+CUresult DriverUpload(Exec*, CUstream handle, DefaultStream null_means) {
   std::shared_ptr<Stream> stream;
-  return FindLaunchStream(handle, null_is_per_thread, &stream);
+  return FindLaunchStream(handle, null_means, &stream);
 }
 
 void DriverFinish(Exec* exec) { ProgramOf(exec)->last.Wait(); }

@@ -43,10 +43,10 @@ CUcontext CurrentContext() {
 
 bool IsContext(CUcontext context) { return context == nullptr || FindContext(context) != nullptr; }
 
-CUresult ResolveStream(CUstream handle, NullStream null_means, StreamRef* stream) {
+CUresult ResolveStream(CUstream handle, DefaultStream null_means, StreamRef* stream) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
-  const auto found = FindStream(*context, handle, null_means == NullStream::kPerThread);
+  const auto found = FindStream(*context, handle, null_means);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *stream = RefOf(*found);
   return CUDA_SUCCESS;
@@ -69,11 +69,9 @@ CUkernel LibraryKernelOf(const FoundFunction& found) {
 
 CUresult DescribeKernel(const void* handle, KernelLayout* layout) {
   Context* context = nullptr;
-  CUresult result = RequireContext(context);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(RequireContext(context));
   FoundFunction found;
-  result = FindFunction(*context, handle, found);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(FindFunction(*context, handle, found));
   const Kernel& kernel = *found.function->kernel;
   // The kernel stays while its module is loaded, which the program sees to.
   *layout = {true,

@@ -220,7 +220,7 @@ void Unload(const std::shared_ptr<LoadedLibrary>& library) {
 }
 
 CUresult LoadedLibrary::ModuleIn(Context& context, std::shared_ptr<LoadedModule>& module) {
-  if (broken != CUDA_SUCCESS) return broken;
+  CUDA_RETURN_IF_ERROR(broken);
   const MutexLock lock(mutex);
   std::shared_ptr<LoadedModule>& instance = instances[&context];
   if (instance == nullptr) {

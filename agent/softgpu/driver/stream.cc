@@ -107,8 +107,10 @@ void Stream::RunQueue() {
   thread_runs_ = false;
 }
 
-std::shared_ptr<Stream> FindStream(Context& current, CUstream handle, bool per_thread) {
-  if (handle == nullptr) handle = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+std::shared_ptr<Stream> FindStream(Context& current, CUstream handle, DefaultStream null_means) {
+  if (handle == nullptr) {
+    handle = null_means == DefaultStream::kPerThread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+  }
   if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
     Context* green = CurrentContext();
     if (green == nullptr || green->green == nullptr) {

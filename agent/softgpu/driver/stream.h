@@ -17,7 +17,7 @@
 #include <memory>
 #include <vector>
 
-#include "proto/cuda/cuda_all.h"
+#include "proto/libcuda/default_stream.h"
 #include "proto/sync/cond_var.h"
 #include "proto/sync/mutex.h"
 
@@ -89,10 +89,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
 };
 
 // The stream that a handle means in the current context: NULL and the two special handles included.
-// `per_thread` says what NULL means: the _ptds and _ptsz entry points pass true. Empty when the
-// handle is none of a living stream.
+// Empty when the handle is none of a living stream.
 [[nodiscard]] std::shared_ptr<Stream> FindStream(Context& current, CUstream handle,
-                                                 bool per_thread);
+                                                 DefaultStream null_means);
 // What to answer when there is none: a green context goes without its streams.
 [[nodiscard]] CUresult NoStream(CUstream handle);
 

@@ -38,10 +38,9 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* out, CUgraph graph, const CUgraphNo
   CUDA_RETURN_IF_ERROR(CheckReady());
   if (out == nullptr || asked == nullptr) return CUDA_ERROR_INVALID_VALUE;
   NodeParams params;
-  CUresult result = MakeAllocationIn(graph, dependencies, count, *asked, &params);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(MakeAllocationIn(graph, dependencies, count, *asked, &params));
   const CUdeviceptr address = params.alloc.params.dptr;
-  result = Add(out, graph, dependencies, count, &params);
+  const CUresult result = Add(out, graph, dependencies, count, &params);
   if (result == CUDA_SUCCESS) asked->dptr = address;
   return result;
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuStream*Capture*: beginning, ending and asking about captures. Each call comes as a pair: the
-// plain name takes NULL for the legacy default stream, the _ptsz name takes it for the thread's
-// own.
+// cuStream*Capture*: beginning, ending and asking about captures.
 #include <string.h>
 
 #include "proto/cuda/return_if_error.h"
@@ -12,10 +10,7 @@
 namespace gpuloom::graph {
 namespace {
 
-constexpr NullStream kLegacy = NullStream::kLegacy;
-constexpr NullStream kPerThread = NullStream::kPerThread;
-
-CUresult Resolve(CUstream handle, NullStream null_means, StreamRef* stream) {
+CUresult Resolve(CUstream handle, DefaultStream null_means, StreamRef* stream) {
   CUDA_RETURN_IF_ERROR(CheckReady());
   return ResolveStream(handle, null_means, stream);
 }
@@ -39,51 +34,6 @@ CUresult ReadEdges(const CUgraphNode* nodes, const CUgraphEdgeData* data, size_t
   return CUDA_SUCCESS;
 }
 
-CUresult Begin(CUstream handle, NullStream null_means, CUstreamCaptureMode mode) {
-  StreamRef stream;
-  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &stream));
-  if (!IsMode(mode)) return CUDA_ERROR_INVALID_VALUE;
-  GraphLock lock;
-  return BeginCaptureLocked(stream, nullptr, nullptr, 0, mode);
-}
-
-CUresult BeginToGraph(CUstream handle, NullStream null_means, CUgraph graph_handle,
-                      const CUgraphNode* nodes, const CUgraphEdgeData* data, size_t count,
-                      CUstreamCaptureMode mode) {
-  StreamRef stream;
-  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &stream));
-  if (!IsMode(mode)) return CUDA_ERROR_INVALID_VALUE;
-  GraphLock lock;
-  Graph* graph = FindGraph(graph_handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Growing<Edge> edges;
-  CUresult result = ReadEdges(nodes, data, count, &edges);
-  for (const Edge& edge : edges) {
-    if (edge.node->graph != graph) result = CUDA_ERROR_INVALID_VALUE;
-  }
-  if (result == CUDA_SUCCESS) {
-    result = BeginCaptureLocked(stream, graph, edges.begin(), edges.count(), mode);
-  }
-  edges.Free();
-  return result;
-}
-
-CUresult End(CUstream handle, NullStream null_means, CUgraph* graph_out) {
-  StreamRef stream;
-  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &stream));
-  CUresult result;
-  {
-    Graph* graph;
-    GraphLock lock;
-    result = EndCaptureLocked(stream, &graph);
-    // As natively, a caller that passes null either has the graph already (a body, for example) or
-    // can never destroy it.
-    if (graph_out != nullptr) *graph_out = graph == nullptr ? nullptr : HandleOf(graph);
-  }
-  RunDestructors();
-  return result;
-}
-
 struct Asked {
   cuuint64_t* id = nullptr;
   CUgraph* graph = nullptr;
@@ -92,7 +42,7 @@ struct Asked {
   size_t* count = nullptr;
 };
 
-CUresult GetInfo(CUstream handle, NullStream null_means, CUstreamCaptureStatus* status,
+CUresult GetInfo(CUstream handle, DefaultStream null_means, CUstreamCaptureStatus* status,
                  const Asked& asked) {
   StreamRef stream;
   CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &stream));
@@ -118,8 +68,90 @@ CUresult GetInfo(CUstream handle, NullStream null_means, CUstreamCaptureStatus* 
   return CUDA_SUCCESS;
 }
 
-CUresult Update(CUstream handle, NullStream null_means, const CUgraphNode* nodes,
-                const CUgraphEdgeData* data, size_t count, unsigned flags) {
+}  // namespace
+}  // namespace gpuloom::graph
+
+using namespace gpuloom;  // CUDA's functions are written in our terms
+using namespace gpuloom::graph;
+
+CUresult api::cuStreamBeginCapture(CUstream stream, DefaultStream null_means) {
+  return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL, null_means);
+}
+CUresult api::cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode,
+                                      DefaultStream null_means) {
+  StreamRef stream;
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &stream));
+  if (!IsMode(mode)) return CUDA_ERROR_INVALID_VALUE;
+  GraphLock lock;
+  return BeginCaptureLocked(stream, nullptr, nullptr, 0, mode);
+}
+
+CUresult api::cuStreamBeginCaptureToGraph(CUstream handle, CUgraph graph_handle,
+                                          const CUgraphNode* nodes, const CUgraphEdgeData* data,
+                                          size_t count, CUstreamCaptureMode mode,
+                                          DefaultStream null_means) {
+  StreamRef stream;
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &stream));
+  if (!IsMode(mode)) return CUDA_ERROR_INVALID_VALUE;
+  GraphLock lock;
+  Graph* graph = FindGraph(graph_handle);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Growing<Edge> edges;
+  CUresult result = ReadEdges(nodes, data, count, &edges);
+  for (const Edge& edge : edges) {
+    if (edge.node->graph != graph) result = CUDA_ERROR_INVALID_VALUE;
+  }
+  if (result == CUDA_SUCCESS) {
+    result = BeginCaptureLocked(stream, graph, edges.begin(), edges.count(), mode);
+  }
+  edges.Free();
+  return result;
+}
+
+CUresult api::cuStreamEndCapture(CUstream handle, CUgraph* graph_out, DefaultStream null_means) {
+  StreamRef stream;
+  CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &stream));
+  CUresult result;
+  {
+    Graph* graph;
+    GraphLock lock;
+    result = EndCaptureLocked(stream, &graph);
+    // As natively, a caller that passes null either has the graph already (a body, for example) or
+    // can never destroy it.
+    if (graph_out != nullptr) *graph_out = graph == nullptr ? nullptr : HandleOf(graph);
+  }
+  RunDestructors();
+  return result;
+}
+
+CUresult api::cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status,
+                                  DefaultStream null_means) {
+  return GetInfo(stream, null_means, status, {});
+}
+CUresult api::cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                     DefaultStream null_means) {
+  return GetInfo(stream, null_means, status, {id});
+}
+CUresult api::cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status,
+                                        cuuint64_t* id, CUgraph* graph, const CUgraphNode** nodes,
+                                        size_t* count, DefaultStream null_means) {
+  return GetInfo(stream, null_means, status, {id, graph, nodes, nullptr, count});
+}
+CUresult api::cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status,
+                                        cuuint64_t* id, CUgraph* graph, const CUgraphNode** nodes,
+                                        const CUgraphEdgeData** data, size_t* count,
+                                        DefaultStream null_means) {
+  return GetInfo(stream, null_means, status, {id, graph, nodes, data, count});
+}
+
+CUresult api::cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode* nodes, size_t count,
+                                                unsigned flags, DefaultStream null_means) {
+  return cuStreamUpdateCaptureDependencies_v2(stream, nodes, nullptr, count, flags, null_means);
+}
+
+CUresult api::cuStreamUpdateCaptureDependencies_v2(CUstream handle, CUgraphNode* nodes,
+                                                   const CUgraphEdgeData* data, size_t count,
+                                                   unsigned flags, DefaultStream null_means) {
   StreamRef stream;
   CUDA_RETURN_IF_ERROR(Resolve(handle, null_means, &stream));
   if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
@@ -134,92 +166,7 @@ CUresult Update(CUstream handle, NullStream null_means, const CUgraphNode* nodes
   return result;
 }
 
-}  // namespace
-}  // namespace gpuloom::graph
-
-using namespace gpuloom::graph;  // CUDA's functions are written in our terms
-
 extern "C" {
-
-CUresult cuStreamBeginCapture(CUstream stream) {
-  return Begin(stream, kLegacy, CU_STREAM_CAPTURE_MODE_GLOBAL);
-}
-CUresult cuStreamBeginCapture_ptsz(CUstream stream) {
-  return Begin(stream, kPerThread, CU_STREAM_CAPTURE_MODE_GLOBAL);
-}
-CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
-  return Begin(stream, kLegacy, mode);
-}
-CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) {
-  return Begin(stream, kPerThread, mode);
-}
-CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode* nodes,
-                                     const CUgraphEdgeData* data, size_t count,
-                                     CUstreamCaptureMode mode) {
-  return BeginToGraph(stream, kLegacy, graph, nodes, data, count, mode);
-}
-CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode* nodes,
-                                          const CUgraphEdgeData* data, size_t count,
-                                          CUstreamCaptureMode mode) {
-  return BeginToGraph(stream, kPerThread, graph, nodes, data, count, mode);
-}
-
-CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) { return End(stream, kLegacy, graph); }
-CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) {
-  return End(stream, kPerThread, graph);
-}
-
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
-  return GetInfo(stream, kLegacy, status, {});
-}
-CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus* status) {
-  return GetInfo(stream, kPerThread, status, {});
-}
-CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id) {
-  return GetInfo(stream, kLegacy, status, {id});
-}
-CUresult cuStreamGetCaptureInfo_ptsz(CUstream stream, CUstreamCaptureStatus* status,
-                                     cuuint64_t* id) {
-  return GetInfo(stream, kPerThread, status, {id});
-}
-CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
-                                   CUgraph* graph, const CUgraphNode** nodes, size_t* count) {
-  return GetInfo(stream, kLegacy, status, {id, graph, nodes, nullptr, count});
-}
-CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream stream, CUstreamCaptureStatus* status,
-                                        cuuint64_t* id, CUgraph* graph, const CUgraphNode** nodes,
-                                        size_t* count) {
-  return GetInfo(stream, kPerThread, status, {id, graph, nodes, nullptr, count});
-}
-CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id,
-                                   CUgraph* graph, const CUgraphNode** nodes,
-                                   const CUgraphEdgeData** data, size_t* count) {
-  return GetInfo(stream, kLegacy, status, {id, graph, nodes, data, count});
-}
-CUresult cuStreamGetCaptureInfo_v3_ptsz(CUstream stream, CUstreamCaptureStatus* status,
-                                        cuuint64_t* id, CUgraph* graph, const CUgraphNode** nodes,
-                                        const CUgraphEdgeData** data, size_t* count) {
-  return GetInfo(stream, kPerThread, status, {id, graph, nodes, data, count});
-}
-
-CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode* nodes, size_t count,
-                                           unsigned flags) {
-  return Update(stream, kLegacy, nodes, nullptr, count, flags);
-}
-CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream stream, CUgraphNode* nodes, size_t count,
-                                                unsigned flags) {
-  return Update(stream, kPerThread, nodes, nullptr, count, flags);
-}
-CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode* nodes,
-                                              const CUgraphEdgeData* data, size_t count,
-                                              unsigned flags) {
-  return Update(stream, kLegacy, nodes, data, count, flags);
-}
-CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream stream, CUgraphNode* nodes,
-                                                   const CUgraphEdgeData* data, size_t count,
-                                                   unsigned flags) {
-  return Update(stream, kPerThread, nodes, data, count, flags);
-}
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   CUDA_RETURN_IF_ERROR(CheckInitialized());

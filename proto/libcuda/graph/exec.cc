@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/conditional.h"
 #include "proto/libcuda/graph/handle_set.h"
 
@@ -171,10 +172,9 @@ CUresult MakeExec(const Graph* graph, uint64_t flags, Exec** out, Node** culprit
                   CUgraphInstantiateResult* why) {
   *culprit = nullptr;
   *why = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
-  CUresult result = CheckAcyclic(graph, culprit);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckAcyclic(graph, culprit));
   *why = CUDA_GRAPH_INSTANTIATE_ERROR;
-  result = CheckConditions(graph, culprit, why);
+  CUresult result = CheckConditions(graph, culprit, why);
   if (result == CUDA_SUCCESS && HasAllocations(graph) && IsInstantiated(graph)) {
     result = CUDA_ERROR_NOT_SUPPORTED;
   }

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 
+#include "proto/libcuda/default_stream.h"
 #include "proto/libcuda/graph/graph.h"
 
 namespace gpuloom::graph {
@@ -67,8 +68,8 @@ struct StepChange {
 [[nodiscard]] CUresult DriverUpdate(Exec* exec, const StepChange* changes, uint32_t count,
                                     uint32_t* failed);
 // Queues one run in the stream.
-[[nodiscard]] CUresult DriverLaunch(Exec* exec, CUstream stream, bool null_is_per_thread);
-[[nodiscard]] CUresult DriverUpload(Exec* exec, CUstream stream, bool null_is_per_thread);
+[[nodiscard]] CUresult DriverLaunch(Exec* exec, CUstream stream, DefaultStream null_means);
+[[nodiscard]] CUresult DriverUpload(Exec* exec, CUstream stream, DefaultStream null_means);
 // Waits until the runs queued so far are done. Without the lock; nothing else is called for this Exec meanwhile.
 void DriverFinish(Exec* exec);
 // Runs already queued still execute.

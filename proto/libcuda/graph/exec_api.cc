@@ -14,9 +14,6 @@
 namespace gpuloom::graph {
 namespace {
 
-constexpr NullStream kLegacy = NullStream::kLegacy;
-constexpr NullStream kPerThread = NullStream::kPerThread;
-
 constexpr unsigned long long kKnownFlags =
     CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
@@ -69,7 +66,7 @@ CUresult InstantiateWithLog(CUgraphExec* out, CUgraph graph, CUgraphNode* error_
 // Calls `submit` with the lock held, once everything that CUDA requires of the graph and the stream
 // has been checked.
 template <typename Submit>
-CUresult OnStream(CUgraphExec handle, CUstream stream_handle, NullStream null_means,
+CUresult OnStream(CUgraphExec handle, CUstream stream_handle, DefaultStream null_means,
                   Submit submit) {
   CUDA_RETURN_IF_ERROR(CheckReady());
   StreamRef stream;
@@ -80,33 +77,6 @@ CUresult OnStream(CUgraphExec handle, CUstream stream_handle, NullStream null_me
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (exec->driver == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return submit(exec);
-}
-
-CUresult Upload(CUgraphExec handle, CUstream stream, NullStream null_means) {
-  return OnStream(handle, stream, null_means,
-                  [&](Exec* exec) { return DriverUpload(exec, stream, null_means == kPerThread); });
-}
-
-CUresult InstantiateWithParams(CUgraphExec* out, CUgraph graph,
-                               CUDA_GRAPH_INSTANTIATE_PARAMS* params, NullStream null_means) {
-  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Blame blame;
-  CUresult result = Instantiate(out, graph, params->flags, &blame);
-  params->hErrNode_out = blame.node;
-  params->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : blame.why;
-  if (result == CUDA_SUCCESS && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
-    result = Upload(*out, params->hUploadStream, null_means);
-  }
-  return result;
-}
-
-CUresult Launch(CUgraphExec handle, CUstream stream, NullStream null_means) {
-  return OnStream(handle, stream, null_means, [&](Exec* exec) {
-    CUDA_RETURN_IF_ERROR(CheckLaunch(*exec));
-    CUDA_RETURN_IF_ERROR(DriverLaunch(exec, stream, null_means == kPerThread));
-    ApplyLaunch(*exec);
-    return CUDA_SUCCESS;
-  });
 }
 
 // `read(NodeParams*)` checks the parameters; called without the lock.
@@ -184,7 +154,36 @@ bool CanBeDisabled(CUgraphNodeType type) {
 }  // namespace
 }  // namespace gpuloom::graph
 
-using namespace gpuloom::graph;  // CUDA's functions are written in our terms
+using namespace gpuloom;  // CUDA's functions are written in our terms
+using namespace gpuloom::graph;
+
+CUresult api::cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph,
+                                           CUDA_GRAPH_INSTANTIATE_PARAMS* params,
+                                           DefaultStream null_means) {
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Blame blame;
+  CUresult result = Instantiate(out, graph, params->flags, &blame);
+  params->hErrNode_out = blame.node;
+  params->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : blame.why;
+  if (result == CUDA_SUCCESS && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
+    result = cuGraphUpload(*out, params->hUploadStream, null_means);
+  }
+  return result;
+}
+
+CUresult api::cuGraphUpload(CUgraphExec handle, CUstream stream, DefaultStream null_means) {
+  return OnStream(handle, stream, null_means,
+                  [&](Exec* exec) { return DriverUpload(exec, stream, null_means); });
+}
+
+CUresult api::cuGraphLaunch(CUgraphExec handle, CUstream stream, DefaultStream null_means) {
+  return OnStream(handle, stream, null_means, [&](Exec* exec) {
+    CUDA_RETURN_IF_ERROR(CheckLaunch(*exec));
+    CUDA_RETURN_IF_ERROR(DriverLaunch(exec, stream, null_means));
+    ApplyLaunch(*exec);
+    return CUDA_SUCCESS;
+  });
+}
 
 extern "C" {
 
@@ -201,23 +200,6 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph graph, unsigned l
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) return CUDA_ERROR_INVALID_VALUE;
   Blame blame;
   return Instantiate(out, graph, flags, &blame);
-}
-CUresult cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph,
-                                      CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
-  return InstantiateWithParams(out, graph, params, kLegacy);
-}
-CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* out, CUgraph graph,
-                                           CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
-  return InstantiateWithParams(out, graph, params, kPerThread);
-}
-
-CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) { return Upload(exec, stream, kLegacy); }
-CUresult cuGraphUpload_ptsz(CUgraphExec exec, CUstream stream) {
-  return Upload(exec, stream, kPerThread);
-}
-CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) { return Launch(exec, stream, kLegacy); }
-CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
-  return Launch(exec, stream, kPerThread);
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec handle) {

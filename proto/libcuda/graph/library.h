@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "proto/cuda/cuda_all.h"
+#include "proto/libcuda/default_stream.h"
 #include "proto/libcuda/graph/node.h"
 
 namespace gpuloom::graph {
@@ -18,10 +19,6 @@ struct StreamRef {
   bool legacy;    // the legacy default stream
   bool blocking;  // takes part in the legacy stream's barrier
 };
-
-// What a null stream handle means: the plain functions use the legacy default stream, the _ptsz
-// ones the thread's own.
-enum class NullStream : bool { kLegacy, kPerThread };
 
 // NOT_INITIALIZED, or INVALID_DEVICE.
 [[nodiscard]] CUresult CheckDevice(CUdevice device);
@@ -35,7 +32,7 @@ CUcontext CurrentContext();
 bool IsContext(CUcontext context);
 
 // INVALID_HANDLE if it is not a stream. Without the lock: it may create the thread's own stream.
-[[nodiscard]] CUresult ResolveStream(CUstream handle, NullStream null_means, StreamRef* stream);
+[[nodiscard]] CUresult ResolveStream(CUstream handle, DefaultStream null_means, StreamRef* stream);
 
 // A CUfunction or CUkernel; INVALID_HANDLE if it is neither. May ask the executor. Without the
 // lock.

@@ -26,14 +26,13 @@ CUresult Add(const NewNode& asked, Read&& read) {
   CUDA_RETURN_IF_ERROR(CheckReady());
   if (asked.out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   NodeParams params;
-  CUresult result = read(&params);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(read(&params));
   GraphLock lock;
   Graph* graph = FindGraph(asked.graph);
   EdgeList before;
-  result = graph == nullptr || graph->executable
-               ? CUDA_ERROR_INVALID_VALUE
-               : before.Read(graph, asked.dependencies, asked.data, asked.count);
+  CUresult result = graph == nullptr || graph->executable
+                        ? CUDA_ERROR_INVALID_VALUE
+                        : before.Read(graph, asked.dependencies, asked.data, asked.count);
   if (result != CUDA_SUCCESS) {
     FreeParams(&params);
     return result;
@@ -53,13 +52,12 @@ CUresult AddLocked(const NewNode& asked, Read&& read) {
   Graph* graph = FindGraph(asked.graph);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   EdgeList before;
-  CUresult result = before.Read(graph, asked.dependencies, asked.data, asked.count);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(before.Read(graph, asked.dependencies, asked.data, asked.count));
   NodeParams params;
-  result = read(graph, &params);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(read(graph, &params));
   Node* node;
-  result = AddNode(graph, &params, before.edges.begin(), before.edges.count(), &node);
+  const CUresult result =
+      AddNode(graph, &params, before.edges.begin(), before.edges.count(), &node);
   if (result == CUDA_SUCCESS) *asked.out = HandleOf(node);
   return result;
 }

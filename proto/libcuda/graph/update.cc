@@ -276,11 +276,10 @@ CUresult EnableNode(Exec* exec, Node* node, bool enabled) {
 
 CUresult UpdateExec(Exec* exec, const Graph* graph, CUgraphExecUpdateResultInfo* info) {
   *info = {};
-  CUresult result = CheckChanges(exec->graph, graph, info);
-  if (result != CUDA_SUCCESS) return result;
+  CUDA_RETURN_IF_ERROR(CheckChanges(exec->graph, graph, info));
   Changes changes;
   Node* culprit = nullptr;
-  result =
+  const CUresult result =
       changes.AddAll(exec->graph, graph) ? changes.Make(exec, &culprit) : CUDA_ERROR_OUT_OF_MEMORY;
   if (result == CUDA_SUCCESS) return result;
   info->result = CU_GRAPH_EXEC_UPDATE_ERROR;

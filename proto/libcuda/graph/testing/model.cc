@@ -18,7 +18,7 @@ CUresult CheckInitialized() { return CUDA_SUCCESS; }
 CUresult CheckReady() { return CUDA_SUCCESS; }
 CUcontext CurrentContext() { return nullptr; }
 bool IsContext(CUcontext) { return true; }
-CUresult ResolveStream(CUstream handle, NullStream, StreamRef* stream) {
+CUresult ResolveStream(CUstream handle, DefaultStream, StreamRef* stream) {
   *stream = {reinterpret_cast<uint64_t>(handle), handle == nullptr, false};
   return CUDA_SUCCESS;
 }
@@ -35,8 +35,8 @@ CUresult DriverUpdate(Exec*, const StepChange*, uint32_t count, uint32_t*) {
   library.updates += count;
   return CUDA_SUCCESS;
 }
-CUresult DriverLaunch(Exec*, CUstream, bool) { return CUDA_SUCCESS; }
-CUresult DriverUpload(Exec*, CUstream, bool) { return CUDA_SUCCESS; }
+CUresult DriverLaunch(Exec*, CUstream, DefaultStream) { return CUDA_SUCCESS; }
+CUresult DriverUpload(Exec*, CUstream, DefaultStream) { return CUDA_SUCCESS; }
 void DriverFinish(Exec*) {}
 void DriverDestroy(Exec*) { ++library.destroyed_execs; }
 CUresult DriverMakeCondition(Graph* root, unsigned, unsigned, CUgraphConditionalHandle* handle) {

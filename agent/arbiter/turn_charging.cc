@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// What domains are charged for their turns, and how that is divided among their allocations.
+#include <algorithm>
+
+#include "agent/arbiter/turn_arbiter.h"
+
+namespace gpuloom::arbiter {
+
+// A domain is metered from Grant until Drained, except while it has a turn but wants nothing:
+// another gets the device then.
+void TurnArbiter::Meter(uint32_t number, uint64_t now_ns) {
+  Domain& it = domains_[number];
+  const bool metered = it.state == State::kGranted ? it.wanting != 0 : it.state != State::kIdle;
+  if (metered == it.metered) return;
+  NoteOverruns(now_ns);
+  it.metered = metered;
+  if (metered) {
+    meter_.Begin(number, now_ns);
+  } else {
+    meter_.End(number, now_ns);
+  }
+  meter_.SettleTo(now_ns);
+}
+
+// Adds up what those that overrun have had beside others. Before every change of who is at the device.
+void TurnArbiter::NoteOverruns(uint64_t now_ns) {
+  if (overrunning_.empty()) return;
+  meter_.SettleTo(now_ns);
+  for (const uint32_t number : overrunning_) {
+    Domain& it = domains_[number];
+    const uint64_t charged_ns = meter_.charged_ns(number);
+    const uint64_t more_ns = charged_ns - it.noted_ns;
+    it.noted_ns = charged_ns;
+    if (meter_.running() < 2 || more_ns == 0) continue;
+    it.overran_ns += more_ns;
+    it.evens_at_ns += static_cast<uint64_t>(static_cast<double>(more_ns) * OthersTimes(it));
+  }
+}
+
+// What all others have been charged.
+uint64_t TurnArbiter::OthersNs(uint32_t number) const {
+  return meter_.busy_ns() - meter_.charged_ns(number);
+}
+
+uint64_t TurnArbiter::OwesNs(uint32_t number) const {
+  return domains_[number].even_at_ns - std::min(domains_[number].even_at_ns, OthersNs(number));
+}
+
+// How many times as much as the domain the others are to have, as things are now. Not above what starvation is prevented at: a domain of
+// little weight would wait for hours for a kernel of seconds.
+double TurnArbiter::OthersTimes(const Domain& domain) const {
+  constexpr double kMost = StarvationGuard::kPauseShare - 1;
+  // While it overruns it does not compete itself.
+  const auto higher = was_active_.begin() + static_cast<ptrdiff_t>(Index(domain.priority));
+  if (std::any_of(was_active_.begin(), higher, [](bool active) { return active; })) return kMost;
+  std::vector<ShareTree::Node> leaves;
+  for (const uint32_t number : domain.allocations) {
+    const Allocation& it = allocations_[number];
+    if (it.wants && it.priority == domain.priority) leaves.push_back(it.leaf);
+  }
+  const double part = policy_.tree().PartOf(leaves);
+  return part * (kMost + 1) <= 1 ? kMost : (1 - std::min(part, 1.0)) / part;
+}
+
+// Since when nobody who may have a turn has wanted one; UINT64_MAX: somebody does.
+uint64_t TurnArbiter::QuietSinceNs() const {
+  uint64_t since_ns = 0;
+  for (size_t i = 0; i < kPriorities; ++i) {
+    if (was_active_[i]) return UINT64_MAX;
+    since_ns = std::max(since_ns, active_until_ns_[i]);
+  }
+  return since_ns;
+}
+
+void TurnArbiter::Pay(uint32_t allocation, uint64_t ns, uint64_t now_ns) {
+  if (ns == 0) return;
+  Allocation& it = allocations_[allocation];
+  it.charged_ns += ns;
+  policy_.tree().Charge(it.leaf, ns, now_ns);
+}
+
+// Divides what the domain was charged since the last time. Of what is rounded away each gets the
+// nanoseconds at its place: the parts add up to the whole.
+void TurnArbiter::Settle(uint32_t number, uint64_t now_ns) {
+  meter_.SettleTo(now_ns);
+  Domain& it = domains_[number];
+  const uint64_t unpaid_ns = meter_.charged_ns(number) - it.paid_ns;
+  if (unpaid_ns == 0) return;
+  it.paid_ns += unpaid_ns;
+  uint64_t sum = 0;
+  for (const Ran& ran : it.division) sum += ran.used_ns_untrusted;
+  if (sum == 0) {
+    if (it.winner != kNone) {
+      Pay(it.winner, unpaid_ns, now_ns);
+    } else if (!it.allocations.empty()) {
+      Pay(it.allocations.front(), unpaid_ns, now_ns);
+    } else {
+      unattributed_ns_ += unpaid_ns;
+    }
+    return;
+  }
+  __extension__ using Wide = unsigned __int128;
+  uint64_t before = 0;
+  uint64_t paid_ns = 0;
+  for (const Ran& ran : it.division) {
+    before += ran.used_ns_untrusted;
+    const auto upto_ns = static_cast<uint64_t>(Wide{unpaid_ns} * before / sum);
+    Pay(static_cast<uint32_t>(ran.allocation_untrusted), upto_ns - paid_ns, now_ns);
+    paid_ns = upto_ns;
+  }
+}
+
+void TurnArbiter::Divide(DomainId id, std::span<const Ran> division_untrusted, uint64_t now_ns) {
+  Domain& it = At(id);
+  it.division.clear();
+  for (const Ran& ran : division_untrusted.first(std::min(division_untrusted.size(), kMaxNamed))) {
+    const auto number = static_cast<size_t>(ran.allocation_untrusted);
+    if (number >= allocations_.size() || !allocations_[number].used ||
+        allocations_[number].domain != id) {
+      continue;
+    }
+    // Together below 2^63: each fits into 51 bits, and there are 2^12.
+    constexpr uint64_t kMost = (uint64_t{1} << 51) - 1;
+    it.division.push_back({ran.allocation_untrusted, std::min(ran.used_ns_untrusted, kMost)});
+  }
+  Settle(static_cast<uint32_t>(id), now_ns);
+}
+
+}  // namespace gpuloom::arbiter

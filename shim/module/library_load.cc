@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/module/library_load.h"
+
+#include <string.h>
+
+#include "proto/cuda/fatbin.h"
+#include "proto/cuda/image_hash.h"
+#include "proto/cuda/return_if_error.h"
+#include "shim/memory/host_arena.h"
+#include "shim/module/managed_variables.h"
+#include "shim/session/session.h"
+
+namespace gpuloom {
+namespace {
+
+// Gives what the executor has taken apart a place for its `__managed__` variables.
+CUresult PlaceVariables(Library* library, uint32_t managed_bytes, ReplyPayload* log) {
+  if (managed_bytes == 0) return CUDA_SUCCESS;
+  CUresult result = PlaceManaged(library, managed_bytes);
+  if (result != CUDA_SUCCESS) {
+    (void)UnloadImage(library);
+    return result;
+  }
+  wire::LibraryPlace::Reply placed;
+  result = session.Call<wire::LibraryPlace>(
+      {IdOf(library), 0, wire::HostPtr{library->managed_begin}}, &placed, nullptr, 0, log);
+  if (result != CUDA_SUCCESS) ReleaseManaged(library);
+  return result;
+}
+
+CUresult CallLoad(Library* library, uint64_t address, uint64_t image_bytes, ReplyPayload* log) {
+  wire::LibraryLoad::Reply reply;
+  const CUresult result = session.Call<wire::LibraryLoad>(
+      {IdOf(library), 0, wire::HostPtr{address}, image_bytes}, &reply, nullptr, 0, log);
+  return result != CUDA_SUCCESS ? result : PlaceVariables(library, reply.managed_bytes, log);
+}
+
+// Asks for the image by its hash if that is cheaper than sending it; sends it if nobody has loaded
+// it yet.
+CUresult SendImage(Library* library, const void* image, uint64_t image_bytes, ReplyPayload* log) {
+  if (image_bytes >= wire::kByHashBytes && HashesImagesFast()) {
+    const ImageHash hash = HashImage(static_cast<const uint8_t*>(image), image_bytes);
+    wire::LibraryLoadByHash::Request request = {IdOf(library), 0, {}};
+    memcpy(request.hash, hash.words, sizeof(request.hash));
+    wire::LibraryLoadByHash::Reply reply;
+    const CUresult result = session.Call<wire::LibraryLoadByHash>(request, &reply, nullptr, 0, log);
+    if (result != CUDA_SUCCESS || reply.known != 0) return result;
+  }
+  uint64_t address;
+  CUDA_RETURN_IF_ERROR(TakeTransferSpace(image_bytes, &address));
+  memcpy(reinterpret_cast<void*>(address), image, image_bytes);
+  const CUresult result = CallLoad(library, address, image_bytes, log);
+  GiveTransferSpace(address);
+  return result;
+}
+
+// Has the image compiled with the program's options, and gives it what the compiler reports.
+CUresult CompileImage(Library* library, const void* image, uint64_t image_bytes,
+                      const JitOptions& jit, LoadLog* log) {
+  JitReportPlace place = JitReportPlace::For(jit);
+  if (place.error_capacity_bytes == 0) place.error_capacity_bytes = LoadLog::kTextBytes;
+  uint64_t address;
+  CUDA_RETURN_IF_ERROR(TakeTransferSpace(image_bytes + place.size_bytes(), &address));
+  place.address = address + image_bytes;
+  memcpy(reinterpret_cast<void*>(address), image, image_bytes);
+  memset(reinterpret_cast<void*>(place.address), 0, place.size_bytes());
+  wire::LibraryCompile::Reply reply;
+  CUresult result = session.Call<wire::LibraryCompile>(
+      {IdOf(library), place.info_capacity_bytes, wire::HostPtr{address}, image_bytes,
+       wire::HostPtr{place.address}, place.error_capacity_bytes, 0},
+      &reply, jit.list, jit.list_bytes());
+  if (result == CUDA_SUCCESS) {
+    place.Tell(reply.report, jit);
+    result = static_cast<CUresult>(reply.result);
+    const uint32_t said = reply.report.error_bytes < place.error_capacity_bytes
+                              ? reply.report.error_bytes
+                              : place.error_capacity_bytes;
+    log->Set(reinterpret_cast<const char*>(place.address) + place.info_capacity_bytes, said);
+  }
+  GiveTransferSpace(address);
+  return result != CUDA_SUCCESS ? result : PlaceVariables(library, reply.managed_bytes, nullptr);
+}
+
+// Machine code needs no compiler.
+bool IsCompiled(const void* image, uint64_t image_bytes) {
+  Image found;
+  return FindImage(image, image_bytes, &found) == ImageError::kNone &&
+         found.kind == ImageKind::kElf;
+}
+
+}  // namespace
+
+CUresult LoadImage(Library* library, const void* image, uint64_t image_bytes, const JitOptions& jit,
+                   LoadLog* log) {
+  if (!jit.empty() && !IsCompiled(image, image_bytes)) {
+    return CompileImage(library, image, image_bytes, jit, log);
+  }
+  char text[wire::kReplyPayloadBytes];
+  ReplyPayload reply = {text, sizeof(text), 0};
+  const CUresult result = SendImage(library, image, image_bytes, &reply);
+  TellError(jit, text, reply.size_bytes);
+  log->Set(text, reply.size_bytes);
+  return result;
+}
+
+CUresult UnloadImage(const Library* library) {
+  wire::LibraryUnload::Reply reply;
+  return session.Call<wire::LibraryUnload>({IdOf(library)}, &reply);
+}
+
+}  // namespace gpuloom
