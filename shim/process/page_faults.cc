@@ -93,6 +93,8 @@ bool WatchPages(uint64_t begin, uint64_t size_bytes) {
 void UnwatchPages(uint64_t begin, uint64_t size_bytes) {
   uffdio_range range = {begin, size_bytes};
   ioctl(faults, UFFDIO_UNREGISTER, &range);
+  // The kernel does this by itself for another kind of fault only.
+  ioctl(faults, UFFDIO_WAKE, &range);
 }
 
 void HidePages(uint64_t begin, uint64_t size_bytes) {
