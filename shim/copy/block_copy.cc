@@ -385,7 +385,9 @@ CUresult CopyBlock(const CUDA_MEMCPY3D& params, CUstream handle, DefaultStream n
   if (RecordsBlock(params, stream, timing, &captured)) return captured;
   const MigrationHold hold(copy.to.address, copy.from.address);
   CUDA_RETURN_IF_ERROR(hold.result());
-  return Run(copy, stream, timing);
+  CUDA_RETURN_IF_ERROR(Run(copy, stream, timing));
+  if (timing == CopyTiming::kAsync || !hold.named()) return CUDA_SUCCESS;
+  return session.WaitForStream(stream);  // the program may look at once
 }
 
 CUresult JudgeFill(const wire::GraphFill& fill, bool* pinned) {
@@ -400,7 +402,7 @@ CUresult JudgeFill(const wire::GraphFill& fill, bool* pinned) {
       !FindMemory(fill.address, span, &found)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  *pinned = LiesInArena(found);
+  *pinned = IsTheProgramsToo(found);
   return CUDA_SUCCESS;
 }
 

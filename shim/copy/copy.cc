@@ -290,7 +290,9 @@ CUresult CopyOn(CUstream handle, DefaultStream null_means, uint64_t destination,
   const MigrationHold hold(destination, source);
   CUDA_RETURN_IF_ERROR(hold.result());
   if (CopiesParts(copy, to, from, timing, &result)) return result;
-  return Copy(placed, to, from, timing);
+  result = Copy(placed, to, from, timing);
+  if (result != CUDA_SUCCESS || timing == CopyTiming::kAsync || !hold.named()) return result;
+  return session.WaitForStream(copy.stream);  // the program may look at once
 }
 
 CUresult HtoD(CUdeviceptr to, const void* from, size_t size, CUstream stream,

@@ -46,7 +46,7 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
   // A memset of device memory returns at once even when it is called synchronous; one of pinned
   // host memory does not.
   if (result != CUDA_SUCCESS || timing == CopyTiming::kAsync ||
-      !(LiesInArena(found) || MemoryOperationsWait())) {
+      !(IsTheProgramsToo(found) || MemoryOperationsWait())) {
     return result;
   }
   return session.WaitFor(stream, ticket);

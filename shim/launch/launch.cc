@@ -125,7 +125,9 @@ class KeptParams {
     params->Write(kernel, copy_);
     *params = {nullptr, copy_};
   }
-  ~KeptParams() { free(copy_); }
+  ~KeptParams() {
+    if (copy_ != nullptr) free(copy_);
+  }
   KeptParams(const KeptParams&) = delete;
   KeptParams& operator=(const KeptParams&) = delete;
 

@@ -39,6 +39,26 @@ bool Accessible(const KnownMemory& entry) {
   return entry.kind != MemoryKind::kMapped || entry.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
+inline bool FindAccessibleLocked(uint64_t address, uint64_t size_bytes, KnownMemory* found)
+    GPULOOM_REQUIRES(memory.lock) {
+  size_t i = FindAtOrBefore(memory.known, address);
+  if (i == memory.known.count()) return false;
+  *found = memory.known[i];
+  if (address - found->begin >= found->size_bytes || !Accessible(*found)) return false;
+  uint64_t held = found->size_bytes - (address - found->begin);
+  while (held < size_bytes) {
+    const KnownMemory& last = memory.known[i];
+    if (last.kind != MemoryKind::kMapped || ++i == memory.known.count()) return false;
+    const KnownMemory& next = memory.known[i];
+    if (next.kind != MemoryKind::kMapped || !Accessible(next) ||
+        next.begin != last.begin + last.size_bytes) {
+      return false;
+    }
+    held += next.size_bytes;
+  }
+  return true;
+}
+
 CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   if (address == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -106,28 +126,16 @@ uint64_t NewBufferId() {
 }
 
 bool FindMemory(uint64_t address, uint64_t size_bytes, KnownMemory* found) {
-  return FindAccessible(address, size_bytes, found) &&
-         (!IsMigrating(*found) || PlaceMigrating(found->begin));
+  {
+    Holding holding(&memory.lock);
+    if (!FindAccessibleLocked(address, size_bytes, found)) return false;
+  }
+  return !IsMigrating(*found) || PlaceMigrating(found->begin);
 }
 
 bool FindAccessible(uint64_t address, uint64_t size_bytes, KnownMemory* found) {
   Holding holding(&memory.lock);
-  size_t i = FindAtOrBefore(memory.known, address);
-  if (i == memory.known.count()) return false;
-  *found = memory.known[i];
-  if (address - found->begin >= found->size_bytes || !Accessible(*found)) return false;
-  uint64_t held = found->size_bytes - (address - found->begin);
-  while (held < size_bytes) {
-    const KnownMemory& last = memory.known[i];
-    if (last.kind != MemoryKind::kMapped || ++i == memory.known.count()) return false;
-    const KnownMemory& next = memory.known[i];
-    if (next.kind != MemoryKind::kMapped || !Accessible(next) ||
-        next.begin != last.begin + last.size_bytes) {
-      return false;
-    }
-    held += next.size_bytes;
-  }
-  return true;
+  return FindAccessibleLocked(address, size_bytes, found);
 }
 
 bool FindKnown(uint64_t address, KnownMemory* found) {

@@ -51,6 +51,11 @@ struct KnownMemory {
 inline bool IsMigrating(const KnownMemory& memory) {
   return memory.kind == MemoryKind::kManaged && memory.object == kMigrates;
 }
+// Returns true for what the program reads and writes at the device's address, so that it may look as soon as a call that
+// CUDA documents as synchronous returns.
+inline bool IsTheProgramsToo(const KnownMemory& memory) {
+  return memory.kind == MemoryKind::kPinnedHost || memory.kind == MemoryKind::kManaged;
+}
 // Returns true for what the device finds in host memory, at the program's address.
 inline bool LiesInArena(const KnownMemory& memory) {
   return memory.kind == MemoryKind::kPinnedHost ||

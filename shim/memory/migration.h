@@ -81,6 +81,8 @@ class MigrationHold {
 
   // OUT_OF_MEMORY, or the session's end.
   CUresult result() const { return result_; }
+  // Whether what was named migrates.
+  bool named() const { return held_; }
 
  private:
   void Begin(wire::StreamId stream);

@@ -88,7 +88,7 @@ constexpr Case kCases[] = {
     {"cuLaunchKernelEx, no attributes", LaunchEx, 660},
     {"cuEventRecord", Record, 410},
     {"cuMemcpyHtoDAsync, pinned", CopyPinned, 545},
-    {"cuMemcpyDtoDAsync", CopyOnDevice, 545},
+    {"cuMemcpyDtoDAsync", CopyOnDevice, 565},
     {"cuMemsetD32Async", Fill, 345},
     // Of what is done already.
     {"cuEventQuery", QueryEvent, 150},

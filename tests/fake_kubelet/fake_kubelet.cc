@@ -443,6 +443,10 @@ absl::Status FakeKubelet::AllocateOne(Plugin* plugin, FakeContainer* container) 
     return absl::InternalError("Allocate: not one answer");
   const auto& answer = response.container_responses(0);
   container->envs = {answer.envs().begin(), answer.envs().end()};
+  for (const v1beta1::DeviceSpec& device : answer.devices()) {
+    container->devices.push_back(device.host_path() + " " + device.container_path() + " " +
+                                 device.permissions());
+  }
   for (const v1beta1::Mount& mount : answer.mounts()) {
     container->mounts.push_back({mount.container_path(), mount.host_path(), mount.read_only()});
   }

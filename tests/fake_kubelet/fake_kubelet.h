@@ -65,6 +65,7 @@ struct FakeContainer {
   std::set<std::string> device_ids;
   std::map<std::string, std::string> envs;
   std::vector<FakeMount> mounts;
+  std::vector<std::string> devices;  // "host's path container's path permissions"
 
   // The host's path behind a path of the container; empty when it lies in no mount.
   std::string HostPath(const std::string& container_path) const;

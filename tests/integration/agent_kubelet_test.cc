@@ -65,6 +65,7 @@ TEST_F(AgentKubelet, APodGetsASocketOfItsOwnAndItsGrant) {
   EXPECT_EQ(container.envs.at("NVIDIA_VISIBLE_DEVICES"), "void");
   for (const FakeMount& mount : container.mounts)
     EXPECT_TRUE(mount.read_only) << mount.container_path;
+  EXPECT_TRUE(container.devices.empty());
   const std::string cuda = container.HostPath("/usr/lib/x86_64-linux-gnu/libcuda.so.1");
   const std::string nvml = container.HostPath("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1");
   EXPECT_TRUE(fs::is_regular_file(cuda) && fs::is_regular_file(nvml));
@@ -82,6 +83,17 @@ TEST_F(AgentKubelet, APodGetsASocketOfItsOwnAndItsGrant) {
   EXPECT_EQ(state->memory_quota_bytes, 64 * kMiB);
   EXPECT_EQ(state->slots, 2u);
   EXPECT_EQ(state->bound, 1u);
+}
+
+TEST_F(AgentKubelet, AContainerGetsNoDeviceUnlessItsManagedMemoryMigrates) {
+  Start({"--migrate-managed-memory"});
+  std::ifstream known("/proc/misc");
+  const std::string misc((std::istreambuf_iterator<char>(known)), std::istreambuf_iterator<char>());
+  std::vector<std::string> expected;
+  if (misc.find(" userfaultfd\n") != std::string::npos) {
+    expected.push_back("/dev/userfaultfd /dev/userfaultfd rw");
+  }
+  EXPECT_EQ(Run("team-a", "trainer", 1).devices, expected);
 }
 
 TEST_F(AgentKubelet, ARequestThatFitsOnNoSingleGpuIsRefused) {

@@ -9,6 +9,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/memory/host_memory.h"
+#include "agent/executor/process/log.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000  // newer than some headers
@@ -19,6 +20,9 @@ namespace {
 
 // How much of the host range is for managed memory: as much as a session with the usual limit may pin.
 constexpr uint64_t kPartOfHostRange = 4;
+
+// Not an error of the device's: the address that was wanted is not to be had.
+constexpr CUresult kOtherAddress = CUDA_ERROR_INVALID_ADDRESS_SPACE;
 
 // The addresses that a mapping takes.
 constexpr uint64_t RoundUpToStep(uint64_t size_bytes) {
@@ -34,7 +38,7 @@ CUresult MapPhysical(const Driver& cuda, CUdevice device, const Physical& memory
   if (result != CUDA_SUCCESS) return result;
   result = reserved == address
                ? MapWithAccess(cuda, device, memory.handle, memory.size_bytes, address)
-               : CUDA_ERROR_OUT_OF_MEMORY;
+               : kOtherAddress;
   if (result != CUDA_SUCCESS) cuda.cuMemAddressFree(reserved, reserved_bytes);
   return result;
 }
@@ -57,7 +61,7 @@ CUresult MapPages(const Driver& cuda, const HostMemory& host, uint64_t pages, ui
       mapped == wanted
           ? cuda.cuMemHostRegister_v2(mapped, size_bytes,
                                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
-          : CUDA_ERROR_OUT_OF_MEMORY;
+          : kOtherAddress;
   if (result != CUDA_SUCCESS) munmap(mapped, size_bytes);
   return result;
 }
@@ -129,6 +133,13 @@ void ManagedMemory::On(wire::Tag<wire::ManagedMap>, const wire::ManagedMap::Requ
 }
 
 void ManagedMemory::OnMapped(Caller caller, uint64_t address, CUresult result) {
+  if (result == kOtherAddress) {
+    LogFor(&tenant_->lines, LogLevel::kInfo,
+           "cuda: the driver does not give session %llu (%s) the address %#llx for managed memory",
+           static_cast<unsigned long long>(id()), label(),
+           static_cast<unsigned long long>(address));
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
   if (services_.device->Judge(result) == CUDA_SUCCESS) {
     Mapping& mapping = mappings_.at(address);
     mapping.busy = false;

@@ -83,9 +83,13 @@ CUresult VirtualMemory::Reserve(uint64_t size_bytes, uint64_t alignment_bytes, u
   if (alignment_bytes < kGranularityBytes) alignment_bytes = kGranularityBytes;
   const MutexLock lock(mutex_);
   begin = 0;
-  // As driver 580.159: it begins at a step if it gives what is wanted, and never does for less than a step.
-  if (size_bytes < kWantedStepBytes) wanted = 0;
-  wanted = (wanted + kWantedStepBytes - 1) & ~(kWantedStepBytes - 1);
+  // As driver 580.159: what is a step or more begins at one, and what is less never begins where it is wanted.
+  if (size_bytes < kWantedStepBytes) {
+    wanted = 0;
+  } else if (alignment_bytes < kWantedStepBytes) {
+    alignment_bytes = kWantedStepBytes;
+    wanted = (wanted + kWantedStepBytes - 1) & ~(kWantedStepBytes - 1);
+  }
   if (wanted != 0 && wanted % alignment_bytes == 0 && wanted < kAddressEnd) {
     begin = MapAt(wanted, size_bytes);
   }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Managed memory that migrates beside a quota.
+#include <stdlib.h>
+
+#include "tests/conformance/fixture.h"
+
+namespace gpuloom::conformance {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+// Through gpuloom, what does not fit beside it sends managed memory home for good, and more of it than fits begins there.
+TEST_F(WithKernels, ManagedMemoryLeavesRoomForOther) {
+  if (getenv("GPULOOM_SOCKET_DIR") == nullptr)
+    GTEST_SKIP() << "about quotas, so through gpuloom only";
+  size_t free_bytes = 0, total_bytes = 0;
+  ASSERT_EQ(Cu().cuMemGetInfo_v2(&free_bytes, &total_bytes), CUDA_SUCCESS);
+  ASSERT_GT(free_bytes, 64 * kMiB);
+  CUdeviceptr ballast = 0;
+  ASSERT_EQ(Cu().cuMemAlloc_v2(&ballast, free_bytes - 64 * kMiB), CUDA_SUCCESS);
+  CUdeviceptr managed[2] = {};
+  const auto check = [&](CUdeviceptr memory, size_t size, uint32_t value) {
+    const auto* words = reinterpret_cast<const uint32_t*>(memory);
+    EXPECT_EQ(words[1], value);
+    EXPECT_EQ(words[size / 4 - 1], value);
+  };
+  ASSERT_EQ(Cu().cuMemAllocManaged(&managed[0], 48 * kMiB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemsetD32_v2(managed[0], 7, 12 * kMiB), CUDA_SUCCESS);
+  for (uint32_t turn = 0; turn < 3; ++turn) {
+    CUdeviceptr plain = 0;
+    ASSERT_EQ(Cu().cuMemAlloc_v2(&plain, 32 * kMiB), CUDA_SUCCESS);
+    check(managed[0], 48 * kMiB, 7);
+    ASSERT_EQ(Launch(Function("increment"), 1, 1, nullptr, managed[0]), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuMemsetD32_v2(plain, turn, 8 * kMiB), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+    EXPECT_EQ(*reinterpret_cast<const uint32_t*>(managed[0]), 8 + turn);
+    EXPECT_EQ(Cu().cuMemFree_v2(plain), CUDA_SUCCESS);
+  }
+  ASSERT_EQ(Cu().cuMemAllocManaged(&managed[1], 96 * kMiB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemsetD32_v2(managed[1], 9, 24 * kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  check(managed[1], 96 * kMiB, 9);
+  for (const CUdeviceptr memory : managed) EXPECT_EQ(Cu().cuMemFree_v2(memory), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemFree_v2(ballast), CUDA_SUCCESS);
+  size_t free_again = 0;
+  ASSERT_EQ(Cu().cuMemGetInfo_v2(&free_again, &total_bytes), CUDA_SUCCESS);
+  // But for what the driver may have taken for itself meanwhile.
+  EXPECT_GE(free_again + 4 * kMiB, free_bytes);
+}
+
+}  // namespace
+}  // namespace gpuloom::conformance
