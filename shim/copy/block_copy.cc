@@ -383,10 +383,10 @@ CUresult CopyBlock(const CUDA_MEMCPY3D& params, CUstream handle, DefaultStream n
   if (result != CUDA_SUCCESS || copy.empty()) return result;
   CUresult captured;
   if (RecordsBlock(params, stream, timing, &captured)) return captured;
-  const MigrationHold hold(copy.to.address, copy.from.address);
-  CUDA_RETURN_IF_ERROR(hold.result());
+  const MigrationUse use(copy.to.address, copy.from.address);
+  CUDA_RETURN_IF_ERROR(use.result());
   CUDA_RETURN_IF_ERROR(Run(copy, stream, timing));
-  if (timing == CopyTiming::kAsync || !hold.named()) return CUDA_SUCCESS;
+  if (timing == CopyTiming::kAsync || !use.any()) return CUDA_SUCCESS;
   return session.WaitForStream(stream);  // the program may look at once
 }
 

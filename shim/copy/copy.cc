@@ -287,11 +287,11 @@ CUresult CopyOn(CUstream handle, DefaultStream null_means, uint64_t destination,
   }
   CUresult result;
   if (RecordsCopy(copy, to, from, timing, &result)) return result;
-  const MigrationHold hold(destination, source);
-  CUDA_RETURN_IF_ERROR(hold.result());
+  const MigrationUse use(destination, source);
+  CUDA_RETURN_IF_ERROR(use.result());
   if (CopiesParts(copy, to, from, timing, &result)) return result;
   result = Copy(placed, to, from, timing);
-  if (result != CUDA_SUCCESS || timing == CopyTiming::kAsync || !hold.named()) return result;
+  if (result != CUDA_SUCCESS || timing == CopyTiming::kAsync || !use.any()) return result;
   return session.WaitForStream(copy.stream);  // the program may look at once
 }
 

@@ -34,8 +34,8 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
       })) {
     return captured;
   }
-  const MigrationHold hold(destination);
-  CUDA_RETURN_IF_ERROR(hold.result());
+  const MigrationUse use(destination);
+  CUDA_RETURN_IF_ERROR(use.result());
   wire::Ticket ticket{0};
   const CUresult result = session.PostOnStream<wire::Fill>(
       stream, 0,
@@ -72,8 +72,8 @@ CUresult FillRows(CUdeviceptr destination, size_t pitch_bytes, uint32_t value,
       })) {
     return captured;
   }
-  const MigrationHold hold(destination);
-  CUDA_RETURN_IF_ERROR(hold.result());
+  const MigrationUse use(destination);
+  CUDA_RETURN_IF_ERROR(use.result());
   wire::Ticket ticket{0};
   const CUresult result = session.PostOnStream<wire::FillBlock>(
       stream, 0,

@@ -155,9 +155,10 @@ CUresult DriverInstantiate(Exec* exec, Node** culprit) {
   if (result == CUDA_SUCCESS) {
     remote->id = wire::GraphId{id};
     for (const LocalStep& step : remote->steps) remote->host_functions += step.function != 0;
-    remote->may_wait = remote->host_functions != 0;
     for (const Step& step : exec->definition.steps) {
-      remote->may_wait |= step.node->params.type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+      const CUgraphNodeType type = step.node->params.type;
+      remote->may_wait |=
+          type == CU_GRAPH_NODE_TYPE_HOST || type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
     }
     const bool priorities = (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0;
     using C = wire::GraphInstantiate;
@@ -253,16 +254,19 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, DefaultStream null_means) {
   if (remote->host_functions != 0) {
     CUDA_RETURN_IF_ERROR(ExpectHostFunctions(remote->host_functions));
   }
-  const MigrationHold hold(stream);
   wire::Ticket ticket{0};
-  CUresult result = hold.result();
-  if (result == CUDA_SUCCESS) {
-    result = session.PostOnStream<wire::GraphLaunch>(
-        stream, 0,
-        [&](wire::GraphLaunch::Request& request, uint8_t*) {
-          request = {remote->id, stream};
-        },
-        &ticket);
+  CUresult result;
+  {
+    const MigrationHold hold;
+    result = hold.result();
+    if (result == CUDA_SUCCESS) {
+      result = session.PostOnStream<wire::GraphLaunch>(
+          stream, 0,
+          [&](wire::GraphLaunch::Request& request, uint8_t*) {
+            request = {remote->id, stream};
+          },
+          &ticket);
+    }
   }
   if (result != CUDA_SUCCESS) {
     UnexpectHostFunctions(remote->host_functions);

@@ -205,19 +205,21 @@ CUresult SendEx(Kernel* kernel, const Shape& shape, wire::StreamId stream, const
   for (uint32_t i = 0; i < asks.event_count; ++i) {
     CUDA_RETURN_IF_ERROR(CheckLaunchEvent(asks.events[i]));
   }
-  const MigrationHold hold(stream);
-  CUDA_RETURN_IF_ERROR(hold.result());
-  const CUresult result = session.PostOnStream<wire::LaunchEx>(
-      stream, kernel->param_bytes, [&](wire::LaunchEx::Request& request, uint8_t* payload) {
-        request = {stream,
-                   IdOf(kernel),
-                   {shape.grid[0], shape.grid[1], shape.grid[2]},
-                   {shape.block[0], shape.block[1], shape.block[2]},
-                   shape.dynamic_shared_bytes,
-                   attributes};
-        from.Write(*kernel, payload);
-      });
-  return result != CUDA_SUCCESS ? result : RecordEvents(asks, stream);
+  {
+    const MigrationHold hold;
+    CUDA_RETURN_IF_ERROR(hold.result());
+    CUDA_RETURN_IF_ERROR(session.PostOnStream<wire::LaunchEx>(
+        stream, kernel->param_bytes, [&](wire::LaunchEx::Request& request, uint8_t* payload) {
+          request = {stream,
+                     IdOf(kernel),
+                     {shape.grid[0], shape.grid[1], shape.grid[2]},
+                     {shape.block[0], shape.block[1], shape.block[2]},
+                     shape.dynamic_shared_bytes,
+                     attributes};
+          from.Write(*kernel, payload);
+        }));
+  }
+  return RecordEvents(asks, stream);
 }
 
 CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, DefaultStream null_means,
@@ -252,7 +254,7 @@ CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, Defaul
     constexpr LaunchAsks kNothing = {};
     return SendEx(kernel, shape, stream, from, asks != nullptr ? *asks : kNothing);
   }
-  const MigrationHold hold(stream);
+  const MigrationHold hold;
   CUDA_RETURN_IF_ERROR(hold.result());
   return session.PostOnStream<wire::Launch>(
       stream, kernel->param_bytes, [&](wire::Launch::Request& request, uint8_t* payload) {

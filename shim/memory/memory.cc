@@ -303,7 +303,7 @@ CUresult cuMemGetInfo(unsigned* free_bytes, unsigned* total_bytes) {
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* size, CUdeviceptr address) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   KnownMemory found;
-  if (address == 0 || !FindMemory(address, 1, &found)) return CUDA_ERROR_NOT_FOUND;
+  if (address == 0 || !FindAccessible(address, 1, &found)) return CUDA_ERROR_NOT_FOUND;
   if (base != nullptr) *base = found.begin;
   if (size != nullptr) *size = found.size_bytes;
   return CUDA_SUCCESS;
@@ -344,7 +344,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* address, unsign
     if (result != CUDA_ERROR_INVALID_VALUE) return result;
   }
   if (device == nullptr || flags != 0 ||
-      !FindMemory(reinterpret_cast<uint64_t>(address), 1, &found) ||
+      !FindAccessible(reinterpret_cast<uint64_t>(address), 1, &found) ||
       found.kind != MemoryKind::kPinnedHost) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -360,7 +360,7 @@ CUresult cuMemHostGetFlags(unsigned* flags, void* address) {
     *flags = registered.flags;
     return CUDA_SUCCESS;
   }
-  if (flags == nullptr || !FindMemory(reinterpret_cast<uint64_t>(address), 1, &found) ||
+  if (flags == nullptr || !FindAccessible(reinterpret_cast<uint64_t>(address), 1, &found) ||
       found.kind != MemoryKind::kPinnedHost) {
     return CUDA_ERROR_INVALID_VALUE;
   }

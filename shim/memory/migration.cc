@@ -45,8 +45,11 @@ struct Range {
   uint64_t pages;       // the same memory in the arena
   Place place;
   bool prefers_host;
-  unsigned attachment;      // CU_MEM_ATTACH_*
-  wire::StreamId attached;  // to the stream, or from it to the host
+  unsigned allocated;  // CU_MEM_ATTACH_*, as allocated
+  // To what it is attached: a touch waits for that stream alone, or for all work.
+  unsigned attachment;
+  wire::StreamId attached;
+  uint32_t users;  // threads that are writing work which names it: what is away stays away
   // By chunk, whether it is away; only those from first_home on and before end_home can be at home.
   uint8_t* away;
   uint64_t first_home;
@@ -89,6 +92,12 @@ uint64_t NowNs() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
+void Pause() {
+  constexpr long kPauseNs = 20'000;
+  const timespec pause = {0, kPauseNs};
+  nanosleep(&pause, nullptr);
+}
+
 CUresult FindOwnStreamLocked() GPULOOM_REQUIRES(migration.lock) {
   if (migration.has_stream && migration.epoch == ContextEpoch()) return CUDA_SUCCESS;
   CUDA_RETURN_IF_ERROR(MakeOwnStream(CU_STREAM_NON_BLOCKING, &migration.stream));
@@ -126,6 +135,10 @@ CUresult CopyLocked(const Range& range, wire::CopyKind kind, uint64_t first, uin
       ticket);
 }
 
+Range* FindLocked(uint64_t address) GPULOOM_REQUIRES(migration.lock) {
+  return FindRange(migration.ranges, address, 1);
+}
+
 // Of [from, end), the first run of chunks that are away, or at home.
 bool FindRun(const Range& range, bool away, uint64_t from, uint64_t end, uint64_t* first,
              uint64_t* behind) {
@@ -147,7 +160,9 @@ CUresult SendChunksLocked(Range* range, uint64_t first, uint64_t end)
   wire::Ticket last{0};
   uint64_t run, behind;
   for (uint64_t at = first; FindRun(*range, false, at, end, &run, &behind); at = behind) {
-    HidePages(range->begin + run * kChunkBytes, (behind - run) * kChunkBytes);
+    if (!HidePages(range->begin + run * kChunkBytes, (behind - run) * kChunkBytes)) {
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
     CUDA_RETURN_IF_ERROR(CopyLocked(*range, wire::CopyKind::kHostToDevice, run, behind, &last));
   }
   if (last == wire::Ticket{0}) return CUDA_SUCCESS;
@@ -228,13 +243,6 @@ CUresult PlaceLocked(Range* range) GPULOOM_REQUIRES(migration.lock) {
   return CUDA_SUCCESS;
 }
 
-// The device finds the newest of all of it.
-CUresult SendLocked(Range* range) GPULOOM_REQUIRES(migration.lock) {
-  if (!range->AnyHome() || range->place == Place::kPages) return CUDA_SUCCESS;
-  CUDA_RETURN_IF_ERROR(PlaceLocked(range));
-  return SendChunksLocked(range, 0, range->chunks());
-}
-
 // From device memory to pages, for good: all of it comes home. The device is done with it.
 CUresult SettleLocked(Range* range) GPULOOM_REQUIRES(migration.lock) {
   if (range->place != Place::kDevice) return CUDA_SUCCESS;
@@ -249,28 +257,69 @@ CUresult SettleLocked(Range* range) GPULOOM_REQUIRES(migration.lock) {
   return PlaceLocked(range);
 }
 
-CUresult SettleAllLocked() GPULOOM_REQUIRES(migration.lock) {
-  bool waited = false;
-  for (Range& range : migration.ranges) {
-    range.prefers_host = true;
-    if (range.place != Place::kDevice) continue;
-    if (!waited) CUDA_RETURN_IF_ERROR(session.WaitForAll());
-    waited = true;
-    CUDA_RETURN_IF_ERROR(SettleLocked(&range));
-  }
-  return CUDA_SUCCESS;
+// The device finds the newest of all of it.
+CUresult SendLocked(Range* range) GPULOOM_REQUIRES(migration.lock) {
+  if (!range->AnyHome() || range->place == Place::kPages) return CUDA_SUCCESS;
+  CUDA_RETURN_IF_ERROR(PlaceLocked(range));
+  const CUresult result = SendChunksLocked(range, 0, range->chunks());
+  if (result != CUDA_ERROR_NOT_SUPPORTED) return result;
+  // Memory that the program has locked cannot be hidden.
+  CUDA_RETURN_IF_ERROR(session.WaitForAll());
+  return SettleLocked(range);
 }
 
-Range* FindLocked(uint64_t address) GPULOOM_REQUIRES(migration.lock) {
-  return FindRange(migration.ranges, address, 1);
+// The largest that the device has in memory of its own; null if there is none.
+Range* LargestAtDeviceLocked() GPULOOM_REQUIRES(migration.lock) {
+  Range* largest = nullptr;
+  for (Range& range : migration.ranges) {
+    if (range.place != Place::kDevice) continue;
+    if (largest == nullptr || range.size_bytes > largest->size_bytes) largest = &range;
+  }
+  return largest;
+}
+
+bool AnyUserLocked() GPULOOM_REQUIRES(migration.lock) {
+  for (const Range& range : migration.ranges) {
+    if (range.users != 0) return true;
+  }
+  return false;
+}
+
+// Until nobody writes work that names any, and all work is done. The lock is released meanwhile.
+CUresult WaitUntilUnusedLocked() GPULOOM_REQUIRES(migration.lock) {
+  while (AnyUserLocked()) {
+    migration.lock.Release();
+    Pause();
+    migration.lock.Acquire();
+  }
+  return session.WaitForAll();
+}
+
+CUresult SettleAllLocked() GPULOOM_REQUIRES(migration.lock) {
+  for (Range& range : migration.ranges) range.prefers_host = true;
+  if (LargestAtDeviceLocked() == nullptr) return CUDA_SUCCESS;
+  CUDA_RETURN_IF_ERROR(WaitUntilUnusedLocked());
+  while (Range* range = LargestAtDeviceLocked()) CUDA_RETURN_IF_ERROR(SettleLocked(range));
+  return CUDA_SUCCESS;
 }
 
 // ---- faults ----
 
+// Waits until nobody writes work that names the range; the lock is released meanwhile. Null if there is none.
+Range* FindUnusedLocked(uint64_t address) GPULOOM_REQUIRES(migration.lock) {
+  for (;;) {
+    Range* range = FindLocked(address);
+    if (range == nullptr || range->users == 0) return range;
+    migration.lock.Release();
+    Pause();
+    migration.lock.Acquire();
+  }
+}
+
 // Natively no processor may touch managed memory while kernels run, where a device says that it cannot do both at once,
 // as ours does. Programs that try all the same wait here.
 void WaitForWorkLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
-  if (range.attachment != CU_MEM_ATTACH_GLOBAL) {
+  if (range.attachment == CU_MEM_ATTACH_SINGLE || range.attachment == CU_MEM_ATTACH_HOST) {
     (void)session.WaitForStream(range.attached);
     return;
   }
@@ -280,9 +329,7 @@ void WaitForWorkLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
       CpuPause();
       continue;
     }
-    constexpr long kPauseNs = 20'000;
-    const timespec pause = {0, kPauseNs};
-    nanosleep(&pause, nullptr);
+    Pause();
     if (!migration.told_of_wait && NowNs() - since_ns > kSilentWaitNs) {
       migration.told_of_wait = true;
       Log(LogLevel::kWarn,
@@ -296,7 +343,7 @@ void WaitForWorkLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
 
 void OnFault(uint64_t address) {
   Holding holding(&migration.lock);
-  Range* range = FindLocked(address);
+  Range* range = FindUnusedLocked(address);
   if (range == nullptr) {  // it has just been freed
     AdmitPages(address / wire::kPageBytes * wire::kPageBytes, wire::kPageBytes);
     return;
@@ -393,7 +440,7 @@ CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
       !FindSpaceLocked(migration.space.begin, range.size_bytes, &range.begin)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  range.attachment = flags;
+  range.allocated = range.attachment = flags;
   range.attached = wire::kLegacyStream;
   range.end_home = range.chunks();
   range.away = static_cast<uint8_t*>(calloc(range.chunks(), 1));
@@ -444,16 +491,21 @@ CUresult PrefetchMigrating(uint64_t address, uint64_t size_bytes, bool to_device
 }
 
 CUresult PreferHost(uint64_t begin, bool on) {
-  CUDA_RETURN_IF_ERROR(on ? session.WaitForAll() : CUDA_SUCCESS);
   Holding holding(&migration.lock);
   Range* range = FindLocked(begin);
   if (range == nullptr) return CUDA_SUCCESS;
   if (!on) {
-    if (range->place == Place::kNothing) range->prefers_host = false;
+    // What has been settled because streams may wait for the program stays so.
+    if (!migration.may_wait.load(std::memory_order_relaxed) && range->place == Place::kNothing) {
+      range->prefers_host = false;
+    }
     return CUDA_SUCCESS;
   }
   range->prefers_host = true;
-  return SettleLocked(range);
+  if (range->place != Place::kDevice) return CUDA_SUCCESS;
+  CUDA_RETURN_IF_ERROR(WaitUntilUnusedLocked());
+  range = FindLocked(begin);
+  return range == nullptr ? CUDA_SUCCESS : SettleLocked(range);
 }
 
 void AttachMigrating(uint64_t begin, unsigned flags, wire::StreamId stream) {
@@ -464,18 +516,23 @@ void AttachMigrating(uint64_t begin, unsigned flags, wire::StreamId stream) {
   range->attached = stream;
 }
 
-bool MigrateHome(uint64_t size_bytes) {
-  if (!AnythingMigrates() || session.WaitForAll() != CUDA_SUCCESS) return false;
+void DetachMigrating(wire::StreamId stream) {
+  if (!AnythingMigrates()) return;
   Holding holding(&migration.lock);
-  // Work that others have queued since then may use it.
-  if (session.WaitForAll() != CUDA_SUCCESS) return false;
+  for (Range& range : migration.ranges) {
+    if (range.attached != stream || range.attachment == range.allocated) continue;
+    range.attachment = range.allocated;
+    range.attached = wire::kLegacyStream;
+  }
+}
+
+bool MigrateHome(uint64_t size_bytes) {
+  if (!AnythingMigrates()) return false;
+  Holding holding(&migration.lock);
+  if (LargestAtDeviceLocked() == nullptr || WaitUntilUnusedLocked() != CUDA_SUCCESS) return false;
   uint64_t left_bytes = 0;
   while (left_bytes < size_bytes) {
-    Range* largest = nullptr;
-    for (Range& range : migration.ranges) {
-      if (range.place != Place::kDevice) continue;
-      if (largest == nullptr || range.size_bytes > largest->size_bytes) largest = &range;
-    }
+    Range* largest = LargestAtDeviceLocked();
     if (largest == nullptr || SettleLocked(largest) != CUDA_SUCCESS) break;
     left_bytes += largest->size_bytes;
   }
@@ -489,27 +546,34 @@ CUresult SettleBeforeWaiting() {
   return SettleAllLocked();
 }
 
-void MigrationHold::Begin(wire::StreamId stream) GPULOOM_NO_THREAD_SAFETY_ANALYSIS {
+void MigrationHold::Begin() GPULOOM_NO_THREAD_SAFETY_ANALYSIS {
   migration.lock.Acquire();
-  held_ = true;
+  locked_ = true;
   for (Range& range : migration.ranges) {
-    const bool may_use = range.attachment == CU_MEM_ATTACH_GLOBAL ||
-                         (range.attachment == CU_MEM_ATTACH_SINGLE && range.attached == stream);
-    if (may_use && result_ == CUDA_SUCCESS) result_ = SendLocked(&range);
+    if (result_ == CUDA_SUCCESS) result_ = SendLocked(&range);
   }
-}
-
-void MigrationHold::Begin(uint64_t to, uint64_t from) GPULOOM_NO_THREAD_SAFETY_ANALYSIS {
-  migration.lock.Acquire();
-  for (const uint64_t address : {to, from}) {
-    Range* range = address == 0 ? nullptr : FindLocked(address);
-    if (range == nullptr) continue;
-    held_ = true;
-    if (result_ == CUDA_SUCCESS) result_ = SendLocked(range);
-  }
-  if (!held_) migration.lock.Release();
 }
 
 void MigrationHold::End() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { migration.lock.Release(); }
+
+void MigrationUse::Begin(uint64_t to, uint64_t from) {
+  Holding holding(&migration.lock);
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t address = i == 0 ? to : from;
+    Range* range = address == 0 ? nullptr : FindLocked(address);
+    if (range == nullptr) continue;
+    if (result_ == CUDA_SUCCESS) result_ = SendLocked(range);
+    ++range->users;
+    used_[i] = range->begin;
+  }
+}
+
+void MigrationUse::End() {
+  Holding holding(&migration.lock);
+  for (const uint64_t begin : used_) {
+    Range* range = begin == 0 ? nullptr : FindLocked(begin);
+    if (range != nullptr) --range->users;
+  }
+}
 
 }  // namespace gpuloom

@@ -6,8 +6,8 @@
 // has the newest copy, and a touch waits for the program's work, brings the chunk home and goes on (page_faults.h).
 // Before the program's next work everything at home is sent away.
 //
-//   const MigrationHold hold(stream);    // before a launch, which may use all of it
-//   const MigrationHold hold(to, from);  // before work that names what it uses
+//   const MigrationHold hold;           // before a launch, which may use all of it
+//   const MigrationUse use(to, from);   // before work that names what it uses
 //   CUDA_RETURN_IF_ERROR(hold.result());
 //   … write the work into the ring …
 //
@@ -40,6 +40,8 @@ void GiveMigrating(uint64_t begin);
 [[nodiscard]] CUresult PrefetchMigrating(uint64_t address, uint64_t size_bytes, bool to_device);
 [[nodiscard]] CUresult PreferHost(uint64_t begin, bool on);
 void AttachMigrating(uint64_t begin, unsigned flags, wire::StreamId stream);
+// The stream ends: what is attached to it is attached as it was when it was allocated.
+void DetachMigrating(wire::StreamId stream);
 
 // Leaves device memory to an allocation that found none: ranges of this size or more together go home for good. False
 // if there was none. Not under physical_lock.
@@ -58,21 +60,17 @@ inline bool AnythingMigrates() {
   return internal::anything_migrates.load(std::memory_order_relaxed);
 }
 
-// While it lives nothing comes home, so the program's work must be in the ring before it ends.
+// For work that may use all of it, a launch: while it lives nothing comes home, so it ends when the work is in the ring.
+// Nothing else is done meanwhile.
 class MigrationHold {
  public:
-  explicit MigrationHold(wire::StreamId stream) {
+  MigrationHold() {
     if (AnythingMigrates()) [[unlikely]] {
-      Begin(stream);
-    }
-  }
-  explicit MigrationHold(uint64_t to, uint64_t from = 0) {
-    if (AnythingMigrates()) [[unlikely]] {
-      Begin(to, from);
+      Begin();
     }
   }
   ~MigrationHold() {
-    if (held_) [[unlikely]] {
+    if (locked_) [[unlikely]] {
       End();
     }
   }
@@ -81,15 +79,40 @@ class MigrationHold {
 
   // OUT_OF_MEMORY, or the session's end.
   CUresult result() const { return result_; }
-  // Whether what was named migrates.
-  bool named() const { return held_; }
 
  private:
-  void Begin(wire::StreamId stream);
+  void Begin();
+  void End();
+
+  bool locked_ = false;
+  CUresult result_ = CUDA_SUCCESS;
+};
+
+// For work that names what it uses, such as a copy: while it lives nothing of that comes home. Its owner may wait.
+class MigrationUse {
+ public:
+  explicit MigrationUse(uint64_t to, uint64_t from = 0) {
+    if (AnythingMigrates()) [[unlikely]] {
+      Begin(to, from);
+    }
+  }
+  ~MigrationUse() {
+    if (any()) [[unlikely]] {
+      End();
+    }
+  }
+  MigrationUse(const MigrationUse&) = delete;
+  MigrationUse& operator=(const MigrationUse&) = delete;
+
+  // Whether any of it migrates.
+  bool any() const { return (used_[0] | used_[1]) != 0; }
+  CUresult result() const { return result_; }
+
+ private:
   void Begin(uint64_t to, uint64_t from);
   void End();
 
-  bool held_ = false;
+  uint64_t used_[2] = {0, 0};
   CUresult result_ = CUDA_SUCCESS;
 };
 

@@ -49,9 +49,11 @@ CUresult JudgeProperties(const CUmemAllocationProp& wanted) {
 }
 
 CUresult Create(uint64_t size_bytes, uint32_t handle_types, CUmemGenericAllocationHandle* handle) {
-  Holding holding(&physical_lock);
   PhysicalMemory* memory = nullptr;
-  CUDA_RETURN_IF_ERROR(CreatePhysicalLocked(size_bytes, handle_types, &memory));
+  {
+    Holding holding(&physical_lock);
+    CUDA_RETURN_IF_ERROR(CreatePhysicalLocked(size_bytes, handle_types, &memory));
+  }
   *handle = HandleOf(memory);
   return CUDA_SUCCESS;
 }

@@ -32,6 +32,10 @@ void Log(LogLevel level, const char* format, ...) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, kPrefixBytes + text + 1);
 }
 
+void WriteError(const void* text, size_t size_bytes) {
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, size_bytes);
+}
+
 void FailureLog::Add(const char* format, ...) {
   if (logged_.exchange(true)) return;
   char reason[512];

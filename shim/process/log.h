@@ -12,6 +12,8 @@ enum class LogLevel : int { kOff, kError, kWarn, kInfo };
 void SetLogLevel(LogLevel level);
 
 // One line without its newline; cut at 1 KiB.
+// To standard error as it is, past the C library's buffers and locks.
+void WriteError(const void* text, size_t size_bytes);
 [[gnu::format(printf, 2, 3)]] void Log(LogLevel level, const char* format, ...);
 
 // Why something cannot be used, `what`: the first reason only, because programs try again and again.

@@ -4,16 +4,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "shim/process/log.h"
 #include "shim/process/thread.h"
 
 // Newer than some headers.
 #ifndef UFFD_FEATURE_MINOR_SHMEM
 #define UFFD_FEATURE_MINOR_SHMEM (1 << 10)
+#endif
+#ifndef UFFDIO_CONTINUE
 #define UFFDIO_REGISTER_MODE_MINOR (uint64_t{1} << 2)
 #define UFFDIO_CONTINUE_MODE_DONTWAKE (uint64_t{1} << 0)
 #define UFFDIO_CONTINUE _IOWR(UFFDIO, 0x07, struct uffdio_continue)
@@ -63,7 +67,14 @@ void Run() {
     uffd_msg told[kAtATime];
     const ssize_t bytes = read(faults, told, sizeof(told));
     if (bytes < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (bytes <= 0) return;
+    if (bytes <= 0) {
+      Log(LogLevel::kError,
+          "the kernel tells of no page faults any more (%s): whoever touches managed memory that "
+          "is "
+          "at the device waits for ever",
+          strerror(errno));
+      return;
+    }
     for (size_t i = 0; i < static_cast<size_t>(bytes) / sizeof(uffd_msg); ++i) {
       if (told[i].event == UFFD_EVENT_PAGEFAULT) handle(told[i].arg.pagefault.address);
     }
@@ -97,8 +108,11 @@ void UnwatchPages(uint64_t begin, uint64_t size_bytes) {
   ioctl(faults, UFFDIO_WAKE, &range);
 }
 
-void HidePages(uint64_t begin, uint64_t size_bytes) {
-  madvise(reinterpret_cast<void*>(begin), size_bytes, MADV_DONTNEED);
+bool HidePages(uint64_t begin, uint64_t size_bytes) {
+  constexpr int kDontNeedLocked = 24;  // MADV_DONTNEED_LOCKED; newer than some headers
+  void* const pages = reinterpret_cast<void*>(begin);
+  return madvise(pages, size_bytes, MADV_DONTNEED) == 0 ||
+         madvise(pages, size_bytes, kDontNeedLocked) == 0;
 }
 
 void AdmitPages(uint64_t begin, uint64_t size_bytes) {

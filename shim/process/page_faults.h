@@ -22,8 +22,9 @@ using PageFaultHandler = void (*)(uint64_t address);
 // All of it is accessible from now on, and whoever waits goes on.
 void UnwatchPages(uint64_t begin, uint64_t size_bytes);
 
-// The next touch of each of these watched pages is a fault. The memory keeps its content.
-void HidePages(uint64_t begin, uint64_t size_bytes);
+// The next touch of each of these watched pages is a fault. The memory keeps its content. False if the kernel does not
+// do it, as before Linux 5.18 for memory that the program has locked.
+[[nodiscard]] bool HidePages(uint64_t begin, uint64_t size_bytes);
 // These may be touched again.
 void AdmitPages(uint64_t begin, uint64_t size_bytes);
 

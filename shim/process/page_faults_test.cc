@@ -47,7 +47,7 @@ class PageFaults : public ::testing::Test {
     faults = 0;
     admits = true;
     ASSERT_TRUE(WatchPages(Begin(), kPages * kPage));
-    HidePages(Begin(), kPages * kPage);
+    ASSERT_TRUE(HidePages(Begin(), kPages * kPage));
   }
   void TearDown() override {
     if (seen_ == nullptr) return;
@@ -74,7 +74,7 @@ TEST_F(PageFaults, ATouchIsToldOnceAndFindsTheContent) {
   seen_[3 * kPage + 1] = 9;
   EXPECT_EQ(faults, 1);
   EXPECT_EQ(other_[3 * kPage + 1], 9);
-  HidePages(Begin() + 3 * kPage, kPage);
+  ASSERT_TRUE(HidePages(Begin() + 3 * kPage, kPage));
   EXPECT_EQ(Look(3), Content(3));
   EXPECT_EQ(faults, 2);
 }

@@ -187,7 +187,7 @@ CUresult Waiting::NoteFailure() {
     if (lost_.load(std::memory_order_relaxed) == 0 && !fault_told_.exchange(true)) {
       uint32_t bytes = completions_.fault_text_bytes();
       if (bytes > wire::kFaultTextBytes) bytes = wire::kFaultTextBytes;
-      if (bytes != 0) fwrite(completions_.fault_text(), 1, bytes, stderr);
+      if (bytes != 0) WriteError(completions_.fault_text(), bytes);
     }
     LoseSession(static_cast<CUresult>(fault), "the device reported a fault");
   } else if (fatal != wire::Fatal::kNone) {

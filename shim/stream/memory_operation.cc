@@ -80,10 +80,11 @@ CUresult SubmitMemoryOperations(CUstream handle, DefaultStream null_means, unsig
     return captured;
   }
   for (unsigned i = 0; i < count; ++i) {
-    if (Waits(operations[i])) CUDA_RETURN_IF_ERROR(SettleBeforeWaiting());
-    const MigrationHold hold(operations[i].writeValue.address);
-    CUDA_RETURN_IF_ERROR(hold.result());
-    CUDA_RETURN_IF_ERROR(Post(stream, operations[i]));
+    const Params one = operations[i];  // they may lie in the memory that is sent away
+    if (Waits(one)) CUDA_RETURN_IF_ERROR(SettleBeforeWaiting());
+    const MigrationUse use(one.writeValue.address);
+    CUDA_RETURN_IF_ERROR(use.result());
+    CUDA_RETURN_IF_ERROR(Post(stream, one));
   }
   return CUDA_SUCCESS;
 }

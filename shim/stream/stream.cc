@@ -7,6 +7,7 @@
 #include "shim/event/context_order.h"
 #include "shim/event/event.h"
 #include "shim/graph/capture.h"
+#include "shim/memory/migration.h"
 #include "shim/memory/pool.h"
 #include "shim/process/futex.h"
 #include "shim/process/growing.h"
@@ -92,6 +93,7 @@ bool TakeFromUse(Stream* stream, StreamUse then, StreamUse* was) GPULOOM_EXCLUDE
 CUresult EndAtExecutor(Stream* stream) {
   const wire::StreamId id = IdOf(stream);
   graph::ForgetStream(RefOf(id));
+  DetachMigrating(id);
   ForgetMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
   // The stream's last command: its id is reused only when the executor has ended the stream.
   return session.PostOnStream<wire::StreamDestroy>(

@@ -34,6 +34,7 @@ struct HostMemory {
   uint64_t pinned_bytes = 0;
   channel::Range
       managed;  // at the end of `range`: not of the arena, once a tenant has asked for it
+  RangeTable leaving_managed;         // addresses of it that are still to be unmapped
   RangeTable mapped_again;            // registered, and mapped a second time for managed memory
   std::function<void()> on_unpinned;  // set while the session lives
   // Unmaps the arena on a worker, since this is slow if much of it is in use.

@@ -43,11 +43,6 @@ CUresult MapPhysical(const Driver& cuda, CUdevice device, const Physical& memory
   return result;
 }
 
-void UnmapPhysical(const Driver& cuda, uint64_t address, uint64_t size_bytes) {
-  cuda.cuMemUnmap(address, size_bytes);
-  cuda.cuMemAddressFree(address, RoundUpToStep(size_bytes));
-}
-
 CUresult MapPages(const Driver& cuda, const HostMemory& host, uint64_t pages, uint64_t size_bytes,
                   uint64_t address) {
   if (!host.Populated(pages, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
@@ -106,6 +101,10 @@ void ManagedMemory::On(wire::Tag<wire::ManagedMap>, const wire::ManagedMap::Requ
   }
   if (!host_->managed.Contains(address, size_bytes) || Overlaps(address, size_bytes)) {
     return Refuse(wire::Fatal::kBadRange);
+  }
+  // It was another mapping's a moment ago.
+  if (host_->leaving_managed.Overlaps(address, RoundUpToStep(size_bytes))) {
+    return Reply<wire::ManagedMap>(caller, CUDA_ERROR_OUT_OF_MEMORY);
   }
   PhysicalRef memory;
   if (request.physical == wire::PhysicalId{0}) {
@@ -167,32 +166,44 @@ void ManagedMemory::On(wire::Tag<wire::ManagedUnmap>, const wire::ManagedUnmap::
   AfterEarlierWork(record.ticket, [this, caller = CallerOf(record), address] {
     device_memory_.ForgetNamed(address);
     const Mapping mapping = mappings_.at(address);
-    const auto done = [this, caller, address] {
-      mappings_.erase(address);
-      Reply<wire::ManagedUnmap>(caller, CUDA_SUCCESS);
-    };
     if (mapping.memory == nullptr) {
-      UnmapPages(address, mapping, [left = left_, done] {
-        if (!*left) done();
-      });
-      return services_.quiet->HurryRetired();
+      mappings_.erase(address);
+      host_->mapped_again.Remove(mapping.pages);
+      UnmapPages(address, mapping.size_bytes);
+      services_.quiet->HurryRetired();
+      return Reply<wire::ManagedUnmap>(caller, CUDA_SUCCESS);
     }
-    memory_.Post([address, size_bytes = mapping.size_bytes,
-                  &cuda = services_.device->cuda()] { UnmapPhysical(cuda, address, size_bytes); },
-                 [this, memory = mapping.memory, done] { device_memory_.Drop(memory, done); });
+    UnmapPhysical(address, mapping, [this, caller, address, memory = mapping.memory] {
+      device_memory_.Drop(memory, [this, caller, address] {
+        mappings_.erase(address);
+        Reply<wire::ManagedUnmap>(caller, CUDA_SUCCESS);
+      });
+    });
   });
 }
 
-// Waits for a moment in which the device is idle. `done` is called even if the session has ended meanwhile.
-void ManagedMemory::UnmapPages(uint64_t address, const Mapping& mapping,
-                               std::function<void()> done) {
+// Nobody waits for it: that takes a moment in which the device is idle, as unpinning other memory does.
+void ManagedMemory::UnmapPages(uint64_t address, uint64_t size_bytes) {
+  (void)host_->leaving_managed.Add(address, RoundUpToStep(size_bytes));
   services_.quiet->Retire(
-      [address, size_bytes = mapping.size_bytes, &cuda = services_.device->cuda()] {
+      [address, size_bytes, &cuda = services_.device->cuda()] {
         cuda.cuMemHostUnregister(reinterpret_cast<void*>(address));
         munmap(reinterpret_cast<void*>(address), size_bytes);
       },
-      [keep = host_, pages = mapping.pages, done = std::move(done)] {
-        keep->mapped_again.Remove(pages);
+      // Holds the range, and lets go of it on the ring thread.
+      [keep = host_, address] { keep->leaving_managed.Remove(address); });
+}
+
+void ManagedMemory::UnmapPhysical(uint64_t address, const Mapping& mapping,
+                                  std::function<void()> done) {
+  auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
+  memory_.Post(
+      [result, address, size_bytes = mapping.size_bytes, &cuda = services_.device->cuda()] {
+        *result = cuda.cuMemUnmap(address, size_bytes);
+        cuda.cuMemAddressFree(address, RoundUpToStep(size_bytes));
+      },
+      [this, result, done = std::move(done)] {
+        services_.device->Judge(*result);
         done();
       });
 }
@@ -201,17 +212,14 @@ bool ManagedMemory::RetirePiece() {
   for (size_t left = Chores::kPiece; left != 0; --left) {
     if (mappings_.empty()) return true;
     const auto node = mappings_.extract(mappings_.begin());
-    const uint64_t address = node.key();
     const Mapping& mapping = node.mapped();
     if (mapping.memory == nullptr) {
-      // Busy: on its way already.
-      if (!mapping.busy) UnmapPages(address, mapping, [] {});
-      continue;
+      host_->mapped_again.Remove(mapping.pages);
+      UnmapPages(node.key(), mapping.size_bytes);
+    } else {
+      UnmapPhysical(node.key(), mapping, [] {});
+      device_memory_.LeaveHold(mapping.memory);
     }
-    memory_.Post([address, size_bytes = mapping.size_bytes,
-                  &cuda = services_.device->cuda()] { UnmapPhysical(cuda, address, size_bytes); },
-                 [] {});
-    device_memory_.LeaveHold(mapping.memory);
   }
   return false;
 }

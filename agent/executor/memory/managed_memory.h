@@ -36,7 +36,8 @@ class ManagedMemory final : public Part {
 
   bool Overlaps(uint64_t address, uint64_t size_bytes) const;
   void OnMapped(Caller caller, uint64_t address, CUresult result);
-  void UnmapPages(uint64_t address, const Mapping& mapping, std::function<void()> done);
+  void UnmapPages(uint64_t address, uint64_t size_bytes);
+  void UnmapPhysical(uint64_t address, const Mapping& mapping, std::function<void()> done);
 
   DeviceMemory& device_memory_;
   std::map<uint64_t, Mapping> mappings_;  // by address

@@ -108,7 +108,7 @@ bool MemoryOperations::GoOn(const OperationsRunRef& run) {
       }
       run->watch = std::make_shared<WordWatch>(
           WordWatch{{one.address, one.value, run->stream, bytes, one.flags & kConditions, 0},
-                    host_->range.Contains(one.address, bytes)});
+                    OwnsHost(one.address, bytes)});
     }
     LookAtWord(run->watch);
     if (run->watch->result != CUDA_SUCCESS) run->result = run->watch->result;
