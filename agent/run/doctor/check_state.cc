@@ -119,11 +119,13 @@ Findings Executor(const std::string& program) {
   const ExecutorProgram its = AskExecutorProgram(program);
   const char* const remedy = "install the whole of gpuloom, of one release";
   if (its.version.empty()) return {{"installation", Verdict::kError, its.trouble, remedy}};
-  Findings findings = {{"CUPTI", Verdict::kOk,
-                        its.cupti.empty()
-                            ? "none, so traces have the executors' own times: " + its.why_no_cupti
-                            : its.cupti,
-                        ""}};
+  Findings findings;
+  if (!its.cupti.empty())
+    findings.push_back({"CUPTI", Verdict::kOk, "installed: " + its.cupti, ""});
+  if (!its.why_no_cupti.empty()) {
+    findings.push_back(
+        {"CUPTI", Verdict::kOk, "installed: " + std::string(kNoCupti) + its.why_no_cupti, ""});
+  }
   if (its.version != kVersion) {
     findings.push_back(
         {"installation", Verdict::kWarning,

@@ -150,12 +150,14 @@ TEST_F(DoctorTest, AGoodNodeHasNothingWrongButTheMissingScheduler) {
 }
 
 TEST_F(DoctorTest, TheExecutorIsOfThisReleaseAndSaysWhetherThereIsCupti) {
-  EXPECT_EQ(Of("CUPTI"), "ok: libcupti.so.1, API 17, /c → \n");
+  EXPECT_EQ(Of("CUPTI"), "ok: installed: libcupti.so.1, API 17, /c → \n");
   WriteExecutor(std::string(kVersion), "no CUPTI: it is off");
-  EXPECT_EQ(Of("CUPTI"), "ok: none, so traces have the executors' own times: it is off → \n");
+  EXPECT_EQ(Of("CUPTI"),
+            "ok: installed: none, so traces have the executors' own times: it is off → \n");
   WriteExecutor("0.0.1 (old)", "");
   EXPECT_THAT(Of("installation"),
               HasSubstr("warning: gpuloom-executor is of another release, 0.0.1 (old); this is"));
+  EXPECT_EQ(Of("CUPTI"), "") << "it does not say";
   Write("/opt/gpuloom/bin/gpuloom-executor", "no program");
   EXPECT_THAT(Of("installation"), AllOf(HasSubstr("error: "), HasSubstr("bin/gpuloom-executor: ")));
 }
