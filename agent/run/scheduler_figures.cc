@@ -63,6 +63,35 @@ int64_t SinceOf(const Tenant& tenant) {
   return SinceOf(tenant.scheduler->folder, Text(tenant.state->name));
 }
 
+ByWord ExecutorVersions(const SchedulerFigures& scheduler) {
+  ByWord domains;
+  for (const control::DomainState& domain : scheduler.domains) {
+    const std::string version = Text(domain.executor_version);
+    if (!version.empty()) domains[version].push_back(Text(domain.name));
+  }
+  return domains;
+}
+
+ByWord ExecutorCuptis(const SchedulerFigures& scheduler) {
+  ByWord domains;
+  for (const control::DomainState& domain : scheduler.domains) {
+    const std::string cupti = Text(domain.executor_cupti);
+    if (cupti.empty()) continue;
+    domains[(domain.executor_has_cupti != 0 ? "" : "none; ") + cupti].push_back(Text(domain.name));
+  }
+  return domains;
+}
+
+std::string SomeOf(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 10;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) {
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  if (names.size() > kMost) text += " and " + std::to_string(names.size() - kMost) + " more";
+  return text;
+}
+
 Json JsonOfBusyTime(const control::BusyTime& busy) {
   return {{"compute", Seconds(busy.compute_ns)},
           {"copy_to_device", Seconds(busy.copy_to_device_ns)},

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -54,6 +55,13 @@ int64_t SinceOf(const Tenant& tenant);
 Json JsonOfTenant(const Tenant& tenant);
 Json JsonOfBusyTime(const control::BusyTime& busy);
 inline double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+// What executors that run say of themselves, and the trust domains of those that say it. Older ones say nothing.
+using ByWord = std::map<std::string, std::vector<std::string>>;
+ByWord ExecutorVersions(const SchedulerFigures& scheduler);
+ByWord ExecutorCuptis(const SchedulerFigures& scheduler);  // or "none; " and why
+// "a, b and 7 more"
+std::string SomeOf(const std::vector<std::string>& names);
 
 struct AllFigures {
   std::vector<SchedulerFigures> schedulers;  // by folder

@@ -43,6 +43,13 @@ std::vector<std::string> RowOf(const Tenant& tenant) {
           StateOf(state)};
 }
 
+// Null: it was not said.
+template <size_t N>
+Json TextOrNull(const char (&field)[N]) {
+  const std::string text = Text(field);
+  return text.empty() ? Json() : Json(text);
+}
+
 const char* StateNameOf(const GpuStanding& standing) {
   return kGpuStateNames[static_cast<size_t>(standing.state)];
 }
@@ -113,7 +120,8 @@ Json JsonOf(const SchedulerFigures& scheduler) {
                                      {"busy_seconds", JsonOfBusyTime(domain.busy)},
                                      {"overruns", domain.overruns},
                                      {"executors",
-                                      {{"now", domain.executors},
+                                      {{"version", TextOrNull(domain.executor_version)},
+                                       {"now", domain.executors},
                                        {"started", domain.executors_started},
                                        {"failed", domain.executors_failed},
                                        {"lost", domain.executors_lost}}}});

@@ -77,6 +77,27 @@ TEST_F(ReportTest, PromisesUseAndDomainsAreSummed) {
   EXPECT_EQ(domains_[1].executors_started, 1u);
 }
 
+TEST_F(ReportTest, EachDomainsExecutorSaysItsRelease) {
+  Tenant one, older;
+  ASSERT_TRUE(one.Attach(Allocate(&client_, "a", "red")));
+  SetExecutorStart("older");
+  ASSERT_TRUE(older.Attach(Allocate(&client_, "b", "blue")));
+  Allocate(&client_, "c", "without");
+  Gpu();
+  ASSERT_EQ(domains_.size(), 3u);
+  EXPECT_STREQ(domains_[0].executor_version, "") << "an older one does not say it";
+  EXPECT_EQ(domains_[0].executor_has_cupti, 0u);
+  EXPECT_STREQ(domains_[1].executor_version, "1.2.4 (scripted\\x1b)");
+  EXPECT_STREQ(domains_[1].executor_cupti, "libcupti.so.0");
+  EXPECT_EQ(domains_[1].executor_has_cupti, 1u);
+  EXPECT_STREQ(domains_[2].executor_version, "") << "it has none";
+  // Once it is lost, nothing of it is said.
+  one.Tell('x');
+  EXPECT_TRUE(Has("a", control::Fault::kLostExecutor));
+  Gpu();
+  EXPECT_STREQ(domains_[1].executor_version, "");
+}
+
 TEST_F(ReportTest, TenantsAreChargedForWhatTheDeviceWasBusy) {
   Tenant one, two;
   ASSERT_TRUE(one.Attach(Allocate(&client_, "a", "red")));

@@ -38,6 +38,20 @@ Findings OfOne(const SchedulerFigures& scheduler) {
                          scheduler.folder + "/scheduler.log"
                    : "mend that; the agent's log, and " + scheduler.folder + "/scheduler.log"});
   }
+  for (const auto& [its, domains] : ExecutorVersions(scheduler)) {
+    if (its == version) continue;
+    findings.push_back({"executors", Verdict::kWarning,
+                        "executors of " + scheduler.name() +
+                            " are of another release than their scheduler, " + its + ": of " +
+                            SomeOf(domains),
+                        "they serve; where their programs may end, replace the scheduler: "
+                        "docs/upgrading.md"});
+  }
+  for (const auto& [cupti, domains] : ExecutorCuptis(scheduler)) {
+    findings.push_back(
+        {"CUPTI", Verdict::kOk,
+         "executors of " + scheduler.name() + ": " + cupti + ", of " + SomeOf(domains), ""});
+  }
   const std::string log = scheduler.folder + "/scheduler.log";
   if (scheduler.gpu.executors_failed > 0) {
     findings.push_back({"executors", Verdict::kWarning,

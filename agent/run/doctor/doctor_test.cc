@@ -16,6 +16,7 @@
 #include "agent/policy/policy_file.h"
 #include "agent/run/doctor/look.h"
 #include "proto/channel/unique_fd.h"
+#include "proto/control/testing/recording.h"
 #include "proto/control/version.h"
 
 namespace gpuloom::run {
@@ -330,6 +331,51 @@ TEST_F(DoctorTest, EveryGpuHasAScheduler) {
   EXPECT_THAT(Of("schedulers"), AllOf(HasSubstr("error: no scheduler runs for GPU-1"),
                                       HasSubstr("error: no scheduler runs for GPU-2"),
                                       HasSubstr("/gpus/GPU-1/scheduler.log")));
+}
+
+template <control::Message M>
+control::RecordedMessage Recorded(bool from_scheduler, const M& message) {
+  const control::Encoded<M> encoded(1, message, control::kControlMinor);
+  return {from_scheduler, {encoded.bytes, encoded.bytes + encoded.size_bytes}};
+}
+
+TEST_F(DoctorTest, ExecutorsOfAnotherReleaseThanTheirScheduler) {
+  control::Answer yes{};
+  yes.ok = 1;
+  yes.major = control::kControlMajor;
+  yes.minor = control::kControlMinor;
+  control::GpuState gpu{};
+  control::SetText(gpu.uuid, "GPU-1");
+  control::SetText(gpu.version, kVersion);
+  control::Recording recording = {
+      Recorded(false, control::ControlHello{control::kControlMajor, control::kControlMinor}),
+      Recorded(true, yes),
+      Recorded(false, control::ListAllocations{}),
+      Recorded(true, yes),
+      Recorded(false, control::DescribeGpu{}),
+      Recorded(true, gpu)};
+  for (const auto& [name, version] :
+       {std::pair("old", "0.1.9 (abc)"), {"new", kVersion}, {"silent", ""}}) {
+    control::DomainState domain{};
+    control::SetText(domain.name, name);
+    control::SetText(domain.executor_version, version);
+    control::SetText(domain.executor_cupti, *version == 0 ? "" : "libcupti.so.13");
+    domain.executor_has_cupti = 1;
+    recording.push_back(Recorded(true, domain));
+  }
+  recording.push_back(Recorded(true, yes));
+  const std::string folder = root_ + kState + "/gpus/GPU-1";
+  fs::create_directories(folder);
+  const control::RecordedScheduler scheduler(folder, recording);
+  EXPECT_EQ(Of("executors"),
+            "warning: executors of GPU-1 are of another release than their scheduler, 0.1.9 (abc): "
+            "of old → they serve; where their programs may end, replace the scheduler: "
+            "docs/upgrading.md\n");
+  EXPECT_EQ(Of("schedulers"), "ok: scheduler of GPU-1 answers → \n");
+  // Here and there may differ: a pod of the agent and one of the schedulers have other file systems.
+  EXPECT_EQ(Of("CUPTI"),
+            "ok: installed: libcupti.so.1, API 17, /c → \nok: executors of GPU-1: libcupti.so.13, "
+            "of old, new → \n");
 }
 
 TEST_F(DoctorTest, Malicious_NamesDoNotReachTheTerminalAsTheyAre) {
