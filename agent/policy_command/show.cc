@@ -64,7 +64,8 @@ struct FileNow {
 FileNow JudgeFile(const std::string& path, const KeptPolicy& kept) {
   std::string error;
   const std::optional<std::string> text = ReadPolicyFile(path, PolicySource::kFile, &error);
-  if (!text) return {"unreadable", error + ": name the agent's --policy"};
+  if (!text)
+    return {"unreadable", error + ": name the agent's policy file, gpuloom policy show FILE"};
   if (kept.text && *text == *kept.text) return {"in force", ""};
   if (!ParsePolicy(path, *text, &error)) return {"wrong", error};
   if (!kept.text) return {"differs", path + " is a policy, and nothing shows that it is in force"};

@@ -36,6 +36,7 @@ struct SchedulerFigures {
   std::vector<control::AllocationState> allocations;  // those that are bound
   // What the agent says of the GPU, if there is one; on a machine without, whether it is drained.
   std::optional<GpuStanding> standing;
+  bool standing_is_current = true;  // false: the last agent has said so, and none is in charge now
 
   // The GPU's UUID; of an older release's scheduler the folder, which the agent names after the GPU.
   std::string name() const;
@@ -68,7 +69,11 @@ struct AllFigures {
   // Which did not answer and why, or that there is none and where it was looked for; one line each, without their ends.
   // A socket that a scheduler has left behind is no scheduler.
   std::vector<std::string> troubles;
-  bool none_found = false;  // and that alone is the trouble
+  std::vector<std::string> missing;  // folders of an agent's GPUs for which no scheduler runs
+  bool none_found = false;           // and that alone is the trouble
+
+  // The same, and the missing ones.
+  std::vector<std::string> AllTroubles() const;
 };
 
 // `state_dir` as SearchedFolders has it.

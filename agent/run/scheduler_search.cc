@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <set>
 
+#include "agent/node/one_line.h"
+#include "agent/run/doctor/look.h"
 #include "agent/run/state_dir.h"
 #include "proto/control/connection.h"
 
@@ -21,7 +23,10 @@ std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
   std::set<std::string> found;
   const auto look = [&](const fs::path& folder) {
     std::error_code error;
-    if (fs::is_socket(folder / control::kControlSocketName, error)) found.insert(folder);
+    if (fs::is_socket(folder / control::kControlSocketName, error) ||
+        (IsOfAgent(folder) && fs::is_directory(folder, error))) {
+      found.insert(folder);
+    }
   };
   for (const std::string& folder : folders) {
     look(folder);
@@ -39,6 +44,23 @@ std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
     }
   }
   return {found.begin(), found.end()};
+}
+
+bool IsOfAgent(const std::string& folder) {
+  return std::filesystem::path(folder).parent_path().filename() == "gpus";
+}
+
+bool LacksScheduler(const std::string& folder) {
+  if (!IsOfAgent(folder)) return false;
+  const SocketState state = LookAtSocket(folder, control::kControlSocketName);
+  return state == SocketState::kMissing || state == SocketState::kDead;
+}
+
+std::string NoSchedulerRuns(const std::string& folder) {
+  constexpr size_t kLongestName = 300;
+  return "no scheduler runs for " +
+         OneLine(std::filesystem::path(folder).filename().string(), kLongestName) +
+         ", whose pods have no GPU: gpuloom doctor says what to do";
 }
 
 std::string NoSchedulerFound(const std::vector<std::string>& folders, const std::string& unseen) {

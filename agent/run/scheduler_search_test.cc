@@ -23,11 +23,15 @@ TEST(SchedulerSearch, FindsThemInAnAgentsFolderAndInThoseOfRuns) {
   const channel::UniqueFd sockets[] = {listen(root / "agent/gpus/GPU-1"),
                                        listen(root / "agent/gpus/GPU-2"),
                                        listen(root / "runs/softgpu"), listen(root / "one")};
+  // An agent's GPU should have one; `gpuloom run` leaves folders behind.
   std::filesystem::create_directories(root / "agent/gpus/GPU-3");
+  std::filesystem::create_directories(root / "runs/GPU-3");
+  std::filesystem::create_directories(root / "agent/records");
   std::string unseen;
-  EXPECT_THAT(FindSchedulers({root / "agent", root / "runs", root / "one", root / "none"}, &unseen),
-              ::testing::ElementsAre(root / "agent/gpus/GPU-1", root / "agent/gpus/GPU-2",
-                                     root / "one", root / "runs/softgpu"));
+  EXPECT_THAT(
+      FindSchedulers({root / "agent", root / "runs", root / "one", root / "none"}, &unseen),
+      ::testing::ElementsAre(root / "agent/gpus/GPU-1", root / "agent/gpus/GPU-2",
+                             root / "agent/gpus/GPU-3", root / "one", root / "runs/softgpu"));
   EXPECT_EQ(unseen, "");
   std::filesystem::remove_all(root);
 }

@@ -65,6 +65,7 @@ std::string StandingOf(const SchedulerFigures& scheduler) {
   const GpuStanding& standing = *scheduler.standing;
   std::string text = StateNameOf(standing);
   if (standing.state == gpuloom::GpuState::kDrained) text = standing.reason;
+  if (!scheduler.standing_is_current) text = "no agent is in charge; the last one said: " + text;
   if (standing.state == gpuloom::GpuState::kSick ||
       standing.state == gpuloom::GpuState::kUnavailable) {
     text += ": " + standing.reason;
@@ -88,6 +89,7 @@ Json JsonOf(const SchedulerFigures& scheduler) {
     json["state"] = StateNameOf(standing);
     json["state_reason"] = standing.reason;
     json["state_since"] = standing.since_unix_s;
+    json["state_is_current"] = scheduler.standing_is_current;
     json["slots"] = {{"all", standing.slots},
                      {"held", standing.held},
                      {"beyond", standing.beyond},
@@ -197,7 +199,7 @@ Answer AnswerAboutStatus(const StatusCommand& command) {
   const AllFigures all = AskSchedulers(command.state_dir);
   // This program's own version is known without any.
   if (!all.none_found || command.about != About::kVersions) {
-    for (const std::string& trouble : all.troubles) {
+    for (const std::string& trouble : all.AllTroubles()) {
       answer.exit_status = kNotGood;
       answer.trouble += "gpuloom: " + trouble + "\n";
     }

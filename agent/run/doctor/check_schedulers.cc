@@ -26,7 +26,9 @@ Findings OfOne(const SchedulerFigures& scheduler) {
                         "it serves until it is replaced, which ends its tenants: "
                         "docs/installation.md, Upgrading"});
   }
-  if (scheduler.standing && scheduler.standing->state != gpuloom::GpuState::kHealthy) {
+  // What an agent that is gone has said may be so no more, and that it is gone is said already.
+  if (scheduler.standing && scheduler.standing_is_current &&
+      scheduler.standing->state != gpuloom::GpuState::kHealthy) {
     const bool is_drained = scheduler.standing->state == gpuloom::GpuState::kDrained;
     const bool is_sick = scheduler.standing->state == gpuloom::GpuState::kSick;
     findings.push_back(
@@ -108,7 +110,9 @@ Findings CheckSchedulers(const DoctorCommand& command) {
   if (!all.none_found) {
     for (const std::string& trouble : all.troubles) {
       findings.push_back(
-          {"schedulers", Verdict::kError, trouble, "the scheduler.log beside its socket"});
+          {"schedulers", Verdict::kError, trouble,
+           "the scheduler.log beside its socket; one that hangs is replaced with the node's "
+           "gpuloom-schedulers pod, which ends its tenants"});
     }
   } else if (findings.empty()) {
     const bool has_kubelet = Exists(command.root + command.kubelet_dir);

@@ -333,12 +333,6 @@ TEST_F(DoctorTest, EveryGpuHasAScheduler) {
                                       HasSubstr("/gpus/GPU-1/scheduler.log")));
 }
 
-template <control::Message M>
-control::RecordedMessage Recorded(bool from_scheduler, const M& message) {
-  const control::Encoded<M> encoded(1, message, control::kControlMinor);
-  return {from_scheduler, {encoded.bytes, encoded.bytes + encoded.size_bytes}};
-}
-
 TEST_F(DoctorTest, ExecutorsOfAnotherReleaseThanTheirScheduler) {
   control::Answer yes{};
   yes.ok = 1;
@@ -348,12 +342,13 @@ TEST_F(DoctorTest, ExecutorsOfAnotherReleaseThanTheirScheduler) {
   control::SetText(gpu.uuid, "GPU-1");
   control::SetText(gpu.version, kVersion);
   control::Recording recording = {
-      Recorded(false, control::ControlHello{control::kControlMajor, control::kControlMinor}),
-      Recorded(true, yes),
-      Recorded(false, control::ListAllocations{}),
-      Recorded(true, yes),
-      Recorded(false, control::DescribeGpu{}),
-      Recorded(true, gpu)};
+      control::MakeRecorded(false,
+                            control::ControlHello{control::kControlMajor, control::kControlMinor}),
+      control::MakeRecorded(true, yes),
+      control::MakeRecorded(false, control::ListAllocations{}),
+      control::MakeRecorded(true, yes),
+      control::MakeRecorded(false, control::DescribeGpu{}),
+      control::MakeRecorded(true, gpu)};
   for (const auto& [name, version] :
        {std::pair("old", "0.1.9 (abc)"), {"new", kVersion}, {"silent", ""}}) {
     control::DomainState domain{};
@@ -361,9 +356,9 @@ TEST_F(DoctorTest, ExecutorsOfAnotherReleaseThanTheirScheduler) {
     control::SetText(domain.executor_version, version);
     control::SetText(domain.executor_cupti, *version == 0 ? "" : "libcupti.so.13");
     domain.executor_has_cupti = 1;
-    recording.push_back(Recorded(true, domain));
+    recording.push_back(control::MakeRecorded(true, domain));
   }
-  recording.push_back(Recorded(true, yes));
+  recording.push_back(control::MakeRecorded(true, yes));
   const std::string folder = root_ + kState + "/gpus/GPU-1";
   fs::create_directories(folder);
   const control::RecordedScheduler scheduler(folder, recording);
