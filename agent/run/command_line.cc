@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <cmath>
 #include <memory>
 #include <string_view>
 
@@ -188,18 +187,61 @@ CLI::App* AddTrace(CLI::App* app, TraceCommand* command) {
       "Example: gpuloom trace --seconds 5 -o trace.json");
   constexpr double kMostSeconds = 240;
   added
-      ->add_option_function<double>(
+      ->add_option_function<std::string>(
           "--seconds",
-          [command](double seconds) {
-            if (!std::isfinite(seconds)) throw CLI::ValidationError("--seconds", "is no number");
+          [command](const std::string& text) {
+            double seconds = 0;
+            const char* const end = text.data() + text.size();
+            const auto read = std::from_chars(text.data(), end, seconds);
+            // Written so that no number is none, either.
+            if (read.ec != std::errc() || read.ptr != end ||
+                !(seconds >= 0.001 && seconds <= kMostSeconds)) {
+              throw CLI::ValidationError("--seconds", text + ": write seconds from 0.001 to 240");
+            }
             command->time = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
           },
           "how long, at most 240; what has no more room is dropped and counted")
-      ->required()
-      ->check(CLI::Range(0.001, kMostSeconds));
+      ->type_name("S")
+      ->required();
   added->add_option("-o,--output", command->file, "the file; - is the standard output")->required();
   AddStateDir(added, &command->state_dir);
   return added;
+}
+
+// "run, policy, …": but for those that no help shows.
+std::string CommandsOf(const CLI::App& app) {
+  std::string names;
+  for (const CLI::App* command :
+       app.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); })) {
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  return names;
+}
+
+// What is wrong with which command, and whose help to read.
+std::string MistakeText(const CLI::App* app, const CLI::Error& error) {
+  const CLI::App* command = app;
+  std::string path = "gpuloom";
+  for (auto parsed = app->get_subcommands(); !parsed.empty(); parsed = command->get_subcommands()) {
+    command = parsed.front();
+    path += " " + command->get_name();
+  }
+  const std::string commands = CommandsOf(*command);
+  const auto is = [&error](CLI::ExitCodes code) {
+    return error.get_exit_code() == static_cast<int>(code);
+  };
+  const bool lacks_command = !commands.empty() && is(CLI::ExitCodes::RequiredError);
+  std::vector<std::string> unexpected = app->remaining(/*recurse=*/true);
+  std::erase(unexpected, "--");
+  std::string what = error.what();
+  if (!unexpected.empty() && (lacks_command || is(CLI::ExitCodes::ExtrasError))) {
+    what = commands.empty() || unexpected[0].starts_with('-')
+               ? "'" + unexpected[0] + "' is not expected"
+               : "there is no command '" + unexpected[0] + "'; there are " + commands;
+  } else if (lacks_command) {
+    what = "say what: " + commands;
+  }
+  return path + ": " + what + "\nSee " + path + " --help\n";
 }
 
 }  // namespace
@@ -210,6 +252,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   CLI::App app("gpuloom: CUDA programs of many tenants on one GPU.");
   app.add_flag("--version", show_version, "print the version and exit");
   app.require_subcommand(0, 1);
+  app.failure_message(MistakeText);
   CLI::App* run = app.add_subcommand(
       "run",
       "Runs a command as a tenant of a GPU of this machine, without Kubernetes.\n"
