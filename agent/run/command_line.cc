@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "agent/answer/command_line.h"
+#include "agent/node/command_mistake.h"
 #include "agent/node/duration.h"
 #include "agent/node/process.h"
 #include "agent/node/size.h"
@@ -208,42 +209,6 @@ CLI::App* AddTrace(CLI::App* app, TraceCommand* command) {
   return added;
 }
 
-// "run, policy, …": but for those that no help shows.
-std::string CommandsOf(const CLI::App& app) {
-  std::string names;
-  for (const CLI::App* command :
-       app.get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); })) {
-    names += (names.empty() ? "" : ", ") + command->get_name();
-  }
-  return names;
-}
-
-// What is wrong with which command, and whose help to read.
-std::string MistakeText(const CLI::App* app, const CLI::Error& error) {
-  const CLI::App* command = app;
-  std::string path = "gpuloom";
-  for (auto parsed = app->get_subcommands(); !parsed.empty(); parsed = command->get_subcommands()) {
-    command = parsed.front();
-    path += " " + command->get_name();
-  }
-  const std::string commands = CommandsOf(*command);
-  const auto is = [&error](CLI::ExitCodes code) {
-    return error.get_exit_code() == static_cast<int>(code);
-  };
-  const bool lacks_command = !commands.empty() && is(CLI::ExitCodes::RequiredError);
-  std::vector<std::string> unexpected = app->remaining(/*recurse=*/true);
-  std::erase(unexpected, "--");
-  std::string what = error.what();
-  if (!unexpected.empty() && (lacks_command || is(CLI::ExitCodes::ExtrasError))) {
-    what = commands.empty() || unexpected[0].starts_with('-')
-               ? "'" + unexpected[0] + "' is not expected"
-               : "there is no command '" + unexpected[0] + "'; there are " + commands;
-  } else if (lacks_command) {
-    what = "say what: " + commands;
-  }
-  return path + ": " + what + "\nSee " + path + " --help\n";
-}
-
 }  // namespace
 
 std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status) {
@@ -252,7 +217,9 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   CLI::App app("gpuloom: CUDA programs of many tenants on one GPU.");
   app.add_flag("--version", show_version, "print the version and exit");
   app.require_subcommand(0, 1);
-  app.failure_message(MistakeText);
+  app.failure_message([](const CLI::App* parsed, const CLI::Error& mistake) {
+    return CommandMistake("gpuloom", *parsed, mistake);
+  });
   CLI::App* run = app.add_subcommand(
       "run",
       "Runs a command as a tenant of a GPU of this machine, without Kubernetes.\n"
