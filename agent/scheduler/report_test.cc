@@ -98,6 +98,28 @@ TEST_F(ReportTest, EachDomainsExecutorSaysItsRelease) {
   EXPECT_STREQ(domains_[1].executor_version, "");
 }
 
+TEST_F(ReportTest, ATenantThatGoesBecauseItsExecutorHasGoneHasAFault) {
+  Tenant one, other;
+  ASSERT_TRUE(one.Attach(Allocate(&client_, "a", "red")));
+  ASSERT_TRUE(other.Attach(Allocate(&client_, "b", "blue")));
+  // The scheduler sees both at once, and what the executor had still to say first.
+  device_.stalls = true;
+  other.Tell('m');
+  device_.tries.wait(0);
+  one.Tell('X');
+  EXPECT_TRUE(one.DoorbellHungUp());
+  one.Leave();
+  device_.stalls = false;
+  device_.stalls.notify_all();
+  EXPECT_TRUE(Becomes(&client_, "a", [](const auto& state) { return state.sessions == 0; }));
+  EXPECT_TRUE(Has("a", control::Fault::kLostExecutor));
+  EXPECT_EQ(other.Answer(), 0);
+  // One that just leaves has none.
+  other.Leave();
+  EXPECT_TRUE(Becomes(&client_, "b", [](const auto& state) { return state.sessions == 0; }));
+  EXPECT_EQ(Faults("b", control::Fault::kLostExecutor), 0u);
+}
+
 TEST_F(ReportTest, TenantsAreChargedForWhatTheDeviceWasBusy) {
   Tenant one, two;
   ASSERT_TRUE(one.Attach(Allocate(&client_, "a", "red")));

@@ -515,6 +515,11 @@ class Executor {
         break;
       case 'x':
         _exit(1);
+      case 'X':
+        Send(control::SessionCounters{id, session.kernels, session.time, session.work});
+        control_.Close();
+        sessions_.clear();
+        for (;;) pause();
       case 'e':
         End(it, wire::Fatal::kUnknownOpcode);
         break;
