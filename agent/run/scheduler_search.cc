@@ -10,6 +10,11 @@
 #include "proto/control/connection.h"
 
 namespace gpuloom::run {
+namespace {
+
+constexpr char kClosed[] = " is closed to this user";
+
+}  // namespace
 
 std::vector<std::string> SearchedFolders(const std::string& state_dir) {
   if (!state_dir.empty()) return {state_dir};
@@ -38,7 +43,7 @@ std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
         look(entry->path());
       }
       if (error == std::errc::permission_denied) {
-        *unseen += "; " + parent.string() + " is closed to this user";
+        *unseen += "; " + parent.string() + kClosed;
         break;
       }
     }
@@ -47,7 +52,8 @@ std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
 }
 
 bool IsOfAgent(const std::string& folder) {
-  return std::filesystem::path(folder).parent_path().filename() == "gpus";
+  const std::filesystem::path path(folder);
+  return path.has_filename() && path.parent_path().filename() == "gpus";
 }
 
 bool LacksScheduler(const std::string& folder) {
@@ -66,8 +72,9 @@ std::string NoSchedulerRuns(const std::string& folder) {
 std::string NoSchedulerFound(const std::vector<std::string>& folders, const std::string& unseen) {
   std::string where;
   for (const std::string& folder : folders) where += (where.empty() ? "" : ", ") + folder;
-  return "no scheduler is found in " + where + unseen +
-         ": name the agent's state folder with --state-dir";
+  const bool is_closed = unseen.find(kClosed) != unseen.npos;
+  return "no scheduler is found in " + where + unseen + ": " +
+         (is_closed ? "run it as root" : "name the agent's state folder with --state-dir");
 }
 
 }  // namespace gpuloom::run

@@ -36,15 +36,23 @@ TEST(SchedulerSearch, FindsThemInAnAgentsFolderAndInThoseOfRuns) {
   std::filesystem::remove_all(root);
 }
 
+TEST(SchedulerSearch, AnAgentsFolderOfAGpuIsInItsStateDirectory) {
+  EXPECT_TRUE(IsOfAgent("/state/gpus/GPU-1"));
+  for (const char* folder : {"/state/gpus", "/state/gpus/", "/state", "/run/gpuloom/0", "gpus"}) {
+    EXPECT_FALSE(IsOfAgent(folder)) << folder;
+  }
+}
+
 TEST(SchedulerSearch, LooksWhereItIsTold) {
   EXPECT_THAT(SearchedFolders("/a"), ::testing::ElementsAre("/a"));
   const std::vector<std::string> places = SearchedFolders("");
   ASSERT_EQ(places.size(), 3u);
   EXPECT_EQ(places[0], "/var/lib/gpuloom");
   EXPECT_EQ(places[1], "/run/gpuloom");
-  EXPECT_EQ(NoSchedulerFound({"/a", "/b"}, "; /c is closed to this user"),
-            "no scheduler is found in /a, /b; /c is closed to this user: name the agent's state "
-            "folder with --state-dir");
+  EXPECT_EQ(NoSchedulerFound({"/a", "/b"}, ""),
+            "no scheduler is found in /a, /b: name the agent's state folder with --state-dir");
+  EXPECT_EQ(NoSchedulerFound({"/a", "/b"}, "; /b is closed to this user"),
+            "no scheduler is found in /a, /b; /b is closed to this user: run it as root");
 }
 
 }  // namespace

@@ -299,6 +299,22 @@ TEST_F(DoctorTest, TheStateFolder) {
   EXPECT_THAT(Of("state folder"), StartsWith("ok: no agent has run here"));
 }
 
+TEST_F(DoctorTest, OfAStateFolderThatIsClosedNothingIsSaid) {
+  const bool is_root = geteuid() == 0;
+  fs::permissions(root_, fs::perms::group_exec | fs::perms::others_exec, fs::perm_options::add);
+  if (!is_root) fs::permissions(root_ + kState, fs::perms::none);
+  ASSERT_EQ(is_root ? seteuid(65534) : 0, 0);
+  const Json document = Look();
+  ASSERT_EQ(is_root ? seteuid(0) : 0, 0);
+  fs::permissions(root_ + kState, fs::perms::owner_all);
+  std::string found;
+  for (const Json& finding : document["findings"]) {
+    if (finding["check"] == "state folder") found += finding["found"];
+    EXPECT_NE(finding["check"], "libraries");
+  }
+  EXPECT_EQ(found, "/var/lib/gpuloom is closed to this user");
+}
+
 TEST_F(DoctorTest, TheLibrariesOfContainers) {
   const std::string shim = std::string(kState) + "/shim/";
   Write(shim + "libgpuloom-9.9.9-0123456789abcdef.so", "");
