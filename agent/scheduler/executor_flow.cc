@@ -78,7 +78,7 @@ Executor* Scheduler::StartExecutor(const std::string& domain, std::string* error
       [this, id](const std::string& reason) {
         LoseExecutor(executors_.at(id).get(), End::kAsk,
                      reason == Peer::kHungUp
-                         ? "it exited unasked; its last lines in this log say why"
+                         ? "it exited unasked; its last lines in scheduler.log say why"
                          : reason);
       });
   executor->peer->ExpectDescriptors(control::MostDescriptors(control::Route::kExecutorSays));
