@@ -5,6 +5,7 @@
 
 #include "agent/inventory/slots.h"
 #include "agent/metrics/allowed_hosts.h"
+#include "agent/node/command_mistake.h"
 #include "agent/node/duration.h"
 #include "agent/node/layout.h"
 #include "agent/node/process.h"
@@ -21,6 +22,9 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   line.trace = layout.trace();
 
   CLI::App app("gpuloom-agent: shares this node's GPUs with pods that ask for gpuloom.io/gpu");
+  app.failure_message([](const CLI::App* parsed, const CLI::Error& mistake) {
+    return CommandMistake("gpuloom-agent", *parsed, mistake);
+  });
   app.add_option("--state-dir", line.state_directory,
                  "what survives restarts; on a file system that allows exec")
       ->capture_default_str();
@@ -180,7 +184,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       throw CLI::ValidationError("--metrics-address", "nothing is served with --schedulers only");
     }
   } catch (const CLI::ParseError& mistake) {
-    *exit_status = app.exit(mistake);
+    *exit_status = app.exit(mistake) == 0 ? 0 : 2;
     return std::nullopt;
   }
   return line;

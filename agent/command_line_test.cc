@@ -164,7 +164,7 @@ TEST(CommandLine, AwaitingPodsHasATime) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("\"90\" is no time"));
 }
 
-TEST(CommandLine, MistakesEndWithAnotherStatusThanHelp) {
+TEST(CommandLine, MistakesEndWithStatusTwo) {
   int status = -1;
   EXPECT_FALSE(Parse({"--help"}, &status));
   EXPECT_EQ(status, 0);
@@ -186,8 +186,18 @@ TEST(CommandLine, MistakesEndWithAnotherStatusThanHelp) {
                                              {"--policy"}}) {
     status = 0;
     EXPECT_FALSE(Parse(arguments, &status)) << ::testing::PrintToString(arguments);
-    EXPECT_NE(status, 0) << ::testing::PrintToString(arguments);
+    EXPECT_EQ(status, 2) << ::testing::PrintToString(arguments);
   }
+}
+
+TEST(CommandLine, AMistakeNamesTheProgram) {
+  int status = -1;
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(Parse({"--slots", "0"}, &status));
+  EXPECT_FALSE(Parse({"--bogus"}, &status));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "gpuloom-agent: --slots: Value 0 not in range 1 to 100\nSee gpuloom-agent --help\n"
+            "gpuloom-agent: '--bogus' is not expected\nSee gpuloom-agent --help\n");
 }
 
 }  // namespace

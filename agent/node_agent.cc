@@ -10,6 +10,7 @@
 #include "agent/identity/state_file.h"
 #include "agent/node/process.h"
 #include "agent/node/size.h"
+#include "agent/node/whole_file.h"
 #include "agent/policy/policy_file.h"
 #include "agent/supervisor/control_client.h"
 #include "agent/supervisor/scheduler_command.h"

@@ -19,8 +19,7 @@ constexpr char kUsage[] =
     "                        [--tell-refused-calls] [--lenient] [--memory-limit SIZE]\n"
     "                        [--control-version MAJOR.MINOR]\n"
     "       gpuloom-executor --remove PATH [--user NUMBER]\n"
-    "       gpuloom-executor --version\n"
-    "       gpuloom-executor --versions [--cuda-library PATH]\n"
+    "       gpuloom-executor --version [--cuda-library PATH]\n"
     "Started by gpuloom-scheduler, which passes the control socket as descriptor 3.\n";
 
 // A uid that a process can have: 0 is root's, the highest stands for none.
@@ -51,7 +50,6 @@ bool Parse(int argc, char** argv, CommandLine* line) {
                                         {"memory-limit", required_argument, nullptr, 'm'},
                                         {"control-version", required_argument, nullptr, 'v'},
                                         {"version", no_argument, nullptr, 'V'},
-                                        {"versions", no_argument, nullptr, 'p'},
                                         {nullptr, 0, nullptr, 0}};
   for (int c; (c = getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
     switch (c) {
@@ -94,15 +92,12 @@ bool Parse(int argc, char** argv, CommandLine* line) {
       case 'V':
         line->shows_version = true;
         break;
-      case 'p':
-        line->shows_versions = true;
-        break;
       default:
         return false;
     }
   }
   if (optind != argc) return false;
-  return line->shows_version || line->shows_versions || !line->folder_to_remove.empty() ||
+  return line->shows_version || !line->folder_to_remove.empty() ||
          (!line->gpu.empty() && !line->cuda_library.empty());
 }
 

@@ -25,8 +25,7 @@ struct CommandLine {
   bool lenient = false;                 // ConfinementWishes::lenient
   // If set, removes this folder and exits.
   std::string folder_to_remove;
-  bool shows_version = false;   // prints the version and exits
-  bool shows_versions = false;  // CUPTI's, too
+  bool shows_version = false;  // prints its version and CUPTI's and exits
   uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes;
 };
 

@@ -52,11 +52,7 @@ TEST(CommandLine, ShowsItsVersionInsteadOfServing) {
   ASSERT_TRUE(line);
   EXPECT_TRUE(line->shows_version);
   EXPECT_FALSE(Parse({"--remove", "/f"})->shows_version);
-  EXPECT_FALSE(line->shows_versions);
-  const auto both = Parse({"--versions", "--cuda-library", "/l"});
-  ASSERT_TRUE(both);
-  EXPECT_TRUE(both->shows_versions);
-  EXPECT_EQ(both->cuda_library, "/l");
+  EXPECT_EQ(Parse({"--version", "--cuda-library", "/l"})->cuda_library, "/l");
 }
 
 TEST(CommandLine, LogsWhatHappensUnlessToldOtherwise) {

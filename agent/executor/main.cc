@@ -56,8 +56,8 @@ int Remove(const CommandLine& line) {
   return 1;
 }
 
-// As it would be found by an executor with this environment.
-int ShowVersions(const CommandLine& line) {
+// The release, and CUPTI as it would be found by an executor with this environment.
+int ShowVersion(const CommandLine& line) {
   puts(VersionLine("gpuloom-executor").c_str());
   const std::string library = line.cuda_library.empty() ? "libcuda.so.1" : line.cuda_library;
   Driver driver;
@@ -67,7 +67,7 @@ int ShowVersions(const CommandLine& line) {
   const bool has_driver = Load(library.c_str(), &driver, &why);
   const void* const of_driver = has_driver ? reinterpret_cast<const void*>(driver.cuInit) : nullptr;
   if (LoadCupti(CuptiSetting(), of_driver, &cupti, &why)) {
-    printf("CUPTI: %s\n", Describe(cupti).c_str());
+    printf("CUPTI: %s\n", cupti.description.c_str());
   } else {
     printf("no CUPTI: %s\n", why.c_str());
   }
@@ -77,11 +77,7 @@ int ShowVersions(const CommandLine& line) {
 int Main(int argc, char** argv) {
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv);
   if (!line) return 2;
-  if (line->shows_version) {
-    puts(VersionLine("gpuloom-executor").c_str());
-    return 0;
-  }
-  if (line->shows_versions) return ShowVersions(*line);
+  if (line->shows_version) return ShowVersion(*line);
   SetLogLevel(LogLevelOf(line->log_level));
   if (!line->folder_to_remove.empty()) return Remove(*line);
   channel::UniqueFd control(control::kExecutorControlFd);

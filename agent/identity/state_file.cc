@@ -2,16 +2,14 @@
 #include "agent/identity/state_file.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "agent/cat.h"
+#include "agent/node/whole_file.h"
 #include "proto/channel/unique_fd.h"
 
 namespace gpuloom {
@@ -29,58 +27,12 @@ absl::Status Failed(const std::string& path, const char* what, int error) {
   return absl::InternalError(message);
 }
 
-constexpr char kUnfinished[] = ".new";
-
-// Makes and locks a file of another name beside `path`: by the lock RemoveUnfinishedFiles sees that it is written. Invalid,
-// with errno, if that fails.
-channel::UniqueFd MakeTemporary(const std::string& path, std::string* name) {
-  for (;;) {
-    // A name of its own: an agent that is being replaced may write the same file.
-    *name = path + ".XXXXXX" + kUnfinished;
-    channel::UniqueFd fd(mkostemps(name->data(), sizeof(kUnfinished) - 1, O_CLOEXEC));
-    struct stat info = {};
-    if (!fd.valid() || flock(fd.get(), LOCK_EX) != 0 || fstat(fd.get(), &info) != 0) {
-      return channel::UniqueFd();
-    }
-    // Taken for left behind, before it was locked.
-    if (info.st_nlink != 0) return fd;
-  }
-}
-
 }  // namespace
 
 absl::Status WriteStateFile(const std::string& path, const std::string& content, unsigned mode) {
-  std::string temporary;
-  const channel::UniqueFd fd = MakeTemporary(path, &temporary);
-  if (!fd.valid()) return Failed(path, "open", errno);
-  const auto give_up = [&](const char* what, int error) {
-    unlink(temporary.c_str());
-    return Failed(path, what, error);
-  };
-  // Made for its owner only; containers' users must be able to read what is mounted.
-  if (fchmod(fd.get(), mode) != 0) return give_up("fchmod", errno);
-  for (size_t done = 0; done < content.size();) {
-    const ssize_t n = write(fd.get(), content.data() + done, content.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return give_up("write", errno);
-    done += static_cast<size_t>(n);
-  }
-  if (fsync(fd.get()) != 0) return give_up("fsync", errno);
-  if (rename(temporary.c_str(), path.c_str()) != 0) return give_up("rename", errno);
-  const std::string directory = path.substr(0, path.rfind('/') + 1);
-  const channel::UniqueFd parent(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!parent.valid() || fsync(parent.get()) != 0) return Failed(directory, "fsync", errno);
-  return absl::OkStatus();
-}
-
-void RemoveUnfinishedFiles(const std::string& directory) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    if (entry.path().extension() != kUnfinished) continue;
-    const channel::UniqueFd fd(
-        open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
-    if (fd.valid() && flock(fd.get(), LOCK_EX | LOCK_NB) == 0) unlink(entry.path().c_str());
-  }
+  FileFailure failure;
+  if (WriteWholeFile(path, content, mode, &failure)) return absl::OkStatus();
+  return Failed(failure.path, failure.call, failure.error);
 }
 
 absl::StatusOr<std::string> ReadStateFile(const std::string& path) {

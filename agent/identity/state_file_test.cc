@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/identity/state_file.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 
-#include <atomic>
 #include <filesystem>
-#include <thread>
-
-#include "proto/channel/unique_fd.h"
 
 namespace gpuloom {
 namespace {
@@ -33,34 +27,6 @@ TEST_F(StateFileTest, WhatWasWrittenIsReadThroughALinkToo) {
   ASSERT_TRUE(WriteStateFile(directory_ + "/file", "content").ok());
   fs::create_symlink("file", directory_ + "/link");
   EXPECT_EQ(*ReadStateFile(directory_ + "/link"), "content");
-}
-
-TEST_F(StateFileTest, WhatAWriterLeftThatWasKilledIsRemoved) {
-  const std::string left = directory_ + "/file.aaaaaa.new",
-                    writing = directory_ + "/file.bbbbbb.new";
-  for (const std::string& path : {left, writing, directory_ + "/file"}) {
-    ASSERT_TRUE(WriteStateFile(path, "content").ok());
-  }
-  const channel::UniqueFd held(open(writing.c_str(), O_RDONLY | O_CLOEXEC));
-  ASSERT_EQ(flock(held.get(), LOCK_EX), 0);
-  RemoveUnfinishedFiles(directory_);
-  EXPECT_FALSE(fs::exists(left));
-  EXPECT_TRUE(fs::exists(writing)) << "somebody writes it";
-  EXPECT_TRUE(fs::exists(directory_ + "/file"));
-  RemoveUnfinishedFiles(directory_ + "/missing");
-}
-
-TEST_F(StateFileTest, WritingAndRemovingAtOnceLosesNothing) {
-  std::atomic<bool> ends = false;
-  std::thread remover([&] {
-    while (!ends) RemoveUnfinishedFiles(directory_);
-  });
-  for (int i = 0; i < 300; ++i) {
-    ASSERT_TRUE(WriteStateFile(directory_ + "/file", std::to_string(i)).ok());
-    ASSERT_EQ(*ReadStateFile(directory_ + "/file"), std::to_string(i));
-  }
-  ends = true;
-  remover.join();
 }
 
 // Whoever reads them would wait for ever, or take memory without end.

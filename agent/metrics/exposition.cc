@@ -205,6 +205,11 @@ void AddDomain(const std::string& gpu_uuid, const std::string& name, const Domai
   if (is_known) {
     out->Gauge("gpuloom_domain_executors", "Executors of the trust domain that run.", labels,
                Number(domain.executors));
+    if (!domain.executor_version.empty()) {
+      out->Gauge("gpuloom_domain_executor_info",
+                 "1; the release of the executor that serves the trust domain.",
+                 And(labels, "version", domain.executor_version), 1);
+    }
     out->Gauge("gpuloom_domain_sessions", "Processes of the trust domain with a CUDA context.",
                labels, Number(domain.sessions));
     out->Gauge("gpuloom_domain_tenants", "Containers of the trust domain that have slots.", labels,

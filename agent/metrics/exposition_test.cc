@@ -95,6 +95,7 @@ TEST_F(ExpositionTest, Figures) {
            std::string("gpuloom_kubelet_refusals_total{call=\"Allocate\"} 4"),
            "gpuloom_gpu_slots{gpu=\"" + std::string(kGpu) + "\"} 10",
            "gpuloom_domain_slots" + domain + "} 2",
+           "gpuloom_domain_executor_info" + domain + ",version=\"0.1.9\"} 1",
            "gpuloom_domain_memory_promised_bytes" + domain + "} 2048",
            "gpuloom_domain_memory_used_bytes" + domain + "} 1500",
            "gpuloom_gpu_memory_free_bytes{gpu=\"" + std::string(kGpu) + "\"} 1047076",

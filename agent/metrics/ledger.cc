@@ -192,6 +192,7 @@ void Ledger::AddDomains(GpuUse* gpu, const GpuReport& report, bool has_restarted
   for (auto& [name, domain] : gpu->domains) {
     domain.executors = domain.sessions = domain.allocations = 0;
     domain.slots = domain.memory_promised_bytes = domain.memory_used_bytes = 0;
+    domain.executor_version.clear();
     if (has_restarted) domain.reported = {};
   }
   for (const control::DomainState& state : report.domains) {
@@ -199,6 +200,7 @@ void Ledger::AddDomains(GpuUse* gpu, const GpuReport& report, bool has_restarted
     AddTo(NewOf(ExecutorCountsOf(state), domain.reported), &domain.counts);
     domain.reported = ExecutorCountsOf(state);
     domain.executors = state.executors;
+    domain.executor_version = Text(state.executor_version);
     domain.sessions = state.sessions;
     domain.allocations = state.allocations;
     domain.last_seen = now;

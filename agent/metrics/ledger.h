@@ -86,6 +86,7 @@ struct DomainUse {
   ExecutorCounts counts{};
   ExecutorCounts reported{};  // last, by the scheduler
   uint64_t executors = 0;
+  std::string executor_version;  // of the one that serves; empty: none is ready, or it does not say
   uint64_t sessions = 0;
   uint64_t allocations = 0;
   // Sums over them.

@@ -2,9 +2,6 @@
 #include "agent/node/gpu_standing.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/node/one_line.h"
+#include "agent/node/whole_file.h"
 #include "proto/channel/unique_fd.h"
 
 namespace gpuloom {
@@ -57,16 +55,6 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-bool WriteAll(int fd, const std::string& text) {
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t n = write(fd, text.data() + done, text.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    done += static_cast<size_t>(n);
-  }
-  return fsync(fd) == 0;
-}
-
 }  // namespace
 
 std::string FolderOfGpu(const std::string& state_directory, const std::string& gpu_uuid) {
@@ -97,21 +85,10 @@ bool WriteDrainOrder(const std::string& folder, const DrainOrder& order, std::st
     written.since_unix_s = known->since_unix_s;
   }
   const std::string path = DrainPath(folder);
-  std::string temporary = path + ".XXXXXX.new";
-  const channel::UniqueFd fd(mkostemps(temporary.data(), 4, O_CLOEXEC));
-  if (!fd.valid()) return Fail(path, "cannot be written", errno, error);
-  // An agent that begins removes what nobody has locked.
-  (void)flock(fd.get(), LOCK_EX | LOCK_NB);
   const Json json = {{"since", written.since_unix_s}, {"reason", written.reason}};
-  if (!WriteAll(fd.get(), Dump(json)) || rename(temporary.c_str(), path.c_str()) != 0) {
-    const int code = errno;
-    unlink(temporary.c_str());
-    return Fail(path, "cannot be written", code, error);
-  }
-  // The order is to hold after a crash of the machine, too.
-  const channel::UniqueFd parent(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!parent.valid() || fsync(parent.get()) != 0) return Fail(folder, "fsync", errno, error);
-  return true;
+  FileFailure failure;
+  if (WriteWholeFile(path, Dump(json), 0600, &failure)) return true;
+  return Fail(failure.path, "cannot be written", failure.error, error);
 }
 
 bool RemoveDrainOrder(const std::string& folder, std::string* error) {

@@ -6,8 +6,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
+
+#include "agent/node/whole_file.h"
 
 namespace gpuloom {
 namespace {
@@ -42,6 +46,21 @@ TEST_F(GpuStandingTest, AnOrderIsKeptUntilItIsTakenBack) {
   ASSERT_TRUE(RemoveDrainOrder(folder_, &error_));
   EXPECT_FALSE(ReadDrainOrder(folder_).has_value());
   EXPECT_TRUE(fs::is_empty(folder_)) << "nothing else is left";
+}
+
+TEST_F(GpuStandingTest, AnAgentThatBeginsMeanwhileLosesNoOrder) {
+  std::atomic<bool> ends = false;
+  const auto remove = [&] {
+    while (!ends) RemoveUnfinishedFiles(folder_);
+  };
+  std::thread agents[] = {std::thread(remove), std::thread(remove), std::thread(remove)};
+  for (int i = 0; i < 200 && !HasFailure(); ++i) {
+    const std::string reason = std::to_string(i);
+    EXPECT_TRUE(WriteDrainOrder(folder_, {1000, reason}, &error_)) << error_;
+    EXPECT_EQ(DrainedBecause(folder_), "drained by operator: " + reason);
+  }
+  ends = true;
+  for (std::thread& agent : agents) agent.join();
 }
 
 TEST_F(GpuStandingTest, WhatCannotBeReadDrains) {

@@ -64,7 +64,7 @@ struct FileNow {
 FileNow JudgeFile(const std::string& path, const KeptPolicy& kept) {
   std::string error;
   const std::optional<std::string> text = ReadPolicyFile(path, PolicySource::kFile, &error);
-  if (!text) return {"unreadable", error + ": name the agent's --policy"};
+  if (!text) return {"unreadable", error};
   if (kept.text && *text == *kept.text) return {"in force", ""};
   if (!ParsePolicy(path, *text, &error)) return {"wrong", error};
   if (!kept.text) return {"differs", path + " is a policy, and nothing shows that it is in force"};
@@ -81,6 +81,9 @@ Answer Show(const PolicyCommand& command) {
   const FileNow file = JudgeFile(command.file, kept);
   const std::vector<Impossible> impossible = ReadImpossible(command.state_dir);
   std::vector<std::string> troubles = {kept.trouble, file.trouble};
+  if (file.state == "unreadable") {
+    troubles.back() += ": name the agent's policy file, gpuloom policy show FILE";
+  }
   for (const Impossible& one : impossible) {
     for (std::string& line : LinesOf(one)) troubles.push_back(std::move(line));
   }

@@ -107,7 +107,8 @@ TEST_F(PolicyShow, AFileThatIsNotInForceIsSaidToBeAnother) {
   std::filesystem::remove(command_.file);
   answer = AnswerAboutPolicy(command_);
   EXPECT_EQ(answer.exit_status, kNotGood);
-  EXPECT_THAT(answer.trouble, AllOf(HasSubstr("No such file"), HasSubstr("--policy")));
+  EXPECT_THAT(answer.trouble,
+              AllOf(HasSubstr("No such file"), HasSubstr("gpuloom policy show FILE")));
   EXPECT_EQ(Document()["file_state"], "unreadable");
   EXPECT_EQ(Document()["policy"], "defaults:\n  weight: 50\n");
 }

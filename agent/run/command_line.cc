@@ -5,11 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <cmath>
 #include <memory>
 #include <string_view>
 
 #include "agent/answer/command_line.h"
+#include "agent/node/command_mistake.h"
 #include "agent/node/duration.h"
 #include "agent/node/process.h"
 #include "agent/node/size.h"
@@ -188,15 +188,22 @@ CLI::App* AddTrace(CLI::App* app, TraceCommand* command) {
       "Example: gpuloom trace --seconds 5 -o trace.json");
   constexpr double kMostSeconds = 240;
   added
-      ->add_option_function<double>(
+      ->add_option_function<std::string>(
           "--seconds",
-          [command](double seconds) {
-            if (!std::isfinite(seconds)) throw CLI::ValidationError("--seconds", "is no number");
+          [command](const std::string& text) {
+            double seconds = 0;
+            const char* const end = text.data() + text.size();
+            const auto read = std::from_chars(text.data(), end, seconds);
+            // Written so that no number is none, either.
+            if (read.ec != std::errc() || read.ptr != end ||
+                !(seconds >= 0.001 && seconds <= kMostSeconds)) {
+              throw CLI::ValidationError("--seconds", text + ": write seconds from 0.001 to 240");
+            }
             command->time = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
           },
           "how long, at most 240; what has no more room is dropped and counted")
-      ->required()
-      ->check(CLI::Range(0.001, kMostSeconds));
+      ->type_name("S")
+      ->required();
   added->add_option("-o,--output", command->file, "the file; - is the standard output")->required();
   AddStateDir(added, &command->state_dir);
   return added;
@@ -210,6 +217,9 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   CLI::App app("gpuloom: CUDA programs of many tenants on one GPU.");
   app.add_flag("--version", show_version, "print the version and exit");
   app.require_subcommand(0, 1);
+  app.failure_message([](const CLI::App* parsed, const CLI::Error& mistake) {
+    return CommandMistake("gpuloom", *parsed, mistake);
+  });
   CLI::App* run = app.add_subcommand(
       "run",
       "Runs a command as a tenant of a GPU of this machine, without Kubernetes.\n"

@@ -29,6 +29,33 @@ TEST(CommandLine, TakesTheCommandAsItIs) {
   EXPECT_THAT(line->command, ::testing::ElementsAre("python3", "-c", "print()", "--gpu", "x"));
 }
 
+TEST(CommandLine, AMistakeNamesTheCommandAndItsHelp) {
+  const std::pair<std::vector<std::string>, std::string> kMistakes[] = {
+      {{"status"}, "gpuloom: there is no command 'status'; there are run, policy, suspend, "},
+      {{"policy"}, "gpuloom policy: say what: check, "},
+      {{"policy", "look"}, "gpuloom policy: there is no command 'look'; there are check, "},
+      {{"tenants", "a"}, "gpuloom tenants: 'a' is not expected\nSee gpuloom tenants --help\n"},
+      {{"run", "--all", "--", "true"}, "gpuloom run: '--all' is not expected\n"},
+      {{"top", "--all"}, "gpuloom top: '--all' is not expected\nSee gpuloom top --help\n"},
+      {{"--all"}, "gpuloom: '--all' is not expected\nSee gpuloom --help\n"},
+      {{"trace", "-o", "f"}, "gpuloom trace: --seconds is required\nSee gpuloom trace --help\n"},
+      {{"trace", "--seconds", "500", "-o", "f"},
+       "gpuloom trace: --seconds: 500: write seconds from 0.001 to 240\nSee gpuloom trace "
+       "--help\n"},
+      {{"policy", "check"},
+       "gpuloom policy check: file is required\nSee gpuloom policy check --help"},
+      {{"gpus", "-o", "xml"}, "gpuloom gpus: --output: xml not in {table,json,yaml}\nSee "}};
+  for (const auto& [arguments, message] : kMistakes) {
+    int status = -1;
+    ::testing::internal::CaptureStderr();
+    EXPECT_FALSE(Parse(arguments, &status));
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(said, ::testing::StartsWith(message));
+    EXPECT_THAT(said, ::testing::Not(::testing::HasSubstr("man-pages")));
+    EXPECT_EQ(status, 2);
+  }
+}
+
 TEST(CommandLine, ASecondDashDashIsTheCommands) {
   int status = -1;
   const auto line = Parse({"run", "--", "env", "--", "true"}, &status);

@@ -123,6 +123,12 @@ class Drainage {
       if (is_meant) schedulers_.push_back(std::move(scheduler));
     }
     if (!all.none_found) troubles_ = std::move(all.troubles);
+    silent_.clear();
+    for (const std::string& folder : all.missing) {
+      for (const Folder& meant : folders_) {
+        if (meant.path == folder) silent_.push_back(meant.name);
+      }
+    }
   }
 
   size_t Tenants() const {
@@ -150,8 +156,9 @@ class Drainage {
     }
     for (const std::string& trouble : troubles_) Fail(trouble);
     if (command_.undo) return;
+    NoteSilent();
     if (Tenants() == 0) {
-      if (troubles_.empty()) answer_.text += "nobody is there any more\n";
+      if (troubles_.empty() && silent_.empty()) answer_.text += "nobody is there any more\n";
       return;
     }
     std::vector<std::vector<std::string>> rows = {
@@ -169,6 +176,14 @@ class Drainage {
                        (Tenants() == 1 ? " tenant is" : " tenants are") +
                        " still there, and nothing is taken from them: delete their pods, or wait "
                        "with --wait\n";
+  }
+
+  // A GPU whose scheduler does not start can be drained all the same.
+  void NoteSilent() {
+    for (const std::string& gpu : silent_) {
+      answer_.trouble += "gpuloom: no scheduler runs for " + gpu +
+                         ", so nobody uses it, and who has its slots is not known\n";
+    }
   }
 
   void SayAsDocument() {
@@ -194,6 +209,7 @@ class Drainage {
       document["gpus"].push_back(std::move(gpu));
     }
     for (const std::string& trouble : troubles_) Fail(trouble);
+    if (!command_.undo) NoteSilent();
     answer_.text += FormatDocument(document, command_.format);
   }
 
@@ -202,6 +218,7 @@ class Drainage {
   std::vector<Folder> folders_;
   std::vector<SchedulerFigures> schedulers_;
   std::vector<std::string> troubles_;  // schedulers that do not say who is there
+  std::vector<std::string> silent_;    // GPUs of an agent for which none runs
 };
 
 }  // namespace

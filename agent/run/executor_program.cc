@@ -54,7 +54,7 @@ std::string LineAfter(const std::string& said, const std::string& begin) {
 
 }  // namespace
 
-ExecutorProgram ReadExecutorVersions(const std::string& said) {
+ExecutorProgram ReadExecutorVersion(const std::string& said) {
   ExecutorProgram its;
   its.version = LineAfter(said, "gpuloom-executor ");
   its.version = its.version.substr(0, its.version.find(", wire "));
@@ -75,7 +75,7 @@ ExecutorProgram AskExecutorProgram(const std::string& program) {
   const channel::UniqueFd reader(ends[0]);
   channel::UniqueFd writer(ends[1]);
   pid_t pid = 0;
-  const int error = StartProcess({{path, "--versions"}, environ, writer.get(), {}}, &pid);
+  const int error = StartProcess({{path, "--version"}, environ, writer.get(), {}}, &pid);
   writer.Reset();
   if (error != 0) {
     its.trouble = path + ": " + strerror(error);
@@ -85,7 +85,7 @@ ExecutorProgram AskExecutorProgram(const std::string& program) {
   kill(pid, SIGKILL);  // one that hangs; whoever has said all has ended, or is about to
   // One that sleeps in the kernel, on a network's file, does not even die; our own end takes care of it.
   for (int tries = 0; tries < 100 && waitpid(pid, nullptr, WNOHANG) == 0; ++tries) usleep(10'000);
-  its = ReadExecutorVersions(said);
+  its = ReadExecutorVersion(said);
   if (!its.trouble.empty()) its.trouble = path + ": " + its.trouble;
   return its;
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <tuple>
 
+#include "agent/node/lock_file.h"
 #include "agent/run/scheduler_search.h"
 #include "agent/run/tenant_since.h"
 #include "proto/control/client.h"
@@ -12,16 +13,25 @@
 namespace gpuloom::run {
 namespace {
 
+// Of the state folder that this GPU's folder is in.
+bool HasAgentInCharge(const std::string& folder) {
+  const std::string lock = std::filesystem::path(folder).parent_path().parent_path() / "agent.lock";
+  std::error_code unknown;
+  return !std::filesystem::exists(lock, unknown) || IsLocked(lock);
+}
+
 bool Ask(const std::string& folder, SchedulerFigures* figures, bool* nobody_there,
          std::string* error) {
   control::Client client;
   *nobody_there = false;
   figures->folder = folder;
   figures->standing = ReadStanding(folder);
+  figures->standing_is_current = !figures->standing || HasAgentInCharge(folder);
   if (const std::string drained = DrainedBecause(folder); !drained.empty()) {
     if (!figures->standing) figures->standing.emplace();
     figures->standing->state = gpuloom::GpuState::kDrained;
     figures->standing->reason = drained;
+    figures->standing_is_current = true;
   }
   if (!client.Connect(folder, control::Client::kDefaultTimeout, error)) {
     *nobody_there = client.nobody_there();
@@ -61,6 +71,35 @@ std::vector<Tenant> TenantsOf(const std::vector<SchedulerFigures>& schedulers) {
 
 int64_t SinceOf(const Tenant& tenant) {
   return SinceOf(tenant.scheduler->folder, Text(tenant.state->name));
+}
+
+ByWord ExecutorVersions(const SchedulerFigures& scheduler) {
+  ByWord domains;
+  for (const control::DomainState& domain : scheduler.domains) {
+    const std::string version = Text(domain.executor_version);
+    if (!version.empty()) domains[version].push_back(Text(domain.name));
+  }
+  return domains;
+}
+
+ByWord ExecutorCuptis(const SchedulerFigures& scheduler) {
+  ByWord domains;
+  for (const control::DomainState& domain : scheduler.domains) {
+    const std::string cupti = Text(domain.executor_cupti);
+    if (cupti.empty()) continue;
+    domains[(domain.executor_has_cupti != 0 ? "" : "none; ") + cupti].push_back(Text(domain.name));
+  }
+  return domains;
+}
+
+std::string SomeOf(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 10;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) {
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  if (names.size() > kMost) text += " and " + std::to_string(names.size() - kMost) + " more";
+  return text;
 }
 
 Json JsonOfBusyTime(const control::BusyTime& busy) {
@@ -111,6 +150,12 @@ Json JsonOfTenant(const Tenant& tenant) {
   return json;
 }
 
+std::vector<std::string> AllFigures::AllTroubles() const {
+  std::vector<std::string> all = troubles;
+  for (const std::string& folder : missing) all.push_back(NoSchedulerRuns(folder));
+  return all;
+}
+
 AllFigures AskSchedulers(const std::string& state_dir) {
   AllFigures all;
   const std::vector<std::string> places = SearchedFolders(state_dir);
@@ -121,13 +166,15 @@ AllFigures AskSchedulers(const std::string& state_dir) {
     bool nobody_there = false;
     if (Ask(folder, &figures, &nobody_there, &error)) {
       all.schedulers.push_back(std::move(figures));
-    } else if (nobody_there) {
+    } else if (nobody_there && LacksScheduler(folder)) {
+      all.missing.push_back(folder);
+    } else if (nobody_there && !IsOfAgent(folder)) {
       unseen += "; " + error;
     } else {
       all.troubles.push_back(error);
     }
   }
-  all.none_found = all.schedulers.empty() && all.troubles.empty();
+  all.none_found = all.schedulers.empty() && all.troubles.empty() && all.missing.empty();
   if (all.none_found) all.troubles.push_back(NoSchedulerFound(places, unseen));
   return all;
 }

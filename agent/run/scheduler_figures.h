@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +36,7 @@ struct SchedulerFigures {
   std::vector<control::AllocationState> allocations;  // those that are bound
   // What the agent says of the GPU, if there is one; on a machine without, whether it is drained.
   std::optional<GpuStanding> standing;
+  bool standing_is_current = true;  // false: the last agent has said so, and none is in charge now
 
   // The GPU's UUID; of an older release's scheduler the folder, which the agent names after the GPU.
   std::string name() const;
@@ -55,12 +57,23 @@ Json JsonOfTenant(const Tenant& tenant);
 Json JsonOfBusyTime(const control::BusyTime& busy);
 inline double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
+// What executors that run say of themselves, and the trust domains of those that say it. Older ones say nothing.
+using ByWord = std::map<std::string, std::vector<std::string>>;
+ByWord ExecutorVersions(const SchedulerFigures& scheduler);
+ByWord ExecutorCuptis(const SchedulerFigures& scheduler);  // or "none; " and why
+// "a, b and 7 more"
+std::string SomeOf(const std::vector<std::string>& names);
+
 struct AllFigures {
   std::vector<SchedulerFigures> schedulers;  // by folder
   // Which did not answer and why, or that there is none and where it was looked for; one line each, without their ends.
   // A socket that a scheduler has left behind is no scheduler.
   std::vector<std::string> troubles;
-  bool none_found = false;  // and that alone is the trouble
+  std::vector<std::string> missing;  // folders of an agent's GPUs for which no scheduler runs
+  bool none_found = false;           // and that alone is the trouble
+
+  // The same, and the missing ones.
+  std::vector<std::string> AllTroubles() const;
 };
 
 // `state_dir` as SearchedFolders has it.

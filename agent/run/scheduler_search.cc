@@ -4,10 +4,17 @@
 #include <filesystem>
 #include <set>
 
+#include "agent/node/one_line.h"
+#include "agent/run/doctor/look.h"
 #include "agent/run/state_dir.h"
 #include "proto/control/connection.h"
 
 namespace gpuloom::run {
+namespace {
+
+constexpr char kClosed[] = " is closed to this user";
+
+}  // namespace
 
 std::vector<std::string> SearchedFolders(const std::string& state_dir) {
   if (!state_dir.empty()) return {state_dir};
@@ -21,7 +28,10 @@ std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
   std::set<std::string> found;
   const auto look = [&](const fs::path& folder) {
     std::error_code error;
-    if (fs::is_socket(folder / control::kControlSocketName, error)) found.insert(folder);
+    if (fs::is_socket(folder / control::kControlSocketName, error) ||
+        (IsOfAgent(folder) && fs::is_directory(folder, error))) {
+      found.insert(folder);
+    }
   };
   for (const std::string& folder : folders) {
     look(folder);
@@ -33,7 +43,7 @@ std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
         look(entry->path());
       }
       if (error == std::errc::permission_denied) {
-        *unseen += "; " + parent.string() + " is closed to this user";
+        *unseen += "; " + parent.string() + kClosed;
         break;
       }
     }
@@ -41,11 +51,30 @@ std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
   return {found.begin(), found.end()};
 }
 
+bool IsOfAgent(const std::string& folder) {
+  const std::filesystem::path path(folder);
+  return path.has_filename() && path.parent_path().filename() == "gpus";
+}
+
+bool LacksScheduler(const std::string& folder) {
+  if (!IsOfAgent(folder)) return false;
+  const SocketState state = LookAtSocket(folder, control::kControlSocketName);
+  return state == SocketState::kMissing || state == SocketState::kDead;
+}
+
+std::string NoSchedulerRuns(const std::string& folder) {
+  constexpr size_t kLongestName = 300;
+  return "no scheduler runs for " +
+         OneLine(std::filesystem::path(folder).filename().string(), kLongestName) +
+         ", whose pods have no GPU: gpuloom doctor says what to do";
+}
+
 std::string NoSchedulerFound(const std::vector<std::string>& folders, const std::string& unseen) {
   std::string where;
   for (const std::string& folder : folders) where += (where.empty() ? "" : ", ") + folder;
-  return "no scheduler is found in " + where + unseen +
-         ": name the agent's state folder with --state-dir";
+  const bool is_closed = unseen.find(kClosed) != unseen.npos;
+  return "no scheduler is found in " + where + unseen + ": " +
+         (is_closed ? "run it as root" : "name the agent's state folder with --state-dir");
 }
 
 }  // namespace gpuloom::run

@@ -43,6 +43,13 @@ std::vector<std::string> RowOf(const Tenant& tenant) {
           StateOf(state)};
 }
 
+// Null: it was not said.
+template <size_t N>
+Json TextOrNull(const char (&field)[N]) {
+  const std::string text = Text(field);
+  return text.empty() ? Json() : Json(text);
+}
+
 const char* StateNameOf(const GpuStanding& standing) {
   return kGpuStateNames[static_cast<size_t>(standing.state)];
 }
@@ -58,6 +65,7 @@ std::string StandingOf(const SchedulerFigures& scheduler) {
   const GpuStanding& standing = *scheduler.standing;
   std::string text = StateNameOf(standing);
   if (standing.state == gpuloom::GpuState::kDrained) text = standing.reason;
+  if (!scheduler.standing_is_current) text = "no agent is in charge; the last one said: " + text;
   if (standing.state == gpuloom::GpuState::kSick ||
       standing.state == gpuloom::GpuState::kUnavailable) {
     text += ": " + standing.reason;
@@ -81,6 +89,7 @@ Json JsonOf(const SchedulerFigures& scheduler) {
     json["state"] = StateNameOf(standing);
     json["state_reason"] = standing.reason;
     json["state_since"] = standing.since_unix_s;
+    json["state_is_current"] = scheduler.standing_is_current;
     json["slots"] = {{"all", standing.slots},
                      {"held", standing.held},
                      {"beyond", standing.beyond},
@@ -113,7 +122,8 @@ Json JsonOf(const SchedulerFigures& scheduler) {
                                      {"busy_seconds", JsonOfBusyTime(domain.busy)},
                                      {"overruns", domain.overruns},
                                      {"executors",
-                                      {{"now", domain.executors},
+                                      {{"version", TextOrNull(domain.executor_version)},
+                                       {"now", domain.executors},
                                        {"started", domain.executors_started},
                                        {"failed", domain.executors_failed},
                                        {"lost", domain.executors_lost}}}});
@@ -189,7 +199,7 @@ Answer AnswerAboutStatus(const StatusCommand& command) {
   const AllFigures all = AskSchedulers(command.state_dir);
   // This program's own version is known without any.
   if (!all.none_found || command.about != About::kVersions) {
-    for (const std::string& trouble : all.troubles) {
+    for (const std::string& trouble : all.AllTroubles()) {
       answer.exit_status = kNotGood;
       answer.trouble += "gpuloom: " + trouble + "\n";
     }

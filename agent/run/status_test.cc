@@ -79,6 +79,7 @@ TEST_F(StatusTest, TenantsAndWhatTheyHadTheGpuDo) {
   // One domain has all that the GPU did, and its tenants together no more.
   EXPECT_EQ(gpu["trust_domains"][0]["busy_seconds"], gpu["busy_seconds"]);
   EXPECT_EQ(gpu["trust_domains"][0]["overruns"], 0);
+  EXPECT_EQ(gpu["trust_domains"][0]["executors"]["version"], kVersion);
   EXPECT_GT(gpu["busy_seconds"]["compute"], 0);
   EXPECT_LE(gpu["busy_seconds"]["compute"], gpu["running_seconds"]);
   EXPECT_LE(tenants[0]["gpu_seconds"]["compute"].get<double>() +
@@ -93,14 +94,22 @@ TEST_F(StatusTest, TenantsAndWhatTheyHadTheGpuDo) {
   EXPECT_EQ(Gpuloom({"version", "--state-dir", state_}), 0) << Errors();
   EXPECT_THAT(Output(),
               HasSubstr("scheduler of " + gpu["gpu"].get<std::string>() + ": " + kVersion));
-  EXPECT_THAT(Output(), HasSubstr("\nexecutor: " + std::string(kVersion) + "\n"));
-  EXPECT_THAT(Output(), HasSubstr("\nCUPTI: "));
+  EXPECT_THAT(Output(), HasSubstr("executors of " + gpu["gpu"].get<std::string>() + ": " +
+                                  kVersion + ", of local\n"));
+  EXPECT_THAT(Output(), HasSubstr("\ninstalled executor: " + std::string(kVersion) + "\n"));
+  EXPECT_THAT(Output(), HasSubstr("\nCUPTI of " + gpu["gpu"].get<std::string>() + ": "));
+  EXPECT_THAT(Output(), HasSubstr("\ninstalled CUPTI: "));
   const Json versions = Of(StatusCommand::About::kVersions);
   EXPECT_EQ(versions["agents"], Json::array());
   ASSERT_EQ(versions["schedulers"].size(), 1u) << versions;
   EXPECT_EQ(versions["schedulers"][0]["version"], kVersion);
   EXPECT_EQ(versions["schedulers"][0]["cuda"], "13.0");
   EXPECT_EQ(versions["schedulers"][0]["device"], gpu["name"]);
+  ASSERT_EQ(versions["schedulers"][0]["executors"].size(), 1u) << versions;
+  const Json& executor = versions["schedulers"][0]["executors"][0];
+  EXPECT_EQ(executor["trust_domain"], "local");
+  EXPECT_EQ(executor["version"], kVersion);
+  EXPECT_NE(executor["cupti"].is_null(), executor["cupti_reason"].is_null()) << executor;
   Stop();
   EXPECT_EQ(Wait(one), 0) << Errors();
   EXPECT_EQ(Wait(other), 0) << Errors();

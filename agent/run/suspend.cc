@@ -71,14 +71,17 @@ class Suspension {
   bool FindAllocations() {
     const std::vector<std::string> places = SearchedFolders(command_.state_dir);
     std::set<std::string> others;
+    std::vector<std::string> missing;
     bool all_answer = true;
     for (const std::string& folder : FindSchedulers(places, &unseen_)) {
       Asked asked{folder, {}, {}};
       std::string error;
       std::vector<control::AllocationState> states;
       if (!asked.client.Connect(folder, control::Client::kDefaultTimeout, &error)) {
-        // A socket that a scheduler has left behind has no tenants.
-        if (asked.client.nobody_there()) {
+        // It has no tenants that could be suspended.
+        if (asked.client.nobody_there() && LacksScheduler(folder)) {
+          missing.push_back(NoSchedulerRuns(folder));
+        } else if (asked.client.nobody_there()) {
           unseen_ += "; " + error;
         } else {
           all_answer = Fail(error);
@@ -110,8 +113,9 @@ class Suspension {
     // All or none: half a pod that stands still is no use to anybody.
     if (!all_answer) return Fail("nothing was changed");
     if (!asked_.empty()) return true;
+    for (const std::string& trouble : missing) (void)Fail(trouble);
     if (schedulers_ == 0) {
-      return Fail(NoSchedulerFound(places, unseen_));
+      return missing.empty() ? Fail(NoSchedulerFound(places, unseen_)) : false;
     }
     std::string there;
     size_t named = 0;

@@ -54,11 +54,11 @@ int ShowOnScreen(TopCommand command, AllFigures before) {
     for (;;) {
       const TopView view = Compare(before.schedulers, now.schedulers, command.order);
       screen.Draw(Head(view, command.order) + FormatTop(view) +
-                  (now.troubles.empty() ? "" : "\n" + Lines(now.troubles)));
+                  (now.AllTroubles().empty() ? "" : "\n" + Lines(now.AllTroubles())));
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now());
       if (left <= std::chrono::milliseconds(0)) break;
       const char key = screen.WaitForKey(left);
-      if (key == 'q') return now.troubles.empty() ? kGood : kNotGood;
+      if (key == 'q') return now.AllTroubles().empty() ? kGood : kNotGood;
       (void)TakeOrder(key, &command.order);
     }
     before = std::move(now);
@@ -80,10 +80,10 @@ int PrintAgainAndAgain(const TopCommand& command, AllFigures before) {
                 .c_str(),
             stdout);
     }
-    fputs(Lines(now.troubles).c_str(), stderr);
+    fputs(Lines(now.AllTroubles()).c_str(), stderr);
     // Nobody reads any more.
     if (fflush(stdout) != 0) return kNotGood;
-    if (printed + 1 == command.times) return now.troubles.empty() ? kGood : kNotGood;
+    if (printed + 1 == command.times) return now.AllTroubles().empty() ? kGood : kNotGood;
     before = std::move(now);
   }
 }

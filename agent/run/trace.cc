@@ -138,8 +138,10 @@ class Tracing {
       control::GpuState gpu;
       std::vector<control::DomainState> domains;
       if (!asked.client.Connect(folder, kAnswerWithin, &error)) {
-        // A socket that a scheduler has left behind has no tenants.
-        if (asked.client.nobody_there()) {
+        // A socket that a scheduler of a `gpuloom run` has left behind has no tenants.
+        if (asked.client.nobody_there() && LacksScheduler(folder)) {
+          Miss(NoSchedulerRuns(folder));
+        } else if (asked.client.nobody_there() && !IsOfAgent(folder)) {
           unseen += "; " + error;
         } else {
           Miss(error);

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <map>
 #include <string_view>
+#include <vector>
 
 #include "agent/node/lock_file.h"
 #include "agent/node/one_line.h"
@@ -102,6 +103,16 @@ Json JsonOf(const SchedulerFigures& scheduler) {
   json["version"] = Text(scheduler.gpu.version);
   json["device"] = Text(scheduler.gpu.name);
   json["cuda"] = OrNull(CudaText(scheduler.driver_version));
+  json["executors"] = Json::array();
+  for (const control::DomainState& domain : scheduler.domains) {
+    if (domain.executors == 0) continue;
+    const std::string cupti = Text(domain.executor_cupti);
+    const bool has_cupti = domain.executor_has_cupti != 0;
+    json["executors"].push_back({{"trust_domain", Text(domain.name)},
+                                 {"version", OrNull(Text(domain.executor_version))},
+                                 {"cupti", OrNull(has_cupti ? cupti : "")},
+                                 {"cupti_reason", OrNull(has_cupti ? "" : cupti)}});
+  }
   return json;
 }
 
@@ -114,14 +125,22 @@ std::string LinesOf(const SchedulerFigures& scheduler) {
   text += "driver of " + gpu + ": ";
   const std::string cuda = CudaText(scheduler.driver_version);
   text += (cuda.empty() ? "" : "CUDA " + cuda + ", ") + Text(scheduler.gpu.name) + "\n";
+  for (const auto& [version, domains] : ExecutorVersions(scheduler)) {
+    text += "executors of " + gpu + ": " + version + ", of " + SomeOf(domains) + "\n";
+  }
+  for (const auto& [cupti, domains] : ExecutorCuptis(scheduler)) {
+    text += "CUPTI of " + gpu + ": " + cupti + ", of " + SomeOf(domains) + "\n";
+  }
   return text;
 }
 
 std::string LinesOf(const ExecutorProgram& executor) {
   std::string text =
-      "executor: " + (executor.version.empty() ? executor.trouble : executor.version) + "\n";
-  if (!executor.cupti.empty()) text += "CUPTI: " + executor.cupti + "\n";
-  if (!executor.why_no_cupti.empty()) text += "CUPTI: none; " + executor.why_no_cupti + "\n";
+      "installed executor: " + (executor.version.empty() ? executor.trouble : executor.version) +
+      "\n";
+  if (!executor.cupti.empty()) text += "installed CUPTI: " + executor.cupti + "\n";
+  if (!executor.why_no_cupti.empty())
+    text += "installed CUPTI: none; " + executor.why_no_cupti + "\n";
   return text;
 }
 

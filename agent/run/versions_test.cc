@@ -97,14 +97,18 @@ TEST_F(VersionsTest, LibrariesByTheContainersThatHaveThem) {
 TEST_F(VersionsTest, TheInstalledExecutorAndItsCupti) {
   executor_.version = "1.2.3 (abc)";
   executor_.cupti = "libcupti.so.2025.3.1, API 130000, /c";
-  EXPECT_THAT(Table(),
-              HasSubstr("\nexecutor: 1.2.3 (abc)\nCUPTI: libcupti.so.2025.3.1, API 130000"));
+  EXPECT_THAT(
+      Table(),
+      HasSubstr(
+          "\ninstalled executor: 1.2.3 (abc)\ninstalled CUPTI: libcupti.so.2025.3.1, API 130000"));
   EXPECT_EQ(Document()["executor"], Json({{"version", "1.2.3 (abc)"},
                                           {"trouble", nullptr},
                                           {"cupti", executor_.cupti},
                                           {"cupti_reason", nullptr}}));
   executor_ = {"", "/e: no such file", "", "it is off"};
-  EXPECT_THAT(Table(), HasSubstr("\nexecutor: /e: no such file\nCUPTI: none; it is off\n"));
+  EXPECT_THAT(
+      Table(),
+      HasSubstr("\ninstalled executor: /e: no such file\ninstalled CUPTI: none; it is off\n"));
   EXPECT_EQ(Document()["executor"]["trouble"], "/e: no such file");
 }
 
@@ -127,6 +131,47 @@ TEST_F(VersionsTest, SchedulersWithTheirDrivers) {
   EXPECT_EQ(schedulers[1]["device"], "H100");
   scheduler.driver_version = 0;
   EXPECT_THAT(Table({scheduler}), HasSubstr("\ndriver of GPU-1: H100\n"));
+}
+
+TEST_F(VersionsTest, ExecutorsThatRunByTheirReleases) {
+  SchedulerFigures scheduler;
+  scheduler.speaks_3_3 = true;
+  control::SetText(scheduler.gpu.uuid, "GPU-1");
+  const auto add = [&scheduler](const std::string& name, const char* version, uint32_t executors) {
+    control::DomainState& domain = scheduler.domains.emplace_back();
+    control::SetText(domain.name, name.c_str());
+    control::SetText(domain.executor_version, version);
+    domain.executors = executors;
+    if (*version == 0) return;
+    domain.executor_has_cupti = name == "b" ? 0 : 1;
+    control::SetText(domain.executor_cupti, name == "b" ? "it is off" : "libcupti.so.13");
+  };
+  add("a", "1.2.3 (new)", 1);
+  add("b", "1.2.2 (old\x1b)", 1);
+  add("c", "1.2.3 (new)", 1);
+  add("silent", "", 1);
+  add("without", "", 0);
+  EXPECT_THAT(Table({scheduler}), HasSubstr("\nexecutors of GPU-1: 1.2.2 (old\\x1b), of b\n"
+                                            "executors of GPU-1: 1.2.3 (new), of a, c\n"
+                                            "CUPTI of GPU-1: libcupti.so.13, of a, c\n"
+                                            "CUPTI of GPU-1: none; it is off, of b\n"));
+  EXPECT_THAT(Table({scheduler}), Not(AnyOf(HasSubstr("silent"), HasSubstr("without"))));
+  const Json executors = Document({scheduler})["schedulers"][0]["executors"];
+  ASSERT_EQ(executors.size(), 4u);
+  EXPECT_EQ(executors[0], Json({{"trust_domain", "a"},
+                                {"version", "1.2.3 (new)"},
+                                {"cupti", "libcupti.so.13"},
+                                {"cupti_reason", nullptr}}));
+  EXPECT_EQ(executors[1], Json({{"trust_domain", "b"},
+                                {"version", "1.2.2 (old\\x1b)"},
+                                {"cupti", nullptr},
+                                {"cupti_reason", "it is off"}}));
+  EXPECT_EQ(executors[3], Json({{"trust_domain", "silent"},
+                                {"version", nullptr},
+                                {"cupti", nullptr},
+                                {"cupti_reason", nullptr}}));
+  for (char name = 'd'; name < 'm'; ++name) add({name}, "1.2.3 (new)", 1);
+  EXPECT_THAT(Table({scheduler}), HasSubstr(", of a, c, d, e, f, g, h, i, j, k and 1 more\n"));
 }
 
 }  // namespace

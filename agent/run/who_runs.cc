@@ -30,7 +30,7 @@ bool Describe(const SchedulerFigures& scheduler, RunningGpu* gpu) {
 Running WhoRuns(const std::string& state_dir) {
   const AllFigures all = AskSchedulers(state_dir);
   Running running;
-  if (!all.none_found) running.troubles = all.troubles;
+  if (!all.none_found) running.troubles = all.AllTroubles();
   for (const SchedulerFigures& scheduler : all.schedulers) {
     RunningGpu gpu;
     if (!Describe(scheduler, &gpu)) {

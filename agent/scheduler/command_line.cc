@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "agent/node/command_mistake.h"
 #include "agent/node/duration.h"
 #include "agent/node/process.h"
 #include "agent/node/size.h"
@@ -43,6 +44,9 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   CLI::App app(
       "gpuloom-scheduler: shares one GPU between tenants. One runs per GPU; the node agent "
       "or `gpuloom run` starts it.");
+  app.failure_message([](const CLI::App* parsed, const CLI::Error& mistake) {
+    return CommandMistake("gpuloom-scheduler", *parsed, mistake);
+  });
   app.add_option("--gpu", line.gpu, "the GPU: its number, or its UUID (GPU-…)");
   app.add_option("--state-dir", options.state_dir,
                  "folder for the lock file and control.sock; made when it is missing");

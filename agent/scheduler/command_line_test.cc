@@ -52,6 +52,14 @@ TEST(CommandLine, MistakesEndWithStatusTwo) {
   }
 }
 
+TEST(CommandLine, AMistakeNamesTheProgram) {
+  int status = -1;
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(Parse({"--bogus"}, &status));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "gpuloom-scheduler: '--bogus' is not expected\nSee gpuloom-scheduler --help\n");
+}
+
 TEST(Environment, KeepsWhatADriverNeedsAndNothingElse) {
   const char* given[] = {"PATH=/bin",
                          "LD_PRELOAD=/evil.so",

@@ -124,7 +124,7 @@ class Harness {
     Tell(&agent_, bind);
     Attach();
     Check(executor_.valid() || TakeExecutor(60'000));
-    Tell(&executor_, control::ExecutorReady{1, 0, 0, 0, {}});
+    Tell(&executor_, control::ExecutorReady{1, 0, 0, 0, {}, {}, {}, 0});
     Tell(&executor_, control::SessionReady{session_id_, 1, 0, {}, 0, 0});
   }
 

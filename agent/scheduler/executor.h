@@ -51,6 +51,10 @@ class Executor {
   std::unique_ptr<RefusedCalls> refused_calls;
   std::unique_ptr<Peer> peer;
   StreamPriorities priorities;
+  // What it said of itself when it was ready; empty: an older one.
+  std::string version;
+  std::string cupti;
+  bool has_cupti = false;
   std::set<uint64_t> sessions;
   // Host ranges of sessions that have ended, whose arena the executor may still have mapped. They
   // stay on their allocations' accounts.

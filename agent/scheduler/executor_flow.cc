@@ -9,6 +9,7 @@
 
 #include "agent/node/gpu_uuid.h"
 #include "agent/node/log_signals.h"
+#include "agent/node/one_line.h"
 #include "agent/scheduler/kernel_name.h"
 #include "agent/scheduler/log.h"
 #include "agent/scheduler/scheduler.h"
@@ -77,7 +78,7 @@ Executor* Scheduler::StartExecutor(const std::string& domain, std::string* error
       [this, id](const std::string& reason) {
         LoseExecutor(executors_.at(id).get(), End::kAsk,
                      reason == Peer::kHungUp
-                         ? "it exited unasked; its last lines in this log say why"
+                         ? "it exited unasked; its last lines in scheduler.log say why"
                          : reason);
       });
   executor->peer->ExpectDescriptors(control::MostDescriptors(control::Route::kExecutorSays));
@@ -169,6 +170,9 @@ void Scheduler::On(Executor* executor, const control::ExecutorReady& message, co
   executor->deadline.Cancel();
   executor->priorities =
       StreamPriorities{message.stream_priority_least, message.stream_priority_greatest};
+  executor->version = OneLine(control::TextOf(message.version), sizeof(message.version) - 1);
+  executor->cupti = OneLine(control::TextOf(message.cupti), sizeof(message.cupti) - 1);
+  executor->has_cupti = message.has_cupti != 0;
   book_.Of(executor->domain).failures = 0;
   LogFor(&book_.Of(executor->domain).lines, LogLevel::kInfo, executor->Label() + " is ready");
   if (LogsMore()) executor->process.Signal(LogSignal(true));

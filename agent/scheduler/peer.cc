@@ -2,6 +2,7 @@
 #include "agent/scheduler/peer.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -38,6 +39,11 @@ void Peer::ReceivePending(const std::function<bool()>& keep_going) {
        ++i) {
     on_message(in);
   }
+}
+
+bool Peer::HasHungUp() const {
+  pollfd polled{connection_.fd(), 0, 0};
+  return poll(&polled, 1, 0) == 1 && (polled.revents & POLLHUP) != 0;
 }
 
 void Peer::SendOrKeep(Kept kept) {

@@ -47,6 +47,9 @@ class Peer {
   // another that still sends. The owner must not destroy the Peer meanwhile.
   void ReceivePending(const std::function<bool()>& keep_going);
 
+  // Whether the other end is closed, of which `on_gone` tells soon: once what it has still said has been delivered.
+  bool HasHungUp() const;
+
  private:
   struct Kept {
     std::vector<uint8_t> bytes;

@@ -172,6 +172,11 @@ void Scheduler::SendGpu(Peer* peer, uint32_t request) {
       domain.executors_lost = history->counts.lost;
     }
     domain.overruns = turns_.overruns(name);
+    if (const auto serving = domains_.find(name); serving != domains_.end()) {
+      control::SetText(domain.executor_version, serving->second->version.c_str());
+      control::SetText(domain.executor_cupti, serving->second->cupti.c_str());
+      domain.executor_has_cupti = serving->second->has_cupti ? 1 : 0;
+    }
     peer->Send(request, domain);
   }
 }

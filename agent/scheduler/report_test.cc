@@ -77,6 +77,49 @@ TEST_F(ReportTest, PromisesUseAndDomainsAreSummed) {
   EXPECT_EQ(domains_[1].executors_started, 1u);
 }
 
+TEST_F(ReportTest, EachDomainsExecutorSaysItsRelease) {
+  Tenant one, older;
+  ASSERT_TRUE(one.Attach(Allocate(&client_, "a", "red")));
+  SetExecutorStart("older");
+  ASSERT_TRUE(older.Attach(Allocate(&client_, "b", "blue")));
+  Allocate(&client_, "c", "without");
+  Gpu();
+  ASSERT_EQ(domains_.size(), 3u);
+  EXPECT_STREQ(domains_[0].executor_version, "") << "an older one does not say it";
+  EXPECT_EQ(domains_[0].executor_has_cupti, 0u);
+  EXPECT_STREQ(domains_[1].executor_version, "1.2.4 (scripted\\x1b)");
+  EXPECT_STREQ(domains_[1].executor_cupti, "libcupti.so.0");
+  EXPECT_EQ(domains_[1].executor_has_cupti, 1u);
+  EXPECT_STREQ(domains_[2].executor_version, "") << "it has none";
+  // Once it is lost, nothing of it is said.
+  one.Tell('x');
+  EXPECT_TRUE(Has("a", control::Fault::kLostExecutor));
+  Gpu();
+  EXPECT_STREQ(domains_[1].executor_version, "");
+}
+
+TEST_F(ReportTest, ATenantThatGoesBecauseItsExecutorHasGoneHasAFault) {
+  Tenant one, other;
+  ASSERT_TRUE(one.Attach(Allocate(&client_, "a", "red")));
+  ASSERT_TRUE(other.Attach(Allocate(&client_, "b", "blue")));
+  // The scheduler sees both at once, and what the executor had still to say first.
+  device_.stalls = true;
+  other.Tell('m');
+  device_.tries.wait(0);
+  one.Tell('X');
+  EXPECT_TRUE(one.DoorbellHungUp());
+  one.Leave();
+  device_.stalls = false;
+  device_.stalls.notify_all();
+  EXPECT_TRUE(Becomes(&client_, "a", [](const auto& state) { return state.sessions == 0; }));
+  EXPECT_TRUE(Has("a", control::Fault::kLostExecutor));
+  EXPECT_EQ(other.Answer(), 0);
+  // One that just leaves has none.
+  other.Leave();
+  EXPECT_TRUE(Becomes(&client_, "b", [](const auto& state) { return state.sessions == 0; }));
+  EXPECT_EQ(Faults("b", control::Fault::kLostExecutor), 0u);
+}
+
 TEST_F(ReportTest, TenantsAreChargedForWhatTheDeviceWasBusy) {
   Tenant one, two;
   ASSERT_TRUE(one.Attach(Allocate(&client_, "a", "red")));

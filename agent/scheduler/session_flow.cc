@@ -227,8 +227,11 @@ void Scheduler::OnTenantEvent(uint64_t session_id) {
   const ptrdiff_t size = channel::ReceiveMessage(it->second->tenant.get(), &byte, sizeof(byte),
                                                  nullptr, 0, nullptr, MSG_DONTWAIT);
   if (size < 0 && errno == EAGAIN) return;
-  EndSession(it->second.get(),
-             size < 0 && errno == ECONNRESET ? "tenant is gone" : "tenant spoke out of turn");
+  const bool is_gone = size < 0 && errno == ECONNRESET;
+  // Programs end when their executor does. That comes first, then, and is why: we look again when it has been heard.
+  const Peer* const executor = it->second->executor->peer.get();
+  if (is_gone && executor != nullptr && executor->HasHungUp()) return;
+  EndSession(it->second.get(), is_gone ? "tenant is gone" : "tenant spoke out of turn");
 }
 
 void Scheduler::EndSession(Session* session, const std::string& why) {

@@ -212,12 +212,17 @@ struct AllocationState {
 struct ExecutorReady {
   static constexpr std::string_view kName = "ExecutorReady";
   static constexpr Route kRoute = Route::kExecutorSays;
+  static constexpr size_t kShortestBytes = 528;
   uint32_t ok;
   uint32_t driver_failed;  // 1: not ok, because the driver does not start in this process
   // As reported by cuCtxGetStreamPriorityRange, which needs a context; the scheduler has none.
   int32_t stream_priority_least;
   int32_t stream_priority_greatest;
   char message[512];  // why it failed
+  // Since 3.7: its release; what it records traces by, or why not by CUPTI.
+  char version[64];
+  char cupti[256];
+  uint32_t has_cupti;
 };
 
 // Descriptors that come with AddSession, in this order.
@@ -588,6 +593,12 @@ struct DomainState {
   uint32_t allocations;
   uint32_t unused;
   uint64_t overruns;  // turns that it left so late that others did not wait for it; since 3.7
+  // Since 3.7: what the executor that serves it has said of itself in ExecutorReady; empty: none is ready, or it is an older
+  // one.
+  char executor_version[64];
+  char executor_cupti[256];
+  uint32_t executor_has_cupti;
+  uint32_t unused_too;
 };
 
 // ---- long kernels, since 3.4 ----

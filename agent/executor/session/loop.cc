@@ -13,6 +13,7 @@
 #include "agent/executor/launch/launches.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/session.h"
+#include "proto/control/version.h"
 #include "proto/sync/cpu_pause.h"
 
 namespace gpuloom::executor {
@@ -151,6 +152,9 @@ Loop::Outcome Loop::Run() {
   ready.ok = 1;
   ready.stream_priority_least = device_->priority_least();
   ready.stream_priority_greatest = device_->priority_greatest();
+  control::SetText(ready.version, kVersion);
+  control::SetText(ready.cupti, tracer_.cupti().c_str());
+  ready.has_cupti = tracer_.has_cupti() ? 1 : 0;
   scheduler_.Send(ready);
   uint64_t last_work_ns = NowNs();
   uint64_t last_events_ns = last_work_ns;

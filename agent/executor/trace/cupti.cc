@@ -36,6 +36,19 @@ std::vector<std::string> Places(const void* driver) {
   return places;
 }
 
+std::string Describe(const Cupti& cupti, uint32_t version) {
+  // The loader's, where it was loaded by its name.
+  Dl_info library{};
+  std::filesystem::path path = cupti.path;
+  if (dladdr(reinterpret_cast<const void*>(cupti.cuptiGetVersion), &library) != 0) {
+    path = library.dli_fname;
+  }
+  std::error_code unknown;
+  const std::filesystem::path file = std::filesystem::canonical(path, unknown);
+  return (unknown ? path : file).filename().string() + ", API " + std::to_string(version) + ", " +
+         path.string();
+}
+
 bool LoadFrom(const std::string& path, Cupti* cupti, std::string* why) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -67,26 +80,12 @@ bool LoadFrom(const std::string& path, Cupti* cupti, std::string* why) {
     return false;
   }
   loaded.path = path;
+  loaded.description = Describe(loaded, version);
   *cupti = loaded;
   return true;
 }
 
 }  // namespace
-
-std::string Describe(const Cupti& cupti) {
-  // The loader's, where it was loaded by its name.
-  Dl_info library{};
-  std::filesystem::path path = cupti.path;
-  if (dladdr(reinterpret_cast<const void*>(cupti.cuptiGetVersion), &library) != 0) {
-    path = library.dli_fname;
-  }
-  std::error_code unknown;
-  const std::filesystem::path file = std::filesystem::canonical(path, unknown);
-  uint32_t version = 0;
-  (void)cupti.cuptiGetVersion(&version);
-  return (unknown ? path : file).filename().string() + ", API " + std::to_string(version) + ", " +
-         path.string();
-}
 
 bool LoadCupti(const std::string& setting, const void* driver, Cupti* cupti, std::string* why) {
   if (setting == "off") {

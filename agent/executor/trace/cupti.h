@@ -77,14 +77,13 @@ struct Cupti {
   int (*cuptiGetStreamIdEx)(CUcontext, CUstream, uint8_t per_thread, uint32_t* id) = nullptr;
 
   std::string path;
+  // "libcupti.so.2025.3.1, API 130000, /usr/local/cuda/lib64/libcupti.so.13": the file's own name has NVIDIA's number.
+  std::string description;
 };
 
 // `setting`: a path, "off", or empty, and it is looked for: beside the driver's library, in the CUDA toolkit at
 // /usr/local/cuda, and where the loader looks. `driver`: a function of the driver's library. Returns false with the reason.
 [[nodiscard]] bool LoadCupti(const std::string& setting, const void* driver, Cupti* cupti,
                              std::string* why);
-
-// "libcupti.so.2025.3.1, API 130000, /usr/local/cuda/lib64/libcupti.so.13": the file's own name has NVIDIA's number.
-std::string Describe(const Cupti& cupti);
 
 }  // namespace gpuloom::executor

@@ -17,7 +17,7 @@ TEST(LoadCupti, ByItsPath) {
   uint32_t version = 0;
   EXPECT_EQ(cupti.cuptiGetVersion(&version), kCuptiSuccess);
   const std::string path = GPULOOM_CUPTI_FIXTURE;
-  EXPECT_EQ(Describe(cupti),
+  EXPECT_EQ(cupti.description,
             path.substr(path.rfind('/') + 1) + ", API " + std::to_string(version) + ", " + path);
 }
 

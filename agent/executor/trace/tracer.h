@@ -41,6 +41,12 @@ class Tracer {
   // `device` and `means` outlive it; `wake_fd` as in Activity.
   Tracer(Device* device, const TraceMeans* means, int wake_fd, Teller teller);
 
+  bool has_cupti() const { return means_->cupti.has_value(); }
+  // Which, or why there is none.
+  const std::string& cupti() const {
+    return has_cupti() ? means_->cupti->description : means_->why_not;
+  }
+
   struct Trace {
     uint64_t id;
     channel::UniqueFd region;

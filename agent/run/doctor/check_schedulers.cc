@@ -26,7 +26,9 @@ Findings OfOne(const SchedulerFigures& scheduler) {
                         "it serves until it is replaced, which ends its tenants: "
                         "docs/installation.md, Upgrading"});
   }
-  if (scheduler.standing && scheduler.standing->state != gpuloom::GpuState::kHealthy) {
+  // What an agent that is gone has said may be so no more, and that it is gone is said already.
+  if (scheduler.standing && scheduler.standing_is_current &&
+      scheduler.standing->state != gpuloom::GpuState::kHealthy) {
     const bool is_drained = scheduler.standing->state == gpuloom::GpuState::kDrained;
     const bool is_sick = scheduler.standing->state == gpuloom::GpuState::kSick;
     findings.push_back(
@@ -37,6 +39,20 @@ Findings OfOne(const SchedulerFigures& scheduler) {
                       "lines, " +
                          scheduler.folder + "/scheduler.log"
                    : "mend that; the agent's log, and " + scheduler.folder + "/scheduler.log"});
+  }
+  for (const auto& [its, domains] : ExecutorVersions(scheduler)) {
+    if (its == version) continue;
+    findings.push_back({"executors", Verdict::kWarning,
+                        "executors of " + scheduler.name() +
+                            " are of another release than their scheduler, " + its + ": of " +
+                            SomeOf(domains),
+                        "they serve; where their programs may end, replace the scheduler: "
+                        "docs/upgrading.md"});
+  }
+  for (const auto& [cupti, domains] : ExecutorCuptis(scheduler)) {
+    findings.push_back(
+        {"CUPTI", Verdict::kOk,
+         "executors of " + scheduler.name() + ": " + cupti + ", of " + SomeOf(domains), ""});
   }
   const std::string log = scheduler.folder + "/scheduler.log";
   if (scheduler.gpu.executors_failed > 0) {
@@ -94,7 +110,9 @@ Findings CheckSchedulers(const DoctorCommand& command) {
   if (!all.none_found) {
     for (const std::string& trouble : all.troubles) {
       findings.push_back(
-          {"schedulers", Verdict::kError, trouble, "the scheduler.log beside its socket"});
+          {"schedulers", Verdict::kError, trouble,
+           "the scheduler.log beside its socket; one that hangs is replaced with the node's "
+           "gpuloom-schedulers pod, which ends its tenants"});
     }
   } else if (findings.empty()) {
     const bool has_kubelet = Exists(command.root + command.kubelet_dir);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's state folder: who may enter it, whether containers can load libraries from it, whether there is room, and the
 // libraries themselves; and what lies beside this program.
+#include <fcntl.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <cstdio>
 
 #include "agent/answer/table.h"
@@ -11,6 +13,7 @@
 #include "agent/run/executor_program.h"
 #include "agent/run/installation.h"
 #include "agent/run/scheduler_search.h"
+#include "proto/channel/unique_fd.h"
 #include "proto/control/messages.h"
 #include "proto/control/version.h"
 
@@ -72,6 +75,11 @@ Findings Room(const DoctorCommand& command, const std::string& folder) {
   return findings;
 }
 
+bool IsClosed(const std::string& folder) {
+  const channel::UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return !fd.valid() && errno == EACCES;
+}
+
 Finding Libraries(const std::string& root, const std::string& folder) {
   std::string missing;
   bool is_own_release = false;
@@ -119,11 +127,13 @@ Findings Executor(const std::string& program) {
   const ExecutorProgram its = AskExecutorProgram(program);
   const char* const remedy = "install the whole of gpuloom, of one release";
   if (its.version.empty()) return {{"installation", Verdict::kError, its.trouble, remedy}};
-  Findings findings = {{"CUPTI", Verdict::kOk,
-                        its.cupti.empty()
-                            ? "none, so traces have the executors' own times: " + its.why_no_cupti
-                            : its.cupti,
-                        ""}};
+  Findings findings;
+  if (!its.cupti.empty())
+    findings.push_back({"CUPTI", Verdict::kOk, "installed: " + its.cupti, ""});
+  if (!its.why_no_cupti.empty()) {
+    findings.push_back(
+        {"CUPTI", Verdict::kOk, "installed: " + std::string(kNoCupti) + its.why_no_cupti, ""});
+  }
   if (its.version != kVersion) {
     findings.push_back(
         {"installation", Verdict::kWarning,
@@ -161,6 +171,11 @@ Findings CheckState(const DoctorCommand& command) {
            "there is a kubelet, and no agent has run here: " + folder,
            "install gpuloom on this node; if the agent's state folder is another: --state-dir"});
     }
+    return findings;
+  }
+  if (IsClosed(command.root + folder)) {
+    findings.push_back({"state folder", Verdict::kError, folder + " is closed to this user",
+                        "run it as root: what is there is not known"});
     return findings;
   }
   findings.push_back(Access(command.root, folder));

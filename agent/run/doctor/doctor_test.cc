@@ -16,6 +16,7 @@
 #include "agent/policy/policy_file.h"
 #include "agent/run/doctor/look.h"
 #include "proto/channel/unique_fd.h"
+#include "proto/control/testing/recording.h"
 #include "proto/control/version.h"
 
 namespace gpuloom::run {
@@ -150,12 +151,14 @@ TEST_F(DoctorTest, AGoodNodeHasNothingWrongButTheMissingScheduler) {
 }
 
 TEST_F(DoctorTest, TheExecutorIsOfThisReleaseAndSaysWhetherThereIsCupti) {
-  EXPECT_EQ(Of("CUPTI"), "ok: libcupti.so.1, API 17, /c → \n");
+  EXPECT_EQ(Of("CUPTI"), "ok: installed: libcupti.so.1, API 17, /c → \n");
   WriteExecutor(std::string(kVersion), "no CUPTI: it is off");
-  EXPECT_EQ(Of("CUPTI"), "ok: none, so traces have the executors' own times: it is off → \n");
+  EXPECT_EQ(Of("CUPTI"),
+            "ok: installed: none, so traces have the executors' own times: it is off → \n");
   WriteExecutor("0.0.1 (old)", "");
   EXPECT_THAT(Of("installation"),
               HasSubstr("warning: gpuloom-executor is of another release, 0.0.1 (old); this is"));
+  EXPECT_EQ(Of("CUPTI"), "") << "it does not say";
   Write("/opt/gpuloom/bin/gpuloom-executor", "no program");
   EXPECT_THAT(Of("installation"), AllOf(HasSubstr("error: "), HasSubstr("bin/gpuloom-executor: ")));
 }
@@ -296,6 +299,22 @@ TEST_F(DoctorTest, TheStateFolder) {
   EXPECT_THAT(Of("state folder"), StartsWith("ok: no agent has run here"));
 }
 
+TEST_F(DoctorTest, OfAStateFolderThatIsClosedNothingIsSaid) {
+  const bool is_root = geteuid() == 0;
+  fs::permissions(root_, fs::perms::group_exec | fs::perms::others_exec, fs::perm_options::add);
+  if (!is_root) fs::permissions(root_ + kState, fs::perms::none);
+  ASSERT_EQ(is_root ? seteuid(65534) : 0, 0);
+  const Json document = Look();
+  ASSERT_EQ(is_root ? seteuid(0) : 0, 0);
+  fs::permissions(root_ + kState, fs::perms::owner_all);
+  std::string found;
+  for (const Json& finding : document["findings"]) {
+    if (finding["check"] == "state folder") found += finding["found"];
+    EXPECT_NE(finding["check"], "libraries");
+  }
+  EXPECT_EQ(found, "/var/lib/gpuloom is closed to this user");
+}
+
 TEST_F(DoctorTest, TheLibrariesOfContainers) {
   const std::string shim = std::string(kState) + "/shim/";
   Write(shim + "libgpuloom-9.9.9-0123456789abcdef.so", "");
@@ -328,6 +347,46 @@ TEST_F(DoctorTest, EveryGpuHasAScheduler) {
   EXPECT_THAT(Of("schedulers"), AllOf(HasSubstr("error: no scheduler runs for GPU-1"),
                                       HasSubstr("error: no scheduler runs for GPU-2"),
                                       HasSubstr("/gpus/GPU-1/scheduler.log")));
+}
+
+TEST_F(DoctorTest, ExecutorsOfAnotherReleaseThanTheirScheduler) {
+  control::Answer yes{};
+  yes.ok = 1;
+  yes.major = control::kControlMajor;
+  yes.minor = control::kControlMinor;
+  control::GpuState gpu{};
+  control::SetText(gpu.uuid, "GPU-1");
+  control::SetText(gpu.version, kVersion);
+  control::Recording recording = {
+      control::MakeRecorded(false,
+                            control::ControlHello{control::kControlMajor, control::kControlMinor}),
+      control::MakeRecorded(true, yes),
+      control::MakeRecorded(false, control::ListAllocations{}),
+      control::MakeRecorded(true, yes),
+      control::MakeRecorded(false, control::DescribeGpu{}),
+      control::MakeRecorded(true, gpu)};
+  for (const auto& [name, version] :
+       {std::pair("old", "0.1.9 (abc)"), {"new", kVersion}, {"silent", ""}}) {
+    control::DomainState domain{};
+    control::SetText(domain.name, name);
+    control::SetText(domain.executor_version, version);
+    control::SetText(domain.executor_cupti, *version == 0 ? "" : "libcupti.so.13");
+    domain.executor_has_cupti = 1;
+    recording.push_back(control::MakeRecorded(true, domain));
+  }
+  recording.push_back(control::MakeRecorded(true, yes));
+  const std::string folder = root_ + kState + "/gpus/GPU-1";
+  fs::create_directories(folder);
+  const control::RecordedScheduler scheduler(folder, recording);
+  EXPECT_EQ(Of("executors"),
+            "warning: executors of GPU-1 are of another release than their scheduler, 0.1.9 (abc): "
+            "of old → they serve; where their programs may end, replace the scheduler: "
+            "docs/upgrading.md\n");
+  EXPECT_EQ(Of("schedulers"), "ok: scheduler of GPU-1 answers → \n");
+  // Here and there may differ: a pod of the agent and one of the schedulers have other file systems.
+  EXPECT_EQ(Of("CUPTI"),
+            "ok: installed: libcupti.so.1, API 17, /c → \nok: executors of GPU-1: libcupti.so.13, "
+            "of old, new → \n");
 }
 
 TEST_F(DoctorTest, Malicious_NamesDoNotReachTheTerminalAsTheyAre) {

@@ -19,6 +19,8 @@ TestingDevice::TestingDevice() {
 uint32_t TestingDevice::CreateMemory(uint64_t size_bytes, uint64_t* handle,
                                      channel::UniqueFd* exported) {
   ++tries;
+  tries.notify_all();
+  stalls.wait(true);
   if (result != 0) return result;
   if (used_bytes_ + size_bytes > room_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   *exported = channel::MakeSealedMemory("fake device memory", size_bytes);

@@ -22,6 +22,7 @@ class TestingDevice : public Device {
   std::atomic<uint32_t> result{0};               // of CreateMemory
   std::atomic<uint64_t> room_bytes{UINT64_MAX};  // of all pieces together
   std::atomic<int> tries{0};                     // calls of CreateMemory
+  std::atomic<bool> stalls{false};               // CreateMemory returns once it does not any more
 
  private:
   std::map<uint64_t, uint64_t> sizes_;  // by handle

@@ -54,6 +54,7 @@
 //   z  answers with how long a kernel may run until it is ended, in milliseconds (4 bytes)
 //   U  answers to no new session
 //   x  exits
+//   X  says something, and hangs up on everybody
 //   F  reports a fault, then exits
 //   e  ends the session for a broken ring
 //   g  says something unknown

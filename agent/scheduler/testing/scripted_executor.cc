@@ -5,7 +5,7 @@
 // scheduler_fixture.h has the list of bytes.
 //
 // The file named in GPULOOM_EXECUTOR_START says how it starts: "die", "refuse", "strict"
-// (its driver starts with --lenient only), "hang", "no session", or well.
+// (its driver starts with --lenient only), "hang", "no session", "older" (says nothing of its release), or well.
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -55,6 +55,11 @@ class Executor {
     ready.driver_failed = start_ == "strict" && !lenient_;
     ready.stream_priority_greatest = -5;
     control::SetText(ready.message, "the scripted executor refuses");
+    if (start_ != "older") {
+      control::SetText(ready.version, "1.2.4 (scripted\x1b)");
+      control::SetText(ready.cupti, "libcupti.so.0");
+      ready.has_cupti = 1;
+    }
     Send(ready);
     if (!ready.ok) return 1;
     for (;;) {
@@ -510,6 +515,11 @@ class Executor {
         break;
       case 'x':
         _exit(1);
+      case 'X':
+        Send(control::SessionCounters{id, session.kernels, session.time, session.work});
+        control_.Close();
+        sessions_.clear();
+        for (;;) pause();
       case 'e':
         End(it, wire::Fatal::kUnknownOpcode);
         break;

@@ -25,6 +25,13 @@ struct RecordedMessage {
 };
 using Recording = std::vector<RecordedMessage>;
 
+// One that was never recorded, as today's release would say it.
+template <Message M>
+RecordedMessage MakeRecorded(bool from_scheduler, const M& message) {
+  const Encoded<M> encoded(1, message, kControlMinor);
+  return {from_scheduler, {encoded.bytes, encoded.bytes + encoded.size_bytes}};
+}
+
 // Empty if the file does not exist or is not a recording.
 Recording ReadRecording(const std::string& path);
 std::string RecordingText(const Recording& recording);

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/node/whole_file.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "proto/channel/unique_fd.h"
+
+namespace gpuloom {
+namespace {
+
+constexpr char kUnfinished[] = ".new";
+
+// Makes and locks a file of another name beside `path`: by the lock RemoveUnfinishedFiles sees that it is written. Invalid,
+// with errno, if that fails.
+channel::UniqueFd MakeTemporary(const std::string& path, std::string* name) {
+  for (;;) {
+    // A name of its own: an agent that is being replaced may write the same file.
+    *name = path + ".XXXXXX" + kUnfinished;
+    channel::UniqueFd fd(mkostemps(name->data(), sizeof(kUnfinished) - 1, O_CLOEXEC));
+    if (!fd.valid()) return fd;
+    struct stat info = {};
+    if (flock(fd.get(), LOCK_EX) != 0 || fstat(fd.get(), &info) != 0) {
+      const int error = errno;
+      unlink(name->c_str());
+      fd.Reset();
+      errno = error;
+      return fd;
+    }
+    // Taken for left behind, before it was locked.
+    if (info.st_nlink != 0) return fd;
+  }
+}
+
+}  // namespace
+
+bool WriteWholeFile(const std::string& path, const std::string& content, unsigned mode,
+                    FileFailure* failure) {
+  const auto fail = [failure](const std::string& at, const char* call) {
+    *failure = {at, call, errno};
+    return false;
+  };
+  std::string temporary;
+  const channel::UniqueFd fd = MakeTemporary(path, &temporary);
+  if (!fd.valid()) return fail(path, "open");
+  const auto give_up = [&](const char* call) {
+    (void)fail(path, call);
+    unlink(temporary.c_str());
+    return false;
+  };
+  // Made for its owner only; containers' users must be able to read what is mounted.
+  if (fchmod(fd.get(), mode) != 0) return give_up("fchmod");
+  for (size_t done = 0; done < content.size();) {
+    const ssize_t n = write(fd.get(), content.data() + done, content.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return give_up("write");
+    done += static_cast<size_t>(n);
+  }
+  if (fsync(fd.get()) != 0) return give_up("fsync");
+  if (rename(temporary.c_str(), path.c_str()) != 0) return give_up("rename");
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  const channel::UniqueFd parent(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!parent.valid() || fsync(parent.get()) != 0) return fail(folder, "fsync");
+  return true;
+}
+
+void RemoveUnfinishedFiles(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() != kUnfinished) continue;
+    const channel::UniqueFd fd(
+        open(entry.path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+    if (fd.valid() && flock(fd.get(), LOCK_EX | LOCK_NB) == 0) unlink(entry.path().c_str());
+  }
+}
+
+}  // namespace gpuloom

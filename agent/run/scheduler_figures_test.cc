@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes whose agent or schedulers are gone: what commands say of them.
+#include "agent/run/scheduler_figures.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "agent/node/lock_file.h"
+#include "agent/run/drain.h"
+#include "agent/run/status.h"
+#include "agent/run/suspend.h"
+#include "agent/run/who_runs.h"
+#include "proto/channel/socket.h"
+#include "proto/control/testing/recording.h"
+
+namespace gpuloom::run {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using About = StatusCommand::About;
+
+// A scheduler of a GPU without tenants.
+control::Recording Idle(const char* uuid) {
+  control::Answer yes{};
+  yes.ok = 1;
+  yes.major = control::kControlMajor;
+  yes.minor = control::kControlMinor;
+  control::GpuState gpu{};
+  control::SetText(gpu.uuid, uuid);
+  return {control::MakeRecorded(
+              false, control::ControlHello{control::kControlMajor, control::kControlMinor}),
+          control::MakeRecorded(true, yes),
+          control::MakeRecorded(false, control::ListAllocations{}),
+          control::MakeRecorded(true, yes),
+          control::MakeRecorded(false, control::DescribeGpu{}),
+          control::MakeRecorded(true, gpu),
+          control::MakeRecorded(true, yes)};
+}
+
+// An agent's state: GPU-1 has a scheduler, that of GPU-2 was killed, GPU-3 never had one.
+class SchedulerFiguresTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    state_ = "/tmp/gpuloom-figures-XXXXXX";
+    ASSERT_NE(mkdtemp(state_.data()), nullptr);
+    for (const char* gpu : {"GPU-1", "GPU-2", "GPU-3"}) fs::create_directories(Folder(gpu));
+    scheduler_.emplace(Folder("GPU-1"), Idle("GPU-1"));
+    (void)channel::ListenAt((Folder("GPU-2") + "/control.sock").c_str());
+  }
+  void TearDown() override { fs::remove_all(state_); }
+
+  std::string Folder(const std::string& gpu) const { return FolderOfGpu(state_, gpu); }
+  Answer Ask(About about, Format format = Format::kTable) const {
+    return AnswerAboutStatus({about, state_, format});
+  }
+  void WriteStanding(GpuState state, const std::string& reason) const {
+    GpuStanding standing;
+    standing.state = state;
+    standing.reason = reason;
+    std::ofstream(StandingPath(Folder("GPU-1"))) << FormatStanding(standing);
+  }
+
+  std::string state_;
+  std::optional<control::RecordedScheduler> scheduler_;
+};
+
+TEST_F(SchedulerFiguresTest, AGpuOfAnAgentWithoutAScheduler) {
+  const AllFigures all = AskSchedulers(state_);
+  ASSERT_EQ(all.schedulers.size(), 1u);
+  EXPECT_EQ(all.schedulers[0].name(), "GPU-1");
+  EXPECT_THAT(all.troubles, ElementsAre());
+  EXPECT_THAT(all.missing, ElementsAre(Folder("GPU-2"), Folder("GPU-3")));
+  EXPECT_FALSE(all.none_found);
+  for (const About about : {About::kTenants, About::kGpus, About::kRefusals, About::kVersions}) {
+    const Answer answer = Ask(about);
+    EXPECT_EQ(answer.exit_status, kNotGood);
+    EXPECT_THAT(answer.trouble,
+                AllOf(HasSubstr("gpuloom: no scheduler runs for GPU-2, whose pods have no GPU: "
+                                "gpuloom doctor says what to do\n"),
+                      HasSubstr("gpuloom: no scheduler runs for GPU-3,"), Not(HasSubstr("GPU-1"))));
+  }
+  EXPECT_THAT(WhoRuns(state_).troubles, ::testing::Contains(HasSubstr("runs for GPU-2")));
+}
+
+TEST_F(SchedulerFiguresTest, WithoutAnySchedulerNoOtherFolderIsAskedFor) {
+  scheduler_.reset();
+  EXPECT_FALSE(AskSchedulers(state_).none_found);
+  EXPECT_THAT(Ask(About::kTenants).trouble,
+              AllOf(HasSubstr("no scheduler runs for GPU-1,"), Not(HasSubstr("--state-dir"))));
+}
+
+TEST_F(SchedulerFiguresTest, APodThatIsNotFoundMayBeWhereNoSchedulerRuns) {
+  SuspendCommand command;
+  command.state_dir = state_;
+  command.pod_namespace = "team-a";
+  command.pod = "train-7";
+  Answer answer = Suspend(command);
+  EXPECT_EQ(answer.exit_status, kNotGood);
+  EXPECT_THAT(answer.trouble,
+              AllOf(HasSubstr("gpuloom: no scheduler runs for GPU-2,"),
+                    HasSubstr("gpuloom: team-a/train-7 has no GPU on this node; nobody has\n")));
+  scheduler_.reset();
+  answer = Suspend(command);
+  EXPECT_EQ(answer.exit_status, kNotGood);
+  EXPECT_THAT(answer.trouble,
+              AllOf(HasSubstr("no scheduler runs for GPU-1,"), Not(HasSubstr("--state-dir"))));
+}
+
+TEST_F(SchedulerFiguresTest, AFolderThatACommandHasLeftBehindIsNoGpu) {
+  const std::string runs = state_ + "/runs";
+  fs::create_directories(runs + "/0");
+  (void)channel::ListenAt((runs + "/0/control.sock").c_str());
+  EXPECT_TRUE(AskSchedulers(runs).none_found);
+}
+
+TEST_F(SchedulerFiguresTest, ADrainedGpuWithoutASchedulerMayStillBeHeld) {
+  DrainCommand command;
+  command.state_dir = state_;
+  command.gpu = "GPU-2";
+  const Answer answer = Drain(command);
+  EXPECT_EQ(answer.exit_status, kGood) << "it is drained";
+  EXPECT_EQ(answer.text, "GPU-2 is drained by operator\n");
+  EXPECT_EQ(answer.trouble,
+            "gpuloom: no scheduler runs for GPU-2, so nobody uses it, and who has its slots is not "
+            "known\n");
+  command.gpu = "GPU-1";
+  EXPECT_THAT(Drain(command).text, HasSubstr("nobody is there any more"));
+}
+
+TEST_F(SchedulerFiguresTest, WhatAnAgentThatIsGoneHasSaidIsSaidToBeOld) {
+  WriteStanding(GpuState::kHealthy, "");
+  LockFile lock = TakeLock(state_ + "/agent.lock", "1.2.3");
+  ASSERT_TRUE(lock.fd.valid());
+  EXPECT_THAT(Ask(About::kGpus).text, Not(HasSubstr("no agent")));
+  lock.fd.Reset();
+  EXPECT_THAT(Ask(About::kGpus).text,
+              HasSubstr("no agent is in charge; the last one said: healthy"));
+  const Json gpu = Json::parse(Ask(About::kGpus, Format::kJson).text)["gpus"][0];
+  EXPECT_EQ(gpu["state"], "healthy");
+  EXPECT_EQ(gpu["state_is_current"], false);
+  // An operator's order needs no agent.
+  std::string error;
+  ASSERT_TRUE(WriteDrainOrder(Folder("GPU-1"), {1, "fans"}, &error)) << error;
+  EXPECT_THAT(Ask(About::kGpus).text,
+              AllOf(HasSubstr("drained by operator: fans"), Not(HasSubstr("no agent"))));
+}
+
+}  // namespace
+}  // namespace gpuloom::run
