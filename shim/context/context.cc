@@ -15,6 +15,7 @@
 #include "shim/image/texture.h"
 #include "shim/image/texture_reference.h"
 #include "shim/memory/memory.h"
+#include "shim/memory/migration.h"
 #include "shim/memory/pool.h"
 #include "shim/module/library.h"
 #include "shim/process/futex.h"
@@ -47,6 +48,7 @@ void TearDownLocked() GPULOOM_REQUIRES(primary.lock) {
   const uint32_t green = ForgetGreenContexts();
   primary.retained -= green < primary.retained ? green : primary.retained;
   ReleaseAllEvents();
+  EndMigrating();
   ReleaseAllStreams();
   ForgetAllContextOrders();
   ReleaseAllViews();

@@ -106,10 +106,10 @@ CUresult FindOwnStreamLocked() GPULOOM_REQUIRES(migration.lock) {
   return CUDA_SUCCESS;
 }
 
-// The addresses show the program nothing.
+// The addresses show the program nothing. Where the kernel has no memory for that, they still show the pages.
 void CloseAddresses(uint64_t begin, uint64_t size_bytes) {
-  mmap(At(begin), size_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-       -1, 0);
+  (void)mmap(At(begin), size_bytes, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   madvise(At(begin), size_bytes, MADV_DONTFORK);
 }
 
@@ -466,6 +466,12 @@ void GiveMigrating(uint64_t begin) {
   Holding holding(&migration.lock);
   const size_t i = FindAtOrBefore(migration.ranges, begin);
   if (i != migration.ranges.count() && migration.ranges[i].begin == begin) DropLocked(i);
+}
+
+void EndMigrating() {
+  Holding holding(&migration.lock);
+  while (migration.ranges.count() != 0) DropLocked(migration.ranges.count() - 1);
+  migration.has_stream = false;
 }
 
 bool PlaceMigrating(uint64_t begin) {

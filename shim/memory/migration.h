@@ -32,6 +32,8 @@ inline constexpr uint64_t kLeastMigratingBytes = 1u << 20;
 [[nodiscard]] CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin);
 // The device must have finished with it.
 void GiveMigrating(uint64_t begin);
+// For a reset of the context, before its streams end: gives all.
+void EndMigrating();
 
 // The device finds something there from now on: for whoever names an address to it. False if there is no memory.
 [[nodiscard]] bool PlaceMigrating(uint64_t begin);
