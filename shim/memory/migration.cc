@@ -493,7 +493,8 @@ CUresult PrefetchMigrating(uint64_t address, uint64_t size_bytes, bool to_device
   }
   CUDA_RETURN_IF_ERROR(PlaceLocked(range));
   const uint64_t end = (address - range->begin + size_bytes + kChunkBytes - 1) / kChunkBytes;
-  return SendChunksLocked(range, first, end);
+  const CUresult result = SendChunksLocked(range, first, end);
+  return result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : result;  // a launch sees to that
 }
 
 CUresult PreferHost(uint64_t begin, bool on) {
@@ -526,7 +527,7 @@ void DetachMigrating(wire::StreamId stream) {
   if (!AnythingMigrates()) return;
   Holding holding(&migration.lock);
   for (Range& range : migration.ranges) {
-    if (range.attached != stream || range.attachment == range.allocated) continue;
+    if (range.attached != stream) continue;
     range.attachment = range.allocated;
     range.attached = wire::kLegacyStream;
   }
