@@ -21,6 +21,9 @@
 namespace gpuloom::scheduler {
 namespace {
 
+// OneLine may add "…" to what it cuts, and a zero follows.
+constexpr size_t kEllipsisBytes = sizeof("…");
+
 // "CUDA_ERROR_ILLEGAL_ADDRESS (700)", of an executor's number.
 std::string ErrorOf(uint32_t result_untrusted) {
   const char* const name = ErrorName(static_cast<CUresult>(result_untrusted));
@@ -170,8 +173,9 @@ void Scheduler::On(Executor* executor, const control::ExecutorReady& message, co
   executor->deadline.Cancel();
   executor->priorities =
       StreamPriorities{message.stream_priority_least, message.stream_priority_greatest};
-  executor->version = OneLine(control::TextOf(message.version), sizeof(message.version) - 1);
-  executor->cupti = OneLine(control::TextOf(message.cupti), sizeof(message.cupti) - 1);
+  executor->version =
+      OneLine(control::TextOf(message.version), sizeof(message.version) - kEllipsisBytes);
+  executor->cupti = OneLine(control::TextOf(message.cupti), sizeof(message.cupti) - kEllipsisBytes);
   executor->has_cupti = message.has_cupti != 0;
   book_.Of(executor->domain).failures = 0;
   LogFor(&book_.Of(executor->domain).lines, LogLevel::kInfo, executor->Label() + " is ready");

@@ -250,7 +250,8 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, DefaultStream null_means) {
   for (const CUevent event : remote->records) {
     if (FindEvent(event) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   }
-  if (remote->may_wait) CUDA_RETURN_IF_ERROR(SettleBeforeWaiting());
+  const WaitForProgram waits(remote->may_wait);
+  CUDA_RETURN_IF_ERROR(waits.result());
   if (remote->host_functions != 0) {
     CUDA_RETURN_IF_ERROR(ExpectHostFunctions(remote->host_functions));
   }

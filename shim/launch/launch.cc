@@ -121,7 +121,10 @@ class KeptParams {
   KeptParams(const Kernel& kernel, Params* params) {
     if (!AnythingMigrates() || kernel.param_bytes == 0) return;
     copy_ = static_cast<uint8_t*>(malloc(kernel.param_bytes));
-    if (copy_ == nullptr) return;
+    if (copy_ == nullptr) {
+      result_ = CUDA_ERROR_OUT_OF_MEMORY;
+      return;
+    }
     params->Write(kernel, copy_);
     *params = {nullptr, copy_};
   }
@@ -131,8 +134,11 @@ class KeptParams {
   KeptParams(const KeptParams&) = delete;
   KeptParams& operator=(const KeptParams&) = delete;
 
+  CUresult result() const { return result_; }
+
  private:
   uint8_t* copy_ = nullptr;
+  CUresult result_ = CUDA_SUCCESS;
 };
 
 CUresult FindParams(const Kernel& kernel, void** params, void** extra, Params* found) {
@@ -248,6 +254,7 @@ CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, Defaul
   Params from;
   CUDA_RETURN_IF_ERROR(FindParams(*kernel, params, extra, &from));
   const KeptParams kept(*kernel, &from);
+  CUDA_RETURN_IF_ERROR(kept.result());
   const bool wants_clusters = kernel->attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) > 0 ||
                               kernel->attribute(CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET) > 0;
   if (asks != nullptr || wants_clusters) [[unlikely]] {

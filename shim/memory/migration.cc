@@ -25,6 +25,8 @@ namespace gpuloom {
 
 namespace internal {
 std::atomic<bool> anything_migrates{false};
+std::atomic<uint64_t> space_begin{0};
+std::atomic<uint64_t> space_bytes{0};
 }  // namespace internal
 
 namespace {
@@ -45,8 +47,8 @@ struct Range {
   uint64_t pages;       // the same memory in the arena
   Place place;
   bool prefers_host;
-  unsigned allocated;  // CU_MEM_ATTACH_*, as allocated
-  // To what it is attached: a touch waits for that stream alone, or for all work.
+  uint64_t serial;  // never used again
+  // CU_MEM_ATTACH_*, and by which stream: a touch waits for that stream alone, or for all work.
   unsigned attachment;
   wire::StreamId attached;
   uint32_t users;  // threads that are writing work which names it: what is away stays away
@@ -75,8 +77,12 @@ struct Migration {
   uint32_t epoch GPULOOM_GUARDED_BY(lock) = 0;
   bool has_stream GPULOOM_GUARDED_BY(lock) = false;
   bool told_of_wait GPULOOM_GUARDED_BY(lock) = false;
-  // Streams may wait for the program.
+  uint64_t last_serial GPULOOM_GUARDED_BY(lock) = 0;
+  // Threads that wait until no range has users. No new ones come meanwhile.
+  uint32_t settlers GPULOOM_GUARDED_BY(lock) = 0;
+  // Streams may wait for the program, or are about to.
   std::atomic<bool> may_wait{false};
+  std::atomic<uint32_t> posting{0};
 };
 constinit Migration migration;
 
@@ -285,13 +291,18 @@ bool AnyUserLocked() GPULOOM_REQUIRES(migration.lock) {
   return false;
 }
 
+// Lets others have the lock for a moment.
+void PauseLocked() GPULOOM_REQUIRES(migration.lock) {
+  migration.lock.Release();
+  Pause();
+  migration.lock.Acquire();
+}
+
 // Until nobody writes work that names any, and all work is done. The lock is released meanwhile.
 CUresult WaitUntilUnusedLocked() GPULOOM_REQUIRES(migration.lock) {
-  while (AnyUserLocked()) {
-    migration.lock.Release();
-    Pause();
-    migration.lock.Acquire();
-  }
+  ++migration.settlers;
+  while (AnyUserLocked()) PauseLocked();
+  --migration.settlers;
   return session.WaitForAll();
 }
 
@@ -307,13 +318,11 @@ CUresult SettleAllLocked() GPULOOM_REQUIRES(migration.lock) {
 
 // Waits until nobody writes work that names the range; the lock is released meanwhile. Null if there is none.
 Range* FindUnusedLocked(uint64_t address) GPULOOM_REQUIRES(migration.lock) {
-  for (;;) {
-    Range* range = FindLocked(address);
-    if (range == nullptr || range->users == 0) return range;
-    migration.lock.Release();
-    Pause();
-    migration.lock.Acquire();
-  }
+  Range* range;
+  ++migration.settlers;
+  while ((range = FindLocked(address)) != nullptr && range->users != 0) PauseLocked();
+  --migration.settlers;
+  return range;
 }
 
 // Natively no processor may touch managed memory while kernels run, where a device says that it cannot do both at once,
@@ -330,13 +339,14 @@ void WaitForWorkLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
       continue;
     }
     Pause();
-    if (!migration.told_of_wait && NowNs() - since_ns > kSilentWaitNs) {
+    if (NowNs() - since_ns <= kSilentWaitNs) continue;
+    if (!migration.told_of_wait) {
       migration.told_of_wait = true;
       Log(LogLevel::kWarn,
           "the program touches managed memory while its kernels run, and waits for them; if they "
           "wait for it, too, run it with GPULOOM_MANAGED_MEMORY=host");
-      break;
     }
+    break;
   }
   (void)session.WaitForAll();
 }
@@ -379,6 +389,8 @@ Ability FindAbilityLocked() GPULOOM_REQUIRES(migration.lock) {
   }
   if (!TakeManagedSpace(&migration.space)) return Ability::kStays;
   CloseAddresses(migration.space.begin, migration.space.size_bytes);
+  internal::space_bytes.store(migration.space.size_bytes, std::memory_order_relaxed);
+  internal::space_begin.store(migration.space.begin, std::memory_order_relaxed);
   return Ability::kMigrates;
 }
 
@@ -428,9 +440,10 @@ CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
   if (migration.ability != Ability::kMigrates || size_bytes > migration.space.size_bytes) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  if (migration.may_wait.load(std::memory_order_relaxed)) {
+  if (migration.posting.load() != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if (migration.may_wait.load()) {
     if (!session.Idle()) return CUDA_ERROR_NOT_SUPPORTED;
-    migration.may_wait.store(false, std::memory_order_relaxed);
+    migration.may_wait.store(false);
   }
   const uint64_t granules = (size_bytes + kGranuleBytes - 1) / kGranuleBytes;
   Range range = {};
@@ -440,7 +453,8 @@ CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
       !FindSpaceLocked(migration.space.begin, range.size_bytes, &range.begin)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  range.allocated = range.attachment = flags;
+  range.serial = ++migration.last_serial;
+  range.attachment = flags;
   range.attached = wire::kLegacyStream;
   range.end_home = range.chunks();
   range.away = static_cast<uint8_t*>(calloc(range.chunks(), 1));
@@ -503,9 +517,7 @@ CUresult PreferHost(uint64_t begin, bool on) {
   if (range == nullptr) return CUDA_SUCCESS;
   if (!on) {
     // What has been settled because streams may wait for the program stays so.
-    if (!migration.may_wait.load(std::memory_order_relaxed) && range->place == Place::kNothing) {
-      range->prefers_host = false;
-    }
+    if (!migration.may_wait.load() && range->place == Place::kNothing) range->prefers_host = false;
     return CUDA_SUCCESS;
   }
   range->prefers_host = true;
@@ -528,7 +540,7 @@ void DetachMigrating(wire::StreamId stream) {
   Holding holding(&migration.lock);
   for (Range& range : migration.ranges) {
     if (range.attached != stream) continue;
-    range.attachment = range.allocated;
+    range.attachment = CU_MEM_ATTACH_GLOBAL;
     range.attached = wire::kLegacyStream;
   }
 }
@@ -546,11 +558,17 @@ bool MigrateHome(uint64_t size_bytes) {
   return left_bytes != 0;
 }
 
-CUresult SettleBeforeWaiting() {
-  migration.may_wait.store(true, std::memory_order_relaxed);
-  if (!AnythingMigrates()) return CUDA_SUCCESS;
+WaitForProgram::WaitForProgram(bool waits) : waits_(waits) {
+  if (!waits_) return;
+  migration.posting.fetch_add(1);
+  migration.may_wait.store(true);
+  if (!AnythingMigrates()) return;
   Holding holding(&migration.lock);
-  return SettleAllLocked();
+  result_ = SettleAllLocked();
+}
+
+WaitForProgram::~WaitForProgram() {
+  if (waits_) migration.posting.fetch_sub(1);
 }
 
 void MigrationHold::Begin() GPULOOM_NO_THREAD_SAFETY_ANALYSIS {
@@ -565,21 +583,23 @@ void MigrationHold::End() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { migration.lock.Rel
 
 void MigrationUse::Begin(uint64_t to, uint64_t from) {
   Holding holding(&migration.lock);
+  while (migration.settlers != 0) PauseLocked();
   for (int i = 0; i < 2; ++i) {
     const uint64_t address = i == 0 ? to : from;
     Range* range = address == 0 ? nullptr : FindLocked(address);
     if (range == nullptr) continue;
     if (result_ == CUDA_SUCCESS) result_ = SendLocked(range);
     ++range->users;
-    used_[i] = range->begin;
+    used_[i] = range->serial;
   }
 }
 
 void MigrationUse::End() {
   Holding holding(&migration.lock);
-  for (const uint64_t begin : used_) {
-    Range* range = begin == 0 ? nullptr : FindLocked(begin);
-    if (range != nullptr) --range->users;
+  for (Range& range : migration.ranges) {
+    for (const uint64_t serial : used_) {
+      if (range.serial == serial) --range.users;
+    }
   }
 }
 

@@ -42,24 +42,44 @@ void EndMigrating();
 [[nodiscard]] CUresult PrefetchMigrating(uint64_t address, uint64_t size_bytes, bool to_device);
 [[nodiscard]] CUresult PreferHost(uint64_t begin, bool on);
 void AttachMigrating(uint64_t begin, unsigned flags, wire::StreamId stream);
-// The stream ends: what is attached to it is attached as it was when it was allocated.
+// The stream ends: what is attached to it waits for all work again.
 void DetachMigrating(wire::StreamId stream);
 
 // Leaves device memory to an allocation that found none: ranges of this size or more together go home for good. False
 // if there was none. Not under physical_lock.
 [[nodiscard]] bool MigrateHome(uint64_t size_bytes);
-// Before the program's own functions, and its waits for words, get into a stream: these keep the stream from going on
-// until the program has done something, for which it may touch memory that would wait for the stream. So the device
-// finds all that there is in host memory from now on, and what is allocated before all streams are idle.
-[[nodiscard]] CUresult SettleBeforeWaiting();
+// While a function of the program, or a wait for its words, gets into a stream: these keep the stream from going on until
+// the program has done something, for which it may touch memory that would wait for the stream. So the device finds all
+// that there is in host memory from then on, and what is allocated before all streams are idle.
+class WaitForProgram {
+ public:
+  // `waits`: otherwise it does nothing.
+  explicit WaitForProgram(bool waits = true);
+  ~WaitForProgram();
+  WaitForProgram(const WaitForProgram&) = delete;
+  WaitForProgram& operator=(const WaitForProgram&) = delete;
+
+  CUresult result() const { return result_; }
+
+ private:
+  const bool waits_;
+  CUresult result_ = CUDA_SUCCESS;
+};
 
 namespace internal {
 extern std::atomic<bool> anything_migrates;
+// Where it all is.
+extern std::atomic<uint64_t> space_begin;
+extern std::atomic<uint64_t> space_bytes;
 }  // namespace internal
 
 // Whether there is any such memory.
 inline bool AnythingMigrates() {
   return internal::anything_migrates.load(std::memory_order_relaxed);
+}
+inline bool MayMigrate(uint64_t address) {
+  return address - internal::space_begin.load(std::memory_order_relaxed) <
+         internal::space_bytes.load(std::memory_order_relaxed);
 }
 
 // For work that may use all of it, a launch: while it lives nothing comes home, so it ends when the work is in the ring.
@@ -94,7 +114,7 @@ class MigrationHold {
 class MigrationUse {
  public:
   explicit MigrationUse(uint64_t to, uint64_t from = 0) {
-    if (AnythingMigrates()) [[unlikely]] {
+    if (AnythingMigrates() && (MayMigrate(to) || MayMigrate(from))) [[unlikely]] {
       Begin(to, from);
     }
   }
@@ -114,7 +134,7 @@ class MigrationUse {
   void Begin(uint64_t to, uint64_t from);
   void End();
 
-  uint64_t used_[2] = {0, 0};
+  uint64_t used_[2] = {0, 0};  // the ranges' serials
   CUresult result_ = CUDA_SUCCESS;
 };
 

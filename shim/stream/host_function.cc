@@ -113,7 +113,8 @@ CUresult Post(CUstream handle, KeptHostFunction kept, DefaultStream null_means) 
       return captured;
     }
   }
-  CUDA_RETURN_IF_ERROR(SettleBeforeWaiting());
+  const WaitForProgram waits;
+  CUDA_RETURN_IF_ERROR(waits.result());
   kept.stream = handle;
   return PostHostFunction(stream, kept);
 }

@@ -81,7 +81,12 @@ CUresult SubmitMemoryOperations(CUstream handle, DefaultStream null_means, unsig
   }
   for (unsigned i = 0; i < count; ++i) {
     const Params one = operations[i];  // they may lie in the memory that is sent away
-    if (Waits(one)) CUDA_RETURN_IF_ERROR(SettleBeforeWaiting());
+    if (Waits(one)) {
+      const WaitForProgram waits;
+      CUDA_RETURN_IF_ERROR(waits.result());
+      CUDA_RETURN_IF_ERROR(Post(stream, one));
+      continue;
+    }
     const MigrationUse use(one.writeValue.address);
     CUDA_RETURN_IF_ERROR(use.result());
     CUDA_RETURN_IF_ERROR(Post(stream, one));

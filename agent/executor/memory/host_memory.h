@@ -36,7 +36,9 @@ struct HostMemory {
       managed;  // at the end of `range`: not of the arena, once a tenant has asked for it
   RangeTable leaving_managed;         // addresses of it that are still to be unmapped
   RangeTable mapped_again;            // registered, and mapped a second time for managed memory
+  uint64_t mapped_again_bytes = 0;    // of these, and of those still to be unmapped
   std::function<void()> on_unpinned;  // set while the session lives
+  std::function<void()> on_left;      // the same, for addresses of leaving_managed
   // Unmaps the arena on a worker, since this is slow if much of it is in use.
   std::function<void(channel::Mapping mapping)> on_end;
 

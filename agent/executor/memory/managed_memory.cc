@@ -63,6 +63,15 @@ CUresult MapPages(const Driver& cuda, const HostMemory& host, uint64_t pages, ui
 
 }  // namespace
 
+ManagedMemory::ManagedMemory(SessionPort* port, DeviceMemory* device_memory)
+    : Part(port), device_memory_(*device_memory) {
+  host_->on_left = [this] { MapWaiting(); };
+}
+
+ManagedMemory::~ManagedMemory() {
+  if (host_ != nullptr) host_->on_left = nullptr;
+}
+
 void ManagedMemory::On(wire::Tag<wire::ManagedSpace>, const wire::ManagedSpace::Request&,
                        const wire::Record& record) {
   HostMemory& host = *host_;
@@ -102,16 +111,19 @@ void ManagedMemory::On(wire::Tag<wire::ManagedMap>, const wire::ManagedMap::Requ
   if (!host_->managed.Contains(address, size_bytes) || Overlaps(address, size_bytes)) {
     return Refuse(wire::Fatal::kBadRange);
   }
-  // It was another mapping's a moment ago.
-  if (host_->leaving_managed.Overlaps(address, RoundUpToStep(size_bytes))) {
-    return Reply<wire::ManagedMap>(caller, CUDA_ERROR_OUT_OF_MEMORY);
-  }
   PhysicalRef memory;
   if (request.physical == wire::PhysicalId{0}) {
     if (pages % wire::kPageBytes != 0 || !host_->registered.Contains(pages, size_bytes) ||
-        !host_->mapped_again.Add(pages, size_bytes)) {
+        host_->mapped_again.Overlaps(pages, size_bytes)) {
       return Refuse(wire::Fatal::kBadRange);
     }
+    // Pages that the tenant has put in the place of those that are registered are pinned now.
+    if (size_bytes > order_.pinned_limit_bytes ||
+        host_->mapped_again_bytes > order_.pinned_limit_bytes - size_bytes) {
+      return Reply<wire::ManagedMap>(caller, CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    (void)host_->mapped_again.Add(pages, size_bytes);
+    host_->mapped_again_bytes += size_bytes;
   } else {
     const PhysicalRef* const found = device_memory_.FindPhysical(request.physical);
     if (found == nullptr) return;
@@ -121,14 +133,28 @@ void ManagedMemory::On(wire::Tag<wire::ManagedMap>, const wire::ManagedMap::Requ
     services_.memory->Expect();  // a launch waits for it
   }
   mappings_.emplace(address, Mapping{size_bytes, memory, pages});
+  Map(caller, address);
+}
+
+void ManagedMemory::Map(Caller caller, uint64_t address) {
+  const Mapping& mapping = mappings_.at(address);
+  if (host_->leaving_managed.Overlaps(address, RoundUpToStep(mapping.size_bytes))) {
+    waiting_.emplace_back(caller, address);
+    return services_.quiet->HurryRetired();
+  }
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
   memory_.Post(
-      [result, memory, address, pages, size_bytes, host = host_, &cuda = services_.device->cuda(),
+      [result, mapping, address, host = host_, &cuda = services_.device->cuda(),
        device = services_.device->device()] {
-        *result = memory != nullptr ? MapPhysical(cuda, device, *memory, address)
-                                    : MapPages(cuda, *host, pages, size_bytes, address);
+        *result = mapping.memory != nullptr
+                      ? MapPhysical(cuda, device, *mapping.memory, address)
+                      : MapPages(cuda, *host, mapping.pages, mapping.size_bytes, address);
       },
       [this, result, caller, address] { OnMapped(caller, address, *result); });
+}
+
+void ManagedMemory::MapWaiting() {
+  for (const auto& [caller, address] : std::exchange(waiting_, {})) Map(caller, address);
 }
 
 void ManagedMemory::OnMapped(Caller caller, uint64_t address, CUresult result) {
@@ -148,6 +174,7 @@ void ManagedMemory::OnMapped(Caller caller, uint64_t address, CUresult result) {
   const Mapping mapping = mappings_.extract(address).mapped();
   if (mapping.memory == nullptr) {
     host_->mapped_again.Remove(mapping.pages);
+    host_->mapped_again_bytes -= mapping.size_bytes;
     return Reply<wire::ManagedMap>(caller, result);
   }
   device_memory_.Drop(mapping.memory,
@@ -170,7 +197,6 @@ void ManagedMemory::On(wire::Tag<wire::ManagedUnmap>, const wire::ManagedUnmap::
       mappings_.erase(address);
       host_->mapped_again.Remove(mapping.pages);
       UnmapPages(address, mapping.size_bytes);
-      services_.quiet->HurryRetired();
       return Reply<wire::ManagedUnmap>(caller, CUDA_SUCCESS);
     }
     UnmapPhysical(address, mapping, [this, caller, address, memory = mapping.memory] {
@@ -191,7 +217,11 @@ void ManagedMemory::UnmapPages(uint64_t address, uint64_t size_bytes) {
         munmap(reinterpret_cast<void*>(address), size_bytes);
       },
       // Holds the range, and lets go of it on the ring thread.
-      [keep = host_, address] { keep->leaving_managed.Remove(address); });
+      [keep = host_, address, size_bytes] {
+        keep->leaving_managed.Remove(address);
+        keep->mapped_again_bytes -= size_bytes;
+        if (keep->on_left) keep->on_left();
+      });
 }
 
 void ManagedMemory::UnmapPhysical(uint64_t address, const Mapping& mapping,
@@ -206,6 +236,19 @@ void ManagedMemory::UnmapPhysical(uint64_t address, const Mapping& mapping,
         services_.device->Judge(*result);
         done();
       });
+}
+
+// What waits was never mapped.
+void ManagedMemory::End() {
+  for (const auto& [caller, address] : std::exchange(waiting_, {})) {
+    const Mapping mapping = mappings_.extract(address).mapped();
+    if (mapping.memory != nullptr) {
+      device_memory_.LeaveHold(mapping.memory);
+      continue;
+    }
+    host_->mapped_again.Remove(mapping.pages);
+    host_->mapped_again_bytes -= mapping.size_bytes;
+  }
 }
 
 bool ManagedMemory::RetirePiece() {

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "agent/executor/memory/device_memory.h"
 #include "agent/executor/session/session_port.h"
@@ -15,14 +17,16 @@ namespace gpuloom::executor {
 
 class ManagedMemory final : public Part {
  public:
-  ManagedMemory(SessionPort* port, DeviceMemory* device_memory)
-      : Part(port), device_memory_(*device_memory) {}
+  ManagedMemory(SessionPort* port, DeviceMemory* device_memory);
+  ~ManagedMemory();
 
   void On(wire::Tag<wire::ManagedSpace>, const wire::ManagedSpace::Request&, const wire::Record&);
   void On(wire::Tag<wire::ManagedMap>, const wire::ManagedMap::Request&, const wire::Record&);
   void On(wire::Tag<wire::ManagedUnmap>, const wire::ManagedUnmap::Request&, const wire::Record&);
 
-  // When the session has ended: takes one piece away, before device memory is returned; returns true if that was the
+  // Call when the session ends.
+  void End();
+  // Then: takes one piece away, before device memory is returned; returns true if that was the
   // last.
   bool RetirePiece();
 
@@ -31,16 +35,20 @@ class ManagedMemory final : public Part {
     uint64_t size_bytes;
     PhysicalRef memory;  // null: pages of the arena
     uint64_t pages;      // where these lie in the arena
-    bool busy = true;    // in use by a worker, or waiting to be unmapped
+    bool busy = true;    // waiting to be mapped or unmapped, or in use by a worker
   };
 
   bool Overlaps(uint64_t address, uint64_t size_bytes) const;
+  void Map(Caller caller, uint64_t address);
+  void MapWaiting();
   void OnMapped(Caller caller, uint64_t address, CUresult result);
   void UnmapPages(uint64_t address, uint64_t size_bytes);
   void UnmapPhysical(uint64_t address, const Mapping& mapping, std::function<void()> done);
 
   DeviceMemory& device_memory_;
   std::map<uint64_t, Mapping> mappings_;  // by address
+  std::deque<std::pair<Caller, uint64_t>>
+      waiting_;  // until nothing else is at the address any more
 };
 
 }  // namespace gpuloom::executor

@@ -33,6 +33,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   services_.printer->Forget(id());
   parts_->device_memory.End();
   parts_->events.End();
+  parts_->managed_memory.End();
   parts_->pinned_memory.End();
   parts_->graphs.End();
   *left_ = true;
@@ -119,6 +120,7 @@ void Session::ReturnEverything() {
       SendEnded(true);
       // A compilation may keep this session for long, but must not keep the tenant's memory.
       host_->on_unpinned = nullptr;
+      host_->on_left = nullptr;
       host_.reset();
       parts_->device_memory.DropTables();
       state_ = State::kEnded;
