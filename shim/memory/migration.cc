@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "proto/cuda/return_if_error.h"
@@ -14,6 +13,7 @@
 #include "shim/memory/device_memory.h"
 #include "shim/memory/host_arena.h"
 #include "shim/memory/physical_memory.h"
+#include "shim/memory/shown_pages.h"
 #include "shim/process/futex.h"
 #include "shim/process/growing.h"
 #include "shim/process/log.h"
@@ -90,8 +90,6 @@ uint64_t RoundUpToStep(uint64_t address) {
   return (address + wire::kManagedStepBytes - 1) & ~(wire::kManagedStepBytes - 1);
 }
 
-void* At(uint64_t address) { return reinterpret_cast<void*>(address); }
-
 uint64_t NowNs() {
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -110,18 +108,6 @@ CUresult FindOwnStreamLocked() GPULOOM_REQUIRES(migration.lock) {
   migration.epoch = ContextEpoch();
   migration.has_stream = true;
   return CUDA_SUCCESS;
-}
-
-// The addresses show the program nothing. Where the kernel has no memory for that, they still show the pages.
-void CloseAddresses(uint64_t begin, uint64_t size_bytes) {
-  (void)mmap(At(begin), size_bytes, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  madvise(At(begin), size_bytes, MADV_DONTFORK);
-}
-
-// They show it the arena's pages. An old size of 0 makes mremap map shared memory a second time.
-bool OpenAddresses(uint64_t begin, uint64_t pages, uint64_t size_bytes) {
-  return mremap(At(pages), 0, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, At(begin)) != MAP_FAILED;
 }
 
 // ---- copies ----
@@ -411,25 +397,10 @@ void DropLocked(size_t i) GPULOOM_REQUIRES(migration.lock) {
   const Range range = migration.ranges[i];
   if (range.place == Place::kDevice) UnwatchPages(range.begin, range.size_bytes);
   UnmapLocked(range);
-  CloseAddresses(range.begin, range.size_bytes);
-  UnpinRegion(range.pages);
-  GiveRegion(range.pages);
+  GiveShownPages(range.begin, range.size_bytes, range.pages);
   free(range.away);
   migration.ranges.Remove(i);
   internal::anything_migrates.store(migration.ranges.count() != 0, std::memory_order_relaxed);
-}
-
-// Pages of the arena that the program finds at `begin`.
-CUresult TakePages(uint64_t begin, uint64_t size_bytes, uint64_t* pages) {
-  CUDA_RETURN_IF_ERROR(TakeRegion(size_bytes, pages));
-  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (OpenAddresses(begin, *pages, size_bytes)) {
-    // By the address at which the program will look.
-    if (PopulateRegion(begin, size_bytes)) result = PinRegion(*pages);
-    if (result != CUDA_SUCCESS) CloseAddresses(begin, size_bytes);
-  }
-  if (result != CUDA_SUCCESS) GiveRegion(*pages);
-  return result;
 }
 
 }  // namespace
@@ -459,11 +430,9 @@ CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
   range.end_home = range.chunks();
   range.away = static_cast<uint8_t*>(calloc(range.chunks(), 1));
   if (range.away == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = TakePages(range.begin, range.size_bytes, &range.pages);
+  CUresult result = TakeShownPages(range.begin, range.size_bytes, &range.pages);
   if (result == CUDA_SUCCESS && !InsertSorted(&migration.ranges, range)) {
-    CloseAddresses(range.begin, range.size_bytes);
-    UnpinRegion(range.pages);
-    GiveRegion(range.pages);
+    GiveShownPages(range.begin, range.size_bytes, range.pages);
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result != CUDA_SUCCESS) {
