@@ -9,6 +9,39 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
+// The word is in memory that would be the device's, were it not for the wait.
+TEST_F(WithKernels, GraphsWaitForWordsOfManagedMemory) {
+  CUdeviceptr managed = 0;
+  ASSERT_EQ(Cu().cuMemAllocManaged(&managed, 4 * kMiB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+  auto* words = reinterpret_cast<volatile uint32_t*>(managed);
+  ASSERT_EQ(Cu().cuMemsetD32_v2(managed, 0, kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  const CUstream stream = Stream();
+  ASSERT_EQ(Cu().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  const CUresult waits = Cu().cuStreamWaitValue32_v2(stream, managed, 5, CU_STREAM_WAIT_VALUE_EQ);
+  ASSERT_EQ(Cu().cuMemsetD32Async(managed + 64, 7, 1, stream), CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(Cu().cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  if (waits != CUDA_SUCCESS && getenv("GPULOOM_SOCKET_DIR") == nullptr) {
+    GTEST_SKIP() << "this driver waits for no word of managed memory";
+  }
+  ASSERT_EQ(waits, CUDA_SUCCESS);
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(Cu().cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  for (uint32_t turn = 1; turn < 3; ++turn) {
+    words[0] = 0;
+    ASSERT_EQ(Cu().cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+    words[0] = 1;
+    EXPECT_EQ(Cu().cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+    words[0] = 5;
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(words[16], 7u);
+  }
+  EXPECT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphDestroy(graph), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemFree_v2(managed), CUDA_SUCCESS);
+}
+
 // Through gpuloom, what does not fit beside it sends managed memory home for good, and more of it than fits begins there.
 TEST_F(WithKernels, ManagedMemoryLeavesRoomForOther) {
   if (getenv("GPULOOM_SOCKET_DIR") == nullptr)
