@@ -19,18 +19,19 @@ TEST_F(WithKernels, GraphsWaitForWordsOfManagedMemory) {
   const CUstream stream = Stream();
   ASSERT_EQ(Cu().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
   const CUresult waits = Cu().cuStreamWaitValue32_v2(stream, managed, 5, CU_STREAM_WAIT_VALUE_EQ);
-  ASSERT_EQ(Cu().cuMemsetD32Async(managed + 64, 7, 1, stream), CUDA_SUCCESS);
   CUgraph graph = nullptr;
-  ASSERT_EQ(Cu().cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
-  if (waits != CUDA_SUCCESS && getenv("GPULOOM_SOCKET_DIR") == nullptr) {
-    GTEST_SKIP() << "this driver waits for no word of managed memory";
-  }
   ASSERT_EQ(waits, CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemsetD32Async(managed + 64, 7, 1, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
   CUgraphExec exec = nullptr;
   ASSERT_EQ(Cu().cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
   for (uint32_t turn = 1; turn < 3; ++turn) {
     words[0] = 0;
-    ASSERT_EQ(Cu().cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+    const CUresult launched = Cu().cuGraphLaunch(exec, stream);
+    if (launched == CUDA_ERROR_INVALID_VALUE && getenv("GPULOOM_SOCKET_DIR") == nullptr) {
+      GTEST_SKIP() << "graphs of this driver wait for no word of managed memory, as 580's do not";
+    }
+    ASSERT_EQ(launched, CUDA_SUCCESS);
     words[0] = 1;
     EXPECT_EQ(Cu().cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
     words[0] = 5;
