@@ -125,11 +125,16 @@ std::string LinesOf(const SchedulerFigures& scheduler) {
   text += "driver of " + gpu + ": ";
   const std::string cuda = CudaText(scheduler.driver_version);
   text += (cuda.empty() ? "" : "CUDA " + cuda + ", ") + Text(scheduler.gpu.name) + "\n";
+  const auto add = [&text, &gpu](const char* what, const std::string& which,
+                                 const std::string& domains) {
+    text.append(what).append(" of ").append(gpu).append(": ").append(which).append(", of ");
+    text.append(domains).append("\n");
+  };
   for (const auto& [version, domains] : ExecutorVersions(scheduler)) {
-    text += "executors of " + gpu + ": " + version + ", of " + SomeOf(domains) + "\n";
+    add("executors", version, SomeOf(domains));
   }
   for (const auto& [cupti, domains] : ExecutorCuptis(scheduler)) {
-    text += "CUPTI of " + gpu + ": " + cupti + ", of " + SomeOf(domains) + "\n";
+    add("CUPTI", cupti, SomeOf(domains));
   }
   return text;
 }
