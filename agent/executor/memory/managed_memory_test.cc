@@ -54,10 +54,15 @@ class ManagedMemoryOfSession : public ::testing::Test {
     EXPECT_EQ(tenant->Call<wire::MemInfo>({}), CUDA_SUCCESS);
   }
 
+  std::unique_ptr<TestingTenant> AddTenant() {
+    scheduler_.host_range_bytes = 8 * kStep;
+    return scheduler_.AddTenant();
+  }
+
   const Driver& driver_ = TestingDriver::Reset();
   TestingScheduler scheduler_{driver_};
-  std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
-  std::unique_ptr<TestingTenant> neighbour_ = scheduler_.AddTenant();
+  std::unique_ptr<TestingTenant> tenant_ = AddTenant();
+  std::unique_ptr<TestingTenant> neighbour_ = AddTenant();
 };
 
 TEST_F(ManagedMemoryOfSession, ShowsDeviceMemoryAndThenPagesAtOneAddress) {
@@ -94,7 +99,7 @@ TEST_F(ManagedMemoryOfSession, EndsWithTheSession) {
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(scheduler_.memory_in_use(), 0u);
   // The host range comes back once its pages are unpinned.
-  const auto fresh = scheduler_.AddTenant();
+  const auto fresh = AddTenant();
   EXPECT_TRUE(fresh->Wait([&] {
     void* const free = mmap(reinterpret_cast<void*>(at), 2 * kStep, PROT_NONE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -168,7 +173,7 @@ TEST_F(ManagedMemoryOfSession, Malicious_NothingIsMappedElsewhereOrTwice) {
   };
   for (const Attempt& attempt : attempts) {
     SCOPED_TRACE(attempt.what);
-    tenant_ = scheduler_.AddTenant();
+    tenant_ = AddTenant();
     const uint64_t at = Space();
     const uint64_t pages = Register();
     Create(1);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "agent/executor/session/loop.h"
 #include "agent/executor/testing/device.h"
@@ -18,7 +19,6 @@ namespace gpuloom::executor {
 namespace {
 
 constexpr uint64_t kDeviceRangeBytes = uint64_t{1} << 30;
-constexpr uint64_t kHostRangeBytes = uint64_t{256} << 20;
 
 // A peer that cannot be set up is a bug of the test.
 void Check(bool ok, const char* what) {
@@ -183,12 +183,13 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
   order.session_id = ++last_session_;
   // Never the same twice in a process: drivers keep what an earlier test has left.
   static uint64_t ranges = 0;
+  static uint64_t host_end = kTestingHostBegin;
   ++ranges;
   order.device_range_begin = kTestingDeviceBegin + ranges * kDeviceRangeBytes;
   order.device_range_bytes = kDeviceRangeBytes;
   order.device_own_bytes = kDeviceRangeBytes / 2;
-  order.host_range_begin = kTestingHostBegin + ranges * kHostRangeBytes;
-  order.host_range_bytes = kHostRangeBytes;
+  order.host_range_begin = std::exchange(host_end, host_end + host_range_bytes);
+  order.host_range_bytes = host_range_bytes;
   order.pinned_limit_bytes = pinned_limit_bytes;
   order.memory_quota_bytes = quota_bytes;
   order.drain_timeout_ms = drain_timeout_ms;
@@ -205,7 +206,7 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
     const uint64_t allocation = allocations_.try_emplace(label, last_session_).first->second;
     order.allocation_id = order.namespace_id = allocation;
   }
-  const auto theirs = tenant->Make(kHostRangeBytes);
+  const auto theirs = tenant->Make(host_range_bytes);
   int fds[control::kSessionFds];
   for (uint32_t i = 0; i < control::kSessionFds; ++i) fds[i] = theirs[i].get();
   Check(connection_.Send(static_cast<uint32_t>(last_session_), order, fds, control::kSessionFds),

@@ -184,6 +184,8 @@ class TestingScheduler {
   std::atomic<bool>& must_clear = grants_.must_clear;
   uint32_t drain_timeout_ms = 60'000;
   uint64_t pinned_limit_bytes = 8u << 20;
+  // ThreadSanitizer has no room for large ones of many tests.
+  uint64_t host_range_bytes = 64u << 20;
 
  private:
   // Returns false if it does not become true in time. It is looked at once in any case.
