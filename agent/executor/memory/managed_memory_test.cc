@@ -17,7 +17,7 @@ constexpr wire::StreamId kDefault = wire::kLegacyStream;
 constexpr uint64_t kStep = wire::kManagedStepBytes;
 
 // What another thread has mapped there: it is known from an answer in memory of which ThreadSanitizer knows nothing.
-[[gnu::noinline, gnu::no_sanitize("thread")]] char Byte(uint64_t address) {
+__attribute__((noinline, no_sanitize("thread"))) char Byte(uint64_t address) {
   return *reinterpret_cast<volatile char*>(address);
 }
 
