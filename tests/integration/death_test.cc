@@ -114,6 +114,20 @@ TEST_F(Death, ExecutorKilled) {
   EXPECT_EQ(stack_.State(c_).sessions, 1u);
 }
 
+// What was at the device is lost, but whoever touches it does not wait for it.
+TEST_F(Death, ExecutorKilledWhileManagedMemoryIsAway) {
+  Process tenant = stack_.Tenant(a_, {"managed", "8"});
+  ASSERT_TRUE(tenant.ReadLine("ready")) << tenant.output();
+  const pid_t executor = stack_.ExecutorOf("one");
+  ASSERT_GT(executor, 0);
+  ASSERT_EQ(kill(executor, SIGKILL), 0);
+  EXPECT_TRUE(stack_.BackToNothing(a_));
+  tenant.WriteLine("go");
+  EXPECT_TRUE(tenant.ReadLine("touched")) << tenant.output();
+  EXPECT_EQ(tenant.ExitStatus(), 0);
+  ExpectServed(a_);
+}
+
 TEST_F(Death, SchedulerKilled) {
   Process first = Watcher(a_), second = Watcher(c_);
   stack_.scheduler().Signal(SIGKILL);

@@ -5,6 +5,8 @@
 //
 //   vadd               adds two vectors and checks them
 //   hold MIB           allocates, says "ready", frees nothing, ends when its input ends
+//   managed MIB        has the device write managed memory, says "ready"; after a line of input touches all of it
+//                      and says "touched"
 //   refused MIB [HOW]  an allocation that must be refused for lack of memory, from a pool, with a pitch, with one
 //                      whose size overflows, or by cuMemCreate (pool, pitch, overflow, create); then vadd. small: of
 //                      MIB KiB, and no vadd
@@ -149,6 +151,20 @@ int Hold(size_t mib) {
   Say("ready");
   for (std::string line; std::getline(std::cin, line);) {
   }
+  return 0;
+}
+
+int Managed(size_t mib) {
+  CUdeviceptr memory;
+  Ok(cu.cuMemAllocManaged(&memory, mib << 20, CU_MEM_ATTACH_GLOBAL), "cuMemAllocManaged");
+  Ok(cu.cuMemsetD32_v2(memory, 7, (mib << 20) / 4), "cuMemsetD32");
+  Ok(cu.cuCtxSynchronize(), "cuCtxSynchronize");
+  Say("ready");
+  std::string line;
+  std::getline(std::cin, line);
+  auto* words = reinterpret_cast<volatile uint32_t*>(memory);
+  for (size_t i = 0; i < (mib << 20) / 4; i += 1024) words[i] = words[i] + 1;
+  Say("touched");
   return 0;
 }
 
@@ -548,6 +564,7 @@ int main(int argc, char** argv) {
   Begin();
   if (habit == "vadd") return VectorAdd();
   if (habit == "hold") return Hold(static_cast<size_t>(number));
+  if (habit == "managed") return Managed(static_cast<size_t>(number));
   if (habit == "refused") return Refused(static_cast<size_t>(number), argc > 3 ? argv[3] : "");
   if (habit == "grow") return Grow(static_cast<size_t>(number));
   if (habit == "spin") return Spin(number);
