@@ -14,6 +14,9 @@ namespace gpuloom::wire {
 // Where mappings may begin, and how many addresses each takes at least. The driver reserves given addresses only in such
 // steps (measured with 580.159); in others it takes the address for a hint and gives another.
 inline constexpr uint64_t kManagedStepBytes = 32u << 20;
+constexpr uint64_t RoundUpToManagedStep(uint64_t bytes) {
+  return (bytes + kManagedStepBytes - 1) & ~(kManagedStepBytes - 1);
+}
 
 // Since 1.5. The end of the host range, where managed memory is mapped: from the first of these commands on the arena
 // ends before it. CUDA_ERROR_NOT_SUPPORTED if memory is registered there already.

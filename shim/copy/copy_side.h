@@ -15,8 +15,8 @@ enum class CopyTiming : bool { kSync, kAsync };
 enum class CopySide : uint32_t { kDevice, kManaged, kPinned, kPageable, kArray };
 
 inline CopySide SideOf(const KnownMemory& memory) {
-  if (!LiesInArena(memory)) return CopySide::kDevice;
-  return memory.kind == MemoryKind::kManaged ? CopySide::kManaged : CopySide::kPinned;
+  if (memory.kind == MemoryKind::kPinnedHost) return CopySide::kPinned;
+  return LiesInArena(memory) ? CopySide::kManaged : CopySide::kDevice;
 }
 
 // No device is involved: the caller copies, once the stream has come to it (SynchronizeForTurn).

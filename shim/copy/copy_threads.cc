@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/copy/copy_threads.h"
 
-#include <time.h>
-
 #include "proto/sync/cpu_pause.h"
+#include "shim/process/clock.h"
 #include "shim/process/futex.h"
 #include "shim/process/processors.h"
 #include "shim/process/thread.h"
@@ -43,12 +42,6 @@ struct CopyThreads {
   std::atomic<uint32_t> helpers{kNoneInside};
 };
 constinit CopyThreads threads;
-
-int64_t NowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 // Returns false if no copy wants help.
 bool HelpOnce() {

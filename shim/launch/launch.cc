@@ -119,7 +119,7 @@ struct Params {
 class KeptParams {
  public:
   KeptParams(const Kernel& kernel, Params* params) {
-    if (!AnythingMigrates() || kernel.param_bytes == 0) return;
+    if (!AnythingMigrates() || !MayMigrate(kernel, *params)) return;
     copy_ = static_cast<uint8_t*>(malloc(kernel.param_bytes));
     if (copy_ == nullptr) {
       result_ = CUDA_ERROR_OUT_OF_MEMORY;
@@ -137,6 +137,18 @@ class KeptParams {
   CUresult result() const { return result_; }
 
  private:
+  static bool MayMigrate(const Kernel& kernel, const Params& params) {
+    const auto may = [](const void* data) {
+      return gpuloom::MayMigrate(reinterpret_cast<uint64_t>(data));
+    };
+    if (kernel.param_bytes == 0) return false;
+    bool any = may(params.packed) || may(params.each);
+    for (uint32_t i = 0; params.packed == nullptr && i < kernel.param_count; ++i) {
+      any |= may(params.each[i]);
+    }
+    return any;
+  }
+
   uint8_t* copy_ = nullptr;
   CUresult result_ = CUDA_SUCCESS;
 };

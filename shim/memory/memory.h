@@ -58,8 +58,7 @@ inline bool IsTheProgramsToo(const KnownMemory& memory) {
 }
 // Returns true for what the device finds in host memory, at the program's address.
 inline bool LiesInArena(const KnownMemory& memory) {
-  return memory.kind == MemoryKind::kPinnedHost ||
-         (memory.kind == MemoryKind::kManaged && memory.object != kMigrates);
+  return IsTheProgramsToo(memory) && !IsMigrating(memory);
 }
 
 // Gives the entry its buffer id. False if out of memory.

@@ -14,6 +14,7 @@
 #include "shim/memory/host_arena.h"
 #include "shim/memory/physical_memory.h"
 #include "shim/memory/shown_pages.h"
+#include "shim/process/clock.h"
 #include "shim/process/futex.h"
 #include "shim/process/growing.h"
 #include "shim/process/log.h"
@@ -36,7 +37,7 @@ namespace {
 constexpr uint64_t kChunkBytes = 64u << 10;
 constexpr uint64_t kMostChunks = (16u << 20) / kChunkBytes;
 // So long a touch waits for the program's work in silence.
-constexpr uint64_t kSilentWaitNs = 5'000'000'000;
+constexpr int64_t kSilentWaitNs = 5'000'000'000;
 
 // What the device finds at a range's addresses.
 enum class Place : uint8_t { kNothing, kDevice, kPages };
@@ -85,16 +86,6 @@ struct Migration {
   std::atomic<uint32_t> posting{0};
 };
 constinit Migration migration;
-
-uint64_t RoundUpToStep(uint64_t address) {
-  return (address + wire::kManagedStepBytes - 1) & ~(wire::kManagedStepBytes - 1);
-}
-
-uint64_t NowNs() {
-  timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 void Pause() {
   constexpr long kPauseNs = 20'000;
@@ -318,7 +309,7 @@ void WaitForWorkLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
     (void)session.WaitForStream(range.attached);
     return;
   }
-  const uint64_t since_ns = NowNs();
+  const int64_t since_ns = NowNs();
   for (int turn = 0; !session.Idle() && session.Check() == CUDA_SUCCESS; ++turn) {
     if (turn < 100) {
       CpuPause();
@@ -387,7 +378,7 @@ bool FindSpaceLocked(uint64_t from, uint64_t size_bytes, uint64_t* begin)
   for (const Range& range : migration.ranges) {
     if (range.begin + range.size_bytes <= candidate) continue;
     if (range.begin >= candidate && range.begin - candidate >= size_bytes) break;
-    candidate = RoundUpToStep(range.begin + range.size_bytes);
+    candidate = wire::RoundUpToManagedStep(range.begin + range.size_bytes);
   }
   *begin = candidate;
   return migration.space.Contains(candidate, size_bytes);
@@ -439,7 +430,7 @@ CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
     free(range.away);
     return result;
   }
-  migration.after_last = RoundUpToStep(range.begin + range.size_bytes);
+  migration.after_last = wire::RoundUpToManagedStep(range.begin + range.size_bytes);
   internal::anything_migrates.store(true, std::memory_order_relaxed);
   *begin = range.begin;
   return CUDA_SUCCESS;

@@ -125,14 +125,17 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* pointer) {
   CUDA_RETURN_IF_ERROR(session.Check());
-  Holding holding(&physical_lock);
-  KnownMemory known;
-  if (handle == nullptr || !FindKnown(reinterpret_cast<uint64_t>(pointer), &known) ||
-      known.kind != MemoryKind::kMapped) {
-    return CUDA_ERROR_INVALID_VALUE;
+  PhysicalMemory* memory;
+  {
+    Holding holding(&physical_lock);
+    KnownMemory known;
+    if (handle == nullptr || !FindKnown(reinterpret_cast<uint64_t>(pointer), &known) ||
+        known.kind != MemoryKind::kMapped) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    memory = PhysicalAtLocked(known.object);
+    ++memory->handles;
   }
-  PhysicalMemory* memory = PhysicalAtLocked(known.object);
-  ++memory->handles;
   *handle = HandleOf(memory);
   return CUDA_SUCCESS;
 }
@@ -140,12 +143,16 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
                                                 CUmemGenericAllocationHandle handle) {
   CUDA_RETURN_IF_ERROR(session.Check());
-  Holding holding(&physical_lock);
-  const PhysicalMemory* memory = FindPhysicalLocked(handle);
-  if (properties == nullptr || memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint32_t handle_types;
+  {
+    Holding holding(&physical_lock);
+    const PhysicalMemory* memory = FindPhysicalLocked(handle);
+    if (properties == nullptr || memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    handle_types = memory->handle_types;
+  }
   *properties = {};
   properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties->requestedHandleTypes = static_cast<CUmemAllocationHandleType>(memory->handle_types);
+  properties->requestedHandleTypes = static_cast<CUmemAllocationHandleType>(handle_types);
   properties->location = {CU_MEM_LOCATION_TYPE_DEVICE, kOnlyDevice};
   return CUDA_SUCCESS;
 }
@@ -153,15 +160,17 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
 CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType type, unsigned long long flags) {
   CUDA_RETURN_IF_ERROR(session.Check());
-  Holding holding(&physical_lock);
-  const PhysicalMemory* memory = FindPhysicalLocked(handle);
-  if (shareable == nullptr || memory == nullptr || flags != 0 ||
-      type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || (memory->handle_types & type) == 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
   wire::PhysicalExport::Reply reply;
-  CUDA_RETURN_IF_ERROR(
-      session.Call<wire::PhysicalExport>({wire::PhysicalId{IdOfPhysicalLocked(memory)}}, &reply));
+  {
+    Holding holding(&physical_lock);
+    const PhysicalMemory* memory = FindPhysicalLocked(handle);
+    if (shareable == nullptr || memory == nullptr || flags != 0 ||
+        type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || (memory->handle_types & type) == 0) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUDA_RETURN_IF_ERROR(
+        session.Call<wire::PhysicalExport>({wire::PhysicalId{IdOfPhysicalLocked(memory)}}, &reply));
+  }
   return MakeDescriptor(DescriptorKind::kMemory, reply.token, static_cast<int*>(shareable));
 }
 
@@ -174,9 +183,12 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   wire::Token token;
   const auto fd = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
   CUDA_RETURN_IF_ERROR(ReadDescriptor(DescriptorKind::kMemory, fd, &token));
-  Holding holding(&physical_lock);
   PhysicalMemory* memory = nullptr;
-  const CUresult result = ImportPhysicalLocked(token, &memory);
+  CUresult result;
+  {
+    Holding holding(&physical_lock);
+    result = ImportPhysicalLocked(token, &memory);
+  }
   if (result == CUDA_SUCCESS) *handle = HandleOf(memory);
   // It belongs to another trust domain, or no session holds it any more.
   return result == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_UNKNOWN : result;

@@ -5,11 +5,11 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include <new>
 
 #include "proto/channel/socket.h"
+#include "shim/process/clock.h"
 #include "shim/session/door.h"
 
 namespace gpuloom::nvml {
@@ -25,12 +25,6 @@ constexpr size_t kMaxAnswerBytes = 16 << 10;
 static_assert(sizeof(wire::QueryAnswer) * 4 <= kMaxAnswerBytes);
 
 constexpr char kOnlyDevice = 0;
-
-int64_t NowNs() {
-  timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 }  // namespace
 

@@ -24,14 +24,9 @@ constexpr uint64_t kPartOfHostRange = 4;
 // Not an error of the device's: the address that was wanted is not to be had.
 constexpr CUresult kOtherAddress = CUDA_ERROR_INVALID_ADDRESS_SPACE;
 
-// The addresses that a mapping takes.
-constexpr uint64_t RoundUpToStep(uint64_t size_bytes) {
-  return (size_bytes + wire::kManagedStepBytes - 1) & ~(wire::kManagedStepBytes - 1);
-}
-
 CUresult MapPhysical(const Driver& cuda, CUdevice device, const Physical& memory,
                      uint64_t address) {
-  const uint64_t reserved_bytes = RoundUpToStep(memory.size_bytes);
+  const uint64_t reserved_bytes = wire::RoundUpToManagedStep(memory.size_bytes);
   CUdeviceptr reserved = 0;
   CUresult result =
       cuda.cuMemAddressReserve(&reserved, reserved_bytes, wire::kManagedStepBytes, address, 0);
@@ -95,7 +90,8 @@ bool ManagedMemory::Overlaps(uint64_t address, uint64_t size_bytes) const {
   const auto next = mappings_.lower_bound(address);
   if (next != mappings_.end() && next->first - address < size_bytes) return true;
   return next != mappings_.begin() &&
-         address - std::prev(next)->first < RoundUpToStep(std::prev(next)->second.size_bytes);
+         address - std::prev(next)->first <
+             wire::RoundUpToManagedStep(std::prev(next)->second.size_bytes);
 }
 
 void ManagedMemory::On(wire::Tag<wire::ManagedMap>, const wire::ManagedMap::Request& request,
@@ -138,7 +134,7 @@ void ManagedMemory::On(wire::Tag<wire::ManagedMap>, const wire::ManagedMap::Requ
 
 void ManagedMemory::Map(Caller caller, uint64_t address) {
   const Mapping& mapping = mappings_.at(address);
-  if (host_->leaving_managed.Overlaps(address, RoundUpToStep(mapping.size_bytes))) {
+  if (host_->leaving_managed.Overlaps(address, wire::RoundUpToManagedStep(mapping.size_bytes))) {
     waiting_.emplace_back(caller, address);
     return services_.quiet->HurryRetired();
   }
@@ -210,7 +206,7 @@ void ManagedMemory::On(wire::Tag<wire::ManagedUnmap>, const wire::ManagedUnmap::
 
 // Nobody waits for it: that takes a moment in which the device is idle, as unpinning other memory does.
 void ManagedMemory::UnmapPages(uint64_t address, uint64_t size_bytes) {
-  (void)host_->leaving_managed.Add(address, RoundUpToStep(size_bytes));
+  (void)host_->leaving_managed.Add(address, wire::RoundUpToManagedStep(size_bytes));
   services_.quiet->Retire(
       [address, size_bytes, &cuda = services_.device->cuda()] {
         cuda.cuMemHostUnregister(reinterpret_cast<void*>(address));
@@ -230,7 +226,7 @@ void ManagedMemory::UnmapPhysical(uint64_t address, const Mapping& mapping,
   memory_.Post(
       [result, address, size_bytes = mapping.size_bytes, &cuda = services_.device->cuda()] {
         *result = cuda.cuMemUnmap(address, size_bytes);
-        cuda.cuMemAddressFree(address, RoundUpToStep(size_bytes));
+        cuda.cuMemAddressFree(address, wire::RoundUpToManagedStep(size_bytes));
       },
       [this, result, done = std::move(done)] {
         services_.device->Judge(*result);
