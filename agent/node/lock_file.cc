@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +13,21 @@
 
 namespace gpuloom {
 namespace {
+
+// Who only looks (IsLocked) holds the lock for microseconds.
+constexpr int kTries = 5;
+constexpr timespec kBetweenTries = {.tv_sec = 0, .tv_nsec = 2'000'000};
+
+// Whether it was taken; otherwise errno.
+bool Take(int fd) {
+  for (int i = 0; i < kTries; ++i) {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK) return false;
+    nanosleep(&kBetweenTries, nullptr);
+  }
+  errno = EWOULDBLOCK;
+  return false;
+}
 
 // What the holder wrote. 0: it has not yet, or could not.
 pid_t Holder(int fd) {
@@ -31,7 +47,7 @@ LockFile TakeLock(const std::string& path, const std::string& line) {
     lock.error = "cannot open the lock file " + path + ": " + strerror(errno);
     return lock;
   }
-  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+  if (!Take(fd.get())) {
     lock.is_held_by_another = errno == EWOULDBLOCK;
     lock.error = "cannot lock " + path + ": " + strerror(errno);
     if (lock.is_held_by_another) lock.holder = Holder(fd.get());
@@ -58,7 +74,8 @@ std::string LineOfHolder(const std::string& path) {
 }
 
 bool IsLocked(const std::string& path) {
-  const channel::UniqueFd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  // For reading: flock asks for no more, and whoever looks may see the folder read-only.
+  const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   return fd.valid() && flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 

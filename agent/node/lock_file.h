@@ -19,10 +19,10 @@ struct LockFile {
   std::string error;  // why it is not held; with a valid `fd`: why our id could not be written
 };
 
-// Creates the file if it does not exist (0600; its folder must exist). Never waits. `line`: one that whoever asks is told.
+// Creates the file if it does not exist (0600; its folder must exist). Waits no longer than 10 ms, for those that only look. `line`: one that whoever asks is told.
 LockFile TakeLock(const std::string& path, const std::string& line = {});
 
-// Returns whether any process holds it. Takes it for an instant, so a process that tries to lock it just then must retry.
+// Returns whether any process holds it; needs no more than to read it. Takes it for an instant.
 bool IsLocked(const std::string& path);
 
 // What the latest holder has said, as it was written, cut; empty: nothing, or it cannot be read.

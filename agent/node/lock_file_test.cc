@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 namespace gpuloom {
 namespace {
@@ -40,6 +42,30 @@ TEST_F(LockFileTest, SaysWhoHoldsIt) {
   EXPECT_THAT(second.error, HasSubstr("cannot lock " + path_ + ": "));
   first.fd.Reset();
   EXPECT_TRUE(TakeLock(path_).fd.valid()) << "the first has ended";
+}
+
+TEST_F(LockFileTest, IsSeenByWhoeverMayOnlyReadIt) {
+  const LockFile lock = TakeLock(path_);
+  ASSERT_TRUE(lock.fd.valid()) << lock.error;
+  fs::permissions(path_, static_cast<fs::perms>(0444));
+  fs::permissions(folder_, static_cast<fs::perms>(0755));
+  const uid_t user = geteuid();
+  if (user == 0) {
+    ASSERT_EQ(seteuid(65534), 0);
+  }
+  EXPECT_TRUE(IsLocked(path_));
+  ASSERT_EQ(seteuid(user), 0);
+}
+
+TEST_F(LockFileTest, WhoOnlyLooksKeepsNobodyFromTakingIt) {
+  { const LockFile made = TakeLock(path_); }
+  std::atomic<bool> ends = false;
+  std::thread looks([&] {
+    while (!ends) (void)IsLocked(path_);
+  });
+  for (int i = 0; i < 2000; ++i) EXPECT_TRUE(TakeLock(path_).fd.valid());
+  ends = true;
+  looks.join();
 }
 
 TEST_F(LockFileTest, WhatALongerIdLeftBehindIsGone) {

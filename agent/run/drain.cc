@@ -18,6 +18,8 @@ namespace fs = std::filesystem;
 using SteadyTime = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookAgain{250};
+// An agent starts a scheduler again within half a minute (agent/supervisor/backoff.h), and it knows who has slots.
+constexpr std::chrono::seconds kSchedulerReturns{35};
 constexpr size_t kLongestName = 300;
 // "GPU-" and eight digits: no two GPUs of a machine share them.
 constexpr size_t kShortestBeginning = 12;
@@ -139,7 +141,9 @@ class Drainage {
 
   void Wait() {
     const auto begin = SteadyTime::now();
-    while (Tenants() != 0 || !troubles_.empty()) {
+    const auto may_return = begin + kSchedulerReturns;
+    while (Tenants() != 0 || !troubles_.empty() ||
+           (!silent_.empty() && SteadyTime::now() < may_return)) {
       if (command_.timeout && SteadyTime::now() - begin >= *command_.timeout) {
         if (answer_.exit_status == kGood) answer_.exit_status = kPartly;
         return;
@@ -147,6 +151,8 @@ class Drainage {
       std::this_thread::sleep_for(kLookAgain);
       Look();
     }
+    // Nobody computes there, but a pod may hold slots and come back with the scheduler.
+    if (!silent_.empty() && answer_.exit_status == kGood) answer_.exit_status = kPartly;
   }
 
   void Say() {

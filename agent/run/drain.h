@@ -23,7 +23,8 @@ struct DrainCommand {
   Format format = Format::kTable;
 };
 
-// kNotGood: not everywhere, or no such GPU. kPartly: drained, but tenants are still there when the time is over.
+// kNotGood: not everywhere, or no such GPU. kPartly: drained, but tenants are still there when the time is over, or a
+// GPU's scheduler, which knows them, has not come back within half a minute.
 Answer Drain(const DrainCommand& command);
 
 }  // namespace gpuloom::run

@@ -77,6 +77,14 @@ TEST_F(DrainTest, GpusOfAnAgentAreDrainedWithoutTheirSchedulersToo) {
   EXPECT_EQ(DrainedBecause(FolderOfGpu(state_, one)), "");
   EXPECT_EQ(DrainedBecause(FolderOfGpu(state_, two)), "drained by operator");
 
+  // Who waits is not told that nobody is there by a scheduler that may be about to start again.
+  command.wait = true;
+  command.timeout = milliseconds(1);
+  const Answer waited = Drain(command);
+  EXPECT_EQ(waited.exit_status, kPartly);
+  EXPECT_THAT(waited.trouble, HasSubstr("who has its slots is not known"));
+  command.wait = false;
+
   command.gpu = "GPU-3";
   const Answer unknown = Drain(command);
   EXPECT_EQ(unknown.exit_status, kNotGood);

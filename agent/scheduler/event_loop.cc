@@ -2,13 +2,78 @@
 #include "agent/scheduler/event_loop.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <thread>
 #include <utility>
 
+#include "agent/scheduler/log.h"
+
 namespace gpuloom::scheduler {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+// What the thread has used so far, to tell a step that computed from one that the kernel held up.
+struct Used {
+  double processor_s;
+  int64_t disk_waits;
+};
+
+Used UsedByThread() {
+  rusage usage = {};
+  getrusage(RUSAGE_THREAD, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
+  return {seconds(usage.ru_utime) + seconds(usage.ru_stime), usage.ru_majflt};
+}
+
+}  // namespace
+
+// Times one handler after the other, in the order in which they run.
+class EventLoop::StepClock {
+ public:
+  // The loop has just come back from its sleep, which was to end at `wake` at the latest.
+  StepClock(Clock::duration slow, Clock::time_point wake) : slow_(slow) {
+    if (began_ - wake < slow_) return;
+    char text[160];
+    snprintf(text, sizeof(text),
+             "woke %.1f s late, so nobody was served: is the machine short of processors?",
+             Seconds(began_ - wake).count());
+    LogWarning(text);
+  }
+
+  // The step ends here, and the next one begins.
+  void End(const Place& place) {
+    const Clock::time_point now = Clock::now();
+    if (now - began_ >= slow_) Complain(place, now - began_);
+    began_ = now;
+  }
+
+ private:
+  void Complain(const Place& place, Clock::duration took) {
+    const Used used = UsedByThread();
+    const char* name = strrchr(place.file, '/');
+    char text[320];
+    snprintf(text, sizeof(text),
+             "a step took %.1f s, so nobody was served (%s:%d; since the last sleep %.1f s of "
+             "processor time and %lld pages from the disk): is the machine short of memory or "
+             "processors, is its disk busy, does the driver hang?",
+             Seconds(took).count(), name == nullptr ? place.file : name + 1, place.line,
+             used.processor_s - used_.processor_s,
+             static_cast<long long>(used.disk_waits - used_.disk_waits));
+    LogWarning(text);
+  }
+
+  const Clock::duration slow_;
+  Clock::time_point began_ = Clock::now();
+  const Used used_ = UsedByThread();
+};
 
 Watch::Watch(Watch&& other) noexcept : loop_(std::exchange(other.loop_, nullptr)), id_(other.id_) {}
 
@@ -64,21 +129,23 @@ void Timer::Cancel() {
   loop_ = nullptr;
 }
 
-EventLoop::EventLoop() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
+EventLoop::EventLoop(Clock::duration slow_step)
+    : slow_step_(slow_step), epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
 
-Watch EventLoop::WatchFd(int fd, uint32_t events, std::function<void(uint32_t)> handler) {
+Watch EventLoop::WatchFd(int fd, uint32_t events, std::function<void(uint32_t)> handler,
+                         Place place) {
   const uint64_t id = ++last_id_;
   epoll_event event{};
   event.events = events;
   event.data.u64 = id;
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return Watch();
-  watched_.emplace(id, std::make_shared<Watched>(Watched{fd, std::move(handler)}));
+  watched_.emplace(id, std::make_shared<Watched>(Watched{fd, std::move(handler), place}));
   return Watch(this, id);
 }
 
-Timer EventLoop::After(Clock::duration delay, std::function<void()> handler) {
+Timer EventLoop::After(Clock::duration delay, std::function<void()> handler, Place place) {
   const uint64_t id = ++last_id_;
-  timers_.emplace(Clock::now() + delay, Pending{id, std::move(handler)});
+  timers_.emplace(Clock::now() + delay, Pending{id, std::move(handler), place});
   return Timer(this, id);
 }
 
@@ -100,6 +167,7 @@ void EventLoop::RunOnce(Clock::duration limit) {
   epoll_event events[64];
   const int count =
       epoll_wait(epoll_.get(), events, 64, static_cast<int>(std::max<int64_t>(0, wait.count())));
+  StepClock steps(slow_step_, wake);
   // The kernel reports events in no meaningful order. Hang-ups are handled first, so that whoever
   // comes after another has gone can have what that one had.
   std::stable_partition(events, events + std::max(0, count),
@@ -110,15 +178,17 @@ void EventLoop::RunOnce(Clock::duration limit) {
     if (it == watched_.end()) continue;
     const std::shared_ptr<Watched> kept = it->second;  // the handler may end its own watch
     kept->handler(events[i].events);
+    steps.End(kept->place);
   }
-  FireTimers();
+  FireTimers(&steps);
 }
 
-void EventLoop::FireTimers() {
+void EventLoop::FireTimers(StepClock* steps) {
   const Clock::time_point now = Clock::now();
   while (!stopped_ && !timers_.empty() && timers_.begin()->first <= now) {
     auto node = timers_.extract(timers_.begin());
     node.mapped().handler();
+    steps->End(node.mapped().place);
   }
 }
 
