@@ -20,12 +20,15 @@ constexpr uint64_t kStepBytes = 2u << 20;  // a huge page
 constexpr uint64_t kLargestStepBytes = 64u << 20;
 constexpr uint64_t kKeptBytes = 64u << 20;
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE; newer than some headers
+constexpr int kCollapse = 25;       // MADV_COLLAPSE, since Linux 6.1
+// Below this, huge pages are not worth their system call, which waits for every processor once.
+constexpr uint64_t kLeastHugeBytes = 4u << 20;
 
 // A part of the arena in use: a chunk of pinned memory, or space for a message.
 struct Segment {
   uint64_t begin;
   uint64_t size_bytes;
-  uint64_t used_bytes;  // only of a chunk
+  uint64_t used_bytes;  // of a chunk, or of a region, which may begin inside its first huge page
   bool pinned;
 };
 struct Block {
@@ -88,7 +91,23 @@ void GiveSegmentLocked(size_t i) GPULOOM_REQUIRES(arena.lock) {
   arena.segments.Remove(i);
 }
 
+// Huge pages for what of a new range is made of such. Shared memory gets them by itself only where the system's
+// administrator has said so (transparent_hugepage/shmem_enabled; by default nowhere), but any process may ask for them.
+// They take a sixth of the time to make, and a hundredth to map and to pin in the executor
+// (docs/design/registered-memory.md). Where the kernel has none, or is older, the pages stay small.
+void MakeHugePages(uint64_t begin, uint64_t size_bytes) {
+  const uint64_t first = RoundUp(begin, kStepBytes);
+  const uint64_t end = (begin + size_bytes) / kStepBytes * kStepBytes;
+  if (size_bytes < kLeastHugeBytes || first >= end) return;
+  // It refuses where there is no page at all. A write of ours would end the program where its cgroup has no more memory.
+  for (uint64_t at = first; at < end; at += kStepBytes) {
+    if (madvise(reinterpret_cast<void*>(at), wire::kPageBytes, kPopulateWrite) != 0) return;
+  }
+  (void)madvise(reinterpret_cast<void*>(first), end - first, kCollapse);
+}
+
 bool Populate(uint64_t begin, uint64_t size_bytes) {
+  MakeHugePages(begin, size_bytes);
   if (madvise(reinterpret_cast<void*>(begin), size_bytes, kPopulateWrite) == 0) return true;
   if (errno != EINVAL) return false;
   // Before Linux 5.14. The pages are new, so writing zeros changes nothing.
@@ -193,9 +212,14 @@ CUresult GrowLocked(uint64_t size_bytes) GPULOOM_REQUIRES(arena.lock) {
   return AddChunkLocked(chunk);
 }
 
+// The region whose first page is at `begin`.
+size_t FindRegionLocked(uint64_t begin) GPULOOM_REQUIRES(arena.lock) {
+  return FindAtOrBefore(arena.segments, begin);
+}
+
 uint64_t RegionBytes(uint64_t begin) {
   Holding holding(&arena.lock);
-  return arena.segments[FindAtOrBefore(arena.segments, begin)].size_bytes;
+  return arena.segments[FindRegionLocked(begin)].used_bytes;
 }
 
 }  // namespace
@@ -234,15 +258,18 @@ bool TakeManagedSpace(channel::Range* space) {
          arena.segments[last - 1].begin + arena.segments[last - 1].size_bytes <= reply.begin;
 }
 
-CUresult TakeRegion(uint64_t size_bytes, uint64_t* begin) {
+CUresult TakeRegion(uint64_t size_bytes, uint64_t like, uint64_t* begin) {
   const uint64_t limit = session.pinned_limit_bytes();
   Holding holding(&arena.lock);
   if (size_bytes <= limit && arena.pinned_bytes > limit - size_bytes) TrimLocked(0);
   if (size_bytes > limit || arena.pinned_bytes > limit - size_bytes) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  CUDA_RETURN_IF_ERROR(TakeSegmentLocked(size_bytes, /*pinned=*/true, begin));
-  arena.segments[FindAtOrBefore(arena.segments, *begin)].used_bytes = size_bytes;
+  // Segments begin at huge pages. What lies before the region has no memory.
+  const uint64_t before = like % kStepBytes;
+  CUDA_RETURN_IF_ERROR(TakeSegmentLocked(before + size_bytes, /*pinned=*/true, begin));
+  *begin += before;
+  arena.segments[FindRegionLocked(*begin)].used_bytes = size_bytes;
   arena.pinned_bytes += size_bytes;
   return CUDA_SUCCESS;
 }
@@ -265,8 +292,8 @@ void GiveRegionPiece(uint64_t begin, uint64_t size_bytes) {
 
 void GiveRegion(uint64_t begin) {
   Holding holding(&arena.lock);
-  const size_t i = FindAtOrBefore(arena.segments, begin);
-  arena.pinned_bytes -= arena.segments[i].size_bytes;
+  const size_t i = FindRegionLocked(begin);
+  arena.pinned_bytes -= arena.segments[i].used_bytes;
   GiveSegmentLocked(i);
 }
 

@@ -19,9 +19,10 @@ namespace gpuloom {
 // The device must have finished with it.
 void GivePinned(uint64_t address);
 
-// A part of its own, of whole pages, for pages that move into it one by one: it has no memory until they do. Counts as
+// A part of its own, of whole pages, for pages that move into it one by one: it has no memory until they do. It begins
+// as far behind the beginning of a huge page as `like` does, so that huge pages can be mapped there. Counts as
 // pinned memory from the start. OUT_OF_MEMORY beyond the session's limit.
-[[nodiscard]] CUresult TakeRegion(uint64_t size_bytes, uint64_t* begin);
+[[nodiscard]] CUresult TakeRegion(uint64_t size_bytes, uint64_t like, uint64_t* begin);
 // Charges memory to the program's cgroup for a piece that is about to be filled.
 [[nodiscard]] bool PopulateRegion(uint64_t begin, uint64_t size_bytes);
 // Once all of it is populated: the device reaches it. A round trip.

@@ -25,9 +25,10 @@ constexpr int kPopulateWrite = 23;
 // From this size on pages get a region of their own, whose memory comes and goes with them. A
 // smaller range is cut from chunks: no round trip.
 constexpr uint64_t kRegionBytes = 2u << 20;
-// How much is moved at once: a huge page, so that the kernel need not split any. Other threads'
-// writes wait as long as copying that takes.
-constexpr uint64_t kPieceBytes = 2u << 20;
+constexpr uint64_t kHugePage = 2u << 20;
+// How much is moved at once: whole huge pages, so that the kernel need not split any. Other threads'
+// writes wait as long as several threads copy that.
+constexpr uint64_t kPieceBytes = 4 * kHugePage;
 // Back, more: each piece stays a mapping of its own, and a process has 65,530 of these.
 constexpr uint64_t kPieceBackBytes = 16u << 20;
 // Memory for so much is made before it is moved, by several threads; the old pages are given back
@@ -49,27 +50,67 @@ int ProtectionOf(const Mapped& mapped) {
          (mapped.executable ? PROT_EXEC : 0);
 }
 
+// Calls `part(begin, size_bytes)` for pieces of a range, on several threads unless `help` is kNone; false if one of them
+// was. Nothing is allocated, so it may be called while a fence is up, once the threads have been started.
+template <typename Part>
+bool Together(uint64_t begin, uint64_t size_bytes, uint64_t piece_bytes, Help help, Part part) {
+  struct Shared {
+    const uint64_t end;
+    const uint64_t piece_bytes;
+    const Part& part;
+    std::atomic<uint64_t> next;
+    std::atomic<bool> failed{false};
+  } shared{begin + size_bytes, piece_bytes, part, {begin}};
+  DoTogether(
+      [](void* context) {
+        auto* all = static_cast<Shared*>(context);
+        for (;;) {
+          const uint64_t at = all->next.fetch_add(all->piece_bytes, std::memory_order_relaxed);
+          if (at >= all->end) return;
+          if (!all->part(at, Least(all->piece_bytes, all->end - at))) all->failed.store(true);
+        }
+      },
+      &shared, size_bytes > piece_bytes ? help : Help::kNone);
+  return !shared.failed.load();
+}
+
+void CopyTogether(uint64_t to, uint64_t from, uint64_t size_bytes, Help help) {
+  (void)Together(to, size_bytes, kHugePage, help, [=](uint64_t at, uint64_t bytes) {
+    CopyPages(At(at), At(from + (at - to)), bytes);
+    return true;
+  });
+}
+
 // Private anonymous memory with the content of `from` over the program's pages, which keep their
 // protection. `fenced`: other threads may write to them.
 bool MakePrivate(uint64_t begin, uint64_t from, uint64_t size_bytes, const Mapped& was,
                  bool fenced) {
-  void* fresh =
-      mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (fresh == MAP_FAILED) return false;
+  // As far behind the beginning of a huge page as `begin` is, so that huge pages stay whole when they are moved there.
+  const uint64_t room_bytes = size_bytes + kHugePage;
+  void* room =
+      mmap(nullptr, room_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return false;
+  const uint64_t first = reinterpret_cast<uint64_t>(room);
+  const uint64_t fresh = first + (begin - first) % kHugePage;
+  // A forked child has no threads but this one.
+  const Help help = fenced ? Help::kWake : Help::kNone;
   // Before other threads wait. If it cannot, the copy does.
-  (void)madvise(fresh, size_bytes, kPopulateWrite);
+  (void)Together(fresh, size_bytes, kHugePage, help, [](uint64_t at, uint64_t bytes) {
+    return madvise(At(at), bytes, kPopulateWrite) == 0;
+  });
   fenced = fenced && was.writable;
   bool done = !fenced || RaiseFence(begin, size_bytes);
   if (done) {
-    CopyPages(fresh, At(from), size_bytes);
+    CopyTogether(fresh, from, size_bytes, help);
     done = (ProtectionOf(was) == (PROT_READ | PROT_WRITE) ||
-            mprotect(fresh, size_bytes, ProtectionOf(was)) == 0) &&
-           mremap(fresh, size_bytes, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, At(begin)) !=
+            mprotect(At(fresh), size_bytes, ProtectionOf(was)) == 0) &&
+           mremap(At(fresh), size_bytes, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, At(begin)) !=
                MAP_FAILED;
     if (!done && fenced) mprotect(At(begin), size_bytes, ProtectionOf(was));
     if (fenced) LowerFence();
   }
-  if (!done) munmap(fresh, size_bytes);
+  // All that is still there.
+  munmap(room, room_bytes);
   return done;
 }
 
@@ -130,33 +171,11 @@ void LeaveOutMoved(uint64_t* first, uint64_t* end) {
   if (*first < *end && FindRange(moved.pages, *end - kPage, kPage) != nullptr) *end -= kPage;
 }
 
-// Parts of a region, for threads that populate it together.
-struct Populating {
-  uint64_t end;
-  std::atomic<uint64_t> next;
-  std::atomic<bool> failed{false};
-
-  void Part() {
-    for (;;) {
-      const uint64_t at = next.fetch_add(kPieceBytes, std::memory_order_relaxed);
-      if (at >= end) return;
-      if (!PopulateRegion(at, Least(kPieceBytes, end - at))) failed.store(true);
-    }
-  }
-};
-
-bool PopulateTogether(uint64_t begin, uint64_t size_bytes) {
-  Populating populating{begin + size_bytes, {begin}};
-  DoTogether([](void* what) { static_cast<Populating*>(what)->Part(); }, &populating,
-             size_bytes > kPieceBytes ? Help::kWake : Help::kNone);
-  return !populating.failed.load();
-}
-
 // Replaces the program's pages by those of the arena, with the same content. An old size of 0 makes
 // mremap map shared memory a second time. A forked child must find them there, too.
 bool MakeShared(uint64_t begin, uint64_t place, uint64_t size_bytes) {
   if (!RaiseFence(begin, size_bytes)) return false;
-  CopyPages(At(place), At(begin), size_bytes);
+  CopyTogether(place, begin, size_bytes, Help::kWake);
   const bool done =
       mremap(At(place), 0, size_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, At(begin)) != MAP_FAILED &&
       madvise(At(begin), size_bytes, MADV_DOFORK) == 0;
@@ -192,7 +211,8 @@ bool MoveAllLocked(const SharedPages& pages) GPULOOM_REQUIRES(moved.lock) {
     bool done = true;
     if (at + bytes > populated) {
       const uint64_t ahead = Least(kAheadBytes, end - populated);
-      done = PopulateTogether(pages.place + (populated - pages.begin), ahead);
+      done = Together(pages.place + (populated - pages.begin), ahead, kPieceBytes, Help::kWake,
+                      &PopulateRegion);
       populated += ahead;
     }
     if (!done || !MakeShared(at, pages.place + (at - pages.begin), bytes)) return false;
@@ -211,7 +231,7 @@ void GivePlace(const SharedPages& pages) {
 
 CUresult TakePlace(SharedPages* pages) {
   if (pages->size_bytes >= kRegionBytes) {
-    CUDA_RETURN_IF_ERROR(TakeRegion(pages->size_bytes, &pages->place));
+    CUDA_RETURN_IF_ERROR(TakeRegion(pages->size_bytes, pages->begin, &pages->place));
   } else {
     // One page more, because blocks need not begin at a page.
     CUDA_RETURN_IF_ERROR(TakePinned(pages->size_bytes + kPage, &pages->block));
@@ -239,6 +259,8 @@ void ForgetLocked(const SharedPages& pages) GPULOOM_REQUIRES(moved.lock) {
 // `in_use`: if not moved, whether some of the program's pages are the arena's all the same.
 bool Move(const SharedPages& pages, bool* in_use) {
   *in_use = false;
+  // Threads are made with malloc, whose lock a thread that waits at the fence may hold: so before.
+  if (pages.size_bytes > kHugePage) (void)CopiesAlone();
   Holding holding(&moved.lock);
   if (!moved.fork_handled) {
     moved.fork_handled = pthread_atfork(&BeforeFork, &AfterFork, &InChild) == 0;

@@ -25,7 +25,7 @@ void CloseAddresses(uint64_t begin, uint64_t size_bytes) {
 }
 
 CUresult TakeShownPages(uint64_t begin, uint64_t size_bytes, uint64_t* pages) {
-  CUDA_RETURN_IF_ERROR(TakeRegion(size_bytes, pages));
+  CUDA_RETURN_IF_ERROR(TakeRegion(size_bytes, begin, pages));
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   if (Show(begin, *pages, size_bytes)) {
     // By the address at which the program will look.
