@@ -39,6 +39,8 @@ wire::SplitArguments ArgumentsOf(const SmSplit& split) {
   return {split.use_flags, split.min_count, split.groups, 0};
 }
 
+// Tells a context that was destroyed from a value that never was one, as the driver does. One that
+// is still being made counts as none.
 CUresult Find(CUgreenCtx handle, GreenContext** green) {
   *green = contexts.table.Find(handle);
   if (*green != nullptr && (*green)->made.load(std::memory_order_acquire)) return CUDA_SUCCESS;
@@ -63,6 +65,8 @@ void Give(GreenContext* green) {
   }
 }
 
+// A description is sent as the way it was made: splits of the device's resource and picks from
+// them. The executor repeats these with its driver.
 CUresult MakeAtExecutor(const GreenContext* green) {
   const ResourceDescription& described = *green->description;
   wire::GreenCreate::Request request = {};
@@ -87,6 +91,9 @@ CUresult MakeAtExecutor(const GreenContext* green) {
       request, &reply, more, static_cast<uint32_t>(described.more_count * sizeof(wire::PartPick)));
 }
 
+// Executor, context, default stream, in this order, each of which needs the one before. `made`
+// comes last: until then no other thread finds it, nor does a reset of the primary context destroy
+// it.
 CUresult Make(const ResourceDescription* description, GreenContext** out) {
   GreenContext* green;
   {
@@ -118,7 +125,8 @@ CUresult Make(const ResourceDescription* description, GreenContext** out) {
   return CUDA_SUCCESS;
 }
 
-// Call once, with the primary context's lock held.
+// Call once, with the primary context's lock held. The Context ends first, so that no new work gets
+// in while the streams are waited for.
 void Destroy(GreenContext* green) {
   const auto context = reinterpret_cast<CUcontext>(green->context);
   EndContext(green->context);
@@ -145,6 +153,7 @@ class InPrimaryContext {
 
 }  // namespace
 
+// Null also when the current one was destroyed: then every use of it fails in NeedContext.
 GreenContext* CurrentGreenContext() {
   const auto* current = reinterpret_cast<const Context*>(CurrentThread().current);
   return current == nullptr || !current->active.load(std::memory_order_acquire) ? nullptr
@@ -172,6 +181,7 @@ uint32_t ForgetGreenContexts() {
 
 CUresult CheckResourceDevice(CUdevice device) { return NeedDevice(device); }
 
+// How many multiprocessors a part has, and how it can be split.
 CUresult GetPart(CUdevice, uint32_t part, SmCounts* has) {
   CUDA_RETURN_IF_ERROR(session.Check());
   wire::PartGet::Reply reply = {};
@@ -197,6 +207,7 @@ CUresult PartOfContext(CUcontext handle, CUdevice* device, uint32_t* part) {
   const Context* context = handle == nullptr ? nullptr : FindContext(handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *device = kOnlyDevice;
+  // 0 is the whole device.
   *part = context->green == nullptr ? 0 : context->green->description->id;
   return CUDA_SUCCESS;
 }
@@ -221,6 +232,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx* handle, CUdevResourceDesc description_hand
   if (handle == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
   const ResourceDescription* description = nullptr;
   CUDA_RETURN_IF_ERROR(FindDescription(description_handle, device, &description));
+  // A green context holds a reference to the primary one, which cuGreenCtxDestroy and a reset drop.
   CUcontext primary;
   CUDA_RETURN_IF_ERROR(cuDevicePrimaryCtxRetain(&primary, device));
   GreenContext* green = nullptr;
@@ -273,6 +285,7 @@ CUresult cuGreenCtxStreamCreate(CUstream* handle, CUgreenCtx green_handle, unsig
                                 int priority) {
   GreenContext* green;
   CUDA_RETURN_IF_ERROR(Need(green_handle, &green));
+  // CUDA allows no blocking streams in green contexts.
   if (handle == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
   const CUresult result = MakeGreenStream(green, priority, &stream);
