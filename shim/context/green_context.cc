@@ -29,8 +29,11 @@ struct GreenContexts {
   Lock lock;
   Growing<uint32_t> resting GPULOOM_GUARDED_BY(lock);
 };
+// Each object stands for one of the executor's green contexts, by id.
 constinit GreenContexts contexts;
 
+// The same numbers under the wire's names and under those that shim and softgpu share
+// (proto/libcuda/device_resource.h).
 SmCounts CountsOf(const wire::Multiprocessors& has) {
   return {has.count, has.min_partition, has.alignment};
 }
@@ -55,6 +58,7 @@ CUresult Need(CUgreenCtx handle, GreenContext** green) {
   return Find(handle, green);
 }
 
+// Its fields stay readable: who finds the handle later is told that the context is destroyed.
 void Give(GreenContext* green) {
   Holding holding(&contexts.lock);
   contexts.table.Give(contexts.lock, green, /*reuse=*/false);
@@ -114,6 +118,7 @@ CUresult Make(const ResourceDescription* description, GreenContext** out) {
       green->context == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : MakeGreenStream(green, 0, &stream);
   if (result != CUDA_SUCCESS) {
     if (green->context != nullptr) EndContext(green->context);
+    // The executor has made it, but the program never gets it.
     (void)session.Post<wire::GreenDestroy>({IdOf(green)});
     Give(green);
     return result;
@@ -168,6 +173,8 @@ CUgreenCtx HandleOf(const GreenContext* green) {
   return reinterpret_cast<CUgreenCtx>(const_cast<GreenContext*>(green));
 }
 
+// Skips those that are still being made: their makers hold no lock, and end them themselves if that
+// fails.
 uint32_t ForgetGreenContexts() {
   uint32_t count = 0;
   for (uint32_t id = 1; id <= contexts.table.used(); ++id) {
@@ -202,6 +209,7 @@ CUresult SplitPart(CUdevice, uint32_t part, const SmSplit& split, uint32_t* grou
   return result;
 }
 
+// For cuCtxGetDevResource: any context has a part, if only the whole device.
 CUresult PartOfContext(CUcontext handle, CUdevice* device, uint32_t* part) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   const Context* context = handle == nullptr ? nullptr : FindContext(handle);

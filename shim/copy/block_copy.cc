@@ -31,6 +31,7 @@ struct Side {
   size_t pitch_bytes, rows;
 };
 
+// Both sides in one form, so that each rule is written once.
 Side Source(const CUDA_MEMCPY3D& c) {
   return {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcArray, c.srcXInBytes,
           c.srcY,          c.srcZ,    c.srcPitch,  c.srcHeight};

@@ -122,7 +122,7 @@ CUresult Record(CUcontext context, CUevent event) {
   if (result == CUDA_SUCCESS) {
     StreamsOf streams(context);
     for (wire::StreamId stream; result == CUDA_SUCCESS && streams.Next(&stream);) {
-      // What is idle has nothing to be waited for: two commands less per stream.
+      // What is idle has nothing to be waited for: two commands fewer per stream.
       if (!IsStreamIdle(stream)) result = follow(stream);
     }
   }

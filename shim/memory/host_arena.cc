@@ -169,7 +169,7 @@ void TrimLocked(uint64_t keep_bytes) GPULOOM_REQUIRES(arena.lock) {
   }
 }
 
-// First fit, which keeps the chunks at the arena's begin in use and lets those behind them become
+// First fit, which keeps the arena's first chunks in use and lets those behind them become
 // idle.
 bool TakeBlockLocked(uint64_t size_bytes, uint64_t* address) GPULOOM_REQUIRES(arena.lock) {
   for (size_t i = 0; i < arena.free.count(); ++i) {

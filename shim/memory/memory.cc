@@ -231,7 +231,7 @@ void ReleaseAllMemory() {
       GiveMigrating(entry.begin);
     } else if (LiesInArena(entry)) {
       GivePinned(entry.begin);
-    // Pooled memory is missing here: it goes with its pools below.
+      // Pooled memory is missing here: it goes with its pools below.
     } else if (entry.kind == MemoryKind::kDevice) {
       GiveDeviceMemory(entry.begin, entry.size_bytes, wire::kLegacyStream, wire::Ticket{0});
     }

@@ -106,6 +106,7 @@ CUresult UnmapPhysicalLocked(uint64_t address) {
   wire::MemUnmap::Reply reply;
   const CUresult result =
       session.Call<wire::MemUnmap>({wire::DevicePtr{address}, known.size_bytes}, &reply);
+  // There is one: a mapping holds it.
   PhysicalMemory* memory = table.At(known.object);
   --memory->mappings;
   const CUresult released = ReleaseIfUnheldLocked(memory);

@@ -498,7 +498,7 @@ CUresult SetPoolAttribute(Pool* pool, CUmemPool_attribute attribute, const void*
 }
 
 void TrimAtSynchronisation() {
-  // Without the lock: programs synchronise far more often than pools hold too much.
+  // Without the lock: programs synchronize far more often than pools hold too much.
   if (!pools.may_trim.load(std::memory_order_relaxed)) return;
   Holding holding(&pools.lock);
   pools.may_trim.store(false, std::memory_order_relaxed);

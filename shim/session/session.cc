@@ -313,7 +313,7 @@ CUresult Session::TakeAsyncError() {
   }
   const uint32_t count = completions.async_error_count();
   if (count == async_errors_seen_.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
-  // Several threads may synchronise at once, and one of them is told.
+  // Several threads may synchronize at once, and one of them is told.
   if (async_errors_seen_.exchange(count) == count) return CUDA_SUCCESS;
   return static_cast<CUresult>(completions.async_error_code());
 }
