@@ -29,6 +29,7 @@ char* Append(std::string_view text, char* out) {
 
 // gmtime_r may take a lock and read the time zone's file.
 char* WriteTime(const timespec& now, char* out) {
+  // The calendar of <chrono> is pure arithmetic.
   const std::chrono::sys_seconds seconds{std::chrono::seconds(now.tv_sec)};
   const auto day = std::chrono::floor<std::chrono::days>(seconds);
   const std::chrono::year_month_day date(day);

@@ -32,6 +32,7 @@ void HoldLogSignals(bool hold) {
   sigemptyset(&signals);
   sigaddset(&signals, kLogMoreSignal);
   sigaddset(&signals, kLogAsConfiguredSignal);
+  // New threads inherit the mask of the one that makes them.
   pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &signals, nullptr);
 }
 

@@ -56,6 +56,7 @@ int StartProcess(const ProcessStart& start, pid_t* pid) {
   sigfillset(&all);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
+  // 0: a group of its own. A session has one anyway, so only one of the flags is set.
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(
       &attributes,

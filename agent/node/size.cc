@@ -68,6 +68,7 @@ std::optional<uint64_t> ParseSize(std::string_view text, std::string* error) {
 }
 
 std::string FormatSize(uint64_t size_bytes) {
+  // 0 is a multiple of every unit.
   if (size_bytes == 0) return "0";
   for (const Unit& unit : kUnits) {
     if (unit.shift == 0) break;

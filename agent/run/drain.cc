@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The order is a file in the GPU's folder, so draining needs no scheduler, and one that starts
+// later finds it. Schedulers are asked only who is still there.
 #include "agent/run/drain.h"
 
 #include <algorithm>
@@ -27,6 +29,8 @@ struct Folder {
   std::string name;  // the GPU's UUID in an agent's state
 };
 
+// The folders in `parent`: all of them, as in an agent's gpus/, or only those in which a scheduler
+// has had its lock.
 void AddFoldersIn(const fs::path& parent, bool all, std::set<std::string>* found) {
   std::error_code error;
   for (auto entry = fs::directory_iterator(parent, error);
@@ -84,6 +88,7 @@ class Drainage {
     return false;
   }
 
+  // All GPUs that are meant; messages list the others.
   bool FindFolders() {
     const std::vector<std::string> places = SearchedFolders(command_.state_dir);
     std::string unseen, others;
@@ -102,6 +107,7 @@ class Drainage {
     return Fail(NoSchedulerFound(places, unseen));
   }
 
+  // A failure is told, and the other GPUs are drained all the same.
   void Order(const Folder& folder) {
     const int64_t now = std::chrono::duration_cast<std::chrono::seconds>(
                             std::chrono::system_clock::now().time_since_epoch())
@@ -137,10 +143,13 @@ class Drainage {
     return tenants;
   }
 
+  // Until nobody is there and every scheduler has said so: one that does not answer may have
+  // tenants.
   void Wait() {
     const auto begin = SteadyTime::now();
     while (Tenants() != 0 || !troubles_.empty()) {
       if (command_.timeout && SteadyTime::now() - begin >= *command_.timeout) {
+        // An order that failed is worse than tenants that stay.
         if (answer_.exit_status == kGood) answer_.exit_status = kPartly;
         return;
       }
@@ -149,6 +158,7 @@ class Drainage {
     }
   }
 
+  // What the folders say is read again: this is how the GPUs stand, whoever has ordered it.
   void Say() {
     for (const Folder& folder : folders_) {
       const std::string why = DrainedBecause(folder.path);
