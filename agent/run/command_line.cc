@@ -171,8 +171,8 @@ void AddDrain(CLI::App* app, std::optional<DrainCommand>* drain) {
   added->add_option("gpu", command->gpu,
                     "the GPU as gpuloom gpus names it, or the first 12 letters of that (all)");
   CLI::Option* undo = added->add_flag("--undo", command->undo, "give them to everybody again");
+  // A reason explains a drain; undoing one needs none.
   added->add_option("--reason", command->reason, "the reason that states, events and refusals show")
-      // A reason explains a drain; to undo one needs none.
       ->excludes(undo);
   CLI::Option* wait =
       added->add_flag("--wait", command->wait, "wait until nobody is there any more");

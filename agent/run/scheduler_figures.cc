@@ -22,8 +22,8 @@ bool HasAgentInCharge(const std::string& folder) {
   return !std::filesystem::exists(lock, unknown) || IsLocked(lock);
 }
 
-// Everything about one GPU: first the files in its folder, which are there without a scheduler, then
-// the scheduler's own figures.
+// Everything about one GPU: first the files in its folder, which are there without a scheduler,
+// then the scheduler's own figures.
 bool Ask(const std::string& folder, SchedulerFigures* figures, bool* nobody_there,
          std::string* error) {
   control::Client client;

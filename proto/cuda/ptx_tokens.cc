@@ -40,8 +40,8 @@ bool PtxTokens::SkipBlanks() {
       ++at_;
     } else if (text_.substr(at_, 2) == "//") {
       at_ = std::min(text_.find('\n', at_), text_.size());
-    // Comments do not nest.
     } else if (text_.substr(at_, 2) == "/*") {
+      // Comments do not nest.
       const size_t end = text_.find("*/", at_ + 2);
       if (end == std::string_view::npos) return false;
       at_ = end + 2;
@@ -83,8 +83,8 @@ std::string_view PtxTokens::Next() {
     at_ = end == std::string_view::npos ? text_.size() : end + 1;
   } else if (IsWordCharacter(c)) {
     SkipWord();
-  // Compilers write none of these outside of strings.
   } else if (!IsPrintable(c) || c == '#' || c == '\\') {
+    // Compilers write none of these outside of strings.
     certain_ = false;
   }
   return text_.substr(begin_, at_ - begin_);
