@@ -70,6 +70,8 @@ Side SideOf(const wire::GraphCopyEnd& end, CUarray array, const wire::GraphCopy&
 
 }  // namespace
 
+// The shim computes spans as we do, so a range that is not the session's is a breach of the
+// protocol here; in a graph it is an answer (graph_judge.cc).
 bool Copies::JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy,
                           CopyEnd* judged) {
   switch (end.space) {
@@ -172,6 +174,8 @@ CUresult SubmitBlock(const Driver& cuda, const CopyBlockWork& work, CUstream str
   return cuda.cuMemcpy3DAsync_v2(&copy, stream);
 }
 
+// The driver has a function for each size of element; other sizes were refused when the command was
+// read.
 CUresult SubmitFillBlock(const Driver& cuda, const FillBlockWork& work, CUstream stream) {
   const wire::GraphFill& fill = work.fill;
   switch (fill.element_bytes) {
