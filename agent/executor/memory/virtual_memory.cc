@@ -115,7 +115,7 @@ void DeviceMemory::On(wire::Tag<wire::MemMap>, const wire::MemMap::Request& requ
   }
   if (!reservable_.Contains(address, size_bytes)) return Refuse(wire::Fatal::kBadRange);
   const auto next = mappings_.lower_bound(address);
-  // Mappings never overlap, so only the neighbours can be in the way.
+  // Mappings never overlap, so only those beside it can be in the way.
   if ((next != mappings_.end() && next->first - address < size_bytes) ||
       (next != mappings_.begin() &&
        address - std::prev(next)->first < std::prev(next)->second.size_bytes)) {

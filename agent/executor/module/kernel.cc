@@ -304,8 +304,8 @@ void Kernels::On(wire::Tag<wire::KernelSetAttribute>,
       [this, lookup, request, value, library = kernel->library, caller = CallerOf(record)] {
         // Whatever the driver answered: the attribute may have changed.
         if (services_.chains != nullptr) services_.chains->Forget(lookup->facts.kernel);
+        // The id may be another kernel's by now.
         if (Kernel* named = kernels_.Find(request.kernel); named != nullptr &&
-                                                           // The id may be another kernel's by now.
                                                            named->library == library &&
                                                            named->kernel == lookup->facts.kernel) {
           SetCollects(named, lookup->facts.reply.attributes);

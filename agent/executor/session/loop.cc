@@ -192,7 +192,7 @@ Loop::Outcome Loop::Run() {
     const bool released = !quiet_.Idle() && TickQuiet(now_ns, idle_ns);
     const int64_t sleep_ns = worked || released || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
     if (sleep_ns == 0) {
-      // A tenant waits for such an answer, so the socket is looked at more often.
+      // A tenant may be waiting for what comes next over this socket.
       const bool expects = scheduler_.waits() || turns_.waits();
       if (now_ns - last_events_ns >= (expects ? kAnswersEveryNs : kEventsEveryNs)) {
         HandleEvents(0, now_ns);
