@@ -146,7 +146,8 @@ constexpr Case kCases[] = {
     {"mov.b32 %r0, {%h1, %h2};", 'r', {1, 2}, 0x20001},
     {"mov.b32 {%h10, %h0}, %r1;", 'h', {0x20001}, 2},
     {"mov.b64 %d0, {%h1, %h2, %h3, %h1};", 'd', {1, 2, 3}, 0x0001000300020001},
-    // 8-bit floating point: 0x38 and 0x3c are 1, 0xc0 is -2, 0x7e and 0x7b the largest, 0x7f is none.
+    // 8-bit floating point: 0x38 and 0x3c are 1, 0xc0 is -2, 0x7e and 0x7b the largest, 0x7f is
+    // none.
     {"cvt.rn.satfinite.e4m3x2.f32 %h0, %r1, %r2;", 'h', {F(1), F(-2)}, 0x38c0},
     {"cvt.rn.satfinite.e5m2x2.f32 %h0, %r1, %r2;", 'h', {F(1), F(-2)}, 0x3cc0},
     {"cvt.rn.satfinite.e4m3x2.f32 %h0, %r1, %r2;", 'h', {F(1000), 0x7fc00000}, 0x7e7f},

@@ -79,8 +79,8 @@ void Reduce(std::byte* at, const std::byte* value, std::byte* before) {
   if (before != nullptr) std::memcpy(before, &old, sizeof(T));
 }
 
-// An operation in three forms: on the words of many lanes, anywhere or in shared memory, and on a single
-// word.
+// An operation in three forms: on the words of many lanes, anywhere or in shared memory, and on a
+// single word.
 struct Operation {
   Handler handler = nullptr;
   Handler shared = nullptr;

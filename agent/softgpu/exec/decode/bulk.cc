@@ -31,7 +31,8 @@ constexpr uint8_t kReports = 0x01;
 constexpr uint8_t kMulticast = 0x02;
 constexpr uint8_t kWithinCluster = 0x04;  // from shared memory to shared memory
 
-// Blocks reach each other in clusters only, and hardware insists on one even where a block reaches itself.
+// Blocks reach each other in clusters only, and hardware insists on one even where a block reaches
+// itself.
 bool HasCluster(Warp& warp) {
   if (warp.block().run().grid.has_clusters) return true;
   warp.Fault(Outcome::kIllegalInstruction, 0, "a launch without clusters has no shared::cluster");

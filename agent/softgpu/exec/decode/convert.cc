@@ -152,8 +152,8 @@ double Whole(double value) {
   return std::nearbyint(value);
 }
 
-// As Convert() does it: out of range the nearest integer there is, and of a not-a-number 0 in 32 bits
-// from single precision, else the lowest number.
+// As Convert() does it: out of range the nearest integer there is, and of a not-a-number 0 in 32
+// bits from single precision, else the lowest number.
 template <class To, class From, Round kRound>
 To ToInteger(From a) {
   using Limits = std::numeric_limits<To>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ldmatrix, stmatrix and movmatrix: matrices of eight rows of eight elements of 16 bits. Lane l holds
-// the elements 2 * (l % 4) and the next of row l / 4 in one register.
+// ldmatrix, stmatrix and movmatrix: matrices of eight rows of eight elements of 16 bits. Lane l
+// holds the elements 2 * (l % 4) and the next of row l / 4 in one register.
 #include <cstring>
 
 #include "agent/softgpu/exec/decode/instruction_table.h"

@@ -65,8 +65,8 @@ Step Pack(Warp& warp, const Instr& in) {
   });
 }
 
-// Null for parts that PTX does not know. The 64-bit pairs are what nvcc makes of double precision,
-// so they are compiled for each vector level.
+// Null for parts that PTX does not know. Pairs of 32 bits in 64 are the frequent ones, and are
+// compiled for each vector level.
 Handler PackOf(uint32_t wide, size_t parts, bool pack) {
   if (wide == 4 && parts == 2) return pack ? Pack<uint32_t, uint16_t> : Unpack<uint32_t, uint16_t>;
   if (wide == 8 && parts == 2) {

@@ -8,8 +8,8 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// Registers times loops: a text made to take long is counted without its loops. nvcc's largest kernels
-// are a thousand times smaller.
+// Registers times loops: a text made to take long is counted without its loops. nvcc's largest
+// kernels are a thousand times smaller.
 constexpr uint64_t kMaxSteps = 100'000'000;
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Surfaces by handle or reference: suld.b, sust.b and sured.b. The operands do not fit into an Instr, so they lie in a
-// table of the function. x counts bytes.
+// Surfaces by handle or reference: suld.b, sust.b and sured.b. The operands do not fit into an
+// Instr, so they lie in a table of the function. x counts bytes.
 #include <cstring>
 
 #include "agent/softgpu/exec/decode/bulk.h"

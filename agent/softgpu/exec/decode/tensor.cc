@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp.async.bulk.tensor and its kin: boxes of a tensor that a map describes, to and from shared memory.
-// Done at once, and reported at once.
+// cp.async.bulk.tensor and its kin: boxes of a tensor that a map describes, to and from shared
+// memory. Done at once, and reported at once.
 #include <algorithm>
 #include <cstring>
 

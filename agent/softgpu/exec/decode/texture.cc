@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Textures by handle or reference: tex, tld4, txq. The operands do not fit into an Instr, so they lie in a table
-// of the function.
+// Textures by handle or reference: tex, tld4, txq. The operands do not fit into an Instr, so they
+// lie in a table of the function.
 #include "agent/softgpu/exec/decode/image.h"
 #include "agent/softgpu/exec/decode/instruction_table.h"
 #include "agent/softgpu/exec/machine/block.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// wgmma: products by four warps together, of matrices in shared memory. Each warp computes its own 16
-// rows and needs nothing of the others, and at once: what a program must do before it may read the
-// result, and after it may overwrite the factors, comes later than that.
+// wgmma: products by four warps together, of matrices in shared memory. Each warp computes its own
+// 16 rows and needs nothing of the others, and at once: what a program must do before it may read
+// the result, and after it may overwrite the factors, comes later than that.
 #include <cstring>
 
 #include "agent/softgpu/exec/decode/instruction_table.h"
@@ -15,9 +15,9 @@ constexpr uint32_t kWarpsOfGroup = 4;
 constexpr uint32_t kRowsOfWarp = 16;
 constexpr uint32_t kChunkBytes = 16;  // in which shared memory is swizzled
 
-// A matrix descriptor: where rows (of A) or columns (of B), "lines", of a matrix lie in shared memory,
-// in chunks of 16 bytes. A swizzled span of lines is 2, 4 or 8 chunks wide; bits 7 and on of an
-// address then change the number of the chunk.
+// A matrix descriptor: where rows (of A) or columns (of B), "lines", of a matrix lie in shared
+// memory, in chunks of 16 bytes. A swizzled span of lines is 2, 4 or 8 chunks wide; bits 7 and on
+// of an address then change the number of the chunk.
 struct Descriptor {
   explicit Descriptor(uint64_t bits)
       // Fields of 14 bits count 16 bytes each.

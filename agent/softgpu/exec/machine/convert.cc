@@ -121,7 +121,8 @@ double Finite(double value, ptx::Type type) {
   return std::isnan(value) ? value : std::clamp(value, -largest, largest);
 }
 
-// From double and bfloat16 the upper bits of a not-a-number stay; from others the canonical one comes.
+// From double and bfloat16 the upper bits of a not-a-number stay; from others the canonical one
+// comes.
 uint32_t NanToSingle(double value, ptx::Type from) {
   if (from != ptx::Type::kF64 && from != ptx::Type::kBf16) return 0x7fffffff;
   const uint64_t bits = std::bit_cast<uint64_t>(value);

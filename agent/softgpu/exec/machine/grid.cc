@@ -64,8 +64,9 @@ constexpr std::chrono::microseconds kAlone{100};
 
 // What the threads that run blocks of one grid share: which blocks are left, and how it ended.
 //
-// Blocks are taken in rising order. After a fault those behind it end, as if they had never begun, and
-// those before it run on: the fault of the lowest block is the grid's, as if they had run in order.
+// Blocks are taken in rising order. After a fault those behind it end, as if they had never begun,
+// and those before it run on: the fault of the lowest block is the grid's, as if they had run in
+// order.
 class Course {
  public:
   explicit Course(uint64_t blocks) : end_(blocks) {}

@@ -100,8 +100,8 @@ template <uint32_t kCount, class A>
   return bits;
 }
 
-// Whether the addresses of kCount lanes that all execute lie one after another or all at one place: then
-// `step` says which. The first two tell how the others must lie.
+// Whether the addresses of kCount lanes that all execute lie one after another or all at one place:
+// then `step` says which. The first two tell how the others must lie.
 template <uint32_t kCount, class A>
 [[gnu::always_inline]] inline bool FindStep(const A* addresses, A offset, A size_bytes, A* step) {
   *step = addresses[1] - addresses[0];

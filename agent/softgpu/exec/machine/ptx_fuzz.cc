@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Feeds any text to Module::Load, and runs a small grid of each kernel that loads, for a moment: what
-// the decoder let through must not do harm.
+// Feeds any text to Module::Load, and runs a small grid of each kernel that loads, for a moment:
+// what the decoder let through must not do harm.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>

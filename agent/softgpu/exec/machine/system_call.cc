@@ -87,8 +87,8 @@ class Arguments {
   bool missing_ = false;
 };
 
-// `spec` is one conversion without its length ("%-8.3"), `kind` its letter. The format is made of what
-// was checked character by character, so that it fits its one argument.
+// `spec` is one conversion without its length ("%-8.3"), `kind` its letter. The format is made of
+// what was checked character by character, so that it fits its one argument.
 template <class... Ts>
 void AppendFormatted(std::string* text, std::string spec, std::string_view tail, Ts... values) {
   spec.append(tail);

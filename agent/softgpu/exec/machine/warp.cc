@@ -134,7 +134,8 @@ bool Warp::Select() {
   // Lanes in different frames, or a group that must not be chosen again, need the slow way.
   if (give_way_ || frames_in_use_ != 1) return SelectInCalls(runnable);
   if (Frame* const only = lane_frame_[std::countr_zero(runnable)]; frame != only) Enter(only);
-  // Lanes whose turn it is keep it, also when they diverge, until they wait or have looped for long.
+  // Lanes whose turn it is keep it, also when they diverge, until they wait or have looped for
+  // long.
   if ((runnable & turn_lanes_) == 0) turn_lanes_ = kAllLanes;
   const uint32_t candidates = runnable & turn_lanes_;
   uint32_t lowest = kNever;
