@@ -6,6 +6,7 @@
 namespace gpuloom {
 namespace {
 
+// Texts may come from tenants and need not be UTF-8, for which the library would throw.
 std::string Dump(const Json& value, int indent) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
@@ -18,6 +19,8 @@ bool IsPlain(const std::string& text) {
     return IsLetter(c) || (c >= '0' && c <= '9') ||
            std::string_view("_-./").find(c) != std::string_view::npos;
   };
+  // What begins with a digit or a sign may be a number or a date, in one version of YAML or
+  // another.
   if (text.empty() || (!IsLetter(text[0]) && text[0] != '/')) return false;
   if (!std::ranges::all_of(text, is_safe)) return false;
   std::string lower = text;
@@ -48,6 +51,7 @@ void WriteYaml(const Json& value, size_t indent, std::string* text) {
     if (!is_first) text->append(indent, ' ');
     is_first = false;
     if (value.is_array()) {
+      // What a list holds goes on in the same line, indented as if it stood behind the mark.
       *text += "- ";
       WriteYaml(part, indent + 2, text);
       continue;

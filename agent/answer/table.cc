@@ -7,13 +7,16 @@
 namespace gpuloom {
 namespace {
 
+// Blanks between columns.
 constexpr size_t kGap = 3;
 
+// All bytes of UTF-8 but those that continue a character.
 bool BeginsLetter(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
 }  // namespace
 
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
+  // The widest cell of each column, headings included.
   std::vector<size_t> widths(rows.front().size());
   for (const auto& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Letters(row[i]));
@@ -22,6 +25,7 @@ std::string FormatTable(const std::vector<std::vector<std::string>>& rows) {
   for (const auto& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) {
       text += row[i];
+      // No blanks at the end of a line.
       if (i + 1 < row.size()) text.append(widths[i] - Letters(row[i]) + kGap, ' ');
     }
     text += "\n";
@@ -38,6 +42,7 @@ std::string CutToLetters(std::string_view text, size_t most) {
   if (most == 0) return {};
   size_t end = 0;
   for (size_t letters = 0; end < text.size(); ++end) {
+    // One letter less than there is room for: the mark takes it.
     if (BeginsLetter(text[end]) && letters++ == most - 1) break;
   }
   return std::string(text.substr(0, end)) + "…";

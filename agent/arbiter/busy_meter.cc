@@ -11,6 +11,8 @@ bool BusyMeter::Later(const Edge& a, const Edge& b) {
   return a.at_ns != b.at_ns ? a.at_ns > b.at_ns : a.order > b.order;
 }
 
+// An edge before the settled moment cannot change what has been charged, so it is moved there;
+// late_ns() tells the caller how much was misattributed.
 void BusyMeter::Add(uint32_t owner, uint64_t at_ns, bool begins) {
   if (at_ns < settled_ns_) {
     late_ns_ += settled_ns_ - at_ns;
@@ -21,6 +23,9 @@ void BusyMeter::Add(uint32_t owner, uint64_t at_ns, bool begins) {
   std::push_heap(edges_.begin(), edges_.end(), Later);
 }
 
+// Instead of adding to each owner that runs, one sum grows by each one's part of the moment: an
+// owner's charge is the difference of each_ns_ between its beginning and its end. So a moment costs
+// the same however many run. The remainder of the division stays for the next moment.
 void BusyMeter::Advance(uint64_t at_ns) {
   if (running_ != 0) {
     busy_ns_ += at_ns - settled_ns_;
@@ -45,6 +50,7 @@ void BusyMeter::SettleTo(uint64_t at_ns) {
         ++running_;
       }
     } else if (owner.pieces == 0) {
+      // An End whose Begin was never told: it must not take away a piece that runs.
       ++unmatched_;
     } else if (--owner.pieces == 0) {
       owner.charged_ns += each_ns_ - owner.since;

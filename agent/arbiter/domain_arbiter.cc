@@ -12,7 +12,9 @@ DomainArbiter::DomainArbiter(const EngineLimits& limits)
     : engines_{EngineArbiter(limits), EngineArbiter(limits), EngineArbiter(limits)},
       turn_in_flight_ns_(kUnbounded) {}
 
-// The same calls for every engine, so that ids are the same. Ceilings are of the kernels' engine.
+// The policy is told to every engine in the same order, so that a namespace or an allocation has
+// the same id in all of them. Ceilings bind the kernels' engine only: timeShareMax does not bound
+// copies.
 
 NamespaceId DomainArbiter::AddNamespace(const NamespacePolicy& policy, uint64_t now_ns) {
   NamespacePolicy of_copies = policy;
@@ -76,6 +78,8 @@ SessionId DomainArbiter::BeginSession(AllocationId allocation, uint64_t) {
   return session;
 }
 
+// What the session still has in flight in any engine no longer keeps the domain from having
+// drained: the caller ends it only when that has run out or nobody is charged for it.
 void DomainArbiter::EndSession(SessionId session, uint64_t now_ns) {
   for (EngineArbiter& engine : engines_) {
     pieces_in_flight_ -= engine.pieces_in_flight(session);
@@ -108,6 +112,9 @@ void DomainArbiter::Submitted(SessionId session, Engine engine, const Work& work
   At(engine).Submitted(session, work, now_ns);
 }
 
+// Charging comes first: what is charged takes the place of the prediction, and both leave with the
+// work. The other way round the charge would stand for other work that is still in flight. The
+// domain's count falls by what the engine really took out, so that the two cannot drift apart.
 void DomainArbiter::Finished(SessionId session, Engine engine, const Work& work,
                              uint64_t measured_ns, uint64_t now_ns) {
   const uint32_t before = At(engine).pieces_in_flight(session);
@@ -137,6 +144,9 @@ uint64_t DomainArbiter::InFlightNs(Engine engine) const {
   return sum_ns;
 }
 
+// The turn's bound holds for all classes and sessions of the domain together; what the engine
+// decides is cut to what is left of it. An order's first piece may exceed the budget, so the turn
+// is overshot by one piece at most.
 std::optional<Order> DomainArbiter::Next(Engine engine, uint64_t now_ns) {
   if (!has_turn_) return std::nullopt;
   uint64_t room_ns = kUnbounded;
@@ -150,6 +160,7 @@ std::optional<Order> DomainArbiter::Next(Engine engine, uint64_t now_ns) {
   return order;
 }
 
+// Without a turn only SetTurn changes anything, and that is an event.
 uint64_t DomainArbiter::wake_at_ns(uint64_t now_ns) const {
   uint64_t wake_ns = UINT64_MAX;
   if (!has_turn_) return wake_ns;
@@ -161,6 +172,7 @@ uint64_t DomainArbiter::wake_at_ns(uint64_t now_ns) const {
   return wake_ns;
 }
 
+// A chain longer than what a turn may have in flight would run into the next domain's turn.
 uint64_t DomainArbiter::ChainBoundNs(SessionId session, uint64_t now_ns) const {
   return std::min(At(Engine::kCompute).ChainBoundNs(session, now_ns), turn_in_flight_ns_);
 }

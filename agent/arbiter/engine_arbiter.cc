@@ -41,6 +41,9 @@ void EngineArbiter::SetAllocation(AllocationId id, const AllocationPolicy& polic
   NoteClasses(now_ns);
 }
 
+// Adds (sign 1) or takes out (-1) all that the session contributes to the sums of its class. Taken
+// out before any change of its work or class and added after it: counted_ns is capped, so the sums
+// cannot be kept by differences. `active_` is of all classes together, and no business of this.
 void EngineArbiter::AddToClass(Session& session, int sign) {
   Class& its = classes_[Index(session.priority)];
   if (sign < 0) {
@@ -75,7 +78,11 @@ void EngineArbiter::RemoveSession(SessionId session, uint64_t now_ns) {
   it = Session{};
 }
 
-// After each change of what a session has queued, in flight, or may do.
+// After each change of what a session has queued, in flight, or may do: tells the share tree, and
+// begins or ends its wait.
+// A stalled session that may submit nothing is inactive in the tree: it is charged nothing for this
+// engine, so siblings within the lag window would wait for it without end. It keeps its place as an
+// active session of its class.
 void EngineArbiter::Refresh(SessionId session, uint64_t now_ns) {
   Session& it = At(session);
   const bool queued = it.queued.pieces != 0;
@@ -98,6 +105,7 @@ void EngineArbiter::Refresh(SessionId session, uint64_t now_ns) {
   NoteClasses(now_ns);
 }
 
+// Adds up a wait that goes on until now. It also serves waits(), on a copy: asking changes nothing.
 void EngineArbiter::CloseWait(Session& session, uint64_t now_ns) const {
   if (!session.waiting) return;
   const uint64_t waited_ns = now_ns - session.waiting_since_ns;
@@ -114,6 +122,8 @@ Waits EngineArbiter::waits(SessionId session, uint64_t now_ns) const {
   return it.waits;
 }
 
+// Notices classes that have become active or idle since. Both count as having got on: a class that
+// had no work has not been starved, and one that comes back begins with its whole bound.
 void EngineArbiter::NoteClasses(uint64_t now_ns) {
   for (const Priority priority : kAllPriorities) {
     Class& its = classes_[Index(priority)];
@@ -131,6 +141,8 @@ bool EngineArbiter::MayRunFreely(SessionId session, uint64_t now_ns) const {
   return !HigherLingers(it.priority, now_ns) && !policy_.tree().has_ceiling(it.leaf);
 }
 
+// A lone session that runs freely is not in the tree (it tells of no work), but lower classes that
+// come must find that it has been there: for them it lingers.
 void EngineArbiter::NotePresent(SessionId session, uint64_t now_ns) {
   Class& its = classes_[Index(At(session).priority)];
   its.ever_active = true;
@@ -163,11 +175,15 @@ void EngineArbiter::Finished(SessionId session, const Work& work, uint64_t now_n
   AddToClass(it, -1);
   Subtract(&it.in_flight, work);
   AddToClass(it, 1);
+  // By what was really taken out: the tree must not be left with more or less in flight than the
+  // session has.
   policy_.tree().RemoveInFlight(it.leaf, before_ns - it.in_flight.predicted_ns, now_ns);
   guard_.GotOn(it.priority, now_ns);
   Refresh(session, now_ns);
 }
 
+// A charge is a sign of life as well as a completion: a class that runs one long kernel gets on,
+// and needs no rescue.
 void EngineArbiter::Charge(SessionId session, uint64_t measured_ns, uint64_t now_ns) {
   if (measured_ns == 0) return;
   Session& it = At(session);
@@ -202,28 +218,37 @@ bool EngineArbiter::HigherLingers(Priority priority, uint64_t now_ns) const {
   return HigherWithin(priority, limits_.higher_linger_ns, now_ns);
 }
 
-// Its pieces, as long as they are on average, do not fit between a higher class's.
+// Its pieces, as long as they are on average, do not fit between a higher class's. Only the average
+// is known here: the queue is a sum, not a list. A rescue overrides this, or a class with long
+// kernels only would never be rescued.
 bool EngineArbiter::MustWait(const Session& session, uint64_t room_ns, uint64_t now_ns) const {
   if (guard_.rescuing(session.priority)) return false;
   return HigherWithin(session.priority, limits_.higher_pause_ns, now_ns) &&
          session.queued.predicted_ns / std::max(session.queued.pieces, 1u) > room_ns;
 }
 
-// How much more the class may have in flight.
+// How much more the class may have in flight, in predicted time; 0: nothing, until some of it has
+// finished.
 uint64_t EngineArbiter::RoomNs(Priority priority, uint64_t now_ns) const {
   if (guard_.rescuing(priority)) {
+    // A rescue is one order: once something is in flight the class only has to get on.
     return classes_[Index(priority)].in_flight_ns == 0 ? limits_.lower_in_flight_ns : 0;
   }
   if (HigherLingers(priority, now_ns)) {
     uint64_t lower_ns = 0;
+    // What this class and those below it have in flight shares one bound.
     for (size_t i = Index(priority); i < kPriorities; ++i) lower_ns += classes_[i].in_flight_ns;
     return limits_.lower_in_flight_ns - std::min(limits_.lower_in_flight_ns, lower_ns);
   }
   uint64_t counted_ns = 0;
+  // Classes above count, because this one comes behind them; those below do not, or they would keep
+  // a higher class from submitting.
   for (size_t i = 0; i <= Index(priority); ++i) counted_ns += classes_[i].counted_ns;
   return counted_ns >= limits_.total_in_flight_ns ? 0 : limits_.order_ns;
 }
 
+// A session that is the only active one is not metered out: its order has no bound, so that being
+// alone costs nothing. active_xor_ is then its number.
 std::optional<Order> EngineArbiter::ForLone(Priority lowest, uint64_t now_ns) const {
   if (active_ != 1) return std::nullopt;
   const SessionId session{active_xor_};
@@ -235,6 +260,8 @@ std::optional<Order> EngineArbiter::ForLone(Priority lowest, uint64_t now_ns) co
   return Order{session, kUnbounded};
 }
 
+// The lowest class first: it has the most classes before it. One rescue at a time; it ends when the
+// class gets on (Finished, Charge) or has no more work.
 void EngineArbiter::StartRescue(Priority lowest, uint64_t now_ns) {
   if (guard_.rescuing()) return;
   for (size_t i = Index(lowest); i != 0; --i) {
@@ -253,6 +280,7 @@ std::optional<Order> EngineArbiter::Next(Priority lowest, uint64_t now_ns) {
   tree.Wake(now_ns);
   NoteClasses(now_ns);
   if (const auto order = ForLone(lowest, now_ns)) return order;
+  // Before the classes are looked at: a rescue changes which of them pause.
   StartRescue(lowest, now_ns);
   for (const Priority priority : kAllPriorities) {
     if (priority > lowest) break;
@@ -262,6 +290,7 @@ std::optional<Order> EngineArbiter::Next(Priority lowest, uint64_t now_ns) {
     const ShareTree::Node leaf = tree.Pick(priority);
     if (leaf == ShareTree::kNone) continue;
     const SessionId session = session_of_leaf_[leaf];
+    // A lower class may still go: its pieces may be short enough.
     if (MustWait(At(session), room_ns, now_ns)) continue;
     const uint64_t own_ns = limits_.session_in_flight_ns - At(session).in_flight.predicted_ns;
     return Order{session, std::min(room_ns, own_ns)};
@@ -269,6 +298,9 @@ std::optional<Order> EngineArbiter::Next(Priority lowest, uint64_t now_ns) {
   return std::nullopt;
 }
 
+// Only what changes by time alone: a ceiling that refills, a starvation bound that is reached, a
+// higher class that has been away for long enough. Completions and new work are events, after which
+// Next is asked again anyway. While a class is rescued only its getting on, an event, ends that.
 uint64_t EngineArbiter::wake_at_ns(Priority lowest, uint64_t now_ns) const {
   uint64_t wake_ns = policy_.tree().wake_at_ns();
   if (guard_.rescuing()) return wake_ns;
@@ -280,6 +312,8 @@ uint64_t EngineArbiter::wake_at_ns(Priority lowest, uint64_t now_ns) const {
           wake_ns, guard_.DueAtNs(priority, classes_[i].active, policy_.starvation_ns(priority)));
     } else if (HigherLingers(priority, now_ns)) {
       for (size_t higher = 0; higher < i; ++higher) {
+        // Two things end with time: long pieces may go after the pause, and the bounds of a class
+        // beside a higher one are lifted after the linger.
         for (const uint64_t span_ns : {limits_.higher_pause_ns, limits_.higher_linger_ns}) {
           const uint64_t free_ns = classes_[higher].active_until_ns + span_ns;
           if (classes_[higher].ever_active && free_ns > now_ns) {

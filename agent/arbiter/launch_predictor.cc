@@ -10,6 +10,8 @@ uint64_t LaunchPredictor::Errors::alone_count() const {
   return std::accumulate(alone.begin(), alone.end(), uint64_t{0});
 }
 
+// The smallest whole per cent that `part` of the errors do not exceed. `sum != 0` is for a part of
+// 0: the smallest error there is, not 0.
 uint32_t LaunchPredictor::Errors::AlonePercent(double part) const {
   const double wanted = part * static_cast<double>(alone_count());
   uint64_t sum = 0;
@@ -22,6 +24,9 @@ uint32_t LaunchPredictor::Errors::AlonePercent(double part) const {
 
 LaunchPredictor::LaunchPredictor() : entries_(size_t{kSets} * kWays) {}
 
+// A multiplicative mix (the constants are the golden ratio's and MurmurHash3's). It decides the set
+// only; entries are compared by their whole keys, so a collision costs a place and never a wrong
+// prediction.
 uint64_t LaunchPredictor::Hash(const LaunchKey& key) {
   const std::array<uint64_t, 5> words = {key.function, uint64_t{key.grid[0]} << 32 | key.grid[1],
                                          uint64_t{key.grid[2]} << 32 | key.block[0],
@@ -43,6 +48,8 @@ const LaunchPredictor::Entry* LaunchPredictor::Find(const LaunchKey& key) const 
   return nullptr;
 }
 
+// A place for a key that is not there: a free one, or the victim's, cleared. The owner's half of a
+// set is its limit while the set is full; a free place is taken in any case.
 LaunchPredictor::Entry& LaunchPredictor::FindOrAdd(const LaunchKey& key) {
   Entry* const set = &entries_[Hash(key) % kSets * kWays];
   uint32_t own = 0;
@@ -83,6 +90,7 @@ Prediction LaunchPredictor::Predict(const LaunchKey& key) const {
   return entry == nullptr ? Prediction{kUnknownNs, 0, 0} : Of(*entry);
 }
 
+// More than half of the samples that are kept are of work that ran alone.
 bool LaunchPredictor::MostlyExact(const Entry& entry) {
   const auto exact = std::count(entry.exact.begin(), entry.exact.end(), true);
   return 2 * static_cast<uint32_t>(exact) > std::min(entry.learnt, kSamples);
@@ -90,15 +98,18 @@ bool LaunchPredictor::MostlyExact(const Entry& entry) {
 
 void LaunchPredictor::Learn(const LaunchKey& key, const Duration& took) {
   Entry* entry = const_cast<Entry*>(Find(key));  // ours: entries_ is not const here
-  // But for when its end was seen.
+  // The device may have begun it any time in an eighth of what it took: as good as measured alone.
   const bool exact = took.most_ns - took.least_ns <= took.most_ns / 8;
   uint64_t measured_ns = took.least_ns;
   if (!exact && entry != nullptr && MostlyExact(*entry)) {
     const uint64_t known_ns = Of(*entry).ns;
+    // What is believed lies within what was observed: nothing is learnt, but the entry was needed,
+    // and is kept before those that were not.
     if (known_ns >= took.least_ns && known_ns <= took.most_ns) {
       entry->used = ++learns_;
       return;
     }
+    // Proved wrong: moved to the nearest value that the observation allows, as one sample of five.
     measured_ns = std::clamp(known_ns, took.least_ns, took.most_ns);
   }
   ++errors_.launches;

@@ -6,6 +6,8 @@
 namespace gpuloom::arbiter {
 namespace {
 
+// Places are used again, last freed first: the same calls give the same ids in every tree, which
+// DomainArbiter depends on.
 uint32_t TakePlace(std::vector<uint32_t>* free, size_t size) {
   if (free->empty()) return static_cast<uint32_t>(size);
   const uint32_t place = free->back();
@@ -13,6 +15,8 @@ uint32_t TakePlace(std::vector<uint32_t>* free, size_t size) {
   return place;
 }
 
+// Slots multiply the weight: two slots are worth two allocations of one. Capped before it is
+// narrowed: the product may have 64 bits.
 uint32_t Weight(const AllocationPolicy& policy) {
   const uint64_t weight = uint64_t{policy.weight} * std::max(policy.slots, 1u);
   return static_cast<uint32_t>(std::min<uint64_t>(weight, ShareTree::kMaxWeight));
@@ -20,6 +24,9 @@ uint32_t Weight(const AllocationPolicy& policy) {
 
 }  // namespace
 
+// Binds all `nodes` to one ceiling of so many permille, changes the one that binds them already, or
+// removes it where the policy has none. An unchanged ceiling keeps its bucket: a policy that is
+// read again must not refill it.
 template <size_t kCount>
 void PolicyTree::SetCeiling(const std::array<ShareTree::Node, kCount>& nodes,
                             ShareTree::CeilingId* ceiling, uint32_t permille, uint64_t now_ns) {
@@ -53,6 +60,7 @@ void PolicyTree::SetNamespace(NamespaceId id, const NamespacePolicy& policy, uin
   SetCeiling(it.groups, &it.ceiling, policy.ceiling_permille, now_ns);
 }
 
+// The ceiling goes first: one that nodes are bound to cannot be removed.
 void PolicyTree::RemoveNamespace(NamespaceId id, uint64_t now_ns) {
   Namespace& it = namespaces_[static_cast<size_t>(id)];
   SetCeiling(it.groups, &it.ceiling, kNoCeilingPermille, now_ns);
@@ -78,6 +86,7 @@ void PolicyTree::SetAllocation(AllocationId id, const AllocationPolicy& policy, 
   Allocation& it = allocations_[static_cast<size_t>(id)];
   tree_.SetWeight(it.group, Weight(policy), now_ns);
   const Namespace& above = namespaces_[static_cast<size_t>(it.space)];
+  // Does nothing if the class is the same; in another class it is a newcomer.
   tree_.Move(it.group, above.groups[Index(policy.priority)], now_ns);
   it.priority = policy.priority;
   it.starvation_ns = policy.starvation_ns.value_or(starvation_ns_);
@@ -89,6 +98,7 @@ void PolicyTree::RemoveAllocation(AllocationId id, uint64_t now_ns) {
   Allocation& it = allocations_[static_cast<size_t>(id)];
   SetCeiling(std::array{it.group}, &it.ceiling, kNoCeilingPermille, now_ns);
   tree_.Remove(it.group, now_ns);
+  // FindStarvation also looks at places that are free: 0 makes it pass over them.
   it.starvation_ns = 0;
   FindStarvation();
   free_allocations_.push_back(static_cast<uint32_t>(id));

@@ -9,6 +9,7 @@
 namespace gpuloom::arbiter {
 namespace {
 
+// Virtual times wrap: of two that are less than 2^63 apart, whether a is the earlier one.
 bool Before(uint64_t a, uint64_t b) { return static_cast<int64_t>(a - b) < 0; }
 
 }  // namespace
@@ -17,6 +18,8 @@ ShareTree::ShareTree(const Limits& limits) : limits_(limits), nodes_(kPriorities
   for (NodeState& node : nodes_) node.used = true;
 }
 
+// A use in virtual time. A longer one than kLongestNs is cut, so that the product does not
+// overflow.
 uint64_t ShareTree::Virtual(uint64_t ns, uint64_t weight) {
   return std::min(ns, kLongestNs) * kScale / std::max<uint64_t>(weight, 1);
 }
@@ -27,6 +30,7 @@ ShareTree::Node ShareTree::Add(Node parent, uint32_t weight, bool leaf) {
   if (free_nodes_.empty()) {
     node = static_cast<Node>(nodes_.size());
     nodes_.emplace_back();
+    // So that Remove does not allocate: as many places as there are nodes can be free.
     free_nodes_.reserve(nodes_.capacity());
   } else {
     node = free_nodes_.back();
@@ -45,6 +49,8 @@ ShareTree::Node ShareTree::Add(Node parent, uint32_t weight, bool leaf) {
   return node;
 }
 
+// Out of its siblings' competition, when it goes idle or away. Its virtual time stays, as the debt
+// with which it may come back (BeginsAt).
 void ShareTree::Leave(Node node, uint64_t now_ns) {
   NodeState& it = nodes_[node];
   NodeState& parent = nodes_[it.parent];
@@ -60,6 +66,7 @@ void ShareTree::Remove(Node node, uint64_t now_ns) {
   NodeState& it = nodes_[node];
   assert(it.used && it.children == 0 && !IsRoot(node));
   Bind(node, kNone, now_ns);
+  // The ancestors counted what the node had in flight: it is forgotten with it.
   AddUncharged(it.parent, 0, it.uncharged_ns);
   Leave(node, now_ns);
   const Node parent = it.parent;
@@ -70,6 +77,8 @@ void ShareTree::Remove(Node node, uint64_t now_ns) {
   Update(parent, now_ns);
 }
 
+// Leaves one group as Remove does and enters the other as Add does, with all that is below it and
+// in flight. Both paths are judged anew: the ceilings above it change.
 void ShareTree::Move(Node node, Node parent, uint64_t now_ns) {
   NodeState& it = nodes_[node];
   const Node from = it.parent;
@@ -131,6 +140,8 @@ void ShareTree::Bind(Node node, CeilingId ceiling, uint64_t now_ns) {
   const CeilingId before = it.ceiling;
   if (before != kNone) {
     CeilingState& state = ceilings_[before];
+    // What is in flight counts against the ceiling that binds the node at that time, so it moves
+    // from the one to the other.
     state.uncharged_ns -= it.uncharged_ns;
     std::erase(state.nodes, node);
   }
@@ -150,6 +161,9 @@ void ShareTree::RemoveCeiling(CeilingId ceiling) {
   free_ceilings_.push_back(ceiling);
 }
 
+// Decides whether the ceiling is empty by its tokens and what is in flight under it, keeps it in
+// the heap of those that wait to be refilled, and shows its nodes to their parents when that
+// changed.
 void ShareTree::Judge(CeilingId ceiling, uint64_t now_ns) {
   CeilingState& state = ceilings_[ceiling];
   state.bucket.Refill(now_ns);
@@ -174,6 +188,8 @@ void ShareTree::Judge(CeilingId ceiling, uint64_t now_ns) {
   }
 }
 
+// Up to the root: a ceiling anywhere above may have been filled or emptied by what happened to the
+// node.
 void ShareTree::JudgePath(Node node, uint64_t now_ns) {
   for (; node != kNone; node = nodes_[node].parent) {
     if (nodes_[node].ceiling != kNone) Judge(nodes_[node].ceiling, now_ns);
@@ -219,6 +235,7 @@ uint64_t ShareTree::throttled_ns(Node node, uint64_t now_ns) const {
 
 // Leaves.
 
+// `ready` without `active` means nothing: who does not want the device has no room to fill.
 void ShareTree::SetLeaf(Node leaf, bool active, bool ready, uint64_t now_ns) {
   NodeState& it = nodes_[leaf];
   assert(it.used && it.leaf);
@@ -228,6 +245,8 @@ void ShareTree::SetLeaf(Node leaf, bool active, bool ready, uint64_t now_ns) {
   Update(leaf, now_ns);
 }
 
+// Adds to the node and all above it, and to their ceilings. The difference may be negative: the
+// unsigned sums wrap and come out right, because no sum ever falls below zero.
 void ShareTree::AddUncharged(Node node, uint64_t more_ns, uint64_t less_ns) {
   for (; node != kNone; node = nodes_[node].parent) {
     NodeState& it = nodes_[node];
@@ -236,7 +255,9 @@ void ShareTree::AddUncharged(Node node, uint64_t more_ns, uint64_t less_ns) {
   }
 }
 
-// After a change of the leaf's in_flight_ns or charged_ahead_ns.
+// After a change of the leaf's in_flight_ns or charged_ahead_ns: what is in flight counts only as
+// far as it has not been charged yet. More than is in flight cannot be charged ahead, or the next
+// work would go for nothing.
 void ShareTree::Recount(Node leaf, uint64_t now_ns) {
   NodeState& it = nodes_[leaf];
   it.charged_ahead_ns = std::min(it.charged_ahead_ns, it.in_flight_ns);
@@ -275,6 +296,8 @@ void ShareTree::ChargeGroup(Node group, uint64_t measured_ns, uint64_t now_ns) {
   Update(group, now_ns);
 }
 
+// Each node on the path pays in the virtual time of its own siblings. A ceiling takes the real
+// time.
 void ShareTree::Use(Node node, uint64_t measured_ns) {
   for (; !IsRoot(node); node = nodes_[node].parent) {
     NodeState& it = nodes_[node];
@@ -286,6 +309,7 @@ void ShareTree::Use(Node node, uint64_t measured_ns) {
 }
 
 // The debt that a node may have: its siblings catch up within max_debt_ns of the device's time.
+// `node` may or may not compete at the moment; its own weight is not among the others'.
 uint64_t ShareTree::LatestTime(const NodeState& node, const NodeState& parent) const {
   const uint64_t own = node.competing_place == kNotInHeap ? 0 : node.weight;
   const uint64_t others = parent.weight_sum - own;
@@ -294,6 +318,9 @@ uint64_t ShareTree::LatestTime(const NodeState& node, const NodeState& parent) c
   return parent.children_time + Virtual(limits_.max_debt_ns, others);
 }
 
+// Where a node that becomes active begins among its siblings: at their time if it is behind it,
+// comes for the first time, or has been idle for max_debt_ns; else with the debt it has, as far as
+// LatestTime allows.
 uint64_t ShareTree::BeginsAt(const NodeState& node, const NodeState& parent,
                              uint64_t now_ns) const {
   if (!node.has_competed || now_ns - node.idle_since_ns >= limits_.max_debt_ns) {
@@ -304,12 +331,19 @@ uint64_t ShareTree::BeginsAt(const NodeState& node, const NodeState& parent,
   return Before(latest, node.virtual_time) ? latest : node.virtual_time;
 }
 
+// Whether a child of the group may submit: the ready one that is furthest behind, measured against
+// the one that competes and is furthest behind, whether that is ready or not. The heaps have what
+// is in flight in their keys, so a child that has filled its window waits.
 bool ShareTree::InWindow(const NodeState& group) const {
   if (group.ready.empty()) return false;
   const uint64_t ahead = nodes_[group.ready.top()].key - nodes_[group.competing.top()].key;
+  // While the children share by weight, each one's virtual time moves by the device's time divided
+  // by the sum of their weights: so the window is converted.
   return ahead <= Virtual(limits_.lag_window_ns, group.weight_sum);
 }
 
+// Brings the node's place among its siblings up to date. Order matters: it joins at BeginsAt before
+// its key is computed, and the group's time moves on only when the heap is right.
 void ShareTree::UpdateOne(Node node, uint64_t now_ns) {
   NodeState& it = nodes_[node];
   NodeState& parent = nodes_[it.parent];
@@ -341,6 +375,7 @@ void ShareTree::UpdateOne(Node node, uint64_t now_ns) {
   }
 }
 
+// From the node upwards: whether a group competes and is in its window depends on its children.
 void ShareTree::Update(Node node, uint64_t now_ns) {
   for (; !IsRoot(node); node = nodes_[node].parent) UpdateOne(node, now_ns);
 }
@@ -349,6 +384,8 @@ double ShareTree::PartOf(std::span<const Node> leaves) const {
   std::map<Node, uint64_t> sums;  // of weights, by parent
   std::set<Node> seen;
   for (const Node leaf : leaves) {
+    // Each node on the leaves' paths once, though they share groups: one that does not compete at
+    // present adds its weight to the sum of its siblings, as if it did.
     for (Node node = leaf; !IsRoot(node) && seen.insert(node).second; node = nodes_[node].parent) {
       const NodeState& it = nodes_[node];
       uint64_t& sum = sums.try_emplace(it.parent, nodes_[it.parent].weight_sum).first->second;

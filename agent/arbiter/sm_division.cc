@@ -12,6 +12,7 @@ uint32_t Count(SmGroups groups) { return static_cast<uint32_t>(std::popcount(gro
 // How many limited claims use each group.
 using Load = std::array<uint32_t, kMaxSmGroups + 1>;
 
+// Calls f with the number of each group that is set, the lowest first.
 template <typename F>
 void ForEach(SmGroups groups, F&& f) {
   for (; groups != 0; groups &= groups - 1) f(static_cast<uint32_t>(std::countr_zero(groups)));
@@ -21,7 +22,8 @@ void Add(Load* load, SmGroups groups) {
   ForEach(groups, [&](uint32_t i) { ++(*load)[i]; });
 }
 
-// The last `count` of them, those in `preferred` first.
+// The last `count` of them, those in `preferred` first. Reservations are taken from the end, so
+// that windows of limited tenants, which begin at the front, stay whole for as long as possible.
 SmGroups Last(SmGroups groups, uint32_t count, SmGroups preferred) {
   SmGroups taken = 0;
   for (SmGroups from : {groups & preferred, groups & ~preferred}) {
@@ -34,7 +36,10 @@ SmGroups Last(SmGroups groups, uint32_t count, SmGroups preferred) {
   return taken;
 }
 
-// Of the windows of `count` groups that begin at multiples of it, counted from either end, the one that the fewest use.
+// Of the windows of `count` groups that begin at multiples of it, counted from either end, the one
+// that the fewest use. From both ends, because what is left at one end when `count` does not divide
+// the groups would otherwise never be used. Groups that are reserved are not in `groups`: a window
+// may reach across them.
 SmGroups LeastUsed(SmGroups groups, uint32_t count, const Load& load) {
   std::vector<uint32_t> places;
   ForEach(groups, [&](uint32_t i) { places.push_back(i); });
@@ -61,6 +66,8 @@ SmGroups LeastUsed(SmGroups groups, uint32_t count, const Load& load) {
 SmLayout SmLayout::Of(uint32_t multiprocessors, uint32_t group_size, uint32_t groups) {
   SmLayout layout{multiprocessors, std::max(group_size, 1u), groups};
   layout.groups = std::min(layout.groups, multiprocessors / layout.group_size);
+  // Pairs of groups become one, so that a set always fits into the bits of SmGroups, with one left
+  // for the rest.
   while (layout.groups > kMaxSmGroups) {
     layout.group_size *= 2;
     layout.groups /= 2;
@@ -83,6 +90,8 @@ std::vector<SmShare> DivideSms(const SmLayout& layout, SmGroups of,
   std::vector<SmShare> divided(claims.size());
   std::vector<bool> refused(claims.size());
   SmGroups shared = of;
+  // Reservations are served before all limits, in order of arrival; one that does not fit is
+  // refused and leaves room for smaller ones behind it.
   for (size_t i = 0; i < claims.size(); ++i) {
     const SmTerms& terms = claims[i].terms;
     if (terms.reserved == 0) continue;
@@ -109,11 +118,14 @@ std::vector<SmShare> DivideSms(const SmLayout& layout, SmGroups of,
     if (refused[i]) continue;
     SmShare& share = divided[i];
     if (!claims[i].terms.IsLimited()) {
+      // Everybody else has what nobody reserved, the multiprocessors that are left over included.
       share.groups = share.reserved | shared;
       continue;
     }
     const SmShare& previous = claims[i].previous;
     const SmGroups kept = previous.groups & ~previous.reserved;
+    // Something has changed for it: another reservation, fewer groups in common, or another limit.
+    // Then it gets a window below.
     if (previous.groups == 0 || previous.reserved != share.reserved) continue;
     if ((kept & ~regular) != 0 || Count(kept) != count_of(i)) continue;
     share.groups = previous.groups;

@@ -67,6 +67,9 @@ void TurnArbiter::SetAllocation(AllocationId id, const AllocationPolicy& policy,
   NoteClasses(now_ns);
 }
 
+// Order matters: while the allocation can still be named, its wish is withdrawn and the time up to
+// now is divided; then nothing may refer to its number any more, because the next allocation gets
+// it.
 void TurnArbiter::RemoveAllocation(AllocationId id, uint64_t now_ns) {
   Allocation& it = At(id);
   SetWants(id, false, now_ns);
@@ -86,6 +89,8 @@ void TurnArbiter::RemoveAllocation(AllocationId id, uint64_t now_ns) {
   it.used = false;
 }
 
+// Works in every state: Drained ends a yield or an overrun; a turn that was still granted is ended
+// here. What the allocations used is settled before anyone else is charged.
 void TurnArbiter::ExecutorEnded(DomainId id, uint64_t now_ns) {
   const auto number = static_cast<uint32_t>(id);
   Domain& it = At(id);
@@ -101,6 +106,7 @@ void TurnArbiter::ExecutorEnded(DomainId id, uint64_t now_ns) {
     Settle(number, now_ns);
     EndTurn(now_ns);
   }
+  // What the dead executor said of its sessions does not hold for the next one.
   it.division.clear();
   // What it owes, its next executor does.
   if (OwesNs(number) != 0) return;
@@ -119,7 +125,8 @@ void TurnArbiter::RemoveDomain(DomainId id, uint64_t now_ns) {
 
 // Wanting.
 
-// What the tree is to know of an allocation.
+// What the tree is to know of an allocation. A domain that is out competes for nothing, so that
+// nobody in the lag window waits for it, and its classes do not count as active.
 void TurnArbiter::Show(const Allocation& allocation, uint64_t now_ns) {
   const bool counts = allocation.wants && !At(allocation.domain).out;
   policy_.tree().SetLeaf(allocation.leaf, counts, counts, now_ns);
@@ -145,10 +152,13 @@ void TurnArbiter::SetWants(AllocationId id, bool wants, uint64_t now_ns) {
   NoteClasses(now_ns);
 }
 
+// No other domain wants the device. The domain itself may or may not: one that wants nothing and
+// keeps its turn is alone until somebody asks.
 bool TurnArbiter::Alone(uint32_t domain) const {
   return wanting_domains_ == (domains_[domain].wanting != 0 ? 1u : 0u);
 }
 
+// As in EngineArbiter: a class that becomes active or idle has not starved.
 void TurnArbiter::NoteClasses(uint64_t now_ns) {
   for (const Priority priority : kAllPriorities) {
     const size_t i = Index(priority);
@@ -177,7 +187,9 @@ bool TurnArbiter::HigherLingers(uint64_t now_ns) const {
 
 // Turns.
 
-// The allocation that is to have the next turn; kNone if no allocation wants one.
+// The allocation that is to have the next turn; kNone if no allocation wants one, or those that do
+// are out or at their ceilings. May begin a rescue, of the lowest class that is due: then the
+// classes above it pause here until the rescued one has had a turn (EndTurn, MustYield).
 uint32_t TurnArbiter::Choose(uint64_t now_ns) {
   if (!guard_.rescuing()) {
     for (size_t i = kPriorities - 1; i != 0; --i) {
@@ -200,6 +212,8 @@ uint32_t TurnArbiter::Choose(uint64_t now_ns) {
   return kNone;
 }
 
+// Also for a domain that goes on, and for one that gave its turn up with nothing to do and wants
+// the device again before it has drained: that one is charged without a gap.
 void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
   const Allocation& it = allocations_[allocation];
   const auto number = static_cast<uint32_t>(it.domain);
@@ -249,6 +263,8 @@ void TurnArbiter::Drained(DomainId id, uint64_t now_ns) {
     it.state = State::kIdle;
     Meter(number, now_ns);
     Settle(number, now_ns);
+    // It had given up its turn when it was asked to yield, and others have had theirs since: there
+    // is none to end.
     if (std::erase(leaving_, number) != 0) return;
     EndTurn(now_ns);
     LetIn(now_ns);
@@ -256,6 +272,8 @@ void TurnArbiter::Drained(DomainId id, uint64_t now_ns) {
     it.state = State::kIdle;
     it.reported = it.ended = false;
     Meter(number, now_ns);
+    // Settled and metered up to here before it leaves the list: NoteOverruns, in Meter, counts the
+    // last stretch of the overrun.
     Settle(number, now_ns);
     std::erase(overrunning_, number);
     if (now_ns - it.yields_since_ns >= limits_.report_ns) it.even_at_ns = it.evens_at_ns;
@@ -264,6 +282,8 @@ void TurnArbiter::Drained(DomainId id, uint64_t now_ns) {
   // Otherwise it was not asked to drain.
 }
 
+// The domain did not drain in time. From here on it is watched beside whoever gets the next turn,
+// is out of the tree, and what it takes of the others' time is added up from zero.
 void TurnArbiter::BeginOverrun(uint32_t number, uint64_t now_ns) {
   Domain& it = domains_[number];
   Settle(number, now_ns);
@@ -278,10 +298,14 @@ void TurnArbiter::BeginOverrun(uint32_t number, uint64_t now_ns) {
   out_.push_back(number);
 }
 
+// How long a domain may take to drain. It is the scheduler's clock alone that decides: what the
+// executor says about its work is not believed.
 bool TurnArbiter::IsLate(const Domain& domain, uint64_t now_ns) const {
   return domain.state == State::kYielding && now_ns - domain.yields_since_ns >= limits_.overrun_ns;
 }
 
+// Turns late domains into overrunning ones, and says of each what is due: one order a call, so Next
+// is asked until there is none. An end comes before a report, should both be due.
 std::optional<TurnOrder> TurnArbiter::Watch(uint64_t now_ns) {
   if (turn_.domain != kNone && IsLate(domains_[turn_.domain], now_ns)) {
     BeginOverrun(turn_.domain, now_ns);
@@ -309,6 +333,7 @@ std::optional<TurnOrder> TurnArbiter::Watch(uint64_t now_ns) {
 // Of the domain that has a turn. Where it may go on, its turn is renewed.
 bool TurnArbiter::MustYield(uint64_t now_ns) {
   Domain& its = domains_[turn_.domain];
+  // Its time alone costs nobody anything: the quantum begins when somebody else comes.
   if (Alone(turn_.domain)) {
     guard_.GotOn(turn_.priority, now_ns);
     turn_.ends_ns = now_ns + limits_.quantum_ns;
@@ -317,6 +342,8 @@ bool TurnArbiter::MustYield(uint64_t now_ns) {
   const bool over =
       now_ns >= turn_.ends_ns || turn_.allocation == kNone || !allocations_[turn_.allocation].wants;
   if (over) {
+    // Before Choose, which must see what this turn has cost, and that its class has got on: it
+    // would rescue it at once.
     Settle(turn_.domain, now_ns);
     guard_.GotOn(turn_.priority, now_ns);
   }
@@ -353,12 +380,17 @@ std::optional<TurnOrder> TurnArbiter::Grant(uint64_t now_ns) {
 }
 
 std::optional<TurnOrder> TurnArbiter::Next(uint64_t now_ns) {
+  // Whatever the clock alone has changed comes first, so that all decisions of this call see the
+  // same state.
   meter_.SettleTo(now_ns);
   policy_.tree().Wake(now_ns);
   NoteClasses(now_ns);
+  // A turn that is late is taken away here, and then given to the next one below.
   if (auto report = Watch(now_ns)) return report;
   if (turn_.domain != kNone) {
     Domain& it = domains_[turn_.domain];
+    // Nobody gets a turn before it has drained or is late (Watch): contexts do not run side by
+    // side.
     if (it.state == State::kYielding) return std::nullopt;
     if (MustYield(now_ns)) {
       it.state = State::kYielding;
@@ -366,6 +398,8 @@ std::optional<TurnOrder> TurnArbiter::Next(uint64_t now_ns) {
       const uint32_t number = turn_.domain;
       Meter(number, now_ns);
       if (it.wanting == 0) {
+        // It says that nothing of it is at the device, so the next one does not wait for its answer.
+        // It is charged until it has drained, so a lie gains it nothing.
         leaving_.push_back(number);
         EndTurn(now_ns);
         LetIn(now_ns);
@@ -385,6 +419,8 @@ std::optional<TurnOrder> TurnArbiter::Next(uint64_t now_ns) {
   return Grant(now_ns);
 }
 
+// Only what changes by time alone, as for one engine; every line mirrors a comparison with `now_ns`
+// above. A moment too early costs a wake-up; one too late lets an overrun or a starved class wait.
 uint64_t TurnArbiter::wake_at_ns(uint64_t now_ns) const {
   uint64_t wake_ns = policy_.tree().wake_at_ns();
   for (const uint32_t number : overrunning_) {
@@ -409,6 +445,8 @@ uint64_t TurnArbiter::wake_at_ns(uint64_t now_ns) const {
   if (it.state == State::kYielding) {
     return std::min(wake_ns, it.yields_since_ns + limits_.overrun_ns);
   }
+  // No quantum ends. Only the bound for a higher class that lingers has yet to be lifted, if there
+  // is one.
   if (Alone(turn_.domain)) {
     for (size_t i = 0; turn_.in_flight_ns != kUnbounded && i < Index(turn_.priority); ++i) {
       const uint64_t free_ns = active_until_ns_[i] + limits_.higher_linger_ns;

@@ -25,12 +25,15 @@ void TurnArbiter::Meter(uint32_t number, uint64_t now_ns) {
 // Adds up what those that overrun have had beside others. Before every change of who is at the device.
 void TurnArbiter::NoteOverruns(uint64_t now_ns) {
   if (overrunning_.empty()) return;
+  // The meter is settled with who has been at the device since the last change, so `running` below
+  // is right for the whole stretch.
   meter_.SettleTo(now_ns);
   for (const uint32_t number : overrunning_) {
     Domain& it = domains_[number];
     const uint64_t charged_ns = meter_.charged_ns(number);
     const uint64_t more_ns = charged_ns - it.noted_ns;
     it.noted_ns = charged_ns;
+    // Alone it took nothing from anybody, and owes nothing for it.
     if (meter_.running() < 2 || more_ns == 0) continue;
     it.overran_ns += more_ns;
     it.evens_at_ns += static_cast<uint64_t>(static_cast<double>(more_ns) * OthersTimes(it));
@@ -90,6 +93,8 @@ void TurnArbiter::Settle(uint32_t number, uint64_t now_ns) {
   uint64_t sum = 0;
   for (const Ran& ran : it.division) sum += ran.used_ns_untrusted;
   if (sum == 0) {
+    // The executor said nothing that can be used: the whole goes to the allocation for which the
+    // turn was given, or to another of the domain. Saying nothing must not make time free.
     if (it.winner != kNone) {
       Pay(it.winner, unpaid_ns, now_ns);
     } else if (!it.allocations.empty()) {
@@ -99,6 +104,7 @@ void TurnArbiter::Settle(uint32_t number, uint64_t now_ns) {
     }
     return;
   }
+  // The running sum is scaled, not each part: the last value is exactly unpaid_ns.
   __extension__ using Wide = unsigned __int128;
   uint64_t before = 0;
   uint64_t paid_ns = 0;
@@ -110,6 +116,9 @@ void TurnArbiter::Settle(uint32_t number, uint64_t now_ns) {
   }
 }
 
+// What comes is from an executor that a tenant may have taken over: other domains' allocations are
+// passed over, so it can charge only its own, and amounts are cut so that sums cannot overflow. It
+// is kept as it is until the next one; the time since the last charge is divided by it at once.
 void TurnArbiter::Divide(DomainId id, std::span<const Ran> division_untrusted, uint64_t now_ns) {
   Domain& it = At(id);
   it.division.clear();

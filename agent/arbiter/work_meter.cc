@@ -20,12 +20,15 @@ WorkMeter::Piece WorkMeter::Begin(SessionId session, AllocationId allocation, ui
   return number;
 }
 
+// Too late once it is charged as running; then the estimate stays.
 void WorkMeter::Delay(Piece piece, uint64_t at_ns) {
   for (Work& work : live_) {
     if (work.number == piece && !work.running) work.since_ns = std::max(work.since_ns, at_ns);
   }
 }
 
+// From here on the piece is in both meters, which get its end in End: allocations pay for it, and
+// their sessions divide what they pay.
 void WorkMeter::Run(Work* work, uint64_t since_ns) {
   work->running = true;
   allocations_.Begin(static_cast<uint32_t>(work->allocation), since_ns);
@@ -36,8 +39,11 @@ Duration WorkMeter::End(Piece piece, uint64_t at_ns) {
   const auto found = std::find_if(live_.begin(), live_.end(),
                                   [piece](const Work& work) { return work.number == piece; });
   if (found == live_.end()) return {0, 0};
+  // A copy: the piece leaves live_ below, and a vector moves what is behind it.
   Work work = *found;
   uint64_t first_ns = work.since_ns;
+  // Of the pieces that came before and are still there, those that came together with this one
+  // (kTogetherNs) count as behind it, since it ended first. The others keep their place before it.
   for (auto earlier = live_.begin(); earlier != found; ++earlier) {
     if (earlier->session == work.session || earlier->running ||
         earlier->since_ns + kTogetherNs < work.since_ns) {
@@ -46,6 +52,8 @@ Duration WorkMeter::End(Piece piece, uint64_t at_ns) {
     earlier->others_until_ns = at_ns;
     first_ns = std::min(first_ns, earlier->since_ns);
   }
+  // Whatever came later waited for this, so it did not begin earlier than now, if it is another
+  // session's. A session's own pieces are not excused: they would all be charged to it in any case.
   for (auto later = live_.erase(found); later != live_.end(); ++later) {
     if (later->session != work.session) later->others_until_ns = at_ns;
   }
@@ -82,7 +90,8 @@ WorkMeter::Work* WorkMeter::LongFirst(Work* work, size_t others, uint64_t now_ns
 
 void WorkMeter::Settle(uint64_t now_ns) {
   settled_ns_ = now_ns;
-  // The first session's, up to another's: what is behind that is not first.
+  // The first session's pieces, up to another session's: each of these may be running, while what
+  // is behind another's may be waiting for it.
   const auto other = std::find_if(live_.begin(), live_.end(), [this](const Work& work) {
     return work.session != live_.front().session;
   });
@@ -95,12 +104,15 @@ void WorkMeter::Settle(uint64_t now_ns) {
     }
     if (!work.running) settled_ns_ = std::min(settled_ns_, work.since_ns);
   }
+  // Work that waits behind a very long kernel must not keep everybody's charges open.
   settled_ns_ = std::max(settled_ns_, now_ns - std::min(now_ns, kLatestNs));
   allocations_.SettleTo(settled_ns_);
   sessions_.SettleTo(settled_ns_);
   Divide();
 }
 
+// What each allocation was charged, on its sessions, in proportion to the time in which their work
+// ran. Runs over the sessions that had work since the last time only.
 void WorkMeter::Divide() {
   session_ns_.resize(listed_.size());
   for (size_t i = 0; i < listed_.size(); ++i) {
@@ -125,6 +137,8 @@ void WorkMeter::Divide() {
     }
     charged_[Index(listed_[i])].ns += left_ns;
   }
+  // A session stays listed while it has work or its last end is still to be settled: the meters may
+  // yet charge it.
   std::erase_if(listed_, [this](SessionId session) {
     Charged& its = charged_[Index(session)];
     its.listed = its.ended_ns > settled_ns_ ||

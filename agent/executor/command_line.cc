@@ -29,6 +29,8 @@ bool ParseUser(const std::string& text, unsigned* user) {
          *user != UINT_MAX;
 }
 
+// 0 would refuse every image; it is refused like a number that cannot be read, whose reason
+// ParseSize gives.
 bool ParseMemoryLimit(const char* text, uint64_t* limit_bytes) {
   std::string error;
   const std::optional<uint64_t> size_bytes = ParseSize(text, &error);
@@ -37,6 +39,8 @@ bool ParseMemoryLimit(const char* text, uint64_t* limit_bytes) {
   return *limit_bytes != 0;
 }
 
+// Prints nothing itself, but for what getopt_long and ParseMemoryLimit say: the usage follows in
+// any case.
 bool Parse(int argc, char** argv, CommandLine* line) {
   static constexpr option kOptions[] = {{"gpu", required_argument, nullptr, 'g'},
                                         {"cuda-library", required_argument, nullptr, 'c'},
@@ -97,6 +101,7 @@ bool Parse(int argc, char** argv, CommandLine* line) {
     }
   }
   if (optind != argc) return false;
+  // A run needs a GPU and a driver; the two other uses need neither.
   return line->shows_version || !line->folder_to_remove.empty() ||
          (!line->gpu.empty() && !line->cuda_library.empty());
 }

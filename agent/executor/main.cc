@@ -111,6 +111,7 @@ int Main(int argc, char** argv) {
     return 1;
   }
   LogMechanisms(confinement);
+  // Before cuInit, which reads these variables.
   UseFolder(confinement.has_folder ? line->folder : "");
   Log(LogLevel::kDebug, "start: the driver is loaded");
   Log(LogLevel::kDebug, "start: %s",
@@ -129,6 +130,7 @@ int Main(int argc, char** argv) {
   const bool batches = IsBatchingOn();
   Loop loop(&device, std::move(control), &output, batches, /*submit_threads=*/-1,
             line->memory_limit_bytes, IsSharingOn(), &means);
+  // It has told the scheduler already, over the socket that is the loop's by now.
   if (!loop.Start(&error)) {
     Log(LogLevel::kError, "%s", error.c_str());
     _exit(1);

@@ -23,6 +23,7 @@ std::string CommandMistake(const std::string& program, const CLI::App& app,
                            const CLI::Error& error) {
   const CLI::App* command = &app;
   std::string path = program;
+  // The mistake belongs to the innermost command that was named: whose help is worth reading.
   for (auto parsed = app.get_subcommands(); !parsed.empty(); parsed = command->get_subcommands()) {
     command = parsed.front();
     path += " " + command->get_name();
@@ -33,6 +34,7 @@ std::string CommandMistake(const std::string& program, const CLI::App& app,
   };
   const bool lacks_command = !commands.empty() && is(CLI::ExitCodes::RequiredError);
   std::vector<std::string> unexpected = app.remaining(/*recurse=*/true);
+  // CLI11 counts it among what is left over.
   std::erase(unexpected, "--");
   std::string what = error.what();
   if (!unexpected.empty() && (lacks_command || is(CLI::ExitCodes::ExtrasError))) {

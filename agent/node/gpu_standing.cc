@@ -18,11 +18,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// More than kMaxImpossibleRules reasons of kMaxReasonBytes take, with what is escaped in JSON.
 constexpr size_t kMaxFileBytes = 64 << 10;
 constexpr size_t kMaxReasonBytes = 512;
 
 std::string DrainPath(const std::string& folder) { return folder + "/drained.json"; }
 
+// Always false. The message ends with what to do, where that is known.
 bool Fail(const std::string& path, const char* what, int error, std::string* message) {
   *message = path + ": " + what + ": " + strerror(error);
   if (error == EACCES || error == EPERM) *message += "; run it as root, or as who owns that folder";
@@ -32,7 +34,10 @@ bool Fail(const std::string& path, const char* what, int error, std::string* mes
 
 // False if there is no such file. One that cannot be read is as an empty one.
 bool ReadSmallFile(const std::string& path, std::string* text) {
+  // What lies there instead of a file, a FIFO or a link, must neither hold up the reader nor lead
+  // it elsewhere.
   const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  // Any other reason hides a file that exists.
   if (!fd.valid()) return errno != ENOENT && errno != ENOTDIR;
   text->resize(kMaxFileBytes);
   const ssize_t n = read(fd.get(), text->data(), text->size());
@@ -41,6 +46,8 @@ bool ReadSmallFile(const std::string& path, std::string* text) {
 }
 
 template <typename T>
+// Fields are looked up one by one, and one of another type counts as missing: a file may be of an
+// earlier or a later release.
 T ValueOf(const Json& json, const char* key, const T& otherwise) {
   const auto found = json.find(key);
   if (found == json.end()) return otherwise;
@@ -52,6 +59,7 @@ T ValueOf(const Json& json, const char* key, const T& otherwise) {
 }
 
 std::string Dump(const Json& json) {
+  // An operator's reason may be any bytes.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -66,6 +74,7 @@ std::optional<DrainOrder> ReadDrainOrder(const std::string& folder) {
   if (!ReadSmallFile(DrainPath(folder), &text)) return std::nullopt;
   const Json json = Json::parse(text, nullptr, false);
   DrainOrder order;
+  // It exists: the GPU is drained, only why and since when is not known.
   if (!json.is_object()) return order;
   order.since_unix_s = ValueOf<int64_t>(json, "since", 0);
   order.reason = OneLine(ValueOf<std::string>(json, "reason", ""), kMaxReasonBytes);
@@ -81,6 +90,7 @@ std::string DrainedBecause(const std::string& folder) {
 
 bool WriteDrainOrder(const std::string& folder, const DrainOrder& order, std::string* error) {
   DrainOrder written = order;
+  // A drained GPU has been so since the first order.
   if (const auto known = ReadDrainOrder(folder); known && known->since_unix_s != 0) {
     written.since_unix_s = known->since_unix_s;
   }
@@ -123,6 +133,7 @@ std::optional<GpuStanding> ReadStanding(const std::string& folder) {
   GpuStanding standing;
   size_t i = 0;
   while (i < std::size(kGpuStateNames) && state != kGpuStateNames[i]) ++i;
+  // A state of a later release, which this one could only misread.
   if (i == std::size(kGpuStateNames)) return std::nullopt;
   standing.state = static_cast<GpuState>(i);
   standing.reason = OneLine(ValueOf<std::string>(json, "reason", ""), kMaxReasonBytes);

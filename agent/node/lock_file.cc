@@ -54,6 +54,7 @@ LockFile TakeLock(const std::string& path, const std::string& line) {
     return lock;
   }
   const std::string text = std::to_string(getpid()) + "\n" + (line.empty() ? "" : line + "\n");
+  // The lock is what counts; what is written in it only helps people.
   if (ftruncate(fd.get(), 0) != 0 ||
       pwrite(fd.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     lock.error = "cannot write my process id to " + path + ": " + strerror(errno);
@@ -67,6 +68,7 @@ std::string LineOfHolder(const std::string& path) {
   char text[256];
   const ssize_t bytes = fd.valid() ? pread(fd.get(), text, sizeof(text), 0) : 0;
   const std::string_view read(text, bytes > 0 ? static_cast<size_t>(bytes) : 0);
+  // The first line is the process id.
   const size_t begin = read.find('\n');
   if (begin == read.npos) return {};
   const std::string_view rest = read.substr(begin + 1);
@@ -76,6 +78,7 @@ std::string LineOfHolder(const std::string& path) {
 bool IsLocked(const std::string& path) {
   // For reading: flock asks for no more, and whoever looks may see the folder read-only.
   const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  // Shared: two that ask at the same time do not take each other for the holder.
   return fd.valid() && flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 

@@ -10,6 +10,7 @@
 namespace gpuloom {
 namespace {
 
+// Set before there are other threads, and only read afterwards.
 LogLevel g_least = LogLevel::kInfo;
 LogFormat g_format = LogFormat::kText;
 int g_fd = STDERR_FILENO;
@@ -37,10 +38,12 @@ bool IsLogged(LogLevel level) { return level <= g_least || g_more; }
 void WriteLogLine(std::string_view program, LogLevel level, std::string_view text) {
   timespec now = {};
   clock_gettime(CLOCK_REALTIME, &now);
+  // On the stack: a signal handler may call this, and no memory may be allocated in one.
   char line[kMaxLogLineBytes];
   const size_t bytes = g_format == LogFormat::kJson
                            ? FormatJsonLogLine(now, level, program, text, line)
                            : FormatLogLine(now, level, program, text, line);
+  // One write, not repeated when it falls short: the rest could land in another's line.
   [[maybe_unused]] const ssize_t written = write(g_fd, line, bytes);
 }
 
@@ -54,6 +57,7 @@ bool TakeLogLine(LineBudget* budget, std::string_view program, LogLevel level) {
   if (!budget->Take(now_ns, &left_out)) return false;
   if (left_out != 0) {
     char text[80];
+    // The budget does not know whose it is; the line that follows does.
     snprintf(text, sizeof(text), "%llu lines about whom the next one names were left out",
              static_cast<unsigned long long>(left_out));
     WriteLogLine(program, level, text);

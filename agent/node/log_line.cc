@@ -13,6 +13,7 @@ namespace {
 constexpr LogLevel kLevels[] = {LogLevel::kError, LogLevel::kWarning, LogLevel::kInfo,
                                 LogLevel::kDebug};
 constexpr std::string_view kTimeForm = "0000-00-00T00:00:00.000Z";  // 0: any digit
+// Our names are shorter; this keeps the rest of the line within its bounds whatever is passed.
 constexpr size_t kMaxProgramBytes = 64;
 
 // The last digits of `number`, with zeros before it.
@@ -28,6 +29,7 @@ char* Append(std::string_view text, char* out) {
 
 // gmtime_r may take a lock and read the time zone's file.
 char* WriteTime(const timespec& now, char* out) {
+  // The calendar of <chrono> is pure arithmetic.
   const std::chrono::sys_seconds seconds{std::chrono::seconds(now.tv_sec)};
   const auto day = std::chrono::floor<std::chrono::days>(seconds);
   const std::chrono::year_month_day date(day);
@@ -64,6 +66,7 @@ char* AppendJson(std::string_view text, size_t room, char* out) {
   char one_line[kMaxLogLineBytes];
   const std::string_view line(one_line, WriteOneLine(text, one_line, room));
   const auto escapes = [](char c) { return c == '"' || c == '\\'; };
+  // Escaping may make it longer than it was as one line; only then the mark is needed here.
   const bool fits =
       line.size() + static_cast<size_t>(std::count_if(line.begin(), line.end(), escapes)) <= room;
   const char* const end = out + (fits ? room : room - kMore.size());
@@ -127,6 +130,7 @@ size_t FormatLogLine(const timespec& now, LogLevel level, std::string_view progr
   *out++ = ' ';
   out = Append(program.substr(0, kMaxProgramBytes), out);
   out = Append(": ", out);
+  // The newline always fits.
   const size_t room = sizeof(line) - static_cast<size_t>(out - line) - 1;
   out += WriteOneLine(text, out, room);
   *out++ = '\n';
@@ -147,6 +151,8 @@ size_t FormatJsonLogLine(const timespec& now, LogLevel level, std::string_view p
   return static_cast<size_t>(Append(kEnd, out) - line);
 }
 
+// Time, level and program have no blanks, so each ends at the first one; the text is all that is
+// left.
 std::optional<LogLine> ParseLogLine(std::string_view line) {
   std::string_view time, level_name;
   LogLine parsed;

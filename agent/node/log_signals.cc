@@ -8,6 +8,7 @@
 namespace gpuloom {
 namespace {
 
+// A handler has no argument for it.
 std::atomic<const char*> g_program = nullptr;
 
 void OnLogSignal(int signal) { LogMore(g_program.load(), signal == kLogMoreSignal); }
@@ -20,6 +21,7 @@ void HandleLogSignals(const char* program) {
   g_program = program;
   struct sigaction action = {};
   action.sa_handler = &OnLogSignal;
+  // System calls under way go on: to the program nothing has happened.
   action.sa_flags = SA_RESTART;
   sigaction(kLogMoreSignal, &action, nullptr);
   sigaction(kLogAsConfiguredSignal, &action, nullptr);
@@ -30,6 +32,7 @@ void HoldLogSignals(bool hold) {
   sigemptyset(&signals);
   sigaddset(&signals, kLogMoreSignal);
   sigaddset(&signals, kLogAsConfiguredSignal);
+  // New threads inherit the mask of the one that makes them.
   pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &signals, nullptr);
 }
 

@@ -16,10 +16,13 @@ NvmlLibrary::NvmlLibrary(const std::string& path)
     error_ = code == kNvmlFunctionNotFound
                  ? path + " has no nvmlInit_v2: it is too old, or not NVML"
                  : "init: " + TextOf(code) + "; does nvidia-smi work on the node?";
+    // What was not initialized is not shut down.
     library_.reset();
   }
 }
 
+// Without a library this calls nothing. Afterwards the library is unloaded, with what it knew of
+// the driver.
 NvmlLibrary::~NvmlLibrary() { (void)Call("nvmlShutdown"); }
 
 std::string NvmlLibrary::TextOf(int code) const {

@@ -11,6 +11,7 @@ namespace {
 constexpr std::string_view kMore = "…";
 constexpr size_t kLongestPiece = 4;  // "\x1b"; a character of UTF-8 is not longer
 
+// 0 behind the end, which continues no character.
 uint8_t ByteAt(std::string_view text, size_t at) {
   return at < text.size() ? static_cast<uint8_t>(text[at]) : 0;
 }
@@ -75,6 +76,7 @@ size_t WriteOneLine(std::string_view text, char* out, size_t room_bytes) {
     char piece[kLongestPiece];
     size_t taken = 0;
     const size_t bytes = Spell(text, &taken, piece);
+    // `most` has left room for the mark, so a text that fits exactly without it is cut as well.
     if (written + bytes > most) {
       std::memcpy(out + written, kMore.data(), kMore.size());
       return written + kMore.size();

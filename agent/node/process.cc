@@ -19,6 +19,8 @@ constexpr int kFirstDescriptor = STDERR_FILENO + 1;
 
 }  // namespace
 
+// All of the child's state is said to posix_spawn, which sets it up between its vfork and the exec:
+// nothing of ours runs in the child.
 int StartProcess(const ProcessStart& start, pid_t* pid) {
   std::vector<char*> argv;
   for (const std::string& argument : start.arguments) {
@@ -44,6 +46,8 @@ int StartProcess(const ProcessStart& start, pid_t* pid) {
     posix_spawn_file_actions_adddup2(&actions, apart[static_cast<size_t>(i)].get(),
                                      kFirstDescriptor + i);
   }
+  // Descriptors that a library has opened without close-on-exec, the driver's above all, stay here
+  // (glibc 2.34).
   posix_spawn_file_actions_addclosefrom_np(&actions, kFirstDescriptor + count);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -52,6 +56,7 @@ int StartProcess(const ProcessStart& start, pid_t* pid) {
   sigfillset(&all);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
+  // 0: a group of its own. A session has one anyway, so only one of the flags is set.
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(
       &attributes,
@@ -66,6 +71,8 @@ int StartProcess(const ProcessStart& start, pid_t* pid) {
 
 int StartDetached(const std::vector<std::string>& arguments, char* const* environment,
                   const std::string& log_path, pid_t* pid) {
+  // Appended to, because the program may be started again, and what the one before has said is
+  // worth having.
   const channel::UniqueFd log(
       open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!log.valid()) return errno;

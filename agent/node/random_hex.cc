@@ -10,6 +10,7 @@ namespace gpuloom {
 
 std::string RandomHex(size_t bytes) {
   unsigned char bits[256];
+  // The number is always a constant of ours.
   if (bytes > sizeof(bits)) abort();
   // Up to 256 bytes never come short; a signal can interrupt only the wait for the first randomness after a boot.
   while (getrandom(bits, bytes, 0) != static_cast<ssize_t>(bytes)) {

@@ -12,6 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Of a call or a reason; what is longer is cut when it is read.
 constexpr size_t kMaxTextBytes = 1024;
 
 }  // namespace
@@ -34,10 +35,13 @@ std::string FormatRefusals(const std::vector<KnownRefusal>& refusals) {
 std::vector<KnownRefusal> ReadRefusals(const std::string& state_directory) {
   std::ifstream file(RefusalPath(state_directory), std::ios::binary);
   const std::string text(std::istreambuf_iterator<char>(file), {});
+  // Without exceptions: what is no JSON becomes a value that is no array.
   const Json json = Json::parse(text, nullptr, false);
   std::vector<KnownRefusal> refusals;
   if (!json.is_array()) return refusals;
   for (const Json& one : json) {
+    // An entry without these says nothing; the others are worth having. Numbers may be missing, as
+    // in a file of another release.
     if (!one.is_object() || !one.contains("call") || !one["call"].is_string() ||
         !one.contains("reason") || !one["reason"].is_string()) {
       continue;

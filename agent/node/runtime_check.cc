@@ -26,12 +26,14 @@ RuntimeConfig ReadRuntimeConfig(const std::string& path) {
     if (equals == line.npos) continue;
     const std::string_view key = WithoutBlanks(std::string_view(line).substr(0, equals));
     std::string_view value = WithoutBlanks(std::string_view(line).substr(equals + 1));
+    // A comment may follow.
     value = value.substr(0, value.find_first_of(" \t#"));
     if (key == kRuntimeKey && value == "false") return RuntimeConfig::kForbids;
   }
   return RuntimeConfig::kAllows;
 }
 
+// kMissing is no reason to warn: without that runtime nobody hands out devices by the environment.
 std::string CheckNvidiaRuntime(const std::string& config_path) {
   if (ReadRuntimeConfig(config_path) != RuntimeConfig::kAllows) return {};
   return "security: " + config_path +

@@ -31,6 +31,7 @@ SharedRegion& SharedRegion::operator=(SharedRegion&&) noexcept = default;
 SharedRegion::~SharedRegion() = default;
 
 bool SharedRegion::Map(int memory, size_t size_bytes, Access access) {
+  // The earlier mapping goes first, also if the new one cannot be made.
   region_ = nullptr;
   // To Boost.Interprocess, 0 bytes would mean the whole file.
   if (size_bytes == 0) return errno = EINVAL, false;

@@ -12,6 +12,8 @@ struct Unit {
   int shift;
 };
 
+// FormatSize takes the first that fits, so the larger ones come first, and those with a B before
+// Kubernetes'.
 constexpr std::array<Unit, 10> kUnits = {{{"TiB", 40},
                                           {"GiB", 30},
                                           {"MiB", 20},
@@ -36,6 +38,7 @@ std::string BinaryUnit(std::string_view unit) {
 std::optional<uint64_t> ParseSize(std::string_view text, std::string* error) {
   uint64_t number = 0;
   const auto [end, result] = std::from_chars(text.data(), text.data() + text.size(), number);
+  // All that follows the number: no blank is allowed between them.
   const std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
   const std::string quoted = "'" + std::string(text) + "'";
   if (result == std::errc::result_out_of_range) {
@@ -48,6 +51,7 @@ std::optional<uint64_t> ParseSize(std::string_view text, std::string* error) {
   }
   for (const Unit& known : kUnits) {
     if (unit != known.name) continue;
+    // Bits would be shifted out.
     if (known.shift > 0 && number >> (64 - known.shift) != 0) {
       *error = "size " + quoted + " is too large";
       return std::nullopt;
@@ -64,6 +68,7 @@ std::optional<uint64_t> ParseSize(std::string_view text, std::string* error) {
 }
 
 std::string FormatSize(uint64_t size_bytes) {
+  // 0 is a multiple of every unit.
   if (size_bytes == 0) return "0";
   for (const Unit& unit : kUnits) {
     if (unit.shift == 0) break;

@@ -62,10 +62,12 @@ bool WriteWholeFile(const std::string& path, const std::string& content, unsigne
     if (n < 0) return give_up("write");
     done += static_cast<size_t>(n);
   }
+  // Before the rename: after a crash the name must not lead to a file without its content.
   if (fsync(fd.get()) != 0) return give_up("fsync");
   if (rename(temporary.c_str(), path.c_str()) != 0) return give_up("rename");
   const std::string folder = path.substr(0, path.rfind('/') + 1);
   const channel::UniqueFd parent(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // The rename itself lasts only once the folder is on the disk.
   if (!parent.valid() || fsync(parent.get()) != 0) return fail(folder, "fsync");
   return true;
 }

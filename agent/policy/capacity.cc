@@ -24,6 +24,7 @@ std::optional<Capacity> MakeCapacity(const std::string& gpu, uint64_t total_byte
 }
 
 std::string NothingLeft(const Capacity& capacity) {
+  // Less than a granule for each slot is nothing, too.
   if (AutoSlotBytes(capacity) != 0) return "";
   return "GPU " + capacity.gpu + " has " + FormatSize(capacity.total_bytes) + ", --reserve keeps " +
          FormatSize(capacity.reserve_bytes) + ": nothing is left for " +

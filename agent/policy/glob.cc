@@ -22,6 +22,7 @@ bool GlobMatches(std::string_view pattern, std::string_view text) {
       return false;
     }
   }
+  // The text is used up; only a * matches nothing.
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
 }

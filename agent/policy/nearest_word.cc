@@ -9,6 +9,7 @@ namespace {
 
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
+// Levenshtein's, with one row at a time; upper and lower case are the same letter.
 size_t EditDistance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -18,6 +19,7 @@ size_t EditDistance(std::string_view a, std::string_view b) {
     for (size_t j = 1; j <= b.size(); ++j) {
       const size_t above = row[j];
       const bool same = Lower(a[i - 1]) == Lower(b[j - 1]);
+      // A letter removed, one added, one replaced.
       row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (same ? 0 : 1)});
       diagonal = above;
     }
@@ -36,6 +38,7 @@ std::string_view NearestWord(std::string_view word, std::span<const std::string_
     nearest = candidate;
     least = distance;
   }
+  // One slip is forgiven in the shortest word, too.
   return least <= std::max<size_t>(1, nearest.size() / 3) ? nearest : std::string_view();
 }
 

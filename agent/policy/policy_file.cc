@@ -27,6 +27,7 @@ std::optional<std::string> ReadPolicyFile(const std::string& path, PolicySource 
   };
   const bool is_file = source != PolicySource::kAnything;
   const size_t max_bytes = kMaxPolicyBytes + (source == PolicySource::kKept ? kMaxSealBytes : 0);
+  // O_NONBLOCK: opening a FIFO would wait for its other end, before fstat can tell what it is.
   const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | (is_file ? O_NONBLOCK : 0)));
   if (!fd.valid()) return fail(strerror(errno));
   struct stat info = {};
@@ -41,6 +42,7 @@ std::optional<std::string> ReadPolicyFile(const std::string& path, PolicySource 
     if (got < 0) return fail(strerror(errno));
     if (got == 0) return text;
     text.append(buffer, static_cast<size_t>(got));
+    // While it is read: a pipe or a device has no size to ask for.
     if (text.size() > max_bytes) return fail("larger than 1MiB");
   }
 }

@@ -61,11 +61,14 @@ void CheckPod(const Policy& policy, const Capacity& gpu, const std::string& spac
   if (of_namespace.deny.value || (most != 0 && most <= 3)) Check(!refusal.empty());
 }
 
+// A text is refused with a message that names its place, or it is a policy of which the promises
+// below hold for any namespace, pod and GPU.
 void Run(const std::string& text) {
   std::string error;
   const std::optional<Policy> policy = ParsePolicy(kFile, text, &error);
   if (!policy) return Check(NamesItsPlace(error));
   const std::optional<Policy> again = ParsePolicy(kFile, text, &error);
+  // Parsing depends on nothing but the text.
   Check(again && again->namespaces.size() == policy->namespaces.size());
 
   Capacity capacity{"gpu", uint64_t{80} << 30, 0, 16};

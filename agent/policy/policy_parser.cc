@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One recursive descent over yaml-cpp's nodes. It ends at the first mistake: one message with its
+// place is easier to act on than all that follows from it.
 #include "agent/policy/policy_parser.h"
 
 #include <algorithm>
@@ -24,10 +26,13 @@ constexpr std::array<std::string_view, 15> kKeys = {
     "memoryWait", "maxKernelTime", "trace",        "deny",        "gpus",
     "memory",     "trustDomain",   "maxTenants",   "rescueAfter", "pods"};
 constexpr Words kNamespaceKeys = kKeys;
+// Without `pods`: defaults are for all namespaces, and a pod's name means something only within
+// one.
 constexpr Words kDefaultsKeys = kNamespaceKeys.first(14);
 constexpr Words kPodKeys = kNamespaceKeys.first(10);
 constexpr std::array<std::string_view, 2> kKernelTimeKeys = {"warn", "end"};
 constexpr std::string_view kNever = "never";
+// What is beyond these bounds is a slip. docs/policy.md names them.
 constexpr uint32_t kMaxWeight = 1000;
 constexpr uint32_t kMaxTenants = 1000;
 constexpr uint32_t kMaxTimeS = 3600;
@@ -45,6 +50,7 @@ bool IsName(std::string_view text, size_t most_letters, std::string_view further
          });
 }
 
+// 63 and 253 letters are Kubernetes' limits for labels and for pods' names.
 bool IsLabel(std::string_view text) { return IsName(text, 63, ""); }
 bool IsLabelOrGlob(std::string_view text) { return IsName(text, 63, "*?"); }
 bool IsPodOrGlob(std::string_view text) { return IsName(text, 253, ".*?"); }
@@ -78,6 +84,7 @@ class Parser {
   }
 
  private:
+  // Always false, so that a step can return it.
   bool Fail(const Place& place, const std::string& key, const std::string& message) {
     *error_ = policy_.file + ":" + std::to_string(place.line) + ":" + std::to_string(place.column) +
               ": " + key + (key.empty() ? "" : ": ") + message;
@@ -87,7 +94,8 @@ class Parser {
     return Fail(PlaceOf(node), key, message);
   }
 
-  // If `known` is empty, all keys are names and allowed.
+  // If `known` is empty, all keys are names and allowed. yaml-cpp itself accepts a key that is
+  // written twice.
   bool CheckKeys(const YAML::Node& map, const std::string& path, Words known) {
     std::map<std::string, int> seen;
     for (const auto& entry : map) {
@@ -118,6 +126,8 @@ class Parser {
       if (!value) return Fail(node, "overcommit", "write true or false, without quotes");
       policy_.overcommit = *value;
     }
+    // A key without a value, whose lines are commented out, for example, is as one that is not
+    // there.
     if (const YAML::Node node = root["defaults"]; node && !node.IsNull()) {
       if (!ParseRule(node, kDefaultsKeys, &policy_.defaults)) return false;
     }
@@ -170,6 +180,7 @@ class Parser {
     return !pods || pods.IsNull() || ParsePods(pods, rule);
   }
 
+  // A key is POD or POD/CONTAINER. No name or glob of a pod has a slash.
   bool ParsePods(const YAML::Node& map, PolicyRule* space) {
     const std::string path = space->path + ".pods";
     if (!map.IsMap()) {
@@ -218,6 +229,7 @@ class Parser {
     }
     if (const YAML::Node node = map["smReserved"]) {
       if (!ParsePercent(node, path + ".smReserved", &keys->sm_reserved_percent)) return false;
+      // Only what stands in one rule is compared here.
       if (keys->sm_percent && keys->sm_reserved_percent->value > keys->sm_percent->value) {
         return Fail(node, path + ".smReserved",
                     "more than smPercent, " + std::to_string(keys->sm_percent->value) +
@@ -244,6 +256,8 @@ class Parser {
     return !gpus || ParseGpus(gpus, path + ".gpus", &keys->gpus);
   }
 
+  // The unit must be binary, and there must be one. The size is kept as it is written; Decide
+  // rounds it down.
   bool ParseMemory(const YAML::Node& node, const std::string& key,
                    std::optional<Setting<MemoryRule>>* memory) {
     if (!node.IsScalar()) return Fail(node, key, "write a size like 8GiB, or auto");
@@ -266,6 +280,7 @@ class Parser {
     return true;
   }
 
+  // The names of the kinds cannot be names of domains. `namespace` is the default and stays.
   bool ParseTrustDomain(const YAML::Node& node, const std::string& key,
                         std::optional<Setting<TrustDomainRule>>* trust_domain) {
     if (!node.IsScalar() || !IsLabel(node.Scalar())) {
@@ -293,6 +308,7 @@ class Parser {
   bool ParsePriority(const YAML::Node& node, const std::string& key,
                      std::optional<Setting<arbiter::Priority>>* priority) {
     const std::string text = node.IsScalar() ? node.Scalar() : "";
+    // At most one name matches.
     for (const arbiter::Priority each : arbiter::kAllPriorities) {
       if (text == kPriorityNames[arbiter::Index(each)]) *priority = {each, PlaceOf(node)};
     }
@@ -313,6 +329,7 @@ class Parser {
     return Fail(node, key, nearest.empty() ? "write none or own" : "did you mean " + nearest + "?");
   }
 
+  // The sign is asked for because 25 could be a weight, and 0.25 a share.
   bool ParsePercent(const YAML::Node& node, const std::string& key,
                     std::optional<Setting<uint32_t>>* percent) {
     if (WholeNumber(node, 1, 100)) {
@@ -320,6 +337,7 @@ class Parser {
     }
     const std::string text = node.IsScalar() ? node.Scalar() : "";
     const std::optional<uint32_t> value =
+        // Whole numbers only, as everywhere in a policy.
         text.ends_with('%') ? WholeNumber(text.substr(0, text.size() - 1), 1, 100) : std::nullopt;
     if (!value) return Fail(node, key, "write a share from 1% to 100%, in whole numbers");
     *percent = {*value, PlaceOf(node)};
@@ -369,6 +387,7 @@ class Parser {
     return std::nullopt;
   }
 
+  // Either limit may be left out, but not both: an empty map is a mistake rather than "no limit".
   bool ParseKernelTime(const YAML::Node& map, const std::string& key,
                        std::optional<Setting<KernelTimeRule>>* kernel_time) {
     if (!map.IsMap() || map.size() == 0) {
@@ -381,6 +400,7 @@ class Parser {
     for (const auto& [name, seconds] :
          {std::pair("warn", &rule.warn_s), std::pair("end", &rule.end_s)}) {
       const YAML::Node node = map[name];
+      // 0 in the rule: for ever.
       if (!node || (node.IsScalar() && node.Scalar() == kNever)) continue;
       const std::optional<uint32_t> value = ParseTime(node, Below(key, name), 1, ", or never");
       if (!value) return false;
@@ -390,6 +410,7 @@ class Parser {
     return true;
   }
 
+  // An empty list would be "no GPU", which is deny's to say.
   bool ParseGpus(const YAML::Node& list, const std::string& key,
                  std::optional<Setting<std::vector<GpuPattern>>>* gpus) {
     constexpr char kKinds[] =
@@ -400,6 +421,7 @@ class Parser {
     }
     std::vector<GpuPattern> patterns;
     for (const YAML::Node& node : list) {
+      // Without quotes; in quotes a number is text, and refused below.
       if (const std::optional<uint32_t> index = WholeNumber(node, 0, kMaxGpuIndex)) {
         patterns.push_back({static_cast<int>(*index), ""});
         continue;
@@ -407,6 +429,7 @@ class Parser {
       const std::string text = node.IsScalar() ? node.Scalar() : "";
       const bool is_printable =
           std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+      // Without one it is a number that was written in another way, not a UUID or product.
       const bool has_letter = std::any_of(text.begin(), text.end(), [](char c) {
         return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '*';
       });
@@ -424,6 +447,7 @@ class Parser {
   bool CheckPriorities() {
     for (const PolicyRule& space : policy_.namespaces) {
       for (const PodRule& pod : space.pods) {
+        // The lowest cannot be above anything.
         if (!pod.priority || pod.priority->value == arbiter::kAllPriorities.back()) continue;
         const arbiter::Priority highest =
             SettingsOfNamespace(policy_, space.pattern).priority.value;

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Choosing among a policy's rules. All rules that match are put in order, the most specific first,
+// and each key is taken from the first that sets it, so keys of one pod may come from several
+// rules. Afterwards what pods' rules say is cut to what the namespace has.
 #include "agent/policy/settings.h"
 
 #include <algorithm>
@@ -11,7 +14,8 @@
 namespace gpuloom {
 namespace {
 
-// Most specific first, `defaults` last.
+// The rules for a namespace, the most specific first, `defaults` last. Globs that are equally
+// specific keep the file's order.
 std::vector<const PolicyRule*> RulesOf(const Policy& policy, std::string_view pod_namespace) {
   std::vector<const PolicyRule*> rules;
   for (const PolicyRule& rule : policy.namespaces) {
@@ -24,6 +28,7 @@ std::vector<const PolicyRule*> RulesOf(const Policy& policy, std::string_view po
   return rules;
 }
 
+// A rule for some containers does not apply while the container is not known.
 bool Applies(const PodRule& rule, std::string_view pod, std::string_view container) {
   return GlobMatches(rule.pod, pod) &&
          (!rule.container.has_value() ||
@@ -33,6 +38,7 @@ bool Applies(const PodRule& rule, std::string_view pod, std::string_view contain
 // All rules of a more specific namespace come before those of a less specific one.
 std::vector<const PodRule*> PodRulesOf(const Policy& policy, std::string_view pod_namespace,
                                        std::string_view pod, std::string_view container) {
+  // The pod's name counts first, then a rule for a container before one for all.
   const auto specificity = [](const PodRule& rule) {
     return std::tuple(SpecificityOf(rule.pod), rule.container.has_value(),
                       SpecificityOf(rule.container.value_or("")));
@@ -51,6 +57,7 @@ std::vector<const PodRule*> PodRulesOf(const Policy& policy, std::string_view po
   return all;
 }
 
+// The first rule that sets the key has it; otherwise *chosen stays as it is: built in.
 template <typename Rule, typename Key, typename T>
 void Choose(const std::vector<const Rule*>& rules, Key key, const char* name, Chosen<T>* chosen) {
   for (const Rule* rule : rules) {
@@ -60,6 +67,7 @@ void Choose(const std::vector<const Rule*>& rules, Key key, const char* name, Ch
   }
 }
 
+// The keys that namespaces and pods have in common.
 template <typename Rule>
 void ChoosePodKeys(const std::vector<const Rule*>& rules, PodSettings* settings) {
   Choose(rules, &PodKeys::weight, "weight", &settings->weight);
@@ -75,6 +83,7 @@ void ChoosePodKeys(const std::vector<const Rule*>& rules, PodSettings* settings)
   Choose(rules, &PodKeys::gpus, "gpus", &settings->gpus);
 }
 
+// 0 is without end.
 uint32_t Shorter(uint32_t one_s, uint32_t other_s) {
   return one_s == 0 || other_s == 0 ? std::max(one_s, other_s) : std::min(one_s, other_s);
 }
@@ -83,10 +92,13 @@ uint32_t Shorter(uint32_t one_s, uint32_t other_s) {
 void Bound(const Chosen<KernelTimeRule>& space, Chosen<KernelTimeRule>* pod) {
   const KernelTimeRule both{Shorter(pod->value.warn_s, space.value.warn_s),
                             Shorter(pod->value.end_s, space.value.end_s)};
+  // Where the namespace's hold, messages name its rule.
   if (both == space.value) *pod = space;
   pod->value = both;
 }
 
+// See Grant::trust_domain. A pod's domain has its namespace in the name: two namespaces may have
+// pods of one name.
 std::string DomainName(const TrustDomainRule& rule, std::string_view pod_namespace,
                        std::string_view pod) {
   switch (rule.kind) {
@@ -102,6 +114,7 @@ std::string DomainName(const TrustDomainRule& rule, std::string_view pod_namespa
   return {};
 }
 
+// No patterns: all GPUs.
 bool IsAmong(const Capacity& gpu, const std::vector<GpuPattern>& patterns) {
   return patterns.empty() ||
          std::any_of(patterns.begin(), patterns.end(), [&](const GpuPattern& pattern) {
@@ -111,6 +124,7 @@ bool IsAmong(const Capacity& gpu, const std::vector<GpuPattern>& patterns) {
          });
 }
 
+// `who` is how messages begin: a namespace, or a pod of it.
 std::string RefusalOf(const Policy& policy, const Capacity& gpu, const PodSettings& settings,
                       const std::string& who) {
   if (settings.deny.value) {
@@ -124,6 +138,8 @@ std::string RefusalOf(const Policy& policy, const Capacity& gpu, const PodSettin
   return "";
 }
 
+// Divides instead of multiplying: memory times slots may not fit into 64 bits. auto is never too
+// much.
 bool IsTooMuch(const MemoryRule& memory, const Capacity& gpu) {
   const uint64_t room_bytes = gpu.total_bytes - std::min(gpu.total_bytes, gpu.reserve_bytes);
   return !memory.is_auto && memory.slot_bytes > room_bytes / static_cast<uint64_t>(gpu.slots);
@@ -157,11 +173,14 @@ PodSettings SettingsOfPod(const Policy& policy, std::string_view pod_namespace,
   const NamespaceSettings space = SettingsOfNamespace(policy, pod_namespace);
   const Chosen<arbiter::Priority>& highest = space.priority;
   PodSettings settings;
+  // What holds where no pods' rule says anything. Keys that count for both, one below the other
+  // (weights, shares), are not taken over.
   settings.priority = highest;
   settings.memory_wait_s = space.memory_wait_s;
   settings.max_kernel_time = space.max_kernel_time;
   settings.trace = space.trace;
   ChoosePodKeys(PodRulesOf(policy, pod_namespace, pod, container), &settings);
+  // The index of a higher priority is the smaller one.
   if (arbiter::Index(settings.priority.value) < arbiter::Index(highest.value)) {
     settings.priority = highest;
   }
@@ -178,6 +197,7 @@ Grant Decide(const Policy& policy, const Capacity& capacity, std::string_view po
   const NamespaceSettings settings = SettingsOfNamespace(policy, pod_namespace);
   const MemoryRule& memory = settings.memory.value;
   Grant grant;
+  // Rounded down, because the driver creates memory in granules.
   grant.slot_bytes = memory.is_auto ? AutoSlotBytes(capacity)
                                     : memory.slot_bytes / kQuotaGranuleBytes * kQuotaGranuleBytes;
   grant.trust_domain = DomainName(settings.trust_domain.value, pod_namespace, pod);
@@ -211,12 +231,14 @@ std::vector<BrokenPromise> BrokenPromises(const Policy& policy, const Capacity& 
     if (open.empty()) break;
     const NamespaceSettings settings = SettingsOfNamespace(policy, name);
     const std::string& key = settings.memory.key;
+    // Whoever is not let on the GPU is promised nothing there; each rule is told of once.
     if (settings.deny.value || !IsAmong(gpu, settings.gpus.value) || open.erase(key) == 0) continue;
     broken.push_back({key, BrokenPromiseOf(policy, gpu, settings.memory)});
   }
   return broken;
 }
 
+// The namespace is judged before the pod: what it may not do, no pod's rule allows.
 std::string Refusal(const Policy& policy, const Capacity& gpu, const Candidate& candidate) {
   const NamespaceSettings of_namespace = SettingsOfNamespace(policy, candidate.pod_namespace);
   const std::string name = "namespace " + std::string(candidate.pod_namespace);

@@ -29,6 +29,7 @@ class DocumentStart : public YAML::EventHandler {
   void OnMapEnd() override {}
 };
 
+// yaml-cpp counts from 0, editors from 1.
 Place PlaceOf(const YAML::Mark& mark) { return {mark.line + 1, mark.column + 1}; }
 
 // Where a second document begins. Not by YAML::LoadAll: where no node can begin (", a"), it finds empty documents
@@ -38,6 +39,7 @@ std::optional<Place> SecondDocument(const std::string& text) {
   YAML::Parser parser(stream);
   DocumentStart first, second;
   if (!parser.HandleNextDocument(first) || !parser.HandleNextDocument(second)) return std::nullopt;
+  // The parser has not moved on, and never would.
   if (second.mark.pos == first.mark.pos) {
     throw YAML::ParserException(first.mark, "nothing can begin with this");
   }
@@ -63,12 +65,14 @@ std::optional<YAML::Node> LoadDocument(const std::string& text, YamlMistake* mis
   }
 }
 
+// yaml-cpp's tag of a scalar without quotes; with quotes it is "!".
 bool IsPlain(const YAML::Node& scalar) { return scalar.Tag() == "?"; }
 
 bool IsNoText(const YAML::Node& scalar) {
   if (!IsPlain(scalar)) return false;
   std::string text = scalar.Scalar();
   for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  // YAML 1.1's truth values, of which 1.2 has left two.
   for (const char* word : {"true", "false", "yes", "no", "on", "off", "y", "n"}) {
     if (text == word) return true;
   }

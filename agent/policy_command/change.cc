@@ -17,6 +17,7 @@
 namespace gpuloom {
 namespace {
 
+// In place of a rule's value; not a value that any key has.
 constexpr char kNotSet[] = "not set";
 
 struct KeyChange {
@@ -34,6 +35,7 @@ struct TenantChange {
   uint64_t quota_then_bytes = 0;
   std::string refusal;  // why it would not be let in; empty: it would, or would not now either
 
+  // The new quota is smaller, and in use already.
   bool uses_more() const {
     return quota_then_bytes < tenant->memory_quota_bytes &&
            tenant->memory_used_bytes > quota_then_bytes;
@@ -56,6 +58,7 @@ struct GpuChange {
   uint64_t missing_bytes = 0;           // of what the new quotas are more than the old ones
 };
 
+// All differences; empty when the two policies come to the same for this node.
 struct Change {
   std::vector<TenantChange> tenants;
   std::map<std::string, RuleChange> rules;
@@ -64,6 +67,8 @@ struct Change {
   bool is_any() const { return !tenants.empty() || !rules.empty() || !gpus.empty(); }
 };
 
+// Compares two policies by what they come to for those who run here, not by their texts. Rules that
+// nobody who runs here notices are listed apart.
 class Comparison {
  public:
   Comparison(const Policy& now, const Policy& then, const Running& running)
@@ -86,6 +91,7 @@ class Comparison {
 
  private:
   void CompareRules() {
+    // By what the rules say, first all of them; Compare counts afterwards who notices each.
     const std::map<std::string, std::string> now = KeysOf(now_);
     const std::map<std::string, std::string> then = KeysOf(then_);
     for (const auto& [key, value] : now) change_.rules[key] = {value, kNotSet, 0};
@@ -96,6 +102,8 @@ class Comparison {
                   [](const auto& rule) { return rule.second.now == rule.second.then; });
   }
 
+  // What a tenant notices: keys with another value, another quota, and whether it would still be
+  // let in if it started then.
   TenantChange Compare(const RunningTenant& tenant) {
     TenantChange change;
     change.tenant = &tenant;
@@ -103,13 +111,18 @@ class Comparison {
         KeysInEffect(now_, tenant.pod_namespace, tenant.pod, tenant.container);
     const std::vector<KeyInEffect> then =
         KeysInEffect(then_, tenant.pod_namespace, tenant.pod, tenant.container);
+    // A set: one rule that changes several keys of a tenant counts once for it.
     std::set<std::string> noticed;
+    // KeysInEffect has the same keys in the same order for both.
     for (size_t i = 0; i < now.size(); ++i) {
       if (now[i].value == then[i].value) continue;
       change.keys.push_back({now[i], then[i]});
+      // The rule that no longer says it changes this tenant as much as the one that does then.
       noticed.insert({now[i].rule, then[i].rule});
     }
     for (const std::string& rule : noticed) {
+      // A rule may take effect without a change of its own, because the one that was more specific
+      // has gone.
       if (const auto known = change_.rules.find(rule); known != change_.rules.end()) {
         ++known->second.tenants;
       }
@@ -118,6 +131,7 @@ class Comparison {
     change.quota_then_bytes = QuotaThen(tenant, gpu);
     const Candidate candidate = {tenant.pod_namespace, tenant.pod, tenant.container,
                                  OthersOfNamespace(tenant)};
+    // What would be refused by the policy in force as well is no change.
     if (Refusal(now_, gpu, candidate).empty()) change.refusal = Refusal(then_, gpu, candidate);
     return change;
   }
@@ -132,6 +146,7 @@ class Comparison {
     return Decide(then_, gpu, tenant.pod_namespace, tenant.pod).slot_bytes * tenant.slots;
   }
 
+  // As the agent counts for maxTenants: those of the namespace on the same GPU.
   uint32_t OthersOfNamespace(const RunningTenant& tenant) const {
     return static_cast<uint32_t>(
         std::ranges::count_if(running_.tenants, [&](const RunningTenant& other) {
@@ -140,6 +155,8 @@ class Comparison {
         }));
   }
 
+  // Noted only if the new policy makes it worse: rules that become impossible, or quotas for which
+  // there is no room.
   void CompareGpu(const RunningGpu& gpu, uint64_t more_bytes) {
     GpuChange change;
     change.gpu = &gpu.capacity;
@@ -150,6 +167,7 @@ class Comparison {
     }
     const uint64_t room_bytes =
         gpu.capacity.total_bytes - std::min(gpu.capacity.total_bytes, gpu.capacity.reserve_bytes);
+    // Promises may exceed the room already, under overcommit or from an earlier policy.
     const uint64_t left_bytes = room_bytes - std::min(room_bytes, gpu.promised_bytes);
     if (!then_.overcommit && more_bytes > left_bytes)
       change.missing_bytes = more_bytes - left_bytes;
@@ -162,11 +180,13 @@ class Comparison {
   Change change_;
 };
 
+// As the other commands name tenants: NAMESPACE/POD, and the container where there is one.
 std::string NameOf(const RunningTenant& tenant) {
   return tenant.pod_namespace + "/" + tenant.pod +
          (tenant.container.empty() ? "" : "/" + tenant.container);
 }
 
+// For people: a table of keys by tenant, then what is worth a sentence, then what nobody notices.
 std::string FormatChange(const Change& change, const Running& running) {
   const auto gpu_of = [&](const RunningTenant& tenant) -> const std::string& {
     return running.gpus[tenant.gpu].capacity.gpu;
@@ -203,6 +223,7 @@ std::string FormatChange(const Change& change, const Running& running) {
   }
   std::string rules;
   for (const auto& [key, rule] : change.rules) {
+    // The others are in the table, tenant by tenant.
     if (rule.tenants == 0) rules += "  " + key + ": " + rule.now + " -> " + rule.then + "\n";
   }
   if (!rules.empty()) rules = "changes that nobody who runs here notices:\n" + rules;
@@ -277,12 +298,14 @@ Answer AnswerAboutChange(const PolicyCommand& command, const Running& running) {
   const KeptPolicy kept = ReadKeptPolicy(command.state_dir);
   if (!kept.text) return Mistake(kept.trouble);
   const std::optional<Policy> now = ParsePolicy(kept.path, *kept.text, &error);
+  // An older release may have accepted what this one does not know.
   if (!now) return Mistake(error);
 
   const Change change = Comparison(*now, *then, running).Make();
   Answer answer;
   answer.exit_status = change.is_any() ? kNotGood : kGood;
   for (const std::string& trouble : running.troubles) {
+    // The answer is printed all the same: what could be asked is in it.
     answer.exit_status = kMistake;
     answer.trouble += "gpuloom: " + trouble + "\n";
   }

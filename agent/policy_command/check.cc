@@ -12,13 +12,16 @@ namespace {
 
 // What each rule's percentages come to in whole groups of multiprocessors: a line each, and the same in a document.
 std::string Partitions(const PolicyCommand& command, const Policy& policy, Json* document) {
+  // The same arithmetic as the scheduler's, for a GPU that is only described.
   const arbiter::SmLayout layout =
       arbiter::SmLayout::Of(command.multiprocessors, command.multiprocessors_in_group,
                             command.multiprocessors / command.multiprocessors_in_group);
   std::string text;
   const auto add = [&](const std::string& path, const char* key,
                        const std::optional<Setting<uint32_t>>& percent) {
+    // All of them is no partition.
     if (!percent || percent->value == 100) return;
+    // A device that cannot be divided gives everybody all of it.
     const uint32_t count = layout.groups == 0 ? command.multiprocessors
                                               : layout.GroupsOf(percent->value) * layout.group_size;
     text += path + "." + key + ": " + std::to_string(percent->value) + "% are " +
@@ -34,6 +37,7 @@ std::string Partitions(const PolicyCommand& command, const Policy& policy, Json*
     add(path, "smPercent", keys.sm_percent);
     add(path, "smReserved", keys.sm_reserved_percent);
   };
+  // Every rule that says something, whoever it is for.
   add_rule(policy.defaults.path, policy.defaults);
   for (const PolicyRule& rule : policy.namespaces) {
     add_rule(rule.path, rule);
@@ -59,6 +63,7 @@ Policy WithoutUnknownGpus(Policy policy, const std::string& product) {
   return policy;
 }
 
+// The mistake goes to the standard error for people, and into the document for programs.
 Answer Bad(const PolicyCommand& command, const std::string& error) {
   Answer answer{"", error + "\n", kNotGood};
   if (command.format != Format::kTable) {
@@ -83,6 +88,7 @@ Answer Check(const PolicyCommand& command, const std::optional<Policy>& policy,
   if (!policy) return Bad(command, policy_error);
   std::string text;
   Json gpus = Json::array();
+  // The first GPU that cannot keep its promises ends the check.
   for (const auto& [product, gpu_bytes] : command.gpus) {
     std::string error;
     const std::string gpu = (product.empty() ? "" : product + " ") + "of " + FormatSize(gpu_bytes);

@@ -15,6 +15,8 @@ void AddOutput(CLI::App* question, PolicyCommand* command) {
   AddOutputOption(question, [command](Format format) { command->format = format; });
 }
 
+// A subcommand about one policy file. All of them fill the same PolicyCommand; which was asked is
+// known by its callback.
 CLI::App* AddQuestion(CLI::App* policy, const std::string& name, const std::string& text,
                       PolicyCommand::Kind kind, PolicyCommand* command) {
   CLI::App* question = policy->add_subcommand(name, text);
@@ -29,6 +31,7 @@ CLI::App* AddQuestion(CLI::App* policy, const std::string& name, const std::stri
 const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
   using Kind = PolicyCommand::Kind;
   CLI::App* policy = program->add_subcommand("policy", "Answers questions about a policy file.");
+  // There is no default question.
   policy->require_subcommand(1);
 
   CLI::App* check = AddQuestion(policy, "check",
@@ -41,6 +44,7 @@ const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
           "--gpu",
           [command](const std::vector<std::string>& sizes) {
             for (const std::string& text : sizes) {
+              // The last one: a product's name may have one, a size has none.
               const size_t equals = text.rfind('=');
               const size_t size_begin = equals == text.npos ? 0 : equals + 1;
               std::string error;
@@ -51,6 +55,7 @@ const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
           },
           "memory of a GPU that must keep what the policy promises: 80GiB; once for each. With its "
           "product, 'NVIDIA H200=141GiB', only what gpus lets use it")
+      // One value for each --gpu: the file's name may follow it.
       ->allow_extra_args(false);
   check->add_option("--slots", command->slots, "slots of each GPU")
       ->capture_default_str()
@@ -73,6 +78,7 @@ const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
   CLI::App* explain =
       AddQuestion(policy, "explain", "Says what a namespace or a pod gets, and by which rule.",
                   Kind::kExplain, command);
+  // Positions follow the order of these calls, the file's first.
   explain->add_option("namespace", command->pod_namespace, "the namespace")->required();
   explain->add_option("pod", command->pod, "a pod of it: POD, or POD/CONTAINER");
   AddOutput(explain, command);
@@ -87,6 +93,8 @@ const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
   diff->add_option("--state-dir", command->state_dir,
                    "the agent's state folder (/var/lib/gpuloom)");
   AddOutput(diff, command);
+  // Takes the place of AddQuestion's callback. The default is set here, because an option that is
+  // not given does not touch the field, and show and diff share it.
   diff->callback([command] {
     command->kind = Kind::kDiff;
     if (command->state_dir.empty()) command->state_dir = kAgentsStateDir;
@@ -118,6 +126,7 @@ const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
                    "but for what the policy says; once for each")
       ->required()
       ->allow_extra_args(false);
+  // Handed on as they are; the simulator judges them.
   for (const char* name : {"--seconds", "--seed"}) {
     simulate->add_option_function<std::string>(
         name,

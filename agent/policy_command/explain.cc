@@ -8,9 +8,11 @@
 namespace gpuloom {
 namespace {
 
+// Columns as wide as the longest key, and as most values.
 constexpr size_t kKeyLetters = 15;
 constexpr size_t kValueLetters = 22;
 
+// A text that is too long still gets one blank behind it.
 std::string Padded(const std::string& text, size_t letters) {
   return text + std::string(text.size() < letters ? letters - text.size() : 1, ' ');
 }
@@ -44,6 +46,8 @@ class Settings {
   // What a pod adds to its namespace's: nothing, where no rule of pods says something.
   enum class Whose { kNamespace, kPod };
   void AddPodKeys(const PodSettings& settings, Whose whose) {
+    // For keys that a pod has from its namespace unless its own rule gives less. Weight and
+    // priority always have a value of the pod's own.
     const auto add = [&](const std::string& key, const Json& value, const std::string& shown,
                          const auto& chosen) {
       // Null: as the namespace's.
@@ -101,6 +105,7 @@ Answer Explain(const PolicyCommand& command, const Policy& policy) {
   Json document = {{"namespace", command.pod_namespace}, {"settings", of_namespace.document()}};
 
   if (!command.pod.empty()) {
+    // POD or POD/CONTAINER.
     const size_t slash = std::min(command.pod.find('/'), command.pod.size());
     const std::string pod = command.pod.substr(0, slash);
     const std::string container =

@@ -26,9 +26,11 @@ std::string TimeOf(const std::string& path) {
 }  // namespace
 
 KeptPolicy ReadKeptPolicy(const std::string& state_dir) {
+  // The path is told in any case: messages name it.
   KeptPolicy kept{state_dir + "/" + kKeptPolicyName, {}, {}, {}};
   std::string error;
   const std::optional<std::string> content = ReadPolicyFile(kept.path, PolicySource::kKept, &error);
+  // The commonest reasons, because a missing file alone says little.
   if (!content) {
     kept.trouble = error +
                    ". The agent keeps there what is in force; nothing, if it runs without --policy "
@@ -41,6 +43,7 @@ KeptPolicy ReadKeptPolicy(const std::string& state_dir) {
   switch (UnsealText(*content, &text, &format)) {
     case Seal::kWhole:
       kept.text = text;
+      // The agent writes the file when it takes a policy over, so its time is the policy's.
       kept.since = TimeOf(kept.path);
       break;
     case Seal::kNewer:

@@ -15,11 +15,13 @@ std::string PathOf(const PolicyCommand& command) {
 
 Answer AnswerAboutPolicy(const PolicyCommand& command) {
   using Kind = PolicyCommand::Kind;
+  // Its file is the agent's, which may be missing without that being a mistake.
   if (command.kind == Kind::kShow) return Show(command);
   std::string error;
   const std::optional<std::string> text =
       ReadPolicyFile(PathOf(command), PolicySource::kAnything, &error);
   if (!text) return {"", "gpuloom: " + error + "\n", kMistake};
+  // For kCheck a text that is no policy is the answer; the others need one.
   const std::optional<Policy> policy = ParsePolicy(command.file, *text, &error);
   if (command.kind == Kind::kCheck) return Check(command, policy, error);
   if (!policy) return {"", error + "\n", kNotGood};

@@ -61,6 +61,7 @@ struct FileNow {
   std::string trouble;  // if it is not in force
 };
 
+// Compares the file with what the agent keeps, byte by byte: the agent keeps what it has read.
 FileNow JudgeFile(const std::string& path, const KeptPolicy& kept) {
   std::string error;
   const std::optional<std::string> text = ReadPolicyFile(path, PolicySource::kFile, &error);

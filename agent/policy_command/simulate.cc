@@ -48,6 +48,7 @@ Answer Simulate(const PolicyCommand& command, const Policy& policy) {
 
   for (size_t i = 0; i < arguments.spaces.size(); ++i) {
     const NamespaceSettings settings = SettingsOfNamespace(policy, arguments.spaces[i]);
+    // What the simulator would take from its own words comes from the policy.
     arguments.gpu.spaces[i] = {settings.weight.value, PermilleOf(settings.time_share_max_percent)};
   }
   std::map<std::string, uint32_t> domains;
@@ -62,12 +63,15 @@ Answer Simulate(const PolicyCommand& command, const Policy& policy) {
     tenant.policy = {settings.weight.value, tenant.policy.slots, settings.priority.value,
                      PermilleOf(settings.time_share_max_percent),
                      StarvationNs(of_space.rescue_after_ms.value)};
+    // The simulator has no partitions; each rule that it leaves out is told of once.
     for (const auto& percent : {of_space.sm_percent, settings.sm_percent}) {
       if (percent.value != 100) ignored.insert(percent.key);
     }
     for (const auto& percent : {of_space.sm_reserved_percent, settings.sm_reserved_percent}) {
       if (percent.value != 0) ignored.insert(percent.key);
     }
+    // Of the grant only the domain counts; memory is not simulated. Domains are numbered as they
+    // come.
     const std::string domain = Decide(policy, Capacity(), space, pod).trust_domain;
     tenant.domain = domains.emplace(domain, static_cast<uint32_t>(domains.size())).first->second;
   }

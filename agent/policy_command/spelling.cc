@@ -7,17 +7,21 @@ namespace gpuloom {
 namespace {
 
 // How each key is spelled, whether a rule sets it or settings have it.
+// For keys whose type says how; for the others their function is named.
 std::string SpelledNumber(uint32_t number) { return std::to_string(number); }
 constexpr auto kByType = [](const auto& value) { return Spelled(value); };
 
 using Keys = std::map<std::string, std::string>;
 
+// A key that the rule does not set is left out.
 template <typename T, typename Spell>
 void Add(const std::string& path, const char* name, const std::optional<Setting<T>>& setting,
          Spell spell, Keys* keys) {
   if (setting.has_value()) (*keys)[path + "." + name] = spell(setting->value);
 }
 
+// The keys are listed here by hand, and once more in KeysInEffect and in explain.cc: what is
+// missing there does not show up as a change.
 void AddPodKeys(const std::string& path, const PodKeys& rule, Keys* keys) {
   Add(path, "weight", rule.weight, SpelledNumber, keys);
   Add(path, "priority", rule.priority, kByType, keys);
@@ -31,6 +35,7 @@ void AddPodKeys(const std::string& path, const PodKeys& rule, Keys* keys) {
   Add(path, "gpus", rule.gpus, kByType, keys);
 }
 
+// A rule for a namespace or the defaults, and those for its pods.
 void AddRule(const PolicyRule& rule, Keys* keys) {
   AddPodKeys(rule.path, rule, keys);
   Add(rule.path, "memory", rule.memory, kByType, keys);
@@ -40,6 +45,7 @@ void AddRule(const PolicyRule& rule, Keys* keys) {
   for (const PodRule& pod : rule.pods) AddPodKeys(pod.path, pod, keys);
 }
 
+// The same of a value that was chosen among rules.
 template <typename T, typename Spell>
 KeyInEffect InEffect(const char* key, const Chosen<T>& chosen, Spell spell, Applies applies) {
   return {key, spell(chosen.value), chosen.key, applies};
@@ -66,6 +72,7 @@ std::string Spelled(const TrustDomainRule& rule) {
 }
 
 std::string Spelled(const KernelTimeRule& rule) {
+  // Both limits are 0: for ever.
   if (rule == KernelTimeRule{}) return "no limit";
   std::string text;
   if (rule.warn_s != 0) text = "warn: " + SpelledSeconds(rule.warn_s);
@@ -101,6 +108,7 @@ std::string SpelledRescue(uint32_t ms) {
 
 std::map<std::string, std::string> KeysOf(const Policy& policy) {
   Keys keys;
+  // False is what it is when it is not set.
   if (policy.overcommit) keys["overcommit"] = SpelledTruth(true);
   AddRule(policy.defaults, &keys);
   for (const PolicyRule& rule : policy.namespaces) AddRule(rule, &keys);
@@ -112,6 +120,8 @@ std::vector<KeyInEffect> KeysInEffect(const Policy& policy, std::string_view pod
   const NamespaceSettings space = SettingsOfNamespace(policy, pod_namespace);
   const PodSettings own = SettingsOfPod(policy, pod_namespace, pod, container);
   using enum Applies;
+  // At once: the agent sends these to the scheduler. At the next process: a trust domain is chosen
+  // when a process connects. At the next start: these are judged when a container starts.
   return {
       InEffect("memory", space.memory, kByType, kAtOnce),
       InEffect("weight", space.weight, SpelledNumber, kAtOnce),

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The command runs in our own process group: the terminal's signals reach it directly, and it may
+// read from the terminal. So nothing is set up for it but the signals' mask.
 #include "agent/run/command.h"
 
 #include <errno.h>
@@ -19,8 +21,10 @@ namespace {
 
 constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
+// Ours before BlockSignals, which the command is to start with.
 sigset_t g_original_mask;
 
+// Those that are passed on, and SIGCHLD, by which the end of the command is noticed.
 sigset_t HandledSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -59,11 +63,13 @@ int RunCommand(const std::vector<std::string>& command,
   const int result = Spawn(command, &pid);
   if (result != 0) {
     fprintf(stderr, "gpuloom: cannot run %s: %s\n", command[0].c_str(), strerror(result));
+    // As shells and env(1) have it.
     return result == ENOENT ? 127 : 126;
   }
   pollfd polled[2] = {{signal_fd.get(), POLLIN, 0}, {watched_fd, POLLIN, 0}};
   for (;;) {
     if (poll(polled, 2, -1) < 0 && errno != EINTR) return 126;
+    // Once: a hang-up would be readable for ever.
     if (polled[1].fd >= 0 && polled[1].revents != 0) {
       polled[1].fd = -1;
       on_watched();
@@ -76,6 +82,7 @@ int RunCommand(const std::vector<std::string>& command,
       if (signal != SIGCHLD && !from_terminal) kill(pid, signal);
     }
     int status = 0;
+    // Asked after every wake-up: signals of one kind that wait are one.
     if (waitpid(pid, &status, WNOHANG) == pid) {
       return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     }

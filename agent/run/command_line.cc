@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// The definition of the whole command line with CLI11, from which help, completion and manual pages
+// are made as well (command_list.h): descriptions, defaults and examples stand here and nowhere
+// else. Each subcommand fills a struct of its own, shared with its callbacks, and hands it over
+// only if it was named.
 #include "agent/run/command_line.h"
 
 #include <stdio.h>
@@ -20,7 +24,7 @@
 namespace gpuloom::run {
 namespace {
 
-// As in a policy: whole per cent.
+// As in a policy: whole per cent, with the sign. Throws what CLI11 shows as a mistake.
 uint32_t PercentOf(const char* option, const std::string& text) {
   uint32_t percent = 0;
   const char* end = text.data() + text.size();
@@ -32,19 +36,24 @@ uint32_t PercentOf(const char* option, const std::string& text) {
   return percent;
 }
 
+// The same option of all commands that ask schedulers (SearchedFolders); that of `run` means
+// another thing.
 void AddStateDir(CLI::App* command, std::string* state_dir) {
   command->add_option("--state-dir", *state_dir,
                       "state folder of the node's agent, or of one scheduler (default: "
                       "/var/lib/gpuloom, and those of this user's gpuloom run)");
 }
 
+// Commands that differ in nothing but what they are about.
 void AddStatus(CLI::App* app, const char* name, const char* what, StatusCommand::About about,
                std::optional<StatusCommand>* status) {
   CLI::App* added = app->add_subcommand(name, what);
+  // Shared with the callbacks, which run during parsing, after this function has returned.
   auto command = std::make_shared<StatusCommand>();
   command->about = about;
   AddStateDir(added, &command->state_dir);
   AddOutputOption(added, [command](Format format) { command->format = format; });
+  // Called only if this subcommand was named.
   added->callback([command, status] { *status = *command; });
 }
 
@@ -68,6 +77,7 @@ void AddTop(CLI::App* app, std::optional<TopCommand>* top) {
         command->interval = *interval;
       },
       "time between two looks (2s)");
+  // --once and -n say the same thing; both at once are a mistake.
   CLI::Option* times =
       added
           ->add_option("-n,--times", command->times,
@@ -82,6 +92,7 @@ void AddTop(CLI::App* app, std::optional<TopCommand>* top) {
           "--sort",
           [command](const std::string& name) {
             for (size_t i = 0; i < std::size(kTopOrders); ++i) {
+              // The check below lets no other name through.
               if (name == kTopOrders[i]) command->order = static_cast<TopOrder>(i);
             }
           },
@@ -99,6 +110,7 @@ void AddDoctor(CLI::App* app, std::optional<DoctorCommand>* doctor) {
                                         "needs there whether it is so and what to do.\n"
                                         "Example: gpuloom doctor");
   auto command = std::make_shared<DoctorCommand>();
+  // The doctor looks at what is installed with this program, wherever that is.
   command->program = OwnProgram();
   AddStateDir(added, &command->state_dir);
   added->add_option("--kubelet-dir", command->kubelet_dir, "the kubelet's folder")
@@ -112,6 +124,7 @@ void AddDoctor(CLI::App* app, std::optional<DoctorCommand>* doctor) {
   added->callback([command, doctor] { *doctor = *command; });
 }
 
+// suspend and resume, which fill the same struct: only one of them can be named.
 CLI::App* AddSuspend(CLI::App* app, bool suspends, SuspendCommand* command) {
   CLI::App* added = app->add_subcommand(
       suspends ? "suspend" : "resume",
@@ -133,6 +146,7 @@ CLI::App* AddSuspend(CLI::App* app, bool suspends, SuspendCommand* command) {
       ->required();
   AddStateDir(added, &command->state_dir);
   AddOutputOption(added, [command](Format format) { command->format = format; });
+  // Resuming waits for nothing.
   if (!suspends) return added;
   added->add_option_function<std::string>(
       "--timeout",
@@ -157,6 +171,7 @@ void AddDrain(CLI::App* app, std::optional<DrainCommand>* drain) {
   added->add_option("gpu", command->gpu,
                     "the GPU as gpuloom gpus names it, or the first 12 letters of that (all)");
   CLI::Option* undo = added->add_flag("--undo", command->undo, "give them to everybody again");
+  // A reason explains a drain; undoing one needs none.
   added->add_option("--reason", command->reason, "the reason that states, events and refusals show")
       ->excludes(undo);
   CLI::Option* wait =
@@ -186,6 +201,7 @@ CLI::App* AddTrace(CLI::App* app, TraceCommand* command) {
       "Records for a while what this machine's GPUs do for all tenants, and writes it as a file "
       "for https://ui.perfetto.dev or chrome://tracing.\n"
       "Example: gpuloom trace --seconds 5 -o trace.json");
+  // With the margin that trace.cc adds this stays below what a scheduler records at most.
   constexpr double kMostSeconds = 240;
   added
       ->add_option_function<std::string>(
@@ -217,6 +233,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   CLI::App app("gpuloom: CUDA programs of many tenants on one GPU.");
   app.add_flag("--version", show_version, "print the version and exit");
   app.require_subcommand(0, 1);
+  // One sentence and where to read on, instead of the whole help.
   app.failure_message([](const CLI::App* parsed, const CLI::Error& mistake) {
     return CommandMistake("gpuloom", *parsed, mistake);
   });
@@ -238,6 +255,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
         std::string error;
         const std::optional<uint64_t> size_bytes = ParseSize(text, &error);
         if (!size_bytes) throw CLI::ValidationError("--memory", error);
+        // Less than a granule would be no memory at all.
         if (*size_bytes < kQuotaGranuleBytes) {
           throw CLI::ValidationError("--memory", "'" + text + "' is below the smallest quota, " +
                                                      FormatSize(kQuotaGranuleBytes));
@@ -254,6 +272,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       [&line](const std::string& text) {
         constexpr const char* kNames[] = {"high", "normal", "low"};
         for (uint32_t i = 0; i < std::size(kNames); ++i) {
+          // 0 is "not said".
           if (text == kNames[i]) line.priority = i + 1;
         }
         if (line.priority == 0) {
@@ -261,6 +280,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
         }
       },
       "high goes before normal, which is the default, and normal before low");
+  // 0 in the struct: not said.
   const auto add_percent = [run](const char* name, uint32_t* percent, const char* help) {
     run->add_option_function<std::string>(
         name, [name, percent](const std::string& text) { *percent = PercentOf(name, text); }, help);
@@ -310,6 +330,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       "folder of the scheduler to use (default: $XDG_RUNTIME_DIR/gpuloom/<gpu>, or "
       "/tmp/gpuloom-<uid>/<gpu>; for root that of gpuloom-scheduler@.service, if it runs)");
   run->add_option("command", line.command, "the command and its arguments, behind --");
+  // The command's own options are behind --, so that none of ours can be mistaken for one of its.
   run->prefix_command(false);
   run->positionals_at_end();
   PolicyCommand policy;
@@ -354,6 +375,8 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& mistake) {
+    // --help arrives here as well, with a status of 0; every mistake is 2, whatever number CLI11
+    // has for it.
     *exit_status = app.exit(mistake) == 0 ? 0 : 2;
     return std::nullopt;
   }
@@ -362,6 +385,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
     *exit_status = 0;
     return std::nullopt;
   }
+  // From the definition as it stands here, so completion knows every option.
   if (*completion) {
     fputs(CompletionScript(ListCommands(app), shell).c_str(), stdout);
     *exit_status = kGood;
@@ -385,6 +409,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   }
   if (about_trace->parsed()) line.trace = trace;
   if (line.status || line.top || line.doctor || line.trace || line.drain) return line;
+  // No command at all: the help, but not as a success.
   if (!*run) {
     printf("%s", app.help().c_str());
     *exit_status = 2;

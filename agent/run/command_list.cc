@@ -14,11 +14,15 @@ std::vector<std::string> ChoicesOf(const std::string& type) {
   return CLI::detail::split(type.substr(begin + 1, end - begin - 1), ',');
 }
 
+// An option or positional, as CLI11 describes it: its type's name is "TEXT:{json,yaml}" where a
+// check allows only some words.
 OptionEntry EntryOf(const CLI::Option& option) {
   OptionEntry entry;
   for (const std::string& name : option.get_snames()) entry.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) entry.names.push_back("--" + name);
+  // A positional has neither short nor long names.
   if (entry.names.empty()) entry.names.push_back(option.get_name(true));
+  // A flag takes no value.
   if (option.get_items_expected_max() > 0) {
     const std::string type = option.get_type_name();
     entry.value = type.substr(0, type.find(':'));
@@ -28,6 +32,7 @@ OptionEntry EntryOf(const CLI::Option& option) {
   return entry;
 }
 
+// The command itself first, then each of its own with all below it.
 void List(const CLI::App& app, const std::string& path, std::vector<CommandEntry>* list) {
   CommandEntry entry{path, app.get_description(), {}, {}, {}};
   for (const CLI::Option* option : app.get_options()) {

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each script finds out the same way which command the line is at, and offers that command's words.
+// `at` is the path of that command: every word that leads from it to one of its own is appended.
+// Behind -- begins the command of `gpuloom run`, which is not ours to complete.
+//
+// The scripts are made from the definition of the command line, so nothing in them need be kept in
+// step by hand. Names of commands, options and choices are ours and need no quoting; descriptions
+// do.
 #include "agent/run/command_list.h"
 
 namespace gpuloom::run {
@@ -18,8 +24,10 @@ std::string Joined(const std::vector<std::string>& words, const std::string& bet
   return text;
 }
 
+// A shell shows one line for each word.
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+// The path is one of the list's own, so it is always found.
 const CommandEntry& Find(const std::vector<CommandEntry>& commands, const std::string& path) {
   for (const CommandEntry& command : commands) {
     if (command.path == path) return command;
@@ -48,6 +56,7 @@ std::string Cases(const CommandEntry& command, const OptionEntry& option) {
   return Joined(cases, " | ");
 }
 
+// `complete -o default` offers files where the function offers nothing.
 std::string Bash(const std::vector<CommandEntry>& commands) {
   std::string text =
       "# bash completion of gpuloom, made by: gpuloom completion bash\n"
@@ -99,6 +108,7 @@ std::string Described(const std::string& name, const std::string& about) {
   return "'" + Replaced(name, ":", "\\:") + ":" + Replaced(FirstLine(about), "'", "'\\''") + "'";
 }
 
+// zsh's words count from 1, and its arrays of descriptions are what _describe shows.
 std::string Zsh(const std::vector<CommandEntry>& commands) {
   std::string text =
       "#compdef gpuloom\n"
@@ -153,10 +163,13 @@ std::string Zsh(const std::vector<CommandEntry>& commands) {
          "fi\n";
 }
 
+// In single quotes fish gives a meaning to backslash and quote only.
 std::string InFish(const std::string& text) {
   return "'" + Replaced(Replaced(FirstLine(text), "\\", "\\\\"), "'", "\\'") + "'";
 }
 
+// fish wants a line for each word, with a condition; __gpuloom_at tells whether the line is at a
+// command.
 std::string Fish(const std::vector<CommandEntry>& commands) {
   std::string text =
       "# fish completion of gpuloom, made by: gpuloom completion fish\n"
@@ -190,6 +203,7 @@ std::string Fish(const std::vector<CommandEntry>& commands) {
       for (const std::string& name : option.names) {
         text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       }
+      // -x: a value and no files; -r: a value, files among them.
       if (!option.choices.empty()) {
         text += " -x -a '" + Joined(option.choices, " ") + "'";
       } else if (!option.value.empty()) {

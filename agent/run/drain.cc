@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The order is a file in the GPU's folder, so draining needs no scheduler, and one that starts
+// later finds it. Schedulers are asked only who is still there.
 #include "agent/run/drain.h"
 
 #include <algorithm>
@@ -29,6 +31,8 @@ struct Folder {
   std::string name;  // the GPU's UUID in an agent's state
 };
 
+// The folders in `parent`: all of them, as in an agent's gpus/, or only those in which a scheduler
+// has had its lock.
 void AddFoldersIn(const fs::path& parent, bool all, std::set<std::string>* found) {
   std::error_code error;
   for (auto entry = fs::directory_iterator(parent, error);
@@ -86,6 +90,7 @@ class Drainage {
     return false;
   }
 
+  // All GPUs that are meant; messages list the others.
   bool FindFolders() {
     const std::vector<std::string> places = SearchedFolders(command_.state_dir);
     std::string unseen, others;
@@ -104,6 +109,7 @@ class Drainage {
     return Fail(NoSchedulerFound(places, unseen));
   }
 
+  // A failure is told, and the other GPUs are drained all the same.
   void Order(const Folder& folder) {
     const int64_t now = std::chrono::duration_cast<std::chrono::seconds>(
                             std::chrono::system_clock::now().time_since_epoch())
@@ -139,12 +145,15 @@ class Drainage {
     return tenants;
   }
 
+  // Until nobody is there and every scheduler has said so: one that does not answer may have
+  // tenants.
   void Wait() {
     const auto begin = SteadyTime::now();
     const auto may_return = begin + kSchedulerReturns;
     while (Tenants() != 0 || !troubles_.empty() ||
            (!silent_.empty() && SteadyTime::now() < may_return)) {
       if (command_.timeout && SteadyTime::now() - begin >= *command_.timeout) {
+        // An order that failed is worse than tenants that stay.
         if (answer_.exit_status == kGood) answer_.exit_status = kPartly;
         return;
       }
@@ -155,6 +164,7 @@ class Drainage {
     if (!silent_.empty() && answer_.exit_status == kGood) answer_.exit_status = kPartly;
   }
 
+  // What the folders say is read again: this is how the GPUs stand, whoever has ordered it.
   void Say() {
     for (const Folder& folder : folders_) {
       const std::string why = DrainedBecause(folder.path);

@@ -21,6 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// It looks for CUPTI before it answers, which takes a while from a cold disk.
 constexpr std::chrono::seconds kPatience{10};
 constexpr size_t kLongestSaid = 4096;
 constexpr size_t kLongestLine = 500;
@@ -35,6 +36,7 @@ std::string ReadAll(int fd) {
     if (left.count() <= 0 || poll(&polled, 1, static_cast<int>(left.count())) != 1) break;
     char text[512];
     const ssize_t size = read(fd, text, sizeof(text));
+    // The program has closed it, normally by ending.
     if (size <= 0) break;
     said.append(text, static_cast<size_t>(size));
   }
@@ -57,6 +59,7 @@ std::string LineAfter(const std::string& said, const std::string& begin) {
 ExecutorProgram ReadExecutorVersion(const std::string& said) {
   ExecutorProgram its;
   its.version = LineAfter(said, "gpuloom-executor ");
+  // The line goes on with the versions of the protocols.
   its.version = its.version.substr(0, its.version.find(", wire "));
   its.cupti = LineAfter(said, "CUPTI: ");
   its.why_no_cupti = LineAfter(said, "no CUPTI: ");
@@ -76,6 +79,7 @@ ExecutorProgram AskExecutorProgram(const std::string& program) {
   channel::UniqueFd writer(ends[1]);
   pid_t pid = 0;
   const int error = StartProcess({{path, "--version"}, environ, writer.get(), {}}, &pid);
+  // Otherwise our own end would keep the pipe open, and ReadAll waiting.
   writer.Reset();
   if (error != 0) {
     its.trouble = path + ": " + strerror(error);

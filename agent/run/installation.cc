@@ -15,6 +15,8 @@ bool FindInstallation(const std::string& program, Installation* installation, st
       layout.scheduler(), {layout.shim(), layout.nvml(), layout.trace()}, layout.softgpu()};
   for (const std::string& path : {installation->scheduler, installation->libraries.cuda,
                                   installation->libraries.nvml, installation->libraries.trace}) {
+    // Before anything is started: the loader ignores a library of LD_PRELOAD that is missing, and
+    // the command would run without gpuloom.
     if (access(path.c_str(), R_OK) != 0) {
       *error = path + " is missing: " + strerror(errno) + "; is the installation complete?";
       return false;

@@ -46,6 +46,7 @@ constexpr char kKernel[] = R"PTX(
 }
 )PTX";
 
+// nvmlMemory_t and nvmlProcessInfo_t, as NVML's public documentation gives them.
 struct Memory {
   unsigned long long total, free, used;
 };
@@ -55,20 +56,25 @@ struct Process {
   unsigned gpu_instance, compute_instance;
 };
 
+// How many expectations have failed; the exit status depends on it.
 int wrong = 0;
 
+// Goes on after a failure: the later ones often say more.
 void Expect(bool is_so, const std::string& what) {
   if (is_so) return;
   printf("wrong: %s\n", what.c_str());
   ++wrong;
 }
 
+// Never closed: the program lives as long as its libraries.
 void* Load(const char* name) {
   void* const library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) Expect(false, dlerror());
   return library;
 }
 
+// Calls a function of CUDA or NVML by name, both of which return an int that is 0 on success. The
+// arguments' types are taken as the function's.
 template <typename... Arguments>
 int Call(void* library, const char* name, Arguments... arguments) {
   void* const function = library == nullptr ? nullptr : dlsym(library, name);
@@ -112,12 +118,14 @@ bool IsOurs(const std::string& path) {
 
 // Files of NVIDIA's driver go by these names.
 bool IsOfTheDriver(const std::string& path) {
+  // A device node means that the container was given the device itself.
   if (path.rfind("/dev/nvidia", 0) == 0) return true;
   return (BaseName(path).rfind("libcuda.so", 0) == 0 ||
           BaseName(path).rfind("libnvidia-", 0) == 0) &&
          !IsOurs(path);
 }
 
+// After the computation, when all that is needed for it has been opened.
 void LookForTheDriver() {
   std::ifstream maps("/proc/self/maps");
   bool is_ours_mapped = false;
@@ -140,6 +148,7 @@ void LookForTheDriver() {
     Expect(!IsOfTheDriver(target), std::string(target) + " is open");
     ++descriptors;
   }
+  // Three are the standard ones, so a count above that shows that the session's can be seen at all.
   Expect(descriptors > 3, "no descriptor of the session is open");
   if (folder != nullptr) closedir(folder);
 }
@@ -191,10 +200,13 @@ int main() {
   Expect(found == device, "CUDA's PCI place is of no device");
   Call(cuda, "cuMemAlloc_v2", &memory, size_t{64} * kMiB);
   Call(nvml, "nvmlDeviceGetMemoryInfo", device, &after);
+  // The allocation and a little more, but not what others use of the GPU.
   Expect(after.used >= 64 * kMiB && after.used < 128 * kMiB,
          std::to_string(after.used) + " bytes in use after 64 MiB");
   count = 64;
   Call(nvml, "nvmlDeviceGetComputeRunningProcesses_v3", device, &count, &processes[0]);
+  // NVML shows this tenant itself, by the number that it has in its own PID namespace, and nobody
+  // else.
   Expect(count == 1 && processes[0].pid == static_cast<unsigned>(getpid()) &&
              processes[0].used == after.used,
          std::to_string(count) + " processes, the first " + std::to_string(processes[0].pid));

@@ -10,8 +10,10 @@ namespace {
 
 // Kept back for the executors' own contexts: 0.6 GiB each on real hardware.
 constexpr uint64_t kReserveBytes = uint64_t{1} << 30;
+// Of host memory: a bound to what one command can take from the machine.
 constexpr uint64_t kPinnedLimitBytes = uint64_t{16} << 30;
 
+// In bytes. A small GPU keeps back no more than an eighth.
 uint64_t Quota(const CommandLine& line, uint64_t device_memory_bytes) {
   if (line.memory_bytes) return *line.memory_bytes;
   const uint64_t reserve = std::min(kReserveBytes, device_memory_bytes / 8);
@@ -37,9 +39,11 @@ bool Describe(const CommandLine& line, const std::string& name, const std::strin
   }
   control::SetText(add.directory, path.c_str());
   add.slots = static_cast<uint32_t>(line.slots);
+  // Should this process die, the scheduler takes the allocation back.
   add.ends_with_connection = 1;
   control::BindAllocation& bind = allocation->bind;
   control::SetText(bind.name, name.c_str());
+  // There is no pod: the random name stands for it, and the program's for the container's.
   control::SetText(bind.pod_namespace, "local");
   control::SetText(bind.pod, name.c_str());
   control::SetText(bind.pod_uid, name.c_str());

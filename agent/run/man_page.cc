@@ -35,6 +35,7 @@ std::string ProgramAndPath(const CommandEntry& command) {
   return "gpuloom" + (command.path.empty() ? "" : " " + command.path);
 }
 
+// What may be written for it, or what it is called.
 std::string Value(const OptionEntry& option) {
   if (option.choices.empty()) return Italic(option.value);
   std::string text;
@@ -50,6 +51,7 @@ std::string Synopsis(const CommandEntry& command) {
   return text;
 }
 
+// .TP: the head on a line of its own, what it means below, indented.
 std::string Entry(const std::string& head, const std::string& about) {
   return ".TP\n" + head + "\n" + Roff(about) + "\n";
 }
@@ -70,10 +72,12 @@ std::string ManPage(const std::vector<CommandEntry>& commands, const CommandEntr
       ".\\\" SPDX-License-Identifier: Apache-2.0\n.TH \"" + Roff(name) + "\" 1 \"\" \"gpuloom " +
       version.substr(0, version.find(' ')) + "\" \"gpuloom\"\n.SH NAME\n" + Roff(name) + " \\- " +
       Roff(command.about.substr(0, first_end)) + "\n.SH SYNOPSIS\n" + Synopsis(command) + "\n";
+  // What follows the first line, examples above all. .nf keeps its lines as they are.
   if (first_end < command.about.size()) {
     text += ".SH DESCRIPTION\n.nf\n" + Roff(command.about.substr(first_end + 1)) + "\n.fi\n";
   }
   if (!command.subcommands.empty()) text += ".SH COMMANDS\n";
+  // Only a command's own; theirs have pages of their own.
   for (const CommandEntry& other : commands) {
     const size_t parent = other.path.rfind(' ');
     const std::string parent_path = parent == other.path.npos ? "" : other.path.substr(0, parent);
@@ -106,6 +110,7 @@ std::string ManPage(const std::vector<CommandEntry>& commands, const CommandEntr
 bool WriteManPages(const std::vector<CommandEntry>& commands, const std::string& folder,
                    std::string* error) {
   std::error_code failed;
+  // If it fails, so does the first file, and the message has both.
   std::filesystem::create_directories(folder, failed);
   for (const CommandEntry& command : commands) {
     const std::string path = folder + "/" + ManPageName(command) + ".1";

@@ -20,6 +20,7 @@ uint64_t FaultsOf(const control::AllocationState& state) {
   return std::accumulate(std::begin(state.faults), std::end(state.faults), uint64_t{0});
 }
 
+// Anything that was refused or went wrong since its slots were given.
 bool HasTrouble(const Tenant& tenant) {
   const control::AllocationState& state = *tenant.state;
   return state.memory_refused_count != 0 || state.sessions_refused != 0 || FaultsOf(state) != 0 ||
@@ -39,6 +40,7 @@ std::string UnsupportedNames(const control::AllocationState& state) {
 }
 
 // "lost_device", or of several kinds "1 lost_device, 2 long_kernel".
+// One kind needs no number: the row has it.
 std::string FaultNames(const control::AllocationState& state) {
   std::string text, only;
   for (size_t i = 0; i < control::kFaults; ++i) {
@@ -49,6 +51,7 @@ std::string FaultNames(const control::AllocationState& state) {
   return only.empty() ? text : only;
 }
 
+// The table: what the agents have refused first, then what schedulers have.
 class Rows {
  public:
   void Add(const KnownRefusal& refusal) {
@@ -56,6 +59,8 @@ class Rows {
                      kNotSaid, refusal.reason});
   }
 
+  // A row for each kind of trouble that there was. The scheduler counts without keeping times, so
+  // these have no LAST.
   void Add(const control::AllocationState& state) {
     const auto kinds =
         std::ranges::count_if(state.faults, [](uint64_t count) { return count != 0; });

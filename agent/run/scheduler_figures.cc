@@ -14,12 +14,16 @@ namespace gpuloom::run {
 namespace {
 
 // Of the state folder that this GPU's folder is in.
+// True where there has never been an agent: then the folder is one of `gpuloom run`, whose orders
+// are current.
 bool HasAgentInCharge(const std::string& folder) {
   const std::string lock = std::filesystem::path(folder).parent_path().parent_path() / "agent.lock";
   std::error_code unknown;
   return !std::filesystem::exists(lock, unknown) || IsLocked(lock);
 }
 
+// Everything about one GPU: first the files in its folder, which are there without a scheduler,
+// then the scheduler's own figures.
 bool Ask(const std::string& folder, SchedulerFigures* figures, bool* nobody_there,
          std::string* error) {
   control::Client client;
@@ -27,6 +31,7 @@ bool Ask(const std::string& folder, SchedulerFigures* figures, bool* nobody_ther
   figures->folder = folder;
   figures->standing = ReadStanding(folder);
   figures->standing_is_current = !figures->standing || HasAgentInCharge(folder);
+  // The order counts before the agent has seen it, and where there is no agent.
   if (const std::string drained = DrainedBecause(folder); !drained.empty()) {
     if (!figures->standing) figures->standing.emplace();
     figures->standing->state = gpuloom::GpuState::kDrained;
@@ -42,6 +47,7 @@ bool Ask(const std::string& folder, SchedulerFigures* figures, bool* nobody_ther
   figures->speaks_3_3 = client.scheduler_speaks_3_3();
   figures->speaks_3_4 = client.scheduler_speaks_3_4();
   if (!client.ListAllocations(&figures->allocations, error)) return false;
+  // Slots whose pod is not known yet: nobody's.
   std::erase_if(figures->allocations,
                 [](const control::AllocationState& state) { return state.bound == 0; });
   return !figures->speaks_3_3 || client.DescribeGpu(&figures->gpu, &figures->domains, error);
@@ -50,6 +56,7 @@ bool Ask(const std::string& folder, SchedulerFigures* figures, bool* nobody_ther
 }  // namespace
 
 std::string SchedulerFigures::name() const {
+  // NAME_MAX: no folder's name is longer.
   constexpr size_t kLongestFolder = 255;
   return speaks_3_3 ? Text(gpu.uuid)
                     : OneLine(std::filesystem::path(folder).filename().string(), kLongestFolder);
@@ -108,6 +115,8 @@ Json JsonOfBusyTime(const control::BusyTime& busy) {
           {"copy_from_device", Seconds(busy.copy_from_device_ns)}};
 }
 
+// The fields up to `unsupported` are known from every scheduler; those of later releases are left
+// out of an older one's document rather than shown as zero.
 Json JsonOfTenant(const Tenant& tenant) {
   const control::AllocationState& state = *tenant.state;
   Json json = {{"namespace", Text(state.pod_namespace)},
@@ -164,6 +173,9 @@ AllFigures AskSchedulers(const std::string& state_dir) {
     SchedulerFigures figures;
     std::string error;
     bool nobody_there = false;
+    // Four kinds: it answers; an agent's GPU is without one; a socket of `gpuloom run` that was
+    // left behind, of which nothing need be said unless nothing else is found; one that does not
+    // answer.
     if (Ask(folder, &figures, &nobody_there, &error)) {
       all.schedulers.push_back(std::move(figures));
     } else if (nobody_there && LacksScheduler(folder)) {
@@ -179,6 +191,7 @@ AllFigures AskSchedulers(const std::string& state_dir) {
   return all;
 }
 
+// The first that is true, the most surprising first.
 std::string StateOf(const control::AllocationState& state) {
   if (state.suspended != 0) return "suspended";
   if (state.memory_waiting != 0) return "waits for memory";
@@ -189,6 +202,7 @@ std::vector<std::string> UnsupportedOf(const control::AllocationState& state) {
   constexpr size_t kLongestName = 300;
   std::vector<std::string> names;
   std::string_view rest(state.unsupported, control::TextLength(state.unsupported));
+  // One name a line, as the scheduler tells them.
   while (!rest.empty()) {
     const size_t end = std::min(rest.find('\n'), rest.size());
     names.push_back(OneLine(rest.substr(0, end), kLongestName));

@@ -9,6 +9,7 @@ SchedulerPlace PlaceOf(const CommandLine& line, const Installation& installation
   SchedulerPlace place;
   place.program = installation.scheduler;
   place.softgpu = line.softgpu;
+  // The software driver has one device.
   place.gpu = line.softgpu ? "0" : line.gpu;
   place.cuda_library = line.softgpu ? installation.softgpu : "libcuda.so.1";
   place.state_dir = !line.state_dir.empty()

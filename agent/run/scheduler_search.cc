@@ -12,6 +12,7 @@
 namespace gpuloom::run {
 namespace {
 
+// Also how NoSchedulerFound recognizes that root would see more.
 constexpr char kClosed[] = " is closed to this user";
 
 }  // namespace
@@ -19,6 +20,7 @@ constexpr char kClosed[] = " is closed to this user";
 std::vector<std::string> SearchedFolders(const std::string& state_dir) {
   if (!state_dir.empty()) return {state_dir};
   const std::string own = DefaultStateDir("gpu");
+  // DefaultStateDir names one device's folder; this wants the one that all of them are in.
   return {kAgentsStateDir, kServiceStateDir, own.substr(0, own.rfind('/'))};
 }
 
@@ -28,6 +30,7 @@ std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
   std::set<std::string> found;
   const auto look = [&](const fs::path& folder) {
     std::error_code error;
+    // A set: a folder may be found from two places.
     if (fs::is_socket(folder / control::kControlSocketName, error) ||
         (IsOfAgent(folder) && fs::is_directory(folder, error))) {
       found.insert(folder);
@@ -51,6 +54,7 @@ std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
   return {found.begin(), found.end()};
 }
 
+// By the path alone: an agent's folders lie in gpus/, those of `gpuloom run` do not.
 bool IsOfAgent(const std::string& folder) {
   const std::filesystem::path path(folder);
   return path.has_filename() && path.parent_path().filename() == "gpus";

@@ -32,8 +32,10 @@ using Clock = std::chrono::steady_clock;
 constexpr int kNoGpu = 3;
 constexpr int kAlreadyRunning = 4;
 
+// A log that has grown beyond this is begun anew with the next scheduler.
 constexpr off_t kMaxLogBytes = 1 << 20;
 
+// A scheduler that this process has started, while it is our child. It outlives us without notice.
 class Started {
  public:
   explicit Started(const SchedulerPlace& place)
@@ -56,6 +58,7 @@ class Started {
 
 bool Started::Start(std::string* error) {
   struct stat status;
+  // Nobody writes to it: a scheduler that runs holds the lock, and then none is started.
   if (stat(log_path_.c_str(), &status) == 0 && status.st_size > kMaxLogBytes) {
     unlink(log_path_.c_str());
   }
@@ -87,6 +90,7 @@ bool Started::Ended(int* status) {
   int wait_status = 0;
   if (pid_ <= 0 || waitpid(pid_, &wait_status, WNOHANG) != pid_) return false;
   pid_ = 0;
+  // As a shell counts.
   *status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
   return true;
 }
@@ -102,11 +106,14 @@ std::string Started::Output() const {
     const std::string_view whole = std::string_view(text).substr(begin, end - begin);
     const std::optional<LogLine> line = ParseLogLine(whole);
     if (!said.empty()) said += '\n';
+    // Without time and level, which say nothing in an error; what a library has written has
+    // neither.
     said += line ? line->text : whole;
   }
   return said;
 }
 
+// The scheduler's own words, and what to do about the commonest reasons.
 std::string WhyItEnded(const SchedulerPlace& place, const Started& started, int status) {
   const std::string output = started.Output();
   if (status == kNoGpu && output.find("cannot load") != std::string::npos) {
@@ -157,6 +164,7 @@ std::string Listed(const Settings& settings) {
 bool HasOurSettings(const SchedulerPlace& place, control::Client* client, std::string* error) {
   const Settings ours = OurSettings();
   Settings theirs;
+  // Not known, as of another user's process: taken for the same rather than refused.
   if (!SettingsOfScheduler(client->fd(), &theirs) || theirs == ours) return true;
   std::vector<control::AllocationState> used;
   std::string gone;
@@ -191,6 +199,8 @@ bool ReachScheduler(const SchedulerPlace& place, control::Client* client, std::s
       return false;
     }
     int status = 0;
+    // Neither is a failure: with kAlreadyRunning another one was faster, and with 0 it found itself
+    // unused before we had connected.
     if (started.Ended(&status) && status != kAlreadyRunning && status != 0) {
       *error = WhyItEnded(place, started, status);
       return false;

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tables and documents from what AskSchedulers has gathered. Documents have everything, tables what
+// fits. Fields that a scheduler of an older release does not know are "-" in a table and left out
+// of a document.
 #include "agent/run/status.h"
 
 #include <numeric>
@@ -20,10 +23,12 @@ using About = StatusCommand::About;
 constexpr size_t kLongestName = 300;
 
 template <size_t N>
+// Of all kinds, faults for example.
 uint64_t Sum(const uint64_t (&numbers)[N]) {
   return std::accumulate(std::begin(numbers), std::end(numbers), uint64_t{0});
 }
 
+// The cells under FormatTenants' headings, as below under FormatGpus'.
 std::vector<std::string> RowOf(const Tenant& tenant) {
   const control::AllocationState& state = *tenant.state;
   const bool said = tenant.scheduler->speaks_3_3;
@@ -60,10 +65,12 @@ std::string SlotsOf(const SchedulerFigures& scheduler) {
   return std::to_string(scheduler.standing->held) + "/" + std::to_string(scheduler.standing->slots);
 }
 
+// The last cell: the agent's verdict in words, with all that keeps slots from being had.
 std::string StandingOf(const SchedulerFigures& scheduler) {
   if (!scheduler.standing) return kNotSaid;
   const GpuStanding& standing = *scheduler.standing;
   std::string text = StateNameOf(standing);
+  // It begins with "drained" itself.
   if (standing.state == gpuloom::GpuState::kDrained) text = standing.reason;
   if (!scheduler.standing_is_current) text = "no agent is in charge; the last one said: " + text;
   if (standing.state == gpuloom::GpuState::kSick ||
@@ -80,6 +87,7 @@ std::string StandingOf(const SchedulerFigures& scheduler) {
   return text;
 }
 
+// What the agent says first, because it is known without the scheduler's version.
 Json JsonOf(const SchedulerFigures& scheduler) {
   Json json = {{"gpu", scheduler.name()},
                {"state_dir", OneLine(scheduler.folder, kLongestName)},
@@ -148,6 +156,7 @@ std::vector<std::string> RowOf(const SchedulerFigures& scheduler) {
             kNotSaid,
             StandingOf(scheduler)};
   }
+  // Of all the time since the scheduler began; `gpuloom top` shows that of an interval.
   const double busy = gpu.running_ns == 0 ? 0
                                           : 100 * static_cast<double>(gpu.busy.compute_ns) /
                                                 static_cast<double>(gpu.running_ns);
@@ -196,6 +205,7 @@ std::string FormatGpus(const std::vector<SchedulerFigures>& schedulers, Format f
 
 Answer AnswerAboutStatus(const StatusCommand& command) {
   Answer answer;
+  // What some have said is shown although others have not answered.
   const AllFigures all = AskSchedulers(command.state_dir);
   // This program's own version is known without any.
   if (!all.none_found || command.about != About::kVersions) {

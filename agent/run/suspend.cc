@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds all allocations of the pod on all schedulers first, and says the word only when every
+// scheduler has answered. Suspending is an order that stays; waiting for it to be obeyed is a
+// convenience of the command, and ends without undoing anything.
 #include "agent/run/suspend.h"
 
 #include <algorithm>
@@ -29,6 +32,8 @@ std::string NameOf(const SuspendCommand& command) {
   return OneLine(command.container.empty() ? name : name + "/" + command.container, kLongestName);
 }
 
+// Compares the fields as they came, not as they are shown: OneLine may make two names alike. An
+// allocation that is not bound has no pod yet.
 bool IsMeant(const SuspendCommand& command, const control::AllocationState& state) {
   const auto is = [](const auto& field, const std::string& text) {
     return std::string_view(field, control::TextLength(field)) == text;
@@ -70,6 +75,7 @@ class Suspension {
 
   bool FindAllocations() {
     const std::vector<std::string> places = SearchedFolders(command_.state_dir);
+    // For the message, should the pod not be here: its name may be misspelled.
     std::set<std::string> others;
     std::vector<std::string> missing;
     bool all_answer = true;
@@ -101,6 +107,7 @@ class Suspension {
         }
       }
       if (asked.names.empty()) continue;
+      // Only where the pod is: an older scheduler without it is in nobody's way.
       if (!asked.client.scheduler_speaks_3_2()) {
         all_answer = Fail("the scheduler in " + folder +
                           " is of an older release, which cannot suspend: drain the node's GPU "
@@ -128,6 +135,7 @@ class Suspension {
                 (there.empty() ? "nobody has" : "these have: " + there) + unseen_);
   }
 
+  // Goes on after a failure: what can be suspended is, and the message says what to repeat.
   bool Say() {
     bool said = true;
     for (Asked& asked : asked_) {
@@ -143,6 +151,7 @@ class Suspension {
     return said;
   }
 
+  // Asks again and again: schedulers send nothing by themselves.
   void WaitUntilHeld() {
     const Clock::time_point deadline = Clock::now() + command_.timeout;
     for (;;) {
@@ -172,9 +181,11 @@ class Suspension {
     if (!asked->client.ListAllocations(&states, &error)) return Fail(error);
     for (const control::AllocationState& state : states) {
       if (!asked->names.contains(control::TextOf(state.name))) continue;
+      // Otherwise this would wait for what nobody intends any more.
       if (state.suspended == 0) {
         return Fail(NameOf(state) + " has been resumed by another command meanwhile");
       }
+      // All of its processes are held, or it has none.
       if (state.held_sessions >= state.sessions) continue;
       *waits += (waits->empty() ? "" : ", ") +
                 std::to_string(state.sessions - state.held_sessions) + " of " +
@@ -184,6 +195,7 @@ class Suspension {
     return true;
   }
 
+  // Asks once more, so that the document says how it ended.
   void SayAsDocument() {
     Json document = {{"tenants", Json::array()}};
     for (Asked& asked : asked_) {

@@ -18,6 +18,7 @@ namespace {
 
 constexpr char kLibraryFolder[] = "/lib";
 constexpr char kProgramFolder[] = "/bin";
+// All of these begin with a slash, to be appended to the folder's path.
 constexpr char kTrace[] = "/gpuloom-trace";
 
 // The same folder by the other names of $LIB: Red Hat's and SUSE's, Debian's. (Others say "lib".)
@@ -39,6 +40,7 @@ constexpr struct {
 
 }  // namespace
 
+// By name, not whatever is there: what somebody else has put into it stays, and the folder with it.
 TenantFolder::~TenantFolder() {
   if (path_.empty()) return;
   const std::string libraries = path_ + kLibraryFolder;
@@ -54,6 +56,7 @@ TenantFolder::~TenantFolder() {
 
 bool TenantFolder::Make(const std::string& state_dir, const TenantLibraries& libraries,
                         std::string* error) {
+  // LD_LIBRARY_PATH is split at both.
   if (state_dir.find_first_of(":;") != std::string::npos) {
     *error = "the path " + state_dir +
              " would be split where libraries are looked for: choose a --state-dir without ':' "
@@ -66,6 +69,7 @@ bool TenantFolder::Make(const std::string& state_dir, const TenantLibraries& lib
     *error = "cannot make the folder " + path + ": " + strerror(errno);
     return false;
   }
+  // From here on the destructor removes it, however far this gets.
   path_ = path;
   const std::string folder = path + kLibraryFolder;
   bool is_made = mkdir(folder.c_str(), 0700) == 0;

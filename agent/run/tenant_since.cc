@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 
 // Of a record (agent/identity/allocation_record.h), of which nothing else is needed here.
 int64_t BoundAt(const fs::path& record) {
+  // A line of YAML, indented or not.
   constexpr std::string_view kKey = "boundAtMs: ";
   std::ifstream file(record);
   for (std::string line; std::getline(file, line);) {
@@ -34,11 +35,13 @@ int64_t BoundAt(const fs::path& record) {
 int64_t SinceOf(const std::string& folder, const std::string& allocation) {
   // A scheduler's word is no path.
   if (allocation.empty() || allocation.find('/') != allocation.npos || allocation == "..") return 0;
+  // An agent's scheduler has its folder at <state>/gpus/<uuid>.
   const fs::path state = fs::path(folder).parent_path().parent_path();
   if (const int64_t since = BoundAt(state / "records" / (allocation + ".yaml")); since != 0) {
     return since;
   }
   struct stat info = {};
+  // The folder of a `gpuloom run` is made when its command begins.
   const fs::path own = fs::path(folder) / allocation;
   return stat(own.c_str(), &info) == 0 ? info.st_mtim.tv_sec : 0;
 }

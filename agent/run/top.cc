@@ -27,6 +27,7 @@ bool TakeOrder(char key, TopOrder* order) {
   return false;
 }
 
+// The line above the tables. The first look has nothing to compare with: "measuring".
 std::string Head(const TopView& view, TopOrder order) {
   std::string sorts;
   for (size_t i = 0; i < std::size(kTopOrders); ++i) {
@@ -45,9 +46,12 @@ std::string Lines(const std::vector<std::string>& troubles) {
   return text;
 }
 
+// Two loops: the outer one looks at the schedulers once an interval, the inner one draws anew for
+// each key, from the same figures. Signals are the screen's (terminal_screen.cc).
 int ShowOnScreen(TopCommand command, AllFigures before) {
   TerminalScreen screen;
   AllFigures now = before;
+  // Without an earlier look all rates are unknown, not zero.
   before = {};
   for (;;) {
     const Clock::time_point next = Clock::now() + command.interval;
@@ -66,6 +70,7 @@ int ShowOnScreen(TopCommand command, AllFigures before) {
   }
 }
 
+// Sleeps before each table: the first one needs an interval, too.
 int PrintAgainAndAgain(const TopCommand& command, AllFigures before) {
   for (int printed = 0;; ++printed) {
     std::this_thread::sleep_for(command.interval);
@@ -76,6 +81,7 @@ int PrintAgainAndAgain(const TopCommand& command, AllFigures before) {
       fputs(((is_first ? "" : "\n") + FormatTop(view)).c_str(), stdout);
     } else {
       const bool is_yaml = command.format == Format::kYaml;
+      // A stream of documents, as YAML has it; JSON's need nothing between them.
       fputs(((is_yaml && !is_first ? "---\n" : "") + FormatDocument(JsonOf(view), command.format))
                 .c_str(),
             stdout);

@@ -19,6 +19,7 @@ const SchedulerFigures* FindScheduler(const std::vector<SchedulerFigures>& sched
   return found == schedulers.end() ? nullptr : &*found;
 }
 
+// By name, which is random and not given twice: a pod's next allocation is another one.
 const control::AllocationState* FindAllocation(const SchedulerFigures* scheduler,
                                                const control::AllocationState& like) {
   if (scheduler == nullptr) return nullptr;
@@ -31,13 +32,16 @@ const control::AllocationState* FindAllocation(const SchedulerFigures* scheduler
   return nullptr;
 }
 
-// What of the time between the looks an ever growing figure is.
+// The time between two looks at one scheduler, by that scheduler's own clock, and what a figure
+// that only grows comes to in it. A scheduler that has been replaced began to count anew: then the
+// interval is its whole life.
 class Interval {
  public:
   // `before`: null if the scheduler was not there, or is another one by now.
   Interval(const SchedulerFigures* before, const SchedulerFigures& now)
       : is_known_(before != nullptr && before->speaks_3_3 && now.speaks_3_3) {
     if (!is_known_) return;
+    // One that has run for less than before is another one.
     is_same_ = now.gpu.running_ns >= before->gpu.running_ns;
     seconds_ =
         static_cast<double>(now.gpu.running_ns - (is_same_ ? before->gpu.running_ns : 0)) / 1e9;
@@ -47,6 +51,7 @@ class Interval {
   bool is_known() const { return is_known_; }
   bool is_same_scheduler() const { return is_same_; }
   double seconds() const { return seconds_; }
+  // Nothing without an interval. A figure that has become smaller began anew, too.
   std::optional<double> PerSecond(uint64_t before, uint64_t now) const {
     if (!is_known_) return std::nullopt;
     const uint64_t grown = is_same_ && now >= before ? now - before : now;
@@ -63,6 +68,7 @@ class Interval {
   double seconds_ = 0;
 };
 
+// What is not known stays without a value.
 TopGpu GpuOf(const SchedulerFigures* before, const SchedulerFigures& now,
              const Interval& interval) {
   TopGpu gpu;
@@ -92,6 +98,7 @@ TopTenant TenantOf(const control::AllocationState* before, const control::Alloca
   tenant.memory_used_bytes = now.memory_used_bytes;
   tenant.memory_quota_bytes = now.memory_quota_bytes;
   tenant.state = StateOf(now);
+  // A tenant that was not there before has all its figures from this interval.
   const control::AllocationState none{};
   const control::AllocationState& was = before == nullptr ? none : *before;
   tenant.gpu_share = interval.Part(was.time.compute_ns, now.time.compute_ns);
@@ -103,6 +110,7 @@ TopTenant TenantOf(const control::AllocationState* before, const control::Alloca
 
 void Sort(TopOrder order, std::vector<TopTenant>* tenants) {
   // The most first, and what is not known last.
+  // Negated, because sorting is ascending; kName leaves the order to the names.
   const auto rank = [order](const TopTenant& tenant) {
     switch (order) {
       case TopOrder::kTime:
@@ -118,6 +126,7 @@ void Sort(TopOrder order, std::vector<TopTenant>* tenants) {
     }
     return 0.0;
   };
+  // Equal ranks by name, so that lines do not change places without a reason.
   std::ranges::sort(*tenants, {}, [&](const TopTenant& tenant) {
     return std::tuple(rank(tenant), tenant.pod_namespace, tenant.pod, tenant.container, tenant.gpu);
   });

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Five steps: find the schedulers, have all of them begin, wait, have all of them end, write the
+// file. What fails for one GPU is told and leaves the others. What executors have written is
+// untrusted and read through trace::Part alone.
 #include "agent/run/trace.h"
 
 #include <errno.h>
@@ -36,6 +39,7 @@ std::string Text(const char (&field)[N]) {
   return OneLine({field, control::TextLength(field)}, kLongestName);
 }
 
+// On the clock of the records: a part's window is cut by it.
 uint64_t NowNs() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -50,6 +54,7 @@ std::string Fixed(double number) {
 
 std::string Seconds(uint64_t ns) { return Fixed(static_cast<double>(ns) / 1e9) + "s"; }
 
+// Standard output is not ours to close.
 struct Closer {
   void operator()(FILE* file) const {
     if (file != stdout) fclose(file);
@@ -67,6 +72,8 @@ File OpenOutput(const std::string& path) {
   return file;
 }
 
+// One trace, from the command to its outcome. Clients stay connected meanwhile: a scheduler ends a
+// trace whose client is gone.
 class Tracing {
  public:
   explicit Tracing(const TraceCommand& command) : command_(command) {}
@@ -75,6 +82,8 @@ class Tracing {
     sigset_t signals;
     sigemptyset(&signals);
     for (const int signal : {SIGINT, SIGTERM}) sigaddset(&signals, signal);
+    // Blocked from the start, so that a signal that comes while files are opened ends the trace
+    // early and not the program.
     sigset_t before;
     sigprocmask(SIG_BLOCK, &signals, &before);
     const channel::UniqueFd signal_fd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -112,6 +121,7 @@ class Tracing {
     return std::move(outcome_);
   }
 
+  // A scheduler that takes part.
   struct Asked {
     std::string folder;
     std::string name;
@@ -119,11 +129,13 @@ class Tracing {
     uint64_t begin_ns = 0;
   };
 
+  // Nothing is written. Always false, so that a step can return it.
   bool Fail(const std::string& trouble) {
     outcome_.exit_status = 1;
     outcome_.trouble += "gpuloom: " + trouble + "\n";
     return false;
   }
+  // Something is missing from what is written.
   void Miss(const std::string& trouble) {
     if (outcome_.exit_status == 0) outcome_.exit_status = 3;
     outcome_.trouble += "gpuloom: " + trouble + "\n";
@@ -162,11 +174,14 @@ class Tracing {
                                          : "no GPU can be traced");
   }
 
+  // All before any time is waited, one after the other: windows differ by what beginning takes,
+  // which is why each has its own.
   bool Begin() {
     const auto limit_ms = static_cast<uint32_t>(std::min<uint64_t>(
         static_cast<uint64_t>(command_.time.count()) + kMarginMs, control::kMaxTraceMs));
     std::erase_if(asked_, [&](Asked& asked) {
       std::string error;
+      // Before it is asked for: no record of this trace can be earlier.
       asked.begin_ns = NowNs();
       if (asked.client.BeginTrace(limit_ms, &error)) return false;
       Miss("the GPU " + asked.name + " is not traced: " + error);
@@ -185,6 +200,7 @@ class Tracing {
           std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
       if (left.count() <= 0) return;
       const int ready = poll(polled.data(), polled.size(), static_cast<int>(left.count()));
+      // A scheduler sends nothing unasked, so one that is readable is gone; End finds out which.
       if (ready > 0 || (ready < 0 && errno != EINTR)) return;
     }
   }
@@ -202,6 +218,7 @@ class Tracing {
       gpus_.push_back(std::move(gpu));
     }
     for (TracedGpu& gpu : gpus_) {
+      // Parts that cannot be read are left out of both lists, which stay in step.
       std::vector<control::Client::Part> opened;
       for (control::Client::Part& part : gpu.trace.parts) {
         trace::Part reader;
@@ -225,6 +242,7 @@ class Tracing {
     }
   }
 
+  // Counts are the executor's own word, `end` is the scheduler's.
   void SayWhatIsMissing(const TracedGpu& gpu, size_t index) {
     const trace::Part& part = gpu.parts[index];
     const control::TracePart& said = gpu.trace.parts[index].part;
@@ -264,6 +282,9 @@ class Tracing {
     return FormatTable(rows);
   }
 
+  // Each session that the scheduler names has a row, also if nothing of it was recorded; what
+  // nobody answers for has its own; the last row is all together. COMPUTED is from the records,
+  // CHARGED from the scheduler's account: large differences show that records are missing.
   static void AddRows(const TracedGpu& gpu, size_t index, const trace::PartSum& sum,
                       std::vector<std::vector<std::string>>* rows) {
     const trace::Part& part = gpu.parts[index];
@@ -277,6 +298,7 @@ class Tracing {
                        std::to_string(its.copies), Seconds(its.compute_ns), charged, source});
     };
     trace::Sum all;
+    // Not the sum of the sessions': they run side by side.
     all.compute_ns = sum.compute_ns;
     uint64_t charged_ns = 0;
     for (const control::TraceSession& session : gpu.trace.sessions) {

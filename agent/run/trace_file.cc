@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Names come from tenants, texts of parts from executors: all go through OneLine. Numbers need no
+// check: trace::Part has made them harmless.
 #include "agent/run/trace_file.h"
 
 #include <algorithm>
@@ -27,6 +29,7 @@ std::string NameOf(const TraceSession& session) {
   return Text(session.pod_namespace) + "/" + Text(session.pod) + "/" + Text(session.container);
 }
 
+// Unknown values of a later release read as the worst of these.
 const char* TextOf(uint32_t end_untrusted) {
   switch (static_cast<control::TraceEnd>(end_untrusted)) {
     case control::TraceEnd::kWhole:
@@ -39,6 +42,8 @@ const char* TextOf(uint32_t end_untrusted) {
   return "executor did not answer";
 }
 
+// The file's otherData: the figures of the summary, for programs. `sums` has one entry for each
+// part, in the order of the two loops.
 Json Describe(const std::vector<TracedGpu>& gpus, const std::vector<trace::PartSum>& sums) {
   Json about = {{"version", kVersion}, {"gpus", Json::array()}};
   auto sum = sums.begin();
@@ -88,6 +93,7 @@ Json Describe(const std::vector<TracedGpu>& gpus, const std::vector<trace::PartS
   return about;
 }
 
+// How a session is called in the file: as its tenant, or as what is nobody's.
 trace::EventFile::Labels LabelsOf(const TracedGpu& gpu, size_t index, uint64_t session_id) {
   const std::string domain = Text(gpu.trace.parts[index].part.trust_domain);
   const std::string place = gpu.name + ", domain " + domain;
@@ -95,6 +101,7 @@ trace::EventFile::Labels LabelsOf(const TracedGpu& gpu, size_t index, uint64_t s
     if (session.session_id != session_id) continue;
     return {NameOf(session), place + ", session " + std::to_string(session_id)};
   }
+  // Nothing else is left: Part::ForEach gives 0 for the rest.
   return {session_id == wire::kTraceOfExecutor ? "gpuloom itself, for " + domain
                                                : "unknown tenant of " + domain,
           place};
@@ -102,6 +109,7 @@ trace::EventFile::Labels LabelsOf(const TracedGpu& gpu, size_t index, uint64_t s
 
 }  // namespace
 
+// The only sessions that this executor's records may be about.
 std::vector<uint64_t> TracedGpu::SessionsOf(uint64_t executor_id) const {
   std::vector<uint64_t> sessions;
   for (const TraceSession& session : trace.sessions) {
@@ -120,6 +128,7 @@ std::vector<trace::PartSum> SumUp(const std::vector<TracedGpu>& gpus) {
 
 bool WriteTraceFile(const std::vector<TracedGpu>& gpus, const std::vector<trace::PartSum>& sums,
                     FILE* file) {
+  // The earliest window begins at 0, so that all GPUs are on one time line.
   uint64_t begin_ns = UINT64_MAX;
   for (const TracedGpu& gpu : gpus) {
     for (const trace::Part& part : gpu.parts) {

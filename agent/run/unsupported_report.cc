@@ -13,6 +13,7 @@ std::string UnsupportedLine(const control::AllocationState& state) {
   if (state.unsupported_count == 0) return "";
   std::string names = control::TextOf(state.unsupported);
   for (size_t at = 0; (at = names.find('\n', at)) != std::string::npos;) {
+    // One name a line, as the scheduler tells them.
     names.replace(at, 1, at + 1 == names.size() ? "" : ", ");
   }
   return "gpuloom: " + std::to_string(state.unsupported_count) + " unsupported CUDA function" +
@@ -31,6 +32,8 @@ void SayUnsupported(const std::string& allocation, control::Client* client) {
           return allocation == std::string_view(state.name, control::TextLength(state.name));
         });
     if (ours == states.end()) return;
+    // The last look counts whatever it shows: something in the background may go on with the
+    // session.
     if (ours->sessions != 0 && look + 1 < kLooks) {
       usleep(kPauseUs);
       continue;

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Who says what: this program knows its own version, an agent writes its into its lock, schedulers
+// tell theirs and their executors', libraries have theirs in their file names, and NVIDIA's kernel
+// module tells its in /proc.
 #include "agent/run/versions.h"
 
 #include <fstream>
@@ -22,18 +25,21 @@ constexpr char kOlder[] = "an older release, which does not say";
 constexpr const char* kLibraries[] = {"libgpuloom-nvml", "libgpuloom", "gpuloom-trace"};
 constexpr const char* kRecordKeys[] = {"shim: ", "nvml: ", "trace: "};
 
+// One that has had the lock of a state folder.
 struct Agent {
   std::string state_dir;
   std::string version;  // empty: it does not say
   bool is_in_charge = false;
 };
 
+// A file that containers are given, and how many of them have it.
 struct Library {
   std::string name;     // "libgpuloom"
   std::string version;  // "0.2.0"
   uint64_t containers = 0;
 };
 
+// The lock file stays when its agent ends, and with it what that one was.
 std::vector<Agent> AgentsOf(const std::string& state_dir) {
   std::vector<Agent> agents;
   for (const std::string& place : SearchedFolders(state_dir)) {
@@ -48,9 +54,11 @@ std::vector<Agent> AgentsOf(const std::string& state_dir) {
 // "0.2.0" of libgpuloom-0.2.0-0123456789abcdef.so.
 bool ParseLibrary(std::string_view file, Library* library) {
   for (const std::string_view name : kLibraries) {
+    // "libgpuloom" is also how libgpuloom-nvml begins, which is why that stands before it.
     if (!file.starts_with(name) || file.substr(name.size()).substr(0, 1) != "-") continue;
     file.remove_prefix(name.size() + 1);
     library->name = name;
+    // Behind the last hyphen is the file's hash.
     library->version = OneLine(file.substr(0, file.rfind('-')), kLongestName);
     return true;
   }
@@ -64,10 +72,12 @@ void CountFiles(const std::string& record, std::map<std::string, Library>* libra
     for (const std::string_view key : kRecordKeys) {
       if (!line.starts_with(key)) continue;
       const std::string value = line.substr(key.size());
+      // Only as an agent writes it: in quotes, and not empty.
       if (value.size() < 3 || value.front() != '"' || value.back() != '"') continue;
       const std::string name = value.substr(1, value.size() - 2);
       Library library;
       if (!ParseLibrary(name, &library)) continue;
+      // By file, not by version: two builds of one version are two files.
       ++libraries->try_emplace(name, library).first->second.containers;
     }
   }
@@ -105,6 +115,7 @@ Json JsonOf(const SchedulerFigures& scheduler) {
   json["cuda"] = OrNull(CudaText(scheduler.driver_version));
   json["executors"] = Json::array();
   for (const control::DomainState& domain : scheduler.domains) {
+    // A domain stays known after its last executor, which says nothing any more.
     if (domain.executors == 0) continue;
     const std::string cupti = Text(domain.executor_cupti);
     const bool has_cupti = domain.executor_has_cupti != 0;
@@ -125,6 +136,7 @@ std::string LinesOf(const SchedulerFigures& scheduler) {
   text += "driver of " + gpu + ": ";
   const std::string cuda = CudaText(scheduler.driver_version);
   text += (cuda.empty() ? "" : "CUDA " + cuda + ", ") + Text(scheduler.gpu.name) + "\n";
+  // A line for each version, with the domains whose executors are of it: normally one.
   const auto add = [&text, &gpu](const char* what, const std::string& which,
                                  const std::string& domains) {
     text.append(what).append(" of ").append(gpu).append(": ").append(which).append(", of ");
@@ -139,6 +151,7 @@ std::string LinesOf(const SchedulerFigures& scheduler) {
   return text;
 }
 
+// What the next executor would be, whatever those that run are.
 std::string LinesOf(const ExecutorProgram& executor) {
   std::string text =
       "installed executor: " + (executor.version.empty() ? executor.trouble : executor.version) +

@@ -16,6 +16,7 @@ bool Describe(const SchedulerFigures& scheduler, RunningGpu* gpu) {
   Capacity& capacity = gpu->capacity;
   capacity.gpu = scheduler.name();
   capacity.total_bytes = scheduler.memory_bytes;
+  // The agent says what slots may have; the rest is its reserve, whatever flag it came from.
   capacity.reserve_bytes =
       scheduler.memory_bytes - std::min(scheduler.memory_bytes, standing.available_bytes);
   capacity.slots = static_cast<int>(standing.slots);
@@ -38,6 +39,7 @@ Running WhoRuns(const std::string& state_dir) {
                                  " has: what changes there is not known");
       continue;
     }
+    // GPUs that cannot be judged are left out, so a tenant's number is not its scheduler's.
     const size_t number = running.gpus.size();
     running.gpus.push_back(std::move(gpu));
     for (const control::AllocationState& state : scheduler.allocations) {

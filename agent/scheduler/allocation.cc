@@ -8,6 +8,8 @@
 namespace gpuloom::scheduler {
 namespace {
 
+// Whether the numbers can be a policy's; 0 stands for what it does not say (agent/arbiter/terms.h).
+// The agent has checked them, but may be of another release.
 bool AreTerms(const control::ShareTerms& shares) {
   constexpr uint32_t kLargestWeight = 1000, kLowest = 3, kAllPermille = 1000;
   return shares.namespace_weight <= kLargestWeight && shares.weight <= kLargestWeight &&
@@ -29,11 +31,13 @@ bool Usage::Charge(uint64_t bytes) {
     return false;
   }
   used_bytes_ += bytes;
+  // For Undo: a charge for memory that the device then had no room for never was a peak.
   peak_before_charge_ = peak_bytes_;
   peak_bytes_ = std::max(peak_bytes_, used_bytes_);
   return true;
 }
 
+// Without a look at the quota: the memory is there already, and refusing to count it would hide it.
 void Usage::ChargeAnyway(uint64_t bytes) {
   used_bytes_ += bytes;
   peak_bytes_ = std::max(peak_bytes_, used_bytes_);
@@ -44,14 +48,17 @@ void Usage::Undo(uint64_t bytes) {
   peak_bytes_ = std::max(peak_before_charge_, used_bytes_);
 }
 
+// Clamped, so that a count that is wrong somewhere cannot become a quota without end.
 void Usage::Discharge(uint64_t bytes) { used_bytes_ -= std::min(used_bytes_, bytes); }
 
 bool Allocation::NoteUnsupported(std::string name_untrusted) {
   constexpr size_t kMaxNames = 64;
+  // What an executor sends goes to logs and to the operator's terminal.
   for (char& c : name_untrusted) {
     const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
     if (!plain && c != '_' && c != '-' && c != ' ') c = '?';
   }
+  // When the list is full nothing is said any more: the tenant chooses the names.
   if (name_untrusted.empty() || unsupported.size() == kMaxNames ||
       std::find(unsupported.begin(), unsupported.end(), name_untrusted) != unsupported.end()) {
     return false;
@@ -67,6 +74,8 @@ bool Bind(const control::BindAllocation& message, Allocation* allocation, std::s
     *error = "allocation " + allocation->name + ": namespace and pod must be named";
     return false;
   }
+  // Everything is judged before anything is changed: a message that is refused leaves the
+  // allocation as it was.
   const std::string trust_domain = control::TextOf(message.trust_domain);
   if (trust_domain.empty()) {
     *error = "allocation " + allocation->name + ": trust domain must be named";
@@ -76,6 +85,8 @@ bool Bind(const control::BindAllocation& message, Allocation* allocation, std::s
     *error = "allocation " + allocation->name + ": memory quota is below the 2 MiB granule";
     return false;
   }
+  // The directory's owner is fixed once it is known. An agent that mixed up two allocations must
+  // not give one pod the other's socket, memory or traces.
   if (allocation->bound && !(identity == allocation->identity)) {
     *error = "allocation " + allocation->name + " belongs to " + allocation->identity.Label() +
              " (pod uid " + allocation->identity.pod_uid + "), not to " + identity.Label() +
@@ -96,6 +107,7 @@ bool Bind(const control::BindAllocation& message, Allocation* allocation, std::s
         "does not say";
     return false;
   }
+  // An hour bounds what a call of a program's can wait for, and the arithmetic with it.
   constexpr uint32_t kLongestWaitMs = 3'600'000;
   if (message.memory_wait_ms > kLongestWaitMs) {
     *error = "allocation " + allocation->name + ": memory may be waited for an hour at most";
@@ -123,6 +135,7 @@ bool Bind(const control::BindAllocation& message, Allocation* allocation, std::s
   allocation->rescue_after_ms = message.rescue_after_ms;
   allocation->trace = static_cast<control::TraceTerms>(message.trace);
   allocation->partition = message.partition;
+  // Applies to what is asked for from here on; sessions that hold more keep it.
   allocation->usage.SetQuota(message.memory_quota_bytes);
   return true;
 }

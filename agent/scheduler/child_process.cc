@@ -14,6 +14,7 @@
 namespace gpuloom::scheduler {
 
 std::vector<std::string> CleanEnvironment(char* const* environment) {
+  // What programs, the dynamic linker and the sanitizers need.
   constexpr std::string_view kNames[] = {
       "PATH", "LD_LIBRARY_PATH", "HOME",          "TMPDIR",      "LANG",
       "TZ",   "ASAN_OPTIONS",    "UBSAN_OPTIONS", "TSAN_OPTIONS"};
@@ -34,6 +35,7 @@ std::vector<std::string> CleanEnvironment(char* const* environment) {
 bool ChildProcess::Start(const std::vector<std::string>& arguments, int output,
                          const std::vector<int>& descriptors, std::string* error) {
   const std::vector<std::string> environment = CleanEnvironment(environ);
+  // Points into `environment`, which outlives the call.
   std::vector<char*> envp;
   for (const std::string& variable : environment) {
     envp.push_back(const_cast<char*>(variable.c_str()));
@@ -55,6 +57,7 @@ bool ChildProcess::Start(const std::vector<std::string>& arguments, int output,
 
 bool ChildProcess::Kill(std::string* error) {
   if (pid_ <= 0) return true;
+  // The group: whatever the process has started goes with it.
   // ESRCH: it has ended just now.
   if (kill(-pid_, SIGKILL) != 0 && errno != ESRCH) {
     *error = "cannot end process " + std::to_string(pid_) + ": " + strerror(errno) +
@@ -76,6 +79,8 @@ void ChildProcess::Signal(int signal) const {
 bool ChildProcess::Reap(std::string* how) {
   if (pid_ <= 0) return false;
   siginfo_t info{};
+  // WNOWAIT: the process stays a zombie, so that its number, which is also the group's, cannot be
+  // another's when the group is killed.
   if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
       info.si_pid != pid_) {
     return false;
@@ -85,6 +90,7 @@ bool ChildProcess::Reap(std::string* how) {
   waitpid(pid_, &status, 0);
   pid_ = 0;
   *how = HowItEnded(status);
+  // Told apart, because SIGKILL from elsewhere is mostly the kernel's for lack of memory.
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
     *how += killed_ ? ", ours" : ", not ours: is the machine out of memory?";
   }

@@ -35,6 +35,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   options.cuda_library = "libcuda.so.1";
   options.executor_path = OwnFolder() + "gpuloom-executor";
   line.executor_users = "auto";
+  // As any program's temporary files.
   if (const char* folder = getenv("TMPDIR"); folder != nullptr && folder[0] == '/') {
     options.executor_folders = folder;
   }
@@ -54,6 +55,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       ->capture_default_str();
   app.add_option("--executor", options.executor_path, "the executor program")
       ->capture_default_str();
+  // Durations have one form in all of gpuloom's programs: "60s", "250ms", "2m".
   const auto add_duration = [&app](const char* name, std::chrono::milliseconds* value,
                                    const char* help) {
     app.add_option_function<std::string>(
@@ -107,6 +109,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& mistake) {
+    // 0 for --help, 2 for a mistake, whatever number CLI11 has for it.
     *exit_status = app.exit(mistake) == 0 ? 0 : 2;
     return std::nullopt;
   }
@@ -116,6 +119,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
     return std::nullopt;
   }
   *exit_status = 2;
+  // Not `required()`: --version must work without them.
   if (line.gpu.empty() || options.state_dir.empty()) {
     fprintf(stderr, "gpuloom-scheduler: --gpu and --state-dir are needed; see --help\n");
     return std::nullopt;
@@ -133,6 +137,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   }
   SetLogLevel(*log_level);
   SetLogFormat(*log_format);
+  // Executors are told on their command line, and by signal when it changes.
   options.executor_log_level = level;
   return line;
 }

@@ -16,6 +16,7 @@
 namespace gpuloom::scheduler {
 namespace {
 
+// SetText cuts what does not fit into the message.
 control::Answer MakeAnswer(bool ok, const std::string& message) {
   control::Answer answer{};
   answer.ok = ok ? 1 : 0;
@@ -29,6 +30,8 @@ void Scheduler::AcceptController() {
   channel::UniqueFd socket(
       accept4(control_listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket.valid()) {
+    // No descriptor or memory is left. The listener stays readable, so without a pause the loop
+    // would spin.
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
       LogWarning(std::string("cannot accept a control connection: ") + strerror(errno));
       control_watch_.Change(0);
@@ -37,6 +40,7 @@ void Scheduler::AcceptController() {
     }
     return;
   }
+  // The socket's mode keeps others out as well, but only once it has been set.
   ucred peer{};
   socklen_t size = sizeof(peer);
   getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
@@ -49,6 +53,7 @@ void Scheduler::AcceptController() {
     LogWarning("control: too many connections, refused " + ProcessText(peer.pid));
     return;
   }
+  // From now on the end of the last connection may mean that nobody needs this scheduler.
   was_used_ = true;
   const uint64_t id = ++last_id_;
   controllers_[id].peer = std::make_unique<Peer>(
@@ -58,6 +63,8 @@ void Scheduler::AcceptController() {
       0);  // every minor version understands this; used until the peer names its own
 }
 
+// The trace first, which looks its controller up to answer it. Then what was to live as long as the
+// connection (`gpuloom run`).
 void Scheduler::EndController(uint64_t id) {
   DropTraceOf(id);
   controllers_.erase(id);
@@ -69,6 +76,9 @@ void Scheduler::EndController(uint64_t id) {
   LookUnused();
 }
 
+// One answer for each request, also for one that is not known or malformed: an agent of another
+// release must not wait in vain. Lists come before the answer, and a trace's answer when its
+// executors have done their part.
 void Scheduler::OnControl(uint64_t id, const control::Incoming& in) {
   const Controller& controller = controllers_.at(id);
   Peer* peer = controller.peer.get();
@@ -113,6 +123,8 @@ void Scheduler::OnControl(uint64_t id, const control::Incoming& in) {
 
 bool Scheduler::Apply(uint64_t id, const control::ControlHello& message, std::string* error) {
   Controller& controller = controllers_.at(id);
+  // Another major is refused with a message that says which side to update, and the connection
+  // stays unusable.
   controller.greeted = control::CanTalk(message.major);
   if (controller.greeted) {
     controller.peer->SetPeerMinor(message.minor);
@@ -138,6 +150,8 @@ bool Scheduler::Apply(uint64_t controller, const control::AddAllocation& message
     return false;
   }
   const auto existing = allocations_.find(name);
+  // Added again: an agent that has restarted says what it knows. The socket may have been removed
+  // with its folder and is made anew; slots and owner may have changed.
   if (existing != allocations_.end()) {
     if (existing->second.allocation->directory != directory) {
       *error = "allocation " + name + " has its socket in " +
@@ -161,6 +175,8 @@ bool Scheduler::Apply(uint64_t controller, const control::AddAllocation& message
   allocation->directory = directory;
   allocation->slots = message.slots;
   allocation->owner = message.ends_with_connection != 0 ? controller : 0;
+  // The door holds the allocation: a visitor that it has accepted belongs to that one, whatever is
+  // added under its name later.
   auto door = std::make_unique<TenantDoor>(loop_, [this, allocation](Visitor visitor) {
     if (visitor.hello.magic == wire::kQueryMagic) {
       AnswerWhenReturned(allocation, std::move(visitor));
@@ -185,6 +201,8 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   }
   Allocation* allocation = it->second.allocation.get();
   const bool was_bound = allocation->bound;
+  // What it was, to tell others only of what has changed: this message comes for every allocation
+  // after every change of the policy.
   const control::ShareTerms shares_before = allocation->shares;
   const control::PartitionTerms partition_before = allocation->partition;
   const control::KernelTerms kernels_before = allocation->kernels;
@@ -192,6 +210,7 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   const std::chrono::milliseconds wait_before = allocation->memory_wait;
   const std::string domain_before = allocation->trust_domain;
   if (!Bind(message, allocation, error)) return false;
+  // Those who wait count from their beginning, with the new limit.
   if (allocation->memory_wait != wait_before) {
     waiting_.SetWait(allocation, allocation->memory_wait);
     LookAtWaiting();
@@ -204,7 +223,9 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
     TellShares(*allocation);
   }
   turns_.Set(*allocation);
+  // The policy may have taken the permission away while a trace goes on.
   EndOwnTracesNotAllowed(*allocation);
+  // It may have been the last one of its former domain.
   if (!was_bound || allocation->trust_domain != domain_before) ForgetDomains();
   const std::string line = allocation->Label() + ": allocation " + name + ", domain " +
                            allocation->trust_domain + ", quota " +
@@ -234,6 +255,8 @@ bool Scheduler::Apply(uint64_t, const control::RemoveAllocation& message, std::s
 bool Scheduler::Apply(uint64_t, const control::ListAllocations&, std::string*) { return true; }
 bool Scheduler::Apply(uint64_t, const control::DescribeGpu&, std::string*) { return true; }
 
+// The order matters: without its door nobody comes any more; `removed` stops its traces; then its
+// sessions end. They hold the allocation until all they had is free.
 void Scheduler::Remove(const std::string& name) {
   const auto it = allocations_.find(name);
   if (it == allocations_.end()) return;
@@ -243,6 +266,7 @@ void Scheduler::Remove(const std::string& name) {
   turns_.Remove(*allocation);
   EndOwnTracesNotAllowed(*allocation);
   LogInfo(allocation->Label() + ": allocation " + name + " removed");
+  // A copy: EndSession may take sessions out of the table.
   std::vector<Session*> theirs;
   for (auto& [id, session] : sessions_) {
     if (session->allocation == allocation) theirs.push_back(session.get());

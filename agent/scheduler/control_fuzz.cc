@@ -31,6 +31,7 @@
 namespace gpuloom::scheduler {
 namespace {
 
+// Not an assert: it holds in every build.
 void Check(bool ok, int line = __builtin_LINE()) {
   if (ok) return;
   fprintf(stderr, "control_fuzz.cc:%d: does not hold\n", line);
@@ -117,12 +118,15 @@ class Harness {
     control::SetText(bind.pod_uid, "a");
     control::SetText(bind.container, "a");
     control::SetText(bind.trust_domain, "a");
+    // Enough for some requests, too little for all, so that both answers and the queue are met.
     bind.memory_quota_bytes = uint64_t{1} << 30;
     // Some requests wait.
     bind.memory_wait_ms = 1000;
     device_.room_bytes = uint64_t{64} << 20;
     Tell(&agent_, bind);
     Attach();
+    // One may be left from Turn. The wait is for the process only; nothing else here depends on
+    // time.
     Check(executor_.valid() || TakeExecutor(60'000));
     Tell(&executor_, control::ExecutorReady{1, 0, 0, 0, {}, {}, {}, 0});
     Tell(&executor_, control::SessionReady{session_id_, 1, 0, {}, 0, 0});
@@ -171,6 +175,7 @@ class Harness {
         return SendOne(steps, &agent_, kAgents[steps->Byte() % kAgents.size()]);
       case 1:
       case 2:
+        // Executors twice as often as the agent: they are the ones that are not trusted.
         return SendOne(steps, &executor_, kExecutors[steps->Byte() % kExecutors.size()]);
       case 3:  // of any route, or none
         return SendOne(steps, step % 2 == 0 ? &agent_ : &executor_, steps->Byte());
@@ -192,6 +197,8 @@ class Harness {
     const uint8_t shape = steps->Byte();
     const uint32_t full = info == nullptr ? steps->Byte() : info->body_bytes;
     const uint32_t shortest = info == nullptr ? full : info->shortest_bytes;
+    // Mostly right sizes; also longer ones, as a newer peer sends them, the shortest that is valid,
+    // and one byte less than that.
     const uint32_t sizes[] = {full, full, full, full + 8, shortest, shortest - (shortest != 0)};
     const uint32_t size = sizes[shape % std::size(sizes)];
     const control::MessageHeader header{type, (shape & 64) != 0 ? 0 : ++request_};
@@ -201,6 +208,7 @@ class Harness {
     for (int words = steps->Byte() % 8; words > 0; --words) {
       Write(steps, body, full);
     }
+    // Any descriptor will do: what is no region must be refused.
     const int fds[] = {STDERR_FILENO, STDERR_FILENO, STDERR_FILENO, STDERR_FILENO};
     const size_t fd_count = std::min((shape & 128) != 0 ? steps->Byte() % 5
                                      : info == nullptr  ? 0
@@ -242,6 +250,7 @@ class Harness {
 
   // What the loop does, and what the peers hear of it.
   void Turn() {
+    // A few rounds: what one handler has posted to the loop is done in the next.
     for (int i = 0; i < 4; ++i) loop_.RunOnce({});
     scheduler_->OnChildExit();
     if (!executor_.valid()) (void)TakeExecutor(0);
@@ -266,6 +275,7 @@ class Harness {
 
   void ExpectServed() {
     control::Connection next(channel::ConnectTo((folder_ / control::kControlSocketName).c_str()));
+    // A new agent over a new connection: the old ones may have been refused for what they sent.
     Check(next.valid());
     for (int i = 0; i < 2; ++i) {
       if (i == 0) Check(next.Send(1, control::ControlHello{control::kControlMajor, 0}));

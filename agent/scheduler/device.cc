@@ -46,6 +46,8 @@ std::string DriverText(const Driver& driver) {
   return is_version ? std::string(text) : std::string();
 }
 
+// The driver's device. It calls cuInit and never makes a context: all that it uses works without
+// one.
 class DriverDevice : public Device {
  public:
   // All-or-nothing: false with a message.
@@ -58,6 +60,7 @@ class DriverDevice : public Device {
     int fd = -1;
     const CUresult result = driver_.cuMemExportToShareableHandle(
         &fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    // The importer's descriptor is all that the memory is for; without it, it goes again.
     if (result != CUDA_SUCCESS) {
       driver_.cuMemRelease(memory);
       return result;
@@ -81,6 +84,7 @@ bool DriverDevice::Open(const std::string& cuda_library, const std::string& inde
                         std::string* error) {
   if (!Load(cuda_library.c_str(), &driver_, error)) return false;
   int version = 0;
+  // The version first: an old library lacks functions, and "too old" says more than their names.
   if (driver_.cuDriverGetVersion != nullptr &&
       driver_.cuDriverGetVersion(&version) == CUDA_SUCCESS && version < kOldestDriverVersion) {
     *error = "cuda: the driver's CUDA version is " + CudaVersionText(version) +
@@ -108,6 +112,7 @@ bool DriverDevice::Open(const std::string& cuda_library, const std::string& inde
   }
   CUdevice device;
   if (!FindDevice(index_or_uuid, &device, error) || !ReadFacts(device, error)) return false;
+  // What CUDA does not tell; no reason to fail.
   facts_.description = DescribeDevice(kNvmlLibrary, FormatUuid(facts_.uuid));
   properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -126,6 +131,8 @@ bool DriverDevice::FindDevice(const std::string& index_or_uuid, CUdevice* device
     return false;
   }
   char* end = nullptr;
+  // A number is the driver's, in the order that CUDA_DEVICE_ORDER and CUDA_VISIBLE_DEVICES of this
+  // process's environment give.
   const long index = strtol(index_or_uuid.c_str(), &end, 10);
   if (!index_or_uuid.empty() && *end == '\0') {
     if (index >= 0 && index < count && driver_.cuDeviceGet(device, static_cast<int>(index)) == 0) {
@@ -174,6 +181,7 @@ bool DriverDevice::ReadFacts(CUdevice device, std::string* error) {
   facts_.pci_bus_id = pci_bus_id;
   facts_.total_memory_bytes = total;
   std::copy(uuid.bytes, uuid.bytes + 16, facts_.uuid);
+  // Attributes begin at 1. One that the driver does not have is told apart from one that is 0.
   facts_.attributes[0] = wire::kNoAttribute;
   for (int i = 1; i < static_cast<int>(wire::kDeviceAttributes); ++i) {
     int value = 0;

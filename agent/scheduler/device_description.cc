@@ -8,6 +8,7 @@
 namespace gpuloom::scheduler {
 
 wire::DeviceDescription DescribeDevice(const char* nvml_library, const std::string& uuid) {
+  // All zeros, which is what "not reported" means; each question that fails leaves its field so.
   wire::DeviceDescription said{};
   const NvmlLibrary nvml(nvml_library);
   const auto call = [&](const char* function, auto... arguments) {

@@ -90,6 +90,7 @@ wire::DeviceSnapshot MakeSnapshot(const DeviceFacts& facts, uint64_t memory_quot
     int32_t& value = snapshot.attributes[mask.attribute];
     if (value != wire::kNoAttribute) value = mask.value;
   }
+  // Never more than the device has: the number is an executor's.
   int32_t& multiprocessors = snapshot.attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
   if (multiprocessors_untrusted != 0 &&
       multiprocessors_untrusted < static_cast<uint32_t>(std::max(multiprocessors, 0))) {

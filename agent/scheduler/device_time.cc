@@ -5,6 +5,8 @@
 
 namespace gpuloom::scheduler {
 
+// As in BusyMeter, the sums are what one that had always been there would have had, so a moment
+// costs the same however many executors there are. What is rounded away belongs to nobody.
 void DeviceTime::Advance(uint64_t now_ns) {
   const uint64_t passed_ns = now_ns - std::min(now_ns, now_ns_);
   now_ns_ = std::max(now_ns, now_ns_);
@@ -15,6 +17,8 @@ void DeviceTime::Advance(uint64_t now_ns) {
   }
 }
 
+// The executor's own part grows by the sums' growth since it was last looked at: by turns only
+// while it has one, by pauses always.
 void DeviceTime::Settle(Executor* executor) const {
   if (executor->has_turn) executor->part_ns += sum_.of_turns_ns - executor->since.of_turns_ns;
   executor->part_ns += sum_.of_pauses_ns - executor->since.of_pauses_ns;
@@ -28,6 +32,7 @@ void DeviceTime::Add(uint64_t executor, uint64_t now_ns) {
 }
 
 void DeviceTime::Remove(uint64_t executor, uint64_t now_ns) {
+  // Also takes it out of the turns' count, if it is in it.
   SetTurn(executor, false, now_ns);
   executors_.erase(executor);
 }
@@ -55,6 +60,7 @@ uint64_t DeviceTime::Charge(uint64_t executor, size_t engine, uint64_t wanted_ns
   if (it == executors_.end()) return 0;
   Settle(&it->second);
   uint64_t& charged_ns = it->second.charged_ns[engine];
+  // An engine can be busy all the time, so each engine has the executor's whole part for itself.
   const uint64_t granted_ns = std::min(wanted_ns, it->second.part_ns - charged_ns);
   charged_ns += granted_ns;
   return granted_ns;

@@ -19,6 +19,7 @@ std::optional<DomainBook::Time> DomainBook::Forget(const std::set<std::string_vi
                                                    Time now) {
   std::optional<Time> next;
   for (auto it = domains_.begin(); it != domains_.end();) {
+    // Advanced first: the entry may be erased.
     const auto here = it++;
     DomainHistory& history = here->second;
     if (present.contains(here->first)) {
@@ -27,6 +28,8 @@ std::optional<DomainBook::Time> DomainBook::Forget(const std::set<std::string_vi
     }
     if (!history.unused_since) {
       history.unused_since = now;
+      // Its back-off and its log budget hold on, or deleting and making a namespace would clear
+      // them.
       history.next_spare = {};  // whoever comes next comes for the first time
     }
     const Time end = *history.unused_since + lingering_;

@@ -86,6 +86,7 @@ Watch& Watch::operator=(Watch&& other) noexcept {
   return *this;
 }
 
+// Only for one's own watch: the id is in the table for as long as the Watch is active.
 void Watch::Change(uint32_t events) {
   if (loop_ == nullptr) return;
   epoll_event event{};
@@ -94,6 +95,7 @@ void Watch::Change(uint32_t events) {
   epoll_ctl(loop_->epoll_.get(), EPOLL_CTL_MOD, loop_->watched_.at(id_)->fd, &event);
 }
 
+// The descriptor is still open here (event_loop.h), so the kernel forgets exactly this one.
 void Watch::End() {
   if (loop_ == nullptr) return;
   const auto it = loop_->watched_.find(id_);
@@ -115,6 +117,7 @@ Timer& Timer::operator=(Timer&& other) noexcept {
   return *this;
 }
 
+// Timers are looked up by id, linearly: there are about as many as sessions.
 bool Timer::active() const {
   return loop_ != nullptr && std::any_of(loop_->timers_.begin(), loop_->timers_.end(),
                                          [&](const auto& t) { return t.second.id == id_; });
@@ -138,6 +141,7 @@ Watch EventLoop::WatchFd(int fd, uint32_t events, std::function<void(uint32_t)> 
   epoll_event event{};
   event.events = events;
   event.data.u64 = id;
+  // A watch that is not active: its handler never runs, which its owner notices by time-outs only.
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return Watch();
   watched_.emplace(id, std::make_shared<Watched>(Watched{fd, std::move(handler), place}));
   return Watch(this, id);
@@ -145,6 +149,7 @@ Watch EventLoop::WatchFd(int fd, uint32_t events, std::function<void(uint32_t)> 
 
 Timer EventLoop::After(Clock::duration delay, std::function<void()> handler, Place place) {
   const uint64_t id = ++last_id_;
+  // Absolute times, so that a loop that was busy fires what is due in the right order.
   timers_.emplace(Clock::now() + delay, Pending{id, std::move(handler), place});
   return Timer(this, id);
 }
@@ -163,6 +168,7 @@ void EventLoop::RunOnce(Clock::duration limit) {
   const Clock::time_point now = Clock::now();
   Clock::time_point wake = now < awake_until_ ? now : now + limit;
   if (!timers_.empty()) wake = std::min(wake, timers_.begin()->first);
+  // Rounded up: waking before the first timer is due would spin.
   const auto wait = std::chrono::ceil<std::chrono::milliseconds>(wake - now);
   epoll_event events[64];
   const int count =
@@ -172,6 +178,7 @@ void EventLoop::RunOnce(Clock::duration limit) {
   // comes after another has gone can have what that one had.
   std::stable_partition(events, events + std::max(0, count),
                         [](const epoll_event& event) { return (event.events & EPOLLHUP) != 0; });
+  // Stop inside a handler ends the round: what comes after may use what has just been torn down.
   for (int i = 0; i < count && !stopped_; ++i) {
     const uint64_t id = events[i].data.u64;  // a copy: the kernel's structure is packed
     const auto it = watched_.find(id);
@@ -180,12 +187,14 @@ void EventLoop::RunOnce(Clock::duration limit) {
     kept->handler(events[i].events);
     steps.End(kept->place);
   }
+  // After the events: a message that is there already counts before the deadline for it.
   FireTimers(&steps);
 }
 
 void EventLoop::FireTimers(StepClock* steps) {
   const Clock::time_point now = Clock::now();
   while (!stopped_ && !timers_.empty() && timers_.begin()->first <= now) {
+    // Taken out before it is called: the handler may start and cancel timers, its own included.
     auto node = timers_.extract(timers_.begin());
     node.mapped().handler();
     steps->End(node.mapped().place);

@@ -33,6 +33,9 @@ std::string ErrorOf(uint32_t result_untrusted) {
 
 }  // namespace
 
+// The executor that new sessions of the domain go to, started if there is none. After executors
+// that did not become ready the domain waits (StartDelay) and is told why: a tenant that connects
+// again and again must not start processes without end.
 Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) {
   if (shutting_down_) {
     *error = "scheduler: this GPU's scheduler is ending";
@@ -61,6 +64,7 @@ Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) 
   return executor;
 }
 
+// Not yet the domain's: ExecutorFor puts it into `domains_`, and a spare one belongs to none.
 Executor* Scheduler::StartExecutor(const std::string& domain, std::string* error) {
   auto owned = std::make_unique<Executor>();
   Executor* executor = owned.get();
@@ -76,6 +80,8 @@ Executor* Scheduler::StartExecutor(const std::string& domain, std::string* error
     return nullptr;
   }
   const uint64_t id = executor->id;
+  // The handlers hold the id, not the pointer: they may run when the executor has gone from
+  // everywhere but the table.
   executor->peer = std::make_unique<Peer>(
       loop_, std::move(ours), [this, id](control::Incoming& in) { OnExecutorMessage(id, in); },
       [this, id](const std::string& reason) {
@@ -85,6 +91,7 @@ Executor* Scheduler::StartExecutor(const std::string& domain, std::string* error
                          : reason);
       });
   executor->peer->ExpectDescriptors(control::MostDescriptors(control::Route::kExecutorSays));
+  // Covers the driver's start and the context. One that hangs there says where (SIGABRT).
   executor->deadline = loop_->After(options_.start_timeout, [this, id] {
     LoseExecutor(executors_.at(id).get(), End::kAbort, "was not ready in time");
   });
@@ -94,6 +101,9 @@ Executor* Scheduler::StartExecutor(const std::string& domain, std::string* error
   return executor;
 }
 
+// What an executor gets on its command line is all that it may know before it is confined; its
+// domain's name only, no tenant's. It inherits its end of the control socket, the lock of its user,
+// and a pipe for its log.
 bool Scheduler::StartProcess(Executor* executor, int control, std::string* error) {
   if (!options_.executor_users.Take(&executor->user, error)) return false;
   executor->folder = folders_.NewPath();
@@ -122,6 +132,8 @@ bool Scheduler::StartProcess(Executor* executor, int control, std::string* error
     command.insert(command.end(),
                    {"--memory-limit", std::to_string(options_.executor_memory_bytes)});
   }
+  // The lock is inherited, so the number stays taken while any process of the executor lives, even
+  // if this scheduler dies.
   std::vector<int> descriptors = {control};
   if (executor->user.id != 0) {
     command.insert(command.end(), {"--user", std::to_string(executor->user.id)});
@@ -134,6 +146,7 @@ void Scheduler::OnExecutorMessage(uint64_t executor_id, control::Incoming& in) {
   Executor* executor = executors_.at(executor_id).get();
   const control::Judgement judged = control::Dispatch<control::Route::kExecutorSays>(
       in, [&](const auto& message) { On(executor, message, in); });
+  // Nobody speaks so by accident: both come from one release, or have agreed on a version.
   if (judged != control::Judgement::kHandled) {
     LoseExecutor(executor, End::kKill, "sent a message of unknown type or size");
   }
@@ -150,6 +163,8 @@ void Scheduler::On(Executor* executor, const control::RefusedCalls&, control::In
       std::make_unique<RefusedCalls>(loop_, std::move(in.fds[0]), executor->Label());
 }
 
+// The last message with which descriptors may have come: from here on tenants can take the executor
+// over.
 void Scheduler::On(Executor* executor, const control::ExecutorReady& message, control::Incoming&) {
   if (executor->state != Executor::State::kStarting) return;
   executor->peer->ExpectDescriptors(0);
@@ -171,12 +186,14 @@ void Scheduler::On(Executor* executor, const control::ExecutorReady& message, co
   executor->state = Executor::State::kReady;
   executor->was_ready = true;
   executor->deadline.Cancel();
+  // Untrusted, but only passed on to its own tenants.
   executor->priorities =
       StreamPriorities{message.stream_priority_least, message.stream_priority_greatest};
   executor->version =
       OneLine(control::TextOf(message.version), sizeof(message.version) - kEllipsisBytes);
   executor->cupti = OneLine(control::TextOf(message.cupti), sizeof(message.cupti) - kEllipsisBytes);
   executor->has_cupti = message.has_cupti != 0;
+  // Whatever it did before, it starts: the back-off begins anew.
   book_.Of(executor->domain).failures = 0;
   LogFor(&book_.Of(executor->domain).lines, LogLevel::kInfo, executor->Label() + " is ready");
   if (LogsMore()) executor->process.Signal(LogSignal(true));
@@ -191,9 +208,11 @@ void Scheduler::LetExecutorsLog() {
   }
 }
 
+// Its sessions have been waiting for it since Admit.
 void Scheduler::BeginServing(Executor* executor) {
   turns_.Begin(executor);
   AddTracePart(executor);
+  // A copy: a session that cannot be added is forgotten in the loop.
   const std::set<uint64_t> waiting = executor->sessions;
   for (const uint64_t id : waiting) {
     Session* session = FindSession(id, *executor);
@@ -202,6 +221,8 @@ void Scheduler::BeginServing(Executor* executor) {
   LookIdle(executor);
 }
 
+// Late or wrong answers are ignored: only a session that is being added can be welcomed, or
+// refused.
 void Scheduler::On(Executor* executor, const control::SessionReady& message, control::Incoming&) {
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr) return;
@@ -231,6 +252,8 @@ void Scheduler::On(Executor* executor, const control::SessionEnded& message, con
     LogFor(&session->allocation->fault_lines, LogLevel::kWarning,
            session->Label() + " was ended: wire: " + reason);
   }
+  // Its work is still at the device, in a context that others use: nothing that it had can be given
+  // to anybody before the context is gone.
   if (message.drained == 0) {
     executor->blamed = session->allocation.get();
     NoteFault(session, control::Fault::kDidNotDrain, "its work on the device did not end in time");
@@ -261,6 +284,7 @@ void Scheduler::On(Executor* executor, const control::SessionWaits& message, con
 void Scheduler::On(Executor* executor, const control::ArenaReturned& message, control::Incoming&) {
   const auto it = executor->arenas.find(message.session_id);
   if (it != executor->arenas.end()) {
+    // The executor has unmapped the arena, maybe long after the session's end.
     it->second.allocation->host_addresses.Free(it->second.range, &host_window_);
     executor->arenas.erase(it);
   } else if (Session* session = FindSession(message.session_id, *executor)) {
@@ -280,6 +304,8 @@ void Scheduler::On(Executor* executor, const control::UnsupportedCall& message,
 }
 
 void Scheduler::On(Executor* executor, const control::ExecutorFault& message, control::Incoming&) {
+  // May name none of its own sessions, or a false one: then nobody, or a neighbour of the same
+  // domain, is blamed.
   Session* culprit = FindSession(message.session_id, *executor);
   if (executor->ends_for_kernel) {
     return LoseExecutor(executor, End::kAsk, std::string(executor->reason), kKernelTooLong);
@@ -296,6 +322,10 @@ void Scheduler::On(Executor* executor, const control::ExecutorFault& message, co
                what + (culprit == nullptr ? "" : ", most likely by " + culprit->Label()), what);
 }
 
+// The one way out for an executor, in whatever state. The first call takes everything from it that
+// others can have at once: new sessions, its turn, its traces, its tenants' connections. What its
+// processes may still use (memory, addresses, charges) waits for OnReaped. Later calls only press
+// harder.
 void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& reason,
                              std::string for_neighbours) {
   if (for_neighbours.empty()) for_neighbours = reason;
@@ -311,6 +341,7 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
     LoseTracePart(*executor);
     EndOwnTraces([&](const OwnTrace& trace) { return trace.executor_id == executor->id; },
                  "the executor has ended: its programs must be started again");
+    // A copy, since ending sessions changes the set.
     const std::set<uint64_t> sessions = executor->sessions;
     const bool loses = !sessions.empty() && !shutting_down_;
     LogFor(&book_.Of(executor->domain).lines, loses ? LogLevel::kError : LogLevel::kInfo,
@@ -318,6 +349,8 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
                (loses ? "; " + std::to_string(sessions.size()) + " sessions are lost" : ""));
     executor_counts_.lost += loses;
     book_.Of(executor->domain).counts.lost += loses;
+    // Whether it had one allocation or several decides what its tenants are told: a single one
+    // knows whose fault it was.
     std::set<const Allocation*> allocations;
     for (const uint64_t id : sessions) {
       if (Session* session = FindSession(id, *executor)) {
@@ -348,6 +381,7 @@ void Scheduler::LoseExecutor(Executor* executor, End end, const std::string& rea
       session->regions = SessionRegions{};
       StopServing(session);
     }
+    // Closing the connection is the request to exit; after exit_grace it is killed.
     executor->peer.reset();
     const uint64_t id = executor->id;
     executor->deadline =
@@ -362,6 +396,9 @@ void Scheduler::KillExecutor(Executor* executor) {
   if (!executor->process.Kill(&error)) LogError(executor->Label() + ": " + error);
 }
 
+// The process is dead, so nothing of it is at the device and all that its sessions held is free.
+// The order matters: last words first, then losing it (which does nothing twice), then sessions,
+// then what only the executor was charged with.
 void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   Executor* executor = executors_.at(executor_id).get();
   executor->log->Drain();
@@ -380,6 +417,7 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   for (const auto& [id, arena] : executor->arenas) {
     arena.allocation->host_addresses.Free(arena.range, &host_window_);
   }
+  // A start that failed, unless confinement was the reason and the next one is more lenient.
   if (!executor->was_ready && !executor->steps_down && !shutting_down_) {
     DomainHistory& history = book_.Of(executor->domain);
     ++history.failures;
@@ -403,6 +441,8 @@ bool Scheduler::HasAllocations(const std::string& domain) const {
   });
 }
 
+// Called whenever something that keeps an executor alive has gone. The timer is cancelled when a
+// session comes.
 void Scheduler::LookIdle(Executor* executor) {
   // A starting executor is looked at again when it is ready: if it were ended now, it would count
   // as a failed start.
@@ -411,6 +451,7 @@ void Scheduler::LookIdle(Executor* executor) {
     return;
   }
   const uint64_t id = executor->id;
+  // The tenant's trace ends within bounds, and looks here again.
   if (TracesItself(*executor) && HasAllocations(executor->domain)) return;
   auto timeout = options_.idle_timeout;
   const char* why = "idle";
@@ -418,6 +459,8 @@ void Scheduler::LookIdle(Executor* executor) {
     timeout = std::chrono::milliseconds(0);
     why = "no allocation of its domain is left";
   } else if (executor->was_traced && trace_ == nullptr) {
+    // A profiler that was attached may stay in the process and make launches slower; a new executor
+    // has none.
     timeout = std::chrono::milliseconds(0);
     why = "idle after a trace";
   }

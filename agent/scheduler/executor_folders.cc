@@ -21,6 +21,8 @@ constexpr char kPrefix[] = "gpuloom-executor-";
 
 ExecutorFolders::ExecutorFolders(EventLoop* loop, std::string parent, std::string program)
     : loop_(loop), parent_(std::move(parent)), program_(std::move(program)) {
+  // Everybody may write and nothing is sticky: the one case that is put right. A folder that others
+  // cannot write to is the operator's choice.
   struct stat status;
   if (stat(parent_.c_str(), &status) != 0 || (status.st_mode & S_IWOTH) == 0 ||
       (status.st_mode & S_ISVTX) != 0) {
@@ -38,10 +40,12 @@ std::string ExecutorFolders::NewPath() const { return parent_ + "/" + kPrefix + 
 
 void ExecutorFolders::Remove(const std::string& path, ExecutorUser user) {
   struct stat status;
+  // The executor may have ended before it made it.
   if (lstat(path.c_str(), &status) != 0 && errno == ENOENT) return;
   Removal& removal = removals_[path];
   removal.user = std::move(user);
   if (Start(path, removal)) {
+    // The process is killed, and Reap then finds that it was late: it is not tried again.
     removal.deadline = loop_->After(kRemovalTimeout, [this, path] {
       Removal& late = removals_.at(path);
       late.is_late = true;
@@ -50,12 +54,14 @@ void ExecutorFolders::Remove(const std::string& path, ExecutorUser user) {
     });
     return;
   }
+  // The user's number stays locked: another executor with it could write to what is left.
   lost_.push_back(std::move(removal.user));
   removals_.erase(path);
 }
 
 bool ExecutorFolders::Start(const std::string& path, Removal& removal) {
   ++removal.tries;
+  // As the folder's own user, who can remove what is in it but nothing of anybody else's.
   std::vector<std::string> command = {program_, "--remove", path};
   if (removal.user.id != 0) {
     command.insert(command.end(), {"--user", std::to_string(removal.user.id)});
@@ -77,9 +83,11 @@ void ExecutorFolders::RemoveUnused(const ExecutorUsers& users) {
   std::error_code unreadable;
   int entries = 0;
   for (const auto& entry : std::filesystem::directory_iterator(parent_, unreadable)) {
+    // An intruder could fill the parent with entries; the next look begins at its beginning again.
     if (++entries > kMostEntries) return;
     struct stat status;
     ExecutorUser user;
+    // By owner, not only by name: anybody can make a folder of such a name.
     if (entry.path().filename().string().rfind(kPrefix, 0) == 0 &&
         lstat(entry.path().c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
         users.TakeThis(status.st_uid, &user)) {

@@ -28,6 +28,7 @@ std::string ReadFile(const char* path) {
   return text.str();
 }
 
+// Numbers and one dash, nothing before, between or behind.
 bool ParseRange(const std::string& text, uint32_t* first, uint32_t* last) {
   const char* const end = text.data() + text.size();
   const auto [dash, error] = std::from_chars(text.data(), end, *first);
@@ -62,7 +63,8 @@ std::string Missing(const UserRights& rights, uint32_t first, uint32_t last) {
   return {};
 }
 
-// Invalid, with errno EADDRINUSE, if another process has it.
+// Invalid, with errno EADDRINUSE, if another process has it. Abstract names belong to the network
+// namespace and go with the last descriptor, so no file is left behind by whoever is killed.
 channel::UniqueFd Lock(uint32_t user) {
   // Never listens, and a stream socket cannot send without a connection: whoever has it can only
   // keep it.
@@ -89,6 +91,7 @@ UserRights ReadUserRights() {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct sets[2] = {};
   if (syscall(SYS_capget, &header, sets) == 0) {
+    // All capabilities here are below 32, in the first of the two sets.
     const auto has = [&](int capability) { return (sets[0].effective >> capability & 1) != 0; };
     rights.can_set_user = has(CAP_SETUID);
     rights.can_set_group = has(CAP_SETGID);
@@ -126,6 +129,7 @@ std::optional<ExecutorUsers> ExecutorUsers::Choose(const std::string& choice,
              std::to_string(rights.user);
     return std::nullopt;
   }
+  // With "auto" a lack is no mistake: the scheduler says what follows, and works.
   const std::string missing = Missing(rights, first, last);
   if (missing.empty()) {
     users.first_ = first;
@@ -150,6 +154,7 @@ bool ExecutorUsers::Take(ExecutorUser* user, std::string* error) const {
   if (!any()) return true;
   const uint64_t count = uint64_t{last_} - first_ + 1;
   uint64_t begin = 0;
+  // Without random numbers the search begins at the first one, which is as good but for collisions.
   if (getrandom(&begin, sizeof(begin), GRND_NONBLOCK) != sizeof(begin)) begin = 0;
   // As many as one network namespace can have in use, and more.
   constexpr uint64_t kMostTries = 65'536;
@@ -161,6 +166,7 @@ bool ExecutorUsers::Take(ExecutorUser* user, std::string* error) const {
       user->lock = std::move(lock);
       return true;
     }
+    // Anything else, such as no descriptors, would fail for every number.
     if (errno != EADDRINUSE) {
       *error = "scheduler: cannot lock user " + std::to_string(id) +
                " for an executor: " + strerror(errno);

@@ -33,6 +33,8 @@ void Scheduler::On(Executor* executor, const control::LongKernel& message, contr
   if (in.header.request != 0) executor->peer->Send(in.header.request, answer);
 }
 
+// `ran_ns` is the executor's word. The first report fixes when, in the executor's own part of the
+// device's time, the kernel began; later ones are believed up to what that part has grown by since.
 void Scheduler::Judge(Session* session, const control::LongKernel& message,
                       control::Answer* answer) {
   Session::Kernel& kernel = session->kernel;

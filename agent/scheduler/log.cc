@@ -23,12 +23,15 @@ void BoundLog() {
       status.st_size <= kMaxLogBytes || (fcntl(STDERR_FILENO, F_GETFL) & O_APPEND) == 0) {
     return;
   }
+  // Opened anew for reading: stderr itself may be open for writing only. Both name the same file.
   const channel::UniqueFd log(open("/proc/self/fd/2", O_RDWR | O_CLOEXEC));
   if (!log.valid()) return;
   std::string kept(static_cast<size_t>(kKeptLogBytes), '\0');
   const ssize_t size = pread(log.get(), kept.data(), kept.size(), status.st_size - kKeptLogBytes);
   kept.resize(size > 0 ? static_cast<size_t>(size) : 0);
+  // From a whole line on.
   kept.erase(0, kept.find('\n') + 1);
+  // Lines that others append in this moment are lost; in append mode nothing is overwritten.
   if (ftruncate(log.get(), 0) != 0) return;
   WriteLogLine(kProgram, LogLevel::kInfo, "earlier lines were dropped");
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kept.data(), kept.size());

@@ -7,6 +7,7 @@ namespace gpuloom::scheduler {
 
 MemoryBook::Grant MemoryBook::NoGrant() { return Grant{CUDA_ERROR_INVALID_VALUE, 0, {}}; }
 
+// Nothing is created before it has been charged.
 MemoryBook::Grant MemoryBook::Make(uint64_t size_bytes_untrusted, SessionMemory* session,
                                    Usage* usage) {
   const uint64_t size_bytes = size_bytes_untrusted;
@@ -18,6 +19,7 @@ MemoryBook::Grant MemoryBook::Make(uint64_t size_bytes_untrusted, SessionMemory*
   Grant grant{};
   SessionMemory::Piece piece{0, size_bytes};
   grant.result = spare_.Take(size_bytes, &piece.handle, &grant.memory);
+  // The device's memory is full although the quota is not: the charge leaves no trace.
   if (grant.result != CUDA_SUCCESS) {
     usage->Undo(size_bytes);
     return grant;
@@ -40,6 +42,8 @@ MemoryBook::Grant MemoryBook::Charge(uint64_t size_bytes_untrusted, SessionMemor
 bool MemoryBook::Return(uint64_t memory_id_untrusted, SessionMemory* session, Usage* usage) {
   const auto it = session->pieces.find(memory_id_untrusted);
   if (it == session->pieces.end()) return false;
+  // The executor's mapping keeps the pages until it unmaps them; this ends the scheduler's
+  // reference and the charge.
   if (it->second.handle != 0) device_->ReleaseMemory(it->second.handle);
   usage->Discharge(it->second.size_bytes);
   session->pieces.erase(it);
@@ -52,6 +56,8 @@ bool MemoryBook::Transfer(uint64_t memory_id_untrusted, SessionMemory* from, Usa
   if (piece.empty()) return false;
   const uint64_t size_bytes = piece.mapped().size_bytes;
   to->pieces.insert(std::move(piece));
+  // Between allocations the receiver cannot refuse: the memory exists, and was granted under the
+  // giver's quota.
   if (from_usage != to_usage) {
     from_usage->Discharge(size_bytes);
     to_usage->ChargeAnyway(size_bytes);
@@ -59,6 +65,8 @@ bool MemoryBook::Transfer(uint64_t memory_id_untrusted, SessionMemory* from, Usa
   return true;
 }
 
+// Their memory cannot be released here: the driver still has it, and gives it back with the
+// executor at the latest.
 std::map<uint64_t, uint64_t> MemoryBook::TakeCharged(SessionMemory* session) {
   std::map<uint64_t, uint64_t> charged;
   std::erase_if(session->pieces, [&](const auto& entry) {

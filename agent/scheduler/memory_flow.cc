@@ -33,6 +33,8 @@ constexpr std::chrono::milliseconds kOfferEvery{10};
 
 }  // namespace
 
+// Whoever may wait goes into the queue when the device has no room, or at once while the oldest of
+// the queue has a turn to itself. Others are answered in any case.
 void Scheduler::On(Executor* executor, const control::MemoryRequest& message,
                    control::Incoming& in) {
   const uint32_t request = in.header.request;
@@ -60,6 +62,8 @@ void Scheduler::On(Executor* executor, const control::MemoryCharge& message,
              control::MemoryGranted granted{};
              granted.session_id = message.session_id;
              granted.size_bytes = message.size_bytes;
+             // Charges that outlive their session are kept by the executor, so those are bounded as
+             // well.
              const bool may_note = requester->charges.size() < MemoryBook::kMaxPieces;
              const MemoryBook::Grant grant =
                  session == nullptr || !may_note
@@ -73,7 +77,8 @@ void Scheduler::On(Executor* executor, const control::MemoryCharge& message,
            });
 }
 
-// Returns false if the device has no room now but may have some later.
+// Returns false if the device has no room now but may have some later. The quota is the tenant's
+// own matter, and answered at once.
 bool Scheduler::Grant(Executor* executor, Session* session, const control::MemoryRequest& message,
                       uint32_t request, bool last_try) {
   control::MemoryGranted granted{};
@@ -83,6 +88,7 @@ bool Scheduler::Grant(Executor* executor, Session* session, const control::Memor
   MemoryBook::Grant grant = session == nullptr ? MemoryBook::NoGrant()
                                                : memory_.Make(message.size_bytes, &session->memory,
                                                               &session->allocation->usage);
+  // The spare piece is memory, too: given up before anyone is told that there is none.
   if (grant.result == CUDA_ERROR_OUT_OF_MEMORY && session != nullptr &&
       message.size_bytes <= session->allocation->usage.free_bytes() && memory_.spare().Drop()) {
     grant = memory_.Make(message.size_bytes, &session->memory, &session->allocation->usage);
@@ -98,6 +104,7 @@ bool Scheduler::Grant(Executor* executor, Session* session, const control::Memor
   executor->peer->Send(request, granted, std::move(fds));
   if (granted.result != CUDA_SUCCESS) return true;
   loop_->StayAwake(kMoreComes);
+  // A spare piece is only for times when nobody waits: it would take what comes back for them.
   if (options_.make_spare_memory && waiting_.empty() &&
       memory_.spare().Note(message.size_bytes, EventLoop::Clock::now())) {
     // After the answer, so that messages which have come meanwhile are served first.
@@ -130,6 +137,7 @@ void Scheduler::Wait(const Session& session, const control::MemoryRequest& messa
   LookAtWaiting();
 }
 
+// If the executor has gone nobody wants the answer any more.
 bool Scheduler::GrantWaiting(const MemoryQueue::Request& waiting, bool last_try) {
   const auto it = executors_.find(waiting.executor_id);
   if (it == executors_.end() || it->second->peer == nullptr) return true;
@@ -143,6 +151,8 @@ bool Scheduler::GrantWaiting(const MemoryQueue::Request& waiting, bool last_try)
                last_try);
 }
 
+// Posted to the loop rather than done here: memory comes back in the middle of other work, and in
+// many pieces.
 void Scheduler::NoteRoom() {
   if (waiting_.empty() || offer_timer_.active()) return;
   const auto next = last_offer_ + kOfferEvery - EventLoop::Clock::now();
@@ -152,6 +162,7 @@ void Scheduler::NoteRoom() {
 
 void Scheduler::Offer() {
   last_offer_ = EventLoop::Clock::now();
+  // First those whose time is over: they get a last try before anybody else.
   for (const MemoryQueue::Request& one : waiting_.TakeExpired(last_offer_)) {
     (void)GrantWaiting(one, true);
   }
@@ -168,6 +179,7 @@ void Scheduler::LookAtWaiting() {
   }
 }
 
+// Each is tried a last time. Of a session that is ending that is a refusal (FindServed).
 void Scheduler::StopWaiting(uint64_t session_id) {
   for (const MemoryQueue::Request& one : waiting_.TakeOf(session_id, EventLoop::Clock::now())) {
     (void)GrantWaiting(one, true);
@@ -183,6 +195,10 @@ Session* Scheduler::FindServed(uint64_t session_id_untrusted, const Executor& ex
              : nullptr;
 }
 
+// The two ways to more room: over the quota, only the allocation's own sessions can return what
+// they keep; under it with a full device, all can, and after them spare executors give way. `then`
+// is called again when that is done, with what exists then: session and executor are looked up
+// anew.
 void Scheduler::WithRoom(Executor* executor, uint64_t session_id_untrusted, uint64_t size_bytes,
                          const OnRoom& then) {
   Session* session = FindServed(session_id_untrusted, *executor);
@@ -198,6 +214,7 @@ void Scheduler::WithRoom(Executor* executor, uint64_t session_id_untrusted, uint
     return;
   }
   const Usage& usage = session->allocation->usage;
+  // Asking others cannot help.
   if (size_bytes > usage.quota_bytes()) {
     then(executor, session, true);
   } else if (size_bytes > usage.free_bytes()) {
@@ -210,6 +227,8 @@ void Scheduler::WithRoom(Executor* executor, uint64_t session_id_untrusted, uint
   }
 }
 
+// A round that is under way may have passed the sessions that could help, so whoever comes
+// meanwhile gets the next one.
 void Scheduler::Reclaim(const Allocation* allocation, std::chrono::milliseconds limit,
                         std::function<void()> then) {
   for (auto& [id, round] : reclaims_) {
@@ -230,6 +249,7 @@ void Scheduler::BeginReclaim(const Allocation* allocation, std::chrono::millisec
   round.then = std::move(then);
   round.began = EventLoop::Clock::now();
   round.limit = limit;
+  // Those that wait for their executor have nothing.
   for (const auto& [session_id, session] : sessions_) {
     if (allocation != nullptr && session->allocation.get() != allocation) continue;
     if (session->state == Session::State::kWaiting) continue;
@@ -246,6 +266,8 @@ void Scheduler::BeginReclaim(const Allocation* allocation, std::chrono::millisec
   }
 }
 
+// Called once for each round: all have answered, or time is over. The round stays in the table as
+// long as the next one may not begin, so that requests gather for it.
 void Scheduler::EndReclaim(uint64_t reclaim_id) {
   ReclaimRound& round = reclaims_.at(reclaim_id);
   const std::vector<std::function<void()>> then = std::move(round.then);
@@ -263,6 +285,8 @@ void Scheduler::BeginNextReclaim(uint64_t reclaim_id) {
   if (!round.next.empty()) BeginReclaim(round.of, round.limit, std::move(round.next));
 }
 
+// Only who was asked, and only once: an executor can end a round early for its own sessions, not
+// for others'.
 void Scheduler::NoteReclaimed(uint64_t reclaim_id, uint64_t session_id) {
   const auto it = reclaims_.find(reclaim_id);
   if (it == reclaims_.end() || it->second.sessions.erase(session_id) == 0) return;
@@ -275,6 +299,7 @@ void Scheduler::On(Executor* executor, const control::MemoryReclaimed& message,
   NoteReclaimed(message.reclaim_id, message.session_id);
 }
 
+// What is not the session's is no reason to end anybody: the session may have ended in between.
 void Scheduler::On(Executor* executor, const control::MemoryReturn& message,
                    control::Incoming& in) {
   const uint32_t request = in.header.request;
@@ -298,6 +323,7 @@ void Scheduler::On(Executor* executor, const control::MemoryReturn& message,
 }
 
 void Scheduler::On(Executor* executor, const control::MemoryTransfer& message, control::Incoming&) {
+  // Both must be sessions of this executor: it cannot give memory to another domain, nor take any.
   Session* from = FindSession(message.from_session_id, *executor);
   Session* to = FindSession(message.to_session_id, *executor);
   if (from == nullptr || to == nullptr ||

@@ -13,6 +13,7 @@ struct Turn {
   MemoryQueue::Clock::duration end;  // counted as `waited`
 };
 
+// Everybody's turn, then the oldest's own, each a second; then both twice as long, and so on.
 Turn TurnAt(MemoryQueue::Clock::duration waited) {
   MemoryQueue::Clock::duration end{}, length = MemoryQueue::kFirstTurn;
   for (;; length *= 2) {
@@ -44,11 +45,13 @@ bool MemoryQueue::MayOvertake(Time now) const {
   return requests_.empty() || TurnAt(now - oldest_since_).is_everybodys;
 }
 
+// If another becomes the oldest by it, the turns begin anew for that one, with one of everybody's.
 MemoryQueue::Requests::iterator MemoryQueue::Remove(Requests::iterator request, Time now) {
   if (request == requests_.begin()) oldest_since_ = now;
   return requests_.erase(request);
 }
 
+// Wherever they stand in the queue: waits differ by policy, and change.
 std::vector<MemoryQueue::Request> MemoryQueue::TakeExpired(Time now) {
   std::vector<Request> expired;
   for (auto it = requests_.begin(); it != requests_.end();) {
@@ -75,6 +78,8 @@ std::vector<MemoryQueue::Request> MemoryQueue::TakeOf(uint64_t session_id, Time 
   return theirs;
 }
 
+// Each request that found no room makes the bar lower: what is as large would find none either, and
+// is not tried. Of each allocation the later ones wait behind its first that did not fit.
 void MemoryQueue::Offer(Time now, const std::function<bool(const Request&)>& grant) {
   std::set<const void*> without_room;
   uint64_t too_large_bytes = UINT64_MAX;
@@ -102,6 +107,7 @@ void MemoryQueue::SetWait(const void* allocation, std::chrono::milliseconds wait
 
 std::optional<MemoryQueue::Time> MemoryQueue::NextMoment(Time now) const {
   if (requests_.empty()) return std::nullopt;
+  // The end of the present turn, since others may be tried then, or the first wait that is over.
   Time next = oldest_since_ + TurnAt(now - oldest_since_).end;
   for (const auto& [order, request] : requests_) {
     next = std::min(next, request.since + request.wait);

@@ -21,6 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+// Anything from the tenant ends its trace: it has nothing to say after its request.
 constexpr uint32_t kHangUp = EPOLLIN | EPOLLRDHUP;
 
 bool MayTrace(const Allocation& allocation) {
@@ -33,6 +34,8 @@ constexpr char kNotAllowed[] =
 
 }  // namespace
 
+// In the order in which a person can do something about it: identity, permission, request, then
+// what others are doing.
 std::string Scheduler::WhyNoOwnTrace(const Allocation& allocation, uint32_t time_ms_untrusted,
                                      const Executor** executor) const {
   if (!allocation.bound) {
@@ -75,6 +78,8 @@ void Scheduler::TraceOwn(const AllocationPtr& allocation, Visitor visitor) {
   std::string why_not = WhyNoOwnTrace(*allocation, visitor.hello.trace_ms, &executor);
   std::vector<channel::UniqueFd> fds(1);
   auto owned = std::make_unique<OwnTrace>();
+  // The region is made before anything is promised, and is charged to nobody: kMaxOwnTraces bounds
+  // it.
   if (why_not.empty()) {
     owned->region = channel::MakeSealedMemory("gpuloom-own-trace", wire::kTraceRegionBytes);
     if (owned->region.valid()) fds[0].Reset(dup(owned->region.get()));
@@ -98,6 +103,8 @@ void Scheduler::TraceOwn(const AllocationPtr& allocation, Visitor visitor) {
   trace->tenant = std::move(visitor.socket);
   const uint64_t id = trace->id;
   trace->watch = loop_->WatchFd(trace->tenant.get(), kHangUp, [this, id](uint32_t events) {
+    // Before the trace is written only a hang-up is watched for; then also that the tenant can take
+    // more.
     if ((events & ~uint32_t{EPOLLOUT}) != 0) return EndOwnTrace(id, "");
     SendOfOwnTrace(id);
   });
@@ -127,6 +134,9 @@ void Scheduler::AwaitOwnTrace(OwnTrace* trace, milliseconds patience) {
       patience, [this, id] { EndOwnTrace(id, "the executor did not answer in time"); });
 }
 
+// The sessions that are named to the requester, all of its own allocation. Their process numbers
+// only where they are in the requester's pid namespace; elsewhere the same number means another
+// process.
 void Scheduler::AddOwnTraced(const Session& session) {
   for (const auto& [id, trace] : own_traces_) {
     if (trace->allocation != session.allocation || session.executor->id != trace->executor_id ||
@@ -144,6 +154,7 @@ bool Scheduler::OnOwnTrace(const Executor& executor, const control::TraceProgres
   if (it == own_traces_.end() || it->second->executor_id != executor.id) return false;
   OwnTrace* trace = it->second.get();
   const uint64_t id = trace->id;
+  // Steps out of order are ignored or end the trace; the executor can do no more than spoil it.
   const auto step = static_cast<control::TraceStep>(message.step);
   if (step == control::TraceStep::kRecords && trace->state == OwnTrace::State::kBegins) {
     trace->state = OwnTrace::State::kRecords;
@@ -159,6 +170,7 @@ bool Scheduler::OnOwnTrace(const Executor& executor, const control::TraceProgres
   return true;
 }
 
+// What was recorded so far is written and sent; the executor has `trace_patience` for that.
 void Scheduler::StopOwnTrace(OwnTrace* trace) {
   trace->state = OwnTrace::State::kWrites;
   const auto it = executors_.find(trace->executor_id);
@@ -170,6 +182,8 @@ void Scheduler::StopOwnTrace(OwnTrace* trace) {
 
 void Scheduler::AnswerOwnTrace(OwnTrace* trace) {
   const uint64_t id = trace->id;
+  // The executor can still write to the region: everything is read once, bounded, and only then
+  // used.
   wire::TraceHeader header_untrusted{};
   if (pread(trace->region.get(), &header_untrusted, sizeof(header_untrusted), 0) !=
       static_cast<ssize_t>(sizeof(header_untrusted))) {
@@ -212,6 +226,7 @@ void Scheduler::SendOfOwnTrace(uint64_t id) {
   const auto piece = std::find_if(trace->pieces.begin(), trace->pieces.end(),
                                   [](const OwnTrace::Piece& one) { return one.bytes != 0; });
   if (piece == trace->pieces.end()) return EndOwnTrace(id, "");
+  // A copy of what may be changing: the tenant gets whatever the executor had there.
   uint8_t chunk_untrusted[wire::kTraceChunkBytes];
   const size_t bytes = std::min<uint64_t>(piece->bytes, sizeof(chunk_untrusted));
   if (pread(trace->region.get(), chunk_untrusted, bytes, static_cast<off_t>(piece->at)) !=
@@ -220,6 +235,7 @@ void Scheduler::SendOfOwnTrace(uint64_t id) {
   }
   if (!channel::SendMessage(trace->tenant.get(), chunk_untrusted, bytes, nullptr, 0,
                             MSG_DONTWAIT)) {
+    // A full socket: the watch calls again when the tenant has read.
     if (errno != EAGAIN) EndOwnTrace(id, "");
     return;
   }
@@ -230,6 +246,7 @@ void Scheduler::SendOfOwnTrace(uint64_t id) {
 void Scheduler::EndOwnTrace(uint64_t id, const std::string& why) {
   const auto it = own_traces_.find(id);
   if (it == own_traces_.end()) return;
+  // Out of the table first: the calls below may look there.
   const std::unique_ptr<OwnTrace> trace = std::move(it->second);
   own_traces_.erase(it);
   trace->watch.End();
@@ -239,6 +256,7 @@ void Scheduler::EndOwnTrace(uint64_t id, const std::string& why) {
     RefuseTrace(trace->tenant.get(), wire::Admission::kRefused, why);
   }
   const auto now = EventLoop::Clock::now();
+  // At least as long a pause as the trace took, so that others of the domain can have their turn.
   trace->allocation->next_trace =
       now + std::max<EventLoop::Clock::duration>(kOwnTracePause, now - trace->began);
   const auto executor = executors_.find(trace->executor_id);
@@ -252,6 +270,7 @@ void Scheduler::EndOwnTrace(uint64_t id, const std::string& why) {
 void Scheduler::EndOwnTraces(const std::function<bool(const OwnTrace&)>& which,
                              const std::string& why) {
   std::vector<uint64_t> ids;
+  // Ids, because ending one changes the table. Those that are being sent need the executor no more.
   for (const auto& [id, trace] : own_traces_) {
     if (trace->state != OwnTrace::State::kSends && which(*trace)) ids.push_back(id);
   }

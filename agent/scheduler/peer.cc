@@ -17,6 +17,7 @@ Peer::Peer(EventLoop* loop, channel::UniqueFd socket, OnMessage on_message, OnGo
       watch_(loop->WatchFd(connection_.fd(), EPOLLIN,
                            [this](uint32_t events) { OnEvents(events); })) {}
 
+// Sending first: what has been kept must not wait for what the peer says.
 void Peer::OnEvents(uint32_t events) {
   if ((events & EPOLLOUT) != 0) Flush();
   if (broken_ || (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0) return;
@@ -28,9 +29,11 @@ void Peer::OnEvents(uint32_t events) {
     return;
   }
   if (errno == EAGAIN) return;
+  // ECONNRESET is the connection's word for its end (proto/control/connection.h).
   Break(errno == ECONNRESET ? std::string(kHungUp) : std::string("receive: ") + strerror(errno));
 }
 
+// Stops as soon as the owner says so: a message may have made it give the peer up.
 void Peer::ReceivePending(const std::function<bool()>& keep_going) {
   const OnMessage on_message = on_message_;
   control::Incoming in;
@@ -46,6 +49,8 @@ bool Peer::HasHungUp() const {
   return poll(&polled, 1, 0) == 1 && (polled.revents & POLLHUP) != 0;
 }
 
+// In order: what is new goes behind what is kept. Descriptors are kept with their message, open
+// until it has gone.
 void Peer::SendOrKeep(Kept kept) {
   if (broken_) return;
   if (kept_.empty() && TrySend(kept)) return;
@@ -77,6 +82,8 @@ void Peer::Flush() {
   if (kept_.empty()) watch_.Change(EPOLLIN);
 }
 
+// Tells the owner from the loop, not from here: Send is called in the middle of the owner's work,
+// which would lose the peer under its feet.
 void Peer::Break(const std::string& reason) {
   broken_ = true;
   watch_.End();

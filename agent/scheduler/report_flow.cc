@@ -38,6 +38,8 @@ void Scheduler::Raise(Session* session, uint64_t kernels_launched_untrusted,
   ChargeTime(session);
 }
 
+// What was reported and not charged yet is tried again each time: the executor's part grows.
+// Waiting times are taken as they are, since they are nobody's device time.
 void Scheduler::ChargeTime(Session* session) {
   control::TimeUsage& time = session->time;
   const control::TimeUsage before = time;
@@ -57,6 +59,7 @@ void Scheduler::ChargeTimeOfAll() {
   for (const auto& [id, session] : sessions_) ChargeTime(session.get());
 }
 
+// One fault for each session: the first is the cause, the rest follows from it.
 void Scheduler::NoteFault(Session* session, control::Fault fault, const std::string& what) {
   if (std::exchange(session->faulted, true)) return;
   Allocation& allocation = *session->allocation;
@@ -81,6 +84,7 @@ void Scheduler::ForgetDomains() {
   }
 }
 
+// At most kMaxAllocations messages, which Peer keeps for a slow reader.
 void Scheduler::SendStates(Peer* peer, uint32_t request) {
   ChargeTimeOfAll();
   for (const auto& [name, entry] : allocations_) {
@@ -112,6 +116,7 @@ void Scheduler::SendStates(Peer* peer, uint32_t request) {
     std::copy(allocation.faults.begin(), allocation.faults.end(), state.faults);
     AddSessions(allocation, &state);
     state.unsupported_count = static_cast<uint32_t>(allocation.unsupported.size());
+    // As many whole names as fit.
     std::string unsupported;
     for (const std::string& one : allocation.unsupported) {
       if (unsupported.size() + one.size() + 1 >= sizeof(state.unsupported)) break;
@@ -139,6 +144,7 @@ void Scheduler::SendGpu(Peer* peer, uint32_t request) {
   gpu.sessions = static_cast<uint32_t>(sessions_.size());
   gpu.allocations = static_cast<uint32_t>(allocations_.size());
 
+  // Domains that have something now; the book's figures of others come back with them.
   std::map<std::string, control::DomainState> domains;
   for (const auto& [name, entry] : allocations_) {
     gpu.slots += entry.allocation->slots;

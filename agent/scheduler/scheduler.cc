@@ -48,6 +48,7 @@ bool Scheduler::Listen(std::string* error) {
     *error = "cannot make the control socket " + path + ": " + strerror(errno);
     return false;
   }
+  // Only the one who holds the state folder, and so the socket, may tidy up.
   folders_.RemoveLeft(options_.executor_users);
   control_watch_ =
       loop_->WatchFd(control_listener_.get(), EPOLLIN, [this](uint32_t) { AcceptController(); });
@@ -56,6 +57,7 @@ bool Scheduler::Listen(std::string* error) {
 }
 
 void Scheduler::OnChildExit() {
+  // Collected first: OnReaped erases from the table. One signal may stand for several children.
   std::vector<std::pair<uint64_t, std::string>> reaped;
   for (auto& [id, executor] : executors_) {
     std::string how;
@@ -72,6 +74,7 @@ void Scheduler::Shutdown() {
   shutting_down_ = true;
   LogInfo("ending " + std::to_string(sessions_.size()) + " sessions and " +
           std::to_string(executors_.size()) + " executors");
+  // No door is left, so nobody comes; sessions end with their executors.
   allocations_.clear();
   std::vector<Executor*> all;
   for (auto& [id, executor] : executors_) all.push_back(executor.get());
@@ -79,11 +82,14 @@ void Scheduler::Shutdown() {
   LookUnused();
 }
 
+// Spare executors do not count: nobody uses them.
 bool Scheduler::Unused() const {
   return shutting_down_ || (options_.exit_when_unused && was_used_ && allocations_.empty() &&
                             controllers_.empty() && sessions_.empty());
 }
 
+// Called after everything that may have been the last of something. Executors are asked to end
+// first; the loop stops when they and their folders are gone.
 void Scheduler::LookUnused() {
   if (!Unused()) return;
   if (executors_.empty()) {

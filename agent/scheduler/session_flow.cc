@@ -22,6 +22,8 @@ static_assert(Scheduler::kMaxAllocations * kAssuredDeviceRanges * kLeastDeviceRa
                       kAssuredHostBytes,
               "what every allocation is assured of must be kept for it");
 
+// Makes a session of a visitor, or refuses it. What can refuse it comes in the order of its cost;
+// each refusal is told to the visitor, counted, and logged within the allocation's budget.
 void Scheduler::Admit(const AllocationPtr& allocation, Visitor visitor) {
   const auto refuse = [&](wire::Admission admission, const std::string& message) {
     ++allocation->sessions_refused;
@@ -58,6 +60,7 @@ void Scheduler::Admit(const AllocationPtr& allocation, Visitor visitor) {
   session->allocation = allocation;
   session->executor = executor;
   session->tenant_pid = visitor.pid;
+  // Both are the tenant's word, and used for its own allocation's questions only (query_flow.cc).
   session->own_pid_untrusted = visitor.hello.pid;
   session->pid_namespace_untrusted = visitor.hello.pid_namespace;
   if (!Prepare(session, &error)) {
@@ -67,15 +70,19 @@ void Scheduler::Admit(const AllocationPtr& allocation, Visitor visitor) {
   }
   session->tenant = std::move(visitor.socket);
   const uint64_t id = session->id;
+  // EPOLLRDHUP: a tenant that has only shut its side down is gone, too.
   session->tenant_watch = loop_->WatchFd(session->tenant.get(), EPOLLIN | EPOLLRDHUP,
                                          [this, id](uint32_t) { OnTenantEvent(id); });
   sessions_.emplace(id, std::move(owned));
   executor->sessions.insert(id);
   executor->idle.Cancel();
   ++allocation->session_count;
+  // Otherwise BeginServing adds it when the executor is ready.
   if (executor->state == Executor::State::kReady) AddToExecutor(session);
 }
 
+// All that a session needs of the node is made or nothing is kept. The scheduler makes the regions,
+// sealed, so that neither side can shrink what the other has mapped.
 bool Scheduler::Prepare(Session* session, std::string* error) {
   if (getrandom(&session->token, sizeof(session->token), 0) != sizeof(session->token)) {
     *error = std::string("scheduler: the kernel gives no random bytes: ") + strerror(errno);
@@ -84,6 +91,7 @@ bool Scheduler::Prepare(Session* session, std::string* error) {
   if (!TakeAddresses(session, error)) return false;
   SessionRegions& regions = session->regions;
   regions.command = channel::MakeSealedMemory("gpuloom-command", sizeof(wire::CommandRegion));
+  // Sealed against new writers only in SendWelcome: the executor must map it for writing before.
   regions.completion =
       channel::MakeFixedSizeMemory("gpuloom-completion", sizeof(wire::CompletionRegion));
   regions.arena = channel::MakeSealedMemory("gpuloom-arena", session->host_range.size_bytes);
@@ -97,6 +105,7 @@ bool Scheduler::Prepare(Session* session, std::string* error) {
   return true;
 }
 
+// Device and host range, or neither.
 bool Scheduler::TakeAddresses(Session* session, std::string* error) {
   Allocation& allocation = *session->allocation;
   const uint64_t quota_bytes = allocation.usage.quota_bytes();
@@ -152,6 +161,8 @@ void Scheduler::AddToExecutor(Session* session) {
   add.rescue_after_ms = session->allocation->rescue_after_ms;
 
   SessionRegions& regions = session->regions;
+  // The executor gets the command region read-only, for the tenant is its only writer; the tenant
+  // gets the completions so.
   std::vector<channel::UniqueFd> fds(control::kSessionFds);
   fds[control::kSessionCommandFd] = channel::ReopenReadOnly(regions.command.get());
   fds[control::kSessionCompletionFd].Reset(dup(regions.completion.get()));
@@ -167,6 +178,7 @@ void Scheduler::AddToExecutor(Session* session) {
     return;
   }
   session->state = Session::State::kAdding;
+  // From this message on it may have the arena mapped, until it says otherwise.
   session->arena_returned = false;
   AddTraced(*session);
   AddOwnTraced(*session);
@@ -182,6 +194,7 @@ void Scheduler::SendWelcome(Session* session, uint32_t multiprocessors) {
   session->deadline.Cancel();
   SessionRegions& regions = session->regions;
   // The executor has mapped it; from here on nobody else can write what it publishes.
+  // Not fatal: without the seal a tenant could only deceive itself.
   if (!channel::SealWriters(regions.completion.get())) {
     LogWarning(std::string("cannot seal the completion region: ") + strerror(errno) +
                "; a tenant could forge its own completions");
@@ -227,6 +240,7 @@ void Scheduler::OnTenantEvent(uint64_t session_id) {
   const ptrdiff_t size = channel::ReceiveMessage(it->second->tenant.get(), &byte, sizeof(byte),
                                                  nullptr, 0, nullptr, MSG_DONTWAIT);
   if (size < 0 && errno == EAGAIN) return;
+  // ECONNRESET is what ReceiveMessage says of a closed connection.
   const bool is_gone = size < 0 && errno == ECONNRESET;
   // Programs end when their executor does. That comes first, then, and is why: we look again when it has been heard.
   const Peer* const executor = it->second->executor->peer.get();
@@ -237,9 +251,12 @@ void Scheduler::OnTenantEvent(uint64_t session_id) {
 void Scheduler::EndSession(Session* session, const std::string& why) {
   if (session->state == Session::State::kEnding) return;
   LogFor(&session->allocation->lines, LogLevel::kInfo, session->Label() + " ends: " + why);
+  // Closing comes first: the tenant sees at once that it has ended, however long its work still
+  // runs.
   session->tenant_watch.End();
   session->tenant.Reset();
   session->regions = SessionRegions{};
+  // The executor does not know of it yet, so nothing has to be drained.
   if (session->state == Session::State::kWaiting) {
     ForgetSession(session->id);
     return;
@@ -249,6 +266,8 @@ void Scheduler::EndSession(Session* session, const std::string& why) {
   ExpectEnd(session);
 }
 
+// Idempotent, because several paths lead here. Its addresses stay taken, but do not count as those
+// of a served session from here on (address_share.h).
 void Scheduler::StopServing(Session* session) {
   if (session->state == Session::State::kEnding) return;
   session->state = Session::State::kEnding;
@@ -268,6 +287,8 @@ void Scheduler::ExpectEnd(Session* session) {
   });
 }
 
+// Only when nothing of it is mapped or at the device any more: the executor has said so, or is
+// dead, or never heard of it. Everything it held goes back here, to the byte.
 void Scheduler::ForgetSession(uint64_t session_id) {
   const auto it = sessions_.find(session_id);
   if (it == sessions_.end()) return;
@@ -275,6 +296,8 @@ void Scheduler::ForgetSession(uint64_t session_id) {
   sessions_.erase(it);
   StopServing(session.get());
   const uint64_t bytes = session->memory.size_bytes();
+  // What the driver still holds for it moves to the executor's account, and stays charged to the
+  // allocation.
   for (const auto& [memory_id, size_bytes] : MemoryBook::TakeCharged(&session->memory)) {
     session->executor->charges.emplace(memory_id,
                                        Executor::Charge{session->allocation, size_bytes});
@@ -282,6 +305,7 @@ void Scheduler::ForgetSession(uint64_t session_id) {
   memory_.ReleaseAll(&session->memory, &session->allocation->usage);
   ReturnAddresses(*session);
   --session->allocation->session_count;
+  // The last charge: from here on the figures are the allocation's.
   ChargeTime(session.get());
   CountTraced(*session);
   AddTo(session->kernels_launched, &session->allocation->kernels_of_ended_sessions);
@@ -295,12 +319,14 @@ void Scheduler::ForgetSession(uint64_t session_id) {
   LookIdle(session->executor);
   NoteRoom();
   // Waiting requests may now get what it had.
+  // Ids: NoteReclaimed may end rounds and begin others.
   std::vector<uint64_t> rounds;
   for (const auto& [id, round] : reclaims_) rounds.push_back(id);
   for (const uint64_t id : rounds) NoteReclaimed(id, session_id);
   LookUnused();
 }
 
+// The id comes from an executor: a session of another is as unknown as none.
 Session* Scheduler::FindSession(uint64_t session_id_untrusted, const Executor& executor) {
   const auto it = sessions_.find(session_id_untrusted);
   if (it == sessions_.end() || it->second->executor != &executor) return nullptr;

@@ -18,6 +18,7 @@ bool IsAdded(const Session& session) {
 
 }  // namespace
 
+// Executors tell namespaces apart by these numbers. Kept alive by the allocations that have them.
 std::shared_ptr<const uint64_t> Scheduler::NumberOfNamespace(const std::string& name) {
   std::erase_if(namespaces_, [](const auto& known) { return known.second.expired(); });
   std::weak_ptr<const uint64_t>& known = namespaces_[name];
@@ -53,6 +54,7 @@ bool Scheduler::Apply(uint64_t, const control::SuspendAllocation& message, std::
   allocation.suspended = suspend;
   LogInfo(allocation.Label() + ": allocation " + name + (suspend ? " suspended" : " resumed"));
   for (const auto& [id, session] : sessions_) {
+    // A session that its executor does not know of yet is added held, if need be (AddToExecutor).
     if (session->allocation.get() != &allocation || !IsAdded(*session)) continue;
     session->held = false;
     session->hold_request = suspend ? ++last_hold_request_ : 0;

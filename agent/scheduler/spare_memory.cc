@@ -5,6 +5,7 @@
 
 namespace gpuloom::scheduler {
 
+// Only an exact match: a larger piece cannot be cut.
 uint32_t SpareMemory::Take(uint64_t size_bytes, uint64_t* handle, channel::UniqueFd* memory) {
   if (size_bytes != size_bytes_ || size_bytes == 0) {
     return device_->CreateMemory(size_bytes, handle, memory);
@@ -23,8 +24,11 @@ bool SpareMemory::Note(uint64_t size_bytes, Time now) {
 }
 
 void SpareMemory::Make() {
+  // Made for a request that is expected; one of another size would never be taken.
   if (size_bytes_ == noted_bytes_) return;
   Drop();
+  // A failure means that the device is full: then there is no spare, and the next request finds out
+  // by itself.
   if (device_->CreateMemory(noted_bytes_, &handle_, &memory_) == 0) size_bytes_ = noted_bytes_;
 }
 

@@ -11,6 +11,7 @@
 namespace gpuloom::scheduler {
 
 LockFile LockState(const std::string& state_dir) {
+  // Not with its parents: a mistyped path must not make folders.
   if (mkdir(state_dir.c_str(), 0700) != 0 && errno != EEXIST) {
     LockFile none;
     none.error = "cannot make the state folder " + state_dir + ": " + strerror(errno);

@@ -53,6 +53,8 @@ TenantDoor::~TenantDoor() {
   if (listener_.valid()) unlink(path_.c_str());
 }
 
+// Also called again on a door whose socket has been removed: the old listener is closed, and those
+// who have connected stay.
 bool TenantDoor::Open(const std::string& directory, std::string* error) {
   path_ = directory + "/" + wire::kSocketName;
   struct stat status;
@@ -61,6 +63,7 @@ bool TenantDoor::Open(const std::string& directory, std::string* error) {
              " does not exist: whoever adds an allocation makes it first";
     return false;
   }
+  // The watch before its descriptor, as event_loop.h demands.
   watch_.End();
   listener_ = channel::ListenAt(path_.c_str());
   if (!listener_.valid()) {
@@ -73,6 +76,8 @@ bool TenantDoor::Open(const std::string& directory, std::string* error) {
 
 bool TenantDoor::present() const { return access(path_.c_str(), F_OK) == 0; }
 
+// Accepting costs a tenant nothing, so it is bounded three ways: visitors a second, visitors a
+// turn, and those that have said nothing.
 void TenantDoor::Accept() {
   const auto now = EventLoop::Clock::now();
   if (now - second_began_ >= std::chrono::seconds(1)) {
@@ -88,6 +93,8 @@ void TenantDoor::Accept() {
     channel::UniqueFd socket(
         accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) {
+      // No descriptors or memory: the connection stays in the backlog, and the listener readable,
+      // so looking again at once would spin.
       if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
         LogWarning("cannot accept a connection at " + path_ + ": " + strerror(errno));
         Pause(std::chrono::seconds(1));
@@ -98,6 +105,7 @@ void TenantDoor::Accept() {
     ucred peer{};
     socklen_t size = sizeof(peer);
     getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
+    // Its watch and its timer go with it.
     if (silent_.size() >= kMaxSilent) silent_.pop_front();
     silent_.push_back(Silent{std::move(socket), peer.pid, {}, {}});
     const auto visitor = std::prev(silent_.end());
@@ -107,11 +115,14 @@ void TenantDoor::Accept() {
   }
 }
 
+// Watches for nothing: new connections wait in the backlog, whose length the kernel bounds.
 void TenantDoor::Pause(EventLoop::Clock::duration time) {
   watch_.Change(0);
   pause_ = loop_->After(time, [this] { watch_.Change(EPOLLIN); });
 }
 
+// One message decides. A short or unknown one is closed without an answer: it is not from our shim.
+// One of another version is told what to do.
 void TenantDoor::ReadHello(SilentList::iterator silent) {
   Visitor visitor{};
   uint8_t said_untrusted[wire::kLongestHelloBytes];
@@ -126,6 +137,8 @@ void TenantDoor::ReadHello(SilentList::iterator silent) {
   silent_.erase(silent);
   const bool is_long_enough = size >= static_cast<ptrdiff_t>(wire::kShortestHelloBytes);
   if (is_long_enough) {
+    // A longer Hello of a newer minor is cut to what is known here; a shorter one leaves the rest
+    // zero.
     memcpy(&visitor.hello, said_untrusted,
            std::min(static_cast<size_t>(size), sizeof(visitor.hello)));
   }

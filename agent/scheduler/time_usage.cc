@@ -8,7 +8,8 @@
 namespace gpuloom::scheduler {
 namespace {
 
-// All fields are numbers of 64 bits.
+// All fields are numbers of 64 bits, so that one loop serves both structures, and a field that is
+// added needs nothing here.
 template <typename T>
 using Figures = std::array<uint64_t, sizeof(T) / sizeof(uint64_t)>;
 

@@ -14,6 +14,7 @@
 namespace gpuloom::scheduler {
 namespace {
 
+// What a session was charged while it was recorded. Charges never go back, so nothing wraps.
 control::TimeUsage Since(const control::TimeUsage& before, const control::TimeUsage& now) {
   return {now.compute_ns - before.compute_ns,
           now.copy_to_device_ns - before.copy_to_device_ns,
@@ -54,8 +55,11 @@ bool Scheduler::Apply(uint64_t controller, const control::BeginTrace& message, s
   for (const auto& [id, executor] : executors_) {
     if (executor->state == Executor::State::kReady) AddTracePart(executor.get());
   }
+  // The limit is for a controller that never ends its trace: recording stops, the records are kept.
   trace_->limit =
       loop_->After(std::chrono::milliseconds(message.limit_ms), [this] { StopTrace(); });
+  // Executors that have not answered by then are not waited for: BeginTrace is answered without
+  // them.
   trace_->patience = loop_->After(options_.trace_patience, [this] {
     AnswerBegin();
     LookAtTrace();
@@ -81,6 +85,8 @@ void Scheduler::AwaitTrace(bool begins, uint32_t request) {
   LookAtTrace();
 }
 
+// Also for executors that become ready while a trace goes on. Those beyond the limits are only
+// counted.
 void Scheduler::AddTracePart(Executor* executor) {
   if (trace_ == nullptr || trace_->stopped) return;
   const auto of_domain = std::count_if(
@@ -101,6 +107,7 @@ void Scheduler::AddTracePart(Executor* executor) {
     ++trace_->left_out;
     return;
   }
+  // A copy of the descriptor: the original is what the controller gets at the end, read-only.
   executor->peer->Send(0, control::StartTracing{trace_->id}, std::move(fds));
   trace_->parts.emplace(executor->id, std::move(part));
   executor->was_traced = true;
@@ -109,6 +116,7 @@ void Scheduler::AddTracePart(Executor* executor) {
   }
 }
 
+// A session that has no name in the trace is still recorded, as an unknown tenant's.
 void Scheduler::AddTraced(const Session& session) {
   if (trace_ == nullptr || !trace_->parts.contains(session.executor->id) ||
       trace_->sessions.size() == kMaxTraceSessions) {
@@ -118,6 +126,7 @@ void Scheduler::AddTraced(const Session& session) {
       session.id, Trace::Traced{session.executor->id, session.allocation, session.time, {}});
 }
 
+// When the session ends, or its executor has stopped recording, whichever comes first.
 void Scheduler::CountTraced(const Session& session) {
   if (trace_ == nullptr) return;
   const auto it = trace_->sessions.find(session.id);
@@ -134,6 +143,8 @@ void Scheduler::On(Executor* executor, const control::TraceProgress& message, co
   Trace::Part& part = it->second;
   switch (static_cast<control::TraceStep>(message.step)) {
     case control::TraceStep::kRecords:
+      // The beginning of recording is the executor's, so charges count from here, not from the
+      // order.
       if (std::exchange(part.records, true)) return;
       for (auto& [id, traced] : trace_->sessions) {
         Session* session = FindSession(id, *executor);
@@ -160,6 +171,7 @@ void Scheduler::On(Executor* executor, const control::TraceProgress& message, co
   LookAtTrace();
 }
 
+// What it had recorded until then is in the region, and is sent all the same, marked as lost.
 void Scheduler::LoseTracePart(const Executor& executor) {
   if (trace_ == nullptr) return;
   const auto it = trace_->parts.find(executor.id);
@@ -169,6 +181,7 @@ void Scheduler::LoseTracePart(const Executor& executor) {
   LookAtTrace();
 }
 
+// New executors are not added any more; those that record are asked to write what they have.
 void Scheduler::StopTrace() {
   if (std::exchange(trace_->stopped, true)) return;
   trace_->limit.Cancel();
@@ -188,12 +201,14 @@ void Scheduler::DropTraceOf(uint64_t controller) {
 std::unique_ptr<Trace> Scheduler::TakeTrace() {
   std::unique_ptr<Trace> trace = std::move(trace_);
   for (const auto& [id, executor] : executors_) {
+    // Those that were traced are to end when they are idle (LookIdle).
     if (executor->was_traced) LookIdle(executor.get());
   }
   return trace;
 }
 
 void Scheduler::LookAtTrace() {
+  // A lost part is waited for by nobody.
   const auto all = [this](const auto& done) {
     return std::all_of(trace_->parts.begin(), trace_->parts.end(),
                        [&](const auto& entry) { return entry.second.lost || done(entry.second); });
@@ -213,11 +228,14 @@ void Scheduler::AnswerBegin() {
 
 void Scheduler::SendTrace() {
   const std::unique_ptr<Trace> trace = TakeTrace();
+  // Nobody asked for an answer.
   if (trace->end_request == 0) return;
   Peer* peer = controllers_.at(trace->controller).peer.get();
   size_t left_out = trace->left_out;
   for (const auto& [id, part] : trace->parts) {
     std::vector<channel::UniqueFd> fds(1);
+    // The operator's command reads it while the executor may still write: read-only, so it changes
+    // nothing.
     fds[0] = channel::ReopenReadOnly(part.region.get());
     if (!fds[0].valid()) {
       ++left_out;

@@ -17,11 +17,13 @@ constexpr uint64_t kLeastWaitNs = 500'000;
 // The bounds of a turn in progress change no more often than this.
 constexpr uint64_t kChangeEveryNs = 500'000;
 
+// The loop's clock in nanoseconds, as the arbiter wants its times.
 uint64_t Now() {
   return static_cast<uint64_t>(
       std::chrono::nanoseconds(EventLoop::Clock::now().time_since_epoch()).count());
 }
 
+// The wire's numbers begin at 1, since 0 stands for "not said" (terms.h).
 uint32_t Said(arbiter::Priority priority) { return static_cast<uint32_t>(priority) + 1; }
 static_assert(arbiter::PriorityOf(1) == arbiter::Priority::kHigh &&
               static_cast<uint32_t>(arbiter::Priority::kHigh) == 0);
@@ -49,6 +51,8 @@ Turns::Places::iterator Turns::FirstOf(const Allocation& allocation) {
   return it == places_.end() || it->first.first != allocation.id ? places_.end() : it;
 }
 
+// A domain with nothing left is forgotten unless it owes time: coming back under its name must not
+// clear that.
 void Turns::ForgetDomains() {
   std::erase_if(domains_, [this](const auto& entry) {
     const Domain& domain = entry.second;
@@ -75,6 +79,7 @@ void Turns::Add(const Allocation& allocation, const Key& key) {
       arbiter::OfAllocation(allocation.shares, allocation.slots, allocation.rescue_after_ms), now);
 }
 
+// Also for places in former domains: their processes still run under these terms.
 void Turns::Set(const Allocation& allocation) {
   const Key key(allocation.id, allocation.trust_domain);
   if (!places_.contains(key)) Add(allocation, key);
@@ -93,6 +98,8 @@ void Turns::Set(const Allocation& allocation) {
   Decide();
 }
 
+// The longest of all places in the domain: from here nobody can tell whose kernel it was. Twice, as
+// the header says.
 void Turns::SetOverrunEnd(const std::string& domain) {
   uint64_t longest_ms = 0;
   for (const auto& [key, place] : places_) {
@@ -128,6 +135,8 @@ void Turns::Remove(const Allocation& allocation) {
   Decide();
 }
 
+// The first executor needs no turns. When the second one comes both are told that their endless
+// turns are over; what they want decides then.
 void Turns::Begin(Executor* executor) {
   Domain& its = DomainOf(executor->domain);
   its.executor = executor;
@@ -141,6 +150,7 @@ void Turns::Begin(Executor* executor) {
   }
 }
 
+// The domain's place in the arbiter stays: a new executor finds what the old one used.
 void Turns::End(const Executor& executor) {
   Domain* domain = Find(executor);
   if (domain == nullptr) return;
@@ -162,6 +172,7 @@ void Turns::SetWants(const Executor& executor, uint64_t allocation_id_untrusted,
   Decide();
 }
 
+// Several messages make one account; it is divided when the last has come.
 void Turns::AddUsage(const Executor& executor, const control::TurnUsage& usage) {
   Domain* domain = Find(executor);
   if (domain == nullptr) return;
@@ -180,6 +191,7 @@ void Turns::Drained(const Executor& executor, uint32_t request_untrusted) {
   // Otherwise it answers about a turn that has ended before.
   if (domain == nullptr || domain->turn != Turn::kEnded || request_untrusted != domain->end_request)
     return;
+  // The scheduler's clock counts its turn until here.
   time_.SetTurn(executor.id, false, Now());
   arbiter_.Drained(domain->id, Now());
   Decide();
@@ -198,6 +210,8 @@ uint64_t Turns::Charge(const Executor& executor, size_t engine, uint64_t wanted_
 
 void Turns::Forget(const Executor& executor) { time_.Remove(executor.id, Now()); }
 
+// A change of bounds within a turn is held back and sent when its time has come (Decide). The
+// beginning of a turn is never held back.
 void Turns::Give(Domain* domain, const control::GiveTurn& turn) {
   const uint64_t now = Now();
   if (domain->turn == Turn::kGiven && now - domain->given_ns < kChangeEveryNs) {
@@ -218,6 +232,7 @@ void Turns::EndTurn(Domain* domain) {
   domain->executor->peer->Send(domain->end_request, control::EndTurn{});
 }
 
+// Orders name domains by the arbiter's number; there are few, so they are searched.
 void Turns::Carry(const arbiter::TurnOrder& order) {
   using Kind = arbiter::TurnOrder::Kind;
   const auto it = std::find_if(domains_.begin(), domains_.end(),
@@ -246,6 +261,8 @@ void Turns::Carry(const arbiter::TurnOrder& order) {
   }
 }
 
+// After every event, and at the arbiter's own moments. Orders that are carried out may cause
+// others, so it asks until there is none.
 void Turns::Decide() {
   ForgetDomains();
   while (const auto order = arbiter_.Next(Now())) Carry(*order);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs GPUs one after another and adds up what they did; reports are tables of fixed width.
 #include "agent/simulator/cluster.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@ namespace {
 
 constexpr const char* kClassNames[] = {"high", "normal", "low"};
 
+// Longer lines are cut: a name may be of any length.
 __attribute__((format(printf, 2, 3))) void Print(std::string* text, const char* format, ...) {
   char line[256];
   va_list arguments;
@@ -21,6 +23,7 @@ __attribute__((format(printf, 2, 3))) void Print(std::string* text, const char* 
 
 double Ms(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
+// The sample at that place of the sorted ones, without interpolation; "-" without samples.
 std::string Percentile(const std::vector<uint64_t>& sorted_ns, size_t percent) {
   if (sorted_ns.empty()) return "-";
   char text[32];
@@ -29,12 +32,15 @@ std::string Percentile(const std::vector<uint64_t>& sorted_ns, size_t percent) {
   return text;
 }
 
+// One of four kinds, as clusters have them, each with its numbers drawn from a range. Classes
+// follow from the kind: who answers users goes first.
 TenantSpec RandomTenant(Random* random) {
   constexpr uint64_t kUs = 1'000;
   constexpr uint64_t kMs = 1'000'000;
   TenantSpec tenant;
   tenant.space = static_cast<uint32_t>(random->Below(3));
   tenant.policy.weight = static_cast<uint32_t>(random->Between(50, 200));
+  // Lengths differ by up to a fifth.
   tenant.jitter_permille = 200;
   switch (random->Below(4)) {
     case 0:  // a server
@@ -63,6 +69,7 @@ TenantSpec RandomTenant(Random* random) {
   return tenant;
 }
 
+// One GPU, a line for each tenant.
 std::string ReportTenants(const Arguments& arguments) {
   std::string text;
   Gpu gpu(arguments.gpu, arguments.seed);
@@ -90,6 +97,8 @@ std::string ReportTenants(const Arguments& arguments) {
 
 }  // namespace
 
+// Three namespaces, whose weights double. Tenants are dealt out to the GPUs in turn, so all have
+// about as many.
 std::vector<GpuSpec> RandomCluster(uint32_t tenants, uint32_t gpus, uint64_t seed) {
   Random random(seed);
   std::vector<GpuSpec> cluster(gpus);
@@ -98,6 +107,7 @@ std::vector<GpuSpec> RandomCluster(uint32_t tenants, uint32_t gpus, uint64_t see
   return cluster;
 }
 
+// Each GPU has a seed of its own, so that equal ones do not do the same.
 ClusterResult RunCluster(const std::vector<GpuSpec>& gpus, uint64_t span_ns, uint64_t seed) {
   ClusterResult sum;
   for (const GpuSpec& spec : gpus) {
@@ -109,6 +119,7 @@ ClusterResult RunCluster(const std::vector<GpuSpec>& gpus, uint64_t span_ns, uin
       ++its.tenants;
       its.charged_ns += result.charged_ns;
       its.kernels += result.kernels;
+      // Percentiles need all samples of all GPUs.
       its.latency_ns.insert(its.latency_ns.end(), result.latency_ns.begin(),
                             result.latency_ns.end());
       its.longest_gap_ns = std::max(its.longest_gap_ns, result.longest_gap_ns);
@@ -124,6 +135,7 @@ ClusterResult RunCluster(const std::vector<GpuSpec>& gpus, uint64_t span_ns, uin
   return sum;
 }
 
+// Of several GPUs, or of random tenants, the classes count and not the single tenant.
 std::string Report(const Arguments& arguments) {
   if (arguments.random_tenants == 0 && arguments.gpus == 1) return ReportTenants(arguments);
   const std::vector<GpuSpec> gpus =
@@ -131,6 +143,7 @@ std::string Report(const Arguments& arguments) {
           ? std::vector<GpuSpec>(arguments.gpus, arguments.gpu)
           : RandomCluster(arguments.random_tenants, arguments.gpus, arguments.seed);
   const ClusterResult result = RunCluster(gpus, arguments.span_ns, arguments.seed);
+  // Shares are of all devices together.
   const double all_ns = static_cast<double>(arguments.span_ns) * static_cast<double>(gpus.size());
   std::string text;
   Print(&text, "%-7s %8s %8s %12s %10s %9s %9s %11s\n", "class", "tenants", "share %", "kernels",

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A wrong argument is named together with its value; --help says what is right.
 #include "agent/simulator/command_line.h"
 
 #include <algorithm>
@@ -34,6 +35,7 @@ const char kUsage[] =
 
 namespace {
 
+// Decimal digits only, of which twelve cannot overflow.
 bool Number(const std::string& text, uint64_t least, uint64_t most, uint64_t* number) {
   if (text.empty() || text.size() > 12) return false;
   uint64_t sum = 0;
@@ -45,12 +47,14 @@ bool Number(const std::string& text, uint64_t least, uint64_t most, uint64_t* nu
   return sum >= least && sum <= most;
 }
 
+// A decimal number as strtod reads it, to its last character.
 bool Decimal(const std::string& text, double least, double most, double* number) {
   char* end = nullptr;
   *number = std::strtod(text.c_str(), &end);
   return end != text.c_str() && *end == '\0' && *number >= least && *number <= most;
 }
 
+// From a microsecond to a thousand seconds; the unit must stand there.
 bool Time(const std::string& text, uint64_t* time_ns) {
   const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string unit = text.substr(digits);
@@ -79,6 +83,8 @@ bool SetPriority(const std::string& value, arbiter::Priority* priority) {
   return false;
 }
 
+// A tenant as it was named. Namespaces and domains get their numbers when all of its keys are
+// known.
 struct Tenant {
   TenantSpec spec;
   std::string space;
@@ -86,9 +92,11 @@ struct Tenant {
   uint64_t space_weight = 0;
 };
 
+// Sets one key; false when there is no such, or the value is none of it.
 bool SetKey(const std::string& key, const std::string& value, Tenant* tenant) {
   TenantSpec& spec = tenant->spec;
   uint64_t number = 0;
+  // `times`: what one unit of the command line is in units of the spec, such as permille.
   const auto set = [&](uint64_t least, uint64_t most, uint32_t* to, uint32_t times = 1) {
     const bool good = Number(value, least, most, &number);
     if (good) *to = static_cast<uint32_t>(number) * times;
@@ -115,6 +123,7 @@ bool SetKey(const std::string& key, const std::string& value, Tenant* tenant) {
 
 bool AddTenant(const std::string& text, Arguments* arguments, std::string* error) {
   Tenant tenant;
+  // Up to and including the end: an empty word, as behind a last comma, is refused.
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
     const std::string word = text.substr(begin, end - begin);
@@ -130,10 +139,12 @@ bool AddTenant(const std::string& text, Arguments* arguments, std::string* error
   if (tenant.spec.name.empty()) {
     tenant.spec.name = "tenant-" + std::to_string(gpu.tenants.size() + 1);
   }
+  // Without a namespace it has one of its own.
   const std::string space = tenant.space.empty() ? tenant.spec.name : tenant.space;
   tenant.spec.space = Place(space, &arguments->spaces);
   tenant.spec.domain = Place(tenant.domain, &arguments->domains);
   gpu.spaces.resize(arguments->spaces.size());
+  // Tenants of one namespace may each name its weight: the last one counts.
   if (tenant.space_weight != 0) {
     gpu.spaces[tenant.spec.space].weight = static_cast<uint32_t>(tenant.space_weight);
   }
@@ -144,6 +155,7 @@ bool AddTenant(const std::string& text, Arguments* arguments, std::string* error
 }  // namespace
 
 bool Parse(const std::vector<std::string>& words, Arguments* arguments, std::string* error) {
+  // The spec begins with one namespace, for those who fill it by hand.
   arguments->gpu.spaces.clear();
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
@@ -155,6 +167,7 @@ bool Parse(const std::vector<std::string>& words, Arguments* arguments, std::str
       arguments->gpu.governed = false;
       continue;
     }
+    // A missing value is an empty one, which no argument takes.
     const std::string value = i + 1 < words.size() ? words[++i] : "";
     uint64_t number = 0;
     double seconds = 0;
@@ -183,6 +196,7 @@ bool Parse(const std::vector<std::string>& words, Arguments* arguments, std::str
       return false;
     }
   }
+  // One of the two, and not both.
   if (arguments->gpu.tenants.empty() == (arguments->random_tenants == 0)) {
     *error = "either --tenant, once or several times, or --random; see --help";
     return false;

@@ -5,10 +5,12 @@
 
 namespace gpuloom::simulator {
 
+// Only the first kernel of a stream is in waiting_ or running_; the others wait in their stream.
 void Device::Submit(const Kernel& kernel, uint64_t now_ns) {
   if (kernel.stream >= streams_.size()) streams_.resize(kernel.stream + 1);
   Stream& stream = streams_[kernel.stream];
   Waiting waiting{kernel, orders_++};
+  // One that is wider than the device would never begin.
   waiting.kernel.width = std::clamp(kernel.width, 1u, capacity_);
   if (stream.busy) {
     stream.behind.push_back(waiting);
@@ -23,11 +25,14 @@ uint64_t Device::next_end_ns() const {
   return running_.empty() ? UINT64_MAX : running_.top().end_ns;
 }
 
+// Begins kernels in the order of their classes, then of their arrival, until the first that has to
+// wait: whatever is behind it waits, too.
 void Device::BeginWhatFits(uint64_t now_ns) {
   for (auto& waiting : waiting_) {
     while (!waiting.empty()) {
       const Kernel& kernel = waiting.top().kernel;
       const bool other_context = !running_.empty() && kernel.context != context_;
+      // Contexts take turns: one begins only when nothing of another one runs.
       // Kernels of lower priority may not overtake it, either.
       if (other_context || used_ + kernel.width > capacity_) return;
       if (running_.empty()) busy_since_ns_ = now_ns;
@@ -41,6 +46,8 @@ void Device::BeginWhatFits(uint64_t now_ns) {
   }
 }
 
+// One end at a time. What it makes room for begins at the moment of the end, whenever it is asked
+// about.
 std::optional<Execution> Device::TakeEnded(uint64_t now_ns) {
   if (next_end_ns() > now_ns) return std::nullopt;
   const Execution ended = running_.top();
@@ -48,6 +55,7 @@ std::optional<Execution> Device::TakeEnded(uint64_t now_ns) {
   used_ -= ended.kernel.width;
   if (running_.empty()) busy_ns_ += ended.end_ns - busy_since_ns_;
   Stream& stream = streams_[ended.kernel.stream];
+  // The stream's next kernel queues up by its arrival, not by the end of the one before.
   if (stream.behind.empty()) {
     stream.busy = false;
   } else {

@@ -9,12 +9,14 @@ namespace {
 
 using arbiter::Engine;
 
-// What an endless tenant has in its ring at a time.
+// What an endless tenant has in its ring at a time; Submit() fills it up again.
 constexpr size_t kRingDepth = 32;
+// Kernels of one tenant that a driver takes in before it is full.
 constexpr uint32_t kDriverQueue = 256;
-// How often what runs is charged.
+// How often what runs is charged, as the arbiter asks for: at least each millisecond.
 constexpr uint64_t kRoundNs = 1'000'000;
 
+// A tenant launches one kernel again and again, so its number is enough to tell launches apart.
 arbiter::LaunchKey Key(uint32_t tenant) {
   arbiter::LaunchKey key;
   key.function = 1;
@@ -27,12 +29,14 @@ arbiter::LaunchKey Key(uint32_t tenant) {
 Gpu::Gpu(const GpuSpec& spec, uint64_t seed)
     : spec_(spec), random_(seed), device_(spec.capacity), turns_(spec.turns) {
   device_.OnBegun([this](const Execution& it) { meter_.Begin(it.kernel.tenant, it.begin_ns); });
+  // Trust domains are numbered from 0; those between that nobody is in exist without effect.
   uint32_t domains = 1;
   for (const TenantSpec& tenant : spec.tenants) domains = std::max(domains, tenant.domain + 1);
   domains_.resize(domains);
   for (Domain& domain : domains_) {
     domain.arbiter = std::make_unique<arbiter::DomainArbiter>(spec.limits);
     domain.in_turns = turns_.AddDomain();
+    // Nobody may submit before turns_ has given out a turn.
     domain.arbiter->EndTurn();
   }
   for (const arbiter::NamespacePolicy& space : spec.spaces) {
@@ -41,6 +45,7 @@ Gpu::Gpu(const GpuSpec& spec, uint64_t seed)
       domain.spaces.push_back(domain.arbiter->AddNamespace(space, 0));
     }
   }
+  // Each tenant has streams of its own.
   uint32_t streams = 0;
   for (const TenantSpec& its : spec.tenants) {
     const auto number = static_cast<uint32_t>(tenants_.size());
@@ -54,15 +59,21 @@ Gpu::Gpu(const GpuSpec& spec, uint64_t seed)
     tenant.in_turns = turns_.AddAllocation(spaces_[its.space], domain.in_turns, its.policy, 0);
     domain.tenants.push_back(number);
     domain.tenant_of_session.push_back(number);
+    // All are off until they are switched on for the first time.
     Push(its.begins_ns, What::kSwitch, number);
   }
+  // Pushes itself again for ever: events_ is never empty.
   Push(kRoundNs, What::kRound, 0);
 }
 
+// Events of one moment are handled in the order in which they were pushed, so that a run can be
+// repeated.
 void Gpu::Push(uint64_t at_ns, What what, uint32_t tenant, const Execution& done) {
   events_.push({at_ns, orders_++, what, tenant, done});
 }
 
+// From one moment at which something happens to the next: an event, the end of a kernel, or a time
+// at which an arbiter may decide otherwise by itself.
 void Gpu::RunTo(uint64_t until_ns) {
   for (;;) {
     uint64_t wake_ns = UINT64_MAX;
@@ -76,8 +87,12 @@ void Gpu::RunTo(uint64_t until_ns) {
     }
     const uint64_t at_ns = std::min({events_.top().at_ns, device_.next_end_ns(), wake_ns});
     if (at_ns > until_ns) break;
+    // Nothing has changed since the last moment, so the whole time between was idle with work
+    // queued.
     if (device_.idle() && SomebodyMay()) wasted_ns_ += at_ns - now_ns_;
     now_ns_ = at_ns;
+    // The meter is told at once; the executor sees the end after reaction_ns, and until then the
+    // arbiters count the kernel as in flight.
     while (const auto ended = device_.TakeEnded(now_ns_)) {
       meter_.End(ended->kernel.tenant, ended->end_ns);
       Push(ended->end_ns + spec_.reaction_ns, What::kSeen, ended->kernel.tenant, *ended);
@@ -87,13 +102,14 @@ void Gpu::RunTo(uint64_t until_ns) {
       events_.pop();
       Handle(event);
     }
+    // Once for all that has happened at this moment.
     Pump();
   }
   now_ns_ = until_ns;
   meter_.SettleTo(now_ns_);
 }
 
-// Returns true if somebody has queued work that no ceiling keeps back.
+// Somebody has queued work that no ceiling keeps back.
 bool Gpu::SomebodyMay() const {
   return std::any_of(tenants_.begin(), tenants_.end(), [this](const Tenant& it) {
     const bool limited = it.spec.policy.ceiling_permille < arbiter::kNoCeilingPermille ||
@@ -113,6 +129,7 @@ void Gpu::Handle(const Event& event) {
     case What::kSeen:
       Seen(event.tenant, event.done);
       return;
+    // Who runs one long kernel would else look as if it used nothing.
     case What::kRound:
       for (uint32_t i = 0; i < tenants_.size(); ++i) {
         if (tenants_[i].in_flight != 0) Charge(i);
@@ -122,6 +139,8 @@ void Gpu::Handle(const Event& event) {
   }
 }
 
+// Bursts: the time until the next switch is drawn at each one. Who is switched off launches nothing
+// more; what it has queued still runs.
 void Gpu::Switch(uint32_t number, bool on) {
   Tenant& it = tenants_[number];
   it.on = on;
@@ -130,6 +149,7 @@ void Gpu::Switch(uint32_t number, bool on) {
     Push(now_ns_ + length_ns, What::kSwitch, number);
   }
   if (!on) return;
+  // Servers wait for a first request; endless tenants fill their ring.
   if (it.spec.request_gap_ns != 0) {
     Push(now_ns_ + random_.Exponential(it.spec.request_gap_ns), What::kRequest, number);
   } else {
@@ -137,19 +157,24 @@ void Gpu::Switch(uint32_t number, bool on) {
   }
 }
 
+// Queues one kernel. Everything that is random about it is drawn here, in the order of launches.
 void Gpu::Launch(uint32_t number, Kernel kernel) {
   Tenant& it = tenants_[number];
   const TenantSpec& its = it.spec;
   kernel.tenant = number;
+  // Streams in turn.
   kernel.stream = it.first_stream + it.next_stream++ % std::max(its.streams, 1u);
   kernel.context = its.domain;
   kernel.priority = static_cast<uint32_t>(arbiter::Index(its.policy.priority));
   kernel.width = std::max(1u, spec_.capacity * its.width_permille / 1000);
+  // Between jitter_ns less and jitter_ns more, evenly.
   const uint64_t jitter_ns = its.kernel_ns * its.jitter_permille / 1000;
   kernel.length_ns =
       std::max<uint64_t>(1, its.kernel_ns - jitter_ns + random_.Below(2 * jitter_ns + 1));
+  // Kept with the kernel: Submitted and Finished must name the prediction with which it was queued.
   kernel.predicted_ns = predictor_.Predict(Key(number)).ns;
   kernel.queued_ns = now_ns_;
+  // Its wait for a first end begins now.
   if (it.queued.empty() && it.in_flight == 0) it.wants_since_ns = now_ns_;
   it.queued.push_back(kernel);
   domains_[its.domain].arbiter->Queued(it.session, Engine::kCompute, {1, kernel.predicted_ns},
@@ -162,6 +187,7 @@ void Gpu::Fill(uint32_t number) {
   while (it.on && it.queued.size() < kRingDepth) Launch(number, Kernel{});
 }
 
+// Requests come by themselves: the next one does not wait until this one is done.
 void Gpu::Request(uint32_t number) {
   Tenant& it = tenants_[number];
   if (!it.on) return;
@@ -175,11 +201,14 @@ void Gpu::Request(uint32_t number) {
   Push(now_ns_ + random_.Exponential(it.spec.request_gap_ns), What::kRequest, number);
 }
 
+// For turns only: inside a domain, Queued and Finished say the same.
 void Gpu::NoteWants(uint32_t number) {
   const Tenant& it = tenants_[number];
   turns_.SetWants(it.in_turns, !it.queued.empty() || it.in_flight != 0, now_ns_);
 }
 
+// What the tenant has used since it was last charged. Turns are charged otherwise, when they end:
+// see Drain().
 void Gpu::Charge(uint32_t number) {
   const Tenant& it = tenants_[number];
   meter_.SettleTo(now_ns_);
@@ -187,18 +216,22 @@ void Gpu::Charge(uint32_t number) {
                                            now_ns_);
 }
 
+// The executor has seen the end of a kernel.
 void Gpu::Seen(uint32_t number, const Execution& done) {
   Tenant& it = tenants_[number];
   const Kernel& kernel = done.kernel;
   const uint64_t took_ns = done.end_ns - done.begin_ns;
+  // The least and the most that it can have taken: a simulated device knows exactly.
   predictor_.Learn(Key(number), {took_ns, took_ns});
   Charge(number);
+  // 0: the meter has charged it.
   domains_[it.spec.domain].arbiter->Finished(it.session, Engine::kCompute, {1, kernel.predicted_ns},
                                              0, now_ns_);
   --it.in_flight;
   ++it.kernels;
   it.longest_gap_ns = std::max(it.longest_gap_ns, now_ns_ - it.wants_since_ns);
   it.wants_since_ns = now_ns_;
+  // By the device's clock: a request's latency is its tenant's, not the executor's.
   if (kernel.last_of_request) it.latency_ns.push_back(done.end_ns - kernel.queued_ns);
   NoteWants(number);
 }
@@ -212,9 +245,11 @@ void Gpu::Submit(uint32_t number) {
   domains_[it.spec.domain].arbiter->Submitted(it.session, Engine::kCompute,
                                               {1, kernel.predicted_ns}, now_ns_);
   device_.Submit(kernel, now_ns_);
+  // An endless tenant fills up what it has handed over.
   if (it.spec.request_gap_ns == 0) Fill(number);
 }
 
+// Asks the domain's arbiter until it has no order more.
 void Gpu::PumpDomain(Domain& domain) {
   arbiter::DomainArbiter& arbiter = *domain.arbiter;
   while (const auto order = arbiter.Next(Engine::kCompute, now_ns_)) {
@@ -227,10 +262,12 @@ void Gpu::PumpDomain(Domain& domain) {
     uint64_t submitted_ns = 0;
     for (size_t left = it.queued.size(); left != 0; --left) {
       const uint64_t next_ns = it.queued.front().predicted_ns;
+      // The first kernel goes whatever it takes: a budget below one kernel would stop the tenant.
       if (submitted_ns != 0 && submitted_ns + next_ns > order->budget_ns) break;
       submitted_ns += std::max<uint64_t>(next_ns, 1);
       Submit(number);
     }
+    // For most_lower_in_flight_ns(), by which a test checks the bound.
     uint64_t lower_ns = 0;
     for (const auto priority : {arbiter::Priority::kNormal, arbiter::Priority::kLow}) {
       lower_ns += arbiter.in_flight_ns(priority, Engine::kCompute);
@@ -239,12 +276,15 @@ void Gpu::PumpDomain(Domain& domain) {
   }
 }
 
+// Ends a domain's turn: says who ran in it, then that it has stopped. Only when nothing of the
+// domain is at the device, which may be long after kYield.
 void Gpu::Drain(Domain& domain) {
   if (!domain.is_to_drain || domain.deaf || !domain.arbiter->drained()) return;
   std::vector<arbiter::Ran> division;
   meter_.SettleTo(now_ns_);
   for (const uint32_t number : domain.tenants) {
     Tenant& it = tenants_[number];
+    // Since the last turn; charged_ns() counts from the beginning.
     const uint64_t charged_ns = meter_.charged_ns(number);
     if (charged_ns != it.divided_ns) division.push_back({it.in_turns, charged_ns - it.divided_ns});
     it.divided_ns = charged_ns;
@@ -254,15 +294,19 @@ void Gpu::Drain(Domain& domain) {
   domain.is_to_drain = false;
 }
 
+// What the scheduler does: hands orders to the executors and their answers back. A domain that can
+// stop at once answers within the same round.
 void Gpu::PumpTurns() {
   for (Domain& domain : domains_) Drain(domain);
   while (const auto order = turns_.Next(now_ns_)) {
+    // Domains were added in order, so their number in turns_ is their place.
     Domain& domain = domains_[static_cast<size_t>(order->domain)];
     switch (order->kind) {
       case arbiter::TurnOrder::Kind::kGrant:
         domain.is_to_drain = false;
         domain.arbiter->SetTurn(order->lowest, order->in_flight_ns);
         break;
+      // A deaf executor keeps submitting. It is to drain all the same, and overruns.
       case arbiter::TurnOrder::Kind::kYield:
         if (!domain.deaf) domain.arbiter->EndTurn();
         domain.is_to_drain = true;
@@ -280,8 +324,10 @@ void Gpu::PumpTurns() {
   }
 }
 
+// Turns first: they say which domains may submit.
 void Gpu::Pump() {
   if (!spec_.governed) {
+    // Ungoverned tenants fill the driver's queue, and the device takes the kernels as they come.
     for (uint32_t i = 0; i < tenants_.size(); ++i) {
       for (size_t left = tenants_[i].queued.size();
            left != 0 && tenants_[i].in_flight < kDriverQueue; --left) {
@@ -300,6 +346,7 @@ uint64_t Gpu::steps() const {
   return sum;
 }
 
+// What goes on is part of the longest gap, too.
 TenantResult Gpu::Result(uint32_t number) const {
   const Tenant& it = tenants_[number];
   TenantResult result;
@@ -315,6 +362,7 @@ TenantResult Gpu::Result(uint32_t number) const {
   return result;
 }
 
+// Both cores see the same policy at the same moment.
 void Gpu::SetPolicy(uint32_t number, const arbiter::AllocationPolicy& policy) {
   Tenant& it = tenants_[number];
   it.spec.policy = policy;

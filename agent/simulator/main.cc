@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpuloom-simulate: one process without neighbours. Reads its arguments, simulates, prints, ends; opens no file, no socket
-// and no device.
+// gpuloom-simulate: one process without neighbours. Reads its arguments, simulates, prints, ends;
+// opens no file, no socket and no device.
 #include <cstdio>
 #include <string>
 #include <vector>

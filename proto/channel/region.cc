@@ -35,6 +35,7 @@ UniqueFd MakeFixedSizeMemory(const char* name, size_t size_bytes) {
   UniqueFd memory(
       static_cast<int>(syscall(SYS_memfd_create, name, kMemfdCloexec | kMemfdAllowSealing)));
   if (!memory.valid()) return UniqueFd();
+  // Before the seals, which allow no other size.
   if (ftruncate(memory.get(), static_cast<off_t>(size_bytes)) != 0) return UniqueFd();
   if (fcntl(memory.get(), kAddSeals, kSealSize) != 0) return UniqueFd();
   return memory;
@@ -42,12 +43,14 @@ UniqueFd MakeFixedSizeMemory(const char* name, size_t size_bytes) {
 
 UniqueFd ReopenReadOnly(int memory) {
   char path[64];
+  // A duplicate would share the descriptor's access; opening the file anew gives one of its own.
   snprintf(path, sizeof(path), "/proc/self/fd/%d", memory);
   return UniqueFd(open(path, O_RDONLY | O_CLOEXEC));
 }
 
 bool IsSealedMemory(int memory, size_t size_bytes) {
   const int seals = fcntl(memory, kGetSeals);
+  // Other files than memfds have no seals (EINVAL).
   if (seals < 0 || (seals & kSealSize) != kSealSize) return false;
   struct stat status;
   return fstat(memory, &status) == 0 && status.st_size >= 0 &&

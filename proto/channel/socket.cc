@@ -36,6 +36,7 @@ bool MakeAddress(const char* path, sockaddr_un* address, UniqueFd* directory) {
   parent[parent_bytes] = '\0';
   directory->Reset(open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!directory->valid()) return false;
+  // `slash` has the slash and the socket's name.
   const int n = snprintf(address->sun_path, sizeof(address->sun_path), "/proc/self/fd/%d%s",
                          directory->get(), slash);
   if (n < 0 || static_cast<size_t>(n) >= sizeof(address->sun_path)) {
@@ -55,6 +56,7 @@ bool SendMessage(int socket, const void* data, size_t size_bytes, const int* fds
   }
   iovec part = {const_cast<void*>(data), size_bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFds)];
+  // The padding in it goes to the kernel as well.
   memset(control, 0, sizeof(control));
   msghdr message = {};
   message.msg_iov = &part;
@@ -72,6 +74,7 @@ bool SendMessage(int socket, const void* data, size_t size_bytes, const int* fds
   do {
     sent = sendmsg(socket, &message, MSG_NOSIGNAL | flags);
   } while (sent < 0 && errno == EINTR);
+  // SOCK_SEQPACKET sends all of a message or none of it.
   return sent == static_cast<ssize_t>(size_bytes);
 }
 
@@ -90,7 +93,10 @@ ptrdiff_t ReceiveMessage(int socket, void* data, size_t capacity_bytes, UniqueFd
   } while (size < 0 && errno == EINTR);
   if (size < 0) return -1;
 
+  // All descriptors that came are taken before anything is judged: one that is not closed here
+  // would be ours for good.
   size_t count = 0;
+  // With MSG_CTRUNC the kernel itself has closed those that had no room.
   bool surplus = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {
@@ -112,6 +118,7 @@ ptrdiff_t ReceiveMessage(int socket, void* data, size_t capacity_bytes, UniqueFd
     errno = EMSGSIZE;
     return -1;
   }
+  // End of file. (A message without bytes looks the same; ours have headers.)
   if (size == 0) {
     errno = ECONNRESET;
     return -1;
@@ -159,6 +166,8 @@ void RingDoorbell(int socket) {
   const char byte = 1;
   ssize_t sent;
   do {
+    // Errors are nobody's business here: a peer that is gone shows as a hang-up where its socket is
+    // polled.
     sent = send(socket, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
 }

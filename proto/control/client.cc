@@ -21,10 +21,13 @@ bool Client::Connect(const std::string& state_dir, std::chrono::milliseconds tim
   timeval limit{};
   limit.tv_sec = seconds.count();
   limit.tv_usec = std::chrono::duration_cast<std::chrono::microseconds>(timeout - seconds).count();
+  // The limit holds for each message, not for a whole call. It begins after connect(), which blocks
+  // while the scheduler's backlog is full.
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
   connection_ = Connection(std::move(socket));
   if (ExchangeVersions(error)) return true;
+  // An answer came, and it was a refusal: a lost connection is closed already.
   refused_ = connected();
   connection_.Close();
   return false;
@@ -62,6 +65,7 @@ bool Client::SuspendAllocation(const std::string& name, bool suspend, std::strin
 bool Client::ListAllocations(std::vector<AllocationState>* allocations, std::string* error) {
   allocations->clear();
   Answer answer;
+  // The answer is a list of messages, with the Answer itself as the last one.
   const auto take = [allocations](Incoming& in) {
     AllocationState state;
     if (!in.As(&state)) return false;
@@ -109,6 +113,8 @@ bool Client::EndTrace(Trace* trace, std::string* error) {
   return true;
 }
 
+// Each message is offered to `take` first; what it does not know must be the Answer. Anything else
+// ends the connection, because what comes behind it could not be understood either.
 bool Client::ReceiveAnswer(uint32_t request, Answer* answer, const TakePart& take,
                            size_t descriptors, std::string* error) {
   Incoming in;
@@ -126,6 +132,8 @@ bool Client::ReceiveAnswer(uint32_t request, Answer* answer, const TakePart& tak
   }
 }
 
+// errno is the reason. The connection is closed: an answer may still come, and be taken for the
+// next request's.
 bool Client::Lost(const char* what, std::string* error) {
   const int reason = errno;
   *error = std::string("control: cannot ") + what + " the scheduler at " + path_ + ": " +

@@ -12,6 +12,7 @@
 namespace gpuloom {
 namespace {
 
+// A section of the page, by the beginnings of functions' names.
 struct Group {
   std::string_view title;
   std::vector<std::string_view> prefixes;  // the first group with a matching one takes the function
@@ -76,6 +77,7 @@ struct Reason {
   std::vector<std::string_view> names;
 };
 
+// Names stand here whole where a prefix would also match the later forms of a function.
 const std::vector<Reason>& Reasons() {
   static const std::vector<Reason> reasons = {
       {"graphics interop: a tenant has no display device, and its memory lies in the executor",
@@ -154,6 +156,7 @@ const std::vector<Reason>& Reasons() {
   return reasons;
 }
 
+// Empty: there is no reason but that nobody has done it.
 std::string_view WhyNot(std::string_view name) {
   for (const Reason& reason : Reasons()) {
     for (const std::string_view exact : reason.names) {
@@ -166,8 +169,10 @@ std::string_view WhyNot(std::string_view name) {
   return {};
 }
 
+// For what no group's prefix matches.
 constexpr std::string_view kOther = "Other";
 constexpr int kRooms = 3;
+// In the order of the enumeration Room.
 constexpr std::string_view kRoomNames[kRooms] = {"remote", "local", "unsupported"};
 
 struct Section {
@@ -176,11 +181,13 @@ struct Section {
   int counts[kRooms] = {};
 };
 
+// All functions, by group; groups of which there are none are left out.
 std::vector<Section> Sort() {
   std::vector<Section> sections;
   for (const Group& group : Groups()) sections.push_back({group.title, {}, {}});
   sections.push_back({kOther, {}, {}});
   for (const Symbol& symbol : kSymbols) {
+    // The place of the last section, for what no group takes.
     size_t index = Groups().size();
     for (size_t g = 0; g < Groups().size() && index == Groups().size(); ++g) {
       for (std::string_view prefix : Groups()[g].prefixes) {

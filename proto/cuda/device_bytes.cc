@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint64_t kTooMuch = UINT64_MAX;
 
+// False, with kTooMuch in *sum, if it overflows: then nothing more need be added.
 bool AddTo(uint64_t* sum, uint64_t bytes) {
   if (!__builtin_add_overflow(*sum, bytes, sum)) return true;
   *sum = kTooMuch;
@@ -95,6 +96,7 @@ class Declaration {
   void Multiply(uint64_t by) {
     if (__builtin_mul_overflow(count_, by, &count_)) count_ = kTooMuch;
   }
+  // Adds up one variable. What follows a comma has the same type but its own dimensions and value.
   void EndVariable() {
     if (open_) Multiply(elements_);
     uint64_t bytes = 0;
@@ -111,7 +113,9 @@ class Declaration {
   uint64_t count_ = 1;
   uint64_t elements_ = 1;
   uint64_t sum_ = 0;
+  // Of braces in the initial value.
   int depth_ = 0;
+  // A dimension was left out; the number of initial values stands for it.
   bool open_ = false;
   bool in_brackets_ = false;
   bool has_dimension_ = false;
@@ -132,6 +136,7 @@ uint64_t CubinDeviceBytes(std::span<const uint8_t> cubin) {
   for (uint32_t i = 0; i < file.section_count(); ++i) {
     const Cubin::Section section = file.SectionAt(i);
     const std::string_view name = file.NameOf(section).value_or("");
+    // By name as well: flags are what the tenant says.
     const bool is_variables = name.starts_with(".nv.global") || name.starts_with(".nv.constant");
     if ((section.flags & fatbin_internal::kElfAllocated) == 0 && !is_variables) continue;
     if (name.starts_with(".nv.shared") || name.starts_with(".nv.local")) continue;
@@ -145,10 +150,12 @@ uint64_t PtxVariableBytes(std::string_view ptx) {
   PtxStateSpaces spaces;
   uint64_t sum = 0;
   for (std::string_view token = tokens.Next(); !token.empty(); token = tokens.Next()) {
+    // From the state space to the semicolon is one declaration.
     if (!spaces.Declares(token)) continue;
     Declaration declaration(spaces.before() == ".extern");
     while (!(token = tokens.Next()).empty() && token != ";") declaration.Take(token);
     if (!AddTo(&sum, declaration.End())) break;
+    // It is to see every token: the semicolon takes the place of the last word.
     if (!token.empty()) (void)spaces.Declares(token);
   }
   return sum;

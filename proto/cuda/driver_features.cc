@@ -9,6 +9,7 @@ std::string CudaVersionText(int version) {
 
 std::string WhatIsOff(int driver_version) {
   std::string off;
+  // The list is in the order of versions, so those of one version form one clause.
   int since = 0;
   for (const DriverFeature& feature : kDriverFeatures) {
     if (driver_version == 0 || driver_version >= feature.since) continue;

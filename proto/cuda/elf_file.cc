@@ -30,6 +30,7 @@ constexpr uint16_t kExecutableFile = 2;  // a file's type
 
 constexpr uint16_t kFirstReservedSection = 0xff00;
 
+// A program header of ELF's 64-bit form.
 struct ElfSegment {
   uint32_t type;
   uint32_t flags;
@@ -42,6 +43,7 @@ struct ElfSegment {
 };
 static_assert(sizeof(ElfSegment) == 56);
 
+// Does not overflow for any values.
 bool Fits(uint64_t offset, uint64_t bytes, uint64_t room) {
   return offset <= room && bytes <= room - offset;
 }
@@ -55,6 +57,8 @@ constexpr uint64_t kInfoIsSection = 0x40;
 
 }  // namespace
 
+// The order matters: each check uses what those before it have found to be so, the tables of names
+// above all.
 bool ElfFile::IsSound() {
   if (!HeaderIsSound()) return false;
   for (uint32_t i = 0; i < header_.section_count; ++i) {
@@ -101,6 +105,7 @@ bool ElfFile::HeaderIsSound() {
          header_.section_names < header_.section_count;
 }
 
+// Of a host's files only object files are link inputs.
 bool ElfFile::IsKnownMachine() const {
   constexpr uint16_t kRelocatable = 1;
   constexpr uint16_t kX86_64 = 62;
@@ -183,11 +188,13 @@ bool ElfFile::ContentIsSound(const ElfSection& section) const {
   }
 }
 
+// A symbol's name, section and place in that section.
 bool ElfFile::SymbolsAreSound(const ElfSection& table) const {
   if (table.entry_bytes != sizeof(ElfSymbol) || table.size % sizeof(ElfSymbol) != 0) return false;
   for (uint64_t at = 0; at < table.size; at += sizeof(ElfSymbol)) {
     const auto symbol = ReadAt<ElfSymbol>(bytes_.data() + table.offset + at);
     if (!IsName(table.link, symbol.name)) return false;
+    // Absolute or common: not in a section.
     if (symbol.section >= kFirstReservedSection) continue;
     if (symbol.section >= sections_.size()) return false;
     // In sections without content, symbols for debuggers have values with another origin.
@@ -202,6 +209,7 @@ bool ElfFile::SymbolsAreSound(const ElfSection& table) const {
   return true;
 }
 
+// An entry begins with the offset and the symbol with the type; an addend may follow.
 bool ElfFile::RelocationsAreSound(const ElfSection& table, uint64_t entry_bytes) const {
   if (table.size == 0) return true;
   if (table.entry_bytes != entry_bytes || table.size % entry_bytes != 0 ||
@@ -217,6 +225,7 @@ bool ElfFile::RelocationsAreSound(const ElfSection& table, uint64_t entry_bytes)
   const uint64_t symbol_count = SymbolCount(table);
   for (uint64_t at = 0; at < table.size; at += entry_bytes) {
     const uint8_t* entry = bytes_.data() + table.offset + at;
+    // A relocation changes 4 bytes at least.
     if (knows_target && !Fits(ReadAt<uint64_t>(entry), 4, target.size)) return false;
     if (ReadAt<uint64_t>(entry + 8) >> 32 >= symbol_count) return false;
   }
@@ -264,6 +273,7 @@ bool ElfFile::AttributesAreSound(const ElfSection& section) const {
     const uint8_t form = attribute[0];
     if (form == 0 || form > kSized) return false;
     at += 4;
+    // The other forms have their value in the two bytes.
     if (form != kSized) continue;
     const auto value_bytes = ReadAt<uint16_t>(attribute + 2);
     if (!Fits(at, value_bytes, section.size)) return false;
@@ -294,6 +304,7 @@ uint64_t ElfFile::NamesEnd(const ElfSection& table) const {
   return end;
 }
 
+// A name that begins before that place ends inside of the table.
 bool ElfFile::IsName(uint32_t table, uint32_t at) const {
   return table < name_ends_.size() && at < name_ends_[table];
 }
@@ -302,6 +313,7 @@ bool ElfFile::IsNamed(const ElfSection& section, std::string_view name) const {
   const ElfSection& table = sections_[header_.section_names];
   const uint64_t room = table.size - section.name;
   const auto* begin = reinterpret_cast<const char*>(bytes_.data()) + table.offset + section.name;
+  // LiesInside has checked that the name begins in the table.
   return room > name.size() && std::string_view(begin, name.size()) == name &&
          begin[name.size()] == 0;
 }

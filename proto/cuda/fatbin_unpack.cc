@@ -56,6 +56,8 @@ bool ElfHasVariables(std::span<const uint8_t> elf) {
   return false;
 }
 
+// Of a member that is unpacked. The driver loads one member of an image; which one is not known
+// here, so callers take the most.
 uint64_t DeviceBytes(FatbinMemberKind kind, std::span<const uint8_t> bytes) {
   if (kind == FatbinMemberKind::kElf) return CubinDeviceBytes(bytes);
   if (kind != FatbinMemberKind::kPtx) return 0;
@@ -68,6 +70,7 @@ bool HasVariables(FatbinMemberKind kind, std::span<const uint8_t> bytes) {
       return ElfHasVariables(bytes);
     case FatbinMemberKind::kPtx:
       return PtxDeclaresState({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    // Not understood: in doubt, it has variables.
     default:
       return true;
   }
@@ -77,6 +80,8 @@ bool HasVariables(FatbinMemberKind kind, std::span<const uint8_t> bytes) {
 
 bool UnpackMember(const FatbinMember& member, size_t limit_bytes, std::vector<uint8_t>* out,
                   std::string* error) {
+  // The size is a claim of the tenant's. It bounds what is allocated, and the decompressors write
+  // no more.
   if (member.uncompressed_bytes > limit_bytes) {
     *error = "member unpacks to " + std::to_string(member.uncompressed_bytes) +
              " bytes, more than the limit of " + std::to_string(limit_bytes);
@@ -87,6 +92,7 @@ bool UnpackMember(const FatbinMember& member, size_t limit_bytes, std::vector<ui
       out->assign(member.payload, member.payload + member.payload_bytes);
       return true;
     case FatbinCompression::kLz4: {
+      // LZ4 counts in int.
       if (member.payload_bytes > INT_MAX || member.uncompressed_bytes > INT_MAX) {
         *error = "lz4: member is too large";
         return false;
@@ -183,6 +189,7 @@ ImageContent LookInto(std::span<const uint8_t> bytes) {
     content.device_bytes = std::max(content.device_bytes, DeviceBytes(kind, member));
   };
   Image image;
+  // Nothing is known of it: it counts as anything that it may be, and as damaged.
   if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone)
     return {true, true, false, 0};
   const std::span<const uint8_t> whole(image.bytes, image.size_bytes);
@@ -197,6 +204,8 @@ ImageContent LookInto(std::span<const uint8_t> bytes) {
   std::vector<uint8_t> unpacked;
   while (content.is_sound && reader.Next(&member)) {
     std::string error;
+    // A cubin or text that cannot be unpacked is damaged. Other kinds are left to the driver, and
+    // may contain anything.
     if (!IsWrittenAsKnown(member) || !UnpackMember(member, kMaxMemberBytes, &unpacked, &error)) {
       is_clear = false;
       content.is_sound = !IsJudged(member);

@@ -27,6 +27,7 @@ bool BeginsAsImage(std::span<const uint8_t> bytes) {
          begin == kArchiveMagic;
 }
 
+// One member at a time, into the same memory, of which `afford` is asked for each.
 bool IsSoundFatbin(std::span<const uint8_t> fatbin, const Afford& afford) {
   FatbinReader members(fatbin.data(), fatbin.size());
   FatbinMember member;
@@ -48,6 +49,7 @@ bool AreSoundFatbins(std::span<const uint8_t> bytes, const Afford& afford) {
   while (bytes.size() >= sizeof(FatbinHeader)) {
     Image image;
     if (ReadAt<uint32_t>(bytes.data()) != kFatbinMagic) {
+      // Between them there is only padding.
       if (ReadAt<uint64_t>(bytes.data()) != 0) return false;
       bytes = bytes.subspan(sizeof(uint64_t));
       continue;
@@ -86,6 +88,7 @@ bool IsSoundArchive(std::span<const uint8_t> archive, const Afford& afford) {
     const std::string_view digits = header.substr(48, 10);
     size_t size = 0;
     const auto [end, error] = std::from_chars(digits.begin(), digits.end(), size);
+    // Numbers are padded with blanks.
     if (error != std::errc() || std::any_of(end, digits.end(), [](char c) { return c != ' '; }) ||
         header.substr(58) != kHeaderEnd || size > text.size() - at - kHeaderBytes) {
       return false;
@@ -118,6 +121,7 @@ bool IsJudged(const FatbinMember& member) {
 }
 
 bool IsSoundLinkInput(std::span<const uint8_t> input, const Afford& afford) {
+  // Each begins with a magic number of its own, so at most one of them looks further.
   return IsSoundFatbin(input, afford) || IsSoundObject(input, afford) ||
          IsSoundArchive(input, afford);
 }

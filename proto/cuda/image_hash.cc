@@ -14,6 +14,8 @@ namespace {
 
 constexpr size_t kBlockBytes = 64;
 
+// The fractional parts of the cube roots of the first 64 primes (section 4.2.2). Aligned for the
+// vector loads below.
 alignas(16) constexpr uint32_t kRound[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -30,6 +32,7 @@ constexpr uint32_t Rotated(uint32_t value, int by) { return value >> by | value 
 
 namespace image_hash_internal {
 
+// Section 6.2.2 word for word: a message schedule of 64 words, then a round for each.
 void TakeBlocksPlainly(uint32_t (&state)[8], const uint8_t* bytes, size_t blocks) {
   for (; blocks != 0; --blocks, bytes += kBlockBytes) {
     uint32_t w[64];
@@ -66,6 +69,7 @@ void TakeBlocksPlainly(uint32_t (&state)[8], const uint8_t* bytes, size_t blocks
 __attribute__((target("sha,sse4.1,ssse3"))) void TakeBlocksFast(uint32_t (&state)[8],
                                                                 const uint8_t* bytes,
                                                                 size_t blocks) {
+  // SHA-256 reads big-endian words.
   const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
   const auto* memory = reinterpret_cast<__m128i*>(state);
   const __m128i dcba = _mm_loadu_si128(memory);
@@ -94,6 +98,8 @@ __attribute__((target("sha,sse4.1,ssse3"))) void TakeBlocksFast(uint32_t (&state
       __m128i sum =
           _mm_add_epi32(now, _mm_load_si128(reinterpret_cast<const __m128i*>(kRound) + i));
       cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sum);
+      // Each instruction does two rounds, with the two low words of the sum: now those of the high
+      // ones.
       sum = _mm_shuffle_epi32(sum, 0x0e);
       abef = _mm_sha256rnds2_epu32(abef, cdgh, sum);
     }
@@ -134,6 +140,7 @@ ImageHash HashImage(const uint8_t* bytes, size_t size_bytes) {
   using image_hash_internal::TakeBlocksFast;
   using image_hash_internal::TakeBlocksPlainly;
   const auto take = HashesImagesFast() ? TakeBlocksFast : TakeBlocksPlainly;
+  // The initial state of section 5.3.3.
   uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   const size_t whole = size_bytes / kBlockBytes;

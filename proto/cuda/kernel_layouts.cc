@@ -21,7 +21,10 @@ constexpr uint64_t kKernelBytes = 128;
 // A cubin's section .nv.info.<kernel>: attributes, each of a format, a code, and a value of two bytes, or
 // of as many as those two bytes say.
 namespace info {
+// A format: a value of as many bytes as the two bytes say.
 constexpr uint8_t kSized = 4;
+// Codes, as NVIDIA's cuobjdump names them: the size of all parameters (EIATTR_CBANK_PARAM_SIZE),
+// and one parameter (EIATTR_KPARAM_INFO), of which there are two forms.
 constexpr uint8_t kParamBytes = 0x19;
 constexpr uint8_t kParam = 0x17;  // of small parameters: the size in the upper 14 bits of a word
 constexpr uint8_t kLargeParam = 0x45;
@@ -29,10 +32,12 @@ constexpr size_t kParamValueBytes = 12;
 }  // namespace info
 
 template <typename T>
+// The caller has checked that the value lies inside.
 T ReadAt(std::span<const uint8_t> bytes, size_t at) {
   return fatbin_internal::ReadAt<T>(bytes.data() + at);
 }
 
+// Where the last parameter ends: the size of the packed buffer.
 uint32_t EndOf(const Params& params) {
   uint32_t end = 0;
   for (const ParamLayout& param : params) {
@@ -41,6 +46,8 @@ uint32_t EndOf(const Params& params) {
   return end;
 }
 
+// From a kernel's attributes in a cubin. None if they contradict each other, leave a parameter out,
+// or go beyond the section.
 std::optional<Params> ParamsOf(std::span<const uint8_t> attributes) {
   Params params;
   std::vector<bool> known;
@@ -64,6 +71,7 @@ std::optional<Params> ParamsOf(std::span<const uint8_t> attributes) {
     const ParamLayout param = {ReadAt<uint16_t>(value, 6), code == info::kParam
                                                                ? ReadAt<uint32_t>(value, 8) >> 18
                                                                : ReadAt<uint16_t>(value, 8)};
+    // Each has a byte at least. This bounds what a number of the tenant's makes us allocate.
     if (ordinal >= kMaxParamBytes) return std::nullopt;
     if (ordinal >= params.size()) {
       params.resize(ordinal + 1u);
@@ -92,6 +100,7 @@ uint32_t SizeOfType(std::string_view type) {
   return 0;
 }
 
+// None for what no parameter's size, dimension or alignment can be.
 std::optional<uint32_t> NumberOf(std::string_view digits) {
   uint32_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
@@ -124,6 +133,7 @@ std::optional<Params> ParamsOf(PtxTokens* tokens) {
       }
     }
     if (size != 0) {
+      // Parameters are aligned to their type at least.
       align = std::max(align, size);
       const uint32_t begin = (end + align - 1) / align * align;
       end = begin + size * count;
@@ -140,11 +150,14 @@ std::optional<Params> ParamsOf(PtxTokens* tokens) {
 
 void KernelLayouts::Add(std::string_view name, std::optional<Params> params) {
   if (const auto known = kernels_.find(name); known != kernels_.end()) {
+    // Kept without parameters rather than removed, so that a third copy of it does not bring it
+    // back.
     if (known->second != params) known->second.reset();
     return;
   }
   const uint64_t more =
       kKernelBytes + name.size() + (params ? params->size() * sizeof(ParamLayout) : 0);
+  // Left out: the kernel is then one whose layout is not known.
   if (more > limit_bytes_ - bytes_) return;
   bytes_ += more;
   kernels_.emplace(name, std::move(params));
@@ -168,6 +181,7 @@ void KernelLayouts::AddPtx(std::string_view text) {
     if (token != ".entry") continue;
     const std::string_view name = tokens.Next();
     token = tokens.Next();
+    // Without a list the kernel has no parameters; this token has been read already.
     if (token != "(") {
       Add(name, Params());
       continue;
@@ -197,6 +211,8 @@ KernelLayouts KernelLayouts::Of(std::span<const uint8_t> bytes, uint64_t limit_b
   std::vector<uint8_t> unpacked;
   std::string error;
   while (reader.Next(&member)) {
+    // What cannot be unpacked tells of no kernels; whether the image is sound is for others to
+    // judge.
     if (UnpackMember(member, kMaxMemberBytes, &unpacked, &error)) {
       layouts.AddMember(member.kind, unpacked);
     }

@@ -12,14 +12,17 @@
 namespace gpuloom {
 namespace {
 
+// STT_OBJECT and STB_GLOBAL of ELF.
 constexpr uint8_t kTypeObject = 1;
 constexpr uint8_t kBindGlobal = 1;
 // nvcc's mark on a managed variable, in a symbol's `other`.
 constexpr uint8_t kOtherManaged = 0x04;
+// No variable gets a greater alignment, whatever its section claims.
 constexpr uint64_t kMostAlignedBytes = 512;
 // More than a declaration has without its initial value; bounds what text without an end makes us hold.
 constexpr size_t kMaxDeclarationTokens = 256;
 
+// A variable that the cubin defines; section 0 is for those that it only uses.
 bool IsManaged(const Cubin::Symbol& symbol) {
   return (symbol.info & 0xf) == kTypeObject && (symbol.other & kOtherManaged) != 0 &&
          symbol.section != 0;
@@ -36,6 +39,7 @@ struct Symbols {
     if (!cubin.Open(bytes)) return false;
     for (uint32_t i = 0; i < cubin.section_count(); ++i) {
       const Cubin::Section section = cubin.SectionAt(i);
+      // The first table counts: a cubin has one.
       if (!Cubin::IsSymbols(section)) continue;
       if (section.link >= cubin.section_count()) return false;
       table = section;
@@ -57,6 +61,7 @@ bool ElfHasManaged(std::span<const uint8_t> bytes) {
   return false;
 }
 
+// PTX ends at its first NUL.
 std::string_view TextOf(std::span<const uint8_t> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return text.substr(0, text.find('\0'));
@@ -109,6 +114,7 @@ bool Release(std::string_view ptx, std::span<const PtxToken> statement, size_t* 
                          : statement.back().begin + statement.back().text.size();
   const size_t attribute_begin = statement[attribute].begin;
   const size_t attribute_end = statement[closed].begin + 1;
+  // The declaration without its linkage, its attribute and its value.
   *released = ".extern ";
   released->append(ptx.substr(statement[global].begin, attribute_begin - statement[global].begin));
   released->append(ptx.substr(attribute_end, end - attribute_end));
@@ -136,6 +142,7 @@ bool ChooseCode(std::span<const uint8_t> bytes, uint32_t capability, DeviceCode*
   FatbinMember member;
   while (reader.Next(&member)) {
     if (member.sm > capability) continue;
+    // Cubins run on later devices of the same generation, PTX on all later ones.
     if (member.kind == FatbinMemberKind::kElf && member.sm / 10 == capability / 10) {
       if (!cubin || member.sm > cubin->sm) cubin = member;
     } else if (member.kind == FatbinMemberKind::kPtx) {
@@ -188,6 +195,8 @@ void ReleaseManagedVariables(std::span<uint8_t> bytes) {
   for (uint64_t i = 0; i < symbols.count(); ++i) {
     Cubin::Symbol symbol = symbols.At(i);
     if (!IsManaged(symbol)) continue;
+    // In place: the cubin keeps its size and layout, and what referred to the symbol refers to it
+    // still.
     symbol.info = static_cast<uint8_t>(kBindGlobal << 4 | kTypeObject);
     symbol.other = static_cast<uint8_t>(symbol.other & ~kOtherManaged);
     symbol.section = 0;
@@ -204,6 +213,7 @@ bool ReleaseManagedVariables(std::string_view ptx, std::vector<std::string>* nam
   bool managed = false;
   bool has_value = false;  // braces in it do not end the statement
   for (std::string_view token = tokens.Next(); !token.empty(); token = tokens.Next()) {
+    // A brace begins or ends a function's body and so a statement, too.
     if (token == ";" || (!has_value && (token == "{" || token == "}"))) {
       size_t begin = 0;
       std::string declaration;
@@ -226,6 +236,7 @@ bool ReleaseManagedVariables(std::string_view ptx, std::vector<std::string>* nam
     statement.push_back({token, tokens.begin()});
   }
   released->append(ptx.substr(done));
+  // A statement that has no end is not as nvcc makes it.
   return !managed;
 }
 

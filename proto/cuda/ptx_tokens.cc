@@ -14,6 +14,7 @@ bool IsWordCharacter(char c) {
 
 bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f'; }
 
+// Blanks and everything outside of ASCII are none.
 bool IsPrintable(char c) { return c > ' ' && c <= '~'; }
 
 // Instructions that name a state space. If one is missing here, its library is only loaded
@@ -40,6 +41,7 @@ bool PtxTokens::SkipBlanks() {
     } else if (text_.substr(at_, 2) == "//") {
       at_ = std::min(text_.find('\n', at_), text_.size());
     } else if (text_.substr(at_, 2) == "/*") {
+      // Comments do not nest.
       const size_t end = text_.find("*/", at_ + 2);
       if (end == std::string_view::npos) return false;
       at_ = end + 2;
@@ -64,6 +66,7 @@ std::string_view PtxTokens::Next() {
   const char c = text_[at_++];
   if (c == '.') {
     SkipWord();
+    // A modifier may have parts: ".shared::cta".
     while (text_.substr(at_, 2) == "::" && at_ + 2 < text_.size() &&
            IsWordCharacter(text_[at_ + 2])) {
       at_ += 2;
@@ -81,6 +84,7 @@ std::string_view PtxTokens::Next() {
   } else if (IsWordCharacter(c)) {
     SkipWord();
   } else if (!IsPrintable(c) || c == '#' || c == '\\') {
+    // Compilers write none of these outside of strings.
     certain_ = false;
   }
   return text_.substr(begin_, at_ - begin_);
@@ -89,6 +93,7 @@ std::string_view PtxTokens::Next() {
 bool PtxStateSpaces::Declares(std::string_view token) {
   const bool declares =
       (token == ".global" || token == ".const") && previous_ != ".ptr" && !TakesStateSpace(word_);
+  // An instruction's opcode is the last word before its modifiers.
   if (token.front() != '.') word_ = token;
   before_ = previous_;
   previous_ = token;

@@ -18,6 +18,7 @@ bool IsOrder(CUmemcpySrcAccessOrder order) {
   return order >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && order <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY;
 }
 
+// CUDA has no batches on the legacy default stream.
 CUresult JudgeStream(CUstream stream, DefaultStream null_means) {
   CUDA_RETURN_IF_ERROR(graph::CheckReady());
   const bool legacy =
@@ -25,6 +26,8 @@ CUresult JudgeStream(CUstream stream, DefaultStream null_means) {
   return legacy ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+// attributes[i] holds from copy first[i] on. *failed: the copy that was wrong; those before it have
+// been sent.
 CUresult Batch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* sizes, size_t count,
                const CUmemcpyAttributes* attributes, const size_t* first, size_t attribute_count,
                CUstream stream, DefaultStream null_means, size_t* failed) {
@@ -57,6 +60,8 @@ uint32_t ElementBytesOf(const CUmemcpy3DOperand& operand) {
   return ArrayElementBytes(operand.op.array.array);
 }
 
+// One copy of a 3-D batch as a plain one, which counts in bytes where a batch counts in elements.
+// Between a pointer and an array the array's elements count.
 CUresult OneOf(const CUDA_MEMCPY3D_BATCH_OP& op, CUDA_MEMCPY3D* copy) {
   const uint32_t from_bytes = ElementBytesOf(op.src);
   const uint32_t to_bytes = ElementBytesOf(op.dst);

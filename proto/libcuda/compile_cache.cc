@@ -16,6 +16,7 @@
 
 namespace gpuloom {
 
+// Where the file of these inputs is, or would be.
 struct CompileCacheKey {
   char folder[PATH_MAX];
   char name[2 * sizeof(ImageHash) + 1];
@@ -27,12 +28,15 @@ namespace {
 constexpr uint64_t kDefaultMostBytes = uint64_t{1} << 30;
 constexpr uint64_t kGreatestMostBytes = uint64_t{4} << 30;
 
+// What a file begins with; `data_bytes` of data follow. Another version of the format would have
+// another magic, and find these files not there.
 struct FileHeader {
   char magic[8] = {'g', 'p', 'u', 'l', 'o', 'o', 'm', '1'};
   uint64_t data_bytes = 0;
   ImageHash data_hash{};
 };
 
+// Owns a descriptor, which may be invalid; then everything fails.
 class File {
  public:
   explicit File(int fd) : fd_(fd) {}
@@ -46,6 +50,7 @@ class File {
   bool Read(void* bytes, size_t size) const {
     for (auto* at = static_cast<char*>(bytes); size > 0;) {
       const ssize_t got = read(fd_, at, size);
+      // An error, or the file ends too early.
       if (got <= 0) return false;
       at += got;
       size -= static_cast<size_t>(got);
@@ -71,6 +76,7 @@ bool IsOff() {
   return off != nullptr && strcmp(off, "1") == 0;
 }
 
+// In bytes, as CUDA reads it. 0 keeps nothing.
 uint64_t MostBytes() {
   const char* text = getenv("CUDA_CACHE_MAXSIZE");
   if (text == nullptr) return kDefaultMostBytes;
@@ -115,6 +121,7 @@ struct InputHashes {
   ImageHash compiler;
 };
 
+// Null is unlike an empty text.
 ImageHash HashText(const char* text) {
   return text == nullptr ? ImageHash{} : HashOf(text, strlen(text));
 }
@@ -133,7 +140,9 @@ bool GetState(int folder_fd, const char* name, int flags, struct stat* state) {
   return syscall(SYS_newfstatat, folder_fd, name, state, flags) == 0;
 }
 
+// A file of the cache, for choosing what to remove.
 struct KeptFile {
+  // The time of modification, which FindCompiled sets: access times are often not kept (relatime).
   timespec used;
   uint64_t size_bytes;
   char name[NAME_MAX + 1];
@@ -149,6 +158,7 @@ int CompareUse(const void* a_file, const void* b_file) {
 // Removes what was used longest ago until `most_bytes` are left. Files of other processes that are not complete yet
 // count too, so those that a killed process left behind go as well.
 void MakeRoom(int folder_fd, uint64_t most_bytes) {
+  // A descriptor of its own, because closedir closes it.
   const int fd = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* folder = fd < 0 ? nullptr : fdopendir(fd);
   if (folder == nullptr) {
@@ -171,6 +181,8 @@ void MakeRoom(int folder_fd, uint64_t most_bytes) {
   closedir(folder);
   if (sum_bytes > most_bytes) qsort(files.begin(), files.count(), sizeof(KeptFile), CompareUse);
   for (const KeptFile& file : files) {
+    // A file that cannot be removed is gone already, by another process that makes room, or none
+    // here can be. The limit may be exceeded then, until the next file is kept.
     if (sum_bytes <= most_bytes || unlinkat(folder_fd, file.name, 0) != 0) break;
     sum_bytes -= file.size_bytes;
   }
@@ -207,6 +219,7 @@ void DestroyCompileCacheKey(CompileCacheKey* key) { free(key); }
 CUresult FindCompiled(const CompileCacheKey& key, void** data, uint32_t* data_bytes) {
   if (data == nullptr || data_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const File folder(OpenFolder(key));
+  // O_NONBLOCK: a FIFO of that name would block the program.
   const File file(openat(folder.fd(), key.name, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   FileHeader header;
   struct stat state;
@@ -241,6 +254,7 @@ CUresult KeepCompiled(const CompileCacheKey& key, const void* data, uint32_t dat
   if (file_bytes > most_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   const File folder(OpenFolder(key));
   if (folder.fd() < 0) return CUDA_ERROR_NOT_INITIALIZED;
+  // Before the file is written, so that the limit holds with it.
   MakeRoom(folder.fd(), most_bytes - file_bytes);
 
   FileHeader header;

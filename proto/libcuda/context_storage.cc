@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A seqlock per entry: writers, one at a time, make the sequence odd, write and make it even;
+// readers copy and look again. A slot that was used once never becomes one never used, because a
+// search ends there.
 #include "proto/libcuda/context_storage.h"
 
 namespace gpuloom {
@@ -6,6 +9,7 @@ namespace gpuloom {
 static_assert((ContextStorage::kCapacity & (ContextStorage::kCapacity - 1)) == 0);
 
 size_t ContextStorage::Home(uint64_t context, uint64_t key) {
+  // Fibonacci hashing: both are addresses, whose low bits hardly differ.
   const uint64_t mixed = (context ^ (key << 1)) * 0x9e3779b97f4a7c15;
   return (mixed >> 40) & (kCapacity - 1);
 }
@@ -21,6 +25,8 @@ bool ContextStorage::Get(uint64_t context, uint64_t key, uint64_t* value) const 
       const uint64_t found_context = entry.context.load(std::memory_order_acquire);
       const uint64_t found_key = entry.key.load(std::memory_order_acquire);
       const uint64_t found_value = entry.value.load(std::memory_order_acquire);
+      // If not, or if it is being written, the same slot is looked at again: a writer has few
+      // stores to do.
       if (entry.sequence.load(std::memory_order_relaxed) == before) {
         if (found_context == context && found_key == key) {
           *value = found_value;
@@ -68,6 +74,7 @@ bool ContextStorage::Put(uint64_t context, uint64_t key, uint64_t value, Destruc
   size_t index = Home(context, key);
   for (size_t probed = 0; target == nullptr && probed < kCapacity; ++probed) {
     Entry& entry = entries_[index];
+    // The first slot of the search that is free, never used or deleted: searches come by here.
     if (entry.context.load(std::memory_order_relaxed) == 0) target = &entry;
     index = (index + 1) & (kCapacity - 1);
   }
@@ -82,6 +89,7 @@ bool ContextStorage::Delete(uint64_t context, uint64_t key) {
   return entry != nullptr;
 }
 
+// One entry at a time, because a destructor may put or delete others.
 void ContextStorage::ResetContext(uint64_t context) {
   for (Entry& entry : entries_) {
     lock_.Lock();

@@ -10,6 +10,7 @@
 namespace gpuloom {
 namespace {
 
+// The types of a function's parameters, by number.
 template <typename Function>
 struct Parameters;
 template <typename... Types>

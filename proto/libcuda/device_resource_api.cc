@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Resources of multiprocessors, and their descriptions for green contexts. A CUdevResource is the
+// program's own struct: what it stands for is written into its reserved bytes and judged when it
+// comes back, so no table of resources is needed. A description's handle is the address of one that
+// is never freed, since CUDA has no call to destroy it; equal ones are the same, so programs that
+// ask again and again cannot fill the table.
+//
+// Compiled into the shim and into the software driver.
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +28,9 @@ struct Origin {
   SmSplit split;
 };
 static_assert(sizeof(Origin) <= sizeof(CUdevResource::_internal_padding));
+// "GPLM" in memory: the bytes are ours and not another library's.
 constexpr uint32_t kMark = 0x4d4c5047;
+// All that a device or description has; one group of a split of it; what the split left over.
 enum Kind : uint32_t { kWhole = 1, kGroup, kRemaining };
 
 struct Descriptions {
@@ -30,6 +39,7 @@ struct Descriptions {
 };
 constinit Descriptions descriptions;
 
+// Makes the resource that the program gets.
 void Fill(CUdevResource* resource, Origin origin, const SmCounts& has) {
   memset(resource, 0, sizeof(*resource));
   if (has.count == 0) return;  // CU_DEV_RESOURCE_TYPE_INVALID
@@ -39,6 +49,7 @@ void Fill(CUdevResource* resource, Origin origin, const SmCounts& has) {
   resource->sm = {has.count, has.min_partition, has.alignment};
 }
 
+// `part`: a description's id, or 0 for the device.
 CUresult FillWhole(CUdevice device, uint32_t part, CUdevResource* resource) {
   SmCounts has = {};
   const CUresult result = GetPart(device, part, &has);
@@ -65,10 +76,13 @@ bool ReadOrigin(const CUdevResource& resource, Origin* origin) {
         (origin->kind == kGroup && is_split && origin->index < split.groups))) {
     return false;
   }
+  // The number of descriptions only grows.
   const MutexLock lock(descriptions.mutex);
   return origin->of <= descriptions.all.count();
 }
 
+// cuDevSmResourceSplitByCount. Without `groups` only tells how many there would be. Only a whole
+// can be split, not what a split has made.
 CUresult Split(CUdevResource* groups, unsigned* count, const CUdevResource* input,
                CUdevResource* remaining, unsigned use_flags, unsigned min_count) {
   if (count == nullptr || input == nullptr || (groups != nullptr && *count == 0)) {
@@ -104,6 +118,7 @@ bool Same(const SmSplit& a, const SmSplit& b) {
   return a.use_flags == b.use_flags && a.min_count == b.min_count && a.groups == b.groups;
 }
 
+// Apart from their ids and the count, which follows from the rest.
 bool SameContent(const ResourceDescription& a, const ResourceDescription& b) {
   if (a.device != b.device || a.of != b.of || a.whole != b.whole || a.remaining != b.remaining ||
       !Same(a.split, b.split) || memcmp(a.picked, b.picked, sizeof(a.picked)) != 0 ||
@@ -154,6 +169,8 @@ CUresult Describe(const CUdevResource* resources, unsigned count, ResourceDescri
     }
     described->count += origin.count;
     if (TakesFirst(origin, i == 0, described)) continue;
+    // Parts of further splits, or the same part again, are listed one by one; the library judges
+    // whether they overlap.
     if (described->more_count == kMaxMorePicks) return CUDA_ERROR_OUT_OF_MEMORY;
     described->more[described->more_count++] = {origin.kind == kWhole, origin.kind == kRemaining,
                                                 origin.index, origin.split};

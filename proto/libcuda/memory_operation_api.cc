@@ -13,6 +13,7 @@ using Params = CUstreamBatchMemOpParams;
 
 constexpr unsigned kMaxOperations = 256;  // CUDA's own limit
 
+// Everything but the address, which only the library can judge.
 CUresult Judge(const Params& operation) {
   switch (operation.operation) {
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
@@ -46,6 +47,7 @@ CUresult Batch(CUstream stream, DefaultStream null_means, unsigned count, Params
   if (count == 0) return CUDA_SUCCESS;
   if (operations == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
+    // All are judged before anything is submitted.
     CUDA_RETURN_IF_ERROR(Judge(operations[i]));
   }
   return SubmitMemoryOperations(stream, null_means, count, operations);

@@ -14,6 +14,8 @@
 namespace gpuloom {
 namespace {
 
+// Every row is held against CUDA's own typedefs: a program calls the symbol with the ABI of its
+// cuda.h.
 #define PROC_ADDRESS(name, version, per_thread, symbol, type) \
   static_assert(std::is_same_v<decltype(&::symbol), type>, #symbol " is not a " #type);
 // CUDA deprecates these functions, but programs still call them.
@@ -39,6 +41,7 @@ constexpr Row kRows[] = {
 };
 constexpr size_t kRowCount = sizeof(kRows) / sizeof(kRows[0]);
 
+// The searches below rely on it.
 constexpr bool RowsAreSorted() {
   for (size_t i = 1; i < kRowCount; ++i) {
     const Row& a = kRows[i - 1];
@@ -78,6 +81,8 @@ ProcAddress FindProcAddress(const char* name, int cuda_version, bool per_thread,
     const Row& row = kRows[i];
     if ((row.per_thread && !per_thread) || row.version > driver_version) continue;
     if (row.version > cuda_version) {
+      // There is such a function, only not for a program of this version. A row that fits overrides
+      // it.
       if (answer.status == ProcAddressStatus::kNotFound) {
         answer.status = ProcAddressStatus::kVersionNotSufficient;
       }
@@ -93,6 +98,7 @@ bool DependsOnDriver(const char* name) {
   SymbolId id{};
   if (name == nullptr || !FindSymbol(name, &id)) return false;
   for (size_t i = LowerBound(id); i < kRowCount && kRows[i].name == id; ++i) {
+    // Newer than the oldest supported driver: some drivers do not have it.
     if (kRows[i].version > kOldestDriverVersion) return true;
   }
   return false;

@@ -30,6 +30,7 @@ constexpr int kRounds = 18;
 
 }  // namespace
 
+// Byte by byte, which is fast enough for the three short messages of a copy of cudart.
 void Md2::Update(const void* data, size_t size_bytes) {
   const auto* bytes = static_cast<const uint8_t*>(data);
   for (size_t i = 0; i < size_bytes; ++i) {
@@ -40,6 +41,7 @@ void Md2::Update(const void* data, size_t size_bytes) {
   }
 }
 
+// One block: into the checksum, then into the state (RFC 1319, sections 3.2 and 3.4).
 void Md2::Absorb(const uint8_t block[kBlockBytes]) {
   uint8_t last = checksum_[kBlockBytes - 1];
   for (size_t i = 0; i < kBlockBytes; ++i) {
@@ -65,6 +67,8 @@ void Md2::Mix(const uint8_t block[kBlockBytes]) {
 }
 
 void Md2::Finish(uint8_t digest[kDigestBytes]) {
+  // Padding is always added, a whole block if need be, and the checksum is the message's last
+  // block.
   uint8_t padding[kBlockBytes];
   const size_t padding_bytes = kBlockBytes - pending_bytes_;
   std::memset(padding, static_cast<int>(padding_bytes), padding_bytes);

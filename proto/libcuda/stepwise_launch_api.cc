@@ -20,6 +20,7 @@ namespace {
 
 constexpr size_t kMaxParamBytes = 32764;  // CUDA's limit for kernels since 12.1
 
+// What has been set for one function.
 struct Settings {
   const void* function;
   unsigned block[3];
@@ -36,6 +37,7 @@ struct AllSettings {
 };
 constinit AllSettings all;
 
+// Null: nothing was set. Only programs written for CUDA 3 set anything, so a plain search will do.
 Settings* FindLocked(const void* function) GPULOOM_REQUIRES(all.mutex) {
   for (Settings& settings : all.settings) {
     if (settings.function == function) return &settings;
@@ -59,6 +61,7 @@ Settings* MakeLocked(const void* function) GPULOOM_REQUIRES(all.mutex) {
   return &all.settings[all.settings.count() - 1];
 }
 
+// False if there is no memory; then nothing has changed.
 bool MakeRoom(Settings* settings, size_t bytes) {
   if (bytes <= settings->capacity_bytes) return true;
   void* params = realloc(settings->params, bytes);
@@ -69,6 +72,7 @@ bool MakeRoom(Settings* settings, size_t bytes) {
   return true;
 }
 
+// The size that a program sets may exceed the kernel's own by what fills the last 8 bytes.
 size_t WholeWords(size_t bytes) { return (bytes + 7) / 8 * 8; }
 
 CUresult JudgeFunction(CUfunction function, graph::KernelLayout* layout) {
@@ -132,6 +136,7 @@ CUresult Launch(CUfunction function, int width, int height, CUstream stream) {
   CUDA_RETURN_IF_ERROR(JudgeFunction(function, &layout));
   if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
   Settings settings = Fresh(function);
+  // A copy, which another thread's settings do not change while it is launched.
   uint8_t* params = nullptr;
   size_t param_bytes = 0;
   {

@@ -17,12 +17,15 @@ namespace {
 
 // The driver accepts two flags without a name, but not CU_TRSF_SEAMLESS_CUBEMAP.
 constexpr unsigned kKnownFlags = 0x3f;
+// Of a texture's coordinates, each with an addressing mode.
 constexpr int kDimensions = 3;
 
 // cuda.h wants CU_TRSA_OVERRIDE_FORMAT, and CUDA 11's runtime passes 0. The format is the array's
 // either way.
 bool IsArrayFlags(unsigned flags) { return flags == 0 || flags == CU_TRSA_OVERRIDE_FORMAT; }
 
+// Calls `change` with the reference while the library holds it; its result is the call's. The
+// lambda without captures is what fits the library's plain function pointer.
 template <typename F>
 CUresult Change(CUtexref handle, F change) {
   CUDA_RETURN_IF_ERROR(NeedReferences());
@@ -47,6 +50,8 @@ bool IsFilter(CUfilter_mode mode) {
   return mode == CU_TR_FILTER_MODE_POINT || mode == CU_TR_FILTER_MODE_LINEAR;
 }
 
+// Of device 0, the only one that a program has. 1 if it is not known, which as an alignment refuses
+// nothing.
 uint64_t LimitOf(CUdevice_attribute attribute) {
   int limit = 0;
   return cuDeviceGetAttribute(&limit, attribute, 0) == CUDA_SUCCESS && limit > 0
@@ -68,6 +73,8 @@ CUresult SetLinear(TextureReference* reference, CUdeviceptr address, size_t size
     Unbind(reference);
     return CUDA_SUCCESS;
   }
+  // The hardware begins at an aligned address; a program that takes an offset adds it to its
+  // coordinates.
   *inside = address % LimitOf(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
   const uint64_t element_bytes = ChannelBytes(reference->format) * reference->channels;
   if ((*inside != 0 && !may_begin_before) || size_bytes > SIZE_MAX - *inside ||
@@ -134,6 +141,7 @@ CUresult cuTexRefDestroy(CUtexref handle) {
 CUresult cuTexRefSetArray(CUtexref handle, CUarray array, unsigned flags) {
   return Change(handle, [&](TextureReference* reference) {
     CUDA_ARRAY3D_DESCRIPTOR shape;
+    // Also how the array's handle is judged.
     if (cuArray3DGetDescriptor_v2(&shape, array) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_HANDLE;
     if (!IsArrayFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
     Unbind(reference);
@@ -384,6 +392,7 @@ CUresult cuParamSetTexRef(CUfunction function, int, CUtexref handle) {
 CUresult cuSurfRefSetArray(CUsurfref handle, CUarray array, unsigned flags) {
   CUDA_RETURN_IF_ERROR(NeedReferences());
   CUDA_ARRAY3D_DESCRIPTOR shape;
+  // Only to learn whether the handle is a reference.
   CUarray before;
   if (!ReadReference(handle, &before) || cuArray3DGetDescriptor_v2(&shape, array) != CUDA_SUCCESS) {
     return CUDA_ERROR_INVALID_HANDLE;

@@ -11,6 +11,7 @@ namespace {
 using wire::TraceKind;
 using wire::TraceRecord;
 
+// The field "cat".
 const char* CategoryOf(TraceKind kind) {
   switch (kind) {
     case TraceKind::kKernel:
@@ -29,6 +30,7 @@ const char* CategoryOf(TraceKind kind) {
   return "other";
 }
 
+// How an event is called that has no name of its own.
 const char* NameOf(TraceKind kind) {
   switch (kind) {
     case TraceKind::kCopyToDevice:
@@ -57,6 +59,7 @@ const char* TextOf(wire::TraceSource source) {
 }
 
 std::string Quoted(const std::string& text) {
+  // A file with a stray byte in it would not load at all.
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -66,6 +69,8 @@ EventFile::EventFile(FILE* file, uint64_t begin_ns, const std::string& about)
 }
 
 void EventFile::Add(const Part& part, const Describe& describe) {
+  // Session ids, streams and places of names mean something within one part only; processes go on
+  // being counted, so that no two parts share one.
   processes_.clear();
   names_.clear();
   name_text_bytes_ = 0;
@@ -77,8 +82,10 @@ bool EventFile::End() {
   return fflush(file_) == 0 && ferror(file_) == 0;
 }
 
+// Begins an event: JSON allows no comma behind the last one.
 void EventFile::Begin() { fputs(std::exchange(first_, false) ? "\n" : ",\n", file_); }
 
+// A metadata event ("M"), which names a process or thread. `value` is JSON.
 void EventFile::Say(const char* what, int process, uint32_t thread, const char* field,
                     const std::string& value) {
   Begin();
@@ -100,6 +107,7 @@ EventFile::Process& EventFile::ProcessOf(uint64_t session_id, const Describe& de
 
 const EventFile::Names* EventFile::NamesOf(const Part& part, const TraceRecord& record) {
   if (static_cast<TraceKind>(record.kind) != TraceKind::kKernel) return nullptr;
+  // Any bytes of an executor's that may have been taken over: quoted before they are written.
   const std::string_view whole = part.Name(record.name);
   if (whole.empty()) return nullptr;
   const auto [it, is_new] = names_.try_emplace(record.name);
@@ -109,6 +117,7 @@ const EventFile::Names* EventFile::NamesOf(const Part& part, const TraceRecord& 
     names.shown = Quoted(shown);
     if (shown != whole) names.whole = Quoted(std::string(whole));
   }
+  // Each use counts, because each writes the name again.
   const size_t bytes = names.shown.size() + names.whole.size();
   if (bytes > kMostNameTextBytes - name_text_bytes_) return nullptr;
   name_text_bytes_ += bytes;
@@ -123,6 +132,7 @@ void EventFile::AddRecord(const Part& part, const TraceRecord& record, const Des
   }
   const auto kind = static_cast<TraceKind>(record.kind);
   const Names* const names = NamesOf(part, record);
+  // Part::ForEach has cut the times to the trace, so neither difference wraps.
   const uint64_t at_ns = record.begin_ns - begin_ns_;
   const uint64_t took_ns = record.end_ns - record.begin_ns;
   Begin();

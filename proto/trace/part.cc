@@ -53,6 +53,7 @@ bool Part::Read(void* to, size_t bytes, size_t place) const {
 }
 
 void Part::ReadRecords(const Take& take_untrusted) const {
+  // Records per read: few system calls, little memory.
   constexpr uint64_t kAtOnce = 1024;
   std::vector<TraceRecord> some;
   for (uint64_t i = 0; i < records_; i += some.size()) {
@@ -73,6 +74,7 @@ void Part::ForEach(const Take& take) const {
     if (record.correlation == 0 || !sessions_.contains(record.session_id)) return;
     session_of_launch.emplace(record.correlation, record.session_id);
   });
+  // 0 for a session that is not this executor's: what it says about others counts for nobody.
   const auto session_of = [&](const TraceRecord& record) {
     uint64_t id = record.session_id;
     if (id == wire::kTraceOfExecutor) return id;

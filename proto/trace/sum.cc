@@ -21,8 +21,11 @@ bool Computes(TraceKind kind) {
   return kind != TraceKind::kCopyToDevice && kind != TraceKind::kCopyFromDevice;
 }
 
+// Begin and end, in nanoseconds.
 using Interval = std::pair<uint64_t, uint64_t>;
 
+// The time in which at least one of them was under way: kernels run side by side, and a sum of
+// their times could exceed the time that there was. Sorts them.
 uint64_t UnionNs(std::vector<Interval>* intervals) {
   std::sort(intervals->begin(), intervals->end());
   uint64_t sum_ns = 0;

@@ -39,6 +39,11 @@ constexpr unsigned kKnownFlags = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LM
 
 // Destroys everything that the program has created. Errors do not stop it: what cannot be destroyed
 // by name goes when the session ends.
+//
+// The order matters: green contexts go before the streams that are in them, managed memory that
+// migrates before the stream through which it is copied, textures before their arrays, libraries
+// before their references. The epoch comes last: what threads remember under the old one is gone by
+// then.
 void TearDownLocked() GPULOOM_REQUIRES(primary.lock) {
   ResetRuntimeContext(PrimaryContext());
   graph::ForgetAllCaptures();
@@ -72,6 +77,8 @@ CUresult Release(CUdevice device) {
 CUresult Reset(CUdevice device) {
   CUDA_RETURN_IF_ERROR(NeedDevice(device));
   Holding holding(&primary.lock);
+  // References stay counted: CUDA's reset does not release them, and the next retain makes the
+  // context active.
   if (primary.context.active.load(std::memory_order_relaxed)) TearDownLocked();
   return CUDA_SUCCESS;
 }
@@ -80,12 +87,14 @@ CUresult SetFlags(CUdevice device, unsigned flags) {
   CUDA_RETURN_IF_ERROR(NeedDevice(device));
   if (!ValidContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
   primary.context.flags.store(flags, std::memory_order_relaxed);
+  // The latest wish counts for the process: threads wait in one way, whichever context is current.
   session.SetWaitSchedule(flags & CU_CTX_SCHED_MASK);
   return CUDA_SUCCESS;
 }
 
 // Waits for a green context's own streams, or for all of the program's.
 CUresult SynchronizeContext(const Context& context) {
+  // CUDA ends captures of the context with an error when somebody waits for it.
   CUDA_RETURN_IF_ERROR(graph::RefuseWhileAnyCaptures());
   CUDA_RETURN_IF_ERROR(context.green != nullptr ? WaitForStreamsOf(*context.green)
                                                 : session.WaitForAll());
@@ -109,6 +118,8 @@ CUresult ReleasePrimaryWith(bool (*end)(void* data), void* data) {
   return CUDA_SUCCESS;
 }
 
+// The stack grows and is freed with its thread. The current context is kept apart from those below
+// it, because every call looks at it.
 CUresult PushContext(CUcontext context) {
   ThreadState& thread = CurrentThread();
   if (thread.below_count == thread.below_capacity) {
@@ -132,6 +143,7 @@ CUresult PopContext(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
+// Constant: a handle from before a reset is the same context, active again once it is retained.
 CUcontext PrimaryContext() { return reinterpret_cast<CUcontext>(&primary.context); }
 uint32_t ContextEpoch() { return primary.epoch.load(std::memory_order_acquire); }
 
@@ -144,12 +156,16 @@ uint64_t IdOf(const Context& context) {
   return &context == &primary.context ? ContextEpoch() : context.id;
 }
 
+// The handles of contexts point to memory that is never unmapped, so the current one is looked at
+// without asking whether it still exists: an ended one is not active.
 CUresult NeedContext() {
   if (const CUresult result = session.Check(); result != CUDA_SUCCESS) [[unlikely]] {
     return result;
   }
   const auto* current = reinterpret_cast<const Context*>(CurrentThread().current);
   if (current == nullptr) [[unlikely]] {
+    // Our thread has no context, so that host functions which call CUDA, as CUDA forbids, end up
+    // here.
     return InsideHostFunction() ? CUDA_ERROR_NOT_PERMITTED : CUDA_ERROR_INVALID_CONTEXT;
   }
   if (!current->active.load(std::memory_order_acquire)) [[unlikely]] {
@@ -214,6 +230,7 @@ CUresult cuCtxSetCurrent(CUcontext context) {
     if (CurrentThread().current != nullptr) (void)PopContext(nullptr);
     return CUDA_SUCCESS;
   }
+  // A destroyed green context may be made current, as with the driver; every use of it fails then.
   if (FindContext(context) == nullptr && !WasGreenContext(context)) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
@@ -327,6 +344,8 @@ CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   return CUDA_SUCCESS;
 }
 
+// A context with a share of its own is the operator's to give (smPercent), not the program's to
+// make.
 CUresult cuCtxGetExecAffinity(CUexecAffinityParam* affinity, CUexecAffinityType) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   if (affinity == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -346,6 +365,7 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer) {
                                                          : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 
+// There is nothing to reset: no tenant may set aside a part of the cache that all share.
 CUresult cuCtxResetPersistingL2Cache() { return NeedContext(); }
 
 CUresult cuCtxSynchronize() {
@@ -353,6 +373,7 @@ CUresult cuCtxSynchronize() {
   return SynchronizeContext(*FindContext(nullptr));
 }
 
+// Needs no current context if one is named.
 CUresult cuCtxSynchronize_v2(CUcontext handle) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   const Context* context = FindContext(handle);

@@ -16,6 +16,8 @@ constexpr uint32_t kMaxContexts = 1024;
 // error and not another context.
 constexpr size_t kRestingContexts = 256;
 
+// An object made in a created context. Kept in one list for all of these, in the order of making;
+// few programs create contexts, and those have few objects in them.
 struct Made {
   Context* context;
   uint64_t handle;
@@ -33,6 +35,8 @@ struct Created {
 };
 constinit Created created;
 
+// Makes a context and pushes it onto the calling thread's stack, as cuCtxCreate does. Nothing is
+// sent: to the executor there is one context.
 CUresult Create(CUcontext* handle, unsigned flags, CUdevice device, uint32_t api_version) {
   CUDA_RETURN_IF_ERROR(NeedDevice(device));
   if (handle == nullptr || !ValidContextFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
@@ -65,6 +69,7 @@ void GiveContext(Context* context) {
   Holding holding(&created.lock);
   context->active.store(false, std::memory_order_release);
   created.table.Give(created.lock, context, /*reuse=*/false);
+  // Without memory the id is lost, which only costs an id.
   (void)created.resting.Push(created.table.IdOf(context));
   if (created.resting.count() > kRestingContexts) {
     created.table.Reuse(created.lock, created.resting[0]);
@@ -72,6 +77,7 @@ void GiveContext(Context* context) {
   }
 }
 
+// The newest first: an object is destroyed before those that it was made from.
 bool TakeNewestOf(const Context* context, Made* made) {
   Holding holding(&created.lock);
   for (size_t i = created.made.count(); i-- > 0;) {
@@ -105,6 +111,7 @@ void DestroyMade(const Made& made) {
   }
 }
 
+// Streams of other contexts are waited for, too: what they run may use this context's memory.
 CUresult Destroy(CUcontext handle) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -165,6 +172,8 @@ void ForgetMadeObjects() {
 }
 
 void NoteMade(MadeKind kind, uint64_t handle) {
+  // What is made in a green context belongs to the primary one, except its streams
+  // (green_context.h).
   const CUcontext current = CurrentThread().current;
   if (current == PrimaryContext() || reinterpret_cast<const Context*>(current)->green != nullptr) {
     return;

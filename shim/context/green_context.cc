@@ -29,8 +29,11 @@ struct GreenContexts {
   Lock lock;
   Growing<uint32_t> resting GPULOOM_GUARDED_BY(lock);
 };
+// Each object stands for one of the executor's green contexts, by id.
 constinit GreenContexts contexts;
 
+// The same numbers under the wire's names and under those that shim and softgpu share
+// (proto/libcuda/device_resource.h).
 SmCounts CountsOf(const wire::Multiprocessors& has) {
   return {has.count, has.min_partition, has.alignment};
 }
@@ -39,6 +42,8 @@ wire::SplitArguments ArgumentsOf(const SmSplit& split) {
   return {split.use_flags, split.min_count, split.groups, 0};
 }
 
+// Tells a context that was destroyed from a value that never was one, as the driver does. One that
+// is still being made counts as none.
 CUresult Find(CUgreenCtx handle, GreenContext** green) {
   *green = contexts.table.Find(handle);
   if (*green != nullptr && (*green)->made.load(std::memory_order_acquire)) return CUDA_SUCCESS;
@@ -53,6 +58,7 @@ CUresult Need(CUgreenCtx handle, GreenContext** green) {
   return Find(handle, green);
 }
 
+// Its fields stay readable: who finds the handle later is told that the context is destroyed.
 void Give(GreenContext* green) {
   Holding holding(&contexts.lock);
   contexts.table.Give(contexts.lock, green, /*reuse=*/false);
@@ -63,6 +69,8 @@ void Give(GreenContext* green) {
   }
 }
 
+// A description is sent as the way it was made: splits of the device's resource and picks from
+// them. The executor repeats these with its driver.
 CUresult MakeAtExecutor(const GreenContext* green) {
   const ResourceDescription& described = *green->description;
   wire::GreenCreate::Request request = {};
@@ -87,6 +95,9 @@ CUresult MakeAtExecutor(const GreenContext* green) {
       request, &reply, more, static_cast<uint32_t>(described.more_count * sizeof(wire::PartPick)));
 }
 
+// Executor, context, default stream, in this order, each of which needs the one before. `made`
+// comes last: until then no other thread finds it, nor does a reset of the primary context destroy
+// it.
 CUresult Make(const ResourceDescription* description, GreenContext** out) {
   GreenContext* green;
   {
@@ -107,6 +118,7 @@ CUresult Make(const ResourceDescription* description, GreenContext** out) {
       green->context == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : MakeGreenStream(green, 0, &stream);
   if (result != CUDA_SUCCESS) {
     if (green->context != nullptr) EndContext(green->context);
+    // The executor has made it, but the program never gets it.
     (void)session.Post<wire::GreenDestroy>({IdOf(green)});
     Give(green);
     return result;
@@ -118,7 +130,8 @@ CUresult Make(const ResourceDescription* description, GreenContext** out) {
   return CUDA_SUCCESS;
 }
 
-// Call once, with the primary context's lock held.
+// Call once, with the primary context's lock held. The Context ends first, so that no new work gets
+// in while the streams are waited for.
 void Destroy(GreenContext* green) {
   const auto context = reinterpret_cast<CUcontext>(green->context);
   EndContext(green->context);
@@ -145,6 +158,7 @@ class InPrimaryContext {
 
 }  // namespace
 
+// Null also when the current one was destroyed: then every use of it fails in NeedContext.
 GreenContext* CurrentGreenContext() {
   const auto* current = reinterpret_cast<const Context*>(CurrentThread().current);
   return current == nullptr || !current->active.load(std::memory_order_acquire) ? nullptr
@@ -159,6 +173,8 @@ CUgreenCtx HandleOf(const GreenContext* green) {
   return reinterpret_cast<CUgreenCtx>(const_cast<GreenContext*>(green));
 }
 
+// Skips those that are still being made: their makers hold no lock, and end them themselves if that
+// fails.
 uint32_t ForgetGreenContexts() {
   uint32_t count = 0;
   for (uint32_t id = 1; id <= contexts.table.used(); ++id) {
@@ -172,6 +188,7 @@ uint32_t ForgetGreenContexts() {
 
 CUresult CheckResourceDevice(CUdevice device) { return NeedDevice(device); }
 
+// How many multiprocessors a part has, and how it can be split.
 CUresult GetPart(CUdevice, uint32_t part, SmCounts* has) {
   CUDA_RETURN_IF_ERROR(session.Check());
   wire::PartGet::Reply reply = {};
@@ -192,11 +209,13 @@ CUresult SplitPart(CUdevice, uint32_t part, const SmSplit& split, uint32_t* grou
   return result;
 }
 
+// For cuCtxGetDevResource: any context has a part, if only the whole device.
 CUresult PartOfContext(CUcontext handle, CUdevice* device, uint32_t* part) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   const Context* context = handle == nullptr ? nullptr : FindContext(handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *device = kOnlyDevice;
+  // 0 is the whole device.
   *part = context->green == nullptr ? 0 : context->green->description->id;
   return CUDA_SUCCESS;
 }
@@ -221,6 +240,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx* handle, CUdevResourceDesc description_hand
   if (handle == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
   const ResourceDescription* description = nullptr;
   CUDA_RETURN_IF_ERROR(FindDescription(description_handle, device, &description));
+  // A green context holds a reference to the primary one, which cuGreenCtxDestroy and a reset drop.
   CUcontext primary;
   CUDA_RETURN_IF_ERROR(cuDevicePrimaryCtxRetain(&primary, device));
   GreenContext* green = nullptr;
@@ -273,6 +293,7 @@ CUresult cuGreenCtxStreamCreate(CUstream* handle, CUgreenCtx green_handle, unsig
                                 int priority) {
   GreenContext* green;
   CUDA_RETURN_IF_ERROR(Need(green_handle, &green));
+  // CUDA allows no blocking streams in green contexts.
   if (handle == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
   const CUresult result = MakeGreenStream(green, priority, &stream);

@@ -31,6 +31,7 @@ struct Side {
   size_t pitch_bytes, rows;
 };
 
+// Both sides in one form, so that each rule is written once.
 Side Source(const CUDA_MEMCPY3D& c) {
   return {c.srcMemoryType, c.srcHost, c.srcDevice, c.srcArray, c.srcXInBytes,
           c.srcY,          c.srcZ,    c.srcPitch,  c.srcHeight};
@@ -46,10 +47,13 @@ struct Shape {
   uint64_t depth;
 };
 
+// In this order, so that no sum overflows, whatever the program passes.
 bool Fits(uint64_t begin, uint64_t size, uint64_t whole) {
   return begin <= whole && size <= whole - begin;
 }
 
+// Arrays are judged in elements: the hardware's layout is opaque, and half an element has no
+// address.
 CUresult JudgeArray(const Side& side, const Shape& shape, BlockEnd* end) {
   uint32_t id;
   const Array* array = FindArray(side.array, &id);
@@ -85,6 +89,8 @@ bool BeginOf(const Side& side, uint64_t address, BlockEnd* end) {
          !__builtin_add_overflow(end->address, uint64_t{side.x_bytes}, &end->address);
 }
 
+// The address and the span of what is really touched: only that must belong to the program, not the
+// whole of its pitched memory.
 CUresult JudgeLinear(const Side& side, const Shape& shape, BlockEnd* end) {
   *end = {};
   // A pitch or height of 0 means that nothing lies between the rows or slices.
@@ -109,6 +115,8 @@ CUresult JudgeLinear(const Side& side, const Shape& shape, BlockEnd* end) {
     end->kind = BlockEnd::Kind::kPinned;
     return CUDA_SUCCESS;
   }
+  // What we do not know is the program's own host memory, unless it claims to be the device's or
+  // begins in a range of ours.
   end->kind = BlockEnd::Kind::kPageable;
   if (side.type == CU_MEMORYTYPE_DEVICE || end->address + span < end->address ||
       FindMemory(end->address, 1, &found) || session.device_range().Contains(end->address, 1) ||
@@ -131,6 +139,7 @@ CUresult Judge(const Side& side, const Shape& shape, BlockEnd* end) {
   }
 }
 
+// Managed memory in the arena is host memory to the executor.
 wire::GraphCopyEnd OnWire(const BlockEnd& end) {
   auto space = wire::GraphCopySpace::kDevice;
   if (end.kind == BlockEnd::Kind::kPinned || end.kind == BlockEnd::Kind::kManaged) {
@@ -156,6 +165,8 @@ struct Piece {
   Shape shape;
 };
 
+// Walks through a block in pieces that fit into a buffer: as many whole slices as fit, else as many
+// whole rows, else parts of one row. So each piece is itself a block, and one command.
 class Pieces {
  public:
   explicit Pieces(const BlockCopy& copy) : whole_{copy.width_bytes, copy.height, copy.depth} {}
@@ -212,6 +223,7 @@ BlockEnd PartOf(const BlockEnd& end, const Piece& piece) {
   return part;
 }
 
+// In a staging buffer rows and slices lie without gaps.
 BlockEnd InStaging(const uint8_t* staging, const Shape& shape) {
   return {BlockEnd::Kind::kPinned,
           0,
@@ -270,6 +282,7 @@ class BlockPieces {
   Pieces pieces_;
 };
 
+// Cannot overflow: a side's span, which is no smaller, has been computed without (SpanOf).
 uint64_t SizeOf(const BlockCopy& copy) { return copy.width_bytes * copy.height * copy.depth; }
 
 CUresult FromPageable(const BlockCopy& copy, wire::StreamId stream, wire::Ticket* ticket) {
@@ -287,12 +300,14 @@ struct Queued {
   Staged staged;
 };
 
+// On the thread of host functions, in a stream of ours.
 void RunQueued(const Queued& queued, wire::StreamId on) {
   BlockPieces pieces(queued.copy, on, queued.staged);
   CopyUntilArrived(&pieces, queued.staged, on, HelpFor(SizeOf(queued.copy)));
 }
 
-// Returns false for a copy that its caller makes.
+// Returns false for a copy that its caller makes: a synchronous one, one of memory that is not
+// registered, and any where the process can have no threads.
 bool Queues(const BlockCopy& copy, wire::StreamId stream, Staged staged, CopyTiming timing,
             CUresult* result) {
   const BlockEnd& end = staged == Staged::kSource ? copy.from : copy.to;
@@ -306,6 +321,8 @@ bool Queues(const BlockCopy& copy, wire::StreamId stream, Staged staged, CopyTim
   return *result != CUDA_ERROR_NOT_SUPPORTED;
 }
 
+// One of four ways, by the kinds of the two sides: the caller copies; out through staging; in
+// through staging; one command.
 CUresult Run(const BlockCopy& copy, wire::StreamId stream, CopyTiming timing) {
   using Kind = BlockEnd::Kind;
   wire::Ticket ticket{0};

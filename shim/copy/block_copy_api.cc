@@ -12,6 +12,7 @@ namespace {
 constexpr CopyTiming kSync = CopyTiming::kSync;
 constexpr CopyTiming kAsync = CopyTiming::kAsync;
 
+// A null pointer is INVALID_VALUE only where a context is current; CUDA looks at the context first.
 CUresult Copy2D(const CUDA_MEMCPY2D* from, CUstream stream, DefaultStream null_means,
                 CopyTiming timing) {
   if (from == nullptr) {
@@ -48,6 +49,7 @@ CUresult Copy3D(const CUDA_MEMCPY3D* copy, CUstream stream, DefaultStream null_m
   return CopyBlock(*copy, stream, null_means, timing);
 }
 
+// The contexts must exist, and mean nothing more: all memory is one device's.
 CUresult Copy3DPeer(const CUDA_MEMCPY3D_PEER* from, CUstream stream, DefaultStream null_means,
                     CopyTiming timing) {
   CUDA_RETURN_IF_ERROR(NeedContext());
@@ -119,6 +121,7 @@ CUresult HtoA(CUarray to, size_t offset, const void* from, size_t size, CUstream
   copy.srcHost = from;
   return CopyRow(copy, size, stream, null_means, timing);
 }
+// CUDA has no asynchronous forms of the following three.
 CUresult AtoD(CUdeviceptr to, CUarray from, size_t offset, size_t size, DefaultStream null_means) {
   CUDA_MEMCPY3D copy = {};
   FromArray(&copy, from, offset);
@@ -141,6 +144,7 @@ CUresult AtoA(CUarray to, size_t to_offset, CUarray from, size_t from_offset, si
   return CopyRow(copy, size, nullptr, null_means, kSync);
 }
 
+// With unified addressing the addresses say all.
 CUresult Peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
               size_t size, CUstream stream, DefaultStream null_means, CopyTiming timing) {
   CUDA_RETURN_IF_ERROR(NeedContext());

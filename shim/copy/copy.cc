@@ -169,6 +169,8 @@ struct Queued {
   Request copy;
 };
 
+// On the thread of host functions, which may wait; `on` is a stream of ours, since the program's is
+// held until this returns.
 void RunQueued(const Queued& queued, wire::StreamId on) {
   Request copy = queued.copy;
   copy.stream = on;
@@ -287,8 +289,11 @@ CUresult CopyOn(CUstream handle, DefaultStream null_means, uint64_t destination,
   }
   CUresult result;
   if (RecordsCopy(copy, to, from, timing, &result)) return result;
+  // Until the copy is in the ring, or done if this waits for it: nothing of what it names comes
+  // home meanwhile.
   const MigrationUse use(destination, source);
   CUDA_RETURN_IF_ERROR(use.result());
+  // Parts have places of their own, so this takes the program's addresses, unlike Copy.
   if (CopiesParts(copy, to, from, timing, &result)) return result;
   result = Copy(placed, to, from, timing);
   if (result != CUDA_SUCCESS || timing == CopyTiming::kAsync || !use.any()) return result;

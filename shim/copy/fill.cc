@@ -14,11 +14,14 @@
 namespace gpuloom {
 namespace {
 
+// `count` is of elements. CUDA wants the address aligned to the element; what follows is one
+// command.
 CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, size_t count,
               CUstream handle, DefaultStream null_means, CopyTiming timing) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   wire::StreamId stream;
   CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
+  // Nothing is filled, so the address does not matter.
   if (count == 0) return CUDA_SUCCESS;
   uint64_t size_bytes;
   KnownMemory found;
@@ -28,12 +31,15 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
     return CUDA_ERROR_INVALID_VALUE;
   }
   CUresult captured;
+  // Judged before it is recorded: CUDA reports a bad address in the call, not when the graph runs.
   if (Records(stream, &captured, [&](graph::NodeParams* node) {
         *node = graph::LinearFill(destination, value, element_bytes, count, PrimaryContext());
         return CUDA_SUCCESS;
       })) {
     return captured;
   }
+  // Until the command is in the ring and, for a synchronous one, done: the memory stays at the
+  // device.
   const MigrationUse use(destination);
   CUDA_RETURN_IF_ERROR(use.result());
   wire::Ticket ticket{0};
@@ -52,6 +58,7 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
   return session.WaitFor(stream, ticket);
 }
 
+// `pitch_bytes` from row to row; it counts only if there are several.
 CUresult FillRows(CUdeviceptr destination, size_t pitch_bytes, uint32_t value,
                   uint32_t element_bytes, size_t width, size_t height, CUstream handle,
                   DefaultStream null_means, CopyTiming timing) {

@@ -54,6 +54,7 @@ CUresult PrepareQueuedCopies() {
 
 CUresult PostQueuedCopy(wire::StreamId stream, QueuedCopy copy) {
   CUDA_RETURN_IF_ERROR(FindOwnStream(&copy.on));
+  // The copy outlives the call. If the session ends before it runs, this memory is lost with it.
   auto* kept = static_cast<QueuedCopy*>(malloc(sizeof(QueuedCopy)));
   if (kept == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *kept = copy;

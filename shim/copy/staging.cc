@@ -49,6 +49,7 @@ struct Buffers {
     return false;
   }
 };
+// The small ones are all made or none: without them copies travel in their commands.
 constinit Buffers<kStagingBuffers, 1, kStagingBytes> large;
 constinit Buffers<kSmallStagingBuffers, kSmallStagingBuffers, kSmallStagingBytes> small;
 
@@ -70,8 +71,11 @@ uint32_t OldestLocked() GPULOOM_REQUIRES(large.lock) {
 
 }  // namespace
 
+// If no buffer is free, takes the one that the device will have finished with first, and waits for
+// the device; if threads hold all of them, waits until one gives one back.
 CUresult TakeStaging(Staging* staging) {
   for (;;) {
+    // Before the look, so that a buffer which is given back after it ends the sleep at once.
     const uint32_t seen = given.load(std::memory_order_seq_cst);
     uint32_t oldest;
     Buffer buffer = {};

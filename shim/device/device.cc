@@ -12,6 +12,7 @@
 namespace gpuloom {
 namespace {
 
+// For functions that cannot fail for a single attribute.
 int32_t AttributeOr(CUdevice_attribute attribute, int32_t otherwise) {
   const int32_t value = session.device().attributes[attribute];
   return value == wire::kNoAttribute ? otherwise : value;
@@ -39,6 +40,7 @@ using namespace gpuloom;  // CUDA's functions are written in our terms
 
 extern "C" {
 
+// One, also when the session is lost: see NeedDevice.
 CUresult cuDeviceGetCount(int* count) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -60,6 +62,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
     return CUDA_ERROR_INVALID_VALUE;
   }
   const int32_t known = session.device().attributes[attribute];
+  // The node's driver does not have it, and would answer the same.
   if (known == wire::kNoAttribute) return CUDA_ERROR_INVALID_VALUE;
   *value = known;
   return CUDA_SUCCESS;
@@ -85,6 +88,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* id) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   if (device == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
   unsigned domain = 0, bus = 0, slot = 0;
+  // A function behind a dot is not looked at: a GPU has one.
   if (sscanf(id, "%x:%x:%x", &domain, &bus, &slot) != 3) {
     domain = 0;
     if (sscanf(id, "%x:%x", &bus, &slot) != 2) return CUDA_ERROR_INVALID_VALUE;
@@ -105,6 +109,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) { return CopyUuid(uui
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
   CUDA_RETURN_IF_ERROR(NeedDevice(device));
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // The allocation's quota, not the device's memory.
   *bytes = session.device().total_memory_bytes;
   return CUDA_SUCCESS;
 }

@@ -42,6 +42,8 @@ ContextOrder* FindLocked(CUcontext context) GPULOOM_REQUIRES(all.lock) {
   return nullptr;
 }
 
+// Also for an order that was made only in part: what is missing has the legacy stream's id, or is
+// null.
 void End(const ContextOrder& order) {
   for (const wire::StreamId stream : {order.recorder, order.gate, order.barrier}) {
     if (stream != wire::kLegacyStream) EndOwnStream(stream);
@@ -51,6 +53,8 @@ void End(const ContextOrder& order) {
   }
 }
 
+// Finds the context's streams and events, or makes them. Until the first such call a context has
+// none, and costs nothing.
 CUresult MakeLocked(CUcontext context, ContextOrder** made) GPULOOM_REQUIRES(all.lock) {
   *made = FindLocked(context);
   if (*made != nullptr) return CUDA_SUCCESS;
@@ -106,6 +110,8 @@ CUresult Record(CUcontext context, CUevent event) {
   Holding holding(&all.lock);
   ContextOrder* order;
   CUresult result = MakeLocked(context, &order);
+  // One event serves for all streams in turn: a wait is for the record that was the latest when it
+  // was posted.
   const auto follow = [&](wire::StreamId stream) {
     const CUresult recorded = RecordEvent(order->mark, stream);
     return recorded != CUDA_SUCCESS ? recorded : MakeStreamWait(order->recorder, order->mark);
@@ -116,6 +122,7 @@ CUresult Record(CUcontext context, CUevent event) {
   if (result == CUDA_SUCCESS) {
     StreamsOf streams(context);
     for (wire::StreamId stream; result == CUDA_SUCCESS && streams.Next(&stream);) {
+      // What is idle has nothing to be waited for: two commands fewer per stream.
       if (!IsStreamIdle(stream)) result = follow(stream);
     }
   }

@@ -49,6 +49,8 @@ void Note(Event* event, wire::StreamId stream, wire::Ticket ticket) {
                       std::memory_order_release);
 }
 
+// Needs no reply: the id is ours, and the ring's order has the executor make the event before
+// anything that names it.
 CUresult Make(unsigned flags, CUevent* handle) {
   Event* event;
   {
@@ -68,6 +70,8 @@ CUresult Make(unsigned flags, CUevent* handle) {
   return CUDA_SUCCESS;
 }
 
+// The handle ends first, so that of several threads one goes on; the id is free again when the
+// command is in the ring, behind which a new event's is.
 CUresult Destroy(Event* event) {
   {
     Holding holding(&events.lock);
@@ -81,6 +85,8 @@ CUresult Destroy(Event* event) {
   return result;
 }
 
+// For shared events, whose latest record may be another process's. `wait`: the answer comes when it
+// is done.
 CUresult AskWhetherDone(const Event* event, bool wait) {
   wire::EventDone::Reply reply;
   return session.Call<wire::EventDone>({IdOf(event), wait ? 1u : 0u}, &reply);
@@ -105,6 +111,8 @@ CUresult RecordOn(Event* event, wire::StreamId stream) {
   return CUDA_SUCCESS;
 }
 
+// CUDA's order of checks: handles, captures, timing, whether both were recorded, whether both are
+// done. Only then is the executor asked, which has the times.
 CUresult Elapsed(float* milliseconds, CUevent start_handle, CUevent end_handle) {
   Event* start;
   Event* end;
@@ -139,6 +147,8 @@ const Event* FindEvent(CUevent handle) { return events.table.Find(handle); }
 wire::EventId IdOf(const Event* event) { return wire::EventId{events.table.IdOf(event)}; }
 
 void NoteRecord(CUevent handle, wire::StreamId stream, wire::Ticket ticket) {
+  // Noted after the command is in the ring, whose ticket it needs. Of two threads that record one
+  // event, the later note wins, as CUDA leaves their order open.
   if (Event* event = events.table.Find(handle); event != nullptr) Note(event, stream, ticket);
 }
 
@@ -184,6 +194,7 @@ CUresult MakeStreamWait(wire::StreamId stream, CUevent handle) {
       });
 }
 
+// Shared events have no timing, in CUDA either.
 CUresult OpenEvent(const wire::Token& token, CUevent* handle) {
   Event* event;
   {
@@ -211,6 +222,7 @@ CUresult ShareEvent(CUevent handle, wire::Token* token) {
   if ((event->flags & CU_EVENT_INTERPROCESS) == 0) return CUDA_ERROR_INVALID_HANDLE;
   wire::EventShare::Reply reply;
   CUDA_RETURN_IF_ERROR(session.Call<wire::EventShare>({IdOf(event)}, &reply));
+  // Only now: while nobody else had a name for it, its state here was enough.
   event->shared.store(true, std::memory_order_release);
   *token = reply.token;
   return CUDA_SUCCESS;
@@ -250,6 +262,7 @@ CUresult cuEventCreate(CUevent* handle, unsigned flags) {
   constexpr unsigned kKnown =
       CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if (handle == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  // CUDA requires it: there are no times across processes.
   if ((flags & CU_EVENT_INTERPROCESS) != 0 && (flags & CU_EVENT_DISABLE_TIMING) == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -265,6 +278,7 @@ CUresult cuEventDestroy_v2(CUevent handle) {
 }
 CUresult cuEventDestroy(CUevent handle) { return cuEventDestroy_v2(handle); }
 
+// An event that was never recorded counts as done, as in CUDA: stream 0 and ticket 0 always are.
 CUresult cuEventQuery(CUevent handle) {
   Event* event;
   CUDA_RETURN_IF_ERROR(Find(handle, &event));
@@ -280,11 +294,14 @@ CUresult cuEventSynchronize(CUevent handle) {
   Event* event;
   CUDA_RETURN_IF_ERROR(Find(handle, &event));
   CUDA_RETURN_IF_ERROR(graph::CheckEventUse(handle));
+  // The executor decides, because another process may have recorded it; and the wait must be seen
+  // by whoever records it next.
   if (event->shared.load(std::memory_order_acquire)) {
     const CUresult result = AskWhetherDone(event, /*wait=*/true);
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
   const RecordPoint point = PointOf(*event);
+  // The record that was the latest when the wait began, as CUDA has it.
   CUDA_RETURN_IF_ERROR(session.WaitFor(point.stream, point.ticket));
   TrimAtSynchronisation();
   return session.TakeAsyncError();

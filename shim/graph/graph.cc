@@ -14,6 +14,8 @@
 
 namespace gpuloom {
 
+// Captures need to know whether a stream takes part in the legacy stream's barrier: while such a
+// one captures, the legacy stream cannot be used.
 graph::StreamRef RefOf(wire::StreamId stream) {
   const bool legacy = stream == wire::kLegacyStream;
   return {static_cast<uint32_t>(stream), legacy, !legacy && BlocksLegacy(stream)};
@@ -21,6 +23,8 @@ graph::StreamRef RefOf(wire::StreamId stream) {
 
 namespace {
 
+// The model packs and shows parameters by this, without knowing the wire's tables. A CUkernel is
+// shown only for kernels of libraries, which have one.
 graph::KernelLayout LayoutOf(const Kernel& kernel) {
   return {kernel.described,
           kernel.param_count,
@@ -43,12 +47,15 @@ bool RecordsLaunch(wire::StreamId stream, const Kernel& kernel,
   const bool taken = Records(stream, result, [&](graph::NodeParams* node) {
     CUresult made = graph::MakeKernelParams(launch, LayoutOf(kernel), node);
     for (uint32_t i = 0; made == CUDA_SUCCESS && i < attribute_count; ++i) {
+      // What is no attribute of nodes is left out; events become nodes of their own, by the caller.
       if (!graph::IsNodeAttribute(attributes[i].id)) continue;
       made = graph::SetKernelAttribute(&node->kernel, attributes[i].id, attributes[i].value);
       if (made != CUDA_SUCCESS) graph::FreeParams(node);
     }
     return made;
   });
+  // A launch that cannot be recorded ends the capture, as CUDA does; a graph without it would be
+  // another program.
   if (taken && *result != CUDA_SUCCESS) graph::InvalidateCapture(RefOf(stream));
   return taken;
 }
@@ -72,6 +79,7 @@ CUresult ResolveStream(CUstream handle, DefaultStream null_means, StreamRef* str
   return CUDA_SUCCESS;
 }
 
+// A kernel that was only listed so far is described by the executor first.
 CUresult DescribeKernel(const void* handle, KernelLayout* layout) {
   Kernel* kernel = FindKernel(handle);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -92,6 +100,7 @@ bool WasRecorded(CUevent handle) {
   return event != nullptr && event->record.load(std::memory_order_acquire) != 0;
 }
 
+// Called without the graph lock, for it waits for the executor.
 CUresult AllocateForGraph(size_t size_bytes, CUdeviceptr* address) {
   uint64_t begin;
   CUDA_RETURN_IF_ERROR(TakeDeviceMemory(size_bytes, &begin));

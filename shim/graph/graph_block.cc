@@ -15,7 +15,8 @@
 namespace gpuloom {
 namespace {
 
-// Returns false if the array no longer exists.
+// One end of a copy in the wire's form. Returns false if the array no longer exists: a graph holds
+// handles, which the program may have destroyed since.
 bool EndOf(const BoxEnd& end, wire::GraphCopyEnd* out) {
   *out = {};
   if (end.array != nullptr) {
@@ -34,6 +35,7 @@ bool EndOf(const BoxEnd& end, wire::GraphCopyEnd* out) {
 
 }  // namespace
 
+// The graph model keeps a pointer for its driver; here it is the id itself, and null is none.
 wire::ReservationId ReservationOf(const graph::Graph* graph) {
   return wire::ReservationId{
       static_cast<uint32_t>(reinterpret_cast<uintptr_t>(graph->reservation))};
@@ -53,6 +55,7 @@ void GraphBlock::Free() {
   bodies_ = data_ = nullptr;
 }
 
+// Failures are noted and reported by Assemble, so that those who append need not check.
 void GraphBlock::Append(const void* bytes, uint64_t size_bytes) {
   if (bodies_bytes_ + size_bytes > bodies_capacity_) {
     uint64_t capacity = bodies_capacity_ == 0 ? 4096 : bodies_capacity_ * 2;
@@ -67,12 +70,15 @@ void GraphBlock::Append(const void* bytes, uint64_t size_bytes) {
   }
   if (size_bytes != 0) memcpy(bodies_ + bodies_bytes_, bytes, size_bytes);
   bodies_bytes_ += size_bytes;
+  // The block's size is limited by Assemble, and with it this number.
   nodes_[nodes_.count() - 1].node.body_bytes += static_cast<uint32_t>(size_bytes);
 }
 
 CUresult GraphBlock::AddNode(uint32_t index, wire::GraphNodeKind kind, uint16_t flags) {
   constexpr uint8_t kZeros[wire::kGraphBodyAlignment] = {};
   if (nodes_.count() != 0) {
+    // The next body must begin aligned. The padding lies behind the last one, and is not a part of
+    // it.
     const uint64_t padding = wire::RoundUpToGraphBody(bodies_bytes_) - bodies_bytes_;
     Append(kZeros, padding);
     nodes_[nodes_.count() - 1].node.body_bytes -= static_cast<uint32_t>(padding);
@@ -81,6 +87,8 @@ CUresult GraphBlock::AddNode(uint32_t index, wire::GraphNodeKind kind, uint16_t 
                                                                   : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+// The parameters were packed when the node was made or changed; what is looked up anew is the
+// kernel, whose library may have been reset since.
 CUresult GraphBlock::AddKernel(const graph::KernelParams& params, uint32_t index, uint16_t flags) {
   Kernel* kernel = FindKernel(params.handle());
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -93,6 +101,7 @@ CUresult GraphBlock::AddKernel(const graph::KernelParams& params, uint32_t index
     AddKernelCluster(*kernel, &own);
   }
   const uint32_t attribute_count = params.attribute_count + (own.set != 0 ? 1 : 0);
+  // The first is a kernel whose layout is not the one for which the parameters were packed.
   if (params.param_bytes != kernel->param_bytes || attribute_count > wire::kMaxGraphAttributes) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -127,6 +136,8 @@ CUresult GraphBlock::AddCopy(const Box& box, uint32_t index, uint16_t flags) {
   return CUDA_SUCCESS;
 }
 
+// The function stays kept, as a launch may run it any number of times; it is forgotten with the
+// step.
 CUresult GraphBlock::AddHost(CUhostFn function, void* data, uint32_t index, LocalStep* local) {
   KeptHostFunction kept;
   kept.function = function;
@@ -139,6 +150,7 @@ CUresult GraphBlock::AddHost(CUhostFn function, void* data, uint32_t index, Loca
   return result;
 }
 
+// What memory a side is in may have changed since the node was made, so it is judged here.
 CUresult GraphBlock::AddMemcpy(const graph::NodeParams& params, uint32_t first, uint16_t flags,
                                LocalStep* local) {
   Box box;
@@ -176,6 +188,7 @@ CUresult GraphBlock::AddBatch(const graph::BatchMemOpParams& batch, uint32_t ind
       case CU_STREAM_MEM_OP_WAIT_VALUE_64:
         operation.flags = from.waitValue.flags;
         operation.address = from.waitValue.address;
+        // The 32-bit forms leave the upper half undefined.
         operation.value = from.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ? from.waitValue.value
                                                                            : from.waitValue.value64;
         break;
@@ -198,6 +211,7 @@ CUresult GraphBlock::AddBatch(const graph::BatchMemOpParams& batch, uint32_t ind
   return CUDA_SUCCESS;
 }
 
+// The bodies' steps come behind all others; the node says only how many steps each body has.
 CUresult GraphBlock::AddConditional(const graph::Exec& exec, const graph::ConditionalParams& params,
                                     uint32_t first_body, LocalStep* local) {
   *local = {};
@@ -259,6 +273,8 @@ CUresult GraphBlock::AddStep(const graph::NodeParams& params, uint32_t first, ui
   }
 }
 
+// The head, all nodes, all edges, all bodies: one piece of memory, in the order in which the
+// executor reads it.
 CUresult GraphBlock::Assemble(const Growing<wire::GraphEdge>& edges) {
   const auto nodes = static_cast<uint32_t>(nodes_.count());
   const auto edge_count = static_cast<uint32_t>(edges.count());
@@ -269,6 +285,7 @@ CUresult GraphBlock::Assemble(const Growing<wire::GraphEdge>& edges) {
       size_bytes_ > wire::kMaxGraphBytes) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
+  // Zeroed, because the gap in front of the bodies is sent, too.
   data_ = static_cast<uint8_t*>(calloc(1, size_bytes_));
   if (data_ == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const wire::GraphHead head = {nodes, edge_count, size_bytes_};
@@ -286,10 +303,14 @@ CUresult GraphBlock::Assemble(const Growing<wire::GraphEdge>& edges) {
   return CUDA_SUCCESS;
 }
 
+// Steps are in an order in which each comes after those on which it depends, so their nodes'
+// numbers are known when an edge is made.
 CUresult GraphBlock::MakeDefinition(const graph::Exec& exec, Growing<LocalStep>* steps,
                                     const graph::Step** culprit) {
   Growing<wire::GraphEdge> edges;
   CUresult result = CUDA_SUCCESS;
+  // The first steps are the graph's own; the rest belongs to bodies of conditional nodes, which the
+  // device runs without the host.
   const auto own = exec.definition.bodies.count() == 0 ? exec.definition.steps.count()
                                                        : exec.definition.bodies[0].first;
   uint32_t next_body = 0;
@@ -308,6 +329,7 @@ CUresult GraphBlock::MakeDefinition(const graph::Exec& exec, Growing<LocalStep>*
           "memory from cuMemAllocHost");
       result = CUDA_ERROR_NOT_SUPPORTED;
     }
+    // Kept even if it failed: what it holds is freed with the others.
     if (!steps->Push(local)) {
       FreeLocalStep(&local);
       result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -319,6 +341,7 @@ CUresult GraphBlock::MakeDefinition(const graph::Exec& exec, Growing<LocalStep>*
     for (uint32_t i = 0; i < step.dependency_count; ++i) {
       const graph::Dependency& dependency = exec.definition.dependencies[step.first_dependency + i];
       const CUgraphEdgeData& data = dependency.data;
+      // From the last node of the one step to the first of the other.
       if (!edges.Push({(*steps)[dependency.step].last(),
                        local.first,
                        data.from_port,
@@ -328,6 +351,7 @@ CUresult GraphBlock::MakeDefinition(const graph::Exec& exec, Growing<LocalStep>*
         result = CUDA_ERROR_OUT_OF_MEMORY;
       }
     }
+    // The two nodes of a staged copy.
     if (local.last() != local.first && !edges.Push({local.first, local.last(), 0, 0, 0, {}})) {
       result = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -338,6 +362,8 @@ CUresult GraphBlock::MakeDefinition(const graph::Exec& exec, Growing<LocalStep>*
   return result;
 }
 
+// The changed steps only, each in its old place. A number of nodes cannot change: CUDA's updates
+// change parameters, not the graph.
 CUresult GraphBlock::MakeUpdate(const Growing<LocalStep>& steps, const graph::StepChange* changes,
                                 uint32_t count, Growing<LocalStep>* replaced, uint32_t* failed) {
   CUresult result = CUDA_SUCCESS;

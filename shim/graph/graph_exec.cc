@@ -55,6 +55,7 @@ bool TakeId(Ids* ids, uint32_t limit, uint32_t* id) {
     ids->free.Remove(ids->free.count() - 1);
     return true;
   }
+  // Ids from 1 on: 0 is none.
   if (ids->last + 1 >= limit) return false;
   *id = ++ids->last;
   return true;
@@ -62,12 +63,16 @@ bool TakeId(Ids* ids, uint32_t limit, uint32_t* id) {
 // An id that cannot be noted is lost, which does no harm: there are many.
 void GiveId(Ids* ids, uint32_t id) { (void)ids->free.Push(id); }
 
+// The id is free only if the command is in the ring: what comes later finds it unused at the
+// executor.
 void DropReservation(wire::ReservationId reservation) {
   if (session.Post<wire::ConditionsDrop>({reservation}) == CUDA_SUCCESS) {
     GiveId(&graphs.reservations, static_cast<uint32_t>(reservation));
   }
 }
 
+// Called where graphs are made, changed and destroyed, so that what a graph has left does not wait
+// for a particular call.
 void SweepLeftovers() {
   for (size_t i = graphs.leftovers.count(); i-- > 0;) {
     Leftover& leftover = graphs.leftovers[i];
@@ -77,7 +82,8 @@ void SweepLeftovers() {
   }
 }
 
-// Launches up to the graph's latest may still use the step.
+// Frees what a step holds once nothing can run it: launches up to the graph's latest may still use
+// it.
 void Retire(const RemoteGraph& remote, const LocalStep& step) {
   if (step.function == 0 && step.staged == nullptr) return;
   LocalStep gone = step;
@@ -117,7 +123,8 @@ CUresult Send(typename C::Request request, const GraphBlock& block,
 
 RemoteGraph* RemoteOf(graph::Exec* exec) { return static_cast<RemoteGraph*>(exec->driver); }
 
-// Lists the events that the graph will record once `changes` are made.
+// Lists the events that the graph will record once `changes` are made, in the order of the steps. A
+// launch notes for each that it was recorded, so that queries need not ask.
 CUresult ListRecords(const graph::Exec& exec, const graph::StepChange* changes, uint32_t count,
                      Growing<CUevent>* records) {
   Growing<uint32_t> places;  // of the records
@@ -179,6 +186,7 @@ CUresult DriverInstantiate(Exec* exec, Node** culprit) {
   return CUDA_SUCCESS;
 }
 
+// A graph's conditions belong to a reservation, which the first of them creates.
 CUresult DriverMakeCondition(Graph* root, unsigned default_value, unsigned flags,
                              CUgraphConditionalHandle* handle) {
   const bool is_first = root->reservation == nullptr;
@@ -206,6 +214,8 @@ void DriverDropConditions(Graph* root) {
   root->reservation = nullptr;
 }
 
+// All or nothing: the executor's graph changes first, then what this process keeps for it. Launches
+// that were sent before use the old functions and memory, so those are retired and not freed.
 CUresult DriverUpdate(Exec* exec, const StepChange* changes, uint32_t count, uint32_t* failed) {
   SweepLeftovers();
   RemoteGraph* remote = RemoteOf(exec);
@@ -247,12 +257,16 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, DefaultStream null_means) {
   RemoteGraph* remote = RemoteOf(exec);
   wire::StreamId stream;
   CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
+  // Before anything is sent: a launch that records a destroyed event would fail at the executor,
+  // and be reported only later.
   for (const CUevent event : remote->records) {
     if (FindEvent(event) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   }
+  // Before the hold below, as both take the same lock.
   const WaitForProgram waits(remote->may_wait);
   CUDA_RETURN_IF_ERROR(waits.result());
   if (remote->host_functions != 0) {
+    // Before the launch is sent: the executor may ask for them at once.
     CUDA_RETURN_IF_ERROR(ExpectHostFunctions(remote->host_functions));
   }
   wire::Ticket ticket{0};
@@ -289,6 +303,7 @@ CUresult DriverUpload(Exec* exec, CUstream handle, DefaultStream null_means) {
       });
 }
 
+// Launches of one graph run one after the other, so the latest is the last.
 void DriverFinish(Exec* exec) {
   const RemoteGraph* remote = RemoteOf(exec);
   (void)session.WaitFor(remote->stream, remote->ticket);

@@ -11,7 +11,8 @@
 namespace gpuloom {
 namespace {
 
-// The offset of the box's last byte from its first.
+// From the box's first byte to behind its last. Returns false if that is no size, or reaches beyond
+// all addresses.
 bool SpanOf(const Box& box, const BoxEnd& end, uint64_t* span) {
   uint64_t slices, rows;
   return !__builtin_mul_overflow(box.depth - 1, end.rows, &slices) &&
@@ -20,6 +21,8 @@ bool SpanOf(const Box& box, const BoxEnd& end, uint64_t* span) {
          !__builtin_add_overflow(*span, box.width_bytes, span) && *span + end.address >= *span;
 }
 
+// As for copies outside of graphs (block_copy.cc), except that registered memory counts as
+// pageable, wherever its pages are: the graph may outlive the registration.
 CUresult Judge(const Box& box, CUmemorytype type, BoxEnd* end) {
   if (type == CU_MEMORYTYPE_ARRAY) {
     return end->array == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -41,6 +44,7 @@ CUresult Judge(const Box& box, CUmemorytype type, BoxEnd* end) {
   return CUDA_SUCCESS;
 }
 
+// An address that overflows here is some other address, which Judge judges like any.
 BoxEnd EndOf(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array, size_t x_bytes,
              size_t y, size_t z, size_t pitch, size_t height, const CUDA_MEMCPY3D& copy) {
   BoxEnd end = {};
@@ -57,11 +61,13 @@ BoxEnd EndOf(CUmemorytype type, const void* host, CUdeviceptr device, CUarray ar
   end.rows = height != 0 ? height : y + copy.Height;
   const uint64_t base =
       type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : uint64_t{device};
+  // Judge refuses an address of 0, and an offset must not hide it.
   if (base == 0) return end;
   end.address = base + (z * end.rows + y) * end.pitch_bytes + x_bytes;
   return end;
 }
 
+// By the thread of host functions: both sides are memory of this process.
 void Move(const Box& box) {
   for (uint64_t z = 0; z < box.depth; ++z) {
     for (uint64_t y = 0; y < box.height; ++y) {
@@ -92,6 +98,7 @@ CUresult MakeStaged(Box* box, StagedCopy** out) {
   auto* copy = static_cast<StagedCopy*>(calloc(1, sizeof(StagedCopy)));
   if (copy == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   copy->box = *box;
+  // Of two pageable sides the device needs neither.
   if (!box->to.pageable || !box->from.pageable) {
     uint64_t size_bytes;
     if (__builtin_mul_overflow(box->width_bytes, box->height, &size_bytes) ||
@@ -109,6 +116,8 @@ CUresult MakeStaged(Box* box, StagedCopy** out) {
     staging.address = copy->staging;
     staging.pitch_bytes = box->width_bytes;
     staging.rows = box->height;
+    // The staging memory takes the pageable end's place in the device's copy, and the device's
+    // end's place in the host function's.
     if (box->from.pageable) {
       copy->box.to = box->from = staging;
     } else {

@@ -22,8 +22,10 @@ struct Arrays {
 };
 constinit Arrays arrays;
 
+// Where `Depth` counts layers or faces, which all levels have and no level halves.
 constexpr unsigned kLayers = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP;
 
+// CUDA's descriptors have 0 for a dimension that an array does not have.
 uint64_t AtLeastOne(uint64_t n) { return n == 0 ? 1 : n; }
 
 // CUDA's rules for what an array may look like. NOT_SUPPORTED for what gpuloom does not offer.
@@ -38,6 +40,7 @@ CUresult Judge(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   }
   if (!IsArrayFormat(d.Format)) return CUDA_ERROR_INVALID_VALUE;
   if ((d.Flags & ~kOffered) != 0 || ElementBytes(d) == 0) return CUDA_ERROR_NOT_SUPPORTED;
+  // A cubemap has six square faces; a layered one has six for each layer.
   if ((d.Flags & CUDA_ARRAY3D_CUBEMAP) != 0) {
     const bool layered = (d.Flags & CUDA_ARRAY3D_LAYERED) != 0;
     if (d.Width != d.Height || d.Depth == 0 || d.Depth % 6 != 0 || (!layered && d.Depth != 6)) {
@@ -51,6 +54,8 @@ CUresult Judge(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   const auto attribute = [](CUdevice_attribute which) {
     return static_cast<uint64_t>(session.device().attributes[which]);
   };
+  // The largest size depends on the kind of array. A dimension that the kind does not have must be
+  // 0.
   uint64_t width, height = 0, depth = 0;
   if ((d.Flags & CUDA_ARRAY3D_CUBEMAP) != 0) {
     width = height = attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURECUBEMAP_WIDTH);
@@ -76,6 +81,7 @@ CUresult Judge(const CUDA_ARRAY3D_DESCRIPTOR& d) {
                                                                     : CUDA_ERROR_INVALID_VALUE;
 }
 
+// What the array of one level looks like to the program.
 CUDA_ARRAY3D_DESCRIPTOR LevelOf(const CUDA_ARRAY3D_DESCRIPTOR& whole, uint32_t level) {
   CUDA_ARRAY3D_DESCRIPTOR d = whole;
   const auto halved = [level](size_t n) {
@@ -96,6 +102,8 @@ uint32_t MostLevels(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   return levels;
 }
 
+// Two steps around the round trip: the id is taken before the executor makes the array under it,
+// and given back if that fails.
 Array* Take(Array::Kind kind, const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {
   Holding holding(&arrays.lock);
   Array* array = arrays.table.Take(arrays.lock);
@@ -135,6 +143,8 @@ CUresult Create(const CUDA_ARRAY3D_DESCRIPTOR& descriptor, uint32_t levels, Arra
   return CUDA_SUCCESS;
 }
 
+// Arrays and mipmapped arrays share a table, but not their handles: a CUarray may be a level, and
+// is never a mipmap.
 Array* FindKind(const void* handle, bool mipmap) {
   Array* array = arrays.table.Find(handle);
   return array != nullptr && (array->kind == Array::Kind::kMipmap) == mipmap ? array : nullptr;
@@ -143,6 +153,7 @@ Array* FindKind(const void* handle, bool mipmap) {
 // The handles become invalid at once, whatever other threads do with them; their ids are reused
 // only when the executor has forgotten them.
 CUresult Destroy(Array* array) {
+  // No dimension needs more bits.
   constexpr uint32_t kMostLevels = 32;
   uint32_t ids[kMostLevels + 1] = {arrays.table.IdOf(array)};
   const Array* levels[kMostLevels + 1] = {};
@@ -161,6 +172,7 @@ CUresult Destroy(Array* array) {
   // Only now, so that no thread can bind them again.
   UnbindArray(array);
   for (uint32_t i = 1; i < count; ++i) UnbindArray(levels[i]);
+  // Levels need no message: at the executor they go with the mipmap.
   wire::ArrayDestroy::Reply reply;
   const CUresult result = session.Call<wire::ArrayDestroy>({wire::ArrayId{ids[0]}}, &reply);
   Holding holding(&arrays.lock);
@@ -168,10 +180,12 @@ CUresult Destroy(Array* array) {
   return result;
 }
 
+// A level's array is made when it is first asked for, and is the same from then on.
 CUresult GetLevel(Array* whole, uint32_t level, Array** found) {
   const uint32_t whole_id = arrays.table.IdOf(whole);
   // Held across the question: two threads that ask for the same level get the same handle.
   Holding holding(&arrays.lock);
+  // Another thread may have destroyed it since it was found.
   if (whole->alive.load(std::memory_order_relaxed) == 0) return CUDA_ERROR_INVALID_HANDLE;
   for (uint32_t id = whole->next_level; id != 0;) {
     Array* other = arrays.table.At(id);
@@ -214,6 +228,7 @@ const Array* FindMipmap(CUmipmappedArray handle, uint32_t* id) {
   return array;
 }
 
+// For batches of copies (proto/libcuda/batch_copy.h).
 uint32_t ArrayElementBytes(CUarray handle) {
   uint32_t id;
   const Array* array = FindArray(handle, &id);
@@ -233,6 +248,7 @@ ArrayShape ShapeOf(const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {
 void ReleaseAllArrays() {
   for (uint32_t id = 1; id <= arrays.table.used(); ++id) {
     Array* array = arrays.table.At(id);
+    // Levels go with their mipmaps.
     if (array != nullptr && array->kind != Array::Kind::kLevel) (void)Destroy(array);
   }
 }
@@ -255,6 +271,7 @@ CUresult cuArray3DCreate_v2(CUarray* handle, const CUDA_ARRAY3D_DESCRIPTOR* desc
 CUresult cuArrayCreate_v2(CUarray* handle, const CUDA_ARRAY_DESCRIPTOR* descriptor) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   if (handle == nullptr || descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Depth 0, no flags: a plain array of one or two dimensions.
   CUDA_ARRAY3D_DESCRIPTOR full = {};
   full.Width = descriptor->Width;
   full.Height = descriptor->Height;
@@ -319,6 +336,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* handle, const CUDA_ARRAY3D_DES
                                 unsigned levels) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   if (handle == nullptr || descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // CUDA clamps the number instead of refusing it.
   const uint32_t most = MostLevels(*descriptor);
   if (levels == 0) levels = 1;
   Array* array;

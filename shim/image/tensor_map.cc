@@ -18,6 +18,7 @@ static_assert(sizeof(CUtensorMap) == wire::kTensorMapBytes);
 // Several times what a training step of a large model encodes in each round.
 constexpr uint32_t kKept = 256;
 
+// A request and its answer. One place per hash: a new one takes the place of an old one.
 struct Kept {
   bool used;
   Request request;
@@ -30,7 +31,8 @@ struct Maps {
 };
 constinit Maps maps;
 
-// FNV-1a, by words.
+// FNV-1a, by words. Requests have no padding, so equal ones have equal bytes; they are compared as
+// a whole afterwards.
 uint32_t PlaceOf(const Request& request) {
   uint32_t words[sizeof(Request) / 4];
   memcpy(words, &request, sizeof(request));
@@ -62,6 +64,8 @@ CUresult Begin(Request* request, wire::TensorMapKind kind, const CUtensorMap* ma
                const cuuint64_t* dimensions, const cuuint64_t* strides,
                const cuuint32_t* element_strides) {
   CUDA_RETURN_IF_ERROR(NeedContext());
+  // Only what CUDA asks of the pointers, and what reading the program's arrays needs. The driver
+  // judges the rest.
   if (map == nullptr || reinterpret_cast<uintptr_t>(map) % 64 != 0 || rank == 0 ||
       rank > wire::kMaxTensorRank || dimensions == nullptr || element_strides == nullptr ||
       (strides == nullptr && rank > 1)) {
@@ -75,17 +79,20 @@ CUresult Begin(Request* request, wire::TensorMapKind kind, const CUtensorMap* ma
   for (uint32_t i = 0; i < rank; ++i) {
     request->dimensions[i] = dimensions[i];
     request->element_strides[i] = element_strides[i];
+    // The innermost dimension has no stride.
     if (i + 1 < rank) request->strides_bytes[i] = strides[i];
   }
   return CUDA_SUCCESS;
 }
 
+// The same request always has the same map: it contains the address, and no state of the device.
 CUresult Encode(const Request& request, CUtensorMap* map) {
   if (Recall(request, map)) return CUDA_SUCCESS;
   uint8_t bytes[wire::kTensorMapBytes];
   ReplyPayload payload = {bytes, sizeof(bytes), 0};
   wire::TensorMapEncode::Reply reply;
   CUDA_RETURN_IF_ERROR(session.Call<wire::TensorMapEncode>(request, &reply, nullptr, 0, &payload));
+  // A shorter answer would leave bytes of our stack in the map.
   if (payload.size_bytes != sizeof(bytes)) return CUDA_ERROR_UNKNOWN;
   memcpy(map, bytes, sizeof(bytes));
   Keep(request, bytes);
@@ -131,6 +138,7 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuu
   if (rank < 3 || lower_corner == nullptr || upper_corner == nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // The corners leave out the outermost and the innermost dimension.
   memcpy(request.lower_corner, lower_corner, (rank - 2) * sizeof(*lower_corner));
   memcpy(request.upper_corner, upper_corner, (rank - 2) * sizeof(*upper_corner));
   request.channels_per_pixel = channels_per_pixel;
@@ -170,6 +178,7 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   wire::TensorMapReplaceAddress::Request request;
+  // Not cached: the answer depends on the whole of the old map.
   request.address = reinterpret_cast<uint64_t>(address);
   memcpy(request.map, map, sizeof(request.map));
   uint8_t bytes[wire::kTensorMapBytes];

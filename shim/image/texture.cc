@@ -15,7 +15,8 @@
 namespace gpuloom {
 namespace {
 
-// Has the fields that FindAtOrBefore and FindRange need: `begin` and `size_bytes`.
+// A texture or a surface, with what it was made from. Has the fields that FindAtOrBefore and
+// FindRange need: `begin` and `size_bytes`.
 struct View {
   uint64_t begin;       // the handle
   uint64_t size_bytes;  // 1
@@ -32,6 +33,8 @@ struct Views {
 };
 constinit Views views;
 
+// The lists are copied from under the lock: the program's memory is not written to while it is
+// held.
 bool Find(Growing<View>* list, uint64_t handle, View* found) {
   Holding holding(&views.lock);
   const View* view = FindRange(*list, handle, 1);
@@ -40,6 +43,8 @@ bool Find(Growing<View>* list, uint64_t handle, View* found) {
   return true;
 }
 
+// Of several threads that destroy one handle the first gets true. Call before the executor is told:
+// from then on the driver may give the number to another thread's texture.
 bool Remove(Growing<View>* list, uint64_t handle) {
   Holding holding(&views.lock);
   const size_t i = FindAtOrBefore(*list, handle);
@@ -75,6 +80,7 @@ CUresult JudgeLinear(const CUDA_RESOURCE_DESC& from, wire::TextureCreate::Reques
   return CUDA_SUCCESS;
 }
 
+// As JudgeLinear, and the limits of the device for two-dimensional ones; the pitch is in bytes.
 CUresult JudgePitched(const CUDA_RESOURCE_DESC& from, wire::TextureCreate::Request* to) {
   const auto& pitched = from.res.pitch2D;
   const uint64_t element_bytes = PlainElementBytes(pitched.format, pitched.numChannels);
@@ -96,6 +102,7 @@ CUresult JudgePitched(const CUDA_RESOURCE_DESC& from, wire::TextureCreate::Reque
   return CUDA_SUCCESS;
 }
 
+// Not judged here: which views a resource allows is the driver's to know.
 void SetView(const CUDA_RESOURCE_VIEW_DESC& from, wire::TextureCreate::Request* to) {
   to->has_view = 1;
   to->view_format = from.format;
@@ -149,6 +156,7 @@ void ReleaseAllViews() {
     Holding holding(&views.lock);
     textures = views.textures;
     surfaces = views.surfaces;
+    // Taken over as a whole, so that the lock is not held for the round trips.
     views.textures = {};
     views.surfaces = {};
   }
@@ -167,6 +175,7 @@ extern "C" {
 CUresult cuTexObjectCreate(CUtexObject* texture, const CUDA_RESOURCE_DESC* resource,
                            const CUDA_TEXTURE_DESC* sampler, const CUDA_RESOURCE_VIEW_DESC* view) {
   CUDA_RETURN_IF_ERROR(NeedContext());
+  // CUDA reserves the flags.
   if (texture == nullptr || resource == nullptr || sampler == nullptr || resource->flags != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -175,6 +184,7 @@ CUresult cuTexObjectCreate(CUtexObject* texture, const CUDA_RESOURCE_DESC* resou
   SetSampler(*sampler, &request);
   if (view != nullptr) SetView(*view, &request);
   wire::TextureCreate::Reply reply;
+  // The program passes the handle to kernels inside of structs, so it must be the driver's own.
   CUDA_RETURN_IF_ERROR(session.Call<wire::TextureCreate>(request, &reply));
   View kept = {};
   kept.begin = reply.texture;
@@ -183,6 +193,7 @@ CUresult cuTexObjectCreate(CUtexObject* texture, const CUDA_RESOURCE_DESC* resou
   kept.sampler = *sampler;
   if (view != nullptr) kept.view = *view;
   kept.has_view = view != nullptr;
+  // Without a note it could neither be queried nor be destroyed with the context.
   if (!Note(&views.textures, kept)) {
     (void)DestroyTexture(reply.texture);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -220,6 +231,7 @@ CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* sampler, CUtexObject textu
 CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* view, CUtexObject texture) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   View found;
+  // A texture without a view has none to show, as with the driver.
   if (view == nullptr || !Find(&views.textures, texture, &found) || !found.has_view) {
     return CUDA_ERROR_INVALID_VALUE;
   }

@@ -49,12 +49,14 @@ wire::ReferenceId IdOf(const Reference* reference) {
   return wire::ReferenceId{references.table.IdOf(reference)};
 }
 
+// Null for a handle of the other kind, too: they share the table.
 Reference* FindLocked(const void* handle, wire::ReferenceKind kind)
     GPULOOM_REQUIRES(references.lock) {
   Reference* reference = references.table.Find(handle);
   return reference != nullptr && reference->kind == kind ? reference : nullptr;
 }
 
+// A reference's format and sampler begin as the program's code declares them.
 TextureReference StateOf(const wire::ReferenceGet::Reply& reply) {
   TextureReference state = {};
   state.format = static_cast<CUarray_format>(reply.format);
@@ -68,7 +70,8 @@ void GiveLocked(Reference* reference) GPULOOM_REQUIRES(references.lock) {
   references.table.Give(references.lock, reference);
 }
 
-// `name` is null for one of no library.
+// Makes the object for a reference. `name` is null for one of no library; then the executor only
+// tells how a new reference looks, and is given no id.
 CUresult MakeLocked(const Library* library, const char* name, wire::ReferenceKind kind,
                     Reference** made) GPULOOM_REQUIRES(references.lock) {
   Reference* reference = references.table.Take(references.lock);
@@ -103,6 +106,7 @@ wire::ReferenceSet::Request Describe(const TextureReference& state) {
   if (!state.bound) return request;
   request.bound = 1;
   SetSampler(state.sampler, &request.look);
+  // Its array may have been destroyed by another thread: the same as unbound.
   if (JudgeResource(state.resource, &request.look) != CUDA_SUCCESS) request = {};
   return request;
 }
@@ -145,6 +149,8 @@ bool LooksAt(const Reference& reference, const void* array) {
 }
 
 template <typename Handle>
+// Asked for by name any number of times; the first time makes the handle. The search is linear: a
+// program has few references.
 CUresult FindInModule(Handle* out, CUmodule module, const char* name, wire::ReferenceKind kind) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   Library* library = FindLibrary(module);
@@ -171,6 +177,8 @@ CUresult FindInModule(Handle* out, CUmodule module, const char* name, wire::Refe
 
 CUresult NeedReferences() { return NeedContext(); }
 
+// All changes go through here: a copy is changed, the executor is told, and only then it counts. So
+// a change that fails has not happened.
 CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument) {
   Holding holding(&references.lock);
   Reference* reference = FindLocked(handle, wire::ReferenceKind::kTexture);

@@ -27,6 +27,8 @@ struct Shape {
   unsigned dynamic_shared_bytes;
 };
 
+// `limits`: three attributes in a row. One that the node did not report (not positive) limits
+// nothing.
 bool Within(const unsigned (&size)[3], const int32_t* limits) {
   for (int i = 0; i < 3; ++i) {
     if (size[i] == 0 || (limits[i] > 0 && size[i] > static_cast<unsigned>(limits[i]))) return false;
@@ -34,6 +36,8 @@ bool Within(const unsigned (&size)[3], const int32_t* limits) {
   return true;
 }
 
+// CUDA reports these errors in the call; the executor could only report them later, as asynchronous
+// ones.
 CUresult CheckShape(const Shape& shape, const Kernel& kernel) {
   const int32_t* device = session.device().attributes;
   static_assert(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z == CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + 2 &&
@@ -59,7 +63,8 @@ CUresult CheckShape(const Shape& shape, const Kernel& kernel) {
   return CUDA_SUCCESS;
 }
 
-// The `extra` way of passing parameters: one packed buffer.
+// The `extra` way of passing parameters: one packed buffer. Read to CU_LAUNCH_PARAM_END as CUDA
+// reads it; a list without an end is the program's mistake, in its own memory.
 CUresult FindPacked(void** extra, const Kernel& kernel, const void** packed) {
   const void* buffer = nullptr;
   const size_t* size = nullptr;
@@ -88,6 +93,7 @@ void PackParams(uint8_t* payload, const Kernel& kernel, void** params) {
     const wire::KernelParam& param = kernel.params[i];
     uint8_t* to = payload + param.offset_bytes;
     switch (param.size_bytes) {
+      // Pointers and numbers, nearly all there are: a fixed size is copied by one instruction.
       case 8:
         memcpy(to, params[i], 8);
         break;
@@ -105,6 +111,8 @@ struct Params {
   void** each;         // CUDA's array of pointers, or
   const void* packed;  // one buffer
 
+  // Runs under the ring's lock, where it must not touch managed memory that may be away
+  // (KeptParams).
   void Write(const Kernel& kernel, uint8_t* payload) const {
     if (packed == nullptr) {
       PackParams(payload, kernel, each);
@@ -153,6 +161,8 @@ class KeptParams {
   CUresult result_ = CUDA_SUCCESS;
 };
 
+// Checks what can be checked without reading the parameters: that there is one way of passing them,
+// and a pointer for each.
 CUresult FindParams(const Kernel& kernel, void** params, void** extra, Params* found) {
   *found = {params, nullptr};
   if (extra != nullptr) {
@@ -175,6 +185,8 @@ CUresult CheckAttributes(const Shape& shape, Kernel* kernel,
                          const wire::LaunchAttributes& attributes) {
   if (attributes.cooperative != 0) {
     int blocks = 0;
+    // All blocks of a cooperative launch must be resident at once; CUDA says in the call if they
+    // cannot be.
     const uint64_t threads = Blocks(shape.block);
     CUDA_RETURN_IF_ERROR(BlocksPerMultiprocessor(kernel, static_cast<int>(threads),
                                                  shape.dynamic_shared_bytes, 0, &blocks));
@@ -197,6 +209,7 @@ CUresult CheckAttributes(const Shape& shape, Kernel* kernel,
   if (Blocks(attributes.cluster) > (large ? kLargestCluster : kLargestPortableCluster)) {
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   }
+  // One block fits wherever the launch does.
   if (Blocks(attributes.cluster) == 1) return CUDA_SUCCESS;
   int clusters = 0;
   CUDA_RETURN_IF_ERROR(
@@ -215,6 +228,8 @@ CUresult RecordEvents(const LaunchAsks& asks, wire::StreamId stream) {
   return CUDA_SUCCESS;
 }
 
+// The path of launches with attributes, clusters or events. The events are checked before the
+// launch is sent, since afterwards the call cannot fail as a whole.
 CUresult SendEx(Kernel* kernel, const Shape& shape, wire::StreamId stream, const Params& from,
                 const LaunchAsks& asks) {
   wire::LaunchAttributes attributes = asks.attributes;
@@ -237,9 +252,12 @@ CUresult SendEx(Kernel* kernel, const Shape& shape, wire::StreamId stream, const
           from.Write(*kernel, payload);
         }));
   }
+  // Without the hold, under which nothing else may be done.
   return RecordEvents(asks, stream);
 }
 
+// The path of every launch. A plain one waits for nobody: checks against cached properties, one
+// write into the ring.
 CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, DefaultStream null_means,
                 void** params, void** extra, const LaunchAsks* asks) {
   CUDA_RETURN_IF_ERROR(NeedContext());
@@ -258,6 +276,7 @@ CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, Defaul
         shape.block[0], shape.block[1], shape.block[2], shape.dynamic_shared_bytes,
         params,         extra,          nullptr,        nullptr};
     CUresult result;
+    // False: another stream captures, not this one.
     if (RecordsLaunch(stream, *kernel, node, asks == nullptr ? nullptr : asks->list,
                       asks == nullptr ? 0 : asks->list_count, &result)) {
       return result != CUDA_SUCCESS || asks == nullptr ? result : RecordEvents(*asks, stream);

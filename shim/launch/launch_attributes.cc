@@ -22,11 +22,14 @@ void NoteUnsupportedAttribute(CUlaunchAttributeID id) {
 CUresult AddEvent(CUevent event, int flags, LaunchAsks* asks) {
   // CUDA refuses CU_EVENT_RECORD_EXTERNAL here, where it has no meaning.
   if (event == nullptr || flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  // One programmatic and one completion event, at most.
   if (asks->event_count == 2) return CUDA_ERROR_INVALID_VALUE;
   asks->events[asks->event_count++] = event;
   return CUDA_SUCCESS;
 }
 
+// Takes over one attribute. What only tunes is accepted and dropped; what would change results is
+// sent or refused, never ignored.
 CUresult Read(const CUlaunchAttribute& attribute, LaunchAsks* asks) {
   wire::LaunchAttributes& to = asks->attributes;
   const CUlaunchAttributeValue& value = attribute.value;

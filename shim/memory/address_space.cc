@@ -10,6 +10,8 @@
 namespace gpuloom {
 namespace {
 
+// A reservation is only noted here: the executor learns of an address when something is mapped
+// there, and judges it then.
 struct Reservation {
   uint64_t begin;
   uint64_t size_bytes;
@@ -30,7 +32,7 @@ CUresult AskLocked() GPULOOM_REQUIRES(space.lock) {
   return result;
 }
 
-// First fit at or behind `from`.
+// First fit at or behind `from`. False if what is found ends outside of our part.
 bool FindSpaceLocked(uint64_t from, uint64_t size_bytes, uint64_t alignment_bytes, uint64_t* begin)
     GPULOOM_REQUIRES(space.lock) {
   const auto align = [&](uint64_t address) {
@@ -53,10 +55,12 @@ CUresult ReserveAddresses(uint64_t size_bytes, uint64_t alignment_bytes, uint64_
   Holding holding(&space.lock);
   CUDA_RETURN_IF_ERROR(AskLocked());
   if (alignment_bytes < kGranuleBytes) alignment_bytes = kGranuleBytes;
+  // The second keeps align() from overflowing.
   if (size_bytes > space.range.size_bytes || alignment_bytes > space.range.begin) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   uint64_t found = 0;
+  // CUDA takes the wanted address as a hint.
   if (!(space.range.Contains(wanted, size_bytes) &&
         FindSpaceLocked(wanted, size_bytes, alignment_bytes, &found) && found == wanted) &&
       !FindSpaceLocked(space.range.begin, size_bytes, alignment_bytes, &found)) {

@@ -12,6 +12,8 @@ namespace {
 constexpr uint64_t kGranuleBytes = 2u << 20;  // the executor's unit for large allocations
 constexpr uint64_t kLargeBytes = 1u << 20;  // allocations of at least this size get whole granules
 constexpr uint64_t kSmallStepBytes = 512;   // smaller ones are cut in multiples of this
+// What is kept counts against the quota: enough for a program that allocates and frees scratch
+// memory in a loop, and little beside any quota.
 constexpr uint64_t kMostKeptBytes = 4u << 20;
 constexpr size_t kMostKept = 64;
 
@@ -29,6 +31,7 @@ struct KeptMemory {
 };
 constinit KeptMemory kept;
 
+// A block of exactly that size, the one freed last first.
 bool TakeKept(uint64_t taken_bytes, uint64_t* address) {
   Holding holding(&kept.lock);
   for (size_t i = kept.blocks.count(); i-- > 0;) {
@@ -64,6 +67,7 @@ bool Keep(const Kept& block) {
   return true;
 }
 
+// Fails only when the session has ended, and its memory with it.
 void FreeLater(uint64_t address) {
   (void)session.Post<wire::MemFreeLater>({wire::DevicePtr{address}});
 }

@@ -15,6 +15,7 @@
 namespace gpuloom {
 namespace {
 
+// Blocks begin at multiples of this, like the device's allocations.
 constexpr uint64_t kAlignmentBytes = 512;
 constexpr uint64_t kStepBytes = 2u << 20;  // a huge page
 constexpr uint64_t kLargestStepBytes = 64u << 20;
@@ -70,6 +71,8 @@ bool FindSpaceLocked(uint64_t from, uint64_t size_bytes, uint64_t* begin)
   return true;
 }
 
+// Takes addresses; there is memory behind them once somebody writes to it. Only pinned segments
+// avoid the addresses of the last ones (see after_last_chunk).
 CUresult TakeSegmentLocked(uint64_t size_bytes, bool pinned, uint64_t* begin)
     GPULOOM_REQUIRES(arena.lock) {
   if (size_bytes > session.host_range().size_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -117,6 +120,8 @@ bool Populate(uint64_t begin, uint64_t size_bytes) {
   return true;
 }
 
+// Joins the block with its free neighbors of the same chunk. Never across chunks, which are
+// unpinned one by one.
 bool AddFreeLocked(Block block, const Segment& chunk) GPULOOM_REQUIRES(arena.lock) {
   const size_t before = FindAtOrBefore(arena.free, block.begin);
   if (before != arena.free.count()) {
@@ -138,6 +143,8 @@ bool AddFreeLocked(Block block, const Segment& chunk) GPULOOM_REQUIRES(arena.loc
   return InsertSorted(&arena.free, block);
 }
 
+// The lock is held across the round trip, so that two threads do not both grow the arena for what
+// one chunk would hold.
 CUresult AddChunkLocked(uint64_t size_bytes) GPULOOM_REQUIRES(arena.lock) {
   uint64_t begin;
   CUDA_RETURN_IF_ERROR(TakeSegmentLocked(size_bytes, /*pinned=*/true, &begin));
@@ -181,6 +188,8 @@ void TrimLocked(uint64_t keep_bytes) GPULOOM_REQUIRES(arena.lock) {
   }
 }
 
+// First fit, which keeps the arena's first chunks in use and lets those behind them become
+// idle.
 bool TakeBlockLocked(uint64_t size_bytes, uint64_t* address) GPULOOM_REQUIRES(arena.lock) {
   for (size_t i = 0; i < arena.free.count(); ++i) {
     Block& block = arena.free[i];
@@ -258,6 +267,7 @@ bool TakeManagedSpace(channel::Range* space) {
          arena.segments[last - 1].begin + arena.segments[last - 1].size_bytes <= reply.begin;
 }
 
+// Idle chunks make room first: they count as pinned, and nobody uses them.
 CUresult TakeRegion(uint64_t size_bytes, uint64_t like, uint64_t* begin) {
   const uint64_t limit = session.pinned_limit_bytes();
   Holding holding(&arena.lock);
@@ -269,6 +279,7 @@ CUresult TakeRegion(uint64_t size_bytes, uint64_t like, uint64_t* begin) {
   const uint64_t before = like % kStepBytes;
   CUDA_RETURN_IF_ERROR(TakeSegmentLocked(before + size_bytes, /*pinned=*/true, begin));
   *begin += before;
+  // All in use, so that it is never trimmed as an idle chunk.
   arena.segments[FindRegionLocked(*begin)].used_bytes = size_bytes;
   arena.pinned_bytes += size_bytes;
   return CUDA_SUCCESS;

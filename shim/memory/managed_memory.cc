@@ -33,14 +33,17 @@ struct Managed {
 };
 constinit Managed managed;
 
+// What attributes report where nothing has been advised or prefetched.
 constexpr CUmemLocation kNowhere = {CU_MEM_LOCATION_TYPE_INVALID, CU_DEVICE_INVALID};
 
+// All of it in one managed allocation. Nothing is placed at the device for a question.
 bool IsManaged(uint64_t address, uint64_t size_bytes) {
   KnownMemory found;
   return address != 0 && size_bytes != 0 && FindAccessible(address, size_bytes, &found) &&
          found.kind == MemoryKind::kManaged;
 }
 
+// There is one kind of host memory: NUMA nodes are not told apart.
 bool IsHost(const CUmemLocation& location) {
   return location.type == CU_MEM_LOCATION_TYPE_HOST ||
          location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
@@ -52,11 +55,13 @@ bool IsPlace(const CUmemLocation& location) {
          (location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == kOnlyDevice);
 }
 
+// The older functions name a device by its number alone.
 CUmemLocation LocationOf(CUdevice device) {
   if (device == CU_DEVICE_CPU) return {CU_MEM_LOCATION_TYPE_HOST, CU_DEVICE_CPU};
   return {CU_MEM_LOCATION_TYPE_DEVICE, device};
 }
 
+// Keeps what was advised, for the attributes. INVALID_VALUE for what CUDA refuses.
 CUresult NoteAdvice(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
                     const CUmemLocation& location) {
   Holding holding(&managed.lock);
@@ -77,6 +82,7 @@ CUresult NoteAdvice(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
     case CU_MEM_ADVISE_SET_ACCESSED_BY:
     case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
       if (!IsPlace(location)) return CUDA_ERROR_INVALID_VALUE;
+      // The host always has access, so it is not noted.
       if (!IsHost(location)) said->accessed_by_device = advice == CU_MEM_ADVISE_SET_ACCESSED_BY;
       return CUDA_SUCCESS;
     default:
@@ -84,6 +90,8 @@ CUresult NoteAdvice(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
   }
 }
 
+// Only one advice changes anything: where it is to be. Pages that prefer the host stay there, and
+// are mapped for the device.
 CUresult Advise(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
                 const CUmemLocation& location) {
   CUDA_RETURN_IF_ERROR(NeedContext());
@@ -109,18 +117,23 @@ CUresult Prefetch(uint64_t address, uint64_t size_bytes, const CUmemLocation& lo
   CUDA_RETURN_IF_ERROR(RefuseInCapture(stream));
   {
     Holding holding(&managed.lock);
+    // Noted even where nothing moves: attributes report it. The lock is not held during the
+    // prefetch below, which waits for copies.
     if (Advice* said = FindRange(managed.advice, address, size_bytes); said != nullptr) {
       said->prefetched = location;
     }
   }
+  // For memory in the arena this does nothing.
   CUDA_RETURN_IF_ERROR(PrefetchMigrating(address, size_bytes, !IsHost(location)));
   return MarkStream(stream);
 }
 
+// As the attributes have it: -1 for the host (CU_DEVICE_CPU), -2 for nowhere (CU_DEVICE_INVALID).
 int DeviceOf(const CUmemLocation& location) {
   return IsHost(location) ? int{CU_DEVICE_CPU} : location.id;
 }
 
+// Writes one attribute. CUDA judges each by the size that the program says it has.
 CUresult Tell(void* data, size_t data_bytes, CUmem_range_attribute attribute, const Advice& said) {
   const auto number = [&](int value) {
     if (data_bytes != sizeof(value)) return CUDA_ERROR_INVALID_VALUE;
@@ -144,6 +157,7 @@ CUresult Tell(void* data, size_t data_bytes, CUmem_range_attribute attribute, co
       return number(DeviceOf(said.prefetched));
     case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY: {
       if (data_bytes == 0 || data_bytes % sizeof(int) != 0) return CUDA_ERROR_INVALID_VALUE;
+      // A list of devices, filled up with CU_DEVICE_INVALID; here it is at most one long.
       int* devices = static_cast<int*>(data);
       for (size_t i = 0; i < data_bytes / sizeof(int); ++i) devices[i] = CU_DEVICE_INVALID;
       if (said.accessed_by_device) devices[0] = kOnlyDevice;
@@ -190,6 +204,7 @@ CUresult Attach(CUstream handle, CUdeviceptr address, size_t size_bytes, unsigne
   }
   CUDA_RETURN_IF_ERROR(RefuseInCapture(stream));
   if (IsMigrating(found)) AttachMigrating(found.begin, flags, stream);
+  // CUDA makes it an operation of the stream: whoever waits for the stream waits for it.
   return MarkStream(stream);
 }
 
@@ -201,6 +216,7 @@ void ForgetManaged(uint64_t begin) {
   if (i != managed.advice.count() && managed.advice[i].begin == begin) managed.advice.Remove(i);
 }
 
+// Asked for by name, any number of times. Both tables have it or neither.
 bool NoteManagedVariable(uint64_t begin, uint64_t size_bytes) {
   KnownMemory known;
   if (size_bytes == 0 || FindKnown(begin, &known)) return true;
@@ -259,6 +275,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size_bytes, unsigned fla
   }
   CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   uint64_t begin;
+  // Whatever keeps it from migrating, host memory serves as well: slower, and correct.
   const bool migrates = size_bytes >= kLeastMigratingBytes &&
                         TakeMigrating(size_bytes, flags, &begin) == CUDA_SUCCESS;
   if (!migrates) CUDA_RETURN_IF_ERROR(TakePinned(size_bytes, &begin));

@@ -19,6 +19,8 @@
 namespace gpuloom {
 namespace {
 
+// The table is private memory: what the executor would say of an address plays no part in what
+// calls may name. Nothing is sent under its lock, and no other lock of ours is taken.
 struct Memory {
   Lock lock;
   Growing<KnownMemory> known GPULOOM_GUARDED_BY(lock);  // sorted by address, disjoint
@@ -35,10 +37,14 @@ bool BelongsToNoContext(const KnownMemory& entry) {
          (LiesInArena(entry) && entry.object == kBelongsToOther);
 }
 
+// Only mapped memory can be without access, until cuMemSetAccess.
 bool Accessible(const KnownMemory& entry) {
   return entry.kind != MemoryKind::kMapped || entry.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
+// FindAccessible without the lock. *found is the first entry; a range that goes on behind it must
+// be all mappings, each beginning where the one before it ends, as only these can be neighbors by
+// the program's wish.
 inline bool FindAccessibleLocked(uint64_t address, uint64_t size_bytes, KnownMemory* found)
     GPULOOM_REQUIRES(memory.lock) {
   size_t i = FindAtOrBefore(memory.known, address);
@@ -62,9 +68,12 @@ inline bool FindAccessibleLocked(uint64_t address, uint64_t size_bytes, KnownMem
 CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   if (address == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  // Potentially unsafe while a stream captures, as CUDA calls it.
   CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   uint64_t begin = 0;
   CUresult result = TakeDeviceMemory(size_bytes, &begin);
+  // A second try only where it can help: more than the device has would be refused, and counted,
+  // twice.
   if (result == CUDA_ERROR_OUT_OF_MEMORY && size_bytes <= session.device().total_memory_bytes) {
     // Memory freed in stream order becomes available once the streams have reached that point.
     CUDA_RETURN_IF_ERROR(session.WaitForAll());
@@ -108,6 +117,7 @@ CUresult AllocateHost(void** address, size_t size_bytes, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
+// What is kept here is free to the program, but in use to the executor: it goes back first.
 CUresult GetInfo(wire::MemInfo::Reply* reply) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   ReturnKeptMemory();
@@ -125,6 +135,7 @@ uint64_t NewBufferId() {
   return ++memory.last_buffer_id;
 }
 
+// A place at the device is made outside of the lock, because that may be a round trip.
 bool FindMemory(uint64_t address, uint64_t size_bytes, KnownMemory* found) {
   {
     Holding holding(&memory.lock);
@@ -183,6 +194,7 @@ void SetMemoryFlags(uint64_t begin, uint32_t flags) {
   if (i != memory.known.count() && memory.known[i].begin == begin) memory.known[i].flags = flags;
 }
 
+// A variable may be asked for any number of times, by any thread; the first makes the entry.
 bool NoteGlobal(wire::DevicePtr address, uint64_t size_bytes, wire::LibraryId library) {
   const auto begin = static_cast<uint64_t>(address);
   if (size_bytes == 0) return true;
@@ -200,6 +212,8 @@ void ForgetGlobals(wire::LibraryId library) {
   }
 }
 
+// One entry at a time, the last first, because giving memory back must not happen under the lock:
+// it may be a round trip. Other threads must not use the context meanwhile.
 void ReleaseAllMemory() {
   CloseAllShared();
   for (;;) {
@@ -217,6 +231,7 @@ void ReleaseAllMemory() {
       GiveMigrating(entry.begin);
     } else if (LiesInArena(entry)) {
       GivePinned(entry.begin);
+      // Pooled memory is missing here: it goes with its pools below.
     } else if (entry.kind == MemoryKind::kDevice) {
       GiveDeviceMemory(entry.begin, entry.size_bytes, wire::kLegacyStream, wire::Ticket{0});
     }
@@ -251,7 +266,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width_by
   return result;
 }
 
-// Memory knows its context, so no current one is needed to free it.
+// Memory knows its context, so no current one is needed to free it. The entry goes first: of two
+// threads that free one address, one succeeds. Then all of the program's work is waited for, as
+// CUDA does; what is freed may be reused at once.
 CUresult cuMemFree_v2(CUdeviceptr address) {
   CUDA_RETURN_IF_ERROR(session.Check());
   if (address == 0) return CUDA_SUCCESS;
@@ -271,6 +288,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     TrimAtSynchronisation();
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
+  // A variable's memory belongs to its module and cannot be freed.
   KnownMemory known;
   const bool variable = FindKnown(address, &known) && known.object == kBelongsToOther;
   if (!variable && ForgetMemory(address, MemoryKind::kManaged)) {
@@ -339,6 +357,7 @@ CUresult cuMemFreeHost(void* address) {
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* address, unsigned flags) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   KnownMemory found;
+  // Registered memory is in a table of its own; INVALID_VALUE says that it is not there.
   if (device != nullptr && flags == 0) {
     const CUresult result = MapRegistered(reinterpret_cast<uint64_t>(address), device);
     if (result != CUDA_ERROR_INVALID_VALUE) return result;

@@ -42,6 +42,8 @@ constexpr int64_t kSilentWaitNs = 5'000'000'000;
 // What the device finds at a range's addresses.
 enum class Place : uint8_t { kNothing, kDevice, kPages };
 
+// One allocation. While it is at the device (kDevice) its chunks are at home or away; otherwise all
+// of them are at home.
 struct Range {
   uint64_t begin;       // for program and device
   uint64_t size_bytes;  // whole granules
@@ -67,6 +69,9 @@ struct Range {
 
 enum class Ability : uint8_t { kUnknown, kMigrates, kStays };
 
+// Lock order: pools.lock, then this lock, then physical_lock and the ring's. The lock is held while
+// copies are waited for, by our thread for page faults, too; it is released while somebody else's
+// work has to end first (PauseLocked).
 struct Migration {
   Lock lock;
   Ability ability GPULOOM_GUARDED_BY(lock) = Ability::kUnknown;
@@ -103,7 +108,8 @@ CUresult FindOwnStreamLocked() GPULOOM_REQUIRES(migration.lock) {
 
 // ---- copies ----
 
-// Between pages and device memory, waited for.
+// Posts a copy between pages and device memory; the caller waits for `ticket`. It names the pages
+// in the arena, which are never hidden.
 CUresult CopyLocked(const Range& range, wire::CopyKind kind, uint64_t first, uint64_t end,
                     wire::Ticket* ticket) GPULOOM_REQUIRES(migration.lock) {
   const uint64_t device = range.begin + first * kChunkBytes;
@@ -118,6 +124,7 @@ CUresult CopyLocked(const Range& range, wire::CopyKind kind, uint64_t first, uin
       ticket);
 }
 
+// The range that contains the address, or null.
 Range* FindLocked(uint64_t address) GPULOOM_REQUIRES(migration.lock) {
   return FindRange(migration.ranges, address, 1);
 }
@@ -132,7 +139,9 @@ bool FindRun(const Range& range, bool away, uint64_t from, uint64_t end, uint64_
   return *first != *behind;
 }
 
-// Chunks of [first, end) that are at home go to the device. Hidden first: whoever writes to them meanwhile waits for us.
+// Chunks of [first, end) that are at home go to the device. Hidden first: whoever writes to them
+// meanwhile waits for us. NOT_SUPPORTED if some cannot be hidden: then all count as at home still,
+// and those that were hidden already are shown again at their first touch.
 CUresult SendChunksLocked(Range* range, uint64_t first, uint64_t end)
     GPULOOM_REQUIRES(migration.lock) {
   if (range->place != Place::kDevice) return CUDA_SUCCESS;
@@ -151,6 +160,7 @@ CUresult SendChunksLocked(Range* range, uint64_t first, uint64_t end)
   if (last == wire::Ticket{0}) return CUDA_SUCCESS;
   CUDA_RETURN_IF_ERROR(session.WaitFor(migration.stream, last));
   memset(range->away + first, 1, end - first);
+  // The bounds may stay too wide, which only costs a search.
   if (first == range->first_home) {
     range->first_home = end;
   } else if (end == range->end_home) {
@@ -203,11 +213,14 @@ CUresult MapDeviceMemoryLocked(const Range& range) GPULOOM_REQUIRES(migration.lo
   PhysicalMemory* memory = nullptr;
   CUDA_RETURN_IF_ERROR(CreatePhysicalLocked(range.size_bytes, 0, &memory));
   const CUresult result = MapLocked(range, wire::PhysicalId{IdOfPhysicalLocked(memory)});
+  // From here on the mapping alone holds it. If there is none, this releases it.
   memory->handles = 0;
   (void)ReleaseIfUnheldLocked(memory);
   return result;
 }
 
+// Gives the device something at the range's addresses, if it has nothing there: memory of its own
+// if that may be and the quota has room, else the pages. All chunks are at home before and after.
 CUresult PlaceLocked(Range* range) GPULOOM_REQUIRES(migration.lock) {
   if (range->place != Place::kNothing) return CUDA_SUCCESS;
   if (!range->prefers_host && migration.ability == Ability::kMigrates) {
@@ -283,6 +296,8 @@ CUresult WaitUntilUnusedLocked() GPULOOM_REQUIRES(migration.lock) {
   return session.WaitForAll();
 }
 
+// For good, as nobody knows when the streams have stopped waiting for the program: see
+// WaitForProgram.
 CUresult SettleAllLocked() GPULOOM_REQUIRES(migration.lock) {
   for (Range& range : migration.ranges) range.prefers_host = true;
   if (LargestAtDeviceLocked() == nullptr) return CUDA_SUCCESS;
@@ -297,6 +312,7 @@ CUresult SettleAllLocked() GPULOOM_REQUIRES(migration.lock) {
 Range* FindUnusedLocked(uint64_t address) GPULOOM_REQUIRES(migration.lock) {
   Range* range;
   ++migration.settlers;
+  // Looked up again after each pause, in which the range may have been freed.
   while ((range = FindLocked(address)) != nullptr && range->users != 0) PauseLocked();
   --migration.settlers;
   return range;
@@ -328,6 +344,8 @@ void WaitForWorkLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
   (void)session.WaitForAll();
 }
 
+// Runs on our thread; the toucher waits in the kernel. Errors are ignored: a program whose session
+// has ended gets what its pages had last, rather than a thread that never goes on.
 void OnFault(uint64_t address) {
   Holding holding(&migration.lock);
   Range* range = FindUnusedLocked(address);
@@ -339,6 +357,7 @@ void OnFault(uint64_t address) {
   uint64_t end = chunk + 1;
   if (range->away[chunk] != 0) {
     WaitForWorkLocked(*range);
+    // A sequential reader announces itself by faulting exactly behind what came last.
     const bool goes_on = chunk == range->next_chunk && range->next_chunks != 0;
     range->next_chunks = goes_on ? range->next_chunks * 2 : 1;
     if (range->next_chunks > kMostChunks) range->next_chunks = kMostChunks;
@@ -353,6 +372,8 @@ void OnFault(uint64_t address) {
 
 // ---- ability ----
 
+// Asked once, at the first allocation that is large enough. Minor version 5 of the wire brought
+// managed memory's commands.
 Ability FindAbilityLocked() GPULOOM_REQUIRES(migration.lock) {
   if (!session.settings().managed_migrates || !session.ServerKnows(5)) {
     return Ability::kStays;
@@ -365,6 +386,8 @@ Ability FindAbilityLocked() GPULOOM_REQUIRES(migration.lock) {
     return Ability::kStays;
   }
   if (!TakeManagedSpace(&migration.space)) return Ability::kStays;
+  // Until now the arena's mapping was there; from now on a stray access faults instead of reaching
+  // it.
   CloseAddresses(migration.space.begin, migration.space.size_bytes);
   internal::space_bytes.store(migration.space.size_bytes, std::memory_order_relaxed);
   internal::space_begin.store(migration.space.begin, std::memory_order_relaxed);
@@ -384,6 +407,8 @@ bool FindSpaceLocked(uint64_t from, uint64_t size_bytes, uint64_t* begin)
   return migration.space.Contains(candidate, size_bytes);
 }
 
+// Unwatched first, so that a thread which touches it meanwhile does not wait for ever for memory
+// that is gone.
 void DropLocked(size_t i) GPULOOM_REQUIRES(migration.lock) {
   const Range range = migration.ranges[i];
   if (range.place == Place::kDevice) UnwatchPages(range.begin, range.size_bytes);
@@ -402,6 +427,8 @@ CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
   if (migration.ability != Ability::kMigrates || size_bytes > migration.space.size_bytes) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
+  // While streams may wait for the program, a touch must not wait for the streams: see
+  // WaitForProgram.
   if (migration.posting.load() != 0) return CUDA_ERROR_NOT_SUPPORTED;
   if (migration.may_wait.load()) {
     if (!session.Idle()) return CUDA_ERROR_NOT_SUPPORTED;
@@ -418,6 +445,7 @@ CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
   range.serial = ++migration.last_serial;
   range.attachment = flags;
   range.attached = wire::kLegacyStream;
+  // All at home.
   range.end_home = range.chunks();
   range.away = static_cast<uint8_t*>(calloc(range.chunks(), 1));
   if (range.away == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -518,6 +546,8 @@ bool MigrateHome(uint64_t size_bytes) {
   return left_bytes != 0;
 }
 
+// Announced before anything is looked at, so that an allocation which starts after this stays in
+// host memory.
 WaitForProgram::WaitForProgram(bool waits) : waits_(waits) {
   if (!waits_) return;
   migration.posting.fetch_add(1);
@@ -531,6 +561,7 @@ WaitForProgram::~WaitForProgram() {
   if (waits_) migration.posting.fetch_sub(1);
 }
 
+// Holding the lock is what keeps everything away: OnFault needs it to bring anything home.
 void MigrationHold::Begin() GPULOOM_NO_THREAD_SAFETY_ANALYSIS {
   migration.lock.Acquire();
   locked_ = true;
@@ -543,6 +574,7 @@ void MigrationHold::End() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { migration.lock.Rel
 
 void MigrationUse::Begin(uint64_t to, uint64_t from) {
   Holding holding(&migration.lock);
+  // Otherwise copies that follow each other closely could keep a settler waiting for ever.
   while (migration.settlers != 0) PauseLocked();
   for (int i = 0; i < 2; ++i) {
     const uint64_t address = i == 0 ? to : from;
@@ -558,6 +590,7 @@ void MigrationUse::End() {
   Holding holding(&migration.lock);
   for (Range& range : migration.ranges) {
     for (const uint64_t serial : used_) {
+      // By serial, since the range may have been freed, and its addresses taken by another.
       if (range.serial == serial) --range.users;
     }
   }

@@ -12,6 +12,8 @@ constinit Lock physical_lock;
 
 namespace {
 
+// An object lives as long as a handle or a mapping needs it, so a live object need not be a handle
+// of the program's: see FindPhysicalLocked.
 constinit HandleTable<PhysicalMemory, wire::kMaxPhysicals> table;
 
 wire::PhysicalId IdOf(const PhysicalMemory* memory) { return wire::PhysicalId{table.IdOf(memory)}; }
@@ -31,6 +33,7 @@ CUmemGenericAllocationHandle HandleOf(const PhysicalMemory* memory) {
   return reinterpret_cast<CUmemGenericAllocationHandle>(memory);
 }
 
+// The tenant chooses the id, here and for imports: the request names the memory that it makes.
 CUresult CreatePhysicalLocked(uint64_t size_bytes, uint32_t handle_types, PhysicalMemory** memory) {
   PhysicalMemory* made = table.Take(physical_lock);
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -47,6 +50,7 @@ CUresult CreatePhysicalLocked(uint64_t size_bytes, uint32_t handle_types, Physic
   return CUDA_SUCCESS;
 }
 
+// handle_types stays 0: imported memory is exported by its maker only.
 CUresult ImportPhysicalLocked(const wire::Token& token, PhysicalMemory** memory) {
   PhysicalMemory* made = table.Take(physical_lock);
   if (made == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -67,10 +71,12 @@ CUresult ReleaseIfUnheldLocked(PhysicalMemory* memory) {
   const wire::PhysicalId id = IdOf(memory);
   wire::PhysicalRelease::Reply reply;
   const CUresult result = session.Call<wire::PhysicalRelease>({id}, &reply);
+  // Also if the call failed: then the session has ended, and nothing of it is left to name.
   table.Give(physical_lock, memory);
   return result;
 }
 
+// The executor is told first: an entry in the table means that the device finds something there.
 CUresult MapPhysicalLocked(PhysicalMemory* memory, uint64_t address) {
   wire::MemMap::Reply reply;
   CUDA_RETURN_IF_ERROR(session.Call<wire::MemMap>(
@@ -85,6 +91,7 @@ CUresult MapPhysicalLocked(PhysicalMemory* memory, uint64_t address) {
     ++memory->mappings;
     return CUDA_SUCCESS;
   }
+  // It has been mapped, but cannot be noted.
   wire::MemUnmap::Reply none;
   (void)session.Call<wire::MemUnmap>({wire::DevicePtr{address}, memory->size_bytes}, &none);
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -99,12 +106,15 @@ CUresult UnmapPhysicalLocked(uint64_t address) {
   wire::MemUnmap::Reply reply;
   const CUresult result =
       session.Call<wire::MemUnmap>({wire::DevicePtr{address}, known.size_bytes}, &reply);
+  // There is one: a mapping holds it.
   PhysicalMemory* memory = table.At(known.object);
   --memory->mappings;
   const CUresult released = ReleaseIfUnheldLocked(memory);
   return result != CUDA_SUCCESS ? result : released;
 }
 
+// Judged as a whole before anything is sent, so that a wrong range changes nothing. The lock keeps
+// the mappings as they are in between.
 CUresult SetAccessLocked(uint64_t address, uint64_t size_bytes, uint32_t flags) {
   const uint64_t end = address + size_bytes;
   KnownMemory known;

@@ -32,6 +32,8 @@ bool IsSynchronous(uint64_t buffer_id) {
   return false;
 }
 
+// Ids of freed memory stay in the list, which only costs their room: they are never given to
+// another buffer.
 CUresult SetSynchronous(uint64_t buffer_id, bool on) {
   Holding holding(&synchronous.lock);
   for (size_t i = 0; i < synchronous.buffers.count(); ++i) {
@@ -45,12 +47,15 @@ CUresult SetSynchronous(uint64_t buffer_id, bool on) {
   return CUDA_SUCCESS;
 }
 
+// The program's pointer need not be aligned for the type.
 template <typename T>
 CUresult Write(void* out, T value) {
   memcpy(out, &value, sizeof(value));
   return CUDA_SUCCESS;
 }
 
+// One attribute of known memory. An error says that the attribute does not apply to such memory, or
+// does not exist.
 CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
                   const KnownMemory& found) {
   const bool registered = found.kind == MemoryKind::kRegistered;
@@ -66,6 +71,7 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
   if (pooled) piece = FactsOfPiece(found.object);
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
+      // These belong to the device, not to a context.
       if (mapped || pooled) return Write<CUcontext>(out, nullptr);
       return Write<CUcontext>(
           out, ContextOf(host ? MadeKind::kHostMemory : MadeKind::kDeviceMemory, found.begin));
@@ -120,6 +126,8 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
   }
 }
 
+// Registered memory is in a table of its own; here it becomes an entry like the others, whose
+// `object` says whether the device reaches it at one address.
 bool FindAny(uint64_t address, KnownMemory* found) {
   if (FindKnown(address, found)) return true;
   RegisteredMemory registered;
@@ -149,6 +157,7 @@ bool DescribeUnknown(void* out, CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      // All of these are 8 bytes wide.
       return Write<uint64_t>(out, 0) == CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:

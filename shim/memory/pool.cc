@@ -13,6 +13,8 @@ constinit Pools pools;
 
 namespace {
 
+// Sizes and addresses of pieces are multiples of this, which also suits textures
+// (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT is 512 on all current devices).
 constexpr uint64_t kStepBytes = 512;
 constexpr uint64_t kGranuleBytes = 2u << 20;
 constexpr uint64_t kLargestChunkBytes = 32u << 20;  // the real driver's chunk
@@ -21,7 +23,9 @@ constexpr int kLongestSearch = 64;
 
 uint64_t RoundUp(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
 
-// Two bins for each power of two. Every piece of a bin is larger than all pieces of lower bins.
+// Two bins for each power of two of steps. Every piece of a bin is larger than all pieces of lower
+// bins, so a search goes upward from the bin of the wanted size, and only there may a piece be too
+// small.
 int BinOf(uint64_t size_bytes) {
   const uint64_t steps = size_bytes / kStepBytes;
   const int power = 63 - __builtin_clzll(steps);
@@ -47,7 +51,8 @@ void UnlinkLocked(Piece* piece) GPULOOM_REQUIRES(pools.lock) {
   if (piece->next != nullptr) piece->next->previous = piece->previous;
 }
 
-// Returns true if no stream uses a free piece any more.
+// Returns true if no stream uses a free piece any more. Forgets the ticket then, which also spares
+// the next look.
 bool SettledLocked(Piece* piece) GPULOOM_REQUIRES(pools.lock) {
   if (piece->ticket != wire::Ticket{0} && session.Done(piece->stream, piece->ticket)) {
     piece->ticket = wire::Ticket{0};
@@ -64,6 +69,8 @@ bool CanJoinLocked(Piece* a, Piece* b) GPULOOM_REQUIRES(pools.lock) {
 // Extends `left` by its right neighbour. Neither may be in a list.
 void JoinLocked(Piece* left, Piece* right) GPULOOM_REQUIRES(pools.lock) {
   left->size_bytes += right->size_bytes;
+  // Tickets are the session's, in one order for all streams. Where the streams differ, both pieces
+  // have settled.
   if (right->ticket > left->ticket) {
     left->ticket = right->ticket;
     left->stream = right->stream;
@@ -87,6 +94,8 @@ void ReleaseLocked(Piece* piece) GPULOOM_REQUIRES(pools.lock) {
   LinkLocked(piece);
 }
 
+// A free piece of at least this size that work of `stream` may use without waiting, or null. The
+// stream's own pieces may still be in use there: what comes next in it comes after that.
 Piece* FindLocked(Pool* pool, uint64_t size_bytes, wire::StreamId stream)
     GPULOOM_REQUIRES(pools.lock) {
   const bool from_others = pool->reuse[1] != 0;  // OPPORTUNISTIC
@@ -104,8 +113,8 @@ Piece* FindLocked(Pool* pool, uint64_t size_bytes, wire::StreamId stream)
   return nullptr;
 }
 
-// Cuts off the beginning of a free piece. Returns nullptr if there is no memory for describing the
-// rest.
+// Cuts off the beginning of a free piece, for use. Returns nullptr if there is no memory for
+// describing the rest. Until it is freed the piece keeps its old ticket, which nobody looks at.
 Piece* CutLocked(Piece* piece, uint64_t size_bytes) GPULOOM_REQUIRES(pools.lock) {
   UnlinkLocked(piece);
   if (piece->size_bytes != size_bytes) {
@@ -115,6 +124,7 @@ Piece* CutLocked(Piece* piece, uint64_t size_bytes) GPULOOM_REQUIRES(pools.lock)
       return nullptr;
     }
     rest->free = true;
+    // The rest is in use until then, too.
     rest->stream = piece->stream;
     rest->ticket = piece->ticket;
     rest->begin = piece->begin + size_bytes;
@@ -131,9 +141,12 @@ Piece* CutLocked(Piece* piece, uint64_t size_bytes) GPULOOM_REQUIRES(pools.lock)
   return piece;
 }
 
+// A piece that is its whole chunk: only whole chunks can be returned.
 bool IsWhole(const Piece* piece) { return piece->before == nullptr && piece->after == nullptr; }
 
-// Joins pieces that have settled since they were freed.
+// Joins pieces that have settled since they were freed. It looks at each free piece, and again at a
+// bin's beginning after each join: for calls that would otherwise ask the executor for memory or
+// return some.
 void TidyLocked(Pool* pool) GPULOOM_REQUIRES(pools.lock) {
   for (Piece*& head : pool->free_pieces) {
     for (Piece* piece = head; piece != nullptr;) {
@@ -156,6 +169,7 @@ void TrimLocked(Pool* pool, uint64_t keep_bytes, bool exported) GPULOOM_REQUIRES
   uint64_t held_bytes = pool->reserved_bytes - (exported ? 0 : pool->exported_bytes);
   if (held_bytes <= keep_bytes || pool->imported) return;
   TidyLocked(pool);
+  // The largest first: as few chunks as possible, and so as few commands.
   for (int bin = kPieceBins; bin-- > 0 && held_bytes > keep_bytes;) {
     for (Piece* piece = pool->free_pieces[bin]; piece != nullptr && held_bytes > keep_bytes;) {
       Piece* next = piece->next;
@@ -182,6 +196,8 @@ void TrimLocked(Pool* pool, uint64_t keep_bytes, bool exported) GPULOOM_REQUIRES
   if (pool->destroyed && pool->reserved_bytes == 0) GivePoolLocked(pool);
 }
 
+// At a synchronization down to the thresholds, or `everything` that is unused when memory has run
+// out.
 void TrimAllLocked(bool everything) GPULOOM_REQUIRES(pools.lock) {
   for (uint32_t id = 1; id <= pools.table.used(); ++id) {
     Pool* pool = pools.table.At(id);
@@ -193,7 +209,8 @@ void TrimAllLocked(bool everything) GPULOOM_REQUIRES(pools.lock) {
 // Whatever came back, there would not be so much: it is asked for once, so that one refusal is counted.
 bool IsBeyondAll(uint64_t size_bytes) { return size_bytes > session.device().total_memory_bytes; }
 
-// The node refuses it, and counts that.
+// For a size beyond all addresses, so that no sum below can overflow. The node refuses it, and
+// counts that.
 CUresult RefuseBeyondAddresses(const Pool& pool, uint64_t size_bytes) {
   if (pool.max_bytes != 0 && size_bytes > pool.max_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t begin = 0;
@@ -202,7 +219,10 @@ CUresult RefuseBeyondAddresses(const Pool& pool, uint64_t size_bytes) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// `refused`: whether the node has refused this call of the program already.
+// A chunk for at least `size_bytes`, by what there is in turn: as large as the pool deserves; no
+// larger than needed; after all pools have returned what they do not use; and after managed memory
+// has left the device. `refused`: whether the node has refused this call of the program already; it
+// is asked again only with a chance of success.
 CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes, bool* refused)
     GPULOOM_REQUIRES(pools.lock) {
   // Chunks grow with the pool, so that a program with little memory in it holds little.
@@ -258,7 +278,7 @@ bool ExceedsThreshold(const Pool& pool) {
 }
 
 // Finds a piece for the stream; otherwise adds a chunk, or finally waits for what other streams
-// still use.
+// still use. The lock is held even while it waits: otherwise others might take what becomes free.
 CUresult FindOrGrowLocked(Pool* pool, uint64_t size_bytes, wire::StreamId stream, Piece** found)
     GPULOOM_REQUIRES(pools.lock) {
   *found = FindLocked(pool, size_bytes, stream);
@@ -287,6 +307,7 @@ Pool* MakePoolLocked(uint64_t max_bytes) {
   Pool* pool = pools.table.Take(pools.lock);
   if (pool == nullptr) return nullptr;
   pool->max_bytes = max_bytes;
+  // CUDA's defaults: all three kinds of reuse are allowed.
   for (int& one : pool->reuse) one = 1;
   return pool;
 }
@@ -330,6 +351,7 @@ CUresult MakePool(uint64_t max_bytes, CUmemAllocationHandleType handles, Pool** 
   return CUDA_SUCCESS;
 }
 
+// The program may go on using what it has allocated: the pool's memory is returned as it is freed.
 CUresult DestroyPool(Pool* pool) {
   if (pool->is_default) return CUDA_ERROR_INVALID_VALUE;
   Holding holding(&pools.lock);
@@ -476,6 +498,7 @@ CUresult SetPoolAttribute(Pool* pool, CUmemPool_attribute attribute, const void*
 }
 
 void TrimAtSynchronisation() {
+  // Without the lock: programs synchronize far more often than pools hold too much.
   if (!pools.may_trim.load(std::memory_order_relaxed)) return;
   Holding holding(&pools.lock);
   pools.may_trim.store(false, std::memory_order_relaxed);

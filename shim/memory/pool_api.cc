@@ -16,6 +16,8 @@
 namespace gpuloom {
 namespace {
 
+// `pool`: null if the program's handle was not one. Nothing is sent to the executor unless the pool
+// needs another chunk: the stream's later work may use the address at once.
 CUresult AllocateFrom(Pool* pool, CUdeviceptr* address, size_t size_bytes, CUstream handle,
                       DefaultStream null_means) {
   wire::StreamId stream;
@@ -26,6 +28,8 @@ CUresult AllocateFrom(Pool* pool, CUdeviceptr* address, size_t size_bytes, CUstr
     return CUDA_SUCCESS;
   }
   CUresult captured;
+  // In a capture the allocation becomes a node, whose address is known now and has memory when the
+  // graph runs.
   if (Records(stream, &captured, [&](graph::NodeParams* node) {
         // A graph's memory is not shared with other processes.
         if (pool->handles != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
@@ -58,8 +62,9 @@ CUresult AllocateFromPool(CUdeviceptr* address, size_t size_bytes, CUmemoryPool 
   return AllocateFrom(FindPool(pool), address, size_bytes, handle, null_means);
 }
 
-// Up to which ticket of the stream memory may be used that is freed there now. A blocking stream is
-// also ordered after work queued in other streams: a mark tells where that ends.
+// Up to which ticket of the stream memory may be used that is freed there now. A non-blocking
+// stream's own work is all; a blocking stream is also ordered after work queued in other streams,
+// so a mark tells where that ends.
 CUresult PlaceOfFreeing(wire::StreamId stream, wire::Ticket* ticket) {
   *ticket = session.LastTicket(stream);
   if (!BlocksLegacy(stream)) return CUDA_SUCCESS;
@@ -76,7 +81,11 @@ CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {
               [&](graph::NodeParams* node) { return graph::MakeFree(address, node); })) {
     return result;
   }
+  // Memory that a graph has left allocated is freed like any other.
   if (graph::FreesGraphMemory(address, &result)) return result;
+  // Forgotten before anything is sent: of two threads that free one address, one succeeds. Memory
+  // of cuMemAlloc may be freed in stream order, too; then it is reused after the stream's work
+  // instead of all streams'.
   KnownMemory freed;
   const bool pooled = ForgetMemory(address, MemoryKind::kPooled, &freed);
   if (!pooled && !ForgetMemory(address, MemoryKind::kDevice, &freed)) {
@@ -92,12 +101,14 @@ CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {
   return CUDA_SUCCESS;
 }
 
+// Pools belong to the device, so their functions need no current context.
 CUresult Need(CUmemoryPool handle, Pool** pool) {
   CUDA_RETURN_IF_ERROR(session.Check());
   *pool = FindPool(handle);
   return *pool == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+// `pool`: null if there was no memory for it.
 CUresult Tell(CUmemoryPool* handle, Pool* pool) {
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -115,8 +126,11 @@ CUresult JudgePlace(const CUmemLocation* location, CUmemAllocationType type) {
   return location->id == kOnlyDevice ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
+// What the device's attributes deny (pools of host memory) is NOT_SUPPORTED; what CUDA does not
+// know is INVALID_VALUE.
 CUresult JudgeProperties(const CUmemPoolProps& wanted) {
   if (wanted.allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  // As the real driver: later versions may give these a meaning.
   for (const unsigned char byte : wanted.reserved) {
     if (byte != 0) return CUDA_ERROR_INVALID_VALUE;
   }
@@ -174,6 +188,7 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
   CUDA_RETURN_IF_ERROR(NeedDevice(device));
   Pool* pool;
   CUDA_RETURN_IF_ERROR(Need(handle, &pool));
+  // Its memory is the exporter's to hand out.
   if (pool->imported) return CUDA_ERROR_INVALID_VALUE;
   SetCurrentPool(pool);
   return CUDA_SUCCESS;
@@ -245,6 +260,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc* descript
     if (one.location.type != CU_MEM_LOCATION_TYPE_DEVICE || one.location.id != kOnlyDevice) {
       return CUDA_ERROR_INVALID_DEVICE;
     }
+    // A pool's own device cannot lose its access.
     if (one.flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_DEVICE;
   }
   return CUDA_SUCCESS;
@@ -276,6 +292,7 @@ CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
   return ExportPool(pool, static_cast<int*>(shareable));
 }
 
+// CUDA passes a descriptor's number in the pointer itself.
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* shareable,
                                             CUmemAllocationHandleType type,
                                             unsigned long long flags) {

@@ -55,6 +55,7 @@ bool OverlapsLocked(uint64_t begin, uint64_t size_bytes) GPULOOM_REQUIRES(regist
   return registered.ranges[i].begin + registered.ranges[i].size_bytes > begin;
 }
 
+// The range that contains all of it, or null; none that is being registered or unregistered.
 RegisteredMemory* FindLocked(uint64_t address, uint64_t size_bytes)
     GPULOOM_REQUIRES(registered.lock) {
   RegisteredMemory* range = FindRange(registered.ranges, address, size_bytes);
@@ -164,10 +165,14 @@ CUresult Register(uint64_t begin, uint64_t size_bytes, unsigned flags) {
   }
   CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   KnownMemory known;
+  // Memory of ours cannot be registered: pinned memory already is what registration makes, and the
+  // rest is the device's.
   if (FindKnown(begin, &known) || session.device_range().Contains(begin, 1) ||
       session.host_range().Contains(begin, 1) || !MayRegister(begin, size_bytes, read_only)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // Its place in the table is taken before anything is moved, hidden: another thread that registers
+  // the same memory is refused, and none finds it half moved.
   RegisteredMemory range = {begin, size_bytes, flags, /*hidden=*/true, NewBufferId(), {}};
   {
     Holding holding(&registered.lock);

@@ -27,8 +27,12 @@ struct PointerText {
 constexpr uint64_t kPointerMagic = 0x726f6f706d6f6f6c;  // "loompoor"
 static_assert(sizeof(PointerText) <= sizeof(CUmemPoolPtrExportData));
 
+// The id is free to be used again once CloseSharedLocked has been posted, as the ring keeps the
+// order.
 wire::PoolId IdOf(const Pool* pool) { return wire::PoolId{pools.table.IdOf(pool)}; }
 
+// Makes the pool known to the executor, once. The number names it to us and our peers; only the
+// token opens it.
 CUresult ShareLocked(Pool* pool) GPULOOM_REQUIRES(pools.lock) {
   if (pool->number != 0) return CUDA_SUCCESS;
   wire::PoolShare::Reply reply;
@@ -38,6 +42,8 @@ CUresult ShareLocked(Pool* pool) GPULOOM_REQUIRES(pools.lock) {
   return CUDA_SUCCESS;
 }
 
+// Lets importers find the chunk, once. It cannot be taken back: from here on the chunk stays until
+// the pool is trimmed or destroyed or memory runs out, because an importer may come at any time.
 CUresult PutLocked(Pool* pool, Chunk* chunk) GPULOOM_REQUIRES(pools.lock) {
   if (chunk->number != 0) return CUDA_SUCCESS;
   wire::PoolPut::Reply reply;
@@ -70,6 +76,8 @@ CUresult TakeLocked(Pool* pool, uint64_t number, size_t* index) GPULOOM_REQUIRES
   return CUDA_SUCCESS;
 }
 
+// Unmaps a chunk of an imported pool that has no piece left here. The exporter's memory is not
+// affected.
 void LeaveIfUnusedLocked(Pool* pool, size_t index) GPULOOM_REQUIRES(pools.lock) {
   const Chunk chunk = pool->chunks[index];
   if (chunk.pieces != 0) return;
@@ -79,6 +87,7 @@ void LeaveIfUnusedLocked(Pool* pool, size_t index) GPULOOM_REQUIRES(pools.lock) 
   GiveDeviceMemory(chunk.begin, chunk.size_bytes, wire::kLegacyStream, wire::Ticket{0});
 }
 
+// By the executor's number, which is the same for all imports of one pool.
 Pool* FindImportedLocked(uint64_t number) GPULOOM_REQUIRES(pools.lock) {
   for (uint32_t id = 1; id <= pools.table.used(); ++id) {
     Pool* pool = pools.table.At(id);
@@ -124,6 +133,7 @@ void GiveImportedLocked(Piece* piece) {
 }
 
 CUresult CloseImportedLocked(Pool* pool) {
+  // Something of it is still in use here.
   if (pool->reserved_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
   if (--pool->imports == 0) GivePoolLocked(pool);
   return CUDA_SUCCESS;
@@ -201,6 +211,8 @@ CUresult ImportPointer(Pool* pool, const CUmemPoolPtrExportData& data, CUdevicep
   CUresult result = TakeLocked(pool, text.memory, &index);
   if (result != CUDA_SUCCESS) return result;
   Chunk& chunk = pool->chunks[index];
+  // The text came through another process, which may have changed it: the piece must lie in the
+  // chunk.
   if (text.offset_bytes >= chunk.size_bytes ||
       text.size_bytes > chunk.size_bytes - text.offset_bytes) {
     result = CUDA_ERROR_INVALID_VALUE;

@@ -18,6 +18,7 @@ bool Show(uint64_t begin, uint64_t pages, uint64_t size_bytes) {
 
 }  // namespace
 
+// Where mmap fails, the kernel has no memory for another mapping: see the header.
 void CloseAddresses(uint64_t begin, uint64_t size_bytes) {
   (void)mmap(At(begin), size_bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

@@ -13,6 +13,7 @@
 namespace gpuloom {
 namespace {
 
+// The quota's unit, in which the scheduler creates memory, is also that of mappings.
 bool IsGranular(uint64_t number) { return number % kGranuleBytes == 0; }
 
 bool IsAccess(CUmemAccess_flags flags) {
@@ -36,6 +37,7 @@ CUresult JudgeProperties(const CUmemAllocationProp& wanted) {
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
+  // As the real driver where there is no fabric.
   if ((wanted.requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0) {
     return CUDA_ERROR_NOT_PERMITTED;
   }
@@ -48,16 +50,21 @@ CUresult JudgeProperties(const CUmemAllocationProp& wanted) {
              : CUDA_SUCCESS;
 }
 
+// Returns with the lock released, for callers that make room and try again: MakeRoom must not be
+// called under it (migration.h).
 CUresult Create(uint64_t size_bytes, uint32_t handle_types, CUmemGenericAllocationHandle* handle) {
   PhysicalMemory* memory = nullptr;
   {
     Holding holding(&physical_lock);
     CUDA_RETURN_IF_ERROR(CreatePhysicalLocked(size_bytes, handle_types, &memory));
   }
+  // Written outside of the lock: the program's memory may be managed and away, and the page fault
+  // then waits for migration.cc's lock, whose holder may be waiting for this one.
   *handle = HandleOf(memory);
   return CUDA_SUCCESS;
 }
 
+// All of it is judged before anything is unmapped: half of a range would be worse than an error.
 CUresult UnmapLocked(uint64_t address, uint64_t size_bytes) GPULOOM_REQUIRES(physical_lock) {
   const uint64_t end = address + size_bytes;
   uint64_t reserved, reserved_bytes;
@@ -94,6 +101,7 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
        option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // The same for both options and all properties.
   *granularity = kGranuleBytes;
   return CUDA_SUCCESS;
 }
@@ -106,6 +114,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
     return CUDA_ERROR_INVALID_VALUE;
   }
   CUDA_RETURN_IF_ERROR(JudgeProperties(*wanted));
+  // As cuMemAlloc: unused memory of the program's pools makes room, except for a size that the
+  // device never has.
   const CUresult result = Create(size_bytes, wanted->requestedHandleTypes, handle);
   if (result != CUDA_ERROR_OUT_OF_MEMORY || size_bytes > session.device().total_memory_bytes ||
       !MakeRoom(size_bytes)) {
@@ -123,6 +133,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   return ReleaseIfUnheldLocked(memory);
 }
 
+// Another handle to what is mapped at the pointer, even if the program has released all others: the
+// mapping has held it.
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* pointer) {
   CUDA_RETURN_IF_ERROR(session.Check());
   PhysicalMemory* memory;
@@ -150,6 +162,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
     if (properties == nullptr || memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
     handle_types = memory->handle_types;
   }
+  // Outside of the lock, too.
   *properties = {};
   properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties->requestedHandleTypes = static_cast<CUmemAllocationHandleType>(handle_types);
@@ -171,6 +184,7 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
     CUDA_RETURN_IF_ERROR(
         session.Call<wire::PhysicalExport>({wire::PhysicalId{IdOfPhysicalLocked(memory)}}, &reply));
   }
+  // What the program gets is no memory, only its name: see shared_descriptor.h.
   return MakeDescriptor(DescriptorKind::kMemory, reply.token, static_cast<int*>(shareable));
 }
 
@@ -181,6 +195,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
     return CUDA_ERROR_INVALID_VALUE;
   }
   wire::Token token;
+  // CUDA passes the descriptor's number in the pointer itself.
   const auto fd = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
   CUDA_RETURN_IF_ERROR(ReadDescriptor(DescriptorKind::kMemory, fd, &token));
   PhysicalMemory* memory = nullptr;
@@ -207,6 +222,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size_bytes, size_t ali
   return result;
 }
 
+// The lock keeps mappings from coming between the look and the free.
 CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size_bytes) {
   CUDA_RETURN_IF_ERROR(session.Check());
   Holding holding(&physical_lock);
@@ -267,6 +283,7 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size_bytes, const CUmemAcces
     return CUDA_ERROR_INVALID_VALUE;
   }
   Holding holding(&physical_lock);
+  // All descriptors name the one device: the last one counts.
   return SetAccessLocked(pointer, size_bytes, descriptors[count - 1].flags);
 }
 

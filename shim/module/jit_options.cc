@@ -6,6 +6,7 @@
 namespace gpuloom {
 namespace {
 
+// CUDA passes numbers in the pointers themselves.
 uint32_t NumberOf(void* const* value) {
   return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(*value));
 }
@@ -30,6 +31,7 @@ bool IsWhole(const JitText& text, bool has_buffer) {
          (text.text != nullptr || text.capacity_bytes == 0);
 }
 
+// The program's buffer may be larger than what is worth a place in the arena.
 uint32_t CapacityOf(const JitText& text) {
   if (text.text == nullptr) return 0;
   return static_cast<uint32_t>(
@@ -41,6 +43,7 @@ uint32_t CapacityOf(const JitText& text) {
 CUresult ReadJitOptions(unsigned count, const CUjit_option* options, void** values,
                         JitOptions* out) {
   if (count != 0 && (options == nullptr || values == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  // Buffer and size are two options, in any order: whether both came is known at the end.
   bool has_infos = false;
   bool has_errors = false;
   for (unsigned i = 0; i < count; ++i) {

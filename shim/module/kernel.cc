@@ -18,8 +18,10 @@ constinit Lock kernels_lock;
 
 namespace {
 
+// Guarded by kernels_lock where it changes; handles are found without it.
 constinit HandleTable<Kernel, wire::kMaxKernels> kernels;
 
+// FNV-1a.
 uint32_t HashOf(const char* name) {
   uint32_t hash = 2166136261u;
   for (; *name != '\0'; ++name) hash = (hash ^ static_cast<uint8_t>(*name)) * 16777619u;
@@ -34,6 +36,7 @@ Kernel* FindByNameLocked(const Library& library, uint32_t bucket, const char* na
   return nullptr;
 }
 
+// Sets them to null, since the object stays in the table.
 void FreeFields(Kernel* kernel) {
   free(kernel->name);
   free(kernel->params);
@@ -41,6 +44,7 @@ void FreeFields(Kernel* kernel) {
   kernel->params = nullptr;
 }
 
+// Atomic, because launches read attributes while another thread sets one or refreshes the kernel.
 void SetAttributes(Kernel* kernel, const int32_t (&attributes)[wire::kFunctionAttributes]) {
   for (uint32_t i = 0; i < wire::kFunctionAttributes; ++i) {
     kernel->attributes[i].store(attributes[i], std::memory_order_relaxed);
@@ -49,12 +53,14 @@ void SetAttributes(Kernel* kernel, const int32_t (&attributes)[wire::kFunctionAt
 
 constexpr uint32_t kParamsOfAnAnswer = wire::kReplyPayloadBytes / sizeof(wire::KernelParam);
 
+// The first answer, on the stack: a round trip has all that most kernels need.
 struct KernelAnswer {
   wire::KernelGet::Reply reply;
   wire::KernelParam params[kParamsOfAnAnswer];
   uint32_t known;  // how many parameters fitted
 };
 
+// Asks for a kernel by name, and has the executor know it by this id from then on.
 CUresult CallGet(const Library* library, wire::KernelId id, const char* name,
                  KernelAnswer* answer) {
   ReplyPayload payload = {answer->params, sizeof(answer->params), 0};
@@ -73,13 +79,15 @@ CUresult AskForParams(wire::KernelId id, wire::KernelParam* params, uint32_t kno
     wire::KernelParams::Reply reply;
     CUDA_RETURN_IF_ERROR(
         session.Call<wire::KernelParams>({id, known}, &reply, nullptr, 0, &payload));
+    // An answer without progress would have us ask for ever.
     if (payload.size_bytes < sizeof(wire::KernelParam)) return CUDA_ERROR_UNKNOWN;
     known += static_cast<uint32_t>(payload.size_bytes / sizeof(wire::KernelParam));
   }
   return CUDA_SUCCESS;
 }
 
-// Fails if there is no memory or if the executor contradicts itself.
+// Fails if there is no memory or if the executor contradicts itself. Launches copy parameters by
+// this table without looking again, so a wrong one would write beyond the record.
 CUresult SetParams(Kernel* kernel, const KernelAnswer& answer) {
   const uint32_t count = answer.reply.param_count;
   const uint32_t bytes = answer.reply.param_bytes;
@@ -99,6 +107,7 @@ CUresult SetParams(Kernel* kernel, const KernelAnswer& answer) {
     if (param.size_bytes > bytes || param.offset_bytes > bytes - param.size_bytes) {
       return CUDA_ERROR_UNKNOWN;
     }
+    // Also if they were not in order.
     if (param.offset_bytes != end) kernel->params_have_holes = true;
     end = uint64_t{param.offset_bytes} + param.size_bytes;
   }
@@ -148,6 +157,7 @@ CUresult NoKernel() {
   return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
 }
 
+// Programs walk through a kernel's parameters until this fails with INVALID_VALUE.
 CUresult GetParamInfo(const void* handle, size_t index, size_t* offset, size_t* size) {
   Kernel* kernel;
   if (handle == nullptr) return NoKernel();
@@ -214,6 +224,7 @@ CUresult ListKernel(Library* library, const char* name, Kernel** kernel) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   listed->library = library;
+  // Alive, so that it is found; stale, so that its first use asks the executor (RefreshKernel).
   listed->alive.store(Kernel::kStale, std::memory_order_release);
   listed->next = library->buckets[bucket];
   library->buckets[bucket] = listed;
@@ -221,10 +232,12 @@ CUresult ListKernel(Library* library, const char* name, Kernel** kernel) {
   return CUDA_SUCCESS;
 }
 
+// The check is all that a launch pays. `alive` is stored last: who sees 1 sees the description.
 CUresult RefreshKernel(Kernel* kernel) {
   if (kernel->alive.load(std::memory_order_acquire) != Kernel::kStale) [[likely]] {
     return CUDA_SUCCESS;
   }
+  // Outside of the lock, since a library may take seconds to load.
   CUDA_RETURN_IF_ERROR(EnsureLoaded(kernel->library));
   Holding holding(&kernels_lock);
   if (kernel->alive.load(std::memory_order_acquire) != Kernel::kStale) return CUDA_SUCCESS;
@@ -296,6 +309,7 @@ CUresult cuKernelGetFunction(CUfunction* function, CUkernel handle) {
   Kernel* kernel;
   CUDA_RETURN_IF_ERROR(FindListed(handle, &kernel));
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // One object for both handles (kernel.h): there is nothing to look up.
   *function = reinterpret_cast<CUfunction>(kernel);
   return CUDA_SUCCESS;
 }

@@ -31,7 +31,8 @@ struct Libraries {
 };
 constinit Libraries libraries;
 
-// `ask` asks the executor for the library.
+// Makes a library that `ask` has the executor load. The id is taken before, and is free again if
+// that fails.
 template <typename Ask>
 CUresult LoadAs(bool is_module, Library** out, Ask ask) {
   Library* library;
@@ -72,6 +73,8 @@ CUresult LoadLinked(const void* wrapper, bool is_module, const JitOptions& jit, 
   return result;
 }
 
+// An empty fatbin is well-formed, and has no code for any device. One that cannot be read is the
+// executor's to judge.
 bool HasMember(const Image& image) {
   if (image.kind != ImageKind::kFatbin) return true;
   FatbinReader members(image.bytes, image.size_bytes);
@@ -89,6 +92,7 @@ CUresult TellLater(CUresult failure, bool is_module, Library** out) {
     library = libraries.table.Take(libraries.lock);
   }
   if (library == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  // Not `loaded`: every use asks EnsureLoaded, which returns the error.
   library->broken = failure;
   *out = library;
   return CUDA_SUCCESS;
@@ -104,6 +108,8 @@ bool IsOfImage(CUresult failure) {
 // unchanged.
 enum class ImageMemory : bool { kTransient, kPreserved };
 
+// For images in memory: a wrapper, fatbin, cubin or PTX, whose kind and size are read from the
+// image itself.
 CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, unsigned option_count,
               const CUjit_option* options, void** values, Library** out) {
   CUDA_RETURN_IF_ERROR(NeedOwner(is_module));
@@ -121,6 +127,7 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
                      return LoadImage(library, image.bytes, image.size_bytes, jit, &log);
                    });
   }
+  // No code for this device: perhaps there are parts that can be linked for it.
   if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE) {
     result = LoadLinked(image_pointer, is_module, jit, result, out);
     if (result == CUDA_SUCCESS) return result;
@@ -137,6 +144,7 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
 // No image is as large; a larger size is not a real one.
 constexpr off_t kLargestFileBytes = off_t{1} << 36;
 
+// The file is read as a whole, because its size limits how far the image may be read.
 CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
                   const CUjit_option* options, void** values, Library** out) {
   CUDA_RETURN_IF_ERROR(NeedOwner(is_module));
@@ -170,6 +178,7 @@ CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
   return result;
 }
 
+// The handle ends first, so that of several threads one goes on; the id is the last to be free.
 CUresult Unload(Library* library) {
   {
     Holding holding(&libraries.lock);
@@ -226,6 +235,7 @@ CUresult FindGlobalByName(const void* handle, const char* name, CUdeviceptr* add
   CUDA_RETURN_IF_ERROR(NeedContext());
   Library* library = FindLibrary(handle);
   CUDA_RETURN_IF_ERROR(CheckVariableName(library, name, address, size));
+  // A `__managed__` variable is one as well, at the program's own address.
   const CUresult managed = FindManagedVariable(library, name, address, size);
   if (managed != CUDA_ERROR_NOT_FOUND) return managed;
   wire::GlobalGet::Reply reply;
@@ -271,6 +281,7 @@ CUresult EnsureLoaded(Library* library) GPULOOM_EXCLUDES(libraries.load_lock) {
     return CUDA_SUCCESS;
   }
   if (library->broken != CUDA_SUCCESS) return library->broken;
+  // One lock for all libraries: a reload happens once after a reset, and must not happen twice.
   Holding holding(&libraries.load_lock);
   if (library->loaded.load(std::memory_order_acquire)) return CUDA_SUCCESS;
   LoadLog log;
@@ -287,6 +298,7 @@ void ResetAllLibraries() {
     if (library->is_module) {
       (void)Unload(library);
     } else if (library->image != nullptr && library->loaded.load(std::memory_order_acquire)) {
+      // Before the unload, as in Unload.
       ForgetGlobals(IdOf(library));
       (void)UnloadImage(library);
       library->loaded.store(false, std::memory_order_release);

@@ -32,6 +32,7 @@ CUresult AskForNames(const Library* library, char** names, uint32_t* bytes, uint
       *names = static_cast<char*>(malloc(*bytes));
       if (*names == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    // An answer without progress, or with more than was announced.
     if (result == CUDA_SUCCESS && (payload.size_bytes == 0 || payload.size_bytes > *bytes - have)) {
       result = CUDA_ERROR_UNKNOWN;
     }
@@ -59,6 +60,7 @@ CUresult ListLocked(Library* library) GPULOOM_REQUIRES(list_lock) {
   if (library->listed == nullptr) result = CUDA_ERROR_OUT_OF_MEMORY;
   uint32_t at = 0;
   for (uint32_t i = 0; result == CUDA_SUCCESS && i < count; ++i) {
+    // Every name must end within what was sent.
     const auto* end = static_cast<const char*>(memchr(names + at, 0, bytes - at));
     result =
         end == nullptr ? CUDA_ERROR_UNKNOWN : ListKernel(library, names + at, &library->listed[i]);
@@ -70,6 +72,7 @@ CUresult ListLocked(Library* library) GPULOOM_REQUIRES(list_lock) {
     library->listed = nullptr;
     return result;
   }
+  // Only now, as a list that failed is asked for again.
   library->listed_count = count;
   library->is_listed = true;
   return CUDA_SUCCESS;
@@ -85,6 +88,7 @@ CUresult Count(const void* handle, bool is_module, unsigned* count) {
 }
 
 template <typename Handle>
+// CUDA gives as many as there is room for; it is no error if that is fewer than there are.
 CUresult Enumerate(const void* handle, bool is_module, Handle* handles, unsigned capacity) {
   CUDA_RETURN_IF_ERROR(is_module ? NeedContext() : session.Check());
   Library* library = FindLibrary(handle);
@@ -101,6 +105,7 @@ CUresult Enumerate(const void* handle, bool is_module, Handle* handles, unsigned
 
 }  // namespace
 
+// The lock is held across the round trips, so that the executor is asked once.
 CUresult ListKernels(Library* library, Kernel* const** kernels, uint32_t* count) {
   Holding holding(&list_lock);
   if (!library->is_listed) {
@@ -111,6 +116,7 @@ CUresult ListKernels(Library* library, Kernel* const** kernels, uint32_t* count)
   return CUDA_SUCCESS;
 }
 
+// The kernels themselves belong to their library's buckets (kernel.h).
 void ForgetList(Library* library) {
   Holding holding(&list_lock);
   free(library->listed);

@@ -44,12 +44,14 @@ CUresult SendImage(Library* library, const void* image, uint64_t image_bytes, Re
     memcpy(request.hash, hash.words, sizeof(request.hash));
     wire::LibraryLoadByHash::Reply reply;
     const CUresult result = session.Call<wire::LibraryLoadByHash>(request, &reply, nullptr, 0, log);
+    // What is known by its hash has no managed variables to be placed.
     if (result != CUDA_SUCCESS || reply.known != 0) return result;
   }
   uint64_t address;
   CUDA_RETURN_IF_ERROR(TakeTransferSpace(image_bytes, &address));
   memcpy(reinterpret_cast<void*>(address), image, image_bytes);
   const CUresult result = CallLoad(library, address, image_bytes, log);
+  // The executor has copied the image before it answered.
   GiveTransferSpace(address);
   return result;
 }
@@ -58,9 +60,11 @@ CUresult SendImage(Library* library, const void* image, uint64_t image_bytes, Re
 CUresult CompileImage(Library* library, const void* image, uint64_t image_bytes,
                       const JitOptions& jit, LoadLog* log) {
   JitReportPlace place = JitReportPlace::For(jit);
+  // For our own log line, where the program has no buffer.
   if (place.error_capacity_bytes == 0) place.error_capacity_bytes = LoadLog::kTextBytes;
   uint64_t address;
   CUDA_RETURN_IF_ERROR(TakeTransferSpace(image_bytes + place.size_bytes(), &address));
+  // One piece of the arena for image and texts.
   place.address = address + image_bytes;
   memcpy(reinterpret_cast<void*>(address), image, image_bytes);
   memset(reinterpret_cast<void*>(place.address), 0, place.size_bytes());

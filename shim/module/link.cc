@@ -19,6 +19,7 @@
 namespace gpuloom {
 namespace {
 
+// A linker of the executor's driver, by id, and its result once there is one.
 struct Link {
   std::atomic<uint32_t> alive;
   JitOptions jit;  // points to memory of the program, which must exist until the link is destroyed
@@ -36,7 +37,8 @@ wire::LinkId IdOf(const Link* link) { return wire::LinkId{links.table.IdOf(link)
 
 Link* Find(CUlinkState state) { return links.table.Find(state); }
 
-// Gets what the linker has reported so far, and passes it on.
+// Gets what the linker has reported so far, and passes it on. Errors are ignored: the report
+// explains a result that the program gets anyway.
 void TellReport(Link* link) {
   if (!link->jit.WantsReport()) return;
   JitReportPlace place = JitReportPlace::For(link->jit);
@@ -75,7 +77,8 @@ CUresult Create(const JitOptions& jit, Link** out) {
   return CUDA_SUCCESS;
 }
 
-// For input that already lies in the arena.
+// For input that already lies in the arena. Options and name travel in the command; the name only
+// appears in messages and is cut.
 CUresult AddFromArena(Link* link, CUjitInputType type, uint64_t address, uint64_t bytes,
                       const char* name, const JitOptions& options) {
   uint8_t payload[wire::LinkAdd::kMaxPayloadBytes];
@@ -88,12 +91,15 @@ CUresult AddFromArena(Link* link, CUjitInputType type, uint64_t address, uint64_
   const CUresult result = session.Call<wire::LinkAdd>(
       {IdOf(link), static_cast<uint32_t>(type), wire::HostPtr{address}, bytes, options.count, 0},
       &reply, payload, option_bytes + static_cast<uint32_t>(name_bytes));
+  // A program looks at its buffers after the first failure, not only after cuLinkComplete.
   if (result != CUDA_SUCCESS) TellReport(link);
   return result;
 }
 
+// The arena's space is needed only until the executor answers: it has copied the input then.
 CUresult AddData(Link* link, CUjitInputType type, const void* data, size_t bytes, const char* name,
                  const JitOptions& options) {
+  // PTX is text: what is behind its end does not count.
   if (type == CU_JIT_INPUT_PTX) bytes = strnlen(static_cast<const char*>(data), bytes);
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address;
@@ -125,6 +131,7 @@ CUresult AddFile(Link* link, CUjitInputType type, const char* path, const JitOpt
   return result;
 }
 
+// Fetches the linked image in pieces of a reply's size.
 CUresult ReadImage(Link* link, uint64_t bytes) {
   link->image = static_cast<uint8_t*>(malloc(bytes));
   if (link->image == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -137,6 +144,7 @@ CUresult ReadImage(Link* link, uint64_t bytes) {
     wire::LinkRead::Reply reply;
     CUDA_RETURN_IF_ERROR(
         session.Call<wire::LinkRead>({IdOf(link), 0, have}, &reply, nullptr, 0, &piece));
+    // An answer without progress would have us ask for ever.
     if (piece.size_bytes == 0) return CUDA_ERROR_UNKNOWN;
     have += piece.size_bytes;
   }
@@ -144,6 +152,8 @@ CUresult ReadImage(Link* link, uint64_t bytes) {
   return CUDA_SUCCESS;
 }
 
+// Links once; asked again it has the same image. The report is passed on also after a failure: it
+// says why.
 CUresult Complete(Link* link) {
   if (link->image != nullptr) return CUDA_SUCCESS;  // it is complete
   wire::LinkComplete::Reply reply;
@@ -158,6 +168,7 @@ CUresult Complete(Link* link) {
   return result;
 }
 
+// The handle ends first, so that of several threads one goes on.
 CUresult Destroy(Link* link) {
   {
     Holding holding(&links.lock);
@@ -177,6 +188,7 @@ CUresult Destroy(Link* link) {
 CUresult LinkParts(const void* pointer, const JitOptions& jit, uint8_t** image,
                    uint64_t* image_bytes) {
   FatbinWrapper wrapper;
+  // The wrapper's version 2 lists the parts, as images of their own, ending with a null.
   constexpr uint32_t kLinked = 2;
   if (pointer == nullptr || !ReadWrapper(pointer, &wrapper) || wrapper.version != kLinked ||
       wrapper.extra == nullptr) {
@@ -187,6 +199,7 @@ CUresult LinkParts(const void* pointer, const JitOptions& jit, uint8_t** image,
   CUresult result = CUDA_SUCCESS;
   for (auto part = static_cast<const void* const*>(wrapper.extra); *part != nullptr; ++part) {
     Image found;
+    // For a part that is no image.
     result = CUDA_ERROR_INVALID_IMAGE;
     if (FindImage(*part, &found) != ImageError::kNone) break;
     result = AddData(link, CU_JIT_INPUT_FATBINARY, found.bytes, found.size_bytes, "part", {});
@@ -196,6 +209,7 @@ CUresult LinkParts(const void* pointer, const JitOptions& jit, uint8_t** image,
   if (result == CUDA_SUCCESS) {
     *image = link->image;
     *image_bytes = link->image_bytes;
+    // Taken over by the caller, so that Destroy does not free it.
     link->image = nullptr;
   }
   (void)Destroy(link);
@@ -264,6 +278,7 @@ CUresult cuLinkComplete(CUlinkState state, void** image, size_t* image_bytes) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUDA_RETURN_IF_ERROR(Complete(link));
   *image = link->image;
+  // The image stays the link's, as CUDA documents.
   if (image_bytes != nullptr) *image_bytes = link->image_bytes;
   return CUDA_SUCCESS;
 }

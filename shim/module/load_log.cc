@@ -19,6 +19,8 @@ uint64_t HashOf(const char* text) {
 
 }  // namespace
 
+// The text comes from a compiler that has read the tenant's code: control characters in it must not
+// reach a terminal, and one line stays one line.
 void LoadLog::Set(const char* text, size_t bytes) {
   size_t end = bytes < kTextBytes ? bytes : kTextBytes;
   while (end != 0 && (text[end - 1] == '\n' || text[end - 1] == '\0')) --end;
@@ -30,6 +32,7 @@ void LoadLog::Set(const char* text, size_t bytes) {
 }
 
 void LoadLog::Say(const JitOptions& jit) const {
+  // A program with a buffer of its own tells its user itself.
   if (text_[0] == '\0' || jit.errors.size_out != nullptr) return;
   static std::atomic<uint64_t> said{0};
   const uint64_t hash = HashOf(text_);

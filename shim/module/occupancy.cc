@@ -16,6 +16,7 @@ constinit Lock occupancy_lock;
 
 namespace {
 
+// CUDA promises this size on every device that has clusters.
 constexpr int kLargestPortableCluster = 8;
 
 CUresult MaxActiveBlocks(int* blocks, const void* handle, int block_threads, size_t shared_bytes,
@@ -50,8 +51,10 @@ CUresult MaxPotentialBlockSize(int* min_grid, int* best_block, const void* handl
   int most_resident = 0;
   int best_blocks = 0;
   *best_block = 0;
+  // From the largest size down, as only more resident threads win over a larger block.
   for (int threads = (limit + warp - 1) / warp * warp; threads > 0; threads -= warp) {
     const int block = threads < limit ? threads : limit;
+    // The program's function is called without any lock of ours.
     const size_t shared = shared_of_block != nullptr ? shared_of_block(block) : shared_bytes;
     int blocks = 0;
     CUDA_RETURN_IF_ERROR(BlocksPerMultiprocessor(kernel, block, shared, flags, &blocks));
@@ -60,6 +63,7 @@ CUresult MaxPotentialBlockSize(int* min_grid, int* best_block, const void* handl
       best_blocks = blocks;
       *best_block = block;
     }
+    // No size can have more.
     if (most_resident >= resident_limit) break;
   }
   *min_grid = best_blocks * device[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
@@ -99,6 +103,7 @@ CUresult BlocksPerMultiprocessor(Kernel* kernel, int block_threads, size_t share
                                  unsigned flags, int* blocks) {
   {
     Holding holding(&occupancy_lock);
+    // An empty entry has 0 threads, for which nobody asks.
     for (const OccupancyAnswer& answer : kernel->occupancy) {
       if (answer.block_threads == block_threads && answer.dynamic_shared_bytes == shared_bytes &&
           answer.flags == flags) {
@@ -107,11 +112,13 @@ CUresult BlocksPerMultiprocessor(Kernel* kernel, int block_threads, size_t share
       }
     }
   }
+  // Asked without the lock: two threads may ask for the same at once, which costs a message.
   wire::OccupancyBlocks::Reply reply;
   CUDA_RETURN_IF_ERROR(session.Call<wire::OccupancyBlocks>(
       {IdOf(kernel), block_threads, shared_bytes, flags, 0}, &reply));
   *blocks = reply.blocks_per_sm;
   Holding holding(&occupancy_lock);
+  // The oldest answer makes room: a program launches a kernel in few shapes.
   kernel->occupancy[kernel->next_occupancy++ % 4] = {block_threads, flags, shared_bytes,
                                                      reply.blocks_per_sm};
   return CUDA_SUCCESS;
@@ -142,6 +149,7 @@ void AddKernelCluster(const Kernel& kernel, wire::LaunchAttributes* attributes) 
   const int32_t size[3] = {kernel.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH),
                            kernel.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT),
                            kernel.attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)};
+  // The kernel wants no cluster.
   if (size[0] <= 0 && size[1] <= 0 && size[2] <= 0) return;
   for (int i = 0; i < 3; ++i) {
     attributes->cluster[i] = size[i] > 0 ? static_cast<uint32_t>(size[i]) : 0;
@@ -149,6 +157,7 @@ void AddKernelCluster(const Kernel& kernel, wire::LaunchAttributes* attributes) 
   attributes->set |= kBit;
 }
 
+// Called when an attribute changes on which the answers depend, and when the library is reset.
 void ForgetOccupancy(Kernel* kernel) {
   Holding holding(&occupancy_lock);
   for (OccupancyAnswer& answer : kernel->occupancy) answer.block_threads = 0;
@@ -189,6 +198,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction funct
   Kernel* kernel;
   CUDA_RETURN_IF_ERROR(FindUsableKernel(function, &kernel));
   if (bytes == nullptr || blocks <= 0 || block_threads <= 0) return CUDA_ERROR_INVALID_VALUE;
+  // Not cached: programs ask for it once, if at all.
   wire::OccupancySharedMemory::Reply reply;
   const CUresult result =
       session.Call<wire::OccupancySharedMemory>({IdOf(kernel), blocks, block_threads}, &reply);

@@ -12,6 +12,7 @@
 
 namespace gpuloom::nvml {
 
+// Function 0 of the slot, which is a GPU's. A container need not show the device here at all.
 bool ReadSysfs(const char* file, char* text, size_t text_bytes) {
   const wire::DeviceSnapshot& device = node.device();
   char path[128];
@@ -48,6 +49,7 @@ bool ParseMask(const char* text, unsigned words, Word* set) {
     if (digit >= '0' && digit <= '9') value = digit - '0';
     if (digit >= 'a' && digit <= 'f') value = digit - 'a' + 10;
     if (value < 0) return false;
+    // The program's set may be shorter than the kernel's mask: what does not fit is left out.
     if (bit / kWordBits < words)
       set[bit / kWordBits] |= static_cast<Word>(value) << bit % kWordBits;
     bit += 4;
@@ -72,6 +74,7 @@ using namespace gpuloom::nvml;  // NVML's functions are written in our terms
 NVML_EXPORT int nvmlDeviceGetCpuAffinity(DeviceHandle device, unsigned words, Word* set) {
   return Processors(device, words, set);
 }
+// Node or socket: the kernel has one answer for both.
 NVML_EXPORT int nvmlDeviceGetCpuAffinityWithinScope(DeviceHandle device, unsigned words, Word* set,
                                                     unsigned) {
   return Processors(device, words, set);
@@ -84,6 +87,7 @@ NVML_EXPORT int nvmlDeviceGetMemoryAffinity(DeviceHandle device, unsigned words,
   char text[32];
   if (!ReadSysfs("numa_node", text, sizeof(text))) return kNotSupported;
   const int numa_node = atoi(text);
+  // The kernel says -1 where the machine has one node, or does not know.
   if (numa_node < 0 || static_cast<unsigned>(numa_node) / kWordBits >= words) return kNotSupported;
   memset(set, 0, words * sizeof(Word));
   set[static_cast<unsigned>(numa_node) / kWordBits] =

@@ -23,6 +23,7 @@ constexpr size_t kFunctionCount = sizeof(kNames) / sizeof(kNames[0]);
 
 std::atomic<bool> said[kFunctionCount];
 
+// Unlike in libcuda, only information: monitors ask for everything and show what they get.
 int OnRefused(FunctionId id) {
   if (!node.initialized()) return kUninitialized;
   const auto index = static_cast<size_t>(id);

@@ -16,6 +16,7 @@ Return LookAtMemory(DeviceHandle device, Memory* memory) {
   return kSuccess;
 }
 
+// The first argument only selects the form: versions 2 and 3 added the two fields of MIG.
 ProcessV1 As(ProcessV1*, const wire::ProcessUse& use) {
   return {static_cast<uint32_t>(use.pid), use.used_memory_bytes};
 }

@@ -24,6 +24,7 @@ constexpr time_t kAnswerTimeoutSeconds = 5;
 constexpr size_t kMaxAnswerBytes = 16 << 10;
 static_assert(sizeof(wire::QueryAnswer) * 4 <= kMaxAnswerBytes);
 
+// A handle is the address of this byte, so that no other value is taken for the device.
 constexpr char kOnlyDevice = 0;
 
 }  // namespace
@@ -47,6 +48,9 @@ Return Node::Init() {
     if (pthread_atfork(nullptr, nullptr, &Node::OnForkedChild) != 0) return kUnknown;
     fork_handled_ = true;
   }
+  // The first of a series, also after nvmlShutdown: the quota may have changed, and the scheduler
+  // may have gone. What never changes is kept from the very first time, for callers hold pointers
+  // into it.
   if (init_count_.load(std::memory_order_relaxed) == 0) {
     ReadLogLevel();
     wire::QueryAnswer answer;
@@ -70,6 +74,8 @@ Return Node::Shutdown() {
   return kSuccess;
 }
 
+// A bucket of credit, in time: it fills as time passes, to at most kBurst turns, and a fresh answer
+// takes one. The lock is held while the scheduler is asked: one question at a time.
 Return Node::Look(wire::QueryAnswer* answer) {
   Holding holding(&lock_);
   const int64_t now_ns = NowNs();
@@ -88,6 +94,8 @@ Return Node::Look(wire::QueryAnswer* answer) {
   return result == kDriverNotLoaded ? kGpuIsLost : result;
 }
 
+// One question on a connection of its own: it needs no session, holds no place at the scheduler,
+// and survives a scheduler that is replaced.
 Return Node::Ask(wire::QueryAnswer* answer) {
   char path[kDoorPathBytes];
   const channel::UniqueFd connection = ConnectToScheduler(&failures_, kAnswerTimeoutSeconds, path);
@@ -111,6 +119,7 @@ Return Node::Ask(wire::QueryAnswer* answer) {
   answer->message[sizeof(answer->message) - 1] = '\0';
   answer->device.name[sizeof(answer->device.name) - 1] = '\0';
   answer->driver_text[sizeof(answer->driver_text) - 1] = '\0';
+  // The answer is trusted; a bound costs nothing where a mistake would read beyond the list.
   if (answer->process_count > wire::kMaxProcessUses) answer->process_count = wire::kMaxProcessUses;
   switch (answer->admission) {
     case wire::Admission::kAccepted:

@@ -17,6 +17,8 @@ NVML_EXPORT int nvmlInit() { return node.Init(); }
 NVML_EXPORT int nvmlInitWithFlags(unsigned) { return node.Init(); }
 NVML_EXPORT int nvmlShutdown() { return node.Shutdown(); }
 
+// By code; programs print these and some compare them, so they are NVML's own words. Needs no
+// initialized library.
 NVML_EXPORT const char* nvmlErrorString(int result) {
   static constexpr const char* kTexts[] = {
       "Success",

@@ -23,6 +23,8 @@ bool ReadLine(const char* text, const char* name, uint64_t* kib) {
 bool ReadLockedMemory(LockedMemory* memory) {
   const int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
   if (file < 0) return false;
+  // Enough, except for a process of hundreds of groups, whose line comes first: its locked memory
+  // counts as unknown.
   char text[4096];
   ssize_t n;
   do n = read(file, text, sizeof(text) - 1);

@@ -40,6 +40,10 @@ constexpr uint64_t kPage = 4096;
 int faults = -1;
 PageFaultHandler handle = nullptr;
 
+// The system call first, which needs no file, and without UFFD_USER_MODE_ONLY, as system calls must
+// wait for pages, too; where the kernel or a seccomp profile forbids it, the device, for which
+// opening is the permission (Linux 6.1). Not O_NONBLOCK: our thread waits in read. On failure errno
+// is the system call's where there is no such device.
 int Open() {
   const auto fd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC));
   if (fd >= 0) return fd;
@@ -56,6 +60,8 @@ int Open() {
   return opened;
 }
 
+// The handshake that the interface requires before anything else; it fails where the feature is
+// unknown.
 bool SpeaksMinorFaults(int fd) {
   uffdio_api api = {UFFD_API, UFFD_FEATURE_MINOR_SHMEM, 0};
   return ioctl(fd, UFFDIO_API, &api) == 0;
@@ -76,6 +82,7 @@ void Run() {
       return;
     }
     for (size_t i = 0; i < static_cast<size_t>(bytes) / sizeof(uffd_msg); ++i) {
+      // No other events were asked for.
       if (told[i].event == UFFD_EVENT_PAGEFAULT) handle(told[i].arg.pagefault.address);
     }
   }
@@ -89,6 +96,7 @@ bool StartPageFaults(PageFaultHandler handler) {
   faults = fd;
   handle = handler;
   if (SpeaksMinorFaults(fd) && StartThread("gpuloom-pages", nullptr, &Run)) return true;
+  // Where the thread could not be started errno may say nothing.
   const int why = errno == 0 ? ENOSYS : errno;
   close(fd);
   faults = -1;
@@ -108,6 +116,7 @@ void UnwatchPages(uint64_t begin, uint64_t size_bytes) {
   ioctl(faults, UFFDIO_WAKE, &range);
 }
 
+// In a shared mapping this only takes the pages out of the page table; the memfd keeps them.
 bool HidePages(uint64_t begin, uint64_t size_bytes) {
   constexpr int kDontNeedLocked = 24;  // MADV_DONTNEED_LOCKED; newer than some headers
   void* const pages = reinterpret_cast<void*>(begin);
@@ -129,6 +138,7 @@ void AdmitPages(uint64_t begin, uint64_t size_bytes) {
     }
   }
   uffdio_range range = {begin, size_bytes};
+  // Once for all, and also after a failure: who finds the page still hidden faults again.
   ioctl(faults, UFFDIO_WAKE, &range);
 }
 

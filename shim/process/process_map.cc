@@ -34,7 +34,7 @@ constexpr unsigned long kQueryRequest = _IOWR('f', 17, Query);
 constexpr uint64_t kCoveringOrNext = 0x10;
 constexpr uint64_t kReadable = 0x1, kWritable = 0x2, kExecutable = 0x4, kShared = 0x8;
 
-// `name`: the last column of a line.
+// `name`: the last column of a line. "[v" begins the kernel's own: [vdso], [vvar], [vsyscall].
 void Name(const char* name, Mapped* mapped) {
   mapped->is_heap = strstr(name, "[heap]") != nullptr;
   mapped->is_stack = strstr(name, "[stack") != nullptr || strstr(name, "[v") != nullptr;
@@ -42,6 +42,8 @@ void Name(const char* name, Mapped* mapped) {
 
 }  // namespace
 
+// Read by system calls and into a buffer of its own: stdio would allocate, and change what is being
+// read.
 ProcessMap::ProcessMap(By by) : file_(open("/proc/self/maps", O_RDONLY | O_CLOEXEC)), by_(by) {}
 ProcessMap::~ProcessMap() {
   if (file_ >= 0) close(file_);
@@ -86,6 +88,8 @@ bool ProcessMap::Next(Mapped* mapped) {
   return true;
 }
 
+// PROCMAP_QUERY for the mapping that covers the address, or else the next one. ENOENT means that
+// there is none; any other error that this kernel cannot be asked.
 ProcessMap::Asked ProcessMap::Ask(uint64_t address, Mapped* mapped) {
   Query query = {};
   query.size_bytes = sizeof(query);
@@ -116,6 +120,7 @@ bool ProcessMap::Find(uint64_t address, Mapped* mapped) {
   if (by_ == By::kQuery) {
     const Asked asked = Ask(address, mapped);
     if (asked != Asked::kCannot) return asked == Asked::kFound;
+    // For good. The text has not been read yet, so nothing of it is missed.
     by_ = By::kText;
   }
   while (Next(mapped)) {

@@ -21,6 +21,7 @@ bool ReadLine(const char* path, char (&line)[64]) {
   return true;
 }
 
+// Both in microseconds. Rounded up, because part of a processor still runs a thread. 0: no limit.
 uint32_t Quota(long long quota, long long period) {
   if (quota <= 0 || period <= 0) return 0;
   const long long processors = (quota + period - 1) / period;

@@ -20,6 +20,7 @@ __asm__(".symver OldPthreadDetach, pthread_detach@" GPULOOM_OLDEST_GLIBC);
 namespace gpuloom {
 namespace {
 
+// What the new thread is to do; malloc'ed, and freed by it, since the starter does not wait.
 struct Order {
   const char* name;
   void (*run)();
@@ -28,6 +29,8 @@ struct Order {
 void* Run(void* allocated) {
   const Order order = *static_cast<Order*>(allocated);
   free(allocated);
+  // By prctl: pthread_setname_np would be another symbol of the thread library. Operators see the
+  // name in `top -H`.
   prctl(PR_SET_NAME, order.name, 0, 0, 0);
   order.run();
   return nullptr;
@@ -48,6 +51,7 @@ bool StartThread(const char* name, const char* purpose, void (*run)()) {
   auto* order = static_cast<Order*>(malloc(sizeof(Order)));
   if (order == nullptr) return false;
   *order = {name, run};
+  // A thread inherits its starter's mask, so the signals are blocked from its first instruction on.
   sigset_t blocked, previous;
   sigfillset(&blocked);
   // Blocked, a fault would end the process without asking its handler.
@@ -58,6 +62,7 @@ bool StartThread(const char* name, const char* purpose, void (*run)()) {
   const bool started = OldPthreadCreate(&thread, nullptr, &Run, order) == 0;
   sigprocmask(SIG_SETMASK, &previous, nullptr);
   if (started) {
+    // Nobody joins it: it ends with the process.
     OldPthreadDetach(thread);
   } else {
     free(order);

@@ -28,6 +28,8 @@ uint64_t PidNamespace() {
 
 channel::UniqueFd ConnectToScheduler(FailureLog* failures, time_t answer_timeout_s,
                                      char (&path)[kDoorPathBytes]) {
+  // `gpuloom run` sets the variable; in a pod the socket is where it was mounted. The variable
+  // grants nothing: who the process is follows from the socket that it reaches.
   const char* directory = getenv(wire::kSocketDirVariable);
   if (directory == nullptr || directory[0] == '\0') directory = wire::kContainerSocketDir;
   const int length = snprintf(path, sizeof(path), "%s/%s", directory, wire::kSocketName);
@@ -41,15 +43,20 @@ channel::UniqueFd ConnectToScheduler(FailureLog* failures, time_t answer_timeout
                   strerror(errno));
     return connection;
   }
+  // A scheduler that hangs must not hang every program of the node. If the option cannot be set,
+  // the wait is merely unlimited.
   const timeval timeout = {answer_timeout_s, 0};
   setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   return connection;
 }
 
+// The scheduler takes identity from the socket. The process id and its namespace are for reports,
+// in which a process finds the others of its container.
 wire::Hello MakeHello(uint32_t magic) {
   return {magic, wire::kWireMajor, wire::kNeededMinor, getpid(), 0, PidNamespace(), {}};
 }
 
+// An unknown word leaves the level as it is.
 void ReadLogLevel() {
   const char* text = getenv("GPULOOM_LOG");
   if (text == nullptr) return;
@@ -62,6 +69,7 @@ void ReadLogLevel() {
 void WriteUuid(const uint8_t (&uuid)[16], char (&text)[kUuidTextBytes]) {
   char* out = text + snprintf(text, sizeof(text), "GPU-");
   for (int i = 0; i < 16; ++i) {
+    // The groups of a UUID: 8-4-4-4-12 digits.
     if (i == 4 || i == 6 || i == 8 || i == 10) *out++ = '-';
     out += snprintf(out, 3, "%02x", uuid[i]);
   }

@@ -28,9 +28,10 @@ constexpr time_t kWelcomeTimeoutSeconds = 120;
 constexpr size_t kMaxWelcomeBytes = 16 << 10;
 static_assert(sizeof(wire::Welcome) * 4 <= kMaxWelcomeBytes);
 
+// Settings are words, in any case; a variable that is not set is none of them.
 bool SameText(const char* a, const char* b) { return a != nullptr && strcasecmp(a, b) == 0; }
 
-// A program may name a device by the beginning of its UUID.
+// A program may name a device by the beginning of its UUID. "GPU-" alone would name every device.
 bool BeginsUuid(const char* text, size_t length, const uint8_t (&uuid)[16]) {
   char full[kUuidTextBytes];
   WriteUuid(uuid, full);
@@ -45,6 +46,8 @@ Settings ReadSettings(const wire::DeviceSnapshot& device) {
   if (const char* threads = getenv("GPULOOM_COPY_THREADS"); threads != nullptr) {
     settings.copy_threads = atoi(threads);
   }
+  // Only the first entry can name our device: there is one, and CUDA ignores all entries from the
+  // first invalid one on.
   if (const char* visible = getenv("CUDA_VISIBLE_DEVICES"); visible != nullptr) {
     const size_t first = strcspn(visible, ",");
     settings.device_visible =
@@ -59,6 +62,9 @@ constexpr int kAttachTries = 3;
 
 }  // namespace
 
+// The states are checked twice: outside the lock for the many calls that find the session there,
+// and inside it because another thread may have attached meanwhile. kForked never ends, so it needs
+// no second look.
 CUresult Session::Attach() {
   const State state = this->state();
   if (state == State::kAttached || state == State::kInitialized) return CUDA_SUCCESS;
@@ -77,6 +83,8 @@ CUresult Session::Attach() {
 }
 
 CUresult Session::Initialize() {
+  // What an earlier Attach failed with, for which nobody has been told yet. Taking it makes a later
+  // cuInit try again.
   CUDA_RETURN_IF_ERROR(untold_failure_.exchange(CUDA_SUCCESS));
   if (const CUresult result = Attach(); result != CUDA_SUCCESS) {
     untold_failure_.store(CUDA_SUCCESS);
@@ -88,6 +96,7 @@ CUresult Session::Initialize() {
   return waiting_.Health();
 }
 
+// One attempt: connect, say hello, judge the answer. The session is as before until Accept.
 CUresult Session::AttachLocked(bool* try_again) {
   const bool may_try_again = std::exchange(*try_again, false);
   ReadLogLevel();
@@ -128,6 +137,7 @@ CUresult Session::AttachLocked(bool* try_again) {
     case wire::Admission::kWrongVersion:
       failures_.Add("versions do not match: %s", welcome.message);
       return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    // Also what a newer scheduler may say and this library does not know.
     case wire::Admission::kDeviceLost:
     default:
       if (may_try_again) {
@@ -147,6 +157,9 @@ CUresult Session::AttachLocked(bool* try_again) {
   return result;
 }
 
+// Maps what the scheduler has handed over and notes it. Everything that may fail for lack of
+// address space comes first, so that a refused process is left as it was. The descriptors of the
+// regions are closed by their owner: the mappings hold the memory.
 CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::UniqueFd* fds) {
   channel::Mapping commands, completions, device_range, arena;
   if (!commands.Map(fds[wire::kCommandRegionFd].get(), sizeof(wire::CommandRegion),
@@ -177,6 +190,7 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
         static_cast<unsigned long long>(welcome.host_range_bytes >> 20), strerror(errno));
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
+  // Registered before the session is in place, since a child must never use its parent's.
   if (!fork_handled_) {
     if (pthread_atfork(nullptr, nullptr, &Session::OnForkedChild) != 0) {
       return CUDA_ERROR_OUT_OF_MEMORY;
@@ -187,6 +201,7 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
   const auto* completion_region =
       reinterpret_cast<const wire::CompletionRegion*>(completions.data());
   device_ = welcome.device;
+  // Programs get these as C strings.
   device_.name[sizeof(device_.name) - 1] = '\0';
   device_.pci_bus_id[sizeof(device_.pci_bus_id) - 1] = '\0';
   device_range_ = {welcome.device_range_begin, welcome.device_range_bytes};
@@ -205,6 +220,8 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
   waiting_.Start(command_region, completion_region, doorbell_, connection_);
   // The mappings live as long as the process: calls may come after every destructor has run.
   for (channel::Mapping* mapping : {&commands, &completions, &device_range, &arena}) {
+    // A child would share the rings and the arena with its parent, and with them the parent's
+    // identity.
     mapping->DontFork();
     if (void* forever = malloc(sizeof(channel::Mapping)); forever != nullptr) {
       ::new (forever) channel::Mapping(std::move(*mapping));
@@ -218,6 +235,8 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
   return CUDA_SUCCESS;
 }
 
+// In the child, which has only the thread that forked: locks that other threads held stay held, so
+// this takes none.
 void Session::OnForkedChild() {
   const State state = session.state();
   if (state == State::kFresh || state == State::kForked) return;
@@ -230,6 +249,8 @@ void Session::OnForkedChild() {
                        std::memory_order_release);
 }
 
+// Neither this nor WaitForAll is a snapshot: what other threads queue meanwhile on streams that
+// have been passed is not seen. The caller's own earlier work is.
 bool Session::Idle() const {
   const uint32_t bound = stream_bound_.load(std::memory_order_acquire);
   for (uint32_t stream = 0; stream < bound; ++stream) {
@@ -254,6 +275,7 @@ CUresult Session::WaitForHostFunction(uint32_t n, uint64_t* id) {
   return result;
 }
 
+// Past the ring and its lock: a full ring may be waiting for just these functions.
 void Session::HostFunctionsDone(uint32_t count) {
   BesideRecords().PublishHostFunctionsDone(count);
   if (BesideRecords().ExecutorSleeps()) channel::RingDoorbell(doorbell_);
@@ -291,10 +313,13 @@ CUresult Session::TakeAsyncError() {
   }
   const uint32_t count = completions.async_error_count();
   if (count == async_errors_seen_.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
+  // Several threads may synchronize at once, and one of them is told.
   if (async_errors_seen_.exchange(count) == count) return CUDA_SUCCESS;
   return static_cast<CUresult>(completions.async_error_code());
 }
 
+// Sleeps while all 64 slots are taken. `given` is read before the lock is, so that a slot which is
+// given back between the look and the sleep ends the sleep at once.
 uint16_t Session::TakeReplySlot() {
   bool waited = false;
   for (;;) {

@@ -8,7 +8,8 @@
 namespace gpuloom {
 namespace {
 
-// What the file holds.
+// What the file holds. It is the program's to forge: the executor judges the token, which nobody
+// can guess.
 struct Text {
   DescriptorKind kind;
   wire::Token token;
@@ -31,6 +32,7 @@ CUresult MakeDescriptor(DescriptorKind kind, const wire::Token& token, int* fd) 
 }
 
 CUresult ReadDescriptor(DescriptorKind kind, int fd, wire::Token* token) {
+  // pread, because processes that were given the same descriptor share its position.
   Text text = {};
   if (pread(fd, &text, sizeof(text), 0) != static_cast<ssize_t>(sizeof(text)) ||
       (text.kind != DescriptorKind::kMemory && text.kind != DescriptorKind::kPool)) {

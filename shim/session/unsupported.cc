@@ -10,8 +10,12 @@
 namespace gpuloom {
 namespace {
 
+// A bound for programs that ask for names without end: reports help operators, and nothing else
+// depends on them.
 constexpr uint32_t kMaxReports = 64;
 
+// Names are only added, and `sent` of them have been sent: so a name can be read without the lock
+// once its place is known.
 struct Reports {
   struct Name {
     uint32_t length;
@@ -49,6 +53,7 @@ void SendKeptReports() {
       if (reports.sent == reports.count) return;
       name = &reports.names[reports.sent++];
     }
+    // Not sent again: the session is lost.
     if (session.PostPayload<wire::UnsupportedCall>(name->text, name->length) != CUDA_SUCCESS) {
       return;
     }

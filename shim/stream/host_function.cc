@@ -34,6 +34,8 @@ constinit HostFunctions functions;
 
 __thread bool inside = false;
 
+// Finds a function by an id, which comes from the executor and may be any number. One that does not
+// stay is forgotten; `also_what_stays`: the others, too.
 bool TakeById(uint64_t id, KeptHostFunction* kept, bool also_what_stays) {
   Holding holding(&functions.lock);
   const uint32_t place = static_cast<uint32_t>(id) - 1;
@@ -46,6 +48,7 @@ bool TakeById(uint64_t id, KeptHostFunction* kept, bool also_what_stays) {
   return true;
 }
 
+// Without any lock, since the function is the program's and may take as long as it likes.
 void Call(const KeptHostFunction& kept, CUresult status) {
   inside = true;
   if (kept.callback != nullptr) {
@@ -76,6 +79,8 @@ void TellCallbacks(CUresult status) {
   }
 }
 
+// Our thread. `done` counts runs from the beginning, as the executor does; both wrap around. The
+// functions run one by one, in the order in which the executor asks for them.
 void RunFunctions() {
   for (uint32_t done = 0;;) {
     const uint32_t expected = functions.expected.load(std::memory_order_acquire);
@@ -90,6 +95,8 @@ void RunFunctions() {
       return;
     }
     KeptHostFunction kept;
+    // A function that was forgotten meanwhile is skipped, and still reported as done: a stream
+    // waits for that.
     if (TakeById(id, &kept, false)) Call(kept, CUDA_SUCCESS);
     functions.returned.store(++done, std::memory_order_release);
     session.HostFunctionsDone(done);
@@ -113,6 +120,7 @@ CUresult Post(CUstream handle, KeptHostFunction kept, DefaultStream null_means) 
       return captured;
     }
   }
+  // From here until the function is in the ring: see migration.h.
   const WaitForProgram waits;
   CUDA_RETURN_IF_ERROR(waits.result());
   kept.stream = handle;
@@ -141,6 +149,7 @@ void ForgetHostFunction(uint64_t id) {
   (void)TakeById(id, &kept, true);
 }
 
+// Expected before it is posted, because the executor may ask at once.
 CUresult PostHostFunction(wire::StreamId stream, const KeptHostFunction& function) {
   const uint64_t id = KeepHostFunction(function);
   if (id == 0) return CUDA_ERROR_OUT_OF_MEMORY;

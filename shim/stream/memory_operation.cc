@@ -22,6 +22,7 @@ bool Waits(const Params& operation) {
          operation.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
 }
 
+// CUDA wants aligned words in memory that the device reaches at the program's address.
 bool IsReachable(const Params& operation) {
   if (operation.operation == CU_STREAM_MEM_OP_BARRIER) return true;
   // Writes and waits have their address in one place.
@@ -79,6 +80,8 @@ CUresult SubmitMemoryOperations(CUstream handle, DefaultStream null_means, unsig
       })) {
     return captured;
   }
+  // One command each. CUDA promises an order among the operations of a batch, not that they happen
+  // together.
   for (unsigned i = 0; i < count; ++i) {
     const Params one = operations[i];  // they may lie in the memory that is sent away
     if (Waits(one)) {

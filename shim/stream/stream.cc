@@ -38,10 +38,13 @@ CUstream const kPerThreadHandle = reinterpret_cast<CUstream>(uintptr_t{2});  // 
 
 GreenContext* GreenOf(uint32_t id) { return streams.green[id].load(std::memory_order_acquire); }
 
+// A stream to which another thread adds meanwhile may be called done.
 bool IsDone(uint32_t id) {
   return session.Done(wire::StreamId{id}, session.LastTicket(wire::StreamId{id}));
 }
 
+// Frees the ids of destroyed streams whose last command, the destruction itself, is done. Before
+// that a new stream with this id would take the old one's progress for its own.
 void ReuseRetiredLocked() GPULOOM_REQUIRES(streams.lock) {
   for (size_t i = 0; i < streams.retired.count();) {
     const uint32_t id = streams.retired[i];
@@ -55,6 +58,8 @@ void ReuseRetiredLocked() GPULOOM_REQUIRES(streams.lock) {
   }
 }
 
+// When all ids are in use or retired, waits for the stream that was destroyed first: CUDA has no
+// limit on streams that come and go. Null when the program holds them all.
 Stream* TakeStream() {
   for (;;) {
     uint32_t oldest;
@@ -100,6 +105,8 @@ CUresult EndAtExecutor(Stream* stream) {
       id, 0, [&](wire::StreamDestroy::Request& request, uint8_t*) { request = {id}; });
 }
 
+// Returns at once, as CUDA does; the stream's work goes on, and its id rests until that is done. An
+// orphan's stream at the executor has ended before.
 CUresult DestroyStream(Stream* stream) {
   StreamUse was;
   if (!TakeFromUse(stream, StreamUse::kNone, &was)) return CUDA_ERROR_INVALID_HANDLE;
@@ -129,6 +136,7 @@ CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out,
   Stream* stream = TakeStream();
   if (stream == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const wire::DeviceSnapshot& device = session.device();
+  // CUDA moves priorities into the device's range. Lower numbers are more urgent.
   if (priority > device.stream_priority_least) priority = device.stream_priority_least;
   if (priority < device.stream_priority_greatest) priority = device.stream_priority_greatest;
   stream->flags = flags;
@@ -147,6 +155,8 @@ CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out,
   if (use == StreamUse::kProgram && green == nullptr) {
     NoteMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
   }
+  // Visible to StreamsOf from here on, and ordered right after: whichever of the two comes second
+  // sees the other (see OrderNewStream and StreamsOf).
   stream->use.store(use);
   if (use != StreamUse::kOwn) {
     const CUcontext context = use == StreamUse::kThread ? nullptr
@@ -162,6 +172,8 @@ CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out,
   return CUDA_SUCCESS;
 }
 
+// The calling thread's own stream, made at its first use in each epoch: a reset has ended the older
+// one. 0, the legacy stream's id, is that of none.
 CUresult ThreadStream(wire::StreamId* id) {
   ThreadState& thread = CurrentThread();
   const uint32_t epoch = ContextEpoch();
@@ -196,6 +208,7 @@ CUcontext ContextOf(const Stream& stream) {
                           : ContextOf(MadeKind::kStream, reinterpret_cast<uint64_t>(&stream));
 }
 
+// On the path of every launch: handles are looked up without a lock.
 CUresult FindStream(CUstream handle, DefaultStream null_means, wire::StreamId* id) {
   if ((handle == nullptr && null_means == DefaultStream::kLegacy) || handle == kLegacyHandle) {
     *id = wire::kLegacyStream;
@@ -227,6 +240,8 @@ CUresult SynchronizeStream(wire::StreamId id) {
   return result;
 }
 
+// A blocking stream's own commands may all be done while the legacy stream's are not: a mark, which
+// waits for both, tells.
 CUresult SynchronizeForTurn(wire::StreamId id) {
   if (id == wire::kLegacyStream || !BlocksLegacy(id)) {
     CUDA_RETURN_IF_ERROR(SynchronizeStream(id));
@@ -264,6 +279,8 @@ CUresult WaitForStreamsOf(const GreenContext& green) {
   return result;
 }
 
+// The default stream has no handle that the program could still hold, so it is gone for good; the
+// others become orphans, whose handles answer CONTEXT_IS_DESTROYED until they are destroyed.
 void EndStreamsOf(const GreenContext& green) {
   for (uint32_t i = 1; i <= streams.table.used(); ++i) {
     if (GreenOf(i) != &green) continue;
@@ -294,6 +311,7 @@ StreamsOf::StreamsOf(CUcontext context) GPULOOM_NO_THREAD_SAFETY_ANALYSIS
 }
 StreamsOf::~StreamsOf() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { streams.steady.Release(); }
 
+// Not kOwn ones: the shim's streams carry no work that an event of the program could mean.
 bool StreamsOf::Next(wire::StreamId* id) {
   while (++last_ <= streams.table.used()) {
     const Stream* stream = streams.table.At(last_);
@@ -322,6 +340,8 @@ void EndOwnStream(wire::StreamId id) {
   }
 }
 
+// Called while the thread ends, perhaps after a reset or the session's end: then there is nothing
+// to end.
 void ReleaseThreadStream(ThreadState* thread) {
   if (thread->stream == wire::kLegacyStream) return;
   const bool current = thread->stream_epoch == ContextEpoch();
@@ -333,6 +353,7 @@ void ReleaseThreadStream(ThreadState* thread) {
   }
 }
 
+// Also the shim's own, whose owners are told as well or notice by the epoch.
 void ReleaseAllStreams() {
   for (uint32_t id = 1; id <= streams.table.used(); ++id) {
     if (Stream* stream = streams.table.At(id); stream != nullptr) (void)DestroyStream(stream);
@@ -351,7 +372,9 @@ CUresult api::cuStreamQuery(CUstream handle, DefaultStream null_means) {
   if (id == wire::kLegacyStream) {
     for (uint32_t i = 1; done && i <= streams.table.used(); ++i) done = !Blocks(i) || IsDone(i);
   }
+  // A query that finds everything done counts as a synchronization.
   if (done) return session.TakeAsyncError();
+  // Programs poll in loops: one must not go on for ever when the executor has ended.
   const CUresult result = session.HealthOfPoller();
   return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_READY;
 }

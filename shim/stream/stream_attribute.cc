@@ -20,6 +20,7 @@ struct Attributes {
 
 struct AllAttributes {
   Lock lock;
+  // By id, the default streams' included. A new stream clears its own (ResetStreamAttributes).
   Attributes of[wire::kMaxStreams] GPULOOM_GUARDED_BY(lock);
 };
 constinit AllAttributes all = {};
@@ -117,6 +118,7 @@ CUresult api::cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute,
   }
 }
 
+// The priority is not among what is kept, so it is not copied.
 CUresult api::cuStreamCopyAttributes(CUstream to_handle, CUstream from_handle,
                                      DefaultStream null_means) {
   wire::StreamId to, from;

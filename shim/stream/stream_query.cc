@@ -49,6 +49,7 @@ CUresult api::cuStreamGetId(CUstream handle, unsigned long long* serial, Default
   wire::StreamId id;
   CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
   if (serial == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // 1 is the legacy stream's: all others have an object.
   *serial = stream == nullptr ? 1 : stream->serial;
   return CUDA_SUCCESS;
 }
@@ -58,6 +59,7 @@ CUresult api::cuStreamGetCtx(CUstream handle, CUcontext* context, DefaultStream 
   wire::StreamId id;
   CUDA_RETURN_IF_ERROR(Describe(handle, null_means, &stream, &id));
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // A default stream is in whatever context is current.
   if (IsSpecial(handle)) {
     *context = CurrentThread().current;
     return CUDA_SUCCESS;
@@ -74,6 +76,7 @@ CUresult api::cuStreamGetCtx_v2(CUstream handle, CUcontext* context, CUgreenCtx*
   CUDA_RETURN_IF_ERROR(cuStreamGetCtx(handle, &ordinary, null_means));
   GreenContext* of = nullptr;
   CUDA_RETURN_IF_ERROR(GreenContextOf(handle, null_means, &of));
+  // A green context's stream is reported in the primary context, beside its green one.
   if (context != nullptr) *context = of == nullptr ? ordinary : PrimaryContext();
   if (green != nullptr) *green = of == nullptr ? nullptr : HandleOf(of);
   return CUDA_SUCCESS;

@@ -27,10 +27,12 @@ bool Fail(const std::string& message, std::string* error) {
   return false;
 }
 
-// Whole, or nothing.
+// The head of the answer, whole, or nothing. Sizes are judged here, before memory is made by them.
 bool ReceiveAnswer(int socket, wire::TraceAnswer* answer, std::string* error) {
+  // As large as any message, so that a longer answer of a newer scheduler is cut and not lost.
   uint8_t bytes[wire::kTraceChunkBytes];
   const ptrdiff_t size = channel::ReceiveMessage(socket, bytes, sizeof(bytes));
+  // An older scheduler does not know the question, and closes the connection.
   if (size < 0 && errno == ECONNRESET) {
     return Fail("the node's scheduler hung up: it is of an older release, or has ended", error);
   }
@@ -52,6 +54,8 @@ bool ReceiveAnswer(int socket, wire::TraceAnswer* answer, std::string* error) {
   return true;
 }
 
+// The header, records and names as they are in the executor's region, in messages of at most a
+// chunk.
 bool ReceiveBody(int socket, std::vector<uint8_t>* body, std::string* error) {
   for (size_t at = 0; at < body->size();) {
     const ptrdiff_t size = channel::ReceiveMessage(
@@ -63,7 +67,8 @@ bool ReceiveBody(int socket, std::vector<uint8_t>* body, std::string* error) {
   return true;
 }
 
-// As an executor would have written it.
+// A region as an executor would have written it, so that the same code reads both. Records of
+// another version are cut or filled up with zeros: fields are only ever appended.
 channel::UniqueFd MakeRegion(const wire::TraceAnswer& answer, const std::vector<uint8_t>& body) {
   channel::UniqueFd memory = channel::MakeSealedMemory("gpuloom-trace", wire::kTraceRegionBytes);
   channel::Mapping mapping;
@@ -77,6 +82,7 @@ channel::UniqueFd MakeRegion(const wire::TraceAnswer& answer, const std::vector<
   header.records = answer.records;
   header.name_bytes = answer.name_bytes;
   memcpy(mapping.data(), &header, sizeof(header));
+  // The rest lies packed in the message, and at fixed places in the region.
   from += answer.header_bytes;
   for (uint64_t i = 0; i < answer.records; ++i, from += answer.record_bytes) {
     memcpy(mapping.data() + wire::kTraceRecordsAt + i * sizeof(wire::TraceRecord), from,
@@ -88,9 +94,12 @@ channel::UniqueFd MakeRegion(const wire::TraceAnswer& answer, const std::vector<
 
 double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
+// What the file says of itself, in the form of the operator's traces (docs/tracing.md): one GPU
+// with one part.
 Json About(const OwnTrace& trace, const trace::PartSum& sum) {
   Json sessions = Json::array();
   for (const wire::TraceSessionName& session : trace.sessions) {
+    // A session that has done nothing is listed with zeros.
     const auto its = sum.of_each.find(session.session_id);
     const trace::Sum mine = its == sum.of_each.end() ? trace::Sum{} : its->second;
     sessions.push_back({{"session", session.session_id},
@@ -113,6 +122,7 @@ Json About(const OwnTrace& trace, const trace::PartSum& sum) {
           {"gpus", Json::array({{{"gpu", trace.gpu_uuid}, {"parts", Json::array({one})}}})}};
 }
 
+// How a viewer names a session's lines: by its process, where its number means something here.
 trace::EventFile::Labels LabelsOf(const OwnTrace& trace, uint64_t session_id) {
   for (const wire::TraceSessionName& session : trace.sessions) {
     if (session.session_id != session_id) continue;
@@ -144,6 +154,7 @@ bool AskForTrace(std::chrono::milliseconds time, OwnTrace* trace, std::string* e
   if (!ReceiveBody(socket.get(), &body, error)) return false;
   trace->sessions.assign(answer->sessions, answer->sessions + answer->session_count);
   std::vector<uint64_t> ids;
+  // Records count only for these sessions.
   for (const wire::TraceSessionName& session : trace->sessions) ids.push_back(session.session_id);
   char uuid[kUuidTextBytes];
   WriteUuid(answer->gpu_uuid, uuid);
@@ -172,6 +183,8 @@ bool WriteOwnTrace(const OwnTrace& trace, FILE* file, std::string* summary) {
           : "recorded by the executor, begin estimated");
   *summary = text;
   trace::EventFile events(file, trace.part.window().begin_ns,
+                          // Names of kernels may be no UTF-8, which would end the dump with an
+                          // exception.
                           About(trace, sum).dump(-1, ' ', false, Json::error_handler_t::replace));
   events.Add(trace.part, [&](uint64_t session_id) { return LabelsOf(trace, session_id); });
   return events.End();

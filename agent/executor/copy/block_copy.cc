@@ -36,6 +36,8 @@ bool SpanOf(uint64_t pitch_bytes, uint64_t rows, const Extent& extent, uint64_t*
          !__builtin_add_overflow(*span, extent.width_bytes, span);
 }
 
+// One end of a copy in the driver's terms. Its structure has them by name for source and
+// destination, and so cannot be filled by one function.
 struct Side {
   CUmemorytype type = CU_MEMORYTYPE_UNIFIED;
   void* host = nullptr;
@@ -57,6 +59,7 @@ Side SideOf(const wire::GraphCopyEnd& end, CUarray array, const wire::GraphCopy&
   }
   const bool host = end.space == wire::GraphCopySpace::kHost;
   side.type = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+  // The driver looks at one of the two, by the type.
   side.host = reinterpret_cast<void*>(end.address);
   side.device = end.address;
   // Pitch and rows mean nothing for a single row or slice, but the driver checks them.
@@ -67,6 +70,8 @@ Side SideOf(const wire::GraphCopyEnd& end, CUarray array, const wire::GraphCopy&
 
 }  // namespace
 
+// The shim computes spans as we do, so a range that is not the session's is a breach of the
+// protocol here; in a graph it is an answer (graph_judge.cc).
 bool Copies::JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy,
                           CopyEnd* judged) {
   switch (end.space) {
@@ -95,6 +100,7 @@ bool Copies::JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& 
   return false;
 }
 
+// An empty block is no command that a shim sends, and would make extents wrap around below zero.
 void Copies::On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request& request,
                 const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
@@ -105,6 +111,7 @@ void Copies::On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request& requ
   }
   CopyBlockWork work = {copy, {}, {}};
   if (!JudgeCopyEnd(copy.to, copy, &work.to) || !JudgeCopyEnd(copy.from, copy, &work.from)) return;
+  // CUDA would keep this thread waiting (host_copy.h).
   if (IsHostCopy(copy)) return EnqueueHostCopy(*stream, record.ticket, HostBlockOf(copy));
   StreamCommand command;
   command.ticket = record.ticket;
@@ -167,6 +174,8 @@ CUresult SubmitBlock(const Driver& cuda, const CopyBlockWork& work, CUstream str
   return cuda.cuMemcpy3DAsync_v2(&copy, stream);
 }
 
+// The driver has a function for each size of element; other sizes were refused when the command was
+// read.
 CUresult SubmitFillBlock(const Driver& cuda, const FillBlockWork& work, CUstream stream) {
   const wire::GraphFill& fill = work.fill;
   switch (fill.element_bytes) {

@@ -34,6 +34,7 @@ void Copies::On(wire::Tag<wire::Copy>, const wire::Copy::Request& request,
       return Refuse(wire::Fatal::kBadArgument);
   }
   const uint64_t bytes = request.size_bytes;
+  // A copy of no bytes is judged like any other, and then only orders the stream.
   if (!(to_host ? OwnsHost(request.destination, bytes)
                 : device_memory_->OwnsDevice(request.destination, bytes)) ||
       !(from_host ? OwnsHost(request.source, bytes)
@@ -51,6 +52,8 @@ void Copies::On(wire::Tag<wire::Copy>, const wire::Copy::Request& request,
   streams_.Enqueue(*stream, std::move(command));
 }
 
+// A command that does nothing at CUDA, behind a gate: when its turn comes a worker makes the copy,
+// and its end opens the gate.
 void Copies::EnqueueHostCopy(Stream& stream, wire::Ticket ticket, const HostBlock& block) {
   StreamCommand command;
   command.ticket = ticket;
@@ -66,6 +69,7 @@ void Copies::On(wire::Tag<wire::CopyInline>, const wire::CopyInline::Request& re
   Stream* stream = FindStream(request.stream);
   if (stream == nullptr) return;
   const auto destination = static_cast<uint64_t>(request.destination);
+  // The source is the record itself, already in private memory.
   if (!device_memory_->OwnsDevice(destination, record.payload.size()))
     return Refuse(wire::Fatal::kBadRange);
   StreamCommand command;
@@ -94,11 +98,14 @@ void Copies::On(wire::Tag<wire::Fill>, const wire::Fill::Request& request,
   streams_.Enqueue(*stream, std::move(command));
 }
 
+// With nothing staged anything may go, or a payload above the limit never would.
 bool Copies::HasRoom(size_t payload_bytes) const {
   return staged_bytes_ == 0 ||
          staged_bytes_ + Staging::CostBytes(payload_bytes) <= Staging::kSessionBytes;
 }
 
+// From pageable memory the driver may keep this thread waiting (staging.h), so the payload is
+// copied into pinned memory where there is room.
 CUresult Copies::SubmitCopyInline(Stream& stream, const StreamCommand& command,
                                   uint64_t destination) {
   const std::span<const uint8_t> payload = command.payload;

@@ -15,6 +15,7 @@ constexpr uint64_t kPieceBytes = 16u << 20;
 // Each row costs as much as copying so many bytes more.
 constexpr uint64_t kRowCostBytes = 4096;
 
+// Where the block's next byte is on this side.
 uint64_t PlaceOf(const HostBlock::Side& side, const HostBlock& block) {
   return side.address + block.row / block.height * side.slice_bytes +
          block.row % block.height * side.row_bytes + block.x_bytes;
@@ -31,6 +32,7 @@ bool CopyPiece(const HostMemory& host, HostBlock* block) {
     const uint64_t bytes = std::min(block->width_bytes - block->x_bytes, kPieceBytes - spent);
     const uint64_t to = PlaceOf(block->to, *block);
     const uint64_t from = PlaceOf(block->from, *block);
+    // Looked at for each piece: a tenant may punch holes at any time.
     if (!host.Populated(to, bytes) || !host.Populated(from, bytes)) return false;
     std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
     spent += bytes + kRowCostBytes;
@@ -65,9 +67,12 @@ void HostCopies::Copy(const HostBlock& block, wire::StreamId stream,
   CopyNextPiece(std::make_shared<Run>(Run{block, stream, std::move(on_done)}));
 }
 
+// Each piece is a job of its own on the session's lane, so that its allocations and mappings get
+// their turn in between.
 void HostCopies::CopyNextPiece(const std::shared_ptr<Run>& run) {
   memory_.Post([keep = host_, run] { run->failed = !CopyPiece(*keep, &run->block); },
                [this, run] {
+                 // The gate that on_done would open was dropped with the queue.
                  if (!serving()) return;
                  if (!run->failed && !run->block.IsDone()) return CopyNextPiece(run);
                  if (run->failed) {

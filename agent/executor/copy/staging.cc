@@ -5,6 +5,7 @@
 
 namespace gpuloom::executor {
 
+// Once, before there are tenants. Where it fails inline copies go from pageable memory.
 void Staging::Start(Device* device) {
   void* memory = nullptr;
   if (device->cuda().cuMemHostAlloc == nullptr ||
@@ -16,6 +17,7 @@ void Staging::Start(Device* device) {
 
 uint8_t* Staging::Copy(Tenant* tenant, std::span<const uint8_t> bytes) {
   const uint64_t cost_bytes = CostBytes(bytes.size());
+  // One allocation must not take the pinned memory of all.
   if (tenant != nullptr && tenant->staged_bytes + cost_bytes > kTenantBytes) return nullptr;
   auto* copy = reinterpret_cast<uint8_t*>(free_.Take(cost_bytes));
   if (copy == nullptr) return nullptr;

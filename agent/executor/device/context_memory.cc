@@ -6,12 +6,16 @@
 
 namespace gpuloom::executor {
 
+// Only growth beyond the highest value so far costs anything: what is there is paid for, by whoever
+// raised it.
 uint64_t ContextMemory::PriceOf(Kind kind, uint64_t value) const {
   const uint64_t highest = highest_[static_cast<size_t>(kind)];
   const uint64_t more = value - std::min(value, highest);
   return kind == Kind::kThread ? more * threads_ : more;
 }
 
+// Two tenants may have been charged for the same growth, each before the other's was known; both
+// stay charged.
 void ContextMemory::Raise(Kind kind, uint64_t value, DeviceChargeRef charge) {
   uint64_t& highest = highest_[static_cast<size_t>(kind)];
   highest = std::max(highest, value);

@@ -8,6 +8,8 @@
 #include "agent/node/gpu_uuid.h"
 
 namespace gpuloom::executor {
+// The errors of which CUDA says that the process must be ended to go on, those of hardware and
+// context that it documents as fatal, and UNKNOWN, of which nobody can say what still works.
 bool IsSticky(CUresult result) {
   switch (result) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
@@ -34,6 +36,7 @@ bool IsSticky(CUresult result) {
   }
 }
 
+// By UUID and not by number: the driver's order of devices depends on the environment.
 bool Device::Find(const std::string& uuid, std::string* error) {
   int count = 0;
   CUresult result = cuda_.cuDeviceGetCount(&count);
@@ -75,6 +78,7 @@ uint64_t Device::ResidentThreads() const {
   return uint64_t{static_cast<uint32_t>(multiprocessors)} * static_cast<uint32_t>(threads);
 }
 
+// The first sticky error stays, whichever thread meets it: later ones are mostly its consequences.
 CUresult Device::Judge(CUresult result) {
   if (result != CUDA_SUCCESS && IsSticky(result)) {
     CUresult expected = CUDA_SUCCESS;
@@ -112,11 +116,13 @@ CUresult Device::TakeEvent(bool timing, CUevent* event) {
   return Judge(cuda_.cuEventCreate(event, timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING));
 }
 
+// At most kMaxIdleEvents of each kind are kept; the others are destroyed on a worker.
 void Device::GiveEvent(bool timing, CUevent event) {
   std::vector<CUevent>& idle = idle_events_[timing];
   (idle.size() < kMaxIdleEvents ? idle : excess_.events).push_back(event);
 }
 
+// From the end of the lists, so that nothing moves.
 Device::Excess Device::TakeExcess() {
   static constexpr size_t kPiece = 256;
   Excess piece;
@@ -130,11 +136,14 @@ Device::Excess Device::TakeExcess() {
   return piece;
 }
 
+// Results are not looked at: what cannot be destroyed is lost to the process, and a sticky error
+// shows itself elsewhere.
 void Device::Excess::Destroy(const Driver& cuda) const {
   for (const CUstream stream : streams) cuda.cuStreamDestroy_v2(stream);
   for (const CUevent event : events) cuda.cuEventDestroy_v2(event);
 }
 
+// cuKernelGetName is newer than the oldest driver that is supported.
 const char* Device::NameOf(CUkernel kernel) const {
   const char* name = nullptr;
   if (kernel == nullptr || cuda_.cuKernelGetName == nullptr ||

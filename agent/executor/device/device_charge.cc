@@ -7,6 +7,7 @@
 
 namespace gpuloom::executor {
 
+// Without waiting for an answer: nobody asks how much is free because of this.
 DeviceCharge::~DeviceCharge() {
   if (!returned_) scheduler_->Send(control::MemoryReturn{session_id_, memory_id_});
 }
@@ -17,6 +18,7 @@ void DeviceCharge::Return(std::function<void()> done) {
                   [done = std::move(done)](control::Incoming*) { done(); });
 }
 
+// `done` is never called if the scheduler goes away, as the process ends then.
 void ChargeDevice(SchedulerLink* scheduler, uint64_t session_id, uint64_t bytes, uint32_t* open,
                   std::function<void(CUresult, DeviceChargeRef)> done) {
   if (bytes == 0) return done(CUDA_SUCCESS, nullptr);

@@ -18,9 +18,12 @@
 namespace gpuloom::executor {
 namespace {
 
+// All flags that CUDA has for a split; others are no shim's.
 constexpr uint32_t kSplitFlags = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
                                  CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
 
+// What may go to the driver: it writes `groups` entries. Whether the device can be divided so is
+// its to say.
 bool IsSplit(const wire::SplitArguments& split) {
   return split.groups != 0 && split.groups <= wire::kMaxSplitGroups &&
          (split.use_flags & ~kSplitFlags) == 0;
@@ -41,6 +44,7 @@ bool IsDescription(const wire::GreenCreate::Request& request) {
          (picked == 0 || highest < request.split.groups);
 }
 
+// One more piece of a description, beyond the groups that the request itself names.
 bool IsPick(const wire::PartPick& pick) {
   if (pick.what == wire::PartPick::What::kWhole) return true;
   return pick.what <= wire::PartPick::What::kGroup && IsSplit(pick.split) &&
@@ -64,6 +68,8 @@ struct GreenContexts::NewGreen {
   NewGreen() = default;
   NewGreen(const NewGreen&) = delete;
   NewGreen& operator=(const NewGreen&) = delete;
+  // Counted before it was made. If none came of it, by a failure or because the session has ended
+  // before its turn, it is not counted.
   ~NewGreen() {
     if (counted_by != nullptr && made.context == nullptr) counted_by->Discount(tenant->label);
   }
@@ -96,6 +102,7 @@ struct GreenContexts::NewGreen {
     CUDA_RETURN_IF_ERROR(SplitResource(cuda, of, split, &groups, &remaining));
     for (uint32_t i = 0; i < wire::kMaxSplitGroups; ++i) {
       if (!wants(i)) continue;
+      // The driver gave fewer groups than were asked for.
       if (i >= groups.size()) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
       picked->push_back(groups[i]);
     }
@@ -108,6 +115,8 @@ struct GreenContexts::NewGreen {
     return CUDA_SUCCESS;
   }
 
+  // The same calls as the program's own splits: a split is a function of its input alone, so the
+  // pieces are the same as those that it was told of.
   CUresult Pick(const Driver& cuda, std::vector<CUdevResource>* picked) const {
     if (request.whole == 1) {
       picked->push_back(of);
@@ -128,6 +137,7 @@ struct GreenContexts::NewGreen {
     return CUDA_SUCCESS;
   }
 
+  // In a quiet moment, because creating the context waits for the device.
   CUresult Make(const Driver& cuda, CUdevice device) {
     if (of.type == CU_DEV_RESOURCE_TYPE_INVALID) {
       CUDA_RETURN_IF_ERROR(cuda.cuDeviceGetDevResource(device, &of, CU_DEV_RESOURCE_TYPE_SM));
@@ -138,6 +148,7 @@ struct GreenContexts::NewGreen {
   }
 };
 
+// Never destroyed: the session keeps it for the next request of the same part (spare_greens.h).
 GreenContext::~GreenContext() {
   if (made.context != nullptr) home->Keep(key, made, std::move(charge));
 }
@@ -164,6 +175,7 @@ CUresult MakeGreen(const Driver& cuda, CUdevice device, std::vector<CUdevResourc
   return done;
 }
 
+// All or nothing: a driver may have some of them and lack others.
 bool HasGreenContexts(const Driver& cuda) {
   return cuda.cuDeviceGetDevResource != nullptr && cuda.cuDevSmResourceSplitByCount != nullptr &&
          cuda.cuDevResourceGenerateDesc != nullptr && cuda.cuGreenCtxCreate != nullptr &&
@@ -171,6 +183,7 @@ bool HasGreenContexts(const Driver& cuda) {
          cuda.cuGreenCtxGetDevResource != nullptr && cuda.cuGreenCtxStreamCreate != nullptr;
 }
 
+// The driver says in `count` how many groups there are, which may be fewer than asked for.
 CUresult SplitResource(const Driver& cuda, const CUdevResource& resource,
                        const wire::SplitArguments& split, std::vector<CUdevResource>* groups,
                        CUdevResource* remaining) {
@@ -189,6 +202,7 @@ wire::Multiprocessors MultiprocessorsOf(const CUdevResource& resource) {
 }
 
 const CUdevResource* GreenContexts::FindPart(wire::DevicePartId id_untrusted) {
+  // An invalid resource stands for the whole device until a driver call is due anyway.
   static constexpr CUdevResource kAskedLater{};
   // What the policy lets the session use.
   const Partition* partition = port_->partition();
@@ -260,6 +274,8 @@ void GreenContexts::On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Reques
       });
 }
 
+// A context of the same part that this session has kept is taken at once. Otherwise it is charged,
+// and then either one that an ended session has left is taken, or one is made.
 void GreenContexts::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Request& request,
                        const wire::Record& record) {
   auto made = std::make_shared<NewGreen>();
@@ -292,6 +308,7 @@ void GreenContexts::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Re
   std::string key = made->Key();
   const bool kept = greens_->Has(key);
   // Contexts outlive their ids while they have work, so they are counted apart from those kept.
+  // Taking a kept one makes room among the kept.
   if (green_.size() >= kMaxGreenContexts || (!kept && greens_->kept() >= kMaxGreenContexts)) {
     return Reply<wire::GreenCreate>(made->caller, CUDA_ERROR_OUT_OF_MEMORY);
   }
@@ -313,6 +330,8 @@ void GreenContexts::MakeGreen(const std::shared_ptr<NewGreen>& made) {
   if (made->result == CUDA_SUCCESS && services_.greens->Take(owner.key, &owner.made)) {
     return AnswerGreen(*made);
   }
+  // Counted when it is sure to be made, and not before: who takes a spare one costs the device
+  // nothing.
   if (made->result == CUDA_SUCCESS && !services_.greens->Count(tenant_->label)) {
     LogFor(
         &tenant_->lines, LogLevel::kInfo,
@@ -338,6 +357,7 @@ void GreenContexts::MakeGreen(const std::shared_ptr<NewGreen>& made) {
       });
 }
 
+// The entry is there since the request and null, so no other command could use or remove it.
 void GreenContexts::AnswerGreen(NewGreen& made) {
   GreenContextRef owner = std::move(made.owner);
   if (made.result != CUDA_SUCCESS) {
@@ -347,6 +367,7 @@ void GreenContexts::AnswerGreen(NewGreen& made) {
   }
   *green_.Find(made.request.context) = owner;
   const CUdevResource& has = owner->made.has;
+  // Several contexts may have the same description, and so the same part.
   if (parts_.Find(made.request.part) == nullptr) {
     *parts_.Add(made.request.part) = {has, owner->within};
   }
@@ -362,6 +383,7 @@ GreenContextRef GreenContexts::FindGreen(wire::GreenContextId id_untrusted) {
 
 void GreenContexts::On(wire::Tag<wire::GreenDestroy>, const wire::GreenDestroy::Request& request,
                        const wire::Record&) {
+  // Its streams hold it while they have work.
   if (FindGreen(request.context) != nullptr) green_.Take(request.context);
 }
 

@@ -16,6 +16,7 @@ constexpr uint64_t kHiddenBytes = uint64_t{1} << 40;
 
 }  // namespace
 
+// Without hidden addresses each grant reserves some of its own (grant.cc).
 bool InternalStream::Start(std::string* error) {
   // A tenant waits for this short work, so it goes before kernels that are queued at the device.
   const CUresult result = device_->TakeStream(device_->priority_greatest(), &stream_);
@@ -31,6 +32,7 @@ bool InternalStream::Start(std::string* error) {
   return false;
 }
 
+// In words: grants are whole granules.
 void InternalStream::Clear(uint64_t address, uint64_t size_bytes,
                            std::function<void(CUresult)> done) {
   const Driver& cuda = device_->cuda();
@@ -49,6 +51,7 @@ void InternalStream::Read(uint64_t address, uint32_t size_bytes, Staging* stagin
   static constexpr uint8_t kZeros[sizeof(uint64_t)] = {};
   CUevent event = nullptr;
   CUresult result = device_->TakeEvent(false, &event);
+  // For the executor itself: nobody's share of the staging memory.
   uint8_t* pinned = staging->Copy(nullptr, kZeros);
   // Without pinned room the copy goes to pageable memory, and CUDA returns when it is done.
   auto pageable = std::make_shared<uint64_t>(0);
@@ -79,6 +82,8 @@ void InternalStream::Write(const wire::StreamWriteValue::Request& write,
   });
 }
 
+// What has failed is queued as well, so that `done` runs in Poll, in order, and never within the
+// call.
 void InternalStream::Queue(CUevent event, CUresult result, std::function<bool(CUresult)> done) {
   if (result == CUDA_SUCCESS) {
     result = device_->Judge(device_->cuda().cuEventRecord(event, stream_));
@@ -90,6 +95,7 @@ void InternalStream::Queue(CUevent event, CUresult result, std::function<bool(CU
   waiting_.push_back({event, result, std::move(done)});
 }
 
+// The stream is in order: behind an event that is not reached none is.
 bool InternalStream::Poll() {
   bool any = false;
   while (!waiting_.empty()) {
@@ -99,6 +105,7 @@ bool InternalStream::Poll() {
       if (result == CUDA_ERROR_NOT_READY) break;
       device_->GiveEvent(false, waiting_.front().event);
     }
+    // Taken out first: it may queue more.
     const auto done = std::move(waiting_.front().done);
     waiting_.pop_front();
     any |= done(result);

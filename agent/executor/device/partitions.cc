@@ -25,6 +25,7 @@ SmTerms OfNamespace(const control::PartitionTerms& terms) {
 SmTerms OfAllocation(const control::PartitionTerms& terms) {
   return {terms.sm_percent, terms.sm_reserved};
 }
+// Whether the policy wants anything that the whole device for everybody would not give.
 bool AsksForParts(const control::PartitionTerms& terms) {
   for (const SmTerms& one : {OfNamespace(terms), OfAllocation(terms)}) {
     if (one.IsLimited() || one.reserved != 0) return true;
@@ -32,6 +33,7 @@ bool AsksForParts(const control::PartitionTerms& terms) {
   return false;
 }
 
+// Told to the program that cannot begin, or logged where it runs already.
 constexpr char kCannotDivide[] =
     "the policy's smPercent and smReserved need green contexts, which this driver does not have "
     "(NVIDIA's has them from CUDA 12.4 on): update the driver, or take the two keys out of the "
@@ -41,6 +43,7 @@ constexpr char kDoesNotFit[] =
     "multiprocessors, and one group is left to those without a reservation";
 
 // The groups of the whole device, and what is left over.
+// Always the same for one device, so group i is the same multiprocessors each time.
 CUresult SplitDevice(const Driver& cuda, CUdevice device, std::vector<CUdevResource>* groups,
                      CUdevResource* left_over) {
   CUdevResource whole{};
@@ -52,6 +55,7 @@ CUresult SplitDevice(const Driver& cuda, CUdevice device, std::vector<CUdevResou
 
 }  // namespace
 
+// Where this fails layout_ has no groups: sessions without limits run, others are refused by name.
 void Partitions::Start() {
   const Driver& cuda = device_->cuda();
   if (!HasGreenContexts(cuda)) return;
@@ -70,6 +74,7 @@ void Partitions::Start() {
                                   static_cast<uint32_t>(groups.size()));
 }
 
+// Only an allocation's first session changes the division.
 bool Partitions::Begin(const control::AddSession& order, std::string* error) {
   if (layout_.groups == 0 && AsksForParts(order.partition)) {
     *error = kCannotDivide;
@@ -103,6 +108,7 @@ void Partitions::End(uint64_t allocation_id) {
   (void)Divide();
 }
 
+// Running sessions cannot be refused: terms that do not fit leave them what they have.
 void Partitions::Set(const control::SetShares& order) {
   const auto it = allocations_.find(order.allocation_id);
   if (it == allocations_.end()) return;  // its sessions have ended meanwhile
@@ -126,6 +132,9 @@ void Partitions::Set(const control::SetShares& order) {
       static_cast<unsigned long long>(order.allocation_id), error);
 }
 
+// In two levels: the device among namespaces, then each namespace's groups among its allocations.
+// Nothing is stored before all of it has worked. What each had before goes in, so that whoever can
+// stays where it is.
 bool Partitions::Divide() {
   if (layout_.groups == 0) return true;
   std::vector<SmClaim> claims;
@@ -151,6 +160,8 @@ bool Partitions::Divide() {
   }
   next = 0;
   for (auto& [id, name_space] : namespaces_) name_space.claim.previous = of_namespaces[next++];
+  // The partitions that are new begin to be made; sessions follow when they are
+  // (Session::FollowPartition).
   for (auto& [id, allocation] : allocations_) {
     allocation.claim.previous = of_allocations.at(id);
     Partition* partition = Find(allocation.claim.previous.groups);
@@ -161,6 +172,7 @@ bool Partitions::Divide() {
   return true;
 }
 
+// Null for the whole device, which needs no partition: kernels run in the primary context.
 Partition* Partitions::Find(SmGroups groups) {
   if (groups == layout_.whole()) return nullptr;
   std::unique_ptr<Partition>& found = made_[groups];
@@ -175,6 +187,8 @@ Partition* Partitions::Find(SmGroups groups) {
   return found.get();
 }
 
+// Counted against kMaxPartitions while it is being made, and not if that fails, so that it can be
+// tried again.
 void Partitions::Make(Partition* partition) {
   if (begun_ == kMaxPartitions) {
     Log(LogLevel::kError, "policy: no more than %u different sets of multiprocessors are made",
@@ -195,6 +209,8 @@ void Partitions::Make(Partition* partition) {
     CUdevResource left_over{};
     CUDA_RETURN_IF_ERROR(SplitDevice(cuda, device, &of_driver, &left_over));
     std::vector<CUdevResource> picked;
+    // The layout has at most as many groups as fit into the bits of SmGroups; one of them may then
+    // be several of the driver's.
     const size_t in_one = (of_driver.size() + layout.groups - 1) / layout.groups;
     for (size_t i = 0; i < of_driver.size(); ++i) {
       if ((groups >> i / in_one & 1) != 0) picked.push_back(of_driver[i]);

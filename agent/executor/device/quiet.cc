@@ -16,6 +16,7 @@ const Quiet::Party* Find(std::span<const Quiet::Party> parties, const void* owne
   return found == parties.end() ? nullptr : &*found;
 }
 
+// The caller's own allocation is in its way, by whichever of its sessions.
 bool TenantIsAtDevice(std::span<const Quiet::Party> parties, const void* owner) {
   const Quiet::Party* caller = Find(parties, owner);
   return caller != nullptr &&
@@ -29,6 +30,7 @@ bool InTurn(uint64_t since_ns, uint64_t turn_ns) { return since_ns % (2 * turn_n
 
 }  // namespace
 
+// The wait is counted from the next Tick, which knows the time.
 void Quiet::Need(const void* owner, std::function<void()> work, std::function<void()> done) {
   needed_.push_back({owner, std::move(work), std::move(done)});
 }
@@ -54,6 +56,7 @@ void Quiet::Retire(std::function<void()> work, std::function<void()> done) {
 
 void Quiet::HurryRetired() {
   if (hurried_ == 0) hurried_since_ns_ = 0;
+  // All that is there now: whoever hurries does not know which piece it waits for.
   hurried_ = retired_.size();
 }
 
@@ -70,7 +73,9 @@ bool Quiet::AnyoneMayHold(uint64_t now_ns, std::span<const Party> parties) const
   return false;
 }
 
-// Opens and ends the moment in which all sessions' submissions are held back.
+// Opens and ends the moment in which all sessions' submissions are held back. It ends well when
+// somebody was served and nobody waits any more, or after kLongestHoldNs; it is given up when
+// nobody could be served and every session has been held for as long as its patience allows.
 void Quiet::LookAtHold(uint64_t now_ns, std::span<const Party> parties) {
   if (held_since_ns_ == 0) {
     if (!AnyNeeded() || now_ns < next_hold_ns_ || !AnyoneMayHold(now_ns, parties)) return;
@@ -84,6 +89,7 @@ void Quiet::LookAtHold(uint64_t now_ns, std::span<const Party> parties) {
   if (served_) {
     const bool nobody_waits = !AnyNeeded() && now_ns >= linger_until_ns_;
     if (!nobody_waits && held_ns < kLongestHoldNs) return;
+    // As long as the moment was: who loads without end gets half of the time.
     pause_until_ns_ = next_hold_ns_ = now_ns + std::min(held_ns, kLongestPauseNs);
     given_up_ns_ = 0;
   } else if (AnyNeeded()) {
@@ -91,12 +97,15 @@ void Quiet::LookAtHold(uint64_t now_ns, std::span<const Party> parties) {
     for (const Party& party : parties)
       longest_ns = std::max(longest_ns, Patience(party.command_ns));
     if (held_ns < longest_ns && AnyoneMayHold(now_ns, parties)) return;
+    // A kernel that does not end makes every hold useless: the pauses between holds double.
     given_up_ns_ = std::min(std::max(held_ns, 2 * given_up_ns_), kLongestGivenUpNs);
     next_hold_ns_ = now_ns + std::max(given_up_ns_, held_ns);
   }
   held_since_ns_ = 0;
 }
 
+// Says of each session whether it may submit until the next Tick. While a piece runs none may,
+// whatever its patience: its calls would wait for the context's lock.
 void Quiet::HoldParties(uint64_t now_ns, std::span<Party> parties) {
   holds_own_ = false;
   for (Party& party : parties) {
@@ -107,9 +116,11 @@ void Quiet::HoldParties(uint64_t now_ns, std::span<Party> parties) {
   const void* last = nullptr;
   for (const Piece& piece : needed_) {
     const uint64_t waited_ns = now_ns - piece.since_ns;
+    // Nor have those behind it waited longer.
     if (waited_ns < kPatienceNs) return;
     if (piece.owner == last) continue;
     last = piece.owner;
+    // Its own work is in the way, so only its own sessions are held: the others could not help.
     if (!InTurn(waited_ns, kOwnHoldNs) || !TenantIsAtDevice(parties, piece.owner)) continue;
     const Party* caller = Find(parties, piece.owner);
     holds_own_ = true;
@@ -119,6 +130,7 @@ void Quiet::HoldParties(uint64_t now_ns, std::span<Party> parties) {
 
 bool Quiet::Tick(uint64_t now_ns, std::span<Party> parties, bool others_at_device,
                  uint64_t idle_ns) {
+  // A piece has run since the last Tick. The moment stays open for whoever needs the next one.
   if (ended_) {
     ended_ = false;
     served_ = true;

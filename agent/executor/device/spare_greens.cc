@@ -13,6 +13,8 @@ bool SpareGreens::Take(const std::string& key, MadeGreen* made) {
   return true;
 }
 
+// A few tenants can use up most places for ever, since none is destroyed; the last ones are for
+// those that have had few made.
 bool SpareGreens::Count(const std::string& tenant) {
   const auto known = made_of_.find(tenant);
   const uint32_t made = known == made_of_.end() ? 0 : known->second;
@@ -25,6 +27,7 @@ bool SpareGreens::Count(const std::string& tenant) {
   return true;
 }
 
+// It was not made after all.
 void SpareGreens::Discount(const std::string& tenant) {
   --made_;
   if (--made_of_[tenant] == 0) made_of_.erase(tenant);
@@ -39,10 +42,12 @@ bool SessionGreens::Take(const std::string& key, MadeGreen* made, DeviceChargeRe
   return true;
 }
 
+// With its charge: the device memory is in use as before.
 void SessionGreens::Keep(const std::string& key, const MadeGreen& made, DeviceChargeRef charge) {
   kept_.emplace(key, Kept{made, std::move(charge)});
 }
 
+// The charges go back to the scheduler with `kept_`; who takes one of these is charged anew.
 void SessionGreens::GiveAll() {
   for (const auto& [key, kept] : kept_) spare_->Give(key, kept.made);
   kept_.clear();

@@ -7,6 +7,7 @@
 
 namespace gpuloom::executor {
 
+// Costs an entry of a table: CUDA's event is taken when it is recorded.
 void Events::On(wire::Tag<wire::EventCreate>, const wire::EventCreate::Request& request,
                 const wire::Record&) {
   Event* event = events_.Add(request.event);
@@ -16,6 +17,7 @@ void Events::On(wire::Tag<wire::EventCreate>, const wire::EventCreate::Request& 
 
 void Events::On(wire::Tag<wire::EventDestroy>, const wire::EventDestroy::Request& request,
                 const wire::Record&) {
+  // Who still waits for it holds the point, not the event.
   if (events_.Take(request.event) == nullptr) Refuse(wire::Fatal::kBadHandle);
 }
 
@@ -29,6 +31,7 @@ void Events::On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request& 
   event->latest =
       std::make_shared<Point>(services_.device, request.stream, record.ticket, event->timing);
   if (event->shared != nullptr) {
+    // Other sessions that wait from now on wait for this record, even before CUDA has it.
     event->shared->latest = event->latest;
     event->shared->session = id();
   }
@@ -38,6 +41,9 @@ void Events::On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request& 
   streams_.Enqueue(*stream, std::move(command));
 }
 
+// A wait is a command without work and with a dependency. It names the point that the event has
+// now: a later record does not change what is waited for. Without a point, or with one that is
+// done, there is nothing to wait for.
 void Events::On(wire::Tag<wire::StreamWaitEvent>, const wire::StreamWaitEvent::Request& request,
                 const wire::Record& record) {
   Stream* stream = FindStream(request.stream);
@@ -49,6 +55,7 @@ void Events::On(wire::Tag<wire::StreamWaitEvent>, const wire::StreamWaitEvent::R
   if (const SharedEvent* shared = event->shared.get();
       shared != nullptr && shared->session != id()) {
     if (shared->latest != nullptr && !shared->latest->done) {
+      // Another session's stream and ticket mean nothing here; the point says it all.
       command.dependencies.push_back({wire::kLegacyStream, wire::Ticket{0}, shared->latest, true});
     }
   } else if (event->latest != nullptr && !event->latest->done) {
@@ -64,6 +71,7 @@ void Events::On(wire::Tag<wire::EventShare>, const wire::EventShare::Request& re
   const Caller caller = CallerOf(record);
   if (event->shared == nullptr) {
     auto shared = std::make_shared<SharedEvent>();
+    // What was recorded before it was shared counts, too.
     shared->latest = event->latest;
     shared->session = id();
     if (!services_.shared->Export(shared)) {
@@ -88,6 +96,8 @@ void Events::On(wire::Tag<wire::EventOpen>, const wire::EventOpen::Request& requ
   Reply<wire::EventOpen>(caller, CUDA_SUCCESS);
 }
 
+// For events that other sessions may have recorded: of its own a tenant sees the ticket in shared
+// memory.
 void Events::On(wire::Tag<wire::EventDone>, const wire::EventDone::Request& request,
                 const wire::Record& record) {
   port_->PollStreams();  // the device may have told the tenant of more than we know
@@ -97,6 +107,7 @@ void Events::On(wire::Tag<wire::EventDone>, const wire::EventDone::Request& requ
   const Caller caller = CallerOf(record);
   if (latest == nullptr || latest->done) return Reply<wire::EventDone>(caller, CUDA_SUCCESS);
   if (request.wait == 0) return Reply<wire::EventDone>(caller, CUDA_ERROR_NOT_READY);
+  // At most one for each reply slot.
   event_waiting_.emplace_back(caller, latest);
 }
 
@@ -118,6 +129,7 @@ void Events::On(wire::Tag<wire::EventElapsed>, const wire::EventElapsed::Request
   if (!start->timing || !end->timing || start->latest == nullptr || end->latest == nullptr) {
     return Reply<wire::EventElapsed>(caller, CUDA_ERROR_INVALID_HANDLE);
   }
+  // A point that is done without having been recorded has no CUDA event, which the driver refuses.
   if (!start->latest->done || !end->latest->done) {
     return Reply<wire::EventElapsed>(caller, CUDA_ERROR_NOT_READY);
   }

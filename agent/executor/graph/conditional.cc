@@ -42,6 +42,7 @@ void Conditionals::On(wire::Tag<wire::ConditionCreate>,
       *conditions_ == wire::kMaxSessionConditions) {
     return Reply<wire::ConditionCreate>(caller, CUDA_ERROR_OUT_OF_MEMORY);
   }
+  // Never counted back but with the reservation: the driver cannot destroy a handle by itself.
   ++reservation->counted_conditions;
   ++*conditions_;
   ++reservation->creating;
@@ -76,9 +77,12 @@ void Conditionals::On(wire::Tag<wire::ConditionCreate>,
 
 void Conditionals::On(wire::Tag<wire::ConditionsDrop>, const wire::ConditionsDrop::Request& request,
                       const wire::Record&) {
+  // A Graph that is made from it holds it on.
   if (reservations_.Take(request.reservation) == nullptr) Refuse(wire::Fatal::kBadHandle);
 }
 
+// The driver's conditional nodes must be in the graph for which their handles were made, so all
+// handles of a definition belong to one reservation.
 CUresult Conditionals::JudgeConditional(GraphPlan* plan, uint32_t entry) {
   const auto asked = plan->reader.Body<wire::GraphConditional>(plan->reader.Node(entry));
   const ReservationEntry* found = reservations_.Find(asked.reservation);
@@ -89,6 +93,7 @@ CUresult Conditionals::JudgeConditional(GraphPlan* plan, uint32_t entry) {
   plan->reservation = found->reservation;
   const auto& handles = found->reservation->handles;
   if (asked.condition >= handles.size()) return CUDA_ERROR_INVALID_VALUE;
+  // Grows if handles are made between two pieces of the judgement.
   plan->conditions.resize(handles.size());
   if (plan->conditions[asked.condition]) return CUDA_ERROR_INVALID_VALUE;  // another node's
   plan->conditions[asked.condition] = true;

@@ -36,6 +36,8 @@ struct Graphs::GraphBlock {
   uint64_t address;
   uint64_t size_bytes;
 
+  // On a worker, or for a short update on the ring thread. The budget is asked before the copy: a
+  // definition may have kMaxGraphBytes.
   void Read(GraphPlan* plan, wire::GraphReader::Form form) const {
     if (size_bytes != 0) {
       if (!plan->charge.Add((1 + kReadingGraphTakes) * size_bytes)) {
@@ -72,6 +74,7 @@ bool Graphs::FindGraphBlock(wire::HostPtr address, uint64_t size_bytes, const wi
   return false;
 }
 
+// Memory operations count like nodes: each names an address that is looked up.
 bool Graphs::JudgeGraph(GraphPlan* plan, uint32_t entries) {
   for (uint32_t spent = 0; spent < entries && plan->judged < plan->reader.nodes(); ++spent) {
     spent += plan->reader.Operations(plan->reader.Node(plan->judged));
@@ -108,15 +111,21 @@ void Graphs::On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate:
                 });
 }
 
+// Called again until the definition is judged, then when it is paid for, and for conditional graphs
+// when their reservation is free. What it has done stands in the plan. Built on a worker beside
+// running work if the driver has room, else in a quiet moment.
 void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& request,
                        const PlanRef& plan) {
   if (!serving()) return;
   if (!JudgeGraph(plan.get(), kJudgeAtATime)) {
+    // An empty job: the ring thread turns to others, and the session's next load or graph stays
+    // behind this one.
     return modules_.PostNext([] {},
                              [this, caller, request, plan] { MakeGraph(caller, request, plan); });
   }
   if (plan->result == CUDA_SUCCESS && !plan->is_paid) {
     plan->is_paid = true;
+    // The driver takes the larger of the two: an amount for each graph, or for all nodes.
     const uint64_t price =
         std::max(std::max(plan->sections.graphs(), 1u) * kGraphTakesOfDeviceBytes,
                  plan->reader.nodes() * kGraphNodeTakesOfDeviceBytes);
@@ -162,6 +171,7 @@ void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& req
   });
 }
 
+// A graph that is still being made is refused, too: an honest shim waits for the answer.
 Graph* Graphs::FindGraph(wire::GraphId id_untrusted) {
   const GraphEntry* entry = graphs_.Find(id_untrusted);
   if (entry != nullptr && entry->graph != nullptr) return entry->graph.get();
@@ -169,6 +179,9 @@ Graph* Graphs::FindGraph(wire::GraphId id_untrusted) {
   return nullptr;
 }
 
+// An update takes its place between launches when it is read: launches_before counts those that it
+// must not overtake, and MayLaunch keeps those behind it waiting, even while it is still being
+// judged.
 void Graphs::On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request& request,
                 const wire::Record& record) {
   Graph* graph = FindGraph(request.graph);
@@ -192,6 +205,7 @@ void Graphs::On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request& 
   };
   graph->updates.push_back(std::move(update));
   graph->launches_queued = 0;
+  // The tenant may destroy the graph meanwhile; the update still has its answer to give.
   const GraphRef held = graphs_.Find(request.graph)->graph;
   if (block.size_bytes == 0) {
     block.Read(plan.get(), wire::GraphReader::Form::kUpdate);
@@ -201,6 +215,8 @@ void Graphs::On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request& 
                 [this, block, held, ticket = record.ticket] { JudgeUpdate(held, ticket); });
 }
 
+// In pieces, like a definition. An index or a kind that does not fit the graph is no mistake of a
+// program's: the shim knows the definition.
 void Graphs::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
   if (!serving()) return;
   const auto update =
@@ -237,6 +253,7 @@ void Graphs::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
 void Graphs::TryUpdate(const GraphRef& graph) {
   while (!graph->updates.empty()) {
     Graph::Update& update = graph->updates.front();
+    // Only the first one: updates keep their order, whichever is judged first.
     if (!update.judged || update.running || update.launches_before != 0 || graph->moving) return;
     update.running = true;
     const PlanRef plan = update.plan;
@@ -254,6 +271,8 @@ void Graphs::TryUpdate(const GraphRef& graph) {
   }
 }
 
+// One that was answered before it was made can only fail as CUDA's asynchronous errors do, with the
+// next call.
 void Graphs::FinishUpdate(Graph& graph) {
   const Graph::Update update = std::move(graph.updates.front());
   graph.updates.pop_front();
@@ -282,6 +301,8 @@ void Graphs::On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request& 
     if (event == nullptr || event->latest == nullptr || event->latest->done) continue;
     command.dependencies.push_back({event->latest->stream, event->latest->ticket, event->latest});
   }
+  // A new point each time, as for EventRecord. Its CUDA event is the graph's own and is recorded
+  // again with each launch.
   for (const Graph::Record& recorded : graph->records()) {
     Event* event = events_->Find(recorded.event);
     if (event == nullptr) continue;  // destroyed meanwhile
@@ -315,6 +336,8 @@ void Graphs::On(wire::Tag<wire::GraphDestroy>, const wire::GraphDestroy::Request
   if (FindGraph(request.graph) != nullptr) graphs_.Take(request.graph);
 }
 
+// The driver's graph with the handles can serve one executable graph at a time, and the previous
+// one is destroyed in a quiet moment only: the request waits for it (MakeWaitingGraphs).
 bool Graphs::TakesReservation(Caller caller, const wire::GraphInstantiate::Request& request,
                               const PlanRef& plan) {
   // An honest shim makes one such call at a time.

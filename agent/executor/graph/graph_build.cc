@@ -15,7 +15,7 @@ using wire::GraphNodeKind;
 
 namespace {
 
-// The edges of one graph.
+// The edges of one of the driver's graphs, added with one call.
 struct Edges {
   CUgraph graph = nullptr;
   std::vector<CUgraphNode> from;
@@ -37,6 +37,8 @@ CUresult AddTo(const Driver& cuda, const Edges& edges) {
 
 }  // namespace
 
+// The last of the session's table, queued and running launches lets go of it, on the ring thread.
+// The counts stay until the driver's objects are destroyed, as their memory does.
 Graph::~Graph() {
   bool any_exec = false;
   for (const Section& section : sections_) any_exec = any_exec || section.exec != nullptr;
@@ -67,6 +69,8 @@ Graph::~Graph() {
   pool_->Post(std::move(destroy), std::move(done));
 }
 
+// What is counted here is taken back by the destructor, or for the reservation's graph by the
+// reservation's, whatever comes of the build.
 CUresult Graph::Prepare(const GraphPlan& plan) {
   reservation_ = plan.reservation;
   context_ = reservation_ == nullptr ? plan.context : reservation_->context;
@@ -143,6 +147,7 @@ CUresult Graph::Lay(const GraphPlan& plan) {
   return CUDA_SUCCESS;
 }
 
+// Everything is copied: the plan's block goes when the graph is made.
 void Graph::SetHostNode(const GraphPlan& plan, uint32_t entry, HostNode* host_node) {
   const wire::GraphNode node = plan.reader.Node(entry);
   if (node.kind == GraphNodeKind::kHost) {
@@ -163,6 +168,8 @@ void Graph::Build(GraphPlan* plan) {
   plan->result = Lay(*plan);
   for (Section& section : sections_) {
     if (plan->result != CUDA_SUCCESS) return;
+    // A section without device nodes needs no launch. A graph of one section has an executable
+    // graph even if it is empty.
     if (section.is_reserved || !(section.has_nodes || sections_.size() == 1)) continue;
     plan->result = cuda.cuGraphCreate(&section.graph, 0);
   }
@@ -206,6 +213,8 @@ void Graph::AddAll(GraphPlan* plan) {
   plan->result = AddEdges(*plan, bodies);
 }
 
+// The driver makes the body graphs. They are appended in the order of the definition's scopes,
+// which are those of the conditional nodes in turn.
 CUresult Graph::AddConditional(const GraphPlan& plan, uint32_t i, CUgraph graph,
                                std::vector<CUgraph>* bodies) {
   const auto asked = plan.reader.Body<wire::GraphConditional>(plan.reader.Node(i));
@@ -222,6 +231,7 @@ CUresult Graph::AddConditional(const GraphPlan& plan, uint32_t i, CUgraph graph,
   return CUDA_SUCCESS;
 }
 
+// Without dependencies: all edges are added together later.
 CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
   const Driver& cuda = device_->cuda();
   const wire::GraphNode node = plan.reader.Node(i);
@@ -266,6 +276,7 @@ CUresult Graph::AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& bodi
   for (uint32_t i = 0; i < plan.reader.edges(); ++i) {
     const wire::GraphEdge edge = plan.reader.Edge(i);
     const Node &from = nodes_[edge.from], &to = nodes_[edge.to];
+    // A host node stands between sections, which are launched one after the other: so do its edges.
     if (from.section != to.section || from.on_host || to.on_host || IsThere(edge.from)) continue;
     const uint32_t scope = plan.scopes.ScopeOf(edge.from);
     const CUgraph graph = scope == 0 ? sections_[from.section].graph : bodies[scope];
@@ -289,6 +300,9 @@ CUresult Graph::AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& bodi
   return CUDA_SUCCESS;
 }
 
+// Priorities are mapped into the band of the session's class. Where nodes' priorities count (and
+// not the stream's), a node without one would have the device's default, which may lie outside the
+// band.
 CUresult Graph::SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode node) const {
   const wire::GraphNode form = plan.reader.Node(entry);
   const auto kernel = plan.reader.Body<wire::GraphKernel>(form);

@@ -30,6 +30,8 @@ bool SpanOf(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy, uint64_t
          !__builtin_add_overflow(*bytes, copy.width_bytes, bytes);
 }
 
+// Attributes of kernel nodes whose value is a plain number of the tenant's. Others name objects or
+// memory, and would have to be translated.
 bool KnownAttribute(uint32_t id) {
   switch (id) {
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
@@ -52,7 +54,9 @@ bool KnownAttribute(uint32_t id) {
 
 CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
   const wire::GraphNode node = plan->reader.Node(entry);
+  // The limits bound what a launch or an update costs the ring thread.
   if (!plan->Count(entry)) return CUDA_ERROR_NOT_SUPPORTED;
+  // In an update: only the node's switch changes.
   if (node.body_bytes == 0) return CUDA_SUCCESS;
   switch (node.kind) {
     case GraphNodeKind::kKernel:
@@ -68,6 +72,8 @@ CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
             plan->arrays.push_back({entry});
           }
           GraphPlan::Arrays& arrays = plan->arrays.back();
+          // The handle is kept beside the entry: the array's id may be another array's when the
+          // graph is built.
           (end == &copy.to ? arrays.to : arrays.from) = array->array;
           if (!plan->Hold(array->whole)) return CUDA_ERROR_NOT_SUPPORTED;
           continue;
@@ -88,6 +94,7 @@ CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
       if (fill.element_bytes != 1 && fill.element_bytes != 2 && fill.element_bytes != 4) {
         return CUDA_ERROR_INVALID_VALUE;
       }
+      // A fill spans what a copy of as many rows would.
       wire::GraphCopy rows = {};
       rows.height = fill.height;
       rows.depth = 1;
@@ -121,6 +128,8 @@ CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
   return CUDA_ERROR_INVALID_VALUE;
 }
 
+// The driver validates dimensions and shared memory itself; here it is what the node names, and how
+// many bytes of parameters the driver will read.
 CUresult Graphs::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
   const wire::GraphNode node = plan->reader.Node(entry);
   const auto request = plan->reader.Body<wire::GraphKernel>(node);
@@ -136,6 +145,8 @@ CUresult Graphs::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
   return plan->Hold(kernel->library) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
+// Unlike the words of a stream's operations, a misaligned one is an error of the program's here, as
+// with everything in a definition.
 CUresult Graphs::JudgeGraphOperations(const GraphPlan& plan, const wire::GraphNode& node) const {
   const auto head = plan.reader.Body<wire::GraphMemoryOperations>(node);
   if (head.operations == 0) return CUDA_ERROR_INVALID_VALUE;

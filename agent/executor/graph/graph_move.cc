@@ -12,6 +12,8 @@
 
 namespace gpuloom::executor {
 
+// Kernel nodes of the driver's graphs get the new context, then all sections are instantiated anew,
+// and only when that has worked do the new executable graphs take the old ones' place.
 CUresult Graph::MoveTo(CUcontext context) {
   const Driver& cuda = device_->cuda();
   // The driver's graphs have every update, too, but for nodes that are switched off.
@@ -19,6 +21,7 @@ CUresult Graph::MoveTo(CUcontext context) {
     if (node.kernel == nullptr) continue;
     CUDA_KERNEL_NODE_PARAMS_v2 params = {};
     CUDA_RETURN_IF_ERROR(cuda.cuGraphKernelNodeGetParams_v2(node.handle, &params));
+    // Named by kernel: a function would run on all multiprocessors (kernel_node.h).
     params.func = nullptr;
     params.kern = node.kernel;
     params.ctx = context;
@@ -44,6 +47,8 @@ CUresult Graph::MoveTo(CUcontext context) {
   return result;
 }
 
+// Called for each launch that could go next. The move is started here and goes on beside other
+// sessions' work; launches and updates of the graph wait meanwhile.
 bool Graphs::Follows(const GraphRef& graph) {
   const CUcontext context = port_->context();
   if (graph->moving) return false;

@@ -23,6 +23,7 @@ bool IsCooperative(const GraphPlan& plan, const wire::GraphNode& node) {
 
 }  // namespace
 
+// The parameters stay packed unless the kernel is cooperative.
 GraphKernelParams::GraphKernelParams(const GraphPlan& plan, uint32_t entry, CUcontext context,
                                      const Driver& cuda)
     : params_(plan.callees[entry].kernel, context,
@@ -35,6 +36,7 @@ GraphKernelParams::GraphKernelParams(const GraphPlan& plan, uint32_t entry, CUco
   size_t size = 0;
   while (cuda.cuFuncGetParamInfo(plan.callees[entry].function, each_.size(), &offset, &size) ==
              CUDA_SUCCESS &&
+         // The driver's word for where a parameter lies is not trusted beyond the buffer.
          offset + size <= packed.size()) {
     each_.push_back(const_cast<uint8_t*>(packed.data()) + offset);
   }
@@ -42,6 +44,7 @@ GraphKernelParams::GraphKernelParams(const GraphPlan& plan, uint32_t entry, CUco
   params_.value.kernelParams = each_.data();
 }
 
+// plan.arrays was filled in the order of entries.
 CUDA_MEMCPY3D CopyNode(const GraphPlan& plan, uint32_t entry) {
   const auto copy = plan.reader.Body<wire::GraphCopy>(plan.reader.Node(entry));
   const auto arrays = std::lower_bound(
@@ -64,6 +67,7 @@ CUDA_MEMSET_NODE_PARAMS_v1 FillNode(const wire::GraphFill& fill) {
   return value;
 }
 
+// A 32-bit value is in the lower half of value64, with which the union shares its beginning.
 CUstreamBatchMemOpParams Operation(const wire::GraphMemoryOperation& from) {
   CUstreamBatchMemOpParams value = {};
   value.operation = static_cast<CUstreamBatchMemOpType>(from.operation);
@@ -106,6 +110,8 @@ CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 BatchNode(std::vector<CUstreamBatchMemOpParams>
   return value;
 }
 
+// Over the tenant's bytes: attributes in another order or with other unused bytes count as changed,
+// which costs an update of the whole graph and nothing else.
 uint64_t HashAttributes(const GraphPlan& plan, const wire::GraphNode& node) {
   const auto kernel = plan.reader.Body<wire::GraphKernel>(node);
   uint64_t hash = kHashBegin;
@@ -122,6 +128,8 @@ uint64_t HashBytes(uint64_t hash, const void* bytes, size_t size_bytes) {
   return hash;
 }
 
+// Everything about a definition that RenewNode does not set: kinds, sections, attributes of
+// kernels, conditional nodes as a whole, and edges.
 uint64_t HashShape(const GraphPlan& plan) {
   uint64_t hash = kHashBegin;
   for (uint32_t i = 0; i < plan.reader.nodes(); ++i) {

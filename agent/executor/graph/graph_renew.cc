@@ -16,6 +16,8 @@ void Graph::Renew(GraphPlan* plan) {
   // Of the sections, the reservation's graph holds the one with the conditions; this Graph owns the
   // others.
   if (reserved.state == Reservation::State::kEmpty) {
+    // Until all nodes are there: a build that fails half-way leaves nodes that nothing can take out
+    // again.
     reserved.state = Reservation::State::kBroken;
     reserved.libraries = plan->libraries;
     AddAll(plan);
@@ -36,6 +38,7 @@ void Graph::Renew(GraphPlan* plan) {
     plan->result = CUDA_ERROR_NOT_SUPPORTED;
     return;
   }
+  // Only the sections that this Graph owns: nodes that are there are skipped (IsThere).
   AddAll(plan);
   if (plan->result != CUDA_SUCCESS) return;
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
@@ -55,6 +58,8 @@ void Graph::Renew(GraphPlan* plan) {
   reserved.libraries.swap(plan->libraries);
 }
 
+// Attributes are not set: they are part of the shape, and so what they were. A conditional node
+// keeps its handle and its bodies.
 CUresult Graph::RenewNode(const GraphPlan& plan, uint32_t i) {
   const Driver& cuda = device_->cuda();
   const wire::GraphNode form = plan.reader.Node(i);

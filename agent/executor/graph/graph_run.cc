@@ -20,6 +20,8 @@ constexpr size_t kRunsAtATime = 16;
 
 }  // namespace
 
+// A section without device nodes is no part of the command: ReachesSection passes it over. The last
+// one always is, so that the command ends when its host nodes are done.
 std::shared_ptr<SectionedLaunch> Graphs::CutLaunch(const Stream& stream, const GraphRef& graph,
                                                    StreamCommand* command) {
   auto launch =
@@ -49,6 +51,9 @@ bool Graphs::ReachesSection(const std::shared_ptr<SectionedLaunch>& launch) {
   }
 }
 
+// Starts the host nodes behind the section before `next`, as far as there is room, and looks how
+// far those are that wait for values. Returns true when all are done. Called in each round, and
+// begins where it stopped.
 bool Graphs::TakesHostsTurn(const std::shared_ptr<SectionedLaunch>& launch) {
   const auto& nodes = launch->graph->HostNodesBehind(launch->next - 1);
   for (; launch->begun_nodes < nodes.size(); ++launch->begun_nodes) {
@@ -104,6 +109,8 @@ CUresult Graphs::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& wor
   } else if (graph->exec(section) != nullptr) {
     result = cuda.cuGraphLaunch(graph->exec(section), stream.cuda);
   }
+  // Once for each launch, with its first section: from then on it is at CUDA until the stream's
+  // mark for its ticket is reached.
   if (launch == nullptr || !launch->is_counted) {
     ++graph->in_flight;
     stream.graphs.push_back({static_cast<uint64_t>(ticket), graph, {}});
@@ -114,6 +121,7 @@ CUresult Graphs::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& wor
       launch->GoOn();
       return result;
     }
+    // The next launch of this graph may begin when this one is done (in_flight).
     graph->cut_launches.pop_front();
   }
   if (!work.upload) port_->CountKernels(graph->kernels());
@@ -123,12 +131,14 @@ CUresult Graphs::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& wor
   return result;
 }
 
+// An idle stream may still have a launch whose last section never came: its session has ended.
 void Graphs::FinishGraphs(Stream& stream) {
   while (!stream.graphs.empty() &&
          (stream.graphs.front().ticket <= stream.completed || stream.Idle())) {
     const GraphRun run = std::move(stream.graphs.front());
     stream.graphs.pop_front();
     for (const PointRef& point : run.points) point->done = true;
+    // An update may have been waiting for the graph to be at rest.
     if (--run.graph->in_flight == 0) TryUpdate(run.graph);
   }
 }

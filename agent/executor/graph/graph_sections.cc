@@ -13,6 +13,8 @@ using wire::GraphNodeKind;
 
 namespace {
 
+// One wait among its operations makes the whole node the host's: operations of one node are done in
+// order.
 bool HasWait(const wire::GraphReader& reader, const wire::GraphNode& node) {
   for (uint32_t i = 0; i < reader.Operations(node); ++i) {
     if (WaitsForValue(reader.Operation(node, i))) return true;
@@ -40,6 +42,9 @@ uint32_t GraphSections::graphs() const {
       std::count_if(nodes.begin(), nodes.end(), [](uint32_t count) { return count != 0; }));
 }
 
+// Two passes. Forward, by a queue for each turn, every node gets the earliest section it can be in.
+// Backward, where that is wanted, device nodes move into the latest one. Only the graph's own nodes
+// are cut: bodies of conditional nodes follow their node.
 GraphSections CutIntoSections(const wire::GraphReader& reader, const wire::GraphScopes& scopes) {
   GraphSections cut;
   const uint32_t count = reader.nodes();
@@ -89,6 +94,7 @@ GraphSections CutIntoSections(const wire::GraphReader& reader, const wire::Graph
       release(i);
     }
     std::vector<uint32_t> turn;
+    // Functions first, all of them: one of them may write the value that a wait is for.
     turn.swap(functions.empty() ? waits : functions);
     if (turn.empty()) break;
     for (const uint32_t i : turn) {
@@ -102,6 +108,7 @@ GraphSections CutIntoSections(const wire::GraphReader& reader, const wire::Graph
   std::vector<bool> leads_to_condition(own);
   uint32_t first_condition = last;
   uint32_t last_condition = 0;
+  // Edges lead to higher numbers, so what a node leads to has been placed already.
   for (uint32_t i = own; i-- > 0;) {
     const GraphNodeKind kind = reader.Node(i).kind;
     uint32_t latest = last;
@@ -115,6 +122,8 @@ GraphSections CutIntoSections(const wire::GraphReader& reader, const wire::Graph
     const uint32_t section = cut.of_node[i];
     cut.nodes[section] += on_device;
     leads_to_condition[i] = leads;
+    // Any kernel before a conditional node may set its condition: nothing in the definition says
+    // which one does.
     const bool sets_or_asks =
         kind == GraphNodeKind::kConditional || (kind == GraphNodeKind::kKernel && leads);
     if (!sets_or_asks) continue;

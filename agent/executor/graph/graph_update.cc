@@ -11,6 +11,9 @@ namespace gpuloom::executor {
 
 using wire::GraphNodeKind;
 
+// Node by node into the executable graph. A section in which an attribute has changed is then
+// updated as a whole from its original graph. Stops at the first failure: what came before it
+// stays, as when the program had made the calls one by one.
 void Graph::Apply(GraphPlan* plan) {
   std::vector<bool> whole(sections_.size());
   for (uint32_t i = 0; i < plan->reader.nodes(); ++i) {
@@ -93,6 +96,7 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
     }
   }
   if (result != CUDA_SUCCESS) return result;
+  // Only these kinds can be switched off in CUDA.
   const bool has_switch = form.kind == GraphNodeKind::kKernel ||
                           form.kind == GraphNodeKind::kCopy || form.kind == GraphNodeKind::kFill;
   if (!has_switch) return CUDA_SUCCESS;
@@ -120,6 +124,7 @@ bool Graph::IsSureOf(const GraphPlan& plan) const {
   return true;
 }
 
+// Decides where Apply runs: a worker makes what takes as long as the graph is large.
 bool Graph::ChangesAttributes(const GraphPlan& plan) const {
   for (uint32_t i = 0; i < plan.reader.nodes(); ++i) {
     const wire::GraphNode form = plan.reader.Node(i);
@@ -147,6 +152,7 @@ void Graph::AdoptUpdate(const GraphPlan& plan) {
   }
   for (const uint32_t i : plan.special) {
     const wire::GraphNode form = plan.reader.Node(i);
+    // As in Apply: what came before the failure is taken over.
     if (plan.result != CUDA_SUCCESS && form.index == plan.failed_node) return;
     const Node& node = nodes_[form.index];
     const uint32_t place = node.place;

@@ -18,11 +18,14 @@ namespace {
 
 // Larger than what CUDA allows in any direction.
 constexpr uint64_t kMaxExtent = 1u << 20;
+// More than log2 of kMaxExtent: no array has so many.
 constexpr uint32_t kMaxLevels = 32;
+// The driver cuts arrays from its pools in pieces; the charge is an upper bound.
 constexpr uint64_t kChargeStepBytes = 64u << 10;
 
 uint64_t RoundUp(uint64_t number, uint64_t step) { return (number + step - 1) / step * step; }
 
+// Sparse and deferred arrays, which have no memory of their own, are not offered.
 constexpr uint32_t kOfferedFlags = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST |
                                    CUDA_ARRAY3D_CUBEMAP | CUDA_ARRAY3D_TEXTURE_GATHER |
                                    CUDA_ARRAY3D_COLOR_ATTACHMENT;
@@ -42,7 +45,9 @@ Extent ExtentOf(const wire::ArrayCreate::Request& r, uint32_t level) {
           layered ? std::max<uint64_t>(r.depth, 1) : halved(r.depth)};
 }
 
-// Fills the array with zeros on a stream of its own, and waits.
+// Fills the array with zeros on a stream of its own, and waits; on a worker. By copies, because no
+// memset takes an array. The zeros are pageable, so the driver has read them when a copy's call
+// returns.
 CUresult Clear(const Driver& cuda, CUarray array, const Extent& extent, uint32_t element_bytes) {
   static const uint8_t kZeros[1u << 20] = {};
   CUstream stream = nullptr;
@@ -75,6 +80,7 @@ CUresult Clear(const Driver& cuda, CUarray array, const Extent& extent, uint32_t
       }
     }
   }
+  // Also after a failure: copies that were submitted must not outlast the array.
   const CUresult done = cuda.cuStreamSynchronize(stream);
   cuda.cuStreamDestroy_v2(stream);
   return result != CUDA_SUCCESS ? result : done;
@@ -84,6 +90,8 @@ CUresult Clear(const Driver& cuda, CUarray array, const Extent& extent, uint32_t
 
 uint64_t ArrayBytes(const wire::ArrayCreate::Request& r) {
   const uint32_t element_bytes = PlainElementBytes(r.format, r.channels);
+  // So that nothing below overflows for an extent that a device might have. What is larger than the
+  // driver's limits it refuses, whatever was charged.
   if (r.width > kMaxExtent || r.height > kMaxExtent || r.depth > kMaxExtent) return UINT64_MAX;
   uint64_t sum = 0;
   for (uint32_t level = 0; level < std::max(r.levels, 1u) && level < kMaxLevels; ++level) {
@@ -116,6 +124,8 @@ DeviceArray::~DeviceArray() {
       [charge = std::move(charge)] {});
 }
 
+// Levels of a mipmapped array are cleared one by one; the driver may give it fewer than were asked
+// for. A failure leaves what there is to the destructor.
 CUresult DeviceArray::Make() {
   CUDA_ARRAY3D_DESCRIPTOR descriptor = {};
   descriptor.Width = request.width;
@@ -157,6 +167,7 @@ void Arrays::On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request& 
     arrays_.Take(id);
     Reply<wire::ArrayCreate>(caller, result);
   };
+  // Formats whose elements have no plain size, such as planar and block-compressed ones.
   if (PlainElementBytes(request.format, request.channels) == 0 ||
       (request.flags & ~kOfferedFlags) != 0) {
     return fail(CUDA_ERROR_NOT_SUPPORTED);
@@ -166,6 +177,8 @@ void Arrays::On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request& 
     return fail(CUDA_ERROR_INVALID_VALUE);
   }
   Charge(size_bytes, [this, caller, request, fail](CUresult charged, DeviceChargeRef charge) {
+    // Goes on even if the session has ended: its end waits for the memory lane, and the array is
+    // destroyed with its last reference.
     if (charged != CUDA_SUCCESS) return fail(charged);
     MakeArray(caller, request, std::move(charge));
   });
@@ -203,9 +216,11 @@ void Arrays::On(wire::Tag<wire::ArrayLevel>, const wire::ArrayLevel::Request& re
                 const wire::Record& record) {
   ArrayEntry* whole = FindArray(request.whole);
   if (whole == nullptr) return;
+  // A plain array, or itself a level, has no levels.
   if (whole->array != nullptr) return Refuse(wire::Fatal::kBadHandle);
   ArrayEntry* level = arrays_.Add(request.array);
   if (level == nullptr) return Refuse(wire::Fatal::kBadHandle);
+  // Only a look-up, so it is made on this thread. The driver checks the level's number.
   const CUresult result = services_.device->Judge(services_.device->cuda().cuMipmappedArrayGetLevel(
       &level->array, whole->whole->mipmap, request.level));
   if (result == CUDA_SUCCESS) {
@@ -222,7 +237,9 @@ void Arrays::On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request
                 const wire::Record& record) {
   const ArrayEntry* entry = FindArray(request.array);
   if (entry == nullptr) return;
+  // A level goes with its array.
   if (entry->level) return Refuse(wire::Fatal::kBadHandle);
+  // No later command can name it or its levels; earlier ones hold the array.
   chores_.Do([this, named = std::shared_ptr<ArrayEntry>(arrays_.Take(request.array)),
               caller = CallerOf(record), ticket = record.ticket] {
     std::vector<wire::ArrayId>& levels = named->levels;
@@ -236,6 +253,7 @@ void Arrays::On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request
   });
 }
 
+// All earlier work is done. Only views, bindings of references and graphs can still hold the array.
 void Arrays::DestroyArray(Caller caller, const ArrayRef& whole) {
   on_destroy_(whole);
   // A view or graph that still uses it destroys it later.

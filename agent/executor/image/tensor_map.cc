@@ -67,6 +67,7 @@ void TensorMaps::On(wire::Tag<wire::TensorMapReplaceAddress>,
   CUtensorMap map = {};
   std::memcpy(&map, request.map, sizeof(map));
   const Driver& cuda = services_.device->cuda();
+  // The 128 bytes are the tenant's, and the driver only writes an address into its copy.
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
   if (cuda.cuTensorMapReplaceAddress != nullptr) {
     result = services_.device->Judge(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Textures and surfaces: the driver's own objects, whose handles the tenant's kernels get as plain
-// numbers. What they look at is judged when they are made: the session's own arrays, or a range of
-// its own memory.
+// numbers. An array must be the session's own, and lives as long as its views; of linear memory
+// nothing is judged.
 #include "agent/executor/device/device.h"
 #include "agent/executor/image/arrays.h"
 #include "agent/executor/memory/host_memory.h"
@@ -11,6 +11,7 @@
 namespace gpuloom::executor {
 namespace {
 
+// The driver judges the numbers.
 CUDA_RESOURCE_VIEW_DESC ViewOf(const wire::TextureCreate::Request& r) {
   CUDA_RESOURCE_VIEW_DESC view = {};
   view.format = static_cast<CUresourceViewFormat>(r.view_format);
@@ -26,7 +27,7 @@ CUDA_RESOURCE_VIEW_DESC ViewOf(const wire::TextureCreate::Request& r) {
 
 }  // namespace
 
-// Returns false if it has refused the request.
+// Also for texture references (texture_reference.cc). Returns false if it has refused the request.
 bool Arrays::JudgeTexture(const wire::TextureCreate::Request& request, CUDA_RESOURCE_DESC* resource,
                           ArrayRef* array) {
   *resource = {};
@@ -50,6 +51,8 @@ bool Arrays::JudgeTexture(const wire::TextureCreate::Request& request, CUDA_RESO
       *array = entry->whole;
       return true;
     }
+    // Addresses are not judged, here and below: a fetch reads nothing that a kernel could not read
+    // through a pointer (docs/design/arrays.md).
     case wire::ViewResource::kLinear:
       resource->resType = CU_RESOURCE_TYPE_LINEAR;
       resource->res.linear.devPtr = request.address;
@@ -73,6 +76,8 @@ bool Arrays::JudgeTexture(const wire::TextureCreate::Request& request, CUDA_RESO
 
 template <wire::Command C>
 bool Arrays::TakeView(Caller caller, size_t views) {
+  // Counted by what is in the table: views that are being made at the same time are bounded by the
+  // session's reply slots.
   if (views < wire::kMaxViews && host_->budget->Take(kViewTakesBytes)) return true;
   Reply<C>(caller, CUDA_ERROR_OUT_OF_MEMORY);
   return false;
@@ -99,6 +104,8 @@ void Arrays::On(wire::Tag<wire::TextureCreate>, const wire::TextureCreate::Reque
       },
       [this, caller, made, request] {
         if (services_.device->Judge(made->result) == CUDA_SUCCESS) {
+          // Handles are the driver's numbers, and kernels know them: the table says which of them
+          // are this session's.
           textures_[made->texture] = {request, made->array};
         } else {
           host_->budget->Give(kViewTakesBytes);
@@ -113,6 +120,8 @@ void Arrays::On(wire::Tag<wire::TextureDestroy>, const wire::TextureDestroy::Req
   if (found == textures_.end()) return Refuse(wire::Fatal::kBadHandle);
   // The array must exist until the driver has destroyed the texture.
   const ArrayRef array = found->second.array;
+  // No second destruction: by the time the driver has destroyed it, the number may be another
+  // session's.
   textures_.erase(found);
   host_->budget->Give(kViewTakesBytes);
   AfterEarlierWork(record.ticket, [this, caller = CallerOf(record), array,

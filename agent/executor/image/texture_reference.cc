@@ -17,6 +17,7 @@ namespace {
 // NaNs are equal to themselves here.
 bool Same(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
+// What a fresh reference has, which the program may ask for before it sets anything.
 wire::ReferenceGet::Reply ReplyOf(const SamplerState& state) {
   wire::ReferenceGet::Reply reply{};
   reply.format = state.format;
@@ -60,6 +61,7 @@ size_t References::Add(CUsurfref surface) {
   return Add(one);
 }
 
+// The same reference of the driver's, looked up twice, is one: it has one binding.
 size_t References::Add(const One& one) {
   const auto known = std::find_if(ones_.begin(), ones_.end(), [&](const One& other) {
     return other.texture == one.texture && other.surface == one.surface;
@@ -70,6 +72,7 @@ size_t References::Add(const One& one) {
   return ones_.size() - 1;
 }
 
+// Copied on write: launches that were read before hold the previous bindings.
 void References::Want(size_t number, BindingRef binding) {
   auto wanted = std::make_shared<Bindings>(*wanted_);
   if (wanted->each.size() <= number) wanted->each.resize(number + 1);
@@ -77,7 +80,8 @@ void References::Want(size_t number, BindingRef binding) {
   wanted_ = std::move(wanted);
 }
 
-// What the driver has accepted is remembered even if it refuses the rest.
+// Sets only what differs from the driver's state, as each setting is a call, in the way of a
+// launch. What the driver has accepted is remembered even if it refuses the rest.
 CUresult References::SetSampler(const Driver& cuda, One* one, const CUDA_TEXTURE_DESC& wanted) {
   CUDA_TEXTURE_DESC& now = one->state.sampler;
   const CUtexref texture = one->texture;
@@ -137,6 +141,7 @@ CUresult References::SetSampler(const Driver& cuda, One* one, const CUDA_TEXTURE
   return result;
 }
 
+// 0 channels stand for "not known".
 CUresult References::SetFormat(const Driver& cuda, One* one, CUarray_format format, int channels) {
   if (one->state.format == format && one->state.channels == channels) return CUDA_SUCCESS;
   const CUresult result = cuda.cuTexRefSetFormat(one->texture, format, channels);
@@ -147,6 +152,7 @@ CUresult References::SetFormat(const Driver& cuda, One* one, CUarray_format form
   return result;
 }
 
+// The sampler first, then what is bound. A null address takes what was bound away.
 CUresult References::SetTexture(const Driver& cuda, One* one, const Binding& binding) {
   const CUtexref texture = one->texture;
   size_t offset = 0;
@@ -185,11 +191,16 @@ CUresult References::SetTexture(const Driver& cuda, One* one, const Binding& bin
   return CUDA_ERROR_INVALID_VALUE;
 }
 
+// A surface reference has no sampler.
 CUresult References::SetSurface(const Driver& cuda, const One& one, const Binding& binding) {
   return cuda.cuSurfRefSetArray(one.surface,
                                 binding.bound ? binding.resource.res.array.hArray : nullptr, 0);
 }
 
+// Sets one reference at the driver. After a failure nobody knows which binding the driver has, so
+// both are held until a later call succeeds.
+// Sets one reference at the driver. After a failure nobody knows which binding the driver has, so
+// both are held until a later call succeeds.
 CUresult References::Tell(const Driver& cuda, One* one, const BindingRef& wanted) {
   // Gives up on a reference that the driver keeps refusing, because what we hold for it must be
   // bounded.
@@ -208,6 +219,9 @@ CUresult References::Tell(const Driver& cuda, One* one, const BindingRef& wanted
   return told;
 }
 
+// Compares identities: a program that binds the same again makes a new binding, which costs a few
+// calls. A failure of one reference does not keep the others from being set; the last failure is
+// the launch's.
 CUresult References::Set(const Driver& cuda, const Bindings& bindings) {
   CUresult result = CUDA_SUCCESS;
   for (size_t i = 0; i < bindings.each.size(); ++i) {
@@ -232,6 +246,7 @@ void References::Forget(const Driver& cuda, One* one) {
   one->held.clear();
 }
 
+// The tenant has destroyed the array: its memory must not wait for the next launch of this library.
 void References::LetGo(const Driver& cuda, const ArrayRef& array) {
   for (size_t i = 0; i < ones_.size(); ++i) {
     One& one = ones_[i];
@@ -256,6 +271,7 @@ struct TextureReferences::ReferenceLookup {
   void FindInLibrary(const Driver& cuda) {
     if (cuda.cuModuleGetTexRef == nullptr || cuda.cuModuleGetSurfRef == nullptr) return;
     CUmodule module = nullptr;
+    // References are looked up by module; the library's is that of the current context.
     result = cuda.cuLibraryGetModule(&module, library);
     if (result != CUDA_SUCCESS) return;
     if (kind == wire::ReferenceKind::kSurface) {
@@ -266,6 +282,7 @@ struct TextureReferences::ReferenceLookup {
     if (result == CUDA_SUCCESS) result = state.ReadFresh(cuda, texture);
   }
 
+  // How a texture reference of no library begins. The driver's own one is destroyed again at once.
   void LookAtNew(const Driver& cuda) {
     if (cuda.cuTexRefCreate == nullptr) return;
     result = cuda.cuTexRefCreate(&texture);
@@ -330,6 +347,7 @@ void TextureReferences::FinishReference(Caller caller, const wire::ReferenceGet:
     return Reply<wire::ReferenceGet>(caller, result);
   }
   owner->references.push_back(request.reference);
+  // The entry is there since the request, and null: no command could use or remove it.
   *references_.Find(request.reference) = {loaded, request.kind, number};
   Reply<wire::ReferenceGet>(caller, CUDA_SUCCESS, ReplyOf(lookup.state));
 }
@@ -353,11 +371,13 @@ void TextureReferences::On(wire::Tag<wire::ReferenceSet>,
   reference->library->references->Want(reference->number, std::move(binding));
 }
 
+// Null for nearly all libraries: a launch then pays for a look at a pointer.
 std::shared_ptr<const Bindings> BindingsOf(const LoadedLibrary& library) {
   return library.references == nullptr ? nullptr : library.references->wanted();
 }
 
 void TextureReferences::LetReferencesGo(const ArrayRef& whole) {
+  // Most sessions have none, and need not look through their libraries.
   if (references_.size() == 0) return;
   libraries_.ForEach([&](const Library& library) {
     if (library.loaded != nullptr && library.loaded->references != nullptr) {

@@ -16,10 +16,15 @@ constexpr uint64_t kShortKeep = 4;
 // How many stay free for sequences that do not repeat.
 constexpr size_t kScratchChains = 4;
 
+// Chains come in few lengths, so that a chunk finds one that fits; the nodes beyond it are
+// disabled.
 uint32_t CapacityFor(uint32_t launches) {
   return (launches + kChainStep - 1) / kChainStep * kChainStep;
 }
 
+// Once a library is listed it stays: the nodes behind the present chunk, and the graph that the
+// executable one was made from, may still name it. Consecutive launches are mostly of one library,
+// so the last entry is tried first.
 void AddLibrary(Chain* chain, const void* library) {
   std::vector<const void*>& known = chain->libraries;
   if (!known.empty() && known.back() == library) return;
@@ -28,18 +33,26 @@ void AddLibrary(Chain* chain, const void* library) {
 
 }  // namespace
 
+// Usually on a worker (Chains::LetGo), because destroying takes the driver's locks.
 Chain::~Chain() {
   if (exec != nullptr) cuda->cuGraphExecDestroy(exec);
   if (graph != nullptr) cuda->cuGraphDestroy(graph);
 }
 
+// Spins, because sleeping and being woken would cost more than the lock is ever held.
 Chains::Holding::Holding(Mutex& mutex) : mutex_(mutex) {
   while (!mutex_.TryLock()) CpuPause();
 }
 
 // ---- chunks
 
+// One pass over the compact slots for chains with the chunk's functions and shapes: the first with
+// the same bytes is the answer, else the least recently used of them is the one whose parameters
+// are set. A second pass finds the least recently used chain of the right length that may be
+// rewritten. Hashes only select; what is taken has been compared.
 Chains::Found Chains::Find(const Chunk& chunk, const Target& target) {
+  // Nodes cannot change their context, and a chain that runs in another stream would make this one
+  // wait.
   const auto free = [&](const Chain& chain) {
     return chain.context == target.context &&
            (chain.in_flight == 0 || chain.stream == target.stream);
@@ -65,6 +78,8 @@ Chains::Found Chains::Find(const Chunk& chunk, const Target& target) {
   return found;
 }
 
+// Whether this content came up before, as far as its place in the table was not taken by another
+// since. An error costs a chain that is made in vain, or made later.
 bool Chains::SawBefore(uint64_t content) {
   uint64_t& place = seen_[content % seen_.size()];
   const bool seen = place == content;
@@ -77,6 +92,7 @@ Chains::Slot* Chains::Choose(const Chunk& chunk, const Target& target, const Fou
                              bool again) {
   // A chunk that repeats unchanged gets a chain of its own while there are any.
   if (again && found.spare != nullptr) return found.spare;
+  // Asked of the workers; this chunk goes another way.
   if (again || (found.alike == nullptr && found.spare == nullptr)) {
     Want(chunk, chunk.nodes.front(), chunk.params.data(), CapacityFor(chunk.size()), target.context,
          nullptr);
@@ -86,6 +102,8 @@ Chains::Slot* Chains::Choose(const Chunk& chunk, const Target& target, const Fou
   return target.idle ? nullptr : found.spare;
 }
 
+// Between Take and Offer the chain is this thread's alone: its slot's hashes are 0, so no look-up
+// finds it, `held` keeps the ring thread from taking it out, and `in_flight` from dropping it.
 ChainRef Chains::Take(const Chunk& chunk, const Target& target, bool* exact) {
   const Holding lock(mutex_);
   const Found found = Find(chunk, target);
@@ -102,6 +120,8 @@ ChainRef Chains::Take(const Chunk& chunk, const Target& target, bool* exact) {
   ++(*exact ? counts_.replayed : slot == found.alike ? counts_.updated : counts_.rewritten);
   Chain& chain = *slot->chain;
   chain.used = ++launches_;
+  // A sequence longer than the cache would otherwise drive its own chains out, each just before it
+  // is needed again.
   const uint64_t keep =
       again && slots_.size() > kScratchChains ? 4 * uint64_t{slots_.size()} : kShortKeep;
   chain.kept_to = launches_ + keep;
@@ -111,6 +131,8 @@ ChainRef Chains::Take(const Chunk& chunk, const Target& target, bool* exact) {
   return slot->chain;
 }
 
+// The driver's calls are made without the lock, so that other threads can launch their chains
+// meanwhile.
 ChainRef Chains::Launch(const Chunk& chunk, const Target& target) {
   if (chunk.size() < kMinChainLaunches) return nullptr;
   bool exact = false;
@@ -121,6 +143,7 @@ ChainRef Chains::Launch(const Chunk& chunk, const Target& target) {
   if (result == CUDA_SUCCESS) {
     result = device_->Judge(device_->cuda().cuGraphLaunch(chain->exec, target.cuda));
   }
+  // Some of its nodes may be new and some old: it is as good as empty.
   if (result != CUDA_SUCCESS) chain->nodes.clear();
   chain->held.store(false, std::memory_order_release);
   // Takes the lock only now: a thread that has it may wait for holders.
@@ -155,6 +178,7 @@ void Chains::Refuse(CUkernel kernel) {
   AddRefused(kernel);
 }
 
+// The count is read by each launch without the lock, and tells it when to look into the set again.
 void Chains::AddRefused(CUkernel kernel) {
   if (refused_.insert(kernel).second) ++refused_count_;
 }
@@ -165,6 +189,9 @@ bool Chains::Refuses(CUkernel kernel) const {
   return refused_.contains(kernel);
 }
 
+// Makes the chain hold the chunk: sets the nodes that differ, and enables as many as the chunk is
+// long. `nodes` and `params` change only when all of it has worked; until then they say what to
+// compare with.
 CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUkernel* refused) {
   const Driver& cuda = device_->cuda();
   CUresult result = CUDA_SUCCESS;
@@ -184,6 +211,7 @@ CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUkernel* refused) {
     result = SetNode(*chain, i, node, params);
     if (result != CUDA_SUCCESS) *refused = node.kernel;
   }
+  // One node after the other at the end, so that `enabled` is right wherever this stops.
   while (chain->enabled != chunk.size() && result == CUDA_SUCCESS) {
     const bool more = chain->enabled < chunk.size();
     const uint32_t changed = more ? chain->enabled : chain->enabled - 1;
@@ -198,6 +226,8 @@ CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUkernel* refused) {
 
 // ---- single launches
 
+// Ring thread only, like `singles_`: the lock is taken for the counts and for what Launch on other
+// threads shares.
 bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t* params,
                        const Target& target) {
   const uint64_t key = SingleKey(node, target.cuda);
@@ -216,6 +246,7 @@ bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t*
   if (std::memcmp(single.params.data(), params, node.param_bytes) != 0) {
     result = SetNode(single, 0, node, params);
     if (result != CUDA_SUCCESS) Refuse(node.kernel);
+    // Also after a failure: the single is then dropped below.
     std::memcpy(single.params.data(), params, node.param_bytes);
   }
   if (result == CUDA_SUCCESS) {

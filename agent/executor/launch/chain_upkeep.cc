@@ -13,8 +13,9 @@ namespace {
 
 // How many graphs one job makes, so that nothing else waits long for the driver's locks.
 constexpr size_t kMadeAtATime = 8;
-// A single graph that was not used for so many launches may be replaced.
+// A single graph that was not used for so many launches of all sessions may be replaced.
 constexpr uint64_t kLongUnused = 50'000;
+// With all places taken, launches for which no further graph is wanted.
 constexpr uint64_t kFullFor = 10'000;
 // Further requests are dropped: what is needed will be requested again.
 constexpr size_t kMaxWanted = 64;
@@ -31,6 +32,9 @@ bool Holds(const Chain& chain, CUkernel kernel) {
 
 }  // namespace
 
+// Asks for a graph of `nodes` nodes, each at first the launch `node`: what a chain holds is set
+// when it is used. The request holds the kernel's library, so that the worker names no unloaded
+// kernel; TakeOut finds the graph from Adopt on.
 void Chains::Want(const Chunk& chunk, const ChunkNode& node, const uint8_t* params, uint32_t nodes,
                   CUcontext context, CUstream stream) {
   if (wanted_.size() >= kMaxWanted || refused_.contains(node.kernel) || !MayWant(nodes)) return;
@@ -55,6 +59,9 @@ bool Chains::MayWant(uint32_t nodes) {
   return true;
 }
 
+// Makes as many graphs of one node as there may be at all, and destroys them again. The smallest
+// graph takes as much device memory as one of kMaxChunkLaunches nodes, so the room counts that many
+// for each. Where this fails, graphs beyond a fresh context's room are made in quiet moments.
 void Chains::Reserve() {
   static constexpr char kImage[] =
       ".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry nothing()\n{\nret;\n}\n";
@@ -81,6 +88,7 @@ void Chains::Reserve() {
   cuda.cuLibraryUnload(library);
 }
 
+// On a worker, except in Reserve.
 ChainRef Chains::Make(const Wanted& wanted) const {
   const Driver& cuda = device_->cuda();
   auto chain = std::make_shared<Chain>(&cuda);
@@ -112,6 +120,8 @@ void Chains::MakeWanted() {
     std::vector<Wanted> wanted;
     std::vector<ChainRef> dropped;
   };
+  // Held only to look and to choose. The rest of this needs none: the room and the counts of jobs
+  // are the ring thread's.
   Holding lock(mutex_);
   if (wanted_.empty()) return;
   making_ = true;
@@ -130,9 +140,11 @@ void Chains::MakeWanted() {
   lock.Unlock();
   TakeFromRoom(work->dropped);
   const bool fits = room_->Fits(work->wanted.size(), nodes);
+  // Counted before they exist, so that tenants' graphs that are judged meanwhile see them.
   room_->graphs += work->wanted.size();
   room_->nodes += nodes;
   auto make = [this, work] {
+    // Before new ones are made: the driver reuses the memory of destroyed graphs.
     work->dropped.clear();
     for (Wanted& wanted : work->wanted) wanted.made = Make(wanted);
   };
@@ -151,11 +163,16 @@ void Chains::MakeWanted() {
   }
 }
 
+// Puts the made graphs where launches look for them. One that failed takes its kernel out of
+// grouping for good: whatever the reason, trying again with each launch would cost more than plain
+// launches.
 void Chains::Adopt(std::vector<Wanted>* made) {
   const Holding lock(mutex_);
   for (Wanted& wanted : *made) {
     const bool single = wanted.nodes == 1;
     const uint64_t key = single ? SingleKey(wanted.node, wanted.stream) : 0;
+    // A place may have been taken meanwhile, or nobody's graph could be dropped. The superfluous
+    // graph is destroyed with `made`.
     const bool full = single ? singles_.size() >= kMaxSingles || singles_.contains(key)
                              : slots_.size() >= kMaxChains;
     if (wanted.made == nullptr || full) {
@@ -165,6 +182,7 @@ void Chains::Adopt(std::vector<Wanted>* made) {
       continue;
     }
     if (!single) {
+      // Its nodes all hold one launch, which is no chunk's content: it is found as a spare.
       slots_.push_back({0, 0, std::move(wanted.made)});
       continue;
     }
@@ -183,6 +201,8 @@ void Chains::DropSingles(std::vector<ChainRef>* dropped) {
   });
 }
 
+// Drops up to `count` chains, those first that were not used for longest. One that runs or is still
+// kept for its sequence stays, and then fewer are dropped.
 void Chains::DropChains(size_t count, std::vector<ChainRef>* dropped) {
   for (; count != 0; --count) {
     Slot* oldest = nullptr;
@@ -205,12 +225,17 @@ void Chains::TakeFromRoom(const std::vector<ChainRef>& chains) {
   }
 }
 
+// The holder's thread is in the driver for some microseconds, with our lock free (Launch). With the
+// lock held here nobody becomes a holder.
 void Chains::WaitForHolders() const {
   for (const Slot& slot : slots_) {
     while (slot.chain->held.load(std::memory_order_acquire)) CpuPause();
   }
 }
 
+// A chain whose node names the kernel loses what it remembers, so the next chunk sets all its nodes
+// again; that takes the new attributes. A single is dropped, because its node is set only when its
+// parameters differ.
 void Chains::Forget(CUkernel kernel) {
   Holding lock(mutex_);
   WaitForHolders();
@@ -246,6 +271,8 @@ void Chains::WhenLetGo(std::function<void()> action) {
   when_let_go_.push_back(std::move(action));
 }
 
+// Called from the library's destructor: nothing that waits here names it any more. What still runs
+// has ended when the library is unloaded, in a quiet moment.
 std::vector<ChainRef> Chains::TakeOut(const void* library) {
   std::vector<ChainRef> out;
   Holding lock(mutex_);

@@ -19,6 +19,8 @@ constexpr uint32_t kChainWeight = 4;
 // not far behind them.
 constexpr uint32_t kMostJobsOut = 8;
 
+// CUDA's limits since compute capability 3.0: of the grid in y and z, and of the block in z. The
+// grid in x may have 2^31 - 1.
 constexpr uint32_t kMaxGridY = 65535;
 constexpr uint32_t kMaxBlockZ = 64;
 
@@ -38,6 +40,7 @@ bool Launches::MayCollect(Kernel* looked_up, const wire::Launch::Request& reques
   }
   const auto& grid = request.grid;
   const auto& block = request.block;
+  // Unsigned: a 0 becomes the largest number here, so the comparison refuses it as well.
   if (grid[0] == 0 || grid[0] > INT32_MAX || grid[1] - 1 >= kMaxGridY || grid[2] - 1 >= kMaxGridY) {
     return false;
   }
@@ -50,6 +53,8 @@ bool Launches::MayCollect(Kernel* looked_up, const wire::Launch::Request& reques
          request.dynamic_shared_bytes <= kernel.max_dynamic_shared_bytes;
 }
 
+// With several tenants at work another thread launches the chunk, and the stream is busy until
+// OnSubmitted. Otherwise this thread does, which saves the handover.
 void Launches::SubmitChunk(Stream& stream, StreamCommand& command) {
   ChunkPtr chunk = std::move(std::get<ChunkWork>(command.work).chunk);
   port_->CountKernels(chunk->size());
@@ -81,6 +86,7 @@ bool Launches::HasRoom() const { return jobs_out_ < kMostJobsOut; }
 
 void Launches::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
   const Driver& cuda = services_.device->cuda();
+  // `idle` decides only whether a chain is rewritten, which singles never are.
   const Chains::Target target = {&stream, stream.cuda, stream.context, false};
   const uint8_t* params = chunk.params.data();
   for (const ChunkNode& node : chunk.nodes) {
@@ -94,6 +100,8 @@ void Launches::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
   }
 }
 
+// The stream still exists, and with it what was noted when it became busy: a busy stream is not
+// idle, so it is not given away, not even at its session's end.
 void Launches::OnSubmitted(SubmitJobPtr job) {
   Stream& stream = *job->stream;
   --jobs_out_;
@@ -104,6 +112,7 @@ void Launches::OnSubmitted(SubmitJobPtr job) {
     stream.chains.push_back({stream.busy_ticket, std::move(job->chain)});
   }
   AfterChunk(std::move(job->chunk));
+  // The meter counted the chunk from its handover on; it began when its thread turned to it.
   if (stream.metered && stream.marks.empty()) {
     services_.sharing->DelayMark(stream.busy_tally.engine, *stream.metered, job->began_ns);
   }

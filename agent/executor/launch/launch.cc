@@ -24,6 +24,8 @@ void Launches::On(wire::Tag<wire::Launch>, const wire::Launch::Request& request,
   if (kernel == nullptr) return;
   if (record.payload.size() != kernel->param_bytes) return Refuse(wire::Fatal::kRecordSize);
   if (request.flags != 0) return Refuse(wire::Fatal::kBadArgument);
+  // The library's references and printf are ruled out by MayCollect, so a chunk's launch needs
+  // neither.
   if (StreamSet::Gains(*stream) && MayCollect(kernel, request)) {
     const ChunkNode node = {kernel->kernel,
                             kernel->library.get(),
@@ -57,6 +59,8 @@ void Launches::On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& requ
   streams_.Enqueue(*stream, std::move(command));
 }
 
+// The library's references are set first: this launch and what is submitted behind it read them,
+// and no other thread submits launches of such a library.
 CUresult Launches::SubmitLaunch(const LaunchWork& launch, std::span<const uint8_t> params,
                                 CUstream stream) {
   const Driver& cuda = services_.device->cuda();
@@ -77,6 +81,7 @@ CUresult Launches::SubmitLaunchEx(const LaunchExWork& launch, std::span<const ui
   const wire::LaunchEx::Request& r = launch.request;
   wire::LaunchAttributes attributes = r.attributes;
   if ((attributes.set >> CU_LAUNCH_ATTRIBUTE_PRIORITY & 1u) != 0) {
+    // A launch's own priority would otherwise reach beyond the session's class.
     attributes.priority = port_->Band().Map(attributes.priority);
   }
   const LaunchConfig config(r.grid, r.block, r.dynamic_shared_bytes, stream, attributes);

@@ -7,12 +7,15 @@ bool KnowsAttributes(const wire::LaunchAttributes& attributes_untrusted) {
   return (attributes_untrusted.set & ~wire::kLaunchAttributesKnown) == 0;
 }
 
+// Each attribute is added once at most, and there are fewer than list_ has places.
 CUlaunchAttributeValue& LaunchConfig::Add(CUlaunchAttributeID id) {
   CUlaunchAttribute& attribute = list_[config_.numAttrs++];
   attribute.id = id;
   return attribute.value;
 }
 
+// The tenant's attributes are one bit each and a field with the value. A field without its bit is
+// ignored, and one with it goes to the driver as it is, but for booleans, which become 0 or 1.
 LaunchConfig::LaunchConfig(const uint32_t (&grid)[3], const uint32_t (&block)[3],
                            uint32_t dynamic_shared_bytes, CUstream stream,
                            const wire::LaunchAttributes& attributes) {

@@ -16,6 +16,7 @@ constexpr std::chrono::microseconds kSpin{50};
 
 }  // namespace
 
+// The kernel goes for a function: the driver then takes the stream's context (launch.cc).
 CUresult LaunchPlainly(const Driver& cuda, const ChunkNode& node, const uint8_t* params,
                        CUstream stream) {
   size_t bytes = node.param_bytes;
@@ -36,6 +37,7 @@ Submitters::Submitters(Device* device, Chains* chains, int threads)
   }
 }
 
+// has_jobs is set as well, so that a thread stops spinning at once.
 void Submitters::Stop() {
   for (const auto& lane : lanes_) {
     {
@@ -50,6 +52,8 @@ void Submitters::Stop() {
   }
 }
 
+// A session's chunks may go to different threads: those of one stream never do at a time, because
+// the stream is busy, and streams are in no order but by events.
 void Submitters::Post(uint64_t owner, SubmitJobPtr job) {
   size_t best = owner % lanes_.size();
   for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -60,6 +64,7 @@ void Submitters::Post(uint64_t owner, SubmitJobPtr job) {
   {
     const MutexLock lock(lane.mutex);
     lane.jobs.push_back(std::move(job));
+    // The thread may be spinning on this, or asleep: NotifyOne costs little when nobody waits.
     lane.has_jobs.store(true, std::memory_order_release);
   }
   lane.changed.NotifyOne();
@@ -76,6 +81,8 @@ void Submitters::TakeDone(std::vector<SubmitJobPtr>* done) {
   }
 }
 
+// Spins for a moment before it sleeps: waking a thread costs as much as launching several chains.
+// The lock is never held while the driver is called.
 void Submitters::Run(Lane* lane) {
   ReserveCrashStack();
   device_->MakeCurrent();
@@ -91,6 +98,7 @@ void Submitters::Run(Lane* lane) {
       lane->changed.Wait(lane->mutex, [&]() GPULOOM_REQUIRES(lane->mutex) {
         return lane->stopping || !lane->jobs.empty();
       });
+      // What is still queued is dropped with the lane.
       if (lane->stopping) return;
       job = std::move(lane->jobs.front());
       lane->jobs.pop_front();
@@ -103,6 +111,8 @@ void Submitters::Run(Lane* lane) {
   }
 }
 
+// Without singles: those are the ring thread's, and their launches would contend for one of the
+// driver's locks (docs/design/batching.md).
 void Submitters::Launch(SubmitJob* job) const {
   job->began_ns = NowNs();
   job->chain =

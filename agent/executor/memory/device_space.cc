@@ -6,6 +6,8 @@
 namespace gpuloom::executor {
 namespace {
 
+// What a small allocation takes of its slab. Each begins at a multiple of the alignment, because
+// all sizes are multiples of it.
 constexpr uint64_t SliceBytes(uint64_t size_bytes) {
   return (size_bytes + kSliceAlignment - 1) & ~(kSliceAlignment - 1);
 }
@@ -21,11 +23,13 @@ void FreeAddresses::Add(uint64_t begin, uint64_t size_bytes) {
   by_size_.emplace(size_bytes, begin);
 }
 
+// Holes stand in both tables, by address and by size; only Add and Remove change them.
 FreeAddresses::Free::iterator FreeAddresses::Remove(Free::iterator hole) {
   by_size_.erase({hole->second, hole->first});
   return free_.erase(hole);
 }
 
+// From the beginning of the smallest hole that is large enough.
 uint64_t FreeAddresses::Take(uint64_t size_bytes) {
   const auto found = by_size_.lower_bound({size_bytes, 0});
   if (found == by_size_.end()) return 0;
@@ -35,6 +39,7 @@ uint64_t FreeAddresses::Take(uint64_t size_bytes) {
   return begin;
 }
 
+// Merges with the hole behind and the one before, so that two holes never touch.
 void FreeAddresses::Give(uint64_t begin, uint64_t size_bytes) {
   auto next = free_.lower_bound(begin);
   if (next != free_.end() && begin + size_bytes == next->first) {
@@ -82,6 +87,8 @@ void DeviceSpace::AddSlab(uint64_t address) {
   slabs_by_room_.emplace(kGranuleBytes, address);
 }
 
+// From the slab whose largest hole is the smallest that will do: full slabs fill up, and the others
+// may become empty and go back.
 uint64_t DeviceSpace::TakeSlice(uint64_t size_bytes) {
   const uint64_t slice_bytes = SliceBytes(size_bytes);
   const auto found = slabs_by_room_.lower_bound({slice_bytes, 0});
@@ -93,6 +100,9 @@ uint64_t DeviceSpace::TakeSlice(uint64_t size_bytes) {
   return address;
 }
 
+// Only the allocation that begins at or before `address` can hold it. Bytes behind its size are no
+// part of it, even in its span: the program did not ask for them. Subtracted, not added, so that no
+// number of a tenant's overflows.
 const DeviceSpace::Allocation* DeviceSpace::Find(uint64_t address, uint64_t size_bytes) const {
   auto it = allocations_.upper_bound(address);
   if (it == allocations_.begin()) return nullptr;
@@ -113,6 +123,7 @@ bool DeviceSpace::Holds(uint64_t address, uint64_t size_bytes) const {
   return Find(address, size_bytes) != nullptr;
 }
 
+// A second free of the same address is refused while the first waits for earlier work.
 bool DeviceSpace::Retire(uint64_t address_untrusted) {
   const auto it = allocations_.find(address_untrusted);
   if (it == allocations_.end() || it->second.retired) return false;
@@ -125,6 +136,8 @@ uint64_t DeviceSpace::SpanBytes(uint64_t address) const {
   return it == allocations_.end() ? 0 : it->second.span_bytes;
 }
 
+// A large allocation's span is returned as it is; of a small one the slab is, when nothing else is
+// in it.
 DeviceSpace::Span DeviceSpace::Free(uint64_t address) {
   const auto it = allocations_.find(address);
   if (it == allocations_.end()) return {0, 0};

@@ -44,6 +44,8 @@ void DeviceMemory::MapHeld(const PhysicalRef& memory, uint64_t address,
   memory_.Post(
       [result, memory, address, &cuda = services_.device->cuda(),
        device = services_.device->device()] {
+        // Not cleared: either the session's own memory, kept, or memory that another session shares
+        // with it.
         *result = MapWithAccess(cuda, device, memory->handle, memory->size_bytes, address);
       },
       [this, result, memory, address, done = std::move(done)] {
@@ -61,6 +63,7 @@ void DeviceMemory::MapHeld(const PhysicalRef& memory, uint64_t address,
 void DeviceMemory::ObtainUnmapped(uint64_t size_bytes, OnMemory done) {
   KeptMemory::Block kept;
   if (kept_.TakeUnmapped(size_bytes, &kept)) return done(CUDA_SUCCESS, kept.memory);
+  // Kept where it was mapped for an allocation; unmapping it is cheaper than asking the scheduler.
   if (!kept_.TakeMapped(size_bytes, &kept)) return Obtain(0, size_bytes, std::move(done));
   blocks_.erase(kept.address);
   ++outstanding_;
@@ -81,6 +84,7 @@ void DeviceMemory::ObtainUnmapped(uint64_t size_bytes, OnMemory done) {
 // the ring thread.
 void DeviceMemory::Obtain(uint64_t address, uint64_t size_bytes, OnMemory done) {
   ++outstanding_;
+  // A worker is needed as soon as the scheduler has answered, some hundred microseconds from now.
   services_.memory->Expect();
   services_.scheduler->Ask(
       control::MemoryRequest{id(), size_bytes},
@@ -106,6 +110,7 @@ struct DeviceMemory::NewMemory {
   bool hidden_is_its_own = false;  // not taken from the executor's reserved range
   CUresult result = CUDA_SUCCESS;
 
+  // After a failure nothing is mapped and no handle is left.
   void Import(const Driver& cuda, CUdevice device, bool must_clear) {
     void* imported = reinterpret_cast<void*>(static_cast<uintptr_t>(fd.get()));
     result = cuda.cuMemImportFromShareableHandle(&handle, imported,
@@ -114,6 +119,7 @@ struct DeviceMemory::NewMemory {
     if (!must_clear) {
       if (address != 0) result = MapWithAccess(cuda, device, handle, size_bytes, address);
     } else {
+      // The executor's own range is used up, or was never to be had.
       if (hidden == 0) {
         result = cuda.cuMemAddressReserve(&hidden, size_bytes, kGranuleBytes, 0, 0);
         hidden_is_its_own = result == CUDA_SUCCESS;
@@ -126,6 +132,7 @@ struct DeviceMemory::NewMemory {
 
   // Maps it at its final address, once it has been cleared.
   void Show(const Driver& cuda, CUdevice device) {
+    // Whatever came of the clearing: the address goes back in any case.
     cuda.cuMemUnmap(hidden, size_bytes);
     FreeHidden(cuda);
     if (result == CUDA_SUCCESS && address != 0) {
@@ -146,6 +153,7 @@ void DeviceMemory::OnGranted(uint64_t address, uint64_t size_bytes, control::Inc
     return done(CUDA_ERROR_OUT_OF_MEMORY, nullptr);
   }
   if (granted.result != CUDA_SUCCESS) return done(static_cast<CUresult>(granted.result), nullptr);
+  // Not what was asked for: it cannot be used, but it is charged, so it is returned.
   if (answer->fd_count != 1 || granted.size_bytes != size_bytes) {
     services_.scheduler->Send(control::MemoryReturn{id(), granted.memory_id});
     return done(CUDA_ERROR_OUT_OF_MEMORY, nullptr);
@@ -173,6 +181,8 @@ void DeviceMemory::OnGranted(uint64_t address, uint64_t size_bytes, control::Inc
                });
 }
 
+// The way's end, whatever came of it: hidden addresses, the descriptor, and without success the
+// charge are given back.
 void DeviceMemory::Arrive(NewMemory& memory, const OnMemory& done) {
   if (memory.hidden != 0 && !memory.hidden_is_its_own) {
     services_.internal->GiveHidden(memory.hidden, memory.size_bytes);

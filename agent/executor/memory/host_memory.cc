@@ -18,6 +18,7 @@ namespace {
 
 // Whether all pages are in memory; a swapped page is not.
 bool AreResident(uint64_t address, uint64_t size_bytes) {
+  // One byte a page: 16 MiB of the arena at a time, with 4 KiB of stack.
   constexpr uint64_t kPagesAtATime = 4096;
   std::array<unsigned char, kPagesAtATime> pages;
   uint64_t page = address / wire::kPageBytes;
@@ -48,6 +49,7 @@ bool HostMemory::Populated(uint64_t address, uint64_t size_bytes) const {
   return hole >= 0 && static_cast<uint64_t>(hole - offset) >= size_bytes;
 }
 
+// The caller has judged the range, and the file's size is sealed, so a short read is an error.
 bool HostMemory::Read(uint64_t address, void* to, uint64_t size_bytes) const {
   auto* out = static_cast<uint8_t*>(to);
   auto offset = static_cast<off_t>(address - range.begin);
@@ -76,6 +78,8 @@ bool HostMemory::Write(uint64_t address, const void* from, uint64_t size_bytes) 
   return true;
 }
 
+// Called on the ring thread when something was unpinned, which may be after the session's end; then
+// it is null.
 PinnedMemory::PinnedMemory(SessionPort* port) : Part(port) {
   host_->on_unpinned = [this] { TryWaiting(); };
 }
@@ -93,6 +97,8 @@ void PinnedMemory::On(wire::Tag<wire::HostRegister>, const wire::HostRegister::R
   }
   if (!host_->range.Contains(address, size_bytes)) return Refuse(wire::Fatal::kBadRange);
   if (host_->registered.Overlaps(address, size_bytes)) return Refuse(wire::Fatal::kBadRange);
+  // Once a tenant has asked for it, the last part of the range is not the arena's: nothing of it is
+  // pinned as such.
   const channel::Range& managed = host_->managed;
   if (managed.size_bytes != 0 && address + size_bytes > managed.begin) {
     return Refuse(wire::Fatal::kBadRange);
@@ -100,6 +106,8 @@ void PinnedMemory::On(wire::Tag<wire::HostRegister>, const wire::HostRegister::R
   TryHostRegister(CallerOf(record), address, size_bytes);
 }
 
+// Charges the limit first, then pins on a worker. `pinned` has the range from now on, `registered`
+// only when the driver has it: until then no command may name it.
 void PinnedMemory::TryHostRegister(Caller caller, uint64_t address, uint64_t size_bytes) {
   HostMemory& host = *host_;
   if (host.pinned.Overlaps(address, size_bytes)) {
@@ -117,6 +125,8 @@ void PinnedMemory::TryHostRegister(Caller caller, uint64_t address, uint64_t siz
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
   memory_.Post(
       [result, keep = host_, address, size_bytes, &cuda = services_.device->cuda()] {
+        // On the worker, directly before the driver pins. Pinning a hole would make a page that the
+        // node pays for.
         *result = keep->Populated(address, size_bytes)
                       ? cuda.cuMemHostRegister_v2(
                             reinterpret_cast<void*>(address), size_bytes,
@@ -141,6 +151,8 @@ void PinnedMemory::TryWaiting() {
   for (const HostWaiting& one : waiting) TryHostRegister(one.caller, one.address, one.size_bytes);
 }
 
+// The answer means that no later command may name the range; the pages stay pinned until a quiet
+// moment, because unpinning waits for the device.
 void PinnedMemory::On(wire::Tag<wire::HostUnregister>, const wire::HostUnregister::Request& request,
                       const wire::Record& record) {
   const auto address = static_cast<uint64_t>(request.address);
@@ -156,6 +168,8 @@ void PinnedMemory::On(wire::Tag<wire::HostUnregister>, const wire::HostUnregiste
   });
 }
 
+// Counted as pinned until it is unpinned: a tenant that registers and unregisters in turn cannot
+// pin more than its limit.
 void PinnedMemory::RetireHost(uint64_t address, uint64_t size_bytes) {
   host_->registered.Remove(address);
   services_.quiet->Retire(

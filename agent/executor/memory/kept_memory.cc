@@ -23,6 +23,7 @@ bool KeptMemory::TakeUnmapped(uint64_t size_bytes, Block* block) {
   return Take(&unmapped_, size_bytes, block);
 }
 
+// The newest block, so that the others grow old enough to be returned.
 bool KeptMemory::Take(Blocks* blocks, uint64_t size_bytes, Block* block) {
   const auto it = blocks->find(size_bytes);
   if (it == blocks->end()) return false;
@@ -39,6 +40,7 @@ std::vector<KeptMemory::Block> KeptMemory::TakeUntil(uint64_t since_ns) {
   for (Blocks* blocks : {&mapped_, &unmapped_}) {
     for (auto it = blocks->begin(); it != blocks->end();) {
       std::vector<Block>& same = it->second;
+      // Oldest first, so the old ones are at the front.
       const auto end = std::find_if(same.begin(), same.end(), [since_ns](const Block& block) {
         return block.since_ns > since_ns;
       });

@@ -24,6 +24,8 @@ constexpr uint64_t kPartOfHostRange = 4;
 // Not an error of the device's: the address that was wanted is not to be had.
 constexpr CUresult kOtherAddress = CUDA_ERROR_INVALID_ADDRESS_SPACE;
 
+// On a worker. The address is the program's own, so the driver must give exactly this one; to the
+// driver it is a hint.
 CUresult MapPhysical(const Driver& cuda, CUdevice device, const Physical& memory,
                      uint64_t address) {
   const uint64_t reserved_bytes = wire::RoundUpToManagedStep(memory.size_bytes);
@@ -38,6 +40,8 @@ CUresult MapPhysical(const Driver& cuda, CUdevice device, const Physical& memory
   return result;
 }
 
+// On a worker. Maps pages of the arena a second time, at the address that the program has for this
+// memory, and pins them there.
 CUresult MapPages(const Driver& cuda, const HostMemory& host, uint64_t pages, uint64_t size_bytes,
                   uint64_t address) {
   if (!host.Populated(pages, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
@@ -58,6 +62,7 @@ CUresult MapPages(const Driver& cuda, const HostMemory& host, uint64_t pages, ui
 
 }  // namespace
 
+// As PinnedMemory has on_unpinned: null after the session's end.
 ManagedMemory::ManagedMemory(SessionPort* port, DeviceMemory* device_memory)
     : Part(port), device_memory_(*device_memory) {
   host_->on_left = [this] { MapWaiting(); };
@@ -75,6 +80,7 @@ void ManagedMemory::On(wire::Tag<wire::ManagedSpace>, const wire::ManagedSpace::
         host.range.size_bytes / kPartOfHostRange & ~(wire::kManagedStepBytes - 1);
     const uint64_t begin = host.range.begin + host.range.size_bytes - size_bytes;
     if (size_bytes == 0 || begin % wire::kManagedStepBytes != 0 ||
+        // Something is pinned there already, before the tenant first asked.
         host.pinned.Overlaps(begin, size_bytes)) {
       return Reply<wire::ManagedSpace>(CallerOf(record), CUDA_ERROR_NOT_SUPPORTED);
     }
@@ -86,6 +92,7 @@ void ManagedMemory::On(wire::Tag<wire::ManagedSpace>, const wire::ManagedSpace::
                             {host.managed.begin, host.managed.size_bytes});
 }
 
+// Each mapping takes whole steps of addresses, as the driver reserves them.
 bool ManagedMemory::Overlaps(uint64_t address, uint64_t size_bytes) const {
   const auto next = mappings_.lower_bound(address);
   if (next != mappings_.end() && next->first - address < size_bytes) return true;
@@ -128,10 +135,14 @@ void ManagedMemory::On(wire::Tag<wire::ManagedMap>, const wire::ManagedMap::Requ
     device_memory_.Hold(memory);
     services_.memory->Expect();  // a launch waits for it
   }
+  // Entered as busy before it is mapped: nothing else can be put there, and it cannot be unmapped,
+  // until OnMapped.
   mappings_.emplace(address, Mapping{size_bytes, memory, pages});
   Map(caller, address);
 }
 
+// Addresses that pages have left are free only after a quiet moment, in which those are unpinned.
+// Until then the request waits.
 void ManagedMemory::Map(Caller caller, uint64_t address) {
   const Mapping& mapping = mappings_.at(address);
   if (host_->leaving_managed.Overlaps(address, wire::RoundUpToManagedStep(mapping.size_bytes))) {
@@ -164,6 +175,7 @@ void ManagedMemory::OnMapped(Caller caller, uint64_t address, CUresult result) {
   if (services_.device->Judge(result) == CUDA_SUCCESS) {
     Mapping& mapping = mappings_.at(address);
     mapping.busy = false;
+    // Cannot overlap: mappings_ has no two in one place, and nothing else is named in this range.
     (void)device_memory_.AddNamed(address, mapping.size_bytes);
     return Reply<wire::ManagedMap>(caller, CUDA_SUCCESS);
   }
@@ -189,6 +201,7 @@ void ManagedMemory::On(wire::Tag<wire::ManagedUnmap>, const wire::ManagedUnmap::
   AfterEarlierWork(record.ticket, [this, caller = CallerOf(record), address] {
     device_memory_.ForgetNamed(address);
     const Mapping mapping = mappings_.at(address);
+    // The program's pages, or memory of its quota: each goes back where it came from.
     if (mapping.memory == nullptr) {
       mappings_.erase(address);
       host_->mapped_again.Remove(mapping.pages);
@@ -220,6 +233,8 @@ void ManagedMemory::UnmapPages(uint64_t address, uint64_t size_bytes) {
       });
 }
 
+// The addresses are given back to the driver with each range: it reserves none where something is
+// mapped, and pages may be mapped there next.
 void ManagedMemory::UnmapPhysical(uint64_t address, const Mapping& mapping,
                                   std::function<void()> done) {
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
@@ -247,6 +262,8 @@ void ManagedMemory::End() {
   }
 }
 
+// Holds are left to ReturnMemory, which releases the handles on the memory lane behind these
+// unmappings.
 bool ManagedMemory::RetirePiece() {
   for (size_t left = Chores::kPiece; left != 0; --left) {
     if (mappings_.empty()) return true;

@@ -14,7 +14,8 @@
 namespace gpuloom::executor {
 namespace {
 
-// The part of the device range in which MemAlloc allocates.
+// The part of the device range in which MemAlloc allocates; behind it lies the tenant's own. A
+// scheduler that names none, or too much, gives it all.
 uint64_t OwnBytes(const control::AddSession& order) {
   const uint64_t own = order.device_own_bytes;
   return own == 0 || own > order.device_range_bytes ? order.device_range_bytes
@@ -29,6 +30,8 @@ DeviceMemory::DeviceMemory(SessionPort* port)
       reservable_{order_.device_range_begin + OwnBytes(order_),
                   order_.device_range_bytes - OwnBytes(order_)} {}
 
+// For a session that could not begin. Others have returned their addresses at their end, or still
+// have something mapped there.
 DeviceMemory::~DeviceMemory() {
   if (address_reserved_ && blocks_.empty() && mappings_.empty()) {
     services_.device->cuda().cuMemAddressFree(order_.device_range_begin, order_.device_range_bytes);
@@ -80,6 +83,7 @@ void DeviceMemory::On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request& 
   const Caller caller = CallerOf(record);
   const uint64_t size_bytes = request.size_bytes;
   if (size_bytes == 0) return Reply<wire::MemAlloc>(caller, CUDA_ERROR_INVALID_VALUE);
+  // Before anything is added to it: the number may be as large as 64 bits go.
   if (size_bytes > order_.device_range_bytes) return RefuseAddresses(caller, size_bytes);
   if (size_bytes < kLargeBytes) {
     small_waiting_.emplace_back(caller, size_bytes);
@@ -90,6 +94,7 @@ void DeviceMemory::On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request& 
     space_.AddLarge(kept.address, span_bytes, size_bytes);
     return Reply<wire::MemAlloc>(caller, CUDA_SUCCESS, {wire::DevicePtr{kept.address}});
   }
+  // Nothing of that size was kept: the addresses are chosen here, the memory is the scheduler's.
   const uint64_t address = space_.ReserveSpan(span_bytes);
   if (address == 0) return RefuseAddresses(caller, size_bytes);
   MapNew(address, span_bytes, [this, caller, address, span_bytes, size_bytes](CUresult result) {
@@ -126,6 +131,8 @@ void DeviceMemory::ServeSmall(CUresult failure) {
   }
 }
 
+// One slab at a time: whoever waits is served from it in turn, and asks for the next one if it is
+// not enough.
 void DeviceMemory::AskForSlab() {
   if (slab_coming_) return;
   if (KeptMemory::Block kept; kept_.TakeMapped(kGranuleBytes, &kept)) {
@@ -133,6 +140,7 @@ void DeviceMemory::AskForSlab() {
     return ServeSmall(CUDA_SUCCESS);
   }
   const uint64_t address = space_.ReserveSpan(kGranuleBytes);
+  // With a failure ServeSmall answers all that wait and comes back here no more.
   if (address == 0) return ServeSmall(CUDA_ERROR_OUT_OF_MEMORY);
   slab_coming_ = true;
   MapNew(address, kGranuleBytes, [this, address](CUresult result) {
@@ -173,6 +181,7 @@ void DeviceMemory::FreeAllocation(uint64_t address, wire::Ticket ticket,
     freeing_bytes_ -= span_bytes;
     const DeviceSpace::Span span = space_.Free(address);
     if (span.size_bytes == 0) return done();
+    // Its span, or the slab that has become empty.
     const auto block = blocks_.find(span.address);
     if (MayKeep(*block->second) && kept_.Keep({block->second, span.address, now_ns()})) {
       return done();

@@ -30,6 +30,7 @@ void DeviceMemory::On(wire::Tag<wire::PoolShare>, const wire::PoolShare::Request
 void DeviceMemory::On(wire::Tag<wire::PoolOpen>, const wire::PoolOpen::Request& request,
                       const wire::Record& record) {
   const Caller caller = CallerOf(record);
+  // Who knows the token may open it: 128 random bits that the maker has passed on.
   SharedPoolRef pool = services_.shared->FindPool(request.token);
   if (pool == nullptr) return Reply<wire::PoolOpen>(caller, CUDA_ERROR_INVALID_HANDLE);
   SharedPoolRef* slot = pools_.Add(request.pool);
@@ -47,6 +48,7 @@ void DeviceMemory::On(wire::Tag<wire::PoolPut>, const wire::PoolPut::Request& re
                       const wire::Record& record) {
   SharedPoolRef* pool = FindPool(request.pool);
   if (pool == nullptr) return;
+  // Only the maker's own memory may get into its pool.
   if ((*pool)->maker_session != id()) return Refuse(wire::Fatal::kBadHandle);
   // Memory in a slab cannot be shared: other allocations of the tenant lie in the same slab.
   const auto address = static_cast<uint64_t>(request.address);

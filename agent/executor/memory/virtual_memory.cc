@@ -23,6 +23,7 @@ void DeviceMemory::On(wire::Tag<wire::AddressSpace>, const wire::AddressSpace::R
                             {reservable_.begin, reservable_.size_bytes});
 }
 
+// An id whose memory is still on its way is refused as well: an honest shim waits for the answer.
 PhysicalRef* DeviceMemory::FindPhysical(wire::PhysicalId id_untrusted) {
   PhysicalRef* memory = physicals_.Find(id_untrusted);
   if (memory == nullptr || *memory == nullptr) {
@@ -86,6 +87,7 @@ void DeviceMemory::On(wire::Tag<wire::MemExport>, const wire::MemExport::Request
                       const wire::Record& record) {
   const Caller caller = CallerOf(record);
   const auto address = static_cast<uint64_t>(request.address);
+  // Small allocations are exported with their whole slab; the reply says at which offset.
   auto block = blocks_.upper_bound(address);
   if (!space_.Contains(address, 1) || block == blocks_.begin()) {
     return Refuse(wire::Fatal::kBadRange);
@@ -113,12 +115,14 @@ void DeviceMemory::On(wire::Tag<wire::MemMap>, const wire::MemMap::Request& requ
   }
   if (!reservable_.Contains(address, size_bytes)) return Refuse(wire::Fatal::kBadRange);
   const auto next = mappings_.lower_bound(address);
+  // Mappings never overlap, so only those beside it can be in the way.
   if ((next != mappings_.end() && next->first - address < size_bytes) ||
       (next != mappings_.begin() &&
        address - std::prev(next)->first < std::prev(next)->second.size_bytes)) {
     return Refuse(wire::Fatal::kBadRange);
   }
   services_.memory->Expect();  // the tenant will ask for access next
+  // Busy from the start. Commands may name it only when the tenant has asked for access.
   mappings_.emplace_hint(next, address, MappedRange{size_bytes, memory});
   Hold(memory);
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
@@ -175,6 +179,7 @@ void DeviceMemory::On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::R
         return true;
       }
       it->second.busy = true;
+      // CUDA's flags grow with what they allow: none, read, read and write.
       narrows |= flags < it->second.access;
       if (flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) accessible_.Remove(at);
       at += it->second.size_bytes;
@@ -183,6 +188,7 @@ void DeviceMemory::On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::R
     const auto change = [this, caller, address, size_bytes, flags] {
       ChangeAccess(caller, address, size_bytes, flags);
     };
+    // Earlier commands may still need what is taken away; to give more harms none.
     narrows ? AfterEarlierWork(ticket, change) : change();
     return true;
   });
@@ -205,6 +211,7 @@ void DeviceMemory::ChangeAccess(Caller caller, uint64_t address, uint64_t size_b
         chores_.Do([this, result = *result, changed, caller, flags, end = address + size_bytes,
                     at = address]() mutable {
           auto it = mappings_.lower_bound(at);
+          // None of them has gone meanwhile: they are busy, so MemUnmap is refused.
           for (size_t left = Chores::kPiece; it != mappings_.end() && it->first < end; ++it) {
             if (left-- == 0) return at = it->first, false;
             MappedRange& mapping = it->second;

@@ -16,6 +16,8 @@ std::string_view TextIn(const std::vector<char>& buffer) {
 
 }  // namespace
 
+// Options whose value is a pointer are among those that are not known here: the driver would follow
+// a tenant's number.
 bool ReadJitOptions(std::span<const uint8_t> payload_untrusted, std::vector<CUjit_option>* options,
                     std::vector<void*>* values) {
   for (size_t at = 0; at + sizeof(wire::LinkOption) <= payload_untrusted.size();
@@ -53,6 +55,7 @@ JitOptions::JitOptions()
                reinterpret_cast<void*>(info_.size()), nullptr}),
       values_(wanted_) {}
 
+// The tenant's options come behind ours, whose places values() and Report count on.
 bool JitOptions::Add(std::span<const uint8_t> payload_untrusted) {
   const bool known = ReadJitOptions(payload_untrusted, &options_, &wanted_);
   values_ = wanted_;
@@ -77,6 +80,9 @@ void JitOptions::SetError(std::string_view text) {
   error_[bytes] = '\0';
 }
 
+// The driver answers in place of the options' values: the time, and for a maximum of threads what
+// it compiled for. Only the values of the last values() have that; error_values() is a copy of its
+// own.
 wire::JitReport JitOptions::Report(const HostMemory& host, uint64_t texts,
                                    uint32_t info_capacity_bytes,
                                    uint32_t error_capacity_bytes) const {

@@ -22,7 +22,8 @@ namespace {
 
 constexpr uint32_t kParamsOfAnAnswer = wire::kReplyPayloadBytes / sizeof(wire::KernelParam);
 
-// As many as fit into an answer.
+// The parameters from number `first` on, as many as fit into an answer. The shim asks for the rest
+// (KernelParams).
 std::span<const uint8_t> ParamsFrom(const std::vector<wire::KernelParam>& params, size_t first) {
   const size_t count = std::min<size_t>(params.size() - first, kParamsOfAnAnswer);
   return {reinterpret_cast<const uint8_t*>(params.data() + first),
@@ -37,10 +38,12 @@ bool MayBeSetForAll(int32_t attribute) {
          attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE;
 }
 
+// kNoAttribute counts as nothing allowed: such launches go to CUDA by themselves.
 uint32_t Limit(int32_t attribute) { return attribute < 0 ? 0 : static_cast<uint32_t>(attribute); }
 
 }  // namespace
 
+// A look-up, or a change of an attribute, in progress. Its functions run on a worker.
 struct Kernels::KernelLookup {
   std::string name;
   CUlibrary library = nullptr;
@@ -50,6 +53,7 @@ struct Kernels::KernelLookup {
   bool lacks_params = false;  // neither driver nor image says how its parameters lie
   KernelFacts facts;
 
+  // All at once, for the shim to answer from. What this driver does not know is marked.
   void ReadAttributes(const Driver& cuda, int32_t* attributes) const {
     for (uint32_t i = 0; i < wire::kFunctionAttributes; ++i) {
       int value = 0;
@@ -73,6 +77,7 @@ struct Kernels::KernelLookup {
     CUDA_RETURN_IF_ERROR(FindParams(cuda));
     wire::KernelGet::Reply& reply = facts.reply;
     for (const wire::KernelParam& param : facts.params) {
+      // The size of the packed buffer, which each launch must have exactly.
       reply.param_bytes = std::max(reply.param_bytes, param.offset_bytes + param.size_bytes);
     }
     reply.param_count = static_cast<uint32_t>(facts.params.size());
@@ -119,6 +124,9 @@ void Kernels::SetCollects(Kernel* kernel, const int32_t* attributes) const {
   kernel->refused_known = services_.chains == nullptr ? 0 : services_.chains->refused();
 }
 
+// Two steps: the driver's look-up by name, which may compile, on a worker at once; then the step
+// from kernel to function, which loads code and waits for the device, in a quiet moment, unless the
+// library is on the device already.
 void Kernels::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& request,
                  const wire::Record& record) {
   const Library* library = libraries_->FindLibrary(request.library);
@@ -144,6 +152,7 @@ void Kernels::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& req
         if (usable || lookup->result != CUDA_SUCCESS) {
           return FinishLookup(caller, request, lookup, loaded);
         }
+        // A quiet moment for a session that has ended would hold the others up in vain.
         if (!serving()) return;
         libraries_->UseCompiled(
             loaded,
@@ -167,16 +176,20 @@ void Kernels::FinishLookup(Caller caller, const wire::KernelGet::Request& reques
            static_cast<unsigned long long>(id()), label(), OneLine(lookup->name, 200).c_str());
   }
   if (lookup->result == CUDA_SUCCESS) {
+    // Kept with the library even if this session has ended: another that shares it need not look
+    // again. An entry that came first stays, as kernels point into it.
     const auto [known, added] = loaded->kernels.emplace(lookup->name, std::move(lookup->facts));
     if (!serving()) return;
     return AnswerKernel(caller, request, loaded, known->second);
   }
+  // The id is free again: no answer has named it.
   kernels_.Take(request.kernel);
   Reply<wire::KernelGet>(caller, lookup->result);
 }
 
 void Kernels::AnswerKernel(Caller caller, const wire::KernelGet::Request& request,
                            const LibraryRef& loaded, const KernelFacts& facts) {
+  // The program may have unloaded it from another thread meanwhile.
   Library* owner = libraries_->FindLoaded(request.library, loaded);
   if (owner == nullptr) {
     kernels_.Take(request.kernel);
@@ -194,6 +207,8 @@ void Kernels::AnswerKernel(Caller caller, const wire::KernelGet::Request& reques
       }
       if (!serving()) return;
       if (charged == CUDA_SUCCESS) {
+        // Once more from the top: the price is 0 now, but the library may have been unloaded while
+        // the scheduler was asked.
         return AnswerKernel(caller, request, loaded, facts);
       }
       kernels_.Take(request.kernel);
@@ -228,6 +243,7 @@ Kernel* Kernels::FindKernel(wire::KernelId id_untrusted) {
   return nullptr;
 }
 
+// By our own tables: the driver of a lost context may answer nothing.
 std::string Kernels::NameOf(CUkernel kernel) const {
   if (kernel == nullptr) return {};
   // Many ids may be the same kernel, and a library may have many: one look at each.
@@ -263,6 +279,8 @@ void Kernels::On(wire::Tag<wire::KernelSetAttribute>,
   // A shared kernel keeps the highest limit that any session asked for: a limit that is too high
   // harms nobody, but one lowered by another session would make launches fail.
   int value = request.value;
+  // Once a session has allowed clusters of a size that other devices lack they stay allowed; to
+  // take that back would make another's launches fail.
   const bool allows =
       request.attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED && value != 0;
   if (kernel->library->shared && !allows &&
@@ -284,7 +302,9 @@ void Kernels::On(wire::Tag<wire::KernelSetAttribute>,
         lookup->ReadAttributes(cuda, lookup->facts.reply.attributes);
       },
       [this, lookup, request, value, library = kernel->library, caller = CallerOf(record)] {
+        // Whatever the driver answered: the attribute may have changed.
         if (services_.chains != nullptr) services_.chains->Forget(lookup->facts.kernel);
+        // The id may be another kernel's by now.
         if (Kernel* named = kernels_.Find(request.kernel); named != nullptr &&
                                                            named->library == library &&
                                                            named->kernel == lookup->facts.kernel) {
@@ -297,6 +317,8 @@ void Kernels::On(wire::Tag<wire::KernelSetAttribute>,
           int& highest = library->max_dynamic_shared[lookup->facts.kernel];
           if (lookup->result == CUDA_SUCCESS) {
             highest = value;
+            // The session reads back what it has set, not the highest value of all that share the
+            // kernel.
             reply.attributes[request.attribute] = request.value;
           }
         }
@@ -347,6 +369,7 @@ void Kernels::On(wire::Tag<wire::OccupancyClusters>,
        request.question != wire::ClusterQuestion::kMaxPotentialSize)) {
     return Refuse(wire::Fatal::kBadArgument);
   }
+  // How many clusters fit depends on the multiprocessors, which the driver knows by the stream.
   const CUstream stream = port_->partition() == nullptr ? nullptr : port_->partition()->stream;
   auto answer = std::make_shared<std::pair<CUresult, int>>(CUDA_SUCCESS, 0);
   modules_.Post(

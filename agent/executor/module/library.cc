@@ -19,6 +19,8 @@ void CompileText(const Driver& cuda, CUlibrary library) {
   (void)cuda.cuLibraryGetKernel(&none, library, "-");
 }
 
+// A library's names in the making, with what they take from the session's budget. Charged before
+// each is added: names are the image's, and may be as many and as long as it likes.
 struct Listed {
   explicit Listed(std::shared_ptr<SessionBudget> budget)
       : charge(std::make_shared<HostCharge>(std::move(budget))) {}
@@ -55,6 +57,7 @@ void ListFromImage(const ImageRef& image, Listed* listed) {
 
 Library* Libraries::FindLibrary(wire::LibraryId id_untrusted) {
   Library* library = libraries_.Find(id_untrusted);
+  // One that is being loaded, or waits for a place for its managed variables, is refused.
   if (library != nullptr && library->loaded != nullptr) return library;
   Refuse(wire::Fatal::kBadHandle);
   return nullptr;
@@ -65,7 +68,8 @@ Library* Libraries::FindLoaded(wire::LibraryId id, const LibraryRef& loaded) {
   return library != nullptr && library->loaded == loaded ? library : nullptr;
 }
 
-// All sessions wait during a quiet moment, so nothing may be compiled in one.
+// Two steps as in KernelGet: PTX that the driver still has to compile is compiled on a worker
+// first. All sessions wait during a quiet moment, so nothing may be compiled in one.
 void Libraries::UseLibrary(const LibraryRef& library, LookUp work, std::function<void()> done) {
   if (library->usable) return UseCompiled(library, std::move(work), std::move(done));
   modules_.Post(
@@ -87,11 +91,16 @@ void Libraries::UseCompiled(const LibraryRef& library, LookUp work, std::functio
       owner(), [loaded, work = std::move(work)] { *loaded = work(); },
       [this, library, loaded, done = std::move(done)] {
         --outstanding_;
+        // A look-up that found nothing may not have put the library on the device: the next one
+        // waits again.
         library->usable |= *loaded;
         done();
       });
 }
 
+// The id and what was looked up in the library go at once, in pieces; the library itself with its
+// last user (LoadedLibrary's destructor). Answered without waiting for that: nothing tells the
+// program when the driver has unloaded it.
 void Libraries::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Request& request,
                    const wire::Record& record) {
   const Library* found = libraries_.Find(request.library);
@@ -132,6 +141,7 @@ void Libraries::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Re
   });
 }
 
+// From an offset on, as much as an answer holds: the shim asks until it has all.
 void Libraries::AnswerNames(Caller caller, uint32_t offset_untrusted,
                             const LoadedLibrary& library) {
   const std::string& names = library.names;
@@ -174,6 +184,7 @@ void Libraries::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::
         }
       },
       [this, listed, caller, loaded = library->loaded, offset = request.offset_bytes] {
+        // Also of what was listed when memory ran out: a list that is not whole is of no use.
         if (services_.device->JudgeImage(listed->result) != CUDA_SUCCESS) {
           return Reply<wire::LibraryKernels>(caller, listed->result);
         }
@@ -185,6 +196,7 @@ void Libraries::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::
       });
 }
 
+// The variable's range is one that the tenant may name from now on, until the library is unloaded.
 void Libraries::On(wire::Tag<wire::GlobalGet>, const wire::GlobalGet::Request& request,
                    const wire::Record& record) {
   const Library* library = FindLibrary(request.library);

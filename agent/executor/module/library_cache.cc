@@ -16,10 +16,13 @@ namespace {
 constexpr uint64_t kKeepLibraryNs = 30'000'000'000;
 constexpr uint64_t kKeepImageNs = 600'000'000'000;
 
+// What the image takes beside any session: never less than its bytes, which the cache keeps in any
+// case.
 uint64_t CostOf(const KnownImage& image) {
   return std::max<uint64_t>(image.cost_bytes, image.bytes.size());
 }
 
+// The rounds of SipHash.
 struct SipState {
   uint64_t v0, v1, v2, v3;
 
@@ -49,7 +52,11 @@ struct SipState {
 
 }  // namespace
 
+// On the ring thread. Graphs that name its kernels are destroyed before the library is unloaded,
+// both in a quiet moment; if a worker is releasing some of them already, that is waited for first.
+// What the driver reads (`bytes`, `keep`) and what was paid stay until it has unloaded it.
 LoadedLibrary::~LoadedLibrary() {
+  // It was never loaded.
   if (handle == nullptr) return;
   std::vector<ChainRef> users;
   if (chains != nullptr) users = chains->TakeOut(this);
@@ -96,6 +103,7 @@ ImageHash LibraryCache::Hash(std::span<const uint8_t> image) const {
   uint64_t last = uint64_t{image.size()} << 56;
   for (size_t i = 0; i < left; ++i) last |= uint64_t{at[i]} << (8 * i);
   state.Absorb(last);
+  // 0xee, twice, and 0xdd mark the variant with 128 bits of output.
   state.v2 ^= 0xee;
   const uint64_t first = state.Squeeze();
   state.v1 ^= 0xdd;
@@ -105,10 +113,13 @@ ImageHash LibraryCache::Hash(std::span<const uint8_t> image) const {
 LibraryCache::Known LibraryCache::Find(const ImageHash& hash, uint64_t now_ns) {
   const auto it = entries_.find(hash);
   if (it == entries_.end()) return {};
+  // Asking counts as using: a program that starts again and again keeps its images here.
   it->second.used_ns = now_ns;
   return {it->second.image, it->second.library};
 }
 
+// Two sessions may have loaded the same image at the same time: the first one's library is shared,
+// the other's stays its own.
 void LibraryCache::Add(const ImageHash& hash, ImageRef image, const LibraryRef& library,
                        uint64_t now_ns) {
   if (entries_.find(hash) == entries_.end()) Remember(hash, std::move(image), now_ns);
@@ -116,11 +127,14 @@ void LibraryCache::Add(const ImageHash& hash, ImageRef image, const LibraryRef& 
   if (known == entries_.end() || known->second.image->has_variables) return;
   if (known->second.library == nullptr) {
     library->shared = true;
+    // From now on each session that uses it pays for itself (Library::cost).
     library->cost.reset();
     known->second.library = library;
   }
 }
 
+// bytes_ bounds what the cache holds; the budget counts besides what has been removed and is still
+// in use.
 void LibraryCache::Remember(const ImageHash& hash, ImageRef image, uint64_t now_ns) {
   const uint64_t cost_bytes = CostOf(*image);
   if (cost_bytes > kMaxBytes) return;
@@ -143,6 +157,7 @@ LibraryCache::Entries::iterator LibraryCache::Erase(Entries::iterator entry) {
 void LibraryCache::Tick(uint64_t now_ns) {
   for (auto it = entries_.begin(); it != entries_.end();) {
     Entry& entry = it->second;
+    // Used by a session, or by what it left in a queue.
     if (entry.library.use_count() > 1) entry.used_ns = now_ns;
     const uint64_t unused_ns = now_ns - std::min(entry.used_ns, now_ns);
     if (unused_ns > kKeepLibraryNs) entry.library.reset();

@@ -27,8 +27,11 @@ void LibraryLoader::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Re
   if (libraries_.Add(request.library) == nullptr) return Refuse(wire::Fatal::kBadHandle);
   auto loading = std::make_shared<Loading>(CallerOf(record), request.library, left_, tenant_.get(),
                                            host_->budget);
+  // With Loading's initial result, CUDA_ERROR_INVALID_IMAGE.
   if (size_bytes > kMaxImageBytes) return AnswerLoad(*loading);
   modules_.Post(
+      // A small image is hashed at once, so that one that is known need not be examined again. The
+      // hash of a large one an honest tenant has asked for before: it is new.
       [loading, host = host_, cache = services_.libraries, address, size_bytes] {
         loading->Copy(*host, address, size_bytes);
         if (loading->fresh != nullptr && HashFirst(size_bytes)) loading->Hash(*cache);
@@ -72,6 +75,8 @@ void LibraryLoader::On(wire::Tag<wire::LibraryCompile>,
       });
 }
 
+// The same steps as LoadFresh, but for what is remembered: look, pay, load, and then write the
+// compiler's texts into the arena.
 void LibraryLoader::CompileFresh(const std::shared_ptr<Loading>& loading,
                                  const wire::LibraryCompile::Request& request) {
   modules_.PostNext(
@@ -108,6 +113,7 @@ void LibraryLoader::AnswerCompile(const std::shared_ptr<Loading>& loading,
         reply.result = static_cast<uint32_t>(loading->result);
         if (loading->managed != nullptr) {
           reply.managed_bytes = static_cast<uint32_t>(loading->managed->size_bytes());
+          // The load goes on with LibraryPlace, when the tenant has chosen an address.
           libraries_.Find(loading->id)->placing = loading;
         } else {
           reply.kernel_count = loading->kernel_count;
@@ -126,15 +132,19 @@ void LibraryLoader::On(wire::Tag<wire::LibraryLoadByHash>,
   loading->by_hash = loading->is_hashed = true;
   loading->hash = {{request.hash[0], request.hash[1], request.hash[2], request.hash[3]}};
   if (LoadWhatIsKnown(loading)) return;
+  // Not known: the tenant sends the image, under the same id if it likes.
   libraries_.Take(request.library);
   Reply<wire::LibraryLoadByHash>(loading->caller, CUDA_SUCCESS, {0, 0});
 }
 
-// Returns false if no image with its hash is known.
+// Returns false if no image with its hash is known. Otherwise the answer follows: either the
+// domain's loaded library is shared, or, where the image has variables or the library is no longer
+// there, its bytes are loaded once more.
 bool LibraryLoader::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
   LibraryCache::Known known = services_.libraries->Find(loading->hash, now_ns());
   if (known.image == nullptr) return false;
   loading->is_known = true;
+  // The copy has served for the hash only.
   loading->fresh.reset();
   loading->image = std::move(known.image);
   // Who shares what another has loaded pays for it all the same.
@@ -189,6 +199,7 @@ void LibraryLoader::FinishLoad(const std::shared_ptr<Loading>& loading) {
   Remember(loading);
 }
 
+// Gives the driver's library an owner that unloads it, before anything can end the load.
 void LibraryLoader::HoldLibrary(Loading* loading) const {
   if (loading->handle == nullptr) return;
   loading->library =
@@ -208,6 +219,7 @@ void LibraryLoader::AnswerLoad(const Loading& loading) {
   AnswerLoad<wire::LibraryLoad>(loading.caller, loading, {loading.kernel_count, 0});
 }
 
+// The load is over, with or without success: the id gets its library, or is free again.
 void LibraryLoader::Settle(const Loading& loading) {
   if (loading.is_damaged) {
     LogFor(&tenant_->lines, LogLevel::kWarning,

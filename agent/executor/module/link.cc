@@ -36,6 +36,9 @@ struct Links::Link {
         charge(std::move(budget)) {}
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
+  // The linker is one for the process, so this waits for its turn as well, however long: a state
+  // that is not destroyed is memory that is lost. `false`: the end of the session does not cut the
+  // wait short.
   void Destroy() {
     if (state == nullptr) return;
     const Linker::Turn turn(&device->linker(), tenant, false, kForever);
@@ -55,6 +58,7 @@ struct Links::Link {
     // Charges for the largest member so far, twice, because the driver unpacks it, too.
     const auto afford = [&](uint64_t bytes) {
       const uint64_t takes = 2 * bytes;
+      // A session that has ended needs no answer: unpacking stops.
       if (*left) return false;
       if (takes <= unpacking->bytes() || unpacking->Add(takes - unpacking->bytes())) return true;
       refusal = unpacking->Refusal(takes);
@@ -93,6 +97,7 @@ struct Links::Link {
   JitOptions jit;  // the driver writes there until the end
 };
 
+// Each link's thread destroys its state when it comes to it, and ends.
 void Links::End() {
   links_.ForEach([this](LinkEntry& entry) {
     if (entry.link != nullptr)
@@ -121,12 +126,14 @@ void Links::On(wire::Tag<wire::LinkCreate>, const wire::LinkCreate::Request& req
   LinkEntry* entry = links_.Add(request.link);
   if (entry == nullptr) return Refuse(wire::Fatal::kBadHandle);
   const Caller caller = CallerOf(record);
+  // Threads of ended sessions that still compile count, so restarting gains a tenant none.
   if (services_.modules->own_threads() >= kMaxLive || tenant_->link_threads >= kMaxLiveOfTenant) {
     links_.Take(request.link);
     return Reply<wire::LinkCreate>(caller, CUDA_ERROR_OUT_OF_MEMORY);
   }
   entry->link = link;
   ++tenant_->link_threads;
+  // Runs when the thread has ended, not when its owner has gone.
   const std::shared_ptr<void> share(nullptr, [tenant = tenant_](void*) { --tenant->link_threads; });
   entry->thread = std::make_unique<OwnThread>(services_.modules, share);
   auto result = std::make_shared<CUresult>(CUDA_ERROR_NOT_SUPPORTED);

@@ -7,6 +7,7 @@ namespace {
 // wire::LibraryLoad::Reply has 32 bits for the size.
 constexpr uint64_t kMaxManagedBytes = (uint64_t{4} << 30) - 4096;
 
+// As ptxas counts: 90 for compute capability 9.0.
 uint32_t CapabilityOf(const Driver& cuda, CUdevice device) {
   int major = 0;
   int minor = 0;
@@ -23,6 +24,7 @@ bool Assemble(Device* device, JitOptions* jit, const void* tenant, const std::at
   if (cuda.cuLinkCreate_v2 == nullptr) return true;
   CUlinkState link = nullptr;
   const Linker::Turn turn(&device->linker(), tenant, left, Linker::kPatience);
+  // Not in time: the driver compiles the text itself when it is loaded.
   if (!turn.taken()) return !left;
   if (cuda.cuLinkCreate_v2(jit->count(), jit->options(), jit->values(), &link) != CUDA_SUCCESS) {
     return false;
@@ -49,6 +51,8 @@ bool ChooseFor(Device* device, std::span<const uint8_t> image, DeviceCode* code)
   return ChooseCode(image, CapabilityOf(device->cuda(), device->device()), code);
 }
 
+// From a cubin the variables are read, and released in its symbol table; of PTX that stays text the
+// driver has to say what they are.
 std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, DeviceCode* code, JitOptions* jit,
                                                  const void* tenant, const std::atomic<bool>& left,
                                                  const Afford& afford) {
@@ -89,10 +93,12 @@ bool ManagedImage::FindInText(const Driver& cuda, const Afford& afford) {
     size_t size_bytes = 0;
     found = found &&
             cuda.cuLibraryGetManaged(&address, &size_bytes, library, name.c_str()) == CUDA_SUCCESS;
+    // Before the copy: the size is what the text declares.
     if (!found || !afford(size_bytes)) break;
     ManagedVariable variable;
     variable.name = name;
     variable.size_bytes = size_bytes;
+    // The driver does not say how a variable is aligned.
     variable.align_bytes = 256;
     variable.initial.resize(size_bytes);
     found = cuda.cuMemcpyDtoH_v2(variable.initial.data(), address, size_bytes) == CUDA_SUCCESS;
@@ -104,6 +110,8 @@ bool ManagedImage::FindInText(const Driver& cuda, const Afford& afford) {
   return found;
 }
 
+// Lays the variables out one behind the other, each aligned as it demands, in what the tenant will
+// provide as one piece.
 bool ManagedImage::PlaceAll() {
   for (const ManagedVariable& variable : variables_) {
     const uint64_t align = variable.align_bytes;
@@ -115,6 +123,8 @@ bool ManagedImage::PlaceAll() {
   return size_bytes_ != 0;
 }
 
+// Where a variable lies is told to the driver by the options for undefined symbols, which the
+// released variables have become.
 CUresult ManagedImage::Load(const Driver& cuda, const HostMemory& host, uint64_t address,
                             CUlibrary* library) {
   for (size_t i = 0; i < variables_.size(); ++i) {

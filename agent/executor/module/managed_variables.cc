@@ -14,6 +14,7 @@ void LibraryLoader::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::
   const auto place = static_cast<uint64_t>(request.place);
   const ManagedImage& image = *library->placing->managed;
   if (place % wire::kManagedAlignBytes != 0) return Refuse(wire::Fatal::kBadArgument);
+  // Registered, so that kernels can reach it.
   if (!OwnsHost(place, image.size_bytes())) return Refuse(wire::Fatal::kBadRange);
   auto loading = std::exchange(library->placing, nullptr);
   library->managed = image.PlacesAt(place);
@@ -23,6 +24,8 @@ void LibraryLoader::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::
                 [this, loading, caller = CallerOf(record), held = host_] {
                   HoldLibrary(loading.get());
                   if (loading->library != nullptr) {
+                    // The driver reads names and addresses from there when a kernel is first
+                    // requested.
                     loading->library->kept = std::move(loading->managed);
                   }
                   if (!serving()) return;

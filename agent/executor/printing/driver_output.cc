@@ -17,6 +17,7 @@
 
 namespace gpuloom::executor {
 
+// The descriptor keeps its number, so whatever has it, the driver included, writes into the file.
 bool DriverOutput::Redirect(int standard, const char* name, File* file) {
   file->fd = channel::UniqueFd(memfd_create(name, MFD_CLOEXEC));
   // Every holder of the descriptor appends, also after we have freed what we have read.
@@ -33,6 +34,7 @@ bool DriverOutput::Capture(std::string* error) {
   if (!Redirect(STDOUT_FILENO, "printed", &printed_)) return fail();
   // Sanitizers write to stderr and end the process.
   if (kSanitized) return true;
+  // The log moves to another descriptor before the driver gets its number.
   const int log = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
   if (log < 0) return fail();
   SetLogFd(log);
@@ -44,6 +46,7 @@ bool DriverOutput::Capture(std::string* error) {
 
 std::string DriverOutput::Take(File* file) {
   if (!file->fd.valid()) return {};
+  // The driver writes through the C library's streams, which the process shares with it.
   fflush(file == &printed_ ? stdout : stderr);
   struct stat status;
   if (fstat(file->fd.get(), &status) != 0 || status.st_size <= file->taken_bytes) return {};

@@ -8,6 +8,8 @@
 
 namespace gpuloom::executor {
 
+// First come, first served among sessions. The owner may go on only until another one waits: then
+// its launches run out and the turn passes.
 bool Printer::MayPrint(uint64_t session) {
   const bool mine = owner_ == 0 || owner_ == session;
   if (mine && (waiting_.empty() || waiting_.front() == session)) return true;
@@ -17,6 +19,8 @@ bool Printer::MayPrint(uint64_t session) {
   return false;
 }
 
+// What is in the buffer when a turn begins was written after the last owner's text had been taken:
+// nobody can say whose it is.
 void Printer::Began(uint64_t session) {
   Forget(session);
   if (owner_ == 0 && output_ != nullptr) {
@@ -34,6 +38,8 @@ void Printer::Ended(uint32_t launches) {
   if (launches_ == 0) owner_ = 0;
 }
 
+// The stream has no work of its own. Synchronizing it makes the driver write what kernels have
+// printed, and waiting for the event makes sure that this is behind the launch.
 void Printer::Flush(CUevent reached, std::function<void(std::string)> done) {
   CUresult result = CUDA_SUCCESS;
   if (stream_ == nullptr) result = device_->Judge(device_->TakeStream(0, &stream_));

@@ -22,12 +22,15 @@ namespace {
 
 std::string Because(const std::string& what) { return what + ": " + strerror(errno); }
 
-// Any process may make itself easier for the kernel to choose.
+// Where memory runs out an executor goes before other processes of the node: it holds what tenants
+// made it hold. Any process may make itself easier for the kernel to choose.
 bool GoFirstWithoutMemory() {
   const channel::UniqueFd score(open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
   return score.valid() && write(score.get(), "1000", 4) == 4;
 }
 
+// Notes what was applied and what was not, for LogMechanisms: logging waits until it is known
+// whether the process goes on at all.
 class Mechanisms {
  public:
   explicit Mechanisms(std::vector<Confinement::Mechanism>* list) : list_(list) {}
@@ -76,6 +79,8 @@ class Namespaces {
 
 bool Confine(const ConfinementWishes& wishes, Confinement* confinement, std::string* error) {
   Mechanisms mechanisms(&confinement->mechanisms);
+  // First, because the entry in /proc is this user's own, and beyond reach once the process is not
+  // dumpable.
   if (!GoFirstWithoutMemory()) {
     mechanisms.Missing(
         "out-of-memory score",
@@ -104,9 +109,13 @@ bool Confine(const ConfinementWishes& wishes, Confinement* confinement, std::str
                                            "; the driver keeps no compiled code");
     }
   }
+  // Nothing is left to do for who has entered some as root. Without CAP_SYS_ADMIN a namespace of
+  // users is the only way to the others; where user namespaces are forbidden the others are tried
+  // alone.
   namespaces.Enter(Namespaces::Kind::kWithUsers);
   namespaces.Enter(Namespaces::Kind::kOfTheNode);
   namespaces.Tell();
+  // A user namespace gives all capabilities inside it; here they go, too.
   if (!GiveUpPrivileges(error)) return false;
 
   if (wishes.lenient) {

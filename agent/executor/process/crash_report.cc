@@ -33,12 +33,15 @@ constexpr int kWhereSignal = SIGUSR2;
 constexpr timespec kWhereLook = {0, 1'000'000};
 constexpr int kWhereLooks = 20;
 
+// Read by signal handlers: set before the handlers are installed, and never changed then.
 int g_log = -1;
 int g_errors = -1;
 std::atomic<bool> g_reported{false};
 std::array<std::atomic<pid_t>, kMaxThreads> g_threads{};  // 0: a free place
 std::atomic<bool> g_told{false};
 
+// The calling thread's stack for handlers, and its place in the list of threads that can be asked
+// where they are. With more threads than places the last ones are not asked.
 class CrashStack {
  public:
   CrashStack() {
@@ -97,6 +100,7 @@ void WriteCalls(const char* what) {
   backtrace_symbols_fd(frames, backtrace(frames, kMaxFrames), g_log);
 }
 
+// In the thread that was asked. It then goes on where it was.
 void OnWhere(int) {
   WriteCalls("meanwhile");
   g_told = true;
@@ -117,8 +121,10 @@ void AskTheOthers() {
 // Calls nothing that takes a lock or memory: the crash may lie inside malloc. snprintf of numbers
 // and short strings takes neither in glibc.
 void OnCrash(int signal, siginfo_t* info, void*) {
+  // Several threads may crash at once; the first one's report is the one that is worth reading.
   if (!g_reported.exchange(true)) {
     if (g_errors >= 0) CopyErrors();
+    // The scheduler's SIGABRT to an executor that hangs.
     const bool from_outside = info->si_code == SI_USER && info->si_pid != getpid();
     char what[96];
     snprintf(what, sizeof(what), "%s: signal %d (SIG%s), address %p",

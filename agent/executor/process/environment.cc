@@ -15,6 +15,7 @@ LogLevel LogLevelOf(LogLevel told) {
 
 namespace {
 
+// On unless it says exactly "off".
 bool IsOn(const char* variable) {
   const char* value = getenv(variable);
   return value == nullptr || strcmp(value, "off") != 0;

@@ -40,6 +40,7 @@ constexpr uint64_t kConnectTcp = 1 << 1;           // 4
 constexpr uint64_t kAbstractSockets = 1 << 0;      // 6
 constexpr uint64_t kSignals = 1 << 1;              // 6
 
+// landlock_ruleset_attr and landlock_path_beneath_attr of the newest version that is used here.
 struct Ruleset {
   uint64_t files;
   uint64_t network;
@@ -51,7 +52,8 @@ struct [[gnu::packed]] PathRule {
   int32_t parent;
 };
 
-// All that the kernel's version can refuse.
+// All that the kernel's version can refuse. What a ruleset handles is refused unless a rule allows
+// it; an older kernel would refuse the whole ruleset for a bit that it does not know.
 Ruleset Handled(long version) {
   Ruleset handled{(kMakeLink << 1) - 1, 0, 0};
   if (version >= 2) handled.files |= kMoveBetweenFolders;
@@ -62,6 +64,8 @@ Ruleset Handled(long version) {
   return handled;
 }
 
+// A path that is missing, or that this user cannot even see, needs no rule. The kernel refuses
+// rules that give rights of folders to a file.
 bool Allow(int ruleset, const std::string& path, uint64_t rights) {
   const channel::UniqueFd fd(open(path.c_str(), O_PATH | O_CLOEXEC));
   struct stat status;
@@ -95,6 +99,8 @@ ReachableFiles FilesOfEveryExecutor() {
   return files;
 }
 
+// The driver loads its other libraries (the PTX compiler, for one) on demand, from where it lies,
+// by either name.
 void AddLibraryFolders(const void* function, std::vector<std::string>* folders) {
   Dl_info library{};
   if (function == nullptr || dladdr(function, &library) == 0) return;

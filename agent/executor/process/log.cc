@@ -10,6 +10,7 @@
 namespace gpuloom::executor {
 namespace {
 
+// Formats into a buffer on the stack: a log line must not need memory when there is none.
 void Write(LogLevel level, const char* format, va_list arguments) {
   char text[1024];
   int begin = 0;
@@ -20,6 +21,7 @@ void Write(LogLevel level, const char* format, va_list arguments) {
                      now.tv_nsec / 1000);
   }
   const size_t room = sizeof(text) - static_cast<size_t>(begin);
+  // The length of the whole text, which may be more than there is room for.
   const int wanted = vsnprintf(text + begin, room, format, arguments);
   if (wanted < 0) return;
   const size_t length =

@@ -17,6 +17,8 @@ namespace {
 
 using Listing = std::unique_ptr<DIR, int (*)(DIR*)>;
 
+// Never follows a link: the folder's content is what an executor, perhaps a taken-over one, has
+// left there.
 Listing List(int at, const char* name) {
   const int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   DIR* listing = fd < 0 ? nullptr : fdopendir(fd);
@@ -64,6 +66,8 @@ void UseFolder(const std::string& folder) {
   setenv("CUDA_CACHE_PATH", (folder + "/cache").c_str(), 1);
 }
 
+// Single failures are not looked at: if anything is left, removing the folder itself fails and says
+// so.
 bool RemoveFolder(const std::string& folder, std::string* error) {
   uint64_t last_name = 0;
   // What was moved up comes in a later round.

@@ -22,6 +22,7 @@ bool Fail(const std::string& what, std::string* error) {
   return false;
 }
 
+// Adds the group of a device node that everybody may not open, but the group may.
 void AddGroup(const std::string& path, std::vector<gid_t>* groups) {
   struct stat status;
   constexpr mode_t kOthers = S_IROTH | S_IWOTH;
@@ -57,6 +58,7 @@ std::vector<gid_t> DeviceGroups(const std::string& device_folder) {
   return groups;
 }
 
+// Groups before the user: afterwards the right to change them is gone.
 bool BecomeUser(unsigned user, const std::vector<gid_t>& groups, std::string* error) {
   // Which another user than root could not any more.
   ForbidCapabilities();
@@ -74,9 +76,11 @@ bool BecomeUser(unsigned user, const std::vector<gid_t>& groups, std::string* er
 
 bool GiveUpPrivileges(std::string* error) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return Fail("PR_SET_NO_NEW_PRIVS", error);
+  // Again for a process that has kept its user; and in a user namespace it has them anew.
   ForbidCapabilities();
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  // Two, for 64 capabilities.
   __user_cap_data_struct none[2] = {};
   if (syscall(SYS_capset, &header, none) != 0) return Fail("dropping capabilities", error);
   if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return Fail("PR_SET_DUMPABLE", error);

@@ -11,6 +11,7 @@ void Refuse(channel::UniqueFd control, const std::string& error, bool driver_fai
   control::ExecutorReady ready = {};
   ready.driver_failed = driver_failed;
   control::SetText(ready.message, error.c_str());
+  // A scheduler that is gone needs no refusal.
   (void)connection.Send(0, ready);
 }
 

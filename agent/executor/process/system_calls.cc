@@ -199,6 +199,7 @@ constexpr uint32_t kAllowed[] = {
 #endif
 };
 
+// Their numbers, too, are newer than the oldest headers, and the same everywhere.
 constexpr uint32_t kIoUringSetup = 425;
 constexpr uint32_t kOpenTree = 428;
 constexpr uint32_t kMoveMount = 429;
@@ -276,6 +277,7 @@ class Filter {
   }
   void Return(uint32_t action) { Add(BPF_RET | BPF_K, action); }
 
+  // For a number or an argument, whichever was loaded last.
   void Answer(uint32_t number, uint32_t action) {
     Add(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1);
     Return(action);
@@ -331,6 +333,7 @@ Filter MakeFilter(uint32_t refuse) {
   constexpr uint32_t kNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
                                    CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
   filter.Judge(SYS_clone, 0, CLONE_THREAD | kNamespaces, kAllowed, {CLONE_THREAD});
+  // The number of this process, not 0, -1 or a negative one, which stand for groups of processes.
   filter.Judge(SYS_kill, 0, kAll, kAllowed, {self});
   filter.Judge(SYS_tgkill, 0, kAll, kAllowed, {self});
   filter.Judge(SYS_prlimit64, 0, kAll, kAllowed, {0, self});
@@ -356,6 +359,8 @@ Filter MakeFilter(uint32_t refuse) {
   return filter;
 }
 
+// Everything is allowed but what is listed. Numbers of the x32 interface name the same calls once
+// more, so they are all refused.
 Filter MakeLenientFilter() {
   constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
   constexpr uint32_t kAll = 0xffffffff;
@@ -376,6 +381,7 @@ Filter MakeLenientFilter() {
   return filter;
 }
 
+// Needs no privilege: PR_SET_NO_NEW_PRIVS is set (GiveUpPrivileges).
 long Install(const Filter& filter, unsigned long flags) {
   const sock_fprog program = {static_cast<unsigned short>(filter.program().size()),
                               const_cast<sock_filter*>(filter.program().data())};

@@ -26,6 +26,8 @@ std::string Loop::LogDriverErrors() {
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     LogFor(&driver_lines_, LogLevel::kInfo, "the driver says: %.*s", static_cast<int>(end - begin),
+           // For the operator. A tenant gets the text only where it is certain to be its own, see
+           // TellFault.
            text.c_str() + begin);
     begin = end + 1;
   }
@@ -36,6 +38,8 @@ std::string Loop::LogDriverErrors() {
 void Loop::EndForKernel(uint64_t session_id, std::string_view text) {
   Session* session = FindSession(session_id);
   if (session == nullptr || ends_for_kernel_) return;
+  // The loop ends after this round. The context lives, but nothing can end a running kernel except
+  // the end of its process.
   ends_for_kernel_ = true;
   session->PublishFault(CUDA_ERROR_LAUNCH_TIMEOUT, text);
   Log(LogLevel::kError,
@@ -66,6 +70,7 @@ void Loop::TellFault() {
   // First, because looking for names takes its time. Which of a container's processes has failed is not known: each
   // that was at the device gets the text.
   const bool has_owner = result == CUDA_ERROR_ASSERT && is_known;
+  // Whoever is served is told, suspect or not: the context is gone for all of them.
   for (const auto& session : sessions_) {
     const bool about_it = has_owner && session->AtDevice();
     session->PublishFault(result, about_it ? std::string_view(text) : std::string_view());

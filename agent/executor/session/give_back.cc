@@ -64,13 +64,16 @@ bool DeviceMemory::LetGo(const PhysicalRef& memory) {
 // Releases one hold. Calls `done` when the memory is kept or, if that was the last hold, returned
 // to the scheduler.
 void DeviceMemory::Drop(const PhysicalRef& memory, std::function<void()> done) {
+  // Kept memory is still held by this session: a hold is given up only in LetGo.
   if (MayKeep(*memory) && kept_.Keep({memory, 0, now_ns()})) return done();
   if (!LetGo(memory)) return done();
   GiveBack({{memory, 0, 0}}, std::move(done));
 }
 
-// Unmaps blocks that nobody holds any more and returns them to the scheduler. Calls `done` when it
-// has them.
+// Unmaps blocks that nobody holds any more and returns them to the scheduler, which gets a message
+// for each. Calls `done` when it has answered the last one: the messages are handled in order, so
+// it has the others by then. The handle is released first, or the memory would not be free at the
+// device when the scheduler counts it as such.
 void DeviceMemory::GiveBack(std::vector<KeptMemory::Block> blocks, std::function<void()> done) {
   BeginReturn();
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
@@ -80,6 +83,7 @@ void DeviceMemory::GiveBack(std::vector<KeptMemory::Block> blocks, std::function
         for (const auto& [memory, address, since_ns] : *all) {
           if (address != 0) {
             const CUresult unmapped = cuda.cuMemUnmap(address, memory->size_bytes);
+            // The others are unmapped all the same; the last failure is logged.
             if (unmapped != CUDA_SUCCESS) *result = unmapped;
           }
           cuda.cuMemRelease(memory->handle);
@@ -102,6 +106,8 @@ void DeviceMemory::GiveBack(std::vector<KeptMemory::Block> blocks, std::function
       });
 }
 
+// MayKeep has kept only what this session alone held, so nobody holds these when it has let them
+// go.
 void DeviceMemory::GiveBackKept(std::vector<KeptMemory::Block> blocks) {
   for (const auto& [memory, address, since_ns] : blocks) {
     if (address != 0) blocks_.erase(address);
@@ -118,6 +124,7 @@ void DeviceMemory::GiveBackOld(uint64_t now_ns) {
   if (!kept_.empty()) GiveBackKept(kept_.TakeUntil(now_ns - std::min(now_ns, kKeepNs)));
 }
 
+// Answered even if nothing was kept: the scheduler waits for every session that it has asked.
 void DeviceMemory::Reclaim(uint64_t reclaim_id) {
   GiveBackKept(kept_.TakeAll());
   reclaims_.push_back(reclaim_id);
@@ -134,6 +141,7 @@ void DeviceMemory::EndReturn() {
   if (--returning_ == 0) TellReturned();
 }
 
+// Whatever counted on memory being back at the scheduler: reclaims, and questions how much is free.
 void DeviceMemory::TellReturned() {
   for (const uint64_t reclaim_id : std::exchange(reclaims_, {})) {
     services_.scheduler->Send(control::MemoryReclaimed{id(), reclaim_id});
@@ -146,6 +154,7 @@ void DeviceMemory::TellReturned() {
 void DeviceMemory::LeaveOne(const PhysicalRef& memory) {
   if (memory->holders.empty()) return services_.shared->Forget(*memory);
   const uint64_t heir = memory->holders.begin()->first;
+  // Any holder will do: whoever keeps it pays for it.
   services_.scheduler->Send(control::MemoryTransfer{id(), heir, memory->memory_id});
   services_.shared->Charge(memory.get(), heir);
 }
@@ -163,6 +172,7 @@ bool DeviceMemory::ReturnMemory() {
   const auto let_go = [&](const PhysicalRef& memory) {
     if (LetGo(memory)) unheld.push_back(memory);
   };
+  // In the first call only; later ones find nothing kept.
   for (const KeptMemory::Block& kept : kept_.TakeAll()) {
     if (kept.address == 0) let_go(kept.memory);  // mapped memory is among the blocks
   }
@@ -186,6 +196,8 @@ bool DeviceMemory::ReturnMemory() {
     if (memory == nullptr) break;
     if (*memory != nullptr) let_go(*memory);
   }
+  // No result is looked at: the address range is freed as a whole behind this, and an error that
+  // costs the device shows itself elsewhere.
   memory_.Post(
       [&cuda = services_.device->cuda(), mapped = std::move(mapped), unheld] {
         for (const auto& [address, size_bytes] : mapped) cuda.cuMemUnmap(address, size_bytes);
@@ -201,6 +213,8 @@ bool DeviceMemory::ReturnMemory() {
   return left != 0;
 }
 
+// Memory that is exported and held by other sessions outlives this one and is charged to one of
+// them from now on.
 bool DeviceMemory::LeaveToOthers() {
   for (size_t left = kMemoryPiece; left != 0; --left) {
     const PhysicalRef memory = services_.shared->AnyChargedTo(id());
@@ -220,6 +234,7 @@ void DeviceMemory::ReturnAddresses(std::function<void()> done) {
                });
 }
 
+// On the pool, not on the session's lane: the session has ended by then.
 void DeviceMemory::DropTables() {
   struct Tables {
     DeviceSpace space;

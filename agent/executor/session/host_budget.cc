@@ -8,6 +8,7 @@
 namespace gpuloom::executor {
 namespace {
 
+// Rounded up, so that a small request does not read as nothing.
 std::string Mib(uint64_t bytes) { return std::to_string((bytes + (1u << 20) - 1) >> 20) + " MiB"; }
 
 }  // namespace
@@ -22,6 +23,8 @@ uint64_t DomainBudget::most_bytes() const {
   return most_bytes_;
 }
 
+// Both limits are checked under the domain's lock before either is touched. Subtracted, not added:
+// `bytes` may be any number that a tenant has sent.
 bool SessionBudget::Take(uint64_t bytes) {
   const MutexLock lock(domain_->mutex_);
   if (bytes > limit_bytes_ - held_bytes_) return false;
@@ -40,6 +43,7 @@ bool SessionBudget::Take(uint64_t bytes) {
 
 void SessionBudget::Give(uint64_t bytes) {
   const MutexLock lock(domain_->mutex_);
+  // A mistake of ours must not make the domain's count wrap around.
   bytes = std::min(bytes, held_bytes_);
   domain_->shared_bytes_ -= Shared(held_bytes_) - Shared(held_bytes_ - bytes);
   domain_->held_bytes_ -= bytes;

@@ -12,6 +12,7 @@ namespace {
 // Below, freeing is a matter of microseconds.
 constexpr size_t kLargeBytes = 1u << 20;
 
+// One thread for the process, made with the first large buffer.
 class Freeing {
  public:
   Freeing() : thread_([this] { Run(); }) {}
@@ -35,6 +36,7 @@ class Freeing {
   }
 
  private:
+  // Takes all that waits at a time, and frees it without the lock: Take must not wait for that.
   void Run() {
     MutexLock lock(mutex_);
     for (;;) {
@@ -59,6 +61,7 @@ class Freeing {
 }  // namespace
 
 void FreeElsewhere(std::vector<uint8_t> bytes) {
+  // Freed here, with the argument.
   if (bytes.capacity() < kLargeBytes) return;
   static Freeing freeing;
   freeing.Take(&bytes);

@@ -7,6 +7,8 @@
 
 namespace gpuloom::executor {
 
+// The watch is shown the heads of all sessions, not only of those with a limit: it has to know what
+// else was at the device, for that time does not count.
 void LongKernels::LookAtAll(TimeSharing::Sessions sessions, uint64_t now_ns) {
   looked_ns_ = now_ns;
   const auto is_limited = [](const auto& session) {
@@ -22,6 +24,8 @@ void LongKernels::LookAtAll(TimeSharing::Sessions sessions, uint64_t now_ns) {
     for (size_t i = first; i < heads_.size(); ++i) {
       arbiter::AtHead& head = heads_[i].work;
       if (!head.watched) continue;
+      // Kernels of a higher stream priority delay this one. How long they took in all is known only
+      // from what of them has ended.
       for (const auto& other : sessions) {
         const Share& share = other->share();
         if (share.allocation == head.allocation) continue;
@@ -50,6 +54,8 @@ void LongKernels::LookAtAll(TimeSharing::Sessions sessions, uint64_t now_ns) {
   });
 }
 
+// The scheduler answers at once in most cases, with `ok`; anything else means that the kernel may
+// run no longer.
 void LongKernels::Tell(uint64_t session_id, const HeadOfStream& head, uint64_t ran_ns) {
   control::LongKernel message = {};
   message.session_id = session_id;

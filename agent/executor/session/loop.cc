@@ -64,6 +64,7 @@ constexpr int kMemoryThreads = 3;
 // (docs/design/batching.md).
 int SubmitThreads() { return std::thread::hardware_concurrency() >= 4 ? 2 : 0; }
 
+// With no events only hang-ups are reported.
 bool Watch(int epoll, int operation, int fd, uint32_t events, uint64_t key) {
   epoll_event event = {};
   event.events = events;
@@ -120,6 +121,9 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
   sharing_.SetTracer(&tracer_);
 }
 
+// Threads end before what they use, and before the sessions whose work they have: then nothing runs
+// that could call back. Quiet is closed last, because dropping one piece of work may retire
+// another.
 Loop::~Loop() {
   submitters_.Stop();
   modules_.Stop();
@@ -128,6 +132,8 @@ Loop::~Loop() {
   quiet_.Close();
 }
 
+// epoll_ is itself watched by sleeping_epoll_: who sleeps on the doorbells wakes for everything
+// else, too.
 bool Loop::Start(std::string* error) {
   if (!epoll_.valid() || !sleeping_epoll_.valid() || !wake_.valid() ||
       !Watch(sleeping_epoll_.get(), EPOLL_CTL_ADD, epoll_.get(), EPOLLIN, kAwakeKey) ||
@@ -141,12 +147,16 @@ bool Loop::Start(std::string* error) {
     Log(LogLevel::kDebug, "start: staging memory is pinned");
     return true;
   }
+  // The context exists, so this is no matter of confinement: driver_failed stays 0, and the
+  // scheduler starts no lenient executor because of it.
   control::ExecutorReady refusal = {};
   control::SetText(refusal.message, error->c_str());
   scheduler_.Send(refusal);
   return false;
 }
 
+// One round after the other: serve, tell the tenants, then see whether to spin, to poll events, or
+// to sleep. Time is read once a round; what lasts longer looks at the clock itself (Slice).
 Loop::Outcome Loop::Run() {
   control::ExecutorReady ready = {};
   ready.ok = 1;
@@ -161,11 +171,13 @@ Loop::Outcome Loop::Run() {
   for (;;) {
     const uint64_t now_ns = NowNs();
     const bool worked = Serve(now_ns);
+    // Before tenants are notified: nothing that this round has seen may be taken for a success.
     if (device_->lost() != CUDA_SUCCESS) {
       TellFault();
       return Outcome::kDeviceLost;
     }
     for (const auto& session : sessions_) session->Notify();
+    // Behind Notify, so that the program has its text.
     if (ends_for_kernel_) return Outcome::kDeviceLost;
     DropEnded();
     if (scheduler_.closed()) {
@@ -180,17 +192,21 @@ Loop::Outcome Loop::Run() {
     const bool released = !quiet_.Idle() && TickQuiet(now_ns, idle_ns);
     const int64_t sleep_ns = worked || released || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
     if (sleep_ns == 0) {
+      // A tenant may be waiting for what comes next over this socket.
       const bool expects = scheduler_.waits() || turns_.waits();
       if (now_ns - last_events_ns >= (expects ? kAnswersEveryNs : kEventsEveryNs)) {
         HandleEvents(0, now_ns);
         last_events_ns = now_ns;
       } else if (idle_ns >= spin_ns_) {
+        // Awake because of work at the device: with few processors tenants need this one.
         sched_yield();
       } else if (!worked && Spin()) {
         last_work_ns = now_ns;
       }
       continue;
     }
+    // Announce, look once more, sleep: a tenant that writes a command sees the announcement and
+    // rings, or its command is seen here.
     if (AnnounceSleep()) {
       HandleEvents(sleep_ns, now_ns);
       Awake();
@@ -199,6 +215,10 @@ Loop::Outcome Loop::Run() {
   }
 }
 
+// A full round. Results come first, because tenants wait for them and they may let commands go;
+// then all sessions are read and submit before any is polled, so that the device has work while
+// completions are handled. The order of Update, reading, GiveOrders, polling and Settle is
+// TimeSharing's (time_sharing.h).
 bool Loop::Serve(uint64_t now_ns) {
   bool worked = false;
   for (WorkPool* pool : {&modules_, &quiet_work_, &memory_}) {
@@ -221,6 +241,7 @@ bool Loop::Serve(uint64_t now_ns) {
   const uint64_t slice_ns =
       std::clamp(kRoundNs / std::max(at_work, 1), kShortestSliceNs, kLongestSliceNs);
   sharing_.Update(sessions_, now_ns);
+  // A session that has sent nothing for a millisecond may still have work at the device.
   several_at_work_ |= sharing_.several();
   for (const auto& session : sessions_) {
     Slice reading(slice_ns);
@@ -236,6 +257,7 @@ bool Loop::Serve(uint64_t now_ns) {
   sharing_.Settle(sessions_);
   turns_.Look(sessions_, now_ns);
   long_kernels_.Look(sessions_, now_ns);
+  // On the memory pool: the modules' workers may be compiling.
   if (Device::Excess excess = device_->TakeExcess(); !excess.empty()) {
     memory_.Post([excess = std::move(excess), &cuda = device_->cuda()] { excess.Destroy(cuda); },
                  [] {});
@@ -253,6 +275,7 @@ bool Loop::Spin() {
     for (const auto& session : sessions_) {
       if (session->HasWork()) return false;
       if (!session->AnyoneWaitsForUs()) continue;
+      // One query of the driver takes the time of that many turns.
       turn += kPollTurns;
       Slice slice(kShortestSliceNs);
       if (!session->Poll(NowNs(), &slice)) continue;
@@ -269,6 +292,7 @@ void Loop::TellCounters() {
   for (const auto& session : sessions_) session->SendCounters();
 }
 
+// What is due about once a second, whatever it is for.
 void Loop::SendCounters(uint64_t now_ns) {
   last_counters_ns_ = now_ns;
   for (const auto& session : sessions_) {
@@ -282,6 +306,7 @@ void Loop::SendCounters(uint64_t now_ns) {
   const Chains::Counts chunks = chains_.counts();
   const uint64_t all =
       chunks.replayed + chunks.updated + chunks.rewritten + chunks.single + chunks.plain;
+  // An idle executor logs nothing.
   if (all == chunks_told_) return;
   chunks_told_ = all;
   Log(LogLevel::kDebug,
@@ -310,10 +335,13 @@ void Loop::LogPredictions() const {
       static_cast<unsigned long long>(count), errors.AlonePercent(0.5), errors.AlonePercent(0.9));
 }
 
+// A session's destructor ends its share of time and multiprocessors.
 void Loop::DropEnded() {
   std::erase_if(sessions_, [](const std::unique_ptr<Session>& session) { return session->Gone(); });
 }
 
+// Quiet knows no sessions: it gets a list of parties in the sessions' order, and marks which are
+// held.
 bool Loop::TickQuiet(uint64_t now_ns, uint64_t idle_ns) {
   parties_.clear();
   for (const auto& session : sessions_) parties_.push_back(session->Party());
@@ -325,6 +353,7 @@ bool Loop::TickQuiet(uint64_t now_ns, uint64_t idle_ns) {
   return released;
 }
 
+// Includes what belongs to no session: memory being cleared, words being read.
 bool Loop::AnythingAtDevice() const {
   return !internal_.Idle() ||
          std::any_of(sessions_.begin(), sessions_.end(),
@@ -343,6 +372,7 @@ bool Loop::AnyWordOverdue() const {
       [](const std::unique_ptr<Session>& session) { return session->WordsOverdue(); });
 }
 
+// The shortest of what work, sharing and turns allow.
 int64_t Loop::SleepNs(uint64_t idle_ns) const {
   int64_t sleep_ns = SleepForWorkNs(idle_ns);
   // Some streams of a session with very many have not been looked at.
@@ -362,12 +392,16 @@ int64_t Loop::SleepForWorkNs(uint64_t idle_ns) const {
   // Words that are overdue come first: after a sleep they would be due again before others are
   // looked at.
   if (AnyWordOverdue()) return 0;
+  // Only with many processors, which spin_ns_ tells.
   if ((scheduler_.waits() || memory_.busy()) && idle_ns < kHandsNs && spin_ns_ == kSpinNs) return 0;
+  // Nothing announces that a mark is reached or a word written. Waiting in proportion to the time
+  // waited so far costs two percent of it at most, and below 3.2 ms the loop does not sleep at all.
   if (AnythingAtDevice() || AnyWordWatched()) {
     const int64_t sleep_ns = std::min(static_cast<int64_t>(idle_ns / 64), kLongestSleepNs);
     return sleep_ns < kShortestSleepNs ? 0 : sleep_ns;
   }
   if (!quiet_.Running()) {
+    // Held sessions wait for this thread to end the hold.
     if (quiet_.Holding()) return kShortestSleepNs;
     if (!quiet_.empty()) return kLongestSleepNs;
   }
@@ -381,6 +415,7 @@ int64_t Loop::SleepForWorkNs(uint64_t idle_ns) const {
   return -1;
 }
 
+// If one session has got a command meanwhile, the announcements to the others are taken back.
 bool Loop::AnnounceSleep() {
   for (const auto& session : sessions_) {
     if (session->AnnounceSleep()) continue;
@@ -395,6 +430,7 @@ void Loop::Awake() {
 }
 
 void Loop::HandleEvents(int64_t timeout_ns, uint64_t now_ns) {
+  // Writable is watched for only while something is queued: a socket almost always is.
   if (scheduler_.WantsToWrite() != watching_write_) {
     watching_write_ = scheduler_.WantsToWrite();
     Watch(epoll_.get(), EPOLL_CTL_MOD, scheduler_.fd(),
@@ -402,11 +438,13 @@ void Loop::HandleEvents(int64_t timeout_ns, uint64_t now_ns) {
   }
   if (timeout_ns != 0) SleepOnDoorbells(timeout_ns, now_ns);
   epoll_event events[kEventsAtATime];
+  // After a sleep, too: what woke it is handled here, doorbells excepted.
   const int n = Wait(epoll_.get(), events, kEventsAtATime, 0);
   for (int i = 0; i < n; ++i) {
     const uint64_t key = events[i].data.u64;
     if (key == kWakeKey) {
       uint64_t count;
+      // What has finished is found by Serve; the eventfd need only be unreadable again.
       [[maybe_unused]] const ssize_t size = read(wake_.get(), &count, sizeof(count));
     } else if (key == kControlKey) {
       scheduler_.Flush();
@@ -425,10 +463,13 @@ void Loop::SleepOnDoorbells(int64_t timeout_ns, uint64_t now_ns) {
   epoll_event events[kEventsAtATime];
   const int n = Wait(sleeping_epoll_.get(), events, kEventsAtATime, timeout_ns);
   for (int i = 0; i < n; ++i) {
+    // kAwakeKey is no session's: HandleEvents looks at the other epoll next.
     if (Session* session = FindSession(events[i].data.u64)) session->OnDoorbell(now_ns);
   }
 }
 
+// Removed by closing: when the last descriptor of the socket is closed, the kernel takes it out of
+// both.
 bool Loop::WatchDoorbell(const Session& session) {
   return Watch(epoll_.get(), EPOLL_CTL_ADD, session.doorbell(), 0, session.id()) &&
          Watch(sleeping_epoll_.get(), EPOLL_CTL_ADD, session.doorbell(), EPOLLIN, session.id());

@@ -12,6 +12,8 @@
 
 namespace gpuloom::executor {
 
+// The scheduler is trusted, but may be of another version: what cannot be read is no reason to end
+// all tenants' work.
 void Loop::OnOrder(control::Incoming* in, uint64_t now_ns) {
   using control::Route;
   const control::Judgement judged = control::Dispatch<Route::kSchedulerOrders>(
@@ -33,10 +35,13 @@ void Loop::On(const control::MemoryReclaim& order, control::Incoming*, uint64_t)
   if (Session* session = FindSession(order.session_id)) {
     session->Reclaim(order.reclaim_id);
   } else {
+    // The scheduler waits for an answer from whomever it has asked.
     scheduler_.Send(control::MemoryReclaimed{order.session_id, order.reclaim_id});
   }
 }
 
+// Sessions follow by themselves: in each round they see that TimeSharing's or Partitions' changes()
+// has grown.
 void Loop::On(const control::SetShares& order, control::Incoming*, uint64_t) {
   sharing_.Set(order);
   partitions_.Set(order);
@@ -48,6 +53,7 @@ void Loop::On(const control::SetShares& order, control::Incoming*, uint64_t) {
 }
 
 void Loop::On(const control::HoldSession& order, control::Incoming* in, uint64_t) {
+  // A newer scheduler's reason, which this executor does not know.
   if (order.reason >= control::kHoldReasons) return;
   // Unknown: it has ended already, and SessionEnded is on its way.
   if (Session* session = FindSession(order.session_id)) {
@@ -63,6 +69,7 @@ void Loop::On(const control::EndTurn&, control::Incoming* in, uint64_t) {
 }
 
 void Loop::On(const control::StartTracing& order, control::Incoming* in, uint64_t) {
+  // There is one: Dispatch has checked the number of descriptors.
   tracer_.Start({order.trace_id, std::move(in->fds[0])});
 }
 
@@ -102,6 +109,7 @@ void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t)
                           &several_at_work_,
                           &tracer_};
   std::unique_ptr<Session> session;
+  // First, because a session is made for the multiprocessors that it may use.
   if (partitions_.Begin(order, &error)) {
     session = Session::Make(services, order, in->fds, &error);
     if (session == nullptr) partitions_.End(order.allocation_id);

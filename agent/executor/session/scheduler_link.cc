@@ -10,6 +10,7 @@
 namespace gpuloom::executor {
 
 bool HandOver(int scheduler, channel::UniqueFd refused_calls, std::string* error) {
+  // The kernel gave none, or none was asked for.
   if (!refused_calls.valid()) return true;
   const control::Encoded<control::RefusedCalls> encoded(0, {}, control::kControlMinor);
   const int fd = refused_calls.get();
@@ -24,6 +25,7 @@ void SchedulerLink::SendBytes(std::vector<uint8_t> bytes) {
   Flush();
 }
 
+// A message is one packet of the socket: it goes as a whole or not at all.
 void SchedulerLink::Flush() {
   while (!outbox_.empty() && !closed_) {
     const std::vector<uint8_t>& bytes = outbox_.front();
@@ -56,7 +58,9 @@ bool SchedulerLink::Receive(control::Incoming* in, bool* is_order) {
   *is_order = info != nullptr && info->route == control::Route::kSchedulerOrders;
   if (*is_order) return true;
   const auto it = waiting_.find(in->header.request);
+  // An answer to nothing that was asked: the caller looks for further messages.
   if (it == waiting_.end()) return true;
+  // Taken out first: the callback may ask the next question, which changes the table.
   const OnAnswer on_answer = std::move(it->second);
   waiting_.erase(it);
   on_answer(in);

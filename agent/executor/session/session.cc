@@ -36,6 +36,8 @@ std::string LabelOf(const control::AddSession& order) {
 
 }  // namespace
 
+// The set of streams is made last and destroyed first: the port and the parts have references to it
+// from the start, but use them only later.
 Session::Session(const Services& services, const control::AddSession& order, SharedRegion commands,
                  SharedRegion completions, channel::UniqueFd doorbell)
     : SessionPort(services, order, services.tenants->Find(LabelOf(order)), std::move(commands),
@@ -43,10 +45,14 @@ Session::Session(const Services& services, const control::AddSession& order, Sha
       doorbell_(std::move(doorbell)),
       parts_(std::make_unique<Parts>(static_cast<SessionPort*>(this))),
       stream_set_(&parts_->submission, &held_, services.room) {
+  // Request 0: nobody waits to hear that it is held.
   if (order.held != 0) Hold(control::HoldReason::kOperator, true, 0);
   FollowPartition();
 }
 
+// The command region is mapped read-only, so that no mistake of ours writes where the tenant
+// writes. The arena is mapped at the tenant's address, because pointers in commands are the
+// tenant's; whatever lies there already makes this fail.
 std::unique_ptr<Session> Session::Make(const Services& services, const control::AddSession& order,
                                        channel::UniqueFd* fds, std::string* error) {
   using Access = SharedRegion::Access;
@@ -70,6 +76,8 @@ std::unique_ptr<Session> Session::Make(const Services& services, const control::
   HostMemory& host = *session->host_;
   host.budget =
       std::make_shared<SessionBudget>(services.budget, services.budget->session_limit_bytes());
+  // May run long after the session is gone, so it holds what outlives sessions: the scheduler keeps
+  // the range until ArenaReturned.
   host.on_end = [memory = services.memory, scheduler = services.scheduler,
                  id = order.session_id](channel::Mapping mapping) {
     const auto mapped = std::make_shared<channel::Mapping>(std::move(mapping));
@@ -93,6 +101,7 @@ Session::~Session() {
   services_.partitions->End(order_.allocation_id);
 }
 
+// Nothing of it is with a worker any more, so nothing can call back into it.
 bool Session::Gone() const {
   return state_ == State::kEnded && memory_.Idle() && modules_.Idle() && parts_->links.Idle();
 }
@@ -121,6 +130,9 @@ arbiter::SmGroups Session::Multiprocessors() const {
   return partition_ == nullptr ? ~arbiter::SmGroups{0} : partition_->groups;
 }
 
+// Moves the session to the multiprocessors that the policy now gives it: holds its submissions
+// until nothing of it is at the device and the partition is made. Streams and graphs then see in
+// their next use that the context is another one (MakeStream, Follows).
 void Session::FollowPartition() {
   if (state_ != State::kServing) return;
   const Partitions& partitions = *services_.partitions;
@@ -128,6 +140,8 @@ void Session::FollowPartition() {
   partitions_known_ = partitions.changes();
   const Partition* next = partitions.Of(order_.allocation_id);
   const bool fails = next != nullptr && next->state == Partition::State::kFailed;
+  // A limit is never exceeded for want of memory: a session that cannot get its first partition
+  // ends.
   if (fails && !placed_) {
     PublishFault(CUDA_ERROR_OUT_OF_MEMORY,
                  "gpuloom: the device has no room for the multiprocessors that the policy's "
@@ -136,6 +150,7 @@ void Session::FollowPartition() {
   }
   // After a failure it stays where it is.
   moving_ = !fails && (next != partition_ || !placed_);
+  // A partition that is still being made is one more reason to stay held.
   const bool is_there = next == nullptr || next->state == Partition::State::kMade;
   if (moving_ && is_there && !AtDevice()) {
     partition_ = next;
@@ -168,15 +183,20 @@ void Session::TellHeld() {
   }
 }
 
+// What bounds the memory and the time that a tenant's commands take here: while one of these is
+// full, the ring fills, and then the tenant waits.
 bool Session::MayRead() const {
   return state_ == State::kServing && streams_.waiting_commands() < kMaxWaitingCommands &&
          streams_.waiting_bytes() < kMaxWaitingBytes && chores_.empty() &&
          parts_->submission.fences() < Submission::kMaxFences;
 }
 
+// Each record is a private copy by now (RingReader): what the handlers judge cannot change any
+// more.
 bool Session::Read(uint64_t now_ns, Slice* slice) {
   now_ns_ = now_ns;
   bool any = false;
+  // A ring that is not read brings no further launches: open chunks need not wait for it.
   ring_empty_ = !MayRead();
   int weight = 0;
   for (int i = 0; i < kReadAtATime && MayRead(); ++i) {
@@ -198,6 +218,7 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
         wire::Dispatch(*parts_, record);
       }
     }
+    // Said by the reader, or by the handler that has just refused (Refuse).
     if (reader_.fatal() != wire::Fatal::kNone) {
       End(reader_.fatal(), now_ns_);
       break;
@@ -218,11 +239,13 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
   return parts_->submission.AddMarks() || any;
 }
 
+// Before this session is served, its tenant's answers are taken, which open gates.
 bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
   now_ns_ = now_ns;
   parts_->memory_operations.BeginRound();
   bool any = false;
   if (!parts_->host_functions.Poll(&any)) {
+    // The tenant says that it has run more functions than it was asked for.
     Refuse(wire::Fatal::kBadArgument);
     End(reader_.fatal(), now_ns_);
     return true;
@@ -235,6 +258,7 @@ bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
   return parts_->submission.AddMarks() || any;
 }
 
+// The room of the order decides what goes (Submission::MaySubmit); this only offers.
 void Session::SubmitOrdered(Slice* slice) {
   if (state_ != State::kServing) return;
   // Waiting commands and open chunks alternate in going first.
@@ -256,6 +280,7 @@ void Session::AddHeads(std::vector<HeadOfStream>* heads) const {
   parts_->submission.AddHeads(heads);
 }
 
+// Returns false, with the announcement taken back, if something is there after all.
 bool Session::AnnounceSleep() {
   // A tenant rings for its host functions even if we do not read its ring.
   if (parts_->host_functions.empty()) return !MayRead() || reader_.AnnounceSleep();
@@ -274,12 +299,15 @@ void Session::OnDoorbell(uint64_t now_ns) {
   if (!channel::DrainDoorbell(doorbell_.get())) OnHangUp(now_ns);
 }
 
+// The tenant's process has ended, or has closed its socket. The descriptor goes at once, or epoll
+// would report it forever.
 void Session::OnHangUp(uint64_t now_ns) {
   now_ns_ = now_ns;
   doorbell_.Reset();
   End(wire::Fatal::kNone, now_ns);
 }
 
+// The text before the fault: who sees the fault reads the text.
 void Session::PublishFault(CUresult result, std::string_view text) {
   writer_.PublishFaultText(text);
   writer_.PublishFault(static_cast<uint32_t>(result));
@@ -295,6 +323,7 @@ void Session::SendCounters() {
       control::SessionCounters{id(), kernels_launched_, TimeUsed(), share_.counts});
 }
 
+// A sum will do to see a change: all of it only grows.
 uint64_t Session::Progress() const {
   const control::WorkCounts& counts = share_.counts;
   uint64_t sum = kernels_launched_ + counts.batches + counts.copies_to_device +
@@ -310,6 +339,7 @@ control::TimeUsage Session::TimeUsed() const {
           waits.queue_ns,    waits.throttled_ns, HeldNs(services_.sharing->now_ns())};
 }
 
+// Once a round, however much was published in it.
 void Session::Notify() {
   if (!published_) return;
   published_ = false;
@@ -322,6 +352,7 @@ void Session::AfterEarlierWork(wire::Ticket ticket, std::function<void()> action
 
 bool Session::PollStreams() { return parts_->submission.PollStreams(); }
 
+// A mark that the device reports by itself needs no haste of ours.
 bool Session::AnyoneWaitsForUs() const {
   return std::any_of(streams_.active().begin(), streams_.active().end(), [](const Stream* stream) {
     return !stream->marks.empty() && !stream->marks.front().point->told;

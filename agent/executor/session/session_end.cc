@@ -13,6 +13,9 @@
 
 namespace gpuloom::executor {
 
+// From here on nothing is read, and nothing that waits is submitted. What is dropped at once is
+// what no tenant can miss any more; whatever holds memory or addresses is returned in order, in
+// ReturnEverything.
 void Session::End(wire::Fatal reason, uint64_t now_ns) {
   if (state_ != State::kServing) return;
   state_ = State::kEnding;
@@ -36,6 +39,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   parts_->managed_memory.End();
   parts_->pinned_memory.End();
   parts_->graphs.End();
+  // Before LookAgain and Leave: workers that are woken by these must see it.
   *left_ = true;
   services_.device->linker().LookAgain();
   modules_.Leave();

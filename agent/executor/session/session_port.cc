@@ -29,9 +29,12 @@ SessionPort::SessionPort(const Services& services, const control::AddSession& or
       host_(std::make_shared<HostMemory>()),
       modules_(services.modules, tenant_.get()),
       memory_(services.memory) {
+  // Whatever the message had there: the label is logged as a C string.
   order_.label[sizeof(order_.label) - 1] = '\0';
 }
 
+// What CUDA would return from some later call. The log line is for debugging only, as a tenant can
+// cause it at will.
 void SessionPort::TellAsyncError(wire::StreamId stream, CUresult result) {
   // A lost device is reported by PublishFault, to all sessions.
   if (result == CUDA_SUCCESS || services_.device->lost() != CUDA_SUCCESS) return;
@@ -41,6 +44,7 @@ void SessionPort::TellAsyncError(wire::StreamId stream, CUresult result) {
       services_.device->NameOf(result));
 }
 
+// Streams that the tenant has destroyed are not found, though they may still have commands.
 Stream* SessionPort::FindStream(wire::StreamId id_untrusted) {
   Stream* stream = streams_.Find(id_untrusted);
   if (stream == nullptr) Refuse(wire::Fatal::kBadHandle);
@@ -60,10 +64,12 @@ void Part::Charge(uint64_t bytes, std::function<void(CUresult, DeviceChargeRef)>
   ChargeDevice(services_.scheduler, id(), bytes, &outstanding_, std::move(done));
 }
 
+// A partition is a green context, which CUDA takes for a context of its own where it is converted.
 CUcontext SessionPort::context() const {
   return partition_ == nullptr ? services_.device->context() : partition_->made.converted;
 }
 
+// Computed each time, because the policy may have changed the class.
 PriorityBand SessionPort::Band() const {
   return PriorityBand::Of(services_.sharing->ClassOf(share_), services_.device->priority_least(),
                           services_.device->priority_greatest());

@@ -17,6 +17,7 @@ using arbiter::kEngines;
 using arbiter::OfAllocation;
 using arbiter::OfNamespace;
 
+// How often usage is charged while sessions are limited: what the arbiter decides depends on it.
 constexpr uint64_t kSettleEveryNs = 50'000;
 // While no session is limited: only usage depends on it.
 constexpr uint64_t kSettleSeldomNs = 500'000;
@@ -25,8 +26,9 @@ constexpr uint64_t kSettleSeldomNs = 500'000;
 // now and then.
 constexpr uint64_t kSeveralNs = 5'000'000;
 
-// Long against what is in flight, short against a program's patience. Doubled as long as it is all
-// that helps, because it keeps to no bound.
+// How long a limited session's work may be at the device without any of it ending before the rest
+// may go, too: see LetGoOn. Long against what is in flight, short against a program's patience.
+// Doubled as long as it is all that helps, because it keeps to no bound.
 constexpr uint64_t kGoesOnNs = 10'000'000;
 constexpr uint32_t kDoublings = 8;
 // While other executors have their turn: whoever waits for it has had it long before.
@@ -38,6 +40,8 @@ constexpr Engine kAllEngines[] = {Engine::kCompute, Engine::kCopyToDevice, Engin
 
 TimeSharing::TimeSharing(bool enforces, uint64_t (*clock)()) : enforces_(enforces), clock_(clock) {}
 
+// Namespaces and allocations are known to the arbiter while they have sessions, ended ones included
+// until ForgetEnded.
 Share TimeSharing::Begin(const control::AddSession& order) {
   const uint64_t now = now_ns();
   const auto [space, new_space] = namespaces_.try_emplace(order.namespace_id);
@@ -58,6 +62,8 @@ Share TimeSharing::Begin(const control::AddSession& order) {
   share.session_id = order.session_id;
   share.allocation_id = order.allocation_id;
   share.kernels = order.kernels;
+  // Until the next Update, which decides: a newcomer among limited sessions must not get ahead of
+  // them.
   share.limited = limited_;
   share.went_on_ns = now;
   return share;
@@ -74,6 +80,8 @@ void TimeSharing::ForgetEnded(uint64_t now_ns) {
   while (!ended_.empty() && now_ns - ended_.front().at_ns > arbiter::WorkMeter::kLatestNs) {
     const Ended it = ended_.front();
     ended_.pop_front();
+    // What the meter still has for it is nobody's now, and would be the next session's with this
+    // number.
     for (const Engine engine : kAllEngines) meter(engine).Take(it.session);
     predictor_.Forget(static_cast<uint32_t>(it.session));
     arbiter_.EndSession(it.session, now_ns);
@@ -81,6 +89,8 @@ void TimeSharing::ForgetEnded(uint64_t now_ns) {
   }
 }
 
+// The table is by the scheduler's numbers, so this looks through it: once for each session that
+// ends.
 void TimeSharing::Leave(arbiter::AllocationId left, uint64_t now_ns) {
   for (auto it = allocations_.begin(); it != allocations_.end(); ++it) {
     if (it->second.id != left) continue;
@@ -111,6 +121,7 @@ void TimeSharing::SetTurn(arbiter::Priority lowest, uint64_t in_flight_ns) {
 
 void TimeSharing::EndTurn() { arbiter_.EndTurn(); }
 
+// Decides for each session whether it is limited in this round.
 void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
   if (!enforces_) return;
   int wanting = 0;
@@ -142,6 +153,7 @@ void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
   if (wanting == 1 && !last->share().limited) arbiter_.NotePresent(last->share().session, now);
 }
 
+// A session that submits freely has nothing queued as far as the arbiter knows.
 void TimeSharing::SetLimited(Share* share, bool limited, uint64_t now_ns) {
   share->limited = limited;
   share->went_on_ns = now_ns;
@@ -167,6 +179,9 @@ void TimeSharing::NoteReady(Session* session, uint64_t now_ns) {
   }
 }
 
+// Tells the arbiter what each session could use, then carries out its orders until it has none:
+// engine by engine, since they work side by side. The slice bounds it all, because one order may
+// submit much.
 bool TimeSharing::GiveOrders(Sessions sessions, uint64_t slice_ns) {
   if (!limited_) return false;
   const uint64_t now = clock_();
@@ -179,6 +194,8 @@ bool TimeSharing::GiveOrders(Sessions sessions, uint64_t slice_ns) {
     for (const Engine engine : kAllEngines) {
       const Share& share = session->share();
       const bool at_head = share.heads[static_cast<size_t>(engine)] != 0;
+      // In flight for this engine, but at no stream's head: it waits behind the session's own work
+      // for another engine.
       arbiter_.SetStalled(share.session, engine,
                           !at_head && arbiter_.in_flight_ns(share.session, engine) != 0, now);
     }
@@ -196,6 +213,8 @@ bool TimeSharing::GiveOrders(Sessions sessions, uint64_t slice_ns) {
   return any;
 }
 
+// Opens the room of one engine while the session submits; the session's other engines stay closed.
+// Room::submitted then says what has gone.
 bool TimeSharing::Order(Session* session, Engine engine, Share::Room room, uint64_t now_ns,
                         uint64_t slice_ns) {
   Share& share = session->share();
@@ -215,10 +234,13 @@ bool TimeSharing::Order(Session* session, Engine engine, Share::Room room, uint6
   arbiter_.Queued(share.session, engine, submitted, now_ns);
   arbiter_.Submitted(share.session, engine, submitted, now_ns);
   NoteReady(session, now_ns);
+  // A regular order has helped, so patience begins anew.
   if (!room.idle_streams) share.let_go_on = 0;
   return true;
 }
 
+// The arbiter's sums grow while the session waits; their growth since the last order is how long
+// this one was waited for.
 void TimeSharing::NoteWait(Share* share, Engine engine, uint64_t now_ns) const {
   arbiter::Waits& told = share->waits_told[static_cast<size_t>(engine)];
   const arbiter::Waits before = std::exchange(told, arbiter_.waits(share->session, engine, now_ns));
@@ -228,7 +250,8 @@ void TimeSharing::NoteWait(Share* share, Engine engine, uint64_t now_ns) const {
 }
 
 // A kernel may wait for what its own program does in another stream: what a session has at the
-// device must not keep the rest of it away for ever.
+// device must not keep the rest of it away for ever. So a session of which nothing has ended for
+// long may submit to streams that have nothing at the device, whoever's turn it is.
 bool TimeSharing::LetGoOn(Session* session, uint64_t now_ns, uint64_t slice_ns) {
   Share& share = session->share();
   if (!session->AtDevice() || session->held()) {
@@ -241,6 +264,7 @@ bool TimeSharing::LetGoOn(Session* session, uint64_t now_ns, uint64_t slice_ns) 
   bool any = false;
   for (const Engine engine : kAllEngines) {
     if (share.queued[static_cast<size_t>(engine)].pieces == 0) continue;
+    // To idle streams only: behind a stream's own kernel nothing could help it.
     any |= Order(session, engine, {true, true, arbiter::kUnbounded, {}}, now_ns, slice_ns);
   }
   if (any) share.let_go_on = std::min(share.let_go_on + 1, kDoublings);
@@ -268,6 +292,8 @@ void TimeSharing::FinishMarks() {
   reached_.clear();
 }
 
+// Learning comes with each round, charging less often: it costs a look at all sessions for each
+// engine.
 void TimeSharing::Settle(Sessions sessions) {
   FinishMarks();
   const uint64_t now = clock_();
@@ -288,6 +314,9 @@ void TimeSharing::Settle(Sessions sessions) {
   ForgetEnded(now);
 }
 
+// For Turns. What the arbiter knows to be queued could go at once; what only waits for a word or a
+// function does not want the device. If that is not known of all streams, everything that waits
+// counts.
 bool TimeSharing::HasWork(const Session& session) const {
   if (session.AtDevice()) return true;
   if (session.held()) return false;
@@ -316,11 +345,15 @@ uint64_t TimeSharing::BeginMark(Share* share, const Tally& tally, uint64_t since
              std::max(since_ns, earliest_ns));
 }
 
+// Only noted here: the meter is told in FinishMarks, when all sessions have been polled, because
+// the order of polling is not that of ending.
 void TimeSharing::EndMark(Share* share, uint32_t stream, const Tally& tally, uint64_t metered,
                           uint64_t now_ns) {
   share->went_on_ns = now_ns;
   --share->heads[static_cast<size_t>(tally.engine)];
   reached_.push_back({metered, now_ns, share->session, share->session_id, stream, tally});
+  // Pieces were counted only if the session was limited when it submitted them; the arbiter knows
+  // no others.
   if (tally.work.pieces != 0) {
     arbiter_.Finished(share->session, tally.engine, tally.work, 0, now_ns);
   }

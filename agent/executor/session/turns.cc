@@ -9,6 +9,7 @@
 
 namespace gpuloom::executor {
 
+// A turn that was to drain goes on instead, and TurnDrained is not said.
 void Turns::Give(const control::GiveTurn& order) {
   if (!sharing_->enforces()) return;
   shares_device_ = true;
@@ -28,6 +29,9 @@ void Turns::End(uint32_t request) {
   others_ns_ = sharing_->now_ns();
 }
 
+// Adds up over the sessions of an allocation. `allocations_` is by the arbiter's small numbers:
+// when one is given to another allocation, what the scheduler has not heard of the former is said
+// first.
 void Turns::Note(Session* session, uint64_t now_ns) {
   Share& share = session->share();
   const auto place = static_cast<size_t>(share.allocation);
@@ -43,10 +47,13 @@ void Turns::Note(Session* session, uint64_t now_ns) {
   for (const uint64_t of_engine_ns : share.used_ns) used_ns += of_engine_ns;
   its.used_ns += used_ns - std::exchange(share.noted_ns, used_ns);
   its.working |= sharing_->HasWork(*session);
+  // A program that has just sent something will most likely send more, even if all it sent is done.
   if (!session->held()) its.worked_ns = std::max(its.worked_ns, session->last_read_ns());
   if (its.working) its.worked_ns = now_ns;
 }
 
+// Tells the scheduler of changes only: which allocation wants the device, or has stopped wanting it
+// after a pause that is longer than its usual ones.
 void Turns::TellWants(uint64_t now_ns) {
   const bool is_alone = sharing_->turn_is_endless() && now_ns - others_ns_ >= kOthersLingerNs;
   waits_ = false;
@@ -63,10 +70,12 @@ void Turns::TellWants(uint64_t now_ns) {
       scheduler_->Send(control::AllocationWants{its.id, wants ? 1u : 0u, 0});
     }
     if (wants && !its.working) wake_at_ns_ = std::min(wake_at_ns_, its.worked_ns + idle_ns);
+    // The loop then looks at the scheduler's socket more often.
     waits_ |= its.working && !has_turn_;
   }
 }
 
+// Usage goes ahead of TurnDrained, by which the scheduler divides what the turn has cost.
 void Turns::Look(TimeSharing::Sessions sessions, uint64_t now_ns) {
   if (!shares_device_) return;
   bool at_device = false;
@@ -81,6 +90,7 @@ void Turns::Look(TimeSharing::Sessions sessions, uint64_t now_ns) {
   scheduler_->Send(control::TurnDrained{}, *std::exchange(drains_, {}));
 }
 
+// As many messages as it takes; `more` tells the scheduler that the sum is not complete yet.
 void Turns::TellUsage() {
   if (!shares_device_) return;
   for (Allocation& its : allocations_) {

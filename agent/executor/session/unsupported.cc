@@ -16,6 +16,7 @@ void UnsupportedCalls::On(wire::Tag<wire::UnsupportedCall>, const wire::Unsuppor
   if (record.payload.empty() || unsupported_calls_ == kMaxUnsupportedCalls) return;
   ++unsupported_calls_;
   control::UnsupportedCall message{};
+  // The name is the tenant's text, whatever it sent; SetText cuts it to what the message holds.
   message.session_id = id();
   control::SetText(message.name, reinterpret_cast<const char*>(record.payload.data()),
                    record.payload.size());

@@ -14,7 +14,9 @@
 namespace gpuloom::executor {
 namespace {
 
+// How long one worker stays awake for work that was announced (WorkPool::Expect).
 constexpr uint64_t kExpectedNs = 2'000'000;
+// With fewer, a worker that polls takes a processor from the threads it waits for.
 constexpr unsigned kManyProcessors = 8;
 
 bool HasManyProcessors() {
@@ -27,6 +29,8 @@ bool HasManyProcessors() {
 WorkPool::WorkPool(const Device* device, int threads, int wake_fd)
     : device_(device),
       wake_fd_(wake_fd),
+      // Half of the threads: endless compilations of one tenant leave the others the rest at once,
+      // and replacements later.
       most_of_tenant_(static_cast<size_t>(std::max(threads / 2, 1))) {
   const MutexLock lock(mutex_);
   for (int i = 0; i < threads; ++i) AddWorker();
@@ -37,6 +41,8 @@ void WorkPool::AddWorker() {
   worker->thread = std::thread([this, worker] { Run(worker); });
 }
 
+// Nothing is posted by workers, so when all have been joined only finished jobs are left. Their
+// `done` is never called: at this point the sessions are about to be destroyed.
 void WorkPool::Stop() {
   {
     const MutexLock lock(mutex_);
@@ -64,12 +70,15 @@ void WorkPool::Stop() {
 
 void WorkPool::Post(std::function<void()> work, std::function<void()> done, const void* owner,
                     const void* tenant) {
+  // By destructors during the process's or a test's end: done at once, because nobody would run it
+  // later.
   if (stopping_) {
     work();
     done();
     return;
   }
   ++posted_;
+  // For fuzzers, which need every run to be the same.
   if (workers_.empty()) {
     work();
     const MutexLock lock(mutex_);
@@ -81,12 +90,14 @@ void WorkPool::Post(std::function<void()> work, std::function<void()> done, cons
   {
     const MutexLock lock(mutex_);
     jobs_.push_back({std::move(work), std::move(done), owner, tenant});
+    // The worker that polls takes this one; for a second job another thread is woken.
     somebody_looks = one_is_awake_ && jobs_.size() == 1;
     waiting_count_.store(static_cast<uint32_t>(jobs_.size()), std::memory_order_release);
   }
   if (!somebody_looks) changed_.NotifyOne();
 }
 
+// Counts replaced workers, too: a tenant's jobs that were left behind keep their place in its half.
 bool WorkPool::MayRun(const Job& job) const {
   if (job.tenant == nullptr) return true;
   const auto running = std::count_if(workers_.begin(), workers_.end(), [&](const Worker& one) {
@@ -101,6 +112,8 @@ std::deque<WorkPool::Job>::iterator WorkPool::NextJob() {
                       [this](const Job& job) GPULOOM_REQUIRES(mutex_) { return MayRun(job); });
 }
 
+// The worker's thread cannot be stopped in the driver's call, so another one takes its place in the
+// pool.
 void WorkPool::Replace(Worker* worker) {
   if (worker->left || left_ >= kMostLeft || stopping_) return;
   worker->left = true;
@@ -108,6 +121,7 @@ void WorkPool::Replace(Worker* worker) {
   AddWorker();
 }
 
+// Moves ended workers out of the list, for the ring thread to join: a thread cannot join itself.
 void WorkPool::TakeEnded(std::list<Worker>* ended) {
   for (auto it = workers_.begin(); it != workers_.end();) {
     const auto worker = it++;
@@ -115,6 +129,8 @@ void WorkPool::TakeEnded(std::list<Worker>* ended) {
   }
 }
 
+// A worker that has been at one job for long no longer counts as one of the pool's threads, whether
+// its session still wants the result or not.
 void WorkPool::Tick(uint64_t now_ns) {
   std::list<Worker> ended;
   {
@@ -132,6 +148,8 @@ bool WorkPool::Leave(const void* owner) {
   std::list<Worker> ended;
   const MutexLock lock(mutex_);
   TakeEnded(&ended);
+  // An ended worker holds no lock and makes no call any more, so this waits for the thread's exit
+  // only.
   for (Worker& worker : ended) worker.thread.join();
   const auto job = std::find_if(jobs_.begin(), jobs_.end(),
                                 [owner](const Job& one) { return one.owner == owner; });
@@ -149,6 +167,7 @@ bool WorkPool::Leave(const void* owner) {
   return false;
 }
 
+// The time is stored before the lock is taken: a worker on its way to sleep sees it, or is woken.
 void WorkPool::Expect() {
   if (!HasManyProcessors()) return;
   expected_until_ns_.store(NowNs() + kExpectedNs, std::memory_order_relaxed);
@@ -156,6 +175,8 @@ void WorkPool::Expect() {
   if (!one_is_awake_) changed_.NotifyOne();
 }
 
+// Takes all that has finished with one lock, and keeps what the slice leaves over for the next
+// round.
 bool WorkPool::RunFinished(Slice* slice) {
   if (any_finished_.load(std::memory_order_acquire)) {
     const MutexLock lock(mutex_);
@@ -176,6 +197,8 @@ bool WorkPool::RunFinished(Slice* slice) {
   return true;
 }
 
+// A worker sleeps, or polls without the lock while work is expected; at most one polls. `self` is
+// written with the lock held, for the ring thread reads it.
 void WorkPool::Run(Worker* self) {
   ReserveCrashStack();
   device_->MakeCurrent();
@@ -183,6 +206,7 @@ void WorkPool::Run(Worker* self) {
   for (;;) {
     auto next = jobs_.end();
     while (!stopping_ && (next = NextJob()) == jobs_.end()) {
+      // Jobs that may not run yet are no reason to poll: their tenant's other jobs must end first.
       if (one_is_awake_ || !jobs_.empty() ||
           NowNs() >= expected_until_ns_.load(std::memory_order_relaxed)) {
         changed_.Wait(mutex_);
@@ -210,6 +234,7 @@ void WorkPool::Run(Worker* self) {
     self->since_ns = 0;
     // A job that had to wait for the tenant's other jobs may now run.
     if (job.tenant != nullptr && !jobs_.empty()) changed_.NotifyOne();
+    // Replaced meanwhile: the pool has its number of threads without this one.
     if (!self->left) continue;
     self->ended = true;
     --left_;
@@ -217,6 +242,8 @@ void WorkPool::Run(Worker* self) {
   }
 }
 
+// Ends when no more jobs will come and all that came are done: OwnThread's destructor does not wait
+// for that.
 void WorkPool::RunOwn(Jobs* jobs) {
   ReserveCrashStack();
   device_->MakeCurrent();
@@ -245,9 +272,11 @@ void WorkPool::Finish(Job* job) {
     any_finished_.store(true, std::memory_order_release);
   }
   const uint64_t one = 1;
+  // Cannot fail in a way that matters: a full eventfd is readable.
   [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof(one));
 }
 
+// Also the place where ended ones are joined: nobody waits for them otherwise.
 size_t WorkPool::own_threads() {
   std::erase_if(own_, [](Own& own) {
     if (!own.jobs->ended) return false;
@@ -290,6 +319,8 @@ void Lane::PostNext(std::function<void()> work, std::function<void()> done) {
   if (!busy_) Next();
 }
 
+// One job at a time is with the pool. `done` may post to this lane: that job waits, because busy_
+// is still set.
 void Lane::Next() {
   if (waiting_.empty()) {
     busy_ = false;
@@ -309,6 +340,8 @@ void Lane::Next() {
 
 void Lane::Leave() {
   waiting_.clear();
+  // If the job had not begun the lane is idle at once; otherwise it is when the job's `done` has
+  // run.
   if (busy_ && pool_->Leave(this)) busy_ = false;
 }
 

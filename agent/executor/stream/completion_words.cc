@@ -12,12 +12,15 @@ uint8_t* WordsOf(const SharedRegion& region) {
   return region.data() + offsetof(wire::CompletionRegion, completed);
 }
 constexpr size_t kWordsBytes = sizeof(wire::CompletionRegion::completed);
+// Only these pages are registered; the region's others, with replies and faults, are not mapped
+// for the GPU.
 static_assert(offsetof(wire::CompletionRegion, completed) % wire::kPageBytes == 0 &&
               kWordsBytes % wire::kPageBytes == 0);
 
 }  // namespace
 
 bool CompletionWords::Write(Lane* lane, CUstream stream, wire::StreamId id, wire::Ticket ticket) {
+  // The first waits are told by the event alone: registering must not keep this thread, nor them.
   if (state_ == State::kUnknown) Register(lane);
   if (state_ != State::kReachable) return false;
   const CUdeviceptr word = words_ + static_cast<uint32_t>(id) * sizeof(uint64_t);
@@ -26,6 +29,8 @@ bool CompletionWords::Write(Lane* lane, CUstream stream, wire::StreamId id, wire
          CUDA_SUCCESS;
 }
 
+// Relaxed, because nothing is read on the strength of it: the event that is then queried orders
+// everything else.
 bool CompletionWords::Reached(wire::StreamId id, wire::Ticket ticket) const {
   auto& word = reinterpret_cast<uint64_t*>(WordsOf(*region_))[static_cast<uint32_t>(id)];
   return std::atomic_ref<uint64_t>(word).load(std::memory_order_relaxed) >=

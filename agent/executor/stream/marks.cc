@@ -25,6 +25,8 @@ constexpr uint64_t kTellingNs = 200'000;
 
 }  // namespace
 
+// The meter follows one mark of each stream at a time: the oldest that has work for an engine. What
+// is behind it begins, for the meter, when that one is seen to be reached.
 void Submission::BeginMark(Stream& stream, uint64_t since_ns) {
   if (stream.metered) return;
   for (const Mark& mark : stream.marks) {
@@ -72,6 +74,9 @@ bool Submission::WaitsForOthers(const Stream& stream, wire::Ticket ticket) {
   });
 }
 
+// Settles the marks that were just seen to be reached, `commands` of the tenant's commands in all:
+// what they took is told to the meter, and the stream's next chains are cut by what such work was
+// predicted to take.
 void Submission::EndMarks(Stream& stream, const Tally& tally, uint32_t commands) {
   if (!tally.any) return;
   const uint64_t now = services_.sharing->now_ns();

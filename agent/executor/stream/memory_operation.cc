@@ -35,6 +35,8 @@ bool IsWord(uint64_t address_untrusted, uint32_t word_bytes_untrusted) {
 
 }  // namespace
 
+// One wait for a word, of a stream or of a graph's node. Shared with the copy that reads the word,
+// which may come back after the wait was dropped.
 struct MemoryOperations::WordWatch {
   wire::StreamWaitValue::Request wait;
   bool in_host_memory;
@@ -74,6 +76,9 @@ OperationsRunRef MemoryOperations::Begin(Operations operations, wire::StreamId s
       OperationsRun{std::move(operations), stream, 0, nullptr, false, CUDA_SUCCESS});
 }
 
+// Called again until it returns true: every operation may take several rounds, because a look is
+// refused when the round has had enough of them, and a write or a look at device memory comes back
+// through InternalStream.
 bool MemoryOperations::GoOn(const OperationsRunRef& run) {
   for (; run->next < run->operations->size(); ++run->next) {
     if (run->writing) return false;
@@ -82,6 +87,8 @@ bool MemoryOperations::GoOn(const OperationsRunRef& run) {
       return true;
     }
     const wire::GraphMemoryOperation& one = (*run->operations)[run->next];
+    // Each operation is done before the next one begins, so there is nothing for a barrier to
+    // order.
     if (one.operation == CU_STREAM_MEM_OP_BARRIER) continue;
     const bool wide = one.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
                       one.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
@@ -164,10 +171,14 @@ void MemoryOperations::On(wire::Tag<wire::StreamWaitValue>,
   streams_.Enqueue(*stream, std::move(command));
 }
 
+// A round has kLooksAtATime units; a look at device memory costs eight. Whoever is refused keeps a
+// number, and the lowest number of a round goes first in the next one, whatever units are left:
+// otherwise the streams at the end of the list would never be looked at.
 bool MemoryOperations::TakeLook(uint32_t cost, uint64_t* turn) {
   const bool has_room = cost == 1 || services_.internal->HasRoom();
   const bool is_first = *turn != 0 && *turn == first_turn_;
   if (!has_room || (looks_left_ < cost && !is_first)) {
+    // Without room in the driver's queue a further round of the loop at once would not help.
     words_overdue_ |= has_room;
     if (*turn == 0) *turn = ++last_turn_;
     next_first_turn_ = std::min(next_first_turn_, *turn);
@@ -190,6 +201,8 @@ void MemoryOperations::LookAtWord(const std::shared_ptr<WordWatch>& watch) {
   const wire::StreamWaitValue::Request& wait = watch->wait;
   if (watch->in_host_memory) {
     uint64_t word = 0;
+    // A word that cannot be read counts as not there yet: the wait then holds up its own session
+    // only.
     if (host_->Read(wait.address, &word, wait.word_bytes)) watch->Look(word);
     return;
   }

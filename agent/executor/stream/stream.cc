@@ -14,6 +14,8 @@ void Submission::On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Req
   const int priority = std::clamp(request.priority, services_.device->priority_greatest(),
                                   services_.device->priority_least());
   const bool is_free = static_cast<uint32_t>(request.stream) <= kFreeStreams;
+  // Charged here and not when the CUDA stream is made, so that the refusal is an answer to the call
+  // that creates the stream.
   Charge(is_free ? 0 : kStreamTakesBytes, [this, request, priority, is_free,
                                            caller = CallerOf(record), ticket = record.ticket](
                                               CUresult charged, DeviceChargeRef charge) {
@@ -21,6 +23,8 @@ void Submission::On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Req
     if (charged != CUDA_SUCCESS) return Reply<wire::StreamCreate>(caller, charged);
     Stream* stream = streams_.Add(request.stream, request.nonblocking == 0, priority, ticket);
     if (stream == nullptr) {
+      // A charge of 0 bytes calls back within this handler; any other one comes from the
+      // scheduler's answer, when the handler has long returned.
       return is_free ? Refuse(wire::Fatal::kBadHandle) : EndFor(wire::Fatal::kBadHandle);
     }
     stream->charge = std::move(charge);
@@ -40,6 +44,7 @@ void Submission::On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::R
   stream->destroyed = true;
 }
 
+// A command that does nothing: its ticket is done when all that was in the stream before it is.
 void Submission::On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request& request,
                     const wire::Record& record) {
   Stream* stream = FindStream(request.stream);

@@ -10,8 +10,9 @@
 namespace gpuloom::executor {
 namespace {
 
-// Further ones are freed.
+// Chunks kept for reuse with their vectors' memory. Further ones are freed.
 constexpr size_t kIdleChunks = 64;
+// Waiting streams that SubmitWaiting looks at between two looks at the clock.
 constexpr size_t kLooksAtATime = 64;
 
 size_t DependencyBytes(const std::vector<Dependency>& dependencies) {
@@ -25,6 +26,9 @@ size_t BindingBytes(const std::shared_ptr<const Bindings>& bindings) {
   return bindings == nullptr ? 0 : sizeof(Bindings) + bindings->each.size() * kEach;
 }
 
+// Host memory of a waiting command, for the limit at which the ring is read no further
+// (Session::MayRead). Must not change while it waits but by what ThinOut subtracts: the same number
+// is taken off when it goes.
 size_t CostBytes(const StreamCommand& command) {
   size_t bytes =
       sizeof(StreamCommand) + command.payload.size() + DependencyBytes(command.dependencies);
@@ -38,6 +42,7 @@ size_t CostBytes(const StreamCommand& command) {
   return bytes;
 }
 
+// A chunk is one command of the queue with the ticket of its last launch.
 uint64_t FirstTicket(const StreamCommand& command) {
   const auto* work = std::get_if<ChunkWork>(&command.work);
   return work == nullptr ? static_cast<uint64_t>(command.ticket) : work->chunk->first_ticket;
@@ -54,6 +59,7 @@ Stream* StreamSet::Add(wire::StreamId id_untrusted, bool blocking, int priority,
   stream->id = id_untrusted;
   stream->blocking = blocking;
   stream->priority = priority;
+  // Nothing is in flight, and everything that is older than the stream counts as done and ordered.
   stream->enqueued = stream->submitted = stream->completed = stream->legacy_behind =
       static_cast<uint64_t>(ticket);
   return stream;
@@ -69,6 +75,9 @@ Stream* StreamSet::Find(wire::StreamId id_untrusted) const {
   return stream != nullptr && !stream->destroyed ? stream : nullptr;
 }
 
+// The legacy stream's barrier. Each side remembers up to which ticket of the other it is ordered
+// already, so a dependency is added once, and only the streams that were used since legacy's last
+// command are looked at, however many there are.
 void StreamSet::AddDependencies(Stream& stream, std::vector<Dependency>* dependencies) {
   if (!stream.blocking) return;
   if (stream.id == wire::kLegacyStream) {
@@ -101,6 +110,7 @@ void StreamSet::Enqueue(Stream& stream, StreamCommand&& command) {
   CloseBefore(command.dependencies);
   stream.enqueued = static_cast<uint64_t>(command.ticket);
   SetActive(stream);
+  // The way of most commands: nothing is copied, neither the payload nor the command.
   if (stream.waiting.empty() && command.parts == 1 && CanSubmit(stream, command)) {
     SubmitNow(stream, command);
     return;
@@ -136,6 +146,8 @@ void StreamSet::Collect(Stream& stream, wire::Ticket ticket, const ChunkNode& no
       idle_chunks_.pop_back();
     }
     stream.open->first_ticket = static_cast<uint64_t>(ticket);
+    // An open chunk has no dependencies at first, and an old one's were taken by Close: so
+    // new_dependencies_ is empty for the next launch.
     stream.open_dependencies.swap(new_dependencies_);
     waiting_bytes_ +=
         sizeof(StreamCommand) + sizeof(Chunk) + DependencyBytes(stream.open_dependencies);
@@ -161,6 +173,8 @@ void StreamSet::CloseBefore(const std::vector<Dependency>& dependencies) {
   }
 }
 
+// The open chunk becomes a command like others: from now on nothing joins it. If it cannot go yet,
+// it stays in the counts of what waits, to which Collect has added it launch by launch.
 void StreamSet::Close(Stream& stream) {
   StreamCommand command;
   command.ticket = wire::Ticket{stream.enqueued};
@@ -178,6 +192,8 @@ void StreamSet::Close(Stream& stream) {
 void StreamSet::Flush(bool all) {
   if (open_.empty()) return;
   std::erase_if(open_, [&](Stream* stream) {
+    // With !all the chunk that grew last stays open, as more may be in the ring. One that could not
+    // go stays too: it may as well grow until it can.
     const bool stays =
         stream->open != nullptr && ((!all && stream == grown_) || !MayClose(*stream) ||
                                     !sink_->MaySubmit(*stream, *stream->open));
@@ -193,6 +209,8 @@ void StreamSet::Recycle(ChunkPtr chunk) {
   idle_chunks_.push_back(std::move(chunk));
 }
 
+// Whether CUDA may be given more of this stream at all. The last condition bounds how many streams
+// each round has to poll: a stream that is there already may go on.
 bool StreamSet::HasRoom(const Stream& stream) const {
   return !*hold_ && !stream.busy && !(stream.drains && stream.AtDevice()) &&
          stream.in_flight < stream.max_in_flight && stream.queued < kMaxInFlight &&
@@ -200,6 +218,8 @@ bool StreamSet::HasRoom(const Stream& stream) const {
          (stream.in_flight != 0 || streams_at_device_ < kMaxStreamsAtDevice);
 }
 
+// Submitted is enough: the GPU then waits for the rest (StreamSink::WaitFor). `completed` is looked
+// at as well because a stream of this id may have been created anew, with a later ticket.
 bool StreamSet::HasGone(const Dependency& dependency) const {
   if (dependency.foreign) return dependency.point->done || dependency.point->event != nullptr;
   const Stream* other = FindAny(dependency.stream);
@@ -217,6 +237,8 @@ bool StreamSet::HaveGone(const std::vector<Dependency>& dependencies) const {
 // keeps them until the stream is given work, which is this command.
 void StreamSet::ThinOut(Stream& stream) {
   std::vector<Dependency>& dependencies = stream.waiting.front().dependencies;
+  // A gated command goes when its dependencies are done, not merely submitted, and then needs no
+  // waits.
   if (stream.waiting.front().gate != nullptr || !HasRoom(stream)) return;
   for (size_t i = 0; i < kMaxWaitsAtOnce && dependencies.size() > kMaxWaitsAtOnce; ++i) {
     if (!HasGone(dependencies.back())) return;
@@ -228,6 +250,7 @@ void StreamSet::ThinOut(Stream& stream) {
 
 bool StreamSet::IsReady(const Stream& stream, const StreamCommand& command) const {
   if (!HasRoom(stream) ||
+      // ThinOut comes first.
       (command.dependencies.size() > kMaxWaitsAtOnce && command.gate == nullptr) ||
       !HaveGone(command.dependencies)) {
     return false;
@@ -235,6 +258,8 @@ bool StreamSet::IsReady(const Stream& stream, const StreamCommand& command) cons
   return (command.gate == nullptr || PassesGate(stream, command)) && sink_->HasRoom(command);
 }
 
+// Opens the gate if everything before the command is known to be done: the stream's own work,
+// because in_flight counts until its mark is reached, and each dependency.
 bool StreamSet::PassesGate(const Stream& stream, const StreamCommand& command) const {
   Gate& gate = *command.gate;
   if (gate.open) return true;
@@ -250,6 +275,9 @@ bool StreamSet::PassesGate(const Stream& stream, const StreamCommand& command) c
   return gate.open;
 }
 
+// If the sink has given the command to another thread, the stream is busy: it takes places in the
+// driver's queue at once, one for each launch, but counts as submitted only in OnSubmitted, where
+// the true weight is known. Until then HasRoom keeps everything else of the stream back.
 void StreamSet::SubmitNow(Stream& stream, StreamCommand& command) {
   const uint64_t first = FirstTicket(command);
   const auto ticket = static_cast<uint64_t>(command.ticket);
@@ -295,6 +323,8 @@ void StreamSet::GivePlaces(uint32_t places) {
   room_->Give(places);
 }
 
+// `commands` of the tenant's commands, the first with ticket `first` and the last with `ticket`,
+// are at CUDA and take `weight` places in its queue.
 void StreamSet::Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t commands,
                       uint32_t weight) {
   stream.submitted = ticket;
@@ -318,6 +348,9 @@ void StreamSet::Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t 
   }
 }
 
+// Round robin over the streams with waiting commands, again as long as some of them can go on: a
+// command that goes may be what another stream's command depends on. waiting_ is cleaned up only at
+// the end, so its order and turn_ stay valid meanwhile.
 bool StreamSet::SubmitWaiting(Slice* slice, bool one_each) {
   bool any = false;
   size_t last = turn_;
@@ -357,6 +390,8 @@ bool StreamSet::SubmitWaiting(Slice* slice, bool one_each) {
     any |= progress;
     over = over || (progress && slice->Over());
   }
+  // The next call begins behind the last stream that had its turn, not behind the last one looked
+  // at.
   if (one_each && any) turn_ = last;
   std::erase_if(waiting_, [](Stream* stream) {
     stream->listed_waiting = !stream->waiting.empty();
@@ -379,6 +414,9 @@ std::vector<Stream*> StreamSet::TakeUnmarked() {
   return std::move(unmarked_);
 }
 
+// The duration of a command is an average over the mark's commands, and of that a running mean of
+// two: it need only tell short from long. From it follows how far ahead the stream may be, see
+// kAheadNs.
 void StreamSet::CompleteOldestMark(Stream& stream, uint64_t now_ns) {
   const Mark& mark = stream.marks.front();
   if (mark.commands != 0) {
@@ -391,6 +429,7 @@ void StreamSet::CompleteOldestMark(Stream& stream, uint64_t now_ns) {
   }
   mark.point->done = true;
   stream.completed = static_cast<uint64_t>(mark.point->ticket);
+  // Only a mark with commands can be the one with which the stream's last command ends.
   streams_at_device_ -= mark.commands != 0 && stream.in_flight == mark.commands;
   stream.in_flight -= mark.commands;
   stream.queued -= mark.weight;
@@ -411,6 +450,8 @@ bool StreamSet::AtDevice() const {
   });
 }
 
+// What was never submitted is forgotten as if it had not been sent: `enqueued` goes back to what
+// CUDA has, so that the streams are idle when that is done.
 bool StreamSet::DropWaiting() {
   size_t left = Chores::kPiece;
   for (; !waiting_.empty(); waiting_.pop_back()) {
@@ -422,6 +463,7 @@ bool StreamSet::DropWaiting() {
       if (record != nullptr) record->point->done = true;
     }
     stream->listed_waiting = false;
+    // A busy stream's chunk is put back by OnSubmitted.
     stream->enqueued = stream->submitted;
   }
   for (; !open_.empty(); open_.pop_back()) {
@@ -436,6 +478,8 @@ bool StreamSet::DropWaiting() {
   return true;
 }
 
+// A destroyed stream must be on none of the lists when it is given away. It cannot be on waiting_:
+// it is idle, and SubmitWaiting and DropWaiting take out who has nothing waiting.
 std::vector<std::unique_ptr<Stream>> StreamSet::TakeEnded() {
   std::vector<std::unique_ptr<Stream>> ended;
   const auto has_ended = [](const Stream* stream) { return stream->destroyed && stream->Idle(); };
@@ -465,6 +509,8 @@ std::unique_ptr<Stream> StreamSet::TakeAny() {
   return stream;
 }
 
+// Each stream's commands are in order, so only its oldest one counts: of what is at CUDA first,
+// then what is on its way there, then what waits here.
 uint64_t StreamSet::OldestUnfinished() const {
   uint64_t oldest = UINT64_MAX;
   for (const Stream* stream : active_) {

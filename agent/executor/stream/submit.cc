@@ -22,6 +22,8 @@ namespace {
 // At least one mark for so many commands, so that a long run shows progress and makes room.
 constexpr uint32_t kCommandsPerMark = 64;
 
+// Launches whose text is in the device's one printf buffer: sessions take turns with them
+// (printer.h).
 bool Prints(const Work& work) {
   if (const auto* launch = std::get_if<LaunchWork>(&work)) return launch->prints;
   if (const auto* launch = std::get_if<LaunchExWork>(&work)) return launch->prints;
@@ -58,6 +60,8 @@ CUcontext Submission::ContextOf(const Stream& stream) const {
   return is_within ? stream.green->made.converted : session;
 }
 
+// Only streams of the primary context come from the device's pool; those of a green context, the
+// program's own or the partition, are made and destroyed.
 CUresult Submission::NewStream(const Stream& stream, int priority, CUstream* made) {
   if (stream.context == services_.device->context()) {
     return services_.device->TakeStream(priority, made);
@@ -67,9 +71,13 @@ CUresult Submission::NewStream(const Stream& stream, int priority, CUstream* mad
   return MakeGreenStream(services_.device, green, priority, made);
 }
 
-// All streams are non-blocking to CUDA: the legacy stream's barrier must not cross tenants.
+// Makes the CUDA stream with the first work for it, and again when the session's class or
+// multiprocessors have changed: CUDA can change neither for an existing one. All streams are
+// non-blocking to CUDA: the legacy stream's barrier must not cross tenants.
 CUresult Submission::MakeStream(Stream& stream) {
   const CUcontext context = ContextOf(stream);
+  // The session is held while it moves to other multiprocessors, so nothing of the stream is at the
+  // device if the context differs.
   const bool stays = stream.context == context;
   if (stream.cuda != nullptr && stays && stream.terms == services_.sharing->changes()) {
     return CUDA_SUCCESS;
@@ -106,6 +114,8 @@ CUresult Submission::MakeStream(Stream& stream) {
   return CUDA_SUCCESS;
 }
 
+// `former` is destroyed with its waits not yet over, which CUDA allows: it frees the stream when
+// they are. The event behind them carries them over to the new stream.
 void Submission::WaitForFormer(CUstream stream, CUstream former) {
   const Driver& cuda = services_.device->cuda();
   CUevent event = nullptr;
@@ -127,7 +137,12 @@ void Submission::GiveStream(Stream& stream) {
   services_.device->GiveStream(stream.cuda_priority, stream.cuda);
 }
 
+// The order matters. Waits are submitted before the work, the meter's count is taken before a chunk
+// is moved away, and the mark comes last, behind the work that it stands for. A failure is told to
+// the tenant once for each of its commands and changes nothing else: the command counts as
+// submitted, so that what waits for it goes on.
 void Submission::Submit(Stream& stream, StreamCommand& command) {
+  // As the stream was before this command: Count and the marks change it.
   const bool lone = IsLone(stream, command);
   MarkBefore(stream, command);
   for (const Dependency& dependency : command.dependencies) WaitFor(stream, dependency);
@@ -197,6 +212,8 @@ bool Submission::HasRoom(const StreamCommand& command) const {
   if (const auto* work = std::get_if<GraphWork>(&command.work)) {
     if (!work->graph->MayLaunch(command.ticket) || !graphs_->Follows(work->graph)) return false;
   }
+  // Asking puts the session into the printer's line, so it is asked only when the command's
+  // dependencies and its graph are ready.
   if (Prints(command.work) && !services_.printer->MayPrint(id())) return false;
   return !std::holds_alternative<CopyInlineWork>(command.work) ||
          copies_->HasRoom(command.payload.size());
@@ -222,6 +239,7 @@ bool Submission::MaySubmit(const Stream& stream, const Chunk& chunk) const {
   return Fits(stream, arbiter::Engine::kCompute, [&] { return KeyOf(chunk); });
 }
 
+// What the arbiter is told that this session could use at once, if it were its turn.
 std::array<arbiter::Work, arbiter::kEngines> Submission::Ready() {
   std::array<arbiter::Work, arbiter::kEngines> ready;
   const auto add = [&](arbiter::Engine engine, const arbiter::LaunchKey& key) {
@@ -239,6 +257,7 @@ std::array<arbiter::Work, arbiter::kEngines> Submission::Ready() {
 
 // While engines are metered, no mark stands for work of two engines.
 void Submission::MarkBefore(Stream& stream, const StreamCommand& command) {
+  // Without limits a mark may stand for both: the kernels' engine then counts.
   if (!share_.limited || !stream.tally.any || stream.unmarked == 0) return;
   const auto engine = EngineOf(command);
   if (!engine || *engine == stream.tally.engine) return;
@@ -259,6 +278,7 @@ void Submission::Count(Stream& stream, const StreamCommand& command) {
   if (services_.tracer != nullptr && services_.tracer->NotesOf(share_.allocation_id)) {
     services_.tracer->Note(command, &stream.tally);
   }
+  // Predictions are learned and needed only while the device is shared.
   if (!share_.limited) return;
   const arbiter::LaunchKey key = KeyOf(command);
   const arbiter::Prediction prediction = services_.sharing->Predict(share_, key);
@@ -335,12 +355,14 @@ CUresult Submission::SubmitWork(Stream& stream, StreamCommand& command) {
 
 void Submission::WaitFor(Stream& stream, const Dependency& dependency) {
   if (dependency.foreign) {
+    // The other session's stream may be gone by now; the point keeps its event.
     const CUevent recorded = dependency.point->done ? nullptr : dependency.point->event;
     if (recorded == nullptr || MakeStream(stream) != CUDA_SUCCESS) return;
     services_.device->Judge(services_.device->cuda().cuStreamWaitEvent(stream.cuda, recorded, 0));
     stream.waits_told = true;
     std::erase_if(stream.foreign, [](const auto& wait) { return wait.second->done; });
     if (stream.foreign.size() == kMaxForeignWaits) stream.foreign.erase(stream.foreign.begin());
+    // For LongKernels: time in which work waits for another session is nobody's long kernel.
     stream.foreign.emplace_back(stream.submitted, dependency.point);
     return;
   }
@@ -364,11 +386,15 @@ void Submission::WaitFor(Stream& stream, const Dependency& dependency) {
       break;
     }
   }
+  // No event: there was no CUDA stream to record it in, or CUDA refused, and RecordMark has given
+  // the device up.
   if (event == nullptr || MakeStream(stream) != CUDA_SUCCESS) return;
   services_.device->Judge(services_.device->cuda().cuStreamWaitEvent(stream.cuda, event, 0));
   stream.waits_told = true;
 }
 
+// Everything older is submitted and marked first, or nothing might ever tell that it is done. The
+// shortest slice runs one action, so an action whose time has come already runs within this call.
 void Submission::AfterEarlierWork(wire::Ticket ticket, std::function<void()> action) {
   streams_.Flush(true);
   AddMarks();
@@ -378,9 +404,11 @@ void Submission::AfterEarlierWork(wire::Ticket ticket, std::function<void()> act
 }
 
 bool Submission::RunFences(Slice* slice) {
+  // While a session ends the actions still run: they return what freed and unmapped memory holds.
   if (fences_.empty() || (!serving() && !ending())) return false;
   bool any = false;
   const uint64_t oldest = streams_.OldestUnfinished();
+  // In ring order, so a fence never overtakes an older one.
   while (!fences_.empty() && fences_.front().ticket < oldest) {
     const auto action = std::move(fences_.front().action);
     fences_.pop_front();

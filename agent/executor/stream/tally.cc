@@ -11,6 +11,7 @@ namespace {
 using arbiter::Engine;
 using arbiter::LaunchKey;
 
+// Which of the device's engines a copy keeps busy. Copies within the device count with the kernels.
 Engine EngineOf(wire::CopyKind kind) {
   if (kind == wire::CopyKind::kHostToDevice) return Engine::kCopyToDevice;
   if (kind == wire::CopyKind::kDeviceToHost) return Engine::kCopyFromDevice;
@@ -24,7 +25,8 @@ Engine EngineOf(const wire::GraphCopy& copy) {
   return from_host ? Engine::kCopyToDevice : Engine::kCopyFromDevice;
 }
 
-// Copies and fills of about the same size take about the same time.
+// Copies and fills of about the same size, within a power of two, take about the same time. `kind`
+// is the command's index in Work, which no function's address collides with.
 LaunchKey OfBytes(size_t kind, uint64_t bytes) {
   LaunchKey key;
   key.function = kind;
@@ -32,6 +34,7 @@ LaunchKey OfBytes(size_t kind, uint64_t bytes) {
   return key;
 }
 
+// Parameters are not in the key: the same kernel with the same shape usually takes as long.
 LaunchKey OfLaunch(CUkernel kernel, const auto& request) {
   LaunchKey key;
   key.function = reinterpret_cast<uintptr_t>(kernel);
@@ -43,6 +46,7 @@ LaunchKey OfLaunch(CUkernel kernel, const auto& request) {
   return key;
 }
 
+// For std::visit; the last overload is for all kinds of work that are not named.
 struct Engines {
   std::optional<Engine> operator()(const CopyWork& work) const {
     return EngineOf(work.request.kind);
@@ -78,6 +82,7 @@ struct Keys {
     const wire::GraphFill& fill = work.fill;
     return OfBytes(command.work.index(), fill.width * fill.height * fill.element_bytes);
   }
+  // A graph is one piece, and an upload of it takes another time than a launch.
   LaunchKey operator()(const GraphWork& work) const {
     LaunchKey key;
     key.function = reinterpret_cast<uintptr_t>(work.graph.get());
@@ -111,6 +116,7 @@ uint64_t BytesOf(const wire::GraphCopy& copy) {
 
 LaunchKey KeyOf(const StreamCommand& command) { return std::visit(Keys{command}, command.work); }
 
+// The signature stands for functions and shapes; the length comes besides.
 LaunchKey KeyOf(const Chunk& chunk) {
   LaunchKey key;
   key.function = chunk.signature;

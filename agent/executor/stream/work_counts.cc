@@ -13,6 +13,7 @@ namespace {
 
 using control::WorkCounts;
 
+// The two counters of WorkCounts for one direction.
 struct Direction {
   uint64_t WorkCounts::*copies;
   uint64_t WorkCounts::*bytes;
@@ -28,11 +29,13 @@ void Add(const Direction& direction, uint64_t bytes, WorkCounts* counts) {
 
 }  // namespace
 
+// The engine already tells the direction, and saves looking at the ends of a copy again.
 void CountCopy(const StreamCommand& command, arbiter::Engine engine, WorkCounts* counts) {
   const Direction& direction = engine == arbiter::Engine::kCopyToDevice     ? kToDevice
                                : engine == arbiter::Engine::kCopyFromDevice ? kFromDevice
                                                                             : kOnDevice;
   if (const auto* copy = std::get_if<CopyWork>(&command.work)) {
+    // Those are made by a worker, not by the device.
     if (copy->request.kind == wire::CopyKind::kHostToHost) return;
     Add(direction, copy->request.size_bytes, counts);
   } else if (std::holds_alternative<CopyInlineWork>(command.work)) {
@@ -43,6 +46,7 @@ void CountCopy(const StreamCommand& command, arbiter::Engine engine, WorkCounts*
   }
 }
 
+// `counts` has one place more than there are bounds, for what exceeds the last one.
 void Observe(uint64_t took_ns, control::Histogram* histogram) {
   const auto* bound = std::lower_bound(std::begin(control::kHistogramBoundsNs),
                                        std::end(control::kHistogramBoundsNs), took_ns);

@@ -24,6 +24,7 @@ using wire::TraceRecord;
 constexpr uint32_t kKinds[] = {kCuptiConcurrentKernel, kCuptiMemcpy, kCuptiMemset};
 // Buffers that are not full come so often.
 constexpr std::chrono::milliseconds kFlushEvery{100};
+// How long the end of a trace waits for work that had begun.
 constexpr std::chrono::milliseconds kDrain{50};
 
 // CUPTI's copy kinds.
@@ -33,6 +34,7 @@ constexpr uint8_t kHostToDevice = 1, kDeviceToHost = 2, kHostToArray = 3, kArray
 class Buffers {
  public:
   // Null: there are enough.
+  // Called by CUPTI within launches, too: never waits for the reader.
   uint8_t* Take() {
     const MutexLock lock(mutex_);
     if (!free_.empty()) {
@@ -49,6 +51,7 @@ class Buffers {
     const MutexLock lock(mutex_);
     free_.push_back(buffer);
   }
+  // CUPTI has filled it, and gives it up.
   void Fill(uint8_t* buffer, size_t valid_bytes) {
     {
       const MutexLock lock(mutex_);
@@ -70,6 +73,8 @@ class Buffers {
     }
     changed_.NotifyOne();
   }
+  // For a full buffer, the end of the trace, or the time at which those that are not full are asked
+  // for.
   void WaitForOne() {
     MutexLock lock(mutex_);
     changed_.WaitFor(mutex_, kFlushEvery, [this]() GPULOOM_REQUIRES(mutex_) {
@@ -99,6 +104,7 @@ Buffers& TheBuffers() {
   return *kBuffers;
 }
 
+// CUPTI drops records, and counts them, where it gets no buffer.
 void OnRequested(uint8_t** buffer, size_t* size_bytes, size_t* most_records) {
   *buffer = TheBuffers().Take();
   *size_bytes = *buffer == nullptr ? 0 : kActivityBufferBytes;
@@ -122,6 +128,7 @@ TraceKind KindOf(const CuptiCopy& copy) {
 
 }  // namespace
 
+// At the end of the process or a test: a trace that is going on is stopped and waited for.
 Activity::~Activity() {
   if (thread_.joinable()) {
     SetState(State::kStopping);
@@ -130,6 +137,8 @@ Activity::~Activity() {
   }
 }
 
+// The thread is made for each trace: attaching CUPTI may wait for the driver, which the ring thread
+// must not.
 void Activity::Start(TraceWriter* writer, const StreamOwners* owners) {
   writer_ = writer;
   owners_ = owners;
@@ -148,12 +157,14 @@ void Activity::Finish() {
   state_ = State::kIdle;
 }
 
+// Null for the context: the calling thread's.
 std::optional<uint32_t> Activity::IdOf(CUstream stream) const {
   uint32_t id = 0;
   if (cupti_.cuptiGetStreamIdEx(nullptr, stream, 0, &id) != kCuptiSuccess) return std::nullopt;
   return id;
 }
 
+// Released, so that whoever sees the state sees what it says of `why_` and the region.
 void Activity::SetState(State state) {
   state_.store(state, std::memory_order_release);
   Tell();
@@ -164,6 +175,8 @@ void Activity::Tell() const {
   [[maybe_unused]] const ssize_t size = write(wake_fd_, &one, sizeof(one));
 }
 
+// Attaches CUPTI, the first time. Our clock makes its times comparable with the scheduler's and
+// other executors'. What has been enabled is disabled again if the rest fails.
 bool Activity::Enable() {
   const char* what = "taking our clock";
   int result = cupti_.cuptiActivityRegisterTimestampCallback(NowNs);
@@ -201,6 +214,7 @@ void Activity::Run() {
   while (state() == State::kRecords) {
     TheBuffers().WaitForOne();
     ReadBuffers();
+    // Brings back the buffers whose records are all complete, full or not.
     (void)cupti_.cuptiActivityFlushAll(0);
     NoteDropped();
   }
@@ -217,6 +231,7 @@ void Activity::Run() {
   SetState(State::kDone);
 }
 
+// CUPTI counts from one question to the next, so they are added up.
 void Activity::NoteDropped() {
   size_t dropped = 0;
   if (cupti_.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) != kCuptiSuccess) return;
@@ -234,6 +249,8 @@ void Activity::ReadBuffers() {
   }
 }
 
+// Copied out of the buffer, because newer records are longer, and only their beginning is known
+// here.
 void Activity::ReadBuffer(uint8_t* buffer, size_t valid_bytes) {
   if (valid_bytes == 0) return;
   uint8_t* record = nullptr;
@@ -257,6 +274,7 @@ void Activity::WriteKernel(const CuptiKernel& kernel) {
   record.begin_ns = kernel.start_ns;
   record.end_ns = kernel.end_ns;
   record.kind = static_cast<uint32_t>(TraceKind::kKernel);
+  // The nodes of one launch of a graph have it in common.
   if (kernel.graph_node_id != 0) record.correlation = kernel.correlation_id;
   Write(record, kernel.stream_id, kernel.name);
 }
@@ -271,9 +289,11 @@ void Activity::WriteCopy(const CuptiCopy& copy) {
   Write(record, copy.stream_id, nullptr);
 }
 
+// Of what was nobody's stream the session stays 0, and CUPTI's number stands for the stream's.
 void Activity::Write(TraceRecord record, uint32_t stream_id, const char* name) {
   const auto owner = owners_->Find(stream_id, record.begin_ns);
   if (!owners_->Wants(owner, record.begin_ns)) return;
+  // Behind the question whose it is: a tenant is told of its own records only.
   if (record.begin_ns == 0 || record.end_ns < record.begin_ns) return writer_->NoteIncomplete();
   record.commands = 1;
   record.stream = stream_id;

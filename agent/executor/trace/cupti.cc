@@ -12,10 +12,13 @@ namespace {
 // CUPTI's number of CUDA 11.6.
 constexpr uint32_t kOldestVersion = 17;
 
+// The newest first. Without a version only packages for development have the name.
 constexpr const char* kNames[] = {"libcupti.so.13", "libcupti.so.12"};
 constexpr const char* kFolders[] = {"/usr/local/cuda/lib64", "/usr/local/cuda/extras/CUPTI/lib64",
                                     "/usr/local/cuda/lib"};
 
+// In the order in which they are tried: paths that exist, then plain names for the loader. A CUPTI
+// beside the driver belongs to it most likely.
 std::vector<std::string> Places(const void* driver) {
   std::vector<std::string> folders;
   Dl_info library{};
@@ -36,6 +39,7 @@ std::vector<std::string> Places(const void* driver) {
   return places;
 }
 
+// For logs and `gpuloom-executor --version`: the link's target, whose name has the full version.
 std::string Describe(const Cupti& cupti, uint32_t version) {
   // The loader's, where it was loaded by its name.
   Dl_info library{};
@@ -49,6 +53,8 @@ std::string Describe(const Cupti& cupti, uint32_t version) {
          path.string();
 }
 
+// A library that does not serve stays loaded: closing one whose constructors have run is a risk for
+// nothing.
 bool LoadFrom(const std::string& path, Cupti* cupti, std::string* why) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -87,6 +93,7 @@ bool LoadFrom(const std::string& path, Cupti* cupti, std::string* why) {
 
 }  // namespace
 
+// An explicit path that does not serve is an error, and nothing else is tried.
 bool LoadCupti(const std::string& setting, const void* driver, Cupti* cupti, std::string* why) {
   if (setting == "off") {
     *why = "cupti: switched off by GPULOOM_EXECUTOR_CUPTI";

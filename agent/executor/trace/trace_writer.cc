@@ -14,6 +14,8 @@ namespace gpuloom::executor {
 using wire::kTraceNameBytes;
 using wire::TraceRecord;
 
+// The descriptor came from the scheduler. The region's size must be sealed: if it could shrink,
+// writing to it would end this process with SIGBUS.
 bool TraceWriter::Map(int memory, uint64_t most_records) {
   Unmap();
   most_records_ = std::min(most_records, wire::kTraceRecords);
@@ -30,6 +32,7 @@ void TraceWriter::Unmap() {
   names_.clear();
 }
 
+// The region is new and zero, so texts have their NUL.
 void TraceWriter::Begin(wire::TraceSource source, std::string_view reason, uint64_t begin_ns) {
   wire::TraceHeader* const its = header();
   its->source = static_cast<uint32_t>(source);
@@ -39,6 +42,8 @@ void TraceWriter::Begin(wire::TraceSource source, std::string_view reason, uint6
   name_bytes_ = 1;  // place 0 means no name
 }
 
+// Counted in our own memory; what the region says is for its readers, who see a record only when it
+// is whole.
 void TraceWriter::Write(const TraceRecord& record) {
   if (records_ == most_records_) {
     ++header()->dropped;
@@ -49,6 +54,7 @@ void TraceWriter::Write(const TraceRecord& record) {
   std::atomic_ref(header()->records).store(++records_, std::memory_order_release);
 }
 
+// A name that has no room is looked for in vain each time: its records have none.
 uint32_t TraceWriter::Name(std::string_view name) {
   name = name.substr(0, std::min(name.find('\0'), wire::kTraceLongestName));
   if (name.empty()) return 0;

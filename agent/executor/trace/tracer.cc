@@ -21,6 +21,8 @@ Tracer::Tracer(Device* device, const TraceMeans* means, int wake_fd, Teller tell
   if (means->cupti) activity_ = std::make_unique<Activity>(device, *means->cupti, wake_fd);
 }
 
+// A new trace ends the present one: one region, one CUPTI. Of an earlier one that still waits
+// nothing is said.
 void Tracer::Start(Trace trace) {
   next_ = std::move(trace);
   if (state_ == State::kNone) return Begin();
@@ -28,6 +30,7 @@ void Tracer::Start(Trace trace) {
   is_to_end_ = true;
 }
 
+// One that has not begun is written at once, with nothing in it.
 void Tracer::Stop(uint64_t trace_id) {
   if (next_ && next_->id == trace_id) {
     next_.reset();
@@ -38,6 +41,8 @@ void Tracer::Stop(uint64_t trace_id) {
   is_to_end_ = true;
 }
 
+// With CUPTI the trace begins when it records, which takes it a moment: from now on owners are
+// noted, with ids when CUPTI can be asked for them.
 void Tracer::Begin() {
   trace_ = std::exchange(next_, {});
   is_to_end_ = false;
@@ -45,14 +50,17 @@ void Tracer::Begin() {
     Log(LogLevel::kError, "trace: its memory cannot be mapped: %s", strerror(errno));
     return EndTrace();
   }
+  // The scheduler's decision, for a tenant's own trace.
   if (!trace_->cupti) return BeginOwn("cupti: would make other pods of the trust domain slower");
   if (activity_ == nullptr) return BeginOwn(means_->why_not);
   owners_.Begin(trace_->allocation_id);
+  // Without ids, but whether others have streams counts from the beginning.
   for (const auto& [cuda, owner] : streams_) owners_.Add({}, owner, 0);
   state_ = State::kAttaching;
   activity_->Start(&writer_, &owners_);
 }
 
+// From now on every mark of a stream is a record (Note, Reached).
 void Tracer::BeginOwn(const std::string& why) {
   Log(LogLevel::kInfo, "trace: the executor's own records serve: %s", why.c_str());
   // A tenant need not know the node's files.
@@ -61,11 +69,15 @@ void Tracer::BeginOwn(const std::string& why) {
                 NowNs());
   state_ = State::kRecords;
   notes_ = true;
+  // What all have used until now, so that what they use in the trace is a difference of two
+  // reports.
   teller_.counters();
   writer_.SetBegin(NowNs());
   teller_.progress(trace_->id, TraceStep::kRecords);
 }
 
+// Our own records end here. CUPTI's come for a moment longer: its thread is told to stop, and Poll
+// sees when it is done.
 void Tracer::EndRecording() {
   teller_.counters();
   writer_.SetEnd(NowNs());
@@ -82,6 +94,7 @@ void Tracer::EndTrace() {
   if (next_) Begin();
 }
 
+// Follows the state of CUPTI's thread, which cannot call the ring thread's code.
 bool Tracer::Poll() {
   if (state_ == State::kNone || notes_) return false;
   switch (activity_->state()) {
@@ -95,6 +108,7 @@ bool Tracer::Poll() {
       teller_.counters();
       writer_.SetBegin(NowNs());
       teller_.progress(trace_->id, TraceStep::kRecords);
+      // It was to stop before it had begun.
       if (is_to_end_) EndRecording();
       return true;
     case Activity::State::kFailed:
@@ -111,18 +125,22 @@ bool Tracer::Poll() {
   }
 }
 
+// While CUPTI attaches it cannot be asked for the stream's id; all ids are asked for when it
+// records.
 void Tracer::Took(CUstream cuda, const StreamOwner& owner) {
   streams_[cuda] = owner;
   if (notes_ || (state_ != State::kAttaching && state_ != State::kRecords)) return;
   owners_.Add(state_ == State::kRecords ? activity_->IdOf(cuda) : std::nullopt, owner, NowNs());
 }
 
+// As in the image, mangled.
 uint32_t Tracer::NameOf(CUkernel kernel) {
   const char* name = device_->NameOf(kernel);
   return name == nullptr ? 0 : writer_.Name(name);
 }
 
-// What stands for several kernels has the first one's name.
+// Called with each command on its way to CUDA, for the mark that will stand for it. What stands for
+// several kernels has the first one's name.
 void Tracer::Note(const StreamCommand& command, Tally* tally) {
   Noted& noted = tally->noted;
   if (noted.commands == 0) noted.trace_id = trace_->id;

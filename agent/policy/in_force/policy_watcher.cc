@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Three contents play together: last_content_, which was judged last, good or not; good_content_,
+// that of the policy in force; and the one at kept_path_, which follows good_content_ as soon as it
+// can be written there. What is said is said once, what may heal is tried again at every look.
 #include "agent/policy/in_force/policy_watcher.h"
 
 #include "agent/cat.h"
@@ -10,6 +13,7 @@
 namespace gpuloom {
 namespace {
 
+// `name` is the file's in messages.
 absl::StatusOr<Policy> Parse(const std::string& name, const std::string& text) {
   std::string error;
   std::optional<Policy> policy = ParsePolicy(name, text, &error);
@@ -33,6 +37,8 @@ PolicyWatcher::Look PolicyWatcher::LoadFirst() {
   }
   const absl::StatusOr<std::string> kept =
       kept_path_.empty() ? absl::NotFoundError("") : KeptText(kept_path_);
+  // The last good policy first, so that one is in force if the file turns out to be wrong. If the
+  // file is right, it takes over at once.
   in_force_ = "; no policy is in force";
   if (kept.ok()) {
     absl::StatusOr<Policy> policy = Parse(kept_path_, *kept);
@@ -60,10 +66,13 @@ PolicyWatcher::Look PolicyWatcher::LookAgain() {
   return ReadFile();
 }
 
+// Three outcomes: the file cannot be read, it is what was judged already, or it is new and is
+// judged. Each of them tries to keep what is not kept yet.
 PolicyWatcher::Look PolicyWatcher::ReadFile() {
   std::string error;
   const std::optional<std::string> text = ReadPolicyFile(path_, PolicySource::kFile, &error);
   if (!text) {
+    // The same reason again is not told again, but stays in Trouble().
     const bool is_new = error != last_read_error_;
     last_read_error_ = error;
     Look look = Refuse(error);
@@ -74,6 +83,8 @@ PolicyWatcher::Look PolicyWatcher::ReadFile() {
   const bool was_unreadable = !last_read_error_.empty();
   last_read_error_.clear();
   if (last_content_ == *text) {
+    // It can be read again and is what it was: its own trouble, or none, takes the place of the
+    // other.
     if (was_unreadable) {
       const MutexLock lock(mutex_);
       trouble_ = content_trouble_;
@@ -90,12 +101,14 @@ PolicyWatcher::Look PolicyWatcher::ReadFile() {
   }
   content_trouble_.clear();
   in_force_ = "; the old policy stays in force";
+  // The kept one is as good as new where a refused file was only put back.
   is_kept_ = is_kept_ && good_content_ == *text;
   good_content_ = *text;
   Use(*std::move(policy));
   return {Outcome::kReloaded, "", Keep()};
 }
 
+// Judges promises before it takes the lock: readers wait for a swap of pointers only.
 void PolicyWatcher::Use(Policy policy) {
   std::map<std::string, std::vector<BrokenPromise>> impossible;
   for (const Capacity& capacity : capacities_) {
@@ -123,6 +136,7 @@ std::string PolicyWatcher::Keep() {
   std::string not_kept = status.ok() ? ""
                                      : Cat("policy: cannot be kept for the next start: ",
                                            std::string(status.message()));
+  // A full disk is told of once, and once more when the reason changes.
   if (not_kept == last_not_kept_) return "";
   last_not_kept_ = not_kept;
   return not_kept;
@@ -153,6 +167,7 @@ std::string PolicyWatcher::Partly() const {
   if (impossible.empty()) return "";
   size_t others = 0;
   for (const auto& [gpu, broken] : impossible) others += broken.size();
+  // The one that the line shows.
   --others;
   return Cat("policy: in force, but for what is impossible here, whose pods are refused: ",
              impossible.begin()->second.front().message,

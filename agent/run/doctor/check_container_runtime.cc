@@ -25,6 +25,8 @@ std::string RuntimesText(const std::string& root) {
   return text;
 }
 
+// In the words of containerd, Docker and CRI-O. The files are not parsed: a word in a comment leads
+// to a warning at worst.
 bool IsNvidiaDefault(const std::string& text) {
   for (const char* key : {"default_runtime_name = \"nvidia", "default-runtime\": \"nvidia",
                           "default_runtime = \"nvidia"}) {
@@ -52,6 +54,7 @@ Finding Config(const DoctorCommand& command) {
   }
   const bool has_gpu = Exists(command.root + "/proc/driver/nvidia/version");
   const bool has_kubelet = Exists(command.root + command.kubelet_dir);
+  // Only where pods could take GPUs at all.
   if (has_gpu && has_kubelet) {
     return {
         "container runtime", Verdict::kWarning,

@@ -22,6 +22,7 @@ constexpr const char* kLibraryFolders[] = {"/usr/lib/x86_64-linux-gnu",
                                            "/usr/local/nvidia/lib64",
                                            "/run/nvidia/driver/usr/lib/x86_64-linux-gnu"};
 
+// Not by dlopen: the doctor may look at another root.
 Finding Libraries(const std::string& root) {
   std::string missing;
   for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
@@ -37,6 +38,7 @@ Finding Libraries(const std::string& root) {
           "the pod; on a machine: install the driver's libraries, too"};
 }
 
+// The nodes that NVIDIA's libraries open: one for each GPU, nvidiactl and nvidia-uvm.
 Findings Devices(const std::string& root) {
   size_t gpus = 0;
   std::string missing, closed;
@@ -51,6 +53,7 @@ Findings Devices(const std::string& root) {
   look("nvidiactl");
   look("nvidia-uvm");
   for (const std::string& name : NamesIn(root + "/dev")) {
+    // nvidia0, nvidia1 …, but not nvidia-uvm or nvidiactl.
     if (name.starts_with("nvidia") && name.find_first_not_of("0123456789", 6) == name.npos &&
         name.size() > 6) {
       look(name);
@@ -69,6 +72,7 @@ Findings Devices(const std::string& root) {
              "run as root, or join the group that owns them"}};
   }
   Findings findings = {{"GPU devices", Verdict::kOk, std::to_string(gpus) + " GPUs", ""}};
+  // A GPU that MIG has divided has a folder gi<n> there for each GPU instance.
   const std::string capabilities = root + "/proc/driver/nvidia/capabilities";
   for (const std::string& gpu : NamesIn(capabilities)) {
     std::string mig = capabilities;
@@ -88,6 +92,7 @@ Findings Devices(const std::string& root) {
 
 Findings CheckGpus(const DoctorCommand& command) {
   const std::string number = NvidiaDriver(command.root);
+  // /proc/driver/nvidia is there while the kernel module is loaded.
   if (number.empty()) {
     if (!HasNvidiaGpuOnPci(command.root + kPciDevices)) {
       return {{"driver", Verdict::kWarning,

@@ -37,6 +37,8 @@ Finding SystemCalls(const std::string& root) {
   return {"seccomp", Verdict::kOk, "filters system calls and tells of those that are refused", ""};
 }
 
+// Three switches: the kernel's own limit, Debian's, and Ubuntu's. A file that is missing switches
+// nothing off.
 Finding UserNamespaces(const std::string& root) {
   if (FirstLine(ReadText(root + "/proc/sys/user/max_user_namespaces")) == "0" ||
       FirstLine(ReadText(root + "/proc/sys/kernel/unprivileged_userns_clone")) == "0" ||
@@ -56,6 +58,7 @@ Findings CheckKernel(const DoctorCommand& command) {
   const std::string release = FirstLine(ReadText(command.root + "/proc/sys/kernel/osrelease"));
   Findings findings = {
       {"kernel", Verdict::kOk, release.empty() ? "of an unknown release" : "Linux " + release, ""}};
+  // The running kernel's, also below another root: there is only one.
   findings.push_back(Landlock(command.landlock_version()));
   findings.push_back(SystemCalls(command.root));
   findings.push_back(UserNamespaces(command.root));

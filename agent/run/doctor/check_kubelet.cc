@@ -23,6 +23,8 @@ Finding Socket(const std::string& root, const std::string& folder, const std::st
           "start the kubelet: systemctl status kubelet"};
 }
 
+// Plugins have their sockets in the kubelet's folder, by names of their own choice; sockets that
+// nobody listens at were left behind.
 Findings Plugins(const std::string& root, const std::string& folder) {
   size_t serving = 0;
   bool is_closed = false;
@@ -32,6 +34,7 @@ Findings Plugins(const std::string& root, const std::string& folder) {
     const bool is_nvidias = name.starts_with("nvidia") && name.ends_with(".sock");
     if (!is_ours && !is_nvidias) continue;
     const SocketState state = LookAtSocket(root + folder, name);
+    // Then nothing is known of it, and Socket has said so.
     is_closed |= state == SocketState::kClosed;
     if (state != SocketState::kListening) continue;
     if (is_ours) {
@@ -64,6 +67,7 @@ Findings CheckKubelet(const DoctorCommand& command) {
              "none on this machine (" + command.kubelet_dir + "): gpuloom run needs none", ""}};
   }
   Findings findings = {
+      // Where plugins register, and where the agent asks which pod has which device.
       Socket(command.root, plugins, "kubelet.sock"),
       Socket(command.root, command.kubelet_dir + "/pod-resources", "kubelet.sock")};
   for (Finding& finding : Plugins(command.root, plugins)) findings.push_back(std::move(finding));

@@ -9,6 +9,7 @@ namespace gpuloom::run {
 
 Findings CheckPolicy(const DoctorCommand& command) {
   PolicyCommand question;
+  // The doctor asks what `gpuloom policy show` would say, and judges the answer.
   question.kind = PolicyCommand::Kind::kShow;
   question.format = Format::kJson;
   question.file = command.root + command.policy_file;
@@ -16,6 +17,7 @@ Findings CheckPolicy(const DoctorCommand& command) {
       command.root + (command.state_dir.empty() ? kAgentsStateDir : command.state_dir);
   const Json shown = Json::parse(AnswerAboutPolicy(question).text);
   const bool has_file = Exists(question.file);
+  // An agent without --policy keeps nothing.
   if (shown["policy"].is_null() && !has_file) {
     return {{"policy", Verdict::kOk,
              "no policy file (" + command.policy_file +
@@ -44,6 +46,7 @@ Findings CheckPolicy(const DoctorCommand& command) {
     return findings;
   }
   const std::string trouble = shown["file_trouble"];
+  // The file may be there for the agent alone, in its pod.
   if (state == "unreadable" && !has_file) {
     return {{"policy", Verdict::kWarning,
              "the last good policy, " + since + ", and no policy file: " + trouble,

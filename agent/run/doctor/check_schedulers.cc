@@ -9,8 +9,10 @@
 namespace gpuloom::run {
 namespace {
 
+// What one scheduler that answers gives cause to say.
 Findings OfOne(const SchedulerFigures& scheduler) {
   const std::string name = "scheduler of " + scheduler.name();
+  // Nothing more is known of such a one.
   if (!scheduler.speaks_3_3) {
     return {{"schedulers", Verdict::kWarning, name + " is of an older release, before control 3.3",
              "it serves until it is replaced, which ends its tenants: docs/installation.md, "
@@ -55,6 +57,7 @@ Findings OfOne(const SchedulerFigures& scheduler) {
          "executors of " + scheduler.name() + ": " + cupti + ", of " + SomeOf(domains), ""});
   }
   const std::string log = scheduler.folder + "/scheduler.log";
+  // Counts since the scheduler began: a warning may be about what is long over.
   if (scheduler.gpu.executors_failed > 0) {
     findings.push_back({"executors", Verdict::kWarning,
                         std::to_string(scheduler.gpu.executors_failed) + " executors of " +
@@ -82,6 +85,8 @@ Findings CheckSchedulers(const DoctorCommand& command) {
   std::string state_dir = command.state_dir;
   if (!command.root.empty())
     state_dir = command.root + (state_dir.empty() ? kAgentsStateDir : state_dir);
+  // An agent's folders are looked at even where nothing in them answers: a scheduler that is
+  // missing does not tell of itself.
   const std::string agents =
       command.root + (command.state_dir.empty() ? kAgentsStateDir : command.state_dir);
   Findings findings;

@@ -38,6 +38,7 @@ Finding Access(const std::string& root, const std::string& folder) {
     return {"state folder", Verdict::kError, folder + " is no folder that this user can see",
             "run as root"};
   }
+  // Whoever can enter it may connect to any tenant's socket, and who connects there is that tenant.
   if ((status.st_mode & 07777) != 0700) {
     char mode[8];
     snprintf(mode, sizeof(mode), "%04o", status.st_mode & 07777);
@@ -50,6 +51,7 @@ Finding Access(const std::string& root, const std::string& folder) {
 }
 
 Findings Room(const DoctorCommand& command, const std::string& folder) {
+  // Nothing to say where it cannot be asked.
   const std::optional<FileSystem> system = command.file_system(command.root + folder);
   if (!system) return {};
   Findings findings;
@@ -75,11 +77,14 @@ Findings Room(const DoctorCommand& command, const std::string& folder) {
   return findings;
 }
 
+// By opening it, which root can whatever the mode is.
 bool IsClosed(const std::string& folder) {
   const channel::UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   return !fd.valid() && errno == EACCES;
 }
 
+// The files that containers have mounted: each kind must be there and readable by any user, and one
+// must be of this release.
 Finding Libraries(const std::string& root, const std::string& folder) {
   std::string missing;
   bool is_own_release = false;

@@ -16,13 +16,16 @@ namespace {
 constexpr const char* kVerdicts[] = {"ok", "warning", "error"};
 constexpr size_t kLongestLine = 1000;
 
+// What users other than root may still have of it.
 std::optional<FileSystem> FileSystemOf(const std::string& path) {
   struct statvfs status = {};
   if (statvfs(path.c_str(), &status) != 0) return std::nullopt;
   return FileSystem{(status.f_flag & ST_NOEXEC) != 0, uint64_t{status.f_bavail} * status.f_frsize,
+                    // File systems that make inodes as they need them, like btrfs, report 0.
                     status.f_files == 0 ? UINT64_MAX : uint64_t{status.f_favail}};
 }
 
+// Asks the running kernel; it creates nothing. 0 also where a seccomp filter refuses the call.
 int LandlockVersion() {
   const auto version =
       syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
@@ -31,6 +34,7 @@ int LandlockVersion() {
 
 const char* NameOf(Verdict verdict) { return kVerdicts[static_cast<size_t>(verdict)]; }
 
+// A line for each finding, and its remedy below it, behind an arrow.
 std::string FormatFindings(const Findings& findings) {
   size_t longest = 0;
   for (const Finding& finding : findings) longest = std::max(longest, finding.check.size());
@@ -53,6 +57,7 @@ Answer Doctor(DoctorCommand command) {
   if (command.file_system == nullptr) command.file_system = FileSystemOf;
   if (command.landlock_version == nullptr) command.landlock_version = LandlockVersion;
   Findings findings;
+  // From the ground up: what is wrong further down is often why something above is.
   for (const auto check : {CheckKernel, CheckGpus, CheckContainerRuntime, CheckKubelet, CheckPolicy,
                            CheckState, CheckSchedulers}) {
     for (Finding& finding : check(command)) {

@@ -36,7 +36,9 @@ std::string DriverVersion(const std::string& text) {
 std::string ReadText(const std::string& path) {
   constexpr size_t kMostBytes = size_t{1} << 20;
   struct stat status = {};
+  // A FIFO or device would not end.
   if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  // Not by its size: files in /proc have none.
   std::string text(kMostBytes, '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -70,6 +72,7 @@ SocketState LookAtSocket(const std::string& folder, const std::string& name) {
   if (stat((folder + "/" + name).c_str(), &status) != 0) {
     return errno == EACCES ? SocketState::kClosed : SocketState::kMissing;
   }
+  // EAGAIN, below, is a full backlog: somebody listens, but is busy.
   if (!S_ISSOCK(status.st_mode)) return SocketState::kDead;
   // An address has room for 107 bytes.
   const channel::UniqueFd at(open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuArray*, cuMipmappedArray*.
+// cuArray*, cuMipmappedArray*. What is out of the ordinary (planes, sparse memory, memory bound
+// later) is answered as for an array that has none of it.
 #include "agent/softgpu/driver/array.h"
 
 #include "agent/softgpu/driver/context.h"
@@ -40,6 +41,7 @@ CUresult cuArray3DCreate_v2(CUarray* handle, const CUDA_ARRAY3D_DESCRIPTOR* desc
   return result;
 }
 
+// The older form: two dimensions and no flags.
 CUresult cuArrayCreate_v2(CUarray* handle, const CUDA_ARRAY_DESCRIPTOR* descriptor) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
@@ -64,6 +66,7 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* descriptor, CUarray hand
   std::shared_ptr<Array> array;
   CUDA_RETURN_IF_ERROR(Require(handle, array));
   if (descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // The older form cannot tell of depth and flags; they are left out.
   const CUDA_ARRAY3D_DESCRIPTOR& full = array->descriptor;
   *descriptor = {full.Width, full.Height, full.Format, full.NumChannels};
   return CUDA_SUCCESS;
@@ -73,7 +76,9 @@ CUresult cuArrayDestroy(CUarray handle) {
   std::shared_ptr<Array> array;
   CUDA_RETURN_IF_ERROR(Require(handle, array));
   if (array->is_level) return CUDA_SUCCESS;  // it is destroyed with its mipmapped array
+  // As in CUDA: work that was submitted before may still use the array.
   SynchronizeDevice(array->context->device);
+  // The registry's reference goes here; a texture or surface over it may hold the memory longer.
   Registry<Array>::Instance().Take(handle);
   UnbindArray(handle);
   return CUDA_SUCCESS;
@@ -134,6 +139,7 @@ CUresult cuMipmappedArrayGetLevel(CUarray* level, CUmipmappedArray handle, unsig
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
   std::shared_ptr<Mipmap> mipmap;
   CUDA_RETURN_IF_ERROR(Require(handle, mipmap));
+  // Its levels go with it, and whatever references were bound to either.
   SynchronizeDevice(mipmap->context->device);
   Registry<Mipmap>::Instance().Take(handle);
   UnbindArray(handle);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuCtx* and cuDevicePrimaryCtx*: contexts, the calling thread's stack of them, their settings.
+// Settings that change nothing on a CPU (scheduling, caches, bank widths) are judged, kept and
+// given back.
 #include "agent/softgpu/driver/context.h"
 
 #include <algorithm>
@@ -19,6 +21,7 @@ namespace {
 // Like the real driver's: what a thread's local memory may be at most.
 constexpr size_t kMaxStackBytes = size_t{512} << 10;
 
+// CUDA's flags, of which at most one may say how threads wait.
 bool ValidFlags(unsigned flags) {
   const unsigned schedule = flags & CU_CTX_SCHED_MASK;
   return (flags & ~unsigned{CU_CTX_FLAGS_MASK}) == 0 &&
@@ -26,6 +29,8 @@ bool ValidFlags(unsigned flags) {
           schedule == CU_CTX_SCHED_YIELD || schedule == CU_CTX_SCHED_BLOCKING_SYNC);
 }
 
+// The new context is made current, as CUDA does; without room on the stack it would have no use, so
+// it goes again.
 CUresult Create(CUcontext* created, unsigned flags, CUdevice ordinal) {
   CUDA_RETURN_IF_ERROR(Healthy());
   if (created == nullptr || !ValidFlags(flags)) return CUDA_ERROR_INVALID_VALUE;
@@ -72,6 +77,7 @@ CUresult cuCtxCreate_v2(CUcontext* created, unsigned flags, CUdevice device) {
 
 CUresult cuCtxCreate_v3(CUcontext* created, CUexecAffinityParam* affinities, int affinity_count,
                         unsigned flags, CUdevice device) {
+  // No device here offers affinity to some of its multiprocessors.
   if (affinities != nullptr && affinity_count > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   return Create(created, flags, device);
 }
@@ -82,6 +88,7 @@ CUresult cuCtxCreate_v4(CUcontext* created, CUctxCreateParams* params, unsigned 
     if (params->execAffinityParams != nullptr && params->numExecAffinityParams > 0) {
       return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
     }
+    // Sharing with graphics is not offered.
     if (params->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   }
   return Create(created, flags, device);
@@ -91,9 +98,12 @@ CUresult cuCtxDestroy_v2(CUcontext handle) {
   CUDA_RETURN_IF_ERROR(Ready());
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindContext(handle);
+  // Primary contexts are released, green ones destroyed by calls of their own.
   if (context == nullptr || context->primary || context->green != nullptr) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
+  // Only the calling thread's top: other threads that have it current get CONTEXT_IS_DESTROYED from
+  // then on.
   if (CurrentContext() == context) {
     Context* popped = nullptr;
     static_cast<void>(PopContext(popped));
@@ -130,6 +140,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext handle) {
   CUDA_RETURN_IF_ERROR(Ready());
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindContext(handle);
+  // Unlike cuCtxSetCurrent: only a context that lives can be pushed.
   return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : PushContext(context);
 }
 
@@ -150,6 +161,7 @@ CUresult cuCtxGetDevice(CUdevice* device) { return cuCtxGetDevice_v2(device, nul
 CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext handle) {
   CUDA_RETURN_IF_ERROR(Ready());
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Needs no healthy context: programs ask for the device while they clean up after a fault.
   Context* context = handle == nullptr ? CurrentContext() : FindContext(handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *device = context->device.ordinal;
@@ -195,7 +207,9 @@ CUresult cuCtxSynchronize() { return cuCtxSynchronize_v2(nullptr); }
 CUresult cuCtxSynchronize_v2(CUcontext handle) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(Choose(handle, context));
+  // CUDA forbids it while any stream is being captured.
   CUDA_RETURN_IF_ERROR(graph::RefuseWhileAnyCaptures());
+  // Green contexts are part of the primary one.
   for (Context* part : WithGreenContexts(*context)) WaitFor(part->AllPoints());
   return Fault();
 }
@@ -216,6 +230,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   if (limit == CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_NOT_PERMITTED;
   if (limit > CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;  // these can only be read
+  // The heap is one piece: once a kernel has asked for memory its size is settled.
   if ((limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128) ||
       (limit == CU_LIMIT_STACK_SIZE && value > kMaxStackBytes) ||
       (limit == CU_LIMIT_MALLOC_HEAP_SIZE && context->heap.in_use())) {
@@ -289,6 +304,8 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer) {
   return result == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : result;
 }
 
+// Retained, it is alive; the first retainer finds it as a new one, with the flags that were set
+// before.
 CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice ordinal) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
@@ -303,6 +320,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice ordinal) {
   return CUDA_SUCCESS;
 }
 
+// The last one who releases it ends it.
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
@@ -321,12 +339,14 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal) {
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
+  // First its green contexts, each of which held a reference.
   const unsigned green = TearDownGreenContexts(context->device);
   gpuloom::MutexLock lock(context->mutex);
   context->retain_count -= std::min(green, context->retain_count);
   const bool still_retained = context->retain_count > 0;
   const unsigned flags = context->flags;
   lock.Unlock();
+  // A capture in a stream of the context would be left with handles that are gone.
   graph::ForgetAllCaptures();
   if (context->alive) context->TearDown();
   // Whoever has retained it continues with an empty context.
@@ -336,6 +356,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
 
 CUresult cuDevicePrimaryCtxReset(CUdevice ordinal) { return cuDevicePrimaryCtxReset_v2(ordinal); }
 
+// May be set before the context is retained, and after.
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice ordinal, unsigned flags) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(Primary(ordinal, context));

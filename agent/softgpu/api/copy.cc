@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuMemcpy*: linear copies, pitched copies.
+// cuMemcpy*: linear copies, pitched copies, and those to and from arrays. All forms become one
+// (CUDA_MEMCPY3D where they are described, Copy where they run); peers are devices of the same
+// process, whose contexts say nothing that the addresses do not.
 #include "agent/softgpu/driver/copy.h"
 
 #include "agent/softgpu/driver/array.h"
@@ -29,12 +31,15 @@ CUresult RecordCopy(const Copy& copy, const CUDA_MEMCPY3D* described, Context& c
   return CUDA_SUCCESS;
 }
 
+// `described`: the program's own description, for the node of a capture; without one the node is
+// made from the linear copy.
 CUresult Submit(CUstream handle, DefaultStream null_means, const Copy& copy, bool wait,
                 const CUDA_MEMCPY3D* described = nullptr) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   const auto stream = FindStream(*context, handle, null_means);
   if (stream == nullptr) return NoStream(handle);
+  // A call that waits would wait for a captured stream, which runs nothing.
   if (wait) CUDA_RETURN_IF_ERROR(RefuseInCapture(*stream));
   CUresult captured = CUDA_SUCCESS;
   if (!wait && Records(*stream, &captured, [&](graph::NodeParams* node) {
@@ -64,6 +69,7 @@ struct Given {
   size_t x_bytes, y, z, pitch_bytes, height;
 };
 
+// Fills in one end of a copy whose width, height and depth are set already.
 CUresult EndOf(const Given& given, const Copy& copy, CopyEnd& end) {
   switch (given.type) {
     case CU_MEMORYTYPE_HOST:
@@ -83,7 +89,8 @@ CUresult EndOf(const Given& given, const Copy& copy, CopyEnd& end) {
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-  // A pitch or height of 0 means that there is no gap.
+  // A pitch or height of 0 means that there is no gap. A height smaller than the copy's matters
+  // only between slices.
   end.pitch_bytes = given.pitch_bytes != 0 ? given.pitch_bytes : given.x_bytes + copy.width_bytes;
   const size_t height = given.height != 0 ? given.height : given.y + copy.height;
   if (end.pitch_bytes < given.x_bytes + copy.width_bytes ||
@@ -91,6 +98,7 @@ CUresult EndOf(const Given& given, const Copy& copy, CopyEnd& end) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   end.slice_bytes = end.pitch_bytes * height;
+  // The sum may wrap: what it gives is judged as an address like any other.
   end.address += given.z * end.slice_bytes + given.y * end.pitch_bytes + given.x_bytes;
   return CUDA_SUCCESS;
 }
@@ -122,6 +130,7 @@ CUresult Submit3D(const CUDA_MEMCPY3D* params, CUstream stream, DefaultStream nu
   return result == CUDA_SUCCESS ? Submit(stream, null_means, copy, wait, params) : result;
 }
 
+// Two dimensions are three of depth 1. Host and device sides are judged when the copy is.
 CUresult Submit2D(const CUDA_MEMCPY2D* params, CUstream stream, DefaultStream null_means,
                   bool wait) {
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -146,6 +155,7 @@ CUresult Submit2D(const CUDA_MEMCPY2D* params, CUstream stream, DefaultStream nu
   return Submit3D(&copy, stream, null_means, wait);
 }
 
+// srcContext and dstContext are left out: unified addresses tell whose memory it is.
 CUresult Submit3DPeer(const CUDA_MEMCPY3D_PEER* params, CUstream stream, DefaultStream null_means,
                       bool wait) {
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -176,6 +186,8 @@ CUresult Submit3DPeer(const CUDA_MEMCPY3D_PEER* params, CUstream stream, Default
   return Submit3D(&copy, stream, null_means, wait);
 }
 
+// The side that the call's name says: a host address there is a mistake only where the device's is
+// meant.
 Copy HostToDevice(CUdeviceptr to, const void* from, size_t size_bytes) {
   return Linear(to, Side::kDevice, Address(from), Side::kHost, size_bytes);
 }
@@ -188,6 +200,7 @@ Copy DeviceToDevice(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
   return Linear(to, Side::kDevice, from, Side::kDevice, size_bytes);
 }
 
+// The addresses tell what they are, as cuMemcpy wants it.
 Copy AnyToAny(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
   return Linear(to, Side::kAny, from, Side::kAny, size_bytes);
 }

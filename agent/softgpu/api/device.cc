@@ -31,7 +31,7 @@ std::string PciAddress(const Device& device) {
   return text;
 }
 
-// Copies as much as fits, always terminated.
+// Copies as much as fits, always terminated. `capacity` is at least 1.
 void CopyText(char* to, int capacity, const std::string& text) {
   const size_t length = std::min(text.size(), static_cast<size_t>(capacity - 1));
   std::memcpy(to, text.data(), length);
@@ -44,6 +44,7 @@ extern "C" {
 
 CUresult cuInit(unsigned flags) { return Start(flags); }
 
+// Without cuInit: programs ask for the version first.
 CUresult cuDriverGetVersion(int* version) {
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *version = PlayedVersion();
@@ -96,6 +97,7 @@ CUresult cuDeviceTotalMem_v2(size_t* size_bytes, CUdevice ordinal) {
 CUresult cuDeviceTotalMem(unsigned* size_bytes, CUdevice ordinal) {
   size_t full = 0;
   if (size_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // For programs of a time when a device's memory fitted into 32 bits: cut off, not wrapped.
   const CUresult result = cuDeviceTotalMem_v2(&full, ordinal);
   if (result == CUDA_SUCCESS)
     *size_bytes = static_cast<unsigned>(std::min<size_t>(full, 0xffffffffu));
@@ -119,6 +121,7 @@ CUresult cuDeviceGetProperties(CUdevprop* properties, CUdevice ordinal) {
   Device* device = nullptr;
   CUDA_RETURN_IF_ERROR(Require(ordinal, device));
   if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // What this structure has is also an attribute; the numbers cannot differ.
   const auto get = [&](CUdevice_attribute attribute) {
     int value = 0;
     static_cast<void>(DeviceAttribute(*device, attribute, value));
@@ -160,6 +163,8 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* text) {
   unsigned domain = 0;
   unsigned bus = 0;
   unsigned slot = 0;
+  // Without a domain it is 0, as everywhere here. sscanf stops at what follows, so a function
+  // number does no harm.
   if (std::sscanf(text, "%x:%x:%x", &domain, &bus, &slot) != 3) {
     domain = 0;
     if (std::sscanf(text, "%x:%x", &bus, &slot) != 2) return CUDA_ERROR_INVALID_VALUE;
@@ -192,6 +197,7 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CU
   switch (attribute) {
     case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
     case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
+      // Whatever a device does in another's memory is the processor's own access.
       *value = 1;
       return CUDA_SUCCESS;
     case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:

@@ -14,6 +14,7 @@ using namespace gpuloom::softgpu;
 
 namespace {
 
+// Needs a driver without fault, but no current context.
 CUresult Require(CUevent handle, std::shared_ptr<Event>& event) {
   CUDA_RETURN_IF_ERROR(Healthy());
   event = Registry<Event>::Instance().Find(handle);
@@ -32,6 +33,7 @@ CUresult RefuseCaptures(Context& context) {
   return first;
 }
 
+// Any living context, current or not.
 CUresult RequireContextOf(CUcontext handle, Context*& context) {
   CUDA_RETURN_IF_ERROR(Healthy());
   context = FindContext(handle);
@@ -53,6 +55,8 @@ CUresult api::cuEventRecordWithFlags(CUevent handle, CUstream stream_handle, uns
   if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto stream = FindStream(*context, stream_handle, null_means);
   if (stream == nullptr) return NoStream(stream_handle);
+  // An event belongs to the context that it was made in; a green context's streams count as its
+  // owner's.
   if (&stream->context.Owner() != &event->context) return CUDA_ERROR_INVALID_HANDLE;
   CUresult captured = CUDA_SUCCESS;
   if (graph::CapturesRecord(RefOf(*stream), handle, flags, &captured)) return captured;
@@ -68,11 +72,14 @@ CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle) {
   std::shared_ptr<Event> event;
   CUDA_RETURN_IF_ERROR(Require(handle, event));
   if (&event->context != &context->Owner()) return CUDA_ERROR_INVALID_HANDLE;
+  // An event of the whole context would have to stand behind captured work, which never runs.
   CUDA_RETURN_IF_ERROR(RefuseCaptures(*context));
   const auto stream = context->RecordingStream();
   // What a capture had recorded in it is forgotten.
   CUresult captured = CUDA_SUCCESS;
   if (graph::CapturesRecord(RefOf(*stream), handle, 0, &captured)) return captured;
+  // A point behind everything in all streams: each one's tail, waited for by a stream that nobody
+  // else uses.
   std::vector<Point> all;
   for (Context* part : WithGreenContexts(*context)) {
     for (Point& point : part->AllPoints()) all.push_back(std::move(point));
@@ -86,6 +93,8 @@ CUresult cuCtxWaitEvent(CUcontext context_handle, CUevent handle) {
   CUDA_RETURN_IF_ERROR(RequireContextOf(context_handle, context));
   std::shared_ptr<Event> event;
   CUDA_RETURN_IF_ERROR(Require(handle, event));
+  // An event that belongs to a capture has no time outside of it; CheckEventUse invalidates that
+  // capture.
   const CUresult captured = graph::CheckEventTime(handle);
   if (captured == CUDA_ERROR_CAPTURED_EVENT) {
     static_cast<void>(graph::CheckEventUse(handle));
@@ -94,6 +103,7 @@ CUresult cuCtxWaitEvent(CUcontext context_handle, CUevent handle) {
   CUDA_RETURN_IF_ERROR(captured);
   CUDA_RETURN_IF_ERROR(RefuseCaptures(*context));
   const auto recording = event->Latest();
+  // Never recorded, or done already: nothing to wait for.
   if (recording == nullptr || recording->point.Done()) return CUDA_SUCCESS;
   for (Context* part : WithGreenContexts(*context)) part->WaitBefore(recording->point);
   return CUDA_SUCCESS;
@@ -105,6 +115,7 @@ CUresult cuEventCreate(CUevent* created, unsigned flags) {
   constexpr unsigned kKnown =
       CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if (created == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  // Interprocess events must not be timed, in CUDA; where they are not, they are not offered here.
   if ((flags & CU_EVENT_INTERPROCESS) != 0) {
     return (flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE
                                                   : CUDA_ERROR_NOT_SUPPORTED;
@@ -117,6 +128,7 @@ CUresult cuEventCreate(CUevent* created, unsigned flags) {
 
 CUresult cuEventDestroy_v2(CUevent handle) {
   CUDA_RETURN_IF_ERROR(Ready());
+  // Whoever waits for it keeps its recording, so destroying it disturbs nobody.
   if (Registry<Event>::Instance().Take(handle) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   graph::ForgetEvent(handle);
   return CUDA_SUCCESS;
@@ -128,6 +140,7 @@ CUresult cuEventQuery(CUevent handle) {
   std::shared_ptr<Event> event;
   CUDA_RETURN_IF_ERROR(Require(handle, event));
   CUDA_RETURN_IF_ERROR(graph::CheckEventUse(handle));
+  // A recording made by then: recording again meanwhile does not make this call wait longer.
   const auto recording = event->Latest();
   if (recording != nullptr && !recording->point.Done()) return CUDA_ERROR_NOT_READY;
   return Fault();
@@ -155,6 +168,7 @@ CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start_handle, CUeven
   const auto from = start->Latest();
   const auto to = end->Latest();
   if (from == nullptr || to == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // Both times are set once their points are done, not before.
   if (!from->point.Done() || !to->point.Done()) return CUDA_ERROR_NOT_READY;
   *milliseconds = static_cast<float>(static_cast<double>(to->time_ns - from->time_ns) / 1e6);
   return CUDA_SUCCESS;

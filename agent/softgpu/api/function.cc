@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuFunc* and cuOccupancy*: what a function needs and how it fits. A library's kernel is taken
-// wherever a function is.
+// wherever a function is: its instance in the current context answers. Occupancy is that of the
+// played compute capability, not of the processor, because programs size their grids by it.
 #include <algorithm>
 
 #include "agent/softgpu/driver/context.h"
@@ -14,12 +15,15 @@ using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
+// Everything here asks for a current context, since a kernel's handle has a function in each.
 CUresult Require(CUfunction handle, FoundFunction& found) {
   Context* context = nullptr;
   const CUresult result = RequireContext(context);
   return result != CUDA_SUCCESS ? result : FindFunction(*context, handle, found);
 }
 
+// Both forms of the query. The flag that the second one has is about caching global loads in L1,
+// and changes nothing without caches.
 CUresult ActiveBlocks(int* blocks, CUfunction function, int block_threads,
                       size_t dynamic_shared_bytes) {
   FoundFunction found;
@@ -30,7 +34,9 @@ CUresult ActiveBlocks(int* blocks, CUfunction function, int block_threads,
   return CUDA_SUCCESS;
 }
 
-// The block size with the most threads resident; of equals the largest.
+// The block size with the most threads resident; of equals the largest, because sizes are tried
+// from the largest down. `shared_of` tells what a block of a size needs, where that depends on it.
+// `limit` 0: none.
 CUresult PotentialBlockSize(int* min_grid, int* block_threads, CUfunction function,
                             CUoccupancyB2DSize shared_of, size_t dynamic_shared_bytes, int limit) {
   FoundFunction found;
@@ -42,6 +48,7 @@ CUresult PotentialBlockSize(int* min_grid, int* block_threads, CUfunction functi
   int best_resident = 0;
   int best_threads = 0;
   for (int threads = most; threads > 0;) {
+    // The program's function is called once for each size that is tried, as by cuda_occupancy.h.
     const size_t shared = shared_of != nullptr ? shared_of(threads) : dynamic_shared_bytes;
     const int resident =
         BlocksPerMultiprocessor(kernel, static_cast<uint64_t>(threads), shared) * threads;
@@ -54,6 +61,7 @@ CUresult PotentialBlockSize(int* min_grid, int* block_threads, CUfunction functi
   }
   if (best_threads == 0) return CUDA_ERROR_INVALID_VALUE;
   *block_threads = best_threads;
+  // As many blocks as fill the device once.
   *min_grid = best_resident / best_threads * Multiprocessors();
   return CUDA_SUCCESS;
 }
@@ -75,6 +83,7 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
   return SetAttribute(*found.function->kernel, *found.function->settings, attribute, value);
 }
 
+// No hardware here has caches to divide: what is not nonsense is accepted and forgotten.
 CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config) {
   FoundFunction found;
   CUDA_RETURN_IF_ERROR(Require(function, found));
@@ -87,6 +96,8 @@ CUresult cuFuncSetSharedMemConfig(CUfunction function, CUsharedconfig config) {
   return ValidSharedConfig(config) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+// Here and below: a null handle is a wrong value rather than a wrong handle, but a driver that has
+// faulted or is not initialized says that first.
 CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
   if (function == nullptr && Healthy() == CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   FoundFunction found;
@@ -117,6 +128,7 @@ CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset_by
   return CUDA_SUCCESS;
 }
 
+// Functions are loaded with their modules, never later.
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   FoundFunction found;
   CUDA_RETURN_IF_ERROR(Require(function, found));
@@ -169,6 +181,7 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction function,
   CUDA_RETURN_IF_ERROR(Require(function, found));
   if (clusters == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t blocks_of_cluster = 1;
+  // What the launch configuration names takes the place of a size that the code fixes.
   const Kernel& kernel = *found.function->kernel;
   if (kernel.required_cluster[0] != 0) {
     blocks_of_cluster = uint64_t{kernel.required_cluster[0]} * kernel.required_cluster[1] *
@@ -186,6 +199,8 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction function,
   const uint64_t largest =
       (found.function->settings->non_portable_cluster ? 2 : 1) * kMaxClusterBlocks;
   if (blocks_of_cluster == 0 || blocks_of_cluster > largest) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  // Whole clusters of those blocks that the device holds at once. Where on the device they run is
+  // not modeled.
   const uint64_t threads = uint64_t{config->blockDimX} * config->blockDimY * config->blockDimZ;
   const int resident = BlocksPerMultiprocessor(kernel, threads, config->sharedMemBytes);
   *clusters =
@@ -198,6 +213,8 @@ CUresult cuOccupancyMaxPotentialClusterSize(int* blocks, CUfunction function,
   int one_block = 0;
   CUDA_RETURN_IF_ERROR(cuOccupancyMaxActiveClusters(&one_block, function, config));
   if (blocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // The largest that every program may ask for. The launch configuration is judged, but does not
+  // make it smaller.
   *blocks = ThePlayedCapability().has_clusters() ? static_cast<int>(kMaxClusterBlocks) : 1;
   return CUDA_SUCCESS;
 }
@@ -210,10 +227,13 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamic_shared_bytes, C
     return CUDA_ERROR_INVALID_VALUE;
   }
   const Kernel& kernel = *found.function->kernel;
+  // What is asked for has to fit without any dynamic shared memory.
   if (BlocksPerMultiprocessor(kernel, static_cast<uint64_t>(block_threads), 0) < blocks) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const PlayedCapability& played = ThePlayedCapability();
+  // Each resident block gets an equal part of the multiprocessor's shared memory, less what is
+  // reserved for the block and what its code has; never more than a single block may have.
   const int64_t fair_share = played.shared_bytes() / blocks - played.reserved_shared_bytes -
                              int64_t{kernel.static_shared_bytes};
   const int64_t most = int64_t{played.block_shared_bytes()} - kernel.static_shared_bytes;

@@ -23,6 +23,7 @@ CUresult CheckResourceDevice(CUdevice device) {
 
 namespace {
 
+// What the part is, from a green context that was made of it.
 const ResourceDescription* DescriptionOf(CUdevice device, uint32_t part) {
   for (Context* context : AllContexts()) {
     if (context->green != nullptr && context->green->description->id == part &&
@@ -114,6 +115,7 @@ using namespace gpuloom::softgpu;  // this part only defines CUDA's C functions
 
 namespace {
 
+// A driver without fault, and a green context that lives.
 CUresult Need(CUgreenCtx handle, Context*& context) {
   CUDA_RETURN_IF_ERROR(Healthy());
   return FindGreenContext(handle, context);
@@ -132,11 +134,13 @@ extern "C" {
 CUresult cuGreenCtxCreate(CUgreenCtx* created, CUdevResourceDesc handle, CUdevice ordinal,
                           unsigned flags) {
   CUDA_RETURN_IF_ERROR(Healthy());
+  // CUDA has no green context without a default stream of its own.
   if (created == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
   Device* device = FindDevice(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   const gpuloom::ResourceDescription* description = nullptr;
   CUDA_RETURN_IF_ERROR(gpuloom::FindDescription(handle, ordinal, &description));
+  // Released when the green context is destroyed: its memory and modules are the primary one's.
   CUcontext primary = nullptr;
   CUDA_RETURN_IF_ERROR(cuDevicePrimaryCtxRetain(&primary, ordinal));
   *created = MakeGreenContext(*device, description)->green->handle();
@@ -163,6 +167,7 @@ CUresult cuCtxFromGreenCtx(CUcontext* converted, CUgreenCtx handle) {
 
 CUresult cuGreenCtxGetId(CUgreenCtx handle, unsigned long long* id) {
   CUDA_RETURN_IF_ERROR(Healthy());
+  // NULL means the current one, if that is green.
   Context* context = CurrentGreen();
   if (handle != nullptr) {
     CUDA_RETURN_IF_ERROR(FindGreenContext(handle, context));
@@ -177,6 +182,7 @@ CUresult cuGreenCtxStreamCreate(CUstream* created, CUgreenCtx handle, unsigned f
                                 int priority) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(Need(handle, context));
+  // CUDA wants this flag for streams of green contexts.
   if (created == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   auto stream = context->MakeStream(flags, std::clamp(priority, kGreatestPriority, kLeastPriority));
   *created = reinterpret_cast<CUstream>(stream.get());

@@ -34,12 +34,14 @@ CUresult RecordLaunch(CUfunction handle, const LaunchShape& shape, void** params
     if (!graph::IsNodeAttribute(attribute.id)) continue;
     result = graph::SetKernelAttribute(&node->kernel, attribute.id, attribute.value);
   }
+  // cuLaunchCooperativeKernel has no attribute of its own.
   if (result == CUDA_SUCCESS && shape.cooperative) {
     CUlaunchAttributeValue value = {};
     value.cooperative = 1;
     result = graph::SetKernelAttribute(&node->kernel, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value);
   }
   if (result == CUDA_SUCCESS) result = graph::CheckKernelShape(node->kernel);
+  // What MakeKernelParams had copied; the caller throws the node away.
   if (result != CUDA_SUCCESS) graph::FreeParams(node);
   return result;
 }
@@ -57,6 +59,7 @@ CUresult Submit(CUfunction handle, const LaunchShape& shape, CUstream stream_han
   if (Records(*stream, &captured, [&](graph::NodeParams* node) {
         return RecordLaunch(handle, shape, params, extra, config, node);
       })) {
+    // A launch that cannot be captured ends the capture, as in CUDA.
     if (captured != CUDA_SUCCESS) graph::InvalidateCapture(RefOf(*stream));
     return captured;
   }
@@ -71,6 +74,7 @@ CUresult AddEvent(CUevent handle, int flags, Events& events) {
   if (handle == nullptr || flags != CU_EVENT_RECORD_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   auto event = Registry<Event>::Instance().Find(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // CUDA wants such events without timing.
   if ((event->flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
   events.push_back(std::move(event));
   return CUDA_SUCCESS;
@@ -93,6 +97,7 @@ CUresult Apply(const CUlaunchAttribute& attribute, LaunchShape& shape, Events& e
                  ? CUDA_ERROR_INVALID_VALUE
                  : CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+      // Triggered by the kernel itself, at some point before its end.
       return AddEvent(attribute.value.programmaticEvent.event,
                       attribute.value.programmaticEvent.flags, events);
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
@@ -142,6 +147,7 @@ CUresult api::cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function
     CUDA_RETURN_IF_ERROR(Apply(config->attrs[i], shape, events));
   }
   CUresult result = Submit(function, shape, config->hStream, null_means, params, extra, config);
+  // Events come behind the kernel and are recorded by the ordinary call, which also knows captures.
   for (size_t i = 0; i < events.size() && result == CUDA_SUCCESS; ++i) {
     result = cuEventRecord(reinterpret_cast<CUevent>(events[i].get()), config->hStream, null_means);
   }

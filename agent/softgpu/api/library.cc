@@ -21,6 +21,7 @@ using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
+// Libraries and their kernels need no context, only a driver without fault.
 CUresult Require(CUlibrary handle, std::shared_ptr<LoadedLibrary>& library) {
   CUDA_RETURN_IF_ERROR(Healthy());
   library = Registry<LoadedLibrary>::Instance().Find(handle);
@@ -45,6 +46,8 @@ CUresult RequireModule(CUlibrary handle, std::shared_ptr<LoadedModule>& module) 
 // With lazy loading a library is looked at when it is used first. Here it is compiled at once, so that
 // what this machine cannot execute is named early; the error is that of the first use, as on the real
 // driver.
+// A failure that is an image's own. One of memory is told at once, since the next attempt may
+// succeed.
 bool IsToldLater(CUresult failure) {
   if (failure != CUDA_ERROR_INVALID_IMAGE && failure != CUDA_ERROR_INVALID_PTX &&
       failure != CUDA_ERROR_UNSUPPORTED_PTX_VERSION) {
@@ -71,6 +74,8 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* image, CUjit_option* j
   std::string log;
   CUresult result = ReadImage(image, ptx, log);
   Context* context = CurrentContext();
+  // The current context only serves to load early, where there is one that lives: a library is
+  // loaded into others when it is used there.
   if (context != nullptr && !context->alive) context = nullptr;
   if (context != nullptr) context = &context->Owner();
   std::shared_ptr<LoadedLibrary> library;
@@ -86,6 +91,8 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* image, CUjit_option* j
       Say(log);  // the runtime loads without a log buffer, so nobody else would tell
   }
   if (IsToldLater(result)) {
+    // A library without code: everything that uses it returns the failure, and unloading works as
+    // for any other.
     library = std::make_shared<LoadedLibrary>();
     library->broken = result;
     Registry<LoadedLibrary>::Instance().Add(library);
@@ -97,6 +104,7 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* image, CUjit_option* j
 
 CUresult cuLibraryUnload(CUlibrary handle) {
   CUDA_RETURN_IF_ERROR(Ready());
+  // Taken before unloading, so that of two threads that unload it one wins.
   const auto library = Registry<LoadedLibrary>::Instance().Take(handle);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Unload(library);
@@ -108,6 +116,7 @@ CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary handle, const char* name
   CUDA_RETURN_IF_ERROR(Require(handle, library));
   if (kernel == nullptr || name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
   if (library->broken != CUDA_SUCCESS) return library->broken;
+  // By name in the blueprint: no context is needed to find a kernel.
   for (const auto& candidate : library->kernels) {
     if (candidate->kernel->name != name) continue;
     *kernel = reinterpret_cast<CUkernel>(candidate.get());
@@ -146,6 +155,7 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* pointer, size_t* size_bytes, CUlibrary 
                             const char* name) {
   std::shared_ptr<LoadedModule> module;
   CUDA_RETURN_IF_ERROR(RequireModule(library, module));
+  // Through the module's handle, which judges the other arguments.
   return cuModuleGetGlobal_v2(pointer, size_bytes, reinterpret_cast<CUmodule>(module.get()), name);
 }
 
@@ -165,6 +175,7 @@ CUresult cuLibraryGetManaged(CUdeviceptr* pointer, size_t* size_bytes, CUlibrary
 }
 
 CUresult cuKernelGetFunction(CUfunction* function, CUkernel handle) {
+  // Unlike the rest of cuKernel*, a function belongs to the current context.
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   std::shared_ptr<LibraryKernel> kernel;
@@ -209,6 +220,7 @@ CUresult cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkern
   std::shared_ptr<LibraryKernel> kernel;
   CUDA_RETURN_IF_ERROR(Require(handle, kernel));
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // The device only has to exist: all of them play the same.
   if (FindDevice(ordinal) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   return GetAttribute(*kernel->kernel, *kernel->settings, attribute, *value);
 }

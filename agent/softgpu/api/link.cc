@@ -24,6 +24,8 @@ using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
+// Inputs are checked when they are added, so that a wrong one fails at its own call, and joined
+// when the link is completed.
 struct LinkState {
   explicit LinkState(JitLog told) : log(told) {}
   const JitLog log;      // the program's buffers stay until the state is destroyed
@@ -48,6 +50,7 @@ CUresult Add(LinkState& state, CUjitInputType type, std::span<const std::byte> d
   std::string error;
   switch (type) {
     case CU_JIT_INPUT_PTX: {
+      // Up to the first NUL: programs pass the text with its end or without.
       const auto* begin = reinterpret_cast<const char*>(data.data());
       text.assign(begin, strnlen(begin, data.size()));
       ptx::ModuleTree tree;
@@ -124,6 +127,7 @@ CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char* p
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<char> content;
   if (!ReadFile(path, content)) return CUDA_ERROR_FILE_NOT_FOUND;
+  // ReadFile puts a NUL behind the content.
   return Add(*state, type, std::as_bytes(std::span(content.data(), content.size() - 1)));
 }
 CUresult cuLinkAddFile(CUlinkState handle, CUjitInputType type, const char* path, unsigned count,
@@ -136,6 +140,7 @@ CUresult cuLinkComplete(CUlinkState handle, void** image, size_t* size_bytes) {
   CUDA_RETURN_IF_ERROR(Require(handle, state));
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const gpuloom::MutexLock lock(state->mutex);
+  // Completed again it gives the same image: the address that the program has must stay good.
   if (state->linked.empty()) state->linked = ptx::Link(state->texts);
   std::string error;
   ptx::ModuleTree tree;
@@ -148,6 +153,7 @@ CUresult cuLinkComplete(CUlinkState handle, void** image, size_t* size_bytes) {
   }
   state->log.TellSuccess(entries);
   *image = state->linked.data();
+  // With the NUL behind it, because the image is PTX text.
   if (size_bytes != nullptr) *size_bytes = state->linked.size() + 1;
   return CUDA_SUCCESS;
 }

@@ -16,6 +16,7 @@ using namespace gpuloom::softgpu;
 
 namespace {
 
+// What CUDA reports where nothing was said.
 constexpr CUmemLocation kNowhere = {CU_MEM_LOCATION_TYPE_INVALID, CU_DEVICE_INVALID};
 
 // What the program said about an allocation; it holds for all of it.
@@ -26,6 +27,8 @@ struct Advice {
   CUmemLocation prefetched = kNowhere;
 };
 
+// Kept by the allocation's number, which is never used twice: what was said of a freed allocation
+// cannot be taken for what was said of the next one at its address.
 struct AllAdvice {
   gpuloom::Mutex mutex;
   std::map<uint64_t, Advice> by_buffer GPULOOM_GUARDED_BY(mutex);  // ids are never used twice
@@ -44,6 +47,7 @@ bool IsPlace(const CUmemLocation& location) {
   return IsHost(location) ||
          (location.type == CU_MEM_LOCATION_TYPE_DEVICE && FindDevice(location.id) != nullptr);
 }
+// The old forms name a device, or the CPU by a number of its own; the new ones name a place.
 CUmemLocation LocationOf(CUdevice device) {
   if (device == CU_DEVICE_CPU) return {CU_MEM_LOCATION_TYPE_HOST, CU_DEVICE_CPU};
   return {CU_MEM_LOCATION_TYPE_DEVICE, device};
@@ -52,6 +56,7 @@ int DeviceOf(const CUmemLocation& location) {
   return IsHost(location) ? int{CU_DEVICE_CPU} : location.id;
 }
 
+// Managed memory only, and the range inside of one allocation.
 CUresult Require(CUdeviceptr pointer, size_t size_bytes, Region& region) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
@@ -64,6 +69,7 @@ CUresult Require(CUdeviceptr pointer, size_t size_bytes, Region& region) {
   return CUDA_SUCCESS;
 }
 
+// Without the stream itself: it is looked up again when everything else has been judged.
 CUresult RequireStream(CUstream handle, DefaultStream null_means) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
@@ -92,6 +98,7 @@ CUresult Advise(CUdeviceptr pointer, size_t size_bytes, CUmem_advise what,
       return CUDA_SUCCESS;
     case CU_MEM_ADVISE_SET_ACCESSED_BY:
     case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
+      // Advice for the host is judged like any other, and forgotten: it always has access.
       if (!IsPlace(location)) return CUDA_ERROR_INVALID_VALUE;
       if (!IsHost(location)) {
         advice.accessed_by =
@@ -118,6 +125,7 @@ CUresult Prefetch(CUdeviceptr pointer, size_t size_bytes, const CUmemLocation& l
   CUDA_RETURN_IF_ERROR(Require(pointer, size_bytes, region));
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (!IsPlace(location)) return CUDA_ERROR_INVALID_DEVICE;
+  // Judged by RequireStream above.
   const auto found = FindStream(*CurrentContext(), stream, null_means);
   CUDA_RETURN_IF_ERROR(RefuseInCapture(*found));
   TakePlaceIn(*found);
@@ -131,6 +139,7 @@ CUresult Tell(void* data, size_t data_bytes, CUmem_range_attribute attribute,
               const Advice& advice) {
   int value = 0;
   switch (attribute) {
+    // As many devices as the buffer holds, the rest filled up. Only one can have been advised last.
     case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY: {
       if (data_bytes == 0 || data_bytes % sizeof(int) != 0) return CUDA_ERROR_INVALID_VALUE;
       int* devices = static_cast<int*>(data);
@@ -158,6 +167,7 @@ CUresult Tell(void* data, size_t data_bytes, CUmem_range_attribute attribute,
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
+  // All others are a single int.
   if (data_bytes != sizeof(value)) return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(data, &value, sizeof(value));
   return CUDA_SUCCESS;
@@ -179,11 +189,13 @@ CUresult api::cuStreamAttachMemAsync(CUstream stream, CUdeviceptr pointer, size_
   CUDA_RETURN_IF_ERROR(RequireStream(stream, null_means));
   Region region;
   CUDA_RETURN_IF_ERROR(Require(pointer, 1, region));
+  // The whole allocation, by its beginning: attaching a part is not possible.
   if (region.begin != pointer || (size_bytes != 0 && size_bytes != region.asked_bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const bool known = flags == 0 || flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST ||
                      flags == CU_MEM_ATTACH_SINGLE;
+  // Attached to one stream, but the default stream is not one that memory can be attached to.
   if (!known || (flags == CU_MEM_ATTACH_SINGLE && stream == nullptr &&
                  null_means == DefaultStream::kLegacy)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -213,6 +225,7 @@ CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_range_at
   }
   AllAdvice& said = Said();
   const gpuloom::MutexLock lock(said.mutex);
+  // What nobody has said anything of has the defaults.
   const Advice& advice = said.by_buffer[region.buffer_id];
   for (size_t i = 0; i < count; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuMemAlloc, cuMemHostAlloc and their relatives.
+// cuMemAlloc, cuMemHostAlloc and their relatives. Freeing waits for all work of the device, as
+// CUDA's does; what a program frees too early all the same faults (docs/softgpu.md).
 #include "agent/softgpu/driver/memory.h"
 
 #include <algorithm>
@@ -17,6 +18,8 @@ using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
+// Hints, but for their being judged: all host memory can be reached from all contexts and devices
+// here.
 constexpr unsigned kHostFlags =
     CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
 constexpr unsigned kRegisterFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
@@ -28,6 +31,7 @@ CUresult AllocateHost(void** pointer, size_t size_bytes, unsigned flags) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   if (pointer == nullptr || (flags & ~kHostFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  // Not while a capture forbids calls that could wait (cuThreadExchangeStreamCaptureMode).
   CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   uint64_t begin = 0;
   const CUresult allocated =
@@ -48,6 +52,7 @@ CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   const uint64_t total = context->device.memory_bytes;
+  // What other processes have created is not counted: each process counts what it creates.
   if (free_bytes != nullptr)
     *free_bytes = total - std::min(total, context->device.used_bytes.load());
   if (total_bytes != nullptr) *total_bytes = total;
@@ -82,6 +87,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* pointer, size_t* pitch_bytes, size_t wi
   if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // Below the largest allocation, so that the product cannot overflow.
   if (width_bytes > 0x7fffffff || height > (uint64_t{1} << 46) / width_bytes) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -107,16 +113,20 @@ CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t size_bytes, unsigned fla
 CUresult cuMemFree_v2(CUdeviceptr pointer) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
+  // As in C: freeing nothing is no mistake.
   if (pointer == 0) return CUDA_SUCCESS;
   CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
+  // The memory of a graph's allocation node is freed by address, but kept by the graph.
   CUresult of_graph;
   if (graph::FreesGraphMemory(pointer, &of_graph)) return of_graph;
   const auto region = AddressTable::Instance().FindRegion(pointer);
+  // Only the beginning of an allocation, and none that is on its way out of a stream.
   if (!region || region->begin != pointer || region->leaving ||
       (region->kind != RegionKind::kDevice && region->kind != RegionKind::kManaged)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   SynchronizeDevice(*region->device);
+  // The fault may have come while waiting; the memory stays then, as on a device that is lost.
   if (Fault() != CUDA_SUCCESS) return Fault();
   return Memory::Instance().Free(pointer, region->kind);
 }
@@ -147,6 +157,7 @@ CUresult cuMemHostRegister_v2(void* pointer, size_t size_bytes, unsigned flags) 
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   if ((flags & ~kRegisterFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto region = AddressTable::Instance().FindRegion(reinterpret_cast<uint64_t>(pointer));
+  // Memory that CUDA allocated is registered already, in its way.
   if (region && region->kind != RegionKind::kRegistered) return CUDA_ERROR_INVALID_VALUE;
   return Memory::Instance().Register(*context, reinterpret_cast<uint64_t>(pointer), size_bytes,
                                      flags);
@@ -196,6 +207,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* begin, size_t* size_bytes, CUdevic
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   const auto region = AddressTable::Instance().FindRegion(pointer);
+  // Memory without access counts as none.
   if (!region || region->access == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_NOT_FOUND;
   if (begin != nullptr) *begin = region->begin;
   if (size_bytes != nullptr) *size_bytes = region->asked_bytes;

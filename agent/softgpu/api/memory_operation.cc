@@ -22,6 +22,7 @@ constexpr bool kWide = true;
 
 }  // namespace
 
+// Only the form is judged here, addresses and conditions where they are used (Prepare).
 CUresult Describe(const CUstreamBatchMemOpParams* params, unsigned count,
                   std::vector<MemoryOperation>& operations) {
   // 256 is CUDA's own limit.
@@ -48,6 +49,7 @@ CUresult Describe(const CUstreamBatchMemOpParams* params, unsigned count,
         operations.push_back({Kind::kBarrier, 0, 0, false, 0});
         break;
       case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+        // For writes that other devices on the bus make (GPUDirect RDMA), which is not offered.
         return CUDA_ERROR_NOT_SUPPORTED;
       default:
         return CUDA_ERROR_INVALID_VALUE;
@@ -73,6 +75,7 @@ CUresult SubmitMemoryOperations(CUstream handle, DefaultStream null_means, unsig
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::vector<softgpu::MemoryOperation> described;
   std::function<void()> unused;
+  // Judged before it is captured: a node with a wrong operation would fail only at instantiation.
   CUDA_RETURN_IF_ERROR(softgpu::Describe(operations, count, described));
   CUDA_RETURN_IF_ERROR(softgpu::Prepare(described, unused));
   CUresult captured = CUDA_SUCCESS;

@@ -13,6 +13,7 @@ using namespace gpuloom::softgpu;
 
 namespace {
 
+// The calls without "Async" in their names, and those with it.
 enum class Form : bool { kOfStream, kPlain };
 
 CUresult Submit(CUstream handle, DefaultStream null_means, const Fill& fill,
@@ -21,6 +22,7 @@ CUresult Submit(CUstream handle, DefaultStream null_means, const Fill& fill,
   CUDA_RETURN_IF_ERROR(RequireContext(context));
   const auto stream = FindStream(*context, handle, null_means);
   if (stream == nullptr) return NoStream(handle);
+  // A captured fill is judged as one that runs, though what would run it is thrown away.
   CUresult captured = CUDA_SUCCESS;
   if (Records(*stream, &captured, [&](graph::NodeParams* node) {
         std::function<void()> unused;
@@ -34,6 +36,7 @@ CUresult Submit(CUstream handle, DefaultStream null_means, const Fill& fill,
     return captured;
   }
   const CUresult submitted = SubmitFill(*stream, fill);
+  // Looked up after submitting: by then the call is known to be valid.
   const auto region = AddressTable::Instance().FindRegion(fill.address);
   if (submitted != CUDA_SUCCESS || !region) return submitted;
   // The plain call is over when it returns where the host may look at once.

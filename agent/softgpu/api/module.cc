@@ -18,6 +18,8 @@ using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
+// The error log is written also when the image cannot be read, but not for options that are wrong:
+// then the buffers cannot be trusted (JitLog::Judge).
 CUresult Load(CUmodule* handle, const void* image, const JitLog& jit_log,
               const Externals& externals = {}) {
   Context* context = nullptr;
@@ -62,6 +64,7 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned option
 
 CUresult cuModuleLoad(CUmodule* module, const char* path) {
   std::vector<char> content;
+  // The path is judged before the driver's state, because the file is read first.
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!ReadFile(path, content)) return CUDA_ERROR_FILE_NOT_FOUND;
   return Load(module, content.data(), {});
@@ -80,6 +83,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* path, CUjit_optio
 CUresult cuModuleUnload(CUmodule handle) {
   std::shared_ptr<LoadedModule> module;
   CUDA_RETURN_IF_ERROR(Require(handle, module));
+  // A library's instance is named by a module's handle, too (cuLibraryGetModule).
   if (module->library != nullptr) return CUDA_ERROR_INVALID_HANDLE;  // goes with its library
   Unload(module);
   return CUDA_SUCCESS;
@@ -91,6 +95,7 @@ CUresult cuModuleGetFunction(CUfunction* handle, CUmodule module_handle, const c
   if (handle == nullptr || name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
   const Kernel* kernel = module->code->FindKernel(name);
   if (kernel == nullptr) return CUDA_ERROR_NOT_FOUND;
+  // The module's own settings: only a library's kernels share theirs with functions.
   *handle = reinterpret_cast<CUfunction>(module->FunctionOf(*kernel, nullptr).get());
   return CUDA_SUCCESS;
 }
@@ -108,6 +113,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned capacity, CU
   CUDA_RETURN_IF_ERROR(Require(handle, module));
   if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
   unsigned at = 0;
+  // As many as fit, in the order of the text; the same handles as cuModuleGetFunction gives.
   for (const Kernel& kernel : module->code->kernels()) {
     if (at == capacity) break;
     functions[at++] = reinterpret_cast<CUfunction>(module->FunctionOf(kernel, nullptr).get());

@@ -17,8 +17,7 @@ using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
-// Writes one answer. `size` is filled with its length, so that an unknown pointer's answer can be
-// cleared.
+// Writes one answer, in the type that CUDA documents for the attribute.
 template <typename T>
 CUresult Put(void* data, T value) {
   std::memcpy(data, &value, sizeof(value));
@@ -50,9 +49,11 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Put(data, on_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      // Memory without access has an address, but none that the device could use.
       if (region.access == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_VALUE;
       return Put(data, CUdeviceptr{address});
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      // The host reaches all memory here, but is told so only of what CUDA lets it reach.
       if (!on_host && region.kind != RegionKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
       return Put(data, reinterpret_cast<void*>(address));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -63,6 +64,7 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       return Put(data, region.kind == RegionKind::kManaged ? 1u : 0u);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: {
+      // Host memory belongs to the device whose context allocated it, mapped host memory to none.
       const Device* device = region.on_device()          ? region.device
                              : region.context != nullptr ? &region.context->device
                                                          : nullptr;
@@ -83,6 +85,7 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Put(data, 1u);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      // Where a pool has it, the pool's handle types count.
       if (region.share != nullptr) return Put(data, uint64_t{region.share->pool->handles});
       return Put(data, region.physical == nullptr
                            ? 0ull
@@ -128,6 +131,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
   CUDA_RETURN_IF_ERROR(Ready());
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto region = AddressTable::Instance().FindRegion(pointer);
+  // Unlike the plural form, this one tells that the address is unknown.
   return region ? Answer(attribute, data, pointer, *region) : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -31,10 +31,12 @@ CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle,
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto pool = pool_handle == nullptr ? CurrentPool(stream->context.device) : FindPool(*pool_handle);
   if (pool == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  // A size of 0 gives the null pointer, which may be freed.
   if (size_bytes == 0) {
     *pointer = 0;
     return CUDA_SUCCESS;
   }
+  // In a capture the allocation becomes a node, whose memory lies in the graph's own.
   CUresult captured;
   if (Records(*stream, &captured, [&](gpuloom::graph::NodeParams* node) {
         // A graph's memory is not shared with other processes.
@@ -47,6 +49,7 @@ CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle,
     return captured;
   }
   uint64_t begin = 0;
+  // A pool that processes share cuts its file; any other gets pages of its own.
   std::shared_ptr<FilePiece> piece;
   if (pool->file != nullptr && (piece = pool->file->Take(size_bytes)) == nullptr) {
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -81,6 +84,8 @@ CUresult api::cuMemAllocFromPoolAsync(CUdeviceptr* pointer, size_t size_bytes, C
   return Allocate(pointer, size_bytes, stream, null_means, &pool);
 }
 
+// Goes back in stream order; `even_after_fault`, because the pool's count would never come down
+// otherwise.
 CUresult api::cuMemFreeAsync(CUdeviceptr pointer, CUstream handle, DefaultStream null_means) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
@@ -93,7 +98,10 @@ CUresult api::cuMemFreeAsync(CUdeviceptr pointer, CUstream handle, DefaultStream
       })) {
     return done;
   }
+  // An address that a graph's node has given is freed in the graph's way.
   if (gpuloom::graph::FreesGraphMemory(pointer, &done)) return done;
+  // Freed as of now, for the program: a second call must fail, though the memory stays until the
+  // stream comes by.
   if (!AddressTable::Instance().SetLeaving(pointer)) return CUDA_ERROR_INVALID_VALUE;
   Work work;
   work.even_after_fault = true;
@@ -127,6 +135,8 @@ CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
   CUDA_RETURN_IF_ERROR(Require(ordinal, device));
   std::shared_ptr<MemoryPool> pool;
   CUDA_RETURN_IF_ERROR(Require(handle, pool));
+  // A pool of another device cannot be the one that a device allocates from; nor one that was
+  // imported, which nobody allocates from here.
   if (&pool->device != device || pool->imported) return CUDA_ERROR_INVALID_VALUE;
   SetCurrentPool(*device, std::move(pool));
   return CUDA_SUCCESS;
@@ -150,6 +160,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* properties)
   }
   auto pool = std::make_shared<MemoryPool>(*device);
   pool->handles = properties->handleTypes;
+  // The file is as large as the pool will ever be, and sparse.
   if (shareable && (pool->file = PoolFile::Make(*device)) == nullptr) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }

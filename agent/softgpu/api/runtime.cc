@@ -14,6 +14,7 @@ using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
+// The handle exists before the context is retained, and cudart asks for it then.
 CUresult PrimaryContext(CUdevice ordinal, CUcontext* context) {
   Device* device = FindDevice(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
@@ -28,6 +29,7 @@ CUresult ContextId(CUcontext context, uint64_t* id) {
   return result;
 }
 
+// The index comes from a loop over device_count, so there is a device.
 void Identity(int index, gpuloom::RuntimeDevice* identity) {
   const Device* device = FindDevice(index);
   std::memcpy(identity->uuid, device->uuid.bytes, sizeof(identity->uuid));
@@ -36,6 +38,8 @@ void Identity(int index, gpuloom::RuntimeDevice* identity) {
   identity->pci_device = 0;
 }
 
+// What the private tables need of a driver. Their layout, and the handshake, are in
+// proto/libcuda/runtime_tables.h.
 constexpr gpuloom::RuntimeHooks kHooks = {
     .current_context = cuCtxGetCurrent,
     .primary_context = PrimaryContext,
@@ -73,6 +77,8 @@ CUresult cuGetProcAddress(const char* name, void** function, int cuda_version, c
                                        PlayedVersion());
 }
 
+// Modules are compiled when they are loaded; lazy is what programs are told, since that is CUDA's
+// default.
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   CUDA_RETURN_IF_ERROR(Ready());
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -36,6 +36,7 @@ CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
   if ((pool->handles & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && (pool->handles & type) != 0) {
     return CUDA_ERROR_NOT_PERMITTED;
   }
+  // What was imported is its maker's to export.
   if (!IsDescriptor(type, flags) || pool->file == nullptr || pool->imported) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -54,6 +55,8 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* shareabl
   const auto fd = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
   auto file = PoolFile::Import(fd, device);
   if (file == nullptr) {
+    // What is wrong with the descriptor: physical memory (NOT_SUPPORTED), or anything else
+    // (UNKNOWN).
     std::shared_ptr<Physical> memory;
     return ImportPhysical(fd, memory) == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED
                                                       : CUDA_ERROR_UNKNOWN;
@@ -64,6 +67,8 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* shareabl
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* data, CUdeviceptr pointer) {
   CUDA_RETURN_IF_ERROR(Healthy());
+  // The exact address of an allocation that this process has made and not freed, from a pool whose
+  // descriptor is out: nobody else could name a part of a file that nobody has.
   const auto region = AddressTable::Instance().FindRegion(pointer);
   if (data == nullptr || !region || region->begin != pointer || region->leaving ||
       region->piece == nullptr || !region->piece->ours || !region->piece->file->exported()) {
@@ -85,6 +90,8 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* pointer, CUmemoryPool handle,
   uint64_t size_bytes = 0;
   auto piece = pool->file->Find(*data, size_bytes);
   if (piece == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Held over the look-up and the mapping, so that two threads that import the same allocation get
+  // one address.
   const gpuloom::MutexLock lock(pool->mutex);
   if (const auto known = FindImported(*pool, piece->offset_bytes)) {
     // A larger allocation at this address was made there after its maker freed the one that this
@@ -93,6 +100,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* pointer, CUmemoryPool handle,
     *pointer = known->begin;
     return CUDA_SUCCESS;
   }
+  // The piece is moved into the region; its place is still needed for the table.
   const uint64_t offset_bytes = piece->offset_bytes;
   uint64_t begin = 0;
   const CUresult mapped =

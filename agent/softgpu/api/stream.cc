@@ -34,6 +34,8 @@ CUresult Answer(CUstream handle, DefaultStream null_means, T* answer, const Get&
   return CUDA_SUCCESS;
 }
 
+// In the current context, which may be a green one: its streams are what it is for. Priorities
+// beyond the range are cut, as CUDA does.
 CUresult Create(CUstream* created, unsigned flags, int priority) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireCurrentContext(context));
@@ -53,6 +55,7 @@ CUresult api::cuStreamSynchronize(CUstream handle, DefaultStream null_means) {
   std::shared_ptr<Stream> stream;
   CUDA_RETURN_IF_ERROR(Require(handle, null_means, stream));
   CUDA_RETURN_IF_ERROR(RefuseToWait(*stream));
+  // For the legacy stream, everything that it waits for, too.
   WaitFor(stream->context.PointsOf(*stream));
   return Fault();
 }
@@ -77,8 +80,10 @@ CUresult api::cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned 
   CUresult captured = CUDA_SUCCESS;
   if (graph::CapturesWait(RefOf(*stream), event_handle, flags, &captured)) return captured;
   const auto recording = event->Latest();
+  // Never recorded, or done already: then no work has to be queued.
   if (recording == nullptr || recording->point.Done()) return CUDA_SUCCESS;
   Work work;
+  // Work without a function: its point is done when the event's is.
   work.after.push_back(recording->point);
   stream->context.Enqueue(*stream, std::move(work));
   return CUDA_SUCCESS;
@@ -164,13 +169,16 @@ CUresult cuStreamCreateWithPriority(CUstream* created, unsigned flags, int prior
 
 CUresult cuStreamDestroy_v2(CUstream handle) {
   CUDA_RETURN_IF_ERROR(Ready());
+  // A green context's streams keep their handles when it goes (NoStream).
   if (const auto found = Registry<Stream>::Instance().Find(handle);
       found != nullptr && !found->context.alive) {
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
   const std::shared_ptr<Stream> stream = Registry<Stream>::Instance().Take(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // A capture that goes on in it ends without a graph.
   graph::ForgetStream(RefOf(*stream));
+  // What is in it still runs.
   stream->context.CloseStream(stream);
   return CUDA_SUCCESS;
 }

@@ -12,6 +12,7 @@ using namespace gpuloom::softgpu;
 
 namespace {
 
+// Those of the launch attributes that CUDA also has for streams.
 bool IsStreamAttribute(CUstreamAttrID attribute) {
   return attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW ||
          attribute == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY ||
@@ -63,6 +64,7 @@ CUresult api::cuStreamCopyAttributes(CUstream to_handle, CUstream from_handle,
   std::shared_ptr<Stream> from;
   CUDA_RETURN_IF_ERROR(Require(to_handle, null_means, to));
   CUDA_RETURN_IF_ERROR(Require(from_handle, null_means, from));
+  // Over all numbers, because those that are streams' do not lie together.
   for (int id = 0; id < CU_LAUNCH_ATTRIBUTE_MAX; ++id) {
     const auto attribute = static_cast<CUstreamAttrID>(id);
     if (IsStreamAttribute(attribute)) to->SetAttribute(attribute, from->GetAttribute(attribute));

@@ -18,6 +18,7 @@ static_assert(sizeof(TensorMap) <= sizeof(CUtensorMap));
 static_assert(uint8_t{TensorMap::kF64} == CU_TENSOR_MAP_DATA_TYPE_FLOAT64);
 static_assert(uint8_t{TensorMap::kTf32Flushed} == CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ);
 
+// The arguments that tiled and im2col maps have in common.
 struct Request {
   CUtensorMap* map;
   CUtensorMapDataType type;
@@ -61,6 +62,7 @@ bool IsFloat(CUtensorMapDataType type) {
   return (type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT16 && type <= CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ);
 }
 
+// In bytes, of the tensor's address and of its strides.
 uint32_t AlignmentOf(const Request& r) {
   return r.interleave == CU_TENSOR_MAP_INTERLEAVE_32B ? 32 : 16;
 }
@@ -82,10 +84,12 @@ bool RulesHold(const Request& r, uint64_t inner_bytes) {
   const uint32_t alignment = AlignmentOf(r);
   if (r.address % alignment != 0) return false;
   for (uint32_t i = 0; i < r.rank; ++i) {
+    // CUDA's limits: extents up to 2^32 elements, strides below 2^40 bytes, steps from 1 to 8.
     if (r.dimensions[i] == 0 || r.dimensions[i] > uint64_t{1} << 32) return false;
     if (i + 1 < r.rank && (r.strides[i] % alignment != 0 || r.strides[i] >= uint64_t{1} << 40)) {
       return false;
     }
+    // The innermost dimension's step is ignored without interleaving.
     const bool counts = i != 0 || r.interleave != CU_TENSOR_MAP_INTERLEAVE_NONE;
     if (counts && (r.element_strides[i] == 0 || r.element_strides[i] > 8)) return false;
   }
@@ -205,6 +209,7 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
   if (map == nullptr || reinterpret_cast<uintptr_t>(map) % 64 != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // A map is opaque: one that was not made here, or is damaged, has no magic number.
   TensorMap form;
   std::memcpy(&form, map, sizeof(form));
   if (form.magic != TensorMap::kMagic || form.alignment == 0 ||

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuTexObject*, cuSurfObject*.
+// cuTexObject*, cuSurfObject*: descriptions are judged by CUDA's rules and turned into what the
+// machine samples (exec/machine/image.h).
 #include <algorithm>
 
 #include "agent/softgpu/driver/context.h"
@@ -14,6 +15,7 @@ using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 namespace {
 
 constexpr uint64_t kAlignmentBytes = 512;  // CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT
+// CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT.
 constexpr uint64_t kPitchAlignmentBytes = 32;
 
 // Whether there is memory at the address shows only when it is read.
@@ -33,6 +35,7 @@ CUresult SetLinear(const CUDA_RESOURCE_DESC& resource, TextureView& view) {
   return CUDA_SUCCESS;
 }
 
+// The extents and the pitch are bounded, so that no address of an element overflows.
 CUresult SetPitched(const CUDA_RESOURCE_DESC& resource, TextureView& view) {
   const auto& pitched = resource.res.pitch2D;
   constexpr size_t kMaxExtent = 1 << 17;
@@ -51,6 +54,7 @@ CUresult SetPitched(const CUDA_RESOURCE_DESC& resource, TextureView& view) {
   return CUDA_SUCCESS;
 }
 
+// The view holds its arrays: destroying one leaves the texture intact.
 CUresult SetResource(const CUDA_RESOURCE_DESC& resource, TextureView& view) {
   switch (resource.resType) {
     case CU_RESOURCE_TYPE_ARRAY: {
@@ -76,6 +80,7 @@ CUresult SetResource(const CUDA_RESOURCE_DESC& resource, TextureView& view) {
   return CUDA_SUCCESS;
 }
 
+// False for what CUDA does not have. Anisotropy is left out: it is a hint here.
 bool SetSampler(const CUDA_TEXTURE_DESC& sampler, Texture& texture) {
   constexpr unsigned kKnownFlags = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
                                    CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION |
@@ -139,6 +144,7 @@ CUresult Require(uint64_t texture, std::shared_ptr<const TextureView>& view) {
 
 namespace gpuloom::softgpu {
 
+// Used for texture objects and for references; only objects have a view.
 CUresult MakeView(Context* context, const CUDA_RESOURCE_DESC& resource,
                   const CUDA_TEXTURE_DESC& sampler, const CUDA_RESOURCE_VIEW_DESC* view,
                   std::shared_ptr<TextureView>* made) {
@@ -174,6 +180,7 @@ CUresult cuTexObjectCreate(CUtexObject* texture, const CUDA_RESOURCE_DESC* resou
   return CUDA_SUCCESS;
 }
 
+// As in CUDA, destroying a handle that is none is no mistake.
 CUresult cuTexObjectDestroy(CUtexObject texture) {
   Context* context = nullptr;
   const CUresult result = RequireContext(context);

@@ -9,6 +9,7 @@
 
 namespace gpuloom {
 
+// Called by every body; a name is said once in a process, however often it is called.
 int OnUnsupported(SymbolId id) {
   static std::atomic<bool> said[kSymbolCount];
   constexpr int kNotSupported = 801;  // CUDA_ERROR_NOT_SUPPORTED; cuda.h cannot be included here

@@ -13,6 +13,7 @@ using namespace gpuloom::softgpu;  // this file only defines CUDA's C functions
 
 namespace {
 
+// An enumeration, but any number may come in it.
 bool ValidAccess(CUmemAccess_flags flags) {
   return flags == CU_MEM_ACCESS_FLAGS_PROT_NONE || flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
          flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -31,6 +32,7 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity_bytes,
        option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // Both are 2 MiB: there are no larger pages that could be recommended.
   *granularity_bytes = kGranularityBytes;
   return CUDA_SUCCESS;
 }
@@ -45,6 +47,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
   return made;
 }
 
+// Allowed after a fault, as everything that gives memory back: a program cleans up then.
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   CUDA_RETURN_IF_ERROR(Ready());
   return ReleaseHandle(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -61,6 +64,8 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
 
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* pointer) {
   CUDA_RETURN_IF_ERROR(Ready());
+  // Any address inside a mapping will do. The handle counts up, so the program releases it once
+  // more.
   const auto region = AddressTable::Instance().FindRegion(reinterpret_cast<uint64_t>(pointer));
   if (handle == nullptr || !region || region->physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *handle = AddHandle(region->physical);
@@ -85,6 +90,8 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   const auto fd = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
   const CUresult imported = ImportPhysical(fd, physical);
   if (imported == CUDA_SUCCESS) *handle = AddHandle(physical);
+  // A pool's descriptor is not wrong, it is for cuMemPoolImportFromShareableHandle. Only told apart
+  // on failure.
   Device* device = nullptr;
   if (imported == CUDA_ERROR_UNKNOWN && PoolFile::Import(fd, device) != nullptr) {
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -114,6 +121,7 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t size_bytes, size_t offset_bytes,
   auto physical = FindHandle(handle);
   if (physical == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (offset_bytes != 0) return CUDA_ERROR_NOT_SUPPORTED;  // as the real driver
+  // The handle may be released right after: the mapping holds the memory.
   return VirtualMemory::Instance().Map(pointer, size_bytes, std::move(physical));
 }
 
@@ -131,6 +139,8 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size_bytes, const CUmemAcces
   CUmemAccess_flags access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
   for (size_t i = 0; i < count; ++i) {
     const CUmemLocation& location = descriptors[i].location;
+    // All are judged before anything changes: one that is wrong leaves the access of the range as
+    // it was.
     if (!ValidAccess(descriptors[i].flags)) return CUDA_ERROR_INVALID_VALUE;
     if (location.type == CU_MEM_LOCATION_TYPE_DEVICE && FindDevice(location.id) == nullptr) {
       return CUDA_ERROR_INVALID_VALUE;
@@ -144,6 +154,7 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size_bytes, const CUmemAcces
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
                         CUdeviceptr pointer) {
   CUDA_RETURN_IF_ERROR(Ready());
+  // A device that does not exist is told before a wrong address.
   if (flags != nullptr && location != nullptr && location->type == CU_MEM_LOCATION_TYPE_DEVICE &&
       FindDevice(location->id) == nullptr) {
     return CUDA_ERROR_INVALID_DEVICE;

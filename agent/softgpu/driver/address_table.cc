@@ -9,6 +9,8 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// Whether a kernel may read, or write, the region: what cuMemSetAccess, or a read-only
+// registration, left of it.
 bool Allows(const Region& region, bool write) {
   return write ? region.access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE
                : region.access != CU_MEM_ACCESS_FLAGS_PROT_NONE;
@@ -28,6 +30,8 @@ const Region* AddressTable::FindLocked(uint64_t address) const {
   return address < region.end() ? &region : nullptr;
 }
 
+// What the machine asks before an access. It keeps the answer for as long as generation() does not
+// change.
 AddressSpace::Range AddressTable::Find(uint64_t address) const {
   const ReaderLock lock(mutex_);
   const Region* region = FindLocked(address);
@@ -37,6 +41,8 @@ AddressSpace::Range AddressTable::Find(uint64_t address) const {
 
 bool AddressTable::Add(Region region) {
   const WriterLock lock(mutex_);
+  // The neighbour above must not begin before the end, the one below must not end after the
+  // beginning.
   const auto after = regions_.lower_bound(region.begin);
   if (after != regions_.end() && after->first < region.end()) return false;
   if (after != regions_.begin() && std::prev(after)->second.end() > region.begin) return false;
@@ -55,6 +61,7 @@ std::optional<Region> AddressTable::FindRegion(uint64_t address) const {
 std::vector<Region> AddressTable::Touching(uint64_t begin, uint64_t size_bytes) const {
   std::vector<Region> touching;
   const ReaderLock lock(mutex_);
+  // The region that begins before the range may reach into it.
   auto at = regions_.upper_bound(begin);
   if (at != regions_.begin() && std::prev(at)->second.end() > begin) --at;
   for (; at != regions_.end() && (at->first < begin || at->first - begin < size_bytes); ++at) {
@@ -76,6 +83,7 @@ bool AddressTable::Covers(uint64_t begin, uint64_t size_bytes, bool write) const
   return true;
 }
 
+// The generation moves on, so that kernels that kept an earlier answer ask again.
 void AddressTable::SetAccess(uint64_t begin, CUmemAccess_flags access) {
   const WriterLock lock(mutex_);
   const auto found = regions_.find(begin);

@@ -13,13 +13,18 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// With either, the third dimension counts layers or faces and is not halved from level to level.
 constexpr unsigned kLayers = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP;
 
 uint32_t AtLeastOne(size_t n) { return n == 0 ? 1 : static_cast<uint32_t>(n); }
 
+// CUDA's rules for descriptors: INVALID_VALUE for what CUDA knows to be wrong, NOT_SUPPORTED for
+// what it has and this driver does not.
 CUresult Judge(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   constexpr unsigned kOffered = kLayers | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_TEXTURE_GATHER |
                                 CUDA_ARRAY3D_COLOR_ATTACHMENT;
+  // As large as any array's extent in device_attributes.cc; no product of three of them and an
+  // element's size overflows.
   constexpr size_t kMaxExtent = 1 << 17;
   Image image;
   if (d.Width == 0 || d.Width > kMaxExtent || d.Height > kMaxExtent || d.Depth > kMaxExtent ||
@@ -32,6 +37,7 @@ CUresult Judge(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   if ((d.Flags & ~kOffered) != 0 || ElementBytes(d.Format, d.NumChannels, &image) == 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
+  // Six square faces, or a multiple of six where layers of cubes are asked for.
   if ((d.Flags & CUDA_ARRAY3D_CUBEMAP) != 0) {
     const bool layered = (d.Flags & CUDA_ARRAY3D_LAYERED) != 0;
     const bool right = d.Width == d.Height && d.Depth != 0 && d.Depth % 6 == 0;
@@ -40,9 +46,11 @@ CUresult Judge(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   if ((d.Flags & CUDA_ARRAY3D_LAYERED) != 0) {
     return d.Depth != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
+  // Depth without height has no meaning: two dimensions are width and height.
   return d.Height == 0 && d.Depth != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+// Dimensions that the array does not have (0) stay absent; the others never go below one element.
 CUDA_ARRAY3D_DESCRIPTOR LevelOf(const CUDA_ARRAY3D_DESCRIPTOR& whole, unsigned level) {
   CUDA_ARRAY3D_DESCRIPTOR d = whole;
   const auto halved = [level](size_t n) {
@@ -56,6 +64,7 @@ CUDA_ARRAY3D_DESCRIPTOR LevelOf(const CUDA_ARRAY3D_DESCRIPTOR& whole, unsigned l
 
 }  // namespace
 
+// The memory goes with the last holder: a view may outlive the handle.
 Array::~Array() {
   if (image.begin != 0) {
     static_cast<void>(Memory::Instance().Free(image.begin, RegionKind::kArray));
@@ -130,6 +139,7 @@ CUresult MakeArray(Context& context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor,
 
 CUresult MakeMipmap(Context& context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor, unsigned levels,
                     std::shared_ptr<Mipmap>& made) {
+  // As many levels as CUDA allows, down to a single element; more are cut, and one there always is.
   size_t largest = std::max(descriptor.Width, descriptor.Height);
   if ((descriptor.Flags & kLayers) == 0) largest = std::max(largest, descriptor.Depth);
   unsigned most = 1;
@@ -141,6 +151,7 @@ CUresult MakeMipmap(Context& context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor,
     std::shared_ptr<Array> array;
     const CUresult result = MakeArray(context, LevelOf(descriptor, level), array);
     if (result != CUDA_SUCCESS) {
+      // Registered one by one, so they are taken back one by one.
       for (const auto& earlier : mipmap->levels) Registry<Array>::Instance().Take(earlier.get());
       return result;
     }
@@ -156,6 +167,8 @@ std::shared_ptr<Array> FindArray(CUarray handle) {
   return Registry<Array>::Instance().Find(handle);
 }
 
+// x is in bytes, and neither end may cut an element. The address is as good as any pointer to
+// device memory: arrays are in the address table, too.
 CUresult EndOfArray(CUarray handle, const Copy& copy, uint64_t x_bytes, uint64_t y, uint64_t z,
                     CopyEnd& end) {
   const auto array = FindArray(handle);
@@ -176,6 +189,7 @@ CUresult EndOfArray(CUarray handle, const Copy& copy, uint64_t x_bytes, uint64_t
   return CUDA_SUCCESS;
 }
 
+// Levels are registered as arrays of the same context, so both lists are emptied.
 void DestroyArraysOf(const Context& context) {
   Registry<Mipmap>::Instance().TakeIf(
       [&](const Mipmap& mipmap) { return mipmap.context == &context; });
@@ -184,6 +198,7 @@ void DestroyArraysOf(const Context& context) {
 
 }  // namespace gpuloom::softgpu
 
+// For what softgpu and the shim share (proto/libcuda/batch_copy.h), which knows no array of either.
 uint32_t gpuloom::ArrayElementBytes(CUarray handle) {
   const auto array = softgpu::FindArray(handle);
   return array == nullptr ? 0 : array->image.element_bytes;

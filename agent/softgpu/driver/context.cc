@@ -21,6 +21,7 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// A deque, because contexts are named by their addresses and none is ever freed.
 struct Contexts {
   Mutex mutex;
   std::deque<Context> all GPULOOM_GUARDED_BY(mutex);
@@ -36,6 +37,7 @@ thread_local Context* stack[kMaxContextDepth];
 thread_local int depth = 0;
 thread_local uint64_t thread_key = 0;
 
+// Closes the ended thread's default streams, in every context where it had one.
 struct ThreadEnd {
   ~ThreadEnd() {
     for (Context* context : AllContexts()) context->CloseThreadStream(thread_key);
@@ -70,6 +72,9 @@ Context::Context(Device& of, bool is_primary, std::unique_ptr<Green> as_green)
     : device(of), primary(is_primary), id(NextContextId()), green(std::move(as_green)) {}
 Context::~Context() = default;
 
+// What a stream's next work has to wait for, as the points of other streams. The legacy stream
+// waits for all blocking ones and they for it; streams made with CU_STREAM_NON_BLOCKING take part
+// in neither.
 std::vector<Point> Context::BarriersLocked(const Stream& stream) {
   std::vector<Point> points;
   const auto add = [&](const std::shared_ptr<Stream>& other) {
@@ -86,6 +91,9 @@ std::vector<Point> Context::BarriersLocked(const Stream& stream) {
   return points;
 }
 
+// All pushes into a context happen under one lock, so the barriers of two threads that push at once
+// cannot cross: a point lies always in the past of the work that waits for it (stream.h). Gates
+// that are done are dropped on this occasion.
 Point Context::Enqueue(Stream& stream, Work work) {
   const MutexLock lock(streams_mutex_);
   for (Point& point : BarriersLocked(stream)) work.after.push_back(std::move(point));
@@ -97,6 +105,8 @@ Point Context::Enqueue(Stream& stream, Work work) {
 std::vector<Point> Context::PointsOf(Stream& stream) {
   const MutexLock lock(streams_mutex_);
   std::vector<Point> points;
+  // Any other stream waits for the legacy one before its own work, so its tail says all. The legacy
+  // stream's tail says nothing of what other streams got since.
   if (stream.kind == Stream::Kind::kLegacy) points = BarriersLocked(stream);
   points.push_back(stream.Tail());
   return points;
@@ -120,6 +130,7 @@ void Context::WaitBefore(Point point) {
   gates_.push_back(std::move(point));
 }
 
+// Non-blocking, so that recording an event of the whole context stands in nobody's way.
 std::shared_ptr<Stream> Context::RecordingStream() {
   const MutexLock lock(streams_mutex_);
   if (recording_ == nullptr) {
@@ -132,6 +143,7 @@ std::shared_ptr<Stream> Context::RecordingStream() {
 std::shared_ptr<Stream> Context::LegacyStream() {
   const MutexLock lock(streams_mutex_);
   if (legacy_ == nullptr) {
+    // A green context's default stream has no barriers with the primary one's.
     legacy_ = green == nullptr ? std::make_shared<Stream>(*this, Stream::Kind::kLegacy, 0, 0)
                                : std::make_shared<Stream>(*this, Stream::Kind::kCreated,
                                                           CU_STREAM_NON_BLOCKING, 0);
@@ -195,12 +207,16 @@ void Context::Activate(unsigned with_flags) {
   alive.store(true);
 }
 
+// The order matters. No new call gets in once `alive` is false; then its work ends; then come the
+// things that hold memory, and the memory itself; streams last, because what is destroyed before
+// may still have to wait for them.
 void Context::TearDown() {
   alive.store(false);
   WaitFor(AllPoints());
   ResetRuntimeContext(handle());
   if (green != nullptr) return CloseAll();  // the rest is its owner's
   if (primary) {
+    // Graphs belong to no context; what they hold of the device goes with the primary one.
     graph::ForgetAllExecs();
     graph::ForgetGraphMemory();
   }
@@ -237,6 +253,8 @@ Context* MakeContext(Device& device, unsigned flags) {
 
 Context* MakeGreenContext(Device& device, const ResourceDescription* description) {
   Context* context = Add(device, false, std::make_unique<Green>(Green{description}));
+  // The primary context's flags, read under its lock; released before Activate takes that of the
+  // new one.
   MutexLock lock(device.primary->mutex);
   const unsigned flags = device.primary->flags;
   lock.Unlock();
@@ -244,6 +262,8 @@ Context* MakeGreenContext(Device& device, const ResourceDescription* description
   return context;
 }
 
+// A linear search: programs have a handful of contexts, and one that was destroyed must be told
+// from a live one.
 Context* FindContext(CUcontext handle) {
   for (Context* context : AllContexts()) {
     if (context->handle() == handle) return context->alive.load() ? context : nullptr;
@@ -274,6 +294,7 @@ CUresult PopContext(Context*& context) {
 }
 
 CUresult SetContext(Context* context) {
+  // cuCtxSetCurrent(NULL) takes the top off the stack, as in CUDA; an empty one stays empty.
   if (context == nullptr) {
     if (depth > 0) --depth;
     return CUDA_SUCCESS;
@@ -293,6 +314,8 @@ CUresult RequireCurrentContext(Context*& context) {
   CUDA_RETURN_IF_ERROR(Healthy());
   context = CurrentContext();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  // INVALID_CONTEXT where there is none, CONTEXT_IS_DESTROYED where it has gone: programs tell them
+  // apart.
   return context->alive.load() ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 

@@ -24,7 +24,8 @@ namespace {
 // No address and no distance reaches this, so sums of a few of them do not overflow.
 constexpr uint64_t kLimit = uint64_t{1} << 56;
 
-// The bytes from the first to the end of the last that is touched; 0 if that overflows.
+// The bytes from the first to the end of the last that is touched; 0 if that overflows. With it one
+// look at the address table judges all rows of a copy, and the gaps between them.
 uint64_t SpanOf(const CopyEnd& end, const Copy& copy) {
   uint64_t slices = 0;
   uint64_t rows = 0;
@@ -44,6 +45,8 @@ struct Judged {
   bool on_device = false;  // device or managed memory
 };
 
+// `write`: the device writes this end. Memory that is not in the table is pageable, unless the
+// caller said that it is the device's.
 Judged Judge(const CopyEnd& end, uint64_t span, bool write) {
   if (span == 0 || end.address == 0) return {CUDA_ERROR_INVALID_VALUE};
   const AddressTable& table = AddressTable::Instance();
@@ -58,6 +61,7 @@ Judged Judge(const CopyEnd& end, uint64_t span, bool write) {
   return {CUDA_SUCCESS, true, region->on_device()};
 }
 
+// memmove, because CUDA leaves overlapping copies undefined and this way they do no harm.
 void CopyRows(const Copy& copy) {
   for (uint64_t z = 0; z < copy.depth; ++z) {
     for (uint64_t y = 0; y < copy.height; ++y) {
@@ -80,6 +84,8 @@ void Pack(const Copy& copy, std::vector<std::byte>& staged) {
   CopyRows(pack);
 }
 
+// `check_…`: that end was in the table when the call was made, so it must still be. Pageable ends
+// are not looked up: they are the program's, and the call waits for it.
 void RunCopy(const Copy& copy, uint64_t to_span, uint64_t from_span, bool check_to,
              bool check_from) {
   const Retirement::Touching touching;
@@ -115,6 +121,7 @@ bool IsEmpty(const Copy& copy) {
 
 }  // namespace
 
+// `run` stays empty for an empty copy, which the callers take for nothing to do.
 CUresult PrepareCopy(const Copy& copy, std::function<void()>& run) {
   if (IsEmpty(copy)) return CUDA_SUCCESS;
   const JudgedCopy judged(copy);
@@ -133,6 +140,8 @@ CUresult SubmitCopy(Stream& stream, const Copy& copy, bool wait) {
   Copy run = copy;
   std::shared_ptr<std::vector<std::byte>> staged;
   const uint64_t total_bytes = copy.width_bytes * copy.height * copy.depth;
+  // The program may change its buffer when the call returns, so small pageable copies are taken at
+  // once.
   if (!wait && !from.known && total_bytes <= kStagedBytes) {
     staged = std::make_shared<std::vector<std::byte>>();
     Pack(copy, *staged);
@@ -146,6 +155,8 @@ CUresult SubmitCopy(Stream& stream, const Copy& copy, bool wait) {
   const bool between_devices = to.on_device && from.on_device;
   const bool between_hosts = !to.on_device && !from.on_device;  // CUDA's are synchronous
   const bool buffer_in_use = !to.known || (!from.known && staged == nullptr);
+  // A synchronous call waits unless both ends are the device's. An asynchronous one waits only
+  // where it must: while a pageable buffer is in use, and between two host ends.
   if (wait ? between_devices : !buffer_in_use && !between_hosts) return CUDA_SUCCESS;
   done.Wait();
   return Fault();
@@ -181,6 +192,7 @@ CUresult PrepareFill(const Fill& fill, std::function<void()>& run) {
       (fill.height > 1 && fill.pitch_bytes % fill.element_bytes != 0)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // A fill is judged as the destination of a copy of the same shape.
   Copy shape;
   shape.width_bytes = fill.width * fill.element_bytes;
   shape.height = fill.height;
@@ -190,6 +202,7 @@ CUresult PrepareFill(const Fill& fill, std::function<void()>& run) {
   const Judged to = Judge(shape.to, span, true);
   if (to.result != CUDA_SUCCESS) return to.result;
   run = [fill, span] {
+    // Looked up again: the memory may have been freed while the work waited.
     const Retirement::Touching touching;
     if (!AddressTable::Instance().Covers(fill.address, span, true)) {
       return RecordMemoryLost("a memset", fill.address, span);

@@ -11,8 +11,11 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// Of every device: written once by MakeDevices under the start-up lock, before any other thread can
+// ask.
 int multiprocessors = 0;
 
+// A deque, because devices are named by their addresses and one is added after the other.
 std::deque<Device>& Devices() {
   static auto* devices =
       new std::deque<Device>;  // never destroyed: stream threads may use it during exit
@@ -21,6 +24,7 @@ std::deque<Device>& Devices() {
 
 }  // namespace
 
+// A loop instead of a lock: two threads that allocate the last bytes cannot both have them.
 bool Device::Take(uint64_t size_bytes) {
   uint64_t used = used_bytes.load();
   do {
@@ -34,6 +38,8 @@ void Device::GiveBack(uint64_t size_bytes) { used_bytes.fetch_sub(size_bytes); }
 void MakeDevices(const Settings& settings) {
   multiprocessors = settings.multiprocessors;
   for (int number = 0; number < settings.device_count; ++number) {
+    // A lost device takes its number with it: the others keep their UUIDs and bus numbers, as real
+    // ones do.
     if (WasLostAtLoad(number)) continue;
     const int ordinal = DeviceCount();
     Device& device = Devices().emplace_back();

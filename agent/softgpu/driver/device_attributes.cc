@@ -125,6 +125,8 @@ int OfCapability(CUdevice_attribute attribute) {
 
 }  // namespace
 
+// An attribute that the played driver does not have yet is INVALID_VALUE; one that it has and
+// nobody needs is 0.
 CUresult DeviceAttribute(const Device& device, CUdevice_attribute attribute, int& value) {
   if (!KnowsAttribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
   if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) {

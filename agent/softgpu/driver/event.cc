@@ -22,9 +22,12 @@ void Event::SetLatest(std::shared_ptr<Recording> recording) {
 void Event::Record(Stream& stream, std::vector<Point> after) {
   auto recording = std::make_shared<Recording>();
   Work work;
+  // The time is set even after a fault: who waits for the event looks at it as soon as the point is
+  // done.
   work.even_after_fault = true;
   work.after = std::move(after);
   work.run = [recording] { recording->Now(); };
+  // Held while enqueuing, so that the latest recording is the one that was enqueued last.
   const MutexLock lock(mutex_);
   recording->point = stream.context.Enqueue(stream, std::move(work));
   latest_ = std::move(recording);

@@ -6,6 +6,7 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// `.reqnctapercluster` in the PTX: then the cluster's size is fixed, and may not be set.
 bool NeedsCluster(const Kernel& kernel) { return kernel.required_cluster[0] != 0; }
 
 int ClusterSize(const Kernel& kernel, const FunctionSettings& settings, int axis) {
@@ -40,6 +41,7 @@ CUresult GetAttribute(const Kernel& kernel, const FunctionSettings& settings,
       value = static_cast<int>(ThePlayedCapability().number);
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
+      // Whether the code was compiled to cache global loads in L1: there is no cache.
       value = 0;
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
@@ -75,6 +77,7 @@ CUresult SetAttribute(const Kernel& kernel, FunctionSettings& settings,
                       CUfunction_attribute attribute, int value) {
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      // Static and dynamic shared memory share what one block can have.
       if (value < 0 || static_cast<uint64_t>(value) + kernel.static_shared_bytes >
                            static_cast<uint64_t>(ThePlayedCapability().block_shared_bytes())) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -82,12 +85,14 @@ CUresult SetAttribute(const Kernel& kernel, FunctionSettings& settings,
       settings.dynamic_shared_bytes = value;
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      // A percentage, or -1 for the driver's choice: as CUDA judges it. Nothing depends on it here.
       if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
       settings.shared_carveout = value;
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+      // 0 takes the size back: then a launch has no clusters unless it asks for them.
       if (value < 0 || NeedsCluster(kernel)) return CUDA_ERROR_INVALID_VALUE;
       settings.cluster_size[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = value;
       return CUDA_SUCCESS;

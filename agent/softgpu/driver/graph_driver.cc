@@ -19,6 +19,8 @@
 
 namespace gpuloom::softgpu {
 
+// The node's own context, if it has one that lives; else the caller's. An attribute that this
+// driver does not execute is left out, as in a launch.
 CUresult PrepareKernel(const graph::KernelParams& params, std::function<void()>& run) {
   auto* context = FindContext(params.context);
   if (context == nullptr) context = CurrentContext();
@@ -38,6 +40,8 @@ CUresult PrepareKernel(const graph::KernelParams& params, std::function<void()>&
     shape.cluster = {cluster->clusterDim.x, cluster->clusterDim.y, cluster->clusterDim.z};
     shape.has_clusters = true;
   }
+  // The parameters were packed when the node was made, so the launch gets them in CUDA's buffer
+  // form.
   size_t bytes = params.param_bytes;
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params.packed, CU_LAUNCH_PARAM_BUFFER_SIZE,
                    &bytes, CU_LAUNCH_PARAM_END};
@@ -74,6 +78,8 @@ CUresult PrepareMemset(const CUDA_MEMSET_NODE_PARAMS_v2& params, std::function<v
   return PrepareFill(fill, run);
 }
 
+// What the step does when its turn comes. Everything that can be judged is judged now, at
+// instantiation or update, as CUDA does.
 CUresult PrepareStep(const NodeParams& params, std::function<void()>& run) {
   switch (params.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
@@ -110,7 +116,9 @@ CUresult PrepareStep(const NodeParams& params, std::function<void()>& run) {
   }
 }
 
-// Puts the step at its place. `steps` is not yet seen by any run.
+// Puts the step at its place. `steps` is not yet seen by any run. Event nodes have no function:
+// their events are looked at in each launch, because what "the latest recording" is depends on when
+// that is.
 CUresult SetStep(Program* program, std::vector<std::shared_ptr<const GraphStep>>* steps,
                  uint32_t place, const NodeParams& params, bool enabled) {
   auto step = std::make_shared<GraphStep>();
@@ -129,7 +137,8 @@ CUresult SetStep(Program* program, std::vector<std::shared_ptr<const GraphStep>>
   return CUDA_SUCCESS;
 }
 
-// What the handles of a graph's conditions point to.
+// What the handles of a graph's conditions point to. They belong to the root graph, and are shared
+// by all executable graphs made from it.
 using Conditions = std::vector<std::shared_ptr<softgpu::Condition>>;
 Conditions* ConditionsOf(const Graph* root) { return static_cast<Conditions*>(root->reservation); }
 
@@ -138,6 +147,7 @@ void AddBranches(const Exec& exec, GraphProgram* program) {
   const Definition& definition = exec.definition;
   if (definition.bodies.count() == 0) return;
   program->conditions = *ConditionsOf(exec.graph);
+  // Bodies lie one behind the other, those of one node together; the loop goes from node to node.
   for (uint32_t i = 0; i < definition.bodies.count();) {
     const uint32_t owner = definition.bodies[i].owner;
     const ConditionalParams& params = definition.steps[owner].node->params.conditional;
@@ -177,6 +187,8 @@ CUresult FindLaunchStream(CUstream handle, DefaultStream null_means,
 
 }  // namespace
 
+// The executable graph is made as a whole or not at all: on failure `program` goes, and
+// exec->driver stays null.
 CUresult DriverInstantiate(Exec* exec, Node** culprit) {
   const Definition& definition = exec->definition;
   const auto count = static_cast<uint32_t>(definition.steps.count());
@@ -194,6 +206,7 @@ CUresult DriverInstantiate(Exec* exec, Node** culprit) {
       return result;
     }
   }
+  // The steps of bodies follow behind the graph's own.
   const uint32_t own = definition.bodies.count() == 0 ? count : definition.bodies[0].first;
   made->shapes.push_back(ShapeOf(definition, 0, own));
   for (const Body& body : definition.bodies) {
@@ -221,6 +234,8 @@ void DriverDropConditions(Graph* root) {
 
 CUresult DriverUpdate(Exec* exec, const StepChange* changes, uint32_t count, uint32_t* failed) {
   Program* program = ProgramOf(exec);
+  // A run that is queued goes on with the program that it was queued with: a shared one is copied
+  // before it is changed.
   if (program->is_shared) {
     program->current = std::make_shared<GraphProgram>(*program->current);
     program->is_shared = false;
@@ -241,7 +256,8 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, DefaultStream null_means) {
   CUDA_RETURN_IF_ERROR(FindLaunchStream(handle, null_means, &stream));
   Program* program = ProgramOf(exec);
   Work work;
-  // Runs of one graph never overlap, whatever their streams.
+  // Runs of one graph never overlap, whatever their streams: steps may run again, never twice at
+  // once (graph_run.h).
   if (!program->last.Done()) work.after.push_back(program->last);
   for (const auto& event : program->waits) {
     const auto recording = event == nullptr ? nullptr : event->Latest();
@@ -257,6 +273,8 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, DefaultStream null_means) {
     auto recording = std::make_shared<Recording>();
     auto step = std::make_shared<GraphStep>();
     step->run = [recording] { recording->Now(); };
+    // Each run has recordings of its own, so a graph with event records gets a copy of the program
+    // for every launch. Graphs without them run the shared one.
     if (recorder == nullptr) run = recorder = std::make_shared<GraphProgram>(*run);
     recorder->steps[i] = std::move(step);
     events.push_back(program->records[i]);
@@ -264,6 +282,8 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, DefaultStream null_means) {
   }
   work.run = [run] { RunGraph(*run); };
   program->last = stream->context.Enqueue(*stream, std::move(work));
+  // The whole graph is one point: an event recorded in its middle has the time of its place, but
+  // counts as done when all of the graph is.
   for (size_t i = 0; i < events.size(); ++i) {
     recordings[i]->point = program->last;
     events[i]->SetLatest(recordings[i]);
@@ -276,6 +296,7 @@ CUresult DriverUpload(Exec*, CUstream handle, DefaultStream null_means) {
   return FindLaunchStream(handle, null_means, &stream);
 }
 
+// The last run is enough: runs of one graph do not overlap.
 void DriverFinish(Exec* exec) { ProgramOf(exec)->last.Wait(); }
 
 void DriverDestroy(Exec* exec) {

@@ -13,6 +13,7 @@
 
 namespace gpuloom::softgpu {
 
+// The legacy stream is not "blocking" itself: that is said of those that it has barriers with.
 graph::StreamRef RefOf(const Stream& stream) {
   return {stream.id, stream.kind == Stream::Kind::kLegacy,
           stream.kind != Stream::Kind::kLegacy && stream.blocking()};
@@ -43,6 +44,8 @@ CUcontext CurrentContext() {
 
 bool IsContext(CUcontext context) { return context == nullptr || FindContext(context) != nullptr; }
 
+// As for any call that names a stream: the null handle and the special ones mean the current
+// context's.
 CUresult ResolveStream(CUstream handle, DefaultStream null_means, StreamRef* stream) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
@@ -54,6 +57,8 @@ CUresult ResolveStream(CUstream handle, DefaultStream null_means, StreamRef* str
 
 namespace {
 
+// The handle by which the function's kernel is known, if it comes from a library; a node that was
+// made from a function is reported with it, too.
 CUkernel LibraryKernelOf(const FoundFunction& found) {
   const auto library = Registry<LoadedLibrary>::Instance().Find(found.module->library);
   if (library == nullptr) return nullptr;
@@ -87,6 +92,7 @@ CUresult DescribeKernel(const void* handle, KernelLayout* layout) {
   return CUDA_SUCCESS;
 }
 
+// Judged as a launch would be; what would run it is thrown away.
 CUresult CheckKernelShape(const KernelParams& params) {
   std::function<void()> unused;
   return PrepareKernel(params, unused);

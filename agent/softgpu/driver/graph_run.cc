@@ -19,10 +19,14 @@ namespace {
 // threads are for is waiting.
 constexpr uint32_t kMaxThreads = 16;
 
+// Nothing more is begun after a fault or during exit; steps still count as run, so that the stream
+// goes on.
 bool GoesOn() { return Fault() == CUDA_SUCCESS && !Stopping(); }
 
 void RunShape(const GraphProgram& program, const GraphProgram::Shape& shape);
 
+// Bodies run inside the node's step. The condition is read when the node's turn comes, after the
+// kernels before it have set it.
 void RunBranch(const GraphProgram& program, const GraphBranch& branch) {
   const auto run_body = [&](uint32_t body) {
     RunShape(program, *program.shapes[branch.first_body + body]);
@@ -36,6 +40,7 @@ void RunBranch(const GraphProgram& program, const GraphBranch& branch) {
       }
       return;
     case GraphBranch::Kind::kWhile:
+      // A fault ends the loop: the kernels that would change the condition are passed over then.
       while (branch.condition->value() != 0 && GoesOn()) run_body(0);
       return;
     case GraphBranch::Kind::kSwitch: {
@@ -53,6 +58,8 @@ void RunStep(const GraphProgram& program, uint32_t place) {
   if (step.branch != nullptr) RunBranch(program, *step.branch);
 }
 
+// One pass over one shape, by several threads. It lives on the stack of the thread that began it,
+// which joins the others.
 class Run {
  public:
   Run(const GraphProgram& program, const GraphProgram::Shape& shape)
@@ -72,6 +79,8 @@ class Run {
       }
       const uint32_t step = ready_.front();
       ready_.pop_front();
+      // Without the lock: a step may take as long as it likes, and wait for what another branch
+      // does.
       lock.Unlock();
       RunStep(program_, shape_.first + step);
       lock.Lock();
@@ -98,6 +107,7 @@ class Run {
 };
 
 void RunShape(const GraphProgram& program, const GraphProgram::Shape& shape) {
+  // Nothing is ever independent: no thread and no lock is needed. Steps are in topological order.
   if (shape.width == 1) {
     const auto steps = static_cast<uint32_t>(shape.waits.size());
     for (uint32_t i = 0; i < steps; ++i) RunStep(program, shape.first + i);
@@ -123,6 +133,7 @@ void RunShape(const GraphProgram& program, const GraphProgram::Shape& shape) {
 
 }  // namespace
 
+// Dependencies are numbered over the whole program; a shape counts from its first step.
 std::shared_ptr<const GraphProgram::Shape> MakeShape(
     uint32_t first, uint32_t steps,
     const std::vector<std::pair<uint32_t, uint32_t>>& dependencies) {
@@ -147,6 +158,8 @@ std::shared_ptr<const GraphProgram::Shape> MakeShape(
 }
 
 void RunGraph(const GraphProgram& program) {
+  // Conditions begin with their default values in every run that was asked to
+  // (CU_GRAPH_COND_ASSIGN_DEFAULT).
   for (const auto& condition : program.conditions) condition->Begin();
   RunShape(program, *program.shapes.front());
 }

@@ -15,6 +15,9 @@ constexpr uint64_t kStepBytes = 16;  // what CUDA aligns such memory to
 
 }  // namespace
 
+// Settles the heap's size by the limit as it is now. The context's lock is taken under the heap's,
+// never the other way round (docs/design/locks.md). A heap that does not fit is not remembered: the
+// next allocation tries again.
 bool Heap::BeginLocked() {
   if (begun_) return true;
   uint64_t size_bytes = 0;
@@ -34,6 +37,7 @@ bool Heap::BeginLocked() {
 
 uint64_t Heap::Allocate(uint64_t size_bytes) {
   const MutexLock lock(mutex_);
+  // Up to 64 TiB, so that rounding up cannot overflow.
   if (size_bytes == 0 || size_bytes > uint64_t{1} << 46 || !BeginLocked()) return 0;
   const uint64_t wanted = (size_bytes + kStepBytes - 1) / kStepBytes * kStepBytes;
   const auto found = std::find_if(free_.begin(), free_.end(),
@@ -46,6 +50,8 @@ uint64_t Heap::Allocate(uint64_t size_bytes) {
   return address;
 }
 
+// Only the exact address of an allocation is known; anything else is the kernel's mistake, which
+// the caller reports. Neighbours are joined, so that the heap does not crumble.
 bool Heap::Free(uint64_t address) {
   const MutexLock lock(mutex_);
   const auto used = used_.find(address);
@@ -72,6 +78,7 @@ bool Heap::in_use() {
   return begun_;
 }
 
+// Not freed piece by piece: the whole region goes with the context's other memory.
 void Heap::Forget() {
   const MutexLock lock(mutex_);
   begun_ = false;

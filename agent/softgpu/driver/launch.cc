@@ -18,6 +18,7 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// CUDA's checks, with CUDA's errors.
 CUresult CheckShape(const LoadedFunction& function, const LaunchShape& shape) {
   const Dim3& grid = shape.grid;
   const Dim3& block = shape.block;
@@ -30,6 +31,8 @@ CUresult CheckShape(const LoadedFunction& function, const LaunchShape& shape) {
   }
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
   const Kernel& kernel = *function.kernel;
+  // Beyond the device's own limit it is INVALID_VALUE, beyond this kernel's (its registers, or
+  // .maxntid) OUT_OF_RESOURCES.
   if (threads > kMaxThreadsPerBlock) return CUDA_ERROR_INVALID_VALUE;
   if (threads > kernel.max_threads_per_block) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   const uint32_t* required = kernel.required_ntid;
@@ -46,12 +49,15 @@ CUresult CheckShape(const LoadedFunction& function, const LaunchShape& shape) {
       (cluster.x != 1 || cluster.y != 1 || cluster.z != 1)) {
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   }
+  // Up to 8 blocks everywhere; twice as many where the program accepted that it may not run
+  // elsewhere.
   if (cluster.x == 0 || cluster.y == 0 || cluster.z == 0 || grid.x % cluster.x != 0 ||
       grid.y % cluster.y != 0 || grid.z % cluster.z != 0 ||
       uint64_t{cluster.x} * cluster.y * cluster.z >
           (function.settings->non_portable_cluster ? 2 : 1) * kMaxClusterBlocks) {
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   }
+  // Its blocks wait for each other, so all of them must be resident at once.
   if (shape.cooperative) {
     const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
     const int resident = BlocksPerMultiprocessor(kernel, threads, shape.dynamic_shared_bytes);
@@ -62,7 +68,8 @@ CUresult CheckShape(const LoadedFunction& function, const LaunchShape& shape) {
   return CUDA_SUCCESS;
 }
 
-// One block of parameters from either form.
+// One block of parameters from either form. They are copied at the call: the program may change its
+// variables at once.
 CUresult Gather(const Kernel& kernel, void** params, void** extra, std::vector<std::byte>& block) {
   block.assign(kernel.param_bytes, std::byte{0});
   if (params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -86,6 +93,7 @@ CUresult Gather(const Kernel& kernel, void** params, void** extra, std::vector<s
         return CUDA_ERROR_INVALID_VALUE;
       }
     }
+    // A buffer may be longer than the parameters, never shorter.
     if (kernel.param_bytes > 0 && (buffer == nullptr || size_bytes < kernel.param_bytes)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
@@ -95,6 +103,7 @@ CUresult Gather(const Kernel& kernel, void** params, void** extra, std::vector<s
   return kernel.params.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+// What CUDA's caller is told of an outcome; everything without a code of its own is LAUNCH_FAILED.
 CUresult ResultOf(Outcome::Kind kind) {
   switch (kind) {
     case Outcome::kOk:
@@ -146,6 +155,8 @@ CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, vo
   // Bound now: what they are bound to later applies only to later launches.
   const BoundImages references =
       found.module->references == nullptr ? nullptr : found.module->references->Bound();
+  // Holds the module, so that code and tables stay though it is unloaded while the launch waits.
+  // `kernel` lies in it.
   work = [module = found.module, &kernel, run, block, references] {
     Grid grid;
     grid.module = module->code.get();
@@ -161,6 +172,8 @@ CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, vo
     grid.heap = &module->context.heap;
     Outcome outcome;
     {
+      // Around the run only: while it is counted as touching, no freed page is given back to the
+      // system.
       const Retirement::Touching touching;
       outcome = Run(grid, AddressTable::Instance(), Stopping());
     }
@@ -175,6 +188,7 @@ CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, vo
 
 CUresult Launch(Stream& stream, const FoundFunction& found, const LaunchShape& shape, void** params,
                 void** extra) {
+  // A function of another context's module.
   if (&stream.context.Owner() != &found.module->context) return CUDA_ERROR_INVALID_HANDLE;
   Work work;
   CUDA_RETURN_IF_ERROR(PrepareLaunch(found, shape, params, extra, work.run));
@@ -182,6 +196,8 @@ CUresult Launch(Stream& stream, const FoundFunction& found, const LaunchShape& s
   return CUDA_SUCCESS;
 }
 
+// As cuda_occupancy.h computes it, without the allocation granularities: threads are counted in
+// whole warps, and registers and shared memory are divided exactly.
 int BlocksPerMultiprocessor(const Kernel& kernel, uint64_t threads, uint64_t dynamic_shared_bytes) {
   if (threads == 0 || threads > kernel.max_threads_per_block) return 0;
   const uint64_t warps = (threads + kWarpSize - 1) / kWarpSize;

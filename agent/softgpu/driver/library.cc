@@ -34,6 +34,8 @@ int PtxVersionOf(std::string_view ptx) {
   return version;
 }
 
+// 48 KiB less what the code itself has: as much dynamic shared memory as CUDA allows without being
+// asked (cuFuncSetAttribute).
 std::shared_ptr<FunctionSettings> DefaultSettings(const Kernel& kernel, int ptx_version) {
   auto settings = std::make_shared<FunctionSettings>();
   settings->ptx_version = ptx_version;
@@ -42,6 +44,8 @@ std::shared_ptr<FunctionSettings> DefaultSettings(const Kernel& kernel, int ptx_
   return settings;
 }
 
+// The loader tells a PTX version that is too new by the beginning of its text; CUDA has an error of
+// its own for that.
 CUresult LoadFailure(bool out_of_memory, std::string_view log) {
   if (log.starts_with(Module::kTooNew)) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   return out_of_memory ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
@@ -60,11 +64,15 @@ bool ReadFile(const char* path, std::vector<char>& content) {
   return std::ferror(file.get()) == 0;
 }
 
+// Hollow kernels come first where the operator wants them, though there may be PTX beside the
+// machine code.
 CUresult ReadImage(const void* image, std::string& ptx, std::string& log) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (CurrentSettings().hollow) ptx = ptx::HollowFromProgram(image, PlayedTarget());
   if (ptx.empty()) ptx = ptx::ExtractFromProgram(image, PlayedTarget(), &log);
   if (!ptx.empty()) return CUDA_SUCCESS;
+  // An image that is well formed but has no code for this device, as opposed to one that cannot be
+  // read.
   return log.starts_with(ptx::kNoPtx) || log.starts_with(ptx::kOnlyMachineCode)
              ? CUDA_ERROR_NO_BINARY_FOR_GPU
              : CUDA_ERROR_INVALID_IMAGE;
@@ -98,6 +106,7 @@ std::vector<std::string> EntriesOf(const Module& code) {
 
 namespace {
 
+// Sleeping stands for compiling: nothing is held meanwhile but what the caller holds.
 void TakeCompileTime(size_t text_bytes) {
   const int seconds = CurrentSettings().compile_seconds_per_mib;
   if (seconds == 0) return;
@@ -124,6 +133,8 @@ CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<Load
   TakeCompileTime(ptx.size());
   made->code = Module::Load(ptx, allocate, &log, &out_of_memory, externals, PlayedTarget());
   if (made->code == nullptr) {
+    // The loader allocates before it can find the last mistakes of the text; what was allocated
+    // goes with the module that came to nothing.
     if (made->globals_begin != 0) {
       static_cast<void>(Memory::Instance().Free(made->globals_begin, RegionKind::kModule));
     }
@@ -133,6 +144,7 @@ CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<Load
   if (!made->code->references().empty()) {
     made->references = std::make_shared<ModuleReferences>(context, made->code->references());
   }
+  // Last, when nothing can fail any more: from here on other threads find it.
   Registry<LoadedModule>::Instance().Add(made);
   module = std::move(made);
   return CUDA_SUCCESS;
@@ -141,6 +153,7 @@ CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<Load
 std::shared_ptr<LoadedFunction> LoadedModule::FunctionOf(
     const Kernel& kernel, std::shared_ptr<FunctionSettings> settings) {
   const MutexLock lock(mutex_);
+  // One handle for each kernel of a module, however often it is asked for, as CUDA promises.
   std::shared_ptr<LoadedFunction>& function = functions_[&kernel];
   if (function == nullptr) {
     function = std::make_shared<LoadedFunction>();
@@ -153,6 +166,8 @@ std::shared_ptr<LoadedFunction> LoadedModule::FunctionOf(
   return function;
 }
 
+// Handles die first, so that no new launch finds them; then what was launched ends; then its
+// variables go. Work in streams holds the module itself, so code and tables outlive the handles.
 void Unload(const std::shared_ptr<LoadedModule>& module) {
   Registry<LoadedModule>::Instance().Take(module.get());
   {
@@ -174,6 +189,9 @@ CUresult LoadLibrary(Context* context, std::string ptx, std::shared_ptr<LoadedLi
   auto made = std::make_shared<LoadedLibrary>();
   made->ptx = std::move(ptx);
   made->externals = externals;
+  // With a context the library is loaded there at once, and that instance's code serves as
+  // blueprint. Without one the text is checked by loading it over memory of our own, of which only
+  // names and sizes are used.
   if (context != nullptr) {
     std::shared_ptr<LoadedModule> module;
     CUDA_RETURN_IF_ERROR(LoadModule(*context, made->ptx, module, log, externals));
@@ -184,6 +202,7 @@ CUresult LoadLibrary(Context* context, std::string ptx, std::shared_ptr<LoadedLi
   } else {
     bool out_of_memory = false;
     const auto allocate = [&](size_t size_bytes, size_t align_bytes) {
+      // Room for the alignment: the vector's storage begins anywhere.
       made->blueprint_globals.resize(size_bytes + align_bytes);
       const auto begin = reinterpret_cast<uint64_t>(made->blueprint_globals.data());
       return (begin + align_bytes - 1) / align_bytes * align_bytes;
@@ -211,6 +230,7 @@ void Unload(const std::shared_ptr<LoadedLibrary>& library) {
     ForgetStepwiseLaunch(kernel.get());
     Registry<LibraryKernel>::Instance().Take(kernel.get());
   }
+  // Taken out under the lock and unloaded without it: unloading waits for the device.
   std::map<Context*, std::shared_ptr<LoadedModule>> instances;
   {
     const MutexLock lock(library->mutex);
@@ -221,12 +241,14 @@ void Unload(const std::shared_ptr<LoadedLibrary>& library) {
 
 CUresult LoadedLibrary::ModuleIn(Context& context, std::shared_ptr<LoadedModule>& module) {
   CUDA_RETURN_IF_ERROR(broken);
+  // Held while loading, so that two threads do not load the library twice into one context.
   const MutexLock lock(mutex);
   std::shared_ptr<LoadedModule>& instance = instances[&context];
   if (instance == nullptr) {
     std::string log;
     const CUresult loaded = LoadModule(context, ptx, instance, log, externals);
     if (loaded != CUDA_SUCCESS) {
+      // An empty place would be unloaded as if it were an instance.
       instances.erase(&context);
       return loaded;
     }
@@ -245,15 +267,19 @@ CUresult FindFunction(Context& context, const void* handle, FoundFunction& found
   }
   const auto kernel = Registry<LibraryKernel>::Instance().Find(handle);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // By address again: the library may be unloaded between the two look-ups.
   const auto library = Registry<LoadedLibrary>::Instance().Find(kernel->library);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUDA_RETURN_IF_ERROR(library->ModuleIn(context, found.module));
+  // The kernel's own pointer is into the blueprint; this context's instance has its own.
   const Kernel* here = found.module->code->FindKernel(kernel->kernel->name);
   if (here == nullptr) return CUDA_ERROR_NOT_FOUND;
   found.function = found.module->FunctionOf(*here, kernel->settings);
   return CUDA_SUCCESS;
 }
 
+// Libraries outlive contexts: only their instances here go. Each is taken out before it is
+// unloaded, so that a library that is used meanwhile in another context is not held up.
 void DestroyModulesOf(Context& context) {
   for (const auto& library : Registry<LoadedLibrary>::Instance().All()) {
     std::shared_ptr<LoadedModule> instance;

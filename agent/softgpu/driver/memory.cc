@@ -24,7 +24,9 @@ uint64_t PageBytes() {
   return bytes;
 }
 
-// This process may read every byte of the range, and write it unless `read_only`.
+// This process may read every byte of the range, and write it unless `read_only`. By
+// /proc/self/maps, since nothing else tells of memory that is not ours without touching it. The
+// program may unmap it later all the same; that is its own mistake, as with CUDA.
 bool MayAccess(uint64_t begin, uint64_t end, bool read_only) {
   std::ifstream maps("/proc/self/maps");
   std::string line;
@@ -52,6 +54,7 @@ CUresult Memory::Allocate(Context& context, RegionKind kind, uint64_t size_bytes
                           uint64_t& begin, std::shared_ptr<PoolShare> share,
                           const std::shared_ptr<FilePiece>& piece) {
   if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  // Below the end of user addresses, so that rounding up cannot overflow.
   if (size_bytes > uint64_t{1} << 46) return CUDA_ERROR_OUT_OF_MEMORY;
   Region region;
   region.kind = kind;
@@ -60,10 +63,13 @@ CUresult Memory::Allocate(Context& context, RegionKind kind, uint64_t size_bytes
   region.share = std::move(share);
   region.piece = piece;
   region.asked_bytes = size_bytes;
+  // Kernels may touch up to the step, the pages behind it are only there because mmap gives no
+  // less.
   region.size_bytes = RoundUp(size_bytes, kDeviceStepBytes);
   region.backed_bytes = RoundUp(size_bytes, PageBytes());
   if (kind != RegionKind::kHost) {
     region.device = &context.device;
+    // A piece of another process's file is charged there.
     region.charged_bytes = piece != nullptr && !piece->ours ? 0 : region.size_bytes;
     if (!context.device.Take(region.charged_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   } else {
@@ -80,6 +86,7 @@ CUresult Memory::Allocate(Context& context, RegionKind kind, uint64_t size_bytes
   }
   begin = reinterpret_cast<uint64_t>(pages);
   region.begin = begin;
+  // `region` is moved into the table and is gone even if the table refuses it.
   Region copy = region;
   if (AddressTable::Instance().Add(std::move(region))) return CUDA_SUCCESS;
   // Only a registered range of the program that it unmapped without telling us can lie here.
@@ -87,6 +94,8 @@ CUresult Memory::Allocate(Context& context, RegionKind kind, uint64_t size_bytes
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+// The pages by way of Retirement, since a kernel may be looking at them. Registered pages are the
+// program's and stay.
 void Memory::Drop(const Region& region) {
   if (region.kind != RegionKind::kRegistered) {
     Retirement::Instance().Unmap(region.begin, region.backed_bytes);
@@ -102,6 +111,8 @@ CUresult Memory::Free(uint64_t begin, RegionKind kind) {
   return CUDA_SUCCESS;
 }
 
+// What the program cannot touch itself is refused. `backed_bytes` stays 0: there is nothing to
+// unmap later.
 CUresult Memory::Register(Context& context, uint64_t begin, uint64_t size_bytes, unsigned flags) {
   if (begin == 0 || size_bytes == 0 || begin + size_bytes < begin) return CUDA_ERROR_INVALID_VALUE;
   const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;

@@ -19,11 +19,14 @@ namespace {
 // Long enough to leave the processor to others, short enough to be no delay beside a kernel.
 constexpr auto kLookAgain = std::chrono::microseconds(20);
 
+// A wait reads, a write writes: the memory must allow just that.
 bool Reachable(const MemoryOperation& operation) {
   return AddressTable::Instance().Covers(operation.address, operation.wide ? 8 : 4,
                                          operation.kind == MemoryOperation::Kind::kWrite);
 }
 
+// Atomic, because another thread or process writes the word while it is looked at; the address is
+// aligned (Prepare).
 template <typename T>
 bool LookOnce(const MemoryOperation& operation) {
   const std::atomic_ref<T> word(*reinterpret_cast<T*>(operation.address));
@@ -42,6 +45,8 @@ void RunOne(const MemoryOperation& operation) {
     order.fetch_add(1);  // orders everything around it; ThreadSanitizer knows no bare fences
     return;
   }
+  // Anew in every round: the memory may be freed while the stream waits. Touching covers a single
+  // look, so that a wait without end does not keep freed pages.
   while (!Stopping()) {
     {
       const Retirement::Touching touching;
@@ -61,6 +66,7 @@ void RunOne(const MemoryOperation& operation) {
 }  // namespace
 
 CUresult Prepare(std::vector<MemoryOperation> operations, std::function<void()>& run) {
+  // At the call, as CUDA does; RunOne looks again when it is its turn.
   for (const MemoryOperation& operation : operations) {
     if (operation.kind == MemoryOperation::Kind::kBarrier) continue;
     if (operation.address % (operation.wide ? 8 : 4) != 0 || !Reachable(operation) ||

@@ -21,6 +21,8 @@ namespace {
 // No holder of the descriptor can shrink the memory while a kernel uses it.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
+// Living handles and how often each has been given out. Keyed by address, so a wrong handle is
+// looked up and never dereferenced.
 struct Handles {
   struct Entry {
     std::shared_ptr<Physical> physical;
@@ -45,7 +47,8 @@ std::string NameOf(const Device* device) {
   return "gpuloom-softgpu-" + (device == nullptr ? "host" : std::to_string(device->ordinal));
 }
 
-// The device that the name of an imported descriptor tells; device 0 where /proc cannot be read.
+// The device that the name of an imported descriptor tells; device 0 where /proc cannot be read or
+// the number is no device here.
 Device* DeviceOf(int fd) {
   char link[128];
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
@@ -62,6 +65,8 @@ Device* DeviceOf(int fd) {
   return FindDevice(0);
 }
 
+// Every failure is reported as a lack of memory; where descriptors have run out a person can help,
+// and is told how.
 CUresult FromErrno(const char* what) {
   if (errno == EMFILE || errno == ENFILE) {
     Say(std::string(what) + ": no file descriptor left; raise the limit of open files (ulimit -n)");
@@ -80,6 +85,7 @@ CUresult MakePhysical(uint64_t size_bytes, const CUmemAllocationProp& properties
                       std::shared_ptr<Physical>& physical) {
   if (size_bytes == 0 || size_bytes % kGranularityBytes != 0) return CUDA_ERROR_INVALID_VALUE;
   if (properties.type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  // What CUDA says where a process may not use fabric handles, which are not offered here.
   if ((properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0) {
     return CUDA_ERROR_NOT_PERMITTED;
   }
@@ -92,6 +98,7 @@ CUresult MakePhysical(uint64_t size_bytes, const CUmemAllocationProp& properties
   if (properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
     made->device = FindDevice(properties.location.id);
     if (made->device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    // Charged before the pages exist; the destructor gives it back on every failure below.
     if (!made->device->Take(size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     made->charged = true;
   } else if (!IsHost(properties.location.type)) {
@@ -100,6 +107,7 @@ CUresult MakePhysical(uint64_t size_bytes, const CUmemAllocationProp& properties
   made->fd = memfd_create(NameOf(made->device).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (made->fd < 0) return FromErrno("cuMemCreate");
   if (ftruncate(made->fd, static_cast<off_t>(size_bytes)) != 0) return FromErrno("cuMemCreate");
+  // Sealed after the size is set: the seals would forbid setting it.
   if (fcntl(made->fd, F_ADD_SEALS, kSeals) != 0) return FromErrno("cuMemCreate");
   physical = std::move(made);
   return CUDA_SUCCESS;
@@ -107,14 +115,17 @@ CUresult MakePhysical(uint64_t size_bytes, const CUmemAllocationProp& properties
 
 CUresult ImportPhysical(int fd, std::shared_ptr<Physical>& physical) {
   struct stat status {};
+  // The seals say that it is memory of ours, or at least cannot shrink under a kernel.
   const int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals) return CUDA_ERROR_UNKNOWN;  // as the real driver
   if (fstat(fd, &status) != 0 || status.st_size <= 0) return CUDA_ERROR_UNKNOWN;
   if (static_cast<uint64_t>(status.st_size) % kGranularityBytes != 0) return CUDA_ERROR_UNKNOWN;
   auto made = std::make_shared<Physical>();
+  // A descriptor of our own: the caller closes its one whenever it likes.
   made->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (made->fd < 0) return FromErrno("cuMemImportFromShareableHandle");
   made->size_bytes = static_cast<uint64_t>(status.st_size);
+  // Not charged: the process that made it counts it.
   made->device = DeviceOf(fd);
   made->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   made->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -126,6 +137,7 @@ CUresult ImportPhysical(int fd, std::shared_ptr<Physical>& physical) {
 }
 
 CUresult ExportPhysical(const Physical& physical, int& fd) {
+  // Exactly this type: memory that was made without it cannot be exported later, as in CUDA.
   if (physical.properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
     return CUDA_ERROR_INVALID_VALUE;
   }

@@ -7,6 +7,7 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// Branch, CUDA version, newest PTX.
 constexpr PlayedDriver kDrivers[] = {
     {535, 12020, 82},
     {550, 12040, 84},
@@ -15,6 +16,7 @@ constexpr PlayedDriver kDrivers[] = {
 };
 constexpr const PlayedDriver& kDefaultDriver = kDrivers[3];
 
+// In the order of PlayedCapability's fields.
 constexpr PlayedCapability kCapabilities[] = {
     {75, 10000, 1024, 16, 64, 64, 0, 32},       {80, 11000, 2048, 32, 164, 163, 1024, 2},
     {86, 11010, 1536, 16, 100, 99, 1024, 32},   {87, 11040, 1536, 16, 164, 163, 1024, 32},
@@ -46,6 +48,7 @@ const char* Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// The rows' names as a sentence has them: "535, 550, 570 or 580".
 template <typename Row, typename Text>
 std::string All(const Row& rows, const Text& text) {
   std::string all;
@@ -81,6 +84,7 @@ const PlayedCapability* FindPlayedCapability(std::string_view text, std::string*
 bool KnowsCapability(const PlayedDriver& driver, const PlayedCapability& capability,
                      std::string* error) {
   if (driver.version >= capability.since_version) return true;
+  // Ends: the newest driver of the table knows all capabilities of the table.
   const PlayedDriver* first = std::begin(kDrivers);
   while (first->version < capability.since_version) ++first;
   *error = "GPULOOM_SOFTGPU_DRIVER=" + std::to_string(driver.branch) +
@@ -89,6 +93,8 @@ bool KnowsCapability(const PlayedDriver& driver, const PlayedCapability& capabil
   return false;
 }
 
+// Read once for the whole process: cuDriverGetVersion may be asked before cuInit, and may not
+// answer otherwise after it.
 const PlayedDriver& ThePlayedDriver() {
   static const PlayedDriver* const driver = [] {
     std::string ignored;

@@ -18,6 +18,7 @@ namespace {
 
 // No holder of the descriptor can shrink the memory while a kernel uses it.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+// Followed by the device's ordinal, it is the memfd's name, by which an importer finds the device.
 constexpr char kPrefix[] = "gpuloom-softgpu-pool-";
 // The file is as large as the device's memory several times over, so that free room in pieces is
 // none too few: only pages that are in use take memory.
@@ -33,7 +34,8 @@ uint64_t PageBytes() {
   return bytes;
 }
 
-// What stands in CUDA's 64 opaque bytes.
+// What stands in CUDA's 64 opaque bytes. They travel through the program, and may be anything when
+// they come back: Find checks every field.
 struct PointerText {
   uint64_t magic;
   uint64_t file;
@@ -64,6 +66,8 @@ Device* DeviceOf(int fd) {
 FilePiece::FilePiece(std::shared_ptr<PoolFile> of, uint64_t offset, uint64_t size, bool is_ours)
     : file(std::move(of)), offset_bytes(offset), size_bytes(size), ours(is_ours) {}
 
+// The pages go with the allocation that used them. An importer's piece is only a view of the
+// maker's.
 FilePiece::~FilePiece() {
   if (ours) file->Give(offset_bytes, size_bytes);
 }
@@ -82,6 +86,7 @@ std::shared_ptr<PoolFile> PoolFile::Make(const Device& device) {
   struct stat status {};
   if (ftruncate(fd, static_cast<off_t>(size_bytes)) != 0 || fcntl(fd, F_ADD_SEALS, kSeals) != 0 ||
       fstat(fd, &status) != 0) {
+    // Closed here because no PoolFile owns it yet.
     close(fd);
     return nullptr;
   }
@@ -92,6 +97,7 @@ std::shared_ptr<PoolFile> PoolFile::Import(int fd, Device*& device) {
   struct stat status {};
   const int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals || fstat(fd, &status) != 0) return nullptr;
+  // The seals and the name together say that this is a pool's file and not, say, physical memory.
   device = DeviceOf(fd);
   if (device == nullptr || status.st_size <= 0) return nullptr;
   const int ours = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -105,6 +111,8 @@ int PoolFile::Export() {
   return fd;
 }
 
+// First fit among the pieces in use, in order of their offsets. Fragments do little harm: the file
+// is larger than the device (kTimesMemory).
 std::shared_ptr<FilePiece> PoolFile::Take(uint64_t size_bytes) {
   if (size_bytes > size_bytes_) return nullptr;
   const uint64_t rounded = RoundUp(size_bytes, PageBytes());
@@ -137,6 +145,7 @@ std::shared_ptr<FilePiece> PoolFile::Find(const CUmemPoolPtrExportData& data,
     return nullptr;
   }
   asked_bytes = text.size_bytes;
+  // Whole pages, because mmap wants them; the program is told the size that the maker asked for.
   return std::make_shared<FilePiece>(shared_from_this(), text.offset_bytes,
                                      RoundUp(text.size_bytes, PageBytes()), /*is_ours=*/false);
 }

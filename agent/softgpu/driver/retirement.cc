@@ -23,6 +23,8 @@ void Retirement::Blank(uint64_t begin, uint64_t size_bytes) {
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
+// With the epoch counted up, work that begins from here on is younger than the range and does not
+// keep it. Nobody at work: no blanking, the pages go at once in ReapLocked.
 void Retirement::Unmap(uint64_t begin, uint64_t size_bytes) {
   const MutexLock lock(mutex_);
   if (!touching_.empty()) Blank(begin, size_bytes);
@@ -30,6 +32,8 @@ void Retirement::Unmap(uint64_t begin, uint64_t size_bytes) {
   ReapLocked();
 }
 
+// A range that is taken back in part is split; what remains keeps its epoch. Its pages are blank,
+// since only ranges that somebody might touch stay in retired_.
 std::vector<Retirement::Piece> Retirement::TakeBack(uint64_t begin, uint64_t size_bytes) {
   const uint64_t end = begin + size_bytes;
   std::vector<Piece> taken;
@@ -53,6 +57,8 @@ std::vector<Retirement::Piece> Retirement::TakeBack(uint64_t begin, uint64_t siz
   return taken;
 }
 
+// A range goes when all work that was running when it was retired has ended: when every epoch at
+// work is younger than its own.
 void Retirement::ReapLocked() {
   const uint64_t oldest = touching_.empty() ? epoch_ : touching_.begin()->first;
   std::erase_if(retired_, [&](const Range& range) {

@@ -38,7 +38,7 @@ bool ReadNumber(const char* name, int least, int most, int& number, std::string&
   return true;
 }
 
-// A bit for each.
+// A bit for each. An empty file, or one without numbers in it, means all of them.
 uint32_t LostDevices() {
   const std::string_view path = Variable("GPULOOM_SOFTGPU_LOST");
   std::FILE* const file = path.empty() ? nullptr : std::fopen(path.data(), "re");
@@ -70,6 +70,7 @@ bool ParseMemory(std::string_view text, uint64_t& size_bytes, std::string& error
 
 bool ParseMemories(std::string_view text, std::vector<uint64_t>& sizes_bytes, std::string& error) {
   std::vector<uint64_t> parsed;
+  // `begin` may equal the size: after a last comma an empty size follows, which is an error.
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
     if (!ParseMemory(text.substr(begin, end - begin), parsed.emplace_back(), error)) return false;
@@ -84,6 +85,8 @@ bool ReadSettings(Settings& settings, std::string& error) {
   settings.counts = Variable("GPULOOM_SOFTGPU_COUNT") == "1";
   settings.hollow = Variable("GPULOOM_SOFTGPU_HOLLOW") == "1";
   settings.handshake = Variable("GPULOOM_SOFTGPU_HANDSHAKE") != "off";
+  // Judged here although played.h reads them by itself: cuInit reports nonsense, the defaults are
+  // only for who asks before.
   const PlayedDriver* driver = FindPlayedDriver(Variable("GPULOOM_SOFTGPU_DRIVER"), &error);
   if (driver == nullptr) return false;
   const PlayedCapability* capability =

@@ -18,6 +18,7 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// kForked is a child of a process that was ready.
 enum class Phase { kNew, kReady, kForked, kUnloading };
 
 std::atomic<Phase> phase{Phase::kNew};
@@ -31,6 +32,7 @@ Settings& MutableSettings() {
   return *settings;
 }
 
+// The child has one thread: nothing needs ordering.
 void AfterForkInChild() { phase.store(Phase::kForked, std::memory_order_relaxed); }
 
 // Runs when the process exits: kernels still running are told to end, late calls are answered
@@ -59,6 +61,8 @@ bool NamesItsThread() {
   return named;
 }
 
+// softgpu keeps all exportable memory in memfds; a sandbox that forbids them would only show at the
+// first cuMemCreate.
 bool MakesMemory() {
   const int memory = memfd_create("softgpu", MFD_CLOEXEC);
   if (memory >= 0) close(memory);
@@ -86,6 +90,8 @@ void LooksForWhatIsNotThere() {
   static_cast<void>(symlink("../softgpu", "/dev/char/softgpu/0"));
 }
 
+// What NVIDIA's driver needs of the system and this process is denied, as a verb; nullptr when all
+// of it is allowed. A sandbox that is too tight for the real driver shows here, without a GPU.
 const char* WhatItMayNot() {
   if (!NamesItsThread()) return "name its threads";
   if (!MakesMemory()) return "make memory with a descriptor";
@@ -100,6 +106,7 @@ Mutex start_mutex;
 
 CUresult Start(unsigned flags) GPULOOM_EXCLUDES(start_mutex) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  // Judged before the lock: a forked child may have inherited it locked.
   if (phase.load() == Phase::kForked) return CUDA_ERROR_NOT_INITIALIZED;
   if (phase.load() == Phase::kUnloading) return CUDA_ERROR_DEINITIALIZED;
   const MutexLock lock(start_mutex);
@@ -118,6 +125,8 @@ CUresult Start(unsigned flags) GPULOOM_EXCLUDES(start_mutex) {
   MakeDevices(settings);
   if (DeviceCount() == 0) return CUDA_ERROR_NO_DEVICE;
   Crew::Instance().SetSize(static_cast<uint32_t>(settings.threads));
+  // Only once everything is there: a child of a process that had not come so far has no driver
+  // state to lose, and may initialize by itself.
   pthread_atfork(nullptr, nullptr, AfterForkInChild);
   phase.store(Phase::kReady);
   return CUDA_SUCCESS;
@@ -145,6 +154,8 @@ const Settings& CurrentSettings() { return MutableSettings(); }
 
 CUresult Fault() { return fault.load(std::memory_order_acquire); }
 
+// Of several faults at once the first is kept, and only that one is printed. It also stops all
+// running kernels: their results no longer matter.
 void RecordFault(CUresult code, std::string_view reason) {
   CUresult none = CUDA_SUCCESS;
   if (!fault.compare_exchange_strong(none, code)) return;

@@ -33,6 +33,8 @@ void Point::Wait() const {
 Stream::Stream(Context& of, Kind what, unsigned with_flags, int with_priority)
     : context(of), kind(what), flags(with_flags), priority(with_priority), id(NextStreamId()) {}
 
+// Starts a thread with the first work, and again if a closed stream is given more: a thread that
+// found the stream before another destroyed it must not hang.
 Point Stream::Push(Work work) {
   const MutexLock lock(mutex_);
   queue_.push_back(std::move(work));
@@ -58,6 +60,8 @@ bool Stream::Finished() {
   return closed_ && completed_.load() == pushed_;
 }
 
+// The first look needs no lock. The second is under it, because completed_ changes under it before
+// the notification.
 void Stream::WaitFor(uint64_t number) {
   if (IsDone(number)) return;
   MutexLock lock(mutex_);
@@ -88,6 +92,7 @@ void Stream::StartThreadLocked() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+// Points are waited for without the lock, in any order: all must be done before the work may run.
 void Stream::RunQueue() {
   MutexLock lock(mutex_);
   while (true) {
@@ -98,6 +103,7 @@ void Stream::RunQueue() {
     queue_.pop_front();
     lock.Unlock();
     for (const Point& point : work.after) point.Wait();
+    // After a fault work is passed over but still counts, so that nobody waits forever.
     if (work.run != nullptr && (work.even_after_fault || Fault() == CUDA_SUCCESS)) work.run();
     work = Work();  // what it held is released before it counts as done
     lock.Lock();
@@ -107,6 +113,8 @@ void Stream::RunQueue() {
   thread_runs_ = false;
 }
 
+// `current` is what the caller's functions belong to (a green context's owner); the default streams
+// are those of the context that is current on this thread.
 std::shared_ptr<Stream> FindStream(Context& current, CUstream handle, DefaultStream null_means) {
   if (handle == nullptr) {
     handle = null_means == DefaultStream::kPerThread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
@@ -120,6 +128,7 @@ std::shared_ptr<Stream> FindStream(Context& current, CUstream handle, DefaultStr
     return handle == CU_STREAM_LEGACY ? green->LegacyStream() : nullptr;
   }
   auto stream = Registry<Stream>::Instance().Find(handle);
+  // Its context may have been destroyed while the stream's handle was still known.
   return stream == nullptr || !stream->context.alive ? nullptr : stream;
 }
 

@@ -17,7 +17,8 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// What cuTexRefCreate and a module's load begin with.
+// What cuTexRefCreate and a module's load begin with: CUDA's defaults, one channel of floats and
+// clamped coordinates.
 TextureReference Fresh() {
   TextureReference reference{};
   for (CUaddress_mode& mode : reference.sampler.addressMode) mode = CU_TR_ADDRESS_MODE_CLAMP;
@@ -35,6 +36,7 @@ CUDA_TEXTURE_DESC AsItIsRead(CUDA_TEXTURE_DESC sampler) {
   return sampler;
 }
 
+// Texture and surface references share a registry: a handle of the other kind is none.
 std::shared_ptr<LoadedReference> FindReference(const void* handle, bool is_surface) {
   auto reference = Registry<LoadedReference>::Instance().Find(handle);
   return reference != nullptr && reference->is_surface == is_surface ? reference : nullptr;
@@ -47,6 +49,7 @@ CUresult Require(CUmodule handle, std::shared_ptr<LoadedModule>& module) {
   return module == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
+// One function for both kinds. A name that is there, but of the other kind, is NOT_FOUND.
 template <typename Handle>
 CUresult FindInModule(Handle* out, CUmodule handle, const char* name, bool is_surface) {
   std::shared_ptr<LoadedModule> module;
@@ -82,6 +85,8 @@ std::shared_ptr<LoadedReference> ModuleReferences::Find(std::string_view name, b
   return nullptr;
 }
 
+// A new table instead of a change in the old one: launches in streams hold the table that was there
+// when they were made (Bound).
 void ModuleReferences::Bind(size_t number, BoundImage image) {
   const MutexLock lock(mutex_);
   auto bound = std::make_shared<std::vector<BoundImage>>(*bound_);
@@ -106,6 +111,8 @@ bool ModuleReferences::HasName(std::string_view name) const {
                      [name](const ImageReference& one) { return one.name == name; });
 }
 
+// Under the reference's lock, so that it does not tear down what another thread is binding.
+// References of no module have none to tell.
 void UnbindArray(const void* array) {
   for (const auto& reference : Registry<LoadedReference>::Instance().All()) {
     const MutexLock lock(reference->mutex);
@@ -123,6 +130,7 @@ void UnbindArray(const void* array) {
   }
 }
 
+// A module's references go with the module (Retire).
 void DestroyReferencesOf(const Context& context) {
   Registry<LoadedReference>::Instance().TakeIf([&](const LoadedReference& reference) {
     return reference.context == &context && !reference.of_module;
@@ -140,12 +148,15 @@ CUresult NeedReferences() {
   return RequireContext(context);
 }
 
+// A change is made on a copy: one that is refused leaves the reference as it was.
 CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument) {
   const auto reference = FindReference(handle, false);
   if (reference == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const MutexLock lock(reference->mutex);
   TextureReference changed = reference->texture;
   CUDA_RETURN_IF_ERROR(change(&changed, argument));
+  // Settings are changed one by one, so a combination that no texture may have is kept, and bound
+  // as nothing.
   std::shared_ptr<TextureView> view;
   if (changed.bound && MakeView(reference->context, changed.resource, AsItIsRead(changed.sampler),
                                 /*view=*/nullptr, &view) != CUDA_SUCCESS) {

@@ -10,6 +10,8 @@ Views& Views::Instance() {
   return *views;
 }
 
+// Handles count up and are never used again, so a kernel that keeps an old one finds nothing.
+// Textures and surfaces share the count: neither's handle is one of the other's.
 uint64_t Views::Add(std::shared_ptr<TextureView> view) {
   const WriterLock lock(mutex_);
   textures_[++last_] = std::move(view);
@@ -50,6 +52,8 @@ void Views::DestroyAllOf(const Context& context) {
   std::erase_if(surfaces_, [&](const auto& entry) { return entry.second->context == &context; });
 }
 
+// Kernels hold what they found for as long as they use it, though the object is destroyed
+// meanwhile.
 std::shared_ptr<const Texture> Views::FindTexture(uint64_t handle) const {
   const auto view = FindTextureView(handle);
   // Shares the view's life.

@@ -15,17 +15,22 @@ namespace {
 
 // User addresses end here on x86-64 with four-level paging.
 constexpr uint64_t kAddressEnd = uint64_t{1} << 47;
+// What driver 580.159 rounds a wanted address up to (VirtualMemory::Reserve).
 constexpr uint64_t kWantedStepBytes = uint64_t{32} << 20;
 
 bool IsGranular(uint64_t number) { return number % kGranularityBytes == 0; }
 
+// Addresses that nothing may touch and that take no memory; 0 when the kernel refuses. `flags` are
+// added to the usual ones.
 uint64_t MapNothing(uint64_t wanted, uint64_t size_bytes, int flags) {
   void* at = mmap(reinterpret_cast<void*>(wanted), size_bytes, PROT_NONE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
   return at == MAP_FAILED ? 0 : reinterpret_cast<uint64_t>(at);
 }
 
-// Returns 0 unless the whole range is free or was freed by us.
+// Returns 0 unless the whole range is free or was freed by us. What was freed may still be mapped,
+// blank, because a kernel might be looking at it: those pieces are taken over as they are, and only
+// the gaps between them are mapped. On failure everything goes back to where it was.
 uint64_t MapAt(uint64_t wanted, uint64_t size_bytes) {
   const std::vector<Retirement::Piece> ours = Retirement::Instance().TakeBack(wanted, size_bytes);
   std::vector<Retirement::Piece> mapped;
@@ -51,6 +56,8 @@ uint64_t MapAt(uint64_t wanted, uint64_t size_bytes) {
   return 0;
 }
 
+// The kernel aligns to pages only: more is mapped, and what is left over at both ends is given
+// back.
 uint64_t MapAligned(uint64_t size_bytes, uint64_t alignment_bytes) {
   const uint64_t whole = MapNothing(0, size_bytes + alignment_bytes, 0);
   if (whole == 0) return 0;
@@ -103,6 +110,8 @@ CUresult VirtualMemory::Free(uint64_t begin, uint64_t size_bytes) {
   const MutexLock lock(mutex_);
   const auto found = reservations_.find(begin);
   if (found == reservations_.end() || found->second != size_bytes) return CUDA_ERROR_INVALID_VALUE;
+  // Something is mapped in it. Checked under our lock, which Map also holds, so nothing can come
+  // between.
   if (!AddressTable::Instance().Touching(begin, size_bytes).empty()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -126,7 +135,8 @@ bool VirtualMemory::FindReservation(uint64_t address, uint64_t& begin, uint64_t&
 
 CUresult VirtualMemory::Map(uint64_t begin, uint64_t size_bytes,
                             std::shared_ptr<Physical> physical) {
-  // As the real driver answers: it maps whole memory, into one reservation.
+  // As the real driver answers: it maps whole memory, into one reservation. The wrong size and the
+  // wrong range are NOT_SUPPORTED there, not INVALID_VALUE.
   if (size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (size_bytes != physical->size_bytes) return CUDA_ERROR_NOT_SUPPORTED;
   if (!IsGranular(begin)) return CUDA_ERROR_INVALID_VALUE;
@@ -140,6 +150,8 @@ CUresult VirtualMemory::Map(uint64_t begin, uint64_t size_bytes,
   if (!AddressTable::Instance().Touching(begin, size_bytes).empty()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // MAP_FIXED replaces the reservation's own pages, which nobody may touch: the range is not in the
+  // table yet.
   if (mmap(reinterpret_cast<void*>(begin), size_bytes, PROT_READ | PROT_WRITE,
            MAP_SHARED | MAP_FIXED, physical->fd, 0) == MAP_FAILED) {
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -151,11 +163,13 @@ CUresult VirtualMemory::Map(uint64_t begin, uint64_t size_bytes,
   region.backed_bytes = size_bytes;
   region.kind = RegionKind::kMapped;
   region.device = physical->device;
+  // As on the real driver, mapped memory may not be touched before cuMemSetAccess.
   region.access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
   region.physical = std::move(physical);
   return AddressTable::Instance().Add(std::move(region)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+// Mappings side by side, without a hole, that begin and end exactly with the range.
 bool VirtualMemory::ConsistsOfMappings(uint64_t begin, uint64_t size_bytes) const {
   if (size_bytes == 0) return false;
   uint64_t at = begin;
@@ -178,6 +192,8 @@ CUresult VirtualMemory::Unmap(uint64_t begin, uint64_t size_bytes) {
   for (const Region& region : AddressTable::Instance().Touching(begin, size_bytes)) {
     if (region.begin < begin || region.end() > begin + size_bytes) return CUDA_ERROR_INVALID_VALUE;
   }
+  // Out of the table first, then blank: a kernel that passed its check in between sees zeros, and
+  // the next check faults.
   const auto mappings = AddressTable::Instance().TakeIf([&](const Region& region) {
     return region.begin >= begin && region.end() <= begin + size_bytes;
   });

@@ -8,6 +8,7 @@
 namespace gpuloom::softgpu::ptx {
 namespace {
 
+// Depth counts every sign and parenthesis: the parser recurses for each.
 bool ParseUnary(Cursor& cursor, int64_t* value, uint32_t depth) {
   if (depth > kMaxExpressionDepth) return cursor.Fail("expression nested too deeply");
   if (cursor.TakeIf('(')) {
@@ -21,6 +22,7 @@ bool ParseUnary(Cursor& cursor, int64_t* value, uint32_t depth) {
   for (const char op : {'-', '+', '~', '!'}) {
     if (!cursor.TakeIf(op)) continue;
     if (!ParseUnary(cursor, value, depth + 1)) return false;
+    // Negated as unsigned numbers, which wrap around.
     const uint64_t bits = static_cast<uint64_t>(*value);
     if (op == '-') *value = static_cast<int64_t>(-bits);
     if (op == '~') *value = static_cast<int64_t>(~bits);
@@ -36,6 +38,8 @@ bool ParseUnary(Cursor& cursor, int64_t* value, uint32_t depth) {
   return true;
 }
 
+// 0: no operator of constants. The numbers are C's order; `||`, `&&`, comparisons and `?:` do not
+// occur.
 int Precedence(const Token& token, const Token& next) {
   if (token.kind != Token::kPunct) return 0;
   switch (token.text[0]) {
@@ -60,6 +64,7 @@ int Precedence(const Token& token, const Token& next) {
   }
 }
 
+// Arithmetic of 64 bits that wraps around. >> brings in zeros, as C's does for unsigned numbers.
 bool Apply(Cursor& cursor, char op, int64_t* left, int64_t right) {
   const uint64_t a = static_cast<uint64_t>(*left);
   const uint64_t b = static_cast<uint64_t>(right);
@@ -90,6 +95,7 @@ bool Apply(Cursor& cursor, char op, int64_t* left, int64_t right) {
       r = b < 64 ? a >> b : 0;
       break;
     default:
+      // Both would be undefined in C++; a text may say either.
       if (b == 0 || (right == -1 && *left == INT64_MIN)) return cursor.Fail("division overflows");
       r = static_cast<uint64_t>(op == '/' ? *left / right : *left % right);
   }
@@ -97,6 +103,8 @@ bool Apply(Cursor& cursor, char op, int64_t* left, int64_t right) {
   return true;
 }
 
+// Climbs by precedence: an operator takes a right side of higher precedence only, so equals
+// associate to the left.
 bool ParseBinary(Cursor& cursor, int64_t* value, int lowest, uint32_t depth) {
   if (!ParseUnary(cursor, value, depth)) return false;
   while (true) {
@@ -110,6 +118,8 @@ bool ParseBinary(Cursor& cursor, int64_t* value, int lowest, uint32_t depth) {
   }
 }
 
+// A symbol with an offset, also within generic(), which asks for a generic address: all addresses
+// of variables are generic here.
 bool ParseSymbolValue(Cursor& cursor, InitialValue* value) {
   const bool generic = cursor.token().Is("generic") && cursor.next().Is('(');
   if (generic) cursor.Take(), cursor.Take();
@@ -125,6 +135,7 @@ bool ParseSymbolValue(Cursor& cursor, InitialValue* value) {
   return true;
 }
 
+// A number, a symbol, or a part of a symbol's address: 0xFF00(symbol).
 bool ParseValue(Cursor& cursor, InitialValue* value) {
   if (cursor.token().kind == Token::kWord) return ParseSymbolValue(cursor, value);
   if (cursor.token().kind == Token::kNumber && cursor.next().Is('(')) {
@@ -132,6 +143,7 @@ bool ParseValue(Cursor& cursor, InitialValue* value) {
     cursor.Take();
     return cursor.Expect('(') && ParseSymbolValue(cursor, value) && cursor.Expect(')');
   }
+  // The sign belongs to the literal: constant expressions are integers.
   const bool minus = cursor.token().Is('-') && cursor.next().kind == Token::kNumber;
   const Token& number = minus ? cursor.next() : cursor.token();
   uint64_t ignored = 0;
@@ -166,6 +178,7 @@ bool ParseValues(Cursor& cursor, std::vector<InitialValue>* values, uint32_t dep
   return cursor.Expect('}');
 }
 
+// Spaces as directives of declarations; modifiers of instructions are the decoder's.
 bool FindSpace(std::string_view word, Space* space) {
   if (word == ".global")
     *space = Space::kGlobal;
@@ -195,6 +208,8 @@ bool ParseQualifiers(Cursor& cursor, Variable* variable) {
     const std::string_view word = cursor.Take().text;
     if (word == ".align") {
       int64_t align = 0;
+      // A power of two, and no larger than what anybody could want: sizes are rounded up to it
+      // later.
       if (!ParseConstant(cursor, &align)) return false;
       if (align <= 0 || align > 65536 || !std::has_single_bit(static_cast<uint64_t>(align))) {
         return cursor.Fail("alignment is not a power of two");
@@ -207,7 +222,7 @@ bool ParseQualifiers(Cursor& cursor, Variable* variable) {
     } else if (word == ".noalias" || word == ".managed" ||
                (pointee &&
                 (word == ".global" || word == ".const" || word == ".shared" || word == ".local"))) {
-      // promises to an optimiser
+      // Nothing to note: promises to an optimizer, and what .managed says stands in .attribute.
     } else if (word == ".attribute") {
       if (!cursor.Expect('(')) return false;
       while (!cursor.token().Is(')')) {
@@ -219,6 +234,7 @@ bool ParseQualifiers(Cursor& cursor, Variable* variable) {
     } else if (variable->space == Space::kGlobal && (word == ".texref" || word == ".surfref")) {
       variable->kind =
           word == ".texref" ? Variable::kTextureReference : Variable::kSurfaceReference;
+      // Opaque to programs, and as large as a handle.
       variable->type = Type::kB64;
     } else {
       variable->type = FindType(word.substr(1));
@@ -230,10 +246,12 @@ bool ParseQualifiers(Cursor& cursor, Variable* variable) {
   if (variable->type == Type::kNone) return cursor.Fail("expected a type");
   const uint32_t size_bytes = SizeBytes(variable->type) * lanes;
   variable->size_bytes = size_bytes;
+  // By default a variable is aligned to its own size, vectors as a whole.
   if (variable->align_bytes == 0) variable->align_bytes = size_bytes == 0 ? 1 : size_bytes;
   return true;
 }
 
+// Dimensions multiply. Empty brackets take their extent from the initial values.
 bool ParseDimensions(Cursor& cursor, Variable* variable) {
   uint64_t count = 1;
   bool is_array = false;
@@ -267,6 +285,7 @@ bool ParseInitializer(Cursor& cursor, Variable* variable) {
   return ParseValue(cursor, &variable->values.emplace_back());
 }
 
+// All names of one declaration share what stands before them.
 bool ParseVariables(Cursor& cursor, bool is_extern, std::vector<Variable>* variables) {
   Variable shape;
   shape.line = cursor.token().line;
@@ -277,6 +296,7 @@ bool ParseVariables(Cursor& cursor, bool is_extern, std::vector<Variable>* varia
     variable.name = cursor.ExpectWord("a name");
     if (variable.name.empty()) return false;
     if (variable.space == Space::kReg && cursor.TakeIf('<')) {
+      // A range makes no registers yet, so a large one costs nothing.
       int64_t range = 0;
       if (!ParseConstant(cursor, &range) || !cursor.Expect('>')) return false;
       if (range <= 0 || range > (int64_t{1} << 24)) return cursor.Fail("register range too large");
@@ -287,6 +307,7 @@ bool ParseVariables(Cursor& cursor, bool is_extern, std::vector<Variable>* varia
     }
     if (!ParseDimensions(cursor, &variable)) return false;
     if (cursor.TakeIf('=') && !ParseInitializer(cursor, &variable)) return false;
+    // The values give an array its size when its brackets are empty.
     if (variable.is_unsized && !variable.values.empty()) {
       variable.size_bytes = SizeBytes(variable.type) * variable.values.size();
       variable.is_unsized = false;
@@ -302,6 +323,7 @@ bool ParseParams(Cursor& cursor, std::vector<Variable>* params) {
     Variable& param = params->emplace_back();
     param.line = cursor.token().line;
     if (!ParseQualifiers(cursor, &param)) return false;
+    // The name is optional: a prototype's parameter is `_` or nothing.
     if (cursor.token().kind == Token::kWord) param.name = cursor.Take().text;
     if (!ParseDimensions(cursor, &param)) return false;
   } while (cursor.TakeIf(','));

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Names come from the sections and symbols of a cubin: a kernel's code lies in .text.NAME,
+// variables are symbols of data sections.
 #include "agent/softgpu/ptx/hollow.h"
 
 #include <algorithm>
@@ -15,8 +17,10 @@
 namespace gpuloom::softgpu::ptx {
 namespace {
 
+// STT_OBJECT of ELF, in the low four bits of a symbol's info.
 constexpr uint8_t kObject = 1;
 
+// A name that would be a token of its own, so that an image cannot write PTX into the text.
 bool IsPtxName(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$';
@@ -44,6 +48,8 @@ std::string FromCubin(std::span<const uint8_t> bytes, const Target& target) {
       const std::string_view home = cubin.NameOf(cubin.SectionAt(symbol.section)).value_or("");
       const std::string_view variable =
           cubin.NameIn(cubin.SectionAt(section.link), symbol.name).value_or("");
+      // Variables of global memory, and of the constant bank that __constant__ variables lie in.
+      // They become global memory: nothing runs that could tell.
       if ((!home.starts_with(".nv.global") && home != ".nv.constant3") || !IsPtxName(variable)) {
         continue;
       }
@@ -51,6 +57,7 @@ std::string FromCubin(std::span<const uint8_t> bytes, const Target& target) {
       variables.append("[").append(std::to_string(symbol.size)).append("];\n");
     }
   }
+  // PTX that every played driver knows, and a target that the device runs.
   return ".version 8.0\n.target sm_" + std::to_string(std::min(target.capability, 90u)) +
          "\n.address_size 64\n" + variables + kernels;
 }
@@ -62,6 +69,7 @@ std::string HollowFromProgram(const void* pointer, const Target& target) {
   if (FindImage(pointer, &image) != ImageError::kNone) return {};
   if (image.kind == ImageKind::kElf) return FromCubin({image.bytes, image.size_bytes}, target);
   if (image.kind != ImageKind::kFatbin) return {};
+  // The first machine code that the device could run.
   FatbinReader reader(image.bytes, image.size_bytes);
   FatbinMember member{};
   while (reader.Next(&member)) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Which part of an image is PTX that this device can run. Machine code is never run; it only counts
+// as a reason why there is none.
 #include "agent/softgpu/ptx/image.h"
 
 #include <algorithm>
@@ -17,6 +19,7 @@ std::string Fail(std::string* error, std::string_view why) {
 }
 
 // "sm_80, compute_100": what an image holds and cannot be run here.
+// Bounded: an image may have thousands of members.
 void Note(std::string* held, std::string_view kind, uint32_t sm) {
   const std::string name = std::string(kind) + std::to_string(sm);
   if (held->find(name) != std::string::npos || held->size() > 200) return;
@@ -27,6 +30,7 @@ void Note(std::string* held, std::string_view kind, uint32_t sm) {
 // "compute_90": what to compile for.
 std::string Wanted(const Target& target) { return "compute_" + std::to_string(target.capability); }
 
+// What a user can do about it.
 std::string Advice(const Target& target) {
   return ". Compile with -gencode arch=" + Wanted(target) + ",code=" + Wanted(target);
 }
@@ -46,6 +50,7 @@ bool NamesTargetOf(std::string_view text, const Target& target) {
                                              : TargetKind::kAll);
 }
 
+// Empty: it does not unpack, and *error says why.
 std::string TextOf(const FatbinMember& member, std::string* error) {
   std::vector<uint8_t> text;
   std::string why;
@@ -58,6 +63,8 @@ std::string TextOf(const FatbinMember& member, std::string* error) {
   return std::string(text.begin(), end);
 }
 
+// The newest target that the device runs, as there the compiler could use most. A fatbin's header
+// says compute_90 for sm_90 and sm_90a alike, so the text has the last word.
 std::string FromFatbin(const Image& image, const Target& target, std::string* error) {
   FatbinReader reader(image.bytes, image.size_bytes);
   FatbinMember member{};
@@ -70,9 +77,11 @@ std::string FromFatbin(const Image& image, const Target& target, std::string* er
       candidates.push_back(member);
     }
   }
+  // Whole members before a broken header are good enough.
   if (candidates.empty() && reader.error() != ImageError::kNone) {
     return Fail(error, "fatbin: a member's header is broken or cut off");
   }
+  // Stable: of equal targets the first one counts.
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const FatbinMember& a, const FatbinMember& b) { return a.sm > b.sm; });
   for (const FatbinMember& candidate : candidates) {
@@ -85,6 +94,7 @@ std::string FromFatbin(const Image& image, const Target& target, std::string* er
   return Fail(error, why.append(held.empty() ? "nothing" : held).append(Advice(target)));
 }
 
+// A cubin alone cannot run; anything else that is no PTX has its own message.
 std::string FromImage(ImageError status, const Image& image, const Target& target,
                       std::string* error) {
   switch (status) {
@@ -106,6 +116,7 @@ std::string FromImage(ImageError status, const Image& image, const Target& targe
     case ImageKind::kPtx:
       break;
   }
+  // The limit of what fatbins may unpack to, for plain text, too.
   if (image.size_bytes > kMaxPtxBytes) return Fail(error, "ptx: larger than 256 MiB");
   return std::string(reinterpret_cast<const char*>(image.bytes), image.size_bytes);
 }
@@ -135,6 +146,7 @@ bool HoldsMachineCode(std::span<const std::byte> image, const Target& target) {
   return false;
 }
 
+// What may stand in for PTX is decided for each part of linked code by itself.
 std::string ExtractFromProgram(const void* image, const Target& target, std::string* error) {
   Image found{};
   const ImageError status = FindImage(image, &found);
@@ -149,6 +161,9 @@ std::string ExtractFromProgram(const void* image, const Target& target, std::str
   std::vector<std::string> parts;
   for (auto part = static_cast<const void* const*>(wrapper.extra); *part != nullptr; ++part) {
     std::string part_text = ExtractFromProgram(*part, target, error);
+    // A part without PTX may be left out only if it is machine code, such as NVIDIA's device
+    // runtime: then what remains is complete or fails by name. Otherwise the part is the program's
+    // own, and its error is the answer.
     Image part_image{};
     if (!part_text.empty()) {
       parts.push_back(std::move(part_text));
@@ -158,6 +173,7 @@ std::string ExtractFromProgram(const void* image, const Target& target, std::str
       return {};
     }
   }
+  // All parts are machine code: *error is that of the last.
   if (parts.empty()) return {};
   error->clear();
   return Link(parts);

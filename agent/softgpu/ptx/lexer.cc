@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Words are cut so that most of PTX's grammar needs no further look: an opcode with its modifiers
+// is one word, and so is a register with its element.
 #include "agent/softgpu/ptx/lexer.h"
 
 namespace gpuloom::softgpu::ptx {
 namespace {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+// PTX identifiers also begin with `_`, `$` or `%`.
 bool IsWordStart(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || c == '%';
 }
@@ -25,6 +28,7 @@ void Lexer::SkipSpace() {
       while (at_ < text_.size() && text_[at_] != '\n') ++at_;
     } else if (c == '/' && next == '*') {
       at_ += 2;
+      // One that is not closed ends with the text.
       while (at_ < text_.size() &&
              !(text_[at_] == '*' && at_ + 1 < text_.size() && text_[at_ + 1] == '/')) {
         if (text_[at_] == '\n') ++line_;
@@ -41,6 +45,7 @@ Token Lexer::Next() {
   SkipSpace();
   Token token;
   token.line = line_;
+  // A NUL ends the text: images pad it with them.
   if (at_ >= text_.size() || text_[at_] == '\0') {
     at_ = text_.size();
     return token;
@@ -59,6 +64,7 @@ Token Lexer::Next() {
     }
   } else if (IsDigit(c)) {
     token.kind = Token::kNumber;
+    // In hexadecimal digits e and f are no exponent, and a sign behind them is an operator.
     const bool coded =
         c == '0' && (at(at_ + 1) == 'x' || at(at_ + 1) == 'X' || at(at_ + 1) == 'f' ||
                      at(at_ + 1) == 'F' || at(at_ + 1) == 'd' || at(at_ + 1) == 'D');

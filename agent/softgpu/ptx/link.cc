@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Works on tokens and not on trees, so that a text which does not parse is still linked, and its
+// error names what is wrong when it is loaded.
 #include "agent/softgpu/ptx/link.h"
 
 #include <set>
@@ -10,6 +12,7 @@
 namespace gpuloom::softgpu::ptx {
 namespace {
 
+// Views into the texts.
 struct Names {
   std::set<std::string_view> all;    // of the module's own scope
   std::set<std::string_view> local;  // of them, those that no other text can mean
@@ -32,6 +35,7 @@ Names FindNames(std::string_view text) {
   for (Token token = lexer.Next(); token.kind != Token::kEnd; token = lexer.Next()) {
     if (token.Is('{')) ++depth;
     if (token.Is('}')) --depth;
+    // Declarations stand outside of all braces.
     if (depth != 0) continue;
     if (token.Is(';') || token.Is('}')) linkage = false;
     linkage |= IsLinkage(token);
@@ -57,7 +61,8 @@ Names FindNames(std::string_view text) {
   return names;
 }
 
-// The text with the names in `which` changed.
+// The text with the names in `which` changed. Wherever the name stands, also inside of functions: a
+// local variable that hides it changes with it.
 std::string Rename(std::string_view text, const std::set<std::string_view>& which, size_t number) {
   std::string renamed;
   Lexer lexer(text);
@@ -73,6 +78,8 @@ std::string Rename(std::string_view text, const std::set<std::string_view>& whic
 
 }  // namespace
 
+// Clashes only: names that no other text has stay as they are, so that they can be found by name
+// and read in errors. Each text ends with a line break, as the last line may be a comment.
 std::string Link(std::span<const std::string> texts) {
   std::vector<Names> names;
   for (const std::string& text : texts) names.push_back(FindNames(text));

@@ -10,6 +10,7 @@
 
 namespace gpuloom::softgpu::ptx {
 
+// Cursor's errors stand here, as they are all about tokens.
 bool Cursor::Expect(char punct) {
   if (TakeIf(punct)) return true;
   return Fail(std::string("expected '") + punct + "'");
@@ -21,6 +22,8 @@ std::string_view Cursor::ExpectWord(std::string_view what) {
   return {};
 }
 
+// Only the first error: what follows is often its consequence. Its token is shortened, as a text
+// may bring one of any length.
 bool Cursor::FailAt(uint32_t line, std::string_view message) {
   if (error_.empty()) {
     error_ = "ptx line " + std::to_string(line) + ": " + std::string(message);
@@ -33,6 +36,7 @@ bool Cursor::FailAt(uint32_t line, std::string_view message) {
   return false;
 }
 
+// As in C, with binary numbers and an optional U.
 bool ReadInteger(std::string_view text, uint64_t* value) {
   int base = 10;
   if (!text.empty() && (text.back() == 'U' || text.back() == 'u')) text.remove_suffix(1);
@@ -50,6 +54,7 @@ bool ReadInteger(std::string_view text, uint64_t* value) {
   return status == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
+// Bits in hexadecimal, of exactly a float or a double; or a decimal, which is a double.
 bool ReadFloat(std::string_view text, uint64_t* bits, bool* single) {
   *single = false;
   if (text.size() > 2 && text[0] == '0') {
@@ -64,6 +69,7 @@ bool ReadFloat(std::string_view text, uint64_t* bits, bool* single) {
       return status == std::errc() && end == digits.data() + digits.size();
     }
   }
+  // No number of a sane text is longer; strtod takes a copy.
   if (text.find_first_of(".eE") == std::string_view::npos || text.size() > 60) return false;
   // from_chars for floating point is missing in libstdc++ builds for old processors and in libc++.
   const std::string copy(text);
@@ -76,6 +82,7 @@ bool ReadFloat(std::string_view text, uint64_t* bits, bool* single) {
 
 namespace {
 
+// Integers first: what is one is never read as a float.
 bool ParseNumber(Cursor& cursor, bool minus, Operand* operand) {
   const std::string_view text = cursor.token().text;
   if (ReadInteger(text, &operand->bits)) {
@@ -108,6 +115,7 @@ bool ParseOffset(Cursor& cursor, int64_t* offset) {
   return true;
 }
 
+// Elements of a vector or a list, up to `end`.
 bool ParseSeparated(Cursor& cursor, char end, std::vector<Operand>* parts, uint32_t depth) {
   if (cursor.TakeIf(end)) return true;
   do {
@@ -126,6 +134,7 @@ bool ParseSecond(Cursor& cursor, Operand* operand, uint32_t depth) {
   return ParseOperand(cursor, &operand->parts.emplace_back(), depth + 1);
 }
 
+// [name + offset], [number], and behind a comma what instructions of images and tensors add.
 bool ParseAddress(Cursor& cursor, Operand* operand, uint32_t depth) {
   operand->kind = Operand::kAddress;
   const Token& token = cursor.token();
@@ -151,6 +160,7 @@ bool ParseOperand(Cursor& cursor, Operand* operand, uint32_t depth) {
   if (cursor.TakeIf('{')) {
     operand->kind = Operand::kVector;
     if (!ParseSeparated(cursor, '}', &operand->parts, depth)) return false;
+    // A vector may be the first part of a pair: tex's result with its predicate.
     return !cursor.token().Is('|') || ParseSecond(cursor, operand, depth);
   }
   if (cursor.TakeIf('(')) {
@@ -163,7 +173,9 @@ bool ParseOperand(Cursor& cursor, Operand* operand, uint32_t depth) {
   } else if (cursor.TakeIf('-')) {
     minus = true;
   }
+  // A sign before a number belongs to it; registers have none.
   if (cursor.token().kind == Token::kNumber) return ParseNumber(cursor, minus, operand);
+  // A label, a register, a variable with an offset, or the first part of a pair.
   if (cursor.token().kind != Token::kWord || minus) return cursor.Fail("expected an operand");
   operand->name = cursor.Take().text;
   if (!ParseOffset(cursor, &operand->offset)) return false;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// By recursive descent, with one token of look ahead. Loops end at the end of the text, and nesting
+// is bounded, as a text may be made to hurt.
 #include "agent/softgpu/ptx/parser.h"
 
 #include "agent/softgpu/ptx/cursor.h"
@@ -20,6 +22,7 @@ void SkipLine(Cursor& cursor) {
   while (cursor.token().kind != Token::kEnd && cursor.token().line == line) cursor.Take();
 }
 
+// What a .section holds is debug information.
 bool SkipBraces(Cursor& cursor) {
   uint32_t depth = 0;
   do {
@@ -40,6 +43,7 @@ bool SkipToSemicolon(Cursor& cursor) {
   return true;
 }
 
+// The guard belongs to the statement; everything else about an instruction is the decoder's.
 bool ParseInstruction(Cursor& cursor, Statement* statement) {
   statement->kind = Statement::kInstruction;
   if (cursor.TakeIf('@')) {
@@ -58,6 +62,8 @@ bool ParseInstruction(Cursor& cursor, Statement* statement) {
 }
 
 // name: .branchtargets a, b;   name: .callprototype (.param .b32 _) _ (.param .b32 _);
+// .calltargets are read like .branchtargets and not looked at: an indirect call checks what it
+// reaches.
 bool ParseLabelled(Cursor& cursor, Statement* statement) {
   const std::string_view directive = cursor.Take().text;
   if (directive == ".branchtargets" || directive == ".calltargets") {
@@ -77,11 +83,13 @@ bool ParseLabelled(Cursor& cursor, Statement* statement) {
 
 bool ParseStatement(Cursor& cursor, std::vector<Statement>* body) {
   const Token& token = cursor.token();
+  // An empty statement is allowed.
   if (cursor.TakeIf(';')) return true;
   if (token.Is(".loc") || token.Is(".file")) {
     SkipLine(cursor);
     return true;
   }
+  // Hints to ptxas, such as unrolling.
   if (token.Is(".pragma")) return SkipToSemicolon(cursor);
   Statement& statement = body->emplace_back();
   statement.line = token.line;
@@ -89,6 +97,7 @@ bool ParseStatement(Cursor& cursor, std::vector<Statement>* body) {
     statement.kind = Statement::kVariable;
     return ParseVariables(cursor, false, &statement.variables) && cursor.Expect(';');
   }
+  // Two tokens tell a label from an instruction: an opcode is not followed by a colon.
   if (token.kind == Token::kWord && cursor.next().Is(':')) {
     statement.kind = Statement::kLabel;
     statement.text = cursor.Take().text;
@@ -103,6 +112,8 @@ bool ParseStatement(Cursor& cursor, std::vector<Statement>* body) {
   return ParseInstruction(cursor, &statement);
 }
 
+// From the function's opening brace to the one that closes it. Braces are statements, so the
+// decoder sees scopes as they come.
 bool ParseBody(Cursor& cursor, FunctionTree* function) {
   uint32_t depth = 0;
   do {
@@ -124,6 +135,7 @@ bool ParseBody(Cursor& cursor, FunctionTree* function) {
   return true;
 }
 
+// One to three dimensions; those left out are 1.
 bool ParseTriple(Cursor& cursor, uint32_t (&out)[3]) {
   for (uint32_t& value : out) value = 1;
   for (uint32_t i = 0; i < 3; ++i) {
@@ -136,7 +148,8 @@ bool ParseTriple(Cursor& cursor, uint32_t (&out)[3]) {
   return true;
 }
 
-// What may stand between a function's parameters and its body.
+// What may stand between a function's parameters and its body. Bounds on registers and on blocks of
+// a multiprocessor are for ptxas; the dimensions of blocks and clusters hold for launches.
 bool ParseTuning(Cursor& cursor, FunctionTree* function) {
   while (cursor.token().kind == Token::kWord) {
     const std::string_view word = cursor.Take().text;
@@ -159,12 +172,14 @@ bool ParseTuning(Cursor& cursor, FunctionTree* function) {
   return true;
 }
 
+// A function without a body is a declaration; its definition, if any, is another entry of the tree.
 bool ParseFunction(Cursor& cursor, bool is_extern, bool is_weak, ModuleTree* tree) {
   FunctionTree& function = tree->functions.emplace_back();
   function.is_entry = cursor.Take().text == ".entry";
   function.is_extern = is_extern;
   function.is_weak = is_weak;
   function.line = cursor.token().line;
+  // Attributes of functions say nothing that matters here.
   if (cursor.TakeIf(".attribute")) {
     while (!cursor.TakeIf(')')) {
       if (cursor.token().kind == Token::kEnd) return cursor.Fail("expected ')'");
@@ -185,6 +200,7 @@ bool ParseTarget(Cursor& cursor, ModuleTree* tree) {
   do {
     const std::string_view word = cursor.ExpectWord("a target");
     if (word.empty()) return false;
+    // Options such as texmode_independent and debug stand beside the target.
     if (!word.starts_with("sm_")) continue;
     uint32_t number = 0;
     for (const char c : word.substr(3, 4)) {
@@ -198,7 +214,7 @@ bool ParseTarget(Cursor& cursor, ModuleTree* tree) {
   return true;
 }
 
-// 87 for "8.7".
+// 87 for "8.7": a minor version has one digit.
 uint32_t VersionOf(std::string_view text) {
   uint32_t number = 0;
   for (const char c : text.substr(0, 6)) {
@@ -207,6 +223,8 @@ uint32_t VersionOf(std::string_view text) {
   return number;
 }
 
+// .visible says nothing here: any name may be asked for, and linking has looked at it before
+// (link.cc).
 bool ParseDirective(Cursor& cursor, ModuleTree* tree) {
   bool is_extern = false;
   bool is_weak = false;
@@ -220,6 +238,7 @@ bool ParseDirective(Cursor& cursor, ModuleTree* tree) {
   if (token.Is(".entry") || token.Is(".func")) {
     return ParseFunction(cursor, is_extern, is_weak, tree);
   }
+  // .reg and .param stand in functions only.
   if (IsSpaceWord(token) && !token.Is(".reg") && !token.Is(".param")) {
     const size_t before = tree->variables.size();
     if (!ParseVariables(cursor, is_extern, &tree->variables)) return false;
@@ -249,6 +268,7 @@ bool ParseDirective(Cursor& cursor, ModuleTree* tree) {
     return true;
   }
   if (token.Is(".pragma")) return SkipToSemicolon(cursor);
+  // DWARF and the like.
   if (token.Is(".section")) {
     while (!cursor.token().Is('{')) {
       if (cursor.token().kind == Token::kEnd) return cursor.Fail("expected '{'");
@@ -264,9 +284,11 @@ bool ParseDirective(Cursor& cursor, ModuleTree* tree) {
 
 bool Parse(std::string_view text, ModuleTree* tree, std::string* error) {
   Cursor cursor(text);
+  // PTX demands it, and so texts that are no PTX get a clear error.
   if (!cursor.token().Is(".version")) {
     cursor.Fail("the text does not begin with .version");
   }
+  // The last .version and .target of a text count: linked parts each bring their own.
   while (!cursor.failed() && cursor.token().kind != Token::kEnd) {
     if (!ParseDirective(cursor, tree)) break;
   }

@@ -23,6 +23,7 @@ const Row& RowOf(Type type) { return kRows[static_cast<size_t>(type)]; }
 
 }  // namespace
 
+// The first row is kNone, whose name no type has.
 Type FindType(std::string_view name) {
   for (size_t i = 1; i < sizeof(kRows) / sizeof(kRows[0]); ++i) {
     if (kRows[i].name == name) return static_cast<Type>(i);

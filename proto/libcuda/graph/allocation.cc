@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// The account of graphs' memory, and the search for memory that an allocation node may reuse. Who
+// holds what: nodes hold references to a GraphMemory, the program holds it while it is live, and a
+// graph's list `freed` and a node's `free_after` point to each other and are always set and cleared
+// together.
 #include "proto/libcuda/graph/allocation.h"
 
 #include <stdlib.h>
@@ -13,6 +17,7 @@ std::atomic<uint32_t> graph_memory_count{0};
 
 namespace {
 
+// Guarded by GraphLock.
 struct Allocations {
   Growing<GraphMemory*> all;  // by address
   GraphMemoryUse use = {};
@@ -44,6 +49,7 @@ void SetLive(GraphMemory* memory, bool live) {
   if (memory->live == live) return;
   memory->live = live;
   GraphMemoryUse& use = allocations.use;
+  // Unsigned arithmetic wraps, so adding the negative subtracts.
   use.used_bytes += live ? memory->size_bytes : 0 - memory->size_bytes;
   if (use.used_bytes > use.used_high_bytes) use.used_high_bytes = use.used_bytes;
 }
@@ -92,6 +98,7 @@ void OfferFreed(GraphMemory* memory, Node* node) {
   node->free_after = memory;
 }
 
+// It is in `freed` under its size and address, neither of which changes while it is there.
 void WithdrawFreed(GraphMemory* memory) {
   if (memory->freed_by == nullptr) return;
   Growing<GraphMemory*>& freed = memory->home->freed;
@@ -100,12 +107,15 @@ void WithdrawFreed(GraphMemory* memory) {
   memory->freed_by = nullptr;
 }
 
-// It is not reused any more.
+// Ends its reuse for good; who has it keeps it. With a node gone, or a reset context, the order
+// that kept its users apart cannot be relied on.
 void Settle(GraphMemory* memory) {
   WithdrawFreed(memory);
   memory->home = nullptr;
 }
 
+// The counts of the node's address, an allocation or free node's; null if its graph has noted
+// nothing of it.
 AddressUses* UsesOf(const Node& node) {
   const NodeParams& params = node.params;
   return RootOf(node.graph)
@@ -113,6 +123,7 @@ AddressUses* UsesOf(const Node& node) {
                                                               : params.free_address);
 }
 
+// Only memory of the device, without a handle for other processes, can be a node's.
 CUresult JudgeRequest(const CUDA_MEM_ALLOC_NODE_PARAMS& asked) {
   if (asked.bytesize == 0 || asked.poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
       asked.poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE ||
@@ -132,6 +143,9 @@ CUresult JudgeRequest(const CUDA_MEM_ALLOC_NODE_PARAMS& asked) {
   return CUDA_SUCCESS;
 }
 
+// Memory of its own for a node, which gets the one reference. The library's allocator is called
+// without the lock: it may wait for the executor. Only afterwards does the account know the
+// address, so nobody can free it in between.
 CUresult MakeMemory(size_t size_bytes, GraphMemory** made) {
   auto* memory = static_cast<GraphMemory*>(calloc(1, sizeof(GraphMemory)));
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -164,7 +178,12 @@ CUresult MakeMemory(size_t size_bytes, GraphMemory** made) {
 
 }  // namespace
 
+// A breadth-first walk back from `before`: everything that it meets is done before the new node
+// runs, so what a node there has freed may be used again. It prefers the smallest memory that fits,
+// and of equals the one freed nearest.
 GraphMemory* TakeFreed(Graph* graph, const Edge* before, size_t count, size_t size_bytes) {
+  // `freed` is sorted by size: if its smallest that is large enough does not fit, nothing does.
+  // This spares most graphs the walk.
   const size_t smallest = LowerBoundOf(graph->freed, size_bytes, 0);
   if (smallest == graph->freed.count() || !Fits(*graph->freed[smallest], size_bytes)) {
     return nullptr;
@@ -189,11 +208,14 @@ GraphMemory* TakeFreed(Graph* graph, const Edge* before, size_t count, size_t si
       continue;
     }
     best = memory;
+    // Nothing smaller exists.
     if (best->size_bytes == graph->freed[smallest]->size_bytes) break;
   }
   seen.Free();
   if (best != nullptr) {
     WithdrawFreed(best);
+    // For the node in the making: without it the memory would be gone if the other nodes were
+    // destroyed before that node is added.
     ++best->references;
   }
   return best;
@@ -215,6 +237,8 @@ CUresult MakeAllocation(const CUDA_MEM_ALLOC_NODE_PARAMS& asked, GraphMemory* fr
   if (result != CUDA_SUCCESS) {
     free(access);
     if (freed == nullptr) return result;
+    // The graph may have been destroyed, and its free node with it, while the lock was released:
+    // the memory is not offered again.
     GraphLock lock;
     Settle(freed);
     DropMemory(freed);
@@ -274,6 +298,8 @@ void DropMemory(GraphMemory* memory) {
   ReleaseUnused(memory);
 }
 
+// Called once per node, when its edges stand. A node that has only been made (a copy, or one that
+// could not be added) is in no account; `noted` tells ForgetAllocation so.
 void NoteAllocation(Node* node) {
   Graph* root = RootOf(node->graph);
   bool reuses = false;
@@ -288,6 +314,8 @@ void NoteAllocation(Node* node) {
     ++root->uses.Add(node->params.free_address)->frees;
     GraphMemory* memory = Find(node->params.free_address);
     if (memory != nullptr && memory->home == node->graph) {
+      // When several nodes allocate it in turn, the free node of the last one takes the place of
+      // the one before.
       WithdrawFreed(memory);
       OfferFreed(memory, node);
     }
@@ -297,6 +325,7 @@ void NoteAllocation(Node* node) {
       reuses = reuses || inner->reuses_memory;
     });
   }
+  // These flags are never cleared: allocation and free nodes stay as long as their graph.
   for (Graph* graph = node->graph;; graph = graph->owner->graph) {
     graph->allocates = true;
     graph->reuses_memory = graph->reuses_memory || reuses;
@@ -319,6 +348,8 @@ bool MayFree(const Graph* root, CUdeviceptr address) {
 }
 
 CUresult CheckLaunch(const Exec& exec) {
+  // With the flag a launch frees what is still live and allocates it again, which changes nothing
+  // here.
   if ((exec.flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0 ||
       graph_memory_count.load(std::memory_order_acquire) == 0) {
     return CUDA_SUCCESS;
@@ -332,6 +363,8 @@ CUresult CheckLaunch(const Exec& exec) {
   return CUDA_SUCCESS;
 }
 
+// Steps are in topological order, so memory that a graph allocates, frees and allocates again ends
+// as the last of them left it.
 void ApplyLaunch(const Exec& exec) {
   if (graph_memory_count.load(std::memory_order_acquire) == 0) return;
   for (const Node* node : exec.definition.allocations) {
@@ -339,6 +372,7 @@ void ApplyLaunch(const Exec& exec) {
     if (params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
       SetLive(params.alloc.memory, true);
     } else if (params.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+      // It may be another graph's, or the program may have freed it already.
       GraphMemory* memory = Find(params.free_address);
       if (memory != nullptr) {
         SetLive(memory, false);
@@ -353,6 +387,7 @@ bool FreesGraphMemory(CUdeviceptr address, CUresult* result) {
   GraphLock lock;
   GraphMemory* memory = Find(address);
   if (memory == nullptr) return false;
+  // Known, but no launch has allocated it: to the program it is no memory yet, or none any more.
   *result = memory->live ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   SetLive(memory, false);
   ReleaseUnused(memory);
@@ -364,6 +399,8 @@ void ForgetGraphMemory() {
   for (GraphMemory* memory : allocations.all) {
     SetLive(memory, false);
     Settle(memory);
+    // Keeps ReleaseUnused from freeing an address that went with the context, and from changing the
+    // list under this loop. Nodes may still refer to the record.
     memory->address = 0;
     ReleaseUnused(memory);
   }

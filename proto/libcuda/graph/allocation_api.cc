@@ -9,6 +9,8 @@
 namespace gpuloom::graph {
 namespace {
 
+// The second look at the handles: memory is asked for without the lock, so they may be stale by
+// then. Takes `params` over.
 CUresult Add(CUgraphNode* out, CUgraph graph_handle, const CUgraphNode* dependencies, size_t count,
              NodeParams* params) {
   GraphLock lock;
@@ -39,6 +41,8 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* out, CUgraph graph, const CUgraphNo
   if (out == nullptr || asked == nullptr) return CUDA_ERROR_INVALID_VALUE;
   NodeParams params;
   CUDA_RETURN_IF_ERROR(MakeAllocationIn(graph, dependencies, count, *asked, &params));
+  // Kept because Add takes `params` over; the program's struct is written only when the node
+  // exists.
   const CUdeviceptr address = params.alloc.params.dptr;
   const CUresult result = Add(out, graph, dependencies, count, &params);
   if (result == CUDA_SUCCESS) asked->dptr = address;
@@ -76,6 +80,7 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphLock lock;
   const GraphMemoryUse use = MemoryUse();
+  // All four attributes are 64 bits wide.
   auto* bytes = static_cast<cuuint64_t*>(value);
   switch (attribute) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The life of a capture, and the checks by which other calls break one. Captures under way are few,
+// so they are searched one by one. A capture that breaks stays, invalid, until the program ends it,
+// because every later call must see that it broke. What events do is in captured_event.cc.
 #include "proto/libcuda/graph/capture.h"
 
 #include <stdlib.h>
@@ -15,10 +18,12 @@ std::atomic<uint32_t> captured_event_count{0};
 
 namespace {
 
+// What the program may change with cuThreadExchangeStreamCaptureMode.
 thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 thread_local char thread_mark;  // its address is the thread's identity
 
-// Ends a capture that succeeded or failed. Its graph now belongs to the caller.
+// Ends a capture that succeeded or failed; its graph is the caller's to keep or to destroy. Its
+// events stay in the table without a capture: using one is an error until it is recorded anew.
 void Finish(Capture* capture) {
   for (CapturedStream* stream : capture->streams) FreeStream(stream);
   capture->streams.Free();
@@ -42,6 +47,7 @@ void Finish(Capture* capture) {
 // As in the driver, a failed capture destroys its graph, even one that the program provided.
 void DropGraph(Capture* capture) {
   Graph* graph = capture->graph;
+  // A body or child graph is its node's, which keeps it.
   if (graph == nullptr || graph->owner != nullptr) return;
   DestroyGraph(graph);
   capture->graph = nullptr;
@@ -73,6 +79,8 @@ CUresult MarkAncestors(Graph* graph, const Growing<Edge>& edges) {
   return CUDA_SUCCESS;
 }
 
+// Whether everything that was captured in other streams comes before what the origin stream ends
+// with. Streams that were destroyed meanwhile count, too: their work is in the graph.
 CUresult CheckJoined(const Capture& capture, const CapturedStream& origin) {
   CUDA_RETURN_IF_ERROR(MarkAncestors(capture.graph, origin.dependencies));
   for (const CapturedStream* stream : capture.streams) {
@@ -85,7 +93,10 @@ CUresult CheckJoined(const Capture& capture, const CapturedStream& origin) {
 
 }  // namespace
 
+// The table of cuThreadExchangeStreamCaptureMode's manual. Every capture that forbids the call is
+// invalidated, not only the first.
 CUresult capturing::CheckUnsafeLocked() {
+  // Relaxed, or a value that is no mode.
   if (thread_mode != CU_STREAM_CAPTURE_MODE_GLOBAL &&
       thread_mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) {
     return CUDA_SUCCESS;
@@ -104,6 +115,8 @@ CUresult capturing::CheckUnsafeLocked() {
   return result;
 }
 
+// Only looks. The legacy stream concerns a capture if a blocking stream takes part in it: its
+// barrier would have to wait for work that is not going to run.
 bool Participates(const StreamRef& stream) {
   GraphLock lock;
   if (!stream.legacy) {
@@ -118,6 +131,8 @@ bool Participates(const StreamRef& stream) {
   return false;
 }
 
+// Asks again what Participates has answered, because the lock was released in between, while
+// `params` were made.
 bool TakesPart(const StreamRef& stream, NodeParams* params, CUresult* result) {
   GraphLock lock;
   CapturedStream* captured;
@@ -141,6 +156,7 @@ CUresult RefuseInCapture(const StreamRef& stream) {
   Capture* capture;
   CUresult result;
   if (!Enter(stream, &captured, &capture, &result)) return CUDA_SUCCESS;
+  // Not the legacy stream, for which Enter has invalidated what it had to.
   if (captured != nullptr) {
     if (result == CUDA_SUCCESS) result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     capture->invalid = true;
@@ -153,6 +169,7 @@ CUresult RefuseToWait(const StreamRef& stream) {
   return result == CUDA_SUCCESS ? CheckUnsafe() : result;
 }
 
+// Whatever the modes are: such a call would wait for the capturing streams themselves.
 CUresult RefuseWhileAnyCaptures() {
   if (!AnyCapture()) return CUDA_SUCCESS;
   GraphLock lock;
@@ -179,6 +196,7 @@ void ForgetStream(const StreamRef& stream) {
   Capture* capture;
   CapturedStream* captured = FindStream(stream.key, &capture);
   if (captured == nullptr) return;
+  // Nobody could end it any more.
   if (capture->origin == stream.key) {
     DropGraph(capture);
     Finish(capture);
@@ -203,6 +221,7 @@ CUresult GetCaptureInfo(const StreamRef& stream, CaptureInfo* info) {
   info->status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (!AnyCapture()) return CUDA_SUCCESS;
   GraphLock lock;
+  // It cannot capture itself, but may be unusable meanwhile.
   if (stream.legacy) {
     for (const Capture* capture : state.captures) {
       for (const CapturedStream* captured : capture->streams) {
@@ -237,6 +256,7 @@ CUresult GetCaptureInfo(const StreamRef& stream, CaptureInfo* info) {
 CUresult BeginCaptureLocked(const StreamRef& stream, Graph* graph, const Edge* dependencies,
                             size_t count, CUstreamCaptureMode mode) {
   if (stream.legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  // A stream takes part in at most one capture, and a graph is captured into by at most one.
   Capture* there;
   if (FindStream(stream.key, &there) != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   if (graph != nullptr && graph->capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
@@ -250,6 +270,7 @@ CUresult BeginCaptureLocked(const StreamRef& stream, Graph* graph, const Edge* d
   CapturedStream* origin = capture->graph == nullptr ? nullptr : Join(capture, stream);
   if (origin == nullptr || !AddEdges(dependencies, count, &origin->dependencies) ||
       !state.captures.Push(capture)) {
+    // One that the program passed stays as it was.
     if (graph == nullptr) DropGraph(capture);
     if (origin != nullptr) FreeStream(origin);
     capture->streams.Free();
@@ -266,10 +287,12 @@ CUresult EndCaptureLocked(const StreamRef& stream, Graph** graph) {
   Capture* capture;
   CapturedStream* captured = FindStream(stream.key, &capture);
   if (captured == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  // This breaks the capture but does not end it: only the origin stream can.
   if (capture->origin != stream.key) {
     capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
+  // Other than in a relaxed capture, only the thread that began it may end it.
   const bool wrong_thread =
       capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &thread_mark;
   CUresult result = wrong_thread ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
@@ -294,6 +317,7 @@ CUresult UpdateDependenciesLocked(const StreamRef& stream, const Edge* dependenc
   for (size_t i = 0; i < count; ++i) {
     if (dependencies[i].node->graph != capture->graph) return CUDA_ERROR_INVALID_VALUE;
   }
+  // A copy first: `dependencies` may be the list that is to be cleared, or hold a node twice.
   Growing<Edge> more;
   bool room = SameEdges(dependencies, count, &more);
   if (room && replace) captured->dependencies.Clear();
@@ -308,6 +332,7 @@ Graph* CapturedGraphLocked(const StreamRef& stream) {
 }
 
 void ForgetNodeLocked(Node* node) {
+  // Captures depend on no nodes but those of the graph they add to.
   if (node->graph->capture == nullptr) return;
   auto drop = [node](Growing<Edge>* edges) {
     for (size_t i = edges->count(); i-- > 0;) {

@@ -10,6 +10,7 @@
 namespace gpuloom::graph {
 namespace {
 
+// Without the lock, because resolving may create the thread's own stream.
 CUresult Resolve(CUstream handle, DefaultStream null_means, StreamRef* stream) {
   CUDA_RETURN_IF_ERROR(CheckReady());
   return ResolveStream(handle, null_means, stream);
@@ -19,6 +20,8 @@ bool IsMode(CUstreamCaptureMode mode) {
   return mode >= CU_STREAM_CAPTURE_MODE_GLOBAL && mode <= CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
+// Live nodes of any graph; which graph they must be of, the callers check. *edges is the caller's
+// to free, also on failure.
 CUresult ReadEdges(const CUgraphNode* nodes, const CUgraphEdgeData* data, size_t count,
                    Growing<Edge>* edges) {
   if (count != 0 && nodes == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -34,6 +37,7 @@ CUresult ReadEdges(const CUgraphNode* nodes, const CUgraphEdgeData* data, size_t
   return CUDA_SUCCESS;
 }
 
+// What the versions of cuStreamGetCaptureInfo ask for beyond the status; null is not asked for.
 struct Asked {
   cuuint64_t* id = nullptr;
   CUgraph* graph = nullptr;
@@ -52,8 +56,9 @@ CUresult GetInfo(CUstream handle, DefaultStream null_means, CUstreamCaptureStatu
   CaptureInfo info;
   CUDA_RETURN_IF_ERROR(GetCaptureInfo(stream, &info));
   *status = info.status;
-  // Nothing else is defined then.
+  // Nothing else is defined then, and nothing else is written.
   if (info.status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
+  // A program that asks for dependencies without their data would lose programmatic ones.
   if (asked.nodes != nullptr && asked.data == nullptr) {
     constexpr CUgraphEdgeData kPlain = {};
     for (size_t i = 0; i < info.count; ++i) {
@@ -120,6 +125,7 @@ CUresult api::cuStreamEndCapture(CUstream handle, CUgraph* graph_out, DefaultStr
     // can never destroy it.
     if (graph_out != nullptr) *graph_out = graph == nullptr ? nullptr : HandleOf(graph);
   }
+  // A capture that failed has destroyed its graph, which may have held user objects.
   RunDestructors();
   return result;
 }

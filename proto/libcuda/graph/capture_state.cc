@@ -45,6 +45,8 @@ bool SameEdges(const Edge* from, size_t count, Growing<Edge>* to) {
   return true;
 }
 
+// A node may depend on another only once: an edge to a node that is there already is left out,
+// whatever its data.
 bool AddEdges(const Edge* from, size_t count, Growing<Edge>* to) {
   for (size_t i = 0; i < count; ++i) {
     bool known = false;
@@ -64,6 +66,8 @@ void FreeStream(CapturedStream* stream) {
   free(stream);
 }
 
+// Makes the stream part of the capture, depending on nothing yet. Streams are allocated one by one,
+// because callers keep pointers to them while the list grows.
 CapturedStream* Join(Capture* capture, const StreamRef& stream) {
   auto* joined = static_cast<CapturedStream*>(calloc(1, sizeof(CapturedStream)));
   if (joined == nullptr) return nullptr;
@@ -80,18 +84,22 @@ bool Enter(const StreamRef& stream, CapturedStream** captured, Capture** capture
   *result = CUDA_SUCCESS;
   *captured = nullptr;
   if (stream.legacy) {
+    // No capture has this stream: *captured stays null.
     if (!InvalidateBehindLegacy()) return false;
     *result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     return true;
   }
   *captured = FindStream(stream.key, capture);
   if (*captured == nullptr) return false;
+  // Still true is returned: nothing of an invalid capture may be sent, or it would run at once.
   if ((*capture)->invalid || (*capture)->graph == nullptr) {
     *result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   }
   return true;
 }
 
+// The stream's next operation depends on this node alone, which is what makes a stream's work a
+// chain. A node that cannot be added breaks the capture: its graph would lack an operation.
 bool Record(CapturedStream* stream, Capture* capture, NodeParams* params, CUresult* result) {
   Node* added = nullptr;
   *result = AddNode(capture->graph, params, stream->dependencies.begin(),

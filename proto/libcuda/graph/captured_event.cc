@@ -40,6 +40,8 @@ void capturing::RemoveEvent(size_t index) {
 }
 
 bool CapturesRecord(const StreamRef& stream, CUevent event, unsigned flags, CUresult* result) {
+  // Two loads are all that a program without captures pays. An external record is a node of its own
+  // and needs a capture in any case.
   const bool external = (flags & CU_EVENT_RECORD_EXTERNAL) != 0;
   if (!external && !AnyCapture() && !AnyCapturedEvent()) return false;
   GraphLock lock;
@@ -50,6 +52,7 @@ bool CapturesRecord(const StreamRef& stream, CUevent event, unsigned flags, CUre
       *result = CUDA_ERROR_ILLEGAL_STATE;
       return true;
     }
+    // Its last record is an ordinary one from here on.
     const size_t index = FindEventIndex(event);
     if (index != state.events.count()) RemoveEvent(index);
     return false;
@@ -59,6 +62,8 @@ bool CapturesRecord(const StreamRef& stream, CUevent event, unsigned flags, CUre
     NodeParams params = EventOperation(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
     return Record(captured, capture, &params, result);
   }
+  // No node: the event only notes what its waiters will depend on. A later record takes the place
+  // of an earlier one, even of another capture's.
   const size_t index = LowerBound(event);
   if (index == state.events.count() || state.events[index].event != event) {
     if (!state.events.Insert(index, {event, capture, {}})) {
@@ -76,6 +81,9 @@ bool CapturesRecord(const StreamRef& stream, CUevent event, unsigned flags, CUre
   return true;
 }
 
+// Three kinds of wait: in a stream that does not capture, for a captured event (it joins the
+// event's capture); in a capturing stream, for an event of the same capture (it adds dependencies);
+// any other is an error that breaks what it touches.
 bool CapturesWait(const StreamRef& stream, CUevent event, unsigned flags, CUresult* result) {
   const bool external = (flags & CU_EVENT_WAIT_EXTERNAL) != 0;
   if (!external && !AnyCapture() && !AnyCapturedEvent()) return false;
@@ -105,6 +113,7 @@ bool CapturesWait(const StreamRef& stream, CUevent event, unsigned flags, CUresu
       *result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
       return true;
     }
+    // This is how a capture forks to another stream.
     CapturedStream* joined = Join(other, stream);
     if (joined == nullptr || !Unite(state.events[index].dependencies, &joined->dependencies)) {
       other->invalid = true;
@@ -118,6 +127,7 @@ bool CapturesWait(const StreamRef& stream, CUevent event, unsigned flags, CUresu
     return Record(captured, capture, &params, result);
   }
   if (!known && !WasRecorded(event)) return true;  // nothing to wait for
+  // It was recorded outside of captures, or in one that has ended: a graph cannot depend on it.
   if (!known || state.events[index].capture == nullptr) {
     capture->invalid = true;
     *result = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
@@ -142,6 +152,7 @@ CUresult CheckEventUse(CUevent event) {
   const size_t index = FindEventIndex(event);
   if (index == state.events.count()) return CheckUnsafeLocked();
   if (state.events[index].capture == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Whatever the thread's mode is.
   state.events[index].capture->invalid = true;
   return CUDA_ERROR_CAPTURED_EVENT;
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The rules of conditional nodes that do not need the driver. Making and dropping handles is the
+// library's.
 #include "proto/libcuda/graph/conditional.h"
 
 #include <stdlib.h>
@@ -8,6 +10,7 @@
 namespace gpuloom::graph {
 namespace {
 
+// IF has a second body for a value of zero; SWITCH has one per value.
 bool IsCount(CUgraphConditionalNodeType kind, unsigned count) {
   switch (kind) {
     case CU_GRAPH_COND_TYPE_IF:
@@ -21,6 +24,7 @@ bool IsCount(CUgraphConditionalNodeType kind, unsigned count) {
   }
 }
 
+// How many conditional nodes the graph is inside of, through child graphs as well.
 uint32_t DepthOf(const Graph* graph) {
   uint32_t depth = 0;
   for (; graph->owner != nullptr; graph = graph->owner->graph) {
@@ -29,6 +33,7 @@ uint32_t DepthOf(const Graph* graph) {
   return depth;
 }
 
+// The bodies of a conditional node are not looked into here: FindUnfitInBodies visits them itself.
 bool RunsInBody(const NodeParams& params) {
   switch (params.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
@@ -51,11 +56,13 @@ bool RunsInBody(const NodeParams& params) {
 
 CUresult MakeCondition(Graph* root, CUcontext context, unsigned default_value, unsigned flags,
                        CUgraphConditionalHandle* handle) {
+  // A new reservation would not know the earlier handles, and the driver counts handles per graph.
   if (root->conditions.count() != 0 && root->reservation == nullptr) {
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   }
   Condition condition = {0, context, false};
   CUDA_RETURN_IF_ERROR(DriverMakeCondition(root, default_value, flags, &condition.handle));
+  // The driver keeps the handle then, unused, until the graph ends.
   if (!root->conditions.Push(condition)) return CUDA_ERROR_OUT_OF_MEMORY;
   *handle = condition.handle;
   return CUDA_SUCCESS;
@@ -72,6 +79,7 @@ CUresult ReadConditional(const CUgraphNodeParams& from, Graph* graph, NodeParams
   *to = {};
   const CUDA_CONDITIONAL_NODE_PARAMS& asked = from.conditional;
   Condition* condition = FindCondition(RootOf(graph), asked.handle);
+  // A handle belongs to one graph and one node, and its context is the node's.
   if (from.reserved0[0] != 0 || from.reserved0[1] != 0 || from.reserved0[2] != 0 ||
       from.reserved2 != 0 || condition == nullptr || condition->used ||
       !IsCount(asked.type, asked.size) ||
@@ -84,6 +92,7 @@ CUresult ReadConditional(const CUgraphNodeParams& from, Graph* graph, NodeParams
   to->type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
   ConditionalParams& params = to->conditional;
   params = {asked.handle, asked.type, asked.size, nullptr, condition->context};
+  // Bodies begin without an owner; they get it when the node is added.
   params.bodies = static_cast<Graph**>(calloc(asked.size, sizeof(Graph*)));
   bool room = params.bodies != nullptr;
   for (uint32_t i = 0; room && i < asked.size; ++i) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Graphs and nodes are named by their serials, which no two ever share: what is inside of a node
+// needs no prefix.
 #include "proto/libcuda/graph/dot.h"
 
 #include <stdio.h>
@@ -37,10 +39,12 @@ const char* NameOf(CUgraphNodeType type) {
   }
 }
 
+// VERBOSE asks for all details.
 bool Wants(unsigned flags, unsigned flag) {
   return (flags & (flag | CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE)) != 0;
 }
 
+// uint64_t is unsigned long here, which %llu does not take.
 unsigned long long Number(uint64_t value) { return value; }
 
 void PrintDetails(FILE* file, const NodeParams& params, unsigned flags) {
@@ -106,6 +110,7 @@ void PrintGraph(FILE* file, const Graph& graph, unsigned flags) {
               Number(edge.node->serial));
     }
   }
+  // Behind the cluster, so that the graphs of nodes are clusters beside it.
   fprintf(file, "}\n");
   for (const Node* node : graph.nodes) {
     ForEachInner(*node, [&](const Graph* inner) { PrintGraph(file, *inner, flags); });
@@ -115,6 +120,7 @@ void PrintGraph(FILE* file, const Graph& graph, unsigned flags) {
 }  // namespace
 
 bool PrintDot(const Graph& graph, const char* path, unsigned flags) {
+  // Close-on-exec: a program that forks meanwhile does not pass it on.
   FILE* file = fopen(path, "we");
   if (file == nullptr) return false;
   fprintf(file, "digraph dot {\n");

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Making executable graphs: judging the program's graph, copying it, and flattening the copy into
+// the list of steps that drivers run; and finding in the copy what the program names by nodes of
+// its own graph.
 #include "proto/libcuda/graph/exec.h"
 
 #include <stdlib.h>
@@ -10,6 +13,7 @@
 namespace gpuloom::graph {
 namespace {
 
+// The live ones, guarded by GraphLock.
 constinit HandleSet execs;
 
 constexpr CUgraphEdgeData kPlain = {};
@@ -20,7 +24,8 @@ class Flattening {
   explicit Flattening(Definition* definition) : definition_(definition) {}
 
   // The roots of `graph` depend on `before`. *last: the steps on which nothing in the graph
-  // depends.
+  // depends; for an empty graph that is `before`, so that order passes through it. `graph` has no
+  // cycle: that was checked.
   bool Add(Graph* graph, const Growing<Dependency>& before, Growing<Dependency>* last) {
     Growing<Node*> order;
     Node* culprit;
@@ -37,9 +42,12 @@ class Flattening {
   // Appends the bodies of conditional steps, including those inside bodies, to the graph's own
   // steps.
   bool AddBodies() {
+    // The list grows on the way: bodies of conditional nodes in bodies come behind their owners,
+    // too.
     for (uint32_t i = 0; i < definition_->steps.count(); ++i) {
       bool room = true;
       ForEachInner(*definition_->steps[i].node, [&](Graph* body) {
+        // The steps of a child graph are in the list already.
         if (definition_->steps[i].node->params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL) return;
         const auto first = static_cast<uint32_t>(definition_->steps.count());
         Growing<Dependency> none;
@@ -62,6 +70,9 @@ class Flattening {
     return true;
   }
 
+  // Topological order has given every node that this one depends on its place. A child node's place
+  // is its empty step, behind those of its graph, so whoever depends on it waits for the whole
+  // child.
   bool AddNode(Node* node, const Growing<Dependency>& before) {
     Growing<Dependency> mine;
     bool room = true;
@@ -94,7 +105,8 @@ class Flattening {
   Definition* definition_;
 };
 
-// Cycles are looked for in child graphs and bodies, too. The culprit is the graph's own node.
+// Cycles are looked for in child graphs and bodies, too; *culprit is then a node of the inner
+// graph.
 CUresult CheckAcyclic(const Graph* graph, Node** culprit) {
   Growing<Node*> order;
   CUresult result = TopologicalOrder(graph, &order, culprit);
@@ -108,6 +120,8 @@ CUresult CheckAcyclic(const Graph* graph, Node** culprit) {
   return result;
 }
 
+// The node of `graph`, at any depth, that has this serial, or null. Only for errors, so it may be
+// slow.
 Node* FindOriginal(const Graph* graph, uint64_t serial) {
   for (Node* node : graph->nodes) {
     if (node->serial == serial) return node;
@@ -136,6 +150,9 @@ const Graph* FindCopy(const Exec* exec, const Graph* original) {
 
 Exec* ExecAt(size_t slot) { return static_cast<Exec*>(const_cast<void*>(execs.slot(slot))); }
 
+// Whether the driver can run the graph's conditional nodes. Handles are made before the nodes that
+// use them and bodies are filled afterwards, so all of this can be judged only when the graph is
+// instantiated.
 CUresult CheckConditions(const Graph* graph, Node** culprit, CUgraphInstantiateResult* why) {
   if (graph->conditions.count() == 0) {
     // The conditions of a body belong to the graph that contains it.
@@ -151,6 +168,7 @@ CUresult CheckConditions(const Graph* graph, Node** culprit, CUgraphInstantiateR
     *why = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // The context was reset, and its driver's handles with it.
   if (graph->reservation == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return IsInstantiated(graph) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
@@ -171,6 +189,7 @@ Exec* FindExec(CUgraphExec handle) {
 CUresult MakeExec(const Graph* graph, uint64_t flags, Exec** out, Node** culprit,
                   CUgraphInstantiateResult* why) {
   *culprit = nullptr;
+  // Each step sets the reason that it would fail for.
   *why = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
   CUDA_RETURN_IF_ERROR(CheckAcyclic(graph, culprit));
   *why = CUDA_GRAPH_INSTANTIATE_ERROR;
@@ -192,6 +211,8 @@ CUresult MakeExec(const Graph* graph, uint64_t flags, Exec** out, Node** culprit
   }
   last.Free();
   if (result == CUDA_SUCCESS) {
+    // The driver builds into the reservation. It is lent for this call only, so that the copy's end
+    // does not drop the program's handles.
     exec->graph->executable = true;
     exec->graph->reservation = graph->reservation;
     Node* copy = nullptr;
@@ -209,6 +230,7 @@ CUresult MakeExec(const Graph* graph, uint64_t flags, Exec** out, Node** culprit
   return CUDA_SUCCESS;
 }
 
+// From here on no other thread finds it, so DriverFinish needs no lock.
 void ForgetExec(Exec* exec) { execs.Remove(exec); }
 
 bool HoldsObjects(const Graph* graph) {
@@ -243,6 +265,7 @@ void ForgetAllExecs() {
     if (execs.slot(i) == nullptr) continue;
     Exec* exec = ExecAt(i);
     if (exec->driver != nullptr) DriverDestroy(exec);
+    // The program still has the handle and may destroy it; launching it is CONTEXT_IS_DESTROYED.
     exec->driver = nullptr;
   }
   ForgetReservations();

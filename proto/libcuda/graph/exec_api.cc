@@ -18,6 +18,7 @@ constexpr unsigned long long kKnownFlags =
     CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
+// Why an instantiation failed, for the versions of the call that tell the program.
 struct Blame {
   CUgraphNode node = nullptr;
   CUgraphInstantiateResult why = CUDA_GRAPH_INSTANTIATE_ERROR;
@@ -71,6 +72,8 @@ CUresult OnStream(CUgraphExec handle, CUstream stream_handle, DefaultStream null
   CUDA_RETURN_IF_ERROR(CheckReady());
   StreamRef stream;
   CUDA_RETURN_IF_ERROR(ResolveStream(stream_handle, null_means, &stream));
+  // Before the lock is taken, because it takes it itself. An executable graph cannot be a node of a
+  // capture.
   CUDA_RETURN_IF_ERROR(RefuseInCapture(stream));
   GraphLock lock;
   Exec* exec = FindExec(handle);
@@ -87,6 +90,7 @@ CUresult SetParams(CUgraphExec exec_handle, CUgraphNode node_handle, Read&& read
   CUDA_RETURN_IF_ERROR(read(&params));
   GraphLock lock;
   Exec* exec = FindExec(exec_handle);
+  // Programs name steps by the nodes of the graph that was instantiated, which must still be there.
   const Node* original = FindNode(node_handle, params.type);
   Step* step = exec == nullptr || original == nullptr ? nullptr : FindStep(exec, original);
   if (step == nullptr) {
@@ -108,6 +112,7 @@ CUresult SetParams(CUgraphExec exec_handle, CUgraphNode node_handle, Read&& read
   return UpdateNode(exec, step->node, &params);
 }
 
+// A child graph is no parameter that could be replaced: its nodes get those of `child`, one by one.
 CUresult SetChild(CUgraphExec exec_handle, CUgraphNode node_handle, CUgraph child) {
   CUDA_RETURN_IF_ERROR(CheckReady());
   GraphLock lock;
@@ -121,6 +126,8 @@ CUresult SetChild(CUgraphExec exec_handle, CUgraphNode node_handle, CUgraph chil
 }
 
 template <typename Params>
+// For both versions of the struct: the older one is the later one's beginning, and what it lacks is
+// zero.
 CUresult SetKernel(CUgraphExec exec, CUgraphNode node, const Params* from) {
   return SetParams(exec, node, [&](NodeParams* params) {
     if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -178,6 +185,8 @@ CUresult api::cuGraphUpload(CUgraphExec handle, CUstream stream, DefaultStream n
 
 CUresult api::cuGraphLaunch(CUgraphExec handle, CUstream stream, DefaultStream null_means) {
   return OnStream(handle, stream, null_means, [&](Exec* exec) {
+    // The lock is held from the check to the account, so that two launches cannot both find the
+    // memory free.
     CUDA_RETURN_IF_ERROR(CheckLaunch(*exec));
     CUDA_RETURN_IF_ERROR(DriverLaunch(exec, stream, null_means));
     ApplyLaunch(*exec);
@@ -204,6 +213,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph graph, unsigned l
 
 CUresult cuGraphExecDestroy(CUgraphExec handle) {
   CUDA_RETURN_IF_ERROR(CheckInitialized());
+  // Destroying one is a potentially unsafe call (docs/design/graphs.md), like freeing memory.
   CUDA_RETURN_IF_ERROR(CheckUnsafe());
   Exec* exec;
   bool finish;
@@ -277,6 +287,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNod
   if (from != nullptr && from->type == CU_GRAPH_NODE_TYPE_GRAPH) {
     return SetChild(exec, node, from->graph.graph);
   }
+  // Their memory was given at instantiation and cannot be another's.
   if (from != nullptr &&
       (from->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || from->type == CU_GRAPH_NODE_TYPE_MEM_FREE)) {
     return CUDA_ERROR_NOT_SUPPORTED;

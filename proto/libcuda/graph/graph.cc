@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The structure of graphs: which are alive, their nodes and edges, clones, order. What nodes do is
+// in node.cc, what allocation nodes share in allocation.cc.
 #include "proto/libcuda/graph/graph.h"
 
 #include <stdlib.h>
@@ -16,9 +18,11 @@ constinit Mutex GraphLock::mutex_;
 
 namespace {
 
+// All graphs and nodes of the process, executable graphs' copies included. Guarded by GraphLock.
 struct Living {
   HandleSet graphs;
   HandleSet nodes;
+  // Counts graphs and nodes alike; 0 stands for no original.
   uint64_t last_serial = 0;
   uint64_t last_mark = 0;
 };
@@ -40,6 +44,8 @@ size_t LowerBound(const Growing<Node*>& nodes, uint64_t serial, F serial_of) {
   return first;
 }
 
+// There is at most one edge between two nodes. The order of the others stays: queries show edges in
+// the order in which they were made.
 void RemoveEnd(Growing<Edge>* edges, const Node* node) {
   for (size_t i = 0; i < edges->count(); ++i) {
     if ((*edges)[i].node == node) {
@@ -49,12 +55,16 @@ void RemoveEnd(Growing<Edge>* edges, const Node* node) {
   }
 }
 
+// One handle serves one node, so the graph at the top keeps account of which are taken.
 void SetConditionUsed(Node* node, bool used) {
   if (node->params.type != CU_GRAPH_NODE_TYPE_CONDITIONAL) return;
   Condition* condition = FindCondition(RootOf(node->graph), node->params.conditional.handle);
   if (condition != nullptr) condition->used = used;  // a copy in the making has none yet
 }
 
+// Does not touch the nodes at the other ends of its edges: either they are freed, too, or
+// DestroyNode has seen to them. The account of its memory and condition needs node->graph and its
+// owners alive.
 void FreeNode(Node* node) {
   living.nodes.Remove(node);
   if (IsAllocation(node->params)) ForgetAllocation(node);
@@ -69,6 +79,7 @@ void FreeNode(Node* node) {
 Node* Append(Graph* graph, NodeParams* params) {
   auto* node = static_cast<Node*>(calloc(1, sizeof(Node)));
   if (node == nullptr) return nullptr;
+  // What can fail comes first, so that *params stays the caller's on every failure.
   if (!living.nodes.Add(node)) {
     free(node);
     return nullptr;
@@ -83,14 +94,18 @@ Node* Append(Graph* graph, NodeParams* params) {
   node->enabled = true;
   node->params = *params;
   *params = {};
+  // This is where a moved graph changes hands.
   ForEachInner(*node, [node](Graph* inner) { inner->owner = node; });
   SetConditionUsed(node, true);
   return node;
 }
 
+// Edges are copied in a second pass, because a node may depend on one that was created after it. On
+// failure *to is incomplete, and the caller destroys it.
 bool CopyNodes(const Graph* from, Graph* to) {
   for (uint32_t i = 0; i < from->nodes.count(); ++i) {
     Node* node = from->nodes[i];
+    // The place of a node's copy in `to`.
     node->index = i;
     NodeParams params;
     if (!CopyParams(node->params, &params)) return false;
@@ -125,6 +140,7 @@ CUresult CheckAllocation(Graph* graph, const NodeParams& params) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   } else if (params.type == CU_GRAPH_NODE_TYPE_GRAPH && params.child.graph->allocates) {
+    // Its nodes' addresses are added to the root's table when it arrives.
     more = params.child.graph->uses.count();
   } else {
     return CUDA_SUCCESS;
@@ -139,6 +155,7 @@ bool CopyConditions(const Graph* from, Graph* to) {
   return true;
 }
 
+// Each clone holds as many references as its original.
 bool CopyObjects(const Graph* from, Graph* to) {
   for (const ObjectReference& reference : from->objects) {
     if (!to->objects.Push(reference)) return false;
@@ -181,8 +198,11 @@ Graph* MakeGraph() {
   return graph;
 }
 
+// Captures come first: they know nodes. Destructors of user objects are only queued here, because
+// the lock is held; the entry points run them after they have released it.
 void DestroyGraph(Graph* graph) {
   ForgetGraphLocked(graph);
+  // The nodes' accounts use the tables freed below.
   for (Node* node : graph->nodes) FreeNode(node);
   graph->nodes.Free();
   graph->freed.Free();
@@ -201,6 +221,8 @@ Graph* RootOf(Graph* graph) {
 
 uint64_t NewMark() { return ++living.last_mark; }
 
+// Executable graphs' copies have none of their own: MakeExec lends them the program's graph's only
+// while the driver makes them.
 void ForgetReservations() {
   for (size_t i = 0; i < living.graphs.capacity(); ++i) {
     if (living.graphs.slot(i) == nullptr) continue;
@@ -212,6 +234,8 @@ void ForgetReservations() {
 CUresult AddNode(Graph* graph, NodeParams* params, const Edge* dependencies, size_t count,
                  Node** out) {
   *out = nullptr;
+  // The room that NoteAllocation needs is made before anything is changed: afterwards nothing may
+  // fail.
   const CUresult checked = CheckAllocation(graph, *params);
   if (checked != CUDA_SUCCESS) {
     FreeParams(params);
@@ -225,11 +249,14 @@ CUresult AddNode(Graph* graph, NodeParams* params, const Edge* dependencies, siz
   for (size_t i = 0; i < count; ++i) {
     const CUresult result = AddEdge(dependencies[i].node, node, dependencies[i].data);
     if (result != CUDA_SUCCESS) {
+      // A graph that was moved here goes back to the program, whose call failed; the node would
+      // take it along otherwise.
       ForEachInner(*node, [](Graph* inner) { inner->owner = nullptr; });
       DestroyNode(node);
       return result;
     }
   }
+  // Last, so that a node that is destroyed above is in no account (Node::noted).
   if (Allocates(*node)) NoteAllocation(node);
   *out = node;
   return CUDA_SUCCESS;
@@ -257,6 +284,7 @@ bool HasEdge(const Node* from, const Node* to) {
 CUresult AddEdge(Node* from, Node* to, const CUgraphEdgeData& data) {
   if (from == to || from->graph != to->graph || HasEdge(from, to)) return CUDA_ERROR_INVALID_VALUE;
   if (!from->out.Push({to, data})) return CUDA_ERROR_OUT_OF_MEMORY;
+  // Both ends know an edge, or none.
   if (!to->in.Push({from, data})) {
     from->out.Remove(from->out.count() - 1);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -267,6 +295,7 @@ CUresult AddEdge(Node* from, Node* to, const CUgraphEdgeData& data) {
 CUresult RemoveEdge(Node* from, Node* to, const CUgraphEdgeData& data) {
   for (const Edge& edge : to->in) {
     if (edge.node != from) continue;
+    // With other data it is an edge that does not exist.
     if (memcmp(&edge.data, &data, sizeof(data)) != 0) return CUDA_ERROR_INVALID_VALUE;
     RemoveEnd(&to->in, from);
     RemoveEnd(&from->out, to);
@@ -279,6 +308,8 @@ Graph* CloneGraph(const Graph* graph) {
   Graph* clone = MakeGraph();
   if (clone == nullptr) return nullptr;
   clone->original_serial = graph->serial;
+  // Copied nodes are in no table of uses: only the graphs that the program sees keep account of
+  // them.
   clone->allocates = graph->allocates;
   clone->reuses_memory = graph->reuses_memory;
   if (!CopyNodes(graph, clone) || !CopyObjects(graph, clone) || !CopyConditions(graph, clone)) {
@@ -297,6 +328,7 @@ Node* FindInClone(const Graph* clone, const Node* original) {
   return clone->nodes[at]->original_serial == original->serial ? clone->nodes[at] : nullptr;
 }
 
+// Kahn's algorithm: Node::index counts what a node still waits for, and `order` is its queue.
 CUresult TopologicalOrder(const Graph* graph, Growing<Node*>* order, Node** culprit) {
   *culprit = nullptr;
   for (Node* node : graph->nodes) {
@@ -308,6 +340,7 @@ CUresult TopologicalOrder(const Graph* graph, Growing<Node*>* order, Node** culp
       if (--edge.node->index == 0 && !order->Push(edge.node)) return CUDA_ERROR_OUT_OF_MEMORY;
     }
   }
+  // What is left lies on a cycle or behind one.
   if (order->count() == graph->nodes.count()) return CUDA_SUCCESS;
   for (Node* node : graph->nodes) {
     if (node->index != 0) *culprit = node;

@@ -16,9 +16,13 @@ namespace {
 
 constexpr CUgraphEdgeData kPlain = {};
 
+// An ordinary dependency. CUDA's first versions of the queries know no others, and return
+// LOSSY_QUERY where there are some.
 bool IsPlain(const CUgraphEdgeData& data) { return memcmp(&data, &kPlain, sizeof(data)) == 0; }
 
-// Fills up to *count handles and sets what is left to null; without an array only counts.
+// Fills up to *count handles and sets what is left to null; without an array only counts. *count
+// becomes the number of handles filled in, or that there are; where the array is too short it stays
+// as it is.
 template <typename HandleAt>
 CUresult ShowNodes(size_t have, HandleAt&& handle_at, CUgraphNode* out, size_t* count) {
   if (count == nullptr || (out != nullptr && *count == 0)) return CUDA_ERROR_INVALID_VALUE;
@@ -30,6 +34,7 @@ CUresult ShowNodes(size_t have, HandleAt&& handle_at, CUgraphNode* out, size_t* 
   return CUDA_SUCCESS;
 }
 
+// The nodes at the other ends of one node's edges. `data` null: the first version of the query.
 CUresult ShowEnds(const Growing<Edge>& edges, CUgraphNode* out, CUgraphEdgeData* data,
                   size_t* count) {
   if (count == nullptr || (out != nullptr && *count == 0) || (data != nullptr && out == nullptr)) {
@@ -47,6 +52,7 @@ CUresult ShowEnds(const Growing<Edge>& edges, CUgraphNode* out, CUgraphEdgeData*
       edges.count(), [&](size_t i) { return HandleOf(edges[i].node); }, out, count);
 }
 
+// All edges of a graph, by the rules of ShowNodes with two arrays, or three.
 CUresult ShowEdges(CUgraph handle, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data,
                    size_t* count) {
   CUDA_RETURN_IF_ERROR(CheckInitialized());
@@ -91,6 +97,9 @@ CUresult ShowDependencies(CUgraphNode handle, bool dependents, CUgraphNode* out,
   return ShowEnds(dependents ? node->out : node->in, out, data, count);
 }
 
+// Adds or removes edges, none of them if one is refused. (The same edge twice in one call is found
+// only when its first one has been changed.) Cycles are allowed here and found when the graph is
+// instantiated.
 CUresult ChangeEdges(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
                      const CUgraphEdgeData* data, size_t count, bool add) {
   CUDA_RETURN_IF_ERROR(CheckInitialized());
@@ -107,8 +116,10 @@ CUresult ChangeEdges(CUgraph handle, const CUgraphNode* from, const CUgraphNode*
         (data != nullptr && !EdgeList::IsEdgeData(*before, data[i]))) {
       return CUDA_ERROR_INVALID_VALUE;
     }
+    // What is allocated must stay in order with what uses it.
     if (!add && (Allocates(*before) || Allocates(*after))) return CUDA_ERROR_NOT_SUPPORTED;
   }
+  // Any edge may be one of those that keep two users of the same memory apart.
   if (!add && count != 0 && graph->reuses_memory) return CUDA_ERROR_NOT_SUPPORTED;
   for (size_t i = 0; i < count; ++i) {
     const CUgraphEdgeData& with = data != nullptr ? data[i] : kPlain;
@@ -140,12 +151,14 @@ CUresult cuGraphDestroy(CUgraph handle) {
   {
     GraphLock lock;
     Graph* graph = FindGraph(handle);
+    // Graphs of nodes end with their nodes.
     if (graph == nullptr || graph->executable || graph->owner != nullptr) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     if (graph->capture != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
     DestroyGraph(graph);
   }
+  // Without the lock: a destructor is the program's code.
   RunDestructors();
   return CUDA_SUCCESS;
 }
@@ -169,6 +182,7 @@ CUresult cuGraphClone(CUgraph* out, CUgraph handle) {
   GraphLock lock;
   const Graph* graph = FindGraph(handle);
   if (out == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Memory and condition handles belong to one graph; a copy of its nodes would use the same.
   if (HasAllocations(graph) || HasConditions(graph) || IsBody(graph)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -188,6 +202,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* out, CUgraph h
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (context == nullptr || !IsContext(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  // A handle for a body is the top-level graph's, as CUDA allows: kernels of both may set it.
   return MakeCondition(RootOf(graph), context, default_value, flags, out);
 }
 
@@ -331,6 +346,7 @@ CUresult cuGraphRetainUserObject(CUgraph handle, CUuserObject object_handle, uns
       (flags & ~unsigned{CU_GRAPH_USER_OBJECT_MOVE}) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // Moved references are the caller's own; otherwise the graph's are new ones.
   if (!HoldObject(graph, object, count)) return CUDA_ERROR_OUT_OF_MEMORY;
   if ((flags & CU_GRAPH_USER_OBJECT_MOVE) == 0) object->references += count;
   return CUDA_SUCCESS;

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Making, copying, exchanging and freeing the parameters of a node. Two rules shape it: every
+// failure is a lack of memory that leaves a value FreeParams can take, and what a program has been
+// shown of a kernel's parameters must not move.
 #include "proto/libcuda/graph/node.h"
 
 #include <stdlib.h>
@@ -22,7 +25,8 @@ bool Duplicate(const T* from, size_t count, T** to) {
   return true;
 }
 
-// The `extra` way of passing parameters: one packed buffer.
+// The buffer in the program's `extra` list, which must hold at least the `bytes` of the kernel's
+// layout. A larger buffer is accepted and its end ignored.
 CUresult FindPacked(void** extra, uint32_t bytes, const void** packed) {
   const void* buffer = nullptr;
   const size_t* size = nullptr;
@@ -54,6 +58,8 @@ bool MakeList(KernelParams* kernel) {
   return true;
 }
 
+// Copies the arguments into *to, whose other fields are set already. On failure *to is half made;
+// the caller frees it.
 CUresult TakeParams(const CUDA_KERNEL_NODE_PARAMS_v3& from, const KernelLayout& layout,
                     KernelParams* to) {
   const void* packed = nullptr;
@@ -62,11 +68,13 @@ CUresult TakeParams(const CUDA_KERNEL_NODE_PARAMS_v3& from, const KernelLayout& 
     CUDA_RETURN_IF_ERROR(FindPacked(from.extra, layout.bytes, &packed));
   } else if (layout.count != 0) {
     if (from.kernelParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    // The pointers cannot be followed without the parameters' sizes.
     if (!layout.known) return CUDA_ERROR_NOT_SUPPORTED;
     for (uint32_t i = 0; i < layout.count; ++i) {
       if (from.kernelParams[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     }
   }
+  // All that the program passed has been judged; from here on only memory can fail.
   to->param_bytes = layout.bytes;
   to->param_count = layout.known ? layout.count : 0;
   if (layout.bytes != 0) {
@@ -88,6 +96,8 @@ CUresult TakeParams(const CUDA_KERNEL_NODE_PARAMS_v3& from, const KernelLayout& 
   return from.extra == nullptr || MakeList(to) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+// The copy's pointers lead into its own buffers, even where the program has set others in the
+// original: their values are in `packed` by then.
 bool CopyKernel(const KernelParams& from, KernelParams* to) {
   PackShown(from);
   *to = from;
@@ -122,6 +132,9 @@ void Exchange(T* a, T* b) {
   *b = old;
 }
 
+// Gives the buffers of *to, which the program may have pointers to, the values of *from, and hands
+// them to *from. ReplaceParams then frees what is left in *to and moves *from there, buffers
+// included. Pointers that the program has set in `params` end here: the new values replace them.
 void KeepStorage(KernelParams* to, KernelParams* from) {
   if (to->param_bytes != 0) memcpy(to->packed, from->packed, to->param_bytes);
   for (uint32_t i = 0; i < to->param_count; ++i) {
@@ -133,6 +146,7 @@ void KeepStorage(KernelParams* to, KernelParams* from) {
   Exchange(&to->extra, &from->extra);
 }
 
+// On failure *to holds the bodies made so far, and null for the rest: FreeParams copes with both.
 bool CopyBodies(const ConditionalParams& from, ConditionalParams* to) {
   to->bodies = static_cast<Graph**>(calloc(from.count, sizeof(Graph*)));
   for (uint32_t i = 0; to->bodies != nullptr && i < from.count; ++i) {
@@ -151,6 +165,7 @@ CUresult MakeKernelParams(const CUDA_KERNEL_NODE_PARAMS_v3& from, const KernelLa
   to->kernel = {};
   KernelParams& kernel = to->kernel;
   kernel.function = from.func;
+  // A node made from a function has a kernel, too, if a library has it: queries show both.
   kernel.kernel = from.func != nullptr ? layout.kernel : from.kern;
   kernel.context = from.ctx;
   kernel.grid[0] = from.gridDimX;
@@ -211,6 +226,7 @@ CUresult SetKernelAttribute(KernelParams* kernel, CUlaunchAttributeID id,
   if (grown == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   kernel->attributes = static_cast<CUlaunchAttribute*>(grown);
   CUlaunchAttribute& attribute = kernel->attributes[kernel->attribute_count++];
+  // The padding too: updates compare attributes byte by byte (update.cc).
   memset(&attribute, 0, sizeof(attribute));
   attribute.id = id;
   attribute.value = value;
@@ -245,6 +261,7 @@ NodeParams LinearFill(CUdeviceptr to, uint32_t value, uint32_t element_bytes, si
                       CUcontext context) {
   NodeParams params = {};
   params.type = CU_GRAPH_NODE_TYPE_MEMSET;
+  // A single row, which needs no pitch.
   params.memset = {to, 0, value, element_bytes, count, 1, context};
   return params;
 }
@@ -276,6 +293,8 @@ CUresult MakeBatch(const CUDA_BATCH_MEM_OP_NODE_PARAMS& from, NodeParams* to) {
 }
 
 bool CopyParams(const NodeParams& from, NodeParams* to) {
+  // This copies what owns nothing. The cases below replace each owned pointer, also when they fail,
+  // so that FreeParams never frees the original's.
   *to = from;
   bool room = true;
   switch (from.type) {
@@ -287,10 +306,13 @@ bool CopyParams(const NodeParams& from, NodeParams* to) {
       break;
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       room = Duplicate(from.alloc.access, from.alloc.params.accessDescCount, &to->alloc.access);
+      // CUDA's struct has a pointer of its own to the list, which a program gets to see.
       to->alloc.params.accessDescs = to->alloc.access;
+      // Even if the list could not be copied: FreeParams drops it.
       HoldMemory(to->alloc.memory);
       break;
     case CU_GRAPH_NODE_TYPE_GRAPH:
+      // The copy owns its graph from the start, however the original came by its own.
       to->child = {CloneGraph(from.child.graph), CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE};
       room = to->child.graph != nullptr;
       break;
@@ -324,6 +346,8 @@ void FreeParams(NodeParams* params) {
       DropMemory(params->alloc.memory);
       break;
     case CU_GRAPH_NODE_TYPE_GRAPH:
+      // A moved graph without an owner has not arrived: adding its node failed, and it is the
+      // program's still.
       if (params->child.graph != nullptr &&
           (params->child.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE ||
            params->child.graph->owner != nullptr)) {
@@ -344,6 +368,7 @@ void FreeParams(NodeParams* params) {
 }
 
 void ReplaceParams(NodeParams* to, NodeParams* from) {
+  // Of the kinds whose parameters can be set, only these two show a program pointers into the node.
   if (to->type == CU_GRAPH_NODE_TYPE_KERNEL && HasForm(to->kernel, from->kernel)) {
     KeepStorage(&to->kernel, &from->kernel);
   } else if (to->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP && to->batch.count == from->batch.count &&

@@ -12,6 +12,8 @@
 namespace gpuloom::graph {
 namespace {
 
+// The arguments that all functions which add a node have in common. `data` null: ordinary
+// dependencies.
 struct NewNode {
   CUgraphNode* out;
   CUgraph graph;
@@ -20,7 +22,9 @@ struct NewNode {
   size_t count;
 };
 
-// `read(NodeParams*)` judges the parameters; it is called without the lock.
+// `read(NodeParams*)` judges the parameters; it is called without the lock, because it may ask the
+// executor about a kernel. So handles are looked up only afterwards: the graph may have changed
+// meanwhile.
 template <typename Read>
 CUresult Add(const NewNode& asked, Read&& read) {
   CUDA_RETURN_IF_ERROR(CheckReady());
@@ -43,7 +47,9 @@ CUresult Add(const NewNode& asked, Read&& read) {
   return result;
 }
 
-// `read(Graph*, NodeParams*)` is called with the lock.
+// `read(Graph*, NodeParams*)` is called with the lock: for nodes that bring graphs along, which
+// must not change between the check and the node's arrival. *params need not be freed: AddNode
+// takes them over.
 template <typename Read>
 CUresult AddLocked(const NewNode& asked, Read&& read) {
   CUDA_RETURN_IF_ERROR(CheckReady());
@@ -69,6 +75,7 @@ CUresult AddChild(const NewNode& asked, CUgraph child, CUgraphChildGraphNodeOwne
 }
 
 CUresult AddConditional(const NewNode& asked, CUgraphNodeParams* from) {
+  // The program gets the node's own array, valid as long as the node.
   CUgraph* bodies = nullptr;
   const CUresult result = AddLocked(asked, [from, &bodies](Graph* graph, NodeParams* params) {
     const CUresult read = ReadConditional(*from, graph, params);
@@ -81,6 +88,7 @@ CUresult AddConditional(const NewNode& asked, CUgraphNodeParams* from) {
 
 CUresult AddAny(const NewNode& asked, CUgraphNodeParams* from) {
   if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // The only kind, besides conditional nodes, that writes into the program's struct.
   if (from->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
     CUdeviceptr address = 0;
     const CUresult result = Add(asked, [&](NodeParams* params) {
@@ -121,6 +129,7 @@ CUresult Replace(CUgraphNode handle, NodeParams* params) {
     FreeParams(params);
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // They change hands before the old parameters are freed.
   if (params->type == CU_GRAPH_NODE_TYPE_KERNEL) {
     params->kernel.attributes = node->params.kernel.attributes;
     params->kernel.attribute_count = node->params.kernel.attribute_count;
@@ -131,6 +140,7 @@ CUresult Replace(CUgraphNode handle, NodeParams* params) {
   return CUDA_SUCCESS;
 }
 
+// Sets the parameters of a node whose kind `read` has found out.
 template <typename Read>
 CUresult Set(CUgraphNode handle, Read&& read) {
   CUDA_RETURN_IF_ERROR(CheckReady());
@@ -178,6 +188,7 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode* out, CUgraph graph, const CUgraphN
 }
 CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v1* out) {
   return Get(node, CU_GRAPH_NODE_TYPE_KERNEL, out, [&](const NodeParams& params) {
+    // The first version has no field for a kernel; a CUkernel is accepted wherever a function is.
     CUDA_KERNEL_NODE_PARAMS shown = ShowKernel(params.kernel);
     if (shown.func == nullptr) shown.func = reinterpret_cast<CUfunction>(shown.kern);
     memcpy(out, &shown, sizeof(*out));
@@ -204,6 +215,7 @@ CUresult cuGraphMemcpyNodeGetParams(CUgraphNode node, CUDA_MEMCPY3D* out) {
              [&](const NodeParams& params) { *out = params.memcpy.copy; });
 }
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode node, const CUDA_MEMCPY3D* from) {
+  // The call names no context: the copy gets the current one.
   return Set(node, [&](NodeParams* params) { return ReadMemcpy(from, nullptr, params); });
 }
 
@@ -218,6 +230,7 @@ CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CUDA_MEMSET_NODE_PARAMS* o
              [&](const NodeParams& params) { *out = ShowMemset(params.memset); });
 }
 CUresult cuGraphMemsetNodeSetParams(CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS* from) {
+  // As above, in the current context.
   return Set(node, [&](NodeParams* params) { return ReadMemset(from, nullptr, params); });
 }
 
@@ -322,6 +335,7 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID id
   CUresult result = CUDA_ERROR_INVALID_VALUE;
   const CUresult found = Get(handle, CU_GRAPH_NODE_TYPE_KERNEL, out, [&](const NodeParams& params) {
     if (!IsNodeAttribute(id)) return;
+    // What was never set reads as zero.
     const CUlaunchAttributeValue* value = FindKernelAttribute(params.kernel, id);
     if (value != nullptr) {
       *out = *value;
@@ -348,6 +362,7 @@ CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode to_handle, CUgraphNode from
   if (to == nullptr || from == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_SUCCESS;
   for (uint32_t i = 0; result == CUDA_SUCCESS && i < from->params.kernel.attribute_count; ++i) {
+    // A copy, because the list grows when a node's attributes are copied to itself.
     const CUlaunchAttribute attribute = from->params.kernel.attributes[i];
     result = SetKernelAttribute(&to->params.kernel, attribute.id, attribute.value);
   }

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The checks that the driver makes when a node gets its parameters, as far as they can be made in
+// the program's process. They are for the program's sake (an error at the call that caused it), not
+// for safety: the executor judges what it is sent again.
 #include "proto/libcuda/graph/node_params.h"
 
 #include <string.h>
@@ -18,6 +21,7 @@ bool IsMemoryType(CUmemorytype type) {
 // Returns true if the box that is copied fits into the rows and slices of one side.
 bool Fits(const CUDA_MEMCPY3D& copy, CUmemorytype type, size_t x_bytes, size_t y, size_t pitch,
           size_t height) {
+  // An array has its own extent, which the copy's pitch and height do not describe.
   if (type == CU_MEMORYTYPE_ARRAY) return true;
   if ((copy.Height > 1 || copy.Depth > 1) && pitch != 0 && pitch < x_bytes + copy.WidthInBytes) {
     return false;
@@ -28,7 +32,9 @@ bool Fits(const CUDA_MEMCPY3D& copy, CUmemorytype type, size_t x_bytes, size_t y
 // Returns true if a side that claims to be device memory lies in it entirely.
 bool IsReachable(const CUDA_MEMCPY3D& copy, CUmemorytype type, CUdeviceptr base, size_t x_bytes,
                  size_t y, size_t z, size_t pitch, size_t height) {
+  // A unified address may be host memory, of which nothing is known here.
   if (type != CU_MEMORYTYPE_DEVICE) return true;
+  // Zero pitch or height: rows or slices follow each other without a gap.
   const uint64_t row = pitch != 0 ? pitch : x_bytes + copy.WidthInBytes;
   const uint64_t rows = height != 0 ? height : y + copy.Height;
   uint64_t first, last, slices;
@@ -83,6 +89,7 @@ CUresult ReadMemcpy(const CUDA_MEMCPY3D* from, CUcontext context, NodeParams* to
             from->dstHeight)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // Also what makes the subtractions in IsReachable safe.
   if (from->WidthInBytes == 0 || from->Height == 0 || from->Depth == 0 ||
       !IsReachable(*from, from->srcMemoryType, from->srcDevice, from->srcXInBytes, from->srcY,
                    from->srcZ, from->srcPitch, from->srcHeight) ||
@@ -109,6 +116,7 @@ CUresult ReadMemset(const CUDA_MEMSET_NODE_PARAMS* from, CUcontext context, Node
   if (__builtin_mul_overflow(uint64_t{from->width}, uint64_t{element}, &row_bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // The pitch of a single row means nothing.
   bytes = row_bytes;
   if (from->height > 1) {
     if (from->pitch < row_bytes ||
@@ -155,6 +163,7 @@ CUresult ReadChildLocked(CUgraph child, CUgraphChildGraphNodeOwnership ownership
   if (graph == nullptr || graph->executable || (graph == parent && !moves)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  // docs/design/graphs.md says what a child graph may contain.
   if (graph->owner != nullptr || HasConditions(graph) ||
       (HasAllocations(graph) && (!moves || IsInstantiated(graph)))) {
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -207,6 +216,7 @@ CUresult ReadParams(const CUgraphNodeParams* from, NodeParams* to) {
     }
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       return MakeFree(from->free.dptr, to);
+    // Semaphores are not offered; the other two are never set, and added by functions of their own.
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:

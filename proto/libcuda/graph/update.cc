@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// New parameters for an executable graph: what may change, and what may not.
+// New parameters for an executable graph: what may change, and what may not. An update is judged
+// whole before any of it is sent, and nodes that have not changed are not sent at all.
 #include <string.h>
 
 #include "proto/cuda/return_if_error.h"
@@ -8,6 +9,8 @@
 namespace gpuloom::graph {
 namespace {
 
+// An attribute that a kernel does not have counts as zero. `size_bytes`: of the value's member that
+// this attribute uses.
 bool SameAttribute(const KernelParams& a, const KernelParams& b, CUlaunchAttributeID id,
                    size_t size_bytes) {
   const CUlaunchAttributeValue zero = {};
@@ -35,6 +38,7 @@ CUgraphExecUpdateResult CheckChange(const NodeParams& old, const NodeParams& now
                  ? CU_GRAPH_EXEC_UPDATE_SUCCESS
                  : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     case CU_GRAPH_NODE_TYPE_MEMSET:
+      // A fill keeps its number of dimensions.
       return (old.memset.height == 1) == (now.memset.height == 1)
                  ? CU_GRAPH_EXEC_UPDATE_SUCCESS
                  : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
@@ -131,6 +135,9 @@ CUresult CheckChanges(const Graph* have, const Graph* want, CUgraphExecUpdateRes
   return result;
 }
 
+// Compares by bytes: values that differ only in padding count as changed, which costs an update and
+// breaks nothing. `a` is the executable graph's, which no program has pointers to; what it may have
+// set in `b` is packed first.
 bool SameParams(const NodeParams& a, const NodeParams& b) {
   switch (a.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
@@ -206,6 +213,8 @@ class Changes {
   }
 
   // *culprit: the node whose parameters were refused, or null.
+  // Sends all changes at once, and makes them in the Exec's copy once the driver has accepted all
+  // of them.
   CUresult Make(Exec* exec, Node** culprit) {
     if (changes_.count() == 0) return CUDA_SUCCESS;
     if (exec->driver == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -226,6 +235,7 @@ class Changes {
     for (Change& change : changes_) {
       const NodeParams old = change.node->params;
       change.node->params = change.params;
+      // The destructor frees the old ones.
       change.params = old;
     }
     return CUDA_SUCCESS;

@@ -10,13 +10,17 @@
 namespace gpuloom::graph {
 namespace {
 
+// A call that is due, with its argument.
 struct Destructor {
   CUhostFn function;
   void* value;
 };
 
+// All live user objects, guarded by GraphLock as `queued` is.
 constinit HandleSet objects;
 constinit Growing<Destructor> queued;
+// The same number as queued.count(), so that RunDestructors need not take the lock when nothing is
+// due.
 std::atomic<uint32_t> queued_count{0};
 
 }  // namespace
@@ -37,6 +41,7 @@ UserObject* MakeUserObject(void* value, CUhostFn destroy, uint32_t references) {
 }
 
 void ReleaseUserObject(UserObject* object, uint64_t count) {
+  // A program that releases more than it holds must not make the count wrap.
   object->references -= count < object->references ? count : object->references;
   if (object->references != 0) return;
   // Without memory the destructor is lost, not the program.
@@ -77,6 +82,7 @@ void DropAllObjects(Graph* graph) {
 }
 
 void RunDestructors() {
+  // One at a time, in the order of their release; several threads may share the work.
   while (queued_count.load(std::memory_order_acquire) != 0) {
     Destructor destructor;
     {

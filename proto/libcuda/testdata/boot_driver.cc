@@ -10,6 +10,8 @@
 
 namespace {
 
+// The device and its memory are made up; only what cudart compares between its questions must
+// agree: the UUID and the PCI bus, which the handshake hashes and the attributes report.
 constexpr int kVersion = 13000;
 constexpr int kPciBus = 7;
 constexpr size_t kMemoryBytes = size_t{1} << 30;
@@ -20,6 +22,7 @@ thread_local CUcontext current;
 
 CUcontext Primary() { return reinterpret_cast<CUcontext>(&primary_context); }
 
+// One context, made up as well; modules are not loaded before the first allocation.
 const gpuloom::RuntimeHooks kHooks = {
     .current_context =
         [](CUcontext* context) {
@@ -98,6 +101,7 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
   *bytes = kMemoryBytes;
   return CUDA_SUCCESS;
 }
+// The rest only has to be plausible.
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
@@ -135,6 +139,7 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext) {
   return CUDA_SUCCESS;
 }
 CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t) {
+  // Never used.
   *pointer = 0x10000000;
   return CUDA_SUCCESS;
 }

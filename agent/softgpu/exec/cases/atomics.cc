@@ -10,6 +10,7 @@ uint64_t Lane(uint32_t lane) { return lane; }
 
 // %d9 is the lane's own memory, %d8 that of all 32.
 constexpr Case kCases[] = {
+    // What atom returns and what it leaves; red only leaves.
     {"st.global.u32 [%d9], %r1; atom.global.add.u32 %r0, [%d9], %r2;", 'r', {5, 3}, 5},
     {"st.global.u32 [%d9], %r1; atom.global.add.u32 %r10, [%d9], %r2; ld.global.u32 %r0, [%d9];",
      'r',
@@ -27,6 +28,7 @@ constexpr Case kCases[] = {
      'r',
      {F(1.5f), F(2)},
      F(3.5f)},
+    // Subnormal sums vanish in global memory, and stay in shared memory.
     {"st.global.u32 [%d9], %r1; red.global.add.f32 [%d9], %r2; ld.global.u32 %r0, [%d9];",
      'r',
      {1, 1},
@@ -41,6 +43,7 @@ constexpr Case kCases[] = {
      'd',
      {D(1.5), D(2)},
      D(3.5)},
+    // Halves by themselves.
     {"st.global.u32 [%d9], %r1; red.global.add.noftz.f16x2 [%d9], %r2; ld.global.u32 %r0, [%d9];",
      'r',
      {0x3c003c00, 0x40003c00},
@@ -79,6 +82,7 @@ constexpr Case kCases[] = {
      'r',
      {kOnes32, 3},
      3},
+    // inc and dec at their ends and between them.
     {"st.global.u32 [%d9], %r1; atom.global.inc.u32 %r0, [%d9], %r2; ld.global.u32 %r0, [%d9];",
      'r',
      {3, 3},
@@ -125,6 +129,7 @@ constexpr Case kCases[] = {
      'r',
      {6, 3},
      3},
+    // A comparison that fails changes nothing.
     {"st.global.u32 [%d9], %r1; atom.global.cas.b32 %r10, [%d9], 5, %r2; ld.global.u32 %r0, [%d9];",
      'r',
      {6, 3},
@@ -135,6 +140,7 @@ constexpr Case kCases[] = {
      'h',
      {6, 3},
      3},
+    // All lanes on one word.
     {"st.shared.u32 [shared], 0; bar.sync 0; atom.shared.add.u32 %r10, [shared], 2; bar.sync 0; "
      "ld.shared.u32 %r0, [shared];",
      'r',

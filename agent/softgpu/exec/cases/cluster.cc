@@ -5,8 +5,8 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// The block's barrier in %r10 and the next block's in %r11; all blocks' barriers are made before anybody
-// goes on, and none ends before all have been reached.
+// The block's barrier in %r10 and the next block's in %r11; all blocks' barriers are made before
+// anybody goes on, and none ends before all have been reached.
 #define BEFORE(bytes)                                                                       \
   "setp.eq.u32 %p10, %r9, 0; mov.u32 %r10, shared; add.u32 %r14, %r10, 32; mov.u32 %r12, "  \
   "%cluster_ctarank; "                                                                      \

@@ -174,7 +174,7 @@ constexpr Case kCases[] = {
      0},
     {"membar.cta; membar.gl; membar.sys; mov.u32 %r0, 1;", 'r', {}, 1},
     {"fence.sc.gpu; fence.acq_rel.cta; fence.proxy.async; mov.u32 %r0, 1;", 'r', {}, 1},
-    // Special registers.
+    // Special registers, of the first of one block of 32 threads.
     {"mov.u32 %r0, %tid.x;", 'r', {}, 0, Lane},
     {"mov.u32 %r0, %tid.y;", 'r', {}, 0},
     {"mov.u32 %r0, %ntid.x;", 'r', {}, 32},
@@ -211,6 +211,7 @@ constexpr Case kCases[] = {
     {"mov.u32 %r0, %nclusterid.x;", 'r', {}, 1},
     {"mov.u32 %r0, %cluster_nctaid.y;", 'r', {}, 1},
     {"mov.u32 %r0, %dynamic_smem_size;", 'r', {}, 64},
+    // Time passes, at least while a thread sleeps.
     {"mov.u64 %d10, %clock64; nanosleep.u32 1000; mov.u64 %d11, %clock64; setp.gt.u64 %p0, %d11, "
      "%d10;",
      'p',

@@ -31,7 +31,7 @@ constexpr Case kCases[] = {
     {"cvt.sat.u32.s32 %r0, %r1;", 'r', {kOnes32}, 0},
     {"cvt.sat.s32.u32 %r0, %r1;", 'r', {kOnes32}, 0x7fffffff},
     {"cvt.sat.u16.u64 %h0, %d1;", 'h', {0x10000}, 0xffff},
-    // Integer to floating point.
+    // Integer to floating point: also what lies between two numbers of the type.
     {"cvt.rn.f32.s32 %r0, %r1;", 'r', {static_cast<uint32_t>(-3)}, F(-3)},
     {"cvt.rn.f32.u32 %r0, %r1;", 'r', {0xffffffff}, F(4294967296.0f)},
     {"cvt.rz.f32.u32 %r0, %r1;", 'r', {0xffffffff}, F(4294967040.0f)},
@@ -59,6 +59,8 @@ constexpr Case kCases[] = {
     {"cvt.rpi.s32.f32 %r0, %r1;", 'r', {F(2.2f)}, 3},
     {"cvt.rzi.u32.f32 %r0, %r1;", 'r', {F(-5.0f)}, 0},
     {"cvt.rzi.s32.f32 %r0, %r1;", 'r', {F(kInf)}, 0x7fffffff},
+    // Out of range the nearest number that there is; of a not-a-number 0 or the lowest, by the
+    // width.
     {"cvt.rzi.s32.f32 %r0, %r1;", 'r', {F(-1e20f)}, 0x80000000},
     {"cvt.rzi.s32.f32 %r0, %r1;", 'r', {0x7fc00000}, 0},
     {"cvt.rzi.u32.f32 %r0, %r1;", 'r', {F(1e20f)}, kOnes32},
@@ -67,6 +69,7 @@ constexpr Case kCases[] = {
     {"cvt.rzi.s16.f32 %h0, %r1;", 'h', {F(-1000.5f)}, static_cast<uint16_t>(-1000)},
     {"cvt.rzi.u8.f32 %r0, %r1;", 'r', {F(300.0f)}, 255},
     {"cvt.rzi.ftz.s32.f32 %r0, %r1;", 'r', {F(7.9f)}, 7},
+    // A subnormal number is rounded up, unless it is flushed first.
     {"cvt.rpi.ftz.s32.f32 %r0, %r1;", 'r', {1}, 0},
     {"cvt.rpi.s32.f32 %r0, %r1;", 'r', {1}, 1},
     {"cvt.rzi.s32.f64 %r0, %d1;", 'r', {D(-2.7)}, static_cast<uint32_t>(-2)},
@@ -105,6 +108,7 @@ constexpr Case kCases[] = {
     {"cvt.f32.bf16 %r0, %h1;", 'r', {0x3fc0}, F(1.5f)},
     {"cvt.f64.f16 %d0, %h1;", 'd', {0xbe00}, D(-1.5)},
     {"cvt.rn.f16.f32 %h0, %r1;", 'h', {F(1.5f)}, 0x3e00},
+    // 65520 lies half way between the largest number and what would come next.
     {"cvt.rn.f16.f32 %h0, %r1;", 'h', {F(65520.0f)}, 0x7c00},
     {"cvt.rz.f16.f32 %h0, %r1;", 'h', {F(65520.0f)}, 0x7bff},
     {"cvt.rn.f16.f32 %h0, %r1;", 'h', {F(0x1p-25f)}, 0},
@@ -117,6 +121,7 @@ constexpr Case kCases[] = {
     {"cvt.rn.bf16x2.f32 %r0, %r1, %r2;", 'r', {F(1), F(2)}, 0x3f804000},
     {"cvt.rz.relu.bf16x2.f32 %r0, %r1, %r2;", 'r', {F(-1), F(2)}, 0x4000},
     {"cvt.rna.tf32.f32 %r0, %r1;", 'r', {0x3f801000}, 0x3f802000},
+    // The upper bits of a not-a-number stay or not, by its format.
     {"cvt.rn.f32.f64 %r0, %d1;", 'r', {0xfff8000000001234}, 0xffc00000},
     {"cvt.f32.bf16 %r0, %h1;", 'r', {0xffc1}, 0xffc10000},
     {"cvt.f32.f16 %r0, %h1;", 'r', {0xfe01}, 0x7fffffff},
@@ -141,7 +146,8 @@ constexpr Case kCases[] = {
     {"mov.b32 %r0, {%h1, %h2};", 'r', {1, 2}, 0x20001},
     {"mov.b32 {%h10, %h0}, %r1;", 'h', {0x20001}, 2},
     {"mov.b64 %d0, {%h1, %h2, %h3, %h1};", 'd', {1, 2, 3}, 0x0001000300020001},
-    // 8-bit floating point: 0x38 and 0x3c are 1, 0xc0 is -2, 0x7e and 0x7b the largest, 0x7f is none.
+    // 8-bit floating point: 0x38 and 0x3c are 1, 0xc0 is -2, 0x7e and 0x7b the largest, 0x7f is
+    // none.
     {"cvt.rn.satfinite.e4m3x2.f32 %h0, %r1, %r2;", 'h', {F(1), F(-2)}, 0x38c0},
     {"cvt.rn.satfinite.e5m2x2.f32 %h0, %r1, %r2;", 'h', {F(1), F(-2)}, 0x3cc0},
     {"cvt.rn.satfinite.e4m3x2.f32 %h0, %r1, %r2;", 'h', {F(1000), 0x7fc00000}, 0x7e7f},
@@ -154,12 +160,14 @@ constexpr Case kCases[] = {
     {"cvt.rn.f16x2.e4m3x2 %r0, %h1;", 'r', {0x0138}, 0x18003c00},
     {"cvt.rn.f16x2.e5m2x2 %r0, %h1;", 'r', {0x7cc0}, 0x7c00c000},
     {"cvt.rn.relu.f16x2.e5m2x2 %r0, %h1;", 'r', {0x40c0}, 0x40000000},
+    // Of tf32's 13 missing bits half: to even, up, or cut off.
     {"cvt.rn.tf32.f32 %r0, %r1;", 'r', {0x3f801000}, 0x3f800000},
     {"cvt.rn.tf32.f32 %r0, %r1;", 'r', {0x3f803000}, 0x3f804000},
     {"cvt.rz.relu.tf32.f32 %r0, %r1;", 'r', {F(-1)}, 0},
     {"cvt.rz.tf32.f32 %r0, %r1;", 'r', {0x3f803fff}, 0x3f802000},
     {"cvt.rna.satfinite.tf32.f32 %r0, %r1;", 'r', {0x7f800000}, 0x7f7fe000},
     {"cvt.rn.satfinite.f16x2.f32 %r0, %r1, %r2;", 'r', {F(100000), F(1)}, 0x7bff3c00},
+    // Limited to the part's range, then packed; the third operand moves up.
     {"cvt.pack.sat.u8.s32.b32 %r0, %r1, %r2, %r3;", 'r', {300, 0xffffffff, 0x1234}, 0x1234ff00},
     {"cvt.pack.sat.s8.s32.b32 %r0, %r1, %r2, %r3;", 'r', {300, 0xffffff00, 0xab1234}, 0x12347f80},
     {"cvt.pack.sat.s16.s32 %r0, %r1, %r2;", 'r', {100000, 0xffffffff}, 0x7fffffff},

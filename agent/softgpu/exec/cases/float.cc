@@ -16,13 +16,16 @@ constexpr uint64_t kThirdDown = 0x3eaaaaaa;  // toward zero
 constexpr uint64_t kThird64 = 0x3fd5555555555555;
 
 constexpr Case kCases[] = {
+    // A summand far below the last bit of the other shows in which direction each mode rounds.
     {"add.f32 %r0, %r1, %r2;", 'r', {F(1.5f), F(2.25f)}, F(3.75f)},
     {"add.rn.f32 %r0, %r1, %r2;", 'r', {F(1.0f), F(0x1p-25f)}, F(1.0f)},
     {"add.rp.f32 %r0, %r1, %r2;", 'r', {F(1.0f), F(0x1p-25f)}, F(0x1.000002p0f)},
     {"add.rm.f32 %r0, %r1, %r2;", 'r', {F(-1.0f), F(-0x1p-25f)}, F(-0x1.000002p0f)},
     {"add.rz.f32 %r0, %r1, %r2;", 'r', {F(-1.0f), F(-0x1p-25f)}, F(-1.0f)},
+    // Invalid operations and not-a-numbers all give the one not-a-number of single precision.
     {"add.f32 %r0, %r1, %r2;", 'r', {kSomeNan, F(1)}, kNan},
     {"add.f32 %r0, %r1, %r2;", 'r', {F(kInf), F(-kInf)}, kNan},
+    // Into [0, 1]; then subnormal operands and results with .ftz and without.
     {"add.sat.f32 %r0, %r1, %r2;", 'r', {F(1.5f), F(2.25f)}, F(1.0f)},
     {"add.sat.f32 %r0, %r1, %r2;", 'r', {kSomeNan, F(2.25f)}, 0},
     {"add.ftz.f32 %r0, %r1, %r2;", 'r', {kTiny, kTiny}, 0},
@@ -33,11 +36,14 @@ constexpr Case kCases[] = {
     {"add.rp.f64 %d0, %d1, %d2;", 'd', {D(1.0), D(0x1p-60)}, D(0x1.0000000000001p0)},
     {"add.f64 %d0, %d1, 0d4000000000000000;", 'd', {D(1.5)}, D(3.5)},
     {"sub.f32 %r0, %r1, %r2;", 'r', {F(1.5f), F(2.25f)}, F(-0.75f)},
+    // Rounded down, a difference of zero is negative.
     {"sub.rm.f32 %r0, %r1, %r2;", 'r', {F(1.0f), F(1.0f)}, kNegativeZero},
     {"sub.ftz.sat.f32 %r0, %r1, %r2;", 'r', {F(1.5f), F(2.25f)}, 0},
     {"sub.f64 %d0, %d1, %d2;", 'd', {D(1.5), D(2.25)}, D(-0.75)},
     {"sub.rz.f64 %d0, %d1, %d2;", 'd', {D(1.0), D(0x1p-60)}, D(0x1.fffffffffffffp-1)},
     {"mul.f32 %r0, %r1, %r2;", 'r', {F(1.5f), F(-2.0f)}, F(-3.0f)},
+    // The exact product lies between two neighbors: one mode gives the lower one, the other the
+    // upper one.
     {"mul.rz.f32 %r0, %r1, %r2;", 'r', {F(0x1.000002p0f), F(0x1.000002p0f)}, F(0x1.000004p0f)},
     {"mul.rp.f32 %r0, %r1, %r2;", 'r', {F(0x1.000002p0f), F(0x1.000002p0f)}, F(0x1.000006p0f)},
     {"mul.ftz.f32 %r0, %r1, %r2;", 'r', {F(0x1p-100f), F(-0x1p-30f)}, kNegativeZero},
@@ -48,6 +54,7 @@ constexpr Case kCases[] = {
      'd',
      {D(0x1.0000000000001p0), D(-0x1.0000000000001p0)},
      D(-0x1.0000000000003p0)},
+    // The rest that only a fused product keeps.
     {"fma.rn.f32 %r0, %r1, %r2, %r3;",
      'r',
      {F(0x1.000002p0f), F(0x1.000002p0f), F(-0x1.000004p0f)},
@@ -62,6 +69,7 @@ constexpr Case kCases[] = {
     {"fma.rz.f64 %d0, %d1, %d2, %d3;", 'd', {D(1), D(1), D(-0x1p-70)}, D(0x1.fffffffffffffp-1)},
     {"mad.rn.f32 %r0, %r1, %r2, %r3;", 'r', {F(3), F(4), F(5)}, F(17)},
     {"mad.rn.f64 %d0, %d1, %d2, %d3;", 'd', {D(3), D(4), D(5)}, D(17)},
+    // 1/3 lies between kThirdDown and kThird.
     {"div.rn.f32 %r0, %r1, %r2;", 'r', {F(1), F(3)}, kThird},
     {"div.rz.f32 %r0, %r1, %r2;", 'r', {F(1), F(3)}, kThirdDown},
     {"div.rm.f32 %r0, %r1, %r2;", 'r', {F(-1), F(3)}, kThird | kNegativeZero},
@@ -69,6 +77,7 @@ constexpr Case kCases[] = {
     {"div.rn.ftz.f32 %r0, %r1, %r2;", 'r', {kTiny, F(1)}, 0},
     {"div.rn.f32 %r0, %r1, %r2;", 'r', {F(1), F(0)}, F(kInf)},
     {"div.rn.f32 %r0, %r1, %r2;", 'r', {F(0), F(0)}, kNan},
+    // Approximations are tested where they are exact.
     {"div.full.f32 %r0, %r1, %r2;", 'r', {F(6), F(2)}, F(3)},
     {"div.approx.f32 %r0, %r1, %r2;", 'r', {F(6), F(2)}, F(3)},
     {"div.approx.ftz.f32 %r0, %r1, %r2;", 'r', {F(8), F(2)}, F(4)},
@@ -109,11 +118,14 @@ constexpr Case kCases[] = {
     {"neg.f32 %r0, %r1;", 'r', {F(1.5f)}, F(-1.5f)},
     {"neg.ftz.f32 %r0, %r1;", 'r', {kTiny}, kNegativeZero},
     {"neg.f64 %d0, %d1;", 'd', {D(-1.5)}, D(1.5)},
+    // Of a number and a not-a-number the number, unless .NaN stands there; of two zeros by their
+    // sign.
     {"min.f32 %r0, %r1, %r2;", 'r', {F(1), F(-2)}, F(-2)},
     {"min.f32 %r0, %r1, %r2;", 'r', {kSomeNan, F(-2)}, F(-2)},
     {"min.NaN.f32 %r0, %r1, %r2;", 'r', {kSomeNan, F(-2)}, kNan},
     {"min.f32 %r0, %r1, %r2;", 'r', {0, kNegativeZero}, kNegativeZero},
     {"min.ftz.f32 %r0, %r1, %r2;", 'r', {kTiny, F(1)}, 0},
+    // The sign of the product with the smaller, or larger, magnitude.
     {"min.xorsign.abs.f32 %r0, %r1, %r2;", 'r', {F(-1), F(2)}, F(-1)},
     {"min.f64 %d0, %d1, %d2;", 'd', {D(1), D(-2)}, D(-2)},
     {"max.f32 %r0, %r1, %r2;", 'r', {F(1), F(-2)}, F(1)},
@@ -122,18 +134,25 @@ constexpr Case kCases[] = {
     {"max.NaN.f32 %r0, %r1, %r2;", 'r', {F(1), kSomeNan}, kNan},
     {"max.xorsign.abs.f32 %r0, %r1, %r2;", 'r', {F(-1), F(-2)}, F(2)},
     {"max.f64 %d0, %d1, %d2;", 'd', {D(1), D(-2)}, D(1)},
+    // Not-a-numbers: single precision has one only, double precision keeps the bits that it was
+    // given.
     {"neg.f32 %r0, %r1;", 'r', {kSomeNan}, kNan},
     {"abs.f32 %r0, %r1;", 'r', {kSomeNan}, kNan},
     {"neg.f64 %d0, %d1;", 'd', {0xfff8000000001234}, 0xfff8000000001234},
     {"min.f64 %d0, %d1, %d2;", 'd', {0x7ff8000000000001, 0xfff8000000001234}, 0xfff8000000001234},
+    // The lower half of a double is cut off.
     {"rcp.approx.ftz.f64 %d0, %d1;", 'd', {D(3)}, 0x3fd5555500000000},
     {"rsqrt.approx.ftz.f64 %d0, %d1;", 'd', {D(3)}, 0x3fe279a700000000},
+    // A divisor above 2^126, where only div.approx gives zero.
     {"div.approx.f32 %r0, %r1, %r2;", 'r', {F(1), F(0x1p127f)}, 0},
     {"div.full.f32 %r0, %r1, %r2;", 'r', {F(1), F(0x1p127f)}, 0x400000},
     {"sin.approx.f32 %r0, %r1;", 'r', {F(kInf)}, kNan},
     {"lg2.approx.f32 %r0, %r1;", 'r', {F(-1)}, kNan},
     {"rsqrt.approx.f32 %r0, %r1;", 'r', {F(-0.0f)}, F(-kInf)},
+    // An invalid operation in double precision: not-a-number with the sign bit, as from the
+    // processor.
     {"fma.rn.f64 %d0, %d1, %d2, %d3;", 'd', {0x7ff0000000000000, 0, D(1)}, 0xfff8000000000000},
+    // The sign of the first operand, the magnitude of the second.
     {"copysign.f32 %r0, %r1, %r2;", 'r', {F(-1), F(2)}, F(-2)},
     {"copysign.f64 %d0, %d1, %d2;", 'd', {D(1), D(-2)}, D(2)},
     {"testp.finite.f32 %p0, %r1;", 'p', {F(kInf)}, 0},

@@ -8,8 +8,10 @@ namespace {
 // number. bfloat16: 0x3f80 is 1, 0x4000 2, 0x4040 3.
 constexpr Case kCases[] = {
     {"add.f16 %h0, %h1, %h2;", 'h', {0x3c00, 0x4000}, 0x4200},
+    // Half a unit of the last place: to the even one, down and up.
     {"add.rn.f16 %h0, %h1, %h2;", 'h', {0x3c00, 0x1000}, 0x3c00},
     {"add.rn.f16 %h0, %h1, %h2;", 'h', {0x3c01, 0x1000}, 0x3c02},
+    // Too large: infinity.
     {"add.f16 %h0, %h1, %h2;", 'h', {0x7bff, 0x7bff}, 0x7c00},
     {"add.ftz.f16 %h0, %h1, %h2;", 'h', {1, 1}, 0},
     {"add.f16 %h0, %h1, %h2;", 'h', {1, 1}, 2},
@@ -27,6 +29,7 @@ constexpr Case kCases[] = {
     {"mul.bf16 %h0, %h1, %h2;", 'h', {0x4040, 0x4000}, 0x40c0},
     {"mul.bf16x2 %r0, %r1, %r2;", 'r', {0x40403f80, 0x40004000}, 0x40c04000},
     {"fma.rn.f16 %h0, %h1, %h2, %h3;", 'h', {0x4200, 0x4000, 0x3c00}, 0x4700},
+    // The rest that rounding the product first would lose.
     {"fma.rn.f16 %h0, %h1, %h2, %h3;", 'h', {0x3c01, 0x3c01, 0xbc02}, 0x0010},
     {"fma.rn.sat.f16 %h0, %h1, %h2, %h3;", 'h', {0x4200, 0x4000, 0x3c00}, 0x3c00},
     {"fma.rn.relu.f16 %h0, %h1, %h2, %h3;", 'h', {0x4200, 0xc000, 0x3c00}, 0},
@@ -56,11 +59,13 @@ constexpr Case kCases[] = {
     {"max.f16x2 %r0, %r1, %r2;", 'r', {0x3c004200, 0xc0004000}, 0x3c004200},
     {"max.NaN.bf16 %h0, %h1, %h2;", 'h', {0x3f80, 0x7fc0}, 0x7fff},
     {"max.bf16x2 %r0, %r1, %r2;", 'r', {0x3f804000, 0x40003f80}, 0x40004000},
+    // Not-a-numbers become the canonical one; relu keeps it, saturation makes it 0.
     {"neg.f16 %h0, %h1;", 'h', {0xfe01}, 0x7fff},
     {"abs.f16 %h0, %h1;", 'h', {0xfe01}, 0x7fff},
     {"fma.rn.relu.f16 %h0, %h1, %h2, %h3;", 'h', {0xfe01, 0x3c00, 0x3c00}, 0x7fff},
     {"fma.rn.sat.f16 %h0, %h1, %h2, %h3;", 'h', {0xfe01, 0x3c00, 0x3c00}, 0},
     {"add.bf16 %h0, %h1, %h2;", 'h', {1, 1}, 2},
+    // Approximations where they are exact, or saturated.
     {"ex2.approx.f16 %h0, %h1;", 'h', {0x4200}, 0x4800},
     {"ex2.approx.f16x2 %r0, %r1;", 'r', {0x42003c00}, 0x48004000},
     {"ex2.approx.ftz.bf16 %h0, %h1;", 'h', {0x4040}, 0x4100},

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The frame around a case. It uses few instructions and simple ones: a mistake in those would show
+// in every case.
 #include "agent/softgpu/exec/cases/instruction_cases.h"
 
 #include <string_view>
@@ -6,6 +8,10 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// What a case finds: variables to name, functions to call (one that recurses as deep as its
+// argument says, two that are called through `functions`), inputs in registers of each size, and a
+// result that tells whether it was written. %d9 lies kCommonBytes behind %d8, and kScratchBytes
+// from lane to lane. %p0 begins as false by a comparison that is false in every lane.
 constexpr std::string_view kBefore = R"(.version 8.6
 .target sm_90
 .address_size 64
@@ -90,6 +96,7 @@ DONE:
   setp.eq.u32 %guard, %r10, 0;
 )";
 
+// The result is widened to 64 bits before this, so that all cases store alike.
 constexpr std::string_view kAfter = R"(
   ld.param.u64 %at, [results];
   cvta.to.global.u64 %at, %at;
@@ -101,6 +108,8 @@ constexpr std::string_view kAfter = R"(
 
 }  // namespace
 
+// By words of the text, which is enough for cases: a guard on a branch or a barrier would change
+// what the program does, and a declaration or a label cannot have one.
 bool CanBeGuarded(const Case& test) {
   const std::string_view text = test.text;
   for (const char* word : {"{ ", ":", "bar", "shfl", "vote", "match", "redux", "elect", "bra",
@@ -110,6 +119,7 @@ bool CanBeGuarded(const Case& test) {
   return test.want_of == nullptr && text.find('@') == std::string_view::npos;
 }
 
+// A case is one line; each instruction gets a line of its own.
 std::string ProgramOf(const Case& test, bool guarded) {
   std::string text(kBefore);
   std::string_view rest = test.text;

@@ -7,6 +7,8 @@ namespace {
 constexpr uint64_t kMin32 = 0x80000000, kMax32 = 0x7fffffff, kOnes32 = 0xffffffff;
 constexpr uint64_t kMin64 = uint64_t{1} << 63, kMax64 = kMin64 - 1, kOnes64 = ~uint64_t{0};
 
+// Each instruction at the ends of its type, where a wrong width or sign shows, and once with an
+// ordinary number.
 constexpr Case kCases[] = {
     {"add.u16 %h0, %h1, %h2;", 'h', {0xffff, 3}, 2},
     {"add.s16 %h0, %h1, %h2;", 'h', {0x7fff, 1}, 0x8000},
@@ -19,6 +21,7 @@ constexpr Case kCases[] = {
     {"add.s64 %d0, %d1, %d2;", 'd', {kMax64, 1}, kMin64},
     {"add.u16x2 %r0, %r1, %r2;", 'r', {0xffff0001, 0x00020003}, 0x00010004},
     {"add.s16x2 %r0, %r1, %r2;", 'r', {0x0001ffff, 0x00020001}, 0x00030000},
+    // A carry into a further word, none, and one that an addition between passes on.
     {"add.cc.u32 %r10, %r1, %r2; addc.u32 %r0, %r3, 0;", 'r', {kOnes32, 1, 7}, 8},
     {"add.cc.u32 %r10, %r1, %r2; addc.u32 %r0, %r3, 0;", 'r', {5, 1, 7}, 7},
     {"add.cc.u32 %r10, %r1, %r2; addc.cc.u32 %r11, %r1, 0; addc.u32 %r0, %r3, 0;",
@@ -34,10 +37,12 @@ constexpr Case kCases[] = {
     {"sub.sat.s32 %r0, %r1, %r2;", 'r', {kMin32, 1}, kMin32},
     {"sub.u64 %d0, %d1, %d2;", 'd', {1, 2}, kOnes64},
     {"sub.s64 %d0, %d1, %d2;", 'd', {kMin64, 1}, kMax64},
+    // The same for a borrow.
     {"sub.cc.u32 %r10, %r1, %r2; subc.u32 %r0, %r3, 0;", 'r', {1, 2, 7}, 6},
     {"sub.cc.u32 %r10, %r1, %r2; subc.u32 %r0, %r3, 0;", 'r', {2, 2, 7}, 7},
     {"sub.cc.u32 %r10, %r1, %r2; subc.cc.u32 %r11, 0, 0; subc.u32 %r0, %r3, 0;", 'r', {1, 2, 7}, 6},
     {"sub.cc.u64 %d10, %d1, %d2; subc.u64 %d0, %d3, 0;", 'd', {1, 2, 7}, 6},
+    // -1 as a factor tells signed from unsigned products in the upper half only.
     {"mul.lo.u16 %h0, %h1, %h2;", 'h', {0xffff, 0xffff}, 1},
     {"mul.hi.u16 %h0, %h1, %h2;", 'h', {0xffff, 0xffff}, 0xfffe},
     {"mul.hi.s16 %h0, %h1, %h2;", 'h', {0x8000, 2}, 0xffff},
@@ -71,6 +76,7 @@ constexpr Case kCases[] = {
     {"mad.lo.s64 %d0, %d1, %d2, %d3;", 'd', {kOnes64, 2, 5}, 3},
     {"mad.hi.u64 %d0, %d1, %d2, %d3;", 'd', {kOnes64, 2, 5}, 6},
     {"mad.hi.s64 %d0, %d1, %d2, %d3;", 'd', {kOnes64, 2, 5}, 4},
+    // The parts of a product of two words, put together by the carry.
     {"mad.lo.cc.u32 %r10, %r1, %r2, %r3; madc.hi.u32 %r0, %r1, %r2, 0;",
      'r',
      {kOnes32, kOnes32, kOnes32},
@@ -85,6 +91,8 @@ constexpr Case kCases[] = {
      'd',
      {kOnes64, kOnes64, kOnes64},
      kOnes64},
+    // Of each factor 24 bits count: those above are set to see that they do not. Bit 23 is the
+    // sign.
     {"mul24.lo.u32 %r0, %r1, %r2;", 'r', {0xff000003, 0xff000004}, 12},
     {"mul24.lo.s32 %r0, %r1, %r2;", 'r', {0x00ffffff, 5}, 0xfffffffb},
     {"mul24.hi.u32 %r0, %r1, %r2;", 'r', {0xffffff, 0xffffff}, 0xfffffe00},
@@ -94,21 +102,26 @@ constexpr Case kCases[] = {
     {"mad24.hi.u32 %r0, %r1, %r2, %r3;", 'r', {0xffffff, 0xffffff, 1}, 0xfffffe01},
     {"mad24.hi.s32 %r0, %r1, %r2, %r3;", 'r', {0xffffff, 1, 2}, 1},
     {"mad24.hi.sat.s32 %r0, %r1, %r2, %r3;", 'r', {0x7fffff, 0x7fffff, kMax32}, kMax32},
+    // The distance, which is not negative, and the third operand.
     {"sad.u16 %h0, %h1, %h2, %h3;", 'h', {3, 10, 5}, 12},
     {"sad.s16 %h0, %h1, %h2, %h3;", 'h', {0xffff, 2, 5}, 8},
     {"sad.u32 %r0, %r1, %r2, %r3;", 'r', {3, 10, 5}, 12},
     {"sad.s32 %r0, %r1, %r2, %r3;", 'r', {kOnes32, 2, 5}, 8},
     {"sad.u64 %d0, %d1, %d2, %d3;", 'd', {3, 10, 5}, 12},
     {"sad.s64 %d0, %d1, %d2, %d3;", 'd', {kOnes64, 2, 5}, 8},
+    // The quotient is cut off toward zero.
     {"div.u16 %h0, %h1, %h2;", 'h', {0xffff, 16}, 0xfff},
     {"div.s16 %h0, %h1, %h2;", 'h', {0xfff9, 2}, 0xfffd},
     {"div.u32 %r0, %r1, %r2;", 'r', {kOnes32, 16}, 0x0fffffff},
     {"div.s32 %r0, %r1, %r2;", 'r', {0xfffffff9, 2}, 0xfffffffd},
+    // The lowest number by -1 does not fit and stays; a division by zero gives all ones, as a GPU
+    // does.
     {"div.s32 %r0, %r1, %r2;", 'r', {kMin32, kOnes32}, kMin32},
     {"div.u32 %r0, %r1, %r2;", 'r', {5, 0}, kOnes32},
     {"div.u64 %d0, %d1, %d2;", 'd', {kOnes64, 16}, 0x0fffffffffffffff},
     {"div.s64 %d0, %d1, %d2;", 'd', {static_cast<uint64_t>(-7), 2}, static_cast<uint64_t>(-3)},
     {"div.u64 %d0, %d1, %d2;", 'd', {5, 0}, kOnes64},
+    // The remainder has the sign of the dividend.
     {"rem.u16 %h0, %h1, %h2;", 'h', {0xffff, 16}, 15},
     {"rem.s16 %h0, %h1, %h2;", 'h', {0xfff9, 2}, 0xffff},
     {"rem.u32 %r0, %r1, %r2;", 'r', {kOnes32, 16}, 15},
@@ -121,6 +134,7 @@ constexpr Case kCases[] = {
     {"rem.s64 %d0, %d1, %d2;", 'd', {7, 0}, kOnes64},
     {"div.s32 %r0, %r1, %r2;", 'r', {7, 0}, kOnes32},
     {"div.s16 %h0, %h1, %h2;", 'h', {0x8000, 0xffff}, 0x8000},
+    // The lowest number has no opposite.
     {"abs.s16 %h0, %h1;", 'h', {0xfffb}, 5},
     {"abs.s32 %r0, %r1;", 'r', {0xfffffffb}, 5},
     {"abs.s32 %r0, %r1;", 'r', {kMin32}, kMin32},
@@ -128,6 +142,7 @@ constexpr Case kCases[] = {
     {"neg.s16 %h0, %h1;", 'h', {5}, 0xfffb},
     {"neg.s32 %r0, %r1;", 'r', {5}, 0xfffffffb},
     {"neg.s64 %d0, %d1;", 'd', {5}, static_cast<uint64_t>(-5)},
+    // 0xffff and the like are large or -1.
     {"min.u16 %h0, %h1, %h2;", 'h', {0xffff, 2}, 2},
     {"min.s16 %h0, %h1, %h2;", 'h', {0xffff, 2}, 0xffff},
     {"min.u32 %r0, %r1, %r2;", 'r', {kOnes32, 2}, 2},
@@ -148,6 +163,8 @@ constexpr Case kCases[] = {
     {"max.u16x2 %r0, %r1, %r2;", 'r', {0xffff0001, 0x00020003}, 0xffff0003},
     {"max.s16x2 %r0, %r1, %r2;", 'r', {0xffff0001, 0x00020003}, 0x00020003},
     {"max.relu.s16x2 %r0, %r1, %r2;", 'r', {0xffffffff, 0xfffe0003}, 0x00000003},
+    // Four products of bytes, or two of 16 bits with a byte, added to the third operand. With 0xff
+    // in one place only: 255 or -1.
     {"dp4a.u32.u32 %r0, %r1, %r2, %r3;", 'r', {0x01020304, 0xff010101, 5}, 5 + 255 + 2 + 3 + 4},
     {"dp4a.s32.s32 %r0, %r1, %r2, %r3;", 'r', {0x01020304, 0xff010101, 5}, 5 - 1 + 2 + 3 + 4},
     {"dp4a.u32.s32 %r0, %r1, %r2, %r3;", 'r', {0xff000000, 0xff000000, 5}, 5 - 255 + 0x100000000},

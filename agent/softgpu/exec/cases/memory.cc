@@ -285,7 +285,8 @@ constexpr Case kCases[] = {
      {4, 7},
      0,
      [](uint32_t lane) -> uint64_t { return lane * 100 + 7; }},
-    // More in all than there is, but never at once: a thread has 1 KiB unless the program asks for more.
+    // More in all than there is, but never at once: a thread has 1 KiB unless the program asks for
+    // more.
     {"{ .reg .b64 %place, %at; .reg .b32 %i; .reg .pred %more; mov.u32 %i, 0; NEXT: "
      "stacksave.u64 %place; alloca.u64 %at, 256, 8; st.local.u32 [%at], %i; "
      "ld.local.u32 %r0, [%at]; stackrestore.u64 %place; add.u32 %i, %i, 1; "

@@ -5,8 +5,8 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// Half precision: 0x3c00 is 1, 0x4000 2, 0x4200 3, 0x4400 4. bfloat16: 0x3f80 is 1, 0x4000 2, 0x4040
-// 3, 0x4080 4. The pairs of A are (1, 2), those of B (3, 4): each pair adds 11.
+// Half precision: 0x3c00 is 1, 0x4000 2, 0x4200 3, 0x4400 4. bfloat16: 0x3f80 is 1, 0x4000 2,
+// 0x4040 3, 0x4080 4. The pairs of A are (1, 2), those of B (3, 4): each pair adds 11.
 constexpr Case kCases[] = {
     {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r0,%r10,%r11,%r12},{%r1,%r1,%r1,%r1},"
      "{%r2,%r2},{%r3,%r3,%r3,%r3};",

@@ -5,6 +5,8 @@ namespace gpuloom::softgpu {
 namespace {
 
 constexpr Case kCases[] = {
+    // Each lane's value is its number, so that the result names the lane that it came from. 0x181f
+    // divides the warp into groups of eight.
     {"shfl.sync.idx.b32 %r0, %r9, 7, 31, -1;", 'r', {}, 7},
     {"shfl.sync.idx.b32 %r0|%p0, %r9, 3, 0x181f, -1;",
      'r',
@@ -49,6 +51,7 @@ constexpr Case kCases[] = {
      {},
      0,
      [](uint32_t lane) -> uint64_t { return lane < 16 ? 2 : kUntouched; }},
+    // Some lanes, all, none, in each mode.
     {"setp.lt.u32 %p10, %r9, 5; vote.sync.all.pred %p0, %p10, -1;", 'p', {}, 0},
     {"setp.lt.u32 %p10, %r9, 50; vote.sync.all.pred %p0, %p10, -1;", 'p', {}, 1},
     {"setp.lt.u32 %p10, %r9, 5; vote.sync.any.pred %p0, %p10, -1;", 'p', {}, 1},
@@ -57,6 +60,8 @@ constexpr Case kCases[] = {
     {"setp.lt.u32 %p10, %r9, 50; vote.sync.uni.pred %p0, !%p10, -1;", 'p', {}, 1},
     {"setp.lt.u32 %p10, %r9, 5; vote.sync.ballot.b32 %r0, %p10, -1;", 'r', {}, 31},
     {"setp.lt.u32 %p10, %r9, 5; vote.sync.ballot.b32 %r0, !%p10, -1;", 'r', {}, 0xffffffe0},
+    // Groups of eight lanes with equal values, then even and odd lanes by a bit that only 64 bits
+    // have.
     {"shr.u32 %r10, %r9, 3; match.any.sync.b32 %r0, %r10, -1;",
      'r',
      {},
@@ -68,10 +73,12 @@ constexpr Case kCases[] = {
      {},
      0,
      [](uint32_t lane) -> uint64_t { return lane % 2 == 0 ? 0x55555555 : 0xaaaaaaaa; }},
+    // Equal in all lanes, or not.
     {"match.all.sync.b32 %r0|%p10, %r1, -1;", 'r', {5}, 0xffffffff},
     {"match.all.sync.b32 %r0|%p0, %r9, -1;", 'r', {}, 0},
     {"match.all.sync.b32 %r10|%p0, %r9, -1;", 'p', {}, 0},
     {"match.all.sync.b64 %r10|%p0, %d1, -1;", 'p', {5}, 1},
+    // 496 is 0 + 1 + … + 31; then numbers of both signs.
     {"redux.sync.add.u32 %r0, %r9, -1;", 'r', {}, 496},
     {"redux.sync.add.s32 %r0, %r9, -1;", 'r', {}, 496},
     {"redux.sync.max.u32 %r0, %r9, -1;", 'r', {}, 31},
@@ -81,7 +88,9 @@ constexpr Case kCases[] = {
     {"or.b32 %r10, %r9, 64; redux.sync.and.b32 %r0, %r10, -1;", 'r', {}, 64},
     {"redux.sync.or.b32 %r0, %r9, -1;", 'r', {}, 31},
     {"mov.u32 %r10, %lanemask_eq; redux.sync.xor.b32 %r0, %r10, -1;", 'r', {}, 0xffffffff},
+    // Without divergence all lanes are active.
     {"activemask.b32 %r0;", 'r', {}, 0xffffffff},
+    // The lowest lane is elected.
     {"elect.sync %r0|%p0, -1;", 'r', {}, 0},
     {"elect.sync _|%p0, -1;", 'p', {}, 0, [](uint32_t lane) -> uint64_t { return lane == 0; }},
 };

@@ -24,8 +24,11 @@ Step AllocateLocal(Warp& warp, const Instr& in) {
   bool fits = true;
   ForEach(warp.exec, [&](uint32_t i) {
     const uint32_t align = in.extra;
+    // Bytes given back by the function's end or by stackrestore are taken again; nothing is
+    // cleared.
     const uint32_t begin = (warp.allocated[i] + align - 1) / align * align;
     const uint64_t size = a[i];
+    // Compared in 64 bits and without a sum: the size is the program's choice.
     if (begin > warp.local_bytes() || size > warp.local_bytes() - begin) {
       fits = false;
       return;
@@ -69,6 +72,7 @@ Step ConvertAddress(Warp& warp, const Instr& in) {
   const auto window = static_cast<uint64_t>(in.imm);
   return Apply<T>(warp, in, [=](uint32_t i) {
     const uint64_t address = a[i];
+    // Global and constant addresses have no window, and are the same in both forms.
     return static_cast<T>(kToSpace ? (window != 0 ? address & ~kWindowMask : address)
                                    : address | window);
   });
@@ -79,6 +83,7 @@ Step IsInSpace(Warp& warp, const Instr& in) {
   const T* a = warp.Source<T>(in.a);
   const auto window = static_cast<uint64_t>(in.imm);
   uint32_t bits = 0;
+  // All lanes are asked; SetPredicate() writes only those that execute.
   for (uint32_t i = 0; i < kLanes; ++i) {
     bits |= ((uint64_t{a[i]} & kWindowMask) == window ? 1u : 0u) << i;
   }
@@ -104,6 +109,7 @@ bool TakeWindow(Op& op, int64_t* window) {
 template <class T>
 Step MapToRank(Warp& warp, const Instr& in) {
   const T* a = warp.Source<T>(in.a);
+  // An address that names another block of the cluster already keeps its offset only.
   const uint32_t* rank = warp.Source<uint32_t>(in.b);
   return Apply<T>(warp, in, [=](uint32_t i) {
     const uint64_t window = uint64_t{a[i]} & kWindowMask;
@@ -112,6 +118,7 @@ Step MapToRank(Warp& warp, const Instr& in) {
   });
 }
 
+// An address without a rank is one of the block's own shared memory.
 template <class T>
 Step RankOf(Warp& warp, const Instr& in) {
   const T* a = warp.Source<T>(in.a);
@@ -124,6 +131,8 @@ Step RankOf(Warp& warp, const Instr& in) {
 
 }  // namespace
 
+// Generic addresses are those of this process, with a window in the highest byte for what is not
+// global memory; so the conversion is a mask.
 bool DecodeCvta(Decoder& decoder, Op& op) {
   const bool to = op.mods.Take("to");
   Instr in;
@@ -186,6 +195,7 @@ bool DecodePrefetch(Decoder& decoder, Op& op) {
   op.mods.TakeOneOf({"L1", "L2"});
   op.mods.TakePrefixed("L2::");
   Instr in;
+  // Only the form of the address is checked: it need not be memory.
   return op.count() == 1 && decoder.Address(op[0], space, &in) && decoder.Emit(Nothing, Instr());
 }
 
@@ -240,6 +250,7 @@ bool DecodeStacksave(Decoder& decoder, Op& op) {
 bool DecodeStackrestore(Decoder& decoder, Op& op) {
   uint32_t size = 0;
   if (!TakeAddressSize(op, &size) || op.count() != 1) return false;
+  // The pointer that stacksave gave: RestoreStack() checks it, as a program may bring any number.
   Instr in;
   in.a = decoder.Source(op[0], size);
   decoder.AllocatesLocal();

@@ -28,6 +28,7 @@ Handler SaturatingSum(bool subtract) {
       [](int32_t a, int32_t b) { return Saturate32(int64_t{a} + b); });
 }
 
+// The upper halves are added without the carry of the lower ones.
 Handler PairSum(ptx::Type type) {  // add.u16x2 and add.s16x2
   (void)type;
   return Map2<uint32_t, uint32_t, uint32_t>([](uint32_t a, uint32_t b) {
@@ -52,6 +53,7 @@ bool DecodeSum(Decoder& decoder, Op& op, bool subtract) {
   return decoder.Emit(subtract ? SumOf<true>(type) : SumOf<false>(type), in);
 }
 
+// mul.wide gives the full product; of 64 bits there is none.
 template <class T>
 Handler MulOf(std::string_view part) {
   if (part == "lo") return Map2<T, T, T>([](T a, T b) { return MulWrap(a, b); });
@@ -79,6 +81,7 @@ Handler MadOf(std::string_view part) {
   return nullptr;
 }
 
+// mad.hi.sat: the upper half of the product, and the sum limited.
 Handler SaturatingMad() {
   return Map3<int32_t, int32_t, int32_t, int32_t>(
       [](int32_t a, int32_t b, int32_t c) { return Saturate32(int64_t{MulHigh(a, b)} + c); });
@@ -86,6 +89,7 @@ Handler SaturatingMad() {
 
 }  // namespace
 
+// By a copy, as taking the type is part of decoding it.
 ptx::Type TypeOf(const Op& op) {
   Modifiers copy = op.mods;
   return copy.TakeType();
@@ -152,6 +156,7 @@ T Divide(T a, T b) {
   if constexpr (sizeof(T) == 8) {
     return DivOrOnes(a, b);
   } else {
+    // Lanes that divide by zero, or are off, divide too: their result is replaced.
     const T safe = b == 0 ? T{1} : b;
     const double quotient = static_cast<double>(a) / static_cast<double>(safe);
     // The lowest number divided by -1 does not fit.
@@ -166,6 +171,7 @@ T Remainder(T a, T b) {
   if constexpr (sizeof(T) == 8) {
     return RemOrOnes(a, b);
   } else {
+    // By the products that wrap around, this is right also where the quotient does not fit.
     return b == 0 ? static_cast<T>(~T{0}) : SubWrap(a, MulWrap(Divide(a, b), b));
   }
 }
@@ -204,6 +210,7 @@ bool DecodeAbs(Decoder& decoder, Op& op) {
   if (!ptx::IsSigned(type) || !Operands(decoder, op, type, 1, &in)) return false;
   return decoder.Emit(
       ForInteger(type,
+                 // The lowest number stays what it is: its opposite does not fit.
                  [](auto x) {
                    using T = decltype(x);
                    return Map1<T, T>([](T a) { return a < 0 ? SubWrap(T{0}, a) : a; });
@@ -244,6 +251,7 @@ Handler PairExtremeOf(bool max, bool relu) {
     const auto high = static_cast<uint16_t>(f(static_cast<T>(a >> 16), static_cast<T>(b >> 16)));
     return (static_cast<uint32_t>(high) << 16) | low;
   };
+  // Map2 keeps nothing but the type of its function, so what that calls must be a type as well.
   using Both = std::remove_const_t<decltype(both)>;
   using U = uint32_t;
   const auto pick_max = [](T a, T b) { return std::max(a, b); };

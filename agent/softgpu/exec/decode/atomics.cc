@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// atom and red. The processor's atomics, but in shared memory: other blocks and streams run on other threads, and other
-// processes may map the same memory. Every operation is sequentially consistent, which is stronger
-// than any of the orderings that PTX can ask for.
+// atom and red. The processor's atomics, but in shared memory: other blocks and streams run on
+// other threads, and other processes may map the same memory. Every operation is sequentially
+// consistent, which is stronger than any of the orderings that PTX can ask for.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -17,11 +17,14 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// By compare and exchange, whatever f does. f may be called again: when the word has changed
+// meanwhile, the exchange fails and `before` holds what is there.
 template <class T, class F>
 T Update(std::byte* at, F f) {
   using Word = std::conditional_t<sizeof(T) == 2, uint16_t,
                                   std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
   auto* const word = reinterpret_cast<Word*>(at);
+  // Only a first guess.
   Word before = __atomic_load_n(word, __ATOMIC_RELAXED);
   while (true) {
     const Word after = std::bit_cast<Word>(f(std::bit_cast<T>(before)));
@@ -55,16 +58,19 @@ Step Atomic(Warp& warp, const Instr& in) {
   T* d = warp.Destination<T>(in.d);
   ForEach(warp.exec, [&](uint32_t i) {
     std::byte* word = at.At(i);
+    // The operands first: d may be the register of one of them.
     const T y = b[i];
     const T z = c[i];
     const auto update = [&](T old) { return static_cast<T>(F{}(old, y, z)); };
     const T before = kShared ? UpdateAlone<T>(word, update) : Update<T>(word, update);
     if (in.flags & kReturnsOld) d[i] = before;
   });
+  // A loop around an atomic waits for another thread.
   warp.Waited();
   return Step::kNext;
 }
 
+// The same on one word, for instructions that bring addresses and values of their own.
 template <class T, class F>
 void Reduce(std::byte* at, const std::byte* value, std::byte* before) {
   T y{};
@@ -73,14 +79,15 @@ void Reduce(std::byte* at, const std::byte* value, std::byte* before) {
   if (before != nullptr) std::memcpy(before, &old, sizeof(T));
 }
 
-// An operation in three forms: on the words of many lanes, anywhere or in shared memory, and on a single
-// word.
+// An operation in three forms: on the words of many lanes, anywhere or in shared memory, and on a
+// single word.
 struct Operation {
   Handler handler = nullptr;
   Handler shared = nullptr;
   Reduction reduce = nullptr;
 };
 
+// Only the type of the function counts: a handler calls a fresh one.
 template <class T, class F>
 Operation Make(F) {
   return {Atomic<T, F, false>, Atomic<T, F, true>, Reduce<T, F>};
@@ -92,6 +99,7 @@ Operation IntegerAtomic(std::string_view what) {
   if (what == "min") return Make<T>([](T a, T b, T) { return std::min(a, b); });
   if (what == "max") return Make<T>([](T a, T b, T) { return std::max(a, b); });
   if constexpr (std::is_same_v<T, uint32_t>) {
+    // inc goes from b to 0, dec from 0, or from anything above b, to b.
     if (what == "inc") return Make<T>([](T a, T b, T) { return a >= b ? 0 : a + 1; });
     if (what == "dec") return Make<T>([](T a, T b, T) { return a == 0 || a > b ? b : a - 1; });
   }
@@ -108,6 +116,8 @@ Operation BitsAtomic(std::string_view what) {
   return {};
 }
 
+// A float holds both operands exactly, and the sum is rounded to odd: so it is rounded to 16 bits
+// once.
 template <class H>
 uint16_t AddHalf(uint16_t a, uint16_t b) {
   const double sum = AddToOdd(ToFloat(H{a}), ToFloat(H{b}));
@@ -121,6 +131,7 @@ uint16_t PickHalf(uint16_t a, uint16_t b) {
   const float x = ToFloat(H{a});
   const float y = ToFloat(H{b});
   if (std::isnan(x)) return std::isnan(y) ? uint16_t{0x7fff} : b;
+  // Of two zeros the positive one is the larger.
   if (x == y) return (std::signbit(x) != kMax) ? a : b;
   return std::isnan(y) || (x > y) == kMax ? a : b;
 }
@@ -147,7 +158,8 @@ Operation FloatAdd(ptx::Type type, ptx::Space space) {
   if (type == ptx::Type::kF64) {
     return Make<double>([](double a, double b, double) { return a + b; });
   }
-  // In global memory a GPU flushes subnormal numbers, in shared memory not.
+  // In global memory a GPU flushes subnormal numbers, in shared memory not. A generic address
+  // counts as global.
   if (space != ptx::Space::kShared) {
     return Make<float>(
         [](float a, float b, float) { return Canonical(Flushed(Flushed(a) + Flushed(b))); });
@@ -174,6 +186,7 @@ Operation Find(ptx::Type type, std::string_view what, ptx::Space space) {
       return IntegerAtomic<uint64_t>(what);
     case ptx::Type::kS64:
       return IntegerAtomic<int64_t>(what);
+    // PTX has only cas of 16 bits.
     case ptx::Type::kB16:
       return what == "cas" ? BitsAtomic<uint16_t>(what) : Operation();
     case ptx::Type::kB32:
@@ -247,6 +260,7 @@ bool Commutes(std::string_view what, ptx::Type type) {
                                  what == "or" || what == "xor");
 }
 
+// Order and scope of the operation are taken and forgotten.
 bool Decode(Decoder& decoder, Op& op, bool returns) {
   Instr in;
   op.mods.TakeOneOf({"relaxed", "acquire", "release", "acq_rel"});
@@ -263,12 +277,15 @@ bool Decode(Decoder& decoder, Op& op, bool returns) {
   const std::string_view what =
       op.mods.TakeOneOf({"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"});
   const ptx::Type type = op.mods.TakeType();
+  // Without a result they would be stores: PTX has no such red.
   if (!returns && (what == "exch" || what == "cas")) return false;
   const size_t first = returns ? 1 : 0;
   const size_t values = what == "cas" ? 2 : 1;
   if (what.empty() || op.count() != first + 1 + values + (hinted ? 1 : 0)) return false;
   if (!decoder.Address(op[first], space, &in)) return false;
   const bool is_shared = (in.flags & kSpaceMask) == static_cast<uint8_t>(ptx::Space::kShared);
+  // A block's shared memory is its own; what blocks leave in global memory must not depend on which
+  // comes first.
   if (!is_shared && !Commutes(what, type)) decoder.KeepsOrder();
   if (!vector.empty()) {
     return space != ptx::Space::kShared &&
@@ -281,6 +298,7 @@ bool Decode(Decoder& decoder, Op& op, bool returns) {
   in.c = values == 2 ? decoder.Source(op[first + 2], type) : in.b;
   if (returns) {
     in.d = decoder.Destination(op[0], ptx::SizeBytes(type));
+    // If nothing reads the result, the order of blocks does not show in it.
     if (!is_shared) decoder.ResultKeepsOrder(in.d);
     in.flags |= kReturnsOld;
   }

@@ -16,6 +16,8 @@ Step FenceHere(Warp&, const Instr&) {
   return Step::kNext;
 }
 
+// Arrivals of the whole cluster are counted at its first block. Each lane remembers the phase in
+// which it arrived, so that waiting is a comparison.
 Step ClusterArrive(Warp& warp, const Instr&) {
   Fence();
   Block& block = warp.block();
@@ -26,6 +28,7 @@ Step ClusterArrive(Warp& warp, const Instr&) {
   return Step::kNext;
 }
 
+// Lanes whose phase goes on try again later; see Warp::WaitForCluster().
 Step ClusterWait(Warp& warp, const Instr&) {
   Block& block = warp.block();
   const uint64_t phase = block.cluster[0]->cluster_phase;
@@ -43,6 +46,7 @@ Step ClusterWait(Warp& warp, const Instr&) {
 bool TakeNumberAndCount(Decoder& decoder, Op& op, size_t at, Instr* in) {
   if (op.count() <= at || op.count() > at + 2) return false;
   in->a = decoder.Source(op[at], 4);
+  // Without a count b is read as well, and its value is not used.
   in->b = in->a;
   if (op.count() == at + 2) {
     in->b = decoder.Source(op[at + 1], 4);
@@ -51,6 +55,7 @@ bool TakeNumberAndCount(Decoder& decoder, Op& op, size_t at, Instr* in) {
   return true;
 }
 
+// bar.red: result, number, count if any, predicate.
 bool DecodeReduction(Decoder& decoder, Op& op) {
   const std::string_view what = op.mods.TakeOneOf({"popc", "and", "or"});
   Instr in;
@@ -78,6 +83,7 @@ bool DecodeReduction(Decoder& decoder, Op& op) {
 bool DecodeClusterBarrier(Decoder& decoder, Op& op) {
   const bool arrives = op.mods.Take("arrive");
   if (!arrives && !op.mods.Take("wait")) return false;
+  // Every arrival and every wait orders memory.
   op.mods.TakeOneOf({"release", "relaxed", "acquire"});
   op.mods.Take("aligned");
   return op.count() == 0 && decoder.Emit(arrives ? ClusterArrive : ClusterWait, Instr());

@@ -12,6 +12,7 @@ namespace {
 
 using U = uint32_t;
 
+// Calls f with a value of the unsigned type of that size.
 template <class F>
 Handler ForBits(uint32_t size_bytes, F f) {
   switch (size_bytes) {
@@ -26,6 +27,7 @@ Handler ForBits(uint32_t size_bytes, F f) {
   }
 }
 
+// extra: the operation in the lowest two bits (and, or, xor, not of a); 4 and 8: a or b is negated.
 Step LogicPredicate(Warp& warp, const Instr& in) {
   const U a = in.extra & 4 ? ~warp.Predicate(in.a) : warp.Predicate(in.a);
   const U b = in.extra & 8 ? ~warp.Predicate(in.b) : warp.Predicate(in.b);
@@ -34,7 +36,7 @@ Step LogicPredicate(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
-// Takes the predicate, or the constant that mov.pred would allow.
+// Logic of predicates; `kind` is the operation's number in LogicPredicate().
 bool DecodeLogicPredicate(Decoder& decoder, Op& op, U kind) {
   Instr in;
   in.extra = static_cast<uint16_t>(kind);
@@ -70,6 +72,8 @@ Step Lop3Lanes(Warp& warp, const Instr& in) {
 // lop3.BoolOp: d|p = …, p = (d != 0) op q.  e: predicate to write, imm: q and its negation and op.
 Step Lop3Predicate(Warp& warp, const Instr& in) {
   const Step step = Lop3Lanes(warp, in);
+  // The new value. In lanes that are off it is the old one, and SetPredicate() leaves their bits
+  // alone.
   const U* d = warp.Source<U>(in.d);
   U bits = 0;
   for (U i = 0; i < kLanes; ++i) bits |= (d[i] != 0 ? 1u : 0u) << i;
@@ -79,6 +83,8 @@ Step Lop3Predicate(Warp& warp, const Instr& in) {
   return step;
 }
 
+// C++ leaves shifts by the width or more undefined. PTX gives 0 for them, or for signed numbers the
+// sign.
 template <class T>
 T ShiftLeft(T a, U b) {
   return b < 8 * sizeof(T) ? static_cast<T>(static_cast<uint64_t>(a) << b) : T{0};
@@ -90,6 +96,7 @@ T ShiftRight(T a, U b) {
   return static_cast<T>(a >> b);
 }
 
+// shf: 32 bits of the two words together, the low one in `low`.
 U Funnel(U low, U high, U shift, bool left) {
   const uint64_t both = (uint64_t{high} << 32) | low;
   return static_cast<U>(left ? (both << shift) >> 32 : both >> shift);
@@ -137,6 +144,8 @@ T Reverse(T a) {
   return result;
 }
 
+// bfe: position and length are bytes. What lies beyond the highest bit is the sign, or 0 of
+// unsigned numbers.
 template <class T>
 T ExtractField(T a, U b, U c) {
   constexpr U kBits = 8 * sizeof(T);
@@ -147,6 +156,7 @@ T ExtractField(T a, U b, U c) {
   const N bits = static_cast<N>(a);
   N field = position < kBits ? bits >> position : N{0};
   if constexpr (std::is_signed_v<T>) {
+    // The field's highest bit is its sign; of a field that reaches beyond the number, the number's.
     const U top = position + length - 1 < kBits ? position + length - 1 : kBits - 1;
     const bool negative = (bits >> top) & 1;
     const U have = position >= kBits ? 0 : (length < kBits - position ? length : kBits - position);
@@ -160,6 +170,7 @@ T ExtractField(T a, U b, U c) {
   return static_cast<T>(field);
 }
 
+// bfi: the low bits of a, at a position in b.
 template <class T>
 T InsertField(T a, T b, U c, U d) {
   constexpr U kBits = 8 * sizeof(T);
@@ -171,6 +182,7 @@ T InsertField(T a, T b, U c, U d) {
   return static_cast<T>((b & ~mask) | (static_cast<T>(a << position) & mask));
 }
 
+// bmsk: b ones from bit a on. Without .wrap, ones beyond bit 31 are lost.
 U MakeMask(U a, U b, bool wrap) {
   if (wrap) {
     a &= 31;
@@ -181,6 +193,7 @@ U MakeMask(U a, U b, bool wrap) {
   return ones << a;
 }
 
+// szext: the low b bits, extended as the type says.
 template <class T>
 T Extend(T a, U b, bool wrap) {
   if (wrap) b &= 31;
@@ -240,6 +253,7 @@ bool DecodeCnot(Decoder& decoder, Op& op) {
 bool DecodeLop3(Decoder& decoder, Op& op) {
   const std::string_view combine = op.mods.TakeOneOf({"and", "or"});
   if (!op.mods.Take("b32") || op.count() != (combine.empty() ? 5u : 6u)) return false;
+  // One bit for each of the eight combinations.
   if (op[4].kind != ptx::Operand::kInt || op[4].bits > 255) return false;
   Instr in;
   in.a = decoder.Source(op[1], 4);
@@ -261,6 +275,7 @@ bool DecodeLop3(Decoder& decoder, Op& op) {
 
 bool DecodeShift(Decoder& decoder, Op& op) {
   const bool left = op.mods.name() == "shl";
+  // shl has untyped forms only; shr tells arithmetic from logic shifts by the type.
   const ptx::Type type = op.mods.TakeType();
   if (op.count() != 3 || ptx::IsFloat(type) || (left && !ptx::IsBits(type))) return false;
   Instr in;

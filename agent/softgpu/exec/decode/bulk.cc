@@ -31,13 +31,16 @@ constexpr uint8_t kReports = 0x01;
 constexpr uint8_t kMulticast = 0x02;
 constexpr uint8_t kWithinCluster = 0x04;  // from shared memory to shared memory
 
-// Blocks reach each other in clusters only, and hardware insists on one even where a block reaches itself.
+// Blocks reach each other in clusters only, and hardware insists on one even where a block reaches
+// itself.
 bool HasCluster(Warp& warp) {
   if (warp.block().run().grid.has_clusters) return true;
   warp.Fault(Outcome::kIllegalInstruction, 0, "a launch without clusters has no shared::cluster");
   return false;
 }
 
+// One copy, of one lane to one block. `to` and `barrier` come from the caller, as a multicast has
+// others for each block.
 bool CopyTo(Warp& warp, const Instr& in, const std::vector<uint32_t>& refs, uint32_t lane,
             uint64_t to, uint64_t barrier) {
   const TableAddress target = AddressIn(warp, &refs[kTo], lane);
@@ -48,6 +51,7 @@ bool CopyTo(Warp& warp, const Instr& in, const std::vector<uint32_t>& refs, uint
                "a bulk copy is not of whole, aligned 16 bytes");
     return false;
   }
+  // The whole range at once: it lies in one piece or faults.
   std::byte* const at = warp.PointerFor(lane, target.space, to, size, true);
   const std::byte* const from = warp.PointerFor(lane, source.space, source.address, size, false);
   if (at == nullptr || from == nullptr) {
@@ -58,6 +62,7 @@ bool CopyTo(Warp& warp, const Instr& in, const std::vector<uint32_t>& refs, uint
   if (const auto reduce = reinterpret_cast<Reduction>(in.imm); reduce != nullptr) {
     for (uint32_t i = 0; i < size; i += refs[kElementBytes]) reduce(at + i, from + i, nullptr);
   } else {
+    // The two may overlap in shared memory.
     std::memmove(at, from, size);
   }
   return (in.flags & kReports) == 0 || Report(warp, lane, barrier, size);
@@ -76,6 +81,7 @@ Step CopyBulk(Warp& warp, const Instr& in) {
       if (!CopyTo(warp, in, refs, lane, to, barrier)) return Step::kFault;
       continue;
     }
+    // A bit for each rank of the cluster.
     const uint32_t mask = warp.Source<uint16_t>(refs[kMask])[lane];
     for (uint32_t rank = 0; rank < 16; ++rank) {
       if (((mask >> rank) & 1) == 0) continue;
@@ -94,6 +100,7 @@ Step StoreAsync(Warp& warp, const Instr& in) {
   if (!HasCluster(warp)) return Step::kFault;
   const std::vector<uint32_t>& refs = warp.frame->function->tables[in.target];
   const uint32_t bytes = refs[kBytes];
+  // A vector is aligned as a whole.
   const uint32_t all = bytes * refs[kCount];
   for (uint32_t rest = warp.exec; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
@@ -113,6 +120,7 @@ Step StoreAsync(Warp& warp, const Instr& in) {
         std::memcpy(at + size_t{i} * bytes, value, bytes);
       }
     }
+    // All lanes report, each its own bytes.
     if (!Report(warp, lane, AddressIn(warp, &refs[kStoreBarrier], lane).address, all)) {
       return Step::kFault;
     }
@@ -143,6 +151,7 @@ bool EmitStoreAsync(Decoder& decoder, Op& op, uint32_t count, ptx::Type type, Re
 
 }  // namespace
 
+// The words of a table have 32 bits, so larger offsets are not supported.
 bool AddAddress(Decoder& decoder, const ptx::Operand& operand, ptx::Space space,
                 std::vector<uint32_t>* refs) {
   Instr in;
@@ -157,11 +166,13 @@ TableAddress AddressIn(const Warp& warp, const uint32_t* refs, uint32_t lane) {
           static_cast<ptx::Space>(refs[1] & kSpaceMask)};
 }
 
+// A rank that the address has already is replaced.
 uint64_t AddressOfRank(uint64_t of, uint32_t rank) {
   return (of & ((uint64_t{1} << kClusterRankShift) - 1)) | (uint64_t{rank} + 1)
                                                                << kClusterRankShift;
 }
 
+// Not atomic: a barrier in shared memory is touched by the cluster's thread only.
 bool Report(Warp& warp, uint32_t lane, uint64_t barrier, uint32_t size_bytes) {
   std::byte* const word =
       barrier % sizeof(uint64_t) == 0
@@ -179,6 +190,7 @@ bool Report(Warp& warp, uint32_t lane, uint64_t barrier, uint32_t size_bytes) {
 
 bool DecodeBulk(Decoder& decoder, Op& op, bool reduces) {
   if (op.mods.Take("tensor")) return DecodeTensorCopy(decoder, op, reduces);
+  // All copies are done where they stand, so groups of them are empty.
   if (op.mods.Take("commit_group")) return op.count() == 0 && decoder.Emit(Nothing, Instr());
   if (op.mods.Take("wait_group")) {
     op.mods.Take("read");
@@ -202,6 +214,7 @@ bool DecodeBulk(Decoder& decoder, Op& op, bool reduces) {
   const auto space = [](bool global) { return global ? ptx::Space::kGlobal : ptx::Space::kShared; };
   Instr in;
   std::vector<uint32_t> refs;
+  // Without a barrier the third place holds an address that nobody reads.
   if (!AddAddress(decoder, op[0], space(to_global), &refs) ||
       !AddAddress(decoder, op[1], space(from_global), &refs) ||
       !AddAddress(decoder, op[reports ? 3 : 1], reports ? ptx::Space::kShared : space(from_global),
@@ -213,8 +226,10 @@ bool DecodeBulk(Decoder& decoder, Op& op, bool reduces) {
   refs.push_back(0);
   if (reports) in.flags |= kReports;
   if (multicast) in.flags |= kMulticast;
+  // Only then does it need a cluster; a copy from global memory to the block itself does not.
   if (reports && !from_global) in.flags |= kWithinCluster;
   if (reduces) {
+    // As in tensor.cc: what is added to may be other blocks' as well.
     decoder.KeepsOrder();
     const std::string_view what =
         op.mods.TakeOneOf({"add", "min", "max", "inc", "dec", "and", "or", "xor"});

@@ -19,6 +19,7 @@ enum Extra : uint16_t {
   kFtz = 0x10,
 };
 
+// What the executing lanes compared, with the other predicate.
 uint32_t Combine(Warp& warp, const Instr& in, uint32_t bits) {
   if ((in.extra & kCombineMask) == 0) return bits;
   const uint32_t other = in.extra & kNegates ? ~warp.Predicate(in.c) : warp.Predicate(in.c);
@@ -36,6 +37,7 @@ float Flush(float value) {
   return std::fabs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0f, value) : value;
 }
 
+// Of all lanes; those that are off are masked when the result is written.
 template <class T, class F>
 uint32_t Compare(Warp& warp, const Instr& in, F) {
   const T* a = warp.Source<T>(in.a);
@@ -49,6 +51,8 @@ uint32_t Compare(Warp& warp, const Instr& in, F) {
 template <class T, class F>
 Step SetPredicates(Warp& warp, const Instr& in) {
   const uint32_t bits = Compare<T>(warp, in, F{});
+  // Both before either is written: d or e may be the predicate that is combined. The second one is
+  // the opposite, combined in the same way.
   const uint32_t first = Combine(warp, in, bits);
   const uint32_t second = Combine(warp, in, ~bits);
   warp.SetPredicate(in.d, first);
@@ -56,7 +60,7 @@ Step SetPredicates(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
-// R: uint32_t gives all ones, float 1.0, a half its 1.0 (imm).
+// imm: what a lane gets where the comparison holds: all ones, or 1.0 in the format of the result.
 template <class T, class F, class R>
 Step SetRegister(Warp& warp, const Instr& in) {
   const uint32_t bits = Combine(warp, in, Compare<T>(warp, in, F{}));
@@ -84,6 +88,7 @@ Handler IntegerCompare(std::string_view how, Into into) {
   return nullptr;
 }
 
+// V: float or double, what Value() makes.
 template <class V>
 bool Unordered(V a, V b) {
   return std::isnan(a) || std::isnan(b);
@@ -93,6 +98,7 @@ bool Unordered(V a, V b) {
 template <class T>
 Handler FloatCompare(std::string_view how, Into into) {
   if (how == "eq") return Make<T>(into, [](T a, T b) { return Value(a) == Value(b); });
+  // Unlike C++'s `!=`, ne is false for a not-a-number.
   if (how == "ne") {
     return Make<T>(into, [](T a, T b) { return Value(a) < Value(b) || Value(a) > Value(b); });
   }
@@ -100,6 +106,8 @@ Handler FloatCompare(std::string_view how, Into into) {
   if (how == "le") return Make<T>(into, [](T a, T b) { return Value(a) <= Value(b); });
   if (how == "gt") return Make<T>(into, [](T a, T b) { return Value(a) > Value(b); });
   if (how == "ge") return Make<T>(into, [](T a, T b) { return Value(a) >= Value(b); });
+  // The forms that end in u are true for a not-a-number: each negates the ordered comparison that
+  // is its opposite.
   if (how == "equ") {
     return Make<T>(into, [](T a, T b) { return !(Value(a) < Value(b) || Value(a) > Value(b)); });
   }
@@ -133,6 +141,7 @@ Handler Find(ptx::Type type, std::string_view how, Into into) {
     case ptx::Type::kB16:
     case ptx::Type::kB32:
     case ptx::Type::kB64:
+      // Bits have no order.
       if (how != "eq" && how != "ne") return nullptr;
       break;
     default:
@@ -146,6 +155,7 @@ std::string_view TakeComparison(Op& op) {
                             "neu", "ltu", "leu", "gtu", "geu", "num", "nan"});
 }
 
+// `at`: where the predicate that is combined stands, behind the operands.
 bool TakeCombination(Decoder& decoder, Op& op, size_t at, Instr* in) {
   const std::string_view combine = op.mods.TakeOneOf({"and", "or", "xor"});
   if (combine.empty()) return op.count() == at;
@@ -206,6 +216,7 @@ bool DecodePairSet(Decoder& decoder, Op& op, ptx::Type type, std::string_view ho
                       join);
 }
 
+// testp.
 template <class T, class F>
 Step TestLanes(Warp& warp, const Instr& in) {
   const T* a = warp.Source<T>(in.a);
@@ -264,6 +275,7 @@ bool DecodeSet(Decoder& decoder, Op& op) {
   const ptx::Type type = op.mods.TakeType();
   if (type == ptx::Type::kF16x2 || type == ptx::Type::kBf16x2) {
     const bool is_mask = to == ptx::Type::kU32 || to == ptx::Type::kS32;
+    // All ones in a half, or 1.0 of its format.
     in.imm = is_mask ? 0xffff : type == ptx::Type::kF16x2 ? 0x3c00 : 0x3f80;
     return (to == type || is_mask) && !how.empty() && DecodePairSet(decoder, op, type, how, in);
   }
@@ -281,6 +293,7 @@ bool DecodeSet(Decoder& decoder, Op& op) {
       into = Into::kHalf;
       in.imm = 0xffff;
       break;
+    // 1.0 in half precision, and below in bfloat16.
     case ptx::Type::kF16:
       into = Into::kHalf;
       in.imm = 0x3c00;

@@ -13,6 +13,8 @@ namespace {
 
 Step Bra(Warp& warp, const Instr& in) { return warp.Branch(warp.exec, in.target); }
 
+// Targets lie in a table of the function, filled when it is patched. An index beyond it is
+// undefined in PTX; here it is a fault.
 Step Brx(Warp& warp, const Instr& in) {
   const uint32_t* index = warp.Source<uint32_t>(in.a);
   const std::vector<uint32_t>& table = warp.frame->function->tables[in.target];
@@ -26,6 +28,7 @@ Step Brx(Warp& warp, const Instr& in) {
   return warp.BranchEach(targets);
 }
 
+// The callee's number is split: Instr::target is the call site's.
 Step CallDirect(Warp& warp, const Instr& in) {
   const Program& program = warp.block().run().grid.module->program();
   const Function* const from = warp.frame->function;
@@ -42,6 +45,8 @@ Step Exit(Warp& warp, const Instr&) { return warp.Exit(); }
 Step Trap(Warp& warp, const Instr&) { return warp.Fault(Outcome::kTrap, 0, "trap"); }
 Step Nothing(Warp&, const Instr&) { return Step::kNext; }
 
+// A lane that sleeps waits for something. The shortest sleep of the lanes counts, so that none
+// oversleeps.
 Step Nanosleep(Warp& warp, const Instr& in) {
   // Sleeping for less costs more than it gives; a millisecond is what the instruction allows.
   constexpr uint32_t kShortNs = 50'000;
@@ -51,10 +56,13 @@ Step Nanosleep(Warp& warp, const Instr& in) {
   ForEach(warp.exec, [&](uint32_t lane) {
     if (duration_ns[lane] < least) least = duration_ns[lane];
   });
+  // Another thread of the host may be what it waits for.
   if (least < kShortNs) {
     std::this_thread::yield();
     warp.Waited();
   } else {
+    // The host's thread sleeps, and with it all blocks that share it; other lanes and warps have
+    // their turn before this one asks again.
     std::this_thread::sleep_for(std::chrono::nanoseconds(least));
     warp.GiveWay();
   }
@@ -105,6 +113,8 @@ bool DecodeBrx(Decoder& decoder, Op& op) {
   return decoder.Emit(Brx, in);
 }
 
+// call (results), function, (arguments), prototype: either list may be missing, and the prototype
+// stands behind calls through a register.
 bool DecodeCall(Decoder& decoder, Op& op) {
   op.mods.Take("uni");
   CallSite site;
@@ -119,6 +129,8 @@ bool DecodeCall(Decoder& decoder, Op& op) {
   Function& function = decoder.function();
   Instr in;
   in.target = static_cast<uint32_t>(function.calls.size());
+  // Through a register: what it points to is checked when it is called, as the prototype is only
+  // the program's word.
   if (symbol.kind == Symbol::kRegister) {
     function.calls.push_back(site);
     function.calls_any = true;
@@ -133,6 +145,7 @@ bool DecodeCall(Decoder& decoder, Op& op) {
   if (known.is_entry) return decoder.Fail("unsupported call of a kernel");
   if (!CheckCall(decoder, *callee, site)) return false;
   function.calls.push_back(site);
+  // A function without a body is one of the driver's, or missing.
   if (!callee->has_body) {
     decoder.KeepsOrder();  // what is printed, or which memory it gets
     if (const Handler run = FindSystemCall(known, site)) return decoder.Emit(run, in);

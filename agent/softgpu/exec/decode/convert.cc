@@ -15,7 +15,7 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// Instr::imm of the general handler.
+// Instr::imm of the general handler: a Conversion and the size of the source's register in 23 bits.
 constexpr uint32_t kToShift = 0, kFromShift = 5, kRoundShift = 10, kFlagShift = 13, kSizeShift = 19;
 
 int64_t Pack(const Conversion& how, uint32_t source_bytes) {
@@ -47,6 +47,7 @@ Conversion Unpack(int64_t imm, uint32_t* source_bytes) {
   return how;
 }
 
+// Whatever has no handler of its own: lane by lane, the Conversion read once.
 template <class D>
 Step General(Warp& warp, const Instr& in) {
   uint32_t source_bytes = 0;
@@ -109,6 +110,7 @@ Handler NarrowFrom(ptx::Type by, uint32_t size_bytes) {
   }
 }
 
+// Narrowing takes the low bits and extends them as the result's type says; both are one cast.
 Handler FindInteger(const Conversion& how, uint32_t source_bytes, uint32_t result_bytes) {
   if (how.saturate) return nullptr;
   const uint32_t to = ptx::SizeBytes(how.to);
@@ -150,8 +152,8 @@ double Whole(double value) {
   return std::nearbyint(value);
 }
 
-// As Convert() does it: out of range the nearest integer there is, and of a not-a-number 0 in 32 bits
-// from single precision, else the lowest number.
+// As Convert() does it: out of range the nearest integer there is, and of a not-a-number 0 in 32
+// bits from single precision, else the lowest number.
 template <class To, class From, Round kRound>
 To ToInteger(From a) {
   using Limits = std::numeric_limits<To>;
@@ -162,6 +164,7 @@ To ToInteger(From a) {
   const double whole = Whole<kRound>(static_cast<double>(a));
   const bool inside = whole > kLowest && whole < kHighest;
   const To outside = whole <= kLowest ? Limits::lowest() : Limits::max();
+  // Outside, the cast itself would be undefined in C++, even with its result unused.
   const To result = inside ? static_cast<To>(inside ? whole : 0.0) : outside;
   return a != a ? kOfNan : result;
 }
@@ -223,6 +226,7 @@ float ToFloat32(double a) {
   return std::bit_cast<float>(a != a ? of_nan : result);
 }
 
+// Null: the general way. What is here must give the same bits as Convert().
 Handler FindFast(const Conversion& how, uint32_t source_bytes, uint32_t result_bytes) {
   if (!ptx::IsFloat(how.from) && !ptx::IsFloat(how.to)) {
     return FindInteger(how, source_bytes, result_bytes);
@@ -249,6 +253,7 @@ Handler FindFast(const Conversion& how, uint32_t source_bytes, uint32_t result_b
     if (how.from == ptx::Type::kF32) return WholeOf<float>(how.to, how.round);
     if (how.from == ptx::Type::kF64) return WholeOf<double>(how.to, how.round);
   }
+  // From here on to the nearest only, as the C++ conversions round.
   if (how.round != Round::kNearest || how.flush || how.to_integral) return nullptr;
   if (how.to == ptx::Type::kF32 && how.from == ptx::Type::kF64) {
     return Map1<float, double>([](double a) { return ToFloat32(a); });
@@ -261,6 +266,7 @@ Handler FindFast(const Conversion& how, uint32_t source_bytes, uint32_t result_b
   return nullptr;
 }
 
+// False when there is none. The names that end in i round to a whole number.
 bool TakeRounding(Op& op, Conversion* how) {
   const std::string_view round =
       op.mods.TakeOneOf({"rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi"});
@@ -285,6 +291,7 @@ bool DecodePair(Decoder& decoder, Op& op, Conversion how) {
     Instr in;
     in.a = decoder.Source(op[2 - k], ptx::Type::kF32);
     in.d = halves[k] = decoder.NewRegister(2);
+    // Each half by itself, then both put together.
     in.imm = Pack(how, 4);
     if (!decoder.Emit(GeneralOf(2), in)) return false;
   }
@@ -298,6 +305,8 @@ bool DecodePair(Decoder& decoder, Op& op, Conversion how) {
                       in);
 }
 
+// Whether a rounding modifier stands where PTX wants one. Between formats of one size it is
+// optional.
 bool CheckRounding(const Conversion& how, bool given) {
   const bool from_float = ptx::IsFloat(how.from);
   const bool to_float = ptx::IsFloat(how.to);
@@ -314,6 +323,7 @@ bool CheckRounding(const Conversion& how, bool given) {
 
 bool DecodeCvt(Decoder& decoder, Op& op) {
   if (op.mods.Take("pack")) return DecodeCvtPack(decoder, op);
+  // Their sources and results are packed pairs: they are not types of a register.
   for (const char* eighth : {"e4m3x2", "e5m2x2"}) {
     if (op.mods.Has(eighth)) return DecodeCvtEighth(decoder, op);
   }
@@ -327,6 +337,7 @@ bool DecodeCvt(Decoder& decoder, Op& op) {
   Instr in;
   if (how.tf32) {
     if (op.mods.TakeType() != ptx::Type::kF32 || !rounds || how.to_integral) return false;
+    // As bits: Convert() does not look at the types of a tf32.
     how.to = how.from = ptx::Type::kB32;
     if (!Operands(decoder, op, 4, 1, &in)) return false;
     in.imm = Pack(how, 4);
@@ -335,6 +346,7 @@ bool DecodeCvt(Decoder& decoder, Op& op) {
   how.to = op.mods.TakeType();
   how.from = op.mods.TakeType();
   if (how.round == Round::kNearestAway) return false;
+  // Only formats of 16 bits have .satfinite.
   const auto is_narrow = [](ptx::Type t) { return ptx::IsFloat(t) && ptx::SizeBytes(t) == 2; };
   if (how.finite && !is_narrow(how.to) && how.to != ptx::Type::kF16x2 &&
       how.to != ptx::Type::kBf16x2) {

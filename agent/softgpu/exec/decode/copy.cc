@@ -13,7 +13,8 @@ namespace {
 
 Step Nothing(Warp&, const Instr&) { return Step::kNext; }
 
-// cp.async, done at once: reads `extra` bytes, or as many as c says, and fills up with zeros.
+// cp.async, done at once: reads kBytes, or as many as c says, and fills up with zeros. b and
+// target: the address to read from and its offset.
 template <uint32_t kBytes>
 Step CopyToShared(Warp& warp, const Instr& in) {
   Pointers to;
@@ -22,9 +23,11 @@ Step CopyToShared(Warp& warp, const Instr& in) {
   const uint32_t* size = warp.Source<uint32_t>(in.c);
   uint64_t addresses[kLanes];
   for (uint32_t i = 0; i < kLanes; ++i) addresses[i] = source[i] + static_cast<uint64_t>(in.target);
+  // All is read before anything is written: a lane's source may be another's destination.
   std::byte copies[kLanes][kBytes] = {};
   const uint32_t all = warp.exec;
-  // Lanes that read nothing must not fault.
+  // Lanes that read nothing must not fault, so only the others' addresses are resolved: the
+  // resolver goes by `exec`.
   uint32_t reads = 0;
   ForEach(all, [&](uint32_t i) { reads |= (size[i] != 0 ? 1u : 0u) << i; });
   if (reads != 0) {
@@ -46,6 +49,7 @@ Step CopyToShared(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
+// For the form with a predicate that makes lanes ignore their source.
 // d = 0 where predicate a is true, else imm.
 Step SizeUnless(Warp& warp, const Instr& in) {
   const uint32_t bits = warp.Predicate(in.a) ^ (in.extra != 0 ? kAllLanes : 0);
@@ -56,6 +60,7 @@ Step SizeUnless(Warp& warp, const Instr& in) {
 bool DecodeAsyncCopy(Decoder& decoder, Op& op) {
   if (op.mods.Take("bulk")) return DecodeBulk(decoder, op, false);
   if (op.mods.Take("mbarrier")) return DecodeCopyArrive(decoder, op);
+  // Every copy is done by now, so groups are empty and there is nothing to wait for.
   if (op.mods.Take("commit_group") || op.mods.Take("wait_all")) {
     return op.count() == 0 && decoder.Emit(Nothing, Instr());
   }
@@ -72,6 +77,7 @@ bool DecodeAsyncCopy(Decoder& decoder, Op& op) {
   if (!decoder.Address(op[0], ptx::Space::kShared, &in)) return false;
   Instr source;
   if (!decoder.Address(op[1], ptx::Space::kGlobal, &source)) return false;
+  // The second address shares the instruction with the first, so its offset goes into the target.
   if ((source.flags & kAddress32) != 0 || source.imm < 0 || source.imm > INT32_MAX) return false;
   in.b = source.a;
   in.target = static_cast<uint32_t>(source.imm);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One function: its names, labels and statements. Statements are decoded in the order of the text
+// and each on its own; only jumps are completed at the end, when all labels have places.
 #include "agent/softgpu/exec/decode/decoder.h"
 
 #include <algorithm>
@@ -17,6 +19,7 @@ Decoder::Decoder(ModuleBuilder& module, const ptx::FunctionTree& tree, Function*
   scopes_.emplace_back();
 }
 
+// A body may jump forward, so labels are collected first and jumps patched last.
 bool Decoder::Run() {
   line_ = tree_.line;
   if (!DeclareParams()) return false;
@@ -36,6 +39,8 @@ bool Decoder::Run() {
   return Patch();
 }
 
+// A kernel's parameters lie in a block that the launch fills, each aligned behind the one before. A
+// device function's lie at the beginning of its own frame, where a call copies them to.
 bool Decoder::DeclareParams() {
   uint64_t offset = 0;
   for (const ptx::Variable& param : tree_.params) {
@@ -54,6 +59,7 @@ bool Decoder::DeclareParams() {
     if (kernel) offset += param.size_bytes;
     if (offset > kMaxParamBytes && kernel) return Fail("the parameters are too large");
   }
+  // Return values lie in the callee's frame as well; the call copies them out.
   for (const ptx::Variable& value : tree_.returns) {
     if (value.space == ptx::Space::kReg) return Fail("unsupported .reg return value");
     if (value.size_bytes > kMaxParamBytes) return Fail("a return value is too large");
@@ -69,6 +75,7 @@ bool Decoder::DeclareParams() {
 // Labels may stand behind their use, and inline assembly uses the same ones again and again in
 // scopes of its own; so all are known, with their scopes, before the first instruction.
 void Decoder::CollectLabels() {
+  // Scope 0 holds the parameters: the function's own braces open scope 1.
   std::vector<uint32_t> open = {0};
   uint32_t next = 0;
   for (const ptx::Statement& statement : tree_.body) {
@@ -79,6 +86,8 @@ void Decoder::CollectLabels() {
   }
 }
 
+// The innermost open scope that has such a label, as CollectLabels() names it; empty: there is
+// none.
 std::string Decoder::FindLabel(std::string_view name) const {
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     std::string key = std::to_string(scope->id) + ":" + std::string(name);
@@ -90,7 +99,10 @@ std::string Decoder::FindLabel(std::string_view name) const {
 bool Decoder::DeclareVariable(const ptx::Variable& variable) {
   Scope& scope = scopes_.back();
   if (variable.space == ptx::Space::kReg) {
+    // 128-bit registers are not supported.
     if (variable.size_bytes > 8) return Fail("unsupported register type");
+    // A range only says which names there may be: FindName() makes registers of those that are
+    // used.
     if (variable.range != 0) {
       scope.ranges[variable.name] = {variable.type, variable.range};
       return true;
@@ -109,6 +121,7 @@ bool Decoder::DeclareVariable(const ptx::Variable& variable) {
   switch (variable.space) {
     case ptx::Space::kLocal:
     case ptx::Space::kParam:
+      // A thread has at most 512 KiB of local memory, as on a GPU.
       if (variable.size_bytes > (512u << 10) || variable.is_unsized) {
         return Fail("a variable is too large for local memory");
       }
@@ -143,6 +156,7 @@ bool Decoder::DeclareVariables(const ptx::Statement& statement) {
   return true;
 }
 
+// Scopes are numbered in the order in which they open, as CollectLabels() has numbered them.
 bool Decoder::DecodeStatement(size_t index) {
   const ptx::Statement& statement = tree_.body[index];
   switch (statement.kind) {
@@ -161,6 +175,8 @@ bool Decoder::DecodeStatement(size_t index) {
     case ptx::Statement::kLabel: {
       const std::string key = std::to_string(scopes_.back().id) + ":" + std::string(statement.text);
       uint32_t& at = labels_[key];
+      // CollectLabels() entered each label without a place; a second one of that name in the scope
+      // finds it taken.
       if (at != kNoGuard) return Fail("label '" + std::string(statement.text) + "' stands twice");
       at = static_cast<uint32_t>(function_.code.size());
       return true;
@@ -179,6 +195,9 @@ bool Decoder::DecodeStatement(size_t index) {
   return false;
 }
 
+// A decoder takes the modifiers that it understands and emits code. Modifiers left over, an operand
+// without a type, or false all mean that the form is not supported; an error that the decoder has
+// given itself says more and stays.
 bool Decoder::DecodeInstruction(const ptx::Statement& statement) {
   guard_ = kNoGuard;
   guard_negated_ = statement.guard_negated;
@@ -209,6 +228,7 @@ bool Decoder::Emit(Handler run, Instr in) {
   return true;
 }
 
+// The place may not be known yet: Patch() fills it in.
 bool Decoder::BranchTo(std::string_view label, Instr in) {
   const std::string key = FindLabel(label);
   if (key.empty()) return Fail("label '" + std::string(label) + "' is missing");
@@ -216,6 +236,7 @@ bool Decoder::BranchTo(std::string_view label, Instr in) {
   return Emit(in.run, in);
 }
 
+// Labels are looked up from where the branch stands, so each brx.idx gets a table of its own.
 uint32_t Decoder::TableOf(std::string_view name) {
   const Symbol symbol = Lookup(name);
   if (symbol.kind != Symbol::kBranchTargets) {
@@ -236,6 +257,8 @@ uint32_t Decoder::TableOf(std::string_view name) {
   return table;
 }
 
+// Only now are all jumps known, and with them the loops: so how many registers are needed at once,
+// and which results nobody reads, is told here.
 bool Decoder::Patch() {
   for (const Fixup& fixup : fixups_) {
     const uint32_t target = labels_[fixup.label];
@@ -266,9 +289,12 @@ uint32_t Decoder::NewFrameBytes(uint64_t size_bytes, uint32_t align_bytes) {
   return static_cast<uint32_t>(at);
 }
 
+// A register is 32 lanes in whole cache lines, so 8-bit ones take as much room as 16-bit ones.
 Ref Decoder::NewRegister(uint32_t size_bytes) {
   const Ref at = function_.register_bytes;
   function_.register_bytes += 32 * (size_bytes == 0 ? 8 : size_bytes == 1 ? 2 : size_bytes);
+  // Each resident warp has all of these bytes: a bound on what a text that uses ever new registers
+  // can take.
   if (function_.register_bytes > (64u << 20)) {
     Fail("too many registers");
     return 0;
@@ -276,6 +302,8 @@ Ref Decoder::NewRegister(uint32_t size_bytes) {
   return at;
 }
 
+// The condition code of add.cc and its like. One for the function: its lanes' carries are a
+// predicate's bits.
 uint32_t Decoder::CarryPredicate() {
   if (carry_ == kNoGuard) carry_ = NewPredicate();
   return carry_;

@@ -7,6 +7,7 @@
 #include "agent/softgpu/exec/machine/special_registers.h"
 
 namespace gpuloom::softgpu {
+// Every use of a register comes through here, so that RegisterPressure knows its life.
 Symbol Decoder::Lookup(std::string_view name) {
   const Symbol symbol = FindName(name);
   if (symbol.kind == Symbol::kRegister) {
@@ -16,6 +17,8 @@ Symbol Decoder::Lookup(std::string_view name) {
   return symbol;
 }
 
+// The innermost scope first, then the module. "%r17" is declared by that name, or one of a range
+// such as "%r<20>".
 Symbol Decoder::FindName(std::string_view name) {
   size_t digits = name.size();
   while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') --digits;
@@ -29,6 +32,7 @@ Symbol Decoder::FindName(std::string_view name) {
     uint64_t number = 0;
     for (const char c : name.substr(digits)) {
       number = number * 10 + static_cast<uint64_t>(c - '0');
+      // Before the number could overflow.
       if (number >= range->second.count) break;
     }
     if (number >= range->second.count) continue;
@@ -58,6 +62,8 @@ bool Decoder::IsPredicate(const ptx::Operand& operand) {
   return operand.kind == ptx::Operand::kName && Lookup(operand.name).kind == Symbol::kPredicate;
 }
 
+// A floating-point literal that is written as a decimal is a double; it takes the precision of its
+// instruction. Those written as bits (0f…, 0d…) have one of their own.
 Ref Decoder::Source(const ptx::Operand& operand, ptx::Type type) {
   if (operand.kind == ptx::Operand::kFloat) {
     if (type == ptx::Type::kF32 && !operand.single) {
@@ -72,6 +78,8 @@ Ref Decoder::Source(const ptx::Operand& operand, ptx::Type type) {
   return Source(operand, ptx::SizeBytes(type));
 }
 
+// The address of a variable is a constant where the module knows it. Where only the launch or the
+// running frame does, an instruction computes it first.
 Ref Decoder::Source(const ptx::Operand& operand, uint32_t size_bytes) {
   if (size_bytes == 0) {
     has_type_ = false;
@@ -81,6 +89,7 @@ Ref Decoder::Source(const ptx::Operand& operand, uint32_t size_bytes) {
     case ptx::Operand::kInt:
       return Constant(operand.bits, size_bytes);
     case ptx::Operand::kFloat:
+      // Of floats, bits of another size would be another number.
       if ((operand.single ? 4u : 8u) != size_bytes) {
         Fail("a floating-point constant of another size than its instruction");
         return 0;
@@ -113,6 +122,7 @@ Ref Decoder::Source(const ptx::Operand& operand, uint32_t size_bytes) {
     case Symbol::kReference:
       if (size_bytes != 8 || operand.offset != 0) break;
       return Constant(value, size_bytes);
+    // Never 0, so that a null pointer is no function; Warp::CallEach() takes it apart.
     case Symbol::kFunction:
       return Constant(kFunctionWindow | (symbol.value + 1) * 16, size_bytes);
     case Symbol::kDynamicShared:
@@ -126,6 +136,7 @@ Ref Decoder::Source(const ptx::Operand& operand, uint32_t size_bytes) {
     default:
       break;
   }
+  // PTX's own names come last: a declaration hides them.
   if (operand.name == "WARP_SZ") return Constant(kWarpSize, size_bytes);
   Instr in;
   if (FindSpecialRegister(operand.name, &in)) {
@@ -142,6 +153,7 @@ Ref Decoder::Destination(const ptx::Operand& operand, uint32_t size_bytes) {
     has_type_ = false;
     return 0;
   }
+  // The result is dropped, but the handler writes it somewhere.
   if (operand.kind == ptx::Operand::kName && operand.name == "_") return NewRegister(size_bytes);
   uint32_t actual = 0;
   const Ref at = LooseDestination(operand, size_bytes, &actual);
@@ -175,6 +187,7 @@ Ref Decoder::LooseDestination(const ptx::Operand& operand, uint32_t least_bytes,
 
 Ref Decoder::LooseSource(const ptx::Operand& operand, ptx::Type type, uint32_t* size_bytes) {
   *size_bytes = RegisterBytes(operand);
+  // An immediate or a variable's address. Values of 8 bits are kept in 16.
   if (*size_bytes == 0) {
     *size_bytes = ptx::SizeBytes(type) == 1 ? 2 : ptx::SizeBytes(type);
     if (operand.kind == ptx::Operand::kFloat) return Source(operand, type);
@@ -200,6 +213,8 @@ uint32_t Decoder::DestinationPredicate(const ptx::Operand& operand) {
   return SourcePredicate(operand).number;
 }
 
+// The space that is noted may be another than the one that was asked for: that of the named
+// variable, or of the running frame.
 bool Decoder::Address(const ptx::Operand& operand, ptx::Space space, Instr* in) {
   if (operand.kind != ptx::Operand::kAddress) return Fail("expected an address in brackets");
   in->imm = operand.offset;
@@ -225,10 +240,12 @@ bool Decoder::Address(const ptx::Operand& operand, ptx::Space space, Instr* in) 
     case Symbol::kShared:
       if (!generic && space != ptx::Space::kShared) return mismatch();
       in->a = Constant(symbol.value, 8);
+      // A generic access to a named variable of shared memory: the space is known.
       space = ptx::Space::kShared;
       break;
     case Symbol::kDynamicShared:
       if (!generic && space != ptx::Space::kShared) return mismatch();
+      // Its offset is the launch's, so it is read into a register just before.
       in->a = NewRegister(8);
       {
         Instr base;
@@ -240,12 +257,14 @@ bool Decoder::Address(const ptx::Operand& operand, ptx::Space space, Instr* in) 
     case Symbol::kFrame:
       if (!generic && space != ptx::Space::kLocal && space != ptx::Space::kParam) return mismatch();
       in->a = Constant(symbol.value, 8);
+      // kReg stands for the running frame: the offset is relative to that.
       space = ptx::Space::kReg;
       break;
     case Symbol::kParam:
       if (space != ptx::Space::kParam) return mismatch();
       in->a = Constant(symbol.value, 8);
       break;
+    // An address that is only a number.
     case Symbol::kNothing:
       if (!operand.name.empty()) return Fail("'" + std::string(operand.name) + "' is not declared");
       in->a = Constant(0, 8);

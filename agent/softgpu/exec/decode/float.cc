@@ -17,6 +17,7 @@ Step ByMode(Warp& warp, const Instr& in) {
   const T* a = warp.Source<T>(in.a);
   const T* b = kSources > 1 ? warp.Source<T>(in.b) : a;
   const T* c = kSources > 2 ? warp.Source<T>(in.c) : a;
+  // Without .ftz `least` is 0, and nothing is smaller.
   const T least = LeastOf<T>(in.extra);
   const auto result = [=](uint32_t i) {
     return FlushedBelow(static_cast<T>(F{}(FlushedBelow(a[i], least), FlushedBelow(b[i], least),
@@ -34,7 +35,8 @@ Handler Moded(F) {
   return ForVectors<ByMode<T, kSources, F>>();
 }
 
-// d = F(a, b, c) under another of the processor's modes.
+// d = F(a, b, c) under another of the processor's modes: operands are copied out of the registers
+// and results back into them, so that nothing but F runs under it.
 template <class T, uint32_t kSources, class F>
 Step ByRounding(Warp& warp, const Instr& in) {
   struct Values {
@@ -81,6 +83,8 @@ float DivideApproximately(float a, float b) {
   return large ? of_large : a / b;
 }
 
+// The plain loop without modifiers; to the nearest with .ftz or .sat; else under the processor's
+// mode.
 template <class T>
 Handler SumOf(uint16_t mode, bool subtract) {
   if (mode == 0) {
@@ -125,6 +129,8 @@ Handler DivOf(uint16_t mode) {
 
 template <class T>
 Handler RcpOf(uint16_t mode) {
+  // rcp.approx.ftz.f64, the only reciprocal of double precision with .ftz: half a number, as on
+  // hardware.
   if (sizeof(T) == 8 && (mode & kFlush)) {
     return Moded<T, 1>([](T a, T, T) { return UpperHalf(T{1} / a); });
   }
@@ -149,6 +155,7 @@ Handler ForFloat(ptx::Type type, F f) {
   return nullptr;
 }
 
+// Double precision has neither.
 bool AllowedMode(ptx::Type type, uint16_t mode) {
   return type != ptx::Type::kF64 || (mode & (kFlush | kSaturate)) == 0;
 }
@@ -167,6 +174,7 @@ T Extreme(T a, T b, uint16_t mode) {
   T result;
   if (std::isnan(a) || std::isnan(b)) {
     if ((mode & kKeepNan) || (std::isnan(a) && std::isnan(b))) {
+      // Double precision keeps the bits of the not-a-number that a program brought.
       return Canonical(std::isnan(b) ? b : a);
     }
     result = std::isnan(a) ? b : a;
@@ -188,6 +196,7 @@ T PlainExtreme(T a, T b) {
   return Canonical(one);
 }
 
+// With .NaN or .xorsign.abs: rare, so lane by lane.
 template <class T, bool kMax>
 Step ExtremeLanes(Warp& warp, const Instr& in) {
   const T* a = warp.Source<T>(in.a);
@@ -253,6 +262,7 @@ bool DecodeFloatDiv(Decoder& decoder, Op& op) {
   in.extra = TakeFloatMode(op);
   op.mods.TakeType();
   if (!AllowedMode(type, in.extra) || !Operands(decoder, op, type, 2, &in)) return false;
+  // div.full has no such range: it is a full division here.
   if (coarse) {
     const auto divide = [](float a, float b, float) { return DivideApproximately(a, b); };
     return decoder.Emit(Moded<float, 2>(divide), in);
@@ -262,6 +272,7 @@ bool DecodeFloatDiv(Decoder& decoder, Op& op) {
 
 namespace {
 
+// rcp and sqrt, which differ in nothing but the function.
 template <class F>
 bool DecodeRoot(Decoder& decoder, Op& op, F f) {
   const bool approx = op.mods.Take("approx");
@@ -318,6 +329,7 @@ bool DecodeFloatMinMax(Decoder& decoder, Op& op, bool max) {
       ForFloat(type,
                [&](auto x) {
                  using T = decltype(x);
+                 // Of the modes only .ftz has a fast way.
                  if ((in.extra & ~kFlush) != 0) {
                    return max ? ExtremeLanes<T, true> : ExtremeLanes<T, false>;
                  }

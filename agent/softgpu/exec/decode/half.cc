@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Half precision and bfloat16: computed in double precision, so that the result is rounded once.
+// Half precision and bfloat16: computed in double precision, so that the result is rounded once. In
+// software, lane by lane.
 #include <cmath>
 #include <limits>
 
@@ -10,8 +11,10 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// Beside the bits of FloatMode.
 enum HalfMode : uint16_t { kHalfKeepNan = 0x100, kHalfXorSign = 0x200 };
 
+// `least`: the smallest normal number of the format.
 double FlushHalf(double value, uint16_t mode, double least) {
   return (mode & kFlush) && std::fabs(value) < least ? std::copysign(0.0, value) : value;
 }
@@ -30,6 +33,7 @@ double ExtremeOf(double a, double b, bool max, uint16_t mode) {
     }
     result = std::isnan(a) ? b : a;
   } else if (a == b) {
+    // Of two zeros the positive one is the larger.
     result = std::signbit(a) == max ? b : a;
   } else {
     result = (a > b) == max ? a : b;
@@ -37,6 +41,8 @@ double ExtremeOf(double a, double b, bool max, uint16_t mode) {
   return negative ? -result : result;
 }
 
+// Sums are rounded to odd, so that rounding them again to 16 bits is as good as rounding the exact
+// ones; products of two such numbers are exact.
 double Compute(HalfOp what, double a, double b, double c, uint16_t mode) {
   switch (what) {
     case HalfOp::kAdd:
@@ -82,8 +88,10 @@ uint16_t One(HalfOp what, uint16_t a, uint16_t b, uint16_t c, uint16_t mode) {
   };
   double result = Compute(what, in(a), in(b), in(c), mode);
   if (mode & kSaturate) result = result > 0 ? std::fmin(result, 1.0) : 0.0;
+  // relu keeps a not-a-number, which saturation makes 0.
   if ((mode & kRelu) && !std::isnan(result)) result = result > 0 ? result : 0.0;
   H rounded = Round16<H>(result);
+  // A result that rounds to a subnormal number is flushed as well.
   if (FlushHalf(static_cast<double>(ToFloat(rounded)), mode, least) == 0) rounded.bits &= 0x8000;
   return rounded.bits;
 }
@@ -118,6 +126,7 @@ Step Pair(Warp& warp, const Instr& in) {
   });
 }
 
+// How many operands an operation reads.
 uint32_t SourcesOf(HalfOp what) {
   switch (what) {
     case HalfOp::kFma:
@@ -142,6 +151,7 @@ bool IsHalf(ptx::Type type) {
 
 bool DecodeHalf(Decoder& decoder, Op& op, HalfOp what) {
   Instr in;
+  // Halves round to the nearest only.
   if (!op.mods.TakeOneOf({"rz", "rm", "rp"}).empty()) return false;
   const bool approximate = what == HalfOp::kEx2 || what == HalfOp::kTanh;
   if (approximate && !op.mods.Take("approx")) return false;

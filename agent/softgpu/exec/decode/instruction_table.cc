@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The forms in words are for docs/softgpu.md: what is supported is up to the decoders. Rows stand
+// by group and name, as in the page.
 #include "agent/softgpu/exec/decode/instruction_table.h"
 
 namespace gpuloom::softgpu {
@@ -271,6 +273,7 @@ constexpr Instruction kTable[] = {
 
 }  // namespace
 
+// A walk: names are compared once for each instruction of a text, not while it runs.
 const Instruction* FindInstruction(std::string_view name) {
   for (const Instruction& instruction : kTable) {
     if (instruction.name == name) return &instruction;

@@ -18,6 +18,7 @@ using S = int32_t;
 int64_t Low24(S a) { return static_cast<S>(static_cast<U>(a) << 8) >> 8; }
 uint64_t Low24(U a) { return a & 0xffffffu; }
 
+// 48 bits, of which hi gives the upper 32 and lo the lower.
 template <class T>
 T Product24(T a, T b, bool high) {
   const auto product = Low24(a) * Low24(b);
@@ -36,9 +37,10 @@ Handler Mad24Of(bool high) {
               : Map3<T, T, T, T>([](T a, T b, T c) { return AddWrap(Product24(a, b, false), c); });
 }
 
+// Which of add.cc, addc and addc.cc it is.
 enum CarryMode : uint16_t { kWritesCarry = 1, kReadsCarry = 2 };
 
-// e: the predicate that holds the carry, one bit per lane.
+// e: the predicate that holds the carry, one bit per lane. Of differences it is the borrow, as 1.
 template <class T, bool kSubtract>
 Step CarrySum(Warp& warp, const Instr& in) {
   const T* a = warp.Source<T>(in.a);
@@ -63,6 +65,8 @@ Step CarrySum(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
+// The carry of the sum of one half of the product and c; `.hi` and `.lo` are separate instructions
+// of a long multiplication.
 template <class T, bool kHigh>
 Step CarryMad(Warp& warp, const Instr& in) {
   using N = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
@@ -83,6 +87,7 @@ Step CarryMad(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
+// add, addc, sub and subc, with and without .cc.
 bool DecodeCarry(Decoder& decoder, Op& op, bool subtract, bool with_carry) {
   Instr in;
   if (op.mods.Take("cc")) in.extra |= kWritesCarry;
@@ -118,6 +123,7 @@ U Dot2(U a, U b, U c, bool high) {
   return c;
 }
 
+// A4 and A2: the parts of a in dp4a and dp2a; B: those of b.
 template <class A4, class A2, class B>
 Handler DotOf(std::string_view which) {
   if (which == "4") return Map3<U, U, U, U>([](U a, U b, U c) { return Dot4<A4, B>(a, b, c); });

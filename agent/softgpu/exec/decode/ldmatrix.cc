@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ldmatrix, stmatrix and movmatrix: matrices of eight rows of eight elements of 16 bits. Lane l holds
-// the elements 2 * (l % 4) and the next of row l / 4 in one register.
+// ldmatrix, stmatrix and movmatrix: matrices of eight rows of eight elements of 16 bits. Lane l
+// holds the elements 2 * (l % 4) and the next of row l / 4 in one register.
 #include <cstring>
 
 #include "agent/softgpu/exec/decode/instruction_table.h"
@@ -13,6 +13,7 @@ namespace {
 constexpr uint32_t kSide = 8;
 using Rows = uint16_t[kSide][kSide];
 
+// The lower or upper element of the lane's register; transposed, rows and columns change places.
 uint16_t& ElementOf(Rows& rows, bool transposed, uint32_t lane, uint32_t half) {
   const uint32_t across = lane % 4 * 2 + half;
   return transposed ? rows[across][lane / 4] : rows[lane / 4][across];
@@ -36,6 +37,7 @@ void FromLanes(const uint32_t* words, bool transposed, Rows& rows) {
 // registers, then whether they are transposed.
 template <bool kStore>
 Step Transfer(Warp& warp, const Instr& in) {
+  // The instruction takes whole warps: PTX leaves it undefined otherwise.
   if (warp.exec != kAllLanes) {
     return warp.Fault(Outcome::kIllegalInstruction, 0, "ldmatrix or stmatrix by a part of a warp");
   }
@@ -51,6 +53,7 @@ Step Transfer(Warp& warp, const Instr& in) {
     if (address % kRowBytes != 0) {
       return warp.Fault(Outcome::kMisaligned, address, "a row of a matrix");
     }
+    // Both forms of addresses are of shared memory.
     if (space == ptx::Space::kGeneric && (address & kWindowMask) != kSharedWindow) {
       return warp.Fault(Outcome::kIllegalAddress, address,
                         "a row of a matrix outside of shared memory");
@@ -106,6 +109,7 @@ bool DecodeTransfer(Decoder& decoder, Op& op, bool store) {
   refs.push_back(transposed ? 1 : 0);
   if (!decoder.Address(op[store ? 0 : 1], space, &in)) return false;
   in.target = AddTable(decoder, std::move(refs));
+  // Lanes that have diverged come together first.
   return EmitSyncWarp(decoder) && decoder.Emit(store ? Transfer<true> : Transfer<false>, in);
 }
 

@@ -23,18 +23,20 @@ enum What : uint16_t {
   kComplete
 };
 
-// b: the count, or the bytes. The object is touched by this thread only: all blocks of a cluster run
-// on it.
+// One operation on the barrier object, for each executing lane in turn. b: the count, or the bytes.
+// The object is touched by this thread only: all blocks of a cluster run on it.
 Step Change(Warp& warp, const Instr& in) {
   Pointers at;
   if (!warp.Resolve(in, sizeof(uint64_t), true, &at)) return Step::kFault;
   const uint32_t* counts = warp.Source<uint32_t>(in.b);
   uint64_t* const d = (in.flags & kWritesState) != 0 ? warp.Destination<uint64_t>(in.d) : nullptr;
   bool valid = true;
+  // Arriving releases what was written before.
   Fence();
   ForEach(warp.exec, [&](uint32_t i) {
     std::byte* const word = at.At(i);
     Mbarrier barrier = Mbarrier::Load(word);
+    // The token is the state before the arrival: its phase is the one that the lane may wait for.
     if (d != nullptr) d[i] = barrier.Token();
     const uint32_t count = counts[i];
     switch (in.extra) {
@@ -52,6 +54,7 @@ Step Change(Warp& warp, const Instr& in) {
         valid &= barrier.ArriveAndDrop(count);
         break;
       case kArriveExpect:
+        // In this order: an arrival may end the phase only when its bytes are expected.
         barrier.Expect(count);
         valid &= barrier.Arrive(1);
         break;
@@ -68,7 +71,8 @@ Step Change(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
-// b: the token, or with `extra` the parity.
+// b: the token, or with `extra` the parity. True when the phase that it names has ended: a barrier
+// knows no more than which of two alternating phases it is in.
 Step Test(Warp& warp, const Instr& in) {
   Pointers at;
   if (!warp.Resolve(in, sizeof(uint64_t), false, &at)) return Step::kFault;
@@ -83,10 +87,12 @@ Step Test(Warp& warp, const Instr& in) {
   });
   warp.SetPredicate(in.d, bits);
   Fence();
+  // A loop around this test is how programs wait.
   warp.Waited();
   return Step::kNext;
 }
 
+// Taken and forgotten: every operation orders memory.
 void TakeOrdering(Op& op) {
   op.mods.TakeOneOf({"relaxed", "acquire", "release"});
   op.mods.TakeOneOf({"cta", "cluster"});
@@ -99,6 +105,7 @@ ptx::Space TakeShared(Op& op) {
 bool DecodeArrive(Decoder& decoder, Op& op, bool drop) {
   Instr in;
   const bool expects = op.mods.Take("expect_tx");
+  // It promises that the arrival does not end the phase, and changes nothing else.
   op.mods.Take("noComplete");
   if (drop && expects) return false;
   in.extra = expects ? kArriveExpect : drop ? kArriveDrop : kArrive;
@@ -131,6 +138,7 @@ bool DecodeWait(Decoder& decoder, Op& op) {
   return decoder.Address(op[1], space, &in) && decoder.Emit(Test, in);
 }
 
+// init, inval, expect_tx and complete_tx: an address, and a number where `operands` is 2.
 bool DecodeSimple(Decoder& decoder, Op& op, What what, size_t operands) {
   Instr in;
   in.extra = what;
@@ -171,6 +179,7 @@ bool DecodeCopyArrive(Decoder& decoder, Op& op) {
   in.extra = counted ? kArrive : kExpect;
   const ptx::Space space = TakeShared(op);
   if (!op.mods.Take("b64") || op.count() != 1) return false;
+  // An expectation of no bytes changes nothing.
   in.b = decoder.Constant(counted ? 1 : 0, 4);
   return decoder.Address(op[0], space, &in) && decoder.Emit(Change, in);
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads, stores and addresses.
+// Loads and stores. The loops over 16 lanes are where many kernels spend their time: they exist
+// once for each pattern of addresses that Pointers tells apart, so that the compiler makes vector
+// code of them.
 #include <atomic>
 #include <cstring>
 
@@ -29,6 +31,7 @@ Step Load(Warp& warp, const Instr& in) {
   Pointers at;
   if (!warp.Resolve(in, sizeof(T), false, &at)) return Step::kFault;
   R* const d = warp.Destination<R>(in.d);
+  // The patterns of a half: one value for all its lanes, one after another, and any other step.
   if (at.regular && warp.exec == kAllLanes) {
     for (uint32_t h = 0; h < 2; ++h) {
       const Pointers::Half& half = at.half[h];
@@ -40,6 +43,7 @@ Step Load(Warp& warp, const Instr& in) {
       } else if (half.step_bytes == sizeof(T)) {
         ForAll<kHalf>([=](uint32_t i) { to[i] = static_cast<R>(from[i]); });
       } else {
+        // Local memory: lanes lie a stride apart.
         for (uint32_t i = 0; i < kHalf; ++i) to[i] = static_cast<R>(*half.At<const T>(i));
       }
     }
@@ -48,14 +52,16 @@ Step Load(Warp& warp, const Instr& in) {
   } else {
     ForEach(warp.exec, [&](uint32_t i) { d[i] = static_cast<R>(ReadAt<T>(at.At(i))); });
   }
+  // An ordered load may be one of a loop that waits for another thread.
   if (in.flags & (kVolatile | kAcquireRelease)) {
     warp.Waited();
+    // Behind the load: nothing that follows may be read before it.
     if (in.flags & kAcquireRelease) Fence();
   }
   return Step::kNext;
 }
 
-// kCount elements, into the registers d, e, b, c.
+// kCount elements, into the registers d, e, b, c: an Instr has no better place for four.
 template <class T, class R, uint32_t kCount>
 Step LoadVector(Warp& warp, const Instr& in) {
   Pointers at;
@@ -99,7 +105,8 @@ Step LoadVector(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
-// A kernel's parameter at a fixed place is the same for all lanes.
+// A kernel's parameter at a fixed place is the same for all lanes. The place may lie outside of the
+// block: an operand adds any number to a parameter's.
 template <class T, class R>
 Step LoadParam(Warp& warp, const Instr& in) {
   const std::vector<std::byte>& params = warp.block().run().params;
@@ -115,6 +122,7 @@ Step LoadParam(Warp& warp, const Instr& in) {
 
 template <class T, class R>
 Step Store(Warp& warp, const Instr& in) {
+  // Before the store: what was written earlier must be visible first.
   if (in.flags & kAcquireRelease) Fence();
   Pointers at;
   if (!warp.Resolve(in, sizeof(T), true, &at)) return Step::kFault;
@@ -124,6 +132,7 @@ Step Store(Warp& warp, const Instr& in) {
       const Pointers::Half& half = at.half[h];
       auto* const to = half.At<T>(0);
       const R* const from = d + h * kHalf;
+      // Of lanes that store to one place the highest wins here; PTX leaves it open.
       if (half.step_bytes == sizeof(T)) {
         ForAll<kHalf>([=](uint32_t i) { to[i] = static_cast<T>(from[i]); });
       } else {
@@ -152,8 +161,10 @@ Step StoreVector(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
+// What is done to memory, and to how many registers.
 enum class Access { kLoad, kLoad2, kLoad4, kLoadParam, kStore, kStore2, kStore4 };
 
+// A register may be wider than the type, never narrower.
 template <class T, class R>
 Handler HandlerFor(Access access) {
   if constexpr (sizeof(R) >= sizeof(T)) {
@@ -195,6 +206,7 @@ Handler WithRegister(Access access, uint32_t register_bytes) {
   }
 }
 
+// The type as it lies in memory, which gives the size and the extension.
 Handler FindHandler(Access access, ptx::Type type, uint32_t register_bytes) {
   const bool is_signed = ptx::IsSigned(type);
   switch (ptx::SizeBytes(type)) {
@@ -207,6 +219,7 @@ Handler FindHandler(Access access, ptx::Type type, uint32_t register_bytes) {
     case 4:
       return is_signed ? WithRegister<int32_t>(access, register_bytes)
                        : WithRegister<uint32_t>(access, register_bytes);
+    // There is nothing to extend.
     case 8:
       return WithRegister<uint64_t>(access, register_bytes);
     default:
@@ -214,7 +227,6 @@ Handler FindHandler(Access access, ptx::Type type, uint32_t register_bytes) {
   }
 }
 
-// Hints about caches and ordering that ld and st share. False: one that is not supported.
 // Blocks may speak to each other through what is volatile or ordered.
 bool MayBeSeenByBlocks(const Instr& in) {
   const auto space = static_cast<ptx::Space>(in.flags & kSpaceMask);
@@ -222,6 +234,8 @@ bool MayBeSeenByBlocks(const Instr& in) {
          (space == ptx::Space::kGeneric || space == ptx::Space::kGlobal);
 }
 
+// What ld and st say of order, scope and caches. Only the order has an effect: relaxed counts as
+// volatile, since a program may spin on it; whatever the scope, everybody sees it.
 void TakeOrdering(Op& op, Instr* in) {
   if (op.mods.Take("volatile") || op.mods.Take("relaxed") || op.mods.Take("mmio")) {
     in->flags |= kVolatile;
@@ -235,6 +249,7 @@ void TakeOrdering(Op& op, Instr* in) {
   op.mods.TakePrefixed("level::");
 }
 
+// A generic address when none is named.
 ptx::Space TakeSpace(Op& op) {
   if (op.mods.Take("global")) return ptx::Space::kGlobal;
   if (op.mods.Take("shared") || op.mods.Take("shared::cta") || op.mods.Take("shared::cluster")) {
@@ -248,12 +263,14 @@ ptx::Space TakeSpace(Op& op) {
   return ptx::Space::kGeneric;
 }
 
+// 0 for .v8, which is not supported.
 uint32_t TakeVector(Op& op) {
   if (op.mods.Take("v2")) return 2;
   if (op.mods.Take("v4")) return 4;
   return op.mods.Has("v8") ? 0 : 1;
 }
 
+// A kernel's parameter that is named, or a number: no register decides the place.
 bool IsParamBlock(const Instr& in) {
   return (in.flags & kSpaceMask) == static_cast<uint8_t>(ptx::Space::kParam) &&
          (in.a & kConstantBit) != 0;
@@ -280,6 +297,7 @@ bool DecodeLd(Decoder& decoder, Op& op) {
     uint32_t bytes = 0;
     to[k] = decoder.LooseDestination(elements == 1 ? op[0] : op[0].parts[k], size, &bytes);
     const bool sink = elements > 1 && op[0].parts[k].name == "_";
+    // All registers of a vector have one size, as one handler serves them.
     if (register_bytes != 0 && bytes != register_bytes && !sink) return false;
     if (register_bytes == 0 || !sink) register_bytes = bytes;
   }
@@ -296,11 +314,13 @@ bool DecodeLd(Decoder& decoder, Op& op) {
   Access access = elements == 1 ? Access::kLoad : elements == 2 ? Access::kLoad2 : Access::kLoad4;
   if (IsParamBlock(in) && elements == 1) {
     access = Access::kLoadParam;
+    // From the beginning of the block: LoadParam() reads no address register.
     in.imm += static_cast<int64_t>(decoder.ParamOffset(op[1]));
   }
   return decoder.Emit(FindHandler(access, type, register_bytes), in);
 }
 
+// ldu promises that all lanes read the same address: a hint.
 bool DecodeLdu(Decoder& decoder, Op& op) { return DecodeLd(decoder, op); }
 
 bool DecodeSt(Decoder& decoder, Op& op) {
@@ -321,6 +341,7 @@ bool DecodeSt(Decoder& decoder, Op& op) {
   if (elements == 1) {
     from[0] = decoder.LooseSource(op[1], type, &register_bytes);
   } else {
+    // An immediate has no size of its own: it takes that of the registers beside it.
     for (const ptx::Operand& part : op[1].parts) {
       register_bytes = std::max(register_bytes, decoder.RegisterBytes(part));
     }

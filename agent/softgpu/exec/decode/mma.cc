@@ -18,6 +18,8 @@ constexpr uint8_t kExclusive = 0x02;
 
 constexpr Role kRoles[] = {Role::kC, Role::kA, Role::kB, Role::kC};  // of D, A, B, C
 
+// Operands are read into matrices, multiplied, and written back; D may be the registers of C, A or
+// B, which have been read by then.
 Step Multiply(Warp& warp, const Instr& in) {
   if (warp.exec != kAllLanes) {
     return warp.Fault(Outcome::kIllegalInstruction, 0, "mma by a part of a warp");
@@ -33,6 +35,7 @@ Step Multiply(Warp& warp, const Instr& in) {
     registers[i] = &refs[at];
     at += fragments[i].registers;
   }
+  // The fragments know where each element lies.
   const Matrix a = fragments[1].Read(warp, registers[1]);
   const Matrix b = fragments[2].Read(warp, registers[2]);
   Matrix sum = fragments[3].Read(warp, registers[3]);
@@ -41,6 +44,7 @@ Step Multiply(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
+// Shapes by the element of A, as in PTX.
 constexpr MatrixForm kForms[] = {
     {{8, 8, 4}, Element::kF64},   {{16, 8, 4}, Element::kF64},   {{16, 8, 8}, Element::kF64},
     {{16, 8, 16}, Element::kF64}, {{16, 8, 8}, Element::kF16},   {{16, 8, 16}, Element::kF16},
@@ -77,6 +81,7 @@ bool AddRegisters(Decoder& decoder, const ptx::Operand& operand, const Fragment&
   return true;
 }
 
+// The handler gets as many operands as it wants by a table; an Instr has room for five.
 uint32_t AddTable(Decoder& decoder, std::vector<uint32_t> refs) {
   std::vector<std::vector<uint32_t>>& tables = decoder.function().tables;
   tables.push_back(std::move(refs));
@@ -85,10 +90,12 @@ uint32_t AddTable(Decoder& decoder, std::vector<uint32_t> refs) {
 
 bool Product::TakeRest(Op& op) {
   saturates = op.mods.Take("satfinite");
+  // The only rounding of double precision that PTX has here.
   if (types[1] == Element::kF64) op.mods.Take("rn");
   const std::string_view what = op.mods.TakeOneOf({"and", "xor"});
   exclusive = what == "xor";
   const bool of_bits = types[1] == Element::kB1;
+  // .popc stands with .and and .xor, and these with bits; only integers saturate.
   return of_bits == !what.empty() && op.mods.Take("popc") == of_bits &&
          (!saturates || (IsIntegral(types[1]) && !of_bits)) && AreFactors(types[1], types[2]) &&
          IsSumOf(types[1], types[0]) && IsSumOf(types[1], types[3]);
@@ -101,6 +108,7 @@ bool EmitProduct(Decoder& decoder, Op& op, const Product& product, uint32_t half
   refs[kM] = shape.m;
   refs[kN] = shape.n;
   refs[kK] = shape.k;
+  // In the order in which PTX writes them: D, A, B, C.
   for (uint32_t i = 0; i < 4; ++i) {
     const Element type = product.types[i];
     Fragment fragment = Fragment::Of(type, kRoles[i], shape);
@@ -116,6 +124,7 @@ bool EmitProduct(Decoder& decoder, Op& op, const Product& product, uint32_t half
   if (product.saturates) in.flags |= kSaturates;
   if (product.exclusive) in.flags |= kExclusive;
   in.target = AddTable(decoder, std::move(refs));
+  // .aligned: lanes that have diverged come together first.
   return EmitSyncWarp(decoder) && decoder.Emit(Multiply, in);
 }
 

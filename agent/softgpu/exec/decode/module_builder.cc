@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// From a syntax tree to a Program, in two passes: Declare() gives every name of the module its
+// place, DecodeAll() decodes the functions, which name each other in any order.
 #include "agent/softgpu/exec/decode/module_builder.h"
 
 #include <algorithm>
@@ -11,8 +13,10 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// For any `align` but 0.
 uint64_t Align(uint64_t value, uint64_t align) { return (value + align - 1) / align * align; }
 
+// All names in an operand, also those within vectors and lists.
 void NoteNames(const ptx::Operand& operand, std::set<std::string_view>* names) {
   if (!operand.name.empty()) names->insert(operand.name);
   for (const ptx::Operand& part : operand.parts) NoteNames(part, names);
@@ -20,6 +24,7 @@ void NoteNames(const ptx::Operand& operand, std::set<std::string_view>* names) {
 
 }  // namespace
 
+// The first mistake is told; what follows may be its consequence.
 bool ModuleBuilder::Fail(uint32_t line, std::string_view message) {
   if (error_.empty()) error_ = "ptx line " + std::to_string(line) + ": " + std::string(message);
   return false;
@@ -30,6 +35,8 @@ const Symbol* ModuleBuilder::Find(std::string_view name) const {
   return found != names_.end() ? &found->second : nullptr;
 }
 
+// Equal constants share a place, as the same few stand in most instructions. Each begins at a cache
+// line.
 Ref ModuleBuilder::Constant(uint64_t bits, uint32_t size_bytes) {
   if (size_bytes < 8) bits &= (uint64_t{1} << (8 * size_bytes)) - 1;
   const auto [at, added] = constants_.try_emplace({bits, size_bytes}, 0);
@@ -46,6 +53,8 @@ Ref ModuleBuilder::Constant(uint64_t bits, uint32_t size_bytes) {
   return at->second;
 }
 
+// A function may be declared several times, and defined once; a weak one may be defined again, as
+// linked parts bring the same inline functions.
 bool ModuleBuilder::NumberFunctions() {
   for (const ptx::FunctionTree& tree : tree_.functions) {
     const auto [at, added] = names_.try_emplace(
@@ -61,6 +70,7 @@ bool ModuleBuilder::NumberFunctions() {
     }
     if (known == nullptr || tree.has_body) known = &tree;
   }
+  // Fixed from here on: instructions and kernels point into it.
   program_.functions.resize(trees_.size());
   for (size_t i = 0; i < trees_.size(); ++i) {
     program_.functions[i].name = trees_[i]->name;
@@ -70,6 +80,8 @@ bool ModuleBuilder::NumberFunctions() {
   return true;
 }
 
+// The handle of a reference is its number, so a launch finds what is bound to it without a search
+// (GridRun::FindTexture).
 bool ModuleBuilder::NumberReferences(std::vector<ImageReference>* references) {
   for (const ptx::Variable& variable : tree_.variables) {
     // For an extern declaration, the definition may follow.
@@ -86,6 +98,8 @@ bool ModuleBuilder::NumberReferences(std::vector<ImageReference>* references) {
   return true;
 }
 
+// All of a module's variables lie in one piece of device memory: first every variable gets an
+// offset, then the piece is asked for, then offsets become addresses.
 bool ModuleBuilder::PlaceGlobals(const Module::AllocateGlobals& allocate,
                                  std::vector<Global>* globals) {
   uint64_t size_bytes = 0;
@@ -130,6 +144,7 @@ bool ModuleBuilder::PlaceGlobals(const Module::AllocateGlobals& allocate,
     out_of_memory_ = true;
     return Fail(1, "no device memory for " + std::to_string(size_bytes) + " bytes of variables");
   }
+  // PTX variables without an initial value are 0, and the allocator promises nothing.
   std::memset(reinterpret_cast<void*>(base), 0, size_bytes);
   for (Global& global : *globals) {
     global.address += base;
@@ -138,6 +153,7 @@ bool ModuleBuilder::PlaceGlobals(const Module::AllocateGlobals& allocate,
   return true;
 }
 
+// Values in the order of the text; what they do not fill stays 0.
 bool ModuleBuilder::WriteInitialValues(const ptx::Variable& variable, uint64_t address) {
   uint64_t at = address;
   const uint64_t end = address + variable.size_bytes;
@@ -150,17 +166,20 @@ bool ModuleBuilder::WriteInitialValues(const ptx::Variable& variable, uint64_t a
       if (symbol == nullptr) {
         return Fail(variable.line, "'" + std::string(value.symbol) + "' is not declared");
       }
+      // A variable's address, a function's as calls take it, or a reference's handle.
       uint64_t base = symbol->value;
       if (symbol->kind == Symbol::kFunction)
         base = kFunctionWindow | (symbol->value + 1) * 16;
       else if (symbol->kind != Symbol::kGlobal && symbol->kind != Symbol::kReference)
         return Fail(variable.line, "unsupported initial value");
       bits += base;
+      // mask(symbol) takes one part of the address, which is moved down to the lowest byte.
       if (value.mask != 0) {
         bits &= value.mask;
         for (uint64_t mask = value.mask; (mask & 0xff) == 0; mask >>= 8) bits >>= 8;
       }
     } else if (value.is_float && variable.type == ptx::Type::kF32 && !value.single) {
+      // A decimal literal was read as a double.
       double wide = 0;
       std::memcpy(&wide, &bits, 8);
       const float narrow = static_cast<float>(wide);
@@ -174,6 +193,7 @@ bool ModuleBuilder::WriteInitialValues(const ptx::Variable& variable, uint64_t a
   return true;
 }
 
+// After all variables have addresses: they may point to each other.
 bool ModuleBuilder::FillGlobals() {
   for (const ptx::Variable& variable : tree_.variables) {
     if (variable.values.empty()) continue;
@@ -192,6 +212,8 @@ bool ModuleBuilder::Declare(const Module::AllocateGlobals& allocate, std::vector
          FillGlobals() && PlaceShared();
 }
 
+// The functions that a kernel may reach by the names in its text, itself included. Pointers to
+// functions may reach others.
 std::set<uint32_t> ModuleBuilder::Reachable(uint32_t function) const {
   std::set<uint32_t> seen = {function};
   std::vector<uint32_t> open = {function};
@@ -213,6 +235,8 @@ std::set<uint32_t> ModuleBuilder::Reachable(uint32_t function) const {
 bool ModuleBuilder::PlaceShared() {
   names_used_.resize(trees_.size());
   for (size_t i = 0; i < trees_.size(); ++i) {
+    // Every operand that names a variable or function counts as a use, whatever the instruction
+    // does with it.
     for (const ptx::Statement& statement : trees_[i]->body) {
       for (const ptx::Operand& operand : statement.operands) NoteNames(operand, &names_used_[i]);
     }
@@ -235,6 +259,7 @@ bool ModuleBuilder::PlaceShared() {
       uint32_t user = 0;
       for (uint32_t i = 0; i < trees_.size(); ++i) {
         if (!names_used_[i].contains(variable.name)) continue;
+        // A device function counts double: several kernels may call it.
         users += trees_[i]->is_entry ? 1 : 2;
         user = i;
       }
@@ -248,6 +273,7 @@ bool ModuleBuilder::PlaceShared() {
     if (!names_.try_emplace(variable.name, symbol).second) {
       return Fail(variable.line, "'" + std::string(variable.name) + "' is declared twice");
     }
+    // In 64 bits, and checked at each step: sizes come from the text.
     if (common > kMaxSharedBytesPerBlock) return Fail(variable.line, "too much shared memory");
   }
   // Variables inside device functions belong to all that may call them.
@@ -276,6 +302,7 @@ bool ModuleBuilder::PlaceShared() {
   return true;
 }
 
+// Called in the order of the function's text, as PlaceShared() has counted.
 bool ModuleBuilder::AddShared(uint64_t size_bytes, uint32_t align_bytes, uint64_t* offset) {
   *offset = Align(shared_end_, align_bytes);
   if (*offset + size_bytes > kMaxSharedBytesPerBlock) return false;
@@ -286,6 +313,7 @@ bool ModuleBuilder::AddShared(uint64_t size_bytes, uint32_t align_bytes, uint64_
 bool ModuleBuilder::DecodeAll(std::vector<Kernel>* kernels) {
   std::vector<uint32_t> shared_bytes(trees_.size(), 0);
   for (uint32_t i = 0; i < trees_.size(); ++i) {
+    // A declaration may be of a system call; nothing to decode.
     if (!trees_[i]->has_body) continue;
     shared_end_ = shared_start_[i];
     if (!Decoder(*this, *trees_[i], &program_.functions[i]).Run()) return false;
@@ -311,6 +339,7 @@ bool ModuleBuilder::DecodeAll(std::vector<Kernel>* kernels) {
   return true;
 }
 
+// By the instructions of all functions that it may reach.
 bool ModuleBuilder::KeepsOrder(uint32_t kernel) const {
   const std::vector<Function>& functions = program_.functions;
   const std::set<uint32_t> reachable = Reachable(kernel);
@@ -331,6 +360,7 @@ bool ModuleBuilder::FillKernel(const ptx::FunctionTree& tree, const Function& fu
     kernel->params.push_back({slot.offset_bytes, slot.size_bytes});
     kernel->param_bytes = slot.offset_bytes + slot.size_bytes;
   }
+  // The limit of static shared memory on every GPU; a kernel that needs more takes it as dynamic.
   if (shared_bytes > kMaxStaticSharedBytes) {
     return Fail(tree.line, "kernel '" + kernel->name + "' uses " + std::to_string(shared_bytes) +
                                " bytes of static shared memory, 48 KiB is the limit");
@@ -347,12 +377,15 @@ bool ModuleBuilder::FillKernel(const ptx::FunctionTree& tree, const Function& fu
   kernel->in_order = KeepsOrder(function.index);
   kernel->num_regs = std::clamp<uint32_t>(function.words_alive + called, 16, 255);
   kernel->code = &function;
+  // Of the dimensions that .maxntid or .reqntid gives only the product bounds a block; it is 0
+  // where neither stands.
   uint64_t threads = 1;
   const bool required = tree.required_ntid[0] != 0;
   for (int i = 0; i < 3; ++i) {
     kernel->required_ntid[i] = tree.required_ntid[i];
     kernel->required_cluster[i] = tree.required_cluster[i];
     threads *= required ? tree.required_ntid[i] : tree.max_ntid[i];
+    // Three factors below 2^31 would overflow.
     threads = std::min<uint64_t>(threads, uint64_t{1} << 31);
   }
   if (threads != 0) {

@@ -13,6 +13,7 @@ Handler Copy() {
   return Map1<T, T>([](T a) { return a; });
 }
 
+// The bits alone count, so one handler serves all types of a size.
 Handler CopyOf(uint32_t size_bytes) {
   switch (size_bytes) {
     case 1:
@@ -28,6 +29,7 @@ Handler CopyOf(uint32_t size_bytes) {
   }
 }
 
+// extra: it is negated.
 Step MovePredicate(Warp& warp, const Instr& in) {
   const uint32_t bits = warp.Predicate(in.a);
   warp.SetPredicate(in.d, in.extra != 0 ? ~bits : bits);
@@ -63,6 +65,8 @@ Step Pack(Warp& warp, const Instr& in) {
   });
 }
 
+// Null for parts that PTX does not know. Pairs of 32 bits in 64 are the frequent ones, and are
+// compiled for each vector level.
 Handler PackOf(uint32_t wide, size_t parts, bool pack) {
   if (wide == 4 && parts == 2) return pack ? Pack<uint32_t, uint16_t> : Unpack<uint32_t, uint16_t>;
   if (wide == 8 && parts == 2) {
@@ -74,6 +78,7 @@ Handler PackOf(uint32_t wide, size_t parts, bool pack) {
   return nullptr;
 }
 
+// mov.b64 d, {a, b}: the first part becomes the lowest.
 bool DecodePack(Decoder& decoder, Op& op, uint32_t size) {
   const std::vector<ptx::Operand>& parts = op[1].parts;
   if (parts.size() != 2 && parts.size() != 4) return false;
@@ -109,6 +114,7 @@ bool DecodeUnpack(Decoder& decoder, Op& op, uint32_t size) {
   return true;
 }
 
+// extra: the predicate is negated.
 template <class T>
 Step Select(Warp& warp, const Instr& in) {
   const T* a = warp.Source<T>(in.a);
@@ -142,6 +148,7 @@ Handler SlctOf(ptx::Type of, bool flush) {
   return Map3<T, T, T, float>([](T a, T b, float c) { return c >= 0.0f ? a : b; });
 }
 
+// One of the eight bytes of a and b; with bit 3 set, its sign in all bits of the byte.
 uint32_t SelectedByte(uint32_t a, uint32_t b, uint32_t selector) {
   const uint64_t bytes = (uint64_t{b} << 32) | a;
   const uint32_t byte = static_cast<uint32_t>(bytes >> (8 * (selector & 7))) & 0xff;
@@ -165,6 +172,7 @@ Step PermuteByMode(Warp& warp, const Instr& in) {
   const uint32_t* a = warp.Source<uint32_t>(in.a);
   const uint32_t* b = warp.Source<uint32_t>(in.b);
   const uint32_t* c = warp.Source<uint32_t>(in.c);
+  // By PermuteMode, then by the low two bits of c.
   static constexpr uint32_t kSelectors[7][4] = {
       {},
       {0x3210, 0x4321, 0x5432, 0x6543},
@@ -199,6 +207,7 @@ bool DecodeMov(Decoder& decoder, Op& op) {
   const uint32_t size = ptx::SizeBytes(type);
   if (op[1].kind == ptx::Operand::kVector) return DecodePack(decoder, op, size);
   if (op[0].kind == ptx::Operand::kVector) return DecodeUnpack(decoder, op, size);
+  // Of a variable or a function, Source() gives the address.
   in.a = decoder.Source(op[1], type);
   in.d = decoder.Destination(op[0], size);
   return decoder.Emit(CopyOf(size), in);

@@ -57,7 +57,8 @@ Step UnpackHalves(Warp& warp, const Instr& in) {
   });
 }
 
-// extra: bits of a part; flags: it is signed.
+// cvt.pack: two integers, limited to their parts. extra: bits of a part; flags: it is signed;
+// kMerges: c moves up to make room.
 template <bool kMerges>
 Step PackIntegers(Warp& warp, const Instr& in) {
   const int32_t* a = warp.Source<int32_t>(in.a);
@@ -84,6 +85,7 @@ constexpr uint8_t kResultSigned = 0x04;
 constexpr uint8_t kSaturates = 0x08;
 constexpr uint8_t kSumsUp = 0x10;  // all parts and c; else the parts stay apart
 
+// Operands are parts of at most 16 bits, so nothing overflows.
 int32_t Together(uint16_t op, int32_t a, int32_t b) {
   switch (op) {
     case kAdd:
@@ -112,6 +114,7 @@ Step Video(Warp& warp, const Instr& in) {
     return is_signed ? static_cast<int32_t>(value << (32 - bits)) >> (32 - bits)
                      : static_cast<int32_t>(value);
   };
+  // Saturation limits each part to what the result's type can say.
   const bool result_signed = (in.flags & kResultSigned) != 0;
   const int32_t lowest = result_signed ? -(1 << (bits - 1)) : 0;
   const int32_t highest = result_signed ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;
@@ -139,6 +142,7 @@ constexpr VideoName kVideoNames[] = {{"vadd", kAdd},
                                      {"vmin", kMinimum},
                                      {"vmax", kMaximum}};
 
+// F packs, E is unpacked: they are the two directions of one format.
 template <class F, class E, bool kRelu>
 bool EmitEighth(Decoder& decoder, Op& op, bool widens) {
   Instr in;

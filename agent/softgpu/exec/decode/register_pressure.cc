@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// An estimate by intervals: a register lives from the first instruction that names it to the last,
+// and to the end of a loop that it is carried into.
 #include "agent/softgpu/exec/decode/register_pressure.h"
 
 #include <algorithm>
@@ -6,8 +8,8 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// Registers times loops: a text made to take long is counted without its loops. nvcc's largest kernels
-// are a thousand times smaller.
+// Registers times loops: a text made to take long is counted without its loops. nvcc's largest
+// kernels are a thousand times smaller.
 constexpr uint64_t kMaxSteps = 100'000'000;
 
 }  // namespace
@@ -23,16 +25,19 @@ void RegisterPressure::Use(uint64_t offset, uint32_t size_bytes, uint32_t pc) {
   life.last = std::max(life.last, pc);
 }
 
+// Only backward branches make loops; what a forward branch skips counts as if it ran.
 void RegisterPressure::Branch(uint32_t pc, uint32_t target) {
   if (target <= pc) loops_.push_back({target, pc});
 }
 
+// Whoever writes a register that no other instruction names writes for nobody.
 bool RegisterPressure::IsUsedOnlyAt(uint64_t offset, uint32_t pc) const {
   const auto life = lives_.find(offset);
   return life == lives_.end() || (life->second.first == pc && life->second.last == pc);
 }
 
 uint32_t RegisterPressure::WordsAlive() const {
+  // Where the number of words changes: a sweep over these finds the most.
   std::map<uint32_t, int64_t> changes;
   std::vector<Loop> loops;
   if (uint64_t{lives_.size()} * loops_.size() <= kMaxSteps) loops = loops_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Surfaces by handle or reference: suld.b, sust.b and sured.b. The operands do not fit into an Instr, so they lie in a
-// table of the function. x counts bytes.
+// Surfaces by handle or reference: suld.b, sust.b and sured.b. The operands do not fit into an
+// Instr, so they lie in a table of the function. x counts bytes.
 #include <cstring>
 
 #include "agent/softgpu/exec/decode/bulk.h"
@@ -12,12 +12,14 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// Instr::extra: dimensions in the lowest two bits, then what happens outside.
+// Instr::extra: dimensions in the lowest two bits, then what happens outside (.trap, .clamp,
+// .zero).
 constexpr uint16_t kDimensions = 0x03;
 constexpr uint16_t kLayered = 0x04;
 constexpr uint16_t kTrap = 0x08;
 constexpr uint16_t kClamp = 0x10;  // neither: zero
 
+// Places in the table. Registers of values differ in width, so their sizes stand beside them.
 enum Operand : uint32_t {
   kHandle,
   kFirstAt,  // three
@@ -34,6 +36,7 @@ enum class Where { kInside, kOutside, kFault };
 Where Locate(const Image& image, const Instr& in, const std::vector<uint32_t>& refs, Warp& warp,
              uint32_t lane, uint32_t size_bytes, uint64_t* address) {
   const uint32_t dimensions = in.extra & kDimensions;
+  // Signed: what lies before the surface is outside as well.
   const auto coordinate = [&](uint32_t i) -> int64_t {
     return warp.Source<int32_t>(refs[kFirstAt + i])[lane];
   };
@@ -42,6 +45,7 @@ Where Locate(const Image& image, const Instr& in, const std::vector<uint32_t>& r
   int64_t z = dimensions > 2 ? coordinate(2) : 0;
   if ((in.extra & kLayered) != 0) z = warp.Source<uint32_t>(refs[kLayer])[lane];
   const int64_t width_bytes = int64_t{image.width} * image.element_bytes;
+  // Without a sum that could wrap around.
   const auto inside = [](int64_t at, int64_t size, int64_t whole) {
     return at >= 0 && size <= whole && at <= whole - size;
   };
@@ -51,12 +55,15 @@ Where Locate(const Image& image, const Instr& in, const std::vector<uint32_t>& r
       warp.Fault(Outcome::kTrap, image.begin, "a surface access outside of its surface");
       return Where::kFault;
     }
+    // Clamping moves the access to the nearest element that is there; one that is wider than a row
+    // has no such.
     if ((in.extra & kClamp) == 0 || width_bytes < size_bytes) return Where::kOutside;
     const auto clamp = [](int64_t at, int64_t last) { return at < 0 ? 0 : at > last ? last : at; };
     x = clamp(x, width_bytes - size_bytes);
     y = clamp(y, image.height - 1);
     z = clamp(z, image.depth - 1);
   }
+  // PTX wants x to be a multiple of the access's size.
   if (x % size_bytes != 0) {
     warp.Fault(Outcome::kMisaligned, static_cast<uint64_t>(x), "a surface access at an odd place");
     return Where::kFault;
@@ -91,6 +98,8 @@ Step Access(Warp& warp, const Instr& in) {
   uint64_t known = 0;
   for (uint32_t rest = warp.exec; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+    // The lanes of a warp mostly use one surface: it is looked up when the handle changes. Holding
+    // it keeps the image as it is.
     if (surface == nullptr || handles[lane] != known) {
       known = handles[lane];
       surface = run.FindSurface(known);
@@ -104,6 +113,7 @@ Step Access(Warp& warp, const Instr& in) {
     if (where == Where::kFault) return Step::kFault;
     std::byte* at = nullptr;
     if (where == Where::kInside) {
+      // Where the image lies may have been unmapped, and is asked about like any other address.
       at = warp.PointerFor(lane, ptx::Space::kGlobal, address, bytes * components, kStore);
       if (at == nullptr) {
         return warp.Fault(Outcome::kIllegalAddress, address, "a surface of memory that is gone");
@@ -114,6 +124,7 @@ Step Access(Warp& warp, const Instr& in) {
       const uint32_t register_bytes = refs[kFirstBytes + i];
       uint64_t value = 0;
       if constexpr (kStore) {
+        // Stores outside vanish, and loads give 0.
         if (at == nullptr) continue;
         value = warp.SourceBits(ref, register_bytes, lane);
         std::memcpy(at + size_t{i} * bytes, &value, bytes);
@@ -164,6 +175,7 @@ bool TakeAddress(Decoder& decoder, const ptx::Operand& operand, const ImageShape
   return true;
 }
 
+// `outside`: the modifier that says what happens there; .trap where none stands.
 // `outside`: the modifier that says what happens there.
 bool EmitWith(Decoder& decoder, Handler run, int64_t imm, const ImageShape& shape,
               std::string_view outside, std::vector<uint32_t> refs) {
@@ -179,6 +191,7 @@ bool EmitWith(Decoder& decoder, Handler run, int64_t imm, const ImageShape& shap
   return decoder.Emit(run, in);
 }
 
+// sured: an atomic operation on the element, without a result.
 bool DecodeReduction(Decoder& decoder, Op& op) {
   ImageShape shape;
   if (!op.mods.Take("b") || !TakeShape(op.mods, &shape) || shape.cube || op.count() != 2) {
@@ -210,6 +223,7 @@ bool DecodeAccess(Decoder& decoder, Op& op, bool store) {
       type != ptx::Type::kB64) {
     return false;
   }
+  // As many registers as the vector has, however wide.
   const uint32_t components = vector.empty() ? 1 : static_cast<uint32_t>(vector[1] - '0');
   const uint32_t bytes = ptx::SizeBytes(type);
   if (bytes * components > 16) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp.async.bulk.tensor and its kin: boxes of a tensor that a map describes, to and from shared memory.
-// Done at once, and reported at once.
+// cp.async.bulk.tensor and its kin: boxes of a tensor that a map describes, to and from shared
+// memory. Done at once, and reported at once.
 #include <algorithm>
 #include <cstring>
 
@@ -13,10 +13,13 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// A CUtensorMap has 128 bytes; a box begins at a multiple of 128 bytes of shared memory, and of 16
+// bytes in the tensor.
 constexpr uint32_t kMapBytes = 128;
 constexpr uint32_t kSharedAlignment = 128;
 constexpr int64_t kPlaceBytes = 16;
 
+// By TensorMap::Type.
 struct ElementFacts {
   uint32_t bytes;
   ptx::Type type;  // as which elements are added
@@ -38,6 +41,7 @@ constexpr ElementFacts kElements[] = {
     {4, ptx::Type::kF32, 0x7ff77ff7},
 };
 
+// In the order of their numbers in Instr::imm.
 constexpr std::string_view kReductions[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};
 
 // Places in the table; the coordinates follow.
@@ -53,7 +57,8 @@ enum : uint32_t {
 constexpr uint8_t kLoads = 0x01;
 constexpr uint8_t kMulticast = 0x02;
 
-// Bits 7 and on of a shared address change the number of the 16 bytes within a span.
+// Bits 7 and on of a shared address change the number of the 16 bytes within a span of 32, 64 or
+// 128 bytes.
 uint64_t Swizzled(uint64_t address, uint8_t swizzle) {
   return address ^ (((address >> 7) & ((uint64_t{1} << swizzle) - 1)) << 4);
 }
@@ -67,6 +72,7 @@ class Box {
         map_(map),
         facts_(kElements[map.type]),
         coordinates_(coordinates) {
+    // A stride between elements skips some of the box, so fewer are copied.
     for (uint32_t i = 0; i < map.rank; ++i) {
       counts_[i] = (map.box[i] + map.element_strides[i] - 1u) / map.element_strides[i];
       elements_ *= counts_[i];
@@ -94,7 +100,9 @@ class Box {
   }
 
  private:
-  // f(the element in the tensor, or null outside of it; the element in shared memory)
+  // f(the element in the tensor, or null outside of it; the element in shared memory). Each address
+  // is checked by itself: a map that a kernel has made up reaches nothing that its loads and stores
+  // could not. A box that is too large for shared memory ends at the first element outside.
   template <class F>
   bool ForEachElement(uint64_t shared, bool writes_tensor, F f) {
     if (shared % kSharedAlignment != 0) {
@@ -113,6 +121,7 @@ class Box {
           return false;
         }
       }
+      // The swizzle works on addresses of shared memory, so it depends on where the box begins.
       const uint64_t place = Swizzled(shared + uint64_t{number} * facts_.bytes, map_.swizzle);
       std::byte* const at =
           warp_.PointerFor(lane_, ptx::Space::kShared, place, facts_.bytes, !writes_tensor);
@@ -121,11 +130,14 @@ class Box {
         return false;
       }
       f(inside, at);
+      // The innermost dimension counts fastest.
       for (uint32_t i = 0; i < map_.rank && ++index[i] == counts_[i]; ++i) index[i] = 0;
     }
     return true;
   }
 
+  // False outside of the tensor. The product may wrap around with a made-up map; then it is only
+  // another address to check.
   bool AddressOf(const uint32_t* index, uint64_t* address) const {
     *address = map_.address;
     for (uint32_t i = 0; i < map_.rank; ++i) {
@@ -165,7 +177,7 @@ bool CanBeginAt(const TensorMap& map, const int32_t* coordinates, bool loads) {
          std::none_of(coordinates, coordinates + map.rank, [](int32_t at) { return at < 0; });
 }
 
-// extra: the rank; imm: 0 to copy, else 1 + the number of the reduction.
+// extra: the rank; imm: 0 to copy, else 1 + the number of the reduction in kReductions.
 Step CopyTensor(Warp& warp, const Instr& in) {
   const std::vector<uint32_t>& refs = warp.frame->function->tables[in.target];
   for (uint32_t rest = warp.exec; rest != 0; rest &= rest - 1) {
@@ -176,6 +188,7 @@ Step CopyTensor(Warp& warp, const Instr& in) {
     if (bytes == nullptr) {
       return warp.Fault(Outcome::kIllegalAddress, map_at.address, "a tensor map outside of memory");
     }
+    // A copy: the map may be changed by other blocks while this one works.
     TensorMap map;
     std::memcpy(&map, bytes, sizeof(map));
     if (!IsUsable(map, in.extra)) {
@@ -195,6 +208,7 @@ Step CopyTensor(Warp& warp, const Instr& in) {
     const uint64_t shared = AddressIn(warp, &refs[kShared], lane).address;
     if ((in.flags & kLoads) == 0) {
       Reduction reduce = nullptr;
+      // Looked up here and not when the module is loaded: the elements' type is the map's.
       if (in.imm != 0) {
         reduce =
             FindReduction(kElements[map.type].type, kReductions[in.imm - 1], ptx::Space::kGlobal);
@@ -211,6 +225,7 @@ Step CopyTensor(Warp& warp, const Instr& in) {
       if (!box.Load(shared) || !Report(warp, lane, barrier, box.SizeBytes())) return Step::kFault;
       continue;
     }
+    // Each block of the mask gets the box at the same offset, and is told at its own barrier.
     const uint32_t mask = warp.Source<uint16_t>(refs[kMask])[lane];
     for (uint32_t rank = 0; rank < 16; ++rank) {
       if (((mask >> rank) & 1) == 0) continue;
@@ -272,6 +287,7 @@ bool DecodeTensorCopy(Decoder& decoder, Op& op, bool reduces) {
     }
     refs.insert(refs.end(), {0, 0, 0, 0});  // no barrier, no mask
     if (reduces) {
+      // It reads and writes global memory that other blocks may add to.
       decoder.KeepsOrder();
       for (size_t i = 0; i < std::size(kReductions) && in.imm == 0; ++i) {
         if (op.mods.Take(kReductions[i])) in.imm = static_cast<int64_t>(i) + 1;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint32_t kMapBytes = 128;
 
+// The fields that .replace can change, by the names of the modifiers.
 enum Field : uint8_t {
   kAddress,
   kRank,
@@ -61,6 +62,8 @@ T Narrow(uint64_t value) {
   return narrow == value ? narrow : T{0};
 }
 
+// `ordinal`: of which dimension. Whatever does not fit becomes a value that IsUsable() of tensor.cc
+// refuses.
 void Set(TensorMap* map, Field field, uint32_t ordinal, uint64_t value) {
   constexpr uint8_t kNone = 0xff;
   switch (field) {
@@ -68,6 +71,7 @@ void Set(TensorMap* map, Field field, uint32_t ordinal, uint64_t value) {
       map->address = value;
       break;
     case kRank:
+      // PTX counts ranks from 0.
       map->rank = Narrow<uint8_t>(value + 1);
       break;
     case kBoxDimension:
@@ -97,8 +101,8 @@ void Set(TensorMap* map, Field field, uint32_t ordinal, uint64_t value) {
   }
 }
 
-// b: the value; extra: the Field; e: which one; target: the value is of 64 bits. A map of zeros is one
-// to begin with.
+// b: the value; extra: the Field; e: which one; target: the value is of 64 bits. A map of zeros is
+// one to begin with, so the mark of a map is written each time.
 Step Replace(Warp& warp, const Instr& in) {
   const auto space = static_cast<ptx::Space>(in.flags & kSpaceMask);
   for (uint32_t rest = warp.exec; rest != 0; rest &= rest - 1) {
@@ -123,7 +127,7 @@ Step Replace(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
-// The table: two addresses.
+// tensormap.cp_fenceproxy: copies a map from shared to global memory. The table: two addresses.
 Step Publish(Warp& warp, const Instr& in) {
   const std::vector<uint32_t>& refs = warp.frame->function->tables[in.target];
   for (uint32_t rest = warp.exec; rest != 0; rest &= rest - 1) {
@@ -137,6 +141,7 @@ Step Publish(Warp& warp, const Instr& in) {
       return warp.Fault(Outcome::kIllegalAddress, at == nullptr ? to.address : from.address,
                         "a tensor map outside of memory");
     }
+    // Memory is one here, so the copy is all there is to publishing.
     std::memmove(at, source, kMapBytes);
   }
   return Step::kNext;
@@ -193,6 +198,7 @@ bool DecodeTensormap(Decoder& decoder, Op& op) {
   std::vector<std::vector<uint32_t>>& tables = decoder.function().tables;
   in.target = static_cast<uint32_t>(tables.size());
   tables.push_back(std::move(refs));
+  // All lanes of the warp take part.
   return EmitSyncWarp(decoder) && decoder.Emit(Publish, in);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Textures by handle or reference: tex, tld4, txq. The operands do not fit into an Instr, so they lie in a table
-// of the function.
+// Textures by handle or reference: tex, tld4, txq. The operands do not fit into an Instr, so they
+// lie in a table of the function.
 #include "agent/softgpu/exec/decode/image.h"
 #include "agent/softgpu/exec/decode/instruction_table.h"
 #include "agent/softgpu/exec/machine/block.h"
@@ -32,6 +32,7 @@ enum Operand : uint32_t {
   kOperands
 };
 
+// Lane by lane, as each may sample another place, or another texture.
 Step SampleTexture(Warp& warp, const Instr& in) {
   const std::vector<uint32_t>& refs = warp.frame->function->tables[in.target];
   const uint64_t* handles = warp.Source<uint64_t>(refs[kHandle]);
@@ -40,6 +41,7 @@ Step SampleTexture(Warp& warp, const Instr& in) {
   uint64_t known = 0;
   for (uint32_t rest = warp.exec; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+    // As in surface.cc.
     if (texture == nullptr || handles[lane] != known) {
       known = handles[lane];
       texture = run.FindTexture(known);
@@ -67,8 +69,11 @@ Step SampleTexture(Warp& warp, const Instr& in) {
         gradients[i / 3][i % 3] = warp.Source<float>(refs[kFirstGradient + i])[lane];
       }
     }
+    // A cube's place becomes one of two dimensions in one of its faces, and so do the gradients.
     if ((in.extra & kCube) != 0) OntoCube(*texture, &place, gradients);
     if ((in.extra & kGradients) != 0) level = LevelOf(*texture, place.dimensions, gradients);
+    // The sampler finds addresses, and only the warp knows which may be read; `touched` is for the
+    // fault.
     uint64_t touched = 0;
     const auto read = [&](uint64_t address, uint32_t size_bytes) -> const std::byte* {
       touched = address;
@@ -85,10 +90,12 @@ Step SampleTexture(Warp& warp, const Instr& in) {
       warp.Destination<uint32_t>(refs[kFirstResult + c])[lane] = element.bits[c];
     }
   }
+  // All memory of a texture is always resident.
   if ((in.extra & kResident) != 0) warp.SetPredicate(refs[kResidence], kAllLanes);
   return Step::kNext;
 }
 
+// txq and suq. A cube or a layered image counts its layers as depth.
 enum class Question : int64_t { kWidth, kHeight, kDepth, kLevels };
 
 template <bool kSurface>
@@ -161,12 +168,14 @@ bool DecodeSample(Decoder& decoder, Op& op, Instr in) {
   }
   const bool leveled = (in.extra & kLevel) != 0;
   const bool changes = (in.extra & kGradients) != 0;
+  // result|p: p tells whether the element was resident.
   const bool tells = op[0].kind == ptx::Operand::kPair;
   const ptx::Operand& results = tells ? op[0].parts[0] : op[0];
   if (op.count() != 2u + (leveled ? 1 : 0) + (changes ? 2 : 0) ||
       results.kind != ptx::Operand::kVector || results.parts.size() != 4) {
     return false;
   }
+  // Directions and gradients are floats.
   if ((shape.cube || changes) && coordinate != ptx::Type::kF32) return false;
   std::vector<uint32_t> refs(kOperands, 0);
   ImageOperands at;
@@ -180,6 +189,7 @@ bool DecodeSample(Decoder& decoder, Op& op, Instr in) {
   }
   if (shape.layered) refs[kLayer] = decoder.Source(*at.layer, 4);
   if (leveled) refs[kLevelOfDetail] = decoder.Source(op[2], ptx::Type::kF32);
+  // A gradient of one dimension needs no braces.
   for (uint32_t i = 0; changes && i < 2; ++i) {
     const ptx::Operand& gradient = op[2 + i];
     const bool braces = gradient.kind == ptx::Operand::kVector;
@@ -209,6 +219,7 @@ bool DecodeTex(Decoder& decoder, Op& op) {
   Instr in;
   if (op.mods.Take("level")) in.extra = kLevel;
   if (op.mods.Take("grad")) in.extra |= kGradients;
+  // The level is either given or computed.
   if (in.extra == (kLevel | kGradients)) return false;
   return DecodeSample(decoder, op, in);
 }

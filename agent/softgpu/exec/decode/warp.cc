@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// shfl, vote, match, redux, activemask, elect and bar.warp.
+// shfl, vote, match, redux, activemask, elect and bar.warp. Each lane brings its operands to
+// Warp::Arrive(), which finishes the instruction when all members are there; shfl and
+// bar.warp.sync, the frequent ones, look first whether they all are and need no waiting then.
 #include "agent/softgpu/exec/decode/instruction_table.h"
 #include "agent/softgpu/exec/decode/types.h"
 #include "agent/softgpu/exec/machine/lanes.h"
@@ -21,6 +23,7 @@ Step ArriveWords(Warp& warp, const Instr& in) {
   const uint32_t* b = warp.Source<uint32_t>(in.b);
   const uint32_t* c = warp.Source<uint32_t>(in.c);
   const uint32_t* mask = warp.Source<uint32_t>(static_cast<Ref>(in.imm));
+  // Of lanes that execute; Arrive() reads no others.
   WarpWait waits[kLanes];
   ForEach(warp.exec, [&](uint32_t i) {
     waits[i].mask = mask[i];
@@ -42,6 +45,7 @@ Step Shuffle(Warp& warp, const Instr& in) {
   const uint32_t* b = warp.Source<uint32_t>(in.b);
   const uint32_t* c = warp.Source<uint32_t>(in.c);
   const uint32_t exec = warp.exec;
+  // d may be a, from which other lanes still read.
   uint32_t values[kLanes];
   const uint32_t in_range = MaskOf([&](uint32_t i) {
     const Shuffled source = ShuffleSource(kOp, i, b[i], c[i]);
@@ -58,6 +62,7 @@ Step SyncWarp(Warp& warp, const Instr& in) {
   return here ? Step::kNext : ArriveWords(warp, in);
 }
 
+// match of 64 bits.
 Step ArriveWide(Warp& warp, const Instr& in) {
   const uint64_t* a = warp.Source<uint64_t>(in.a);
   const uint32_t* mask = warp.Source<uint32_t>(static_cast<Ref>(in.imm));
@@ -69,7 +74,7 @@ Step ArriveWide(Warp& warp, const Instr& in) {
   return warp.Arrive(in, waits);
 }
 
-// a: predicate; target: whether it is negated.
+// vote. a: predicate; target: whether it is negated.
 Step ArrivePredicate(Warp& warp, const Instr& in) {
   const uint32_t bits = in.target != 0 ? ~warp.Predicate(in.a) : warp.Predicate(in.a);
   const uint32_t* mask = warp.Source<uint32_t>(static_cast<Ref>(in.imm));
@@ -81,17 +86,19 @@ Step ArrivePredicate(Warp& warp, const Instr& in) {
   return warp.Arrive(in, waits);
 }
 
+// The lanes that run together just now: PTX promises no more.
 Step ActiveMask(Warp& warp, const Instr& in) {
   const uint32_t mask = warp.exec;
   return Apply<uint32_t>(warp, in, [=](uint32_t) { return mask; });
 }
 
+// The mask does not fit beside the operands, so its place is in imm.
 bool EmitWords(Decoder& decoder, Instr in, const ptx::Operand& mask) {
   in.imm = static_cast<int64_t>(decoder.Source(mask, 4));
   return decoder.Emit(ArriveWords, in);
 }
 
-// d, or d|p.
+// d, or d|p. Either may be left out as `_`.
 bool TakeResults(Decoder& decoder, const ptx::Operand& operand, Instr* in) {
   in->flags |= kWritesRegister;
   if (operand.kind == ptx::Operand::kPair) {
@@ -159,6 +166,7 @@ bool DecodeMatch(Decoder& decoder, Op& op) {
   in.extra = mode == "any" ? kMatchAny : kMatchAll;
   TakeResults(decoder, op[0], &in);
   in.a = decoder.Source(op[1], type);
+  // ArriveWords() reads three operands, whatever the instruction has.
   in.b = in.c = in.a;
   if (type == ptx::Type::kB32) return EmitWords(decoder, in, op[2]);
   if (type != ptx::Type::kB64) return false;
@@ -204,6 +212,7 @@ bool DecodeElect(Decoder& decoder, Op& op) {
   return EmitWords(decoder, in, op[1]);
 }
 
+// For instructions of whole warps (.aligned): the same as bar.warp.sync of all lanes.
 bool EmitSyncWarp(Decoder& decoder) {
   Instr in;
   in.extra = kSyncWarp;

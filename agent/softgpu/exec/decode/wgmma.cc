@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// wgmma: products by four warps together, of matrices in shared memory. Each warp computes its own 16
-// rows and needs nothing of the others, and at once: what a program must do before it may read the
-// result, and after it may overwrite the factors, comes later than that.
+// wgmma: products by four warps together, of matrices in shared memory. Each warp computes its own
+// 16 rows and needs nothing of the others, and at once: what a program must do before it may read
+// the result, and after it may overwrite the factors, comes later than that.
 #include <cstring>
 
 #include "agent/softgpu/exec/decode/instruction_table.h"
@@ -15,17 +15,19 @@ constexpr uint32_t kWarpsOfGroup = 4;
 constexpr uint32_t kRowsOfWarp = 16;
 constexpr uint32_t kChunkBytes = 16;  // in which shared memory is swizzled
 
-// A matrix descriptor: where rows (of A) or columns (of B), "lines", of a matrix lie in shared memory,
-// in chunks of 16 bytes. A swizzled span of lines is 2, 4 or 8 chunks wide; bits 7 and on of an
-// address then change the number of the chunk.
+// A matrix descriptor: where rows (of A) or columns (of B), "lines", of a matrix lie in shared
+// memory, in chunks of 16 bytes. A swizzled span of lines is 2, 4 or 8 chunks wide; bits 7 and on
+// of an address then change the number of the chunk.
 struct Descriptor {
   explicit Descriptor(uint64_t bits)
+      // Fields of 14 bits count 16 bytes each.
       : start((bits & 0x3fff) << 4),
         leading(((bits >> 16) & 0x3fff) << 4),
         stride(((bits >> 32) & 0x3fff) << 4),
         base((bits >> 49) & 7),
         span(kSpans[bits >> 62]) {}
 
+  // By the two bits of the descriptor: not swizzled, then 128, 64 and 32 bytes.
   static constexpr uint64_t kSpans[] = {1, 8, 4, 2};
   uint64_t start;
   uint64_t leading;  // bytes
@@ -33,6 +35,7 @@ struct Descriptor {
   uint64_t base;
   uint64_t span;  // chunks; 1: not swizzled
 
+  // `base` is the offset of a pattern that does not begin at a multiple of its size.
   [[nodiscard]] uint64_t Swizzled(uint64_t address) const {
     return address ^ ((((address >> 7) - base) & (span - 1)) << 4);
   }
@@ -66,6 +69,7 @@ bool ReadLines(Warp& warp, const Descriptor& from, Element element, bool transpo
                Matrix* lines) {
   const uint32_t bits = BitsOf(element);
   const uint32_t per = 8 * kChunkBytes / bits;
+  // One chunk of 16 bytes; place(j) is where its j-th element goes.
   const auto read = [&](uint64_t address, auto place) {
     const std::byte* const at =
         warp.PointerFor(0, ptx::Space::kShared, address, kChunkBytes, false);
@@ -109,7 +113,8 @@ void Negate(Matrix* matrix) {
   for (double& value : matrix->values) value = -value;
 }
 
-// d = a * b, or with predicate `a` a * b + d. Immediate descriptors do not exist: lane 0's count.
+// d = a * b, or with predicate `a` a * b + d. All lanes have the same descriptors in PTX: lane 0's
+// count.
 Step Multiply(Warp& warp, const Instr& in) {
   if (warp.exec != kAllLanes) {
     return warp.Fault(Outcome::kIllegalInstruction, 0, "wgmma by a part of a warp");
@@ -126,11 +131,13 @@ Step Multiply(Warp& warp, const Instr& in) {
     a = Fragment::Of(a_type, Role::kA, shape).Read(warp, d_registers + d.registers);
   } else {
     const Descriptor from(warp.Source<uint64_t>(refs[kADescriptor])[0]);
+    // Which of the group's four bands of 16 rows is this warp's.
     const uint32_t first = warp.index() % kWarpsOfGroup * kRowsOfWarp;
     if (!ReadLines(warp, from, a_type, (in.flags & kATransposed) != 0, first, &a)) {
       return Step::kFault;
     }
   }
+  // B's lines are columns, read as rows and turned below.
   Matrix b(shape.n, shape.k);
   const Descriptor from(warp.Source<uint64_t>(refs[kBDescriptor])[0]);
   if (!ReadLines(warp, from, b_type, (in.flags & kBTransposed) != 0, 0, &b)) return Step::kFault;
@@ -176,7 +183,8 @@ bool DecodeProduct(Decoder& decoder, Op& op) {
   }
   const Fragment d = Fragment::Of(types[0], Role::kC, shape);
   const Fragment a = Fragment::Of(types[1], Role::kA, shape);
-  // d, a, b, scale-d, then for floating point the signs, and for 16 bits who is transposed.
+  // d, a, b, scale-d, then for floating point the signs, and for 16 bits who is transposed. A in
+  // registers is never transposed.
   const bool a_in_registers = op[1].kind == ptx::Operand::kVector;
   const bool has_signs = !IsIntegral(types[1]);
   const bool has_order = BitsOf(types[1]) == 16;
@@ -191,6 +199,7 @@ bool DecodeProduct(Decoder& decoder, Op& op) {
   for (int i = 0; i < 3; ++i) refs[kTypes + i] = static_cast<uint32_t>(types[i]);
   if (!AddRegisters(decoder, op[0], d, true, &refs)) return false;
   // What is added to is read as well.
+  // Only the life of the registers matters here: refs has them already.
   for (const ptx::Operand& part : op[0].parts) decoder.Source(part, d.RegisterBytes());
   if (a_in_registers) {
     in.flags |= kAInRegisters;
@@ -225,6 +234,7 @@ bool DecodeWgmma(Decoder& decoder, Op& op) {
       op.mods.TakeOneOf({"mma_async", "fence", "commit_group", "wait_group"});
   if (what.empty() || !op.mods.Take("sync") || !op.mods.Take("aligned")) return false;
   if (what == "mma_async") return DecodeProduct(decoder, op);
+  // Everything is done when mma_async is.
   return op.count() == (what == "wait_group" ? 1u : 0u) && decoder.Emit(Nothing, Instr());
 }
 

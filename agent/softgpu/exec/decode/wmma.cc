@@ -10,6 +10,8 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// By the element of A. f16 stands for products with f16, the bytes for signed and unsigned ones
+// (AreFactors).
 constexpr MatrixForm kForms[] = {
     {{16, 16, 16}, Element::kF16},  {{8, 32, 16}, Element::kF16},  {{32, 8, 16}, Element::kF16},
     {{16, 16, 16}, Element::kBf16}, {{8, 32, 16}, Element::kBf16}, {{32, 8, 16}, Element::kBf16},
@@ -39,6 +41,7 @@ Step Transfer(Warp& warp, const Instr& in) {
   const uint32_t bits = BitsOf(fragment.element);
   const uint32_t bytes = bits < 8 ? 1 : bits / 8;
   const auto space = static_cast<ptx::Space>(in.flags & kSpaceMask);
+  // Every element by itself: rows and columns may lie anywhere, as the stride is the program's.
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     const uint64_t base =
         warp.AddressOf(in.a, (in.flags & kAddress32) != 0, lane) + static_cast<uint64_t>(in.imm);
@@ -61,11 +64,13 @@ Step Transfer(Warp& warp, const Instr& in) {
           return warp.Fault(Outcome::kIllegalAddress, address, "a matrix outside of memory");
         }
         if constexpr (kStore) {
+          // Whole bytes of the low end: only sums are stored, which have no elements below a byte.
           const uint64_t value = word >> (j * bits);
           std::memcpy(at, &value, bytes);
         } else {
           uint64_t value = 0;
           std::memcpy(&value, at, bytes);
+          // Several small elements share a byte.
           if (bits < 8) value = value >> (bit % 8) & ((1u << bits) - 1);
           word |= value << (j * bits);
         }
@@ -109,6 +114,7 @@ bool DecodeTransfer(Decoder& decoder, Op& op, bool store) {
   const Element element = TakeElement(op.mods);
   if (!IsFragment(element, role, shape) || op.count() < 2 || op.count() > 3) return false;
   Fragment fragment = Fragment::Of(element, role, shape);
+  // The instruction names that many registers, and those beyond the matrix repeat it.
   if (element == Element::kF16 && role != Role::kC) fragment.registers = kHalfRegisters;
   const bool by_columns = order == "col";
   std::vector<uint32_t> refs(kRegisters);
@@ -118,6 +124,7 @@ bool DecodeTransfer(Decoder& decoder, Op& op, bool store) {
   refs[kN] = shape.n;
   refs[kK] = shape.k;
   refs[kByColumns] = by_columns ? 1 : 0;
+  // Without a stride the matrix lies densely.
   refs[kStride] = op.count() == 3
                       ? decoder.Source(op[2], 4)
                       : decoder.Constant(by_columns ? fragment.rows : fragment.columns, 4);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A block's warps take turns on one thread, so nothing here is locked and nothing is atomic. A
+// barrier opens when the last thread that it waits for arrives or ends.
 #include "agent/softgpu/exec/machine/block.h"
 
 #include <algorithm>
@@ -16,6 +18,9 @@ uint32_t Count(uint32_t lanes) { return static_cast<uint32_t>(std::popcount(lane
 
 }  // namespace
 
+// What is made here serves block after block: shared memory and registers are the expensive parts
+// of a block, and their sizes are the grid's. Contents are left as the last block left them, as on
+// a GPU.
 Block::Block(GridRun& run) : run_(run) {
   const Dim3& size = run.grid.block;
   const uint32_t threads = size.x * size.y * size.z;
@@ -29,11 +34,13 @@ void Block::Start(Dim3 index) {
   index_ = index;
   const Dim3& size = run_.grid.block;
   const uint32_t threads = size.x * size.y * size.z;
+  // The last block may have ended by a fault, with lanes still waiting.
   ForEach(barriers_in_use_, [&](uint32_t number) { barriers_[number] = Barrier(); });
   barriers_in_use_ = 0;
   cluster_arrived = 0;
   cluster_phase = 0;
   for (const std::unique_ptr<Warp>& warp : warps_) {
+    // The last warp of a block lacks the lanes beyond the number of threads.
     const uint32_t here = std::min(kLanes, threads - warp->index() * kLanes);
     warp->Reset(here == kLanes ? kAllLanes : (1u << here) - 1);
   }
@@ -46,11 +53,14 @@ bool Block::Turn() {
   for (const std::unique_ptr<Warp>& warp : warps_) {
     if (warp->live() == 0) continue;
     progress |= warp->Run(kInstructionsPerTurn);
+    // The fault is progress enough: the caller looks at the outcome next.
     if (run_.outcome.kind != Outcome::kOk) return true;
   }
   return progress;
 }
 
+// PTX counts participants of a barrier in whole warps, so a count that is no multiple of 32 is an
+// error of the program.
 bool Block::Arrive(Warp& warp, const Instr& in, uint32_t lanes, uint32_t number, uint32_t count) {
   const bool has_count = (in.extra & kBarrierHasCount) != 0;
   if (number >= std::size(barriers_)) return false;
@@ -60,12 +70,15 @@ bool Block::Arrive(Warp& warp, const Instr& in, uint32_t lanes, uint32_t number,
   barrier.expected = has_count ? count : 0;
   const uint32_t op = in.extra & kBarrierOpMask;
   if (op == kBarrierArrive) {
+    // bar.arrive goes on without waiting, so there are no lanes to remember, only their number.
     barrier.passed += lanes == warp.live() ? kLanes : Count(lanes);
   } else {
     barrier.waiting[warp.index()] |= lanes;
     barrier.waiting_threads += Count(lanes);
   }
   if (op >= kBarrierPopc) {
+    // Read while the frame of these lanes is the running one; when the barrier opens, another may
+    // be.
     uint32_t bits = warp.Predicate(in.c);
     if (in.extra & kBarrierNegatesPredicate) bits = ~bits;
     barrier.true_count += Count(bits & lanes);
@@ -76,9 +89,12 @@ bool Block::Arrive(Warp& warp, const Instr& in, uint32_t lanes, uint32_t number,
   return true;
 }
 
+// Called at every arrival and at every exit: without a count a barrier waits for all threads that
+// live, so an exit may be what completes it.
 void Block::OpenIfFull(uint32_t number) {
   const Barrier& barrier = barriers_[number];
   if (barrier.expected == 0) {
+    // If nobody waits, there is nothing to open, and what has arrived stays counted.
     if (barrier.waiting_threads != 0 && barrier.passed + barrier.waiting_threads >= live_threads_) {
       Open(number);
     }
@@ -93,6 +109,8 @@ void Block::OpenIfFull(uint32_t number) {
   if (arrived >= barrier.expected) Open(number);
 }
 
+// Results of bar.red are written into the frames of the waiting lanes, before they are released. A
+// lane that waits cannot have left its frame.
 void Block::Open(uint32_t number) {
   Barrier& barrier = barriers_[number];
   for (const Barrier::Result& result : barrier.results) {
@@ -113,6 +131,7 @@ void Block::Open(uint32_t number) {
   barriers_in_use_ &= ~(1u << number);
 }
 
+// The cluster's barrier is kept by rank 0, whichever block of the cluster the lanes were in.
 void Block::OnExit(const Warp& warp, uint32_t lanes) {
   if (warp.live() == 0) --live_warps_;
   live_threads_ -= Count(lanes);
@@ -120,6 +139,8 @@ void Block::OnExit(const Warp& warp, uint32_t lanes) {
   cluster[0]->OpenClusterBarrierIfFull();
 }
 
+// Ended threads count as arrived: a block that has ended must not keep the others of its cluster
+// waiting.
 void Block::OpenClusterBarrierIfFull() {
   if (cluster_arrived == 0) return;
   uint32_t threads = 0;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The registry of conditions by handle. It holds weak pointers, so a condition lives as long as the
+// graphs and launches that use it; kernels bring handles, which may be any number.
 #include "agent/softgpu/exec/machine/conditional.h"
 
 #include <unordered_map>
@@ -22,6 +24,8 @@ Conditions& Known() {
 
 }  // namespace
 
+// Handles rise and are never given out again, so a stale one cannot mean another condition. 0 is
+// none.
 std::shared_ptr<Condition> Condition::Make(uint32_t default_value, bool assigns_default) {
   Conditions& known = Known();
   const MutexLock lock(known.mutex);
@@ -35,6 +39,8 @@ std::shared_ptr<Condition> Condition::Find(uint64_t handle) {
   Conditions& known = Known();
   const MutexLock lock(known.mutex);
   const auto found = known.by_handle.find(handle);
+  // The last owner may be letting go on another thread: then lock() gives null, as if it had gone
+  // already.
   return found == known.by_handle.end() ? nullptr : found->second.lock();
 }
 

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// One conversion at a time, by way of double or of 128-bit integers, both of which hold every value
+// of the types that they stand for. Slow and complete; decode/convert.cc has fast ways for what
+// programs do often and must give the same.
 #include "agent/softgpu/exec/machine/convert.h"
 
 #include <algorithm>
@@ -14,6 +17,7 @@ namespace {
 
 uint32_t BitsOf(ptx::Type type) { return 8 * ptx::SizeBytes(type); }
 
+// The low bits as a value of `type`, extended to 64 bits with or without its sign.
 uint64_t Extend(uint64_t bits, ptx::Type type) {
   const uint32_t shift = 64 - BitsOf(type);
   if (shift == 0) return bits;
@@ -22,6 +26,7 @@ uint64_t Extend(uint64_t bits, ptx::Type type) {
   return bits << shift >> shift;
 }
 
+// In 128 bits, so that limits of signed and unsigned 64-bit types compare with each other.
 Wide LowestOf(ptx::Type type) {
   return ptx::IsSigned(type) ? -(Wide{1} << (BitsOf(type) - 1)) : Wide{0};
 }
@@ -34,6 +39,7 @@ Wide IntegerOf(uint64_t bits, ptx::Type type) {
   return ptx::IsSigned(type) ? Wide{static_cast<int64_t>(extended)} : Wide{extended};
 }
 
+// The source as a double, exactly. Subnormal floats are flushed here, before anything is rounded.
 double DoubleOf(uint64_t bits, const Conversion& how) {
   switch (how.from) {
     case ptx::Type::kF16:
@@ -50,6 +56,8 @@ double DoubleOf(uint64_t bits, const Conversion& how) {
 }
 
 // The nearest value of F, then one step to the side that the mode asks for.
+// The C++ conversion rounds to the nearest; the value that it gives is converted back to see on
+// which side of the exact one it lies.
 template <class F>
 F FromInteger(Wide value, Round round) {
   F result = static_cast<F>(value);
@@ -64,6 +72,7 @@ F FromInteger(Wide value, Round round) {
   return result;
 }
 
+// Rounds first, then limits the range: 255.4 becomes 255 in 8 bits, not an overflow.
 uint64_t ToInteger(double value, const Conversion& how) {
   if (std::isnan(value)) {
     // A GPU gives 0 for what it converts in 32 bits, and the lowest number elsewhere.
@@ -74,20 +83,27 @@ uint64_t ToInteger(double value, const Conversion& how) {
   const double whole = RoundToIntegral(value, how.round);
   // Out of range, a conversion gives the nearest integer that there is.
   const Wide lowest = LowestOf(how.to);
+  // The highest 64-bit numbers are not doubles: as doubles they are one more, so `>=` takes what
+  // rounds up to there as well.
   const Wide highest = HighestOf(how.to);
   if (whole <= static_cast<double>(lowest)) return static_cast<uint64_t>(lowest);
   if (whole >= static_cast<double>(highest)) return static_cast<uint64_t>(highest);
   return static_cast<uint64_t>(static_cast<Wide>(whole));
 }
 
+// Not-a-number becomes 0, as all comparisons with it fail.
 double Saturated(double value) { return value > 0 ? std::min(value, 1.0) : 0.0; }
 
 // Ten bits of fraction in the place of 23.
 uint32_t ToTf32(float value, const Conversion& how) {
+  // relu gives 0 for what is not above 0, but keeps a not-a-number.
   if (how.relu && !std::isnan(value) && !(value > 0)) return 0;
   const uint32_t bits = std::bit_cast<uint32_t>(value);
+  // Only .rna lets the upper bits of a not-a-number through.
   if (std::isnan(value) && how.round != Round::kNearestAway) return 0x7fffffff;
   uint32_t rounded = bits;
+  // To the nearest by adding half of what is cut off; to the even one by adding one less where the
+  // last bit is 0.
   if (std::isfinite(value)) {
     if (how.round == Round::kNearestAway) rounded += 0x1000;
     if (how.round == Round::kNearest) rounded += 0xfff + ((bits >> 13) & 1);
@@ -95,6 +111,7 @@ uint32_t ToTf32(float value, const Conversion& how) {
   rounded &= ~0x1fffu;
   constexpr uint32_t kInfinity = 0x7f800000;
   const bool is_infinite = (rounded & 0x7fffffff) == kInfinity;
+  // The largest finite number has the bits before those of infinity.
   return how.finite && is_infinite ? rounded - 0x2000 : rounded;
 }
 
@@ -104,7 +121,8 @@ double Finite(double value, ptx::Type type) {
   return std::isnan(value) ? value : std::clamp(value, -largest, largest);
 }
 
-// From double and bfloat16 the upper bits of a not-a-number stay; from others the canonical one comes.
+// From double and bfloat16 the upper bits of a not-a-number stay; from others the canonical one
+// comes.
 uint32_t NanToSingle(double value, ptx::Type from) {
   if (from != ptx::Type::kF64 && from != ptx::Type::kBf16) return 0x7fffffff;
   const uint64_t bits = std::bit_cast<uint64_t>(value);
@@ -112,6 +130,8 @@ uint32_t NanToSingle(double value, ptx::Type from) {
   return sign | 0x7fc00000u | (static_cast<uint32_t>(bits >> 29) & 0x3fffffu);
 }
 
+// Range first, then format: the limits of relu and .satfinite are exact doubles, so that this does
+// not round twice.
 uint64_t FromDouble(double value, const Conversion& how) {
   if (how.saturate) value = Saturated(value);
   if (how.relu && !std::isnan(value) && !(value > 0)) value = 0;
@@ -143,6 +163,7 @@ uint64_t IntegerToFloat(Wide value, const Conversion& how) {
     if (how.saturate) result = Saturated(result);
     return std::bit_cast<uint64_t>(result);
   }
+  // To 16 bits: two exact doubles, added so that the sum can be rounded once more.
   const auto high = static_cast<double>(static_cast<int64_t>(value >> 32)) * 0x1p32;
   const auto low = static_cast<double>(static_cast<uint32_t>(value));
   return FromDouble(AddToOdd(high, low), how);
@@ -155,6 +176,8 @@ float ToSingle(double value, Round round) {
   if (round == Round::kNearest || std::isnan(value) || static_cast<double>(nearest) == value) {
     return nearest;
   }
+  // One step from the nearest number to the side that the mode asks for. An infinity that it does
+  // not want becomes the largest number that way.
   const bool above = static_cast<double>(nearest) > value;
   const bool down = round == Round::kDown || (round == Round::kZero && value > 0);
   if (above && down) return std::nextafter(nearest, -std::numeric_limits<float>::infinity());
@@ -175,9 +198,11 @@ double RoundToIntegral(double value, Round round) {
     case Round::kNearest:
       break;
   }
+  // By hand: nearbyint() would follow the processor's mode.
   const double below = std::floor(value);
   const double rest = value - below;
   const bool up = rest > 0.5 || (rest == 0.5 && std::fmod(below, 2) != 0);
+  // A negative number that rounds to zero gives negative zero.
   return std::copysign(up ? below + 1 : below, value);
 }
 
@@ -188,11 +213,14 @@ uint64_t Convert(const Conversion& how, uint64_t bits) {
   if (from_float) {
     double value = DoubleOf(bits, how);
     if (!to_float) return Extend(ToInteger(value, how), how.to);
+    // Rounded to a whole number here; if the format is narrower, it takes the nearest to that.
+    // Infinities and not-a-numbers go the usual way.
     if (how.to_integral && std::isfinite(value)) {
       Conversion rest = how;
       rest.round = Round::kNearest;
       return FromDouble(RoundToIntegral(value, how.round), rest);
     }
+    // The bits of a double's not-a-number survive a conversion to its own type.
     if (how.to == ptx::Type::kF64 && how.from == ptx::Type::kF64 && !how.saturate) return bits;
     return FromDouble(value, how);
   }

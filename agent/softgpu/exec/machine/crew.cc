@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Threads join whichever grid has least help and stay until it has no blocks left. They are never
+// joined: a process may exit, or a stream run a grid, at any time.
 #include "agent/softgpu/exec/machine/crew.h"
 
 #include <pthread.h>
@@ -13,6 +15,8 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// The affinity mask and not the number of processors: containers are often pinned to a few. A
+// machine with more processors than cpu_set_t has bits runs grids alone.
 uint32_t Processors() {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
@@ -21,6 +25,7 @@ uint32_t Processors() {
 
 }  // namespace
 
+// Never destroyed: its threads and grids outlive static destructors.
 Crew& Crew::Instance() {
   static auto* crew = new Crew;
   return *crew;
@@ -31,8 +36,11 @@ Crew::Crew() : size_(Processors()) {}
 void Crew::SetSize(uint32_t threads) { size_ = threads == 0 ? Processors() : threads; }
 
 void Crew::StartLocked() {
+  // Set first and for good: when some threads cannot be made, trying again with each grid would not
+  // help.
   started_ = true;
-  // The application's signal handlers belong on the application's threads.
+  // The application's signal handlers belong on the application's threads. A new thread inherits
+  // the mask of the one that makes it.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -47,6 +55,7 @@ void Crew::StartLocked() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+// Few grids run at once, so a walk is enough.
 Crew::Help* Crew::NextLocked() {
   Help* best = nullptr;
   for (Help* const help : open_) {
@@ -64,11 +73,14 @@ void Crew::Serve() {
       help = NextLocked();
       return help != nullptr;
     });
+    // Without the lock: the work is a grid's blocks. The Help cannot go meanwhile, as its
+    // destructor waits for inside_.
     ++help->inside_;
     lock.Unlock();
     help->work_();
     lock.Lock();
-    // Nothing was left to do, so no other thread needs to join.
+    // Nothing was left to do, so no other thread needs to join. The destructor may have removed it
+    // already.
     open_.remove(help);
     --help->inside_;
     left_.NotifyAll();
@@ -83,6 +95,8 @@ Crew::Help::Help(std::function<void()> work) : work_(std::move(work)) {
   crew.wanted_.NotifyAll();
 }
 
+// In this order: no new thread joins, then those inside leave. After that, what `work` refers to
+// may go.
 Crew::Help::~Help() {
   Crew& crew = Instance();
   const MutexLock lock(crew.mutex_);

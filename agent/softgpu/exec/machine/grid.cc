@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// How a grid's blocks are divided among threads.
+//
+// The calling thread always runs blocks. When the grid lasts, threads of the crew run blocks of it,
+// too, each with a Runner of its own: warps, shared memory and the cache of address ranges are
+// private to a thread, and only Course is shared.
 #include "agent/softgpu/exec/machine/grid.h"
 
 #include <atomic>
@@ -18,6 +23,8 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// A launch that the driver should not have let through. It becomes a fault of the grid, so that a
+// mistake of ours is seen by the program and not by the host's memory.
 Outcome Refuse(const Grid& grid, const char* why) {
   Outcome outcome;
   outcome.kind = Outcome::kIllegalInstruction;
@@ -25,6 +32,7 @@ Outcome Refuse(const Grid& grid, const char* why) {
   return outcome;
 }
 
+// Null: nothing is wrong. Products are made in 64 bits, as the dimensions come from the caller.
 const char* FindMistake(const Grid& grid) {
   if (grid.module == nullptr || grid.kernel == nullptr || grid.kernel->code == nullptr) {
     return "there is no code to run";
@@ -40,6 +48,8 @@ const char* FindMistake(const Grid& grid) {
     return "too much shared memory";
   }
   const Dim3& cluster = grid.cluster;
+  // 16 blocks is the most that a cluster may have with non-portable sizes; rank masks of multicast
+  // copies have 16 bits.
   if (cluster.x == 0 || cluster.y == 0 || cluster.z == 0 ||
       uint64_t{cluster.x} * cluster.y * cluster.z > 16 || grid.grid.x % cluster.x != 0 ||
       grid.grid.y % cluster.y != 0 || grid.grid.z % cluster.z != 0) {
@@ -54,14 +64,18 @@ constexpr std::chrono::microseconds kAlone{100};
 
 // What the threads that run blocks of one grid share: which blocks are left, and how it ended.
 //
-// Blocks are taken in rising order. After a fault those behind it end, as if they had never begun, and
-// those before it run on: the fault of the lowest block is the grid's, as if they had run in order.
+// Blocks are taken in rising order. After a fault those behind it end, as if they had never begun,
+// and those before it run on: the fault of the lowest block is the grid's, as if they had run in
+// order.
 class Course {
  public:
   explicit Course(uint64_t blocks) : end_(blocks) {}
 
   // The first of `count` blocks to run; false when none are left.
   bool Take(uint64_t count, uint64_t* first) {
+    // Relaxed everywhere: the counter only hands out numbers, and what blocks write for each other
+    // is ordered by the program's own fences. The end of the grid is ordered by Crew::Help, whose
+    // destructor waits under a lock.
     *first = next_.fetch_add(count, std::memory_order_relaxed);
     return *first < end_.load(std::memory_order_relaxed);
   }
@@ -71,6 +85,7 @@ class Course {
   [[nodiscard]] bool IsOver(uint64_t block) const {
     return block >= end_.load(std::memory_order_relaxed);
   }
+  // A later fault in an earlier block replaces what an earlier fault in a later block said.
   void EndAt(uint64_t block, Outcome outcome) {
     const MutexLock lock(mutex_);
     if (block >= end_.load(std::memory_order_relaxed)) return;
@@ -92,6 +107,7 @@ class Course {
   Outcome outcome_ GPULOOM_GUARDED_BY(mutex_);
 };
 
+// Which block, warp or cluster is the linear-th, x counting fastest.
 Dim3 Split(uint64_t linear, const Dim3& size) {
   return {static_cast<uint32_t>(linear % size.x), static_cast<uint32_t>(linear / size.x % size.y),
           static_cast<uint32_t>(linear / size.x / size.y)};
@@ -101,18 +117,22 @@ Dim3 Split(uint64_t linear, const Dim3& size) {
 class Runner {
  public:
   Runner(const GridRun& like, Course& course) : run_(like), course_(course) {
+    // Blocks of a cluster wait for each other, and so may all blocks of a cooperative grid: they
+    // must be resident together, and as they share a thread, Turn() switches between them.
     const Dim3& cluster = run_.grid.cluster;
     const Dim3& size = run_.grid.grid;
     per_cluster_ = uint64_t{cluster.x} * cluster.y * cluster.z;
     resident_ = run_.grid.cooperative ? uint64_t{size.x} * size.y * size.z : per_cluster_;
     for (uint64_t i = 0; i < resident_; ++i) blocks_.push_back(std::make_unique<Block>(run_));
   }
+  // When the thread stops, for whichever reason, what it has executed counts.
   ~Runner() { course_.Count(run_.instructions); }
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
   // Runs the next blocks. False when none were left.
   bool RunNext() {
+    // Taken before Start(), so that each block is begun by one thread only.
     uint64_t first = 0;
     if (!course_.Take(resident_, &first)) return false;
     try {
@@ -133,6 +153,8 @@ class Runner {
   void Start(uint64_t first) {
     const Dim3& size = run_.grid.grid;
     const Dim3& cluster = run_.grid.cluster;
+    // Block numbers run through whole clusters first: a cluster is what is taken from the Course,
+    // so its blocks must be neighbors in this order, which is not the order of grid coordinates.
     const Dim3 clusters = {size.x / cluster.x, size.y / cluster.y, size.z / cluster.z};
     for (uint64_t i = 0; i < resident_; ++i) {
       const Dim3 of = Split((first + i) / per_cluster_, clusters);
@@ -147,7 +169,8 @@ class Runner {
     }
   }
 
-  // Until all resident blocks are done.
+  // Until all resident blocks are done. Each gets a turn; between turns is where a stop, a fault of
+  // a lower block and memory that was unmapped are noticed, so a turn bounds how late they are.
   void RunResident(uint64_t first) {
     while (true) {
       bool progress = false;
@@ -157,17 +180,24 @@ class Runner {
         done = false;
         progress |= block->Turn();
         if (run_.outcome.kind != Outcome::kOk) return;
+        // `course_.IsOver`: a block below this one has faulted, and what this one does no longer
+        // counts.
         if (run_.stop.load(std::memory_order_relaxed) || course_.IsOver(first)) {
           run_.outcome.kind = Outcome::kStopped;
           return;
         }
+        // No pointer into a mapped range is kept from one turn to the next.
         run_.ranges.Refresh();
       }
+      // Every resident warp may wait for another block or another grid, which needs the processor.
       if (run_.waited) {
         run_.waited = false;
         std::this_thread::yield();
       }
       if (done) return;
+      // Threads that only wait at barriers do not become runnable by themselves. Lanes that poll,
+      // as at a cluster's barrier or an mbarrier, count as progress: whether they wait in vain is
+      // not decidable here.
       if (!progress) {
         run_.outcome.kind = Outcome::kDeadlock;
         run_.outcome.detail = "kernel " + run_.grid.kernel->name +
@@ -184,6 +214,8 @@ class Runner {
   std::vector<std::unique_ptr<Block>> blocks_;
 };
 
+// For a thread of the crew. It makes its own Runner; if there is no memory for one, it just does
+// not help.
 void HelpRun(const GridRun& like, Course& course) {
   try {
     Runner runner(like, course);
@@ -197,11 +229,17 @@ void HelpRun(const GridRun& like, Course& course) {
 void RunBlocks(const GridRun& like, Course& course) {
   Runner runner(like, course);
   const auto started = std::chrono::steady_clock::now();
+  // A kernel whose result may depend on the order of its blocks is not helped: its blocks run in
+  // rising order on this thread.
   const bool alone = like.grid.kernel->in_order || Crew::Instance().size() <= 1;
   std::optional<Crew::Help> help;
   while (runner.RunNext()) {
+    // Asked once, and only when more blocks are left than this thread takes next: waking threads
+    // costs more than a short grid.
     if (alone || help || !course.HasMore(runner.resident())) continue;
     if (std::chrono::steady_clock::now() - started < kAlone) continue;
+    // Help must end before `runner` and `course`, to which the helpers refer; its destructor waits
+    // for them.
     help.emplace([&] { HelpRun(like, course); });
   }
 }
@@ -210,6 +248,7 @@ void RunBlocks(const GridRun& like, Course& course) {
 
 Outcome Run(const Grid& grid, const AddressSpace& memory, const std::atomic<bool>& stop) {
   if (const char* mistake = FindMistake(grid)) return Refuse(grid, mistake);
+  // Unique in this process, as %gridid is on a device.
   static std::atomic<uint64_t> next_grid_id{1};
   try {
     GridRun run(grid, memory, stop);
@@ -218,6 +257,8 @@ Outcome Run(const Grid& grid, const AddressSpace& memory, const std::atomic<bool
     if (grid.kernel->param_bytes != 0) {
       std::memcpy(run.params.data(), grid.params, grid.kernel->param_bytes);
     }
+    // Dynamic shared memory begins behind the static part, aligned as the strictest extern
+    // declaration of the module asks.
     const uint32_t align = grid.module->program().dynamic_shared_align_bytes;
     run.dynamic_shared_base = (grid.kernel->static_shared_bytes + align - 1) / align * align;
     run.shared_bytes = grid.dynamic_shared_bytes == 0

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// The layouts here are those of PTX's figures of mma fragments. They follow one rule: a matrix
+// consists of tiles of eight rows or columns; a lane's group (matrix.h) names the row or column in
+// a tile, its place the elements along the other direction. Every element goes by way of double,
+// which holds the values of all types exactly.
 #include "agent/softgpu/exec/machine/matrix.h"
 
 #include <algorithm>
@@ -26,6 +30,7 @@ enum class Family : uint8_t {
   kDouble
 };
 
+// One row for each Element, in the order of the enumeration; the name is that of the PTX modifier.
 struct Facts {
   std::string_view name;
   uint32_t bits;
@@ -54,12 +59,14 @@ uint32_t ToInteger(double sum, bool saturate) {
   return static_cast<uint32_t>(static_cast<int64_t>(sum));  // exact: far below 2^53
 }
 
+// Sign-extends the low `bits` bits.
 int32_t Signed(uint32_t value, uint32_t bits) {
   return static_cast<int32_t>(value << (32 - bits)) >> (32 - bits);
 }
 
 }  // namespace
 
+// Only the first modifier that is an element: the types of a product stand one after another.
 Element TakeElement(Modifiers& mods) {
   Element found = Element::kNone;
   mods.TakeFirst([&](std::string_view part) {
@@ -78,6 +85,8 @@ bool AreFactors(Element a, Element b) {
   return FactsOf(a).family != Family::kNone && FactsOf(a).family == FactsOf(b).family;
 }
 
+// What may be added to products of elements like `a`: PTX has single or half precision for halves
+// and 8-bit floats, else one type for each family.
 bool IsSumOf(Element a, Element c) {
   if (IsIntegral(a)) return c == Element::kS32;
   switch (FactsOf(a).family) {
@@ -93,6 +102,7 @@ bool IsSumOf(Element a, Element c) {
 
 double ValueOf(Element element, uint64_t word, uint32_t at) {
   const uint32_t bits = FactsOf(element).bits;
+  // Shifting a 64-bit word's mask by 64 would be undefined.
   const uint64_t one = bits == 64 ? word : (word >> (bits * at)) & ((uint64_t{1} << bits) - 1);
   const auto low = static_cast<uint32_t>(one);
   switch (element) {
@@ -119,6 +129,7 @@ double ValueOf(Element element, uint64_t word, uint32_t at) {
   }
 }
 
+// For the results of sums only; types that no sum has end as f32.
 uint64_t BitsFrom(Element element, double value, bool saturate) {
   switch (element) {
     case Element::kF16:
@@ -132,6 +143,7 @@ uint64_t BitsFrom(Element element, double value, bool saturate) {
   }
 }
 
+// "m16n8k16" and nothing more: a longer name is another modifier.
 bool TakeMatrixShape(Modifiers& mods, MatrixShape* shape) {
   return mods.TakeFirst([&](std::string_view part) {
     const char* at = part.data();
@@ -146,6 +158,8 @@ bool TakeMatrixShape(Modifiers& mods, MatrixShape* shape) {
   });
 }
 
+// In the order of rows of A and B, so that the innermost loop runs along memory. Where elements are
+// 0 or 1, a + b - 2ab is their exclusive or.
 void AddProduct(const Matrix& a, const Matrix& b, bool exclusive, Matrix* c) {
   for (uint32_t i = 0; i < a.rows; ++i) {
     double* const sums = &c->At(i, 0);
@@ -167,10 +181,14 @@ Fragment Fragment::Of(Element element, Role role, const MatrixShape& shape) {
   made.role = role;
   made.rows = role == Role::kB ? shape.k : shape.m;
   made.columns = role == Role::kA ? shape.k : shape.n;
+  // What one lane holds in registers: the matrix's elements divided by 32 lanes and by the elements
+  // of a register. Some instructions have more, which repeat them: they set it themselves.
   made.registers = made.rows * made.columns / kLanes / made.PerRegister();
   return made;
 }
 
+// Where element `at` of register `index` lies. C and D spread two neighbors over each register or
+// pair of registers; A and B fill registers along the direction that is multiplied away.
 Fragment::Place Fragment::PlaceOf(uint32_t lane, uint32_t index, uint32_t at) const {
   const uint32_t group = lane / 4;
   const uint32_t per = PerRegister();
@@ -181,6 +199,7 @@ Fragment::Place Fragment::PlaceOf(uint32_t lane, uint32_t index, uint32_t at) co
     return {group + 8 * (tile % down), lane % 4 * 2 + number % 2 + 8 * (tile / down)};
   }
   // Tiles of eight rows of A, or columns of B, and 4 * per of the other direction.
+  // Never 0: a matrix of fewer elements than a warp's registers hold still has one.
   const uint32_t across = lane % 4 * per + at;
   const uint32_t tile = index % std::max(rows * columns / kLanes / per, 1u);
   if (role == Role::kA) {
@@ -191,6 +210,7 @@ Fragment::Place Fragment::PlaceOf(uint32_t lane, uint32_t index, uint32_t at) co
   return {across + 4 * per * (tile % down), group + 8 * (tile / down)};
 }
 
+// Registers that repeat the matrix are read as well, and give the same values again.
 Matrix Fragment::Read(const Warp& warp, const uint32_t* refs) const {
   Matrix matrix(rows, columns);
   const uint32_t per = PerRegister();

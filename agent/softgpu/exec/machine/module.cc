@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A module's text goes through the parser, whose tree refers to the text, and the ModuleBuilder.
+// Neither outlives Load(): what stays is the Program.
 #include "agent/softgpu/exec/machine/module.h"
 
 #include <new>
@@ -20,11 +22,14 @@ std::unique_ptr<Module> Module::Load(std::string_view ptx, const AllocateGlobals
   try {
     ptx::ModuleTree tree;
     if (!ptx::Parse(ptx, &tree, error)) return nullptr;
+    // A text that is too new is told apart from one that is wrong: the driver gives another error
+    // code for it (kTooNew).
     if (tree.version > target.newest_ptx) {
       *error = std::string(kTooNew) + ptx::Dotted(target.newest_ptx) + ", all that " +
                target.driver + " knows; it is " + ptx::Dotted(tree.version);
       return nullptr;
     }
+    // The target says for which devices the text is meant; without one nothing can be checked.
     if (tree.target == 0 || !target.Runs(tree.target, tree.target_kind)) {
       *error = tree.target == 0
                    ? "ptx: it names no target"
@@ -34,6 +39,8 @@ std::unique_ptr<Module> Module::Load(std::string_view ptx, const AllocateGlobals
       return nullptr;
     }
     std::unique_ptr<Module> module(new Module());
+    // The order matters: variables have addresses before code that names them is decoded, and
+    // kernels are described last, when all that they call is known.
     ModuleBuilder builder(tree, module->program_.get(), externals);
     if (!builder.Declare(allocate, &module->globals_, &module->references_) ||
         !builder.DecodeAll(&module->kernels_) || builder.failed()) {
@@ -43,6 +50,7 @@ std::unique_ptr<Module> Module::Load(std::string_view ptx, const AllocateGlobals
     }
     return module;
   } catch (const std::bad_alloc&) {
+    // From anywhere above: the tree, the code or the constants of a large module.
     *error = "ptx: the host has no memory for the module";
     if (out_of_memory != nullptr) *out_of_memory = true;
     return nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Feeds any text to Module::Load, and runs a small grid of each kernel that loads, for a moment: what
-// the decoder let through must not do harm.
+// Feeds any text to Module::Load, and runs a small grid of each kernel that loads, for a moment:
+// what the decoder let through must not do harm.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -22,6 +22,8 @@ namespace {
 constexpr size_t kMaxGlobalBytes = size_t{1} << 20;
 constexpr size_t kScratchBytes = 4096;
 
+// The machine's memory: whatever the module's variables and RunKernels() ask for, and nothing else.
+// Under AddressSanitizer any other access ends the run.
 class FuzzMemory : public AddressSpace {
  public:
   uint64_t Allocate(size_t size_bytes) {
@@ -38,6 +40,7 @@ class FuzzMemory : public AddressSpace {
     }
     return {};
   }
+  // Blocks stay until the input is done, so no range is ever taken away.
   uint64_t generation() const override { return 0; }
 
  private:
@@ -48,7 +51,8 @@ class FuzzMemory : public AddressSpace {
   std::vector<Range> ranges_;
 };
 
-// Sets `stop` a few milliseconds after Start, again and again.
+// Sets `stop` a few milliseconds after Start, again and again. One for all inputs; its thread ends
+// with the process.
 class Watchdog {
  public:
   Watchdog() : thread_([this] { Loop(); }) { thread_.detach(); }
@@ -82,10 +86,13 @@ void RunKernels(const Module& module, FuzzMemory& memory) {
   static Watchdog* const watchdog = new Watchdog();
   const uint64_t scratch = memory.Allocate(kScratchBytes);
   for (const Kernel& kernel : module.kernels()) {
+    // Every parameter is the address of scratch memory, so that kernels which take pointers get
+    // somewhere.
     std::vector<uint64_t> params(kernel.param_bytes / 8 + 1, scratch);
     Grid grid;
     grid.module = &module;
     grid.kernel = &kernel;
+    // More than one block and more than one warp, the last of them incomplete.
     grid.grid = {2};
     grid.block = {40};
     grid.dynamic_shared_bytes = 64;
@@ -109,6 +116,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string error;
   const std::unique_ptr<Module> module = Module::Load(
       text, [&](size_t bytes, size_t) { return memory.Allocate(bytes); }, &error);
+  // An error without a text, or a module with one, is a mistake of ours.
   if ((module == nullptr) == error.empty()) std::abort();
   if (module != nullptr) RunKernels(*module, memory);
   return 0;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Directed rounding by the processor's mode, and rounding to odd without it.
 #include "agent/softgpu/exec/machine/rounded.h"
 
 #include <cfenv>
@@ -21,6 +22,8 @@ int ModeOf(Round round) {
 
 }  // namespace
 
+// The mode is the thread's: handlers restore it before they return, as everything else here counts
+// on rounding to the nearest.
 ScopedRound::ScopedRound(Round round) : before_(std::fegetround()) {
   std::fesetround(ModeOf(round));
 }
@@ -28,12 +31,14 @@ ScopedRound::~ScopedRound() { std::fesetround(before_); }
 
 double AddToOdd(double a, double b) {
   const double sum = a + b;
+  // Infinity and not-a-number: there is no rest to speak of.
   if (!std::isfinite(sum)) return sum;
   // Knuth's two-sum: `rest` is exactly what `sum` lacks.
   const double b_part = sum - a;
   const double rest = (a - (sum - b_part)) + (b - b_part);
   if (rest == 0) return sum;
   uint64_t bits = std::bit_cast<uint64_t>(sum);
+  // It is odd already, as an inexact sum has to be.
   if (bits & 1) return sum;
   // Of the two neighbours of the exact sum the odd one: toward zero when `sum` went too far.
   const bool too_far = (rest > 0) != (sum > 0);

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Level does the work for one image: where a place lies, and what an element there is. Places are
+// floats up to kFar, and indices are 64-bit integers until they have been wrapped, so nothing
+// overflows whatever a kernel brings.
 #include "agent/softgpu/exec/machine/sampler.h"
 
 #include <algorithm>
@@ -11,15 +14,17 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// Farther away than any texture is large, and still exact.
+// Farther away than any texture is large, and still exact: floats have 24 bits of fraction.
 constexpr float kFar = 1 << 24;
 
+// 8- and 16-bit integers read as floats: unsigned ones in [0, 1], signed ones in [-1, 1].
 bool IsFraction(const Texture& texture, ElementFormat format) {
   if (texture.reads_integers) return false;
   return format == ElementFormat::kU8 || format == ElementFormat::kS8 ||
          format == ElementFormat::kU16 || format == ElementFormat::kS16;
 }
 
+// What a register gets is a float, and so may be filtered.
 bool IsFloat(const Texture& texture, ElementFormat format) {
   return format == ElementFormat::kF16 || format == ElementFormat::kF32 ||
          IsFraction(texture, format);
@@ -47,6 +52,7 @@ uint32_t Channel(ElementFormat format, bool fraction, const std::byte* from, uin
     }
     case ElementFormat::kS8: {
       const auto value = Load<int8_t>(from, channel);
+      // -128 / 127 is below -1, which both -128 and -127 stand for.
       return fraction ? FloatBits(std::max(static_cast<float>(value) / 127.0F, -1.0F))
                       : static_cast<uint32_t>(value);
     }
@@ -65,7 +71,7 @@ uint32_t Channel(ElementFormat format, bool fraction, const std::byte* from, uin
   return 0;
 }
 
-// The border's colour, and what channels that are not there show.
+// The border's color. Channels that the image does not have are 0, as they are in any element.
 Element Border(const Texture& texture, const Image& image) {
   Element element;
   const bool is_float = IsFloat(texture, image.format);
@@ -76,7 +82,8 @@ Element Border(const Texture& texture, const Image& image) {
   return element;
 }
 
-// The index that `i` stands for, or -1 for the border.
+// The index that `i` stands for, or -1 for the border. Also of numbers below zero, for which C++'s
+// remainder is negative.
 int64_t Wrapped(int64_t i, uint32_t size, AddressMode mode) {
   const int64_t n = size;
   switch (mode) {
@@ -94,10 +101,12 @@ int64_t Wrapped(int64_t i, uint32_t size, AddressMode mode) {
   return i < 0 || i >= n ? -1 : i;
 }
 
+// One image, seen through a texture from one place. Refers to all that it is given.
 class Level {
  public:
   Level(const Texture& texture, const Image& image, const Place& place, const ReadBytes& read)
       : texture_(texture), image_(image), place_(place), read_(read) {
+    // Only the dimensions that the shape has: a layer is an index of its own and is never filtered.
     const uint32_t sizes[3] = {image.width, image.height, image.depth};
     for (uint32_t i = 0; i < place.dimensions; ++i) {
       size_[i] = sizes[i];
@@ -110,6 +119,7 @@ class Level {
       float at = place.at[i];
       if (texture.normalized_coordinates) {
         // Whole turns change nothing, and would cost precision.
+        // Mirroring repeats after two turns.
         if (mode_[i] == AddressMode::kWrap) at -= std::floor(at);
         if (mode_[i] == AddressMode::kMirror) at -= 2 * std::floor(at / 2);
         at *= static_cast<float>(size_[i]);
@@ -119,6 +129,7 @@ class Level {
     }
   }
 
+  // The functions below are false only when the memory of an element is gone.
   bool Nearest(Element* element) const {
     int64_t index[3] = {};
     for (uint32_t i = 0; i < place_.dimensions; ++i) {
@@ -132,6 +143,7 @@ class Level {
     float weight[3] = {};
     Split(low, weight);
     float sum[4] = {};
+    // Each corner of the square or cube around the place, by the bits of its number.
     for (uint32_t corner = 0; corner < 1u << place_.dimensions; ++corner) {
       int64_t index[3] = {};
       float share = 1;
@@ -140,6 +152,7 @@ class Level {
         index[i] = low[i] + high;
         share *= high != 0 ? weight[i] : 1 - weight[i];
       }
+      // Not read: its memory need not even be there.
       if (share == 0) continue;
       Element one;
       if (!ElementAt(index, &one)) return false;
@@ -153,6 +166,7 @@ class Level {
     int64_t low[3] = {};
     float weight[3] = {};
     Split(low, weight);
+    // Around the square, beginning where only the second index is the higher one.
     constexpr int kOrder[4][2] = {{0, 1}, {1, 1}, {1, 0}, {0, 0}};
     for (uint32_t k = 0; k < 4; ++k) {
       const int64_t index[3] = {low[0] + kOrder[k][0], low[1] + kOrder[k][1], 0};
@@ -167,6 +181,8 @@ class Level {
   // The lower of the two elements in each direction, and how much of the upper one there is.
   void Split(int64_t* low, float* weight) const {
     for (uint32_t i = 0; i < place_.dimensions; ++i) {
+      // Elements lie at half numbers: the place 0.5 is the middle of element 0. Integers name
+      // elements themselves.
       const float at = place_.integers ? static_cast<float>(place_.whole[i]) : at_[i] - 0.5F;
       const float floor = std::floor(at);
       low[i] = static_cast<int64_t>(floor);
@@ -177,6 +193,7 @@ class Level {
   bool ElementAt(const int64_t* index, Element* element) const {
     uint32_t at[3] = {};
     for (uint32_t i = 0; i < place_.dimensions; ++i) {
+      // Linear memory has no border color and no modes: tex1Dfetch gives 0 outside.
       if (texture_.linear_memory && (index[i] < 0 || index[i] >= size_[i])) {
         *element = {};
         return true;
@@ -188,10 +205,12 @@ class Level {
       }
       at[i] = static_cast<uint32_t>(wrapped);
     }
+    // A layer beyond the last one is the last one.
     const uint32_t slice =
         place_.dimensions == 3 ? at[2] : std::min(place_.layer, image_.depth - 1);
     const std::byte* from = read_(image_.AddressOf(at[0], at[1], slice), image_.element_bytes);
     if (from == nullptr) return false;
+    // Channels that the image lacks stay 0.
     *element = {};
     const bool fraction = IsFraction(texture_, image_.format);
     for (uint32_t c = 0; c < image_.channels; ++c) {
@@ -213,6 +232,7 @@ bool SampleLevel(const Texture& texture, uint32_t level, const Place& place, con
                  Element* element) {
   const Image& image = texture.levels[level];
   const Level at(texture, image, place, read);
+  // Integers cannot be mixed, and integer coordinates name one element.
   const bool linear = texture.filters && IsFloat(texture, image.format) && !place.integers;
   return linear ? at.Linear(element) : at.Nearest(element);
 }
@@ -220,7 +240,8 @@ bool SampleLevel(const Texture& texture, uint32_t level, const Place& place, con
 }  // namespace
 
 void OntoCube(const Texture& texture, Place* place, float (*gradients)[3]) {
-  // Of each face: the axis that is longest, and which way the other two run.
+  // Of each face of a cube: the axis that is longest, and which way the other two run. Faces are
+  // +x, -x, +y, -y, +z, -z; the signs are those of OpenGL's table of cube maps.
   struct Face {
     uint32_t major, s, t;
     float s_sign, t_sign;
@@ -239,6 +260,7 @@ void OntoCube(const Texture& texture, Place* place, float (*gradients)[3]) {
       texture.normalized_coordinates ? 1.0F : static_cast<float>(texture.levels[0].width);
   const float s = face.s_sign * at[face.s];
   const float t = face.t_sign * at[face.t];
+  // The derivative of s / length by the quotient rule: `along` is how the length changes.
   for (uint32_t i = 0; gradients != nullptr && i < 2; ++i) {
     float* const change = gradients[i];
     const float along = at[major] < 0 ? -change[major] : change[major];
@@ -248,9 +270,11 @@ void OntoCube(const Texture& texture, Place* place, float (*gradients)[3]) {
     change[1] = dt / 2 * extent;
     change[2] = 0;
   }
+  // From [-1, 1] on the face to [0, 1], or to elements.
   place->at[0] = (s / length + 1) / 2 * extent;
   place->at[1] = (t / length + 1) / 2 * extent;
   place->dimensions = 2;
+  // A cube map without layers has depth 6.
   const uint32_t cubes = std::max(texture.levels[0].depth / 6, 1u);
   place->layer = std::min(place->layer, cubes - 1) * 6 + number;
 }
@@ -259,6 +283,7 @@ float LevelOf(const Texture& texture, uint32_t dimensions, const float (*gradien
   const Image& image = texture.levels[0];
   const uint32_t sizes[] = {image.width, image.height, image.depth};
   float longest = 0;
+  // Along both axes of the screen; the longer change decides, as anisotropy is ignored.
   for (uint32_t i = 0; i < 2; ++i) {
     float sum = 0;
     for (uint32_t k = 0; k < dimensions; ++k) {
@@ -268,11 +293,13 @@ float LevelOf(const Texture& texture, uint32_t dimensions, const float (*gradien
     }
     longest = std::max(longest, std::sqrt(sum));
   }
+  // A change of 0 gives minus infinity, which Sample() limits like any other level.
   return std::log2(longest);
 }
 
 bool Sample(const Texture& texture, const Place& place, float level, const ReadBytes& read,
             Element* element) {
+  // The level of detail is limited twice: by the texture's bounds, then by the levels that exist.
   const auto last = static_cast<float>(texture.levels.size() - 1);
   float lod = std::isnan(level) ? 0 : level;
   lod = std::clamp(lod + texture.level_bias, texture.min_level,
@@ -284,6 +311,7 @@ bool Sample(const Texture& texture, const Place& place, float level, const ReadB
   }
   const float floor = std::floor(lod);
   const auto low = static_cast<uint32_t>(floor);
+  // 8 bits, as the weights within a level.
   const float weight = std::round((lod - floor) * 256.0F) / 256.0F;
   if (!SampleLevel(texture, low, place, read, element)) return false;
   if (weight == 0) return true;
@@ -297,6 +325,7 @@ bool Sample(const Texture& texture, const Place& place, float level, const ReadB
   return true;
 }
 
+// tld4 has no level of detail: it reads the first level.
 bool Gather(const Texture& texture, const Place& place, uint32_t channel, const ReadBytes& read,
             Element* element) {
   return Level(texture, texture.levels[0], place, read).Gather(channel, element);

@@ -9,6 +9,9 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// The numbers of one vector register stand together in the order x, y, z: UniformValue() counts
+// from the first. kTidX, kTidY and kTidZ are 0 to 2, as Warp::tid is indexed by them; ranges are
+// compared in Read(), too.
 enum Id : uint16_t {
   kTidX,
   kTidY,
@@ -64,6 +67,7 @@ struct Row {
   Id id;
 };
 
+// What a module may name: of vectors only the elements.
 constexpr Row kRows[] = {
     {"%tid.x", kTidX},
     {"%tid.y", kTidY},
@@ -96,6 +100,7 @@ constexpr Row kRows[] = {
     {"%globaltimer_hi", kGlobalTimerHi},
     {"%dynamic_smem_size", kDynamicShared},
     {"%total_smem_size", kTotalShared},
+    // The total and what the system reserves, which is nothing here.
     {"%aggr_smem_size", kTotalShared},
     {"%clusterid.x", kClusterIdX},
     {"%clusterid.y", kClusterIdY},
@@ -120,16 +125,19 @@ constexpr std::string_view kNames =
     "%clusterid %nclusterid %cluster_ctaid %cluster_nctaid %cluster_ctarank %cluster_nctarank "
     "%reserved_smem_offset_begin %reserved_smem_offset_end %reserved_smem_offset_cap %envreg";
 
+// As nanoseconds: PTX leaves the unit of %clock open, and %globaltimer counts nanoseconds.
 uint64_t NanosecondsOf(std::chrono::nanoseconds time) {
   return static_cast<uint64_t>(time.count());
 }
 
 uint64_t Clock() { return NanosecondsOf(std::chrono::steady_clock::now().time_since_epoch()); }
 
+// Wall-clock time, as on a GPU; it may jump.
 uint64_t GlobalTimer() {
   return NanosecondsOf(std::chrono::system_clock::now().time_since_epoch());
 }
 
+// The i-th of x, y, z.
 uint32_t Part(const Dim3& v, uint32_t i) { return i == 0 ? v.x : i == 1 ? v.y : v.z; }
 
 // What is the same in all lanes.
@@ -137,6 +145,7 @@ uint64_t UniformValue(Warp& warp, uint16_t id) {
   Block& block = warp.block();
   const GridRun& run = block.run();
   const Grid& grid = run.grid;
+  // `id` is in the group that begins at `x`.
   const auto part = [id](const Dim3& v, Id x) { return Part(v, id - static_cast<uint32_t>(x)); };
   const Dim3& c = grid.cluster;
   switch (id) {
@@ -156,6 +165,8 @@ uint64_t UniformValue(Warp& warp, uint16_t id) {
       return warp.index();
     case kNwarpId:
       return kMaxThreadsPerBlock * 2 / kLanes;  // of a multiprocessor: 2048 threads
+    // Blocks do not belong to a multiprocessor here, so all share one, however many the device
+    // reports.
     case kSmId:
       return 0;
     case kNsmId:
@@ -196,6 +207,8 @@ uint64_t UniformValue(Warp& warp, uint16_t id) {
       return block.cluster_rank;
     case kClusterCount:
       return uint64_t{c.x} * c.y * c.z;
+    // Kernels put the address of a cooperative grid's barrier together from %envreg1 and %envreg2;
+    // the low half of the window's address is 0, as kZero.
     case kGridBarrierHigh:
       return grid.cooperative ? kGridWindow >> 32 : 0;
     default:
@@ -203,6 +216,8 @@ uint64_t UniformValue(Warp& warp, uint16_t id) {
   }
 }
 
+// Three kinds: a thread's index differs by lane and warp, lane masks by lane, and the rest is the
+// same for all lanes.
 template <class D>
 Step Read(Warp& warp, const Instr& in) {
   const uint16_t id = in.extra;
@@ -210,6 +225,7 @@ Step Read(Warp& warp, const Instr& in) {
     const uint32_t* tid = warp.tid[id];
     return Apply<D>(warp, in, [=](uint32_t i) { return static_cast<D>(tid[i]); });
   }
+  // What a lane's number alone decides.
   const auto mask = [id](uint32_t i) -> uint32_t {
     const uint32_t eq = 1u << i;
     switch (id) {
@@ -236,6 +252,8 @@ Step Read(Warp& warp, const Instr& in) {
   return Apply<D>(warp, in, [=](uint32_t) { return value; });
 }
 
+// extra: whether imm counts from the running frame; else from dynamic shared memory, whose
+// beginning the launch decides.
 template <class D>
 Step ReadAddress(Warp& warp, const Instr& in) {
   const uint64_t base =
@@ -244,6 +262,7 @@ Step ReadAddress(Warp& warp, const Instr& in) {
   return Apply<D>(warp, in, [=](uint32_t) { return value; });
 }
 
+// A handler of its own only so that the decoder need not set `extra` for it.
 template <class D>
 Step ReadFrameAddress(Warp& warp, const Instr& in) {
   Instr frame = in;
@@ -263,6 +282,8 @@ bool FindSpecialRegister(std::string_view name, Instr* in) {
     in->extra = kGridBarrierHigh;
     return true;
   }
+  // Further environment registers and reserved shared memory read as 0. Numbers have one or two
+  // digits.
   if ((name.starts_with("%envreg") && name.size() <= 9) ||
       name.starts_with("%reserved_smem_offset_")) {
     in->extra = kZero;

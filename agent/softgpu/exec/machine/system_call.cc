@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parameters of these calls lie where those of any call do: in .param variables of the caller's
+// frame. There is no callee's frame.
+//
+// What a call prints and which addresses it touches are a tenant's choice: texts are read through
+// PointerFor() byte by byte, and their lengths are bounded.
 #include "agent/softgpu/exec/machine/system_call.h"
 
 #include <cstdio>
@@ -16,6 +21,7 @@ namespace {
 constexpr size_t kMaxTextBytes = 4096;
 constexpr size_t kMaxStringBytes = 1024;
 
+// A call's parameter of one lane. FindSystemCall() has compared its size.
 template <class T>
 T Argument(Warp& warp, const Slot& slot, uint32_t lane) {
   T value{};
@@ -35,6 +41,8 @@ std::string TextAt(Warp& warp, uint32_t lane, uint64_t address) {
 }
 
 // __assertfail(message, file, line, function, character size).
+// The message goes to standard error as well as into the fault, as a GPU's driver prints it for a
+// program that looks at error codes only. Of several lanes that fail the lowest one's is told.
 Step AssertFail(Warp& warp, const Instr& in) {
   const CallSite& site = warp.frame->function->calls[in.target];
   const auto lane = static_cast<uint32_t>(std::countr_zero(warp.exec));
@@ -54,6 +62,8 @@ class Arguments {
   Arguments(Warp& warp, uint32_t lane, uint64_t address)
       : warp_(warp), lane_(lane), address_(address) {}
 
+  // What cannot be read gives zeros and is remembered: Print() gives up at the end of the
+  // conversion.
   template <class T>
   T Take() {
     address_ = (address_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
@@ -77,8 +87,8 @@ class Arguments {
   bool missing_ = false;
 };
 
-// `spec` is one conversion without its length ("%-8.3"), `kind` its letter. The format is made of what
-// was checked character by character, so that it fits its one argument.
+// `spec` is one conversion without its length ("%-8.3"), `kind` its letter. The format is made of
+// what was checked character by character, so that it fits its one argument.
 template <class... Ts>
 void AppendFormatted(std::string* text, std::string spec, std::string_view tail, Ts... values) {
   spec.append(tail);
@@ -96,9 +106,12 @@ void AppendFormatted(std::string* text, std::string spec, std::string_view tail,
 bool Convert(std::string_view format, size_t* at, Arguments* arguments, std::string* text) {
   const auto next = [&] { return *at < format.size() ? format[*at] : '\0'; };
   std::string spec = "%";
+  // Flags in any number: the C library takes repeated ones.
   while (std::string_view("-+ #0").find(next()) != std::string_view::npos && next() != '\0') {
     spec.push_back(format[(*at)++]);
   }
+  // A width or a precision: digits, or `*` for an argument. Three digits are enough for what fits a
+  // text; further ones are dropped.
   const auto take_number = [&] {
     size_t digits = 0;
     if (next() == '*') {
@@ -119,14 +132,18 @@ bool Convert(std::string_view format, size_t* at, Arguments* arguments, std::str
     take_number();
   }
   uint32_t longs = 0;
+  // A GPU's integers come as 32 or 64 bits, so the length only chooses between those; `h` and `hh`
+  // values were promoted.
   while (std::string_view("hlqjzt").find(next()) != std::string_view::npos && next() != '\0') {
     // size_t and its like have 64 bits on a GPU too.
     if (next() != 'h') ++longs;
     ++*at;
   }
   const char kind = next();
+  // The format ends inside a conversion.
   if (kind == '\0') return false;
   ++*at;
+  // No `%n`: it would write to an address of the tenant's choice in this process.
   const std::string letter(1, kind);
   switch (kind) {
     case 'd':
@@ -169,6 +186,8 @@ bool Convert(std::string_view format, size_t* at, Arguments* arguments, std::str
   }
 }
 
+// One lane's call. The text is put together first and written at once, so that lines of several
+// threads do not mix.
 int32_t Print(Warp& warp, uint32_t lane, uint64_t format_at, uint64_t arguments_at) {
   const std::string format = TextAt(warp, lane, format_at);
   Arguments arguments(warp, lane, arguments_at);
@@ -181,6 +200,7 @@ int32_t Print(Warp& warp, uint32_t lane, uint64_t format_at, uint64_t arguments_
       text.push_back('%');
       ++at;
     } else if (!Convert(format, &at, &arguments, &text) || arguments.missing()) {
+      // Nothing is printed of a text whose format or arguments cannot be read.
       return -1;
     }
   }
@@ -196,11 +216,14 @@ Step Vprintf(Warp& warp, const Instr& in) {
     std::memcpy(warp.LocalOf(lane, warp.frame->local_base + site.returns[0].offset_bytes), &result,
                 sizeof(result));
   });
+  // Now, and not when the process ends: a program that faults or is killed has printed what it
+  // printed.
   std::fflush(stdout);
   return Step::kNext;
 }
 
 // cudaGraphSetConditional(handle, value).
+// All lanes are served before a fault: the order of lanes is no reason to lose a value.
 Step SetConditional(Warp& warp, const Instr& in) {
   const CallSite& site = warp.frame->function->calls[in.target];
   uint64_t unknown = 0;
@@ -219,6 +242,7 @@ Step SetConditional(Warp& warp, const Instr& in) {
 
 // malloc(size) and free(address).
 Step Malloc(Warp& warp, const Instr& in) {
+  // Without a heap malloc gives null, as when the heap is full.
   const CallSite& site = warp.frame->function->calls[in.target];
   KernelHeap* const heap = warp.block().run().grid.heap;
   ForEach(warp.exec, [&](uint32_t lane) {
@@ -236,12 +260,14 @@ Step Free(Warp& warp, const Instr& in) {
   uint64_t unknown = 0;
   ForEach(warp.exec, [&](uint32_t lane) {
     const auto address = Argument<uint64_t>(warp, site.args[0], lane);
+    // free(nullptr) is allowed.
     if (address != 0 && (heap == nullptr || !heap->Free(address))) unknown = address;
   });
   if (unknown == 0) return Step::kNext;
   return warp.Fault(Outcome::kIllegalAddress, unknown, "free of what malloc has not given");
 }
 
+// A declaration may say anything: one whose sizes differ from the driver's function is unknown.
 bool HasSizes(const std::vector<Slot>& slots, std::initializer_list<uint32_t> sizes) {
   size_t i = 0;
   if (slots.size() != sizes.size()) return false;

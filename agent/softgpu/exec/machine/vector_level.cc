@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Asked once of the processor; the choice is a setting of the process, for tests of both levels.
 #include "agent/softgpu/exec/machine/vector_level.h"
 
 #include <atomic>
@@ -8,6 +9,7 @@ namespace {
 
 VectorLevel Find() {
 #if defined(__x86_64__) && defined(GPULOOM_SOFTGPU_VECTORS)
+  // All of what OnAvx2 may use, and not AVX2 alone: a hypervisor may hide some of them.
   __builtin_cpu_init();
   const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                    __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
@@ -30,6 +32,8 @@ VectorLevel BestVectorLevel() {
   return best;
 }
 
+// Relaxed: handlers are chosen when a module is decoded, and whoever chooses has no other data to
+// order.
 VectorLevel ChosenVectorLevel() { return Chosen().load(std::memory_order_relaxed); }
 void ChooseVectorLevel(VectorLevel level) { Chosen().store(level, std::memory_order_relaxed); }
 

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls: frames are made and left, and parameters copied between their local memory.
+//
+// PTX passes parameters in .param variables. The caller's lie in its frame of local memory, the
+// callee's at the beginning of its own, which follows the caller's: so a call copies, and no two
+// activations share bytes.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -15,11 +19,14 @@ void Warp::CopyCallData(uint32_t lanes, uint32_t from, uint32_t to, uint32_t siz
           [&](uint32_t lane) { std::memcpy(LocalOf(lane, to), LocalOf(lane, from), size_bytes); });
 }
 
+// The lanes that do not call wait behind the call, and meet the others there when those return.
 Step Warp::Call(const Function& callee, const CallSite& site) {
   Park(active & ~exec, pc + 1);
   return CallLanes(callee, site, exec);
 }
 
+// Moves `lanes`, all in `frame`, into a new activation. The sizes are checked here and not only
+// when the module is loaded: an indirect call reaches whatever function the pointer names.
 Step Warp::CallLanes(const Function& callee, const CallSite& site, uint32_t lanes) {
   const uint32_t base = frame->local_base + AlignUp(frame->function->frame_bytes, 16);
   if (frame->depth + 1 >= kMaxCallDepth || base + callee.frame_bytes > frames_end_) {
@@ -34,6 +41,7 @@ Step Warp::CallLanes(const Function& callee, const CallSite& site, uint32_t lane
   inner->return_pc = pc + 1;
   inner->depth = frame->depth + 1;
   inner->local_base = base;
+  // Return() gives back what the callee takes by alloca.
   if (callee.allocates) {
     ForEach(lanes, [&](uint32_t lane) { inner->allocated[lane] = allocated[lane]; });
   }
@@ -41,8 +49,12 @@ Step Warp::CallLanes(const Function& callee, const CallSite& site, uint32_t lane
   for (size_t i = 0; i < site.args.size(); ++i) {
     CopyCallData(lanes, frame->local_base + site.args[i].offset_bytes,
                  base + callee.params[i].offset_bytes,
+                 // Of an indirect call the two sizes may differ. The shorter one stays inside both
+                 // frames.
                  std::min(site.args[i].size_bytes, callee.params[i].size_bytes));
   }
+  // The callee's lanes are placed before anything is chosen: only when all active lanes call
+  // together, as nearly always, does the warp go on inside without another Select().
   ForEach(lanes, [&](uint32_t lane) { lane_frame_[lane] = inner; });
   Place(lanes, 0);
   if (lanes != active) return Step::kSwitch;
@@ -52,6 +64,9 @@ Step Warp::CallLanes(const Function& callee, const CallSite& site, uint32_t lane
   return Step::kJump;
 }
 
+// Lanes may call different functions: each group of equal addresses enters its own. Function
+// addresses are made by the decoder, kFunctionWindow and 16 times the index plus one, so anything
+// else is no function; neither is a kernel, or one without code.
 Step Warp::CallEach(const uint64_t* addresses, const CallSite& site) {
   const std::vector<Function>& functions = block_.run().grid.module->program().functions;
   Frame* const from = frame;
@@ -78,6 +93,7 @@ Step Warp::CallEach(const uint64_t* addresses, const CallSite& site) {
   return Step::kSwitch;
 }
 
+// Results go back before the frame goes: the callee's local memory is used again by the next call.
 void Warp::ReturnLanes(uint32_t lanes) {
   Frame* const inner = frame;
   Frame* const outer = inner->caller;
@@ -96,12 +112,14 @@ void Warp::ReturnLanes(uint32_t lanes) {
   if (inner->lanes == 0) DropFrame(inner);
 }
 
+// At a kernel's own level ret ends the thread.
 Step Warp::Return() {
   if (frame->caller == nullptr) return Exit();
   Frame* const outer = frame->caller;
   const uint32_t at = frame->return_pc;
   Park(active & ~exec, pc + 1);
   ReturnLanes(exec);
+  // Everybody who lives has returned at once: they go on at one place without being looked for.
   if (exec == live_) {
     Enter(outer);
     Park(exec, at);

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// What the lanes have brought lies in waits_, by lane. Results are written through lane_frame_ and
+// not through the running frame: the lanes that meet may stand in different places, even in
+// different calls.
 #include "agent/softgpu/exec/machine/warp_ops.h"
 
 #include <algorithm>
@@ -10,6 +13,7 @@
 namespace gpuloom::softgpu {
 namespace {
 
+// Into the registers of a frame that need not be the running one.
 void WriteWord(Frame* frame, Ref d, uint32_t lane, uint32_t value) {
   reinterpret_cast<uint32_t*>(frame->Register(d))[lane] = value;
 }
@@ -19,6 +23,8 @@ void WriteBit(Frame* frame, uint32_t number, uint32_t lane, bool value) {
   bits = (bits & ~(1u << lane)) | ((value ? 1u : 0u) << lane);
 }
 
+// The 32-bit operations of redux. `waits[].a` is the lane's value; signed ones compare the same
+// bits.
 uint32_t Reduce(uint16_t op, uint32_t lanes, const WarpWait* waits) {
   uint32_t result = waits[std::countr_zero(lanes)].a;
   const auto as_signed = [](uint32_t v) { return static_cast<int32_t>(v); };
@@ -71,8 +77,11 @@ uint32_t Vote(uint16_t op, uint32_t lanes, const WarpWait* waits) {
 
 }  // namespace
 
+// Completes one instruction for `lanes`, all of which have arrived at one with the same operation.
+// Their Instr may differ, and with it where each wants its results.
 void Warp::Finish(uint32_t lanes) {
   const uint16_t op = waits_[std::countr_zero(lanes)].instr->extra;
+  // bar.warp.sync only waits.
   if (op == kSyncWarp) return;
   if (op <= kShuffleIndex) {
     ForEach(lanes, [&](uint32_t lane) {
@@ -100,6 +109,7 @@ void Warp::Finish(uint32_t lanes) {
           same |= (waits_[other].wide == wait.wide ? 1u : 0u) << other;
         });
       } else {
+        // match.all gives all members or nobody.
         same = equal ? lanes : 0;
       }
       if (wait.instr->flags & kWritesRegister)
@@ -110,6 +120,7 @@ void Warp::Finish(uint32_t lanes) {
     });
     return;
   }
+  // PTX asks only that the same mask elects the same lane each time: it is the lowest.
   if (op == kElect) {
     const auto leader = static_cast<uint32_t>(std::countr_zero(lanes));
     ForEach(lanes, [&](uint32_t lane) {
@@ -140,6 +151,8 @@ Step Warp::Arrive(const Instr& in, const WarpWait* waits) {
     waits_[lane].mask |= 1u << lane;  // a lane outside of its own mask waits for itself
     uniform &= waits[lane].mask == mask;
   });
+  // The fast way: all members are among the executing lanes, and no others. Neither park nor look
+  // for a group.
   if (uniform && (mask & live_ & ~exec) == 0) {
     const uint32_t members = exec & mask;
     if (members == exec) {
@@ -147,14 +160,20 @@ Step Warp::Arrive(const Instr& in, const WarpWait* waits) {
       return Step::kNext;
     }
   }
+  // Some are still to come. The arrived ones wait behind the instruction: when it is finished for
+  // them, they have nothing more to do there.
   Park(active & ~exec, pc + 1);
   Park(exec, pc + 1);
   in_warp_op_ |= exec;
   return Step::kSwitch;  // Select() finishes what can be
 }
 
+// Members that have ended are not waited for. Lanes meet only if their masks are equal and they
+// execute the same operation; lanes that disagree wait for each other for ever, which the grid
+// reports as a deadlock.
 void Warp::FinishArrived() {
   uint32_t rest = in_warp_op_;
+  // Each round either finishes a group or passes over one lane, so the loop ends.
   while (rest != 0) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     const uint32_t needed = waits_[lane].mask & live_;
