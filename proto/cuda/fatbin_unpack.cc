@@ -169,6 +169,31 @@ uint64_t LargestMemberBytes(std::span<const uint8_t> bytes) {
   return largest;
 }
 
+bool TakeOnlyCubin(std::span<const uint8_t> bytes, uint32_t capability,
+                   std::vector<uint8_t>* cubin) {
+  Image image;
+  if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone ||
+      image.kind != ImageKind::kFatbin) {
+    return false;
+  }
+  std::optional<FatbinMember> only;
+  FatbinReader reader(image.bytes, image.size_bytes);
+  FatbinMember member;
+  while (reader.Next(&member)) {
+    // Code that needs a device's own features (sm_90a) has the same number as what does not. Which
+    // of two is better is for the driver to say.
+    if (member.kind != FatbinMemberKind::kElf || member.sm != capability) continue;
+    if (only || !IsWrittenAsKnown(member)) return false;
+    only = member;
+  }
+  std::string error;
+  Image unpacked;
+  return reader.error() == ImageError::kNone && only &&
+         UnpackMember(*only, kMaxMemberBytes, cubin, &error) &&
+         FindImage(cubin->data(), cubin->size(), &unpacked) == ImageError::kNone &&
+         unpacked.kind == ImageKind::kElf;
+}
+
 bool HasVariables(std::span<const uint8_t> bytes) {
   return AnyMember(bytes, [](FatbinMemberKind kind, std::span<const uint8_t> member) {
     return HasVariables(kind, member);

@@ -26,6 +26,12 @@ inline constexpr size_t kMaxMemberBytes = size_t{512} << 20;
 // The unpacked size of a fatbin's largest member, of those that this can unpack; of another image its own size.
 [[nodiscard]] uint64_t LargestMemberBytes(std::span<const uint8_t> image);
 
+// The cubin that a driver takes from a fatbin for a device of this compute capability (90 for 9.0), where there is no
+// doubt: it is the only one that was compiled for exactly that. Returns false otherwise, for all other images, and if it
+// cannot be unpacked. A library for many devices is several times as large as what one of them needs.
+[[nodiscard]] bool TakeOnlyCubin(std::span<const uint8_t> image, uint32_t capability,
+                                 std::vector<uint8_t>* cubin);
+
 // Returns true if some member of the image (fatbin, ELF or PTX) has a __device__ or __constant__ variable, or a
 // texture or surface reference, so that a loaded copy of it has state of its own; also when in doubt. Returns false
 // only for images that are pure code, whichever of their members the driver takes: tenants of one trust domain may

@@ -73,7 +73,7 @@ CUresult PostCopy(wire::CopyKind kind, const Request& copy, wire::Ticket* ticket
 // Up to this size a copy to the device travels in its command, at the cost of copying it once more.
 constexpr uint64_t kInlineBytes = 4u << 10;
 // Up to this size the pieces are halves of a buffer: fewer pieces would overlap less.
-constexpr uint64_t kSmallPiecesBytes = 4u << 20;
+constexpr uint64_t kSmallPiecesBytes = 8u << 20;
 constexpr uint64_t kSmallPieceBytes = kStagingBytes / 2;
 // From this size a thread that copies alone bypasses the cache, where the data would not stay
 // anyway.

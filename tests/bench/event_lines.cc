@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <vector>
+
 #include "tests/bench/lines.h"
 #include "tests/bench/report.h"
 
@@ -42,6 +45,34 @@ bool LaunchEventLine(Gpu& gpu, const Plan& plan, const char* name, CUevent event
   });
 }
 
+// Programs that keep some steps ahead of the device wait for the event of an older one.
+bool OlderEventLine(Gpu& gpu, const Plan& plan, size_t older) {
+  const Driver& cu = gpu.cu();
+  std::vector<CUevent> events(older + 1);
+  for (CUevent& event : events) {
+    gpu.Ok(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  }
+  const std::string name = "launch_event_older_" + std::to_string(older);
+  const bool good = RunLine(gpu, plan, name.c_str(), "ns", [&](std::vector<double>& samples) {
+    // A sample is the mean over a run, since waits of one depend on what the ones before left over.
+    const int runs = plan.Times(20, 2);
+    const size_t steps = static_cast<size_t>(plan.Times(200, 4));
+    for (int run = 0; run < runs && !gpu.failed(); ++run) {
+      const uint64_t start_ns = NowNs();
+      for (size_t i = 0; i < steps; ++i) {
+        gpu.Ok(gpu.LaunchNothing(), "cuLaunchKernel");
+        gpu.Ok(cu.cuEventRecord(events[i % events.size()], gpu.stream()), "cuEventRecord");
+        if (i < older) continue;
+        gpu.Ok(cu.cuEventSynchronize(events[(i - older) % events.size()]), "cuEventSynchronize");
+      }
+      samples.push_back(static_cast<double>(NowNs() - start_ns) / static_cast<double>(steps));
+      gpu.Synchronize();
+    }
+  });
+  for (const CUevent event : events) gpu.Ok(cu.cuEventDestroy_v2(event), "cuEventDestroy");
+  return good;
+}
+
 }  // namespace
 
 bool MeasureEvents(Gpu& gpu, const Plan& plan) {
@@ -66,6 +97,7 @@ bool MeasureEvents(Gpu& gpu, const Plan& plan) {
   CUevent with_time = nullptr;
   gpu.Ok(cu.cuEventCreate(&with_time, CU_EVENT_DEFAULT), "cuEventCreate");
   good &= LaunchEventLine(gpu, plan, "launch_timed_event_sync", with_time);
+  for (const size_t older : {2, 4, 16}) good &= OlderEventLine(gpu, plan, older);
   return good;
 }
 

@@ -12,6 +12,7 @@
 //                    or compete for the device (--work), or stay idle: what several processes do at
 //                    the same time;
 //   --first-kernel   what `start_up` starts: one kernel, and when it was done.
+//   --fresh-launches what `launch_fresh_50` starts: how many ns 50 launches behind the first kernel and their end took.
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -47,7 +48,7 @@ constexpr char kUsage[] =
     "       gpuloom-bench --first-kernel    print when the first kernel was done\n"
     "One JSON object per line on standard output; exit status 1 when a line failed.\n";
 
-enum class Mode { kMeasure, kCheck, kRate, kHold, kLoad, kFirstKernel, kWork };
+enum class Mode { kMeasure, kCheck, kRate, kHold, kLoad, kFirstKernel, kFreshLaunches, kWork };
 
 struct Options {
   Mode mode = Mode::kMeasure;
@@ -106,6 +107,8 @@ bool Parse(int argc, char** argv, Options& options) {
       options.mode = Mode::kCheck;
     } else if (word == "--first-kernel") {
       options.mode = Mode::kFirstKernel;
+    } else if (word == "--fresh-launches") {
+      options.mode = Mode::kFreshLaunches;
     } else if (word == "--library" && has_value) {
       options.plan.library = argv[++i];
     } else if (word == "--only" && has_value) {
@@ -205,6 +208,14 @@ bool Run(Gpu& gpu, const Options& options) {
     if (!LaunchOnce(gpu)) return false;
     std::printf("%llu\n", static_cast<unsigned long long>(NowNs()));
     return true;
+  }
+  if (options.mode == Mode::kFreshLaunches) {
+    if (!LaunchOnce(gpu)) return false;
+    const uint64_t start_ns = NowNs();
+    for (int i = 0; i < 50; ++i) gpu.Ok(gpu.LaunchNothing(), "cuLaunchKernel");
+    if (!gpu.Synchronize()) return false;
+    std::printf("%llu\n", static_cast<unsigned long long>(NowNs() - start_ns));
+    return !gpu.failed();
   }
   if (options.mode == Mode::kHold) {
     if (!Ready(gpu)) return false;

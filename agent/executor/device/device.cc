@@ -68,6 +68,14 @@ bool Device::Start(const std::string& uuid, std::string* error) {
 
 void Device::MakeCurrent() const { cuda_.cuCtxSetCurrent(context_); }
 
+uint32_t Device::Capability() const {
+  int major = 0;
+  int minor = 0;
+  (void)cuda_.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device_);
+  (void)cuda_.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device_);
+  return static_cast<uint32_t>(major * 10 + minor);
+}
+
 uint64_t Device::ResidentThreads() const {
   int multiprocessors = 0;
   int threads = 0;

@@ -36,6 +36,8 @@ class Device {
   const Driver& cuda() const { return cuda_; }
   CUdevice device() const { return device_; }
   CUcontext context() const { return context_; }
+  // As ptxas counts: 90 for compute capability 9.0.
+  uint32_t Capability() const;
   // Most threads resident on the device at a time; 0 if the driver does not report it.
   uint64_t ResidentThreads() const;
   int priority_least() const { return priority_least_; }
@@ -50,6 +52,11 @@ class Device {
     return result == CUDA_ERROR_UNKNOWN ? result : Judge(result);
   }
   Linker& linker() { return linker_; }
+  // Whether the driver loads a cubin that was taken from a fatbin: NVIDIA's does, the software one takes only PTX.
+  // Workers ask, and say so after the first.
+  enum class Cubins : uint8_t { kUnknown, kTaken, kRefused };
+  Cubins cubins() const { return cubins_.load(std::memory_order_relaxed); }
+  void set_cubins(Cubins cubins) { cubins_.store(cubins, std::memory_order_relaxed); }
   // CUDA_SUCCESS while the context lives.
   CUresult lost() const { return lost_.load(std::memory_order_acquire); }
 
@@ -93,6 +100,7 @@ class Device {
   int priority_least_ = 0;
   int priority_greatest_ = 0;
   Linker linker_;
+  std::atomic<Cubins> cubins_{Cubins::kUnknown};
   std::atomic<CUresult> lost_{CUDA_SUCCESS};
   std::map<int, std::vector<CUstream>> idle_streams_;
   size_t idle_stream_count_ = 0;

@@ -81,7 +81,7 @@ void LibraryLoader::CompileFresh(const std::shared_ptr<Loading>& loading,
                                  const wire::LibraryCompile::Request& request) {
   modules_.PostNext(
       [loading, device = services_.device, cache = services_.libraries] {
-        if (loading->fresh != nullptr) loading->Look(device, *cache);
+        if (loading->fresh != nullptr) loading->Look(device, *cache, /*whole=*/true);
       },
       [this, loading, request] {
         if (!serving()) return;
@@ -174,14 +174,20 @@ bool LibraryLoader::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
 void LibraryLoader::LoadFresh(const std::shared_ptr<Loading>& loading) {
   modules_.PostNext(
       [loading, device = services_.device, cache = services_.libraries] {
-        loading->Look(device, *cache);
+        loading->Look(device, *cache, /*whole=*/false);
       },
       [this, loading] {
         if (!serving()) return;
         Charge(loading->device_bytes(), [this, loading](CUresult charged, DeviceChargeRef charge) {
           loading->Pay(charged, std::move(charge));
           modules_.PostNext([loading, device = services_.device] { loading->Load(device); },
-                            [this, loading] { FinishLoad(loading); });
+                            [this, loading] {
+                              if (!loading->GoBackToFatbin(services_.device)) {
+                                FinishLoad(loading);
+                              } else if (serving()) {
+                                LoadFresh(loading);
+                              }
+                            });
         });
       });
 }

@@ -45,7 +45,8 @@ class LibraryLoadTest : public ::testing::Test {
   }
   static ptrdiff_t Loads() {
     const auto calls = TestingDriver::TakeCalls();
-    return std::count(calls.begin(), calls.end(), "load");
+    return std::count(calls.begin(), calls.end(), "load") +
+           std::count(calls.begin(), calls.end(), "load cubin");
   }
 
   static std::string Large(std::string_view more) {
@@ -223,6 +224,61 @@ TEST_F(LibraryLoadTest, Malicious_ADamagedCubinNeverReachesTheDriver) {
   EXPECT_EQ(Loads(), 0);
   EXPECT_EQ(neighbour_->LoadLibrary(1, Cubin(512, 4)), CUDA_SUCCESS);
   EXPECT_EQ(Loads(), 1);
+}
+
+// ---- Of a fatbin for several devices, what this one needs
+
+std::string Fatbin(const std::vector<std::string>& cubins, const std::vector<uint32_t>& sms) {
+  const std::vector<std::string_view> members(cubins.begin(), cubins.end());
+  const auto fatbin = testing_images::PlainFatbin(FatbinMemberKind::kElf, members, 0, sms);
+  return {fatbin.begin(), fatbin.end()};
+}
+
+std::vector<std::string> LoadCalls() {
+  std::vector<std::string> calls = TestingDriver::TakeCalls();
+  std::erase_if(
+      calls, [](const std::string& call) { return call != "refuse" && !call.starts_with("load"); });
+  return calls;
+}
+
+TEST_F(LibraryLoadTest, TheDriverGetsTheOnlyCubinForItsDevice) {
+  const std::string image =
+      Fatbin({Cubin(512, 1000), Cubin(512, 2'000'000), Cubin(512, 3000)}, {80, 90, 100});
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  EXPECT_THAT(LoadCalls(), ::testing::ElementsAre("load cubin"));
+  EXPECT_EQ(scheduler_.memory_in_use(), 2'000'512u) << "only this is on the device";
+  EXPECT_TRUE(BecomesKnown(neighbour_.get(), 1, image)) << "by the hash of what was sent";
+}
+
+TEST_F(LibraryLoadTest, WhereTwoCubinsFitTheDriverChooses) {
+  const std::string image = Fatbin({Cubin(512, 0), Cubin(1024, 0)}, {90, 90});
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  EXPECT_THAT(LoadCalls(), ::testing::ElementsAre("load"));
+}
+
+TEST_F(LibraryLoadTest, ADriverThatTakesNoCubinsGetsAllThatWasSent) {
+  TestingDriver::RefuseCubins();
+  const std::string image = Fatbin({Cubin(512, 1000), Cubin(512, 2000)}, {80, 90});
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  EXPECT_THAT(LoadCalls(), ::testing::ElementsAre("refuse", "load"));
+  EXPECT_EQ(scheduler_.memory_in_use(), 2512u) << "the larger of both, once";
+  const std::string other = Fatbin({Cubin(512, 1000), Cubin(600, 2000)}, {80, 90});
+  ASSERT_EQ(tenant_->LoadLibrary(2, other), CUDA_SUCCESS);
+  EXPECT_THAT(LoadCalls(), ::testing::ElementsAre("load")) << "it is not asked again";
+}
+
+TEST_F(LibraryLoadTest, Malicious_ADamagedCubinIsNotTakenFromAFatbin) {
+  std::string damaged = Cubin(512, 4);
+  const uint32_t nowhere = 77;
+  std::memcpy(
+      &damaged[sizeof(fatbin_internal::ElfHeader) + 2 * sizeof(fatbin_internal::ElfSection) +
+               offsetof(fatbin_internal::ElfSection, link)],
+      &nowhere, sizeof(nowhere));
+  EXPECT_EQ(tenant_->LoadLibrary(1, Fatbin({Cubin(512, 4), damaged}, {80, 90})),
+            CUDA_ERROR_INVALID_IMAGE);
+  EXPECT_EQ(Loads(), 0);
+  EXPECT_EQ(neighbour_->LoadLibrary(1, Fatbin({damaged, Cubin(512, 4)}, {80, 90})), CUDA_SUCCESS)
+      << "what no device of this kind needs is nobody's concern";
 }
 
 TEST_F(LibraryLoadTest, Malicious_TextWithoutAnEndNeverReachesTheDriver) {

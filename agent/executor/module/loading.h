@@ -97,6 +97,8 @@ struct Loading {
   bool has_unplaced = false;  // managed variables that nobody could tell apart
   bool is_text = false;       // PTX, which the driver may not have fully checked yet
   bool is_compiled = false;   // from PTX, here: a compiler gets no options any more
+  bool is_cubin = false;      // taken out of the fatbin that the tenant sent
+  std::vector<uint8_t> sent;  // that fatbin, while the driver may yet refuse its cubin
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
   CUlibrary handle = nullptr;
   uint32_t kernel_count = 0;
@@ -203,16 +205,54 @@ struct Loading {
     result = found == CUDA_ERROR_INVALID_SOURCE ? CUDA_ERROR_INVALID_PTX : found;
   }
 
+  // Goes on with the cubin that this device needs, where the driver's choice is clear: most of what a
+  // library brings along is for other devices, and would be unpacked and examined for nothing.
+  void TakeCubin(Device* device, const LibraryCache& cache) {
+    std::vector<uint8_t> cubin;
+    if (device->cubins() == Device::Cubins::kRefused ||
+        !TakeOnlyCubin(WithoutNul(fresh->bytes), device->Capability(), &cubin)) {
+      return;
+    }
+    // By the hash of what was sent the next tenant asks.
+    if (!is_hashed) Hash(cache);
+    if (device->cubins() == Device::Cubins::kUnknown) sent = std::move(fresh->bytes);
+    fresh->SetBytes(cubin);
+    is_cubin = true;
+  }
+
+  // After Load. Returns true if the driver does not take cubins: then all that was sent is examined and loaded instead.
+  bool GoBackToFatbin(Device* device) {
+    if (!is_cubin) return false;
+    is_cubin = false;
+    if (handle != nullptr) device->set_cubins(Device::Cubins::kTaken);
+    if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && !sent.empty()) {
+      device->set_cubins(Device::Cubins::kRefused);
+      fresh = std::make_shared<KnownImage>();
+      fresh->bytes = std::move(sent);
+      cost->host.ShrinkTo(fresh->bytes.size());
+      cost->device.reset();
+      image.reset();
+      result = CUDA_ERROR_INVALID_IMAGE;
+      return true;
+    }
+    cost->host.ShrinkTo(cost->host.bytes() - sent.size());
+    sent = {};
+    return false;
+  }
+
   // Examines the image, compiles PTX to a cubin, and determines the device memory needed.
-  void Look(Device* device, const LibraryCache& cache) {
+  // `whole`: the driver gets all that was sent, as options are for it to follow.
+  void Look(Device* device, const LibraryCache& cache, bool whole) {
     if (!IsWhole(WithoutNul(fresh->bytes))) {
       jit.SetError("gpuloom: the image is cut short or is no fatbin, cubin or PTX");
       return;
     }
-    const uint64_t member_bytes = LargestMemberBytes(WithoutNul(fresh->bytes));
+    uint64_t member_bytes = LargestMemberBytes(WithoutNul(fresh->bytes));
     // Members are unpacked one at a time, and the driver has its own copy.
     if (!Afford(2 * member_bytes)) return;
     const auto begin = Clock::now();
+    if (!whole) TakeCubin(device, cache);
+    if (is_cubin) member_bytes = fresh->bytes.size() - 1;
     const ImageContent content = LookInto(WithoutNul(fresh->bytes));
     fresh->has_variables = content.variables;
     fresh->prints = content.prints;
@@ -288,8 +328,8 @@ struct Loading {
 
   // Held from now on: the bytes and `beside_bytes`.
   void Keep(uint64_t beside_bytes) {
-    cost->host.ShrinkTo(fresh->bytes.size() + beside_bytes);
-    fresh->cost_bytes = cost->host.bytes();
+    cost->host.ShrinkTo(fresh->bytes.size() + beside_bytes + sent.size());
+    fresh->cost_bytes = cost->host.bytes() - sent.size();
     image = std::move(fresh);
   }
 

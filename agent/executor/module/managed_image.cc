@@ -7,15 +7,6 @@ namespace {
 // wire::LibraryLoad::Reply has 32 bits for the size.
 constexpr uint64_t kMaxManagedBytes = (uint64_t{4} << 30) - 4096;
 
-// As ptxas counts: 90 for compute capability 9.0.
-uint32_t CapabilityOf(const Driver& cuda, CUdevice device) {
-  int major = 0;
-  int minor = 0;
-  (void)cuda.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-  (void)cuda.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
-  return static_cast<uint32_t>(major * 10 + minor);
-}
-
 // Compiles PTX to a cubin; leaves it as PTX if the driver's linker makes no cubins. Returns false
 // if the driver is to report what is wrong with it.
 bool Assemble(Device* device, JitOptions* jit, const void* tenant, const std::atomic<bool>& left,
@@ -48,7 +39,7 @@ bool Assemble(Device* device, JitOptions* jit, const void* tenant, const std::at
 }  // namespace
 
 bool ChooseFor(Device* device, std::span<const uint8_t> image, DeviceCode* code) {
-  return ChooseCode(image, CapabilityOf(device->cuda(), device->device()), code);
+  return ChooseCode(image, device->Capability(), code);
 }
 
 // From a cubin the variables are read, and released in its symbol table; of PTX that stays text the

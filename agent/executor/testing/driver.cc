@@ -315,14 +315,23 @@ void FillTable(Driver* d) {
     return CUDA_SUCCESS;
   };
 
-  d->cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
-    *value = 9;
+  // Of compute capability 9.0.
+  d->cuDeviceGetAttribute = [](int* value, CUdevice_attribute attribute, CUdevice) {
+    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? 0 : 9;
     return CUDA_SUCCESS;
   };
-  d->cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option*, void**, unsigned,
+  d->cuLibraryLoadData = [](CUlibrary* library, const void* image, CUjit_option*, void**, unsigned,
                             CUlibraryOption*, void**, unsigned) {
     const MutexLock lock(S().mutex);
-    S().calls.push_back("load");
+    const bool is_cubin = std::memcmp(image,
+                                      "\x7f"
+                                      "ELF",
+                                      4) == 0;
+    if (is_cubin && S().refuses_cubins) {
+      S().calls.push_back("refuse");
+      return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    }
+    S().calls.push_back(is_cubin ? "load cubin" : "load");
     return *library = Make<CUlibrary>(++S().objects), S().failure;
   };
   d->cuLibraryUnload = [](CUlibrary) { return Synchronising("unload"); };
@@ -412,7 +421,7 @@ const Driver& TestingDriver::Reset() {
   const MutexLock lock(S().mutex);
   S().held = false;
   ++S().release;
-  S().loads_block = false;
+  S().loads_block = S().refuses_cubins = false;
   S().failure = S().graph_failure = CUDA_SUCCESS;
   S().assert_text.clear();
   S().streams = S().events = 0;
@@ -465,6 +474,7 @@ void TestingDriver::FailAssert(int errors_fd, const char* text) {
   S().failure = CUDA_ERROR_ASSERT;
 }
 void TestingDriver::RefuseGraphs(CUresult result) { Set(&TestingState::graph_failure, result); }
+void TestingDriver::RefuseCubins() { Set(&TestingState::refuses_cubins, true); }
 void TestingDriver::SetLoadsBlock(bool block) { Set(&TestingState::loads_block, block); }
 
 std::vector<int> TestingDriver::TakePriorities() {

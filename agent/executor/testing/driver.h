@@ -31,6 +31,9 @@ class TestingDriver {
   // From now on executable graphs cannot be changed or launched; plain launches work.
   static void RefuseGraphs(CUresult result);
 
+  // From now on only PTX, and fatbins, are loaded, as by the software GPU's driver.
+  static void RefuseCubins();
+
   // If true, launches wait in the driver for the device, as module loads do on real hardware.
   static void SetLoadsBlock(bool block);
 
@@ -63,7 +66,7 @@ class TestingDriver {
 
   // The calls made, in order: "graph 1" (a graph launch), "update", "launch 1", "copy 2", "clear 1" (a fill
   // of memory without a wanted address), "record 3 1" (event, stream), "wait 2 3" (stream, event), "condition
-  // 1 0" (a handle's default, and flags), "unload", "unmap", "unregister", "green stream 3 of 16" (of a green
+  // 1 0" (a handle's default, and flags), "load", "load cubin", "refuse" (a cubin), "unload", "unmap", "unregister", "green stream 3 of 16" (of a green
   // context of so many multiprocessors). Streams and events are numbered from 1 in order of creation.
   static std::vector<std::string> TakeCalls();
   // Returns true if a call that begins like this was made since they were last taken.

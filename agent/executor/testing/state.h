@@ -23,6 +23,7 @@ struct TestingState {
   uint64_t release GPULOOM_GUARDED_BY(mutex) = 0;  // raised by Release
   bool held GPULOOM_GUARDED_BY(mutex) = false;
   bool loads_block GPULOOM_GUARDED_BY(mutex) = false;
+  bool refuses_cubins GPULOOM_GUARDED_BY(mutex) = false;
   CUresult failure GPULOOM_GUARDED_BY(mutex) = CUDA_SUCCESS;
   int errors_fd GPULOOM_GUARDED_BY(mutex) = -1;
   std::string assert_text GPULOOM_GUARDED_BY(mutex);

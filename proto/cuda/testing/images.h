@@ -28,22 +28,23 @@ inline fatbin_internal::ElfHeader CubinHeader(uint64_t section_offset, uint16_t 
   return header;
 }
 
-// A fatbin with these members, uncompressed, each padded with NULs to a multiple of 8.
+// A fatbin with these members, uncompressed, each padded with NULs to a multiple of 8: for sm_90, or for those given.
 inline std::vector<uint8_t> PlainFatbin(FatbinMemberKind kind,
                                         const std::vector<std::string_view>& members,
-                                        uint64_t flags = 0) {
+                                        uint64_t flags = 0, const std::vector<uint32_t>& sms = {}) {
   std::vector<uint8_t> fatbin(sizeof(FatbinHeader));
   const auto append = [&](const void* bytes, size_t size) {
     const auto* begin = static_cast<const uint8_t*>(bytes);
     fatbin.insert(fatbin.end(), begin, begin + size);
   };
-  for (const std::string_view member : members) {
+  for (size_t i = 0; i < members.size(); ++i) {
+    const std::string_view member = members[i];
     FatbinMemberHeader header{};
     header.kind = static_cast<uint16_t>(kind);
     header.version = 0x0101;
     header.header_bytes = sizeof(header);
     header.padded_payload_bytes = (member.size() + 7) & ~size_t{7};
-    header.sm = 90;
+    header.sm = i < sms.size() ? sms[i] : 90;
     header.flags = flags;
     append(&header, sizeof(header));
     append(member.data(), member.size());
