@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The locks: allocation_mutex_ and admission_mutex_ each span a look at the book and the write that
+// rests on it; they are never held together. Neither keeps out another agent, which shares the book
+// while one replaces the other, nor Regrant and Sweep, which only the agent's main thread calls.
 #include "agent/plugin/allocator.h"
 
 #include <spdlog/spdlog.h>
@@ -17,8 +20,10 @@
 namespace gpuloom {
 namespace {
 
+// Between two looks for a scheduler that is away: as often as the supervisor is ticked (main.cc).
 constexpr Clock::Duration kSchedulerPause = std::chrono::milliseconds(200);
 
+// Only an init container has no name here: the kubelet's list leaves those out.
 std::string Describe(const PodContainer& owner) {
   return Cat("pod ", owner.pod_namespace, "/", owner.pod,
              owner.container.empty() ? " (init container)" : ", container ", owner.container);
@@ -31,6 +36,8 @@ absl::Status TwoDevices(const std::string& resource, size_t count) {
       ", and can have one only: its slots are one CUDA device; ask for 1, or for a larger shape"));
 }
 
+// By name, because the kubelet's list has no uid. A later pod of the same name is told apart by the
+// times of its allocations (agent/identity/collector.cc).
 bool IsSamePod(const PodContainer& a, const PodContainer& b) {
   return a.pod_namespace == b.pod_namespace && a.pod == b.pod;
 }
@@ -42,6 +49,9 @@ Allocator::Allocator(Options options)
       resolver_(options_.pod_resources, options_.clock, options_.patience),
       collector_(options_.collector_times) {}
 
+// A refusal here fails the pod for good, so only what no retry can mend is refused: a GPU that this
+// agent does not have or does not give out, and slots that another container holds. What the policy
+// has against the pod is not asked: the kubelet does not name it yet.
 absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string>& device_ids) {
   const absl::StatusOr<std::string> gpu_uuid = GpuOf(device_ids);
   if (!gpu_uuid.ok()) return gpu_uuid.status();
@@ -55,6 +65,7 @@ absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string
   if (!allocation.ok()) return allocation.status();
   const std::string directory = options_.book->DirectoryOf(allocation->name);
 
+  // A failure is no refusal: PreStart adds the allocation again before it binds it.
   if (const auto scheduler = options_.scheduler(*gpu_uuid); scheduler.ok()) {
     const absl::Status added = (*scheduler)
                                    ->AddAllocation(allocation->name, directory,
@@ -70,6 +81,8 @@ absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string
 }
 
 absl::StatusOr<std::string> Allocator::GpuOf(const std::vector<std::string>& device_ids) const {
+  // FailedPrecondition means devices of several GPUs: a preference is only advice, so a kubelet may
+  // spread slots. Two devices of a shape are refused on one GPU, too (ShapesSlots).
   absl::StatusOr<std::string> gpu_uuid = RequireOneGpu(device_ids);
   if (!absl::IsFailedPrecondition(gpu_uuid.status())) return gpu_uuid;
   const int shape = ParseDeviceId(device_ids.front())->shape;
@@ -78,6 +91,8 @@ absl::StatusOr<std::string> Allocator::GpuOf(const std::vector<std::string>& dev
 }
 
 absl::Status Allocator::WithRemedy(const absl::Status& refusal, size_t slots) const {
+  // The cluster's scheduler counts the slots of a node, not of a GPU: only a shape makes a pod wait
+  // for room on one. There is none of a single slot, nor of more slots than any GPU has.
   const bool can_fit = std::any_of(
       options_.capacities.begin(), options_.capacities.end(),
       [&](const auto& entry) { return slots <= static_cast<size_t>(entry.second.slots); });
@@ -96,6 +111,9 @@ absl::StatusOr<Allocation> Allocator::TakeSlots(const std::string& gpu_uuid,
                                                 const std::vector<std::string>& device_ids) {
   const DeviceId first = *ParseDeviceId(device_ids.front());
   const Capacity& capacity = options_.capacities.at(gpu_uuid);
+  // Held over the write of the record, which is an fsync: a second call must count these slots. No
+  // scheduler is asked meanwhile, so a scheduler that hangs does not hold up the allocations of
+  // others.
   const MutexLock lock(allocation_mutex_);
   const SlotUse use = UseOf(capacity, options_.book->All());
   std::vector<int> shapes_slots;
@@ -109,6 +127,7 @@ absl::StatusOr<Allocation> Allocator::TakeSlots(const std::string& gpu_uuid,
   absl::StatusOr<Allocation> allocation =
       options_.book->Add(gpu_uuid, device_ids, options_.library_files, options_.clock->Now(),
                          AutoSlotBytes(capacity), std::move(shapes_slots));
+  // Under the lock, so that the board is shown the uses of two calls in their order.
   if (allocation.ok() && options_.on_use) {
     options_.on_use(gpu_uuid, UseOf(capacity, options_.book->All()));
   }
@@ -119,6 +138,7 @@ absl::Status Allocator::CheckSingleSlots(const SlotUse& use,
                                          const std::vector<std::string>& device_ids) {
   for (const std::string& id : device_ids) {
     const DeviceId slot = *ParseDeviceId(id);
+    // A kubelet may still know devices of an earlier agent, of which the GPU had more slots.
     if (slot.number >= use.slots()) {
       return absl::InvalidArgumentError(
           Cat("kubelet: device ID ", id, ": GPU ", slot.gpu_uuid, " has ", use.slots(), " slots"));
@@ -135,6 +155,7 @@ absl::Status Allocator::CheckSingleSlots(const SlotUse& use,
 
 absl::StatusOr<std::vector<int>> Allocator::ShapesSlots(const SlotUse& use, const DeviceId& device,
                                                         size_t count) const {
+  // A device that is held keeps its slots, also for the next pod that gets it: see slot_use.h.
   const std::string resource = ResourceNameOf(options_.resource_name, device.shape);
   if (count != 1) return TwoDevices(resource, count);
   std::vector<int> slots = use.SlotsFor(device);
@@ -148,6 +169,8 @@ absl::StatusOr<std::vector<int>> Allocator::ShapesSlots(const SlotUse& use, cons
 
 absl::StatusOr<std::vector<std::string>> Allocator::Prefer(
     std::vector<std::string> available, const std::vector<std::string>& must_include, int size) {
+  // All of a request are of one resource, so the first one tells which. PreferOneGpu refuses a
+  // mixture.
   const std::optional<DeviceId> first =
       available.empty() ? std::nullopt : ParseDeviceId(available.front());
   if (first.has_value() && first->shape != 1) {
@@ -170,6 +193,8 @@ absl::StatusOr<std::vector<std::string>> Allocator::Prefer(
 }
 
 std::string Allocator::Closed(const std::string& gpu_uuid) const {
+  // Not whether the GPU is sick or unserved: those may pass before the container starts, and the
+  // kubelet is told of them by unhealthy devices. A drained one is to get nothing more, at once.
   const std::string nothing = NothingLeft(options_.capacities.at(gpu_uuid));
   if (!nothing.empty()) return Cat("gpu: ", nothing);
   const std::string why = options_.closed ? options_.closed(gpu_uuid) : "";
@@ -177,17 +202,23 @@ std::string Allocator::Closed(const std::string& gpu_uuid) const {
 }
 
 void Allocator::TakeBack(const ContainerSetup& setup) {
+  // The allocation's directory is the first mount (container_setup.h), and its last part the name.
   const std::string& directory = setup.mounts.front().host_path;
   const std::string name = directory.substr(directory.rfind('/') + 1);
   const std::optional<Allocation> allocation = options_.book->Find(name);
   if (!allocation.has_value()) return;
   if (const auto scheduler = options_.scheduler(allocation->gpu_uuid); scheduler.ok()) {
+    // Nobody has the directory mounted. What a scheduler keeps of it all the same goes with the
+    // next Restore, because the book does not have it any more.
     (void)(*scheduler)->RemoveAllocation(name);
   }
   // Sweep retries what cannot be removed now.
   (void)options_.book->Remove(name);
 }
 
+// First what takes time and changes nothing: who the pod is, and a scheduler to tell. Then, under
+// one lock, whether it may start, and the binding. The kubelet repeats a start that is refused, so
+// each step must bear being done twice.
 absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   const absl::StatusOr<std::string> gpu_uuid = RequireOneGpu(device_ids);
   if (!gpu_uuid.ok()) return gpu_uuid.status();
@@ -195,6 +226,8 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
     return absl::NotFoundError(
         Cat("inventory: GPU ", *gpu_uuid, " is no longer on this node; delete the pod"));
   }
+  // Every Allocate makes a new one, so the latest of them is this pod's, unless the kubelet has
+  // passed the IDs on without Allocate, which is found out below.
   const std::vector<Allocation> allocations = options_.book->FindByDevices(device_ids);
   if (allocations.empty()) {
     return absl::NotFoundError(Cat("state: no allocation is known for ",
@@ -209,6 +242,7 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   };
   Binding granted;
   granted.owner = *owner;
+  // To a fresh binding, for the checks below; those that are bound get theirs one by one.
   if (!SetGrant(allocations.back(), &granted)) return no_policy();
   if (granted.quota_bytes == 0) {
     return absl::FailedPreconditionError(
@@ -220,6 +254,8 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
 
   const MutexLock lock(admission_mutex_);
   if (absl::Status status = Admit(*gpu_uuid, device_ids, *owner); !status.ok()) return status;
+  // A container that starts again was admitted before: a GPU that has been drained since keeps what
+  // runs there.
   if (!allocations.back().binding.has_value()) {
     if (const std::string closed = Closed(*gpu_uuid); !closed.empty()) {
       return absl::FailedPreconditionError(
@@ -236,6 +272,7 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   // are. An unbound one of an earlier pod may be among them; no container was ever started with it,
   // so binding it gives no pod anything.
   std::string bound_name;
+  // Looked up again: while this call waited, another may have bound one of them.
   const PodContainer* other = nullptr;
   const std::vector<Allocation> now = options_.book->FindByDevices(device_ids);
   for (const Allocation& allocation : now) {
@@ -243,6 +280,8 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
       other = &allocation.binding->owner;
       continue;
     }
+    // The owner and the time of the first start stay: by that time the collector tells this pod
+    // from a later one. The grant is the policy's of today.
     Allocation bound = allocation;
     if (!bound.binding.has_value()) {
       bound.binding.emplace();
@@ -254,6 +293,8 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
       return absl::Status(status.code(),
                           Cat(Describe(*owner), ": ", std::string(status.message())));
     }
+    // Behind the scheduler's consent: a record must not claim a binding that was refused. If this
+    // fails, the start is repeated, and the scheduler takes the same identity again.
     if (absl::Status status = options_.book->Bind(bound.name, *bound.binding); !status.ok())
       return status;
     bound_name = bound.name;
@@ -278,8 +319,11 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
 absl::Status Allocator::Admit(const std::string& gpu_uuid,
                               const std::vector<std::string>& device_ids,
                               const PodContainer& owner) const {
+  // PreStart has found one in force. It stays so: a policy is only ever replaced by another one.
   const std::shared_ptr<const Policy> policy = options_.policy->Current();
   if (policy == nullptr) return absl::OkStatus();
+  // The kubelet is asked only where a rule limits the number of tenants: its answer may take
+  // seconds, and admission_mutex_ is held.
   absl::StatusOr<uint32_t> others = 0;
   if (SettingsOfNamespace(*policy, owner.pod_namespace).max_tenants.value != 0) {
     others = OtherTenants(gpu_uuid, device_ids, owner.pod_namespace);
@@ -294,6 +338,8 @@ absl::Status Allocator::Admit(const std::string& gpu_uuid,
 absl::StatusOr<uint32_t> Allocator::OtherTenants(const std::string& gpu_uuid,
                                                  const std::vector<std::string>& device_ids,
                                                  const std::string& pod_namespace) const {
+  // Containers are told apart by device IDs. Those that have one in common with this container are
+  // it, or an init container whose IDs it takes over.
   const auto share_an_id = [](const std::vector<std::string>& a,
                               const std::vector<std::string>& b) {
     return std::any_of(a.begin(), a.end(), [&](const std::string& id) {
@@ -302,6 +348,8 @@ absl::StatusOr<uint32_t> Allocator::OtherTenants(const std::string& gpu_uuid,
   };
   const absl::StatusOr<std::vector<ContainerDevices>> held = options_.pod_resources->List();
   if (!held.ok()) return held.status();
+  // The list alone would count pods that are refused, and the book alone those that have ended and
+  // are not collected yet.
   const std::vector<Allocation> allocations = options_.book->All();
   return static_cast<uint32_t>(
       std::count_if(held->begin(), held->end(), [&](const ContainerDevices& container) {
@@ -318,6 +366,8 @@ absl::StatusOr<uint32_t> Allocator::OtherTenants(const std::string& gpu_uuid,
       }));
 }
 
+// Called by the supervisor before the client is given out, so nobody else speaks to this scheduler
+// through this agent yet; another agent may, over its own connection.
 absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* scheduler) {
   for (Allocation& allocation : options_.book->All()) {
     if (allocation.gpu_uuid != gpu_uuid) continue;
@@ -333,10 +383,13 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
       }
     }
     absl::Status told = Tell(scheduler, allocation);
+    // This scheduler is gone again; the next one is told everything anew.
     if (absl::IsUnavailable(told)) return told;
     // One that is refused must not keep the others from their GPU.
     if (!told.ok()) spdlog::error("restore: {}: {}", allocation.name, std::string(told.message()));
   }
+  // What the scheduler has and the book does not was collected, or taken back, while it had no
+  // agent.
   const absl::StatusOr<std::vector<std::string>> known = scheduler->ListAllocations();
   if (!known.ok()) return known.status();
   // Asked after the scheduler was: one that another agent adds now is in the book before.
@@ -354,6 +407,7 @@ std::vector<std::string> Allocator::Regrant() {
   for (Allocation& allocation : options_.book->All()) {
     if (!allocation.binding.has_value() || !options_.capacities.contains(allocation.gpu_uuid))
       continue;
+    // For comparison: a grant that does not change costs neither a message nor a write to the disk.
     const Binding before = *allocation.binding;
     if (const std::string broken = BrokenPromiseTo(allocation); !broken.empty()) {
       troubles.push_back(Cat("policy: ", Describe(before.owner), " keeps its ",
@@ -364,6 +418,7 @@ std::vector<std::string> Allocator::Regrant() {
       const std::string shortage =
           Shortage(allocation.gpu_uuid, SlotsOf(allocation), allocation.binding->quota_bytes);
       if (!shortage.empty()) {
+        // The rest of the new grant holds; only the memory stays.
         allocation.binding->quota_bytes = before.quota_bytes;
         troubles.push_back(Cat("policy: ", Describe(before.owner), " keeps its ",
                                FormatSize(before.quota_bytes), " of memory: ", shortage));
@@ -383,6 +438,8 @@ std::vector<std::string> Allocator::Regrant() {
   return troubles;
 }
 
+// Collects, then prunes. A list that cannot be had ends nothing, and no library is deleted then
+// either.
 std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
   const std::vector<Allocation> allocations = options_.book->All();
   std::vector<std::string> troubles;
@@ -395,6 +452,7 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
       over = collector_.Judge(allocations, *held, options_.clock->Now());
     }
     for (const std::string& name : over) {
+      // The judgement took time: it may be gone by now.
       const std::optional<Allocation> allocation = options_.book->Find(name);
       if (!allocation.has_value()) continue;
       absl::Status status;
@@ -403,6 +461,8 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
         const auto scheduler = options_.scheduler(allocation->gpu_uuid);
         status = scheduler.ok() ? (*scheduler)->RemoveAllocation(name) : scheduler.status();
       }
+      // Last: with the record the next sweep would lose the name to try again with, and the slots
+      // would be free while the scheduler still serves their holder.
       if (status.ok()) status = options_.book->Remove(name);
       if (status.ok()) {
         spdlog::info("collect: {}: its pod is gone", name);
@@ -411,6 +471,8 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
       }
     }
   }
+  // The agent that is leaving still gives its own libraries to containers that are in no record
+  // yet.
   if (has_predecessor) return troubles;
   std::set<std::string> used;
   const auto use = [&used](const LibraryFiles& files) {
@@ -425,6 +487,8 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
 }
 
 void Allocator::KubeletSeen(const std::string& kubelet_id) {
+  // When this cannot be written down, the next agent waits out a kubelet's first minutes once more:
+  // late to collect is safe, early is not.
   const Clock::Time now = options_.clock->Now();
   const absl::StatusOr<Clock::Time> since = options_.kubelet_record->FirstSeen(kubelet_id, now);
   if (!since.ok()) spdlog::warn("{}", std::string(since.status().message()));
@@ -437,10 +501,13 @@ bool Allocator::SetGrant(const Allocation& allocation, Binding* binding) const {
   const auto capacity = options_.capacities.find(allocation.gpu_uuid);
   if (policy == nullptr || capacity == options_.capacities.end()) return false;
   const PodContainer& owner = binding->owner;
+  // "auto" is what a slot was when the allocation was made, not what it would be of today's --slots
+  // and --reserve: the rest of the GPU's memory was promised on those terms.
   const Grant grant = Decide(*policy, capacity->second, owner.pod_namespace, owner.pod);
   const bool is_auto = SettingsOfNamespace(*policy, owner.pod_namespace).memory.value.is_auto;
   binding->trust_domain = grant.trust_domain;
-  // Who runs keeps its memory when its rule becomes impossible here.
+  // Who runs keeps its memory when its rule becomes impossible here. 0 is a binding that is being
+  // made: PreStart refuses it where the rule is impossible (Admit).
   if (binding->quota_bytes == 0 ||
       gpuloom::BrokenPromiseTo(*policy, capacity->second, owner.pod_namespace).empty()) {
     binding->quota_bytes =
@@ -469,6 +536,7 @@ std::string Allocator::BrokenPromiseTo(const Allocation& allocation) const {
 SlotUse Allocator::UseOf(const Capacity& capacity,
                          const std::vector<Allocation>& allocations) const {
   const std::shared_ptr<const Policy> policy = options_.policy->Current();
+  // Which namespace a free slot will go to is not known: it is taken for one of the defaults.
   const auto* rule = policy == nullptr || !policy->defaults.memory.has_value()
                          ? nullptr
                          : &policy->defaults.memory->value;
@@ -491,6 +559,7 @@ std::string Allocator::Shortage(const std::string& gpu_uuid, const std::vector<i
                                 uint64_t wanted_bytes) const {
   const std::shared_ptr<const Policy> policy = options_.policy->Current();
   if (policy == nullptr || policy->overcommit) return "";
+  // Asked anew each time: of two allocations that grow, the second must count the first.
   const SlotUse use = UseOf(options_.capacities.at(gpu_uuid), options_.book->All());
   const uint64_t left_bytes = use.LeftBeside(slots);
   if (wanted_bytes <= left_bytes) return "";
@@ -501,6 +570,8 @@ std::string Allocator::Shortage(const std::string& gpu_uuid, const std::vector<i
              "reserve or the policy was changed; more is free when they end");
 }
 
+// Adding comes first even where the scheduler knows the allocation: both are repeatable, and
+// whether it does is not known here.
 absl::Status Allocator::Tell(SchedulerClient* scheduler, const Allocation& allocation) const {
   if (absl::Status status =
           scheduler->AddAllocation(allocation.name, options_.book->DirectoryOf(allocation.name),
@@ -527,6 +598,8 @@ absl::Status Allocator::Tell(SchedulerClient* scheduler, const Allocation& alloc
   return scheduler->BindAllocation(order);
 }
 
+// At least one look, and none that would end beyond the patience: the kubelet's own limit must not
+// come first, because its message says nothing of the reason.
 absl::StatusOr<std::shared_ptr<SchedulerClient>> Allocator::WaitForScheduler(
     const std::string& gpu_uuid) const {
   const Clock::Time start = options_.clock->Now();
