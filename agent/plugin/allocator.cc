@@ -366,8 +366,8 @@ absl::StatusOr<uint32_t> Allocator::OtherTenants(const std::string& gpu_uuid,
       }));
 }
 
-// Called by the supervisor before the client is given out, so nobody else speaks to this scheduler
-// through this agent yet; another agent may, over its own connection.
+// Called by the supervisor before the client is given out, so no other thread uses this connection
+// yet. Another agent may speak to the same scheduler over its own.
 absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* scheduler) {
   for (Allocation& allocation : options_.book->All()) {
     if (allocation.gpu_uuid != gpu_uuid) continue;
