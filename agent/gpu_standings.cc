@@ -162,8 +162,7 @@ void GpuStandings::Tell(const Gpu& gpu, const GpuStanding& standing, Clock::Time
   if (file != known->file) {
     const absl::Status written =
         WriteStateFile(StandingPath(FolderOfGpu(options_.state_directory, gpu.uuid)), file, 0644);
-    // Only commands for people read it, and a full disk is complained about elsewhere. It is
-    // written again when something changes.
+    // Only people's commands read it, and it is written again when something changes.
     if (!written.ok()) spdlog::debug("standing: {}", std::string(written.message()));
     known->file = std::move(file);
   }

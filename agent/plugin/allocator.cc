@@ -20,10 +20,8 @@
 namespace gpuloom {
 namespace {
 
-// Between two looks for a scheduler that is away: as often as the supervisor is ticked (main.cc).
 constexpr Clock::Duration kSchedulerPause = std::chrono::milliseconds(200);
 
-// Only an init container has no name here: the kubelet's list leaves those out.
 std::string Describe(const PodContainer& owner) {
   return Cat("pod ", owner.pod_namespace, "/", owner.pod,
              owner.container.empty() ? " (init container)" : ", container ", owner.container);
@@ -127,7 +125,6 @@ absl::StatusOr<Allocation> Allocator::TakeSlots(const std::string& gpu_uuid,
   absl::StatusOr<Allocation> allocation =
       options_.book->Add(gpu_uuid, device_ids, options_.library_files, options_.clock->Now(),
                          AutoSlotBytes(capacity), std::move(shapes_slots));
-  // Under the lock, so that the board is shown the uses of two calls in their order.
   if (allocation.ok() && options_.on_use) {
     options_.on_use(gpu_uuid, UseOf(capacity, options_.book->All()));
   }
@@ -138,7 +135,6 @@ absl::Status Allocator::CheckSingleSlots(const SlotUse& use,
                                          const std::vector<std::string>& device_ids) {
   for (const std::string& id : device_ids) {
     const DeviceId slot = *ParseDeviceId(id);
-    // A kubelet may still know devices of an earlier agent, of which the GPU had more slots.
     if (slot.number >= use.slots()) {
       return absl::InvalidArgumentError(
           Cat("kubelet: device ID ", id, ": GPU ", slot.gpu_uuid, " has ", use.slots(), " slots"));
@@ -155,7 +151,6 @@ absl::Status Allocator::CheckSingleSlots(const SlotUse& use,
 
 absl::StatusOr<std::vector<int>> Allocator::ShapesSlots(const SlotUse& use, const DeviceId& device,
                                                         size_t count) const {
-  // A device that is held keeps its slots, also for the next pod that gets it: see slot_use.h.
   const std::string resource = ResourceNameOf(options_.resource_name, device.shape);
   if (count != 1) return TwoDevices(resource, count);
   std::vector<int> slots = use.SlotsFor(device);
@@ -169,8 +164,6 @@ absl::StatusOr<std::vector<int>> Allocator::ShapesSlots(const SlotUse& use, cons
 
 absl::StatusOr<std::vector<std::string>> Allocator::Prefer(
     std::vector<std::string> available, const std::vector<std::string>& must_include, int size) {
-  // All of a request are of one resource, so the first one tells which. PreferOneGpu refuses a
-  // mixture.
   const std::optional<DeviceId> first =
       available.empty() ? std::nullopt : ParseDeviceId(available.front());
   if (first.has_value() && first->shape != 1) {
@@ -242,7 +235,6 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   };
   Binding granted;
   granted.owner = *owner;
-  // To a fresh binding, for the checks below; those that are bound get theirs one by one.
   if (!SetGrant(allocations.back(), &granted)) return no_policy();
   if (granted.quota_bytes == 0) {
     return absl::FailedPreconditionError(
@@ -383,7 +375,6 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
       }
     }
     absl::Status told = Tell(scheduler, allocation);
-    // This scheduler is gone again; the next one is told everything anew.
     if (absl::IsUnavailable(told)) return told;
     // One that is refused must not keep the others from their GPU.
     if (!told.ok()) spdlog::error("restore: {}: {}", allocation.name, std::string(told.message()));
@@ -407,7 +398,6 @@ std::vector<std::string> Allocator::Regrant() {
   for (Allocation& allocation : options_.book->All()) {
     if (!allocation.binding.has_value() || !options_.capacities.contains(allocation.gpu_uuid))
       continue;
-    // For comparison: a grant that does not change costs neither a message nor a write to the disk.
     const Binding before = *allocation.binding;
     if (const std::string broken = BrokenPromiseTo(allocation); !broken.empty()) {
       troubles.push_back(Cat("policy: ", Describe(before.owner), " keeps its ",
@@ -438,8 +428,6 @@ std::vector<std::string> Allocator::Regrant() {
   return troubles;
 }
 
-// Collects, then prunes. A list that cannot be had ends nothing, and no library is deleted then
-// either.
 std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
   const std::vector<Allocation> allocations = options_.book->All();
   std::vector<std::string> troubles;
@@ -452,7 +440,6 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
       over = collector_.Judge(allocations, *held, options_.clock->Now());
     }
     for (const std::string& name : over) {
-      // The judgement took time: it may be gone by now.
       const std::optional<Allocation> allocation = options_.book->Find(name);
       if (!allocation.has_value()) continue;
       absl::Status status;
@@ -570,8 +557,6 @@ std::string Allocator::Shortage(const std::string& gpu_uuid, const std::vector<i
              "reserve or the policy was changed; more is free when they end");
 }
 
-// Adding comes first even where the scheduler knows the allocation: both are repeatable, and
-// whether it does is not known here.
 absl::Status Allocator::Tell(SchedulerClient* scheduler, const Allocation& allocation) const {
   if (absl::Status status =
           scheduler->AddAllocation(allocation.name, options_.book->DirectoryOf(allocation.name),
@@ -598,8 +583,6 @@ absl::Status Allocator::Tell(SchedulerClient* scheduler, const Allocation& alloc
   return scheduler->BindAllocation(order);
 }
 
-// At least one look, and none that would end beyond the patience: the kubelet's own limit must not
-// come first, because its message says nothing of the reason.
 absl::StatusOr<std::shared_ptr<SchedulerClient>> Allocator::WaitForScheduler(
     const std::string& gpu_uuid) const {
   const Clock::Time start = options_.clock->Now();
