@@ -16,7 +16,10 @@ absl::StatusOr<std::map<std::string, Capacity>> CapacitiesOf(const std::vector<G
     std::string error;
     std::optional<Capacity> capacity =
         MakeCapacity(gpu.uuid, gpu.total_bytes, slots, reserve, &error);
+    // Wrong for all GPUs alike: the reserve is the operator's text. What one GPU is too small for
+    // costs no other (NothingLeft).
     if (!capacity) return absl::InvalidArgumentError(error);
+    // For the policy's `gpus`, which name GPUs by number or product.
     capacity->index = gpu.index;
     capacity->product = gpu.name;
     capacities[gpu.uuid] = *capacity;

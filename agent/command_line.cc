@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Options come in the order in which --help lists them. What one option says by itself is checked
+// by CLI11 while it parses; what needs several of them is checked after that, with the same kind of
+// error, so that all mistakes look alike.
 #include "agent/command_line.h"
 
 #include <CLI/CLI.hpp>
@@ -15,6 +18,7 @@ namespace gpuloom {
 
 std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status) {
   CommandLine line;
+  // Before the options are added: these are the defaults that --help shows.
   const Layout layout = LayoutOf(OwnProgram());
   line.scheduler = layout.scheduler();
   line.shim = layout.shim();
@@ -99,6 +103,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       app.add_option("--metrics-address", metrics_address,
                      "serve figures and a page of the node there over HTTP, to whoever reaches it: "
                      "ADDRESS:PORT, or :9464 for all addresses; default: nowhere")
+          // A check that also keeps what it has parsed. Empty is CLI11's word for a good value.
           ->check([&line](const std::string& text) {
             std::string error;
             line.metrics_address = ParseListenAddress(text, &error);
@@ -129,6 +134,8 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   app.add_option("--service-account", line.service_account,
                  "folder with the token and the ca.crt for it")
       ->capture_default_str();
+  // With this, a probe or --check-policy the program only asks something and ends (main.cc); other
+  // options then say where to ask.
   CLI::Option* await_pods =
       app.add_option("--await-pods", line.await_pods,
                      "wait until every pod of this DaemonSet of the own namespace is ready, and "
@@ -175,6 +182,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
                                  "\"" + await_timeout + "\" is no time; write one like 4m or 90s");
     }
     line.await_timeout = *timeout;
+    // Here, not in a check: --slots may come behind --slot-shapes.
     const absl::StatusOr<std::vector<int>> parsed = ParseShapes(shapes, line.slots);
     if (!parsed.ok()) {
       throw CLI::ValidationError("--slot-shapes", std::string(parsed.status().message()));
@@ -184,6 +192,8 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       throw CLI::ValidationError("--metrics-address", "nothing is served with --schedulers only");
     }
   } catch (const CLI::ParseError& mistake) {
+    // --help and --version end the parsing as mistakes do, with status 0. 2 is a wrong command
+    // line, 1 an agent that cannot run.
     *exit_status = app.exit(mistake) == 0 ? 0 : 2;
     return std::nullopt;
   }

@@ -17,6 +17,8 @@ bool ExecutorLosses::PointToGpu(const GpuReport& report, Clock::Time now) {
     if (!is_new) known->second = std::min(known->second, name);
   }
   std::map<std::string, uint64_t> seen;
+  // By trust domain, because that is how the scheduler counts. A counter that went back is a new
+  // scheduler's: what that has lost before this look is not news.
   for (const control::DomainState& domain : report.domains) {
     const std::string name = control::TextOf(domain.name);
     const auto known = known_.find(name);
@@ -31,6 +33,7 @@ bool ExecutorLosses::PointToGpu(const GpuReport& report, Clock::Time now) {
   has_looked_ = true;
   std::erase_if(last_, [&](const auto& entry) { return now - entry.second >= kWindow; });
   if (last_.size() < 2) return false;
+  // Said once: the probe decides, and further losses of the same cause must not ask for one each.
   last_.clear();
   return true;
 }

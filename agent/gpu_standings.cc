@@ -11,12 +11,15 @@
 namespace gpuloom {
 namespace {
 
+// For files and pages that people read. The clock is about wall time (agent/clock.h).
 int64_t UnixSeconds(Clock::Time time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
 }
 
 }  // namespace
 
+// One pass over all GPUs: what there is to know is asked at the pace that each source can bear, and
+// judged at every look, so that a drain or a change of the policy shows at once.
 void GpuStandings::Look(Clock::Time now) {
   if (!first_look_.has_value()) first_look_ = now;
   const bool looks_at_slots = now >= next_slot_look_;
@@ -24,6 +27,7 @@ void GpuStandings::Look(Clock::Time now) {
   if (looks_at_slots) next_slot_look_ = now + kSlotPause;
   if (looks_at_executors) next_executor_look_ = now + kExecutorPause;
   std::map<std::string, SlotUse> uses;
+  // For all GPUs at once: it reads the book once, which looks at every record's file.
   if (looks_at_slots) uses = options_.allocator->SlotUses();
   const std::map<std::string, std::vector<BrokenPromise>> impossible =
       options_.policy->Impossible();
@@ -41,6 +45,7 @@ void GpuStandings::Look(Clock::Time now) {
     if (looks_at_executors || !known.executors_failed.has_value()) {
       LookAtExecutors(gpu, now, &known);
     }
+    // A copy: the previous state is what Tell compares it with.
     GpuStanding standing = known.standing;
     standing.index = gpu.index;
     const auto broken = impossible.find(gpu.uuid);
@@ -59,6 +64,8 @@ void GpuStandings::LookAtSlots(const Gpu& gpu, const SlotUse& use, Known* known)
   standing.withheld = use.withheld().size();
   standing.promised_bytes = use.promised_bytes();
   standing.available_bytes = use.room_bytes();
+  // Also where nothing has changed since Allocate showed it: another agent may have given slots,
+  // and a sweep or a change of policy may have freed some.
   options_.board->ShowUse(gpu.uuid, use);
   std::string line;
   if (standing.beyond != 0 || standing.withheld != 0) {
@@ -79,6 +86,7 @@ void GpuStandings::LookAtPolicy(const std::vector<BrokenPromise>& impossible,
   standing->impossible_rules = impossible.size();
   standing->impossible.clear();
   for (const BrokenPromise& promise : impossible) {
+    // The number above counts all of them.
     if (standing->impossible.size() == kMaxImpossibleRules) return;
     standing->impossible.push_back(promise.message);
   }
@@ -86,9 +94,12 @@ void GpuStandings::LookAtPolicy(const std::vector<BrokenPromise>& impossible,
 
 void GpuStandings::LookAtExecutors(const Gpu& gpu, Clock::Time now, Known* known) {
   const auto scheduler = options_.supervisor->Client(gpu.uuid);
+  // Whoever serves next is new to this agent.
   if (!scheduler.ok()) return known->executors_failed.reset();
   const absl::StatusOr<GpuReport> report = (*scheduler)->Report();
+  // It may have hung: what was known of its counters still is, and the supervisor looks after it.
   if (!report.ok()) return;
+  // A scheduler before control 3.3 counts no executors. 0, so that it is not asked at every look.
   if (!report->tells_gpu) {
     known->executors_failed = 0;
     return;
@@ -101,8 +112,10 @@ void GpuStandings::LookAtExecutors(const Gpu& gpu, Clock::Time now, Known* known
   if (known->losses.PointToGpu(*report, now) || do_not_start) options_.health->Suspect(gpu.uuid);
 }
 
+// The first state that holds: the order of the branches is the one in gpu_standings.h.
 void GpuStandings::Judge(const Gpu& gpu, Clock::Time now, GpuStanding* standing) {
   const auto scheduler = options_.supervisor->Client(gpu.uuid);
+  // Never removed: a GPU that was served once is missed when it is not (Tell).
   if (scheduler.ok()) last_served_[gpu.uuid] = now;
   const auto served = last_served_.find(gpu.uuid);
   const bool is_served = served != last_served_.end() && now - served->second < kUnhealthyAfter;
@@ -127,6 +140,7 @@ void GpuStandings::Judge(const Gpu& gpu, Clock::Time now, GpuStanding* standing)
     state = GpuState::kUnavailable;
     reason = scheduler.ok() ? "" : std::string(scheduler.status().message());
   }
+  // Another reason for the same state is no new beginning.
   if (state != standing->state || standing->since_unix_s == 0) {
     standing->since_unix_s = UnixSeconds(now);
   }
@@ -134,6 +148,7 @@ void GpuStandings::Judge(const Gpu& gpu, Clock::Time now, GpuStanding* standing)
   standing->reason = std::move(reason);
 }
 
+// The board first: the kubelet must not give out a GPU while its file is written.
 void GpuStandings::Tell(const Gpu& gpu, const GpuStanding& standing, Clock::Time now,
                         Known* known) {
   options_.board->Show(gpu.uuid, standing);
@@ -147,6 +162,7 @@ void GpuStandings::Tell(const Gpu& gpu, const GpuStanding& standing, Clock::Time
   if (file != known->file) {
     const absl::Status written =
         WriteStateFile(StandingPath(FolderOfGpu(options_.state_directory, gpu.uuid)), file, 0644);
+    // Only people's commands read it, and it is written again when something changes.
     if (!written.ok()) spdlog::debug("standing: {}", std::string(written.message()));
     known->file = std::move(file);
   }

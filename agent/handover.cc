@@ -14,10 +14,13 @@ constexpr char kLeaving[] = "agent.leaving";
 
 }  // namespace
 
+// Every transition takes the lock of its new role before it lets go of the old one's: whoever dies
+// at any point leaves locks from which the others can tell who is there.
 absl::StatusOr<Handover::Role> Handover::Look() {
   switch (role_) {
     case Role::kWaiting: {
       if (!next_.valid()) {
+        // This is what the agent in charge sees. Only one agent can wait so.
         const absl::StatusOr<bool> is_next = Take(kNext, &next_);
         if (!is_next.ok()) return is_next.status();
       }
@@ -25,6 +28,8 @@ absl::StatusOr<Handover::Role> Handover::Look() {
       const absl::StatusOr<bool> is_mine = next_.valid() ? Take(kCharge, &charge_) : false;
       if (!is_mine.ok()) return is_mine.status();
       if (*is_mine) {
+        // Behind agent.lock, so that the one that leaves sees no moment without either and takes it
+        // back.
         next_.Reset();
         role_ = Role::kInCharge;
       } else if (!has_said_that_it_waits_) {
@@ -35,10 +40,12 @@ absl::StatusOr<Handover::Role> Handover::Look() {
       break;
     }
     case Role::kInCharge: {
+      // Nobody waits, or one who tried to just now was kept out by this probe and tries again.
       if (!IsStateLocked(directory_, kNext)) break;
       // A predecessor that is still leaving must end first: two agents can answer at a time, but
       // not three.
       const absl::StatusOr<bool> may_leave = Take(kLeaving, &leaving_);
+      // No error ends the agent in charge: it stays so and tries again.
       if (!may_leave.ok() || !*may_leave) break;
       charge_.Reset();
       role_ = Role::kLeaving;

@@ -33,6 +33,8 @@
 namespace gpuloom {
 namespace {
 
+// How soon a signal, a handover or a change on the node is noticed. Each look costs some system
+// calls.
 constexpr Clock::Duration kTick = std::chrono::milliseconds(200);
 
 std::atomic<bool> stop_requested = false;
@@ -68,6 +70,8 @@ absl::Status RunSchedulers(const CommandLine& line, const Inventory& inventory, 
     return absl::OkStatus();
   }
   Supervisor::Options options = SupervisorOptions(line);
+  // The agent in the other pod tells the schedulers what they must know; this one only keeps them
+  // alive.
   options.on_connected = [](const std::string&, SchedulerClient*) { return absl::OkStatus(); };
   Supervisor supervisor(std::move(options));
   for (const Gpu& gpu : inventory.gpus) {
@@ -81,6 +85,7 @@ absl::Status RunSchedulers(const CommandLine& line, const Inventory& inventory, 
 absl::Status RunAgent(const CommandLine& line, const Inventory& inventory,
                       const std::map<std::string, Capacity>& capacities, Handover* handover,
                       SteadyClock* clock) {
+  // It does nothing before Open: until this agent is in charge, another one writes the same files.
   NodeAgent agent(line, inventory, capacities, SupervisorOptions(line), clock);
   InventoryWatch watch(
       inventory, [] { return TakeInventory(""); }, clock);
@@ -90,6 +95,8 @@ absl::Status RunAgent(const CommandLine& line, const Inventory& inventory,
     if (!role.ok()) return role.status();
     const bool is_in_charge = *role == Handover::Role::kInCharge;
     if (is_in_charge && !agent.is_open()) {
+      // Only in charge, and before anything is timed: where this boot began is written by one
+      // agent.
       if (absl::Status status = clock->Open(line.state_directory); !status.ok()) {
         spdlog::warn("{}", std::string(status.message()));
       }
@@ -97,6 +104,8 @@ absl::Status RunAgent(const CommandLine& line, const Inventory& inventory,
     } else if (is_in_charge && !was_in_charge) {
       agent.Resume();
     }
+    // The lock is given up already, and the plugin's servers go on: see
+    // docs/design/agent-update.md.
     if (!is_in_charge && was_in_charge) agent.Rest();
     if (is_in_charge) agent.Tick(clock->Now(), handover->HasPredecessor());
     was_in_charge = is_in_charge;
@@ -120,6 +129,8 @@ int Main(int argc, char** argv) {
   int exit_status = 0;
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv, &exit_status);
   if (!line) return exit_status;
+  // In a process of its own, which may hang or crash in the driver (agent/inventory/gpu_probe.h).
+  // Its output is the answer, so nothing may be logged behind it.
   if (!line->probe_gpu.empty()) {
     const char* const driver = line->softgpu.empty() ? "libcuda.so.1" : line->softgpu.c_str();
     const std::string trouble = ProbeGpu(driver, line->probe_gpu);
@@ -134,6 +145,8 @@ int Main(int argc, char** argv) {
   HandleLogSignals(kAgentProgram);
   HandleTermination();
 
+  // Its lock is another one than the agent's: both run on the same node, over the same state
+  // directory.
   const bool is_only = line->schedulers == "only";
   absl::StatusOr<channel::UniqueFd> only_lock;  // held until the end
   if (is_only) {
@@ -145,8 +158,11 @@ int Main(int argc, char** argv) {
       spdlog::warn("{}", warning);
     }
   }
+  // Outside of the loop: an agent that finds other GPUs stays in charge.
   Handover handover(line->state_directory);
   SteadyClock clock;
+  // Another round only where a node had no GPU to share and this has changed (InventoryWatch). GPUs
+  // that an agent serves are never taken from it: for other ones it is started again.
   while (!stop_requested) {
     const absl::StatusOr<Inventory> inventory = TakeInventory(line->softgpu);
     if (!inventory.ok()) return Fail(inventory.status());

@@ -18,6 +18,8 @@
 namespace gpuloom {
 namespace {
 
+// Below the patience of PreStart (agent/plugin/allocator.h), so that a kubelet that hangs once is
+// asked again.
 constexpr Clock::Duration kPodResourcesTimeout = std::chrono::seconds(3);
 
 // Counts what goes wrong, and adds nothing else.
@@ -39,6 +41,7 @@ class CountedPodResources : public PodResources {
 
 // Whatever this container's own /dev has.
 bool HasPageFaultDevice() {
+  // The kernel's list of misc devices: a number and a name in each line.
   std::ifstream devices("/proc/misc");
   std::string number, name;
   while (devices >> number >> name) {
@@ -74,6 +77,8 @@ NodeAgent::NodeAgent(const CommandLine& line, Inventory inventory,
       kubelet_record_(line.state_directory),
       shims_(line.state_directory),
       book_(line.state_directory),
+      // allocator_ is made by Open only, but nothing is connected before the first Tick, which is
+      // after it.
       supervisor_([&] {
         supervisor_options.on_connected = [this](const std::string& uuid, SchedulerClient* client) {
           return allocator_->Restore(uuid, client);
@@ -81,8 +86,11 @@ NodeAgent::NodeAgent(const CommandLine& line, Inventory inventory,
         return std::move(supervisor_options);
       }()) {}
 
+// From what the others need to who needs them. What may fail for an operator's mistake comes before
+// anything answers the kubelet; the exporter, whose thread reads all the rest, comes last.
 absl::Status NodeAgent::Open() {
   for (const char* folder : {"", "/records", ShimStore::kLibraries, ShimStore::kPrograms}) {
+    // Left by a process that was killed while it wrote; they would accumulate.
     RemoveUnfinishedFiles(line_.state_directory + folder);
   }
   std::error_code none_yet;
@@ -93,6 +101,8 @@ absl::Status NodeAgent::Open() {
   std::vector<Capacity> promised;
   for (const auto& [uuid, capacity] : capacities_) promised.push_back(capacity);
   policy_.SetCapacities(promised);
+  // A policy that is refused is no reason to end: what runs goes on, and readiness says what is
+  // wrong.
   const PolicyWatcher::Look policy = policy_.LoadFirst();
   if (!policy.reason.empty()) spdlog::error("{}", policy.reason);
   if (!policy.not_kept.empty()) spdlog::warn("{}", policy.not_kept);
@@ -108,6 +118,7 @@ absl::Status NodeAgent::Open() {
   if (absl::Status status = book_.Load(&complaints); !status.ok()) return status;
   for (const std::string& complaint : complaints) spdlog::error("{}", complaint);
 
+  // The kubelet need not be there yet: the client connects at each call.
   pod_resources_ = std::make_unique<CountedPodResources>(
       MakePodResourcesClient(line_.pod_resources, line_.resource_name, kPodResourcesTimeout),
       &failed_lists_);
@@ -134,6 +145,7 @@ absl::Status NodeAgent::Open() {
   options.on_use = [this](const std::string& uuid, const SlotUse& use) {
     board_->ShowUse(uuid, use);
   };
+  // The file itself, not the standing, which is a look behind: an order to drain holds at once.
   options.closed = [this](const std::string& uuid) {
     return DrainedBecause(FolderOfGpu(line_.state_directory, uuid));
   };
@@ -145,6 +157,7 @@ absl::Status NodeAgent::Open() {
         "first)",
         kPageFaultDevice);
   }
+  // Called on gRPC's threads; Client is safe from any.
   options.scheduler = [this](const std::string& uuid) { return supervisor_.Client(uuid); };
   options.collector_times = {std::chrono::seconds(line_.grace_seconds), missing};
   allocator_.emplace(std::move(options));
@@ -157,6 +170,7 @@ absl::Status NodeAgent::Open() {
       line_.kubelet_directory, line_.resource_name, line_.shapes, &*board_, &*allocator_, &refused_,
       [this](const std::string& id) { allocator_->KubeletSeen(id); }, clock_});
   if (absl::Status status = MakeEvents(); !status.ok()) return status;
+  // Events are there only now. The log has it already.
   if (!policy.reason.empty()) {
     events_->Tell({true, "", "", "", "GpuPolicyRefused", policy.reason, /*is_said=*/true});
   }
@@ -172,6 +186,7 @@ absl::Status NodeAgent::Open() {
     Observer::Options observer;
     observer.state_directory = line_.state_directory;
     for (const Gpu& gpu : inventory_.gpus) observer.gpu_uuids.push_back(gpu.uuid);
+    // Connections of its own, so that a report never waits for the supervisor's, nor the reverse.
     observer.connect = ConnectToScheduler;
     observer.node = [this] { return Figures(); };
     exporter_.emplace(*line_.metrics_address, AllowedHosts(line_.metrics_hosts),
@@ -207,6 +222,7 @@ void NodeAgent::MakeStandings() {
   options.allocator = &*allocator_;
   options.health = &*health_;
   options.on_change = [this](const Gpu& gpu, const GpuStanding&, const GpuStanding& now) {
+    // By GpuState.
     constexpr const char* kReasons[] = {"GpuHealthy", "GpuDrained", "GpuSick", "GpuUnavailable"};
     const bool is_bad = now.state == GpuState::kSick || now.state == GpuState::kUnavailable;
     events_->Tell({is_bad, "", "", "", kReasons[static_cast<size_t>(now.state)],
@@ -230,6 +246,7 @@ void NodeAgent::MakeHealth() {
   }
   options.probe = [softgpu = line_.softgpu](const std::string& uuid,
                                             const std::atomic<bool>& is_cancelled) {
+    // This program again: it is there wherever the agent runs, and main.cc knows the option.
     std::vector<std::string> arguments = {OwnProgram(), "--probe-gpu", uuid};
     if (!softgpu.empty()) arguments.insert(arguments.end(), {"--softgpu", softgpu});
     return RunGpuProbe(arguments, is_cancelled);
@@ -239,12 +256,16 @@ void NodeAgent::MakeHealth() {
   health_->Start();
 }
 
+// On the agent's loop. What may take long is done by the threads of health, events and the
+// exporter; kubelet and schedulers are waited for here, with a limit each (exporter.h counts them
+// up).
 void NodeAgent::Tick(Clock::Time now, bool has_predecessor) {
   upkeep_->Tick(now, has_predecessor);
   refusals_->Look(refused_.Latest(), now);
   if (exporter_.has_value()) exporter_->Ticked(now);
 }
 
+// The plugin's servers stay: until the kubelet has taken the other agent, it asks this one.
 void NodeAgent::Rest() {
   events_->Stop();
   health_->Stop();
@@ -258,6 +279,8 @@ void NodeAgent::Resume() {
   if (exporter_.has_value()) exporter_->Start();
 }
 
+// On the exporter's thread, while the loop goes on: every part that is asked here is safe from any
+// thread. The figures are not of one instant.
 NodeFigures NodeAgent::Figures() const {
   NodeFigures figures;
   for (const Allocation& allocation : book_.All()) {

@@ -11,6 +11,7 @@ namespace gpuloom {
 namespace {
 
 template <typename Refusals, typename Refusal>
+// What is the same refusal: the call and the whole reason, which names the pod.
 auto Find(Refusals& refusals, const Refusal& like) {
   return std::ranges::find_if(refusals, [&](const auto& one) {
     return one.call == like.call && one.reason == like.reason;
@@ -20,15 +21,18 @@ auto Find(Refusals& refusals, const Refusal& like) {
 }  // namespace
 
 void RefusalLog::Look(const std::vector<RefusedRequest>& latest, Clock::Time now) {
+  // So it is at nearly every tick: then neither the file nor the table is touched.
   if (latest == seen_) return;
   if (!has_read_) known_ = ReadRefusals(state_directory_);
   has_read_ = true;
   for (const RefusedRequest& refusal : latest) {
     const auto seen = Find(seen_, refusal);
+    // A reason that fell out of the latest ones and came back counts from 1 again.
     const uint64_t before = seen == seen_.end() ? 0 : std::min(seen->times, refusal.times);
     if (refusal.times == before) continue;
     auto known = Find(known_, refusal);
     if (known == known_.end()) {
+      // known_ may be longer than kMostKept for a moment; the oldest are cut off below.
       known = known_.insert(known_.end(), KnownRefusal{refusal.call, refusal.reason, 0, 0});
     }
     known->times += refusal.times - before;

@@ -13,6 +13,8 @@ namespace gpuloom {
 absl::StatusOr<channel::UniqueFd> LockState(const std::string& directory, const std::string& name) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);  // the next line says what is wrong
+  // The mode is set even if the directory was there: nobody but root may reach the sockets below
+  // it.
   if (absl::Status status = MakeStateDirectory(directory, 0700); !status.ok()) return status;
   const std::string path = directory + "/" + name;
   LockFile lock = TakeLock(path, kVersion);
@@ -23,6 +25,8 @@ absl::StatusOr<channel::UniqueFd> LockState(const std::string& directory, const 
             ": one agent per node; stop the other, or choose another --state-dir"));
   }
   if (!lock.fd.valid()) return absl::InternalError(Cat("state: ", lock.error));
+  // The lock is ours, but the disk does not take a line: an agent could keep no record. The lock is
+  // let go of with the descriptor.
   if (!lock.error.empty()) return absl::ResourceExhaustedError(Cat("state: ", lock.error));
   return std::move(lock.fd);
 }

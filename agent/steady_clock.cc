@@ -14,6 +14,7 @@
 namespace gpuloom {
 namespace {
 
+// The clock's own unit: what is read back is the time that was written.
 int64_t ToMillis(Clock::Time time) {
   return std::chrono::duration_cast<Clock::Duration>(time.time_since_epoch()).count();
 }
@@ -44,6 +45,7 @@ bool Read(const std::string& path, Base* base) {
 
 SteadyClock::Machine SteadyClock::ThisMachine() {
   Machine machine;
+  // A random UUID that the kernel makes at each boot.
   machine.boot_id = [] {
     std::string boot_id;
     std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
@@ -51,6 +53,7 @@ SteadyClock::Machine SteadyClock::ThisMachine() {
   };
   machine.since_boot = [] {
     timespec now = {};
+    // Not CLOCK_MONOTONIC, which stands still while the machine is suspended.
     clock_gettime(CLOCK_BOOTTIME, &now);
     return std::chrono::duration_cast<Duration>(std::chrono::seconds(now.tv_sec) +
                                                 std::chrono::nanoseconds(now.tv_nsec));
@@ -69,11 +72,15 @@ absl::Status SteadyClock::Open(const std::string& state_directory) {
   const std::string boot_id = machine_.boot_id();
   Base stored;
   if (Read(path, &stored)) {
+    // The same boot: time goes on as every agent of it has had it. A base that lies ahead is of no
+    // boot that this one can be.
     if (stored.boot_id == boot_id && stored.since_boot <= base_since_boot_) {
       base_since_boot_ = stored.since_boot;
       base_ = stored.time;
       return absl::OkStatus();
     }
+    // A new boot, or no usable record of this one: wall time, unless it is earlier than when the
+    // one before began, which is a machine that has lost the date.
     base_ = std::max(base_, stored.time);
   }
   return WriteStateFile(path, Cat("boot: \"", boot_id, "\"\nsinceBootMs: ",

@@ -20,6 +20,8 @@ void SayPartly(const PolicyWatcher& policy, const std::function<void(const Event
   }
 }
 
+// The order matters: a scheduler that was just connected is judged before the kubelet is told, and
+// the kubelet is told before this agent registers.
 void Upkeep::Tick(Clock::Time now, bool has_predecessor) {
   options_.supervisor->Tick(now);
   options_.standings->Look(now);
@@ -34,12 +36,15 @@ void Upkeep::Tick(Clock::Time now, bool has_predecessor) {
     SayUnsupported();
   }
   if (now >= next_sweep_) {
+    // Sooner with a short --missing-seconds, as tests set it.
     next_sweep_ =
         now + std::min<Clock::Duration>(kSweepPause, std::chrono::seconds(1) + options_.missing);
     Sweep(has_predecessor);
   }
 }
 
+// At every tick, because each part of it may heal by itself. The board's word is the readiness
+// probe's.
 void Upkeep::ShowTrouble() {
   std::string troubles;
   for (const std::string& trouble : {options_.node_trouble, options_.policy->Trouble(),
@@ -51,6 +56,7 @@ void Upkeep::ShowTrouble() {
 
 bool Upkeep::MayRegister(Clock::Time now) {
   if (!first_tick_.has_value()) first_tick_ = now;
+  // Not for ever: schedulers that cannot be started must not keep the others' GPUs from pods.
   return options_.standings->HaveAllServed() || now - *first_tick_ >= GpuStandings::kUnhealthyAfter;
 }
 
@@ -68,6 +74,7 @@ void Upkeep::FollowPolicy() {
                      /*is_said=*/true});
     }
     SayPartly(*options_.policy, options_.tell);
+    // Behind the event: what runs is told of its new grant one by one, and a scheduler may be slow.
     for (const std::string& trouble : options_.allocator->Regrant()) spdlog::error("{}", trouble);
   }
 }
@@ -75,12 +82,15 @@ void Upkeep::FollowPolicy() {
 void Upkeep::SayUnsupported() {
   for (const Gpu& gpu : options_.gpus) {
     const auto scheduler = options_.supervisor->Client(gpu.uuid);
+    // Its tenants' calls are kept by the scheduler, not by the connection: the next one is asked
+    // later.
     if (!scheduler.ok()) continue;
     const auto unsupported = (*scheduler)->ListUnsupported();
     if (unsupported.ok()) unsupported_log_.Look(gpu.uuid, *unsupported);
   }
 }
 
+// The same troubles are said once, not every quarter of a minute.
 void Upkeep::Sweep(bool has_predecessor) {
   std::vector<std::string> troubles = options_.allocator->Sweep(has_predecessor);
   if (troubles != last_troubles_) {

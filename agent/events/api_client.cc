@@ -15,6 +15,7 @@
 namespace gpuloom {
 namespace {
 
+// Of libcurl's words in a message.
 constexpr size_t kMaxTroubleBytes = 300;
 
 std::string Variable(const char* name) {
@@ -24,6 +25,8 @@ std::string Variable(const char* name) {
 
 constexpr char kJson[] = "application/json";
 
+// libcurl's write callback. What does not fit is not kept, and ends the transfer: how large an
+// answer is may be a tenant's choice.
 size_t Keep(char* data, size_t, size_t bytes, void* answer_untyped) {
   ApiAnswer* const answer = static_cast<ApiAnswer*>(answer_untyped);
   const size_t room = ApiClient::kMaxBodyBytes - answer->body.size();
@@ -33,6 +36,8 @@ size_t Keep(char* data, size_t, size_t bytes, void* answer_untyped) {
   return answer->is_whole ? bytes : 0;
 }
 
+// libcurl's progress callback, called about once a second even if nothing comes: so long does Stop
+// wait for a server that hangs. Not 0 ends the transfer.
 int LookWhetherCancelled(void* flag, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return static_cast<const std::atomic<bool>*>(flag)->load() ? 1 : 0;
 }
@@ -53,6 +58,7 @@ absl::StatusOr<std::string> ApiServerOfCluster() {
         "kubernetes: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: this is no "
         "pod of a cluster; name its API server with --api-server");
   }
+  // An IPv6 address: the kubelet sets it without the brackets that a URL needs.
   if (host.find(':') != host.npos) host = "[" + host + "]";
   return "https://" + host + ":" + port;
 }
@@ -97,6 +103,7 @@ absl::StatusOr<ApiAnswer> ApiClient::Call(const char* method, const std::string&
   }
   CURL* const curl = curl_->handle;
   if (curl == nullptr) return absl::UnavailableError("kubernetes: libcurl does not start");
+  // Options only: the connection, its TLS session and the cache of names stay.
   curl_easy_reset(curl);
   const std::string url = server_ + path;
   const std::string authorities = service_account_ + "/ca.crt";
@@ -106,21 +113,26 @@ absl::StatusOr<ApiAnswer> ApiClient::Call(const char* method, const std::string&
   headers.Add(Cat("Authorization: Bearer ", std::string(absl::StripAsciiWhitespace(*token))));
   headers.Add(Cat("Accept: ", accept));
   if (*type != '\0') headers.Add(Cat("Content-Type: ", type));
+  // None: with it a large body would wait up to a second for a server's "100 Continue".
   headers.Add("Expect:");
   curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
+  // The token must not go out in the clear, whatever --api-server says.
   curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "https");
+  // libcurl takes a request with POSTFIELDS for a POST; this gives a PATCH its name.
   curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
   curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.list);
   if (!json.empty()) {
     curl_easy_setopt(curl, CURLOPT_POSTFIELDS, json.c_str());
     curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(json.size()));
   }
+  // The cluster's own authority, and none of the system's: those may sign for anybody.
   curl_easy_setopt(curl, CURLOPT_CAINFO, authorities.c_str());
   curl_easy_setopt(curl, CURLOPT_CAPATH, nullptr);
   // The token is sent only to this server: no redirects, no proxy, no .netrc.
   curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
   curl_easy_setopt(curl, CURLOPT_PROXY, "");
   curl_easy_setopt(curl, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_IGNORED));
+  // This is one thread of several: a time-out must not be made of SIGALRM.
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl, CURLOPT_TIMEOUT, kTimeoutSeconds);
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &Keep);

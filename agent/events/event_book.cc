@@ -11,6 +11,7 @@
 namespace gpuloom {
 namespace {
 
+// What makes two events one series.
 std::string KeyOf(const Event& event) {
   // None of these can have a newline: names are Kubernetes', the others our own.
   return event.pod_namespace + "\n" + event.pod + "\n" + event.container + "\n" + event.reason +
@@ -27,6 +28,7 @@ void EventBook::Add(const Event& event, Clock::Time now) {
   const std::string key = KeyOf(event);
   auto known = by_key_.find(key);
   if (known == by_key_.end()) {
+    // Only when a series comes new: that is when room and memory are needed.
     Tidy(now);
     if (!MakeRoom(event.pod_namespace)) {
       ++dropped_;
@@ -38,6 +40,7 @@ void EventBook::Add(const Event& event, Clock::Time now) {
     known = by_key_.emplace(key, last_id_).first;
   }
   Series& series = series_.at(known->second);
+  // The latest message stands for the series: Kubernetes shows one text and a count.
   series.post.event = event;
   series.post.event.message = OneLine(event.message, kMaxMessageBytes);
   series.post.last = now;
@@ -56,6 +59,8 @@ std::optional<EventBook::Post> EventBook::Next(Clock::Time now) {
   }
   for (const auto& [turn, series] : due) {
     const std::string& whose = series->post.event.pod_namespace;
+    // A namespace's token is spent by asking: budget.posts.Take comes last, when nothing else can
+    // keep the post back.
     Budget& budget = budgets_[whose];
     // What a namespace may not post now waits, and others do not wait for it.
     if (now < budget.next || !budget.posts.Take(NanosecondsOf(now))) continue;
@@ -71,9 +76,12 @@ void EventBook::Posted(uint64_t series, uint64_t count, const std::string& name,
                        const std::string& pod_uid) {
   const auto found = series_.find(series);
   if (found == series_.end()) return;
+  // Not post.count: more may have been added while the post was on its way, and is still to be
+  // posted.
   found->second.posted = count;
   found->second.post.name = name;
   found->second.post.pod_uid = pod_uid;
+  // The server takes this namespace's posts again: the next failure begins with the shortest pause.
   budgets_[found->second.post.event.pod_namespace].pause = {};
 }
 
@@ -88,6 +96,7 @@ void EventBook::Failed(uint64_t series, Clock::Time now) {
 void EventBook::Drop(uint64_t series) {
   const auto found = series_.find(series);
   if (found == series_.end()) return;
+  // Those that were posted are not lost.
   dropped_ += found->second.post.count - found->second.posted;
   Erase(series);
 }
@@ -95,10 +104,12 @@ void EventBook::Drop(uint64_t series) {
 void EventBook::Tidy(Clock::Time now) {
   std::vector<uint64_t> over;
   for (const auto& [id, series] : series_) {
+    // One that waits for its post stays, however old: it ends by its post or by Drop.
     if (series.IsTold() && now - series.post.last >= kForgotten) over.push_back(id);
   }
   for (const uint64_t id : over) Erase(id);
   std::erase_if(budgets_, [&](const auto& entry) {
+    // A budget that is full and does not wait is as good as a new one.
     return now >= entry.second.next && entry.second.posts.IsFull(NanosecondsOf(now));
   });
 }

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// What is told goes into the book under mutex_; the thread takes one post at a time out of it and
+// speaks to the server without the lock. So Tell never waits for the network, and a series may grow
+// while it is being posted.
 #include "agent/events/event_sender.h"
 
 #include <spdlog/spdlog.h>
@@ -26,6 +29,7 @@ constexpr size_t kMaxTroubleBytes = 300;
 // A minute is the longest that any series waits for its next post.
 constexpr std::chrono::milliseconds kLookPause{1000};
 
+// RFC 3339 in UTC and whole seconds, as metav1.Time is written.
 std::string TimeText(Clock::Time time) {
   const time_t seconds = Clock::Time::clock::to_time_t(time);
   tm parts = {};
@@ -35,6 +39,7 @@ std::string TimeText(Clock::Time time) {
   return text;
 }
 
+// An event lies in its object's namespace; Kubernetes keeps those of nodes in "default".
 std::string NamespaceOf(const Event& event) {
   return event.pod.empty() ? kNodesNamespace : event.pod_namespace;
 }
@@ -43,6 +48,8 @@ std::string PathOf(const Event& event) {
   return Cat("/api/v1/namespaces/", NamespaceOf(event), "/events");
 }
 
+// Empty for whatever is not there, or is no text: answers are looked at without trust in their
+// form.
 std::string TextAt(const Json& json, const std::string& place) {
   const Json::json_pointer pointer(place);
   if (!json.contains(pointer) || !json.at(pointer).is_string()) return "";
@@ -72,6 +79,7 @@ bool IsName(const std::string& name) {
 
 // Of an event: its object's, and what makes it another than all others of that object.
 std::string NewName(std::string object) {
+  // Of the object's name, so that dot and suffix fit into a name of Kubernetes'.
   constexpr size_t kLongest = 253 - 1 - 2 * kSuffixBytes;
   if (object.size() > kLongest) object.resize(kLongest);
   while (object.ends_with('.') || object.ends_with('-')) object.pop_back();
@@ -82,6 +90,7 @@ std::string NewName(std::string object) {
 
 void EventSender::Start() {
   Stop();
+  // Events are lines of the log then, and need no thread.
   if (options_.server.empty()) return;
   is_stopping_ = false;
   client_ = std::make_unique<ApiClient>(options_.server, options_.service_account, &is_stopping_);
@@ -103,6 +112,7 @@ void EventSender::Tell(const Event& event) {
   bool may_say = false;
   {
     const MutexLock lock(mutex_);
+    // The log's budget is beside that of the posts.
     may_say = !event.is_said && MaySay(event, &left_out);
     if (!options_.server.empty()) {
       book_.Add(event, options_.clock->Now());
@@ -144,6 +154,7 @@ void EventSender::Run() {
         (void)changed_.WaitFor(mutex_, pause, [this] { return is_stopping_.load(); });
       }
       if (is_stopping_) return;
+      // Before the book is asked: what is told from now on wakes the wait below.
       has_news_ = false;
       asked = options_.clock->Now();
       post = book_.Next(asked);
@@ -154,6 +165,7 @@ void EventSender::Run() {
         continue;
       }
     }
+    // Without mutex_. The series may be dropped or grow meanwhile; the book knows it by its number.
     const Outcome outcome = Send(*post);
     pause = outcome == Outcome::kAllWait
                 ? std::clamp<std::chrono::milliseconds>(pause * 2, kFirstPause, kLongestPause)
@@ -169,6 +181,7 @@ EventSender::Outcome EventSender::FindPod(const EventBook::Post& post, std::stri
   *uid = post.pod_uid;
   const Event& event = post.event;
   if (event.pod.empty() || !uid->empty()) return Outcome::kDone;
+  // No UID, so Send drops it.
   if (!IsName(event.pod_namespace) || !IsName(event.pod)) return Outcome::kDone;
   const absl::StatusOr<ApiAnswer> answer =
       client_->GetTable(Cat("/api/v1/namespaces/", event.pod_namespace, "/pods/", event.pod));
@@ -176,6 +189,7 @@ EventSender::Outcome EventSender::FindPod(const EventBook::Post& post, std::stri
     Say(std::string(answer.status().message()));
     return Outcome::kAllWait;
   }
+  // The pod is gone, and events of what is gone are read by nobody.
   if (answer->status == 404) return Outcome::kDone;
   if (answer->status == 200 && !answer->is_whole) {
     Say(Cat("kubernetes: pod ", event.pod_namespace, "/", event.pod, " has more than ",
@@ -195,7 +209,10 @@ EventSender::Outcome EventSender::FindPod(const EventBook::Post& post, std::stri
 EventSender::Outcome EventSender::Send(const EventBook::Post& post) {
   std::string uid;
   if (const Outcome found = FindPod(post, &uid); found != Outcome::kDone) return found;
+  // Without the UID `kubectl describe pod` does not show it, and with a guessed one it would stand
+  // at another pod of that name.
   if (!post.event.pod.empty() && uid.empty()) return Drop(post);
+  // As if the server did not know it: a series that was never posted has no name to patch.
   absl::StatusOr<ApiAnswer> answer = ApiAnswer{404, ""};
   std::string name = post.name;
   if (!name.empty()) {
@@ -217,6 +234,7 @@ EventSender::Outcome EventSender::Send(const EventBook::Post& post) {
   // Whatever it says beside: somebody may have made the event a large one.
   if (answer->status / 100 == 2) {
     ++posted_;
+    // Whatever was wrong before is over; the same trouble is news again.
     Say("");
     const MutexLock lock(mutex_);
     book_.Posted(post.series, post.count, name, uid);
@@ -230,6 +248,7 @@ EventSender::Outcome EventSender::Send(const EventBook::Post& post) {
 
 // Of what the server did not do.
 EventSender::Outcome EventSender::OutcomeOf(int status) {
+  // The token was not taken: one that is replaced on the disk is read with the next call.
   if (status == 401) return Outcome::kAllWait;
   // One namespace may have limits of its own, and webhooks that fail.
   return status == 429 || status >= 500 ? Outcome::kNamespaceWaits : Outcome::kDone;

@@ -23,6 +23,7 @@ constexpr size_t kMaxTroubleBytes = 300;
 // A message of more is read by nobody.
 constexpr size_t kMaxNodes = 50;
 
+// Null for whatever is not there: an answer of another form is read as one that says nothing.
 const Json& Member(const Json& json, const char* key) {
   static const Json kNothing;
   const auto found = json.is_object() ? json.find(key) : json.end();
@@ -32,6 +33,7 @@ const Json& Member(const Json& json, const char* key) {
 std::string Text(const Json& json) { return json.is_string() ? json.get<std::string>() : ""; }
 int64_t Number(const Json& json) { return json.is_number_integer() ? json.get<int64_t>() : 0; }
 
+// As the DaemonSet's controller counts.
 bool IsReady(const Json& pod) {
   const Json& conditions = Member(Member(pod, "status"), "conditions");
   if (!conditions.is_array()) return false;
@@ -44,6 +46,7 @@ bool IsReady(const Json& pod) {
 
 // Of its pods, as a query has it.
 std::string SelectorOf(const Json& set) {
+  // The query's commas and equals signs are escaped; what labels consist of needs no escape.
   std::string selector;
   for (const auto& [key, value] :
        Member(Member(Member(set, "spec"), "selector"), "matchLabels").items()) {
@@ -73,6 +76,7 @@ class Waiting {
  private:
   // The answer's object; null, with `trouble_`, when there is none.
   Json Get(const std::string& path) {
+    // Once: Run looks again each second, so that a server that is away for a while costs nothing.
     const absl::StatusOr<ApiAnswer> answer = client_.Get(path);
     if (!answer.ok()) {
       trouble_ = std::string(answer.status().message());
@@ -112,6 +116,7 @@ class Waiting {
     }
     nodes_ = nodes;
     ready_ = ready;
+    // 0 of 0 is done, too: a cluster in which no node is meant has nothing to wait for.
     return ready >= nodes;
   }
 
@@ -119,6 +124,7 @@ class Waiting {
     std::string message =
         Cat(wait_.daemon_set, ": not done within ",
             std::chrono::duration_cast<std::chrono::seconds>(wait_.timeout).count(), " s");
+    // The last look has failed, so which nodes are missing is not known.
     if (nodes_ < 0 || !trouble_.empty())
       return absl::DeadlineExceededError(Cat(message, ": ", trouble_));
     message += Cat(" on ", nodes_ - ready_, " of ", nodes_, " nodes:");
@@ -141,6 +147,8 @@ class Waiting {
   }
 
   std::string LastLine(const Json& pod) {
+    // The chart's Jobs run their work in a container of that name, whose last line says what it
+    // waits for (charts/gpuloom/templates/_node_work.tpl).
     const std::string name = Text(Member(Member(pod, "metadata"), "name"));
     const absl::StatusOr<ApiAnswer> answer = client_.Get(
         Cat("/api/v1/namespaces/", namespace_, "/pods/", name, "/log?container=work&tailLines=1"));

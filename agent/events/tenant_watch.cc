@@ -35,6 +35,7 @@ std::vector<Event> TenantWatch::Look(const GpuReport& report) {
   std::vector<Event> events;
   std::map<std::string, Counts> seen;
   for (const control::AllocationState& state : report.allocations) {
+    // Nobody's yet: there is no pod to tell.
     if (state.bound == 0) continue;
     const std::string name = control::TextOf(state.name);
     Counts now = {state.memory_refused_count, state.sessions_refused, state.long_kernels, {}};
@@ -43,8 +44,11 @@ std::vector<Event> TenantWatch::Look(const GpuReport& report) {
     // One that was there before this agent looked first.
     const bool is_news = known != known_.end() || has_looked_;
     const Counts before = known == known_.end() ? Counts{} : known->second;
+    // Also when a counter went back: a new scheduler counts from 0, and what exceeds that is news
+    // again.
     seen[name] = now;
     if (!is_news) continue;
+    // One for each counter that has grown, of the same pod.
     Event event;
     event.pod_namespace = control::TextOf(state.pod_namespace);
     event.pod = control::TextOf(state.pod);
@@ -70,6 +74,7 @@ std::vector<Event> TenantWatch::Look(const GpuReport& report) {
           state.latest_refusal[0] != 0 ? control::TextOf(state.latest_refusal)
                                        : control::TextOf(state.latest_fault));
     }
+    // latest_fault is of the latest one only, and stands for all that came since the last look.
     for (size_t i = 0; i < control::kFaults; ++i) {
       if (now.faults[i] <= before.faults[i]) continue;
       add(kFaults[i].reason,
@@ -78,6 +83,7 @@ std::vector<Event> TenantWatch::Look(const GpuReport& report) {
           control::TextOf(state.latest_fault));
     }
     constexpr auto kLong = static_cast<size_t>(control::Fault::kLongKernel);
+    // A kernel that was ended for it has its own event above.
     if (now.long_kernels > before.long_kernels && now.faults[kLong] == before.faults[kLong]) {
       add("GpuKernelLong", Cat(Count(now.long_kernels - before.long_kernels, "kernel", "kernels"),
                                " ran for longer than maxKernelTime warns of"));

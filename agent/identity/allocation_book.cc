@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every public function first looks at the disk, under mutex_: by_name_ is a cache of the records,
+// and a record is read again when its file is another one. So two agents that share the folder need
+// no lock between them: a record is replaced whole, by a rename, and of two that bind the same one
+// at once the later counts.
 #include "agent/identity/allocation_book.h"
 
 #include <sys/stat.h>
@@ -20,10 +24,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// 128 bits, because a name that could be guessed would let one container's path lead to another's.
 constexpr size_t kNameBytes = 16;
 constexpr char kRecordSuffix[] = ".yaml";
 constexpr char kSetAsideSuffix[] = ".bad";
 
+// What we make. A record of any other name is not ours, and would become a path.
 bool IsName(const std::string& text) {
   return text.size() == 2 * kNameBytes && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
@@ -47,6 +53,7 @@ absl::Status AllocationBook::Load(std::vector<std::string>* complaints) {
   if (absl::Status status = LookLocked(complaints); !status.ok()) return status;
   // A directory without a record is what a removal left that did not come to its end.
   std::error_code error;
+  // Collected first: removing while a directory is being read may skip entries.
   std::vector<fs::path> orphans;
   for (const fs::directory_entry& entry : fs::directory_iterator(allocations_, error)) {
     const std::string name = entry.path().filename();
@@ -56,6 +63,7 @@ absl::Status AllocationBook::Load(std::vector<std::string>* complaints) {
     }
   }
   if (error) return absl::InternalError(Cat("state: ", allocations_, ": ", error.message()));
+  // What cannot be removed is tried again at the next start; it is in nobody's way.
   for (const fs::path& orphan : orphans) fs::remove_all(orphan, error);
   return absl::OkStatus();
 }
@@ -67,6 +75,7 @@ absl::Status AllocationBook::LookLocked(std::vector<std::string>* complaints) co
     if (entry.path().extension() == kRecordSuffix) names.insert(entry.path().stem());
   }
   if (error) return absl::InternalError(Cat("state: ", records_, ": ", error.message()));
+  // Another agent has removed them.
   std::erase_if(by_name_, [&](const auto& known) { return !names.contains(known.first); });
   for (const std::string& name : names) LookAtLocked(name, complaints);
   return absl::OkStatus();
@@ -77,19 +86,24 @@ void AllocationBook::LookAtLocked(const std::string& name,
   const std::string path = RecordOf(name);
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0) {
+    // Whatever else is wrong does not end an allocation: what is known of it stays.
     if (errno == ENOENT) by_name_.erase(name);
     return;
   }
+  // Taken before the content is read: if the file is replaced in between, the next look reads it
+  // again. The change time, because a new file may be given the inode number of the old one.
   const FileId file = {info.st_ino,
                        int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec};
   const auto known = by_name_.find(name);
   if (known != by_name_.end() && known->second.read_from == file) return;
   const absl::StatusOr<std::string> text = ReadStateFile(path);
+  // Removed since the stat.
   if (absl::IsNotFound(text.status())) {
     by_name_.erase(name);
     return;
   }
   absl::StatusOr<Allocation> allocation = text.ok() ? ParseRecord(*text) : text.status();
+  // A record that was copied under another name would give two allocations one directory.
   if (allocation.ok() && (allocation->name != name || !IsName(name))) {
     allocation = absl::DataLossError(Cat("names allocation ", allocation->name));
   }
@@ -97,6 +111,7 @@ void AllocationBook::LookAtLocked(const std::string& name,
     by_name_[name] = {*std::move(allocation), file};
   } else if (complaints != nullptr) {
     std::error_code ignored;
+    // If this fails, the record is tried again at the next start.
     fs::rename(path, records_ + "/" + name + kSetAsideSuffix, ignored);
     by_name_.erase(name);
     complaints->push_back(Cat("state: ", path, ": ", std::string(allocation.status().message()),
@@ -127,6 +142,7 @@ absl::StatusOr<Allocation> AllocationBook::Add(const std::string& gpu_uuid,
     fs::remove(RecordOf(allocation.name), ignored);
     return status;
   }
+  // With no file's id, so that the next look reads back what was written.
   by_name_[allocation.name] = {allocation, {}};
   return allocation;
 }
@@ -148,6 +164,8 @@ absl::Status AllocationBook::Remove(const std::string& name) {
   LookAtLocked(name, nullptr);
   if (!by_name_.contains(name)) return absl::OkStatus();
   std::error_code error;
+  // In this order, because a crash in between leaves a record, from which it is tried again.
+  // Containers that still have the directory mounted see it empty: its socket is gone.
   fs::remove_all(DirectoryOf(name), error);
   if (!error) fs::remove(RecordOf(name), error);
   if (error)

@@ -8,6 +8,8 @@
 namespace gpuloom {
 namespace {
 
+// Raised only when an older agent must not take the record. Keys that may be missing do not raise
+// it.
 constexpr int kFormat = 1;
 
 // A term of a policy's, as a record names it.
@@ -17,6 +19,7 @@ struct TermKey {
   uint32_t Terms::*term;
 };
 template <typename Terms, size_t N>
+// Terms are structs of 32-bit words and nothing else, so their size says how many there are.
 constexpr bool NamesEveryTerm(const TermKey<Terms> (&)[N]) {
   return N * sizeof(uint32_t) == sizeof(Terms);
 }
@@ -57,6 +60,7 @@ Clock::Time FromMillis(int64_t millis) { return Clock::Time(std::chrono::millise
 
 }  // namespace
 
+// Texts are quoted always: YAML would read a name such as "1e3" or "no" as something else.
 std::string FormatRecord(const Allocation& allocation) {
   YAML::Emitter out;
   out << YAML::BeginMap;
@@ -72,6 +76,7 @@ std::string FormatRecord(const Allocation& allocation) {
   out << YAML::Key << "devices" << YAML::Value << YAML::BeginSeq;
   for (const std::string& id : allocation.device_ids) out << YAML::DoubleQuoted << id;
   out << YAML::EndSeq;
+  // Of a shape only: the IDs of single slots are their numbers.
   if (!allocation.slots.empty()) {
     out << YAML::Key << "slots" << YAML::Value << YAML::Flow << allocation.slots;
   }
@@ -129,6 +134,8 @@ absl::StatusOr<Allocation> ParseRecord(const std::string& text) {
       binding.memory_wait_ms = node["memoryWaitMs"].as<uint32_t>(0);
       Read(kKernelKeys, node, &binding.kernels);
       Read(kPartitionKeys, node, &binding.partition);
+      // A newer agent's terms, which this one does not know: none is the safe choice, until the
+      // next grant.
       const uint32_t trace = node["trace"].as<uint32_t>(0);
       if (trace < control::kTraceTerms) binding.trace = static_cast<control::TraceTerms>(trace);
       binding.rescue_after_ms = node["rescueAfterMs"].as<uint32_t>(0);

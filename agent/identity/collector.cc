@@ -6,6 +6,7 @@
 namespace gpuloom {
 namespace {
 
+// Any common ID: an init container's allocation may have some of its pod's only.
 bool Overlap(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   return std::any_of(a.begin(), a.end(),
                      [&](const auto& id) { return std::find(b.begin(), b.end(), id) != b.end(); });
@@ -40,11 +41,13 @@ bool IsSuperseded(const Allocation& allocation, const std::vector<Allocation>& a
 std::vector<std::string> Collector::Judge(const std::vector<Allocation>& allocations,
                                           const std::vector<ContainerDevices>& held,
                                           Clock::Time now) {
+  // What was missing before counts from anew: the lists of these minutes are no evidence of either.
   if (now < quiet_until_) {
     missing_since_.clear();
     return {};
   }
   std::vector<std::string> over;
+  // Made anew by each list, so that whoever is seen once, or gone, begins again.
   std::map<std::string, Clock::Time> still_missing;
   for (const Allocation& allocation : allocations) {
     // One from the future was made before a reboot that lost the date: it is not young.
@@ -55,6 +58,7 @@ std::vector<std::string> Collector::Judge(const std::vector<Allocation>& allocat
     const auto known = missing_since_.find(allocation.name);
     const Clock::Time since = known == missing_since_.end() ? now : known->second;
     if (now - since >= times_.missing) {
+      // Not in still_missing: if it cannot be removed, its time begins anew.
       over.push_back(allocation.name);
     } else {
       still_missing[allocation.name] = since;

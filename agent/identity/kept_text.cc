@@ -15,6 +15,7 @@ absl::StatusOr<std::string> KeptText(const std::string& path) {
   if (!content.ok()) return content;
   std::string text;
   int format = 0;
+  // The seal is the last line that kept_text.h speaks of (agent/node/sealed_text.h).
   switch (UnsealText(*content, &text, &format)) {
     case Seal::kWhole:
       return text;

@@ -13,6 +13,8 @@ absl::StatusOr<Clock::Time> KubeletRecord::FirstSeen(const std::string& id, Cloc
     try {
       const YAML::Node root = YAML::Load(*text);
       const Clock::Time seen{Clock::Duration(root["firstSeenMs"].as<int64_t>())};
+      // A time in the future was written before a reboot that lost the date, and would keep the
+      // kubelet new for as long as that lasts.
       if (root["kubelet"].as<std::string>() == id && seen <= now) return seen;
     } catch (const YAML::Exception&) {
       // Treated as absent, so that it is written anew.

@@ -16,6 +16,7 @@ constexpr int kMaxReplyBytes = 16 << 20;
 // How much of gRPC's error texts we repeat.
 constexpr size_t kMaxQuotedBytes = 256;
 
+// Safe from any thread because it has no state: each call has its own channel.
 class PodResourcesClient : public PodResources {
  public:
   PodResourcesClient(const std::string& socket_path, const std::string& resource_name,

@@ -54,6 +54,7 @@ absl::StatusOr<std::vector<ContainerDevices>> ReadAnswer(
   for (const v1::PodResources& pod : answer_untrusted.pod_resources()) {
     for (const v1::ContainerResources& container : pod.containers()) {
       ContainerDevices held;
+      // Containers without our devices are not judged: their names are used for nothing.
       held.owner = {pod.namespace_(), pod.name(), container.name()};
       for (const v1::ContainerDevices& devices : container.devices()) {
         if (!IsOurResource(devices.resource_name(), resource_name)) continue;

@@ -11,6 +11,7 @@ namespace gpuloom {
 
 absl::StatusOr<std::optional<PodContainer>> MatchPod(const std::vector<ContainerDevices>& held,
                                                      const std::vector<std::string>& device_ids) {
+  // As sets: the order in which the kubelet names IDs means nothing.
   const std::set<std::string> wanted(device_ids.begin(), device_ids.end());
   std::optional<PodContainer> answer;
   bool is_exact = false;
@@ -19,6 +20,8 @@ absl::StatusOr<std::optional<PodContainer>> MatchPod(const std::vector<Container
     const bool overlaps =
         std::any_of(has.begin(), has.end(), [&](const auto& id) { return wanted.contains(id); });
     if (!overlaps) continue;
+    // Every container is looked at, even behind an exact match: a second pod is a contradiction
+    // wherever it stands in the list.
     if (answer.has_value() && (answer->pod_namespace != container.owner.pod_namespace ||
                                answer->pod != container.owner.pod)) {
       return absl::FailedPreconditionError(
@@ -36,6 +39,7 @@ absl::StatusOr<std::optional<PodContainer>> MatchPod(const std::vector<Container
       answer = container.owner;
       is_exact = true;
     } else if (!answer.has_value()) {
+      // Of this pod, for want of a better match: an exact one may come behind it.
       answer = PodContainer{container.owner.pod_namespace, container.owner.pod, ""};
     }
   }
@@ -44,6 +48,7 @@ absl::StatusOr<std::optional<PodContainer>> MatchPod(const std::vector<Container
 
 absl::StatusOr<PodContainer> Resolver::Resolve(const std::vector<std::string>& device_ids) {
   const Clock::Time start = clock_->Now();
+  // The kubelet's list may be behind its own call.
   for (int attempt = 1;; ++attempt) {
     const absl::StatusOr<std::vector<ContainerDevices>> held = pod_resources_->List();
     absl::Status trouble = held.status();

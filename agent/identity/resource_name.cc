@@ -15,6 +15,7 @@ std::string ResourceNameOf(const std::string& slots_name, int shape) {
 }
 
 bool IsOurResource(std::string_view name, std::string_view slots_name) {
+  // Not every name that begins so is ours: "gpuloom.io/gpu-memory" would be somebody else's.
   if (!name.starts_with(slots_name)) return false;
   name.remove_prefix(slots_name.size());
   if (name.empty()) return true;

@@ -20,6 +20,7 @@ constexpr off_t kMaxFileBytes = 256 << 20;
 
 absl::Status Failed(const std::string& path, const char* what, int error) {
   const std::string message = Cat("state: ", path, ": ", what, ": ", strerror(error));
+  // What is full or over its quota is the disk, which the operator can mend.
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
     return absl::ResourceExhaustedError(
         Cat(message, "; free space under the agent's state directory (df -h, df -i)"));
@@ -55,6 +56,7 @@ absl::StatusOr<std::string> ReadStateFile(const std::string& path) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return Failed(path, "read", errno);
     if (n == 0) return content;
+    // A file that grows while it is read, or one in /proc, has another size than fstat says.
     if (static_cast<off_t>(content.size()) > kMaxFileBytes) return Failed(path, "read", EFBIG);
     content.append(buffer, static_cast<size_t>(n));
   }
@@ -65,6 +67,7 @@ absl::Status MakeStateDirectory(const std::string& path, unsigned mode) {
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0) return Failed(path, "stat", errno);
   if (!S_ISDIR(info.st_mode)) return Failed(path, "mkdir", ENOTDIR);
+  // The umask may have taken bits away, or the directory was there with others.
   if ((info.st_mode & 07777) != mode && chmod(path.c_str(), mode) != 0)
     return Failed(path, "chmod", errno);
   return absl::OkStatus();

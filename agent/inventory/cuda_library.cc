@@ -23,15 +23,19 @@ absl::StatusOr<std::vector<Gpu>> ListGpusFromCudaLibrary(const std::string& path
   for (int index = 0; index < count; ++index) {
     CUdevice device = 0;
     CUuuid uuid = {};
+    // One byte more than the driver is told of: the text ends, whatever it writes.
     char name[256] = {};
     size_t total_bytes = 0;
     CUresult code = driver.cuDeviceGet(&device, index);
     if (code == CUDA_SUCCESS) {
+      // cuDeviceGetUuid_v2 came with CUDA 11.4. Without MIG both give the same.
       code = driver.cuDeviceGetUuid_v2 != nullptr ? driver.cuDeviceGetUuid_v2(&uuid, device)
                                                   : driver.cuDeviceGetUuid(&uuid, device);
     }
     if (code == CUDA_SUCCESS) code = driver.cuDeviceGetName(name, sizeof(name) - 1, device);
     if (code == CUDA_SUCCESS) code = driver.cuDeviceTotalMem_v2(&total_bytes, device);
+    // One device that fails is a failure of the list: what is left out of it would be taken for a
+    // GPU that is no longer there.
     if (code != CUDA_SUCCESS) return failed(Cat("device ", index).c_str(), code);
     Gpu gpu;
     gpu.uuid = FormatUuid(uuid.bytes);

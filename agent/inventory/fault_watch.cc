@@ -11,6 +11,7 @@ namespace {
 // With NVML's own types and numbers.
 constexpr unsigned long long kXidCriticalError = 0x8;
 constexpr int kTimeout = 10;
+// nvmlEventData_t.
 struct EventData {
   NvmlDevice device;
   unsigned long long type;
@@ -18,6 +19,7 @@ struct EventData {
   unsigned gpu_instance;
   unsigned compute_instance;
 };
+// nvmlMemory_t, of the first version.
 struct Memory {
   unsigned long long total;
   unsigned long long free;
@@ -67,6 +69,9 @@ bool IsOfAnApplication(uint64_t xid) {
 
 FaultWatch::~FaultWatch() { Close(); }
 
+// Two sources: events, which come once and only while this client waits for them, and a question to
+// each GPU, which any that has fallen off the bus fails to answer. The second also finds what
+// happened before NVML was opened.
 std::vector<GpuFault> FaultWatch::Look() {
   if (nvml_ == nullptr) {
     std::vector<GpuFault> faults = Open();
@@ -76,6 +81,7 @@ std::vector<GpuFault> FaultWatch::Look() {
   ReadEvents(&faults);
   for (const auto& [device, uuid] : devices_) {
     Memory memory = {};
+    // A cheap call that reaches the device. What it answers does not matter.
     const int code = nvml_->Call("nvmlDeviceGetMemoryInfo", device, &memory);
     if (code == kNvmlSuccess || code == kNvmlFunctionNotFound) continue;
     faults.push_back({uuid, Cat("nvml: ", nvml_->TextOf(code), "; see dmesg for Xid lines")});
@@ -89,6 +95,7 @@ std::vector<GpuFault> FaultWatch::Open() {
   auto nvml = std::make_unique<NvmlLibrary>(library_);
   std::vector<GpuFault> faults;
   if (!nvml->error().empty()) {
+    // A driver that cannot be asked at all is the trouble of every GPU.
     for (const std::string& uuid : gpu_uuids_) faults.push_back({uuid, "nvml: " + nvml->error()});
     return faults;
   }
@@ -103,6 +110,7 @@ std::vector<GpuFault> FaultWatch::Open() {
     }
   }
   void* events = nullptr;
+  // Behind the handles: an event set knows devices by them.
   if (nvml->Call("nvmlEventSetCreate", &events) == kNvmlSuccess) {
     for (const auto& [device, uuid] : devices) {
       // Not supported by some: then only what is asked below is known of it.
@@ -116,6 +124,7 @@ std::vector<GpuFault> FaultWatch::Open() {
 }
 
 void FaultWatch::Close() {
+  // Before the library is closed; a driver that is gone may refuse it.
   if (events_ != nullptr) (void)nvml_->Call("nvmlEventSetFree", events_);
   events_ = nullptr;
   devices_.clear();
@@ -126,6 +135,7 @@ void FaultWatch::ReadEvents(std::vector<GpuFault>* faults) {
   if (events_ == nullptr) return;
   for (int i = 0; i < kMostEvents; ++i) {
     EventData event = {};
+    // 0 ms: what there is, or kTimeout.
     const int code = nvml_->Call("nvmlEventSetWait_v2", events_, &event, 0u);
     if (code != kNvmlSuccess) {
       if (code == kTimeout || code == kNvmlFunctionNotFound) return;
@@ -135,6 +145,7 @@ void FaultWatch::ReadEvents(std::vector<GpuFault>* faults) {
       }
       return;
     }
+    // An event of a GPU that is not ours is nobody's here.
     const auto found = devices_.find(event.device);
     if (found == devices_.end() || event.type != kXidCriticalError ||
         IsOfAnApplication(event.data)) {

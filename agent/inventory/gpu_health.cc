@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+// Neither NVML nor a probe is asked under mutex_: both may hang, and Trouble is asked by the
+// agent's loop. The thread alone uses faults_. is_stopping_ is atomic for the probe, which looks at
+// it without the lock; it is set under the lock, so that the thread's wait does not miss it.
 #include "agent/inventory/gpu_health.h"
 
 namespace gpuloom {
 
 GpuHealth::GpuHealth(Options options) : options_(std::move(options)) {
+  // All entries, once: the map's keys never change afterwards.
   for (const std::string& uuid : options_.gpu_uuids) sicknesses_[uuid];
+  // Without it a GPU is sick only by a probe that failed.
   if (options_.nvml_library.empty()) return;
   faults_ = std::make_unique<FaultWatch>(options_.gpu_uuids, options_.nvml_library);
 }
@@ -37,6 +42,7 @@ void GpuHealth::Look() {
   if (faults_ != nullptr) {
     const std::vector<GpuFault> faults = faults_->Look();
     const MutexLock lock(mutex_);
+    // faults_ knows the same GPUs, so `at` finds each.
     for (const GpuFault& fault : faults) {
       sicknesses_.at(fault.gpu_uuid)
           .Fault(options_.clock->Now(), fault.reason,
@@ -46,6 +52,7 @@ void GpuHealth::Look() {
   for (const std::string& uuid : options_.gpu_uuids) {
     {
       const MutexLock lock(mutex_);
+      // One GPU after the other: each probe makes a context, and takes seconds where it fails.
       if (!sicknesses_.at(uuid).WantsProbe(options_.clock->Now())) continue;
     }
     const ProbeResult result = options_.probe(uuid, is_stopping_);

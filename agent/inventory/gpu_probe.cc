@@ -24,9 +24,13 @@
 namespace gpuloom {
 namespace {
 
+// Small, because the GPU may be full of tenants' memory.
 constexpr size_t kProbedBytes = 1 << 20;
+// Neither all zeros nor all ones, which a device that does not work may read as.
 constexpr uint32_t kPattern = 0x5a17c0de;
+// Of what a driver may print without end.
 constexpr size_t kMaxAnswerBytes = 1024;
+// How soon it is seen that the agent is to end.
 constexpr int kPollMs = 100;
 
 std::string Failed(const char* call, CUresult result) {
@@ -36,6 +40,7 @@ std::string Failed(const char* call, CUresult result) {
              static_cast<int>(result), ")");
 }
 
+// Nothing is freed: the process ends right after it, and a sick driver may hang in what it frees.
 std::string UseDevice(const Driver& driver, CUdevice device) {
   CUcontext context = nullptr;
   if (const CUresult result = driver.cuDevicePrimaryCtxRetain(&context, device); result != 0) {
@@ -53,6 +58,7 @@ std::string UseDevice(const Driver& driver, CUdevice device) {
     return Failed("cuMemsetD32", result);
   }
   std::vector<uint32_t> copy(words);
+  // Waits for the fill before it, whose failure it reports, too.
   if (const CUresult result = driver.cuMemcpyDtoH_v2(copy.data(), memory, kProbedBytes);
       result != 0) {
     return Failed("cuMemcpyDtoH", result);
@@ -77,6 +83,8 @@ std::string ProbeGpu(const std::string& cuda_library, const std::string& gpu_uui
   for (int index = 0; index < count; ++index) {
     CUdevice device = 0;
     CUuuid uuid = {};
+    // By UUID, because CUDA_DEVICE_ORDER and CUDA_VISIBLE_DEVICES change numbers. Others may be as
+    // broken as they like.
     if (driver.cuDeviceGet(&device, index) != 0) continue;
     const CUresult result = driver.cuDeviceGetUuid_v2 != nullptr
                                 ? driver.cuDeviceGetUuid_v2(&uuid, device)
@@ -89,6 +97,7 @@ std::string ProbeGpu(const std::string& cuda_library, const std::string& gpu_uui
 ProbeResult RunGpuProbe(const std::vector<std::string>& arguments,
                         const std::atomic<bool>& is_cancelled) {
   int ends[2] = {-1, -1};
+  // Nothing is known of a GPU that could not be probed for want of the node's resources.
   if (pipe2(&ends[0], O_CLOEXEC) != 0) return {};
   const channel::UniqueFd reader(ends[0]);
   channel::UniqueFd writer(ends[1]);
@@ -96,6 +105,7 @@ ProbeResult RunGpuProbe(const std::vector<std::string>& arguments,
   const ProcessStart start = {
       .arguments = arguments, .environment = environ, .output = writer.get(), .descriptors = {}};
   if (StartProcess(start, &pid) != 0) return {};
+  // So that the pipe ends with the child.
   writer.Reset();
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::seconds(kProbeTimeoutSeconds);
@@ -113,16 +123,19 @@ ProbeResult RunGpuProbe(const std::vector<std::string>& arguments,
     }
     is_late = std::chrono::steady_clock::now() >= deadline;
   }
+  // Its process group, which StartProcess has made, and with it whatever the driver has started.
   if (!has_ended) kill(-pid, SIGKILL);
   // One that hangs in the driver ends when that lets it; the agent reaps it then, as all that it did not expect.
   int status = 0;
   const pid_t reaped = waitpid(pid, &status, has_ended ? 0 : WNOHANG);
   if (!has_ended) {
+    // Cancelled.
     if (!is_late) return {};
     return {true, Cat("the GPU has not answered a probe for ", kProbeTimeoutSeconds, " s")};
   }
   if (said.ends_with(kGpuIsWell)) return {true, ""};
   while (said.ends_with('\n')) said.pop_back();
+  // The last line: a program that says more ends with its answer.
   const size_t line = said.rfind('\n');
   std::string trouble = OneLine(line == said.npos ? said : said.substr(line + 1), kMaxAnswerBytes);
   if (trouble == kGpuIsFull) return {true, "", /*is_full=*/true};

@@ -16,18 +16,23 @@ struct NvmlMemory {
   unsigned long long used;
 };
 
+// NVML_DEVICE_UUID_V2_BUFFER_SIZE and NVML_DEVICE_NAME_V2_BUFFER_SIZE.
 constexpr unsigned kUuidBufferBytes = 96;
 constexpr unsigned kNameBufferBytes = 96;
 
+// -1 also if the kernel says so: a machine with one node.
 int NumaNodeOf(const char* bus_id) {
   // NVML writes the domain with eight digits, sysfs with four, both in lower case there.
   std::string id = absl::AsciiStrToLower(bus_id);
+  // "0000:00:00.0" has 12.
   if (id.size() > 12) id.erase(0, id.size() - 12);
   std::ifstream file("/sys/bus/pci/devices/" + id + "/numa_node");
   int node = -1;
   return file >> node ? node : -1;
 }
 
+// Fails if one of the questions does that a GPU cannot be shared without. Where it is in the
+// machine is none of them.
 absl::StatusOr<Gpu> Describe(const NvmlLibrary& nvml, unsigned index) {
   NvmlDevice device = nullptr;
   char uuid[kUuidBufferBytes] = {};
@@ -86,6 +91,7 @@ absl::StatusOr<std::vector<Gpu>> ListGpusFromNvml(const std::string& library) {
   std::vector<Gpu> gpus;
   for (unsigned index = 0; index < count; ++index) {
     absl::StatusOr<Gpu> gpu = Describe(nvml, index);
+    // See cuda_library.cc: a list is whole or it is none.
     if (!gpu.ok()) return gpu.status();
     gpus.push_back(*std::move(gpu));
   }

@@ -7,16 +7,21 @@ namespace gpuloom {
 
 void Sickness::Fault(Clock::Time now, const std::string& reason, Source source) {
   if (reason_.empty()) {
+    // A GPU that fails under load passes a probe each time: doubled pauses keep it from being
+    // offered and taken away every few seconds.
     const bool is_relapse = healed_at_.has_value() && now - *healed_at_ < kRelapse;
     pause_ = is_relapse ? std::min(pause_ * 2, kLongestPause) : kFirstPause;
     next_probe_ = now + pause_;
   } else if (source < source_) {
+    // The same source may say something newer.
     return;
   }
   source_ = source;
   reason_ = reason;
 }
 
+// A suspicion is not remembered beyond one probe, and cannot bring it forward: whoever can cause it
+// at will gains a probe each kCheckPause and no more.
 void Sickness::Suspect(Clock::Time now) {
   if (next_probe_.has_value()) return;
   next_probe_ = last_probe_.has_value() ? std::max(now, *last_probe_ + kCheckPause) : now;
@@ -32,6 +37,7 @@ void Sickness::Probed(Clock::Time now, const std::string& trouble) {
   }
   const bool was_sick = !reason_.empty();
   Fault(now, trouble, Source::kProbe);
+  // Fault has set the first pause.
   if (!was_sick) return;
   pause_ = std::min(pause_ * 2, kLongestPause);
   next_probe_ = now + pause_;
@@ -40,6 +46,7 @@ void Sickness::Probed(Clock::Time now, const std::string& trouble) {
 void Sickness::Undecided(Clock::Time now) {
   last_probe_ = now;
   next_probe_.reset();
+  // The same pause again: nothing was learned.
   if (!reason_.empty()) next_probe_ = now + pause_;
 }
 

@@ -13,6 +13,7 @@
 namespace gpuloom {
 namespace {
 
+// In an ID "gpu-" stands for the "GPU-" of the UUID.
 constexpr std::string_view kIdPrefix = "gpu-";
 constexpr std::string_view kUuidPrefix = "GPU-";
 
@@ -42,6 +43,7 @@ absl::StatusOr<ByGpu> SortByGpu(const std::vector<std::string>& device_ids) {
   return by_gpu;
 }
 
+// The most free slots first, so that people see how much is missing.
 absl::Status NoneFits(size_t size, const ByGpu& by_gpu) {
   std::vector<size_t> counts;
   for (const auto& [uuid, devices] : by_gpu) counts.push_back(devices.size());
@@ -79,6 +81,7 @@ std::optional<DeviceId> ParseDeviceId(std::string_view device_id) {
   if (!device_id.starts_with(kIdPrefix)) return std::nullopt;
   device_id.remove_prefix(kIdPrefix.size());
   const size_t colons = device_id.find("::");
+  // Whether there is a GPU of that UUID is not asked here: an ID may be of one that the node had.
   if (colons == device_id.npos || colons == 0) return std::nullopt;
   DeviceId id;
   std::string_view rest = device_id.substr(colons + 2);
@@ -91,6 +94,8 @@ std::optional<DeviceId> ParseDeviceId(std::string_view device_id) {
     rest.remove_prefix(dash + 1);
   }
   const std::optional<int> number = ParseNumber(rest);
+  // ParseNumber takes one way to write a number, so that each device has one ID: whoever compares
+  // texts would take a second one for another device.
   if (!number.has_value() || *number >= kMaxSlotsPerGpu) return std::nullopt;
   id.number = *number;
   id.gpu_uuid = Cat(kUuidPrefix, device_id.substr(0, colons));
@@ -142,9 +147,11 @@ absl::StatusOr<std::vector<std::string>> PreferOneGpu(const std::vector<std::str
   const ByGpu::value_type* best = nullptr;
   for (const auto& candidate : *free) {
     if (candidate.second.size() < wanted) continue;
+    // What must be included decides the GPU, whether it is the best or not.
     if (!must->empty() && candidate.first != must->begin()->first) continue;
     if (best == nullptr || candidate.second.size() < best->second.size()) best = &candidate;
   }
+  // All three are said alike: there is no choice of this size on one GPU.
   if (best == nullptr || must->size() > 1 || must_include.size() > wanted)
     return NoneFits(wanted, *free);
 

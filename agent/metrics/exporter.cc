@@ -10,6 +10,8 @@ namespace {
 // 0.0.4 is the version of the text format.
 constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8";
 
+// Answers are shared with the connections that send them, however slowly: no answer is copied for a
+// peer.
 std::shared_ptr<const std::string> Shared(std::string text) {
   return std::make_shared<const std::string>(std::move(text));
 }
@@ -23,6 +25,8 @@ Exporter::Exporter(ListenAddress address, AllowedHosts hosts, Observer::Options 
       observer_(std::move(observer)),
       server_(std::move(address), [this](const HttpRequest& request) { return Answer(request); }) {}
 
+// Load before the threads: another agent may have counted since this one did. last_tick_ anew,
+// because the loop has not called Ticked while that agent was in charge.
 void Exporter::Start() {
   Stop();
   last_tick_ = clock_->Now();
@@ -37,7 +41,9 @@ void Exporter::Start() {
 
 void Exporter::Stop() {
   if (!watcher_.joinable()) return;
+  // First: the port is free for the next agent while the last look ends.
   server_.Stop();
+  // Before the join: a look in progress asks no further scheduler.
   observer_.Interrupt();
   {
     const MutexLock lock(mutex_);
@@ -56,6 +62,7 @@ void Exporter::Watch() {
       break;
     }
   }
+  // The last word: the next agent goes on from here.
   observer_.Keep();
 }
 
@@ -63,6 +70,7 @@ HttpAnswer Exporter::Answer(const HttpRequest& request) {
   const std::string_view path = request.path;
   HttpAnswer answer;
   if (path != "/healthz" && !hosts_.Allow(request.host_untrusted)) {
+    // HTTP's own status for a host that this server does not answer for.
     answer.status = 421;
     // What was sent is not repeated.
     answer.body = Shared(
@@ -76,6 +84,7 @@ HttpAnswer Exporter::Answer(const HttpRequest& request) {
     answer.content_type = "application/json";
     answer.body = observer_.State();
   } else if (path == "/") {
+    // The same text for everybody, for ever.
     static const std::shared_ptr<const std::string> page = Shared(kPage);
     answer.content_type = "text/html; charset=utf-8";
     answer.content_security_policy = kPagePolicy;

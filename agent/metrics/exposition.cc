@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// One function for each kind of thing that has metrics. A metric's name and help stand where its
+// value is set, once; docs/metrics.md has the same table. Two rules hold for all of them: a gauge
+// of what a scheduler says is so now is left out while it does not answer, because its last value
+// may be wrong by now; a counter stays, because the sum is right as far as it goes, and a series
+// that ends and begins again tears a hole into every rate.
 #include "agent/metrics/exposition.h"
 
 #include <prometheus/text_serializer.h>
@@ -15,12 +20,14 @@ using Labels = std::vector<prometheus::ClientMetric::Label>;
 using prometheus::ClientMetric;
 using prometheus::MetricType;
 
+// Prometheus has base units and doubles: seconds, bytes, and whole numbers that are exact to 2^53.
 double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 double Number(uint64_t number) { return static_cast<double>(number); }
 double UnixSeconds(Clock::Time time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
+// By value: the caller's labels are used for several metrics.
 Labels And(Labels labels, const char* name, const std::string& value) {
   labels.push_back({name, value});
   return labels;
@@ -35,6 +42,8 @@ class Families {
   void Counter(const char* name, const char* help, Labels labels, double value) {
     Add(name, help, MetricType::Counter, std::move(labels)).counter.value = value;
   }
+  // Schedulers count each bucket by itself; Prometheus wants each to include those below it, and
+  // the last one to be all.
   void Histogram(const char* name, const char* help, Labels labels,
                  const control::Histogram& counts) {
     ClientMetric::Histogram& histogram =
@@ -84,6 +93,8 @@ class Families {
   const std::vector<prometheus::MetricFamily>& all() const { return families_; }
 
  private:
+  // The format wants all metrics of a family together, whatever they are added in between. By
+  // index, not by pointer: families_ grows. The result holds until the next call.
   ClientMetric& Add(const char* name, const char* help, MetricType type, Labels labels) {
     const auto [place, is_new] = places_.emplace(name, families_.size());
     if (is_new) families_.push_back({name, help, type, {}});
@@ -93,6 +104,7 @@ class Families {
   }
 
   std::vector<prometheus::MetricFamily> families_;
+  // In families_, by name.
   std::map<std::string, size_t, std::less<>> places_;
 };
 
@@ -123,6 +135,7 @@ void AddTenant(const TenantName& name, const Tenant& tenant, bool is_known, Fami
                "Different CUDA functions and features that the tenant has asked for in vain.",
                labels, Number(now.unsupported_count));
   }
+  // A name by a table of ours, and one word for all others: a program cannot make labels.
   std::set<std::string> calls = tenant.unsupported;
   if (tenant.other_unsupported) calls.insert("other");
   for (const std::string& call : calls) {
@@ -205,6 +218,7 @@ void AddDomain(const std::string& gpu_uuid, const std::string& name, const Domai
   if (is_known) {
     out->Gauge("gpuloom_domain_executors", "Executors of the trust domain that run.", labels,
                Number(domain.executors));
+    // Of a scheduler before control 3.7, or while no executor serves, there is none.
     if (!domain.executor_version.empty()) {
       out->Gauge("gpuloom_domain_executor_info",
                  "1; the release of the executor that serves the trust domain.",
@@ -244,6 +258,7 @@ void AddGpu(const std::string& uuid, const GpuUse& gpu, Families* out) {
                Number(gpu.scheduler_restarts));
   out->Gauge("gpuloom_gpu_report_timestamp_seconds", "When the GPU's scheduler answered last.",
              labels, UnixSeconds(gpu.reported_at));
+  // A scheduler before control 3.3 says nothing of its GPU: better no series than one of zeros.
   if (!gpu.tells_gpu) return;
   if (gpu.is_answering) {
     const control::GpuState& state = gpu.state;
@@ -275,6 +290,8 @@ void AddGpu(const std::string& uuid, const GpuUse& gpu, Families* out) {
 
 void AddNode(const NodeFigures& node, const Ledger& ledger, Families* out) {
   out->Gauge("gpuloom_build_info", "1; the agent's release.", {{"version", kVersion}}, 1);
+  // By the node's inventory, not the ledger: a GPU whose scheduler has never answered is the one
+  // that an alert is for.
   for (const NodeFigures::OneGpu& one : node.gpus) {
     const Labels labels = {{"gpu", one.gpu.uuid}};
     const auto known = ledger.gpus.find(one.gpu.uuid);
@@ -283,6 +300,7 @@ void AddNode(const NodeFigures& node, const Ledger& ledger, Families* out) {
     out->Gauge("gpuloom_gpu_healthy",
                "1 while the kubelet is told that the GPU's slots can be used.", labels,
                one.standing.state == GpuState::kHealthy ? 1 : 0);
+    // A series for each state, so that a query by label finds 0 and not nothing.
     for (size_t i = 0; i < std::size(kGpuStateNames); ++i) {
       out->Gauge("gpuloom_gpu_state", "1 for the state that the GPU is in, 0 for the others.",
                  And(labels, "state", kGpuStateNames[i]),
@@ -324,6 +342,7 @@ void AddNode(const NodeFigures& node, const Ledger& ledger, Families* out) {
              Number(node.watches));
   out->Counter("gpuloom_kubelet_registrations_total", "Registrations that a kubelet has taken.", {},
                Number(node.registrations));
+  // These keys are the agent's own, and all are there from the beginning, with 0.
   for (const auto& [call, count] : node.kubelet_errors) {
     out->Counter("gpuloom_kubelet_errors_total",
                  "Calls of the kubelet that failed, and watches that it ended (watch).",
@@ -349,6 +368,7 @@ void AddPolicy(const NodeFigures& node, const PolicyHistory& policy, Families* o
              Number(policy.generation));
   out->Gauge("gpuloom_policy_error", "1 while the policy's file is refused.", {},
              policy.trouble.empty() ? 0 : 1);
+  // Before the first one there is no time to tell.
   if (policy.generation != 0) {
     out->Gauge("gpuloom_policy_change_timestamp_seconds",
                "When the policy in force was taken over.", {}, UnixSeconds(policy.changed_at));
@@ -363,8 +383,10 @@ void AddPolicy(const NodeFigures& node, const PolicyHistory& policy, Families* o
 }  // namespace
 
 void PolicyHistory::Follow(const NodeFigures& node, Clock::Time now) {
+  // When it was seen, which is a look of the observer late at most.
   if (node.policy_generation != generation) changed_at = now;
   generation = node.policy_generation;
+  // The last error stays when the file is right again: `trouble` says whether it is.
   if (!node.policy_trouble.empty() && node.policy_trouble != trouble) {
     last_error = node.policy_trouble;
     error_at = now;

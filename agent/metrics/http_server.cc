@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// One thread and one poll over everything: the eventfd that Stop writes, the listener, and each
+// connection, which waits either for its request or to send. Each connection has one deadline for
+// the state that it is in; the next of all deadlines is how long poll waits.
 #include "agent/metrics/http_server.h"
 
 #include <netinet/in.h>
@@ -20,6 +23,7 @@ namespace {
 
 // Without a free descriptor accept fails at once, again and again.
 constexpr std::chrono::milliseconds kAcceptPause{100};
+// More than Accept takes in one go, so that a burst waits here and is not turned away.
 constexpr int kBacklog = 64;
 
 const char* ReasonOf(int status) {
@@ -48,6 +52,7 @@ HttpAnswer ErrorAnswer(int status) {
   return answer;
 }
 
+// EINTR with them: the next poll tells whether to try again.
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 }  // namespace
@@ -55,6 +60,8 @@ bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == E
 HttpServer::HttpServer(ListenAddress address, Handler handler, Limits limits)
     : address_(std::move(address)), handler_(std::move(handler)), limits_(limits) {}
 
+// The socket is made by the thread, which also tries again: an agent that takes over finds the port
+// in use until the one before has let go.
 void HttpServer::Start() {
   Stop();
   is_stopping_ = false;
@@ -84,6 +91,7 @@ void HttpServer::Run() {
     Time next = now + limits_.next_try;
     std::vector<pollfd> polled = {{wake_.get(), POLLIN, 0}};
     const bool accepts = listener_.valid() && now >= next_accept_;
+    // poll ignores a descriptor of -1, and the connections stand from place 2 on.
     polled.push_back({accepts ? listener_.get() : -1, POLLIN, 0});
     if (!accepts && listener_.valid()) next = std::min(next, next_accept_);
     for (const Connection& connection : connections_) {
@@ -92,14 +100,18 @@ void HttpServer::Run() {
       next = std::min(next, connection.deadline);
     }
     const auto wait = std::chrono::ceil<std::chrono::milliseconds>(next - now);
+    // Its result says nothing more: where it fails, no revents are set, and deadlines are looked at
+    // all the same. ceil above, so that it does not wake just before a deadline and spin.
     poll(polled.data(), polled.size(),
          static_cast<int>(std::max(wait, std::chrono::milliseconds(0)).count()));
     now = std::chrono::steady_clock::now();
+    // connections_ has not changed since `polled` was made, so both are in the same order.
     size_t i = 2;
     for (auto it = connections_.begin(); it != connections_.end(); ++i) {
       const bool lives = now < it->deadline && (polled[i].revents == 0 || GoOn(&*it, now));
       it = lives ? std::next(it) : connections_.erase(it);
     }
+    // Last: a new connection may take the place of an old one, which had its chance just now.
     if ((polled[1].revents & POLLIN) != 0) Accept();
   }
   connections_.clear();
@@ -111,6 +123,7 @@ void HttpServer::Listen() {
   sockaddr_storage address = address_.address;
   socklen_t length = address_.length;
   channel::UniqueFd fd(socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // A kernel without IPv6: "all addresses" are those of IPv4 then, at the same port.
   if (address_.is_any && !fd.valid() && errno == EAFNOSUPPORT) {
     in_port_t port;
     memcpy(&port, reinterpret_cast<const char*>(&address) + offsetof(sockaddr_in6, sin6_port),
@@ -123,6 +136,7 @@ void HttpServer::Listen() {
     fd.Reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   }
   const int on = 1;
+  // ":PORT" serves both families with one socket; an IPv6 address that was named is only itself.
   const int is_v6_only = address_.is_any ? 0 : 1;
   // Connections of the agent before this one may still be in TIME_WAIT.
   if (fd.valid()) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -137,6 +151,7 @@ void HttpServer::Listen() {
                                   "this one does and will leave it"
                                 : "; see --metrics-address",
             "; trying again every ", limits_.next_try.count(), " ms");
+    // An agent that waits for the one before it would say so every two seconds.
     if (trouble != last_trouble_) spdlog::warn("{}", trouble);
     last_trouble_ = trouble;
     return;
@@ -145,6 +160,7 @@ void HttpServer::Listen() {
   length = sizeof(bound);
   getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &length);
   const std::string url = UrlOf(bound);
+  // As bound: of port 0 the kernel has chosen one.
   port_ = std::stoi(url.substr(url.rfind(':') + 1));
   listener_ = std::move(fd);
   last_trouble_.clear();
@@ -160,6 +176,7 @@ void HttpServer::Accept() {
       if (errno != ECONNABORTED && !WouldBlock()) next_accept_ = now + kAcceptPause;
       return;
     }
+    // Behind accept4: only a connection that is really there costs another one its place.
     if (connections_.size() >= limits_.connections) MakeRoom();
     Connection& connection = connections_.emplace_back();
     connection.fd = std::move(fd);
@@ -169,6 +186,8 @@ void HttpServer::Accept() {
   }
 }
 
+// The first of those that qualify, which is the oldest. There is one: if those that are answered
+// are not most, some are not answered.
 void HttpServer::MakeRoom() {
   const auto is_answered = [](const Connection& connection) {
     return connection.state == Connection::State::kAnswer;
@@ -197,6 +216,7 @@ bool HttpServer::GoOn(Connection* connection, Time now) {
 bool HttpServer::ReadMore(Connection* connection, Time now) {
   char buffer[4096];
   const ssize_t n = recv(connection->fd.get(), buffer, sizeof(buffer), 0);
+  // 0: the peer has ended its side before its request was whole, and gets no answer.
   if (n <= 0) return n < 0 && WouldBlock();
   connection->request_untrusted.append(buffer, static_cast<size_t>(n));
   if (ReadRequest(connection->request_untrusted).status == 0) return true;
@@ -205,6 +225,7 @@ bool HttpServer::ReadMore(Connection* connection, Time now) {
 }
 
 void HttpServer::Answer(Connection* connection, Time now) {
+  // Its texts lie in request_untrusted, which is given up only when the handler has returned.
   const HttpRequest request = ReadRequest(connection->request_untrusted);
   const HttpAnswer answer = request.status == 200 ? handler_(request) : ErrorAnswer(request.status);
   connection->head =
@@ -215,6 +236,7 @@ void HttpServer::Answer(Connection* connection, Time now) {
           "\r\nContent-Security-Policy: ",
           answer.content_security_policy, answer.status == 405 ? "\r\nAllow: GET, HEAD" : "",
           "\r\n\r\n");
+  // Content-Length says what a GET would get.
   if (!request.is_head) connection->body = answer.body;
   connection->request_untrusted = {};
   connection->state = Connection::State::kAnswer;
@@ -222,6 +244,7 @@ void HttpServer::Answer(Connection* connection, Time now) {
 }
 
 bool HttpServer::SendMore(Connection* connection, Time now) {
+  // MSG_NOSIGNAL: a peer that has gone is to end its connection, not the process.
   const auto send_some = [connection](std::string_view text) {
     const ssize_t n = send(connection->fd.get(), text.data(), text.size(), MSG_NOSIGNAL);
     if (n > 0) connection->sent += static_cast<size_t>(n);
@@ -237,10 +260,13 @@ bool HttpServer::SendMore(Connection* connection, Time now) {
       !send_some(std::string_view(*connection->body).substr(connection->sent - head))) {
     return false;
   }
+  // As much as the peer's window takes: poll tells when there is room again.
   if (connection->sent < all) return true;
   connection->body = nullptr;
   connection->state = Connection::State::kFarewell;
   connection->deadline = now + limits_.farewell;
+  // Not closed yet: a socket that is closed while bytes of the peer's are unread answers them with
+  // a reset, which may take the answer away before the peer has read it.
   return shutdown(connection->fd.get(), SHUT_WR) == 0;
 }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// What is counted is structs of 64-bit words and nothing else, so that one loop adds, compares or
+// subtracts all of their figures, and a new figure needs no code here.
 #include "agent/metrics/ledger.h"
 
 #include <algorithm>
@@ -12,6 +14,7 @@
 namespace gpuloom {
 namespace {
 
+// Above the longest name that Kubernetes has (253).
 constexpr size_t kLongestName = 300;
 // How far the clocks of agent and scheduler may be apart, and an answer be late.
 constexpr Clock::Duration kClockSlack = std::chrono::seconds(2);
@@ -19,6 +22,7 @@ constexpr Clock::Duration kClockSlack = std::chrono::seconds(2);
 template <typename T>
 using Words = std::array<uint64_t, sizeof(T) / sizeof(uint64_t)>;
 
+// Stops at the largest number: a sum that began again at 0 would be charged anew.
 void AddTo(uint64_t figure, uint64_t* sum) {
   *sum = figure > std::numeric_limits<uint64_t>::max() - *sum ? std::numeric_limits<uint64_t>::max()
                                                               : *sum + figure;
@@ -45,6 +49,7 @@ T NewOf(const T& now, const T& before) {
 }
 
 template <size_t N>
+// As labels and JSON take it. Escaped, not dropped, so that two names stay two.
 std::string Text(const char (&field)[N]) {
   static constexpr char kHex[] = "0123456789abcdef";
   std::string text;
@@ -77,6 +82,7 @@ ExecutorCounts ExecutorCountsOf(const State& state) {
   return {state.executors_started, state.executors_failed, state.executors_lost, state.busy};
 }
 
+// Adds to what is known: a scheduler's list is of one allocation, and of one run.
 void SetUnsupported(const control::AllocationState& state, Tenant* tenant) {
   std::string_view rest(state.unsupported, control::TextLength(state.unsupported));
   while (!rest.empty()) {
@@ -105,9 +111,13 @@ void ForgetBeyond(size_t most, Map* map, MayGo may_go) {
 
 }  // namespace
 
+// First the past: what was held since the last report is charged by what that said. Then the new
+// figures, as differences to those of the last report, or whole, if another scheduler has counted
+// them.
 void Ledger::Add(const std::string& gpu_uuid, const GpuReport& report, bool is_new_connection,
                  Clock::Time now) {
   GpuUse& gpu = gpus[gpu_uuid];
+  // Of a ledger that was loaded it is not: figures go on from what the agent before has seen.
   const bool is_first = gpu.reported_at == Clock::Time();
   const Clock::Duration since =
       is_first ? Clock::Duration{}
@@ -120,7 +130,9 @@ void Ledger::Add(const std::string& gpu_uuid, const GpuReport& report, bool is_n
   const bool has_restarted =
       !is_first && report.tells_gpu && gpu.tells_gpu &&
       (report.gpu.running_ns < gpu.state.running_ns ||
+       // Only a new connection can be another scheduler's.
        (is_new_connection && ran(report.gpu) + kClockSlack < ran(gpu.state) + since));
+  // Nobody knows until when the tenants of the one that ended held anything: it is not charged.
   if (has_restarted) {
     ++gpu.scheduler_restarts;
   } else {
@@ -142,6 +154,7 @@ void Ledger::Add(const std::string& gpu_uuid, const GpuReport& report, bool is_n
 void Ledger::ChargeWhatWasHeld(const std::string& gpu_uuid, Clock::Duration held) {
   const double seconds = std::chrono::duration<double>(held).count();
   for (const auto& [name, tenant] : tenants) {
+    // Of whom nothing was reported last time, nothing was held.
     if (name.gpu_uuid != gpu_uuid || tenant.now.slots == 0) continue;
     NamespaceUse& use = namespaces[name.pod_namespace];
     use.memory_byte_seconds += static_cast<double>(tenant.now.memory_used_bytes) * seconds;
@@ -153,6 +166,7 @@ void Ledger::ChargeWhatWasHeld(const std::string& gpu_uuid, Clock::Duration held
 void Ledger::AddAllocations(const std::string& gpu_uuid, GpuUse* gpu, const GpuReport& report,
                             bool has_restarted, Clock::Time now) {
   for (auto& [name, tenant] : tenants) {
+    // Whoever is not in this report holds nothing; for the others it is added up anew below.
     if (name.gpu_uuid == gpu_uuid) tenant.now = {};
   }
   std::map<std::string, GpuUse::Reported> allocations;
@@ -162,11 +176,15 @@ void Ledger::AddAllocations(const std::string& gpu_uuid, GpuUse* gpu, const GpuR
                              gpu_uuid};
     const TenantCounts counts = CountsOf(state);
     const auto known = gpu->allocations.find(Text(state.name));
+    // An allocation that was known, under the same names. Otherwise all of its figures are new to
+    // the tenant, whatever was counted under that name before.
     const bool goes_on =
         !has_restarted && known != gpu->allocations.end() && known->second.tenant == name;
     const TenantCounts added = goes_on ? NewOf(counts, known->second.counts) : counts;
     allocations[Text(state.name)] = {name, counts};
 
+    // Several allocations may be one tenant: an init container's and its successor's, or those of
+    // pods that follow one another.
     Tenant& tenant = tenants[name];
     AddTo(added, &tenant.counts);
     tenant.now.slots += state.slots;
@@ -176,6 +194,7 @@ void Ledger::AddAllocations(const std::string& gpu_uuid, GpuUse* gpu, const GpuR
     tenant.now.memory_waiting += state.memory_waiting;
     tenant.now.unsupported_count += state.unsupported_count;
     tenant.now.suspended = tenant.now.suspended || state.suspended != 0;
+    // Of one allocation: peaks of several at different times have no sum.
     tenant.memory_peak_bytes = std::max(tenant.memory_peak_bytes, state.memory_peak_bytes);
     tenant.trust_domain = Text(state.trust_domain);
     SetUnsupported(state, &tenant);
@@ -190,6 +209,7 @@ void Ledger::AddAllocations(const std::string& gpu_uuid, GpuUse* gpu, const GpuR
 
 void Ledger::AddDomains(GpuUse* gpu, const GpuReport& report, bool has_restarted, Clock::Time now) {
   for (auto& [name, domain] : gpu->domains) {
+    // Gauges only. Domains that are not in this report keep their sums until they are forgotten.
     domain.executors = domain.sessions = domain.allocations = 0;
     domain.slots = domain.memory_promised_bytes = domain.memory_used_bytes = 0;
     domain.executor_version.clear();
@@ -222,10 +242,12 @@ void Ledger::SetSilent(const std::string& gpu_uuid) {
 }
 
 void Ledger::Forget(Clock::Time now) {
+  // Tenants and domains that were not reported for kLinger, also because their scheduler is silent.
   const auto is_over = [now](const auto& entry) { return now - entry.second.last_seen > kLinger; };
   std::erase_if(tenants, is_over);
   for (auto& [uuid, gpu] : gpus) std::erase_if(gpu.domains, is_over);
   ForgetBeyond(kMaxLingering, &tenants, [](auto it) { return it->second.now.slots == 0; });
+  // A namespace is kept while a tenant of it is known, beyond any bound; of the others so many.
   std::set<std::string> present;
   for (const auto& [name, tenant] : tenants) present.insert(name.pod_namespace);
   ForgetBeyond(kMaxNamespaces, &namespaces,

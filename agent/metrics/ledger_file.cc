@@ -18,6 +18,7 @@ using Json = nlohmann::json;
 constexpr int kFormat = 1;
 
 template <typename T>
+// Figures by their place in the struct, without names, which would be most of the file.
 Json FormatWords(const T& figures) {
   return std::bit_cast<std::array<uint64_t, sizeof(T) / sizeof(uint64_t)>>(figures);
 }
@@ -25,6 +26,7 @@ Json FormatWords(const T& figures) {
 template <typename T>
 T ParseWords(const Json& json) {
   std::array<uint64_t, sizeof(T) / sizeof(uint64_t)> words;
+  // As the library throws for JSON of another form; ParseLedger catches both.
   if (json.size() != words.size()) throw std::invalid_argument("another number of figures");
   for (size_t i = 0; i < words.size(); ++i) words[i] = json.at(i).get<uint64_t>();
   return std::bit_cast<T>(words);
@@ -37,6 +39,7 @@ Clock::Time ParseTime(const Json& json) {
   return Clock::Time(std::chrono::milliseconds(json.get<int64_t>()));
 }
 
+// What would never become right again: an infinite sum stays one whatever is added.
 double ParseSum(const Json& json) {
   const double sum = json.get<double>();
   if (!std::isfinite(sum) || sum < 0) throw std::invalid_argument("a sum that cannot be");
@@ -51,6 +54,7 @@ TenantName ParseName(const Json& json) {
           json.at(2).get<std::string>(), json.at(3).get<std::string>()};
 }
 
+// Of what a tenant holds now only what is charged until the next report: slots, quota and memory.
 Json FormatTenant(const TenantName& name, const Tenant& tenant) {
   return {{"name", FormatName(name)},
           {"counts", FormatWords(tenant.counts)},
@@ -100,6 +104,8 @@ Json FormatGpu(const std::string& uuid, const GpuUse& gpu) {
   Json json = {{"uuid", uuid},
                {"tells", gpu.tells_gpu},
                {"running_ns", gpu.state.running_ns},
+               // What the scheduler had counted when it answered last: the next report is compared
+               // with that.
                {"reported",
                 FormatWords(ExecutorCounts{gpu.state.executors_started, gpu.state.executors_failed,
                                            gpu.state.executors_lost, gpu.state.busy})},
@@ -167,6 +173,7 @@ absl::StatusOr<Ledger> ParseLedger(const std::string& text) {
   try {
     const Json json = Json::parse(text);
     const int format = json.at("format").get<int>();
+    // Not converted: places in a struct mean something else in each format.
     if (format != kFormat) {
       return absl::DataLossError(Cat("was written by another release, in format ", format));
     }
@@ -186,6 +193,7 @@ Ledger LoadLedger(const std::string& path, std::string* complaint) {
   if (absl::IsNotFound(text.status())) return {};
   absl::StatusOr<Ledger> ledger = text.ok() ? ParseLedger(*text) : text.status();
   if (ledger.ok()) return *std::move(ledger);
+  // Not left in place, where the next Keep would write over what an operator may want to mend.
   const std::string aside = path + ".bad";
   const bool is_aside = rename(path.c_str(), aside.c_str()) == 0;
   *complaint =

@@ -12,6 +12,7 @@ namespace {
 
 std::optional<uint16_t> ParsePort(std::string_view text) {
   unsigned port = 0;
+  // No sign and no spaces: from_chars takes neither for an unsigned number.
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
   if (text.empty() || error != std::errc() || end != text.data() + text.size() || port > 65535) {
     return std::nullopt;
@@ -27,6 +28,7 @@ std::optional<ListenAddress> ParseListenAddress(const std::string& text, std::st
              "; write ADDRESS:PORT, like 127.0.0.1:9464 or [::1]:9464, or :9464 for all addresses";
     return std::nullopt;
   };
+  // The last one: an IPv6 address has others.
   const size_t colon = text.rfind(':');
   if (colon == text.npos) return refuse("there is no port");
   const std::optional<uint16_t> port = ParsePort(std::string_view(text).substr(colon + 1));
@@ -44,6 +46,7 @@ std::optional<ListenAddress> ParseListenAddress(const std::string& text, std::st
     memcpy(&listen.address, &v4, sizeof(v4));
     return listen;
   }
+  // Of IPv6, whose socket takes IPv4's connections, too (http_server.cc).
   if (listen.is_any) {
     host = "::";
   } else if (host.size() > 2 && host.front() == '[' && host.back() == ']') {

@@ -13,6 +13,7 @@ void Observer::Load() {
   std::string complaint;
   Ledger ledger = LoadLedger(LedgerPath(), &complaint);
   if (!complaint.empty()) spdlog::error("{}", complaint);
+  // New connections, so that the ledger looks whether the schedulers are still the same.
   clients_.clear();
   is_interrupted_ = false;
   next_keep_ = {};
@@ -25,6 +26,7 @@ void Observer::Load() {
 void Observer::Look(Clock::Time now) {
   NodeFigures node = options_.node();
   for (const std::string& uuid : options_.gpu_uuids) {
+    // Without a new page: what was asked so far is in the ledger, and Keep follows.
     if (is_interrupted_) return;
     std::shared_ptr<SchedulerClient>& client = clients_[uuid];
     const bool is_new_connection = client == nullptr;
@@ -32,8 +34,12 @@ void Observer::Look(Clock::Time now) {
       auto connected = options_.connect(Cat(options_.state_directory, "/gpus/", uuid));
       if (connected.ok()) client = *std::move(connected);
     }
+    // Without mutex_, which requests for the figures need: a scheduler that hangs costs its time
+    // limit here and nobody else.
     const absl::StatusOr<GpuReport> report =
         client == nullptr ? absl::UnavailableError("no scheduler") : client->Report();
+    // Connected to anew at the next look, whatever it was: this client may be that of a scheduler
+    // that has ended.
     if (!report.ok()) client = nullptr;
     const MutexLock lock(mutex_);
     if (report.ok()) {
@@ -52,6 +58,7 @@ void Observer::Look(Clock::Time now) {
     looked_at_ = now;
     metrics_ = state_ = nullptr;
   }
+  // Between two keeps no figure is lost that anybody was shown: Metrics keeps what it shows.
   if (now < next_keep_) return;
   next_keep_ = now + kKeepPause;
   Keep();
@@ -62,6 +69,7 @@ void Observer::Keep() {
   std::string ledger;
   {
     const MutexLock lock(mutex_);
+    // The text is made under the lock, the disk is waited for without it.
     ledger = FormatLedger(ledger_);
   }
   Write(ledger);
@@ -83,6 +91,7 @@ std::shared_ptr<const std::string> Observer::Metrics() {
   std::string ledger;
   {
     const MutexLock lock(mutex_);
+    // Written down by whoever made it, who has held keep_mutex_ until then.
     if (metrics_ != nullptr) return metrics_;
     metrics = std::make_shared<const std::string>(FormatMetrics(ledger_, node_, policy_));
     metrics_ = metrics;
@@ -92,6 +101,7 @@ std::shared_ptr<const std::string> Observer::Metrics() {
   return metrics;
 }
 
+// Not written down first: a page is looked at, and nothing is charged by it.
 std::shared_ptr<const std::string> Observer::State() {
   const MutexLock lock(mutex_);
   if (state_ == nullptr) {

@@ -7,6 +7,7 @@ namespace gpuloom {
 namespace {
 
 template <typename Name, typename Shares>
+// `shares_of(i)` are those of step i. Steps without the name are 0.
 std::vector<double> SeriesOf(const Name& name, size_t steps, Shares shares_of) {
   std::vector<double> series(steps);
   bool is_any = false;
@@ -44,12 +45,14 @@ void ShareHistory::Follow(const Ledger& ledger, Clock::Time now) {
   for (const auto& [uuid, gpu] : ledger.gpus) {
     const uint64_t ns = gpus_ns[uuid] = gpu.counts.busy.compute_ns;
     const auto before = gpus_ns_.find(uuid);
+    // A GPU that is new to the ledger has its whole past in its first figure.
     if (before != gpus_ns_.end() && ns > before->second)
       step.gpus[uuid] = share(ns - before->second);
   }
   tenants_ns_ = std::move(tenants_ns);
   gpus_ns_ = std::move(gpus_ns);
   began_ = now;
+  // Only a beginning: what was charged before it belongs to no step.
   if (is_first) return;
   steps_.push_back(std::move(step));
   if (steps_.size() > kSteps) steps_.pop_front();

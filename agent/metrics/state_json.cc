@@ -13,6 +13,7 @@ using Json = nlohmann::ordered_json;
 
 double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
+// Unix time in seconds, or null: it has not happened.
 Json TimeOf(Clock::Time time) {
   if (time == Clock::Time()) return nullptr;
   return std::chrono::duration<double>(time.time_since_epoch()).count();
@@ -44,6 +45,7 @@ Json BytesOf(const control::WorkCounts& work) {
           {"on_device", work.bytes_on_device}};
 }
 
+// The first that holds; what an operator did stands before what the tenant does.
 const char* StateOf(const TenantGauges& now, bool is_known) {
   if (!is_known) return "unknown";
   if (now.slots == 0) return "ended";
@@ -85,6 +87,7 @@ Json TenantOf(const TenantName& name, const Tenant& tenant, bool is_known,
 }
 
 Json GpuOf(const NodeFigures::OneGpu& one, const Ledger& ledger, const ShareHistory& shares) {
+  // Of a GPU whose scheduler has never answered: zeros, and not up.
   static const GpuUse kNone;
   const auto found = ledger.gpus.find(one.gpu.uuid);
   const GpuUse& gpu = found == ledger.gpus.end() ? kNone : found->second;
@@ -143,6 +146,8 @@ void RefusalTimes::Follow(const NodeFigures& node, Clock::Time now) {
   for (const RefusedRequest& refusal : node.latest_refusals) {
     Seen& one = seen[{refusal.call, refusal.reason}];
     const auto before = seen_.find({refusal.call, refusal.reason});
+    // Refusals have a count and no time: when the count has grown, it was just now. Those that are
+    // no longer among the latest are forgotten here, too.
     const bool is_same = before != seen_.end() && before->second.times == refusal.times;
     one = is_same ? before->second : Seen{refusal.times, now};
   }

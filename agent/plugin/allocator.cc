@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The locks: allocation_mutex_ and admission_mutex_ each span a look at the book and the write that
+// rests on it; they are never held together. Neither keeps out another agent, which shares the book
+// while one replaces the other, nor Regrant and Sweep, which only the agent's main thread calls.
 #include "agent/plugin/allocator.h"
 
 #include <spdlog/spdlog.h>
@@ -31,6 +34,8 @@ absl::Status TwoDevices(const std::string& resource, size_t count) {
       ", and can have one only: its slots are one CUDA device; ask for 1, or for a larger shape"));
 }
 
+// By name, because the kubelet's list has no uid. A later pod of the same name is told apart by the
+// times of its allocations (agent/identity/collector.cc).
 bool IsSamePod(const PodContainer& a, const PodContainer& b) {
   return a.pod_namespace == b.pod_namespace && a.pod == b.pod;
 }
@@ -42,6 +47,9 @@ Allocator::Allocator(Options options)
       resolver_(options_.pod_resources, options_.clock, options_.patience),
       collector_(options_.collector_times) {}
 
+// A refusal here fails the pod for good, so only what no retry can mend is refused: a GPU that this
+// agent does not have or does not give out, and slots that another container holds. What the policy
+// has against the pod is not asked: the kubelet does not name it yet.
 absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string>& device_ids) {
   const absl::StatusOr<std::string> gpu_uuid = GpuOf(device_ids);
   if (!gpu_uuid.ok()) return gpu_uuid.status();
@@ -55,6 +63,7 @@ absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string
   if (!allocation.ok()) return allocation.status();
   const std::string directory = options_.book->DirectoryOf(allocation->name);
 
+  // A failure is no refusal: PreStart adds the allocation again before it binds it.
   if (const auto scheduler = options_.scheduler(*gpu_uuid); scheduler.ok()) {
     const absl::Status added = (*scheduler)
                                    ->AddAllocation(allocation->name, directory,
@@ -70,6 +79,8 @@ absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string
 }
 
 absl::StatusOr<std::string> Allocator::GpuOf(const std::vector<std::string>& device_ids) const {
+  // FailedPrecondition means devices of several GPUs: a preference is only advice, so a kubelet may
+  // spread slots. Two devices of a shape are refused on one GPU, too (ShapesSlots).
   absl::StatusOr<std::string> gpu_uuid = RequireOneGpu(device_ids);
   if (!absl::IsFailedPrecondition(gpu_uuid.status())) return gpu_uuid;
   const int shape = ParseDeviceId(device_ids.front())->shape;
@@ -78,6 +89,8 @@ absl::StatusOr<std::string> Allocator::GpuOf(const std::vector<std::string>& dev
 }
 
 absl::Status Allocator::WithRemedy(const absl::Status& refusal, size_t slots) const {
+  // The cluster's scheduler counts the slots of a node, not of a GPU: only a shape makes a pod wait
+  // for room on one. There is none of a single slot, nor of more slots than any GPU has.
   const bool can_fit = std::any_of(
       options_.capacities.begin(), options_.capacities.end(),
       [&](const auto& entry) { return slots <= static_cast<size_t>(entry.second.slots); });
@@ -96,6 +109,9 @@ absl::StatusOr<Allocation> Allocator::TakeSlots(const std::string& gpu_uuid,
                                                 const std::vector<std::string>& device_ids) {
   const DeviceId first = *ParseDeviceId(device_ids.front());
   const Capacity& capacity = options_.capacities.at(gpu_uuid);
+  // Held over the write of the record, which is an fsync: a second call must count these slots. No
+  // scheduler is asked meanwhile, so a scheduler that hangs does not hold up the allocations of
+  // others.
   const MutexLock lock(allocation_mutex_);
   const SlotUse use = UseOf(capacity, options_.book->All());
   std::vector<int> shapes_slots;
@@ -170,6 +186,8 @@ absl::StatusOr<std::vector<std::string>> Allocator::Prefer(
 }
 
 std::string Allocator::Closed(const std::string& gpu_uuid) const {
+  // Not whether the GPU is sick or unserved: those may pass before the container starts, and the
+  // kubelet is told of them by unhealthy devices. A drained one is to get nothing more, at once.
   const std::string nothing = NothingLeft(options_.capacities.at(gpu_uuid));
   if (!nothing.empty()) return Cat("gpu: ", nothing);
   const std::string why = options_.closed ? options_.closed(gpu_uuid) : "";
@@ -177,17 +195,23 @@ std::string Allocator::Closed(const std::string& gpu_uuid) const {
 }
 
 void Allocator::TakeBack(const ContainerSetup& setup) {
+  // The allocation's directory is the first mount (container_setup.h), and its last part the name.
   const std::string& directory = setup.mounts.front().host_path;
   const std::string name = directory.substr(directory.rfind('/') + 1);
   const std::optional<Allocation> allocation = options_.book->Find(name);
   if (!allocation.has_value()) return;
   if (const auto scheduler = options_.scheduler(allocation->gpu_uuid); scheduler.ok()) {
+    // Nobody has the directory mounted. What a scheduler keeps of it all the same goes with the
+    // next Restore, because the book does not have it any more.
     (void)(*scheduler)->RemoveAllocation(name);
   }
   // Sweep retries what cannot be removed now.
   (void)options_.book->Remove(name);
 }
 
+// First what takes time and changes nothing: who the pod is, and a scheduler to tell. Then, under
+// one lock, whether it may start, and the binding. The kubelet repeats a start that is refused, so
+// each step must bear being done twice.
 absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   const absl::StatusOr<std::string> gpu_uuid = RequireOneGpu(device_ids);
   if (!gpu_uuid.ok()) return gpu_uuid.status();
@@ -195,6 +219,8 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
     return absl::NotFoundError(
         Cat("inventory: GPU ", *gpu_uuid, " is no longer on this node; delete the pod"));
   }
+  // Every Allocate makes a new one, so the latest of them is this pod's, unless the kubelet has
+  // passed the IDs on without Allocate, which is found out below.
   const std::vector<Allocation> allocations = options_.book->FindByDevices(device_ids);
   if (allocations.empty()) {
     return absl::NotFoundError(Cat("state: no allocation is known for ",
@@ -220,6 +246,8 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
 
   const MutexLock lock(admission_mutex_);
   if (absl::Status status = Admit(*gpu_uuid, device_ids, *owner); !status.ok()) return status;
+  // A container that starts again was admitted before: a GPU that has been drained since keeps what
+  // runs there.
   if (!allocations.back().binding.has_value()) {
     if (const std::string closed = Closed(*gpu_uuid); !closed.empty()) {
       return absl::FailedPreconditionError(
@@ -236,6 +264,7 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   // are. An unbound one of an earlier pod may be among them; no container was ever started with it,
   // so binding it gives no pod anything.
   std::string bound_name;
+  // Looked up again: while this call waited, another may have bound one of them.
   const PodContainer* other = nullptr;
   const std::vector<Allocation> now = options_.book->FindByDevices(device_ids);
   for (const Allocation& allocation : now) {
@@ -243,6 +272,8 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
       other = &allocation.binding->owner;
       continue;
     }
+    // The owner and the time of the first start stay: by that time the collector tells this pod
+    // from a later one. The grant is the policy's of today.
     Allocation bound = allocation;
     if (!bound.binding.has_value()) {
       bound.binding.emplace();
@@ -254,6 +285,8 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
       return absl::Status(status.code(),
                           Cat(Describe(*owner), ": ", std::string(status.message())));
     }
+    // Behind the scheduler's consent: a record must not claim a binding that was refused. If this
+    // fails, the start is repeated, and the scheduler takes the same identity again.
     if (absl::Status status = options_.book->Bind(bound.name, *bound.binding); !status.ok())
       return status;
     bound_name = bound.name;
@@ -278,8 +311,11 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
 absl::Status Allocator::Admit(const std::string& gpu_uuid,
                               const std::vector<std::string>& device_ids,
                               const PodContainer& owner) const {
+  // PreStart has found one in force. It stays so: a policy is only ever replaced by another one.
   const std::shared_ptr<const Policy> policy = options_.policy->Current();
   if (policy == nullptr) return absl::OkStatus();
+  // The kubelet is asked only where a rule limits the number of tenants: its answer may take
+  // seconds, and admission_mutex_ is held.
   absl::StatusOr<uint32_t> others = 0;
   if (SettingsOfNamespace(*policy, owner.pod_namespace).max_tenants.value != 0) {
     others = OtherTenants(gpu_uuid, device_ids, owner.pod_namespace);
@@ -294,6 +330,8 @@ absl::Status Allocator::Admit(const std::string& gpu_uuid,
 absl::StatusOr<uint32_t> Allocator::OtherTenants(const std::string& gpu_uuid,
                                                  const std::vector<std::string>& device_ids,
                                                  const std::string& pod_namespace) const {
+  // Containers are told apart by device IDs. Those that have one in common with this container are
+  // it, or an init container whose IDs it takes over.
   const auto share_an_id = [](const std::vector<std::string>& a,
                               const std::vector<std::string>& b) {
     return std::any_of(a.begin(), a.end(), [&](const std::string& id) {
@@ -302,6 +340,8 @@ absl::StatusOr<uint32_t> Allocator::OtherTenants(const std::string& gpu_uuid,
   };
   const absl::StatusOr<std::vector<ContainerDevices>> held = options_.pod_resources->List();
   if (!held.ok()) return held.status();
+  // The list alone would count pods that are refused, and the book alone those that have ended and
+  // are not collected yet.
   const std::vector<Allocation> allocations = options_.book->All();
   return static_cast<uint32_t>(
       std::count_if(held->begin(), held->end(), [&](const ContainerDevices& container) {
@@ -318,6 +358,8 @@ absl::StatusOr<uint32_t> Allocator::OtherTenants(const std::string& gpu_uuid,
       }));
 }
 
+// Called by the supervisor before the client is given out, so no other thread uses this connection
+// yet. Another agent may speak to the same scheduler over its own.
 absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* scheduler) {
   for (Allocation& allocation : options_.book->All()) {
     if (allocation.gpu_uuid != gpu_uuid) continue;
@@ -337,6 +379,8 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
     // One that is refused must not keep the others from their GPU.
     if (!told.ok()) spdlog::error("restore: {}: {}", allocation.name, std::string(told.message()));
   }
+  // What the scheduler has and the book does not was collected, or taken back, while it had no
+  // agent.
   const absl::StatusOr<std::vector<std::string>> known = scheduler->ListAllocations();
   if (!known.ok()) return known.status();
   // Asked after the scheduler was: one that another agent adds now is in the book before.
@@ -364,6 +408,7 @@ std::vector<std::string> Allocator::Regrant() {
       const std::string shortage =
           Shortage(allocation.gpu_uuid, SlotsOf(allocation), allocation.binding->quota_bytes);
       if (!shortage.empty()) {
+        // The rest of the new grant holds; only the memory stays.
         allocation.binding->quota_bytes = before.quota_bytes;
         troubles.push_back(Cat("policy: ", Describe(before.owner), " keeps its ",
                                FormatSize(before.quota_bytes), " of memory: ", shortage));
@@ -403,6 +448,8 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
         const auto scheduler = options_.scheduler(allocation->gpu_uuid);
         status = scheduler.ok() ? (*scheduler)->RemoveAllocation(name) : scheduler.status();
       }
+      // Last: with the record the next sweep would lose the name to try again with, and the slots
+      // would be free while the scheduler still serves their holder.
       if (status.ok()) status = options_.book->Remove(name);
       if (status.ok()) {
         spdlog::info("collect: {}: its pod is gone", name);
@@ -411,6 +458,8 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
       }
     }
   }
+  // The agent that is leaving still gives its own libraries to containers that are in no record
+  // yet.
   if (has_predecessor) return troubles;
   std::set<std::string> used;
   const auto use = [&used](const LibraryFiles& files) {
@@ -425,6 +474,8 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
 }
 
 void Allocator::KubeletSeen(const std::string& kubelet_id) {
+  // When this cannot be written down, the next agent waits out a kubelet's first minutes once more:
+  // late to collect is safe, early is not.
   const Clock::Time now = options_.clock->Now();
   const absl::StatusOr<Clock::Time> since = options_.kubelet_record->FirstSeen(kubelet_id, now);
   if (!since.ok()) spdlog::warn("{}", std::string(since.status().message()));
@@ -437,10 +488,13 @@ bool Allocator::SetGrant(const Allocation& allocation, Binding* binding) const {
   const auto capacity = options_.capacities.find(allocation.gpu_uuid);
   if (policy == nullptr || capacity == options_.capacities.end()) return false;
   const PodContainer& owner = binding->owner;
+  // "auto" is what a slot was when the allocation was made, not what it would be of today's --slots
+  // and --reserve: the rest of the GPU's memory was promised on those terms.
   const Grant grant = Decide(*policy, capacity->second, owner.pod_namespace, owner.pod);
   const bool is_auto = SettingsOfNamespace(*policy, owner.pod_namespace).memory.value.is_auto;
   binding->trust_domain = grant.trust_domain;
-  // Who runs keeps its memory when its rule becomes impossible here.
+  // Who runs keeps its memory when its rule becomes impossible here. 0 is a binding that is being
+  // made: PreStart refuses it where the rule is impossible (Admit).
   if (binding->quota_bytes == 0 ||
       gpuloom::BrokenPromiseTo(*policy, capacity->second, owner.pod_namespace).empty()) {
     binding->quota_bytes =
@@ -469,6 +523,7 @@ std::string Allocator::BrokenPromiseTo(const Allocation& allocation) const {
 SlotUse Allocator::UseOf(const Capacity& capacity,
                          const std::vector<Allocation>& allocations) const {
   const std::shared_ptr<const Policy> policy = options_.policy->Current();
+  // Which namespace a free slot will go to is not known: it is taken for one of the defaults.
   const auto* rule = policy == nullptr || !policy->defaults.memory.has_value()
                          ? nullptr
                          : &policy->defaults.memory->value;
@@ -491,6 +546,7 @@ std::string Allocator::Shortage(const std::string& gpu_uuid, const std::vector<i
                                 uint64_t wanted_bytes) const {
   const std::shared_ptr<const Policy> policy = options_.policy->Current();
   if (policy == nullptr || policy->overcommit) return "";
+  // Asked anew each time: of two allocations that grow, the second must count the first.
   const SlotUse use = UseOf(options_.capacities.at(gpu_uuid), options_.book->All());
   const uint64_t left_bytes = use.LeftBeside(slots);
   if (wanted_bytes <= left_bytes) return "";

@@ -42,6 +42,7 @@ ContainerSetup MakeContainerSetup(const std::string& directory, const LibraryFil
                                   const ShimStore& shims, bool tells_page_faults) {
   ContainerSetup setup;
   if (tells_page_faults) setup.devices.push_back(kPageFaultDevice);
+  // TakeBack relies on it being the first.
   setup.mounts.push_back({kSocketMount, directory});
   for (const char* library_directory : kLibraryDirectories) {
     for (const LibraryName& library : kLibraryNames) {
@@ -57,6 +58,7 @@ ContainerSetup MakeContainerSetup(const std::string& directory, const LibraryFil
   }
   setup.mounts.push_back({kTraceMount, shims.PathOf(libraries.trace)});
   setup.envs["LD_PRELOAD"] = kPreload;
+  // Tells NVIDIA's container runtime, where it is the default, to leave this container alone.
   setup.envs["NVIDIA_VISIBLE_DEVICES"] = "void";
   return setup;
 }

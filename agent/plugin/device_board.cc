@@ -16,6 +16,7 @@ void DeviceBoard::ShowUse(const std::string& gpu_uuid, const SlotUse& use) {
   {
     const MutexLock lock(mutex_);
     Shown& shown = shown_[gpu_uuid];
+    // Streams are woken, and the kubelet is sent the whole list, only for what it can see.
     if (shown.closed == closed && shown.places == places) return;
     shown.closed = std::move(closed);
     shown.places = std::move(places);
@@ -28,6 +29,7 @@ void DeviceBoard::Show(const std::string& gpu_uuid, const GpuStanding& standing)
   {
     const MutexLock lock(mutex_);
     Shown& shown = shown_[gpu_uuid];
+    // Why a GPU is not healthy is no news to the kubelet, which knows only two states.
     const bool is_news =
         (shown.standing.state == GpuState::kHealthy) != (standing.state == GpuState::kHealthy);
     shown.standing = standing;
@@ -59,6 +61,7 @@ std::vector<ShownDevice> DeviceBoard::Devices(int shape, uint64_t* version) cons
   std::vector<ShownDevice> devices;
   for (const Gpu& gpu : gpus_) {
     const auto shown = shown_.find(gpu.uuid);
+    // A GPU that nobody has judged yet is unhealthy. has_room is asked only of one that was shown.
     const bool is_healthy =
         shown != shown_.end() && shown->second.standing.state == GpuState::kHealthy;
     const auto has_room = [&](int number) {
@@ -66,6 +69,9 @@ std::vector<ShownDevice> DeviceBoard::Devices(int shape, uint64_t* version) cons
       const auto places = shown->second.places.find(shape);
       return places != shown->second.places.end() && places->second.contains(number);
     };
+    // Every device is listed always, healthy or not: one that is missing from the list is to a
+    // kubelet one that was removed from the node. Of a shape there are as many as an empty GPU has
+    // room for.
     for (int number = 0; number < slots_per_gpu_ / shape; ++number) {
       devices.push_back(
           {MakeDeviceId({gpu.uuid, shape, number}), is_healthy && has_room(number), gpu.numa_node});

@@ -9,8 +9,11 @@
 namespace gpuloom {
 namespace {
 
+// i386 has pages of one size.
 constexpr Elf32_Word kPageBytes = 4096;
 
+// The file, byte by byte: what a loader looks at and nothing else, so there are no section headers.
+// One segment maps all of it at address 0: file offsets are addresses.
 struct Image {
   Elf32_Ehdr header;
   Elf32_Phdr segments[3];
@@ -65,6 +68,7 @@ std::string EmptyLibrary32() {
   image.dynamic[3] = Entry(DT_STRSZ, sizeof(image.strings));
   image.dynamic[4] = Entry(DT_SYMENT, sizeof(Elf32_Sym));
   image.dynamic[5] = Entry(DT_NULL, 0);
+  // One bucket and one chain. Both hold 0, the undefined symbol, which ends a lookup.
   image.hash[0] = image.hash[1] = 1;
   return std::string(reinterpret_cast<const char*>(&image), sizeof(image));
 }

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// One service object outlives the gRPC servers that Start and Stop make, so that its counts go on
+// when a socket is served anew. gRPC calls it on threads of its own, several at a time; a stream of
+// ListAndWatch occupies one for as long as its kubelet watches.
 #include "agent/plugin/plugin_server.h"
 
 #include <grpcpp/grpcpp.h>
@@ -20,7 +23,7 @@ namespace {
 // How soon a stream notices that it is to end; a change of the list wakes it at once.
 constexpr std::chrono::milliseconds kStreamPause{500};
 
-// gRPC and absl number their codes alike.
+// gRPC and absl number their codes alike. The kubelet shows the message in the pod's events.
 grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
@@ -52,11 +55,13 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
     if (const std::string trouble = options_.board->Trouble(); !trouble.empty()) {
       context->AddTrailingMetadata(kTroubleMetadata, trouble.substr(0, kMaxTroubleBytes));
     }
+    // Behind the trouble, so that a probe learns of that also before the registration.
     const bool is_asked_whether_ready =
         context->client_metadata().find(kReadyKey) != context->client_metadata().end();
     if (is_asked_whether_ready && !is_ready) {
       return grpc::Status(grpc::StatusCode::UNAVAILABLE, "not registered with the kubelet yet");
     }
+    // Without it a kubelet never calls PreStartContainer, and no allocation is ever bound.
     options->set_pre_start_required(true);
     options->set_get_preferred_allocation_available(true);
     return grpc::Status::OK;
@@ -65,9 +70,11 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
   grpc::Status ListAndWatch(grpc::ServerContext* context, const v1beta1::Empty*,
                             grpc::ServerWriter<v1beta1::ListAndWatchResponse>* writer) override {
     ++watchers;
+    // No board has this version, so the first list goes out at once.
     uint64_t version = 0;
     std::optional<std::vector<ShownDevice>> last;
     while (!context->IsCancelled() && !is_stopping) {
+      // Wakes now and then, because neither a hang-up of the kubelet nor Stop notifies the board.
       if (!options_.board->WaitForChange(version, kStreamPause)) continue;
       std::vector<ShownDevice> devices = options_.board->Devices(options_.shape, &version);
       // It was another resource that has changed.
@@ -79,6 +86,7 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
         device->set_health(shown.is_healthy ? "Healthy" : "Unhealthy");
         if (shown.numa_node >= 0) device->mutable_topology()->add_nodes()->set_id(shown.numa_node);
       }
+      // False: the kubelet has hung up.
       if (!writer->Write(response)) break;
       last = std::move(devices);
     }
@@ -109,6 +117,7 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
       absl::StatusOr<ContainerSetup> setup =
           options_.allocator->Allocate(ToVector(container.devices_ids()));
       if (!setup.ok()) {
+        // The kubelet drops the whole answer, so nobody would ever mount what was given.
         for (const ContainerSetup& earlier : setups) options_.allocator->TakeBack(earlier);
         return Refuse(kAllocate, setup.status());
       }
@@ -127,6 +136,7 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
         auto* added = answer->add_devices();
         added->set_container_path(device);
         added->set_host_path(device);
+        // Of the devices cgroup: no "m", so the container cannot make a node of its own.
         added->set_permissions("rw");
       }
     }
@@ -148,6 +158,7 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
  private:
   grpc::Status Refuse(const char* call, const absl::Status& status) {
     const std::string reason(status.message());
+    // The message may name pods and rules; the log escapes it (log_lines.h).
     if (MayLog()) spdlog::warn("{} refused: {}", call, reason);
     options_.refusals->Add(call, reason);
     return ToGrpc(status);
@@ -178,6 +189,7 @@ PluginServer::~PluginServer() { Stop(); }
 
 absl::Status PluginServer::Start(const std::string& socket_path) {
   Stop();
+  // gRPC would say only that it cannot listen.
   if (socket_path.size() >= sizeof(sockaddr_un::sun_path)) {
     return absl::InvalidArgumentError(
         Cat("plugin: ", socket_path, ": a socket's path may have at most ",

@@ -45,6 +45,7 @@ std::string MakePluginSocketName() { return "gpuloom-" + RandomHex(4) + ".sock";
 std::vector<std::string> ListPluginSockets(const std::string& directory) {
   std::vector<std::string> paths;
   std::error_code error;
+  // A directory that cannot be read has none; whoever then makes a socket there hears why not.
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename();
     if (name.starts_with("gpuloom") && name.ends_with(".sock")) paths.push_back(entry.path());
@@ -54,6 +55,8 @@ std::vector<std::string> ListPluginSockets(const std::string& directory) {
 
 void RemoveDeadPluginSockets(const std::string& directory) {
   for (const std::string& path : ListPluginSockets(directory)) {
+    // No other error says that nobody listens. An agent that has bound its socket and does not
+    // listen yet looks dead, too: it finds its socket gone and makes it anew (Registrar::Serve).
     if (!Connect(path).valid() && errno == ECONNREFUSED) unlink(path.c_str());
   }
 }

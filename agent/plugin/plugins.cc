@@ -10,6 +10,8 @@
 
 namespace gpuloom {
 
+// A resource's server, the one that is only shown to kubelets (Registrar::ShowRefusing), and who
+// registers them. Declared in this order, because the registrar points to both.
 struct Plugins::Plugin {
   Plugin(const Options& options, int shape)
       : server({options.board, options.allocator, options.refusals, shape}),
@@ -38,6 +40,8 @@ Plugins::~Plugins() = default;
 void Plugins::Tick(bool may_register, bool has_predecessor) {
   for (const auto& plugin : plugins_) plugin->registrar.Tick(may_register, has_predecessor);
   if (is_ready_) return;
+  // All, because pods that ask for a resource that is not registered fail. Once ready it stays so:
+  // a kubelet that restarts must not have Kubernetes think that the agent has failed.
   is_ready_ = std::ranges::all_of(
       plugins_, [](const auto& plugin) { return plugin->registrar.has_been_watched(); });
   if (!is_ready_) return;

@@ -12,6 +12,8 @@
 namespace gpuloom {
 namespace {
 
+// Below the timeoutSeconds of the chart's probes, so that the reason is told and not only a
+// timeout.
 constexpr Clock::Duration kTimeout = std::chrono::seconds(3);
 
 absl::Status Ask(const std::string& socket_path, ProbeKind kind) {
@@ -24,6 +26,7 @@ absl::Status Ask(const std::string& socket_path, ProbeKind kind) {
   const grpc::Status status = stub->GetDevicePluginOptions(&context, v1beta1::Empty(), &options);
   const auto& metadata = context.GetServerTrailingMetadata();
   const auto trouble = metadata.find(kTroubleMetadata);
+  // Before the status: what must be mended may be the reason why it is not ready.
   if (kind == ProbeKind::kReady && trouble != metadata.end()) {
     return absl::FailedPreconditionError(
         std::string(trouble->second.data(), trouble->second.size()));
@@ -37,6 +40,8 @@ absl::Status Ask(const std::string& socket_path, ProbeKind kind) {
 absl::Status Probe(const std::string& kubelet_directory, ProbeKind kind) {
   absl::Status answer = absl::UnavailableError(
       Cat("probe: no agent of this container serves in ", kubelet_directory));
+  // An agent has a socket for each resource, and each speaks for the agent as a whole: one good
+  // answer is enough.
   for (const std::string& path : ListPluginSockets(kubelet_directory)) {
     if (!IsServedNearby(path)) continue;
     answer = Ask(path, kind);

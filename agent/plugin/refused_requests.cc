@@ -8,6 +8,8 @@
 namespace gpuloom {
 
 RefusedRequests::RefusedRequests(const std::vector<std::string>& calls) {
+  // A counter that is there from the beginning has an increase at its first refusal; to Prometheus
+  // one that appears with 1 has none.
   for (const std::string& call : calls) counts_[call] = requests_[call] = 0;
 }
 
@@ -23,6 +25,7 @@ void RefusedRequests::Add(const std::string& call, const std::string& reason) {
   const auto same = std::ranges::find_if(latest_, [&](const RefusedRequest& known) {
     return known.call == refusal.call && known.reason == refusal.reason;
   });
+  // A kubelet that repeats a request every few seconds would otherwise push out all other reasons.
   if (same != latest_.end()) {
     refusal.times += same->times;
     latest_.erase(same);

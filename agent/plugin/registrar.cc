@@ -17,12 +17,17 @@ constexpr char kKubeletSocket[] = "/kubelet.sock";
 
 }  // namespace
 
+// Own socket, kubelet, watch, registration, in this order: each of the first three may find that
+// the registration no longer counts, and the last makes it anew. registered_with_ is which
+// kubelet's socket took it.
 void Registrar::Tick(bool may_register, bool has_predecessor) {
   if (!Serve()) return;
   // Looked at before Register is called, so that a kubelet which restarts meanwhile counts as a new
   // one.
   LookAtKubelet();
   if (!kubelet_.has_value()) return;
+  // What was shown for its sake (ShowRefusing) has cost this agent the kubelet's connection to it:
+  // only a new registration lets that kubelet notice when this agent ends.
   if (had_predecessor_ && !has_predecessor) {
     spdlog::info("plugin: the agent before this one has ended; registering again");
     registered_with_.reset();
@@ -41,6 +46,7 @@ void Registrar::Tick(bool may_register, bool has_predecessor) {
   registered_with_ = kubelet_;
   registered_at_ = clock_->Now();
   is_watched_ = false;
+  // A registration opens a connection by the resource's name again.
   has_shown_refusing_ = false;
   last_trouble_.clear();
   spdlog::info("plugin: registered {} with {}", options_.resource_name,
@@ -52,6 +58,7 @@ bool Registrar::Serve() {
   const std::optional<FileId> own = Look(own_path);
   if (own.has_value() && own == own_socket_) return true;
   if (clock_->Now() < next_serve_) return false;
+  // By a kubelet that starts: it empties its directory before it makes its own socket.
   if (own_socket_.has_value()) spdlog::info("plugin: {} was removed; serving it anew", own_path);
   registered_with_.reset();
   RemoveDeadPluginSockets(options_.kubelet_directory);
@@ -84,6 +91,8 @@ void Registrar::LookAtWatch(bool has_predecessor) {
   if (server_->watchers() > 0) {
     is_watched_ = true;
     has_been_watched_ = true;
+    // Only once the real registration is watched: behind the refusal the kubelet goes on calling
+    // who registered last, which must be this agent.
     if (has_predecessor && !has_shown_refusing_) ShowRefusing();
   } else if (is_watched_) {
     // Its socket is unchanged, but it no longer counts our devices, and refuses pods.
@@ -119,6 +128,7 @@ void Registrar::ShowRefusing() {
 
 std::optional<Registrar::FileId> Registrar::Look(const std::string& path) {
   struct stat info = {};
+  // The change time tells a new file apart that was given the inode of the old one.
   if (stat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return std::nullopt;
   return FileId{info.st_dev, info.st_ino,
                 int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec};
@@ -135,6 +145,7 @@ absl::Status Registrar::Register(const std::string& socket_name) {
   request.set_version(kApiVersion);
   request.set_endpoint(socket_name);
   request.set_resource_name(options_.resource_name);
+  // Kubelets until 1.24 take the options from here and do not ask for them.
   request.mutable_options()->set_pre_start_required(true);
   request.mutable_options()->set_get_preferred_allocation_available(true);
   grpc::ClientContext context;

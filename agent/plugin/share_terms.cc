@@ -6,6 +6,7 @@
 namespace gpuloom {
 namespace {
 
+// A ceiling of everything is none, which control::ShareTerms writes as 0.
 uint32_t CeilingPermille(uint32_t percent) { return percent == 100 ? 0 : percent * 10; }
 
 }  // namespace
@@ -16,6 +17,7 @@ control::ShareTerms ShareTermsOf(const Policy& policy, const PodContainer& owner
   control::ShareTerms terms{};
   terms.namespace_weight = space.weight.value;
   terms.weight = pod.weight.value;
+  // control::ShareTerms counts from 1, because 0 is what an older agent leaves out.
   terms.priority = static_cast<uint32_t>(arbiter::Index(pod.priority.value)) + 1;
   terms.namespace_time_permille = CeilingPermille(space.time_share_max_percent.value);
   terms.time_permille = CeilingPermille(pod.time_share_max_percent.value);

@@ -43,12 +43,14 @@ absl::StatusOr<std::string> ShimStore::Install(const std::string& path,
     return absl::NotFoundError(
         Cat("shim: ", std::string(content.status().message()), kWhereTheyAre));
   }
+  // A mistaken path is told here, not by the loader of every program in a container.
   if (!content->starts_with("\177ELF")) {
     return absl::InvalidArgumentError(
         Cat("shim: ", path, " is neither a library nor a program", kWhereTheyAre));
   }
   const std::string file = Cat(fs::path(path).stem().string(), "-", version, "-",
                                ContentName(*content), fs::path(path).extension().string());
+  // The libraries' folder always, because the empty library goes there with each.
   for (const std::string& directory : {libraries_, DirectoryOf(file)}) {
     if (absl::Status status = MakeStateDirectory(directory, 0755); !status.ok()) return status;
     if (forbids_exec_(directory)) {
@@ -65,6 +67,7 @@ absl::StatusOr<std::string> ShimStore::Install(const std::string& path,
 
 absl::Status ShimStore::Put(const std::string& file, const std::string& content) const {
   const absl::StatusOr<std::string> present = ReadStateFile(PathOf(file));
+  // A copy that was damaged is replaced; containers that have it mounted keep the damaged one.
   if (present.ok() && *present == content) return absl::OkStatus();
   return WriteStateFile(PathOf(file), content, 0755);
 }
@@ -74,6 +77,7 @@ absl::Status ShimStore::Prune(const std::set<std::string>& keep) {
     std::error_code error;
     for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
       const std::string file = entry.path().filename();
+      // In no record, because every allocation has it.
       if (file == kEmptyLibrary32 || keep.contains(file)) continue;
       std::error_code remove_error;
       fs::remove(entry.path(), remove_error);

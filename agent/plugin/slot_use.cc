@@ -6,6 +6,8 @@
 namespace gpuloom {
 namespace {
 
+// What each slot of the allocation was promised. An unbound one will get a rule that is not known
+// yet: "auto" stands for it.
 uint64_t SlotBytesOf(const Allocation& allocation, const Capacity& capacity) {
   if (!allocation.binding.has_value()) return AutoSlotBytesOf(allocation, capacity);
   return allocation.binding->quota_bytes / SlotsOf(allocation).size();
@@ -13,6 +15,7 @@ uint64_t SlotBytesOf(const Allocation& allocation, const Capacity& capacity) {
 
 }  // namespace
 
+// A record without slots is one of single slots, whose numbers are in the IDs.
 std::vector<int> SlotsOf(const Allocation& allocation) {
   if (!allocation.slots.empty()) return allocation.slots;
   std::vector<int> slots;
@@ -40,6 +43,7 @@ SlotUse::SlotUse(const Capacity& capacity, const std::vector<Allocation>& alloca
     if (allocation.gpu_uuid != capacity.gpu) continue;
     const std::optional<DeviceId> first = ParseDeviceId(allocation.device_ids.front());
     const std::vector<int> slots = SlotsOf(allocation);
+    // Oldest first, so the latest allocation of a slot is the one that stays.
     for (const int slot : slots) held_[slot] = SlotBytesOf(allocation, capacity);
     if (!first.has_value() || first->shape == 1) continue;
     for (const int slot : slots) shape_with_[slot] = allocation.device_ids.front();
@@ -47,9 +51,11 @@ SlotUse::SlotUse(const Capacity& capacity, const std::vector<Allocation>& alloca
   }
   for (const auto& [slot, bytes] : held_) promised_bytes_ += bytes;
   if (overcommit) return;
+  // Promises may exceed the room: --reserve may have grown since, or `overcommit` been taken away.
   uint64_t left_bytes = room_bytes_ - std::min(room_bytes_, promised_bytes_);
   for (int slot = 0; slot < slots_; ++slot) {
     if (held_.contains(slot)) continue;
+    // The lowest free slots have the memory that is left; all after them are withheld.
     if (slot_bytes > left_bytes) {
       withheld_.insert(slot);
     } else {
@@ -62,6 +68,8 @@ uint64_t SlotUse::LeftBeside(const std::vector<int>& slots) const {
   uint64_t others_bytes = promised_bytes_;
   for (const int slot : slots) {
     const auto held = held_.find(slot);
+    // Of their own holder, or of a pod that has ended and is not collected yet: the kubelet gives a
+    // slot to one at a time, so what the earlier one was promised is free.
     if (held != held_.end()) others_bytes -= held->second;
   }
   return room_bytes_ - std::min(room_bytes_, others_bytes);
@@ -74,6 +82,7 @@ std::string SlotUse::ShapeWith(int slot) const {
 
 std::set<int> SlotUse::Closed() const {
   std::set<int> closed = withheld_;
+  // Slots that are held singly are not closed: the kubelet itself counts their holders.
   for (const auto& [slot, device] : shape_with_) closed.insert(slot);
   return closed;
 }
@@ -89,6 +98,8 @@ std::vector<int> SlotUse::Free() const {
 std::set<int> SlotUse::Places(int shape) const {
   size_t room = Free().size() / static_cast<size_t>(shape);
   std::set<int> places;
+  // A free device of a shape is only a place, so it does not matter which numbers are shown: the
+  // lowest.
   for (int number = 0; number < slots_ / shape; ++number) {
     if (shaped_.contains({shape, number})) {
       places.insert(number);

@@ -21,6 +21,9 @@ bool Fill(char (&field)[N], const std::string& text) {
   return true;
 }
 
+// One connection. mutex_ is held for the whole of a request and its answer, so requests of several
+// threads follow one another, and one that hangs holds up the others for its time limit: then the
+// connection is closed, and all of them fail at once.
 class ControlClient : public SchedulerClient {
  public:
   explicit ControlClient(const std::string& directory) : directory_(directory) {}
@@ -30,9 +33,11 @@ class ControlClient : public SchedulerClient {
     std::string error;
     if (client_.Connect(directory_, control::Client::kDefaultTimeout, &error)) {
       const std::string off = WhatIsOff(static_cast<int>(client_.driver_version()));
+      // Said at each connection, so that the log of every agent has it.
       if (!off.empty()) spdlog::warn("cuda: GPU in {}: {}", directory_, off);
       return absl::OkStatus();
     }
+    // The supervisor tells the three apart: only where nobody is there may it start one.
     if (client_.nobody_there()) return absl::NotFoundError(error);
     if (client_.refused()) return absl::FailedPreconditionError(error);
     return Gone(error);
@@ -40,6 +45,7 @@ class ControlClient : public SchedulerClient {
 
   absl::Status AddAllocation(const std::string& name, const std::string& directory,
                              int slots) override {
+    // ends_with_connection stays 0: the allocation outlives this agent.
     control::AddAllocation order = {};
     order.slots = static_cast<uint32_t>(slots);
     if (!Fill(order.name, name) || !Fill(order.directory, directory)) {
@@ -69,6 +75,7 @@ class ControlClient : public SchedulerClient {
     message.partition = order.partition;
     message.trace = static_cast<uint32_t>(order.trace);
     message.rescue_after_ms = order.rescue_after_ms;
+    // Bound all the same: an older scheduler takes what it knows of the message.
     SayWhatItDoesNotKnow(order);
     return Ask([&](control::Client& client, std::string* error) {
       return client.BindAllocation(message, error);
@@ -112,6 +119,7 @@ class ControlClient : public SchedulerClient {
     GpuReport report;
     const absl::Status status = Ask([&](control::Client& client, std::string* error) {
       report.tells_gpu = client.scheduler_speaks_3_3();
+      // Both under one lock, but not of one instant: the scheduler goes on between its two answers.
       return client.ListAllocations(&report.allocations, error) &&
              (!report.tells_gpu || client.DescribeGpu(&report.gpu, &report.domains, error));
     });
@@ -122,6 +130,7 @@ class ControlClient : public SchedulerClient {
   bool IsConnected() override {
     const MutexLock lock(mutex_);
     if (!client_.connected()) return false;
+    // POLLHUP and POLLERR are told unasked. Not POLLIN: nothing is read here.
     pollfd entry = {client_.fd(), POLLRDHUP, 0};
     return poll(&entry, 1, 0) == 0;
   }
@@ -134,6 +143,8 @@ class ControlClient : public SchedulerClient {
     if (!client_.connected()) return Gone("the connection was lost");
     std::string error;
     if (say(client_, &error)) return absl::OkStatus();
+    // The client closes the connection when an answer is late or makes no sense: a scheduler that
+    // can still say no is one that serves.
     return client_.connected() ? absl::FailedPreconditionError(error) : Gone(error);
   }
 
@@ -143,8 +154,10 @@ class ControlClient : public SchedulerClient {
     });
   }
 
-  // Logs only once, whatever pods there are.
+  // Says which keys of the policy an older scheduler ignores. Only where the policy uses one: terms
+  // that are the defaults lose nothing. Once for a connection, whatever pods there are.
   void SayWhatItDoesNotKnow(const BindOrder& order) {
+    // Weights of 100, priority normal, no ceilings.
     constexpr control::ShareTerms kNotSaid{}, kDefault{100, 100, 2, 0, 0};
     const bool says_shares =
         (order.shares != kNotSaid && order.shares != kDefault) || order.memory_wait_ms != 0;
@@ -156,6 +169,7 @@ class ControlClient : public SchedulerClient {
         order.rescue_after_ms != 0 && order.rescue_after_ms != kDefaultRescueMs;
     const MutexLock lock(mutex_);
     if (!client_.connected() || said_what_it_does_not_know_) return;
+    // From the oldest release on: each one lacks what the next ones lack, too.
     const char* keys = nullptr;
     if ((says_shares || says_kernels || says_partition || says_trace || says_rescue) &&
         !client_.scheduler_speaks_3_2()) {

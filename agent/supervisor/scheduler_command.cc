@@ -5,6 +5,8 @@ namespace gpuloom {
 
 std::vector<std::string> SchedulerCommand::For(const std::string& gpu_uuid,
                                                const std::string& directory) const {
+  // What the operator has not set is not passed on, so that the scheduler's own default holds, also
+  // of another release than the agent's.
   std::vector<std::string> command = {program, "--gpu", gpu_uuid, "--state-dir", directory};
   if (!idle_timeout.empty()) command.insert(command.end(), {"--idle-timeout", idle_timeout});
   if (!drain_timeout.empty()) command.insert(command.end(), {"--drain-timeout", drain_timeout});

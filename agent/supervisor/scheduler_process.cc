@@ -16,6 +16,7 @@
 namespace gpuloom {
 namespace {
 
+// Looked at only when a scheduler is started: the log of one that runs is not moved away under it.
 constexpr off_t kMaxLogBytes = 16 << 20;
 
 }  // namespace
@@ -24,6 +25,7 @@ absl::StatusOr<pid_t> StartScheduler(const std::vector<std::string>& arguments,
                                      const std::string& log_path) {
   struct stat info = {};
   if (stat(log_path.c_str(), &info) == 0 && info.st_size > kMaxLogBytes) {
+    // A log that cannot be moved grows: no reason not to start.
     (void)rename(log_path.c_str(), (log_path + ".1").c_str());
   }
   pid_t pid = 0;
@@ -39,16 +41,19 @@ std::optional<std::string> ReapProcess(pid_t pid) {
   int status = 0;
   const pid_t ended = waitpid(pid, &status, WNOHANG);
   if (ended == 0 || (ended < 0 && errno == EINTR)) return std::nullopt;
+  // Nobody else may have reaped it: then how it ended is not known, but it has.
   if (ended < 0) return Cat("vanished: ", strerror(errno));
   return HowItEnded(status);
 }
 
 void ReapStrays(const std::set<pid_t>& ours) {
   siginfo_t ended = {};
-  // WNOWAIT, so that the status of our own children is still there for ReapProcess.
+  // WNOWAIT, so that the status of our own children is still there for ReapProcess. Ends at the
+  // first of our own, and takes what stands behind it once that has been reaped.
   while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0 &&
          !ours.contains(ended.si_pid)) {
     (void)waitpid(ended.si_pid, nullptr, WNOHANG);
+    // waitid need not write it where no child has ended.
     ended.si_pid = 0;
   }
 }

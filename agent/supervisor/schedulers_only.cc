@@ -15,6 +15,7 @@ void RunSchedulersOnly(Supervisor* supervisor, Clock* clock,
     clock->SleepFor(kTick);
   }
   supervisor->RequestStop();
+  // IsAnyRunning reaps. Ticks would start a scheduler again that has just ended.
   const Clock::Time deadline = clock->Now() + kStopTimeout;
   while (supervisor->IsAnyRunning() && clock->Now() < deadline) clock->SleepFor(kTick);
 }

@@ -27,6 +27,7 @@ absl::Status Supervisor::AddGpu(const std::string& gpu_uuid) {
   Watched watched;
   watched.directory = Cat(options_.state_directory, "/gpus/", gpu_uuid);
   std::error_code error;
+  // With the umask's mode: the state directory above is 0700.
   std::filesystem::create_directories(watched.directory, error);
   if (error) return absl::InternalError(Cat("state: ", watched.directory, ": ", error.message()));
   watched_.emplace(gpu_uuid, std::move(watched));
@@ -35,6 +36,7 @@ absl::Status Supervisor::AddGpu(const std::string& gpu_uuid) {
 
 void Supervisor::Tick(Clock::Time now) {
   for (auto& [gpu_uuid, watched] : watched_) Look(gpu_uuid, &watched, now);
+  // Behind the looks, which reap our own. 0 may be among them: no process has that id.
   std::set<pid_t> ours;
   for (const auto& [gpu_uuid, watched] : watched_) ours.insert(watched.pid);
   ReapStrays(ours);
@@ -42,6 +44,7 @@ void Supervisor::Tick(Clock::Time now) {
 
 void Supervisor::RequestStop() const {
   for (const auto& [gpu_uuid, watched] : watched_) {
+    // Until it is reaped the id cannot be another process's.
     if (watched.pid != 0) kill(watched.pid, SIGTERM);
   }
 }
@@ -59,6 +62,7 @@ bool Supervisor::IsAnyRunning() {
   return is_any;
 }
 
+// The caller shares the client: it may outlive the supervisor's own, whose calls then fail.
 absl::StatusOr<std::shared_ptr<SchedulerClient>> Supervisor::Client(
     const std::string& gpu_uuid) const {
   const MutexLock lock(mutex_);
@@ -74,6 +78,10 @@ absl::StatusOr<std::shared_ptr<SchedulerClient>> Supervisor::Client(
   return found->second.client;
 }
 
+// Four cases, in this order: one is connected; one has ended before it could be; somebody can be
+// connected to; nobody can. Only the last may start one. is_waiting says that one is expected to
+// come up, for which no back-off holds: it is looked for at each tick. Of `watched`, the client and
+// the trouble are written under mutex_ only; everything else is this thread's.
 void Supervisor::Look(const std::string& gpu_uuid, Watched* watched, Clock::Time now) {
   std::optional<std::string> ended;
   if (watched->pid != 0) {
@@ -81,6 +89,8 @@ void Supervisor::Look(const std::string& gpu_uuid, Watched* watched, Clock::Time
     if (ended.has_value()) watched->pid = 0;
   }
   if (watched->client != nullptr) {
+    // What is connected may be another one than the child that has ended: then the child is only
+    // reaped.
     if (watched->client->IsConnected()) {
       LetLog(watched);
       return;
@@ -98,10 +108,13 @@ void Supervisor::Look(const std::string& gpu_uuid, Watched* watched, Clock::Time
              Cat(*ended, " at its start; see ", watched->directory, "/scheduler.log"));
     return;
   }
+  // The pause is for connecting, too: a scheduler that refuses is not asked five times a second.
   if (!watched->backoff.MayStart(now) && !watched->is_waiting) return;
 
   absl::StatusOr<std::shared_ptr<SchedulerClient>> client = options_.connect(watched->directory);
   if (client.ok()) {
+    // Without mutex_: it tells every allocation, which may take seconds, and Client must not wait
+    // for that.
     const absl::Status told = options_.on_connected(gpu_uuid, client->get());
     if (!told.ok()) {
       watched->backoff.Failed(now);
@@ -124,6 +137,8 @@ void Supervisor::Look(const std::string& gpu_uuid, Watched* watched, Clock::Time
     Complain(gpu_uuid, watched, reason);
     return;
   }
+  // A scheduler takes its lock before it listens. Without looking at it, a second one would be
+  // started, and fail, while the first one, another agent's, comes up.
   const bool runs = watched->pid != 0 || IsSchedulerLockHeld(watched->directory);
   if (!runs && options_.may_start) {
     watched->is_waiting = false;
@@ -143,6 +158,7 @@ void Supervisor::Look(const std::string& gpu_uuid, Watched* watched, Clock::Time
 }
 
 void Supervisor::Start(const std::string& gpu_uuid, Watched* watched, Clock::Time now) {
+  // That it cannot be executed is known at once; whatever else goes wrong is in its log.
   const absl::StatusOr<pid_t> pid = StartScheduler(options_.command(gpu_uuid, watched->directory),
                                                    watched->directory + "/scheduler.log");
   watched->backoff.Started(now);
@@ -152,6 +168,7 @@ void Supervisor::Start(const std::string& gpu_uuid, Watched* watched, Clock::Tim
     return;
   }
   watched->pid = *pid;
+  // It begins with what its command line says.
   watched->logs_more = false;
   watched->is_waiting = true;
   watched->waiting_since = now;
@@ -167,6 +184,7 @@ void Supervisor::LetLog(Watched* watched) {
 void Supervisor::Complain(const std::string& gpu_uuid, Watched* watched,
                           const std::string& trouble) {
   const MutexLock lock(mutex_);
+  // The same trouble at each try is one line. After a time in which it served it is news again.
   if (watched->client != nullptr || watched->trouble != trouble) {
     spdlog::error("supervisor: GPU {}: scheduler: {}; next try in {} ms", gpu_uuid, trouble,
                   watched->backoff.pause().count());

@@ -19,11 +19,14 @@ uint64_t MonotonicNs() {
 }  // namespace
 
 void UnsupportedLog::Look(const std::string& gpu_uuid, const std::vector<UnsupportedCalls>& now) {
+  // A new table, so that allocations that are gone leave none behind.
   std::map<std::string, std::set<std::string>> said;
   for (const UnsupportedCalls& calls : now) {
     std::set<std::string>& names = said[calls.allocation];
     names = std::move(said_[gpu_uuid][calls.allocation]);
     for (const std::string& name : calls.names) {
+      // Known from now on, even if the budget leaves its line out: it is not tried again at every
+      // look.
       if (!names.insert(name).second) continue;
       LineBudget& budget = budgets_.Of(calls.pod_namespace, MonotonicNs());
       if (!TakeLogLine(&budget, "gpuloom-agent", LogLevel::kWarning)) {

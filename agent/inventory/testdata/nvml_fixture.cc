@@ -132,6 +132,7 @@ int nvmlEventSetCreate(void** set) {
   return 0;
 }
 int nvmlEventSetFree(void*) { return 0; }
+// 8 is nvmlEventTypeXidCriticalError, 2 NVML_ERROR_INVALID_ARGUMENT.
 int nvmlDeviceRegisterEvents(void*, unsigned long long types, void*) { return types == 8 ? 0 : 2; }
 int nvmlEventSetWait_v2(void*, EventData* event, unsigned) {
   if (Xids() < told) told = 0;  // another file
