@@ -26,6 +26,7 @@ struct Context {
   std::atomic<unsigned> flags;
   std::atomic<int> cache_config;
   std::atomic<uint32_t> users;  // of created ones: cuCtxAttach and cuCtxDetach count
+  std::atomic<bool> ending;     // of created ones: a thread is destroying it
   uint32_t api_version;
   uint64_t id;          // of created ones
   GreenContext* green;  // null: not of one

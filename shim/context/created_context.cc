@@ -117,6 +117,8 @@ CUresult Destroy(CUcontext handle) {
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindCreatedContext(handle);
   if (context == nullptr || context->green != nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  // It stays valid while what was made in it is destroyed, so its handle alone does not tell.
+  if (context->ending.exchange(true)) return CUDA_ERROR_INVALID_CONTEXT;
   ThreadState& thread = CurrentThread();
   const CUcontext before = thread.current;
   thread.current = handle;  // objects are destroyed in their own context
