@@ -61,7 +61,9 @@ CUresult MapLocked(const MemoryText& text, uint64_t* begin) GPULOOM_REQUIRES(sha
   PhysicalMemory* memory = nullptr;
   CUDA_RETURN_IF_ERROR(ImportPhysicalLocked(text.token, &memory));
   const uint64_t size_bytes = memory->size_bytes;
-  CUresult result = ReserveAddresses(size_bytes, 0, 0, begin);
+  // The text came through another process, which may have changed it.
+  CUresult result = size_bytes == text.size_bytes ? ReserveAddresses(size_bytes, 0, 0, begin)
+                                                  : CUDA_ERROR_INVALID_VALUE;
   if (result == CUDA_SUCCESS) {
     result = MapPhysicalLocked(memory, *begin);
     if (result != CUDA_SUCCESS) FreeAddresses(*begin);
@@ -117,6 +119,7 @@ CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags
   Holding holding(&shared.lock);
   for (Opened& one : shared.opened) {
     if (!Same(one.token, text.token)) continue;
+    if (one.size_bytes != text.size_bytes) return CUDA_ERROR_INVALID_VALUE;
     ++one.opens;
     *address = one.begin + text.offset_bytes;
     return CUDA_SUCCESS;

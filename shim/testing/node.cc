@@ -291,6 +291,30 @@ class TestingNode::Ring {
     memory_.erase(static_cast<uint64_t>(r.address));
     Reply<wire::MemFree>(record, 0, {});
   }
+  // The upper half of the range is for mappings, which are only noted.
+  void On(wire::Tag<wire::AddressSpace>, const wire::AddressSpace::Request&,
+          const wire::Record& record) {
+    Reply<wire::AddressSpace>(record, 0,
+                              {welcome_.device_range_begin + kDeviceBytes / 2, kDeviceBytes / 2});
+  }
+  void On(wire::Tag<wire::PhysicalImport>, const wire::PhysicalImport::Request&,
+          const wire::Record& record) {
+    Reply<wire::PhysicalImport>(record, 0, {kImportedBytes});
+  }
+  void On(wire::Tag<wire::PhysicalRelease>, const wire::PhysicalRelease::Request&,
+          const wire::Record& record) {
+    Reply<wire::PhysicalRelease>(record, 0, {});
+  }
+  void On(wire::Tag<wire::MemMap>, const wire::MemMap::Request&, const wire::Record& record) {
+    Reply<wire::MemMap>(record, 0, {});
+  }
+  void On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Request&,
+          const wire::Record& record) {
+    Reply<wire::MemSetAccess>(record, 0, {});
+  }
+  void On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request&, const wire::Record& record) {
+    Reply<wire::MemUnmap>(record, 0, {});
+  }
   void On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&, const wire::Record& record) {
     Reply<wire::MemInfo>(record, 0, {uint64_t{5} << 30, uint64_t{6} << 30});
   }

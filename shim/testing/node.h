@@ -63,6 +63,9 @@ class TestingNode {
   static constexpr uint64_t kDeviceBytes = uint64_t{256} << 20;
   static constexpr uint64_t kHostBytes = uint64_t{256} << 20;
 
+  // What lies behind every token that a tenant imports.
+  static constexpr uint64_t kImportedBytes = uint64_t{2} << 20;
+
   int connections() const { return connections_.load(); }
   const std::string& directory() const { return directory_; }
 
