@@ -88,8 +88,9 @@ CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {
   // instead of all streams'.
   KnownMemory freed;
   const bool pooled = ForgetMemory(address, MemoryKind::kPooled, &freed);
-  if (!pooled && !ForgetMemory(address, MemoryKind::kDevice, &freed)) {
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!pooled) {
+    if (!ForgetMemory(address, MemoryKind::kDevice, &freed)) return CUDA_ERROR_INVALID_VALUE;
+    ForgetMade(MadeKind::kDeviceMemory, address);
   }
   wire::Ticket ticket{0};
   CUDA_RETURN_IF_ERROR(PlaceOfFreeing(stream, &ticket));
