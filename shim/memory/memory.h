@@ -61,6 +61,10 @@ inline bool LiesInArena(const KnownMemory& memory) {
   return IsTheProgramsToo(memory) && !IsMigrating(memory);
 }
 
+// Device memory and its entry, for the program or its graphs. If there is none left, waits for the program's work and has
+// pools and managed memory make room.
+[[nodiscard]] CUresult MakeDeviceMemory(uint64_t size_bytes, CUdeviceptr* address);
+
 // Gives the entry its buffer id. False if out of memory.
 [[nodiscard]] bool NoteMemory(const KnownMemory& entry);
 // Removes the entry that begins exactly here from the table.

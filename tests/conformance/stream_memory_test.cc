@@ -248,7 +248,7 @@ TEST_F(StreamMemory, APoolGivesBackWhatAnAllocationNeeds) {
     for (const CUdeviceptr one : pieces) Give(one, stream);
     ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
   };
-  // In the pool's order, and beside the pool.
+  // In the pool's order, beside the pool, and for a graph.
   fill();
   const CUdeviceptr ordered = Take(6 * piece, stream);
   EXPECT_EQ(Cu().cuMemsetD8Async(ordered + 6 * piece - 1000, 9, 1000, stream), CUDA_SUCCESS);
@@ -261,6 +261,21 @@ TEST_F(StreamMemory, APoolGivesBackWhatAnAllocationNeeds) {
   CUdeviceptr plain = 0;
   ASSERT_EQ(Cu().cuMemAlloc_v2(&plain, 6 * piece), CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuMemFree_v2(plain), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemPoolTrimTo(pool_, 0), CUDA_SUCCESS);
+  fill();
+  CUdeviceptr captured = 0;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(Cu().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemAllocAsync(&captured, 6 * piece, stream), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemsetD8Async(captured + 6 * piece - 1000, 9, 1000, stream), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemFreeAsync(captured, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphDestroy(graph), CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuMemPoolTrimTo(pool_, 0), CUDA_SUCCESS);
 }
 
