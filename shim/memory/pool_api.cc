@@ -43,7 +43,8 @@ CUresult AllocateFrom(Pool* pool, CUdeviceptr* address, size_t size_bytes, CUstr
   uint32_t piece = 0;
   CUDA_RETURN_IF_ERROR(TakeFromPool(pool, size_bytes, stream, &begin, &piece));
   if (!NoteMemory({begin, size_bytes, MemoryKind::kPooled, 0, {}, piece, 0})) {
-    GiveToPool(piece, stream, wire::Ticket{0});
+    // What the stream did with the piece before may not be done.
+    GiveToPool(piece, stream, session.LastTicket(stream));
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = begin;
