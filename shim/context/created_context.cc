@@ -4,6 +4,7 @@
 #include "proto/libcuda/runtime_tables.h"
 #include "shim/context/context.h"
 #include "shim/event/context_order.h"
+#include "shim/memory/memory.h"
 #include "shim/process/futex.h"
 #include "shim/process/growing.h"
 #include "shim/process/handle_table.h"
@@ -107,6 +108,24 @@ void DestroyMade(const Made& made) {
       return;
     case MadeKind::kHostMemory:
       (void)cuMemFreeHost(reinterpret_cast<void*>(made.handle));
+      return;
+    case MadeKind::kOpenedMemory:
+      CloseShared(made.handle);
+      return;
+    case MadeKind::kArray:
+      (void)cuArrayDestroy(reinterpret_cast<CUarray>(made.handle));
+      return;
+    case MadeKind::kMipmap:
+      (void)cuMipmappedArrayDestroy(reinterpret_cast<CUmipmappedArray>(made.handle));
+      return;
+    case MadeKind::kTexture:
+      (void)cuTexObjectDestroy(made.handle);
+      return;
+    case MadeKind::kSurface:
+      (void)cuSurfObjectDestroy(made.handle);
+      return;
+    case MadeKind::kLink:
+      (void)cuLinkDestroy(reinterpret_cast<CUlinkState>(made.handle));
       return;
   }
 }

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <type_traits>
 
 #include "proto/channel/socket.h"
 #include "proto/cuda/cuda_all.h"
@@ -32,6 +33,9 @@ uint64_t FindFreeAddresses(uint64_t size_bytes) {
   static std::atomic<uint64_t> used_bytes{0};
   return base - used_bytes.fetch_add(size_bytes);
 }
+
+template <typename T, typename... Ts>
+constexpr bool IsOneOf = (std::is_same_v<T, Ts> || ...);
 
 template <typename Condition>
 void Await(Condition condition) {
@@ -238,23 +242,30 @@ class TestingNode::Ring {
           const wire::Record& record) {
     Reply<wire::GreenCreate>(record, CUDA_SUCCESS, {{16, 8, 8, 0}});
   }
-  void On(wire::Tag<wire::GreenStreamCreate>, const wire::GreenStreamCreate::Request&,
-          const wire::Record& record) {
-    Reply<wire::GreenStreamCreate>(record, CUDA_SUCCESS, {});
-  }
   void On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request& r,
           const wire::Record& record) {
     Reply<wire::ArrayCreate>(record, CUDA_SUCCESS, {r.levels, 0});
   }
-  void On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request&,
+  void On(wire::Tag<wire::TextureCreate>, const wire::TextureCreate::Request&,
           const wire::Record& record) {
-    Reply<wire::ArrayDestroy>(record, CUDA_SUCCESS, {});
+    Reply<wire::TextureCreate>(record, CUDA_SUCCESS, {++last_view_});
   }
+  void On(wire::Tag<wire::SurfaceCreate>, const wire::SurfaceCreate::Request&,
+          const wire::Record& record) {
+    Reply<wire::SurfaceCreate>(record, CUDA_SUCCESS, {++last_view_});
+  }
+  // Succeed, and have nothing to say.
+  template <wire::Command C>
+  static constexpr bool kSucceeds =
+      IsOneOf<C, wire::ArrayDestroy, wire::GreenStreamCreate, wire::HostRegister,
+              wire::HostUnregister, wire::LinkCreate, wire::LinkDestroy, wire::MemMap,
+              wire::MemSetAccess, wire::MemUnmap, wire::PhysicalRelease, wire::StreamCreate,
+              wire::SurfaceDestroy, wire::TextureDestroy>;
   // Other commands are not served here: their tests run on the executor.
   template <wire::Command C>
   void On(wire::Tag<C>, const typename C::Request& r, const wire::Record& record) {
     if constexpr (C::kReply) {
-      Reply<C>(record, CUDA_ERROR_NOT_SUPPORTED, {});
+      Reply<C>(record, kSucceeds<C> ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED, {});
     } else if constexpr (requires { r.stream; }) {
       Complete(r.stream, record);
     }
@@ -301,30 +312,8 @@ class TestingNode::Ring {
           const wire::Record& record) {
     Reply<wire::PhysicalImport>(record, 0, {kImportedBytes});
   }
-  void On(wire::Tag<wire::PhysicalRelease>, const wire::PhysicalRelease::Request&,
-          const wire::Record& record) {
-    Reply<wire::PhysicalRelease>(record, 0, {});
-  }
-  void On(wire::Tag<wire::MemMap>, const wire::MemMap::Request&, const wire::Record& record) {
-    Reply<wire::MemMap>(record, 0, {});
-  }
-  void On(wire::Tag<wire::MemSetAccess>, const wire::MemSetAccess::Request&,
-          const wire::Record& record) {
-    Reply<wire::MemSetAccess>(record, 0, {});
-  }
-  void On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request&, const wire::Record& record) {
-    Reply<wire::MemUnmap>(record, 0, {});
-  }
   void On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&, const wire::Record& record) {
     Reply<wire::MemInfo>(record, 0, {uint64_t{5} << 30, uint64_t{6} << 30});
-  }
-  void On(wire::Tag<wire::HostRegister>, const wire::HostRegister::Request&,
-          const wire::Record& record) {
-    Reply<wire::HostRegister>(record, 0, {});
-  }
-  void On(wire::Tag<wire::HostUnregister>, const wire::HostUnregister::Request&,
-          const wire::Record& record) {
-    Reply<wire::HostUnregister>(record, 0, {});
   }
   void On(wire::Tag<wire::Copy>, const wire::Copy::Request& r, const wire::Record& record) {
     std::memmove(Any(r.destination), Any(r.source), r.size_bytes);
@@ -344,10 +333,6 @@ class TestingNode::Ring {
   }
   void On(wire::Tag<wire::Launch>, const wire::Launch::Request& r, const wire::Record& record) {
     Complete(r.stream, record);
-  }
-  void On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Request&,
-          const wire::Record& record) {
-    Reply<wire::StreamCreate>(record, 0, {});
   }
   void On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request& r,
           const wire::Record& record) {
@@ -457,6 +442,7 @@ class TestingNode::Ring {
   std::vector<ImageHash> known_;
   std::map<uint64_t, std::vector<uint8_t>> memory_;
   uint64_t next_address_;
+  uint64_t last_view_ = 0;
   bool held_ = false;
   std::map<wire::StreamId, wire::Ticket> held_back_;
   std::vector<std::pair<wire::StreamId, wire::Ticket>> due_;  // host functions, all that ever were
