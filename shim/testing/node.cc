@@ -125,6 +125,14 @@ class TestingNode::Ring {
     Wake();
   }
   void PublishAsyncError(uint32_t code) { writer_->PublishAsyncError(code); }
+  void PublishEventsDone() {
+    const MutexLock lock(mutex_);
+    events_done_ = true;
+    for (const wire::Record& record : event_waits_) {
+      Reply<wire::EventDone>(record, CUDA_SUCCESS, {});
+    }
+    Wake();
+  }
   void PublishFatal(wire::Fatal fatal) {
     std::atomic_ref<uint32_t>(completions_->head.fatal).store(static_cast<uint32_t>(fatal));
     Wake();
@@ -257,7 +265,7 @@ class TestingNode::Ring {
   // Succeed, and have nothing to say.
   template <wire::Command C>
   static constexpr bool kSucceeds =
-      IsOneOf<C, wire::ArrayDestroy, wire::GreenStreamCreate, wire::HostRegister,
+      IsOneOf<C, wire::ArrayDestroy, wire::EventOpen, wire::GreenStreamCreate, wire::HostRegister,
               wire::HostUnregister, wire::LinkCreate, wire::LinkDestroy, wire::MemMap,
               wire::MemSetAccess, wire::MemUnmap, wire::PhysicalRelease, wire::StreamCreate,
               wire::SurfaceDestroy, wire::TextureDestroy>;
@@ -353,6 +361,12 @@ class TestingNode::Ring {
     constexpr uint32_t kOneAndAHalf = 0x3fc00000;
     Reply<wire::EventElapsed>(record, 0, {kOneAndAHalf});
   }
+  void On(wire::Tag<wire::EventDone>, const wire::EventDone::Request& r,
+          const wire::Record& record) {
+    if (events_done_) return Reply<wire::EventDone>(record, CUDA_SUCCESS, {});
+    if (r.wait == 0) return Reply<wire::EventDone>(record, CUDA_ERROR_NOT_READY, {});
+    event_waits_.push_back(record);
+  }
   void On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request& r,
           const wire::Record& record) {
     writer_->PublishHostFunction(r.id);
@@ -443,6 +457,8 @@ class TestingNode::Ring {
   std::map<uint64_t, std::vector<uint8_t>> memory_;
   uint64_t next_address_;
   uint64_t last_view_ = 0;
+  bool events_done_ = false;
+  std::vector<wire::Record> event_waits_;
   bool held_ = false;
   std::map<wire::StreamId, wire::Ticket> held_back_;
   std::vector<std::pair<wire::StreamId, wire::Ticket>> due_;  // host functions, all that ever were
@@ -550,6 +566,7 @@ void TestingNode::WaitForFullRing() {
 }
 void TestingNode::PublishFault(uint32_t code) { ring_->PublishFault(code); }
 void TestingNode::PublishAsyncError(uint32_t code) { ring_->PublishAsyncError(code); }
+void TestingNode::PublishEventsDone() { ring_->PublishEventsDone(); }
 void TestingNode::PublishFatal(wire::Fatal fatal) { ring_->PublishFatal(fatal); }
 void TestingNode::HangUpDoorbell() { ring_->HangUp(); }
 void TestingNode::HangUpConnection() {

@@ -84,6 +84,8 @@ class TestingNode {
   void WaitForSleeper();
   void PublishFault(uint32_t code);
   void PublishAsyncError(uint32_t code);
+  // What another process has recorded in shared events; until then waits for them get no answer.
+  void PublishEventsDone();
   void PublishFatal(wire::Fatal fatal);
   void HangUpDoorbell();
   void HangUpConnection();
