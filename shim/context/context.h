@@ -26,6 +26,7 @@ struct Context {
   std::atomic<unsigned> flags;
   std::atomic<int> cache_config;
   std::atomic<uint32_t> users;  // of created ones: cuCtxAttach and cuCtxDetach count
+  std::atomic<bool> ending;     // of created ones: a thread is destroying it
   uint32_t api_version;
   uint64_t id;          // of created ones
   GreenContext* green;  // null: not of one
@@ -68,8 +69,21 @@ bool WasGreenContext(CUcontext context);
 [[nodiscard]] CUresult ReleasePrimaryWith(bool (*end)(void* data), void* data);
 void ForgetMadeObjects();  // the primary context was reset, and with it everything
 
-// Objects made in a created context are destroyed with it; for the primary one nothing is noted.
-enum class MadeKind : uint32_t { kStream, kEvent, kModule, kDeviceMemory, kHostMemory };
+// Objects made in a created context are destroyed with it; for the primary one nothing is noted. Pools, what is allocated
+// from them, and memory of cuMemCreate belong to the device.
+enum class MadeKind : uint32_t {
+  kStream,
+  kEvent,
+  kModule,
+  kDeviceMemory,
+  kHostMemory,
+  kOpenedMemory,  // another process's, by where its mapping begins; once for each time it is opened
+  kArray,
+  kMipmap,
+  kTexture,
+  kSurface,
+  kLink,
+};
 void NoteMade(MadeKind kind, uint64_t handle);
 void ForgetMade(MadeKind kind, uint64_t handle);
 // Where it was made.

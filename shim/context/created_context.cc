@@ -4,6 +4,7 @@
 #include "proto/libcuda/runtime_tables.h"
 #include "shim/context/context.h"
 #include "shim/event/context_order.h"
+#include "shim/memory/memory.h"
 #include "shim/process/futex.h"
 #include "shim/process/growing.h"
 #include "shim/process/handle_table.h"
@@ -108,6 +109,24 @@ void DestroyMade(const Made& made) {
     case MadeKind::kHostMemory:
       (void)cuMemFreeHost(reinterpret_cast<void*>(made.handle));
       return;
+    case MadeKind::kOpenedMemory:
+      CloseShared(made.handle);
+      return;
+    case MadeKind::kArray:
+      (void)cuArrayDestroy(reinterpret_cast<CUarray>(made.handle));
+      return;
+    case MadeKind::kMipmap:
+      (void)cuMipmappedArrayDestroy(reinterpret_cast<CUmipmappedArray>(made.handle));
+      return;
+    case MadeKind::kTexture:
+      (void)cuTexObjectDestroy(made.handle);
+      return;
+    case MadeKind::kSurface:
+      (void)cuSurfObjectDestroy(made.handle);
+      return;
+    case MadeKind::kLink:
+      (void)cuLinkDestroy(reinterpret_cast<CUlinkState>(made.handle));
+      return;
   }
 }
 
@@ -117,6 +136,8 @@ CUresult Destroy(CUcontext handle) {
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindCreatedContext(handle);
   if (context == nullptr || context->green != nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  // It stays valid while what was made in it is destroyed, so its handle alone does not tell.
+  if (context->ending.exchange(true)) return CUDA_ERROR_INVALID_CONTEXT;
   ThreadState& thread = CurrentThread();
   const CUcontext before = thread.current;
   thread.current = handle;  // objects are destroyed in their own context

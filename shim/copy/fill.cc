@@ -55,7 +55,8 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
       !(IsTheProgramsToo(found) || MemoryOperationsWait())) {
     return result;
   }
-  return session.WaitFor(stream, ticket);
+  CUDA_RETURN_IF_ERROR(session.WaitFor(stream, ticket));
+  return session.TakeAsyncError();
 }
 
 // `pitch_bytes` from row to row; it counts only if there are several.
@@ -92,7 +93,8 @@ CUresult FillRows(CUdeviceptr destination, size_t pitch_bytes, uint32_t value,
       !(pinned || MemoryOperationsWait())) {
     return result;
   }
-  return session.WaitFor(stream, ticket);
+  CUDA_RETURN_IF_ERROR(session.WaitFor(stream, ticket));
+  return session.TakeAsyncError();
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/event/event.h"
 
+#include <time.h>
+
 #include "proto/cuda/return_if_error.h"
 #include "shim/context/context.h"
 #include "shim/graph/capture.h"
@@ -16,6 +18,7 @@ namespace {
 struct Events {
   HandleTable<Event, wire::kMaxEvents> table;
   Lock lock;
+  std::atomic<uint32_t> waits{0};  // threads that hold a place for an answer while they wait
 };
 constinit Events events;
 
@@ -90,6 +93,23 @@ CUresult Destroy(Event* event) {
 CUresult AskWhetherDone(const Event* event, bool wait) {
   wire::EventDone::Reply reply;
   return session.Call<wire::EventDone>({IdOf(event), wait ? 1u : 0u}, &reply);
+}
+
+// A place for an answer is held until the event is done, and what makes it so may need one, too:
+// beyond half of them, threads ask again and again instead.
+CUresult WaitUntilDone(CUevent handle) {
+  constexpr uint32_t kMostAnswers = wire::kReplySlots / 2;
+  constexpr timespec kNap = {0, 1'000'000};
+  for (;;) {
+    // It may be destroyed meanwhile, and the executor may be asked only for what there is.
+    Event* event;
+    CUDA_RETURN_IF_ERROR(Find(handle, &event));
+    const bool waits = events.waits.fetch_add(1) < kMostAnswers;
+    const CUresult result = AskWhetherDone(event, waits);
+    events.waits.fetch_sub(1);
+    if (waits || result != CUDA_ERROR_NOT_READY) return result;
+    nanosleep(&kNap, nullptr);
+  }
 }
 
 // Another process may learn of a shared event's record in other ways than through us, and whatever
@@ -297,7 +317,7 @@ CUresult cuEventSynchronize(CUevent handle) {
   // The executor decides, because another process may have recorded it; and the wait must be seen
   // by whoever records it next.
   if (event->shared.load(std::memory_order_acquire)) {
-    const CUresult result = AskWhetherDone(event, /*wait=*/true);
+    const CUresult result = WaitUntilDone(handle);
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
   const RecordPoint point = PointOf(*event);

@@ -102,14 +102,7 @@ bool WasRecorded(CUevent handle) {
 
 // Called without the graph lock, for it waits for the executor.
 CUresult AllocateForGraph(size_t size_bytes, CUdeviceptr* address) {
-  uint64_t begin;
-  CUDA_RETURN_IF_ERROR(TakeDeviceMemory(size_bytes, &begin));
-  if (!NoteMemory({begin, size_bytes, MemoryKind::kDevice, 0, {}, 0, 0})) {
-    GiveDeviceMemory(begin, size_bytes, wire::kLegacyStream, wire::Ticket{0});
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  *address = begin;
-  return CUDA_SUCCESS;
+  return MakeDeviceMemory(size_bytes, address);
 }
 
 void FreeForGraph(CUdeviceptr address) {

@@ -178,8 +178,10 @@ void TrimLocked(uint64_t keep_bytes) GPULOOM_REQUIRES(arena.lock) {
                                            &reply) != CUDA_SUCCESS) {
       return;
     }
-    const size_t block = FindAtOrBefore(arena.free, chunk.begin);
-    if (block != arena.free.count() && arena.free[block].begin == chunk.begin) {
+    // Usually one; more where a block between them was lost for want of memory.
+    const uint64_t last = chunk.begin + chunk.size_bytes - 1;
+    for (size_t block; (block = FindAtOrBefore(arena.free, last)) != arena.free.count() &&
+                       arena.free[block].begin >= chunk.begin;) {
       arena.free.Remove(block);
     }
     arena.pinned_bytes -= chunk.size_bytes;

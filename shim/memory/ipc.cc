@@ -61,7 +61,9 @@ CUresult MapLocked(const MemoryText& text, uint64_t* begin) GPULOOM_REQUIRES(sha
   PhysicalMemory* memory = nullptr;
   CUDA_RETURN_IF_ERROR(ImportPhysicalLocked(text.token, &memory));
   const uint64_t size_bytes = memory->size_bytes;
-  CUresult result = ReserveAddresses(size_bytes, 0, 0, begin);
+  // The text came through another process, which may have changed it.
+  CUresult result = size_bytes == text.size_bytes ? ReserveAddresses(size_bytes, 0, 0, begin)
+                                                  : CUDA_ERROR_INVALID_VALUE;
   if (result == CUDA_SUCCESS) {
     result = MapPhysicalLocked(memory, *begin);
     if (result != CUDA_SUCCESS) FreeAddresses(*begin);
@@ -117,7 +119,9 @@ CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags
   Holding holding(&shared.lock);
   for (Opened& one : shared.opened) {
     if (!Same(one.token, text.token)) continue;
+    if (one.size_bytes != text.size_bytes) return CUDA_ERROR_INVALID_VALUE;
     ++one.opens;
+    NoteMade(MadeKind::kOpenedMemory, one.begin);
     *address = one.begin + text.offset_bytes;
     return CUDA_SUCCESS;
   }
@@ -127,25 +131,31 @@ CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags
     (void)UnmapLocked(fresh.begin);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  NoteMade(MadeKind::kOpenedMemory, fresh.begin);
   *address = fresh.begin + text.offset_bytes;
   return CUDA_SUCCESS;
 }
 
-CUresult Close(CUdeviceptr address) {
-  CUDA_RETURN_IF_ERROR(NeedContext());
+// `begin`: of the mapping.
+CUresult Close(CUdeviceptr address, uint64_t* begin) {
   Holding holding(&shared.lock);
   for (size_t i = 0; i < shared.opened.count(); ++i) {
     Opened& one = shared.opened[i];
     if (address - one.begin >= one.size_bytes) continue;
+    *begin = one.begin;
     if (--one.opens != 0) return CUDA_SUCCESS;
-    const uint64_t begin = one.begin;
     shared.opened.Remove(i);
-    return UnmapLocked(begin);
+    return UnmapLocked(*begin);
   }
   return CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
+
+void CloseShared(uint64_t begin) {
+  uint64_t same;
+  (void)Close(begin, &same);
+}
 
 void CloseAllShared() {
   Holding holding(&shared.lock);
@@ -168,7 +178,13 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* address, CUipcMemHandle handle, unsigne
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
   return Open(address, handle, flags);
 }
-CUresult cuIpcCloseMemHandle(CUdeviceptr address) { return Close(address); }
+CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
+  CUDA_RETURN_IF_ERROR(NeedContext());
+  uint64_t begin;
+  const CUresult result = Close(address, &begin);
+  if (result == CUDA_SUCCESS) ForgetMade(MadeKind::kOpenedMemory, begin);
+  return result;
+}
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* handle, CUevent event) {
   CUDA_RETURN_IF_ERROR(NeedContext());

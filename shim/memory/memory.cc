@@ -70,21 +70,7 @@ CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
   if (address == nullptr || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   // Potentially unsafe while a stream captures, as CUDA calls it.
   CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
-  uint64_t begin = 0;
-  CUresult result = TakeDeviceMemory(size_bytes, &begin);
-  // A second try only where it can help: more than the device has would be refused, and counted,
-  // twice.
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && size_bytes <= session.device().total_memory_bytes) {
-    // Memory freed in stream order becomes available once the streams have reached that point.
-    CUDA_RETURN_IF_ERROR(session.WaitForAll());
-    result = MakeRoom(size_bytes) ? TakeDeviceMemory(size_bytes, &begin) : CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  if (result != CUDA_SUCCESS) return result;
-  if (!NoteMemory({begin, size_bytes, MemoryKind::kDevice, 0, {}, 0, 0})) {
-    GiveDeviceMemory(begin, size_bytes, wire::kLegacyStream, wire::Ticket{0});
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  *address = begin;
+  CUDA_RETURN_IF_ERROR(MakeDeviceMemory(size_bytes, address));
   NoteMade(MadeKind::kDeviceMemory, *address);
   return CUDA_SUCCESS;
 }
@@ -129,6 +115,25 @@ unsigned Saturated(uint64_t bytes) {
 }
 
 }  // namespace
+
+CUresult MakeDeviceMemory(uint64_t size_bytes, CUdeviceptr* address) {
+  uint64_t begin = 0;
+  CUresult result = TakeDeviceMemory(size_bytes, &begin);
+  // A second try only where it can help: more than the device has would be refused, and counted,
+  // twice.
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && size_bytes <= session.device().total_memory_bytes) {
+    // Memory freed in stream order becomes available once the streams have reached that point.
+    CUDA_RETURN_IF_ERROR(session.WaitForAll());
+    result = MakeRoom(size_bytes) ? TakeDeviceMemory(size_bytes, &begin) : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (result != CUDA_SUCCESS) return result;
+  if (!NoteMemory({begin, size_bytes, MemoryKind::kDevice, 0, {}, 0, 0})) {
+    GiveDeviceMemory(begin, size_bytes, wire::kLegacyStream, wire::Ticket{0});
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *address = begin;
+  return CUDA_SUCCESS;
+}
 
 uint64_t NewBufferId() {
   Holding holding(&memory.lock);

@@ -61,6 +61,10 @@ inline bool LiesInArena(const KnownMemory& memory) {
   return IsTheProgramsToo(memory) && !IsMigrating(memory);
 }
 
+// Device memory and its entry, for the program or its graphs. If there is none left, waits for the program's work and has
+// pools and managed memory make room.
+[[nodiscard]] CUresult MakeDeviceMemory(uint64_t size_bytes, CUdeviceptr* address);
+
 // Gives the entry its buffer id. False if out of memory.
 [[nodiscard]] bool NoteMemory(const KnownMemory& entry);
 // Removes the entry that begins exactly here from the table.
@@ -75,7 +79,9 @@ void ForgetGlobals(wire::LibraryId library);
 // For memory that is not in the table.
 [[nodiscard]] uint64_t NewBufferId();
 
-// Memory of other processes that is open here, for a reset of the context (ipc.cc).
+// Memory of other processes that is open here (ipc.cc): closes once what is mapped at `begin`, for the end of a created
+// context; all of it, for a reset.
+void CloseShared(uint64_t begin);
 void CloseAllShared();
 
 // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, by buffer id (pointer.cc). Once a program has set it anywhere,

@@ -87,8 +87,8 @@ struct Migration {
   // Threads that wait until no range has users. No new ones come meanwhile.
   uint32_t settlers GPULOOM_GUARDED_BY(lock) = 0;
   // Streams may wait for the program, or are about to.
-  std::atomic<bool> may_wait{false};
-  std::atomic<uint32_t> posting{0};
+  bool may_wait GPULOOM_GUARDED_BY(lock) = false;
+  std::atomic<uint32_t> posting{0};  // raised under the lock, lowered without
 };
 constinit Migration migration;
 
@@ -430,9 +430,9 @@ CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
   // While streams may wait for the program, a touch must not wait for the streams: see
   // WaitForProgram.
   if (migration.posting.load() != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  if (migration.may_wait.load()) {
+  if (migration.may_wait) {
     if (!session.Idle()) return CUDA_ERROR_NOT_SUPPORTED;
-    migration.may_wait.store(false);
+    migration.may_wait = false;
   }
   const uint64_t granules = (size_bytes + kGranuleBytes - 1) / kGranuleBytes;
   Range range = {};
@@ -505,7 +505,7 @@ CUresult PreferHost(uint64_t begin, bool on) {
   if (range == nullptr) return CUDA_SUCCESS;
   if (!on) {
     // What has been settled because streams may wait for the program stays so.
-    if (!migration.may_wait.load() && range->place == Place::kNothing) range->prefers_host = false;
+    if (!migration.may_wait && range->place == Place::kNothing) range->prefers_host = false;
     return CUDA_SUCCESS;
   }
   range->prefers_host = true;
@@ -546,18 +546,19 @@ bool MigrateHome(uint64_t size_bytes) {
   return left_bytes != 0;
 }
 
-// Announced before anything is looked at, so that an allocation which starts after this stays in
-// host memory.
+// Under the lock also where nothing migrates yet: an allocation of another thread is either there to
+// be settled, or sees this and stays in host memory. Announced first, because settling releases the
+// lock meanwhile.
 WaitForProgram::WaitForProgram(bool waits) : waits_(waits) {
   if (!waits_) return;
-  migration.posting.fetch_add(1);
-  migration.may_wait.store(true);
-  if (!AnythingMigrates()) return;
   Holding holding(&migration.lock);
+  migration.posting.fetch_add(1);
+  migration.may_wait = true;
   result_ = SettleAllLocked();
 }
 
 WaitForProgram::~WaitForProgram() {
+  // Whoever holds the lock may wait for room in the ring, and that for what the program does next.
   if (waits_) migration.posting.fetch_sub(1);
 }
 

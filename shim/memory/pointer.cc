@@ -109,6 +109,8 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return Write<unsigned>(out, IsSynchronous(found.buffer_id) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return Write<unsigned>(out,
+                             found.kind == MemoryKind::kDevice ? 1 : 0);  // as cuIpcGetMemHandle
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
       return Write<unsigned>(out, 0);

@@ -272,9 +272,10 @@ CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes, bool* refused)
   return CUDA_SUCCESS;
 }
 
-// Chunks that it must keep for good do not count.
+// Chunks that other processes can name do not count while it must keep them.
 bool ExceedsThreshold(const Pool& pool) {
-  return pool.reserved_bytes - pool.exported_bytes > pool.release_threshold_bytes;
+  const uint64_t kept_bytes = pool.destroyed ? 0 : pool.exported_bytes;
+  return pool.reserved_bytes - kept_bytes > pool.release_threshold_bytes;
 }
 
 // Finds a piece for the stream; otherwise adds a chunk, or finally waits for what other streams

@@ -43,7 +43,8 @@ CUresult AllocateFrom(Pool* pool, CUdeviceptr* address, size_t size_bytes, CUstr
   uint32_t piece = 0;
   CUDA_RETURN_IF_ERROR(TakeFromPool(pool, size_bytes, stream, &begin, &piece));
   if (!NoteMemory({begin, size_bytes, MemoryKind::kPooled, 0, {}, piece, 0})) {
-    GiveToPool(piece, stream, wire::Ticket{0});
+    // What the stream did with the piece before may not be done.
+    GiveToPool(piece, stream, session.LastTicket(stream));
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = begin;
@@ -88,8 +89,9 @@ CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {
   // instead of all streams'.
   KnownMemory freed;
   const bool pooled = ForgetMemory(address, MemoryKind::kPooled, &freed);
-  if (!pooled && !ForgetMemory(address, MemoryKind::kDevice, &freed)) {
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!pooled) {
+    if (!ForgetMemory(address, MemoryKind::kDevice, &freed)) return CUDA_ERROR_INVALID_VALUE;
+    ForgetMade(MadeKind::kDeviceMemory, address);
   }
   wire::Ticket ticket{0};
   CUDA_RETURN_IF_ERROR(PlaceOfFreeing(stream, &ticket));

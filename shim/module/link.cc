@@ -174,6 +174,7 @@ CUresult Destroy(Link* link) {
     Holding holding(&links.lock);
     if (!links.table.Give(links.lock, link, /*reuse=*/false)) return CUDA_ERROR_INVALID_HANDLE;
   }
+  ForgetMade(MadeKind::kLink, reinterpret_cast<uint64_t>(link));
   wire::LinkDestroy::Reply reply;
   const CUresult result = session.Call<wire::LinkDestroy>({IdOf(link)}, &reply);
   free(link->image);
@@ -229,8 +230,10 @@ CUresult cuLinkCreate_v2(unsigned count, CUjit_option* options, void** values, C
   CUDA_RETURN_IF_ERROR(ReadJitOptions(count, options, values, &jit));
   Link* link = nullptr;
   const CUresult result = Create(jit, &link);
-  if (result == CUDA_SUCCESS) *state = reinterpret_cast<CUlinkState>(link);
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  NoteMade(MadeKind::kLink, reinterpret_cast<uint64_t>(link));
+  *state = reinterpret_cast<CUlinkState>(link);
+  return CUDA_SUCCESS;
 }
 CUresult cuLinkCreate(unsigned count, CUjit_option* options, void** values, CUlinkState* state) {
   return cuLinkCreate_v2(count, options, values, state);

@@ -86,7 +86,8 @@ Return Node::Look(wire::QueryAnswer* answer) {
     *answer = last_;
     return kSuccess;
   }
-  credit_ns_ -= kTurnNs;
+  // A question without an answer to fall back on is asked on credit, but runs up no debt.
+  credit_ns_ = credit_ns_ < kTurnNs ? 0 : credit_ns_ - kTurnNs;
   const Return result = Ask(&last_);
   last_valid_ = result == kSuccess;
   if (last_valid_) *answer = last_;

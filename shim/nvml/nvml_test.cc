@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -403,6 +404,26 @@ TEST_F(Nvml, FreshAnswersAreAskedAtABoundedRate) {
   }
   EXPECT_GE(door_->visits(), 2);
   EXPECT_LT(door_->visits(), 250);
+}
+
+// What was asked for in vain is not charged to the time after.
+TEST_F(Nvml, AnswersAreFreshAgainSoonAfterAnOutage) {
+  Begin();
+  const DeviceHandle device = Device();
+  door_.reset();
+  Memory memory{};
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(Call("nvmlDeviceGetMemoryInfo", device, &memory), kGpuIsLost);
+  }
+  std::filesystem::remove(directory_ + "/" + wire::kSocketName);
+  door_.emplace(directory_);
+  door_->Open();
+  EXPECT_EQ(Call("nvmlDeviceGetMemoryInfo", device, &memory), kSuccess);
+  const int visits = door_->visits();
+  EXPECT_EQ(visits, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  EXPECT_EQ(Call("nvmlDeviceGetMemoryInfo", device, &memory), kSuccess);
+  EXPECT_EQ(door_->visits(), 2);
 }
 
 TEST_F(Nvml, ARefusalHasItsCode) {

@@ -71,6 +71,13 @@ CUresult Session::Attach() {
   if (state == State::kForked) return CUDA_ERROR_NOT_INITIALIZED;
   Holding holding(&attach_lock_);
   if (this->state() != State::kFresh) return CUDA_SUCCESS;
+  // Before the first try, which a fork of another thread may fall into.
+  if (!fork_handled_) {
+    if (pthread_atfork(nullptr, nullptr, &Session::OnForkedChild) != 0) {
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    fork_handled_ = true;
+  }
   CUresult result = CUDA_SUCCESS;
   for (int left = kAttachTries; left > 0; --left) {
     bool try_again = left > 1;
@@ -96,13 +103,29 @@ CUresult Session::Initialize() {
   return waiting_.Health();
 }
 
-// One attempt: connect, say hello, judge the answer. The session is as before until Accept.
+// One attempt. A child that is forked meanwhile closes its copy of the connection, which would keep
+// this process's session alive: so `connection_` is set from here on, and cleared before the close.
 CUresult Session::AttachLocked(bool* try_again) {
-  const bool may_try_again = std::exchange(*try_again, false);
   ReadLogLevel();
   char path[kDoorPathBytes];
   channel::UniqueFd connection = ConnectToScheduler(&failures_, kWelcomeTimeoutSeconds, path);
-  if (!connection.valid()) return CUDA_ERROR_NO_DEVICE;
+  if (!connection.valid()) {
+    *try_again = false;
+    return CUDA_ERROR_NO_DEVICE;
+  }
+  connection_ = connection.get();
+  const CUresult result = Introduce(connection.get(), path, try_again);
+  if (result == CUDA_SUCCESS) {
+    connection.Release();
+  } else {
+    connection_ = -1;
+  }
+  return result;
+}
+
+// Says hello and judges the answer. The session is as before until Accept.
+CUresult Session::Introduce(int connection, const char* path, bool* try_again) {
+  const bool may_try_again = std::exchange(*try_again, false);
   const wire::Hello hello = MakeHello(wire::kHelloMagic);
   // A newer server's Welcome may be longer: what it appended is not for us. An older one's lacks
   // what has been appended since, which is zero then.
@@ -110,8 +133,8 @@ CUresult Session::AttachLocked(bool* try_again) {
   channel::UniqueFd fds[channel::kMaxFds];
   size_t fd_count = 0;
   ptrdiff_t size = -1;
-  if (channel::SendMessage(connection.get(), &hello, sizeof(hello))) {
-    size = channel::ReceiveMessage(connection.get(), answer, sizeof(answer), fds, channel::kMaxFds,
+  if (channel::SendMessage(connection, &hello, sizeof(hello))) {
+    size = channel::ReceiveMessage(connection, answer, sizeof(answer), fds, channel::kMaxFds,
                                    &fd_count);
   }
   if (size < 0) {
@@ -152,9 +175,7 @@ CUresult Session::AttachLocked(bool* try_again) {
                   static_cast<int>(wire::kWelcomeFds));
     return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
   }
-  const CUresult result = Accept(connection.get(), welcome, fds);
-  if (result == CUDA_SUCCESS) connection.Release();
-  return result;
+  return Accept(connection, welcome, fds);
 }
 
 // Maps what the scheduler has handed over and notes it. Everything that may fail for lack of
@@ -189,13 +210,6 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
         static_cast<unsigned long long>(welcome.host_range_begin),
         static_cast<unsigned long long>(welcome.host_range_bytes >> 20), strerror(errno));
     return CUDA_ERROR_OPERATING_SYSTEM;
-  }
-  // Registered before the session is in place, since a child must never use its parent's.
-  if (!fork_handled_) {
-    if (pthread_atfork(nullptr, nullptr, &Session::OnForkedChild) != 0) {
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    fork_handled_ = true;
   }
   auto* command_region = reinterpret_cast<wire::CommandRegion*>(commands.data());
   const auto* completion_region =
@@ -239,14 +253,21 @@ CUresult Session::Accept(int connection, const wire::Welcome& welcome, channel::
 // this takes none.
 void Session::OnForkedChild() {
   const State state = session.state();
-  if (state == State::kFresh || state == State::kForked) return;
-  close(session.connection_);
-  close(session.doorbell_);
-  session.connection_ = session.doorbell_ = -1;
+  if (state == State::kForked) return;
+  for (int* fd : {&session.connection_, &session.doorbell_}) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+  }
   session.token_ = {};  // the parent's
-  // The mappings did not come along. Nothing of CUDA was in use before cuInit: start over then.
-  session.state_.store(state == State::kAttached ? State::kFresh : State::kForked,
-                       std::memory_order_release);
+  // The mappings did not come along.
+  if (state == State::kInitialized) {
+    session.state_.store(State::kForked, std::memory_order_release);
+    return;
+  }
+  // Nothing of CUDA was in use before cuInit: start over, also where another thread was attaching.
+  ::new (&session.attach_lock_) Lock;
+  ::new (&session.ring_lock_) Lock;
+  session.state_.store(State::kFresh, std::memory_order_release);
 }
 
 // Neither this nor WaitForAll is a snapshot: what other threads queue meanwhile on streams that

@@ -4,7 +4,7 @@
 //
 // States:  fresh --Attach--> attached --Initialize (cuInit)--> initialised
 //          any attached state --fork, in the child--> forked: every call is refused there
-//          (a child of a process that had only attached is fresh: CUDA was not in use yet)
+//          (a child of a process that had only attached, or was about to, is fresh: CUDA was not in use yet)
 //
 // Every function that returns CUresult returns the code for the program's call.
 //
@@ -213,9 +213,12 @@ class Session {
 
   // *try_again: on entry, whether another try will follow; on return, whether one is worth it.
   CUresult AttachLocked(bool* try_again) GPULOOM_REQUIRES(attach_lock_);
+  CUresult Introduce(int connection, const char* path, bool* try_again)
+      GPULOOM_REQUIRES(attach_lock_);
   CUresult Accept(int connection, const wire::Welcome& welcome, channel::UniqueFd* fds)
       GPULOOM_REQUIRES(attach_lock_);
-  static void OnForkedChild();
+  // Not analysed: the child has only this thread, and makes the locks anew.
+  static void OnForkedChild() GPULOOM_NO_THREAD_SAFETY_ANALYSIS;
 
   std::atomic<State> state_{State::kFresh};
   Lock attach_lock_;

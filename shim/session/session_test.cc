@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attaching, being refused, forking, and what the snapshot answers.
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <string>
+#include <thread>
+
+#include "proto/channel/socket.h"
 #include "shim/testing/loaded_shim.h"
 
 namespace gpuloom {
@@ -227,6 +235,45 @@ TEST_F(Session, AChildOfAProcessThatUsedNoCudaIsItsOwn) {
   }
   EXPECT_EQ(ExitCodeOf(child), 0);
   EXPECT_EQ(node_.connections(), 2);
+}
+
+// The scheduler takes a second to start an executor, and the program has other threads.
+TEST_F(Session, AChildOfAProcessThatIsJustAttachingIsItsOwn) {
+  const std::string busy = node_.directory() + "/busy";
+  ASSERT_EQ(mkdir(busy.c_str(), 0700), 0);
+  const channel::UniqueFd listener(channel::ListenAt((busy + "/" + wire::kSocketName).c_str()));
+  ASSERT_TRUE(listener.valid());
+  setenv(wire::kSocketDirVariable, busy.c_str(), 1);
+  setenv("GPULOOM_LOG", "off", 1);
+  std::thread attaching([this] { EXPECT_NE(cu_.cuInit(0), CUDA_SUCCESS); });
+  pollfd visitor = {listener.get(), POLLIN, 0};
+  ASSERT_EQ(poll(&visitor, 1, 10'000), 1);
+  const channel::UniqueFd tenant(accept(listener.get(), nullptr, nullptr));
+  ASSERT_TRUE(tenant.valid());
+  char hello[256];
+  EXPECT_GT(recv(tenant.get(), hello, sizeof(hello), 0), 0);
+  int go_on[2];
+  ASSERT_EQ(pipe(go_on), 0);
+  setenv(wire::kSocketDirVariable, node_.directory().c_str(), 1);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    close(go_on[1]);
+    const CUresult result = cu_.cuInit(0);
+    char none;
+    (void)!read(go_on[0], &none, 1);
+    _exit(result == CUDA_SUCCESS ? 0 : 1);
+  }
+  // The parent is turned away, and its connection is closed although the child lives.
+  EXPECT_TRUE(channel::SendMessage(tenant.get(), "no", 2));
+  attaching.join();
+  EXPECT_EQ(recv(tenant.get(), hello, sizeof(hello), 0), 0);
+  close(go_on[0]);
+  close(go_on[1]);
+  EXPECT_EQ(ExitCodeOf(child), 0);
+  unsetenv("GPULOOM_LOG");
+  unlink((busy + "/" + wire::kSocketName).c_str());
+  rmdir(busy.c_str());
 }
 
 }  // namespace

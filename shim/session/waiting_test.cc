@@ -235,5 +235,18 @@ TEST_F(Waiting, AnAsynchronousErrorIsReturnedOnceWhereCudaSynchronises) {
   EXPECT_EQ(cu_.cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
+// Of host memory it waits for what it does, so nobody else tells that this has failed.
+TEST_F(Waiting, AFillOfHostMemoryReturnsAnAsynchronousErrorToo) {
+  void* memory = nullptr;
+  ASSERT_EQ(cu_.cuMemHostAlloc(&memory, 4096, CU_MEMHOSTALLOC_DEVICEMAP), CUDA_SUCCESS);
+  const auto address = reinterpret_cast<CUdeviceptr>(memory);
+  node_.PublishAsyncError(CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cu_.cuMemsetD8_v2(address, 1, 4096), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cu_.cuMemsetD8_v2(address, 1, 4096), CUDA_SUCCESS);
+  node_.PublishAsyncError(CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cu_.cuMemsetD2D8_v2(address, 64, 1, 32, 4), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cu_.cuMemsetD2D8_v2(address, 64, 1, 32, 4), CUDA_SUCCESS);
+}
+
 }  // namespace
 }  // namespace gpuloom

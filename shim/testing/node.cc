@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <type_traits>
 
 #include "proto/channel/socket.h"
 #include "proto/cuda/cuda_all.h"
@@ -32,6 +33,9 @@ uint64_t FindFreeAddresses(uint64_t size_bytes) {
   static std::atomic<uint64_t> used_bytes{0};
   return base - used_bytes.fetch_add(size_bytes);
 }
+
+template <typename T, typename... Ts>
+constexpr bool IsOneOf = (std::is_same_v<T, Ts> || ...);
 
 template <typename Condition>
 void Await(Condition condition) {
@@ -121,6 +125,14 @@ class TestingNode::Ring {
     Wake();
   }
   void PublishAsyncError(uint32_t code) { writer_->PublishAsyncError(code); }
+  void PublishEventsDone() {
+    const MutexLock lock(mutex_);
+    events_done_ = true;
+    for (const wire::Record& record : event_waits_) {
+      Reply<wire::EventDone>(record, CUDA_SUCCESS, {});
+    }
+    Wake();
+  }
   void PublishFatal(wire::Fatal fatal) {
     std::atomic_ref<uint32_t>(completions_->head.fatal).store(static_cast<uint32_t>(fatal));
     Wake();
@@ -238,23 +250,30 @@ class TestingNode::Ring {
           const wire::Record& record) {
     Reply<wire::GreenCreate>(record, CUDA_SUCCESS, {{16, 8, 8, 0}});
   }
-  void On(wire::Tag<wire::GreenStreamCreate>, const wire::GreenStreamCreate::Request&,
-          const wire::Record& record) {
-    Reply<wire::GreenStreamCreate>(record, CUDA_SUCCESS, {});
-  }
   void On(wire::Tag<wire::ArrayCreate>, const wire::ArrayCreate::Request& r,
           const wire::Record& record) {
     Reply<wire::ArrayCreate>(record, CUDA_SUCCESS, {r.levels, 0});
   }
-  void On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request&,
+  void On(wire::Tag<wire::TextureCreate>, const wire::TextureCreate::Request&,
           const wire::Record& record) {
-    Reply<wire::ArrayDestroy>(record, CUDA_SUCCESS, {});
+    Reply<wire::TextureCreate>(record, CUDA_SUCCESS, {++last_view_});
   }
+  void On(wire::Tag<wire::SurfaceCreate>, const wire::SurfaceCreate::Request&,
+          const wire::Record& record) {
+    Reply<wire::SurfaceCreate>(record, CUDA_SUCCESS, {++last_view_});
+  }
+  // Succeed, and have nothing to say.
+  template <wire::Command C>
+  static constexpr bool kSucceeds =
+      IsOneOf<C, wire::ArrayDestroy, wire::EventOpen, wire::GreenStreamCreate, wire::HostRegister,
+              wire::HostUnregister, wire::LinkCreate, wire::LinkDestroy, wire::MemMap,
+              wire::MemSetAccess, wire::MemUnmap, wire::PhysicalRelease, wire::StreamCreate,
+              wire::SurfaceDestroy, wire::TextureDestroy>;
   // Other commands are not served here: their tests run on the executor.
   template <wire::Command C>
   void On(wire::Tag<C>, const typename C::Request& r, const wire::Record& record) {
     if constexpr (C::kReply) {
-      Reply<C>(record, CUDA_ERROR_NOT_SUPPORTED, {});
+      Reply<C>(record, kSucceeds<C> ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED, {});
     } else if constexpr (requires { r.stream; }) {
       Complete(r.stream, record);
     }
@@ -291,16 +310,18 @@ class TestingNode::Ring {
     memory_.erase(static_cast<uint64_t>(r.address));
     Reply<wire::MemFree>(record, 0, {});
   }
+  // The upper half of the range is for mappings, which are only noted.
+  void On(wire::Tag<wire::AddressSpace>, const wire::AddressSpace::Request&,
+          const wire::Record& record) {
+    Reply<wire::AddressSpace>(record, 0,
+                              {welcome_.device_range_begin + kDeviceBytes / 2, kDeviceBytes / 2});
+  }
+  void On(wire::Tag<wire::PhysicalImport>, const wire::PhysicalImport::Request&,
+          const wire::Record& record) {
+    Reply<wire::PhysicalImport>(record, 0, {kImportedBytes});
+  }
   void On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&, const wire::Record& record) {
     Reply<wire::MemInfo>(record, 0, {uint64_t{5} << 30, uint64_t{6} << 30});
-  }
-  void On(wire::Tag<wire::HostRegister>, const wire::HostRegister::Request&,
-          const wire::Record& record) {
-    Reply<wire::HostRegister>(record, 0, {});
-  }
-  void On(wire::Tag<wire::HostUnregister>, const wire::HostUnregister::Request&,
-          const wire::Record& record) {
-    Reply<wire::HostUnregister>(record, 0, {});
   }
   void On(wire::Tag<wire::Copy>, const wire::Copy::Request& r, const wire::Record& record) {
     std::memmove(Any(r.destination), Any(r.source), r.size_bytes);
@@ -321,10 +342,6 @@ class TestingNode::Ring {
   void On(wire::Tag<wire::Launch>, const wire::Launch::Request& r, const wire::Record& record) {
     Complete(r.stream, record);
   }
-  void On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Request&,
-          const wire::Record& record) {
-    Reply<wire::StreamCreate>(record, 0, {});
-  }
   void On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request& r,
           const wire::Record& record) {
     Complete(r.stream, record);
@@ -343,6 +360,12 @@ class TestingNode::Ring {
           const wire::Record& record) {
     constexpr uint32_t kOneAndAHalf = 0x3fc00000;
     Reply<wire::EventElapsed>(record, 0, {kOneAndAHalf});
+  }
+  void On(wire::Tag<wire::EventDone>, const wire::EventDone::Request& r,
+          const wire::Record& record) {
+    if (events_done_) return Reply<wire::EventDone>(record, CUDA_SUCCESS, {});
+    if (r.wait == 0) return Reply<wire::EventDone>(record, CUDA_ERROR_NOT_READY, {});
+    event_waits_.push_back(record);
   }
   void On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request& r,
           const wire::Record& record) {
@@ -433,6 +456,9 @@ class TestingNode::Ring {
   std::vector<ImageHash> known_;
   std::map<uint64_t, std::vector<uint8_t>> memory_;
   uint64_t next_address_;
+  uint64_t last_view_ = 0;
+  bool events_done_ = false;
+  std::vector<wire::Record> event_waits_;
   bool held_ = false;
   std::map<wire::StreamId, wire::Ticket> held_back_;
   std::vector<std::pair<wire::StreamId, wire::Ticket>> due_;  // host functions, all that ever were
@@ -540,6 +566,7 @@ void TestingNode::WaitForFullRing() {
 }
 void TestingNode::PublishFault(uint32_t code) { ring_->PublishFault(code); }
 void TestingNode::PublishAsyncError(uint32_t code) { ring_->PublishAsyncError(code); }
+void TestingNode::PublishEventsDone() { ring_->PublishEventsDone(); }
 void TestingNode::PublishFatal(wire::Fatal fatal) { ring_->PublishFatal(fatal); }
 void TestingNode::HangUpDoorbell() { ring_->HangUp(); }
 void TestingNode::HangUpConnection() {

@@ -63,6 +63,9 @@ class TestingNode {
   static constexpr uint64_t kDeviceBytes = uint64_t{256} << 20;
   static constexpr uint64_t kHostBytes = uint64_t{256} << 20;
 
+  // What lies behind every token that a tenant imports.
+  static constexpr uint64_t kImportedBytes = uint64_t{2} << 20;
+
   int connections() const { return connections_.load(); }
   const std::string& directory() const { return directory_; }
 
@@ -81,6 +84,8 @@ class TestingNode {
   void WaitForSleeper();
   void PublishFault(uint32_t code);
   void PublishAsyncError(uint32_t code);
+  // What another process has recorded in shared events; until then waits for them get no answer.
+  void PublishEventsDone();
   void PublishFatal(wire::Fatal fatal);
   void HangUpDoorbell();
   void HangUpConnection();

@@ -115,6 +115,24 @@ TEST_F(Context, CreatedOnesAreCurrentAndTheirOwn) {
   EXPECT_EQ(Cu().cuMemcpyDtoH_v2(&word, memory, 4), CUDA_ERROR_INVALID_VALUE);
 }
 
+// Freed in stream order it is no longer the context's, and its address may be somebody else's.
+TEST_F(Context, MemoryFreedInStreamOrderIsNotFreedAgainWithItsContext) {
+  constexpr size_t kBytes = 4096;
+  CUcontext created = nullptr;
+  ASSERT_EQ(Cu().cuCtxCreate_v2(&created, 0, device_), CUDA_SUCCESS);
+  CUstream stream = nullptr;
+  ASSERT_EQ(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  CUdeviceptr memory = 0;
+  ASSERT_EQ(Cu().cuMemAlloc_v2(&memory, kBytes), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemFreeAsync(memory, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSetCurrent(context_), CUDA_SUCCESS);
+  const CUdeviceptr next = Alloc(kBytes);
+  ASSERT_EQ(Cu().cuMemsetD8_v2(next, 0x35, kBytes), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxDestroy_v2(created), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint8_t>(next, kBytes), std::vector<uint8_t>(kBytes, 0x35));
+}
+
 TEST_F(Context, CreatedOnesMoveBetweenThreads) {
   if (IsDriverBelow(12050)) GTEST_SKIP() << "CUDA 12.5 has it first";
   CUcontext created = nullptr;

@@ -2,6 +2,10 @@
 // Managed memory that migrates beside a quota.
 #include <stdlib.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "tests/conformance/fixture.h"
 
 namespace gpuloom::conformance {
@@ -41,6 +45,52 @@ TEST_F(WithKernels, GraphsWaitForWordsOfManagedMemory) {
   EXPECT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuGraphDestroy(graph), CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuMemFree_v2(managed), CUDA_SUCCESS);
+}
+
+// A function that waits for what its program does after touching the memory: the touch may not wait for the stream, also
+// where one thread queues the function while another one allocates.
+TEST_F(WithKernels, ManagedMemoryIsMadeWhileAFunctionIsQueued) {
+  struct Gate {
+    std::atomic<bool> open{false};
+    std::atomic<bool> given_up{false};
+  };
+  const CUhostFn wait = [](void* data) {
+    auto* gate = static_cast<Gate*>(data);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!gate->open && !gate->given_up) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      if (std::chrono::steady_clock::now() > until) gate->given_up = true;
+    }
+  };
+  const CUfunction fill = Function("fill");
+  const CUstream waiting = Stream(), working = Stream();
+  for (uint32_t round = 0; round < 300; ++round) {
+    Gate gate;
+    std::atomic<int> ready{0};
+    std::thread other([&, this] {
+      EXPECT_EQ(Cu().cuCtxSetCurrent(context_), CUDA_SUCCESS);
+      ++ready;
+      while (ready != 2) std::this_thread::yield();
+      // At another moment of the allocation each time.
+      const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(round % 50);
+      while (std::chrono::steady_clock::now() < until) {
+      }
+      EXPECT_EQ(Cu().cuLaunchHostFunc(waiting, wait, &gate), CUDA_SUCCESS);
+    });
+    ++ready;
+    while (ready != 2) std::this_thread::yield();
+    CUdeviceptr managed = 0;
+    EXPECT_EQ(Cu().cuMemAllocManaged(&managed, 4 * kMiB, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+    other.join();
+    ASSERT_NE(managed, 0u);
+    EXPECT_EQ(Launch(fill, 8, 128, working, managed, round, 1024u), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuStreamSynchronize(working), CUDA_SUCCESS);
+    EXPECT_EQ(reinterpret_cast<const volatile uint32_t*>(managed)[1023], round);
+    gate.open = true;
+    EXPECT_EQ(Cu().cuStreamSynchronize(waiting), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuMemFree_v2(managed), CUDA_SUCCESS);
+    ASSERT_FALSE(gate.given_up) << "the touch has waited for the function, in round " << round;
+  }
 }
 
 // Through gpuloom, what does not fit beside it sends managed memory home for good, and more of it than fits begins there.

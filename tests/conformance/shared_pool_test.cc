@@ -159,6 +159,19 @@ TEST_F(SharedPools, ADestroyedPoolServesWhileItHasAllocations) {
   EXPECT_EQ(Cu().cuMemPoolDestroy(strange), CUDA_SUCCESS);
 }
 
+// Also if the program has synchronised meanwhile, and whoever imports it has never come.
+TEST_F(SharedPools, ADestroyedPoolsExportedMemoryComesBackWithItsLastAllocation) {
+  const size_t before = FreeBefore();
+  CUmemoryPool pool = MakePool();
+  const CUdeviceptr memory = Take(pool, 20 * kMiB);
+  ExportOnly(pool);
+  (void)Export(memory);
+  EXPECT_EQ(Cu().cuMemPoolDestroy(pool), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  Give(memory);
+  ExpectFreeAgain(before);
+}
+
 TEST_F(SharedPools, AnImporterThatIsKilledTakesNothingAlong) {
   const size_t size = 20 * kMiB;
   const size_t before = FreeBefore();

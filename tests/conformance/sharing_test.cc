@@ -46,6 +46,29 @@ TEST_F(Sharing, AnotherProcessUsesMemoryAndEvent) {
   }
 }
 
+// UCX, and with it MPI, looks there before it asks for a handle.
+TEST_F(Sharing, PointersTellWhetherTheyHaveHandles) {
+  const CUdeviceptr memory = Alloc(4096);
+  if (!HasHandles(memory)) GTEST_SKIP() << "this driver has no legacy handles";
+  const CUstream stream = Stream();
+  CUdeviceptr pooled = 0, managed = 0;
+  ASSERT_EQ(Cu().cuMemAllocAsync(&pooled, 4096, stream), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+  const auto pinned = reinterpret_cast<CUdeviceptr>(HostAlloc(4096));
+  for (const CUdeviceptr address : {memory, memory + 100, pooled, managed, pinned}) {
+    unsigned has = 7;
+    EXPECT_EQ(
+        Cu().cuPointerGetAttribute(&has, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address),
+        CUDA_SUCCESS);
+    EXPECT_EQ(has, address - memory < 4096 ? 1u : 0u);
+    CUipcMemHandle handle;
+    EXPECT_EQ(Cu().cuIpcGetMemHandle(&handle, address),
+              has == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+  }
+  EXPECT_EQ(Cu().cuMemFree_v2(managed), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemFreeAsync(pooled, stream), CUDA_SUCCESS);
+}
+
 TEST_F(Sharing, AnEventOfThisProcessStaysAnEvent) {
   if (!HasHandles(Alloc(4096))) GTEST_SKIP() << "this driver has no legacy handles";
   const CUevent event = Event(CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);

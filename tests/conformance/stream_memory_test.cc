@@ -230,38 +230,64 @@ TEST_F(StreamMemory, WhatATrimGivesBackIsFreeAtOnce) {
 }
 
 // Pieces of a pool that keeps what it has fill the memory; then something larger is wanted.
-TEST_F(StreamMemory, APoolGivesBackWhatAnAllocationNeeds) {
-  const CUstream stream = Stream();
-  uint64_t keep = ~uint64_t{0};
-  ASSERT_EQ(Cu().cuMemPoolSetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
-            CUDA_SUCCESS);
-  size_t free = 0, total = 0;
-  ASSERT_EQ(Cu().cuMemGetInfo_v2(&free, &total), CUDA_SUCCESS);
-  const size_t piece = free / 10 / (2 * kMiB) * (2 * kMiB);
-  ASSERT_NE(piece, 0u);
-  const auto fill = [&] {
+class FullPool : public StreamMemory {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(StreamMemory::SetUp());
+    uint64_t keep = ~uint64_t{0};
+    ASSERT_EQ(Cu().cuMemPoolSetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
+              CUDA_SUCCESS);
+    stream_ = Stream();
+    piece_ = FreeBytes() / 10 / (2 * kMiB) * (2 * kMiB);
+    ASSERT_NE(piece_, 0u);
     std::vector<CUdeviceptr> pieces;
     for (int i = 0; i < 8; ++i) {
-      pieces.push_back(Take(piece, stream));
-      ASSERT_EQ(Cu().cuMemsetD8Async(pieces.back(), 7, 1000, stream), CUDA_SUCCESS);
+      pieces.push_back(Take(piece_, stream_));
+      ASSERT_EQ(Cu().cuMemsetD8Async(pieces.back(), 7, 1000, stream_), CUDA_SUCCESS);
     }
-    for (const CUdeviceptr one : pieces) Give(one, stream);
-    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
-  };
-  // In the pool's order, and beside the pool.
-  fill();
-  const CUdeviceptr ordered = Take(6 * piece, stream);
-  EXPECT_EQ(Cu().cuMemsetD8Async(ordered + 6 * piece - 1000, 9, 1000, stream), CUDA_SUCCESS);
-  EXPECT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
-  EXPECT_EQ(Download<uint8_t>(ordered + 6 * piece - 1000, 1000), std::vector<uint8_t>(1000, 9));
-  Give(ordered, stream);
-  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
-  ASSERT_EQ(Cu().cuMemPoolTrimTo(pool_, 0), CUDA_SUCCESS);
-  fill();
+    for (const CUdeviceptr one : pieces) Give(one, stream_);
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  }
+  void TearDown() override {
+    if (pool_ != nullptr) {
+      EXPECT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+      EXPECT_EQ(Cu().cuMemPoolTrimTo(pool_, 0), CUDA_SUCCESS);
+    }
+    StreamMemory::TearDown();
+  }
+  CUstream stream_ = nullptr;
+  size_t piece_ = 0;
+};
+
+TEST_F(FullPool, GivesItselfWhatItNeeds) {
+  const CUdeviceptr ordered = Take(6 * piece_, stream_);
+  const CUdeviceptr last = ordered + 6 * piece_ - 1000;
+  EXPECT_EQ(Cu().cuMemsetD8Async(last, 9, 1000, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Download<uint8_t>(last, 1000), std::vector<uint8_t>(1000, 9));
+  Give(ordered, stream_);
+}
+
+TEST_F(FullPool, GivesBackWhatAnAllocationNeeds) {
   CUdeviceptr plain = 0;
-  ASSERT_EQ(Cu().cuMemAlloc_v2(&plain, 6 * piece), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemAlloc_v2(&plain, 6 * piece_), CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuMemFree_v2(plain), CUDA_SUCCESS);
-  ASSERT_EQ(Cu().cuMemPoolTrimTo(pool_, 0), CUDA_SUCCESS);
+}
+
+TEST_F(FullPool, GivesBackWhatAGraphNeeds) {
+  CUdeviceptr captured = 0;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(Cu().cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemAllocAsync(&captured, 6 * piece_, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemsetD8Async(captured + 6 * piece_ - 1000, 9, 1000, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemFreeAsync(captured, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphDestroy(graph), CUDA_SUCCESS);
 }
 
 TEST_F(StreamMemory, OtherWaysToFree) {
