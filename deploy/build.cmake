@@ -48,6 +48,26 @@ function(gpuloom_four_together variable)
   set(${variable} ${made} PARENT_SCOPE)
 endfunction()
 
+# gpuloom_compile_together(TARGET [ALONE a.cc …]): where everything is compiled once more for a sanitizer, the library's sources
+# are, too, four together, as they are listed. Elsewhere each is compiled by itself, and so has to include what it needs. A
+# source that defines a file-local name which a neighbour has too is ALONE.
+function(gpuloom_compile_together target)
+  if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+    return()
+  endif()
+  cmake_parse_arguments(T "" "" "ALONE" ${ARGN})
+  get_target_property(sources ${target} SOURCES)
+  set(apart ${sources})
+  list(FILTER sources INCLUDE REGEX "\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "^${CMAKE_BINARY_DIR}/")  # generated: not there yet
+  if(T_ALONE)
+    list(REMOVE_ITEM sources ${T_ALONE})
+  endif()
+  list(REMOVE_ITEM apart ${sources})
+  gpuloom_four_together(${target}_together ${sources})
+  set_target_properties(${target} PROPERTIES SOURCES "${apart};${${target}_together}")
+endfunction()
+
 # gpuloom_test(NAME [UNSANITIZED] [OPTIMISED] [SINGLE_THREADED] SOURCES a.cc … [ALONE b.cc …] LIBS x y …): one GoogleTest
 # executable, known to ctest as NAME. Four sources are compiled together, which takes less than half the time: most of it is
 # what GoogleTest's headers cost. A source that defines a name which another one has too is compiled ALONE.

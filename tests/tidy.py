@@ -20,17 +20,21 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "gpuloom-tidy"
 PRODUCT = re.compile(r"^(agent|proto|shim)/.*\.cc$")
+TOGETHER = re.compile(r"^build/[^/]+/.*_together_\d+\.cc$")  # gpuloom_compile_together in deploy/build.cmake
+INCLUDED = re.compile(r'^#include "(.*)"$', re.MULTILINE)
 NOT_PRODUCT = re.compile(r"_test\.cc$|_fuzz\.cc$|/testing/|/testdata/|_fixture\.cc$")
 
 
 def commands(build):
-    """The sources of the product that this build compiles: into what and how, without what differs between checkouts."""
+    """What this build compiles of the product: into what and how, without what differs between checkouts, and which sources
+    that is, since several are compiled together."""
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         name = os.path.relpath(os.path.join(entry["directory"], entry["file"]), ROOT)
-        if PRODUCT.search(name) and not NOT_PRODUCT.search(name):
+        sources = INCLUDED.findall((ROOT / name).read_text()) if TOGETHER.search(name) else [name]
+        if all(PRODUCT.search(source) and not NOT_PRODUCT.search(source) for source in sources):
             output = entry["command"].split(" -o ")[1].split(" ")[0]
-            found.setdefault(name, (output, entry["command"].replace(str(ROOT), ".")))
+            found.setdefault(name, (output, entry["command"].replace(str(ROOT), "."), sources))
     return found
 
 
@@ -57,7 +61,7 @@ class Keys:
             self.files[path] = hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
         return self.files[path]
 
-    def of(self, output, command):
+    def of(self, output, command, _sources):
         """None: nobody knows what the source includes."""
         if output not in self.dependencies:
             return None
@@ -84,15 +88,16 @@ def main():
     if not (build / "compile_commands.json").exists():
         print(f"tidy: {build} is not built: cmake --preset asan && cmake --build --preset asan", file=sys.stderr)
         return 2
-    sources = commands(build)
-    unknown = [name for name in arguments[1:] if name not in sources]
+    units = commands(build)
+    unit_of = {source: name for name, (_, _, sources) in units.items() for source in sources}
+    unknown = [name for name in arguments[1:] if name not in unit_of]
     if unknown:
         print(f"tidy: {unknown[0]} is no source of the product that {build.name} compiles", file=sys.stderr)
         return 2
-    names = arguments[1:] or sorted(sources)
+    names = sorted({unit_of[source] for source in arguments[1:]} or units)
     keys = Keys(build)
     CACHE.mkdir(parents=True, exist_ok=True)
-    key_of = {name: keys.of(*sources[name]) for name in names}
+    key_of = {name: keys.of(*units[name]) for name in names}
     stale = [name for name in names if key_of[name] is None or not (CACHE / key_of[name]).exists()]
     wrong = {}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -103,7 +108,8 @@ def main():
                 wrong.setdefault(line, name)
     # What a header has is found once for each source that includes it.
     print("\n".join(wrong))
-    print(f"tidy: {len(names)} sources, {len(stale)} looked at, {len(set(wrong.values()))} not clean")
+    count = sum(len(units[name][2]) for name in names)
+    print(f"tidy: {count} sources, {len(stale)} of {len(names)} compilations looked at, {len(set(wrong.values()))} not clean")
     return 1 if wrong else 0
 
 

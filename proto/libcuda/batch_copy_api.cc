@@ -19,7 +19,7 @@ bool IsOrder(CUmemcpySrcAccessOrder order) {
 }
 
 // CUDA has no batches on the legacy default stream.
-CUresult JudgeStream(CUstream stream, DefaultStream null_means) {
+CUresult JudgeBatchStream(CUstream stream, DefaultStream null_means) {
   CUDA_RETURN_IF_ERROR(graph::CheckReady());
   const bool legacy =
       stream == CU_STREAM_LEGACY || (stream == nullptr && null_means == DefaultStream::kLegacy);
@@ -32,7 +32,7 @@ CUresult Batch(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* siz
                const CUmemcpyAttributes* attributes, const size_t* first, size_t attribute_count,
                CUstream stream, DefaultStream null_means, size_t* failed) {
   *failed = kNoneFailed;
-  CUDA_RETURN_IF_ERROR(JudgeStream(stream, null_means));
+  CUDA_RETURN_IF_ERROR(JudgeBatchStream(stream, null_means));
   if (to == nullptr || from == nullptr || sizes == nullptr || count == 0 || attributes == nullptr ||
       first == nullptr || attribute_count == 0 || attribute_count > count || first[0] != 0) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -119,7 +119,7 @@ CUresult OneOf(const CUDA_MEMCPY3D_BATCH_OP& op, CUDA_MEMCPY3D* copy) {
 CUresult Batch3D(size_t count, const CUDA_MEMCPY3D_BATCH_OP* operations, unsigned long long flags,
                  CUstream stream, DefaultStream null_means, size_t* failed) {
   *failed = kNoneFailed;
-  CUDA_RETURN_IF_ERROR(JudgeStream(stream, null_means));
+  CUDA_RETURN_IF_ERROR(JudgeBatchStream(stream, null_means));
   if (count == 0 || operations == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     CUDA_MEMCPY3D copy;

@@ -2,6 +2,7 @@
 #include "shim/memory/device_memory.h"
 
 #include "proto/wire/memory_commands.h"
+#include "shim/memory/address_space.h"
 #include "shim/process/futex.h"
 #include "shim/process/growing.h"
 #include "shim/session/session.h"
@@ -9,7 +10,6 @@
 namespace gpuloom {
 namespace {
 
-constexpr uint64_t kGranuleBytes = 2u << 20;  // the executor's unit for large allocations
 constexpr uint64_t kLargeBytes = 1u << 20;  // allocations of at least this size get whole granules
 constexpr uint64_t kSmallStepBytes = 512;   // smaller ones are cut in multiples of this
 // What is kept counts against the quota: enough for a program that allocates and frees scratch

@@ -311,8 +311,13 @@ void GiveRegion(uint64_t begin) {
 }
 
 CUresult TakeTransferSpace(uint64_t size_bytes, uint64_t* address) {
-  Holding holding(&arena.lock);
-  return TakeSegmentLocked(size_bytes, /*pinned=*/false, address);
+  {
+    Holding holding(&arena.lock);
+    CUDA_RETURN_IF_ERROR(TakeSegmentLocked(size_bytes, /*pinned=*/false, address));
+  }
+  // It is written once from end to end, for which huge pages are faster than a fault for each small one.
+  MakeHugePages(*address, size_bytes);
+  return CUDA_SUCCESS;
 }
 
 void GiveTransferSpace(uint64_t address) {

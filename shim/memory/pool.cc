@@ -2,6 +2,7 @@
 #include "shim/memory/pool.h"
 
 #include "proto/cuda/return_if_error.h"
+#include "shim/memory/address_space.h"
 #include "shim/memory/device_memory.h"
 #include "shim/memory/migration.h"
 #include "shim/memory/pool_table.h"
@@ -16,7 +17,6 @@ namespace {
 // Sizes and addresses of pieces are multiples of this, which also suits textures
 // (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT is 512 on all current devices).
 constexpr uint64_t kStepBytes = 512;
-constexpr uint64_t kGranuleBytes = 2u << 20;
 constexpr uint64_t kLargestChunkBytes = 32u << 20;  // the real driver's chunk
 // How many free pieces of a bin are tried: many may still be in use by other streams.
 constexpr int kLongestSearch = 64;

@@ -16,8 +16,6 @@ namespace {
 // The live ones, guarded by GraphLock.
 constinit HandleSet execs;
 
-constexpr CUgraphEdgeData kPlain = {};
-
 // Adds steps to a definition; every failure is a lack of memory.
 class Flattening {
  public:
@@ -32,7 +30,7 @@ class Flattening {
     bool room = TopologicalOrder(graph, &order, &culprit) == CUDA_SUCCESS;
     for (Node* node : order) {
       room = room && AddNode(node, before);
-      if (room && node->out.count() == 0) room = last->Push({node->place, kPlain});
+      if (room && node->out.count() == 0) room = last->Push({node->place, kPlainEdge});
     }
     if (room && order.count() == 0) room = Append(before, last);
     order.Free();

@@ -133,6 +133,8 @@ void ForgetReservations();
 [[nodiscard]] CUresult AddNode(Graph* graph, NodeParams* params, const Edge* dependencies,
                                size_t count, Node** node);
 void DestroyNode(Node* node);
+// An ordinary dependency.
+inline constexpr CUgraphEdgeData kPlainEdge = {};
 // INVALID_VALUE if the edge already exists, or does not.
 [[nodiscard]] CUresult AddEdge(Node* from, Node* to, const CUgraphEdgeData& data);
 [[nodiscard]] CUresult RemoveEdge(Node* from, Node* to, const CUgraphEdgeData& data);

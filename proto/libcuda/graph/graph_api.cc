@@ -14,11 +14,9 @@
 namespace gpuloom::graph {
 namespace {
 
-constexpr CUgraphEdgeData kPlain = {};
-
 // An ordinary dependency. CUDA's first versions of the queries know no others, and return
 // LOSSY_QUERY where there are some.
-bool IsPlain(const CUgraphEdgeData& data) { return memcmp(&data, &kPlain, sizeof(data)) == 0; }
+bool IsPlain(const CUgraphEdgeData& data) { return memcmp(&data, &kPlainEdge, sizeof(data)) == 0; }
 
 // Fills up to *count handles and sets what is left to null; without an array only counts. *count
 // becomes the number of handles filled in, or that there are; where the array is too short it stays
@@ -46,7 +44,7 @@ CUresult ShowEnds(const Growing<Edge>& edges, CUgraphNode* out, CUgraphEdgeData*
     }
   }
   if (data != nullptr) {
-    for (size_t i = 0; i < *count; ++i) data[i] = i < edges.count() ? edges[i].data : kPlain;
+    for (size_t i = 0; i < *count; ++i) data[i] = i < edges.count() ? edges[i].data : kPlainEdge;
   }
   return ShowNodes(
       edges.count(), [&](size_t i) { return HandleOf(edges[i].node); }, out, count);
@@ -80,7 +78,7 @@ CUresult ShowEdges(CUgraph handle, CUgraphNode* from, CUgraphNode* to, CUgraphEd
   if (from != nullptr) {
     for (size_t i = have; i < *count; ++i) {
       from[i] = to[i] = nullptr;
-      if (data != nullptr) data[i] = kPlain;
+      if (data != nullptr) data[i] = kPlainEdge;
     }
     if (*count < have) return CUDA_SUCCESS;
   }
@@ -122,7 +120,7 @@ CUresult ChangeEdges(CUgraph handle, const CUgraphNode* from, const CUgraphNode*
   // Any edge may be one of those that keep two users of the same memory apart.
   if (!add && count != 0 && graph->reuses_memory) return CUDA_ERROR_NOT_SUPPORTED;
   for (size_t i = 0; i < count; ++i) {
-    const CUgraphEdgeData& with = data != nullptr ? data[i] : kPlain;
+    const CUgraphEdgeData& with = data != nullptr ? data[i] : kPlainEdge;
     CUDA_RETURN_IF_ERROR(add ? AddEdge(FindNode(from[i]), FindNode(to[i]), with)
                              : RemoveEdge(FindNode(from[i]), FindNode(to[i]), with));
   }

@@ -132,7 +132,7 @@ bool Convert(std::string_view format, size_t* at, Arguments* arguments, std::str
     take_number();
   }
   uint32_t longs = 0;
-  // A GPU's integers come as 32 or 64 bits, so the length only chooses between those; `h` and `hh`
+  // A GPU's integers come as 32 or 64 bits, so the length only chooses between those; `h`
   // values were promoted.
   while (std::string_view("hlqjzt").find(next()) != std::string_view::npos && next() != '\0') {
     // size_t and its like have 64 bits on a GPU too.
