@@ -58,6 +58,8 @@ RULES = [
     ("agent/events", AGENT + ["agent/supervisor", "agent/identity/state_file.h", "proto/control"], [CUDA, r"^grpc", BOOST], []),
     ("agent/metrics", AGENT + ["agent/supervisor", "agent/inventory", "agent/identity/kept_text.h", "agent/plugin/refused_requests.h", "proto/channel",
                                "proto/control", "proto/cuda/driver_api.h"], [CUDA, r"^grpc", BOOST], []),
+    ("agent/plugin", AGENT + ["proto/kubelet", "proto/channel", "proto/control", "agent/identity", "agent/inventory", "agent/policy",
+                              "agent/supervisor", "agent/log_lines.h"], [CUDA, BOOST], []),
     ("agent", ["proto/kubelet", "proto/control", "proto/channel", "proto/wire", "agent"],
      [CUDA, BOOST], []),
 ]
@@ -206,6 +208,9 @@ def UnusedLocks(root, lines):
 def WrongRoom(name):
     """Why a source may not stand where it does, or None."""
     folder, base = name.rsplit("/", 1) if "/" in name else ("", name)
+    top = "/".join(name.split("/")[:2])
+    if name.startswith(("proto/", "agent/")) and name.count("/") > 1 and not top.endswith("/testing") and all(rule[0] != top for rule in RULES):
+        return f"nothing says what {top}/ may include: give it a line in RULES (tests/layering/check.py) and in docs/contributing.md"
     if folder in ROOMS and base not in ROOMS[folder][1]:
         return f"it belongs into one of {folder}/'s folders: {', '.join(sorted(ROOMS[folder][0]))}"
     parent, room = folder.rsplit("/", 1) if "/" in folder else ("", folder)

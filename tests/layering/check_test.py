@@ -79,6 +79,11 @@ class CheckTest(unittest.TestCase):
                      "agent/softgpu/graph.cc", "agent/softgpu/exec/bits.cc"):
             self.assertEqual(1, len(self.Offences({name: ""})), name)
 
+    def testAFolderWithoutARuleIsRefused(self):
+        for name in ("proto/new/x.h", "agent/new/x.cc", "agent/new/testing/x.cc"):
+            (offence,) = self.Offences({name: "#pragma once\n"})
+            self.assertIn("nothing says what " + "/".join(name.split("/")[:2]) + "/ may include", offence)
+
     def testIncludeThatStartsBesideTheFile(self):
         self.assertEqual(1, len(self.Offences({"shim/launch/a.h": "#pragma once\n", "shim/launch/b.cc": '#include "a.h"\n'})))
 
@@ -87,7 +92,7 @@ class CheckTest(unittest.TestCase):
 
     def testNames(self):
         self.assertEqual(1, len(self.Offences({"shim/launch/string_util.cc": ""})))
-        self.assertEqual(1, len(self.Offences({"agent/common/a.cc": ""})))
+        self.assertEqual(1, len(self.Offences({"agent/node/common/a.cc": ""})))
         self.assertEqual([], self.Offences({"agent/run/commons.cc": ""}))
 
     def testLocksThatClangDoesNotSee(self):
