@@ -24,17 +24,27 @@ jobs=$(nproc)
 
 say() { printf '== %4ds  %s\n' "$SECONDS" "$*"; }
 
-# Builds a preset. A build that breaks counts as one failure.
-build() {  # preset
-  local preset=$1 log=build/$1/build.log
-  say "$preset: build"
-  mkdir -p "build/$preset"
-  if ! { cmake --preset "$preset" && cmake --build --preset "$preset" -j "$jobs"; } >"$log" 2>&1; then
-    grep -E -A12 '(error|Error|FAILED)[: ]' "$log" | head -80
-    say "$preset: the build failed, see $log"
-    ((++failed))
-    return 1
-  fi
+compile() {  # preset
+  mkdir -p "build/$1"
+  { cmake --preset "$1" && cmake --build --preset "$1" -j "$jobs"; } >"build/$1/build.log" 2>&1
+}
+
+tidy() { tests/tidy.py build/asan >build/asan/tidy.log 2>&1; }
+
+# Begins something that goes on beside what follows, and behind it: tests mostly wait, and the processors are idle then.
+declare -A began=()
+begin() {  # name command…
+  say "$1: begins beside the next"
+  (renice -n 19 "$BASHPID" >/dev/null; "${@:2}") &
+  began[$1]=$!
+}
+ended_well() { wait "${began[$1]}"; }  # name
+
+# Says what is wrong with a build that broke, which counts as one failure.
+count_broken_build() {  # preset
+  grep -E -A12 '(error|Error|FAILED)[: ]' "build/$1/build.log" | head -80
+  say "$1: the build failed, see build/$1/build.log"
+  ((++failed))
 }
 
 # Runs a preset's tests and adds up their cases.
@@ -82,9 +92,11 @@ run_fuzzers() {
 }
 
 # clang-tidy, over the sources that a clang build has compiled.
-run_tidy() {
-  say "tidy"
-  if tests/tidy.py build/asan; then ((++passed)); else ((++failed)); fi
+count_tidy() {
+  local found=0
+  ended_well tidy || found=1
+  cat build/asan/tidy.log
+  if ((found)); then ((++failed)); else ((++passed)); fi
 }
 
 # New seeds each time; what goes wrong names its seed.
@@ -103,26 +115,46 @@ run_random() {  # name how-long command…
   fi
 }
 
-build dev && run_tests dev
+say "dev: build"
+if compile dev; then
+  ((quick)) || begin asan compile asan
+  run_tests dev
+else
+  count_broken_build dev
+  ((quick)) || begin asan compile asan
+fi
 if ((!quick)); then
   export ASAN_OPTIONS=detect_stack_use_after_return=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1
-  if build asan; then
-    run_tidy
+  say "asan: build"
+  if ended_well asan; then
+    begin tidy tidy
+    begin tsan compile tsan
     # Another driver plays the same code; once is enough.
     run_tests asan -LE machines
     run_fuzzers
     ((long)) || run_random hostility "two minutes" build/asan/tests/gpuloom-random-hostility --seconds 120 --log build/long/executors.log
+    say "tidy"
+    count_tidy
+  else
+    count_broken_build asan
+    begin tsan compile tsan
   fi
+  say "tsan: build"
   # ThreadSanitizer does not look across processes (its preset leaves tests/ out), and has its own map of the address
   # space, where nothing can be mapped at the addresses that sessions get.
   # Some tests start threads in a child, after others have had threads here, which it would refuse.
-  build tsan && TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 suppressions=$PWD/tests/tsan.supp" run_tests tsan -LE device-addresses
+  if ended_well tsan; then
+    TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 suppressions=$PWD/tests/tsan.supp" run_tests tsan -LE device-addresses
+  else
+    count_broken_build tsan
+  fi
 fi
 if ((long)); then
   # Every driver and compute capability that softgpu plays.
   run_tests dev -C Machines -L machines
   # Without assertions, and optimised as nothing above is. What needs several processes waits for them as in the dev build.
-  build release && run_tests release -LE processes
+  say "release: build"
+  if compile release; then run_tests release -LE processes; else count_broken_build release; fi
   run_random hostility "an hour" build/asan/tests/gpuloom-random-hostility --seconds 3600 --log build/long/executors.log
   run_random sequences "an hour" env GPULOOM_SOFTGPU_MEMORY=1GiB GPULOOM_SOFTGPU_QUIET=1 \
     build/dev/bin/gpuloom run --slots 8 --state-dir build/long/sequences --domain sequences --softgpu -- \

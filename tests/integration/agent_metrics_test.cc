@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -64,6 +65,26 @@ std::vector<std::string> QueriesOf(const std::string& document) {
     }
   }
   return queries;
+}
+
+// Those of a dashboard's panels, as they are asked for all namespaces and GPUs and the time since the test began.
+std::vector<std::string> ExpressionsOf(const std::string& path) {
+  const std::pair<std::string, std::string> variables[] = {
+      {"$__rate_interval", "1m"}, {"$__range", "1h"}, {"$namespace", ".*"}, {"$gpu", ".*"}};
+  std::ifstream file(path);
+  std::vector<std::string> expressions;
+  for (const Json& panel : Json::parse(file)["panels"]) {
+    for (const Json& target : panel.value("targets", Json::array())) {
+      std::string expression = target["expr"];
+      for (const auto& [name, value] : variables) {
+        for (size_t at; (at = expression.find(name)) != expression.npos;) {
+          expression.replace(at, name.size(), value);
+        }
+      }
+      expressions.push_back(expression);
+    }
+  }
+  return expressions;
 }
 
 class AgentMetrics : public AgentTenant {
@@ -215,6 +236,19 @@ TEST_F(AgentMetrics, WhatTenantsDidIsCountedScrapedAndAnswersTheDocumentsQueries
   }
   const Json cost = results(documented.back());
   EXPECT_EQ(cost.size(), 2u) << documented.back() << cost;
+  // What the dashboard draws: each of its panels shows something of this node. Rates need work while Prometheus looks.
+  RunTenant(a, {"vadd"});
+  const std::vector<std::string> drawn =
+      ExpressionsOf(GPULOOM_SOURCE_DIR "/charts/gpuloom/dashboards/gpuloom.json");
+  EXPECT_GT(drawn.size(), 30u);
+  for (const std::string& promql : drawn) {
+    EXPECT_TRUE(node_.WaitFor([&] {
+      const Json shown = results(promql);
+      return std::any_of(shown.begin(), shown.end(),
+                         [](const Json& series) { return series["value"][1] != "NaN"; });
+    })) << promql
+        << query(promql);
+  }
 }
 
 TEST_F(AgentMetrics, WaitingAndThrottlingShowWhileTenantsCompute) {
