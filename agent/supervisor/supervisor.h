@@ -41,7 +41,7 @@ class Supervisor {
 
   explicit Supervisor(Options options) : options_(std::move(options)) {}
 
-  // Makes the GPU's directory. Before the first Tick.
+  // Makes the GPU's directory. On Tick's thread; again, it changes nothing.
   absl::Status AddGpu(const std::string& gpu_uuid);
 
   // Looks after every scheduler once: a few times a second. Those that this object has started log as much as this process
@@ -76,8 +76,8 @@ class Supervisor {
   void Complain(const std::string& gpu_uuid, Watched* watched, const std::string& trouble);
 
   const Options options_;
-  mutable Mutex
-      mutex_;  // guards client and trouble of every entry; the map itself is fixed before Tick
+  // Guards client and trouble of every entry, and against a map that grows; only Tick's thread lets it.
+  mutable Mutex mutex_;
   std::map<std::string, Watched> watched_;
 };
 
