@@ -76,8 +76,8 @@ class Supervisor {
   void Complain(const std::string& gpu_uuid, Watched* watched, const std::string& trouble);
 
   const Options options_;
-  // Guards client and trouble of every entry, and against a map that grows; only Tick's thread lets it.
-  mutable Mutex mutex_;
+  // Tick's thread alone changes anything, and reads without it.
+  mutable Mutex mutex_;  // guards the map, and client and trouble of every entry, for the others
   std::map<std::string, Watched> watched_;
 };
 
