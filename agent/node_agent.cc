@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "agent/cat.h"
 #include "agent/identity/state_file.h"
@@ -13,6 +14,7 @@
 #include "agent/node/whole_file.h"
 #include "agent/policy/policy_file.h"
 #include "agent/supervisor/control_client.h"
+#include "agent/supervisor/gone_gpus.h"
 #include "agent/supervisor/scheduler_command.h"
 
 namespace gpuloom {
@@ -174,12 +176,15 @@ absl::Status NodeAgent::Open() {
   if (!policy.reason.empty()) {
     events_->Tell({true, "", "", "", "GpuPolicyRefused", policy.reason, /*is_said=*/true});
   }
+  if (inventory_.is_unusable) {
+    events_->Tell({true, "", "", "", "GpuUnusable", inventory_.trouble, /*is_said=*/true});
+  }
   SayPartly(policy_, [this](const Event& event) { events_->Tell(event); });
   MakeHealth();
   MakeStandings();
   refusals_.emplace(line_.state_directory);
   upkeep_.emplace(Upkeep::Options{
-      inventory_.gpus, line_.policy, inventory_.is_unusable ? inventory_.none_because : "", missing,
+      inventory_.gpus, line_.policy, inventory_.is_unusable ? inventory_.trouble : "", missing,
       &supervisor_, &*standings_, &*board_, &*plugins_, &policy_, &*allocator_,
       [this](const Event& event) { events_->Tell(event); }});
   if (line_.metrics_address.has_value()) {
@@ -252,8 +257,32 @@ void NodeAgent::MakeHealth() {
     return RunGpuProbe(arguments, is_cancelled);
   };
   options.clock = clock_;
+  for (const Gpu& gpu : inventory_.gpus) {
+    const auto standing = ReadStanding(FolderOfGpu(line_.state_directory, gpu.uuid));
+    const auto fault = inventory_.faults.find(gpu.uuid);
+    // What an agent has seen happen says more than how the GPU is now.
+    if (standing.has_value() && !standing->sickness.empty()) {
+      options.known.push_back({gpu.uuid, standing->sickness, /*is_event=*/true});
+    } else if (fault != inventory_.faults.end()) {
+      options.known.push_back({gpu.uuid, fault->second});
+    }
+  }
   health_.emplace(std::move(options));
   health_->Start();
+}
+
+void NodeAgent::SetAsideFolders(Clock::Time now) {
+  // A node without any is one whose driver says nothing, rather than one from which all were taken.
+  if (inventory_.gpus.empty() || now < next_folder_look_) return;
+  next_folder_look_ = now + Upkeep::kSweepPause;
+  std::set<std::string> kept;
+  for (const Gpu& gpu : inventory_.gpus) kept.insert(gpu.uuid);
+  for (const Allocation& allocation : book_.All()) kept.insert(allocation.gpu_uuid);
+  for (const std::string& uuid : SetAsideGoneGpus(line_.state_directory, kept)) {
+    events_->Tell({true, "", "", "", "GpuGone",
+                   Cat("GPU ", uuid, " is no longer on this node, and nobody holds it"),
+                   /*is_said=*/false, uuid});
+  }
 }
 
 // On the agent's loop. What may take long is done by the threads of health, events and the
@@ -261,6 +290,7 @@ void NodeAgent::MakeHealth() {
 // up).
 void NodeAgent::Tick(Clock::Time now, bool has_predecessor) {
   upkeep_->Tick(now, has_predecessor);
+  SetAsideFolders(now);
   refusals_->Look(refused_.Latest(), now);
   if (exporter_.has_value()) exporter_->Ticked(now);
 }
@@ -290,6 +320,8 @@ NodeFigures NodeAgent::Figures() const {
   for (const Gpu& gpu : inventory_.gpus) {
     figures.gpus.push_back({gpu, board_->StandingOf(gpu.uuid)});
   }
+  figures.node_trouble = inventory_.trouble;
+  figures.has_unusable_gpu = inventory_.is_unusable;
   figures.watches = static_cast<uint64_t>(plugins_->watchers());
   const Plugins::Counts counts = plugins_->counts();
   figures.registrations = counts.registrations;

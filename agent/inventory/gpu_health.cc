@@ -5,11 +5,20 @@
 #include "agent/inventory/gpu_health.h"
 
 namespace gpuloom {
+namespace {
+
+Sickness::Source SourceOf(const GpuFault& fault) {
+  return fault.is_event ? Sickness::Source::kEvent : Sickness::Source::kState;
+}
+
+}  // namespace
 
 GpuHealth::GpuHealth(Options options) : options_(std::move(options)) {
   // All entries, once: the map's keys never change afterwards.
   for (const std::string& uuid : options_.gpu_uuids) sicknesses_[uuid];
-  // Without it a GPU is sick only by a probe that failed.
+  for (const GpuFault& fault : options_.known) {
+    sicknesses_.at(fault.gpu_uuid).Remember(options_.clock->Now(), fault.reason, SourceOf(fault));
+  }
   if (options_.nvml_library.empty()) return;
   faults_ = std::make_unique<FaultWatch>(options_.gpu_uuids, options_.nvml_library);
 }
@@ -44,9 +53,7 @@ void GpuHealth::Look() {
     const MutexLock lock(mutex_);
     // faults_ knows the same GPUs, so `at` finds each.
     for (const GpuFault& fault : faults) {
-      sicknesses_.at(fault.gpu_uuid)
-          .Fault(options_.clock->Now(), fault.reason,
-                 fault.is_event ? Sickness::Source::kEvent : Sickness::Source::kState);
+      sicknesses_.at(fault.gpu_uuid).Fault(options_.clock->Now(), fault.reason, SourceOf(fault));
     }
   }
   for (const std::string& uuid : options_.gpu_uuids) {

@@ -137,8 +137,10 @@ bool AgentNode::ReplaceAgent(const std::vector<std::string>& more_arguments) {
   return is_ready;
 }
 
-void AgentNode::StartAgentWithNvml(const std::string& library) {
+void AgentNode::StartAgentWithNvml(const std::string& library,
+                                   const std::vector<std::string>& more_arguments) {
   std::vector<std::string> arguments = Arguments();
+  arguments.insert(arguments.end(), more_arguments.begin(), more_arguments.end());
   const auto softgpu = std::find(arguments.begin(), arguments.end(), "--softgpu");
   arguments.erase(softgpu, softgpu + 2);
   const std::string folder = directory_ + "/driver";
@@ -176,9 +178,11 @@ std::string AgentNode::NvmlEventsPath() const { return directory_ + "/nvml-event
 void AgentNode::LoseGpus(bool are_lost) const {
   if (are_lost) return Replace(LostPath(), "all");
   // A probe that succeeds while NVML says that the GPU is lost would only make it sick once more.
-  Replace(NvmlEventsPath(), "");
+  ForgetNvmlEvents();
   fs::remove(LostPath());
 }
+
+void AgentNode::ForgetNvmlEvents() const { Replace(NvmlEventsPath(), ""); }
 
 void AgentNode::LoseGpu(int number) const {
   const std::string text = std::to_string(number);

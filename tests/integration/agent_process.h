@@ -31,7 +31,8 @@ class AgentNode {
   void SetMemory(const std::string& memory) { memory_ = memory; }
   void StartAgent(const std::vector<std::string>& more_arguments = {});
   // On what this libnvidia-ml.so.1 tells instead of software GPUs.
-  void StartAgentWithNvml(const std::string& library);
+  void StartAgentWithNvml(const std::string& library,
+                          const std::vector<std::string>& more_arguments = {});
   // What a probe by the agent's program says; empty when all is well.
   std::string RunAgentProbe(const std::string& flag,
                             const std::vector<std::string>& more_arguments = {});
@@ -42,6 +43,8 @@ class AgentNode {
   void LoseGpus(bool are_lost) const;
   // One of them has: the driver goes on without it, and libnvml_faults.so tells of it. Until LoseGpus(false).
   void LoseGpu(int number) const;
+  // The same, but NVML has forgotten it, as after the driver was loaded again.
+  void ForgetNvmlEvents() const;
   // Starts the stand-in for an API server that knows these pods, and returns the agent's arguments for it.
   std::vector<std::string> StartApiServer(const std::string& pods_json);
   // Those that it knows from now on.
