@@ -67,6 +67,37 @@ TEST(Module, VariablesHaveTheirInitialValues) {
   EXPECT_EQ(machine.module()->FindGlobal("nobody"), nullptr);
 }
 
+TEST(Module, OfSeveralWeakVariablesTheFirstCounts) {
+  Machine machine(std::string(kHead) + R"(
+    .weak .global .u32 a = 1;
+    .weak .global .u32 a[1048576] = {7, 8};
+    .extern .global .u32 a;
+    .weak .global .u32 b;
+    .weak .global .u32 b = 2;
+  )");
+  ASSERT_NE(machine.module(), nullptr) << machine.error();
+  EXPECT_EQ(ValueOf<uint32_t>(machine, "a"), 1u);
+  EXPECT_EQ(machine.module()->FindGlobal("a")->size_bytes, 4u);
+  EXPECT_EQ(ValueOf<uint32_t>(machine, "b"), 0u);
+}
+
+TEST(Module, ExternalVariablesKeepTheirValues) {
+  const auto load = [](std::string_view declarations, uint32_t* outside, std::string* error) {
+    return Module::Load(std::string(kHead).append(declarations), [](size_t, size_t) { return 0; },
+                        error, nullptr, {{"a", reinterpret_cast<uint64_t>(outside)}});
+  };
+  uint32_t outside[2] = {5, 6};
+  std::string error;
+  EXPECT_NE(load(".extern .global .u32 a; .weak .global .u32 a[2] = {7, 8};", outside, &error),
+            nullptr)
+      << error;
+  EXPECT_EQ(outside[0], 5u);
+  EXPECT_EQ(outside[1], 6u);
+  EXPECT_EQ(load(".extern .global .u32 a[2] = {7, 8};", outside, &error), nullptr);
+  EXPECT_THAT(error, HasSubstr("initial values where there can be none"));
+  EXPECT_EQ(outside[0], 5u);
+}
+
 TEST(Module, KernelsTellTheirShape) {
   Machine machine(std::string(kHead) + R"(
     .const .b8 constants[40];
