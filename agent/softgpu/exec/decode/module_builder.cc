@@ -328,9 +328,10 @@ bool ModuleBuilder::DecodeAll(std::vector<Kernel>* kernels) {
   // A kernel is described by what it calls too, so all are decoded by now.
   for (uint32_t i = 0; i < trees_.size(); ++i) {
     if (!trees_[i]->has_body || !trees_[i]->is_entry) continue;
-    if (shared_bytes[i] == device_shared_end_ && Reachable(i).size() == 1) {
-      // If it has no shared variables of its own and calls no function, it needs the common ones
-      // only if it names one.
+    if (shared_bytes[i] == device_shared_end_ && Reachable(i).size() == 1 &&
+        !program_.functions[i].calls_any) {
+      // If it has no shared variables of its own and calls no function, not even by a pointer, it
+      // needs the common ones only if it names one.
       const auto& used = names_used_[i];
       if (std::none_of(used.begin(), used.end(), [this](std::string_view name) {
             const Symbol* symbol = Find(name);

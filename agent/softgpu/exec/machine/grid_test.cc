@@ -227,6 +227,40 @@ TEST(Grid, DynamicSharedMemoryLiesBehindTheStatic) {
   EXPECT_EQ(outcome.kind, Outcome::kIllegalAddress);
 }
 
+TEST(Grid, AFunctionBehindAPointerHasItsSharedMemory) {
+  // The kernel names neither the function nor any shared memory.
+  const Ran ran = RunKernel(
+      KernelText("ld.global.u64 %d2, [table]; { .param .b64 a; st.param.b64 [a], %d1;"
+                 "P: .callprototype _ (.param .b64 _); call %d2, (a), P; }",
+                 ".func f(.param .b64 to) { .shared .align 4 .b32 s[4]; .reg .b32 %r; .reg .b64 %d;"
+                 "ld.param.b64 %d, [to]; st.shared.u32 [s+12], 5; ld.shared.u32 %r, [s+12];"
+                 "st.global.u32 [%d], %r; ret; }\n.global .u64 table = f;"),
+      {1}, {1});
+  ASSERT_EQ(ran.outcome.kind, Outcome::kOk) << ran.outcome.detail;
+  EXPECT_EQ(ran.words[0], 5u);
+}
+
+TEST(Grid, LocalMemoryBeginsWithZeros) {
+  // Two kernels of one process with equally much local memory; the second reads what it never
+  // wrote. With a call there is a stack, of which neither uses the place.
+  for (const std::string call : {"", "call f;"}) {
+    for (const std::string offset : {"256", "508"}) {
+      const std::string own = ".local .align 4 .b8 own[512]; mov.u32 %r3, own; mov.u32 %r4, 60000;";
+      const std::string place = call.empty() ? "[own+" + offset + "]" : "[%r4+" + offset + "]";
+      const std::string writes =
+          KernelText(own + call + "st.local.u32 " + place + ", 77;", ".func f() { ret; }");
+      const std::string reads =
+          KernelText(own + call + "ld.local.u32 %r2, " + place + ";" + std::string(kStoreR2),
+                     ".func f() { ret; }");
+      for (int i = 0; i < 3; ++i)
+        EXPECT_EQ(RunKernel(writes, {1}, {32}).outcome.kind, Outcome::kOk);
+      const Ran ran = RunKernel(reads, {1}, {32});
+      ASSERT_EQ(ran.outcome.kind, Outcome::kOk) << ran.outcome.detail;
+      for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(ran.words[i], 0u) << i;
+    }
+  }
+}
+
 // --- Faults
 // -----------------------------------------------------------------------------------------
 
