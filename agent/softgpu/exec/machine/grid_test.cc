@@ -315,6 +315,19 @@ TEST(Faults, SharedAndLocalMemoryHaveEnds) {
       Outcome::kIllegalAddress);
 }
 
+TEST(Faults, ParametersHaveABeginningAndAnEnd) {
+  const auto kind_of = [](std::string_view load) {
+    return RunKernel(KernelText(load), {1}, {32}).outcome.kind;
+  };
+  EXPECT_EQ(kind_of("ld.param.u32 %r2, [out+4];"), Outcome::kOk);
+  EXPECT_EQ(kind_of("ld.param.u64 %d2, [out-8];"), Outcome::kIllegalAddress);
+  EXPECT_EQ(kind_of("ld.param.u32 %r2, [out-4];"), Outcome::kIllegalAddress);
+  EXPECT_EQ(kind_of("ld.param.u8 %r2, [-1];"), Outcome::kIllegalAddress);
+  EXPECT_EQ(kind_of("ld.param.u64 %d2, [out+8];"), Outcome::kIllegalAddress);
+  EXPECT_EQ(kind_of("ld.param.u64 %d2, [out+4];"), Outcome::kMisaligned);
+  EXPECT_EQ(kind_of("ld.param.u16 %r2, [out-1];"), Outcome::kMisaligned);
+}
+
 TEST(Faults, TheFirstFaultEndsTheGrid) {
   const Ran ran = RunKernel(KernelText("mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r2, 1; @%p1 trap;"
                                        "mad.wide.u32 %d2, %r2, 4, %d1; st.global.u32 [%d2], 1;"),
