@@ -257,6 +257,11 @@ TEST(Module, IsForTheDeviceAndOfALanguageThatTheDriverKnows) {
       error_of("9.0", "sm_75", old),
       "ptx: its .version is newer than 8.2, all that driver 535 (CUDA 12.2) knows; it is 9.0");
   EXPECT_EQ(error_of("8.2", "sm_80", old), "ptx: made for sm_80, and this device is of sm_75");
+  EXPECT_EQ(error_of("9.0\n.target sm_75\n.version 8.2", "sm_75", old),
+            "ptx: its .version is newer than 8.2, all that driver 535 (CUDA 12.2) knows; it is "
+            "9.0");
+  EXPECT_EQ(error_of("8.2", "sm_80\n.version 8.2\n.target sm_75", old),
+            "ptx: made for sm_80, and this device is of sm_75");
   EXPECT_EQ(error_of("8.6", "sm_90a", {90}), "");
   EXPECT_EQ(error_of("8.6", "sm_90a", {100}), "ptx: made for sm_90a, and this device is of sm_100");
   EXPECT_EQ(error_of("8.6", "sm_100f", {103}), "");
