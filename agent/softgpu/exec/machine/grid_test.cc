@@ -398,6 +398,30 @@ TEST(Print, FormatsEachThreadsArguments) {
   EXPECT_EQ(ran.words[1], 5u);
 }
 
+TEST(Print, TakesPrecisionsAndShortNumbersAsCDoes) {
+  testing::internal::CaptureStdout();
+  const std::string format = "%.*f|%.*f|%-*d|%hd|%hhd|%hu|%hhx|%hho|%d\n";
+  std::string bytes;
+  for (const char c : format) bytes.append(std::to_string(static_cast<int>(c))).append(", ");
+  const Ran ran = RunKernel(
+      KernelText(
+          ".local .align 8 .b8 args[80]; mov.u64 %d2, args; cvta.local.u64 %d3, %d2;"
+          "mov.u64 %d4, 0d3FF8000000000000; st.local.u32 [%d2], -1; st.local.u64 [%d2+8], %d4;"
+          "st.local.u32 [%d2+16], 1; st.local.u64 [%d2+24], %d4; st.local.u32 [%d2+32], -3;"
+          "st.local.u32 [%d2+36], 7; st.local.u32 [%d2+40], 0x1ffff; st.local.u32 [%d2+44], 0x180;"
+          "st.local.u32 [%d2+48], 0x1ffff; st.local.u32 [%d2+52], 0x1fe;"
+          "st.local.u32 [%d2+56], 0x108; st.local.u32 [%d2+60], 0x1ffff; mov.u64 %d7, format;"
+          "{ .param .b64 a; .param .b64 b; .param .b32 r; st.param.b64 [a], %d7;"
+          "st.param.b64 [b], %d3; call.uni (r), vprintf, (a, b); }",
+          ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
+          ".global .align 1 .b8 format[] = {" +
+              bytes + "0};\n"),
+      {1}, {1});
+  const std::string printed = testing::internal::GetCapturedStdout();
+  ASSERT_EQ(ran.outcome.kind, Outcome::kOk) << ran.outcome.detail;
+  EXPECT_EQ(printed, "1.500000|1.5|7  |-1|-128|65535|fe|10|131071\n");
+}
+
 TEST(Faults, MemoryUnmappedUnderARunningKernel) {
   Machine machine(KernelText("SPIN: ld.volatile.global.u32 %r2, [%d1]; bra SPIN;"));
   const uint64_t out = machine.memory.Allocate(64);
