@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <malloc.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -180,3 +182,23 @@ TEST_F(DriverTest, ManagedMemoryIsReachedFromBothSides) {
 
 }  // namespace
 }  // namespace gpuloom::softgpu
+TEST_F(DriverTest, AdviceGoesWithItsAllocation) {
+  const auto use = [](int times) {
+    for (int i = 0; i < times; ++i) {
+      CUdeviceptr pointer = 0;
+      ASSERT_EQ(Cuda().cuMemAllocManaged(&pointer, 4096, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+      int read_mostly = -1;
+      ASSERT_EQ(Cuda().cuMemRangeGetAttribute(&read_mostly, sizeof(read_mostly),
+                                              CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, pointer, 4096),
+                CUDA_SUCCESS);
+      ASSERT_EQ(read_mostly, 0) << "what was said of an earlier one";
+      ASSERT_EQ(Cuda().cuMemAdvise(pointer, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, 0), CUDA_SUCCESS);
+      ASSERT_EQ(Cuda().cuMemFree_v2(pointer), CUDA_SUCCESS);
+    }
+  };
+  use(100);
+  const size_t before = mallinfo2().uordblks;
+  use(5000);
+  EXPECT_LT(mallinfo2().uordblks, before + (100 << 10));
+}
+
