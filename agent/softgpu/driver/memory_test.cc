@@ -57,6 +57,40 @@ TEST_F(DriverTest, CopiesGoThereAndBack) {
   EXPECT_EQ(Cuda().cuMemcpyDtoH_v2(in.data(), 4096, 16), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(DriverTest, CopiesWhoseSizesWrapAreRefused) {
+  CUDA_MEMCPY3D good = {};
+  std::vector<char> buffer(4096);
+  good.srcMemoryType = CU_MEMORYTYPE_HOST;
+  good.srcHost = buffer.data();
+  good.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  good.dstDevice = Allocate(4096);
+  good.WidthInBytes = 128;
+  good.Height = good.Depth = 1;
+  const auto copy = [](CUDA_MEMCPY3D params) {
+    return Cuda().cuMemcpy3DAsync_v2(&params, nullptr);
+  };
+  ASSERT_EQ(copy(good), CUDA_SUCCESS);
+  // Rows of 64 bytes, each 128 bytes wide.
+  CUDA_MEMCPY3D wraps = good;
+  wraps.srcHost = buffer.data() + 64;
+  wraps.dstDevice += 64;
+  wraps.srcXInBytes = wraps.dstXInBytes = ~size_t{63};
+  wraps.Height = 2;
+  EXPECT_EQ(copy(wraps), CUDA_ERROR_INVALID_VALUE);
+  // Slices of no bytes: 2^57 rows of 128.
+  wraps = good;
+  wraps.srcPitch = wraps.dstPitch = 128;
+  wraps.srcHeight = wraps.dstHeight = size_t{1} << 57;
+  wraps.Depth = 1 << 20;
+  EXPECT_EQ(copy(wraps), CUDA_ERROR_INVALID_VALUE);
+  // As many rows as end at the first one.
+  wraps = good;
+  wraps.srcY = wraps.dstY = ~size_t{0};
+  wraps.Height = 1;
+  wraps.Depth = 1 << 20;
+  EXPECT_EQ(copy(wraps), CUDA_ERROR_INVALID_VALUE);
+}
+
 TEST_F(DriverTest, SmallPageableCopiesMayReuseTheBufferAtOnce) {
   const CUdeviceptr pointer = Allocate(4096);
   CUstream stream = nullptr;
@@ -167,21 +201,6 @@ TEST_F(DriverTest, PointersTellWhatTheyAre) {
   EXPECT_EQ(owner, nullptr);
 }
 
-TEST_F(DriverTest, ManagedMemoryIsReachedFromBothSides) {
-  CUdeviceptr pointer = 0;
-  ASSERT_EQ(Cuda().cuMemAllocManaged(&pointer, 4096, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
-  ASSERT_EQ(Cuda().cuMemsetD8_v2(pointer, 0x5a, 4096), CUDA_SUCCESS);
-  ASSERT_EQ(Cuda().cuCtxSynchronize(), CUDA_SUCCESS);
-  EXPECT_EQ(*reinterpret_cast<const unsigned char*>(pointer + 4095), 0x5a);
-  unsigned managed = 0;
-  ASSERT_EQ(Cuda().cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer),
-            CUDA_SUCCESS);
-  EXPECT_EQ(managed, 1u);
-  EXPECT_EQ(Cuda().cuMemFree_v2(pointer), CUDA_SUCCESS);
-}
-
-}  // namespace
-}  // namespace gpuloom::softgpu
 TEST_F(DriverTest, AdviceGoesWithItsAllocation) {
   const auto use = [](int times) {
     for (int i = 0; i < times; ++i) {
@@ -202,3 +221,18 @@ TEST_F(DriverTest, AdviceGoesWithItsAllocation) {
   EXPECT_LT(mallinfo2().uordblks, before + (100 << 10));
 }
 
+TEST_F(DriverTest, ManagedMemoryIsReachedFromBothSides) {
+  CUdeviceptr pointer = 0;
+  ASSERT_EQ(Cuda().cuMemAllocManaged(&pointer, 4096, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuMemsetD8_v2(pointer, 0x5a, 4096), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(*reinterpret_cast<const unsigned char*>(pointer + 4095), 0x5a);
+  unsigned managed = 0;
+  ASSERT_EQ(Cuda().cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer),
+            CUDA_SUCCESS);
+  EXPECT_EQ(managed, 1u);
+  EXPECT_EQ(Cuda().cuMemFree_v2(pointer), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace gpuloom::softgpu
