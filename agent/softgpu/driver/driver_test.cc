@@ -72,3 +72,17 @@ size_t DriverTest::FreeBytes() {
 }
 
 }  // namespace gpuloom::softgpu
+CUgreenCtx DriverTest::MakeGreen() {
+  CUdevResource all{};
+  CUdevResource part{};
+  unsigned groups = 1;
+  CUdevResourceDesc description = nullptr;
+  CUgreenCtx green = nullptr;
+  EXPECT_EQ(Cuda().cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuDevSmResourceSplitByCount(&part, &groups, &all, nullptr, 0, 2), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuDevResourceGenerateDesc(&description, &part, 1), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM),
+            CUDA_SUCCESS);
+  return green;
+}
+

@@ -26,6 +26,8 @@ class DriverTest : public testing::Test {
   void Allow(CUdeviceptr begin, size_t size_bytes,
              CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   size_t FreeBytes();
+  // Of two multiprocessors of device 0.
+  CUgreenCtx MakeGreen();
 
   CUcontext context_ = nullptr;
 };
