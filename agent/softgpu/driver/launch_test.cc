@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "agent/softgpu/testing/built_driver.h"
@@ -277,6 +278,36 @@ TEST_F(LaunchTest, KernelsOfTwoStreamsRunSideBySide) {
 }
 
 // Each fault ends a process of its own, because it is sticky.
+TEST_F(LaunchTest, OccupancyCountsTheClusterThatALaunchWouldHave) {
+  const CUfunction small = Function("small");
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attribute.value.clusterDim = {4, 1, 1};
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = 32;
+  config.blockDimY = config.blockDimZ = 1;
+  int alone = 0;
+  int asked = 0;
+  int set = 0;
+  ASSERT_EQ(Cuda().cuOccupancyMaxActiveClusters(&alone, small, &config), CUDA_SUCCESS);
+  config.numAttrs = 1;
+  EXPECT_EQ(Cuda().cuOccupancyMaxActiveClusters(&asked, small, &config), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cuda().cuOccupancyMaxPotentialClusterSize(&asked, small, &config),
+            CUDA_ERROR_INVALID_VALUE);
+  config.attrs = &attribute;
+  ASSERT_EQ(Cuda().cuOccupancyMaxActiveClusters(&asked, small, &config), CUDA_SUCCESS);
+  EXPECT_EQ(asked, alone / 4);
+  for (const auto& [axis, size] : {std::pair{CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 4},
+                                   {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, 1},
+                                   {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, 1}}) {
+    ASSERT_EQ(Cuda().cuFuncSetAttribute(small, axis, size), CUDA_SUCCESS);
+  }
+  config.numAttrs = 0;
+  ASSERT_EQ(Cuda().cuOccupancyMaxActiveClusters(&set, small, &config), CUDA_SUCCESS);
+  EXPECT_EQ(set, asked);
+}
+
 using FaultDeathTest = LaunchTest;
 
 void ExitWith(bool right) { std::_Exit(right ? 0 : 1); }
