@@ -358,6 +358,18 @@ TEST_F(FaultDeathTest, MisalignedAccessIsToldSo) {
   EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
 }
 
+TEST_F(FaultDeathTest, AStreamWithoutAThreadIsAFault) {
+  const auto run = [&] {
+    const CUdeviceptr pointer = Allocate(64);
+    CUstream stream = nullptr;
+    bool right = Cuda().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+    const WithoutThreads without;
+    right = Cuda().cuMemsetD8Async(pointer, 1, 64, stream) == CUDA_SUCCESS && right;
+    ExitWith(Cuda().cuStreamSynchronize(stream) == CUDA_ERROR_OPERATING_SYSTEM && right);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+}
+
 TEST_F(FaultDeathTest, UnmappingUnderARunningKernelFaultsItAndNothingElse) {
   const auto run = [&] {
     const CUmemGenericAllocationHandle memory = Create(kGranule);

@@ -34,4 +34,17 @@ class DriverTest : public testing::Test {
 
 CUmemAllocationProp DeviceMemory(int ordinal = 0);
 
+// While it lives no thread can be made in this process, as when their number is limited.
+class WithoutThreads {
+ public:
+  WithoutThreads();
+  ~WithoutThreads();
+  WithoutThreads(const WithoutThreads&) = delete;
+  WithoutThreads& operator=(const WithoutThreads&) = delete;
+
+ private:
+  void SetStack(size_t size_bytes);
+  size_t stack_bytes_ = 0;
+};
+
 }  // namespace gpuloom::softgpu
