@@ -63,6 +63,11 @@ TEST(Cluster, ArgumentsSayWhatTheyMean) {
   EXPECT_FALSE(arguments.gpu.governed);
 }
 
+TEST(Cluster, AnySeedOf64BitsIsTaken) {
+  EXPECT_EQ(Parsed({"--random", "1", "--seed", "18446744073709551615"}).seed, UINT64_MAX);
+  EXPECT_EQ(Parsed({"--random", "1", "--seed", "1234567890123"}).seed, 1234567890123u);
+}
+
 TEST(Cluster, WrongArgumentsAreRefusedByName) {
   for (const auto& words :
        std::vector<std::vector<std::string>>{{},
@@ -75,6 +80,9 @@ TEST(Cluster, WrongArgumentsAreRefusedByName) {
                                              {"--random", "x"},
                                              {"--random", "10", "--tenant", "name=a"},
                                              {"--seconds", "0", "--random", "1"},
+                                             {"--seed", "18446744073709551616", "--random", "1"},
+                                             {"--seed", "-1", "--random", "1"},
+                                             {"--seed", "", "--random", "1"},
                                              {"--nonsense", "1"}}) {
     Arguments arguments;
     std::string error;

@@ -3,7 +3,9 @@
 #include "agent/simulator/command_line.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
+#include <system_error>
 
 namespace gpuloom::simulator {
 
@@ -35,16 +37,11 @@ const char kUsage[] =
 
 namespace {
 
-// Decimal digits only, of which twelve cannot overflow.
+// Decimal digits only.
 bool Number(const std::string& text, uint64_t least, uint64_t most, uint64_t* number) {
-  if (text.empty() || text.size() > 12) return false;
-  uint64_t sum = 0;
-  for (const char digit : text) {
-    if (digit < '0' || digit > '9') return false;
-    sum = sum * 10 + static_cast<uint64_t>(digit - '0');
-  }
-  *number = sum;
-  return sum >= least && sum <= most;
+  const char* const end = text.data() + text.size();
+  const auto [stop, status] = std::from_chars(text.data(), end, *number);
+  return status == std::errc() && stop == end && *number >= least && *number <= most;
 }
 
 // A decimal number as strtod reads it, to its last character.

@@ -149,9 +149,10 @@ void Gpu::Switch(uint32_t number, bool on) {
     Push(now_ns_ + length_ns, What::kSwitch, number);
   }
   if (!on) return;
-  // Servers wait for a first request; endless tenants fill their ring.
+  // Servers wait for a first request, which may be left from before; endless tenants fill their
+  // ring.
   if (it.spec.request_gap_ns != 0) {
-    Push(now_ns_ + random_.Exponential(it.spec.request_gap_ns), What::kRequest, number);
+    if (!it.has_next_request) PushRequest(number);
   } else {
     Fill(number);
   }
@@ -190,6 +191,7 @@ void Gpu::Fill(uint32_t number) {
 // Requests come by themselves: the next one does not wait until this one is done.
 void Gpu::Request(uint32_t number) {
   Tenant& it = tenants_[number];
+  it.has_next_request = false;
   if (!it.on) return;
   const uint64_t request = ++it.requests_made;
   for (uint32_t i = 0; i < it.spec.request_kernels; ++i) {
@@ -198,6 +200,12 @@ void Gpu::Request(uint32_t number) {
     kernel.last_of_request = i + 1 == it.spec.request_kernels;
     Launch(number, kernel);
   }
+  PushRequest(number);
+}
+
+void Gpu::PushRequest(uint32_t number) {
+  Tenant& it = tenants_[number];
+  it.has_next_request = true;
   Push(now_ns_ + random_.Exponential(it.spec.request_gap_ns), What::kRequest, number);
 }
 

@@ -94,6 +94,7 @@ class Gpu {
     uint32_t first_stream = 0;
     uint32_t next_stream = 0;
     bool on = false;
+    bool has_next_request = false;  // among the events
     std::deque<Kernel> queued;
     uint32_t in_flight = 0;
     uint64_t requests_made = 0;
@@ -130,6 +131,7 @@ class Gpu {
   void Handle(const Event& event);
   void Switch(uint32_t number, bool on);
   void Request(uint32_t number);
+  void PushRequest(uint32_t number);
   void Fill(uint32_t number);
   void Seen(uint32_t number, const Execution& done);
   void Launch(uint32_t number, Kernel kernel);

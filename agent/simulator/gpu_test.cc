@@ -328,6 +328,17 @@ TEST(Sharing, AChangeOfPolicyHoldsAtOnce) {
   EXPECT_NEAR(shares[0], 500, 30);
 }
 
+TEST(Sharing, BurstsDoNotMultiplyRequests) {
+  TenantSpec tenant = Always(10 * kUs);
+  tenant.request_gap_ns = 100 * kMs;
+  tenant.on_ns = tenant.off_ns = kMs;
+  Gpu gpu({.tenants = {tenant}}, 1);
+  gpu.RunTo(20 * kSecond);
+  // One in 100 ms, of which about half come while it is off.
+  EXPECT_GE(gpu.Result(0).requests, 50u);
+  EXPECT_LE(gpu.Result(0).requests, 200u);
+}
+
 TEST(Sharing, UnpredictableKernelsGainNothing) {
   // Alternating lengths, so that every prediction is wrong.
   GpuSpec spec{.tenants = {Always(kMs), Always(kMs)}};

@@ -39,7 +39,7 @@ CUresult Create(CUcontext* created, unsigned flags, CUdevice ordinal) {
   Context* context = MakeContext(*device, flags);
   const CUresult pushed = PushContext(context);
   if (pushed != CUDA_SUCCESS) {
-    context->TearDown();
+    static_cast<void>(context->TearDown());
     return pushed;
   }
   *created = context->handle();
@@ -52,6 +52,11 @@ CUresult Choose(CUcontext handle, Context*& context) {
   CUDA_RETURN_IF_ERROR(Healthy());
   context = FindContext(handle);
   return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+unsigned FlagsOf(Context& context) {
+  const gpuloom::MutexLock lock(context.mutex);
+  return context.flags;
 }
 
 // Checks that the driver is initialised, and finds the device's primary context.
@@ -108,8 +113,8 @@ CUresult cuCtxDestroy_v2(CUcontext handle) {
     Context* popped = nullptr;
     static_cast<void>(PopContext(popped));
   }
-  context->TearDown();
-  return CUDA_SUCCESS;
+  // Another thread may be destroying it at the same time.
+  return context->TearDown() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuCtxDestroy(CUcontext handle) { return cuCtxDestroy_v2(handle); }
@@ -304,18 +309,15 @@ CUresult cuCtxDisablePeerAccess(CUcontext peer) {
   return result == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : result;
 }
 
-// Retained, it is alive; the first retainer finds it as a new one, with the flags that were set
-// before.
+// Retained, it is alive, for every thread that has retained it; the first one finds it as a new
+// one, with the flags that were set before.
 CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice ordinal) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
   if (retained == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (Fault() != CUDA_SUCCESS) return Fault();
-  gpuloom::MutexLock lock(context->mutex);
-  const bool first = context->retain_count++ == 0;
-  const unsigned flags = context->flags;
-  lock.Unlock();
-  if (first && !context->alive) context->Activate(flags);
+  const gpuloom::MutexLock lock(context->life_mutex);
+  if (context->retain_count++ == 0 && !context->alive) context->Activate(FlagsOf(*context));
   *retained = context->handle();
   return CUDA_SUCCESS;
 }
@@ -324,11 +326,9 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* retained, CUdevice ordinal) {
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
-  gpuloom::MutexLock lock(context->mutex);
+  const gpuloom::MutexLock lock(context->life_mutex);
   if (context->retain_count == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  if (--context->retain_count > 0) return CUDA_SUCCESS;
-  lock.Unlock();
-  if (context->alive) context->TearDown();
+  if (--context->retain_count == 0) static_cast<void>(context->TearDown());
   return CUDA_SUCCESS;
 }
 
@@ -339,18 +339,15 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal) {
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(Primary(ordinal, context));
+  const gpuloom::MutexLock lock(context->life_mutex);
   // First its green contexts, each of which held a reference.
   const unsigned green = TearDownGreenContexts(context->device);
-  gpuloom::MutexLock lock(context->mutex);
   context->retain_count -= std::min(green, context->retain_count);
-  const bool still_retained = context->retain_count > 0;
-  const unsigned flags = context->flags;
-  lock.Unlock();
   // A capture in a stream of the context would be left with handles that are gone.
   graph::ForgetAllCaptures();
-  if (context->alive) context->TearDown();
+  static_cast<void>(context->TearDown());
   // Whoever has retained it continues with an empty context.
-  if (still_retained) context->Activate(flags);
+  if (context->retain_count > 0) context->Activate(FlagsOf(*context));
   return CUDA_SUCCESS;
 }
 

@@ -89,15 +89,20 @@ CUresult EndOf(const Given& given, const Copy& copy, CopyEnd& end) {
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-  // A pitch or height of 0 means that there is no gap. A height smaller than the copy's matters
-  // only between slices.
-  end.pitch_bytes = given.pitch_bytes != 0 ? given.pitch_bytes : given.x_bytes + copy.width_bytes;
-  const size_t height = given.height != 0 ? given.height : given.y + copy.height;
-  if (end.pitch_bytes < given.x_bytes + copy.width_bytes ||
-      (copy.depth > 1 && height < copy.height)) {
+  uint64_t row_bytes = 0;
+  uint64_t rows = 0;
+  if (__builtin_add_overflow(given.x_bytes, copy.width_bytes, &row_bytes) ||
+      __builtin_add_overflow(given.y, copy.height, &rows)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  end.slice_bytes = end.pitch_bytes * height;
+  // A pitch or height of 0 means that there is no gap. A height smaller than the copy's matters
+  // only between slices.
+  end.pitch_bytes = given.pitch_bytes != 0 ? given.pitch_bytes : row_bytes;
+  const size_t height = given.height != 0 ? given.height : rows;
+  if (end.pitch_bytes < row_bytes || (copy.depth > 1 && height < copy.height) ||
+      __builtin_mul_overflow(end.pitch_bytes, height, &end.slice_bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   // The sum may wrap: what it gives is judged as an address like any other.
   end.address += given.z * end.slice_bytes + given.y * end.pitch_bytes + given.x_bytes;
   return CUDA_SUCCESS;

@@ -3,6 +3,7 @@
 // wherever a function is: its instance in the current context answers. Occupancy is that of the
 // played compute capability, not of the processor, because programs size their grids by it.
 #include <algorithm>
+#include <atomic>
 
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/launch.h"
@@ -179,13 +180,23 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction function,
                                       const CUlaunchConfig* config) {
   FoundFunction found;
   CUDA_RETURN_IF_ERROR(Require(function, found));
-  if (clusters == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  uint64_t blocks_of_cluster = 1;
-  // What the launch configuration names takes the place of a size that the code fixes.
+  if (clusters == nullptr || config == nullptr ||
+      (config->numAttrs > 0 && config->attrs == nullptr)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   const Kernel& kernel = *found.function->kernel;
+  const FunctionSettings& settings = *found.function->settings;
+  uint64_t blocks_of_cluster = 1;
+  // What the launch configuration names takes the place of a size that the code or the program has
+  // set.
   if (kernel.required_cluster[0] != 0) {
     blocks_of_cluster = uint64_t{kernel.required_cluster[0]} * kernel.required_cluster[1] *
                         kernel.required_cluster[2];
+  } else if (settings.cluster_size[0] > 0) {
+    for (const std::atomic<int>& size : settings.cluster_size) {
+      // Larger than any cluster; the product of three such does not wrap.
+      blocks_of_cluster *= static_cast<uint64_t>(std::min(size.load(), 1 << 20));
+    }
   }
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const CUlaunchAttribute& attribute = config->attrs[i];
@@ -196,8 +207,7 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction function,
   if (blocks_of_cluster != 1 && !ThePlayedCapability().has_clusters()) {
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   }
-  const uint64_t largest =
-      (found.function->settings->non_portable_cluster ? 2 : 1) * kMaxClusterBlocks;
+  const uint64_t largest = (settings.non_portable_cluster ? 2 : 1) * kMaxClusterBlocks;
   if (blocks_of_cluster == 0 || blocks_of_cluster > largest) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   // Whole clusters of those blocks that the device holds at once. Where on the device they run is
   // not modeled.

@@ -93,9 +93,8 @@ CUresult FindGreenContext(CUgreenCtx handle, Context*& found) {
 unsigned TearDownGreenContexts(const Device& device) {
   unsigned ended = 0;
   for (Context* context : AllContexts()) {
-    if (context->green == nullptr || &context->device != &device || !context->alive) continue;
-    context->TearDown();
-    ++ended;
+    if (context->green == nullptr || &context->device != &device) continue;
+    if (context->TearDown()) ++ended;
   }
   return ended;
 }
@@ -151,9 +150,8 @@ CUresult cuGreenCtxDestroy(CUgreenCtx handle) {
   CUDA_RETURN_IF_ERROR(Ready());
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(FindGreenContext(handle, context));
-  // Another thread may be destroying it at the same time.
-  if (!context->alive.exchange(false)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  context->TearDown();
+  // Another thread may be destroying it at the same time; one of them releases the primary one.
+  if (!context->TearDown()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return cuDevicePrimaryCtxRelease_v2(context->device.ordinal);
 }
 

@@ -2,9 +2,10 @@
 // Managed memory beside its allocation. It never moves here, host and devices reach the same pages:
 // advice and prefetching are checked, remembered and told.
 #include <cstring>
-#include <map>
+#include <memory>
 
 #include "agent/softgpu/driver/address_table.h"
+#include "agent/softgpu/driver/advice.h"
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/graph_capture.h"
 #include "agent/softgpu/driver/state.h"
@@ -15,28 +16,6 @@ using namespace gpuloom;  // CUDA's functions are written in our terms
 using namespace gpuloom::softgpu;
 
 namespace {
-
-// What CUDA reports where nothing was said.
-constexpr CUmemLocation kNowhere = {CU_MEM_LOCATION_TYPE_INVALID, CU_DEVICE_INVALID};
-
-// What the program said about an allocation; it holds for all of it.
-struct Advice {
-  bool read_mostly = false;
-  int accessed_by = CU_DEVICE_INVALID;
-  CUmemLocation preferred = kNowhere;
-  CUmemLocation prefetched = kNowhere;
-};
-
-// Kept by the allocation's number, which is never used twice: what was said of a freed allocation
-// cannot be taken for what was said of the next one at its address.
-struct AllAdvice {
-  gpuloom::Mutex mutex;
-  std::map<uint64_t, Advice> by_buffer GPULOOM_GUARDED_BY(mutex);  // ids are never used twice
-};
-AllAdvice& Said() {
-  static auto* said = new AllAdvice;  // never destroyed: calls may come while the process exits
-  return *said;
-}
 
 bool IsHost(const CUmemLocation& location) {
   return location.type == CU_MEM_LOCATION_TYPE_HOST ||
@@ -69,21 +48,19 @@ CUresult Require(CUdeviceptr pointer, size_t size_bytes, Region& region) {
   return CUDA_SUCCESS;
 }
 
-// Without the stream itself: it is looked up again when everything else has been judged.
-CUresult RequireStream(CUstream handle, DefaultStream null_means) {
+CUresult RequireStream(CUstream handle, DefaultStream null_means, std::shared_ptr<Stream>& stream) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
-  return FindStream(*context, handle, null_means) == nullptr ? CUDA_ERROR_INVALID_HANDLE
-                                                             : CUDA_SUCCESS;
+  stream = FindStream(*context, handle, null_means);
+  return stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
 CUresult Advise(CUdeviceptr pointer, size_t size_bytes, CUmem_advise what,
                 const CUmemLocation& location) {
   Region region;
   CUDA_RETURN_IF_ERROR(Require(pointer, size_bytes, region));
-  AllAdvice& said = Said();
-  const gpuloom::MutexLock lock(said.mutex);
-  Advice& advice = said.by_buffer[region.buffer_id];
+  Advice& advice = *region.advice;
+  const gpuloom::MutexLock lock(advice.mutex);
   switch (what) {
     case CU_MEM_ADVISE_SET_READ_MOSTLY:
     case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
@@ -119,24 +96,22 @@ void TakePlaceIn(Stream& stream) {
 }
 
 CUresult Prefetch(CUdeviceptr pointer, size_t size_bytes, const CUmemLocation& location,
-                  unsigned flags, CUstream stream, DefaultStream null_means) {
-  CUDA_RETURN_IF_ERROR(RequireStream(stream, null_means));
+                  unsigned flags, CUstream handle, DefaultStream null_means) {
+  std::shared_ptr<Stream> stream;
+  CUDA_RETURN_IF_ERROR(RequireStream(handle, null_means, stream));
   Region region;
   CUDA_RETURN_IF_ERROR(Require(pointer, size_bytes, region));
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (!IsPlace(location)) return CUDA_ERROR_INVALID_DEVICE;
-  // Judged by RequireStream above.
-  const auto found = FindStream(*CurrentContext(), stream, null_means);
-  CUDA_RETURN_IF_ERROR(RefuseInCapture(*found));
-  TakePlaceIn(*found);
-  AllAdvice& said = Said();
-  const gpuloom::MutexLock lock(said.mutex);
-  said.by_buffer[region.buffer_id].prefetched = location;
+  CUDA_RETURN_IF_ERROR(RefuseInCapture(*stream));
+  TakePlaceIn(*stream);
+  const gpuloom::MutexLock lock(region.advice->mutex);
+  region.advice->prefetched = location;
   return CUDA_SUCCESS;
 }
 
-CUresult Tell(void* data, size_t data_bytes, CUmem_range_attribute attribute,
-              const Advice& advice) {
+CUresult Tell(void* data, size_t data_bytes, CUmem_range_attribute attribute, const Advice& advice)
+    GPULOOM_REQUIRES(advice.mutex) {
   int value = 0;
   switch (attribute) {
     // As many devices as the buffer holds, the rest filled up. Only one can have been advised last.
@@ -184,9 +159,10 @@ CUresult api::cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t size, CUmemLocat
   return Prefetch(pointer, size, location, flags, stream, null_means);
 }
 
-CUresult api::cuStreamAttachMemAsync(CUstream stream, CUdeviceptr pointer, size_t size_bytes,
+CUresult api::cuStreamAttachMemAsync(CUstream handle, CUdeviceptr pointer, size_t size_bytes,
                                      unsigned flags, DefaultStream null_means) {
-  CUDA_RETURN_IF_ERROR(RequireStream(stream, null_means));
+  std::shared_ptr<Stream> stream;
+  CUDA_RETURN_IF_ERROR(RequireStream(handle, null_means, stream));
   Region region;
   CUDA_RETURN_IF_ERROR(Require(pointer, 1, region));
   // The whole allocation, by its beginning: attaching a part is not possible.
@@ -196,13 +172,12 @@ CUresult api::cuStreamAttachMemAsync(CUstream stream, CUdeviceptr pointer, size_
   const bool known = flags == 0 || flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST ||
                      flags == CU_MEM_ATTACH_SINGLE;
   // Attached to one stream, but the default stream is not one that memory can be attached to.
-  if (!known || (flags == CU_MEM_ATTACH_SINGLE && stream == nullptr &&
+  if (!known || (flags == CU_MEM_ATTACH_SINGLE && handle == nullptr &&
                  null_means == DefaultStream::kLegacy)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const auto found = FindStream(*CurrentContext(), stream, null_means);
-  CUDA_RETURN_IF_ERROR(RefuseInCapture(*found));
-  TakePlaceIn(*found);
+  CUDA_RETURN_IF_ERROR(RefuseInCapture(*stream));
+  TakePlaceIn(*stream);
   return CUDA_SUCCESS;
 }
 
@@ -223,10 +198,9 @@ CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_range_at
   if (data == nullptr || data_bytes == nullptr || attributes == nullptr || count == 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  AllAdvice& said = Said();
-  const gpuloom::MutexLock lock(said.mutex);
   // What nobody has said anything of has the defaults.
-  const Advice& advice = said.by_buffer[region.buffer_id];
+  Advice& advice = *region.advice;
+  const gpuloom::MutexLock lock(advice.mutex);
   for (size_t i = 0; i < count; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     CUDA_RETURN_IF_ERROR(Tell(data[i], data_bytes[i], attributes[i], advice));

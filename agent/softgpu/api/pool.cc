@@ -54,9 +54,9 @@ CUresult Allocate(CUdeviceptr* pointer, size_t size_bytes, CUstream handle,
   if (pool->file != nullptr && (piece = pool->file->Take(size_bytes)) == nullptr) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  const CUresult allocated =
-      Memory::Instance().Allocate(stream->context, RegionKind::kDevice, size_bytes, 0, begin,
-                                  std::make_shared<PoolShare>(std::move(pool), size_bytes), piece);
+  const CUresult allocated = Memory::Instance().Allocate(
+      stream->context.Owner(), RegionKind::kDevice, size_bytes, 0, begin,
+      std::make_shared<PoolShare>(std::move(pool), size_bytes), piece);
   if (allocated == CUDA_SUCCESS) *pointer = begin;
   return allocated;
 }

@@ -22,6 +22,7 @@
 
 namespace gpuloom::softgpu {
 
+struct Advice;
 struct Context;
 struct Device;
 struct FilePiece;
@@ -52,6 +53,7 @@ struct Region {
   std::shared_ptr<Physical> physical;  // of kMapped
   std::shared_ptr<PoolShare> share;    // of the pool it came from, or nullptr
   std::shared_ptr<FilePiece> piece;    // of the file of a pool that processes share, or nullptr
+  std::shared_ptr<Advice> advice;      // of kManaged
   uint64_t charged_bytes = 0;          // of the device's memory
   bool synchronous = false;            // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
   bool leaving = false;                // freed, but a stream still has work with it

@@ -210,11 +210,14 @@ void Context::Activate(unsigned with_flags) {
 // The order matters. No new call gets in once `alive` is false; then its work ends; then come the
 // things that hold memory, and the memory itself; streams last, because what is destroyed before
 // may still have to wait for them.
-void Context::TearDown() {
-  alive.store(false);
+bool Context::TearDown() {
+  if (!alive.exchange(false)) return false;
   WaitFor(AllPoints());
   ResetRuntimeContext(handle());
-  if (green != nullptr) return CloseAll();  // the rest is its owner's
+  if (green != nullptr) {
+    CloseAll();
+    return true;  // the rest is its owner's
+  }
   if (primary) {
     // Graphs belong to no context; what they hold of the device goes with the primary one.
     graph::ForgetAllExecs();
@@ -230,6 +233,7 @@ void Context::TearDown() {
   Registry<Stream>::Instance().TakeIf(
       [this](const Stream& stream) { return &stream.context == this; });
   CloseAll();
+  return true;
 }
 
 void Context::CloseAll() {

@@ -70,14 +70,19 @@ struct Context {
 
   Mutex mutex;
   unsigned flags GPULOOM_GUARDED_BY(mutex) = 0;
-  unsigned retain_count GPULOOM_GUARDED_BY(mutex) = 0;  // of a primary context
   CUfunc_cache cache_config GPULOOM_GUARDED_BY(mutex) = CU_FUNC_CACHE_PREFER_NONE;
   CUsharedconfig shared_config GPULOOM_GUARDED_BY(mutex) = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
   std::array<size_t, CU_LIMIT_MAX> limits GPULOOM_GUARDED_BY(mutex){};
   Heap heap{*this};
 
-  // Ends a context: waits for its work, destroys what belongs to it.
-  void TearDown();
+  // Of a primary context: held while it begins and ends, so that whoever has retained it finds it
+  // alive.
+  Mutex life_mutex;
+  unsigned retain_count GPULOOM_GUARDED_BY(life_mutex) = 0;
+
+  // Ends a context: waits for its work, destroys what belongs to it. False when it is not alive:
+  // of several threads that end it one does.
+  [[nodiscard]] bool TearDown();
   // Fresh state for a context that begins its life (again).
   void Activate(unsigned with_flags);
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <string>
@@ -125,6 +127,47 @@ TEST_F(DriverTest, FunctionsAreFoundByNameAndVersion) {
             CUDA_SUCCESS);
   EXPECT_EQ(old_one, reinterpret_cast<void*>(Cuda().cuCtxGetDevice));
   EXPECT_EQ(new_one, reinterpret_cast<void*>(Cuda().cuCtxGetDevice_v2));
+}
+
+// A driver of its own in a new process: threadsafe death tests run in one.
+const Driver& NewDriver(const char* devices) {
+  static Driver driver;
+  setenv("GPULOOM_SOFTGPU_DEVICES", devices, 1);
+  setenv("GPULOOM_SOFTGPU_QUIET", "1", 1);
+  std::string error;
+  if (!Load(GPULOOM_SOFTGPU_LIBRARY, &driver, &error)) std::_Exit(2);
+  return driver;
+}
+
+int OpenDescriptors() {
+  int count = 0;
+  for (int fd = 0; fd < 1024; ++fd) count += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+  return count;
+}
+
+TEST(StartDeathTest, CanFailAgainAndAgain) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [] {
+    const Driver& driver = NewDriver("0");
+    bool right = driver.cuInit(0) == CUDA_ERROR_NO_DEVICE;
+    const int before = OpenDescriptors();
+    for (int i = 0; i < 5; ++i) right = driver.cuInit(0) == CUDA_ERROR_NO_DEVICE && right;
+    std::_Exit(right && OpenDescriptors() == before ? 0 : 1);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+}
+
+TEST(StartDeathTest, FailsWithoutThreads) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [] {
+    const Driver& driver = NewDriver("1");
+    {
+      const WithoutThreads without;
+      if (driver.cuInit(0) != CUDA_ERROR_OPERATING_SYSTEM) std::_Exit(1);
+    }
+    std::_Exit(driver.cuInit(0) == CUDA_SUCCESS ? 0 : 1);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(DriverTest, AForkedChildHasNoDriver) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <pthread.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -33,6 +35,25 @@ CUmemAllocationProp DeviceMemory(int ordinal) {
   return properties;
 }
 
+// By threads whose stacks are larger than the address space.
+WithoutThreads::WithoutThreads() {
+  pthread_attr_t usual;
+  EXPECT_EQ(pthread_getattr_default_np(&usual), 0);
+  EXPECT_EQ(pthread_attr_getstacksize(&usual, &stack_bytes_), 0);
+  pthread_attr_destroy(&usual);
+  SetStack(size_t{1} << 60);
+}
+
+WithoutThreads::~WithoutThreads() { SetStack(stack_bytes_); }
+
+void WithoutThreads::SetStack(size_t size_bytes) {
+  pthread_attr_t wanted;
+  EXPECT_EQ(pthread_getattr_default_np(&wanted), 0);
+  EXPECT_EQ(pthread_attr_setstacksize(&wanted, size_bytes), 0);
+  EXPECT_EQ(pthread_setattr_default_np(&wanted), 0);
+  pthread_attr_destroy(&wanted);
+}
+
 void DriverTest::SetUp() {
   ASSERT_EQ(Cuda().cuDevicePrimaryCtxRetain(&context_, 0), CUDA_SUCCESS);
   ASSERT_EQ(Cuda().cuCtxSetCurrent(context_), CUDA_SUCCESS);
@@ -61,6 +82,20 @@ void DriverTest::Allow(CUdeviceptr begin, size_t size_bytes, CUmemAccess_flags f
   access.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   access.flags = flags;
   EXPECT_EQ(Cuda().cuMemSetAccess(begin, size_bytes, &access, 1), CUDA_SUCCESS);
+}
+
+CUgreenCtx DriverTest::MakeGreen() {
+  CUdevResource all{};
+  CUdevResource part{};
+  unsigned groups = 1;
+  CUdevResourceDesc description = nullptr;
+  CUgreenCtx green = nullptr;
+  EXPECT_EQ(Cuda().cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuDevSmResourceSplitByCount(&part, &groups, &all, nullptr, 0, 2), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuDevResourceGenerateDesc(&description, &part, 1), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM),
+            CUDA_SUCCESS);
+  return green;
 }
 
 size_t DriverTest::FreeBytes() {

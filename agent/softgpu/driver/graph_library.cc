@@ -112,18 +112,19 @@ bool IsDeviceReachable(CUdeviceptr address, uint64_t size_bytes) {
 CUresult AllocateForGraph(size_t size_bytes, CUdeviceptr* address) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
+  // It lives as long as graphs do, which belong to no context: with the device's primary one.
   uint64_t begin = 0;
-  const CUresult allocated =
-      Memory::Instance().Allocate(*context, RegionKind::kDevice, size_bytes, 0, begin);
+  const CUresult allocated = Memory::Instance().Allocate(*context->device.primary,
+                                                         RegionKind::kDevice, size_bytes, 0, begin);
   if (allocated == CUDA_SUCCESS) *address = begin;
   return allocated;
 }
 
 void FreeForGraph(CUdeviceptr address) {
   const auto region = AddressTable::Instance().FindRegion(address);
+  if (!region || !region->on_device()) return;
   // A graph that was destroyed while it ran still uses it.
-  if (region) SynchronizeDevice(*region->device);
-  // INVALID_VALUE when the context has taken it along.
+  SynchronizeDevice(*region->device);
   (void)Memory::Instance().Free(address, RegionKind::kDevice);
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <system_error>
 #include <thread>
 
 #include "agent/softgpu/driver/state.h"
@@ -121,10 +122,14 @@ void RunShape(const GraphProgram& program, const GraphProgram::Shape& shape) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   while (threads.size() + 1 < std::min(shape.width, kMaxThreads)) {
-    threads.emplace_back([&run] {
-      pthread_setname_np(pthread_self(), "softgpu-graph");
-      run.Work();
-    });
+    try {
+      threads.emplace_back([&run] {
+        pthread_setname_np(pthread_self(), "softgpu-graph");
+        run.Work();
+      });
+    } catch (const std::system_error&) {
+      break;  // no more threads for this process: the graph does with those that there are
+    }
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   run.Work();

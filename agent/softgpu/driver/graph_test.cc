@@ -62,6 +62,15 @@ class GraphTest : public DriverTest {
               CUDA_SUCCESS);
     return node;
   }
+  CUdeviceptr AddAllocation(size_t bytes) {
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {};
+    params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    params.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    params.bytesize = bytes;
+    CUgraphNode node = nullptr;
+    EXPECT_EQ(Cuda().cuGraphAddMemAllocNode(&node, graph_, nullptr, 0, &params), CUDA_SUCCESS);
+    return params.dptr;
+  }
   CUgraphNode AddFill(CUdeviceptr address, unsigned value, size_t count,
                       const std::vector<CUgraphNode>& after = {}) {
     const CUDA_MEMSET_NODE_PARAMS params = {address, 0, value, 4, count, 1};
@@ -103,6 +112,41 @@ class GraphTest : public DriverTest {
   CUgraphExec exec_ = nullptr;
   CUstream stream_ = nullptr;
 };
+
+TEST_F(GraphTest, BranchesRunOnOneThreadWhereThereAreNoMore) {
+  std::atomic<int> counter{0};
+  Order orders[4] = {{&counter}, {&counter}, {&counter}, {&counter}};
+  for (Order& order : orders) AddHost(Order::Take, &order);
+  ASSERT_EQ(Cuda().cuGraphInstantiateWithFlags(&exec_, graph_, 0), CUDA_SUCCESS);
+  // The stream has its thread before there are no more.
+  ASSERT_EQ(Cuda().cuGraphLaunch(exec_, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  const WithoutThreads without;
+  ASSERT_EQ(Cuda().cuGraphLaunch(exec_, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  EXPECT_EQ(counter, 8);
+}
+
+TEST_F(GraphTest, MemoryOutlivesTheContextThatWasCurrent) {
+  constexpr size_t kBytes = 1 << 20;
+  const size_t before = FreeBytes();
+  CUcontext made = nullptr;
+  ASSERT_EQ(Cuda().cuCtxCreate_v4(&made, nullptr, 0, 0), CUDA_SUCCESS);
+  const CUdeviceptr of_graph = AddAllocation(kBytes);
+  ASSERT_EQ(Cuda().cuCtxDestroy_v2(made), CUDA_SUCCESS);
+  EXPECT_EQ(before - FreeBytes(), kBytes);
+  // Else the address would be given to others, and freed with the graph.
+  void* host = nullptr;
+  ASSERT_EQ(Cuda().cuMemHostAlloc(&host, kBytes, 0), CUDA_SUCCESS);
+  const CUdeviceptr of_program = Allocate(kBytes);
+  EXPECT_NE(of_program, of_graph);
+  EXPECT_NE(reinterpret_cast<CUdeviceptr>(host), of_graph);
+  ASSERT_EQ(Cuda().cuGraphDestroy(graph_), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuGraphCreate(&graph_, 0), CUDA_SUCCESS);
+  EXPECT_EQ(before - FreeBytes(), kBytes);
+  EXPECT_EQ(Cuda().cuMemFree_v2(of_program), CUDA_SUCCESS);
+  EXPECT_EQ(Cuda().cuMemFreeHost(host), CUDA_SUCCESS);
+}
 
 TEST_F(GraphTest, StepsRunInOrder) {
   std::atomic<int> counter{0};

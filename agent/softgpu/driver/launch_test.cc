@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "agent/softgpu/testing/built_driver.h"
@@ -277,6 +278,36 @@ TEST_F(LaunchTest, KernelsOfTwoStreamsRunSideBySide) {
 }
 
 // Each fault ends a process of its own, because it is sticky.
+TEST_F(LaunchTest, OccupancyCountsTheClusterThatALaunchWouldHave) {
+  const CUfunction small = Function("small");
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attribute.value.clusterDim = {4, 1, 1};
+  CUlaunchConfig config{};
+  config.gridDimX = config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = 32;
+  config.blockDimY = config.blockDimZ = 1;
+  int alone = 0;
+  int asked = 0;
+  int set = 0;
+  ASSERT_EQ(Cuda().cuOccupancyMaxActiveClusters(&alone, small, &config), CUDA_SUCCESS);
+  config.numAttrs = 1;
+  EXPECT_EQ(Cuda().cuOccupancyMaxActiveClusters(&asked, small, &config), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cuda().cuOccupancyMaxPotentialClusterSize(&asked, small, &config),
+            CUDA_ERROR_INVALID_VALUE);
+  config.attrs = &attribute;
+  ASSERT_EQ(Cuda().cuOccupancyMaxActiveClusters(&asked, small, &config), CUDA_SUCCESS);
+  EXPECT_EQ(asked, alone / 4);
+  for (const auto& [axis, size] : {std::pair{CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 4},
+                                   {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, 1},
+                                   {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, 1}}) {
+    ASSERT_EQ(Cuda().cuFuncSetAttribute(small, axis, size), CUDA_SUCCESS);
+  }
+  config.numAttrs = 0;
+  ASSERT_EQ(Cuda().cuOccupancyMaxActiveClusters(&set, small, &config), CUDA_SUCCESS);
+  EXPECT_EQ(set, asked);
+}
+
 using FaultDeathTest = LaunchTest;
 
 void ExitWith(bool right) { std::_Exit(right ? 0 : 1); }
@@ -323,6 +354,18 @@ TEST_F(FaultDeathTest, MisalignedAccessIsToldSo) {
     CUdeviceptr crooked = Allocate(64) + 2;
     const bool right = Launch(Function("poke"), 1, 1, {&crooked}) == CUDA_SUCCESS;
     ExitWith(Cuda().cuCtxSynchronize() == CUDA_ERROR_MISALIGNED_ADDRESS && right);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+}
+
+TEST_F(FaultDeathTest, AStreamWithoutAThreadIsAFault) {
+  const auto run = [&] {
+    const CUdeviceptr pointer = Allocate(64);
+    CUstream stream = nullptr;
+    bool right = Cuda().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+    const WithoutThreads without;
+    right = Cuda().cuMemsetD8Async(pointer, 1, 64, stream) == CUDA_SUCCESS && right;
+    ExitWith(Cuda().cuStreamSynchronize(stream) == CUDA_ERROR_OPERATING_SYSTEM && right);
   };
   EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
 }

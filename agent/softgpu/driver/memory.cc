@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "agent/softgpu/driver/advice.h"
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/pool_file.h"
 #include "agent/softgpu/driver/retirement.h"
@@ -63,6 +64,7 @@ CUresult Memory::Allocate(Context& context, RegionKind kind, uint64_t size_bytes
   region.share = std::move(share);
   region.piece = piece;
   region.asked_bytes = size_bytes;
+  if (kind == RegionKind::kManaged) region.advice = std::make_shared<Advice>();
   // Kernels may touch up to the step, the pages behind it are only there because mmap gives no
   // less.
   region.size_bytes = RoundUp(size_bytes, kDeviceStepBytes);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <malloc.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -53,6 +55,40 @@ TEST_F(DriverTest, CopiesGoThereAndBack) {
   EXPECT_EQ(again, out);
   EXPECT_EQ(Cuda().cuMemcpyHtoD_v2(first, out.data(), bytes + 4096), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cuda().cuMemcpyDtoH_v2(in.data(), 4096, 16), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(DriverTest, CopiesWhoseSizesWrapAreRefused) {
+  CUDA_MEMCPY3D good = {};
+  std::vector<char> buffer(4096);
+  good.srcMemoryType = CU_MEMORYTYPE_HOST;
+  good.srcHost = buffer.data();
+  good.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  good.dstDevice = Allocate(4096);
+  good.WidthInBytes = 128;
+  good.Height = good.Depth = 1;
+  const auto copy = [](CUDA_MEMCPY3D params) {
+    return Cuda().cuMemcpy3DAsync_v2(&params, nullptr);
+  };
+  ASSERT_EQ(copy(good), CUDA_SUCCESS);
+  // Rows of 64 bytes, each 128 bytes wide.
+  CUDA_MEMCPY3D wraps = good;
+  wraps.srcHost = buffer.data() + 64;
+  wraps.dstDevice += 64;
+  wraps.srcXInBytes = wraps.dstXInBytes = ~size_t{63};
+  wraps.Height = 2;
+  EXPECT_EQ(copy(wraps), CUDA_ERROR_INVALID_VALUE);
+  // Slices of no bytes: 2^57 rows of 128.
+  wraps = good;
+  wraps.srcPitch = wraps.dstPitch = 128;
+  wraps.srcHeight = wraps.dstHeight = size_t{1} << 57;
+  wraps.Depth = 1 << 20;
+  EXPECT_EQ(copy(wraps), CUDA_ERROR_INVALID_VALUE);
+  // As many rows as end at the first one.
+  wraps = good;
+  wraps.srcY = wraps.dstY = ~size_t{0};
+  wraps.Height = 1;
+  wraps.Depth = 1 << 20;
+  EXPECT_EQ(copy(wraps), CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(DriverTest, SmallPageableCopiesMayReuseTheBufferAtOnce) {
@@ -163,6 +199,26 @@ TEST_F(DriverTest, PointersTellWhatTheyAre) {
   ASSERT_EQ(Cuda().cuPointerGetAttributes(3, attributes, data, unknown), CUDA_SUCCESS);
   EXPECT_EQ(type, 0u);
   EXPECT_EQ(owner, nullptr);
+}
+
+TEST_F(DriverTest, AdviceGoesWithItsAllocation) {
+  const auto use = [](int times) {
+    for (int i = 0; i < times; ++i) {
+      CUdeviceptr pointer = 0;
+      ASSERT_EQ(Cuda().cuMemAllocManaged(&pointer, 4096, CU_MEM_ATTACH_GLOBAL), CUDA_SUCCESS);
+      int read_mostly = -1;
+      ASSERT_EQ(Cuda().cuMemRangeGetAttribute(&read_mostly, sizeof(read_mostly),
+                                              CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY, pointer, 4096),
+                CUDA_SUCCESS);
+      ASSERT_EQ(read_mostly, 0) << "what was said of an earlier one";
+      ASSERT_EQ(Cuda().cuMemAdvise(pointer, 4096, CU_MEM_ADVISE_SET_READ_MOSTLY, 0), CUDA_SUCCESS);
+      ASSERT_EQ(Cuda().cuMemFree_v2(pointer), CUDA_SUCCESS);
+    }
+  };
+  use(100);
+  const size_t before = mallinfo2().uordblks;
+  use(5000);
+  EXPECT_LT(mallinfo2().uordblks, before + (100 << 10));
 }
 
 TEST_F(DriverTest, ManagedMemoryIsReachedFromBothSides) {

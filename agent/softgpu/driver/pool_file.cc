@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -128,9 +129,14 @@ std::shared_ptr<FilePiece> PoolFile::Take(uint64_t size_bytes) {
 }
 
 void PoolFile::Give(uint64_t offset_bytes, uint64_t size_bytes) {
-  // Gone before somebody else can have them; and zeros when they come again.
-  static_cast<void>(fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                              static_cast<off_t>(offset_bytes), static_cast<off_t>(size_bytes)));
+  // Gone before somebody else can have them; and zeros when they come again. Pages that cannot go
+  // stay taken: they hold what the allocation held.
+  int emptied = 0;
+  do {
+    emptied = fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                        static_cast<off_t>(offset_bytes), static_cast<off_t>(size_bytes));
+  } while (emptied != 0 && errno == EINTR);
+  if (emptied != 0) return;
   const MutexLock lock(mutex_);
   used_.erase(offset_bytes);
 }

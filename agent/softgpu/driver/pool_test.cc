@@ -37,6 +37,21 @@ TEST_F(DriverTest, StreamOrderedMemoryIsFreedInStreamOrder) {
   EXPECT_EQ(Cuda().cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(DriverTest, MemoryOfAGreenContextsStreamIsThePrimaryOnes) {
+  const size_t before = FreeBytes();
+  const CUgreenCtx green = MakeGreen();
+  CUstream stream = nullptr;
+  ASSERT_EQ(Cuda().cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+  CUdeviceptr pointer = 0;
+  ASSERT_EQ(Cuda().cuMemAllocAsync(&pointer, 4096, stream), CUDA_SUCCESS);
+  CUcontext owner = nullptr;
+  ASSERT_EQ(Cuda().cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, pointer),
+            CUDA_SUCCESS);
+  EXPECT_EQ(owner, context_);
+  ASSERT_EQ(Cuda().cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
+  EXPECT_EQ(FreeBytes(), before);
+}
+
 TEST_F(DriverTest, PoolsOfOnesOwnAreUsedAndDestroyed) {
   CUmemPoolProps properties{};
   properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <future>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "agent/softgpu/driver/device.h"
@@ -48,10 +49,15 @@ void AfterForkInChild() { phase.store(Phase::kForked, std::memory_order_relaxed)
 bool NamesItsThread() {
   std::promise<void> done;
   std::promise<pid_t> number;
-  std::thread thread([&] {
-    number.set_value(gettid());
-    done.get_future().wait();
-  });
+  std::thread thread;
+  try {
+    thread = std::thread([&] {
+      number.set_value(gettid());
+      done.get_future().wait();
+    });
+  } catch (const std::system_error&) {
+    return false;
+  }
   const std::string path = "/proc/self/task/" + std::to_string(number.get_future().get()) + "/comm";
   std::FILE* const name = std::fopen(path.c_str(), "w");
   const bool named = name != nullptr && std::fputs("softgpu-start", name) >= 0;
@@ -70,13 +76,17 @@ bool MakesMemory() {
 }
 
 // NVIDIA's driver exchanges memory through such a socket. This one only keeps it open until the
-// process ends.
+// process ends, also when cuInit fails later and is tried again.
 bool ListensForOtherProcesses() {
+  static bool listens = false;
+  if (listens) return true;
   const sockaddr_un any{AF_UNIX, ""};  // of no name: the kernel finds an abstract one
-  const int listens = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  return listens >= 0 &&
-         bind(listens, reinterpret_cast<const sockaddr*>(&any), sizeof(any.sun_family)) == 0 &&
-         listen(listens, 1) == 0;
+  const int made = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (made < 0) return false;
+  listens = bind(made, reinterpret_cast<const sockaddr*>(&any), sizeof(any.sun_family)) == 0 &&
+            listen(made, 1) == 0;
+  if (!listens) close(made);
+  return listens;
 }
 
 // NVIDIA's driver also looks for MPS and for links to its device nodes, but works without them.
@@ -93,7 +103,7 @@ void LooksForWhatIsNotThere() {
 // What NVIDIA's driver needs of the system and this process is denied, as a verb; nullptr when all
 // of it is allowed. A sandbox that is too tight for the real driver shows here, without a GPU.
 const char* WhatItMayNot() {
-  if (!NamesItsThread()) return "name its threads";
+  if (!NamesItsThread()) return "make threads and name them";
   if (!MakesMemory()) return "make memory with a descriptor";
   if (!ListensForOtherProcesses()) return "listen on a Unix socket";
   LooksForWhatIsNotThere();

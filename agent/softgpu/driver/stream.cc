@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -36,10 +37,18 @@ Stream::Stream(Context& of, Kind what, unsigned with_flags, int with_priority)
 // Starts a thread with the first work, and again if a closed stream is given more: a thread that
 // found the stream before another destroyed it must not hang.
 Point Stream::Push(Work work) {
+  std::deque<Work> dropped;  // goes after the lock
   const MutexLock lock(mutex_);
   queue_.push_back(std::move(work));
   ++pushed_;
-  if (!thread_runs_) StartThreadLocked();
+  if (!thread_runs_ && !StartThreadLocked()) {
+    RecordFault(CUDA_ERROR_OPERATING_SYSTEM,
+                "no thread for a stream; are the process's threads limited (ulimit -u, pids.max)?");
+    // Passed over, as all work after a fault; nobody waits for it.
+    dropped.swap(queue_);
+    completed_.store(pushed_);
+    work_done_.NotifyAll();
+  }
   work_arrived_.NotifyOne();
   return {shared_from_this(), pushed_};
 }
@@ -78,18 +87,23 @@ void Stream::SetAttribute(CUstreamAttrID attribute, const CUstreamAttrValue& val
   attributes_[attribute] = value;
 }
 
-void Stream::StartThreadLocked() {
-  thread_runs_ = true;
+bool Stream::StartThreadLocked() {
   // The application's signal handlers belong on the application's threads.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([self = shared_from_this()] {
-    pthread_setname_np(pthread_self(), "softgpu-stream");
-    self->RunQueue();
-  }).detach();  // the process may exit while a kernel runs; nobody is left then to join
+  try {
+    std::thread([self = shared_from_this()] {
+      pthread_setname_np(pthread_self(), "softgpu-stream");
+      self->RunQueue();
+    }).detach();  // the process may exit while a kernel runs; nobody is left then to join
+    thread_runs_ = true;
+  } catch (const std::system_error&) {
+    // No more threads for this process.
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread_runs_;
 }
 
 // Points are waited for without the lock, in any order: all must be done before the work may run.

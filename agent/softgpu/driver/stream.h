@@ -74,7 +74,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const uint64_t id;
 
  private:
-  void StartThreadLocked() GPULOOM_REQUIRES(mutex_);
+  // False when the process can have no more threads.
+  [[nodiscard]] bool StartThreadLocked() GPULOOM_REQUIRES(mutex_);
   void RunQueue();
 
   Mutex mutex_;

@@ -266,8 +266,11 @@ bool ParseDimensions(Cursor& cursor, Variable* variable) {
     if (extent < 0 || static_cast<uint64_t>(extent) > kMaxVariableBytes) {
       return cursor.Fail("array too large");
     }
+    // Divided, because the product may wrap.
+    if (extent != 0 && count > kMaxVariableBytes / static_cast<uint64_t>(extent)) {
+      return cursor.Fail("array too large");
+    }
     count *= static_cast<uint64_t>(extent);
-    if (count > kMaxVariableBytes) return cursor.Fail("array too large");
   }
   if (is_array) variable->size_bytes *= count;
   if (variable->size_bytes > kMaxVariableBytes) return cursor.Fail("variable too large");
@@ -304,6 +307,9 @@ bool ParseVariables(Cursor& cursor, bool is_extern, std::vector<Variable>* varia
     }
     if (variable.kind != Variable::kPlain && (cursor.token().Is('[') || cursor.token().Is('='))) {
       return cursor.Fail("unsupported: an array or initial values of references");
+    }
+    if (variable.space == Space::kReg && cursor.token().Is('[')) {
+      return cursor.Fail("registers have no arrays");
     }
     if (!ParseDimensions(cursor, &variable)) return false;
     if (cursor.TakeIf('=') && !ParseInitializer(cursor, &variable)) return false;

@@ -169,6 +169,16 @@ TEST(Image, LinkedTextsKeepTheirOwnNames) {
   EXPECT_THAT(linked, HasSubstr(".extern .func (.param .b32 r) f (.param .b32 x);"));
 }
 
+TEST(Image, LinkedTextsMayDeclareSeveralNamesAtOnce) {
+  const std::string texts[] = {
+      ".version 8.0 .target sm_90 .address_size 64\n.global .u32 a, b[2] = {1, 2}, c;\n"
+      ".func f(.param .b32 x) { ret; }",
+      ".version 8.0 .target sm_90 .address_size 64\n.global .u32 b, c = 1, x;\n"};
+  const std::string linked = Link(texts);
+  EXPECT_THAT(linked, HasSubstr(".global .u32 a, b$part0[2] = {1, 2}, c$part0;"));
+  EXPECT_THAT(linked, HasSubstr(".global .u32 b$part1, c$part1 = 1, x;"));
+}
+
 TEST(Image, NamesWhatItCannotRun) {
   Fatbin fatbin;
   fatbin.Add(FatbinMemberKind::kElf, 80, "code").Add(FatbinMemberKind::kPtx, 120, Text(120));

@@ -41,21 +41,24 @@ Names FindNames(std::string_view text) {
     linkage |= IsLinkage(token);
     const bool function = token.Is(".func") || token.Is(".entry");
     if (!function && !IsVariable(token)) continue;
-    // The name is the first word that is no directive, behind what a function returns.
-    Token name = lexer.Next();
-    for (int parentheses = 0; name.kind != Token::kEnd; name = lexer.Next()) {
-      if (name.Is('(')) ++parentheses;
-      if (name.Is(')')) --parentheses;
-      if (parentheses == 0 && name.kind == Token::kWord && name.text[0] != '.') break;
+    // The name is the first word that is no directive, behind what a function returns; that of
+    // another variable of the same declaration follows a comma. Parameters, sizes and initial
+    // values are no declarations.
+    bool named = false;
+    int nested = 0;
+    Token next = lexer.Next();
+    for (; next.kind != Token::kEnd && !next.Is(';') && !(function && next.Is('{'));
+         next = lexer.Next()) {
+      if (next.Is('(') || next.Is('{')) ++nested;
+      if (next.Is(')') || next.Is('}')) --nested;
+      if (nested != 0) continue;
+      if (next.Is(',') && !function) named = false;
+      if (named || next.kind != Token::kWord || next.text[0] == '.') continue;
+      named = true;
+      names.all.insert(next.text);
+      if (!linkage) names.local.insert(next.text);
     }
-    names.all.insert(name.text);
-    if (!linkage) names.local.insert(name.text);
-    // Its parameters, its size or its initial value are no declarations.
-    if (function) linkage = false;
-    while (name.kind != Token::kEnd && !name.Is(';') && !(function && name.Is('{'))) {
-      name = lexer.Next();
-    }
-    if (name.Is('{')) ++depth;
+    if (next.Is('{')) ++depth;
     linkage = false;
   }
   return names;

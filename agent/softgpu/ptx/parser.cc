@@ -3,6 +3,8 @@
 // is bounded, as a text may be made to hurt.
 #include "agent/softgpu/ptx/parser.h"
 
+#include <algorithm>
+
 #include "agent/softgpu/ptx/cursor.h"
 
 namespace gpuloom::softgpu::ptx {
@@ -206,10 +208,9 @@ bool ParseTarget(Cursor& cursor, ModuleTree* tree) {
     for (const char c : word.substr(3, 4)) {
       if (c >= '0' && c <= '9') number = number * 10 + static_cast<uint32_t>(c - '0');
     }
-    tree->target = number;
-    tree->target_kind = word.ends_with('a')   ? TargetKind::kSpecific
-                        : word.ends_with('f') ? TargetKind::kFamily
-                                              : TargetKind::kAll;
+    tree->targets.push_back({number, word.ends_with('a')   ? TargetKind::kSpecific
+                                     : word.ends_with('f') ? TargetKind::kFamily
+                                                           : TargetKind::kAll});
   } while (cursor.TakeIf(','));
   return true;
 }
@@ -250,7 +251,7 @@ bool ParseDirective(Cursor& cursor, ModuleTree* tree) {
   if (token.Is(".version")) {
     cursor.Take();
     if (cursor.token().kind != Token::kNumber) return cursor.Fail("expected a version");
-    tree->version = VersionOf(cursor.Take().text);
+    tree->version = std::max(tree->version, VersionOf(cursor.Take().text));
     return true;
   }
   if (token.Is(".target")) {
@@ -288,7 +289,6 @@ bool Parse(std::string_view text, ModuleTree* tree, std::string* error) {
   if (!cursor.token().Is(".version")) {
     cursor.Fail("the text does not begin with .version");
   }
-  // The last .version and .target of a text count: linked parts each bring their own.
   while (!cursor.failed() && cursor.token().kind != Token::kEnd) {
     if (!ParseDirective(cursor, tree)) break;
   }

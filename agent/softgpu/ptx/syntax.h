@@ -92,10 +92,15 @@ struct FunctionTree {
   std::vector<Statement> body;
 };
 
+struct TargetName {
+  uint32_t capability = 0;  // 90 for sm_90 and sm_90a
+  TargetKind kind = TargetKind::kAll;
+};
+
+// Linked parts each bring a .target and a .version.
 struct ModuleTree {
-  uint32_t target = 0;  // 90 for sm_90 and sm_90a
-  TargetKind target_kind = TargetKind::kAll;
-  uint32_t version = 0;  // 87 for .version 8.7
+  std::vector<TargetName> targets;
+  uint32_t version = 0;  // the newest: 87 for .version 8.7
   std::vector<Variable> variables;
   std::vector<FunctionTree> functions;
 };

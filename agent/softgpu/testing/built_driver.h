@@ -26,10 +26,25 @@ class DriverTest : public testing::Test {
   void Allow(CUdeviceptr begin, size_t size_bytes,
              CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   size_t FreeBytes();
+  // Of two multiprocessors of device 0.
+  CUgreenCtx MakeGreen();
 
   CUcontext context_ = nullptr;
 };
 
 CUmemAllocationProp DeviceMemory(int ordinal = 0);
+
+// While it lives no thread can be made in this process, as when their number is limited.
+class WithoutThreads {
+ public:
+  WithoutThreads();
+  ~WithoutThreads();
+  WithoutThreads(const WithoutThreads&) = delete;
+  WithoutThreads& operator=(const WithoutThreads&) = delete;
+
+ private:
+  void SetStack(size_t size_bytes);
+  size_t stack_bytes_ = 0;
+};
 
 }  // namespace gpuloom::softgpu

@@ -29,8 +29,7 @@ Handler SaturatingSum(bool subtract) {
 }
 
 // The upper halves are added without the carry of the lower ones.
-Handler PairSum(ptx::Type type) {  // add.u16x2 and add.s16x2
-  (void)type;
+Handler PairSum() {  // add.u16x2 and add.s16x2
   return Map2<uint32_t, uint32_t, uint32_t>([](uint32_t a, uint32_t b) {
     return ((a & 0xffff0000u) + (b & 0xffff0000u)) | ((a + b) & 0xffffu);
   });
@@ -40,7 +39,7 @@ bool DecodeSum(Decoder& decoder, Op& op, bool subtract) {
   if (op.mods.Has("cc")) return DecodeCarrySum(decoder, op, subtract);
   if (!subtract && (op.mods.Take("u16x2") || op.mods.Take("s16x2"))) {
     Instr in;
-    return Operands(decoder, op, 4, 2, &in) && decoder.Emit(PairSum(ptx::Type::kB32), in);
+    return Operands(decoder, op, 4, 2, &in) && decoder.Emit(PairSum(), in);
   }
   if (TypeOf(op) == ptx::Type::kNone) return false;
   if (ptx::IsFloat(TypeOf(op))) return DecodeFloatSum(decoder, op, subtract);

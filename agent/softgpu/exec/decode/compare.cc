@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // setp and set.
 #include <cmath>
-#include <limits>
 
 #include "agent/softgpu/exec/decode/decoder.h"
 #include "agent/softgpu/exec/decode/instruction_table.h"
 #include "agent/softgpu/exec/machine/half.h"
 #include "agent/softgpu/exec/machine/lanes.h"
+#include "agent/softgpu/exec/machine/rounded.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -33,17 +33,15 @@ uint32_t Combine(Warp& warp, const Instr& in, uint32_t bits) {
   }
 }
 
-float Flush(float value) {
-  return std::fabs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0f, value) : value;
-}
-
 // Of all lanes; those that are off are masked when the result is written.
 template <class T, class F>
 uint32_t Compare(Warp& warp, const Instr& in, F) {
   const T* a = warp.Source<T>(in.a);
   const T* b = warp.Source<T>(in.b);
   if constexpr (std::is_same_v<T, float>) {
-    if (in.extra & kFtz) return MaskOf([=](uint32_t i) { return F{}(Flush(a[i]), Flush(b[i])); });
+    if (in.extra & kFtz) {
+      return MaskOf([=](uint32_t i) { return F{}(Flushed(a[i]), Flushed(b[i])); });
+    }
   }
   return MaskOf([=](uint32_t i) { return F{}(a[i], b[i]); });
 }

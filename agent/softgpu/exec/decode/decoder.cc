@@ -99,8 +99,10 @@ std::string Decoder::FindLabel(std::string_view name) const {
 bool Decoder::DeclareVariable(const ptx::Variable& variable) {
   Scope& scope = scopes_.back();
   if (variable.space == ptx::Space::kReg) {
-    // 128-bit registers are not supported.
-    if (variable.size_bytes > 8) return Fail("unsupported register type");
+    // Of 128 bits, or vectors: a register is one number.
+    if (variable.size_bytes > 8 || variable.size_bytes != ptx::SizeBytes(variable.type)) {
+      return Fail("unsupported register type");
+    }
     // A range only says which names there may be: FindName() makes registers of those that are
     // used.
     if (variable.range != 0) {
@@ -195,6 +197,25 @@ bool Decoder::DecodeStatement(size_t index) {
   return false;
 }
 
+// An offset is added to a variable's address; behind any other name it would be lost.
+bool Decoder::CheckOffsets(const std::vector<ptx::Operand>& operands) {
+  for (const ptx::Operand& operand : operands) {
+    if (!CheckOffsets(operand.parts)) return false;
+    if (operand.kind != ptx::Operand::kName || operand.offset == 0) continue;
+    switch (FindName(operand.name).kind) {
+      case Symbol::kGlobal:
+      case Symbol::kShared:
+      case Symbol::kDynamicShared:
+      case Symbol::kFrame:
+      case Symbol::kParam:
+        break;
+      default:
+        return Fail("'" + std::string(operand.name) + "' takes no offset");
+    }
+  }
+  return true;
+}
+
 // A decoder takes the modifiers that it understands and emits code. Modifiers left over, an operand
 // without a type, or false all mean that the form is not supported; an error that the decoder has
 // given itself says more and stays.
@@ -208,6 +229,7 @@ bool Decoder::DecodeInstruction(const ptx::Statement& statement) {
     }
     guard_ = static_cast<uint32_t>(guard.value);
   }
+  if (!CheckOffsets(statement.operands)) return false;
   Op op{statement, Modifiers(statement.text)};
   const Instruction* instruction = FindInstruction(op.mods.name());
   has_type_ = true;

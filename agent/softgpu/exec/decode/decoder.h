@@ -95,6 +95,7 @@ class Decoder {
   Symbol FindName(std::string_view name);
   std::string FindLabel(std::string_view name) const;
   bool DecodeStatement(size_t index);
+  bool CheckOffsets(const std::vector<ptx::Operand>& operands);
   bool DecodeInstruction(const ptx::Statement& statement);
   bool Patch();
 

@@ -120,7 +120,7 @@ Ref Decoder::Source(const ptx::Operand& operand, uint32_t size_bytes) {
     case Symbol::kParam:
       return Constant(value, size_bytes);
     case Symbol::kReference:
-      if (size_bytes != 8 || operand.offset != 0) break;
+      if (size_bytes != 8) break;
       return Constant(value, size_bytes);
     // Never 0, so that a null pointer is no function; Warp::CallEach() takes it apart.
     case Symbol::kFunction:

@@ -206,9 +206,8 @@ Step ExtremeLanes(Warp& warp, const Instr& in) {
       warp, in, [=](uint32_t i) { return Extreme<T, kMax>(In(a[i], mode), In(b[i], mode), mode); });
 }
 
-bool NeedsMode(Op& op, ptx::Type type, bool approx) {
-  // rcp, sqrt and div of f32 and f64 name a rounding mode or .approx.
-  (void)type;
+// rcp, sqrt and div of f32 and f64 name a rounding mode or .approx.
+bool HasRounding(Op& op, bool approx) {
   return approx || op.mods.Has("rn") || op.mods.Has("rz") || op.mods.Has("rm") || op.mods.Has("rp");
 }
 
@@ -257,7 +256,7 @@ bool DecodeFloatDiv(Decoder& decoder, Op& op) {
   const bool coarse = op.mods.Take("approx");
   const bool approx = coarse || op.mods.Take("full");
   const ptx::Type type = TypeOf(op);
-  if (!NeedsMode(op, type, approx) || (approx && type != ptx::Type::kF32)) return false;
+  if (!HasRounding(op, approx) || (approx && type != ptx::Type::kF32)) return false;
   Instr in;
   in.extra = TakeFloatMode(op);
   op.mods.TakeType();
@@ -272,15 +271,19 @@ bool DecodeFloatDiv(Decoder& decoder, Op& op) {
 
 namespace {
 
-// rcp and sqrt, which differ in nothing but the function.
+// rcp and sqrt. `has_coarse`: the function has an approximation in double precision, which is
+// .approx.ftz and nothing else.
 template <class F>
-bool DecodeRoot(Decoder& decoder, Op& op, F f) {
+bool DecodeRoot(Decoder& decoder, Op& op, bool has_coarse, F f) {
   const bool approx = op.mods.Take("approx");
   const ptx::Type type = TypeOf(op);
-  if (!NeedsMode(op, type, approx)) return false;
+  if (!HasRounding(op, approx)) return false;
   Instr in;
   in.extra = TakeFloatMode(op);
   op.mods.TakeType();
+  if ((in.extra & kSaturate) != 0) return false;
+  const bool coarse = approx && type == ptx::Type::kF64;
+  if (coarse ? !has_coarse || in.extra != kFlush : !AllowedMode(type, in.extra)) return false;
   if (!Operands(decoder, op, type, 1, &in)) return false;
   return decoder.Emit(ForFloat(type, [&](auto x) { return f(x, in.extra); }), in);
 }
@@ -288,11 +291,13 @@ bool DecodeRoot(Decoder& decoder, Op& op, F f) {
 }  // namespace
 
 bool DecodeRcp(Decoder& decoder, Op& op) {
-  return DecodeRoot(decoder, op, [](auto x, uint16_t mode) { return RcpOf<decltype(x)>(mode); });
+  return DecodeRoot(decoder, op, /*has_coarse=*/true,
+                    [](auto x, uint16_t mode) { return RcpOf<decltype(x)>(mode); });
 }
 
 bool DecodeSqrt(Decoder& decoder, Op& op) {
-  return DecodeRoot(decoder, op, [](auto x, uint16_t mode) { return SqrtOf<decltype(x)>(mode); });
+  return DecodeRoot(decoder, op, /*has_coarse=*/false,
+                    [](auto x, uint16_t mode) { return SqrtOf<decltype(x)>(mode); });
 }
 
 bool DecodeFloatSign(Decoder& decoder, Op& op, bool negate) {

@@ -110,12 +110,16 @@ Step LoadVector(Warp& warp, const Instr& in) {
 template <class T, class R>
 Step LoadParam(Warp& warp, const Instr& in) {
   const std::vector<std::byte>& params = warp.block().run().params;
-  T value;
-  if (static_cast<uint64_t>(in.imm) + sizeof(T) > params.size()) {
-    return warp.Fault(Outcome::kIllegalAddress, static_cast<uint64_t>(in.imm),
-                      "a parameter outside of the parameter block");
+  const auto at = static_cast<uint64_t>(in.imm);
+  if (at % sizeof(T) != 0) {
+    return warp.Fault(Outcome::kMisaligned, at, "a parameter is not aligned");
   }
-  std::memcpy(&value, params.data() + in.imm, sizeof(T));
+  // Without a sum that could wrap: the number may be negative.
+  if (at > params.size() || sizeof(T) > params.size() - at) {
+    return warp.Fault(Outcome::kIllegalAddress, at, "a parameter outside of the parameter block");
+  }
+  T value;
+  std::memcpy(&value, params.data() + at, sizeof(T));
   const R wide = static_cast<R>(value);
   return Apply<R>(warp, in, [=](uint32_t) { return wide; });
 }

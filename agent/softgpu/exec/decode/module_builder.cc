@@ -120,7 +120,10 @@ bool ModuleBuilder::PlaceGlobals(const Module::AllocateGlobals& allocate,
       continue;
     }
     Symbol symbol{Symbol::kGlobal, variable.type, 0, variable.size_bytes};
-    if (variable.is_weak && names_.contains(variable.name)) continue;  // the first counts
+    if (variable.is_weak) {
+      const Symbol* known = Find(variable.name);
+      if (known != nullptr && known->kind == Symbol::kGlobal) continue;  // the first counts
+    }
     size_bytes = Align(size_bytes, variable.align_bytes);
     symbol.value = size_bytes;
     if (!names_.try_emplace(variable.name, symbol).second) {
@@ -137,6 +140,7 @@ bool ModuleBuilder::PlaceGlobals(const Module::AllocateGlobals& allocate,
     globals->push_back({std::string(variable.name), symbol.value,
                         static_cast<size_t>(variable.size_bytes),
                         variable.space == ptx::Space::kConst, variable.is_managed});
+    placed_.push_back(&variable);
   }
   if (size_bytes == 0) return true;
   const uint64_t base = allocate(size_bytes, align_bytes);
@@ -193,15 +197,17 @@ bool ModuleBuilder::WriteInitialValues(const ptx::Variable& variable, uint64_t a
   return true;
 }
 
-// After all variables have addresses: they may point to each other.
-bool ModuleBuilder::FillGlobals() {
+// After all variables have addresses: they may point to each other. Only what has got room is
+// filled: another declaration of the name may be larger than the one that counts.
+bool ModuleBuilder::FillGlobals(const std::vector<Global>& globals) {
   for (const ptx::Variable& variable : tree_.variables) {
     if (variable.values.empty()) continue;
-    const Symbol* symbol = Find(variable.name);
-    if (symbol == nullptr || symbol->kind != Symbol::kGlobal) {
+    if (variable.space == ptx::Space::kShared || variable.is_extern) {
       return Fail(variable.line, "initial values where there can be none");
     }
-    if (!WriteInitialValues(variable, symbol->value)) return false;
+  }
+  for (size_t i = 0; i < globals.size(); ++i) {
+    if (!WriteInitialValues(*placed_[i], globals[i].address)) return false;
   }
   return true;
 }
@@ -209,7 +215,7 @@ bool ModuleBuilder::FillGlobals() {
 bool ModuleBuilder::Declare(const Module::AllocateGlobals& allocate, std::vector<Global>* globals,
                             std::vector<ImageReference>* references) {
   return NumberFunctions() && NumberReferences(references) && PlaceGlobals(allocate, globals) &&
-         FillGlobals() && PlaceShared();
+         FillGlobals(*globals) && PlaceShared();
 }
 
 // The functions that a kernel may reach by the names in its text, itself included. Pointers to
@@ -322,9 +328,10 @@ bool ModuleBuilder::DecodeAll(std::vector<Kernel>* kernels) {
   // A kernel is described by what it calls too, so all are decoded by now.
   for (uint32_t i = 0; i < trees_.size(); ++i) {
     if (!trees_[i]->has_body || !trees_[i]->is_entry) continue;
-    if (shared_bytes[i] == device_shared_end_ && Reachable(i).size() == 1) {
-      // If it has no shared variables of its own and calls no function, it needs the common ones
-      // only if it names one.
+    if (shared_bytes[i] == device_shared_end_ && Reachable(i).size() == 1 &&
+        !program_.functions[i].calls_any) {
+      // If it has no shared variables of its own and calls no function, not even by a pointer, it
+      // needs the common ones only if it names one.
       const auto& used = names_used_[i];
       if (std::none_of(used.begin(), used.end(), [this](std::string_view name) {
             const Symbol* symbol = Find(name);

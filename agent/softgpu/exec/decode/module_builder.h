@@ -47,9 +47,8 @@ class ModuleBuilder {
   bool NumberFunctions();
   bool NumberReferences(std::vector<ImageReference>* references);
   bool PlaceGlobals(const Module::AllocateGlobals& allocate, std::vector<Global>* globals);
-  bool FillGlobals();
+  bool FillGlobals(const std::vector<Global>& globals);
   bool WriteInitialValues(const ptx::Variable& variable, uint64_t address);
-  void FindUses();
   bool PlaceShared();
   [[nodiscard]] std::set<uint32_t> Reachable(uint32_t function) const;
   // Whether what a kernel does may depend on the order of its blocks.
@@ -62,6 +61,7 @@ class ModuleBuilder {
   const Externals& externals_;
   std::map<std::string_view, Symbol> names_;
   std::map<std::pair<uint64_t, uint32_t>, Ref> constants_;
+  std::vector<const ptx::Variable*> placed_;  // those that got room, in the order of the globals
   std::vector<const ptx::FunctionTree*>
       trees_;  // by function index: its definition, or a declaration
   std::vector<std::set<std::string_view>> names_used_;  // by function index

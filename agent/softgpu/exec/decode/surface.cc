@@ -75,6 +75,9 @@ Where Locate(const Image& image, const Instr& in, const std::vector<uint32_t>& r
 
 void Put(Warp& warp, Ref ref, uint32_t register_bytes, uint32_t lane, uint64_t value) {
   switch (register_bytes) {
+    case 1:
+      warp.Destination<uint8_t>(ref)[lane] = static_cast<uint8_t>(value);
+      break;
     case 2:
       warp.Destination<uint16_t>(ref)[lane] = static_cast<uint16_t>(value);
       break;

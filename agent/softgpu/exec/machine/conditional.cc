@@ -12,7 +12,6 @@ namespace {
 
 struct Conditions {
   Mutex mutex;
-  uint64_t last_handle GPULOOM_GUARDED_BY(mutex) = 0;
   std::unordered_map<uint64_t, std::weak_ptr<Condition>> by_handle GPULOOM_GUARDED_BY(mutex);
 };
 
@@ -27,10 +26,11 @@ Conditions& Known() {
 // Handles rise and are never given out again, so a stale one cannot mean another condition. 0 is
 // none.
 std::shared_ptr<Condition> Condition::Make(uint32_t default_value, bool assigns_default) {
+  static std::atomic<uint64_t> last_handle{0};
   Conditions& known = Known();
+  // Made before the lock is taken: without memory it goes again, and then takes the lock itself.
+  std::shared_ptr<Condition> made(new Condition(++last_handle, default_value, assigns_default));
   const MutexLock lock(known.mutex);
-  std::shared_ptr<Condition> made(
-      new Condition(++known.last_handle, default_value, assigns_default));
   known.by_handle[made->handle()] = made;
   return made;
 }

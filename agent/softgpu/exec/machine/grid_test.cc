@@ -227,6 +227,40 @@ TEST(Grid, DynamicSharedMemoryLiesBehindTheStatic) {
   EXPECT_EQ(outcome.kind, Outcome::kIllegalAddress);
 }
 
+TEST(Grid, AFunctionBehindAPointerHasItsSharedMemory) {
+  // The kernel names neither the function nor any shared memory.
+  const Ran ran = RunKernel(
+      KernelText("ld.global.u64 %d2, [table]; { .param .b64 a; st.param.b64 [a], %d1;"
+                 "P: .callprototype _ (.param .b64 _); call %d2, (a), P; }",
+                 ".func f(.param .b64 to) { .shared .align 4 .b32 s[4]; .reg .b32 %r; .reg .b64 %d;"
+                 "ld.param.b64 %d, [to]; st.shared.u32 [s+12], 5; ld.shared.u32 %r, [s+12];"
+                 "st.global.u32 [%d], %r; ret; }\n.global .u64 table = f;"),
+      {1}, {1});
+  ASSERT_EQ(ran.outcome.kind, Outcome::kOk) << ran.outcome.detail;
+  EXPECT_EQ(ran.words[0], 5u);
+}
+
+TEST(Grid, LocalMemoryBeginsWithZeros) {
+  // Two kernels of one process with equally much local memory; the second reads what it never
+  // wrote. With a call there is a stack, of which neither uses the place.
+  for (const std::string call : {"", "call f;"}) {
+    for (const std::string offset : {"256", "508"}) {
+      const std::string own = ".local .align 4 .b8 own[512]; mov.u32 %r3, own; mov.u32 %r4, 60000;";
+      const std::string place = call.empty() ? "[own+" + offset + "]" : "[%r4+" + offset + "]";
+      const std::string writes =
+          KernelText(own + call + "st.local.u32 " + place + ", 77;", ".func f() { ret; }");
+      const std::string reads =
+          KernelText(own + call + "ld.local.u32 %r2, " + place + ";" + std::string(kStoreR2),
+                     ".func f() { ret; }");
+      for (int i = 0; i < 3; ++i)
+        EXPECT_EQ(RunKernel(writes, {1}, {32}).outcome.kind, Outcome::kOk);
+      const Ran ran = RunKernel(reads, {1}, {32});
+      ASSERT_EQ(ran.outcome.kind, Outcome::kOk) << ran.outcome.detail;
+      for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(ran.words[i], 0u) << i;
+    }
+  }
+}
+
 // --- Faults
 // -----------------------------------------------------------------------------------------
 
@@ -279,6 +313,19 @@ TEST(Faults, SharedAndLocalMemoryHaveEnds) {
                 {1}, {1})
           .outcome.kind,
       Outcome::kIllegalAddress);
+}
+
+TEST(Faults, ParametersHaveABeginningAndAnEnd) {
+  const auto kind_of = [](std::string_view load) {
+    return RunKernel(KernelText(load), {1}, {32}).outcome.kind;
+  };
+  EXPECT_EQ(kind_of("ld.param.u32 %r2, [out+4];"), Outcome::kOk);
+  EXPECT_EQ(kind_of("ld.param.u64 %d2, [out-8];"), Outcome::kIllegalAddress);
+  EXPECT_EQ(kind_of("ld.param.u32 %r2, [out-4];"), Outcome::kIllegalAddress);
+  EXPECT_EQ(kind_of("ld.param.u8 %r2, [-1];"), Outcome::kIllegalAddress);
+  EXPECT_EQ(kind_of("ld.param.u64 %d2, [out+8];"), Outcome::kIllegalAddress);
+  EXPECT_EQ(kind_of("ld.param.u64 %d2, [out+4];"), Outcome::kMisaligned);
+  EXPECT_EQ(kind_of("ld.param.u16 %r2, [out-1];"), Outcome::kMisaligned);
 }
 
 TEST(Faults, TheFirstFaultEndsTheGrid) {
@@ -349,6 +396,30 @@ TEST(Print, FormatsEachThreadsArguments) {
   ASSERT_EQ(ran.outcome.kind, Outcome::kOk) << ran.outcome.detail;
   EXPECT_EQ(printed, "000 1.50 hi -5 !%\n001 1.50 hi -5 !%\n");
   EXPECT_EQ(ran.words[1], 5u);
+}
+
+TEST(Print, TakesPrecisionsAndShortNumbersAsCDoes) {
+  testing::internal::CaptureStdout();
+  const std::string format = "%.*f|%.*f|%-*d|%hd|%hhd|%hu|%hhx|%hho|%d\n";
+  std::string bytes;
+  for (const char c : format) bytes.append(std::to_string(static_cast<int>(c))).append(", ");
+  const Ran ran = RunKernel(
+      KernelText(
+          ".local .align 8 .b8 args[80]; mov.u64 %d2, args; cvta.local.u64 %d3, %d2;"
+          "mov.u64 %d4, 0d3FF8000000000000; st.local.u32 [%d2], -1; st.local.u64 [%d2+8], %d4;"
+          "st.local.u32 [%d2+16], 1; st.local.u64 [%d2+24], %d4; st.local.u32 [%d2+32], -3;"
+          "st.local.u32 [%d2+36], 7; st.local.u32 [%d2+40], 0x1ffff; st.local.u32 [%d2+44], 0x180;"
+          "st.local.u32 [%d2+48], 0x1ffff; st.local.u32 [%d2+52], 0x1fe;"
+          "st.local.u32 [%d2+56], 0x108; st.local.u32 [%d2+60], 0x1ffff; mov.u64 %d7, format;"
+          "{ .param .b64 a; .param .b64 b; .param .b32 r; st.param.b64 [a], %d7;"
+          "st.param.b64 [b], %d3; call.uni (r), vprintf, (a, b); }",
+          ".extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n"
+          ".global .align 1 .b8 format[] = {" +
+              bytes + "0};\n"),
+      {1}, {1});
+  const std::string printed = testing::internal::GetCapturedStdout();
+  ASSERT_EQ(ran.outcome.kind, Outcome::kOk) << ran.outcome.detail;
+  EXPECT_EQ(printed, "1.500000|1.5|7  |-1|-128|65535|fe|10|131071\n");
 }
 
 TEST(Faults, MemoryUnmappedUnderARunningKernel) {

@@ -30,12 +30,14 @@ std::unique_ptr<Module> Module::Load(std::string_view ptx, const AllocateGlobals
       return nullptr;
     }
     // The target says for which devices the text is meant; without one nothing can be checked.
-    if (tree.target == 0 || !target.Runs(tree.target, tree.target_kind)) {
-      *error = tree.target == 0
-                   ? "ptx: it names no target"
-                   : "ptx: made for sm_" + std::to_string(tree.target) +
-                         ptx::Suffix(tree.target_kind) + ", and this device is of sm_" +
-                         std::to_string(target.capability);
+    if (tree.targets.empty()) {
+      *error = "ptx: it names no target";
+      return nullptr;
+    }
+    for (const ptx::TargetName& named : tree.targets) {
+      if (named.capability != 0 && target.Runs(named.capability, named.kind)) continue;
+      *error = "ptx: made for sm_" + std::to_string(named.capability) + ptx::Suffix(named.kind) +
+               ", and this device is of sm_" + std::to_string(target.capability);
       return nullptr;
     }
     std::unique_ptr<Module> module(new Module());

@@ -67,6 +67,37 @@ TEST(Module, VariablesHaveTheirInitialValues) {
   EXPECT_EQ(machine.module()->FindGlobal("nobody"), nullptr);
 }
 
+TEST(Module, OfSeveralWeakVariablesTheFirstCounts) {
+  Machine machine(std::string(kHead) + R"(
+    .weak .global .u32 a = 1;
+    .weak .global .u32 a[1048576] = {7, 8};
+    .extern .global .u32 a;
+    .weak .global .u32 b;
+    .weak .global .u32 b = 2;
+  )");
+  ASSERT_NE(machine.module(), nullptr) << machine.error();
+  EXPECT_EQ(ValueOf<uint32_t>(machine, "a"), 1u);
+  EXPECT_EQ(machine.module()->FindGlobal("a")->size_bytes, 4u);
+  EXPECT_EQ(ValueOf<uint32_t>(machine, "b"), 0u);
+}
+
+TEST(Module, ExternalVariablesKeepTheirValues) {
+  const auto load = [](std::string_view declarations, uint32_t* outside, std::string* error) {
+    return Module::Load(std::string(kHead).append(declarations), [](size_t, size_t) { return 0; },
+                        error, nullptr, {{"a", reinterpret_cast<uint64_t>(outside)}});
+  };
+  uint32_t outside[2] = {5, 6};
+  std::string error;
+  EXPECT_NE(load(".extern .global .u32 a; .weak .global .u32 a[2] = {7, 8};", outside, &error),
+            nullptr)
+      << error;
+  EXPECT_EQ(outside[0], 5u);
+  EXPECT_EQ(outside[1], 6u);
+  EXPECT_EQ(load(".extern .global .u32 a[2] = {7, 8};", outside, &error), nullptr);
+  EXPECT_THAT(error, HasSubstr("initial values where there can be none"));
+  EXPECT_EQ(outside[0], 5u);
+}
+
 TEST(Module, KernelsTellTheirShape) {
   Machine machine(std::string(kHead) + R"(
     .const .b8 constants[40];
@@ -162,6 +193,28 @@ TEST(Module, MistakesAreNamedWithTheirLine) {
       {".func f(.param .b32 a) { ret; } .entry k() { call f; }", "does not fit 'f'"},
       {".func f() { ret; } .func f() { ret; }", "'f' is defined twice"},
       {".global .u32 a; .global .u32 a;", "'a' is declared twice"},
+      {".func a() { ret; } .weak .global .u32 a = 1;", "'a' is declared twice"},
+      {".global .u32 a; .extern .global .u32 a = 1;", "initial values where there can be none"},
+      {".global .b8 a[4294967296][4294967296];", "array too large"},
+      {".entry k() { .reg .b8 %x[3]; ret; }", "registers have no arrays"},
+      {".entry k() { .reg .v2 .b32 %x; ret; }", "unsupported register type"},
+      {".entry k() { .reg .b64 %d<3>; mov.u64 %d2, %d1+8; ret; }", "'%d1' takes no offset"},
+      {".entry k() { .reg .b64 %d<3>; mov.u64 %d2+8, %d1; ret; }", "'%d2' takes no offset"},
+      {".entry k() { .reg .b32 %r; mov.u32 %r, %tid.x+1; ret; }", "'%tid.x' takes no offset"},
+      {".entry k() { .reg .pred %p; .reg .b32 %r; selp.b32 %r, 1, 2, %p+1; ret; }",
+       "'%p' takes no offset"},
+      {".entry k() { L: bra L+8; }", "'L' takes no offset"},
+      {".entry k() { .reg .b64 %d<3>; st.global.v2.b64 [%d0], {%d1, %d2+8}; ret; }",
+       "'%d2' takes no offset"},
+      {".entry k() { .reg .f64 %d<3>; rcp.rn.ftz.f64 %d1, %d2; ret; }",
+       "unsupported instruction 'rcp.rn.ftz.f64'"},
+      {".entry k() { .reg .f64 %d<3>; sqrt.rn.ftz.f64 %d1, %d2; ret; }",
+       "unsupported instruction 'sqrt.rn.ftz.f64'"},
+      {".entry k() { .reg .f64 %d<3>; sqrt.approx.f64 %d1, %d2; ret; }",
+       "unsupported instruction 'sqrt.approx.f64'"},
+      {".entry k() { .reg .f32 %f<3>; rcp.rn.sat.f32 %f1, %f2; ret; }",
+       "unsupported instruction 'rcp.rn.sat.f32'"},
+      {".shared .u32 a = 1;", "initial values where there can be none"},
       {".global .u32 a = b;", "'b' is not declared"},
       {".global .u8 a[2] = {1, 2, 3};", "too many initial values"},
       {".global .samplerref t;", "unsupported type '.samplerref'"},
@@ -204,6 +257,11 @@ TEST(Module, IsForTheDeviceAndOfALanguageThatTheDriverKnows) {
       error_of("9.0", "sm_75", old),
       "ptx: its .version is newer than 8.2, all that driver 535 (CUDA 12.2) knows; it is 9.0");
   EXPECT_EQ(error_of("8.2", "sm_80", old), "ptx: made for sm_80, and this device is of sm_75");
+  EXPECT_EQ(error_of("9.0\n.target sm_75\n.version 8.2", "sm_75", old),
+            "ptx: its .version is newer than 8.2, all that driver 535 (CUDA 12.2) knows; it is "
+            "9.0");
+  EXPECT_EQ(error_of("8.2", "sm_80\n.version 8.2\n.target sm_75", old),
+            "ptx: made for sm_80, and this device is of sm_75");
   EXPECT_EQ(error_of("8.6", "sm_90a", {90}), "");
   EXPECT_EQ(error_of("8.6", "sm_90a", {100}), "ptx: made for sm_90a, and this device is of sm_100");
   EXPECT_EQ(error_of("8.6", "sm_100f", {103}), "");

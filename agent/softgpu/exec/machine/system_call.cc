@@ -6,6 +6,7 @@
 // PointerFor() byte by byte, and their lengths are bounded.
 #include "agent/softgpu/exec/machine/system_call.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -102,6 +103,12 @@ void AppendFormatted(std::string* text, std::string spec, std::string_view tail,
   text->append(buffer, std::min(static_cast<size_t>(length), sizeof(buffer) - 1));
 }
 
+// What %h and %hh print of a number, which came as 32 bits.
+template <class Short, class Char, class T>
+T Shortened(T value, uint32_t halves) {
+  return halves == 0 ? value : halves == 1 ? static_cast<Short>(value) : static_cast<Char>(value);
+}
+
 // Reads one conversion behind its '%'; false for one that printf does not know.
 bool Convert(std::string_view format, size_t* at, Arguments* arguments, std::string* text) {
   const auto next = [&] { return *at < format.size() ? format[*at] : '\0'; };
@@ -117,8 +124,13 @@ bool Convert(std::string_view format, size_t* at, Arguments* arguments, std::str
     if (next() == '*') {
       ++*at;
       // Bounded: a wide field would only be cut again.
-      const int32_t width = arguments->Take<int32_t>();
-      spec.append(std::to_string(width < -999 ? -999 : width > 999 ? 999 : width));
+      const int32_t number = arguments->Take<int32_t>();
+      // A negative width asks for the left side, a negative precision for the usual one.
+      if (spec.back() == '.' && number < 0) {
+        spec.pop_back();
+      } else {
+        spec.append(std::to_string(std::clamp(number, -999, 999)));
+      }
       return;
     }
     while (next() >= '0' && next() <= '9') {
@@ -132,11 +144,11 @@ bool Convert(std::string_view format, size_t* at, Arguments* arguments, std::str
     take_number();
   }
   uint32_t longs = 0;
-  // A GPU's integers come as 32 or 64 bits, so the length only chooses between those; `h`
-  // values were promoted.
+  uint32_t halves = 0;
+  // A GPU's integers come as 32 or 64 bits; of those the length says how much is printed.
   while (std::string_view("hlqjzt").find(next()) != std::string_view::npos && next() != '\0') {
     // size_t and its like have 64 bits on a GPU too.
-    if (next() != 'h') ++longs;
+    ++(next() == 'h' ? halves : longs);
     ++*at;
   }
   const char kind = next();
@@ -151,7 +163,8 @@ bool Convert(std::string_view format, size_t* at, Arguments* arguments, std::str
       if (longs != 0)
         AppendFormatted(text, spec, "lld", arguments->Take<long long>());
       else
-        AppendFormatted(text, spec, "d", arguments->Take<int32_t>());
+        AppendFormatted(text, spec, "d",
+                        Shortened<int16_t, int8_t>(arguments->Take<int32_t>(), halves));
       return true;
     case 'u':
     case 'x':
@@ -160,7 +173,8 @@ bool Convert(std::string_view format, size_t* at, Arguments* arguments, std::str
       if (longs != 0)
         AppendFormatted(text, spec, "ll" + letter, arguments->Take<unsigned long long>());
       else
-        AppendFormatted(text, spec, letter, arguments->Take<uint32_t>());
+        AppendFormatted(text, spec, letter,
+                        Shortened<uint16_t, uint8_t>(arguments->Take<uint32_t>(), halves));
       return true;
     case 'f':
     case 'F':

@@ -54,7 +54,7 @@ class Images : public testing::Test {
   }
 
   // Runs `text` with %rd1: out, %rd2: the texture's handle, %rd3: the surface's.
-  Outcome Run(const std::string& text) {
+  Outcome Run(const std::string& text, uint32_t threads = 1) {
     const std::string ptx =
         ".version 8.0\n.target sm_90\n.address_size 64\n"
         ".visible .entry test(.param .u64 out, .param .u64 texture, .param .u64 surface) {\n"
@@ -72,6 +72,7 @@ class Images : public testing::Test {
     grid.kernel = module->FindKernel("test");
     const uint64_t params[] = {reinterpret_cast<uint64_t>(out), kTextureHandle, kSurfaceHandle};
     grid.params = reinterpret_cast<const std::byte*>(params);
+    grid.block = {threads};
     const std::atomic<bool> stop{false};
     return softgpu::Run(grid, memory, stop);
   }
@@ -98,6 +99,19 @@ class Images : public testing::Test {
   Image image;
   uint32_t* out;
 };
+
+TEST_F(Images, SurfaceLoadsFillRegistersOfAnySize) {
+  // The register behind the one of 8 bits keeps its value in all lanes.
+  const Outcome outcome =
+      Run(".reg .b8 %b; .reg .b64 %kept<1>; .reg .pred %p; mov.u64 %kept0, 7; mov.u32 %r0, 0;"
+          "mov.u32 %r1, 11; suld.b.2d.b8.trap %b, [%rd3, {%r1, %r0}]; setp.eq.u64 %p, %kept0, 7;"
+          "vote.sync.ballot.b32 %r2, %p, 0xffffffff; st.global.u32 [%rd1], %r2;"
+          "st.global.u8 [%rd1+4], %b;",
+          32);
+  ASSERT_EQ(outcome.kind, Outcome::kOk) << outcome.detail;
+  EXPECT_EQ(out[0], 0xffffffffu);
+  EXPECT_EQ(out[1], 0x40u);  // the highest byte of 2.0
+}
 
 TEST_F(Images, NearestClamps) {
   EXPECT_EQ(At(1.5F, 2.5F), 21);

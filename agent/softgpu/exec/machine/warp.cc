@@ -6,9 +6,12 @@
 // Select() chooses the next group from what stands there.
 #include "agent/softgpu/exec/machine/warp.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <new>
 
 #include "agent/softgpu/exec/machine/block.h"
 #include "agent/softgpu/exec/machine/lanes.h"
@@ -21,7 +24,28 @@ namespace {
 // at their end, are rarely torn apart.
 constexpr uint32_t kPatience = 1024;
 
+// Below, clearing memory costs less than asking the kernel for pages.
+constexpr size_t kMappedBytes = 128 << 10;
+
+// Zeros at first: a program that reads what it never wrote finds no bytes of the host's heap. The
+// pages of a large one come as they are touched, for most programs never use their stack.
+LocalMemory MakeLocalMemory(size_t size_bytes) {
+  if (size_bytes < kMappedBytes) return LocalMemory(new std::byte[size_bytes](), {size_bytes});
+  void* const pages =
+      mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::bad_alloc();
+  return LocalMemory(static_cast<std::byte*>(pages), {size_bytes});
+}
+
 }  // namespace
+
+void FreeLocalMemory::operator()(std::byte* at) const {
+  if (size_bytes < kMappedBytes) {
+    delete[] at;
+  } else {
+    munmap(at, size_bytes);
+  }
+}
 
 Warp::Warp(Block& block, uint32_t index) : block_(block), index_(index) {
   const Grid& grid = block.run().grid;
@@ -35,9 +59,7 @@ Warp::Warp(Block& block, uint32_t index) : block_(block), index_(index) {
   local_bytes_ = frames_end_ + (program.allocates ? kAllocaBytes : 0);
   // The odd line keeps the lanes' equal offsets out of each other's cache set.
   local_stride_ = AlignUp(local_bytes_, 64) + 64;
-  // Not zeroed: local memory is undefined until a program writes it, and most never touch the
-  // stack.
-  if (local_bytes_ != 0) local_.reset(new std::byte[size_t{local_stride_} * kLanes]);
+  if (local_bytes_ != 0) local_ = MakeLocalMemory(size_t{local_stride_} * kLanes);
   const Dim3& size = grid.block;
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     const uint32_t thread = index * kLanes + lane;

@@ -80,6 +80,13 @@ struct Pointers {
   }
 };
 
+// All lanes' local memory.
+struct FreeLocalMemory {
+  size_t size_bytes = 0;
+  void operator()(std::byte* at) const;
+};
+using LocalMemory = std::unique_ptr<std::byte[], FreeLocalMemory>;
+
 class Warp {
  public:
   Warp(Block& block, uint32_t index);
@@ -300,7 +307,7 @@ class Warp {
   std::vector<std::unique_ptr<Frame>> frames_;  // all, used and spare
   uint32_t frames_in_use_ = 0;
   std::vector<std::vector<Frame*>> spare_;  // by function
-  std::unique_ptr<std::byte[]> local_;
+  LocalMemory local_;
   uint32_t local_bytes_ = 0;
   uint32_t frames_end_ = 0;  // of the functions' frames; behind it lies what alloca gives
   uint32_t local_stride_ = 0;
