@@ -198,6 +198,32 @@ TEST_F(PartitionsTest, APartThatCannotBeMadeEndsItsSessionsAloneAndIsTriedAgain)
   }
 }
 
+// Its neighbour of the same allocation would be forgotten, and leave its part with the next change.
+TEST_F(PartitionsTest, ASessionThatCannotBeginLeavesItsAllocationsOthersWhereTheyAre) {
+  static std::atomic<bool> is_full;
+  static decltype(Driver::cuMemAddressReserve) reserve;
+  is_full = false;
+  reserve = driver_.cuMemAddressReserve;
+  Driver driver = driver_;
+  driver.cuMemAddressReserve = [](CUdeviceptr* address, size_t size_bytes, size_t alignment,
+                                  CUdeviceptr wanted, unsigned long long flags) {
+    return is_full ? CUDA_ERROR_OUT_OF_MEMORY
+                   : reserve(address, size_bytes, alignment, wanted, flags);
+  };
+  TestingScheduler scheduler(driver, /*batches=*/false);
+  scheduler.partition = kQuarter;
+  const auto first = scheduler.AddTenant("tests/pod/main");
+  ASSERT_TRUE(first->LoadKernel(1, 1, "k", kEmptyPtx));
+  EXPECT_EQ(NextLaunch(first.get()), 32);
+  is_full = true;
+  EXPECT_EQ(scheduler.AddTenant("tests/pod/main")->ready.ok, 0u);
+  is_full = false;
+  scheduler.partition = kHalf;
+  const auto other = scheduler.AddTenant();
+  EXPECT_EQ(other->ready.multiprocessors, 64u);
+  EXPECT_EQ(NextLaunch(first.get()), 32);
+}
+
 // A program that divides the device itself, to get away from its limit.
 TEST_F(PartitionsTest, Malicious_GreenContextsStayWithinTheLimit) {
   const auto tenant = Add({});
