@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "agent/arbiter/cut_point.h"
 
 namespace gpuloom::arbiter {
@@ -94,6 +96,28 @@ TEST(DomainArbiter, LowerClassesAreBoundedWhileAHigherOneIsThereAndShortlyAfter)
   ASSERT_TRUE(order);
   EXPECT_EQ(order->budget_ns, kUnbounded);
   EXPECT_EQ(domain.arbiter.ChainBoundNs(low, free_ns), kUnbounded);
+}
+
+TEST(DomainArbiter, AllLowerClassesShareOneBoundBesideAHigherOne) {
+  Domain domain;
+  const SessionId low = domain.Begin(Priority::kLow);
+  const SessionId normal = domain.Begin(Priority::kNormal);
+  const SessionId high = domain.Begin(Priority::kHigh);
+  domain.Queue(high, 1, 30 * kUs);
+  domain.Submit(high, 30 * kUs);
+  domain.Queue(normal, 2, 30 * kUs);
+  domain.Queue(low, 100, 30 * kUs);
+  std::vector<SessionId> order;
+  while (const auto next = domain.arbiter.Next(kCompute, 0)) {
+    order.push_back(next->session);
+    domain.Submit(next->session, 30 * kUs);
+  }
+  EXPECT_EQ(order, (std::vector{normal, normal, low})) << "what the first leaves is the second's";
+  domain.Queue(normal, 100, 30 * kUs);
+  domain.Finish(normal, 30 * kUs);
+  const auto next = domain.arbiter.Next(kCompute, 0);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->session, normal) << "before the lowest class, as ever";
 }
 
 // Of a program that is bound by its launches every kernel would wait for one of them.

@@ -205,17 +205,23 @@ bool EngineArbiter::HigherWorks(Priority priority) const {
   return false;
 }
 
-bool EngineArbiter::HigherWithin(Priority priority, uint64_t span_ns, uint64_t now_ns) const {
+std::optional<Priority> EngineArbiter::HighestWithin(Priority priority, uint64_t span_ns,
+                                                     uint64_t now_ns) const {
   for (size_t i = 0; i < Index(priority); ++i) {
     const Class& its = classes_[i];
-    if (its.was_active) return true;
-    if (its.ever_active && now_ns - its.active_until_ns < span_ns) return true;
+    if (its.was_active || (its.ever_active && now_ns - its.active_until_ns < span_ns)) {
+      return kAllPriorities[i];
+    }
   }
-  return false;
+  return std::nullopt;
+}
+
+std::optional<Priority> EngineArbiter::HighestLingering(Priority priority, uint64_t now_ns) const {
+  return HighestWithin(priority, limits_.higher_linger_ns, now_ns);
 }
 
 bool EngineArbiter::HigherLingers(Priority priority, uint64_t now_ns) const {
-  return HigherWithin(priority, limits_.higher_linger_ns, now_ns);
+  return HighestLingering(priority, now_ns).has_value();
 }
 
 // Its pieces, as long as they are on average, do not fit between a higher class's. Only the average
@@ -223,7 +229,7 @@ bool EngineArbiter::HigherLingers(Priority priority, uint64_t now_ns) const {
 // kernels only would never be rescued.
 bool EngineArbiter::MustWait(const Session& session, uint64_t room_ns, uint64_t now_ns) const {
   if (guard_.rescuing(session.priority)) return false;
-  return HigherWithin(session.priority, limits_.higher_pause_ns, now_ns) &&
+  return HighestWithin(session.priority, limits_.higher_pause_ns, now_ns) &&
          session.queued.predicted_ns / std::max(session.queued.pieces, 1u) > room_ns;
 }
 
@@ -234,10 +240,10 @@ uint64_t EngineArbiter::RoomNs(Priority priority, uint64_t now_ns) const {
     // A rescue is one order: once something is in flight the class only has to get on.
     return classes_[Index(priority)].in_flight_ns == 0 ? limits_.lower_in_flight_ns : 0;
   }
-  if (HigherLingers(priority, now_ns)) {
+  if (const auto highest = HighestLingering(priority, now_ns)) {
     uint64_t lower_ns = 0;
-    // What this class and those below it have in flight shares one bound.
-    for (size_t i = Index(priority); i < kPriorities; ++i) lower_ns += classes_[i].in_flight_ns;
+    // All classes below that one share the bound, those between it and this one too: it waits for all of them.
+    for (size_t i = Index(*highest) + 1; i < kPriorities; ++i) lower_ns += classes_[i].in_flight_ns;
     return limits_.lower_in_flight_ns - std::min(limits_.lower_in_flight_ns, lower_ns);
   }
   uint64_t counted_ns = 0;

@@ -118,7 +118,9 @@ class EngineArbiter {
   void NoteClasses(uint64_t now_ns);
   bool HigherWorks(Priority priority) const;
   bool HigherLingers(Priority priority, uint64_t now_ns) const;
-  bool HigherWithin(Priority priority, uint64_t span_ns, uint64_t now_ns) const;
+  // The highest class above it that works, or did within the span.
+  std::optional<Priority> HighestWithin(Priority priority, uint64_t span_ns, uint64_t now_ns) const;
+  std::optional<Priority> HighestLingering(Priority priority, uint64_t now_ns) const;
   bool MustWait(const Session& session, uint64_t room_ns, uint64_t now_ns) const;
   uint64_t RoomNs(Priority priority, uint64_t now_ns) const;
   std::optional<Order> ForLone(Priority lowest, uint64_t now_ns) const;

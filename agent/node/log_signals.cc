@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/node/log_signals.h"
 
+#include <errno.h>
+
 #include <atomic>
 
 #include "agent/node/log.h"
@@ -11,7 +13,12 @@ namespace {
 // A handler has no argument for it.
 std::atomic<const char*> g_program = nullptr;
 
-void OnLogSignal(int signal) { LogMore(g_program.load(), signal == kLogMoreSignal); }
+void OnLogSignal(int signal) {
+  // Whoever was interrupted may be about to look at it, and the log may be full or closed.
+  const int interrupted = errno;
+  LogMore(g_program.load(), signal == kLogMoreSignal);
+  errno = interrupted;
+}
 
 }  // namespace
 

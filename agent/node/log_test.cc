@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/node/log.h"
 
+#include <errno.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -280,6 +281,20 @@ TEST(LineBudgets, Malicious_NamesWithoutEndTakeNoMemoryAndSilenceNobody) {
   now_ns += LineBudget::kAtOnce * LineBudget::kRefillNs;
   EXPECT_TRUE(budgets.Of("newcomer", now_ns).Take(now_ns, &left_out));
   EXPECT_EQ(budgets.size(), 1u);
+}
+
+// It may come between a call and the look at its errno, and what it writes may fail.
+TEST(LogSignals, LeaveErrnoAlone) {
+  HandleLogSignals("gpuloom-test");
+  const int log = dup(STDERR_FILENO);
+  close(STDERR_FILENO);
+  errno = ENXIO;
+  raise(LogSignal(true));
+  const int afterwards = errno;
+  raise(LogSignal(false));
+  dup2(log, STDERR_FILENO);
+  close(log);
+  EXPECT_EQ(afterwards, ENXIO);
 }
 
 }  // namespace

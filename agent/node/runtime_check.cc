@@ -22,6 +22,8 @@ RuntimeConfig ReadRuntimeConfig(const std::string& path) {
   if (!file) return RuntimeConfig::kMissing;
   // A TOML file of `key = value` lines; the key stands at top level and is true when absent.
   for (std::string line; std::getline(file, line);) {
+    // From the first table on, all keys are tables'.
+    if (WithoutBlanks(line).starts_with('[')) break;
     const size_t equals = line.find('=');
     if (equals == line.npos) continue;
     const std::string_view key = WithoutBlanks(std::string_view(line).substr(0, equals));

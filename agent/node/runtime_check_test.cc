@@ -27,6 +27,10 @@ TEST(RuntimeCheck, TheNvidiaRuntimesSettingIsRead) {
   EXPECT_EQ(CheckNvidiaRuntime(path), "");
   std::ofstream(path) << "  accept-nvidia-visible-devices-envvar-when-unprivileged=false\r\n";
   EXPECT_EQ(ReadRuntimeConfig(path), RuntimeConfig::kForbids);
+  // The runtime does not look there.
+  std::ofstream(path) << "disable-require = false\n  [nvidia-container-cli]\n"
+                         "accept-nvidia-visible-devices-envvar-when-unprivileged = false\n";
+  EXPECT_EQ(ReadRuntimeConfig(path), RuntimeConfig::kAllows);
   std::filesystem::remove_all(folder);
 }
 

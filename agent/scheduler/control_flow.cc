@@ -43,7 +43,13 @@ void Scheduler::AcceptController() {
   // The socket's mode keeps others out as well, but only once it has been set.
   ucred peer{};
   socklen_t size = sizeof(peer);
-  getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  // Zeros would be root.
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) {
+    LogWarning(
+        std::string("control: refused a process of which the kernel does not say whose it is: ") +
+        strerror(errno));
+    return;
+  }
   if (peer.uid != 0 && peer.uid != geteuid()) {
     LogWarning("control: refused " + ProcessText(peer.pid) + " of user " +
                std::to_string(peer.uid));

@@ -34,7 +34,7 @@ std::string ErrorOf(uint32_t result_untrusted) {
 }  // namespace
 
 // The executor that new sessions of the domain go to, started if there is none. After executors
-// that did not become ready the domain waits (StartDelay) and is told why: a tenant that connects
+// that could not be started or did not become ready the domain waits (StartDelay) and is told why: a tenant that connects
 // again and again must not start processes without end.
 Executor* Scheduler::ExecutorFor(const std::string& domain, std::string* error) {
   if (shutting_down_) {
@@ -71,12 +71,15 @@ Executor* Scheduler::StartExecutor(const std::string& domain, std::string* error
   executor->id = ++last_id_;
   executor->domain = domain;
   channel::UniqueFd ours, theirs;
-  if (!channel::MakePair(SOCK_SEQPACKET, &ours, &theirs)) {
+  bool started = channel::MakePair(SOCK_SEQPACKET, &ours, &theirs);
+  if (!started) {
     *error = std::string("scheduler: cannot make a socket pair: ") + strerror(errno);
-    return nullptr;
+  } else {
+    started = StartProcess(executor, theirs.get(), error);
   }
-  if (!StartProcess(executor, theirs.get(), error)) {
-    LogError(*error);
+  if (!started) {
+    NoteFailedStart(domain, *error);
+    LogFor(&book_.Of(domain).lines, LogLevel::kError, *error);
     return nullptr;
   }
   const uint64_t id = executor->id;
@@ -99,6 +102,16 @@ Executor* Scheduler::StartExecutor(const std::string& domain, std::string* error
   ++executor_counts_.started;
   executors_.emplace(id, std::move(owned));
   return executor;
+}
+
+// From now on the domain waits (ExecutorFor), whether there was a process or not.
+void Scheduler::NoteFailedStart(const std::string& domain, const std::string& reason) {
+  DomainHistory& history = book_.Of(domain);
+  ++history.failures;
+  ++history.counts.failed;
+  ++executor_counts_.failed;
+  history.last_reason = reason;
+  history.next_start = EventLoop::Clock::now() + StartDelay(history.failures);
 }
 
 // What an executor gets on its command line is all that it may know before it is confined; its
@@ -419,12 +432,7 @@ void Scheduler::OnReaped(uint64_t executor_id, const std::string& how) {
   }
   // A start that failed, unless confinement was the reason and the next one is more lenient.
   if (!executor->was_ready && !executor->steps_down && !shutting_down_) {
-    DomainHistory& history = book_.Of(executor->domain);
-    ++history.failures;
-    ++history.counts.failed;
-    ++executor_counts_.failed;
-    history.last_reason = executor->reason;
-    history.next_start = EventLoop::Clock::now() + StartDelay(history.failures);
+    NoteFailedStart(executor->domain, executor->reason);
   }
   turns_.Forget(*executor);
   folders_.Remove(executor->folder, std::move(executor->user));

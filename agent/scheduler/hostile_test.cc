@@ -367,6 +367,28 @@ TEST_F(SchedulerTest, ExecutorThatFailsToStartIsNamedAndNotAskedAtOnceAgain) {
   ExpectServed(a);
 }
 
+TEST_F(SchedulerTest, Malicious_TenantsThatComeAgainAndAgainWhereNoProcessCanBeStarted) {
+  const std::string program = options_.executor_path;
+  options_.executor_path = root_ / "executor";
+  Start();
+  control::Client client = Controller();
+  const std::string a = Allocate(&client, "a", "team-a");
+  int failures = 0;
+  std::string message;
+  do {
+    ++failures;
+    Tenant tenant;
+    ASSERT_TRUE(tenant.Attach(a));
+    EXPECT_EQ(tenant.welcome.admission, wire::Admission::kDeviceLost);
+    message = tenant.welcome.message;
+  } while (message.find("failed to start") == std::string::npos && failures < 5);
+  EXPECT_THAT(message,
+              ::testing::HasSubstr("failed to start " + std::to_string(failures - 1) + " times"));
+  std::filesystem::create_symlink(program, options_.executor_path);
+  std::this_thread::sleep_for(StartDelay(failures));
+  ExpectServed(a);
+}
+
 // The driver of another machine may need what ours does not.
 TEST_F(SchedulerTest, ADriverThatDoesNotStartFullyConfinedGetsALenientExecutor) {
   Start();

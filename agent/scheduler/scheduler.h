@@ -190,6 +190,7 @@ class Scheduler {
   [[nodiscard]] Executor* ExecutorFor(const std::string& domain, std::string* error);
   [[nodiscard]] Executor* StartExecutor(const std::string& domain, std::string* error);
   [[nodiscard]] bool StartProcess(Executor* executor, int control, std::string* error);
+  void NoteFailedStart(const std::string& domain, const std::string& reason);
   // It is ready and has its domain.
   void BeginServing(Executor* executor);
   void OnExecutorMessage(uint64_t executor_id, control::Incoming& in);

@@ -194,9 +194,12 @@ void Scheduler::SendWelcome(Session* session, uint32_t multiprocessors) {
   session->deadline.Cancel();
   SessionRegions& regions = session->regions;
   // The executor has mapped it; from here on nobody else can write what it publishes.
-  // Not fatal: without the seal a tenant could only deceive itself.
+  // Not fatal: without the seal a tenant could only deceive itself. A hostile executor can see to that each time, by
+  // seals of its own.
   if (!channel::SealWriters(regions.completion.get())) {
-    LogWarning(std::string("cannot seal the completion region: ") + strerror(errno) +
+    const std::string why = strerror(errno);
+    LogFor(&session->allocation->lines, LogLevel::kWarning,
+           session->Label() + ": cannot seal the completion region: " + why +
                "; a tenant could forge its own completions");
   }
   const channel::UniqueFd completion = channel::ReopenReadOnly(regions.completion.get());

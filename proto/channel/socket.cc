@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 namespace gpuloom::channel {
@@ -140,12 +141,20 @@ UniqueFd ListenAt(const char* path) {
   return listener;
 }
 
-UniqueFd ConnectTo(const char* path) {
+UniqueFd ConnectTo(const char* path, unsigned timeout_ms) {
   sockaddr_un address;
   UniqueFd directory;
   if (!MakeAddress(path, &address, &directory)) return UniqueFd();
   UniqueFd connection(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!connection.valid()) return UniqueFd();
+  timeval limit;
+  limit.tv_sec = timeout_ms / 1000;
+  limit.tv_usec = timeout_ms % 1000 * 1000;
+  // Before connect(): it waits no longer than a message would.
+  if (timeout_ms != 0 &&
+      setsockopt(connection.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) != 0) {
+    return UniqueFd();
+  }
   int result;
   do {
     result = connect(connection.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));

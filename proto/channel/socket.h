@@ -33,7 +33,9 @@ inline constexpr size_t kMaxFds = 8;
 // socket is replaced). Paths longer than sun_path go through /proc/self/fd. Returns an invalid
 // UniqueFd with errno.
 [[nodiscard]] UniqueFd ListenAt(const char* path);
-[[nodiscard]] UniqueFd ConnectTo(const char* path);
+// Waits while the listener's backlog is full, for `timeout_ms` at most (then EAGAIN; 0: without a limit), which
+// also holds for each message that is sent later.
+[[nodiscard]] UniqueFd ConnectTo(const char* path, unsigned timeout_ms = 0);
 
 // A connected pair; type is SOCK_STREAM for doorbells and SOCK_SEQPACKET for messages. Both ends
 // close-on-exec.

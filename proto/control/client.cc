@@ -1,30 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/control/client.h"
 
-#include <sys/socket.h>
-#include <sys/time.h>
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+
+#include <algorithm>
 
 namespace gpuloom::control {
+namespace {
+
+std::string TextOfErrno(int reason) {
+  return reason == EAGAIN ? "no answer in time" : strerror(reason);
+}
+
+}  // namespace
 
 bool Client::Connect(const std::string& state_dir, std::chrono::milliseconds timeout,
                      std::string* error) {
   connection_.Close();
   refused_ = nobody_there_ = false;
   path_ = state_dir + "/" + kControlSocketName;
-  channel::UniqueFd socket = channel::ConnectTo(path_.c_str());
+  timeout_ = timeout;
+  deadline_ = Clock::now() + timeout;
+  // Not 0, which would be no limit.
+  const auto limit_ms = static_cast<unsigned>(std::max<int64_t>(timeout.count(), 1));
+  channel::UniqueFd socket = channel::ConnectTo(path_.c_str(), limit_ms);
   if (!socket.valid()) {
-    nobody_there_ = true;
-    *error = "control: cannot connect to " + path_ + ": " + strerror(errno);
+    const int reason = errno;
+    // Whoever listens and accepts nobody is there, and hangs.
+    nobody_there_ = reason != EAGAIN;
+    *error = "control: cannot connect to " + path_ + ": " + TextOfErrno(reason);
     return false;
   }
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
-  timeval limit{};
-  limit.tv_sec = seconds.count();
-  limit.tv_usec = std::chrono::duration_cast<std::chrono::microseconds>(timeout - seconds).count();
-  // The limit holds for each message, not for a whole call. It begins after connect(), which blocks
-  // while the scheduler's backlog is full.
-  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-  setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
   connection_ = Connection(std::move(socket));
   if (ExchangeVersions(error)) return true;
   // An answer came, and it was a refusal: a lost connection is closed already.
@@ -37,7 +45,7 @@ bool Client::ExchangeVersions(std::string* error) {
   Answer answer{};
   const auto say = [&](uint16_t minor) {
     connection_.set_peer_minor(0);  // what every minor understands
-    return Ask(ControlHello{kControlMajor, minor}, &answer, nullptr, error);
+    return Exchange(ControlHello{kControlMajor, minor}, &answer, nullptr, error);
   };
   bool ok = say(kControlMinor);
   // A peer that speaks 3.0 accepts no Hello but its own, and its Answer does not name its version.
@@ -113,13 +121,34 @@ bool Client::EndTrace(Trace* trace, std::string* error) {
   return true;
 }
 
+// False with errno, EAGAIN at the call's deadline: for all messages of an answer together, so that one that comes in
+// pieces cannot take for ever.
+bool Client::WaitForMessage(bool is_first) const {
+  pollfd one{connection_.fd(), POLLIN, 0};
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
+    // The first one is taken if it is there, however late we look: it may be us who were held up.
+    if (left.count() <= 0 && !is_first) {
+      errno = EAGAIN;
+      return false;
+    }
+    const int ready = poll(&one, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
+    if (ready > 0) return true;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) errno = EAGAIN;
+    return false;
+  }
+}
+
 // Each message is offered to `take` first; what it does not know must be the Answer. Anything else
 // ends the connection, because what comes behind it could not be understood either.
 bool Client::ReceiveAnswer(uint32_t request, Answer* answer, const TakePart& take,
                            size_t descriptors, std::string* error) {
   Incoming in;
-  for (;;) {
-    if (!connection_.Receive(&in, descriptors)) return Lost("receive from", error);
+  for (bool is_first = true;; is_first = false) {
+    if (!WaitForMessage(is_first) || !connection_.Receive(&in, descriptors)) {
+      return Lost("receive from", error);
+    }
     if (in.header.request != request) continue;  // the late answer to a request that was given up
     if (take != nullptr && take(in)) continue;
     if (!in.As(answer)) {
@@ -137,7 +166,7 @@ bool Client::ReceiveAnswer(uint32_t request, Answer* answer, const TakePart& tak
 bool Client::Lost(const char* what, std::string* error) {
   const int reason = errno;
   *error = std::string("control: cannot ") + what + " the scheduler at " + path_ + ": " +
-           (reason == EAGAIN ? "no answer in time" : strerror(reason));
+           TextOfErrno(reason);
   connection_.Close();
   return false;
 }

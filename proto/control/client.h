@@ -88,6 +88,7 @@ class Client {
   [[nodiscard]] bool EndTrace(Trace* trace, std::string* error);
 
  private:
+  using Clock = std::chrono::steady_clock;
   // Takes what precedes the Answer; returns false if it is not that.
   using TakePart = std::function<bool(Incoming&)>;
 
@@ -99,6 +100,13 @@ class Client {
   template <Message M>
   bool Ask(const M& message, Answer* answer, const TakePart& take, std::string* error,
            size_t descriptors = 0) {
+    deadline_ = Clock::now() + timeout_;
+    return Exchange(message, answer, take, error, descriptors);
+  }
+  // By the deadline that there is already.
+  template <Message M>
+  bool Exchange(const M& message, Answer* answer, const TakePart& take, std::string* error,
+                size_t descriptors = 0) {
     const uint32_t request = ++last_request_;
     if (!connection_.Send(request, message)) return Lost("send to", error);
     return ReceiveAnswer(request, answer, take, descriptors, error);
@@ -106,11 +114,14 @@ class Client {
   // *answer is the last answer, even if it is a refusal. At most so many descriptors come with a message.
   bool ReceiveAnswer(uint32_t request, Answer* answer, const TakePart& take, size_t descriptors,
                      std::string* error);
+  bool WaitForMessage(bool is_first) const;
   bool ExchangeVersions(std::string* error);
   bool Lost(const char* what, std::string* error);
 
   Connection connection_;
   std::string path_;
+  std::chrono::milliseconds timeout_{};  // of each call
+  Clock::time_point deadline_;           // of this one
   uint32_t last_request_ = 0;
   uint64_t device_memory_bytes_ = 0;
   uint32_t driver_version_ = 0;

@@ -350,6 +350,39 @@ TEST_F(ClientTest, ASchedulerThatDoesNotAnswerCostsTheTimeoutOnly) {
   EXPECT_FALSE(client_.connected());
 }
 
+TEST_F(ClientTest, ASchedulerThatAcceptsNobodyCostsTheTimeoutOnly) {
+  // A backlog without room.
+  ASSERT_EQ(listen(listener_.get(), 0), 0);
+  const std::string path = folder_ + "/" + kControlSocketName;
+  std::vector<channel::UniqueFd> before;
+  do {
+    before.push_back(channel::ConnectTo(path.c_str(), 1));
+    ASSERT_LT(before.size(), 1000u);
+  } while (before.back().valid());
+  EXPECT_EQ(errno, EAGAIN);
+  EXPECT_FALSE(client_.Connect(folder_, milliseconds(50), &error_));
+  EXPECT_THAT(error_, ::testing::HasSubstr("control.sock: no answer in time"));
+  EXPECT_FALSE(client_.nobody_there()) << "it hangs";
+}
+
+// Its parts come one by one, each of them in time.
+TEST_F(ClientTest, AListWithoutEndCostsTheTimeoutOnly) {
+  Serve([](Connection& connection) {
+    Incoming in;
+    ASSERT_TRUE(connection.Receive(&in));
+    Reply(connection, in.header.request, true, "");
+    ASSERT_TRUE(connection.Receive(&in));
+    while (connection.Send(in.header.request, AllocationState{})) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  ASSERT_TRUE(client_.Connect(folder_, milliseconds(500), &error_)) << error_;
+  std::vector<AllocationState> states;
+  EXPECT_FALSE(client_.ListAllocations(&states, &error_));
+  EXPECT_THAT(error_, ::testing::HasSubstr("no answer in time"));
+  EXPECT_FALSE(states.empty());
+}
+
 TEST(Version, NamesTheRelease) {
   EXPECT_THAT(kVersion, ::testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+ \\(.+\\)"));
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <initializer_list>
 
 #include "proto/cuda/cubin.h"
 #include "proto/cuda/ptx_tokens.h"
@@ -19,25 +20,31 @@ bool AddTo(uint64_t* sum, uint64_t bytes) {
   return false;
 }
 
-// 0 for what is no type, and for references to textures and surfaces, which are symbols without memory.
-uint64_t TypeBytes(std::string_view type) {
-  if (type.size() < 2 || type.front() != '.') return 0;
-  if (type == ".pred") return 1;
-  const std::string_view bits =
-      type.substr(std::min(type.find_first_of("0123456789"), type.size()));
-  constexpr std::string_view kKinds[] = {".b", ".u", ".s", ".f"};
-  const size_t letters = type.size() - bits.size();
-  bool known = false;
-  for (const std::string_view kind : kKinds) known |= type.substr(0, letters) == kind;
-  if (!known) return 0;
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(bits.data(), bits.data() + bits.size(), number);
-  const bool whole = error == std::errc() && end == bits.data() + bits.size();
-  return whole && number % 8 == 0 && number <= 128 ? number / 8 : 0;
+constexpr uint64_t kLargestTypeBytes = 16;
+
+bool IsOneOf(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// A dimension: decimal, octal, hexadecimal or binary, with an optional U. 0 for anything else.
+// 0 for what is no type, and for references to textures and surfaces, which are symbols without memory. A type that
+// is not known counts as the largest: the driver may know it.
+uint64_t TypeBytes(std::string_view word) {
+  if (word.size() < 2 || word.front() != '.' ||
+      IsOneOf(word, {".align", ".attribute", ".managed", ".unified", ".texref", ".samplerref",
+                     ".surfref"})) {
+    return 0;
+  }
+  if (IsOneOf(word, {".b8", ".u8", ".s8"})) return 1;
+  if (IsOneOf(word, {".b16", ".u16", ".s16", ".f16"})) return 2;
+  if (IsOneOf(word, {".b32", ".u32", ".s32", ".f32", ".f16x2"})) return 4;
+  if (IsOneOf(word, {".b64", ".u64", ".s64", ".f64"})) return 8;
+  return kLargestTypeBytes;
+}
+
+// A dimension: decimal, octal, hexadecimal or binary, with an optional U, or WARP_SZ. kTooMuch for anything else:
+// nothing is loaded of which the driver may understand more than we do.
 uint64_t Dimension(std::string_view word) {
+  if (word == "WARP_SZ") return 32;
   while (!word.empty() && (word.back() == 'U' || word.back() == 'u')) word.remove_suffix(1);
   int base = 10;
   if (word.size() > 1 && word[0] == '0') {
@@ -47,11 +54,10 @@ uint64_t Dimension(std::string_view word) {
   }
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number, base);
-  if (error == std::errc::result_out_of_range) return kTooMuch;
-  return error == std::errc() && end == word.data() + word.size() ? number : 0;
+  return error == std::errc() && end == word.data() + word.size() ? number : kTooMuch;
 }
 
-// One declaration, told token by token: [.align N] .TYPE or .v4 .TYPE NAME [N][N] , NAME = …
+// One declaration, told token by token: [.align N] .TYPE or .v4 .TYPE NAME [N][N] , NAME<N> , NAME = …
 class Declaration {
  public:
   // A variable that another module defines takes no memory here.
@@ -60,16 +66,17 @@ class Declaration {
   void Take(std::string_view token) {
     if (depth_ != 0 || token == "{") return TakeValue(token);
     if (in_value_ && token != ",") return;
-    if (token == "[") {
-      in_brackets_ = true;
-      has_dimension_ = false;
-    } else if (token == "]") {
-      // Without a number, the initial value determines the dimension.
-      if (!has_dimension_) open_ = true;
-      in_brackets_ = false;
-    } else if (in_brackets_) {
+    if (is_alignment_next_) {
+      is_alignment_next_ = false;
+      align_bytes_ = std::max(align_bytes_, Dimension(token));
+    } else if (!closes_.empty()) {
+      if (token == closes_) return EndBrackets();
       has_dimension_ = true;
       Multiply(Dimension(token));
+    } else if (token == "[" || token == "<") {
+      // NAME<N> stands for the N variables NAME0, NAME1 and so on.
+      closes_ = token == "[" ? "]" : ">";
+      has_dimension_ = false;
     } else if (token == "=") {
       in_value_ = true;
       elements_ = 1;
@@ -77,6 +84,8 @@ class Declaration {
       EndVariable();
     } else if (token == ".v2" || token == ".v4") {
       vector_ = token == ".v2" ? 2 : 4;
+    } else if (token == ".align") {
+      is_alignment_next_ = true;
     } else if (const uint64_t bytes = TypeBytes(token); bytes != 0) {
       type_bytes_ = bytes;
     }
@@ -93,23 +102,38 @@ class Declaration {
     if (token == "}") --depth_;
     if (token == ",") ++elements_;
   }
+  // Without a number, the initial value determines the dimension.
+  void EndBrackets() {
+    if (!has_dimension_) open_ = true;
+    closes_ = {};
+  }
   void Multiply(uint64_t by) {
     if (__builtin_mul_overflow(count_, by, &count_)) count_ = kTooMuch;
+  }
+  // Up to the next variable with this alignment: one byte may be followed by gigabytes of nothing.
+  uint64_t Padded(uint64_t bytes) const {
+    if (bytes == 0 || align_bytes_ <= 1) return bytes;
+    const uint64_t over = bytes % align_bytes_;
+    uint64_t padded = bytes;
+    if (over != 0 && __builtin_add_overflow(bytes, align_bytes_ - over, &padded)) return kTooMuch;
+    return padded;
   }
   // Adds up one variable. What follows a comma has the same type but its own dimensions and value.
   void EndVariable() {
     if (open_) Multiply(elements_);
     uint64_t bytes = 0;
     if (__builtin_mul_overflow(count_, type_bytes_ * vector_, &bytes)) bytes = kTooMuch;
-    if (!is_elsewhere_) (void)AddTo(&sum_, bytes);
+    if (!is_elsewhere_) (void)AddTo(&sum_, Padded(bytes));
     count_ = elements_ = 1;
-    open_ = in_value_ = in_brackets_ = false;
+    open_ = in_value_ = false;
+    closes_ = {};
     depth_ = 0;
   }
 
   const bool is_elsewhere_;
   uint64_t type_bytes_ = 0;
   uint64_t vector_ = 1;
+  uint64_t align_bytes_ = 1;
   uint64_t count_ = 1;
   uint64_t elements_ = 1;
   uint64_t sum_ = 0;
@@ -117,9 +141,10 @@ class Declaration {
   int depth_ = 0;
   // A dimension was left out; the number of initial values stands for it.
   bool open_ = false;
-  bool in_brackets_ = false;
+  std::string_view closes_;  // the brackets that are open; empty: none
   bool has_dimension_ = false;
   bool in_value_ = false;
+  bool is_alignment_next_ = false;
 };
 
 }  // namespace

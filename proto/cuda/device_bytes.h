@@ -21,7 +21,8 @@ namespace gpuloom {
 [[nodiscard]] uint64_t CubinDeviceBytes(std::span<const uint8_t> cubin);
 
 // Of PTX text: its variables in .global and .const. The size of its code is not known before it is compiled.
-// UINT64_MAX if sizes do not add up; an invalid declaration counts nothing, since the driver refuses it.
+// Each is padded to its alignment. UINT64_MAX if sizes do not add up or one is not understood; a type that is not known
+// counts as the largest.
 [[nodiscard]] uint64_t PtxVariableBytes(std::string_view ptx);
 
 }  // namespace gpuloom

@@ -38,6 +38,32 @@ TEST(DeviceBytes, OfPtxVariables) {
       {".global .u64 x[9223372036854775807]; .global .u64 y[9223372036854775807];", UINT64_MAX},
       {".global .u32 x[;", 4},
       {".global ;.global {", 0},
+      {".global .attribute(.managed) .align 8 .b8 x[24];", 24},
+      {".global .attribute(.unified(19,95)) .f32 f;", 4},
+  };
+  for (const auto& [text, bytes] : texts) {
+    EXPECT_EQ(PtxVariableBytes(head + text), bytes) << text;
+  }
+}
+
+// ptxas 13.0 takes each of the first eight and makes that many bytes, or a few less, of it.
+TEST(DeviceBytes, Malicious_LargePtxVariablesThatLookSmall) {
+  const std::string head = ".version 9.0\n.target sm_90\n.address_size 64\n";
+  const std::pair<const char*, uint64_t> texts[] = {
+      {".global .f16x2 x[1000];", 4000},
+      {".const .f16x2 x[1000];", 4000},
+      {".global .b8 x[1000][WARP_SZ];", 32000},
+      {".global .align 16777216 .b8 x; .global .align 0x1000000 .b8 y;", 2 * 16777216},
+      {".global .align 16777216 .b8 x, y, z;", 3 * 16777216},
+      {".global .align WARP_SZ .b8 x, y;", 64},
+      {".global .b8 x<1000>;", 1000},
+      {".global .b64 x<10>, y;", 88},
+      {".global .e5m2x4 x[1000];", 16000},
+      {".global .b256 x;", 16},
+      {".global .b8 x[1 << 20];", UINT64_MAX},
+      {".global .b8 x[SIZE];", UINT64_MAX},
+      {".global .align SIZE .b8 x;", UINT64_MAX},
+      {".global .align 0 .b8 x;", 1},
   };
   for (const auto& [text, bytes] : texts) {
     EXPECT_EQ(PtxVariableBytes(head + text), bytes) << text;

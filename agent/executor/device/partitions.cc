@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/executor/device/partitions.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "agent/executor/device/device.h"
@@ -36,7 +37,7 @@ bool AsksForParts(const control::PartitionTerms& terms) {
 // Told to the program that cannot begin, or logged where it runs already.
 constexpr char kCannotDivide[] =
     "the policy's smPercent and smReserved need green contexts, which this driver does not have "
-    "(NVIDIA's has them from CUDA 12.4 on): update the driver, or take the two keys out of the "
+    "(NVIDIA's has them from CUDA 12.5 on): update the driver, or take the two keys out of the "
     "policy";
 constexpr char kDoesNotFit[] =
     "the policy's smReserved does not fit: other allocations of this trust domain have reserved "
@@ -51,6 +52,24 @@ CUresult SplitDevice(const Driver& cuda, CUdevice device, std::vector<CUdevResou
   const wire::SplitArguments split{0, kSmallest, wire::kMaxSplitGroups, 0};
   CUDA_RETURN_IF_ERROR(SplitResource(cuda, whole, split, groups, left_over));
   return groups->empty() ? CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION : CUDA_SUCCESS;
+}
+
+// The multiprocessors of these groups of the layout's, which has at most as many as fit into the bits of SmGroups: one
+// of them may be several of the driver's. Of those, the last may be left over as well.
+CUresult Pick(const Driver& cuda, CUdevice device, const arbiter::SmLayout& layout, SmGroups groups,
+              std::vector<CUdevResource>* picked) {
+  std::vector<CUdevResource> of_driver;
+  CUdevResource left_over{};
+  CUDA_RETURN_IF_ERROR(SplitDevice(cuda, device, &of_driver, &left_over));
+  const size_t in_one = layout.group_size / of_driver.front().sm.smCount;
+  for (size_t i = 0; i < of_driver.size(); ++i) {
+    const size_t group = std::min<size_t>(i / in_one, layout.groups);
+    if ((groups >> group & 1) != 0) picked->push_back(of_driver[i]);
+  }
+  if ((groups & ~layout.regular()) != 0 && left_over.sm.smCount != 0) {
+    picked->push_back(left_over);
+  }
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -188,14 +207,15 @@ Partition* Partitions::Find(SmGroups groups) {
 }
 
 // Counted against kMaxPartitions while it is being made, and not if that fails, so that it can be
-// tried again.
+// tried again. A context that has no stream yet is kept for the next try, as its memory would never come back.
 void Partitions::Make(Partition* partition) {
-  if (begun_ == kMaxPartitions) {
+  const bool has_context = partition->made.context != nullptr;
+  if (!has_context && begun_ == kMaxPartitions) {
     Log(LogLevel::kError, "policy: no more than %u different sets of multiprocessors are made",
         kMaxPartitions);
     return;
   }
-  ++begun_;
+  if (!has_context) ++begun_;
   partition->state = Partition::State::kMaking;
   struct Work {
     MadeGreen made;
@@ -203,22 +223,14 @@ void Partitions::Make(Partition* partition) {
     CUresult result = CUDA_SUCCESS;
   };
   auto work = std::make_shared<Work>();
+  work->made = partition->made;
   const auto make = [groups = partition->groups, layout = layout_, device = device_->device(),
                      &cuda = device_->cuda()](Work* result) {
-    std::vector<CUdevResource> of_driver;
-    CUdevResource left_over{};
-    CUDA_RETURN_IF_ERROR(SplitDevice(cuda, device, &of_driver, &left_over));
-    std::vector<CUdevResource> picked;
-    // The layout has at most as many groups as fit into the bits of SmGroups; one of them may then
-    // be several of the driver's.
-    const size_t in_one = (of_driver.size() + layout.groups - 1) / layout.groups;
-    for (size_t i = 0; i < of_driver.size(); ++i) {
-      if ((groups >> i / in_one & 1) != 0) picked.push_back(of_driver[i]);
+    if (result->made.context == nullptr) {
+      std::vector<CUdevResource> picked;
+      CUDA_RETURN_IF_ERROR(Pick(cuda, device, layout, groups, &picked));
+      CUDA_RETURN_IF_ERROR(MakeGreen(cuda, device, &picked, &result->made));
     }
-    if ((groups & ~layout.regular()) != 0 && left_over.sm.smCount != 0) {
-      picked.push_back(left_over);
-    }
-    CUDA_RETURN_IF_ERROR(MakeGreen(cuda, device, &picked, &result->made));
     return cuda.cuGreenCtxStreamCreate(&result->stream, result->made.context,
                                        CU_STREAM_NON_BLOCKING, 0);
   };
@@ -227,8 +239,9 @@ void Partitions::Make(Partition* partition) {
       [this, work, partition] {
         device_->Judge(work->result);
         ++changes_;
+        partition->made = work->made;
         if (work->result != CUDA_SUCCESS) {
-          --begun_;
+          if (partition->made.context == nullptr) --begun_;
           partition->state = Partition::State::kFailed;
           Log(LogLevel::kError,
               "cuda: a partition of %u multiprocessors cannot be made: %s; its sessions end, and "
@@ -236,7 +249,6 @@ void Partitions::Make(Partition* partition) {
               partition->multiprocessors, device_->NameOf(work->result));
           return;
         }
-        partition->made = work->made;
         partition->stream = work->stream;
         partition->multiprocessors = work->made.has.sm.smCount;
         partition->state = Partition::State::kMade;

@@ -74,7 +74,7 @@ class Partitions {
   // Divides the device anew. Returns false if a reservation does not fit; then nothing has changed.
   [[nodiscard]] bool Divide();
   void Forget(uint64_t allocation_id);
-  // Null if there may be no more.
+  // Null: the whole device. One that cannot be made, or of which there may be no more, has failed.
   Partition* Find(arbiter::SmGroups groups);
   void Make(Partition* partition);
 

@@ -122,7 +122,7 @@ TEST_F(PartitionsTest, ADriverThatCannotDivideRefusesByName) {
   scheduler.partition = kQuarter;
   const auto limited = scheduler.AddTenant();
   EXPECT_EQ(limited->ready.ok, 0u);
-  EXPECT_THAT(limited->ready.message, HasSubstr("CUDA 12.4"));
+  EXPECT_THAT(limited->ready.message, HasSubstr("CUDA 12.5"));
   scheduler.partition = {};
   const auto free = scheduler.AddTenant();
   ASSERT_EQ(free->ready.ok, 1u);
@@ -196,6 +196,84 @@ TEST_F(PartitionsTest, APartThatCannotBeMadeEndsItsSessionsAloneAndIsTriedAgain)
     ASSERT_TRUE(next->LoadKernel(1, 1, "k", kEmptyPtx));
     EXPECT_TRUE(next->WaitDone(0, next->LaunchPlain(0, 1)));
   }
+}
+
+// The driver would not give back the memory of the context.
+TEST_F(PartitionsTest, APartThatHasNoStreamYetIsNotMadeTwice) {
+  static std::atomic<bool> is_full;
+  static decltype(Driver::cuGreenCtxStreamCreate) make;
+  is_full = true;
+  make = driver_.cuGreenCtxStreamCreate;
+  Driver driver = driver_;
+  driver.cuGreenCtxStreamCreate = [](CUstream* made, CUgreenCtx of, unsigned flags, int priority) {
+    return is_full ? CUDA_ERROR_OUT_OF_MEMORY : make(made, of, flags, priority);
+  };
+  TestingScheduler scheduler(driver, /*batches=*/false);
+  scheduler.partition = kQuarter;
+  const auto first = scheduler.AddTenant();
+  ASSERT_TRUE(scheduler.WaitEnded(first->order.session_id).has_value());
+  EXPECT_THAT(TestingDriver::TakeCalls(), Contains(StartsWith("green context of 32")));
+  is_full = false;
+  const auto next = scheduler.AddTenant();
+  ASSERT_TRUE(next->LoadKernel(1, 1, "k", kEmptyPtx));
+  EXPECT_TRUE(next->WaitDone(0, next->LaunchPlain(0, 1)));
+  const std::vector<std::string> calls = TestingDriver::TakeCalls();
+  EXPECT_THAT(calls, Contains(HasSubstr(" of 32")));
+  EXPECT_THAT(calls, Not(Contains(StartsWith("green context"))));
+}
+
+// A device of 65 groups: pairs of them are one here, and one group is left over.
+TEST_F(PartitionsTest, GroupsOfADeviceThatHasMoreThanAreCounted) {
+  Driver driver = driver_;
+  driver.cuDeviceGetDevResource = [](CUdevice, CUdevResource* resource, CUdevResourceType type) {
+    *resource = {};
+    resource->type = type;
+    resource->sm = {130, 2, 2};
+    return CUDA_SUCCESS;
+  };
+  driver.cuDevSmResourceSplitByCount = [](CUdevResource* groups, unsigned* count,
+                                          const CUdevResource* input, CUdevResource* remaining,
+                                          unsigned, unsigned) {
+    *count = std::min(*count, input->sm.smCount / 2);
+    for (unsigned i = 0; i < *count; ++i) {
+      groups[i] = *input;
+      groups[i].sm.smCount = 2;
+    }
+    *remaining = {};
+    return CUDA_SUCCESS;
+  };
+  TestingScheduler scheduler(driver, /*batches=*/false);
+  scheduler.partition = kHalf;
+  const auto half = scheduler.AddTenant();
+  ASSERT_TRUE(half->LoadKernel(1, 1, "k", kEmptyPtx));
+  EXPECT_EQ(half->ready.multiprocessors, 64u);
+  EXPECT_EQ(NextLaunch(half.get()), 64);
+}
+
+// Its neighbour of the same allocation would be forgotten, and leave its part with the next change.
+TEST_F(PartitionsTest, ASessionThatCannotBeginLeavesItsAllocationsOthersWhereTheyAre) {
+  static std::atomic<bool> is_full;
+  static decltype(Driver::cuMemAddressReserve) reserve;
+  is_full = false;
+  reserve = driver_.cuMemAddressReserve;
+  Driver driver = driver_;
+  driver.cuMemAddressReserve = [](CUdeviceptr* address, size_t size_bytes, size_t alignment,
+                                  CUdeviceptr wanted, unsigned long long flags) {
+    return is_full ? CUDA_ERROR_OUT_OF_MEMORY
+                   : reserve(address, size_bytes, alignment, wanted, flags);
+  };
+  TestingScheduler scheduler(driver, /*batches=*/false);
+  scheduler.partition = kQuarter;
+  const auto first = scheduler.AddTenant("tests/pod/main");
+  ASSERT_TRUE(first->LoadKernel(1, 1, "k", kEmptyPtx));
+  EXPECT_EQ(NextLaunch(first.get()), 32);
+  is_full = true;
+  EXPECT_EQ(scheduler.AddTenant("tests/pod/main")->ready.ok, 0u);
+  is_full = false;
+  scheduler.partition = kHalf;
+  const auto other = scheduler.AddTenant();
+  EXPECT_EQ(other->ready.multiprocessors, 64u);
+  EXPECT_EQ(NextLaunch(first.get()), 32);
 }
 
 // A program that divides the device itself, to get away from its limit.

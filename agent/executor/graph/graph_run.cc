@@ -93,15 +93,14 @@ bool Graphs::TakesHostsTurn(const std::shared_ptr<SectionedLaunch>& launch) {
   return launch->done_nodes == nodes.size();
 }
 
-CUresult Graphs::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work) {
+CUresult Graphs::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work, CUresult made) {
   const Driver& cuda = services_.device->cuda();
   const GraphRef graph = work.graph;
   SectionedLaunch* const launch = work.sections.get();
   const uint32_t section = launch == nullptr ? 0 : launch->next;
   // Not beyond the session's multiprocessors, if it could not be moved to them.
-  CUresult result = graph->context() == port_->context() || graph->reservation() != nullptr
-                        ? CUDA_SUCCESS
-                        : graph->move_result;
+  const bool moved = graph->context() == port_->context() || graph->reservation() != nullptr;
+  CUresult result = made == CUDA_SUCCESS && !moved ? graph->move_result : made;
   if (result != CUDA_SUCCESS) {
     // Said below.
   } else if (work.upload) {

@@ -46,7 +46,7 @@ class Graphs final : public Part {
   void On(wire::Tag<wire::GraphDestroy>, const wire::GraphDestroy::Request&, const wire::Record&);
 
   // Submits to CUDA.
-  CUresult SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work);
+  CUresult SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& work, CUresult made);
   // Returns true if the graph may be launched as far as its multiprocessors go; else it is being moved to the session's
   // present ones, or could not be: SubmitGraph then says why.
   bool Follows(const GraphRef& graph);

@@ -48,7 +48,7 @@ struct HostMemory {
   // Reads through the descriptor: if the tenant punches holes meanwhile we get zeros, and no page
   // is allocated.
   bool Read(uint64_t address, void* to, uint64_t size_bytes) const;
-  // The reverse.
+  // The reverse. Returns false if a page is not populated.
   bool Write(uint64_t address, const void* from, uint64_t size_bytes) const;
 };
 

@@ -95,9 +95,6 @@ wire::JitReport JitOptions::Report(const HostMemory& host, uint64_t texts,
     report.threads_per_block = static_cast<uint32_t>(
         reinterpret_cast<uintptr_t>(values_[static_cast<size_t>(threads - options_.begin())]));
   }
-  // Writing to pages that do not exist would charge them to the node.
-  if (info_capacity_bytes + error_capacity_bytes == 0) return report;
-  if (!host.Populated(texts, uint64_t{info_capacity_bytes} + error_capacity_bytes)) return report;
   if (host.Write(texts, info.data(), info.size())) {
     report.info_bytes = static_cast<uint32_t>(info.size());
   }

@@ -276,32 +276,32 @@ void Kernels::On(wire::Tag<wire::KernelSetAttribute>,
   auto lookup = std::make_shared<KernelLookup>();
   lookup->facts.kernel = kernel->kernel;
   lookup->device = services_.device->device();
-  // A shared kernel keeps the highest limit that any session asked for: a limit that is too high
-  // harms nobody, but one lowered by another session would make launches fail.
-  int value = request.value;
   // Once a session has allowed clusters of a size that other devices lack they stay allowed; to
   // take that back would make another's launches fail.
-  const bool allows =
-      request.attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED && value != 0;
+  const bool allows = request.attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED &&
+                      request.value != 0;
   if (kernel->library->shared && !allows &&
       request.attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
     wire::KernelSetAttribute::Reply reply{};
     return Reply<wire::KernelSetAttribute>(CallerOf(record), CUDA_SUCCESS, reply);
   }
-  if (kernel->library->shared &&
-      request.attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-    const auto [known, added] =
-        kernel->library->max_dynamic_shared.try_emplace(kernel->kernel, value);
-    value = std::max(value, known->second);
-  }
+  const bool limits_shared_memory =
+      request.attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+  SharedMemoryLimits* const raised =
+      kernel->library->shared && limits_shared_memory ? &kernel->library->shared_memory : nullptr;
   modules_.Post(
-      [lookup, request, value, &cuda = services_.device->cuda()] {
-        lookup->result =
-            cuda.cuKernelSetAttribute(static_cast<CUfunction_attribute>(request.attribute), value,
-                                      lookup->facts.kernel, lookup->device);
+      [lookup, request, raised, &cuda = services_.device->cuda()] {
+        const auto set = [&](int value) {
+          return cuda.cuKernelSetAttribute(static_cast<CUfunction_attribute>(request.attribute),
+                                           value, lookup->facts.kernel, lookup->device);
+        };
+        lookup->result = raised == nullptr
+                             ? set(request.value)
+                             : raised->Raise(lookup->facts.kernel, request.value, set);
         lookup->ReadAttributes(cuda, lookup->facts.reply.attributes);
       },
-      [this, lookup, request, value, library = kernel->library, caller = CallerOf(record)] {
+      [this, lookup, request, limits_shared_memory, library = kernel->library,
+       caller = CallerOf(record)] {
         // Whatever the driver answered: the attribute may have changed.
         if (services_.chains != nullptr) services_.chains->Forget(lookup->facts.kernel);
         // The id may be another kernel's by now.
@@ -313,14 +313,9 @@ void Kernels::On(wire::Tag<wire::KernelSetAttribute>,
         wire::KernelSetAttribute::Reply reply;
         std::copy(std::begin(lookup->facts.reply.attributes),
                   std::end(lookup->facts.reply.attributes), reply.attributes);
-        if (request.attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-          int& highest = library->max_dynamic_shared[lookup->facts.kernel];
-          if (lookup->result == CUDA_SUCCESS) {
-            highest = value;
-            // The session reads back what it has set, not the highest value of all that share the
-            // kernel.
-            reply.attributes[request.attribute] = request.value;
-          }
+        // The session reads back what it has set, not the highest value of all that share the kernel.
+        if (limits_shared_memory && lookup->result == CUDA_SUCCESS) {
+          reply.attributes[request.attribute] = request.value;
         }
         Reply<wire::KernelSetAttribute>(caller, services_.device->Judge(lookup->result), reply);
       });

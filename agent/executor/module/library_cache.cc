@@ -126,7 +126,6 @@ void LibraryCache::Add(const ImageHash& hash, ImageRef image, const LibraryRef& 
   const auto known = entries_.find(hash);
   if (known == entries_.end() || known->second.image->has_variables) return;
   if (known->second.library == nullptr) {
-    library->shared = true;
     // From now on each session that uses it pays for itself (Library::cost).
     library->cost.reset();
     known->second.library = library;

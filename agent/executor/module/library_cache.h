@@ -27,6 +27,7 @@
 #include "agent/executor/session/large_free.h"
 #include "proto/cuda/image_hash.h"
 #include "proto/cuda/kernel_layouts.h"
+#include "proto/sync/mutex.h"
 #include "proto/wire/commands.h"
 
 namespace gpuloom::executor {
@@ -76,6 +77,29 @@ struct KernelFacts {
   std::vector<wire::KernelParam> params;
 };
 
+// The largest dynamic shared memory that the driver granted any session, by kernel. For workers of all sessions that
+// share a library: a limit that is too high harms nobody, but one lowered by another session makes launches fail.
+class SharedMemoryLimits {
+ public:
+  // Calls set(limit), which is to set it in the driver and return the result, with the larger of what is wanted and what
+  // was granted. What the driver refuses counts for nobody. The lock is held meanwhile: else a call that is late at
+  // the driver would lower what another has raised.
+  template <typename F>
+  CUresult Raise(CUkernel kernel, int wanted_bytes, F set) {
+    const MutexLock lock(mutex_);
+    const auto known = granted_bytes_.find(kernel);
+    const int limit =
+        known == granted_bytes_.end() ? wanted_bytes : std::max(wanted_bytes, known->second);
+    const CUresult result = set(limit);
+    if (result == CUDA_SUCCESS) granted_bytes_[kernel] = limit;
+    return result;
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<CUkernel, int> granted_bytes_ GPULOOM_GUARDED_BY(mutex_);
+};
+
 class References;
 
 struct LoadedLibrary {
@@ -93,7 +117,8 @@ struct LoadedLibrary {
   ImageRef image;                    // the driver reads it as long as the library is loaded
   std::shared_ptr<ImageCost> cost;   // of the session that loaded it; null: shared
   uint32_t kernel_count = 0;
-  bool shared = false;  // in the cache: other sessions may use it
+  // Other sessions use it or, once it is in the cache, may: no session changes how the others' launches go.
+  bool shared = false;
   bool prints = false;  // its kernels may print: their launches take turns (printer.h)
   bool usable = false;  // a kernel or variable was found: further look-ups do not wait
   std::map<std::string, KernelFacts, std::less<>> kernels;
@@ -101,8 +126,7 @@ struct LoadedLibrary {
   uint32_t name_count = 0;
   bool has_names = false;
   std::shared_ptr<HostCharge> names_charge;  // of the session that requested them
-  // Largest dynamic shared memory that any session requested, by kernel.
-  std::map<CUkernel, int> max_dynamic_shared;
+  SharedMemoryLimits shared_memory;
   // Its texture and surface references, once one is requested. Always null for shared libraries.
   std::shared_ptr<References> references;
 };
@@ -125,7 +149,7 @@ class LibraryCache {
     LibraryRef library;  // null: every tenant loads its own
   };
   Known Find(const ImageHash& hash, uint64_t now_ns);
-  // Shares `library` from now on unless the image has variables. Existing entries stay; an image
+  // Shares `library`, which is marked as shared, from now on unless the image has variables. Existing entries stay; an image
   // for which there is no room, next to removed images that are still in use, is not cached.
   void Add(const ImageHash& hash, ImageRef image, const LibraryRef& library, uint64_t now_ns);
   // Releases loaded libraries that have been unused for a while, and later their images.

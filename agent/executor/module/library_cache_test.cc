@@ -33,10 +33,8 @@ TEST(LibraryCache, SharesWhatHoldsNoVariables) {
   cache.Add(Name(1), ImageOf(100, false), code, 1);
   cache.Add(Name(2), ImageOf(100, true), state, 1);
   EXPECT_EQ(cache.Find(Name(1), 2).library, code);
-  EXPECT_TRUE(code->shared);
   EXPECT_EQ(cache.Find(Name(2), 2).library, nullptr);
   EXPECT_NE(cache.Find(Name(2), 2).image, nullptr);
-  EXPECT_FALSE(state->shared);
   EXPECT_EQ(cache.Find(Name(3), 2).image, nullptr);
 }
 
@@ -47,7 +45,6 @@ TEST(LibraryCache, TheFirstOfTwoThatWereLoadedAtTheSameTimeStays) {
   cache.Add(Name(1), ImageOf(100, false), first, 1);
   cache.Add(Name(1), ImageOf(100, false), second, 1);
   EXPECT_EQ(cache.Find(Name(1), 2).library, first);
-  EXPECT_FALSE(second->shared);
   EXPECT_EQ(cache.bytes(), 100u);
 }
 

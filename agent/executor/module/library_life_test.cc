@@ -203,6 +203,63 @@ TEST_F(LibraryLifeTest, Malicious_ASharedKernelsClustersAreNotOnesToSet) {
   ExpectNeighbourServed();
 }
 
+// The library is shared once its image is hashed, which takes a while if it is large; by then it must be as it was loaded.
+TEST_F(LibraryLifeTest, Malicious_AKernelsClustersAreSetBeforeItIsShared) {
+  std::string image = NotLinked("large");  // else what was linked is hashed
+  image.resize(32u << 20, '/');
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", image));
+  EXPECT_EQ(tenant_->Call<wire::KernelSetAttribute>(
+                {KernelId{1}, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 2}),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Called("set "), 0);
+  ExpectNeighbourServed();
+}
+
+constexpr int kSharedLimit = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+
+TEST_F(LibraryLifeTest, Malicious_ASharedKernelsTooLargeLimitIsItsAuthorsAlone) {
+  const std::string image = Text("shared");
+  for (const auto& tenant : {tenant_.get(), neighbour_.get()}) {
+    ASSERT_TRUE(tenant->LoadKernel(1, 1, "k", image));
+  }
+  ASSERT_TRUE(BecomesCalled("load", 1)) << "the second one shares it";
+  for (const int too_large : {INT32_MAX, 300 << 10}) {
+    EXPECT_EQ(tenant_->Call<wire::KernelSetAttribute>({KernelId{1}, kSharedLimit, too_large}),
+              CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(neighbour_->Call<wire::KernelSetAttribute>({KernelId{1}, kSharedLimit, 64 << 10}),
+              CUDA_SUCCESS);
+  }
+  ExpectNeighbourServed();
+}
+
+// Both are in the driver at the same time, and the later one is the lower one.
+TEST_F(LibraryLifeTest, ASharedKernelsLimitIsNeverLowered) {
+  const std::string image = Text("shared");
+  for (const auto& tenant : {tenant_.get(), neighbour_.get()}) {
+    ASSERT_TRUE(tenant->LoadKernel(1, 1, "k", image));
+  }
+  ASSERT_TRUE(BecomesCalled("load", 1)) << "the second one shares it";
+  constexpr int kStep = 4096;
+  for (int round = 1; round < 20; ++round) {
+    const int higher = (2 * round + 1) * kStep;
+    TestingDriver::HoldCalls("set");
+    const auto raised =
+        tenant_->Post<wire::KernelSetAttribute>({KernelId{1}, kSharedLimit, higher}, {}, 0);
+    ASSERT_TRUE(BecomesHeld(1));
+    const auto lower = neighbour_->Post<wire::KernelSetAttribute>(
+        {KernelId{1}, kSharedLimit, higher - kStep}, {}, 1);
+    // The ring thread has handed it to a worker.
+    ASSERT_EQ(neighbour_->Call<wire::MemInfo>({}), CUDA_SUCCESS);
+    TestingDriver::ReleaseCalls();
+    ASSERT_EQ(Answer<wire::KernelSetAttribute>(*tenant_, 0, raised), CUDA_SUCCESS);
+    wire::KernelSetAttribute::Reply reply = {};
+    ASSERT_EQ(Answer<wire::KernelSetAttribute>(*neighbour_, 1, lower, &reply), CUDA_SUCCESS);
+    EXPECT_EQ(reply.attributes[kSharedLimit], higher - kStep) << "it reads back its own";
+    TakeCalls();
+    EXPECT_EQ(calls_.back(), "set 8 " + std::to_string(higher));
+  }
+}
+
 // ---- a tenant that ends while the driver compiles for it
 
 // Everybody else goes on, the tenant's memory is free at once, and its text is loaded for nobody, nor paid for.

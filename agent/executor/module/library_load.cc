@@ -201,6 +201,8 @@ void LibraryLoader::FinishLoad(const std::shared_ptr<Loading>& loading) {
     libraries_.Find(loading->id)->placing = loading;
     return Reply<wire::LibraryLoad>(loading->caller, CUDA_SUCCESS, {0, bytes});
   }
+  // Before the tenant can name it. Others get it later, as it is then.
+  if (loading->library != nullptr) loading->library->shared = !loading->image->has_variables;
   AnswerLoad(*loading);
   Remember(loading);
 }

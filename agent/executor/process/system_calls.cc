@@ -31,6 +31,7 @@ constexpr uint32_t kClone3 = 435;
 constexpr uint32_t kOpenat2 = 437;
 constexpr uint32_t kEpollPwait2 = 441;
 constexpr uint32_t kFutexWaitv = 449;
+constexpr uint32_t kCachestat = 451;
 constexpr uint32_t kFutexWake = 454;
 constexpr uint32_t kFutexWait = 455;
 constexpr uint32_t kFutexRequeue = 456;
@@ -100,6 +101,7 @@ constexpr uint32_t kAllowed[] = {
     SYS_munlock,
     SYS_msync,
     SYS_mincore,
+    kCachestat,
     SYS_mbind,
     SYS_get_mempolicy,
     SYS_set_mempolicy,

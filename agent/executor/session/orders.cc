@@ -108,12 +108,7 @@ void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t)
                           submitters_.any() ? &submitters_ : nullptr,
                           &several_at_work_,
                           &tracer_};
-  std::unique_ptr<Session> session;
-  // First, because a session is made for the multiprocessors that it may use.
-  if (partitions_.Begin(order, &error)) {
-    session = Session::Make(services, order, in->fds, &error);
-    if (session == nullptr) partitions_.End(order.allocation_id);
-  }
+  std::unique_ptr<Session> session = Session::Make(services, order, in->fds, &error);
   if (session != nullptr && !WatchDoorbell(*session)) {
     error = std::string("watching the doorbell: ") + strerror(errno);
     session.reset();

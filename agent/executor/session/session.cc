@@ -70,6 +70,9 @@ std::unique_ptr<Session> Session::Make(const Services& services, const control::
                        Access::kReadWrite)) {
     return fail("mapping the completion region");
   }
+  // Before there is a session, because it is made for the multiprocessors that it may use, and directly before: what
+  // begins here ends with the session.
+  if (!services.partitions->Begin(order, error)) return nullptr;
   std::unique_ptr<Session> session(new Session(services, order, std::move(commands),
                                                std::move(completions),
                                                std::move(fds[control::kSessionDoorbellFd])));

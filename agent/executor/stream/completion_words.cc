@@ -48,6 +48,7 @@ void CompletionWords::Register(Lane* lane) {
   struct Outcome {
     CUresult result = CUDA_SUCCESS;
     CUdeviceptr words = 0;
+    bool is_registered = false;
   };
   auto outcome = std::make_shared<Outcome>();
   lane->Post(
@@ -55,7 +56,8 @@ void CompletionWords::Register(Lane* lane) {
         void* words = WordsOf(*region);
         outcome->result = cuda.cuMemHostRegister_v2(
             words, kWordsBytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-        if (outcome->result != CUDA_SUCCESS) return;
+        outcome->is_registered = outcome->result == CUDA_SUCCESS;
+        if (!outcome->is_registered) return;
         outcome->result = cuda.cuMemHostGetDevicePointer_v2(&outcome->words, words, 0);
         if (outcome->result != CUDA_SUCCESS) outcome->words = 0;
       },
@@ -63,12 +65,18 @@ void CompletionWords::Register(Lane* lane) {
         words_ = outcome->words;
         state_ = device_->Judge(outcome->result) == CUDA_SUCCESS ? State::kReachable
                                                                  : State::kUnreachable;
+        if (outcome->is_registered && state_ == State::kUnreachable) Unregister();
       });
 }
 
 void CompletionWords::End() {
   if (state_ != State::kReachable) return;
   state_ = State::kUnreachable;
+  Unregister();
+}
+
+// It waits for the device.
+void CompletionWords::Unregister() {
   quiet_->Retire(
       [region = region_, &cuda = device_->cuda()] { cuda.cuMemHostUnregister(WordsOf(*region)); },
       nullptr);

@@ -40,6 +40,7 @@ class CompletionWords {
   enum class State { kUnknown, kComing, kReachable, kUnreachable };
 
   void Register(Lane* lane);
+  void Unregister();
 
   Device* const device_;
   Quiet* const quiet_;

@@ -68,6 +68,21 @@ TEST_F(CompletionWordsTest, TheDeviceTellsWhoWaitsAndNobodyElse) {
   EXPECT_EQ(Writes(CallsUntil(0, tenant_->LaunchPlain(0, 1))), 0);
 }
 
+TEST_F(CompletionWordsTest, PagesThatTheDeviceCannotReachDoNotStayRegistered) {
+  Driver driver = driver_;
+  driver.cuMemHostGetDevicePointer_v2 = [](CUdeviceptr*, void*, unsigned) {
+    return CUDA_ERROR_INVALID_VALUE;
+  };
+  TestingScheduler scheduler(driver, /*batches=*/false);
+  tenant_ = scheduler.AddTenant();
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  SetWaits(1);
+  EXPECT_TRUE(tenant_->Wait([&] {
+    return tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1)) &&
+           TestingDriver::WasCalled("unregister");
+  }));
+}
+
 TEST_F(CompletionWordsTest, NotWhileAnotherStreamsWorkIsUnfinished) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
   ASSERT_TRUE(tenant_->CreateStream(1, /*nonblocking=*/true));

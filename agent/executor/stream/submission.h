@@ -109,7 +109,7 @@ class Submission final : public Part, public StreamSink {
   // Work of that ticket, for an event of another session.
   static bool WaitsForOthers(const Stream& stream, wire::Ticket ticket);
   void EndMarks(Stream& stream, const Tally& tally, uint32_t commands);
-  CUresult SubmitWork(Stream& stream, StreamCommand& command);
+  CUresult SubmitWork(Stream& stream, StreamCommand& command, CUresult made);
   // With `tell` the device notifies the tenant when the mark is reached, before we know.
   void AddMark(Stream& stream, PointRef point, bool tell = false);
   bool MayTell(const Stream& stream) const;

@@ -156,7 +156,7 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
   }
   Count(stream, command);
   const bool timed = result == CUDA_SUCCESS && lone && BeginTimed(stream, &command);
-  if (result == CUDA_SUCCESS) result = services_.device->Judge(SubmitWork(stream, command));
+  result = services_.device->Judge(SubmitWork(stream, command, result));
   if (stream.busy) {
     stream.busy_tally = std::exchange(stream.tally, {});
     // It counts as running meanwhile: others that are ahead wait until it has caught up.
@@ -288,8 +288,21 @@ void Submission::Count(Stream& stream, const StreamCommand& command) {
   submitted.predicted_ns += prediction.ns;
 }
 
-CUresult Submission::SubmitWork(Stream& stream, StreamCommand& command) {
+// `made`: whether it has a CUDA stream. Without one, too, an event counts as recorded and a graph as launched: others may
+// wait for the one, and the graph's updates for the other.
+CUresult Submission::SubmitWork(Stream& stream, StreamCommand& command, CUresult made) {
   const Driver& cuda = services_.device->cuda();
+  if (auto* record = std::get_if<RecordWork>(&command.work)) {
+    // The tenant's event is also the mark that reports its completion. For its time, we look at the
+    // event itself; an event with no work before it has happened at once, without the device.
+    const bool behind_work = stream.unmarked != 0 || !stream.marks.empty();
+    AddMark(stream, record->point, behind_work && !record->point->timing && MayTell(stream));
+    return made;
+  }
+  if (auto* graph = std::get_if<GraphWork>(&command.work)) {
+    return graphs_->SubmitGraph(stream, command.ticket, *graph, made);
+  }
+  if (made != CUDA_SUCCESS) return made;
   if (const auto* launch = std::get_if<LaunchWork>(&command.work)) {
     return launches_->SubmitLaunch(*launch, command.payload, stream.cuda);
   }
@@ -337,19 +350,7 @@ CUresult Submission::SubmitWork(Stream& stream, StreamCommand& command) {
   if (const auto* write = std::get_if<WriteValueWork>(&command.work)) {
     return SubmitWriteValue(cuda, write->request, stream.cuda);
   }
-  if (auto* graph = std::get_if<GraphWork>(&command.work)) {
-    return graphs_->SubmitGraph(stream, command.ticket, *graph);
-  }
-  if (std::holds_alternative<ChunkWork>(command.work)) {
-    launches_->SubmitChunk(stream, command);
-    return CUDA_SUCCESS;
-  }
-  if (auto* record = std::get_if<RecordWork>(&command.work)) {
-    // The tenant's event is also the mark that reports its completion. For its time, we look at the
-    // event itself; an event with no work before it has happened at once, without the device.
-    const bool behind_work = stream.unmarked != 0 || !stream.marks.empty();
-    AddMark(stream, record->point, behind_work && !record->point->timing && MayTell(stream));
-  }
+  if (std::holds_alternative<ChunkWork>(command.work)) launches_->SubmitChunk(stream, command);
   return CUDA_SUCCESS;
 }
 

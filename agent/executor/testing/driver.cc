@@ -359,6 +359,11 @@ void FillTable(Driver* d) {
     return index < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   };
   d->cuKernelSetAttribute = [](CUfunction_attribute attribute, int value, CUkernel, CUdevice) {
+    TakeLong("set");
+    // As on an H200.
+    if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value > 227 * 1024) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
     const MutexLock lock(S().mutex);
     S().calls.push_back("set " + std::to_string(static_cast<int>(attribute)) + " " +
                         std::to_string(value));

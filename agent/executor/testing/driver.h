@@ -41,7 +41,7 @@ class TestingDriver {
   static void SetLocalBytes(int bytes);
 
   // From now on these slow calls do not return until ReleaseCalls: "link" (cuLinkComplete), "look up"
-  // (cuLibraryGetKernel), "unmap" and "occupancy" (and "fill", of bytes). Release and Reset release them too.
+  // (cuLibraryGetKernel), "set" (cuKernelSetAttribute), "unmap" and "occupancy" (and "fill", of bytes). Release and Reset release them too.
   static void HoldCalls(const char* what);
   static void ReleaseCalls();
   // How many are in the driver now.
