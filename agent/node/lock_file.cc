@@ -14,8 +14,8 @@
 namespace gpuloom {
 namespace {
 
-// Who only looks (IsLocked) holds the lock for microseconds.
-constexpr int kTries = 5;
+// Who only looks (IsLocked) holds the lock for microseconds, unless the machine has no processor for it just then.
+constexpr int kTries = 50;
 constexpr timespec kBetweenTries = {.tv_sec = 0, .tv_nsec = 2'000'000};
 
 // Whether it was taken; otherwise errno.

@@ -19,7 +19,7 @@ struct LockFile {
   std::string error;  // why it is not held; with a valid `fd`: why our id could not be written
 };
 
-// Creates the file if it does not exist (0600; its folder must exist). Waits no longer than 10 ms, for those that only look. `line`: one that whoever asks is told.
+// Creates the file if it does not exist (0600; its folder must exist). Waits for 0.1 s at most, for those that only look. `line`: one that whoever asks is told.
 LockFile TakeLock(const std::string& path, const std::string& line = {});
 
 // Returns whether any process holds it; needs no more than to read it. Takes it for an instant.
