@@ -3,6 +3,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "agent/cat.h"
 #include "agent/identity/state_file.h"
 #include "agent/node/size.h"
@@ -43,6 +45,9 @@ void GpuStandings::Look(Clock::Time now) {
     }
     GpuStanding standing = known.standing;
     standing.index = gpu.index;
+    standing.name = gpu.name;
+    standing.memory_bytes = gpu.total_bytes;
+    standing.numa_node = gpu.numa_node;
     const auto broken = impossible.find(gpu.uuid);
     LookAtPolicy(broken == impossible.end() ? std::vector<BrokenPromise>() : broken->second,
                  &standing);
@@ -132,6 +137,7 @@ void GpuStandings::Judge(const Gpu& gpu, Clock::Time now, GpuStanding* standing)
   }
   standing->state = state;
   standing->reason = std::move(reason);
+  standing->sickness = sickness;
 }
 
 void GpuStandings::Tell(const Gpu& gpu, const GpuStanding& standing, Clock::Time now,
@@ -152,6 +158,12 @@ void GpuStandings::Tell(const Gpu& gpu, const GpuStanding& standing, Clock::Time
   }
   if (standing.state == before.state && standing.reason == before.reason) return;
   if (options_.on_change) options_.on_change(gpu, before, standing);
+}
+
+bool GpuStandings::HaveAllServed() const {
+  return std::all_of(options_.gpus.begin(), options_.gpus.end(), [this](const Gpu& gpu) {
+    return last_served_.contains(gpu.uuid) || !options_.health->Trouble(gpu.uuid).empty();
+  });
 }
 
 std::string GpuStandings::TooSmall(const Gpu& gpu) const {

@@ -55,8 +55,8 @@ class GpuStandings {
 
   // A few times a second.
   void Look(Clock::Time now);
-  // Every GPU's scheduler has served.
-  bool HaveAllServed() const { return last_served_.size() == options_.gpus.size(); }
+  // Every GPU's scheduler has served, but of those that are sick: there is nothing to wait for.
+  bool HaveAllServed() const;
   // Which GPUs are sick, or too small for the reserve, and why; empty: none. One line.
   std::string Trouble() const;
 

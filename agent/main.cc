@@ -15,6 +15,7 @@
 #include "agent/events/api_client.h"
 #include "agent/events/pods_wait.h"
 #include "agent/handover.h"
+#include "agent/identity/allocation_book.h"
 #include "agent/inventory/gpu_list.h"
 #include "agent/inventory/gpu_probe.h"
 #include "agent/inventory/inventory_watch.h"
@@ -59,12 +60,22 @@ int Answer(const absl::Status& status) {
   return 1;
 }
 
+absl::StatusOr<Inventory> LookForGpus(const CommandLine& line) {
+  InventorySources sources;
+  sources.cuda_library = line.softgpu;
+  sources.state_directory = line.state_directory;
+  for (const Allocation& allocation : AllocationBook(line.state_directory).All()) {
+    sources.held.insert(allocation.gpu_uuid);
+  }
+  return TakeInventory(sources);
+}
+
 // Runs until it is to end or, on a node without a GPU to share, until the node's GPUs change.
 absl::Status RunSchedulers(const CommandLine& line, const Inventory& inventory, Clock* clock) {
   InventoryWatch watch(
-      inventory, [] { return TakeInventory(""); }, clock);
+      inventory, [&line] { return LookForGpus(line); }, clock);
   if (inventory.gpus.empty()) {
-    while (!stop_requested && !watch.IsOutdated()) clock->SleepFor(kTick);
+    while (!stop_requested && !watch.Change()) clock->SleepFor(kTick);
     return absl::OkStatus();
   }
   Supervisor::Options options = SupervisorOptions(line);
@@ -73,19 +84,31 @@ absl::Status RunSchedulers(const CommandLine& line, const Inventory& inventory, 
   for (const Gpu& gpu : inventory.gpus) {
     if (absl::Status status = supervisor.AddGpu(gpu.uuid); !status.ok()) return status;
   }
-  RunSchedulersOnly(&supervisor, clock, stop_requested);
+  RunSchedulersOnly(
+      &supervisor, clock,
+      [&] {
+        const std::optional<Inventory> change = watch.Change();
+        if (!change) return;
+        // Those that are there carry tenants, and go on.
+        for (const Gpu& gpu : change->gpus) {
+          if (absl::Status status = supervisor.AddGpu(gpu.uuid); !status.ok()) {
+            spdlog::error("{}", std::string(status.message()));
+          }
+        }
+      },
+      stop_requested);
   return absl::OkStatus();
 }
 
-// As RunSchedulers. Another agent may be in charge before and after this one.
+// Until it is to end, or the node's GPUs change. Another agent may be in charge before and after this one.
 absl::Status RunAgent(const CommandLine& line, const Inventory& inventory,
                       const std::map<std::string, Capacity>& capacities, Handover* handover,
                       SteadyClock* clock) {
   NodeAgent agent(line, inventory, capacities, SupervisorOptions(line), clock);
   InventoryWatch watch(
-      inventory, [] { return TakeInventory(""); }, clock);
+      inventory, [&line] { return LookForGpus(line); }, clock);
   bool was_in_charge = false;
-  for (; !stop_requested && !watch.IsOutdated(); clock->SleepFor(kTick)) {
+  for (; !stop_requested && !watch.Change(); clock->SleepFor(kTick)) {
     const absl::StatusOr<Handover::Role> role = handover->Look();
     if (!role.ok()) return role.status();
     const bool is_in_charge = *role == Handover::Role::kInCharge;
@@ -148,15 +171,20 @@ int Main(int argc, char** argv) {
   Handover handover(line->state_directory);
   SteadyClock clock;
   while (!stop_requested) {
-    const absl::StatusOr<Inventory> inventory = TakeInventory(line->softgpu);
+    const absl::StatusOr<Inventory> inventory = LookForGpus(*line);
     if (!inventory.ok()) return Fail(inventory.status());
     const absl::StatusOr<std::map<std::string, Capacity>> capacities =
         CapacitiesOf(inventory->gpus, line->slots, line->reserve);
     if (!capacities.ok()) return Fail(capacities.status());
     spdlog::info("agent: {} on {} GPUs", kVersion, inventory->gpus.size());
-    if (inventory->gpus.empty()) {
+    for (const auto& [uuid, fault] : inventory->faults) {
+      spdlog::error("inventory: GPU {} cannot be used: {}; its slots wait until it can", uuid,
+                    fault);
+    }
+    if (!inventory->trouble.empty()) {
       spdlog::log(inventory->is_unusable ? spdlog::level::err : spdlog::level::warn,
-                  "{}; offering no slots, and looking again every {} s", inventory->none_because,
+                  "{}; {}looking again every {} s", inventory->trouble,
+                  inventory->gpus.empty() ? "offering no slots, and " : "",
                   InventoryWatch::kPause.count());
     }
     const absl::Status status = is_only

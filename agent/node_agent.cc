@@ -165,7 +165,7 @@ absl::Status NodeAgent::Open() {
   MakeStandings();
   refusals_.emplace(line_.state_directory);
   upkeep_.emplace(Upkeep::Options{
-      inventory_.gpus, line_.policy, inventory_.is_unusable ? inventory_.none_because : "", missing,
+      inventory_.gpus, line_.policy, inventory_.is_unusable ? inventory_.trouble : "", missing,
       &supervisor_, &*standings_, &*board_, &*plugins_, &policy_, &*allocator_,
       [this](const Event& event) { events_->Tell(event); }});
   if (line_.metrics_address.has_value()) {
@@ -235,6 +235,16 @@ void NodeAgent::MakeHealth() {
     return RunGpuProbe(arguments, is_cancelled);
   };
   options.clock = clock_;
+  for (const Gpu& gpu : inventory_.gpus) {
+    const auto standing = ReadStanding(FolderOfGpu(line_.state_directory, gpu.uuid));
+    const auto fault = inventory_.faults.find(gpu.uuid);
+    // What an agent has seen happen says more than how the GPU is now.
+    if (standing.has_value() && !standing->sickness.empty()) {
+      options.known.push_back({gpu.uuid, standing->sickness, /*is_event=*/true});
+    } else if (fault != inventory_.faults.end()) {
+      options.known.push_back({gpu.uuid, fault->second});
+    }
+  }
   health_.emplace(std::move(options));
   health_->Start();
 }

@@ -210,7 +210,8 @@ TEST_F(NodeAgentTest, APolicyThatIsPartlyImpossibleIsInForceAndReadinessSaysWhat
 }
 
 TEST_F(NodeAgentTest, ANodeWithoutAGpuIsServedAndAnUnusableGpuMakesItUnready) {
-  Inventory inventory{{}, "nvml: init: Driver Not Loaded", false};
+  Inventory inventory;
+  inventory.trouble = "nvml: init: Driver Not Loaded";
   for (const bool is_unusable : {false, true}) {
     inventory.is_unusable = is_unusable;
     agent_.emplace(line_, inventory, std::map<std::string, Capacity>(), SupervisorOptions(line_),

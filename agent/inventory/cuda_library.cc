@@ -6,20 +6,23 @@
 #include "proto/cuda/driver.h"
 
 namespace gpuloom {
-absl::StatusOr<std::vector<Gpu>> ListGpusFromCudaLibrary(const std::string& path) {
+absl::StatusOr<GpuList> ListGpusFromCudaLibrary(const std::string& path) {
   Driver driver;
   std::string error;
   if (!Load(path.c_str(), &driver, &error)) return absl::UnavailableError(error);
-  const auto failed = [&](const char* what, CUresult code) {
-    return absl::UnavailableError(
-        Cat("cuda: ", path, ": ", what, ": error ", static_cast<int>(code)));
+  const auto failed = [&](const std::string& what, CUresult code) {
+    return Cat("cuda: ", path, ": ", what, ": error ", static_cast<int>(code));
   };
-  if (const CUresult code = driver.cuInit(0); code != CUDA_SUCCESS) return failed("cuInit", code);
+  if (const CUresult code = driver.cuInit(0); code != CUDA_SUCCESS) {
+    // It works, and has none: all may be lost.
+    if (code == CUDA_ERROR_NO_DEVICE) return GpuList{};
+    return absl::UnavailableError(failed("cuInit", code));
+  }
   int count = 0;
   if (const CUresult code = driver.cuDeviceGetCount(&count); code != CUDA_SUCCESS) {
-    return failed("cuDeviceGetCount", code);
+    return absl::UnavailableError(failed("cuDeviceGetCount", code));
   }
-  std::vector<Gpu> gpus;
+  GpuList list;
   for (int index = 0; index < count; ++index) {
     CUdevice device = 0;
     CUuuid uuid = {};
@@ -30,17 +33,22 @@ absl::StatusOr<std::vector<Gpu>> ListGpusFromCudaLibrary(const std::string& path
       code = driver.cuDeviceGetUuid_v2 != nullptr ? driver.cuDeviceGetUuid_v2(&uuid, device)
                                                   : driver.cuDeviceGetUuid(&uuid, device);
     }
-    if (code == CUDA_SUCCESS) code = driver.cuDeviceGetName(name, sizeof(name) - 1, device);
-    if (code == CUDA_SUCCESS) code = driver.cuDeviceTotalMem_v2(&total_bytes, device);
-    if (code != CUDA_SUCCESS) return failed(Cat("device ", index).c_str(), code);
     Gpu gpu;
-    gpu.uuid = FormatUuid(uuid.bytes);
-    gpu.name = name;
     gpu.index = index;
+    if (code == CUDA_SUCCESS) {
+      gpu.uuid = FormatUuid(uuid.bytes);
+      code = driver.cuDeviceGetName(name, sizeof(name) - 1, device);
+    }
+    if (code == CUDA_SUCCESS) code = driver.cuDeviceTotalMem_v2(&total_bytes, device);
+    gpu.name = name;
     gpu.total_bytes = total_bytes;
-    gpus.push_back(gpu);
+    if (code == CUDA_SUCCESS) {
+      list.usable.push_back(std::move(gpu));
+    } else {
+      list.unusable.push_back({std::move(gpu), failed(Cat("device ", index), code)});
+    }
   }
-  return gpus;
+  return list;
 }
 
 }  // namespace gpuloom

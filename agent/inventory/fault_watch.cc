@@ -11,6 +11,7 @@ namespace {
 // With NVML's own types and numbers.
 constexpr unsigned long long kXidCriticalError = 0x8;
 constexpr int kTimeout = 10;
+constexpr int kGpuIsLost = 15;
 struct EventData {
   NvmlDevice device;
   unsigned long long type;
@@ -68,51 +69,62 @@ bool IsOfAnApplication(uint64_t xid) {
 FaultWatch::~FaultWatch() { Close(); }
 
 std::vector<GpuFault> FaultWatch::Look() {
-  if (nvml_ == nullptr) {
-    std::vector<GpuFault> faults = Open();
-    if (!faults.empty()) return faults;
-  }
   std::vector<GpuFault> faults;
+  // Those that came since the last look, before a library is closed that has kept them.
   ReadEvents(&faults);
-  for (const auto& [device, uuid] : devices_) {
-    Memory memory = {};
-    const int code = nvml_->Call("nvmlDeviceGetMemoryInfo", device, &memory);
-    if (code == kNvmlSuccess || code == kNvmlFunctionNotFound) continue;
-    faults.push_back({uuid, Cat("nvml: ", nvml_->TextOf(code), "; see dmesg for Xid lines")});
+  if (nvml_ == nullptr || is_outdated_) {
+    Close();
+    Open(&faults);
+  } else {
+    for (const auto& [device, uuid] : devices_) {
+      if (const std::string trouble = TroubleOf(*nvml_, device); !trouble.empty()) {
+        faults.push_back({uuid, trouble});
+      }
+    }
   }
-  // A GPU that was reset, or a driver that was loaded again, is known only to a library that is opened after that.
-  if (!faults.empty()) Close();
+  // A GPU that was reset, or a driver that was loaded again, is known only to a library that is opened after that. It
+  // stays open until then: the other GPUs' events are kept only for who waits.
+  is_outdated_ |= !faults.empty();
   return faults;
 }
 
-std::vector<GpuFault> FaultWatch::Open() {
+std::string FaultWatch::TroubleOf(const NvmlLibrary& nvml, NvmlDevice device) {
+  Memory memory = {};
+  const int code = nvml.Call("nvmlDeviceGetMemoryInfo", device, &memory);
+  if (code == kNvmlSuccess || code == kNvmlFunctionNotFound) return "";
+  return Cat("nvml: ", nvml.TextOf(code), "; see dmesg for Xid lines");
+}
+
+void FaultWatch::Open(std::vector<GpuFault>* faults) {
   auto nvml = std::make_unique<NvmlLibrary>(library_);
-  std::vector<GpuFault> faults;
   if (!nvml->error().empty()) {
-    for (const std::string& uuid : gpu_uuids_) faults.push_back({uuid, "nvml: " + nvml->error()});
-    return faults;
+    for (const std::string& uuid : gpu_uuids_) faults->push_back({uuid, "nvml: " + nvml->error()});
+    return;
   }
-  std::map<NvmlDevice, std::string> devices;
+  is_outdated_ = false;
   for (const std::string& uuid : gpu_uuids_) {
     NvmlDevice device = nullptr;
     const int code = nvml->Call("nvmlDeviceGetHandleByUUID", uuid.c_str(), &device);
-    if (code == kNvmlSuccess) {
-      devices[device] = uuid;
-    } else if (code != kNvmlFunctionNotFound) {
-      faults.push_back({uuid, Cat("nvml: ", nvml->TextOf(code), "; see dmesg for Xid lines")});
+    if (code == kNvmlFunctionNotFound) continue;
+    const std::string trouble =
+        code == kNvmlSuccess ? TroubleOf(*nvml, device)
+                             : Cat("nvml: ", nvml->TextOf(code), "; see dmesg for Xid lines");
+    if (trouble.empty()) {
+      devices_[device] = uuid;
+    } else {
+      faults->push_back({uuid, trouble});
     }
   }
-  void* events = nullptr;
-  if (nvml->Call("nvmlEventSetCreate", &events) == kNvmlSuccess) {
-    for (const auto& [device, uuid] : devices) {
-      // Not supported by some: then only what is asked below is known of it.
-      (void)nvml->Call("nvmlDeviceRegisterEvents", device, kXidCriticalError, events);
+  // Of those that can be used only: a set that has a lost one tells of nothing else.
+  if (nvml->Call("nvmlEventSetCreate", &events_) == kNvmlSuccess) {
+    for (const auto& [device, uuid] : devices_) {
+      // Not supported by some: then only what is asked of each look is known of it.
+      (void)nvml->Call("nvmlDeviceRegisterEvents", device, kXidCriticalError, events_);
     }
+  } else {
+    events_ = nullptr;
   }
   nvml_ = std::move(nvml);
-  devices_ = std::move(devices);
-  events_ = events;
-  return faults;
 }
 
 void FaultWatch::Close() {
@@ -129,6 +141,9 @@ void FaultWatch::ReadEvents(std::vector<GpuFault>* faults) {
     const int code = nvml_->Call("nvmlEventSetWait_v2", events_, &event, 0u);
     if (code != kNvmlSuccess) {
       if (code == kTimeout || code == kNvmlFunctionNotFound) return;
+      // Each GPU is asked, too, and then it is known which. The set is of no more use.
+      is_outdated_ = true;
+      if (code == kGpuIsLost) return;
       // Of all GPUs: the set cannot say of which.
       for (const auto& [device, uuid] : devices_) {
         faults->push_back({uuid, Cat("nvml: events: ", nvml_->TextOf(code))});

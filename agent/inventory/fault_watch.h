@@ -35,15 +35,19 @@ class FaultWatch {
   std::vector<GpuFault> Look();
 
  private:
-  std::vector<GpuFault> Open();
+  // Says what is wrong now with a GPU; empty: nothing.
+  static std::string TroubleOf(const NvmlLibrary& nvml, NvmlDevice device);
+  void Open(std::vector<GpuFault>* faults);
   void Close();
   void ReadEvents(std::vector<GpuFault>* faults);
 
   const std::vector<std::string> gpu_uuids_;
   const std::string library_;
   std::unique_ptr<NvmlLibrary> nvml_;  // null: not open
-  std::map<NvmlDevice, std::string> devices_;
-  void* events_ = nullptr;  // an event set, if the library has such
+  std::map<NvmlDevice, std::string>
+      devices_;               // but those that could not be used when it was opened
+  void* events_ = nullptr;    // an event set, if the library has such
+  bool is_outdated_ = false;  // to be opened again at the next look
 };
 
 }  // namespace gpuloom

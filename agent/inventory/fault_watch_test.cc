@@ -16,6 +16,7 @@ using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 const char kFirst[] = "GPU-00000000-0000-0000-0000-000000000001";
 const char kSecond[] = "GPU-00000000-0000-0000-0000-000000000002";
@@ -66,6 +67,29 @@ TEST_F(FaultWatchTest, AGpuThatIsLostIsToldAsLongAsItIs) {
   }
   Say("");
   EXPECT_THAT(watch_.Look(), IsEmpty());
+}
+
+// For hours, maybe: a second GPU that fails meanwhile is not to be missed.
+TEST_F(FaultWatchTest, WhileOneIsLostTheOthersAreHeardAndNotTakenForLost) {
+  for (const bool is_lost_from_the_start : {false, true}) {
+    FaultWatch watch({kFirst, kSecond}, GPULOOM_FIXTURES "/libnvml_faults.so");
+    Say("");
+    if (!is_lost_from_the_start) {
+      EXPECT_THAT(watch.Look(), IsEmpty());
+    }
+    Say("lost 1\n");
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_THAT(watch.Look(), ElementsAre(Is(kSecond, "nvml: GPU is lost")));
+    }
+    Say("lost 1\nxid 0 48\n");
+    EXPECT_THAT(watch.Look(),
+                UnorderedElementsAre(Is(kFirst, "Xid 48"), Is(kSecond, "nvml: GPU is lost")));
+    // It is watched again when it is back.
+    Say("xid 0 48\n");
+    EXPECT_THAT(watch.Look(), IsEmpty());
+    Say("xid 0 48\nxid 1 79\n");
+    EXPECT_THAT(watch.Look(), ElementsAre(Is(kSecond, "Xid 79")));
+  }
 }
 
 TEST_F(FaultWatchTest, ADriverThatCannotBeAskedIsTheTroubleOfAllGpus) {

@@ -2,9 +2,19 @@
 #include "agent/inventory/gpu_health.h"
 
 namespace gpuloom {
+namespace {
+
+Sickness::Source SourceOf(const GpuFault& fault) {
+  return fault.is_event ? Sickness::Source::kEvent : Sickness::Source::kState;
+}
+
+}  // namespace
 
 GpuHealth::GpuHealth(Options options) : options_(std::move(options)) {
   for (const std::string& uuid : options_.gpu_uuids) sicknesses_[uuid];
+  for (const GpuFault& fault : options_.known) {
+    sicknesses_.at(fault.gpu_uuid).Remember(options_.clock->Now(), fault.reason, SourceOf(fault));
+  }
   if (options_.nvml_library.empty()) return;
   faults_ = std::make_unique<FaultWatch>(options_.gpu_uuids, options_.nvml_library);
 }
@@ -38,9 +48,7 @@ void GpuHealth::Look() {
     const std::vector<GpuFault> faults = faults_->Look();
     const MutexLock lock(mutex_);
     for (const GpuFault& fault : faults) {
-      sicknesses_.at(fault.gpu_uuid)
-          .Fault(options_.clock->Now(), fault.reason,
-                 fault.is_event ? Sickness::Source::kEvent : Sickness::Source::kState);
+      sicknesses_.at(fault.gpu_uuid).Fault(options_.clock->Now(), fault.reason, SourceOf(fault));
     }
   }
   for (const std::string& uuid : options_.gpu_uuids) {

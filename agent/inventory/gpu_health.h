@@ -31,6 +31,8 @@ class GpuHealth {
     std::function<ProbeResult(const std::string& gpu_uuid, const std::atomic<bool>& is_cancelled)>
         probe;
     Clock* clock = nullptr;
+    // What was wrong before: those GPUs are sick until a probe, the first thing that is done, succeeds.
+    std::vector<GpuFault> known = {};
   };
 
   explicit GpuHealth(Options options);

@@ -55,6 +55,22 @@ TEST_F(GpuHealthTest, OnlyTheGpuThatIsSuspectedIsProbed) {
   EXPECT_EQ(health.Trouble(kSecond), "");
 }
 
+TEST_F(GpuHealthTest, WhatAnEarlierAgentKnewIsSickUntilAProbeSucceeds) {
+  GpuHealth::Options options = OptionsFor("");
+  options.known = {{kSecond, "Xid 48", /*is_event=*/true}};
+  GpuHealth health(std::move(options));
+  EXPECT_EQ(health.Trouble(kFirst), "");
+  EXPECT_EQ(health.Trouble(kSecond), "Xid 48") << "nothing has been looked at yet";
+  trouble_ = "cuda: no";
+  health.Look();
+  EXPECT_THAT(probed_, ElementsAre(kSecond));
+  EXPECT_EQ(health.Trouble(kSecond), "Xid 48");
+  trouble_.clear();
+  clock_.Advance(2 * Sickness::kFirstPause);
+  health.Look();
+  EXPECT_EQ(health.Trouble(kSecond), "");
+}
+
 TEST_F(GpuHealthTest, AProbeThatCannotBeMadeSaysNothing) {
   GpuHealth health(OptionsFor(""));
   is_known_ = false;

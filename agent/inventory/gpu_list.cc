@@ -1,36 +1,136 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/inventory/gpu_list.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
 #include "agent/cat.h"
 #include "agent/inventory/cuda_library.h"
+#include "agent/node/gpu_standing.h"
 
 namespace gpuloom {
+namespace {
 
-absl::StatusOr<std::vector<Gpu>> ListGpus(const std::string& cuda_library,
-                                          const std::string& nvml_library) {
-  absl::StatusOr<std::vector<Gpu>> gpus =
+namespace fs = std::filesystem;
+
+std::string NotListed(const std::string& uuid) {
+  return Cat(
+      "the driver does not list it: it has fallen off the bus, see dmesg for Xid lines; if it was "
+      "taken out, `gpuloom drain ",
+      uuid, "` has it forgotten");
+}
+
+// One that an agent has had here, as it has written it down.
+struct KnownGpu {
+  Gpu gpu;
+  // It was sick when it was seen last, and no operator has given it up: it is missed.
+  bool is_missed = false;
+};
+using KnownGpus = std::map<std::string, KnownGpu>;  // by UUID
+
+KnownGpus ReadKnownGpus(const std::string& state_directory) {
+  KnownGpus known;
+  if (state_directory.empty()) return known;
+  std::error_code error;
+  for (const fs::directory_entry& folder :
+       fs::directory_iterator(state_directory + "/gpus", error)) {
+    const std::optional<GpuStanding> standing = ReadStanding(folder.path());
+    if (!standing.has_value()) continue;
+    KnownGpu one;
+    one.is_missed = !standing->sickness.empty() && DrainedBecause(folder.path()).empty();
+    Gpu& gpu = one.gpu;
+    gpu.uuid = folder.path().filename();
+    gpu.name = standing->name;
+    gpu.index = static_cast<int>(standing->index);
+    // An older agent has not written down how much it has, only how much of it is for slots.
+    gpu.total_bytes =
+        standing->memory_bytes != 0 ? standing->memory_bytes : standing->available_bytes;
+    gpu.numa_node = static_cast<int>(standing->numa_node);
+    known.emplace(folder.path().filename(), std::move(one));
+  }
+  return known;
+}
+
+KnownGpus::iterator FindNumber(int index, KnownGpus* known) {
+  return std::find_if(known->begin(), known->end(),
+                      [&](const auto& one) { return one.second.gpu.index == index; });
+}
+
+void AddFaulty(KnownGpus::iterator found, std::string reason, KnownGpus* unlisted,
+               Inventory* inventory) {
+  inventory->faults[found->first] = std::move(reason);
+  inventory->gpus.push_back(std::move(found->second.gpu));
+  unlisted->erase(found);
+}
+
+void AddUnusable(std::vector<UnusableGpu> gpus, KnownGpus* unlisted, Inventory* inventory) {
+  // By name first: what is left may be told by its number.
+  std::stable_partition(gpus.begin(), gpus.end(),
+                        [](const UnusableGpu& one) { return !one.gpu.uuid.empty(); });
+  for (UnusableGpu& one : gpus) {
+    // A GPU that is lost may have only its number left.
+    const auto found =
+        one.gpu.uuid.empty() ? FindNumber(one.gpu.index, unlisted) : unlisted->find(one.gpu.uuid);
+    if (found != unlisted->end()) {
+      AddFaulty(found, std::move(one.reason), unlisted, inventory);
+      continue;
+    }
+    inventory->is_unusable = true;
+    inventory->trouble += Cat(inventory->trouble.empty()
+                                  ? "inventory: this node has an NVIDIA GPU that cannot be used: "
+                                  : "; ",
+                              one.reason);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<GpuList> ListGpus(const std::string& cuda_library, const std::string& nvml_library) {
+  absl::StatusOr<GpuList> list =
       cuda_library.empty() ? ListGpusFromNvml(nvml_library) : ListGpusFromCudaLibrary(cuda_library);
-  if (gpus.ok() && gpus->empty()) {
+  if (list.ok() && list->usable.empty() && list->unusable.empty()) {
     return absl::NotFoundError(
         Cat(cuda_library.empty() ? "nvml:" : "cuda:", " this node has no GPU"));
   }
-  return gpus;
+  return list;
 }
 
-absl::StatusOr<Inventory> TakeInventory(const std::string& cuda_library,
-                                        const std::string& nvml_library,
-                                        const std::string& pci_devices) {
-  absl::StatusOr<std::vector<Gpu>> gpus = ListGpus(cuda_library, nvml_library);
-  if (gpus.ok()) return Inventory{*std::move(gpus), "", false};
-  if (!cuda_library.empty()) return gpus.status();
+absl::StatusOr<Inventory> TakeInventory(const InventorySources& sources) {
+  absl::StatusOr<GpuList> list = ListGpus(sources.cuda_library, sources.nvml_library);
+  const bool is_named = !sources.cuda_library.empty();
+  if (is_named && !list.ok() && !absl::IsNotFound(list.status())) return list.status();
   Inventory inventory;
-  inventory.is_unusable = HasNvidiaGpuOnPci(pci_devices);
-  inventory.none_because =
-      inventory.is_unusable
-          ? Cat("inventory: this node has an NVIDIA GPU that cannot be used: ",
-                std::string(gpus.status().message()))
-          : Cat("inventory: this node has no NVIDIA GPU (", std::string(gpus.status().message()),
-                "); keep gpuloom off such nodes by their labels, see docs/installation.md");
+  KnownGpus unlisted = ReadKnownGpus(sources.state_directory);
+  if (list.ok()) {
+    for (const Gpu& gpu : list->usable) {
+      if (unlisted.erase(gpu.uuid) != 0) continue;
+      // A new one is in the place of another, which nobody misses.
+      const auto replaced = FindNumber(gpu.index, &unlisted);
+      if (replaced != unlisted.end()) replaced->second.is_missed = false;
+    }
+    inventory.gpus = std::move(list->usable);
+    AddUnusable(std::move(list->unusable), &unlisted, &inventory);
+  } else if (!is_named && HasNvidiaGpuOnPci(sources.pci_devices)) {
+    const std::string reason(list.status().message());
+    inventory.is_unusable = true;
+    inventory.trouble = Cat("inventory: this node has an NVIDIA GPU that cannot be used: ", reason);
+    while (!unlisted.empty()) AddFaulty(unlisted.begin(), reason, &unlisted, &inventory);
+  }
+  for (auto next = unlisted.begin(); next != unlisted.end();) {
+    const auto found = next++;
+    if (found->second.is_missed || sources.held.contains(found->first)) {
+      AddFaulty(found, NotListed(found->first), &unlisted, &inventory);
+    }
+  }
+  std::stable_sort(inventory.gpus.begin(), inventory.gpus.end(),
+                   [](const Gpu& a, const Gpu& b) { return a.index < b.index; });
+  if (list.ok() || inventory.is_unusable) return inventory;
+  if (is_named && inventory.gpus.empty()) return list.status();
+  if (is_named) return inventory;
+  inventory.trouble =
+      Cat("inventory: this node has no NVIDIA GPU (", std::string(list.status().message()),
+          "); keep gpuloom off such nodes by their labels, see docs/installation.md");
   return inventory;
 }
 

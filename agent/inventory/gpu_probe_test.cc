@@ -20,10 +20,10 @@ using ::testing::HasSubstr;
 TEST(ProbeGpu, ASoftwareGpuDoesWhatItIsAskedFor) {
   const auto gpus = ListGpusFromCudaLibrary(GPULOOM_SOFTGPU_PATH);
   ASSERT_TRUE(gpus.ok()) << gpus.status();
-  EXPECT_EQ(ProbeGpu(GPULOOM_SOFTGPU_PATH, gpus->front().uuid), "");
+  EXPECT_EQ(ProbeGpu(GPULOOM_SOFTGPU_PATH, gpus->usable.front().uuid), "");
   EXPECT_THAT(ProbeGpu(GPULOOM_SOFTGPU_PATH, "GPU-00000000-0000-0000-0000-000000000001"),
               HasSubstr("cuda: the driver does not find the GPU"));
-  EXPECT_THAT(ProbeGpu("libabsent.so.1", gpus->front().uuid), HasSubstr("libabsent.so.1"));
+  EXPECT_THAT(ProbeGpu("libabsent.so.1", gpus->usable.front().uuid), HasSubstr("libabsent.so.1"));
 }
 
 // In a process of its own, whose driver has less memory than a probe takes.
@@ -31,7 +31,7 @@ TEST(ProbeGpu, AGpuWithoutRoomIsFullAndNotSick) {
   const char* const kMarker = "GPULOOM_TEST_PROBES_AND_ENDS";
   if (getenv(kMarker) != nullptr) {
     const auto gpus = ListGpusFromCudaLibrary(GPULOOM_SOFTGPU_PATH);
-    std::printf("%s\n", ProbeGpu(GPULOOM_SOFTGPU_PATH, gpus->front().uuid).c_str());
+    std::printf("%s\n", ProbeGpu(GPULOOM_SOFTGPU_PATH, gpus->usable.front().uuid).c_str());
     std::fflush(stdout);
     _exit(1);
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks again, now and then, at a node on which there was no GPU to share: a driver may have been
-// installed since, or a GPU have left MIG mode. Where there were GPUs nothing is looked at. One
-// thread.
+// Looks again, now and then, at a node that has no GPU to share, or one that cannot be used: a driver may have been installed
+// since, a GPU have left MIG mode, or one that was lost be back. Where all is well nothing is looked at. One thread.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "agent/clock.h"
@@ -23,16 +23,23 @@ class InventoryWatch {
         clock_(clock),
         next_look_(clock->Now() + kPause) {}
 
-  // There is a GPU now, or none for another reason.
-  bool IsOutdated() {
-    if (!inventory_.gpus.empty() || clock_->Now() < next_look_) return false;
+  // The inventory, once, when other GPUs are in it or there is other trouble. A GPU in it that can be used again, or is lost for
+  // another reason, is no change: whoever has the inventory probes it (gpu_health.h).
+  std::optional<Inventory> Change() {
+    const bool is_well =
+        !inventory_.gpus.empty() && inventory_.faults.empty() && inventory_.trouble.empty();
+    if (is_well || clock_->Now() < next_look_) return std::nullopt;
     next_look_ = clock_->Now() + kPause;
-    const absl::StatusOr<Inventory> now = take_();
-    return now.ok() && (!now->gpus.empty() || now->none_because != inventory_.none_because);
+    absl::StatusOr<Inventory> now = take_();
+    if (!now.ok()) return std::nullopt;
+    const bool is_same = now->gpus == inventory_.gpus && now->trouble == inventory_.trouble;
+    inventory_ = *std::move(now);
+    if (is_same) return std::nullopt;
+    return inventory_;
   }
 
  private:
-  const Inventory inventory_;
+  Inventory inventory_;
   const std::function<absl::StatusOr<Inventory>()> take_;
   Clock* const clock_;
   Clock::Time next_look_;

@@ -28,14 +28,16 @@ int NumaNodeOf(const char* bus_id) {
   return file >> node ? node : -1;
 }
 
-absl::StatusOr<Gpu> Describe(const NvmlLibrary& nvml, unsigned index) {
+// Fills in what can be asked. Returns why the GPU cannot be used; empty: it can.
+std::string Describe(const NvmlLibrary& nvml, unsigned index, Gpu* gpu) {
+  gpu->index = static_cast<int>(index);
   NvmlDevice device = nullptr;
   char uuid[kUuidBufferBytes] = {};
   char name[kNameBufferBytes] = {};
   NvmlMemory memory = {};
   const auto failed = [&](const char* what, int code) {
-    return absl::UnavailableError(
-        Cat("nvml: GPU ", index, ": ", what, ": ", nvml.TextOf(code), "; see dmesg for Xid lines"));
+    return Cat("nvml: GPU ", index, ": ", what, ": ", nvml.TextOf(code),
+               "; see dmesg for Xid lines");
   };
   if (const int code = nvml.Call("nvmlDeviceGetHandleByIndex_v2", index, &device);
       code != kNvmlSuccess) {
@@ -45,51 +47,52 @@ absl::StatusOr<Gpu> Describe(const NvmlLibrary& nvml, unsigned index) {
       code != kNvmlSuccess) {
     return failed("uuid", code);
   }
+  gpu->uuid = uuid;
   if (const int code = nvml.Call("nvmlDeviceGetName", device, name, kNameBufferBytes);
       code != kNvmlSuccess) {
     return failed("name", code);
   }
+  gpu->name = name;
   if (const int code = nvml.Call("nvmlDeviceGetMemoryInfo", device, &memory);
       code != kNvmlSuccess) {
     return failed("memory", code);
+  }
+  gpu->total_bytes = memory.total;
+  NvmlPciInfo pci = {};
+  if (nvml.Call("nvmlDeviceGetPciInfo_v3", device, &pci) == kNvmlSuccess) {
+    pci.bus_id[sizeof(pci.bus_id) - 1] = '\0';
+    gpu->numa_node = NumaNodeOf(pci.bus_id);
   }
   unsigned mig_now = 0, mig_pending = 0;
   // Drivers before R450 do not have it, nor MIG.
   if (nvml.Call("nvmlDeviceGetMigMode", device, &mig_now, &mig_pending) == kNvmlSuccess &&
       mig_now != 0) {
-    return absl::FailedPreconditionError(
-        Cat("nvml: GPU ", uuid, " is in MIG mode, which gpuloom does not share: nvidia-smi -i ",
-            index, " -mig 0"));
+    return Cat("nvml: GPU ", uuid, " is in MIG mode, which gpuloom does not share: nvidia-smi -i ",
+               index, " -mig 0");
   }
-  Gpu gpu;
-  gpu.uuid = uuid;
-  gpu.name = name;
-  gpu.index = static_cast<int>(index);
-  gpu.total_bytes = memory.total;
-  NvmlPciInfo pci = {};
-  if (nvml.Call("nvmlDeviceGetPciInfo_v3", device, &pci) == kNvmlSuccess) {
-    pci.bus_id[sizeof(pci.bus_id) - 1] = '\0';
-    gpu.numa_node = NumaNodeOf(pci.bus_id);
-  }
-  return gpu;
+  return "";
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<Gpu>> ListGpusFromNvml(const std::string& library) {
+absl::StatusOr<GpuList> ListGpusFromNvml(const std::string& library) {
   const NvmlLibrary nvml(library);
   if (!nvml.error().empty()) return absl::UnavailableError(Cat("nvml: ", nvml.error()));
   unsigned count = 0;
   if (const int code = nvml.Call("nvmlDeviceGetCount_v2", &count); code != kNvmlSuccess) {
     return absl::UnavailableError(Cat("nvml: count: ", nvml.TextOf(code)));
   }
-  std::vector<Gpu> gpus;
+  GpuList list;
   for (unsigned index = 0; index < count; ++index) {
-    absl::StatusOr<Gpu> gpu = Describe(nvml, index);
-    if (!gpu.ok()) return gpu.status();
-    gpus.push_back(*std::move(gpu));
+    Gpu gpu;
+    std::string trouble = Describe(nvml, index, &gpu);
+    if (trouble.empty()) {
+      list.usable.push_back(std::move(gpu));
+    } else {
+      list.unusable.push_back({std::move(gpu), std::move(trouble)});
+    }
   }
-  return gpus;
+  return list;
 }
 
 }  // namespace gpuloom

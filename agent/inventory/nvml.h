@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPUs from NVML. Called from one thread at a time; keeps nothing between calls (nvml_library.h).
 //
-// Fails with a message that starts "nvml:" and names the library or the GPU. A GPU in MIG mode is
-// refused by name: its parts are devices of their own, which this agent does not hand out.
+// Fails with a message that starts "nvml:" and names the library. One GPU that cannot be used, such as one that is lost, is
+// no failure and takes nothing from the others. One in MIG mode is among them: its parts are devices of their own, which
+// this agent does not hand out.
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "agent/inventory/gpu.h"
@@ -14,6 +14,6 @@
 
 namespace gpuloom {
 
-absl::StatusOr<std::vector<Gpu>> ListGpusFromNvml(const std::string& library = kNvmlLibrary);
+absl::StatusOr<GpuList> ListGpusFromNvml(const std::string& library = kNvmlLibrary);
 
 }  // namespace gpuloom

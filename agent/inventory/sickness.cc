@@ -17,6 +17,11 @@ void Sickness::Fault(Clock::Time now, const std::string& reason, Source source) 
   reason_ = reason;
 }
 
+void Sickness::Remember(Clock::Time now, const std::string& reason, Source source) {
+  Fault(now, reason, source);
+  next_probe_ = now;
+}
+
 void Sickness::Suspect(Clock::Time now) {
   if (next_probe_.has_value()) return;
   next_probe_ = last_probe_.has_value() ? std::max(now, *last_probe_ + kCheckPause) : now;

@@ -32,6 +32,8 @@ class Sickness {
   };
 
   void Fault(Clock::Time now, const std::string& reason, Source source);
+  // It was sick before this object was made: it is so until a probe, which is due at once, says otherwise.
+  void Remember(Clock::Time now, const std::string& reason, Source source);
   void Suspect(Clock::Time now);
 
   bool WantsProbe(Clock::Time now) const { return next_probe_.has_value() && now >= *next_probe_; }

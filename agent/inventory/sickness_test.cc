@@ -58,6 +58,20 @@ TEST_F(SicknessTest, AFaultIsSickAtOnceAndHealsByAProbe) {
   EXPECT_EQ(NextProbe(), -1);
 }
 
+TEST_F(SicknessTest, WhatIsRememberedIsSickUntilAProbeWhichIsDueAtOnce) {
+  sickness_.Remember(now_, "Xid 48", Source::kEvent);
+  EXPECT_EQ(sickness_.reason(), "Xid 48");
+  for (const int pause : {0, 20, 40}) {
+    EXPECT_EQ(NextProbe(), pause);
+    now_ += seconds(pause);
+    sickness_.Probed(now_, "cuInit: no");
+    EXPECT_EQ(sickness_.reason(), "Xid 48");
+  }
+  sickness_.Probed(now_, "");
+  EXPECT_EQ(sickness_.reason(), "");
+  EXPECT_EQ(NextProbe(), -1);
+}
+
 TEST_F(SicknessTest, ARelapseIsLeftAloneForLonger) {
   sickness_.Fault(now_, "Xid 48", Source::kEvent);
   now_ += seconds(10);

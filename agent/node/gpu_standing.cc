@@ -110,6 +110,10 @@ std::string FormatStanding(const GpuStanding& standing) {
                {"slot_memory_promised_bytes", standing.promised_bytes},
                {"slot_memory_bytes", standing.available_bytes},
                {"index", standing.index},
+               {"name", standing.name},
+               {"memory_bytes", standing.memory_bytes},
+               {"numa_node", standing.numa_node},
+               {"sickness", standing.sickness},
                {"policy_rules_impossible", standing.impossible_rules},
                {"policy_impossible", standing.impossible}});
 }
@@ -134,6 +138,14 @@ std::optional<GpuStanding> ReadStanding(const std::string& folder) {
   standing.promised_bytes = ValueOf<uint64_t>(json, "slot_memory_promised_bytes", 0);
   standing.available_bytes = ValueOf<uint64_t>(json, "slot_memory_bytes", 0);
   standing.index = ValueOf<int64_t>(json, "index", -1);
+  standing.name = OneLine(ValueOf<std::string>(json, "name", ""), kMaxReasonBytes);
+  standing.memory_bytes = ValueOf<uint64_t>(json, "memory_bytes", 0);
+  standing.numa_node = ValueOf<int64_t>(json, "numa_node", -1);
+  // An older agent has written it as the reason only.
+  standing.sickness =
+      OneLine(ValueOf<std::string>(json, "sickness",
+                                   standing.state == GpuState::kSick ? standing.reason : ""),
+              kMaxReasonBytes);
   standing.impossible_rules = ValueOf<uint64_t>(json, "policy_rules_impossible", 0);
   if (const auto lines = json.find("policy_impossible"); lines != json.end() && lines->is_array()) {
     for (const Json& line : *lines) {

@@ -60,6 +60,12 @@ struct GpuStanding {
   // Rules of the policy that the GPU cannot keep to: how many, and why, of the first kMaxImpossibleRules.
   uint64_t impossible_rules = 0;
   std::vector<std::string> impossible;
+  // What else is known of it, for an agent that starts while the GPU cannot be asked.
+  std::string name = {};
+  uint64_t memory_bytes = 0;
+  int64_t numa_node = -1;
+  // Why it is sick, whatever the state: one that is drained may be. The next agent begins with it.
+  std::string sickness = {};
   bool operator==(const GpuStanding&) const = default;
 };
 

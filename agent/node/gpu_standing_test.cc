@@ -81,7 +81,8 @@ TEST_F(GpuStandingTest, AFolderThatCannotBeWrittenIsNamed) {
 TEST_F(GpuStandingTest, AStandingComesBackAsItWas) {
   EXPECT_FALSE(ReadStanding(folder_).has_value());
   const GpuStanding standing = {
-      GpuState::kSick, "Xid 79", 1000, 5, 10, 5, 1, 4096, 8192, 3, 2, {"p.yaml:1:2: too much"}};
+      GpuState::kDrained,       "drained by operator", 1000,  5, 10,      5, 1, 4096, 8192, 3, 2,
+      {"p.yaml:1:2: too much"}, "NVIDIA H100",         16384, 1, "Xid 79"};
   std::ofstream(StandingPath(folder_)) << FormatStanding(standing);
   ASSERT_TRUE(ReadStanding(folder_).has_value());
   EXPECT_EQ(*ReadStanding(folder_), standing);
@@ -93,6 +94,8 @@ TEST_F(GpuStandingTest, AStandingComesBackAsItWas) {
   ASSERT_TRUE(ReadStanding(folder_).has_value());
   EXPECT_EQ(ReadStanding(folder_)->slots, 0u);
   EXPECT_EQ(ReadStanding(folder_)->index, -1) << "an older agent's";
+  std::ofstream(StandingPath(folder_)) << "{\"state\": \"sick\", \"reason\": \"Xid 79\"}";
+  EXPECT_EQ(ReadStanding(folder_)->sickness, "Xid 79") << "an older agent's";
 }
 
 }  // namespace

@@ -8,9 +8,10 @@ constexpr Clock::Duration kTick = std::chrono::milliseconds(200);
 
 }  // namespace
 
-void RunSchedulersOnly(Supervisor* supervisor, Clock* clock,
+void RunSchedulersOnly(Supervisor* supervisor, Clock* clock, const std::function<void()>& each_time,
                        const std::atomic<bool>& stop_requested) {
   while (!stop_requested) {
+    each_time();
     supervisor->Tick(clock->Now());
     clock->SleepFor(kTick);
   }

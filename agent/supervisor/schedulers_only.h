@@ -4,15 +4,16 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 
 #include "agent/clock.h"
 #include "agent/supervisor/supervisor.h"
 
 namespace gpuloom {
 
-// Until `stop_requested`. The end of this process is the end of its container, and with it of
+// Until `stop_requested`; calls `each_time` a few times a second, between the supervisor's ticks. The end of this process is the end of its container, and with it of
 // everything there: what the supervisor has started may then end in order, for kStopTimeout.
-void RunSchedulersOnly(Supervisor* supervisor, Clock* clock,
+void RunSchedulersOnly(Supervisor* supervisor, Clock* clock, const std::function<void()>& each_time,
                        const std::atomic<bool>& stop_requested);
 
 // Below the chart's terminationGracePeriodSeconds for schedulers.

@@ -55,12 +55,14 @@ class SchedulersOnly : public ::testing::Test {
     ASSERT_TRUE(supervisor.AddGpu("GPU-1").ok());
     std::atomic<bool> stop_requested = false;
     StoppingClock clock(Directory() + "/ready", time_passes, &stop_requested);
-    RunSchedulersOnly(&supervisor, &clock, stop_requested);
+    RunSchedulersOnly(
+        &supervisor, &clock, [&] { each_time_(&supervisor); }, stop_requested);
     is_any_running_ = supervisor.IsAnyRunning();
   }
   std::string Directory() { return state_ + "/gpus/GPU-1"; }
 
   std::string state_;
+  std::function<void(Supervisor*)> each_time_ = [](Supervisor*) {};
   bool is_any_running_ = true;
 };
 
@@ -69,6 +71,22 @@ TEST_F(SchedulersOnly, EndInOrderWhenAskedToStop) {
       /*time_passes=*/false);
   EXPECT_FALSE(is_any_running_);
   EXPECT_TRUE(fs::exists(Directory() + "/ended"));
+}
+
+// One that was lost when the others began.
+TEST_F(SchedulersOnly, AGpuThatComesLaterGetsOneAndTheOthersGoOn) {
+  each_time_ = [this](Supervisor* supervisor) {
+    if (!fs::exists(Directory() + "/begun")) return;
+    EXPECT_TRUE(supervisor->AddGpu("GPU-2").ok());
+  };
+  Run("echo begun >> $1/begun; case $1 in *GPU-2) touch $1/../GPU-1/ready;; esac;"
+      "trap 'exit 0' TERM; while :; do sleep 0.01; done",
+      /*time_passes=*/false);
+  EXPECT_FALSE(is_any_running_);
+  std::ifstream begun(Directory() + "/begun");
+  std::string line;
+  EXPECT_TRUE(std::getline(begun, line));
+  EXPECT_FALSE(std::getline(begun, line)) << "it was started once";
 }
 
 TEST_F(SchedulersOnly, AreNotWaitedForForEver) {

@@ -29,6 +29,7 @@ absl::Status Supervisor::AddGpu(const std::string& gpu_uuid) {
   std::error_code error;
   std::filesystem::create_directories(watched.directory, error);
   if (error) return absl::InternalError(Cat("state: ", watched.directory, ": ", error.message()));
+  const MutexLock lock(mutex_);
   watched_.emplace(gpu_uuid, std::move(watched));
   return absl::OkStatus();
 }

@@ -41,8 +41,8 @@ class Supervisor {
 
   explicit Supervisor(Options options) : options_(std::move(options)) {}
 
-  // Makes the GPU's directory. Before the first Tick.
-  absl::Status AddGpu(const std::string& gpu_uuid);
+  // Makes the GPU's directory. On Tick's thread; again, it changes nothing.
+  absl::Status AddGpu(const std::string& gpu_uuid) GPULOOM_EXCLUDES(mutex_);
 
   // Looks after every scheduler once: a few times a second. Those that this object has started log as much as this process
   // does (LogsMore).
@@ -76,8 +76,8 @@ class Supervisor {
   void Complain(const std::string& gpu_uuid, Watched* watched, const std::string& trouble);
 
   const Options options_;
-  mutable Mutex
-      mutex_;  // guards client and trouble of every entry; the map itself is fixed before Tick
+  // Tick's thread alone changes anything, and reads without it.
+  mutable Mutex mutex_;  // guards the map, and client and trouble of every entry, for the others
   std::map<std::string, Watched> watched_;
 };
 

@@ -3,6 +3,10 @@
 // disturbed, and that it heals.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <utility>
 
 #include "agent/metrics/testing/http.h"
 #include "tests/integration/agent_tenant_fixture.h"
@@ -112,6 +116,90 @@ TEST_F(AgentHealth, AGpuThatFallsOffTheBusIsOfferedToNobodyAndTheOtherIsNotDistu
   EXPECT_TRUE(works(healthy));
   EXPECT_TRUE(works(sick)) << "what an agent believes takes nothing from who runs";
   EXPECT_EQ(node_.SchedulerPids(), schedulers);
+}
+
+// An update of the agent, a restart of the node: with the schedulers in a process of their own, as in the chart's pod.
+class AgentHealthRestarted : public AgentHealth {
+ protected:
+  void SetUp() override {
+    StartSchedulers();
+    AgentHealth::SetUp();
+  }
+  void TearDown() override { EndSchedulers(); }
+  std::vector<std::string> AgentArguments() const override {
+    std::vector<std::string> arguments = arguments_;
+    arguments.insert(arguments.end(), {"--schedulers", "adopt"});
+    return arguments;
+  }
+  void StartSchedulers() { schedulers_ = node_.StartFurtherAgent({"--schedulers", "only"}); }
+  void EndSchedulers() {
+    const pid_t ended = std::exchange(schedulers_, 0);
+    if (ended == 0) return;
+    kill(ended, SIGTERM);
+    EXPECT_EQ(waitpid(ended, nullptr, 0), ended);
+  }
+  void RestartAgent() {
+    node_.KillAgent(SIGTERM);
+    node_.StartAgent(AgentArguments());
+    ASSERT_TRUE(node_.WaitForLog("agent: ready")) << node_.AgentLog();
+  }
+
+  pid_t schedulers_ = 0;
+};
+
+TEST_F(AgentHealthRestarted, OneGpuThatIsLostKeepsItsPlaceAndTheOtherServesOn) {
+  const FakeContainer container = AdmitOn(second_, "team-b");
+  ASSERT_EQ(Run(container, "gpuloom-tenant", {"vadd"}).result.exit_code, 0);
+  node_.LoseGpu(1);
+  const std::set<std::string> left = {first_};
+  ASSERT_TRUE(node_.WaitFor([&] { return OfferedGpus() == left; })) << node_.AgentLog();
+  const std::string sick = UuidOf(second_) + " is sick: Xid 79 (GPU has fallen off the bus)";
+  ASSERT_TRUE(node_.WaitForLog(sick)) << node_.AgentLog();
+
+  EndSchedulers();
+  StartSchedulers();
+  RestartAgent();
+  EXPECT_TRUE(node_.WaitForLog("inventory: GPU " + UuidOf(second_) + " cannot be used: "))
+      << node_.AgentLog();
+  ASSERT_TRUE(node_.WaitFor([&] { return OfferedGpus() == left; })) << node_.AgentLog();
+  EXPECT_TRUE(WaitForMetric("gpuloom_gpu_slots_allocated{gpu=\"" + UuidOf(second_) + "\"} 1"));
+  EXPECT_THAT(node_.RunAgentProbe("--probe-ready"),
+              AllOf(HasSubstr(sick), Not(HasSubstr(UuidOf(first_)))));
+  EXPECT_TRUE(WaitForMetric(State(second_, "sick")));
+  const FakeContainer other = AdmitOn(first_, "team-a");
+  const Ran ran = Run(other, "gpuloom-tenant", {"vadd"});
+  EXPECT_EQ(ran.result.exit_code, 0) << ran.output << node_.AgentLog();
+  // Its container cannot start now, and is not sent away.
+  const auto refused = node_.kubelet().PrepareStart("team-b", "p", "main");
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("no scheduler for GPU"));
+  EXPECT_THAT(node_.AgentLog(), Not(HasSubstr(UuidOf(second_) + " is healthy")));
+
+  node_.LoseGpus(false);
+  ASSERT_TRUE(node_.WaitFor([&] { return OfferedGpus().size() == 2; })) << node_.AgentLog();
+  EXPECT_TRUE(node_.WaitForLog(UuidOf(second_) + " is healthy")) << node_.AgentLog();
+  const FakeContainer again = Restart("team-b", "p");
+  EXPECT_EQ(again.device_ids, container.device_ids);
+  const Ran back = Run(again, "gpuloom-tenant", {"vadd"});
+  EXPECT_EQ(back.result.exit_code, 0) << back.output << node_.AgentLog();
+}
+
+// By an Xid, as which nothing but a probe heals it.
+TEST_F(AgentHealthRestarted, ASickGpuIsSickForTheNextAgentUntilAProbeSucceeds) {
+  node_.LoseGpu(1);
+  const std::set<std::string> left = {first_};
+  ASSERT_TRUE(node_.WaitFor([&] { return OfferedGpus() == left; })) << node_.AgentLog();
+  const std::string sick = UuidOf(second_) + " is sick: Xid 79 (GPU has fallen off the bus)";
+  ASSERT_TRUE(node_.WaitForLog(sick)) << node_.AgentLog();
+  // The driver, which was loaded again, has nothing to report.
+  node_.ForgetNvmlEvents();
+  node_.KillAgent(SIGKILL);
+  node_.StartAgent(AgentArguments());
+  ASSERT_TRUE(node_.WaitForLog("agent: ready")) << node_.AgentLog();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(OfferedGpus(), left);
+    EXPECT_THAT(node_.RunAgentProbe("--probe-ready"), HasSubstr(sick));
+  }
+  EXPECT_THAT(node_.AgentLog(), Not(HasSubstr(UuidOf(second_) + " is healthy")));
 }
 
 }  // namespace

@@ -176,9 +176,11 @@ std::string AgentNode::NvmlEventsPath() const { return directory_ + "/nvml-event
 void AgentNode::LoseGpus(bool are_lost) const {
   if (are_lost) return Replace(LostPath(), "all");
   // A probe that succeeds while NVML says that the GPU is lost would only make it sick once more.
-  Replace(NvmlEventsPath(), "");
+  ForgetNvmlEvents();
   fs::remove(LostPath());
 }
+
+void AgentNode::ForgetNvmlEvents() const { Replace(NvmlEventsPath(), ""); }
 
 void AgentNode::LoseGpu(int number) const {
   const std::string text = std::to_string(number);

@@ -42,6 +42,8 @@ class AgentNode {
   void LoseGpus(bool are_lost) const;
   // One of them has: the driver goes on without it, and libnvml_faults.so tells of it. Until LoseGpus(false).
   void LoseGpu(int number) const;
+  // The same, but NVML has forgotten it, as after the driver was loaded again.
+  void ForgetNvmlEvents() const;
   // Starts the stand-in for an API server that knows these pods, and returns the agent's arguments for it.
   std::vector<std::string> StartApiServer(const std::string& pods_json);
   // Those that it knows from now on.

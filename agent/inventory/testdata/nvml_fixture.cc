@@ -11,7 +11,8 @@ namespace {
 // there before, and "lost INDEX", as long as it says so. The GPUs are the first two whose UUIDs are asked for.
 int devices[2];
 char uuids[2][64];
-unsigned told = 0;  // xids
+bool is_registered[2];  // in the event set; one that is lost lets the set tell of nothing else
+unsigned told = 0;      // xids
 
 // Calls back for each line.
 template <typename Line>
@@ -69,6 +70,9 @@ int nvmlDeviceGetCount_v2(unsigned* count) {
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
 #ifndef FIXTURE_FAULTS
   static int devices[2];
+#endif
+#ifdef FIXTURE_GPU_NAMELESS
+  if (index == 1) return 15;
 #endif
   *device = &devices[index];
   return 0;
@@ -128,11 +132,15 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
 }
 int nvmlEventSetCreate(void** set) {
   *set = &devices;
+  is_registered[0] = is_registered[1] = false;
   told = Xids();
   return 0;
 }
 int nvmlEventSetFree(void*) { return 0; }
-int nvmlDeviceRegisterEvents(void*, unsigned long long types, void*) { return types == 8 ? 0 : 2; }
+int nvmlDeviceRegisterEvents(void* device, unsigned long long types, void*) {
+  is_registered[device == &devices[0] ? 0 : 1] = true;
+  return types == 8 ? 0 : 2;
+}
 int nvmlEventSetWait_v2(void*, EventData* event, unsigned) {
   if (Xids() < told) told = 0;  // another file
   unsigned seen = 0;
@@ -143,6 +151,9 @@ int nvmlEventSetWait_v2(void*, EventData* event, unsigned) {
     result = 0;
   });
   if (result == 0) ++told;
+  for (int i = 0; i < 2; ++i) {
+    if (result != 0 && is_registered[i] && IsLost(&devices[i])) return 15;
+  }
   return result;
 }
 #endif
