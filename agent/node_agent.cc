@@ -160,6 +160,9 @@ absl::Status NodeAgent::Open() {
   if (!policy.reason.empty()) {
     events_->Tell({true, "", "", "", "GpuPolicyRefused", policy.reason, /*is_said=*/true});
   }
+  if (inventory_.is_unusable) {
+    events_->Tell({true, "", "", "", "GpuUnusable", inventory_.trouble, /*is_said=*/true});
+  }
   SayPartly(policy_, [this](const Event& event) { events_->Tell(event); });
   MakeHealth();
   MakeStandings();
@@ -277,6 +280,8 @@ NodeFigures NodeAgent::Figures() const {
   for (const Gpu& gpu : inventory_.gpus) {
     figures.gpus.push_back({gpu, board_->StandingOf(gpu.uuid)});
   }
+  figures.node_trouble = inventory_.trouble;
+  figures.has_unusable_gpu = inventory_.is_unusable;
   figures.watches = static_cast<uint64_t>(plugins_->watchers());
   const Plugins::Counts counts = plugins_->counts();
   figures.registrations = counts.registrations;

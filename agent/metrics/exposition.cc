@@ -275,6 +275,12 @@ void AddGpu(const std::string& uuid, const GpuUse& gpu, Families* out) {
 
 void AddNode(const NodeFigures& node, const Ledger& ledger, Families* out) {
   out->Gauge("gpuloom_build_info", "1; the agent's release.", {{"version", kVersion}}, 1);
+  out->Gauge("gpuloom_node_gpus", "GPUs of the node that have a state, whichever.", {},
+             Number(node.gpus.size()));
+  out->Gauge("gpuloom_node_gpu_unusable",
+             "1 while the node has a GPU that cannot be used and has no state: its driver does not "
+             "answer, or it cannot be named, or was never shared.",
+             {}, node.has_unusable_gpu ? 1 : 0);
   for (const NodeFigures::OneGpu& one : node.gpus) {
     const Labels labels = {{"gpu", one.gpu.uuid}};
     const auto known = ledger.gpus.find(one.gpu.uuid);

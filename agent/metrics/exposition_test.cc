@@ -44,6 +44,8 @@ class ExpositionTest : public ::testing::Test {
     gpu.standing.state = GpuState::kHealthy;
     gpu.standing.impossible_rules = 2;
     node_.gpus = {gpu};
+    node_.node_trouble = "inventory: GPU 1: handle: GPU is lost";
+    node_.has_unusable_gpu = true;
     node_.kubelet_errors = {{"List", 3}};
     node_.requests = {{"Allocate", 40}};
     node_.refusals = {{"Allocate", 4}};
@@ -65,6 +67,8 @@ TEST_F(ExpositionTest, Figures) {
       R"({namespace="red",pod="p",container="main",gpu=")" + std::string(kGpu) + "\"";
   const std::string domain = R"({gpu=")" + std::string(kGpu) + R"(",trust_domain="namespace/red")";
   for (const std::string& line : {
+           std::string("gpuloom_node_gpus 1"),
+           std::string("gpuloom_node_gpu_unusable 1"),
            "gpuloom_gpu_slots_beyond{gpu=\"" + std::string(kGpu) + "\"} 1",
            "gpuloom_gpu_slots_withheld{gpu=\"" + std::string(kGpu) + "\"} 3",
            "gpuloom_gpu_slot_memory_promised_bytes{gpu=\"" + std::string(kGpu) + "\"} 4096",

@@ -19,6 +19,10 @@ struct NodeFigures {
     GpuStanding standing;  // as told to the kubelet
   };
   std::vector<OneGpu> gpus;
+  // What else was found of the node's GPUs, in a line: some that cannot even be named, or why there are none. And whether it has
+  // one that cannot be used and is not above.
+  std::string node_trouble;
+  bool has_unusable_gpu = false;
   uint64_t allocations = 0;        // directories that containers may have mounted
   uint64_t bound_allocations = 0;  // of those, whose pod is known
   uint64_t watches = 0;            // of kubelets, on the device list; 0: no pod can be placed here

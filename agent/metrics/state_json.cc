@@ -159,6 +159,7 @@ std::string FormatState(const Ledger& ledger, const NodeFigures& node, const Pol
   Json json = {{"version", kVersion},
                {"time", TimeOf(now)},
                {"step_seconds", std::chrono::duration<double>(ShareHistory::kStep).count()},
+               {"node", {{"trouble", node.node_trouble}, {"unusable_gpu", node.has_unusable_gpu}}},
                {"policy",
                 {{"in_force", node.has_policy},
                  {"generation", policy.generation},

@@ -60,8 +60,12 @@ class StateJson : public ::testing::Test {
 };
 
 TEST_F(StateJson, SaysWhoUsesWhatAndWhatWasRefused) {
+  node_.node_trouble = "inventory: GPU 1: handle: GPU is lost";
+  node_.has_unusable_gpu = true;
   const Json state = State();
   EXPECT_EQ(state["time"], 1'700'000'005.0);
+  EXPECT_EQ(state["node"]["trouble"], "inventory: GPU 1: handle: GPU is lost");
+  EXPECT_EQ(state["node"]["unusable_gpu"], true);
   ASSERT_EQ(state["tenants"].size(), 1u);
   const Json& tenant = state["tenants"][0];
   EXPECT_EQ(tenant["namespace"], "red");

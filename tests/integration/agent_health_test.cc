@@ -202,5 +202,28 @@ TEST_F(AgentHealthRestarted, ASickGpuIsSickForTheNextAgentUntilAProbeSucceeds) {
   EXPECT_THAT(node_.AgentLog(), Not(HasSubstr(UuidOf(second_) + " is healthy")));
 }
 
+TEST(AgentHealthOfTheNode, AGpuThatCannotEvenBeNamedIsToldWhereverSomebodyLooks) {
+  AgentNode node;
+  ASSERT_TRUE(node.kubelet().Start().ok());
+  std::vector<std::string> arguments = node.StartApiServer("{}");
+  arguments.insert(arguments.end(), {"--metrics-address", "127.0.0.1:0"});
+  node.StartAgentWithNvml(GPULOOM_NVML_WITH_NAMELESS_GPU, arguments);
+  const int port = node.MetricsPort();
+  const auto answers = [&](const char* path, const std::string& text) {
+    return node.WaitFor([&] { return HttpGet(port, path).find(text) != std::string::npos; });
+  };
+  EXPECT_TRUE(answers("/metrics", "\ngpuloom_node_gpu_unusable 1\n")) << node.AgentLog();
+  EXPECT_TRUE(answers("/metrics", "\ngpuloom_node_gpus 1\n")) << "the other one";
+  const std::string trouble =
+      "inventory: this node has an NVIDIA GPU that cannot be used: nvml: GPU 1: handle: GPU is "
+      "lost";
+  EXPECT_TRUE(answers("/api/v1/state", "\"trouble\":\"" + trouble));
+  EXPECT_TRUE(node.WaitFor([&] {
+    return node.ApiServerLog().find("\"reason\": \"GpuUnusable\", \"message\": \"" + trouble) !=
+           std::string::npos;
+  })) << node.ApiServerLog();
+  EXPECT_THAT(node.RunAgentProbe("--probe-ready"), HasSubstr(trouble));
+}
+
 }  // namespace
 }  // namespace gpuloom

@@ -137,8 +137,10 @@ bool AgentNode::ReplaceAgent(const std::vector<std::string>& more_arguments) {
   return is_ready;
 }
 
-void AgentNode::StartAgentWithNvml(const std::string& library) {
+void AgentNode::StartAgentWithNvml(const std::string& library,
+                                   const std::vector<std::string>& more_arguments) {
   std::vector<std::string> arguments = Arguments();
+  arguments.insert(arguments.end(), more_arguments.begin(), more_arguments.end());
   const auto softgpu = std::find(arguments.begin(), arguments.end(), "--softgpu");
   arguments.erase(softgpu, softgpu + 2);
   const std::string folder = directory_ + "/driver";

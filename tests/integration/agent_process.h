@@ -31,7 +31,8 @@ class AgentNode {
   void SetMemory(const std::string& memory) { memory_ = memory; }
   void StartAgent(const std::vector<std::string>& more_arguments = {});
   // On what this libnvidia-ml.so.1 tells instead of software GPUs.
-  void StartAgentWithNvml(const std::string& library);
+  void StartAgentWithNvml(const std::string& library,
+                          const std::vector<std::string>& more_arguments = {});
   // What a probe by the agent's program says; empty when all is well.
   std::string RunAgentProbe(const std::string& flag,
                             const std::vector<std::string>& more_arguments = {});
