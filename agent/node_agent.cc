@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "agent/cat.h"
 #include "agent/identity/state_file.h"
@@ -13,6 +14,7 @@
 #include "agent/node/whole_file.h"
 #include "agent/policy/policy_file.h"
 #include "agent/supervisor/control_client.h"
+#include "agent/supervisor/gone_gpus.h"
 #include "agent/supervisor/scheduler_command.h"
 
 namespace gpuloom {
@@ -252,8 +254,23 @@ void NodeAgent::MakeHealth() {
   health_->Start();
 }
 
+void NodeAgent::SetAsideFolders(Clock::Time now) {
+  // A node without any is one whose driver says nothing, rather than one from which all were taken.
+  if (inventory_.gpus.empty() || now < next_folder_look_) return;
+  next_folder_look_ = now + Upkeep::kSweepPause;
+  std::set<std::string> kept;
+  for (const Gpu& gpu : inventory_.gpus) kept.insert(gpu.uuid);
+  for (const Allocation& allocation : book_.All()) kept.insert(allocation.gpu_uuid);
+  for (const std::string& uuid : SetAsideGoneGpus(line_.state_directory, kept)) {
+    events_->Tell({true, "", "", "", "GpuGone",
+                   Cat("GPU ", uuid, " is no longer on this node, and nobody holds it"),
+                   /*is_said=*/false, uuid});
+  }
+}
+
 void NodeAgent::Tick(Clock::Time now, bool has_predecessor) {
   upkeep_->Tick(now, has_predecessor);
+  SetAsideFolders(now);
   refusals_->Look(refused_.Latest(), now);
   if (exporter_.has_value()) exporter_->Ticked(now);
 }

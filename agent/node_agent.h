@@ -68,6 +68,8 @@ class NodeAgent {
   absl::Status MakeEvents();
   void MakeHealth();
   void MakeStandings();
+  // Of GPUs that were taken out, once nobody holds them.
+  void SetAsideFolders(Clock::Time now);
   // From any thread after Open.
   NodeFigures Figures() const;
 
@@ -94,6 +96,7 @@ class NodeAgent {
   std::optional<RefusalLog> refusals_;
   std::optional<Upkeep> upkeep_;
   std::optional<Exporter> exporter_;
+  Clock::Time next_folder_look_;
 };
 
 }  // namespace gpuloom

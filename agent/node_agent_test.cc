@@ -224,5 +224,33 @@ TEST_F(NodeAgentTest, ANodeWithoutAGpuIsServedAndAnUnusableGpuMakesItUnready) {
   }
 }
 
+TEST_F(NodeAgentTest, TheFolderOfAGpuThatWasTakenOutIsSetAsideOnceNobodyHoldsIt) {
+  const char kGone[] = "GPU-aaaaaaaa-0000-0000-0000-00000000000f";
+  const std::string folder = FolderOfGpu(state_, kGone);
+  fs::create_directories(folder);
+  AllocationBook book(state_);
+  std::vector<std::string> complaints;
+  ASSERT_TRUE(book.Load(&complaints).ok());
+  const auto held = book.Add(kGone, {"gpu-aaaaaaaa-0000-0000-0000-00000000000f::0"}, {}, {});
+  ASSERT_TRUE(held.ok()) << held.status();
+  ASSERT_TRUE(Open().ok());
+  agent_->Tick(clock_.Now());
+  EXPECT_TRUE(fs::exists(folder)) << "somebody holds it";
+  ASSERT_TRUE(book.Remove(held->name).ok());
+  clock_.Advance(Upkeep::kSweepPause);
+  agent_->Tick(clock_.Now());
+  EXPECT_FALSE(fs::exists(folder));
+  EXPECT_TRUE(fs::is_directory(state_ + "/gpus/" + kUuid));
+  agent_->Stop();
+  // A driver that says nothing has not taken all of them out.
+  agent_.emplace(line_, Inventory(), std::map<std::string, Capacity>(), SupervisorOptions(line_),
+                 &clock_);
+  ASSERT_TRUE(agent_->Open().ok());
+  clock_.Advance(Upkeep::kSweepPause);
+  agent_->Tick(clock_.Now());
+  EXPECT_TRUE(fs::is_directory(state_ + "/gpus/" + kUuid));
+  agent_->Stop();
+}
+
 }  // namespace
 }  // namespace gpuloom

@@ -11,6 +11,7 @@
 #include "agent/cat.h"
 #include "agent/node/log.h"
 #include "agent/node/log_signals.h"
+#include "agent/supervisor/gone_gpus.h"
 #include "agent/supervisor/scheduler_process.h"
 #include "proto/sync/mutex.h"
 
@@ -26,6 +27,7 @@ constexpr Clock::Duration kStartTimeout = std::chrono::seconds(20);
 absl::Status Supervisor::AddGpu(const std::string& gpu_uuid) {
   Watched watched;
   watched.directory = Cat(options_.state_directory, "/gpus/", gpu_uuid);
+  TakeBackGpu(options_.state_directory, gpu_uuid);
   std::error_code error;
   std::filesystem::create_directories(watched.directory, error);
   if (error) return absl::InternalError(Cat("state: ", watched.directory, ": ", error.message()));

@@ -41,7 +41,7 @@ class Supervisor {
 
   explicit Supervisor(Options options) : options_(std::move(options)) {}
 
-  // Makes the GPU's directory. On Tick's thread; again, it changes nothing.
+  // Makes the GPU's directory, or takes it back (gone_gpus.h). On Tick's thread; again, it changes nothing.
   absl::Status AddGpu(const std::string& gpu_uuid) GPULOOM_EXCLUDES(mutex_);
 
   // Looks after every scheduler once: a few times a second. Those that this object has started log as much as this process

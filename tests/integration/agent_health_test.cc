@@ -202,6 +202,35 @@ TEST_F(AgentHealthRestarted, ASickGpuIsSickForTheNextAgentUntilAProbeSucceeds) {
   EXPECT_THAT(node_.AgentLog(), Not(HasSubstr(UuidOf(second_) + " is healthy")));
 }
 
+TEST_F(AgentHealthRestarted, AGpuThatIsTakenOutIsForgottenAndItsOrderIsThereWhenItIsBack) {
+  int status = -1;
+  node_.RunGpuloom({"drain", UuidOf(second_), "--reason", "swap"}, &status);
+  ASSERT_EQ(status, 0);
+  EndSchedulers();
+  node_.LoseGpu(1);
+  StartSchedulers();
+  RestartAgent();
+  ASSERT_TRUE(node_.WaitForLog("GpuGone")) << node_.AgentLog();
+  const std::set<std::string> left = {first_};
+  ASSERT_TRUE(node_.WaitFor([&] { return OfferedGpus() == left; })) << node_.AgentLog();
+  for (const char* command : {"gpus", "tenants", "refusals"}) {
+    const std::string said = node_.RunGpuloom({command}, &status);
+    EXPECT_EQ(status, 0) << said;
+    EXPECT_THAT(said, Not(HasSubstr(UuidOf(second_)))) << command;
+  }
+  EXPECT_EQ(node_.RunAgentProbe("--probe-ready"), "");
+
+  node_.LoseGpus(false);
+  EndSchedulers();
+  StartSchedulers();
+  RestartAgent();
+  EXPECT_TRUE(node_.WaitFor([&] {
+    const std::string said = node_.RunGpuloom({"gpus"}, &status);
+    return status == 0 && said.find("drained by operator: swap") != std::string::npos;
+  })) << node_.AgentLog();
+  EXPECT_EQ(OfferedGpus(), left);
+}
+
 TEST(AgentHealthOfTheNode, AGpuThatCannotEvenBeNamedIsToldWhereverSomebodyLooks) {
   AgentNode node;
   ASSERT_TRUE(node.kubelet().Start().ok());
