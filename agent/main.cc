@@ -75,7 +75,7 @@ absl::StatusOr<Inventory> LookForGpus(const CommandLine& line) {
 // Runs until it is to end or, on a node without a GPU to share, until the node's GPUs change.
 absl::Status RunSchedulers(const CommandLine& line, const Inventory& inventory, Clock* clock) {
   InventoryWatch watch(
-      inventory, [&line] { return LookForGpus(line); }, clock);
+      inventory, [line] { return LookForGpus(line); }, clock);
   if (inventory.gpus.empty()) {
     while (!stop_requested && !watch.Change()) clock->SleepFor(kTick);
     return absl::OkStatus();
@@ -111,7 +111,7 @@ absl::Status RunAgent(const CommandLine& line, const Inventory& inventory,
   // It does nothing before Open: until this agent is in charge, another one writes the same files.
   NodeAgent agent(line, inventory, capacities, SupervisorOptions(line), clock);
   InventoryWatch watch(
-      inventory, [&line] { return LookForGpus(line); }, clock);
+      inventory, [line] { return LookForGpus(line); }, clock);
   bool was_in_charge = false;
   for (; !stop_requested && !watch.Change(); clock->SleepFor(kTick)) {
     const absl::StatusOr<Handover::Role> role = handover->Look();

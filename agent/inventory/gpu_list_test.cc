@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "agent/inventory/inventory_watch.h"
 #include "agent/node/gpu_standing.h"
@@ -207,7 +208,14 @@ class InventoryWatchTest : public ::testing::Test {
               ++looks_;
               return now_;
             },
-            &clock_};
+            &clock_,
+            [this](const std::function<void()>& look) {
+              if (hangs_) {
+                late_ = look;
+              } else {
+                look();
+              }
+            }};
   }
   static Gpu GpuOf(const char* uuid) {
     Gpu gpu;
@@ -218,7 +226,41 @@ class InventoryWatchTest : public ::testing::Test {
   TestingClock clock_;
   Inventory now_;
   int looks_ = 0;
+  bool hangs_ = false;
+  std::function<void()> late_;
 };
+
+TEST_F(InventoryWatchTest, ADriverThatHangsHoldsUpNobody) {
+  now_.gpus = {GpuOf(kOneGpu)};
+  now_.trouble = "GPU 1: lost";
+  InventoryWatch watch = MakeWatch();
+  hangs_ = true;
+  for (int i = 0; i < 3; ++i) {
+    clock_.Advance(InventoryWatch::kPause);
+    EXPECT_FALSE(watch.Change().has_value());
+    EXPECT_EQ(looks_, 0) << "and it is asked once";
+  }
+  now_.trouble.clear();
+  late_();
+  EXPECT_TRUE(watch.Change().has_value());
+  EXPECT_EQ(looks_, 1);
+}
+
+// The thread that the product uses.
+TEST_F(InventoryWatchTest, LooksBesideWhoAsks) {
+  now_.trouble = "no driver";
+  Inventory then;
+  then.trouble = "MIG mode";
+  InventoryWatch watch(
+      now_, [then] { return then; }, &clock_);
+  clock_.Advance(InventoryWatch::kPause);
+  std::optional<Inventory> change;
+  while (!change.has_value()) {
+    change = watch.Change();
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(change->trouble, "MIG mode");
+}
 
 TEST_F(InventoryWatchTest, LooksAgainWhereThereWasNothing) {
   now_.trouble = "no driver";

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Looks again, now and then, at a node that has no GPU to share, or one that cannot be used: a driver may have been installed
-// since, a GPU have left MIG mode, or one that was lost be back. Where all is well nothing is looked at. One thread.
+// since, a GPU have left MIG mode, or one that was lost be back. Where all is well nothing is looked at.
+//
+// Owned by who asks for changes; one thread. It looks on a thread of its own, which nobody waits for: a broken driver may hang,
+// and the other GPUs are served meanwhile.
 #pragma once
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "agent/clock.h"
@@ -17,10 +23,17 @@ class InventoryWatch {
   // Nothing of this comes within seconds, and asking a broken driver wakes it.
   static constexpr std::chrono::seconds kPause{30};
 
-  InventoryWatch(Inventory inventory, std::function<absl::StatusOr<Inventory>()> take, Clock* clock)
+  using Take = std::function<absl::StatusOr<Inventory>()>;
+
+  // `take` may outlive this object, and all that its caller has. `run` is for tests, which do without threads.
+  InventoryWatch(
+      Inventory inventory, Take take, Clock* clock,
+      std::function<void(std::function<void()>)> run =
+          [](std::function<void()> look) { std::thread(std::move(look)).detach(); })
       : inventory_(std::move(inventory)),
         take_(std::move(take)),
         clock_(clock),
+        run_(std::move(run)),
         next_look_(clock->Now() + kPause) {}
 
   // The inventory, once, when other GPUs are in it or there is other trouble. A GPU in it that can be used again, or is lost for
@@ -28,9 +41,18 @@ class InventoryWatch {
   std::optional<Inventory> Change() {
     const bool is_well =
         !inventory_.gpus.empty() && inventory_.faults.empty() && inventory_.trouble.empty();
-    if (is_well || clock_->Now() < next_look_) return std::nullopt;
+    if (look_ == nullptr) {
+      if (is_well || clock_->Now() < next_look_) return std::nullopt;
+      look_ = std::make_shared<Look>();
+      run_([look = look_, take = take_] {
+        look->found = take();
+        look->is_over = true;
+      });
+    }
+    if (!look_->is_over) return std::nullopt;
+    absl::StatusOr<Inventory> now = std::move(look_->found);
+    look_.reset();
     next_look_ = clock_->Now() + kPause;
-    absl::StatusOr<Inventory> now = take_();
     if (!now.ok()) return std::nullopt;
     const bool is_same = now->gpus == inventory_.gpus && now->trouble == inventory_.trouble;
     inventory_ = *std::move(now);
@@ -39,9 +61,16 @@ class InventoryWatch {
   }
 
  private:
+  struct Look {
+    absl::StatusOr<Inventory> found = Inventory();
+    std::atomic<bool> is_over = false;
+  };
+
   Inventory inventory_;
-  const std::function<absl::StatusOr<Inventory>()> take_;
+  const Take take_;
   Clock* const clock_;
+  const std::function<void(std::function<void()>)> run_;
+  std::shared_ptr<Look> look_;  // that is going on; null: none is
   Clock::Time next_look_;
 };
 
