@@ -203,7 +203,8 @@ struct Loading {
     result = found == CUDA_ERROR_INVALID_SOURCE ? CUDA_ERROR_INVALID_PTX : found;
   }
 
-  // Examines the image, compiles PTX to a cubin, and determines the device memory needed.
+  // Examines the image, compiles PTX to a cubin, and determines the device memory needed. If the driver has to be asked
+  // for managed variables in a quiet moment, ReadManaged and FinishLook are to follow.
   void Look(Device* device, const LibraryCache& cache) {
     if (!IsWhole(WithoutNul(fresh->bytes))) {
       jit.SetError("gpuloom: the image is cut short or is no fatbin, cubin or PTX");
@@ -229,8 +230,22 @@ struct Loading {
       has_unplaced = HasManagedVariables(code);
       managed = ManagedImage::Find(device, &code, &jit, tenant, *left,
                                    [this](uint64_t bytes) { return Afford(bytes); });
-      if (result == CUDA_ERROR_OUT_OF_MEMORY) return;
+      if (NeedsReading()) return;
     }
+    code = {};
+    FinishLook(device, cache);
+  }
+
+  bool NeedsReading() const { return managed != nullptr && managed->IsUnread(); }
+
+  void ReadManaged(const Driver& cuda, CUlibrary text) {
+    const auto afford = [this](uint64_t bytes) { return Afford(bytes); };
+    if (!managed->ReadText(cuda, text, afford)) managed.reset();
+  }
+
+  void FinishLook(Device* device, const LibraryCache& cache) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) return;
+    const uint64_t member_bytes = LargestMemberBytes(WithoutNul(fresh->bytes));
     if (managed != nullptr) {
       has_unplaced = false;
       result = CUDA_SUCCESS;
@@ -238,7 +253,6 @@ struct Loading {
       const uint64_t layout_bytes = ReadLayouts(device->cuda(), member_bytes);
       return Keep(3 * member_bytes + layout_bytes);
     }
-    code = {};
     result = Compile(device, cache);
     // Both count: what is loaded and what was sent.
     if (is_text) fresh->has_variables |= HasVariables(WithoutNul(fresh->bytes));
