@@ -21,9 +21,11 @@ unsigned ReadNumber(const std::filesystem::path& path) {
 
 bool HasNvidiaGpuOnPci(const std::string& pci_devices) {
   std::error_code error;
-  for (const auto& device : std::filesystem::directory_iterator(pci_devices, error)) {
-    if (ReadNumber(device.path() / "vendor") == kNvidia &&
-        ReadNumber(device.path() / "class") >> 16 == kDisplayControllers) {
+  // A range-for would throw where reading fails half way.
+  for (std::filesystem::directory_iterator device(pci_devices, error), end; !error && device != end;
+       device.increment(error)) {
+    if (ReadNumber(device->path() / "vendor") == kNvidia &&
+        ReadNumber(device->path() / "class") >> 16 == kDisplayControllers) {
       return true;
     }
   }

@@ -82,16 +82,18 @@ void ExecutorFolders::RemoveLeft(const ExecutorUsers& users) {
 void ExecutorFolders::RemoveUnused(const ExecutorUsers& users) {
   std::error_code unreadable;
   int entries = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(parent_, unreadable)) {
+  // A range-for would throw where reading fails half way.
+  for (std::filesystem::directory_iterator entry(parent_, unreadable), end;
+       !unreadable && entry != end; entry.increment(unreadable)) {
     // An intruder could fill the parent with entries; the next look begins at its beginning again.
     if (++entries > kMostEntries) return;
     struct stat status;
     ExecutorUser user;
     // By owner, not only by name: anybody can make a folder of such a name.
-    if (entry.path().filename().string().rfind(kPrefix, 0) == 0 &&
-        lstat(entry.path().c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+    if (entry->path().filename().string().rfind(kPrefix, 0) == 0 &&
+        lstat(entry->path().c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
         users.TakeThis(status.st_uid, &user)) {
-      Remove(entry.path(), std::move(user));
+      Remove(entry->path(), std::move(user));
     }
   }
 }

@@ -32,6 +32,10 @@ class ContextStorage {
   // use the storage.
   void ResetContext(uint64_t context);
 
+  // Around a fork: in a child that has a write's first half only, readers would wait for its end for ever.
+  void LockForFork() GPULOOM_ACQUIRE(lock_) { lock_.Lock(); }
+  void UnlockAfterFork() GPULOOM_RELEASE(lock_) { lock_.Unlock(); }
+
  private:
   // Open addressing. `sequence` is 0 for a slot never used (ends a search), odd while it is being
   // written, else even; a reader that sees it change reads again. A deleted entry keeps its slot,

@@ -270,6 +270,11 @@ Word StorageGet(Word value, Word context, Word key, Word, Word) {
                                                                    : CUDA_ERROR_INVALID_HANDLE;
 }
 
+void BeforeFork() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { storage.LockForFork(); }
+void AfterFork() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { storage.UnlockAfterFork(); }
+constinit pthread_once_t forks_handled = PTHREAD_ONCE_INIT;
+void HandleForks() { pthread_atfork(&BeforeFork, &AfterFork, &AfterFork); }
+
 constinit const Slot context_storage_table[] = {&StoragePut, &StorageDelete, &StorageGet, nullptr};
 
 // CONTEXT_CHECKS: is this a context of another interface, or a wrapped one? Never here
@@ -426,6 +431,7 @@ const void* FindKnown(const Uuid& uuid) {
 CUresult AnswerGetExportTable(const RuntimeHooks& hooks, const void** table, const CUuuid* id) {
   if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
   registered_hooks.store(&hooks, std::memory_order_release);
+  pthread_once(&forks_handled, &HandleForks);
   Uuid uuid;
   std::memcpy(&uuid, id, sizeof(uuid));
   *table = nullptr;

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace gpuloom {
@@ -226,6 +229,37 @@ struct Destroyed {
   void* value;
 };
 std::vector<Destroyed> destroyed;
+
+// It may have been forked while another thread was in the middle of a write.
+TEST(RuntimeTables, AForkedChildReadsContextLocalStorage) {
+  const void* const* table = GetTable(kStorage);
+  const auto put = Slot<int(CUcontext, void*, void*, void (*)(CUcontext, void*, void*))>(table, 0);
+  const auto remove = Slot<int(CUcontext, void*)>(table, 1);
+  const auto get = Slot<int(void**, CUcontext, void*)>(table, 2);
+  int key = 0;
+  ASSERT_EQ(put(Context(0x3000), &key, &key, nullptr), CUDA_SUCCESS);
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    while (!stop) (void)put(Context(0x3000), &key, &key, nullptr);
+  });
+  int ended_well = 0;
+  constexpr int kForks = 300;
+  for (int i = 0; i < kForks && ended_well == i; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      void* found = nullptr;
+      _exit(get(&found, Context(0x3000), &key) == CUDA_SUCCESS && found == &key ? 0 : 1);
+    }
+    int status = 1;
+    waitpid(child, &status, 0);
+    ended_well += status == 0 ? 1 : 0;
+  }
+  stop = true;
+  writer.join();
+  EXPECT_EQ(ended_well, kForks);
+  EXPECT_EQ(remove(Context(0x3000), &key), CUDA_SUCCESS);
+}
 
 TEST(RuntimeTables, ContextLocalStorage) {
   const void* const* table = GetTable(kStorage);

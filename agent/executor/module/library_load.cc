@@ -75,27 +75,58 @@ void LibraryLoader::On(wire::Tag<wire::LibraryCompile>,
       });
 }
 
+// `then` runs on this thread while the session lives.
+void LibraryLoader::Look(const std::shared_ptr<Loading>& loading, bool whole,
+                         std::function<void()> then) {
+  modules_.PostNext(
+      [loading, whole, device = services_.device, cache = services_.libraries] {
+        if (loading->fresh != nullptr) loading->Look(device, *cache, whole);
+      },
+      [this, loading, then = std::move(then)] {
+        if (!loading->NeedsReading()) {
+          if (serving()) then();
+          return;
+        }
+        // Unloaded in a quiet moment, as all libraries, also if the session has ended.
+        auto text =
+            std::make_shared<LoadedLibrary>(services_.quiet, nullptr, &services_.device->cuda());
+        text->handle = loading->managed->TakeText();
+        if (!serving()) return;
+        loaded_->UseLibrary(
+            text,
+            [loading, handle = text->handle, &cuda = services_.device->cuda()] {
+              loading->ReadManaged(cuda, handle);
+              return true;
+            },
+            [this, loading, then] {
+              if (!serving()) return;
+              modules_.PostNext(
+                  [loading, device = services_.device, cache = services_.libraries] {
+                    loading->FinishLook(device, *cache);
+                  },
+                  [this, then] {
+                    if (serving()) then();
+                  });
+            });
+      });
+}
+
 // The same steps as LoadFresh, but for what is remembered: look, pay, load, and then write the
 // compiler's texts into the arena.
 void LibraryLoader::CompileFresh(const std::shared_ptr<Loading>& loading,
                                  const wire::LibraryCompile::Request& request) {
-  modules_.PostNext(
-      [loading, device = services_.device, cache = services_.libraries] {
-        if (loading->fresh != nullptr) loading->Look(device, *cache, /*whole=*/true);
-      },
-      [this, loading, request] {
-        if (!serving()) return;
-        Charge(loading->device_bytes(),
-               [this, loading, request](CUresult charged, DeviceChargeRef charge) {
-                 loading->Pay(charged, std::move(charge));
-                 modules_.PostNext([loading, device = services_.device] { loading->Load(device); },
-                                   [this, loading, request] {
-                                     // Unloads it again if the session has ended.
-                                     HoldLibrary(loading.get());
-                                     if (serving()) AnswerCompile(loading, request);
-                                   });
-               });
-      });
+  Look(loading, /*whole=*/true, [this, loading, request] {
+    Charge(loading->device_bytes(),
+           [this, loading, request](CUresult charged, DeviceChargeRef charge) {
+             loading->Pay(charged, std::move(charge));
+             modules_.PostNext([loading, device = services_.device] { loading->Load(device); },
+                               [this, loading, request] {
+                                 // Unloads it again if the session has ended.
+                                 HoldLibrary(loading.get());
+                                 if (serving()) AnswerCompile(loading, request);
+                               });
+           });
+  });
 }
 
 void LibraryLoader::AnswerCompile(const std::shared_ptr<Loading>& loading,
@@ -172,24 +203,19 @@ bool LibraryLoader::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
 
 // Loads an image that nobody has loaded before, before the next one is copied.
 void LibraryLoader::LoadFresh(const std::shared_ptr<Loading>& loading) {
-  modules_.PostNext(
-      [loading, device = services_.device, cache = services_.libraries] {
-        loading->Look(device, *cache, /*whole=*/false);
-      },
-      [this, loading] {
-        if (!serving()) return;
-        Charge(loading->device_bytes(), [this, loading](CUresult charged, DeviceChargeRef charge) {
-          loading->Pay(charged, std::move(charge));
-          modules_.PostNext([loading, device = services_.device] { loading->Load(device); },
-                            [this, loading] {
-                              if (!loading->GoBackToFatbin(services_.device)) {
-                                FinishLoad(loading);
-                              } else if (serving()) {
-                                LoadFresh(loading);
-                              }
-                            });
-        });
-      });
+  Look(loading, /*whole=*/false, [this, loading] {
+    Charge(loading->device_bytes(), [this, loading](CUresult charged, DeviceChargeRef charge) {
+      loading->Pay(charged, std::move(charge));
+      modules_.PostNext([loading, device = services_.device] { loading->Load(device); },
+                        [this, loading] {
+                          if (!loading->GoBackToFatbin(services_.device)) {
+                            FinishLoad(loading);
+                          } else if (serving()) {
+                            LoadFresh(loading);
+                          }
+                        });
+    });
+  });
 }
 
 void LibraryLoader::FinishLoad(const std::shared_ptr<Loading>& loading) {

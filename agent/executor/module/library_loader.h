@@ -3,6 +3,7 @@
 // variables until these have an address. Has no state: each load is owned by the work in progress. Ring thread only.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "agent/executor/module/libraries.h"
@@ -25,6 +26,7 @@ class LibraryLoader final : public Part {
 
  private:
   bool LoadWhatIsKnown(const std::shared_ptr<Loading>& loading);
+  void Look(const std::shared_ptr<Loading>& loading, bool whole, std::function<void()> then);
   void LoadFresh(const std::shared_ptr<Loading>& loading);
   void FinishLoad(const std::shared_ptr<Loading>& loading);
   void CompileFresh(const std::shared_ptr<Loading>& loading,

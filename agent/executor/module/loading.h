@@ -240,19 +240,19 @@ struct Loading {
     return false;
   }
 
-  // Examines the image, compiles PTX to a cubin, and determines the device memory needed.
-  // `whole`: the driver gets all that was sent, as options are for it to follow.
+  // Examines the image, compiles PTX to a cubin, and determines the device memory needed. If the driver has to be asked
+  // for managed variables in a quiet moment, ReadManaged and FinishLook are to follow. `whole`: the driver gets all that
+  // was sent, as options are for it to follow.
   void Look(Device* device, const LibraryCache& cache, bool whole) {
     if (!IsWhole(WithoutNul(fresh->bytes))) {
       jit.SetError("gpuloom: the image is cut short or is no fatbin, cubin or PTX");
       return;
     }
-    uint64_t member_bytes = LargestMemberBytes(WithoutNul(fresh->bytes));
+    const uint64_t member_bytes = LargestMemberBytes(WithoutNul(fresh->bytes));
     // Members are unpacked one at a time, and the driver has its own copy.
     if (!Afford(2 * member_bytes)) return;
     const auto begin = Clock::now();
     if (!whole) TakeCubin(device, cache);
-    if (is_cubin) member_bytes = fresh->bytes.size() - 1;
     const ImageContent content = LookInto(WithoutNul(fresh->bytes));
     fresh->has_variables = content.variables;
     fresh->prints = content.prints;
@@ -269,8 +269,22 @@ struct Loading {
       has_unplaced = HasManagedVariables(code);
       managed = ManagedImage::Find(device, &code, &jit, tenant, *left,
                                    [this](uint64_t bytes) { return Afford(bytes); });
-      if (result == CUDA_ERROR_OUT_OF_MEMORY) return;
+      if (NeedsReading()) return;
     }
+    code = {};
+    FinishLook(device, cache);
+  }
+
+  bool NeedsReading() const { return managed != nullptr && managed->IsUnread(); }
+
+  void ReadManaged(const Driver& cuda, CUlibrary text) {
+    const auto afford = [this](uint64_t bytes) { return Afford(bytes); };
+    if (!managed->ReadText(cuda, text, afford)) managed.reset();
+  }
+
+  void FinishLook(Device* device, const LibraryCache& cache) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) return;
+    const uint64_t member_bytes = LargestMemberBytes(WithoutNul(fresh->bytes));
     if (managed != nullptr) {
       has_unplaced = false;
       result = CUDA_SUCCESS;
@@ -278,7 +292,6 @@ struct Loading {
       const uint64_t layout_bytes = ReadLayouts(device->cuda(), member_bytes);
       return Keep(3 * member_bytes + layout_bytes);
     }
-    code = {};
     result = Compile(device, cache);
     // Both count: what is loaded and what was sent.
     if (is_text) fresh->has_variables |= HasVariables(WithoutNul(fresh->bytes));

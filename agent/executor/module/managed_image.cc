@@ -43,7 +43,7 @@ bool ChooseFor(Device* device, std::span<const uint8_t> image, DeviceCode* code)
 }
 
 // From a cubin the variables are read, and released in its symbol table; of PTX that stays text the
-// driver has to say what they are.
+// driver has to say what they are: ReadText.
 std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, DeviceCode* code, JitOptions* jit,
                                                  const void* tenant, const std::atomic<bool>& left,
                                                  const Afford& afford) {
@@ -58,28 +58,30 @@ std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, DeviceCode* cod
     return nullptr;
   }
   if (found->code_.kind == ImageKind::kPtx) {
-    if (!found->FindInText(cuda, afford)) return nullptr;
-  } else {
-    if (!ListManagedVariables(found->code_.bytes, &found->variables_)) return nullptr;
-    ReleaseManagedVariables(std::span<uint8_t>(found->code_.bytes));
+    return found->LoadText(cuda) ? std::move(found) : nullptr;
   }
+  if (!ListManagedVariables(found->code_.bytes, &found->variables_)) return nullptr;
+  ReleaseManagedVariables(std::span<uint8_t>(found->code_.bytes));
   return !found->variables_.empty() && found->PlaceAll() ? std::move(found) : nullptr;
 }
 
 // For PTX, only the driver knows sizes and initial values: it loads the text once as it is.
-bool ManagedImage::FindInText(const Driver& cuda, const Afford& afford) {
-  std::vector<std::string> names;
+bool ManagedImage::LoadText(const Driver& cuda) {
   std::string released;
   const std::string_view text(reinterpret_cast<const char*>(code_.bytes.data()),
                               code_.bytes.size() - 1);
-  CUlibrary library = nullptr;
-  if (!gpuloom::ReleaseManagedVariables(text, &names, &released) ||
-      cuda.cuLibraryLoadData(&library, code_.bytes.data(), nullptr, nullptr, 0, nullptr, nullptr,
+  if (!gpuloom::ReleaseManagedVariables(text, &text_names_, &released) ||
+      cuda.cuLibraryLoadData(&text_, code_.bytes.data(), nullptr, nullptr, 0, nullptr, nullptr,
                              0) != CUDA_SUCCESS) {
     return false;
   }
+  code_.bytes.assign(released.c_str(), released.c_str() + released.size() + 1);
+  return true;
+}
+
+bool ManagedImage::ReadText(const Driver& cuda, CUlibrary library, const Afford& afford) {
   bool found = true;
-  for (const std::string& name : names) {
+  for (const std::string& name : text_names_) {
     CUdeviceptr address = 0;
     size_t size_bytes = 0;
     found = found &&
@@ -95,10 +97,7 @@ bool ManagedImage::FindInText(const Driver& cuda, const Afford& afford) {
     found = cuda.cuMemcpyDtoH_v2(variable.initial.data(), address, size_bytes) == CUDA_SUCCESS;
     variables_.push_back(std::move(variable));
   }
-  found = found && variables_.size() == names.size();
-  (void)cuda.cuLibraryUnload(library);
-  code_.bytes.assign(released.c_str(), released.c_str() + released.size() + 1);
-  return found;
+  return found && !variables_.empty() && variables_.size() == text_names_.size() && PlaceAll();
 }
 
 // Lays the variables out one behind the other, each aligned as it demands, in what the tenant will

@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "agent/executor/device/device.h"
@@ -44,6 +45,12 @@ class ManagedImage {
                                             const void* tenant, const std::atomic<bool>& left,
                                             const Afford& afford);
 
+  // The library that Find has loaded of text, once, for the caller to unload; null: the variables are known. Otherwise
+  // ReadText must follow, which waits for the device. It returns false if they cannot be found.
+  CUlibrary TakeText() { return std::exchange(text_, nullptr); }
+  bool IsUnread() const { return text_ != nullptr; }
+  bool ReadText(const Driver& cuda, CUlibrary library, const Afford& afford);
+
   uint64_t size_bytes() const { return size_bytes_; }
   // Device memory needed when loaded.
   uint64_t device_bytes() const { return DeviceBytes(code_); }
@@ -56,10 +63,12 @@ class ManagedImage {
   std::vector<Services> PlacesAt(uint64_t address) const;
 
  private:
-  bool FindInText(const Driver& cuda, const Afford& afford);
+  bool LoadText(const Driver& cuda);
   bool PlaceAll();
 
   DeviceCode code_;  // with the variables released
+  CUlibrary text_ = nullptr;
+  std::vector<std::string> text_names_;
   std::vector<ManagedVariable> variables_;
   std::vector<uint64_t> offsets_;
   uint64_t size_bytes_ = 0;

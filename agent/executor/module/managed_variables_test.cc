@@ -83,6 +83,34 @@ TEST_F(ManagedVariablesTest, LieWhereTheTenantWantsThem) {
 }
 
 // More than all addresses for them: it neither loads nor crashes anybody.
+// Where the driver has made no cubin of it, it is asked what they are, for which it waits for the device.
+TEST_F(ManagedVariablesTest, OfTextAreReadInAQuietMoment) {
+  const auto neighbour = scheduler_.AddTenant();
+  ASSERT_TRUE(neighbour->LoadKernel(1, 1, "k", kEmptyPtx));
+  TestingDriver::Hold();
+  neighbour->LaunchPlain(0, 1);
+  ASSERT_TRUE(neighbour->Wait([] { return TestingDriver::WasCalled("launch"); }));
+  const std::string text =
+      std::string(kEmptyPtx) + ".visible .global .attribute(.managed) .align 4 .u32 counter = 5;\n";
+  const uint64_t arena = tenant_->order.host_range_begin + kImageOffset;
+  std::memcpy(reinterpret_cast<void*>(arena), text.data(), text.size());
+  const auto ticket =
+      tenant_->Post<wire::LibraryLoad>({LibraryId{1}, 0, HostPtr{arena}, text.size()}, {}, 3);
+  EXPECT_TRUE(neighbour->Wait([] { return TestingDriver::WasCalled("load"); }));
+  EXPECT_TRUE(neighbour->Never([] { return TestingDriver::WasCalled("managed"); }));
+  TestingDriver::Release();
+  const wire::ReplySlot* answer = nullptr;
+  ASSERT_TRUE(
+      tenant_->Wait([&] { return (answer = tenant_->reader.FindReply(3, ticket)) != nullptr; }));
+  EXPECT_EQ(static_cast<CUresult>(answer->result), CUDA_SUCCESS);
+  EXPECT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("unload"); }));
+  EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
+  ASSERT_EQ(Services(Page()), CUDA_SUCCESS);
+  wire::ManagedGet::Reply reply{};
+  ASSERT_EQ(Find("counter", &reply), CUDA_SUCCESS);
+  EXPECT_EQ(reply.size_bytes, 256u);
+}
+
 TEST_F(ManagedVariablesTest, AreRefusedWhereTheyCannotBePlaced) {
   constexpr uint32_t kNoBits = 8;
   cubin_.sections[3].type = kNoBits;

@@ -91,9 +91,11 @@ ReachableFiles FilesOfEveryExecutor() {
   files.written = {"/proc/self/task"};
   files.devices = {"/dev/null", "/dev/zero"};
   std::error_code unreadable;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev", unreadable)) {
-    if (entry.path().filename().string().rfind("nvidia", 0) == 0) {
-      files.devices.push_back(entry.path());
+  // A range-for would throw where reading fails half way.
+  for (std::filesystem::directory_iterator entry("/dev", unreadable), end;
+       !unreadable && entry != end; entry.increment(unreadable)) {
+    if (entry->path().filename().string().rfind("nvidia", 0) == 0) {
+      files.devices.push_back(entry->path());
     }
   }
   return files;

@@ -48,11 +48,16 @@ void ForbidCapabilities() {
 std::vector<gid_t> DeviceGroups(const std::string& device_folder) {
   std::vector<gid_t> groups;
   std::error_code unreadable;
-  for (const auto& entry : std::filesystem::directory_iterator(device_folder, unreadable)) {
-    if (entry.path().filename().string().rfind("nvidia", 0) != 0) continue;
-    AddGroup(entry.path(), &groups);
-    for (const auto& inner : std::filesystem::directory_iterator(entry.path(), unreadable)) {
-      AddGroup(inner.path(), &groups);
+  // Range-fors would throw where reading fails half way.
+  for (std::filesystem::directory_iterator entry(device_folder, unreadable), end;
+       !unreadable && entry != end; entry.increment(unreadable)) {
+    if (entry->path().filename().string().rfind("nvidia", 0) != 0) continue;
+    AddGroup(entry->path(), &groups);
+    // Most are no folders.
+    std::error_code no_folder;
+    for (std::filesystem::directory_iterator inner(entry->path(), no_folder);
+         !no_folder && inner != end; inner.increment(no_folder)) {
+      AddGroup(inner->path(), &groups);
     }
   }
   return groups;

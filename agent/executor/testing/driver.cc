@@ -383,6 +383,12 @@ void FillTable(Driver* d) {
   d->cuOccupancyAvailableDynamicSMemPerBlock = [](size_t* bytes, CUfunction, int, int) {
     return *bytes = 4096, CUDA_SUCCESS;
   };
+  d->cuLibraryGetManaged = [](CUdeviceptr* address, size_t* size, CUlibrary, const char*) {
+    *address = 0x7100'0000'0000;
+    *size = 256;
+    return Synchronising("managed");
+  };
+  d->cuMemcpyDtoH_v2 = [](void*, CUdeviceptr, size_t) { return Synchronising("read"); };
   d->cuLibraryGetGlobal = [](CUdeviceptr* address, size_t* size, CUlibrary library, const char*) {
     *address = 0x7000'0000'0000 + Number(library) * 4096;
     *size = 256;
