@@ -349,6 +349,29 @@ TEST_F(DoctorTest, EveryGpuHasAScheduler) {
                                       HasSubstr("/gpus/GPU-1/scheduler.log")));
 }
 
+TEST_F(DoctorTest, WhyAGpuIsOfferedToNobodyIsSaidWithoutItsSchedulerToo) {
+  GpuStanding standing;
+  standing.state = gpuloom::GpuState::kUnavailable;
+  standing.reason = "scheduler has not answered for 10 s";
+  Write(StandingPath(FolderOfGpu(kState, "GPU-1")), FormatStanding(standing));
+  EXPECT_THAT(Of("gpus"),
+              StartsWith("error: GPU-1 is offered to nobody: scheduler has not answered "
+                         "for 10 s → mend that; "));
+  Write(std::string(kState) + "/agent.lock", "1\n");
+  EXPECT_EQ(Of("gpus"), "") << "an agent that is gone has said so";
+}
+
+TEST_F(DoctorTest, WhoHoldsSlotsThatNoRecordTells) {
+  Write(std::string(kState) + "/records/a.yaml", "damaged");
+  fs::create_directories(root_ + kState + "/gpus/GPU-1");
+  EXPECT_THAT(Of("state folder"), HasSubstr("/records/a.yaml cannot be read: not a record → "));
+}
+
+TEST_F(DoctorTest, ANodeWithoutAGpuNeedsNoScheduler) {
+  Write(std::string(kState) + "/agent.lock", "1\n");
+  EXPECT_EQ(Of("schedulers"), "ok: this node has no GPU to share → \n");
+}
+
 TEST_F(DoctorTest, ExecutorsOfAnotherReleaseThanTheirScheduler) {
   control::Answer yes{};
   yes.ok = 1;
