@@ -22,7 +22,7 @@ Answer AnswerAboutPolicy(const PolicyCommand& command) {
   if (!text) return {"", "gpuloom: " + error + "\n", kMistake};
   const std::optional<Policy> policy = ParsePolicy(command.file, *text, &error);
   if (command.kind == Kind::kCheck) return Check(command, policy, error);
-  if (!policy) return {"", error + "\n", kNotGood};
+  if (!policy) return {"", "gpuloom: " + error + "\n", kMistake};
   return command.kind == Kind::kExplain ? Explain(command, *policy) : Simulate(command, *policy);
 }
 
