@@ -3,12 +3,12 @@
 
 #include <spdlog/spdlog.h>
 
+#include "agent/node/agent_lock.h"
 #include "agent/state_lock.h"
 
 namespace gpuloom {
 namespace {
 
-constexpr char kCharge[] = "agent.lock";
 constexpr char kNext[] = "agent.next";
 constexpr char kLeaving[] = "agent.leaving";
 
@@ -25,7 +25,7 @@ absl::StatusOr<Handover::Role> Handover::Look() {
         if (!is_next.ok()) return is_next.status();
       }
       // An agent that waited longer comes first.
-      const absl::StatusOr<bool> is_mine = next_.valid() ? Take(kCharge, &charge_) : false;
+      const absl::StatusOr<bool> is_mine = next_.valid() ? Take(kAgentLockName, &charge_) : false;
       if (!is_mine.ok()) return is_mine.status();
       if (*is_mine) {
         // Behind agent.lock, so that the one that leaves sees no moment without either and takes it
@@ -54,7 +54,7 @@ absl::StatusOr<Handover::Role> Handover::Look() {
     }
     case Role::kLeaving: {
       if (IsStateLocked(directory_, kNext)) break;
-      const absl::StatusOr<bool> is_mine = Take(kCharge, &charge_);
+      const absl::StatusOr<bool> is_mine = Take(kAgentLockName, &charge_);
       if (!is_mine.ok() || !*is_mine) break;
       leaving_.Reset();
       role_ = Role::kInCharge;

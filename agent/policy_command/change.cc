@@ -304,6 +304,10 @@ Answer AnswerAboutChange(const PolicyCommand& command, const Running& running) {
   const Change change = Comparison(*now, *then, running).Make();
   Answer answer;
   answer.exit_status = change.is_any() ? kNotGood : kGood;
+  if (const std::string lack = LackOfAgent(command.state_dir); !lack.empty()) {
+    answer.exit_status = kNotGood;
+    answer.trouble += "gpuloom: " + lack + "\n";
+  }
   for (const std::string& trouble : running.troubles) {
     // The answer is printed all the same: what could be asked is in it.
     answer.exit_status = kMistake;

@@ -34,7 +34,7 @@ struct Running {
   std::vector<std::string> troubles;  // what could not be asked, and why
 };
 
-// kGood: nothing changes. kNotGood: something does. kMistake: the answer is not the whole one, or there is none, as `trouble`
+// kGood: nothing changes. kNotGood: something does, or no agent is in charge, as `trouble` says. kMistake: the answer is not the whole one, or there is none, as `trouble`
 // says.
 Answer AnswerAboutChange(const PolicyCommand& command, const Running& running);
 

@@ -5,6 +5,7 @@
 
 #include <ctime>
 
+#include "agent/node/agent_lock.h"
 #include "agent/node/sealed_text.h"
 #include "agent/policy/policy_file.h"
 
@@ -24,6 +25,13 @@ std::string TimeOf(const std::string& path) {
 }
 
 }  // namespace
+
+std::string LackOfAgent(const std::string& state_dir) {
+  if (!LacksAgent(state_dir)) return {};
+  return "no agent is in charge in " + state_dir +
+         ": no policy is applied to new pods and no changed file is taken until one is; start the "
+         "node's gpuloom-agent pod";
+}
 
 KeptPolicy ReadKeptPolicy(const std::string& state_dir) {
   // The path is told in any case: messages name it.

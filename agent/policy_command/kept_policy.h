@@ -16,4 +16,7 @@ struct KeptPolicy {
 
 KeptPolicy ReadKeptPolicy(const std::string& state_dir);
 
+// An error: an agent has kept it, and none is in charge now that would obey it or take another. Empty: one is, or none ever was.
+std::string LackOfAgent(const std::string& state_dir);
+
 }  // namespace gpuloom

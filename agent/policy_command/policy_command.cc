@@ -24,7 +24,7 @@ Answer AnswerAboutPolicy(const PolicyCommand& command) {
   // For kCheck a text that is no policy is the answer; the others need one.
   const std::optional<Policy> policy = ParsePolicy(command.file, *text, &error);
   if (command.kind == Kind::kCheck) return Check(command, policy, error);
-  if (!policy) return {"", error + "\n", kNotGood};
+  if (!policy) return {"", "gpuloom: " + error + "\n", kMistake};
   return command.kind == Kind::kExplain ? Explain(command, *policy) : Simulate(command, *policy);
 }
 

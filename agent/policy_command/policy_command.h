@@ -41,7 +41,8 @@ struct PolicyCommand {
 // Where the file is read.
 std::string PathOf(const PolicyCommand& command);
 
-// kNotGood: the policy is wrong. kMistake: the question is, or the file cannot be read. Not of kDiff (change.h).
+// kNotGood, of kCheck and kShow: the policy is not as it should be. kMistake: the question is not, the file cannot be read or, to
+// answer the others, is no policy. Not of kDiff (change.h).
 Answer AnswerAboutPolicy(const PolicyCommand& command);
 
 }  // namespace gpuloom

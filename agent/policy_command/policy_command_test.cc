@@ -57,6 +57,16 @@ TEST_F(PolicyQuestion, CheckSaysWhereAFileIsNoPolicy) {
   EXPECT_THAT(none.trouble, AllOf(HasSubstr("gpuloom: policy "), HasSubstr("No such file")));
 }
 
+// Not that it is so, and not that it is not: there is no answer.
+TEST_F(PolicyQuestion, AFileThatIsNoPolicyIsAMistakeWhereItIsNotTheQuestion) {
+  for (const auto kind : {PolicyCommand::Kind::kExplain, PolicyCommand::Kind::kSimulate}) {
+    command_.kind = kind;
+    const Answer answer = Ask("defaults: {wait: 7}");
+    EXPECT_EQ(answer.exit_status, kMistake);
+    EXPECT_THAT(answer.trouble, ::testing::StartsWith("gpuloom: " + command_.file + ":1:12: "));
+  }
+}
+
 TEST_F(PolicyQuestion, CheckSaysWhatMultiprocessorsComeTo) {
   const std::string policy =
       "namespaces: {a: {smPercent: 25%, smReserved: 3%, pods: {p: {smPercent: 50%}}}, b: "

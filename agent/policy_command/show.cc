@@ -57,31 +57,36 @@ std::vector<std::string> LinesOf(const Impossible& impossible) {
 }
 
 struct FileNow {
-  std::string state;    // in force, differs, wrong, unreadable
+  std::string state;    // in force, or of no agent in charge: same; differs, wrong, unreadable
   std::string trouble;  // if it is not in force
 };
 
-// Compares the file with what the agent keeps, byte by byte: the agent keeps what it has read.
-FileNow JudgeFile(const std::string& path, const KeptPolicy& kept) {
+FileNow JudgeFile(const std::string& path, const KeptPolicy& kept, bool lacks_agent) {
   std::string error;
   const std::optional<std::string> text = ReadPolicyFile(path, PolicySource::kFile, &error);
   if (!text) return {"unreadable", error};
-  if (kept.text && *text == *kept.text) return {"in force", ""};
+  if (kept.text && *text == *kept.text) return {lacks_agent ? "same" : "in force", ""};
   if (!ParsePolicy(path, *text, &error)) return {"wrong", error};
   if (!kept.text) return {"differs", path + " is a policy, and nothing shows that it is in force"};
-  return {"differs",
-          path + " differs from what is in force from line " +
-              std::to_string(FirstOtherLine(*text, *kept.text)) +
-              " on: if the agent has not taken it within seconds, this is not the agent's file"};
+  const std::string from =
+      " from line " + std::to_string(FirstOtherLine(*text, *kept.text)) + " on";
+  if (lacks_agent) {
+    return {"differs", path + " differs from what the last agent had in force" + from +
+                           ": the next one takes it when it starts"};
+  }
+  return {"differs", path + " differs from what is in force" + from +
+                         ": if the agent has not taken it within seconds, this is not the agent's "
+                         "file"};
 }
 
 }  // namespace
 
 Answer Show(const PolicyCommand& command) {
   const KeptPolicy kept = ReadKeptPolicy(command.state_dir);
-  const FileNow file = JudgeFile(command.file, kept);
+  const std::string lack = LackOfAgent(command.state_dir);
+  const FileNow file = JudgeFile(command.file, kept, !lack.empty());
   const std::vector<Impossible> impossible = ReadImpossible(command.state_dir);
-  std::vector<std::string> troubles = {kept.trouble, file.trouble};
+  std::vector<std::string> troubles = {lack, kept.trouble, file.trouble};
   if (file.state == "unreadable") {
     troubles.back() += ": name the agent's policy file, gpuloom policy show FILE";
   }
@@ -105,6 +110,7 @@ Answer Show(const PolicyCommand& command) {
       document["impossible"].push_back(
           {{"gpu", one.gpu}, {"rules", one.rules}, {"reasons", one.reasons}});
     }
+    if (!lack.empty()) document["agent_trouble"] = lack;
     if (!kept.trouble.empty()) document["kept_trouble"] = kept.trouble;
     if (!file.trouble.empty()) document["file_trouble"] = file.trouble;
     answer.text = FormatDocument(document, command.format);
@@ -112,8 +118,10 @@ Answer Show(const PolicyCommand& command) {
   }
   if (!kept.text) return answer;
   // Comments, so that what is printed is the policy.
-  answer.text = "# in force since " + kept.since + ", as the agent keeps it: " + kept.path +
-                "\n# " + command.file + ": " + file.state + "\n";
+  answer.text =
+      (lack.empty() ? "# in force since " + kept.since + ", as the agent keeps it: "
+                    : "# no agent is in charge; the last one kept, since " + kept.since + ": ") +
+      kept.path + "\n# " + command.file + ": " + file.state + "\n";
   for (const Impossible& one : impossible) {
     for (const std::string& line : LinesOf(one)) answer.text += "# " + line + "\n";
   }

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "agent/node/gpu_standing.h"
+#include "agent/node/lock_file.h"
 #include "agent/node/sealed_text.h"
 #include "agent/policy/policy_file.h"
 #include "agent/policy_command/policy_command.h"
@@ -63,6 +64,29 @@ TEST_F(PolicyShow, WhatIsInForceAndThatItIsTheFiles) {
                               {"file", command_.file},
                               {"file_state", "in force"},
                               {"impossible", Json::array()}}));
+}
+
+TEST_F(PolicyShow, WithoutAnAgentNothingIsInForce) {
+  Keep(SealText("defaults: {weight: 50}"));
+  Write("defaults: {weight: 50}");
+  LockFile lock = TakeLock(command_.state_dir + "/agent.lock");
+  ASSERT_TRUE(lock.fd.valid()) << lock.error;
+  EXPECT_EQ(AnswerAboutPolicy(command_).exit_status, kGood) << "one is in charge";
+  lock.fd.Reset();
+  Answer answer = AnswerAboutPolicy(command_);
+  EXPECT_EQ(answer.exit_status, kNotGood);
+  EXPECT_THAT(answer.trouble, StartsWith("gpuloom: no agent is in charge in "));
+  EXPECT_THAT(
+      answer.text,
+      AllOf(StartsWith("# no agent is in charge; the last one kept, since 2001-09-09"),
+            HasSubstr("\n# " + command_.file + ": same\n"), ::testing::Not(HasSubstr("in force"))));
+  // Not that the file is somebody else's.
+  Write("defaults: {weight: 60}");
+  answer = AnswerAboutPolicy(command_);
+  EXPECT_THAT(answer.trouble, AllOf(HasSubstr("the next one takes it when it starts"),
+                                    ::testing::Not(HasSubstr("not the agent's file"))));
+  EXPECT_EQ(Document()["file_state"], "differs");
+  EXPECT_THAT(Document()["agent_trouble"], HasSubstr("no agent is in charge"));
 }
 
 TEST_F(PolicyShow, WhatTheNodesGpusCannotKeepTo) {

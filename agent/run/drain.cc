@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <set>
 #include <thread>
+#include <tuple>
 
 #include "agent/answer/table.h"
+#include "agent/node/agent_lock.h"
 #include "agent/node/gpu_standing.h"
 #include "agent/run/scheduler_figures.h"
 #include "agent/run/scheduler_search.h"
@@ -20,10 +22,11 @@ namespace fs = std::filesystem;
 using SteadyTime = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookAgain{250};
-// An agent starts a scheduler again within half a minute (agent/supervisor/backoff.h), and it knows who has slots.
-constexpr std::chrono::seconds kSchedulerReturns{35};
+// What is not known after this stays so until somebody mends it: an agent starts a scheduler again within half a minute
+// (agent/supervisor/backoff.h).
+constexpr std::chrono::seconds kBecomesKnown{35};
 constexpr size_t kLongestName = 300;
-// "GPU-" and eight digits: no two GPUs of a machine share them.
+// "GPU-" and eight digits: fewer are a slip of the hand. They are no promise to be the only ones: software GPUs share them.
 constexpr size_t kShortestBeginning = 12;
 
 struct Folder {
@@ -61,20 +64,103 @@ std::vector<Folder> FindGpus(const std::vector<std::string>& places, std::string
   return folders;
 }
 
-bool IsMeant(const std::string& gpu, const Folder& folder) {
-  return gpu.empty() || folder.name == gpu ||
-         (gpu.size() >= kShortestBeginning && folder.name.starts_with(gpu));
+// Who holds slots of a GPU.
+struct Holder {
+  std::string allocation;
+  std::string pod_namespace, pod, container;  // empty: its pod has not started
+  uint64_t slots = 0;
+  std::optional<uint64_t> processes;  // none: no scheduler says it
+  std::string state;
+
+  std::string name() const {
+    return pod.empty() ? "a pod that has not started" : pod_namespace + "/" + pod + "/" + container;
+  }
+};
+
+struct Holders {
+  std::vector<Holder> known;
+  std::string unknown;             // why there may be more; empty: these are all
+  std::vector<std::string> notes;  // what is wrong there, and does not keep anybody from knowing
+};
+
+std::string OrNotSaid(const std::string& text) { return text.empty() ? kNotSaid : text; }
+
+Holder HolderOf(const control::AllocationState& state) {
+  return {Text(state.name), Text(state.pod_namespace),
+          Text(state.pod),  Text(state.container),
+          state.slots,      state.sessions,
+          StateOf(state)};
+}
+
+Holder HolderOf(const SlotRecord& record) {
+  return {record.allocation,
+          record.pod_namespace,
+          record.pod,
+          record.container,
+          record.slots,
+          std::nullopt,
+          record.is_bound ? kNotServed : "not started"};
+}
+
+// The records are the truth, and the scheduler knows what those that run do. It may know one more, which it has yet to be
+// told to forget.
+Holders HoldersOf(const Folder& folder, const AllFigures& all) {
+  Holders holders;
+  std::set<std::string> served;
+  const auto scheduler = std::ranges::find(all.schedulers, folder.path, &SchedulerFigures::folder);
+  if (scheduler != all.schedulers.end()) {
+    for (const control::AllocationState& state : scheduler->allocations) {
+      holders.known.push_back(HolderOf(state));
+      served.insert(holders.known.back().allocation);
+    }
+  }
+  for (const SlotRecord& record : all.records) {
+    if (record.folder == folder.path && !served.contains(record.allocation)) {
+      holders.known.push_back(HolderOf(record));
+    }
+  }
+  std::ranges::sort(holders.known, {}, [](const Holder& holder) {
+    return std::tie(holder.pod_namespace, holder.pod, holder.container, holder.allocation);
+  });
+  if (!IsOfAgent(folder.path)) {
+    if (std::ranges::count(all.silent, folder.path, &SchedulerFigures::folder) != 0) {
+      holders.unknown = "its scheduler does not answer";
+    }
+    return holders;
+  }
+  for (const std::string& trouble : all.record_troubles) {
+    if (trouble.starts_with(StateFolderOf(folder.path) + "/")) holders.unknown = trouble;
+  }
+  // While an agent is in charge, this follows the records by a second.
+  const bool lacks_agent = LacksAgent(StateFolderOf(folder.path));
+  if (const auto standing = ReadStanding(folder.path);
+      lacks_agent && standing && standing->held != 0 && holders.known.empty()) {
+    holders.unknown = "the agent has last said that " + std::to_string(standing->held) +
+                      " slots are held, and no record says by whom";
+  }
+  if (std::ranges::count(all.missing, folder.path) != 0) {
+    holders.notes.push_back("no scheduler runs for " + folder.name + ", so nobody computes there");
+  }
+  if (!holders.known.empty() && lacks_agent) {
+    holders.notes.emplace_back(
+        "no agent is in charge, so slots of pods that have ended stay taken until one is: start "
+        "the node's gpuloom-agent pod");
+  }
+  return holders;
 }
 
 class Drainage {
  public:
-  explicit Drainage(const DrainCommand& command) : command_(command) {}
+  Drainage(const DrainCommand& command, const Tell& tell) : command_(command), tell_(tell) {}
 
   Answer Run() {
     if (!FindFolders()) return std::move(answer_);
-    for (const Folder& folder : folders_) Order(folder);
+    bool is_ordered = true;
+    for (const Folder& folder : folders_) is_ordered = Order(folder) && is_ordered;
     if (!command_.undo) Look();
-    if (command_.wait && !command_.undo) Wait();
+    // Where the GPU is still open, there is no end to wait for.
+    if (command_.wait && !command_.undo && is_ordered) Wait();
+    if (!command_.undo) SayTroubles();
     if (command_.format == Format::kTable) {
       Say();
     } else {
@@ -86,82 +172,132 @@ class Drainage {
  private:
   bool Fail(const std::string& trouble) {
     answer_.exit_status = kNotGood;
-    answer_.trouble += "gpuloom: " + trouble + "\n";
+    Note(trouble);
     return false;
   }
+  void Note(const std::string& trouble) { answer_.trouble += "gpuloom: " + trouble + "\n"; }
 
   // All GPUs that are meant; messages list the others.
   bool FindFolders() {
     const std::vector<std::string> places = SearchedFolders(command_.state_dir);
-    std::string unseen, others;
+    std::string unseen, others, named;
+    std::vector<Folder> begin_so;
     for (Folder& folder : FindGpus(places, &unseen)) {
-      if (IsMeant(command_.gpu, folder)) {
+      if (command_.gpu.empty() || folder.name == command_.gpu) {
         folders_.push_back(std::move(folder));
+      } else if (command_.gpu.size() >= kShortestBeginning &&
+                 folder.name.starts_with(command_.gpu)) {
+        begin_so.push_back(std::move(folder));
       } else {
         others += (others.empty() ? "" : ", ") + folder.name;
       }
     }
     if (!folders_.empty()) return true;
-    if (!others.empty()) {
-      return Fail("no GPU " + OneLine(command_.gpu, kLongestName) +
-                  " is here; these are: " + others);
+    const std::string gpu = OneLine(command_.gpu, kLongestName);
+    // One GPU may have folders in several places.
+    if (std::ranges::any_of(
+            begin_so, [&](const Folder& folder) { return folder.name != begin_so.front().name; })) {
+      for (const Folder& folder : begin_so) named += (named.empty() ? "" : ", ") + folder.name;
+      return Fail(gpu + " may be any of these, and nothing was changed: " + named +
+                  "; name one, or none for all");
     }
-    return Fail(NoSchedulerFound(places, unseen));
+    if (!begin_so.empty()) {
+      folders_ = std::move(begin_so);
+      return true;
+    }
+    if (!others.empty()) return Fail("no GPU " + gpu + " is here; these are: " + others);
+    if (!unseen.empty() || !HasNoGpu(places)) return Fail(NoSchedulerFound(places, unseen));
+    if (!command_.gpu.empty()) return Fail("no GPU " + gpu + " is here; " + kNoGpu);
+    Note(kNoGpu);
+    if (command_.format != Format::kTable) SayAsDocument();
+    return false;
   }
 
-  // A failure is told, and the other GPUs are drained all the same.
-  void Order(const Folder& folder) {
+  bool Order(const Folder& folder) {
     const int64_t now = std::chrono::duration_cast<std::chrono::seconds>(
                             std::chrono::system_clock::now().time_since_epoch())
                             .count();
     std::string error;
     const bool done = command_.undo ? RemoveDrainOrder(folder.path, &error)
                                     : WriteDrainOrder(folder.path, {now, command_.reason}, &error);
-    if (!done) Fail(error);
+    return done || Fail(error);
   }
 
   // Who is still there.
   void Look() {
-    AllFigures all = AskSchedulers(command_.state_dir);
-    schedulers_.clear();
-    troubles_.clear();
-    for (SchedulerFigures& scheduler : all.schedulers) {
-      const bool is_meant = std::ranges::any_of(
-          folders_, [&](const Folder& folder) { return folder.path == scheduler.folder; });
-      if (is_meant) schedulers_.push_back(std::move(scheduler));
-    }
-    if (!all.none_found) troubles_ = std::move(all.troubles);
-    silent_.clear();
-    for (const std::string& folder : all.missing) {
-      for (const Folder& meant : folders_) {
-        if (meant.path == folder) silent_.push_back(meant.name);
-      }
-    }
+    const AllFigures all = AskSchedulers(command_.state_dir);
+    holders_.clear();
+    for (const Folder& folder : folders_) holders_.push_back(HoldersOf(folder, all));
+    troubles_ = all.none_found ? std::vector<std::string>() : all.troubles;
   }
 
   size_t Tenants() const {
     size_t tenants = 0;
-    for (const SchedulerFigures& scheduler : schedulers_) tenants += scheduler.allocations.size();
+    for (const Holders& holders : holders_) tenants += holders.known.size();
     return tenants;
   }
 
-  // Until nobody is there and every scheduler has said so: one that does not answer may have
-  // tenants.
+  // Why not everybody is known; empty: everybody is.
+  std::string Unknown() const {
+    for (size_t i = 0; i < folders_.size(); ++i) {
+      if (holders_[i].unknown.empty()) continue;
+      return "who holds slots of " + folders_[i].name + " is not known: " + holders_[i].unknown;
+    }
+    return {};
+  }
+
+  std::set<std::string> Notes() const {
+    std::set<std::string> notes;
+    for (const Holders& holders : holders_)
+      notes.insert(holders.notes.begin(), holders.notes.end());
+    return notes;
+  }
+
+  // One line.
+  std::string WaitsFor() const {
+    std::vector<std::string> names;
+    std::set<std::string> said;
+    for (const Holders& holders : holders_) {
+      for (const Holder& holder : holders.known) {
+        if (said.insert(holder.name()).second) names.push_back(holder.name());
+      }
+    }
+    std::string line = names.empty() ? "" : "waits for pods that hold slots: " + SomeOf(names);
+    for (const std::string& note : Notes()) line += (line.empty() ? "waits: " : "; ") + note;
+    if (const std::string unknown = Unknown(); !unknown.empty()) {
+      line += (line.empty() ? "waits: " : "; ") + unknown;
+    }
+    return line;
+  }
+
   void Wait() {
     const auto begin = SteadyTime::now();
-    const auto may_return = begin + kSchedulerReturns;
-    while (Tenants() != 0 || !troubles_.empty() ||
-           (!silent_.empty() && SteadyTime::now() < may_return)) {
-      if (command_.timeout && SteadyTime::now() - begin >= *command_.timeout) {
-        // An order that failed is worse than tenants that stay.
-        if (answer_.exit_status == kGood) answer_.exit_status = kPartly;
+    std::string said;
+    // Since then it is not known whether anybody is there.
+    auto last_known = begin;
+    while (Tenants() != 0 || !Unknown().empty()) {
+      const std::string line = WaitsFor();
+      if (line != said) tell_(line);
+      said = line;
+      const auto now = SteadyTime::now();
+      if (Tenants() != 0) last_known = now;
+      if ((command_.timeout && now - begin >= *command_.timeout) ||
+          now - last_known >= kBecomesKnown) {
+        answer_.exit_status = kPartly;
         return;
       }
       std::this_thread::sleep_for(kLookAgain);
       Look();
     }
-    // Nobody computes there, but a pod may hold slots and come back with the scheduler.
-    if (!silent_.empty() && answer_.exit_status == kGood) answer_.exit_status = kPartly;
+  }
+
+  void SayTroubles() {
+    for (const std::string& trouble : troubles_) Note(trouble);
+    for (const std::string& note : Notes()) Note(note);
+    const std::string unknown = Unknown();
+    if (!unknown.empty()) Note(unknown);
+    const bool is_whole = unknown.empty() && (command_.wait || troubles_.empty());
+    if (!is_whole && answer_.exit_status == kGood) answer_.exit_status = kNotGood;
   }
 
   // What the folders say is read again: this is how the GPUs stand, whoever has ordered it.
@@ -170,75 +306,71 @@ class Drainage {
       const std::string why = DrainedBecause(folder.path);
       answer_.text += folder.name + (why.empty() ? " is open to everybody\n" : " is " + why + "\n");
     }
-    for (const std::string& trouble : troubles_) Fail(trouble);
     if (command_.undo) return;
-    NoteSilent();
     if (Tenants() == 0) {
-      if (troubles_.empty() && silent_.empty()) answer_.text += "nobody is there any more\n";
+      if (Unknown().empty()) answer_.text += "nobody is there any more\n";
       return;
     }
     std::vector<std::vector<std::string>> rows = {
         {"NAMESPACE", "POD", "CONTAINER", "GPU", "SLOTS", "PROCESSES", "STATE"}};
-    for (const SchedulerFigures& scheduler : schedulers_) {
-      for (const control::AllocationState& state : scheduler.allocations) {
-        rows.push_back({Text(state.pod_namespace), Text(state.pod), Text(state.container),
-                        scheduler.name(), std::to_string(state.slots),
-                        std::to_string(state.sessions), StateOf(state)});
+    for (size_t i = 0; i < folders_.size(); ++i) {
+      for (const Holder& holder : holders_[i].known) {
+        rows.push_back({OrNotSaid(holder.pod_namespace), OrNotSaid(holder.pod),
+                        OrNotSaid(holder.container), folders_[i].name, std::to_string(holder.slots),
+                        holder.processes ? std::to_string(*holder.processes) : kNotSaid,
+                        holder.state});
       }
     }
     std::sort(rows.begin() + 1, rows.end());
     answer_.text += FormatTable(rows);
-    answer_.trouble += "gpuloom: " + std::to_string(Tenants()) +
-                       (Tenants() == 1 ? " tenant is" : " tenants are") +
-                       " still there, and nothing is taken from them: delete their pods, or wait "
-                       "with --wait\n";
+    Note(std::to_string(Tenants()) + (Tenants() == 1 ? " tenant is" : " tenants are") +
+         " still there, and nothing is taken from them: delete their pods, or wait with --wait");
   }
 
-  // A GPU whose scheduler does not start can be drained all the same.
-  void NoteSilent() {
-    for (const std::string& gpu : silent_) {
-      answer_.trouble += "gpuloom: no scheduler runs for " + gpu +
-                         ", so nobody uses it, and who has its slots is not known\n";
+  static Json JsonOf(const Holders& holders) {
+    // Some of them are not the list.
+    if (!holders.unknown.empty()) return {};
+    Json tenants = Json::array();
+    for (const Holder& holder : holders.known) {
+      const auto or_null = [](const std::string& text) {
+        return text.empty() ? Json() : Json(text);
+      };
+      tenants.push_back({{"namespace", or_null(holder.pod_namespace)},
+                         {"pod", or_null(holder.pod)},
+                         {"container", or_null(holder.container)},
+                         {"slots", holder.slots},
+                         {"processes", holder.processes ? Json(*holder.processes) : Json()},
+                         {"state", holder.state}});
     }
+    return tenants;
   }
 
   void SayAsDocument() {
     Json document = {{"gpus", Json::array()}};
-    for (const Folder& folder : folders_) {
-      const auto order = ReadDrainOrder(folder.path);
-      Json gpu = {{"gpu", folder.name},
+    for (size_t i = 0; i < folders_.size(); ++i) {
+      const auto order = ReadDrainOrder(folders_[i].path);
+      Json gpu = {{"gpu", folders_[i].name},
                   {"drained", order.has_value()},
                   {"reason", order ? order->reason : ""},
                   {"since", order ? Json(order->since_unix_s) : Json()},
-                  {"tenants", Json::array()}};
-      for (const SchedulerFigures& scheduler : schedulers_) {
-        if (scheduler.folder != folder.path) continue;
-        for (const control::AllocationState& state : scheduler.allocations) {
-          gpu["tenants"].push_back({{"namespace", Text(state.pod_namespace)},
-                                    {"pod", Text(state.pod)},
-                                    {"container", Text(state.container)},
-                                    {"slots", state.slots},
-                                    {"processes", state.sessions},
-                                    {"state", StateOf(state)}});
-        }
-      }
+                  {"tenants", command_.undo ? Json() : JsonOf(holders_[i])}};
       document["gpus"].push_back(std::move(gpu));
     }
-    for (const std::string& trouble : troubles_) Fail(trouble);
-    if (!command_.undo) NoteSilent();
     answer_.text += FormatDocument(document, command_.format);
   }
 
   const DrainCommand& command_;
+  const Tell& tell_;
   Answer answer_;
   std::vector<Folder> folders_;
-  std::vector<SchedulerFigures> schedulers_;
-  std::vector<std::string> troubles_;  // schedulers that do not say who is there
-  std::vector<std::string> silent_;    // GPUs of an agent for which none runs
+  std::vector<Holders> holders_;       // of each of them
+  std::vector<std::string> troubles_;  // of schedulers that exist and do not answer
 };
 
 }  // namespace
 
-Answer Drain(const DrainCommand& command) { return Drainage(command).Run(); }
+Answer Drain(const DrainCommand& command, const Tell& tell) {
+  return Drainage(command, tell).Run();
+}
 
 }  // namespace gpuloom::run

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // `gpuloom drain`: this machine's GPUs get nobody new, until that is undone. The order lies in the GPU's folder
-// (agent/node/gpu_standing.h), where the agent and `gpuloom run` find it; what runs goes on. One thread; waits for answers,
-// and as long as it is told for tenants to end.
+// (agent/node/gpu_standing.h), where the agent and `gpuloom run` find it; what runs goes on. Who holds slots of an agent's GPUs
+// its records say, with or without a scheduler; elsewhere the scheduler. One thread; waits for answers, and as long as it is
+// told for tenants to end.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -15,7 +17,8 @@ namespace gpuloom::run {
 
 struct DrainCommand {
   bool undo = false;
-  std::string gpu;     // a UUID, or its beginning, or what the folder is called; empty: all
+  std::string
+      gpu;  // a UUID, or a beginning that one GPU alone has, or what the folder is called; empty: all
   std::string reason;  // for whoever asks why
   bool wait = false;
   std::optional<std::chrono::milliseconds> timeout;  // of waiting; none: without end
@@ -23,8 +26,11 @@ struct DrainCommand {
   Format format = Format::kTable;
 };
 
-// kNotGood: not everywhere, or no such GPU. kPartly: drained, but tenants are still there when the time is over, or a
-// GPU's scheduler, which knows them, has not come back within half a minute.
-Answer Drain(const DrainCommand& command);
+// Called with each line that whoever waits should see at once, without its end.
+using Tell = std::function<void(const std::string& line)>;
+
+// kNotGood: not everywhere, or no such GPU; then it does not wait. kPartly: drained, but somebody still holds slots when the
+// time is over, or it has not been known for half a minute who does.
+Answer Drain(const DrainCommand& command, const Tell& tell);
 
 }  // namespace gpuloom::run

@@ -1,47 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/run/executor_program.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
 
 #include "agent/node/layout.h"
 #include "agent/node/one_line.h"
-#include "agent/node/process.h"
-#include "proto/channel/unique_fd.h"
+#include "agent/run/program_output.h"
 
 namespace gpuloom::run {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// It looks for CUPTI before it answers, which takes a while from a cold disk.
-constexpr std::chrono::seconds kPatience{10};
-constexpr size_t kLongestSaid = 4096;
 constexpr size_t kLongestLine = 500;
-
-// Until the program closes it, or for as long as we wait.
-std::string ReadAll(int fd) {
-  std::string said;
-  const auto deadline = Clock::now() + kPatience;
-  while (said.size() < kLongestSaid) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    pollfd polled{fd, POLLIN, 0};
-    if (left.count() <= 0 || poll(&polled, 1, static_cast<int>(left.count())) != 1) break;
-    char text[512];
-    const ssize_t size = read(fd, text, sizeof(text));
-    // The program has closed it, normally by ending.
-    if (size <= 0) break;
-    said.append(text, static_cast<size_t>(size));
-  }
-  return said;
-}
 
 // What follows `begin` in the line that begins so.
 std::string LineAfter(const std::string& said, const std::string& begin) {
@@ -69,27 +38,13 @@ ExecutorProgram ReadExecutorVersion(const std::string& said) {
 
 ExecutorProgram AskExecutorProgram(const std::string& program) {
   const std::string path = LayoutOf(program).helpers + "/gpuloom-executor";
-  ExecutorProgram its;
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) {
-    its.trouble = path + ": " + strerror(errno);
+  const ProgramOutput output = RunForOutput({path, "--version"});
+  if (!output.trouble.empty()) {
+    ExecutorProgram its;
+    its.trouble = output.trouble;
     return its;
   }
-  const channel::UniqueFd reader(ends[0]);
-  channel::UniqueFd writer(ends[1]);
-  pid_t pid = 0;
-  const int error = StartProcess({{path, "--version"}, environ, writer.get(), {}}, &pid);
-  // Otherwise our own end would keep the pipe open, and ReadAll waiting.
-  writer.Reset();
-  if (error != 0) {
-    its.trouble = path + ": " + strerror(error);
-    return its;
-  }
-  const std::string said = ReadAll(reader.get());
-  kill(pid, SIGKILL);  // one that hangs; whoever has said all has ended, or is about to
-  // One that sleeps in the kernel, on a network's file, does not even die; our own end takes care of it.
-  for (int tries = 0; tries < 100 && waitpid(pid, nullptr, WNOHANG) == 0; ++tries) usleep(10'000);
-  its = ReadExecutorVersion(said);
+  ExecutorProgram its = ReadExecutorVersion(output.said);
   if (!its.trouble.empty()) its.trouble = path + ": " + its.trouble;
   return its;
 }

@@ -23,8 +23,10 @@
 //
 // It stands where the node's agent stands in a cluster: it says who the tenant is, and takes the
 // allocation back when the command has ended (the scheduler does so too, should this process die).
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/node/gpu_standing.h"
 #include "agent/node/process.h"
@@ -57,10 +59,14 @@ int Fail(const std::string& error) {
   return kHostFailed;
 }
 
-int Print(const Answer& answer) {
-  fputs(answer.text.c_str(), stdout);
+// In this order also where both are one pipe.
+int Print(const Answer& answer, FILE* text_to = stdout) {
+  const bool is_written = fputs(answer.text.c_str(), text_to) >= 0 && fflush(text_to) == 0;
+  const int error = errno;
   fputs(answer.trouble.c_str(), stderr);
-  return answer.exit_status;
+  if (is_written) return answer.exit_status;
+  fprintf(stderr, "gpuloom: the answer could not be written whole: %s\n", strerror(error));
+  return answer.exit_status == kGood ? kNotGood : answer.exit_status;
 }
 
 int Main(int argc, char** argv) {
@@ -75,14 +81,15 @@ int Main(int argc, char** argv) {
   if (line->status) return Print(AnswerAboutStatus(*line->status));
   if (line->top) return Top(*line->top);
   if (line->doctor) return Print(Doctor(*line->doctor));
-  if (line->drain) return Print(Drain(*line->drain));
+  if (line->drain) {
+    return Print(Drain(*line->drain, [](const std::string& said) {
+      fprintf(stderr, "gpuloom: %s\n", said.c_str());
+    }));
+  }
 
   if (line->trace) {
-    const Answer outcome = Trace(*line->trace);
     // Standard output may be the trace.
-    fputs(outcome.text.c_str(), line->trace->file == "-" ? stderr : stdout);
-    fputs(outcome.trouble.c_str(), stderr);
-    return outcome.exit_status;
+    return Print(Trace(*line->trace), line->trace->file == "-" ? stderr : stdout);
   }
 
   std::string error;

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <set>
 #include <tuple>
 
-#include "agent/node/lock_file.h"
+#include "agent/node/agent_lock.h"
 #include "agent/run/scheduler_search.h"
 #include "agent/run/tenant_since.h"
 #include "proto/control/client.h"
@@ -13,25 +15,13 @@
 namespace gpuloom::run {
 namespace {
 
-// Of the state folder that this GPU's folder is in.
-// True where there has never been an agent: then the folder is one of `gpuloom run`, whose orders
-// are current.
-bool HasAgentInCharge(const std::string& folder) {
-  const std::string lock = std::filesystem::path(folder).parent_path().parent_path() / "agent.lock";
-  std::error_code unknown;
-  return !std::filesystem::exists(lock, unknown) || IsLocked(lock);
-}
-
-// Everything about one GPU: first the files in its folder, which are there without a scheduler,
-// then the scheduler's own figures.
 bool Ask(const std::string& folder, SchedulerFigures* figures, bool* nobody_there,
          std::string* error) {
   control::Client client;
   *nobody_there = false;
   figures->folder = folder;
   figures->standing = ReadStanding(folder);
-  figures->standing_is_current = !figures->standing || HasAgentInCharge(folder);
-  // The order counts before the agent has seen it, and where there is no agent.
+  figures->standing_is_current = !figures->standing || !LacksAgent(StateFolderOf(folder));
   if (const std::string drained = DrainedBecause(folder); !drained.empty()) {
     if (!figures->standing) figures->standing.emplace();
     figures->standing->state = gpuloom::GpuState::kDrained;
@@ -51,6 +41,71 @@ bool Ask(const std::string& folder, SchedulerFigures* figures, bool* nobody_ther
   std::erase_if(figures->allocations,
                 [](const control::AllocationState& state) { return state.bound == 0; });
   return !figures->speaks_3_3 || client.DescribeGpu(&figures->gpu, &figures->domains, error);
+}
+
+// What is known without its scheduler.
+SchedulerFigures Silent(const SchedulerFigures& asked) {
+  SchedulerFigures silent;
+  silent.folder = asked.folder;
+  silent.standing = asked.standing;
+  silent.standing_is_current = asked.standing_is_current;
+  silent.answers = false;
+  return silent;
+}
+
+bool Serves(const SchedulerFigures& scheduler, const SlotRecord& record) {
+  return scheduler.folder == record.folder &&
+         std::ranges::any_of(scheduler.allocations, [&](const control::AllocationState& state) {
+           return Text(state.name) == record.allocation;
+         });
+}
+
+std::string NotServed(const SchedulerFigures& scheduler,
+                      const std::vector<std::string>& containers) {
+  return "the scheduler of " + scheduler.name() +
+         " does not know who holds slots there: " + SomeOf(containers) + "; " +
+         (LacksAgent(StateFolderOf(scheduler.folder))
+              ? "no agent is in charge, and only the agent tells it: start the node's "
+                "gpuloom-agent "
+                "pod"
+              : "the agent tells it within seconds after its start; if not, the agent's log says "
+                "why");
+}
+
+// `folders`: all GPUs'.
+void ReadRecords(const std::vector<std::string>& folders, AllFigures* all) {
+  std::set<std::string> states;
+  for (const std::string& folder : folders) {
+    if (IsOfAgent(folder)) states.insert(StateFolderOf(folder));
+  }
+  for (const std::string& state : states) {
+    SlotRecords its = ReadSlotRecords(state);
+    std::ranges::move(its.troubles, std::back_inserter(all->record_troubles));
+    // Those of other GPUs are not asked for, where `folders` is one GPU's alone.
+    std::ranges::copy_if(
+        its.records, std::back_inserter(all->records),
+        [&](const SlotRecord& record) { return std::ranges::count(folders, record.folder) != 0; });
+  }
+}
+
+void FindUnserved(AllFigures* all) {
+  for (const SlotRecord& record : all->records) {
+    if (!record.is_bound) continue;
+    const bool is_served = std::ranges::any_of(
+        all->schedulers, [&](const SchedulerFigures& one) { return Serves(one, record); });
+    // Its pod may have ended since the records were read.
+    if (!is_served && ReadSlotRecord(StateFolderOf(record.folder), record.allocation)) {
+      all->unserved.push_back(record);
+    }
+  }
+  for (const SchedulerFigures& scheduler : all->schedulers) {
+    std::vector<std::string> containers;
+    for (const SlotRecord& record : all->unserved) {
+      if (record.folder != scheduler.folder) continue;
+      containers.push_back(record.pod_namespace + "/" + record.pod + "/" + record.container);
+    }
+    if (!containers.empty()) all->unserved_troubles.push_back(NotServed(scheduler, containers));
+  }
 }
 
 }  // namespace
@@ -159,9 +214,27 @@ Json JsonOfTenant(const Tenant& tenant) {
   return json;
 }
 
+Json JsonOfRecord(const SlotRecord& record) {
+  return {{"namespace", record.pod_namespace},
+          {"pod", record.pod},
+          {"container", record.container},
+          {"gpu", record.gpu},
+          {"trust_domain", record.trust_domain},
+          {"state", kNotServed},
+          {"since", JsonOfTime(record.since_unix_s)},
+          {"slots", record.slots},
+          {"memory_quota_bytes", record.quota_bytes}};
+}
+
+std::string StateFolderOf(const std::string& folder) {
+  return std::filesystem::path(folder).parent_path().parent_path();
+}
+
 std::vector<std::string> AllFigures::AllTroubles() const {
   std::vector<std::string> all = troubles;
   for (const std::string& folder : missing) all.push_back(NoSchedulerRuns(folder));
+  all.insert(all.end(), record_troubles.begin(), record_troubles.end());
+  all.insert(all.end(), unserved_troubles.begin(), unserved_troubles.end());
   return all;
 }
 
@@ -169,7 +242,10 @@ AllFigures AskSchedulers(const std::string& state_dir) {
   AllFigures all;
   const std::vector<std::string> places = SearchedFolders(state_dir);
   std::string unseen;
-  for (const std::string& folder : FindSchedulers(places, &unseen)) {
+  const std::vector<std::string> folders = FindSchedulers(places, &unseen);
+  // Before the schedulers: whoever is in a record then is known to one that is told everything.
+  ReadRecords(folders, &all);
+  for (const std::string& folder : folders) {
     SchedulerFigures figures;
     std::string error;
     bool nobody_there = false;
@@ -180,14 +256,18 @@ AllFigures AskSchedulers(const std::string& state_dir) {
       all.schedulers.push_back(std::move(figures));
     } else if (nobody_there && LacksScheduler(folder)) {
       all.missing.push_back(folder);
+      all.silent.push_back(Silent(figures));
     } else if (nobody_there && !IsOfAgent(folder)) {
       unseen += "; " + error;
     } else {
       all.troubles.push_back(error);
+      all.silent.push_back(Silent(figures));
     }
   }
-  all.none_found = all.schedulers.empty() && all.troubles.empty() && all.missing.empty();
-  if (all.none_found) all.troubles.push_back(NoSchedulerFound(places, unseen));
+  FindUnserved(&all);
+  all.none_found = all.schedulers.empty() && all.silent.empty();
+  all.has_no_gpu = all.none_found && unseen.empty() && HasNoGpu(places);
+  if (all.none_found && !all.has_no_gpu) all.troubles.push_back(NoSchedulerFound(places, unseen));
   return all;
 }
 

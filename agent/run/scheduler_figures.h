@@ -13,6 +13,7 @@
 #include "agent/answer/output.h"
 #include "agent/node/gpu_standing.h"
 #include "agent/node/one_line.h"
+#include "agent/run/slot_records.h"
 #include "proto/control/connection.h"
 #include "proto/control/messages.h"
 
@@ -37,6 +38,7 @@ struct SchedulerFigures {
   // What the agent says of the GPU, if there is one; on a machine without, whether it is drained.
   std::optional<GpuStanding> standing;
   bool standing_is_current = true;  // false: the last agent has said so, and none is in charge now
+  bool answers = true;              // false: nothing but folder and standing is known
 
   // The GPU's UUID; of an older release's scheduler the folder, which the agent names after the GPU.
   std::string name() const;
@@ -69,15 +71,33 @@ struct AllFigures {
   // Which did not answer and why, or that there is none and where it was looked for; one line each, without their ends.
   // A socket that a scheduler has left behind is no scheduler.
   std::vector<std::string> troubles;
-  std::vector<std::string> missing;  // folders of an agent's GPUs for which no scheduler runs
-  bool none_found = false;           // and that alone is the trouble
+  std::vector<std::string> missing;      // folders of an agent's GPUs for which no scheduler runs
+  std::vector<SchedulerFigures> silent;  // these, and those that did not answer
+  bool none_found = false;               // and that alone is the trouble
+  bool has_no_gpu = false;               // an agent has looked, and this node has none: no trouble
 
-  // The same, and the missing ones.
+  // Who holds slots of an agent's GPUs, as it has written it down, and why some of that cannot be read.
+  std::vector<SlotRecord> records;
+  std::vector<std::string> record_troubles;
+  // Of them those that have started, and that no scheduler says it serves.
+  std::vector<SlotRecord> unserved;
+  std::vector<std::string>
+      unserved_troubles;  // one for each GPU whose scheduler answers, and what to do
+
+  // All that is wrong: of schedulers, records, and who is not served.
   std::vector<std::string> AllTroubles() const;
 };
 
 // `state_dir` as SearchedFolders has it.
 AllFigures AskSchedulers(const std::string& state_dir);
+
+// The state folder of the agent that has made this folder for a GPU.
+std::string StateFolderOf(const std::string& folder);
+
+// The state of a tenant that no scheduler serves.
+inline constexpr char kNotServed[] = "not served";
+// What is known of it, as every document says it.
+Json JsonOfRecord(const SlotRecord& record);
 
 // What is wrong with a tenant, or that it runs: a word or two.
 std::string StateOf(const control::AllocationState& state);

@@ -69,6 +69,15 @@ class SchedulerFiguresTest : public ::testing::Test {
     std::ofstream(StandingPath(Folder("GPU-1"))) << FormatStanding(standing);
   }
 
+  // Of a container that has a slot, in the agent's words.
+  void WriteRecord(const std::string& gpu) const {
+    fs::create_directories(state_ + "/records");
+    std::ofstream(state_ + "/records/" + gpu + ".yaml")
+        << "name: \"" << gpu << "\"\ngpu: \"" << gpu << "\"\ndevices: [\"a\"]\nbinding:\n"
+        << "  namespace: \"team-a\"\n  pod: \"train-7\"\n  container: \"main\"\n"
+        << "  quotaBytes: 2097152\n  boundAtMs: 1700000000000\n";
+  }
+
   std::string state_;
   std::optional<control::RecordedScheduler> scheduler_;
 };
@@ -126,14 +135,96 @@ TEST_F(SchedulerFiguresTest, ADrainedGpuWithoutASchedulerMayStillBeHeld) {
   DrainCommand command;
   command.state_dir = state_;
   command.gpu = "GPU-2";
-  const Answer answer = Drain(command);
+  const Tell nobody = [](const std::string&) {};
+  const Answer answer = Drain(command, nobody);
   EXPECT_EQ(answer.exit_status, kGood) << "it is drained";
-  EXPECT_EQ(answer.text, "GPU-2 is drained by operator\n");
-  EXPECT_EQ(answer.trouble,
-            "gpuloom: no scheduler runs for GPU-2, so nobody uses it, and who has its slots is not "
-            "known\n");
+  EXPECT_EQ(answer.text, "GPU-2 is drained by operator\nnobody is there any more\n");
+  EXPECT_EQ(answer.trouble, "gpuloom: no scheduler runs for GPU-2, so nobody computes there\n");
+  WriteRecord("GPU-2");
+  EXPECT_THAT(Drain(command, nobody).trouble, HasSubstr("1 tenant is still there"));
   command.gpu = "GPU-1";
-  EXPECT_THAT(Drain(command).text, HasSubstr("nobody is there any more"));
+  EXPECT_THAT(Drain(command, nobody).text, HasSubstr("nobody is there any more"));
+}
+
+// Until the agent has told it, and for ever where none is in charge.
+TEST_F(SchedulerFiguresTest, ASchedulerThatHasJustStartedAgainIsNotWhoSaysThatNobodyIsThere) {
+  WriteRecord("GPU-1");
+  DrainCommand drain;
+  drain.state_dir = state_;
+  drain.gpu = "GPU-1";
+  drain.wait = true;
+  drain.timeout = std::chrono::milliseconds(1);
+  std::string told;
+  const Answer drained = Drain(drain, [&](const std::string& line) { told += line; });
+  EXPECT_EQ(drained.exit_status, kPartly);
+  EXPECT_EQ(told, "waits for pods that hold slots: team-a/train-7/main");
+
+  const Answer tenants = Ask(About::kTenants);
+  EXPECT_EQ(tenants.exit_status, kNotGood);
+  EXPECT_THAT(tenants.text, ::testing::ContainsRegex(
+                                "team-a +train-7 +main +GPU-1 +1 +-/2.0MiB .* not served\n"));
+  EXPECT_THAT(tenants.trouble,
+              HasSubstr("the scheduler of GPU-1 does not know who holds slots there: "
+                        "team-a/train-7/main; the agent tells it within seconds"));
+  const Json tenant = Json::parse(Ask(About::kTenants, Format::kJson).text)["tenants"][0];
+  EXPECT_EQ(tenant["pod"], "train-7");
+  EXPECT_EQ(tenant["state"], "not served");
+  EXPECT_FALSE(tenant.contains("memory_used_bytes"));
+  std::ofstream(state_ + "/agent.lock") << "1\n";
+  EXPECT_THAT(Ask(About::kTenants).trouble, HasSubstr("no agent is in charge, and only the agent"));
+
+  GpuStanding standing;
+  standing.slots = 10;
+  std::ofstream(StandingPath(Folder("GPU-1"))) << FormatStanding(standing);
+  const Running running = WhoRuns(state_);
+  ASSERT_EQ(running.tenants.size(), 1u);
+  EXPECT_EQ(running.tenants[0].pod, "train-7");
+  EXPECT_EQ(running.tenants[0].memory_quota_bytes, 2097152u);
+  EXPECT_THAT(running.troubles, ::testing::Contains(HasSubstr("does not know who holds slots")));
+}
+
+TEST_F(SchedulerFiguresTest, AGpuWhoseSchedulerIsSilentHasARowOfWhatItsFolderSays) {
+  GpuStanding standing;
+  standing.state = GpuState::kUnavailable;
+  standing.reason = "scheduler has not answered for 10 s";
+  standing.slots = 10;
+  standing.held = 3;
+  std::ofstream(StandingPath(Folder("GPU-2"))) << FormatStanding(standing);
+  const Answer gpus = Ask(About::kGpus);
+  EXPECT_EQ(gpus.exit_status, kNotGood);
+  EXPECT_THAT(gpus.text,
+              ::testing::ContainsRegex("GPU-2 +- +- +- +- +- +- +3/10 +- +- +- +unavailable: "
+                                       "scheduler has not answered for 10 s\nGPU-3 +- .* its "
+                                       "scheduler does not answer\n"));
+  const Json document = Json::parse(Ask(About::kGpus, Format::kJson).text)["gpus"];
+  ASSERT_EQ(document.size(), 3u);
+  EXPECT_EQ(document[0]["answers"], true);
+  EXPECT_EQ(document[1]["gpu"], "GPU-2");
+  EXPECT_EQ(document[1]["answers"], false);
+  EXPECT_EQ(document[1]["memory_bytes"], nullptr);
+  EXPECT_EQ(document[1]["state"], "unavailable");
+  EXPECT_EQ(document[1]["slots"]["held"], 3);
+  EXPECT_FALSE(document[1].contains("tenants"));
+  // What the agent has not noticed yet.
+  standing.state = GpuState::kHealthy;
+  std::ofstream(StandingPath(Folder("GPU-2"))) << FormatStanding(standing);
+  EXPECT_THAT(Ask(About::kGpus).text, HasSubstr("healthy, its scheduler does not answer\n"));
+}
+
+TEST_F(SchedulerFiguresTest, ANodeWithoutAGpuIsNotBroken) {
+  scheduler_.reset();
+  fs::remove_all(state_ + "/gpus");
+  EXPECT_EQ(Ask(About::kGpus).exit_status, kNotGood) << "no agent has ever looked";
+  std::ofstream(state_ + "/agent.lock") << "1\n";
+  for (const bool has_folder : {false, true}) {
+    if (has_folder) fs::create_directories(state_ + "/gpus");
+    for (const About about : {About::kTenants, About::kGpus, About::kRefusals, About::kVersions}) {
+      const Answer answer = Ask(about);
+      EXPECT_EQ(answer.exit_status, kGood) << answer.trouble;
+      EXPECT_EQ(answer.trouble, "gpuloom: this node has no GPU to share\n");
+    }
+    EXPECT_THAT(WhoRuns(state_).troubles, ElementsAre());
+  }
 }
 
 TEST_F(SchedulerFiguresTest, WhatAnAgentThatIsGoneHasSaidIsSaidToBeOld) {

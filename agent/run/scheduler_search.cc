@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/run/scheduler_search.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
+#include "agent/node/agent_lock.h"
 #include "agent/node/one_line.h"
 #include "agent/run/doctor/look.h"
 #include "agent/run/state_dir.h"
@@ -71,6 +73,16 @@ std::string NoSchedulerRuns(const std::string& folder) {
   return "no scheduler runs for " +
          OneLine(std::filesystem::path(folder).filename().string(), kLongestName) +
          ", whose pods have no GPU: gpuloom doctor says what to do";
+}
+
+bool HasNoGpu(const std::vector<std::string>& folders) {
+  return std::ranges::any_of(folders, [](const std::string& folder) {
+    const std::filesystem::path gpus = std::filesystem::path(folder) / "gpus";
+    std::error_code error;
+    const bool is_empty = std::filesystem::is_empty(gpus, error);
+    return HasHadAgent(folder) &&
+           (error ? error == std::errc::no_such_file_or_directory : is_empty);
+  });
 }
 
 std::string NoSchedulerFound(const std::vector<std::string>& folders, const std::string& unseen) {

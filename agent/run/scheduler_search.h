@@ -26,6 +26,9 @@ bool IsOfAgent(const std::string& folder);
 bool LacksScheduler(const std::string& folder);
 // An error: that.
 std::string NoSchedulerRuns(const std::string& folder);
+// An agent is or was in charge of one of these folders, and has found no GPU.
+bool HasNoGpu(const std::vector<std::string>& folders);
+inline constexpr char kNoGpu[] = "this node has no GPU to share";
 // An error: none is found there.
 std::string NoSchedulerFound(const std::vector<std::string>& folders, const std::string& unseen);
 

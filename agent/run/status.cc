@@ -4,6 +4,7 @@
 // of a document.
 #include "agent/run/status.h"
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "agent/run/executor_program.h"
 #include "agent/run/refusals.h"
 #include "agent/run/scheduler_figures.h"
+#include "agent/run/scheduler_search.h"
 #include "agent/run/tenant_since.h"
 #include "agent/run/versions.h"
 
@@ -48,6 +50,23 @@ std::vector<std::string> RowOf(const Tenant& tenant) {
           StateOf(state)};
 }
 
+// Who holds slots and is served by no scheduler: only the agent's record tells of it.
+std::vector<std::string> RowOf(const SlotRecord& record) {
+  return {record.pod_namespace,
+          record.pod,
+          record.container,
+          record.gpu,
+          std::to_string(record.slots),
+          kNotSaid + std::string("/") + RoundedSize(record.quota_bytes),
+          kNotSaid,
+          kNotSaid,
+          kNotSaid,
+          kNotSaid,
+          kNotSaid,
+          record.since_unix_s == 0 ? kNotSaid : TimeText(record.since_unix_s),
+          kNotServed};
+}
+
 // Null: it was not said.
 template <size_t N>
 Json TextOrNull(const char (&field)[N]) {
@@ -67,7 +86,8 @@ std::string SlotsOf(const SchedulerFigures& scheduler) {
 
 // The last cell: the agent's verdict in words, with all that keeps slots from being had.
 std::string StandingOf(const SchedulerFigures& scheduler) {
-  if (!scheduler.standing) return kNotSaid;
+  constexpr char kSilent[] = "its scheduler does not answer";
+  if (!scheduler.standing) return scheduler.answers ? kNotSaid : kSilent;
   const GpuStanding& standing = *scheduler.standing;
   std::string text = StateNameOf(standing);
   // It begins with "drained" itself.
@@ -84,6 +104,10 @@ std::string StandingOf(const SchedulerFigures& scheduler) {
     text += ", rules of the policy that are impossible here: " +
             std::to_string(standing.impossible_rules);
   }
+  // The agent says so itself after some seconds.
+  if (!scheduler.answers && standing.state != gpuloom::GpuState::kUnavailable) {
+    text += std::string(", ") + kSilent;
+  }
   return text;
 }
 
@@ -91,7 +115,8 @@ std::string StandingOf(const SchedulerFigures& scheduler) {
 Json JsonOf(const SchedulerFigures& scheduler) {
   Json json = {{"gpu", scheduler.name()},
                {"state_dir", OneLine(scheduler.folder, kLongestName)},
-               {"memory_bytes", scheduler.memory_bytes}};
+               {"answers", scheduler.answers},
+               {"memory_bytes", scheduler.answers ? Json(scheduler.memory_bytes) : Json()}};
   if (scheduler.standing) {
     const GpuStanding& standing = *scheduler.standing;
     json["state"] = StateNameOf(standing);
@@ -141,13 +166,14 @@ Json JsonOf(const SchedulerFigures& scheduler) {
 
 std::vector<std::string> RowOf(const SchedulerFigures& scheduler) {
   const control::GpuState& gpu = scheduler.gpu;
-  const std::string tenants = std::to_string(scheduler.allocations.size());
+  const std::string tenants =
+      scheduler.answers ? std::to_string(scheduler.allocations.size()) : kNotSaid;
   if (!scheduler.speaks_3_3) {
     return {scheduler.name(),
             kNotSaid,
             kNotSaid,
             kNotSaid,
-            RoundedSize(scheduler.memory_bytes),
+            scheduler.answers ? RoundedSize(scheduler.memory_bytes) : kNotSaid,
             kNotSaid,
             kNotSaid,
             SlotsOf(scheduler),
@@ -174,21 +200,26 @@ std::vector<std::string> RowOf(const SchedulerFigures& scheduler) {
           StandingOf(scheduler)};
 }
 
-std::string FormatTenants(const std::vector<SchedulerFigures>& schedulers, Format format) {
-  const std::vector<Tenant> tenants = TenantsOf(schedulers);
+std::string FormatTenants(const AllFigures& all, Format format) {
+  const std::vector<Tenant> tenants = TenantsOf(all.schedulers);
   if (format != Format::kTable) {
     Json json = {{"tenants", Json::array()}};
     for (const Tenant& tenant : tenants) json["tenants"].push_back(JsonOfTenant(tenant));
+    for (const SlotRecord& record : all.unserved) json["tenants"].push_back(JsonOfRecord(record));
     return FormatDocument(json, format);
   }
   std::vector<std::vector<std::string>> rows = {{"NAMESPACE", "POD", "CONTAINER", "GPU", "SLOTS",
                                                  "MEMORY", "GPU-TIME", "KERNELS", "PROCESSES",
                                                  "REFUSED", "FAULTS", "SINCE", "STATE"}};
   for (const Tenant& tenant : tenants) rows.push_back(RowOf(tenant));
+  for (const SlotRecord& record : all.unserved) rows.push_back(RowOf(record));
   return FormatTable(rows);
 }
 
-std::string FormatGpus(const std::vector<SchedulerFigures>& schedulers, Format format) {
+std::string FormatGpus(const AllFigures& all, Format format) {
+  std::vector<SchedulerFigures> schedulers = all.schedulers;
+  schedulers.insert(schedulers.end(), all.silent.begin(), all.silent.end());
+  std::ranges::sort(schedulers, {}, &SchedulerFigures::folder);
   if (format != Format::kTable) {
     Json json = {{"gpus", Json::array()}};
     for (const SchedulerFigures& scheduler : schedulers) json["gpus"].push_back(JsonOf(scheduler));
@@ -207,6 +238,7 @@ Answer AnswerAboutStatus(const StatusCommand& command) {
   Answer answer;
   // What some have said is shown although others have not answered.
   const AllFigures all = AskSchedulers(command.state_dir);
+  if (all.has_no_gpu) answer.trouble = std::string("gpuloom: ") + kNoGpu + "\n";
   // This program's own version is known without any.
   if (!all.none_found || command.about != About::kVersions) {
     for (const std::string& trouble : all.AllTroubles()) {
@@ -216,10 +248,10 @@ Answer AnswerAboutStatus(const StatusCommand& command) {
   }
   switch (command.about) {
     case About::kTenants:
-      answer.text = FormatTenants(all.schedulers, command.format);
+      answer.text = FormatTenants(all, command.format);
       break;
     case About::kGpus:
-      answer.text = FormatGpus(all.schedulers, command.format);
+      answer.text = FormatGpus(all, command.format);
       break;
     case About::kRefusals:
       answer.text = FormatAllRefusals(command.state_dir, all.schedulers, command.format);

@@ -202,6 +202,14 @@ TEST_F(StatusTest, AnOlderSchedulerSaysWhatItKnows) {
   EXPECT_FALSE(scheduler.was_surprised());
 }
 
+// What a script took for the whole answer.
+TEST_F(StatusTest, AnAnswerThatFindsNoRoomIsAnError) {
+  const std::string command = std::string(GPULOOM_PROGRAM) + " version --state-dir " +
+                              state_.string() + " > /dev/full 2> " + (root_ / "err").string();
+  EXPECT_EQ(WEXITSTATUS(system(command.c_str())), kNotGood);
+  EXPECT_THAT(Errors(), HasSubstr("gpuloom: the answer could not be written whole: No space left"));
+}
+
 TEST_F(StatusTest, WithoutASchedulerItSaysWhereItHasLooked) {
   const Answer answer = Ask(StatusCommand::About::kTenants);
   EXPECT_EQ(answer.exit_status, 1);

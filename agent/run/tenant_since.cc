@@ -4,42 +4,18 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <string_view>
+
+#include "agent/run/slot_records.h"
 
 namespace gpuloom::run {
-namespace {
-
-namespace fs = std::filesystem;
-
-// Of a record (agent/identity/allocation_record.h), of which nothing else is needed here.
-int64_t BoundAt(const fs::path& record) {
-  // A line of YAML, indented or not.
-  constexpr std::string_view kKey = "boundAtMs: ";
-  std::ifstream file(record);
-  for (std::string line; std::getline(file, line);) {
-    const size_t at = line.find(kKey);
-    if (at == line.npos || line.find_first_not_of(' ') != at) continue;
-    int64_t millis = 0;
-    const char* const begin = line.data() + at + kKey.size();
-    if (std::from_chars(begin, line.data() + line.size(), millis).ec != std::errc()) return 0;
-    return millis / 1000;
-  }
-  return 0;
-}
-
-}  // namespace
-
 int64_t SinceOf(const std::string& folder, const std::string& allocation) {
   // A scheduler's word is no path.
   if (allocation.empty() || allocation.find('/') != allocation.npos || allocation == "..") return 0;
-  // An agent's scheduler has its folder at <state>/gpus/<uuid>.
+  namespace fs = std::filesystem;
   const fs::path state = fs::path(folder).parent_path().parent_path();
-  if (const int64_t since = BoundAt(state / "records" / (allocation + ".yaml")); since != 0) {
-    return since;
-  }
+  const std::optional<SlotRecord> record = ReadSlotRecord(state, allocation);
+  if (record && record->since_unix_s != 0) return record->since_unix_s;
   struct stat info = {};
   // The folder of a `gpuloom run` is made when its command begins.
   const fs::path own = fs::path(folder) / allocation;

@@ -17,8 +17,9 @@ TEST(SinceOf, TheAgentsRecordOrTheFolderOfTheCommand) {
   std::filesystem::create_directories(folder + "/run-1");
   std::filesystem::create_directories(state + "/records");
   std::ofstream(state + "/records/a.yaml")
-      << "name: \"boundAtMs: 7\"\nbinding:\n  pod: \"boundAtMs: 8\"\n  boundAtMs: 1700000000123\n";
-  std::ofstream(state + "/records/b.yaml") << "name: \"b\"\n";
+      << "name: \"boundAtMs: 7\"\ngpu: g\ndevices: []\nbinding:\n  pod: \"boundAtMs: 8\"\n  "
+         "boundAtMs: 1700000000123\n";
+  std::ofstream(state + "/records/b.yaml") << "name: \"b\"\ngpu: g\ndevices: []\n";
   EXPECT_EQ(SinceOf(folder, "a"), 1'700'000'000);
   EXPECT_EQ(SinceOf(folder, "b"), 0) << "not bound";
   EXPECT_EQ(SinceOf(folder, "c"), 0);

@@ -9,6 +9,7 @@
 
 #include "agent/answer/answer.h"
 #include "agent/answer/table.h"
+#include "agent/run/scheduler_search.h"
 #include "agent/run/terminal_screen.h"
 
 namespace gpuloom::run {
@@ -46,8 +47,12 @@ std::string Lines(const std::vector<std::string>& troubles) {
   return text;
 }
 
-// Two loops: the outer one looks at the schedulers once an interval, the inner one draws anew for
-// each key, from the same figures. Signals are the screen's (terminal_screen.cc).
+TopView ViewOf(const AllFigures& before, const AllFigures& now, TopOrder order) {
+  TopView view = Compare(before.schedulers, now.schedulers, order);
+  AddSilent(now.silent, &view);
+  return view;
+}
+
 int ShowOnScreen(TopCommand command, AllFigures before) {
   TerminalScreen screen;
   AllFigures now = before;
@@ -56,9 +61,11 @@ int ShowOnScreen(TopCommand command, AllFigures before) {
   for (;;) {
     const Clock::time_point next = Clock::now() + command.interval;
     for (;;) {
-      const TopView view = Compare(before.schedulers, now.schedulers, command.order);
-      screen.Draw(Head(view, command.order) + FormatTop(view) +
-                  (now.AllTroubles().empty() ? "" : "\n" + Lines(now.AllTroubles())));
+      const TopView view = ViewOf(before, now, command.order);
+      // What is wrong above the tables, whose ends a small screen does not show.
+      screen.Draw(Head(view, command.order) +
+                  (now.AllTroubles().empty() ? "" : Lines(now.AllTroubles()) + "\n") +
+                  FormatTop(view));
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now());
       if (left <= std::chrono::milliseconds(0)) break;
       const char key = screen.WaitForKey(left);
@@ -75,7 +82,7 @@ int PrintAgainAndAgain(const TopCommand& command, AllFigures before) {
   for (int printed = 0;; ++printed) {
     std::this_thread::sleep_for(command.interval);
     AllFigures now = AskSchedulers(command.state_dir);
-    const TopView view = Compare(before.schedulers, now.schedulers, command.order);
+    const TopView view = ViewOf(before, now, command.order);
     const bool is_first = printed == 0;
     if (command.format == Format::kTable) {
       fputs(((is_first ? "" : "\n") + FormatTop(view)).c_str(), stdout);
@@ -98,6 +105,13 @@ int PrintAgainAndAgain(const TopCommand& command, AllFigures before) {
 
 int Top(TopCommand command) {
   AllFigures first = AskSchedulers(command.state_dir);
+  if (first.has_no_gpu) {
+    if (command.format != Format::kTable) {
+      fputs(FormatDocument(JsonOf(TopView()), command.format).c_str(), stdout);
+    }
+    fprintf(stderr, "gpuloom: %s\n", kNoGpu);
+    return kGood;
+  }
   if (first.none_found) {
     fputs(Lines(first.troubles).c_str(), stderr);
     return kNotGood;

@@ -223,6 +223,21 @@ TEST_F(TopTest, ItFitsTheTerminalWhateverItsSize) {
   Stop(tenant);
 }
 
+TEST_F(TopTest, WhatIsWrongIsSeenOnASmallScreenToo) {
+  const pid_t tenant = Tenant("one");
+  std::filesystem::create_directories(state_ / "gpus/GPU-2");
+  Terminal terminal(state_, {5, 200, 0, 0});
+  const std::vector<std::string> lines = terminal.Screen();
+  ASSERT_EQ(lines.size(), 5u);
+  EXPECT_THAT(lines[2], HasSubstr("gpuloom: no scheduler runs for GPU-2"));
+  EXPECT_THAT(lines[4], HasSubstr("more lines"));
+  terminal.Type("q");
+  const int status = terminal.WaitFor(0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+  std::filesystem::remove_all(state_ / "gpus");
+  Stop(tenant);
+}
+
 TEST_F(TopTest, StoppedItGivesTheTerminalBackAndTakesItAgain) {
   const pid_t tenant = Tenant("one");
   Terminal terminal(state_, {24, 200, 0, 0});

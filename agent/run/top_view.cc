@@ -140,6 +140,10 @@ std::string Size(const std::optional<uint64_t>& bytes) {
   return bytes ? RoundedSize(*bytes) : kNotSaid;
 }
 
+std::string Count(const std::optional<uint64_t>& number) {
+  return number ? std::to_string(*number) : kNotSaid;
+}
+
 // How much of the UUIDs tells them apart.
 size_t ShortestName(const std::vector<TopGpu>& gpus) {
   size_t longest = 0;
@@ -170,6 +174,14 @@ TopView Compare(const std::vector<SchedulerFigures>& before,
   return view;
 }
 
+void AddSilent(const std::vector<SchedulerFigures>& silent, TopView* view) {
+  for (const SchedulerFigures& scheduler : silent) {
+    view->gpus.push_back({});
+    view->gpus.back().gpu = scheduler.name();
+  }
+  std::ranges::stable_sort(view->gpus, {}, &TopGpu::gpu);
+}
+
 std::string FormatTop(const TopView& view) {
   const size_t letters = ShortestName(view.gpus);
   std::vector<std::vector<std::string>> gpus = {{"GPU", "NAME", "BUSY", "COPIES-IN", "COPIES-OUT",
@@ -179,9 +191,8 @@ std::string FormatTop(const TopView& view) {
     gpus.push_back({CutToLetters(gpu.gpu, letters), gpu.name.empty() ? kNotSaid : gpu.name,
                     Percent(gpu.busy), Percent(gpu.copies_to_device),
                     Percent(gpu.copies_from_device), Size(gpu.memory_used_bytes),
-                    Size(gpu.memory_promised_bytes), RoundedSize(gpu.memory_bytes),
-                    std::to_string(gpu.tenants),
-                    gpu.processes ? std::to_string(*gpu.processes) : kNotSaid});
+                    Size(gpu.memory_promised_bytes), Size(gpu.memory_bytes), Count(gpu.tenants),
+                    Count(gpu.processes)});
   }
   std::vector<std::vector<std::string>> tenants = {{"NAMESPACE", "POD", "CONTAINER", "GPU",
                                                     "GPU-TIME", "MEMORY", "KERNELS/S", "WAITED",
@@ -209,8 +220,8 @@ Json JsonOf(const TopView& view) {
                             {"copies_from_device", or_null(gpu.copies_from_device)},
                             {"memory_used_bytes", or_null(gpu.memory_used_bytes)},
                             {"memory_promised_bytes", or_null(gpu.memory_promised_bytes)},
-                            {"memory_bytes", gpu.memory_bytes},
-                            {"tenants", gpu.tenants},
+                            {"memory_bytes", or_null(gpu.memory_bytes)},
+                            {"tenants", or_null(gpu.tenants)},
                             {"processes", or_null(gpu.processes)}});
   }
   for (const TopTenant& tenant : view.tenants) {

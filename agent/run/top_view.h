@@ -16,14 +16,13 @@ enum class TopOrder { kTime, kMemory, kKernels, kWait, kName };
 inline constexpr const char* kTopOrders[] = {"time", "memory", "kernels", "wait", "name"};
 
 // Parts of the time between the looks. Executors tell their figures once a second, so those of a short interval jump.
-// Nothing: not known, because the scheduler is of an older release, or there was no look before.
+// Nothing: not known, because the scheduler does not answer or is of an older release, or there was no look before.
 struct TopGpu {
   std::string gpu, name;
   std::optional<double> busy, copies_to_device, copies_from_device;
   std::optional<uint64_t> memory_used_bytes, memory_promised_bytes;
-  uint64_t memory_bytes = 0;
-  size_t tenants = 0;
-  std::optional<uint32_t> processes;
+  std::optional<uint64_t> memory_bytes;
+  std::optional<uint64_t> tenants, processes;
 };
 
 struct TopTenant {
@@ -46,6 +45,9 @@ struct TopView {
 // that has been replaced.
 TopView Compare(const std::vector<SchedulerFigures>& before,
                 const std::vector<SchedulerFigures>& now, TopOrder order);
+
+// A row for each GPU whose scheduler does not answer.
+void AddSilent(const std::vector<SchedulerFigures>& silent, TopView* view);
 
 // GPUs are shortened as far as they stay apart. Each line ends with a newline.
 std::string FormatTop(const TopView& view);

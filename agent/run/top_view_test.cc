@@ -51,6 +51,20 @@ std::vector<std::string> Pods(const TopView& view) {
   return pods;
 }
 
+TEST(TopView, AGpuWhoseSchedulerIsSilentHasARowWithoutFigures) {
+  TopView view = Compare({}, {Scheduler(kSecondNs, {})}, TopOrder::kTime);
+  SchedulerFigures silent;
+  silent.folder = "/state/gpus/GPU-00000000-89ab-cdef-0123-456789abcdef";
+  silent.answers = false;
+  AddSilent({silent}, &view);
+  EXPECT_THAT(FormatTop(view),
+              ::testing::ContainsRegex("\nGPU-0000[^ ]* +- +- +- +- +- +- +- +- +-\nGPU-0123"));
+  const Json gpu = JsonOf(view)["gpus"][0];
+  EXPECT_EQ(gpu["gpu"], "GPU-00000000-89ab-cdef-0123-456789abcdef");
+  EXPECT_EQ(gpu["tenants"], nullptr);
+  EXPECT_EQ(gpu["memory_bytes"], nullptr);
+}
+
 TEST(TopView, SharesOfTheTimeBetweenTheLooks) {
   const auto before = Scheduler(10 * kSecondNs, {Tenant("a", 7 * kSecondNs, 100)});
   auto a = Tenant("a", 8 * kSecondNs, 150);

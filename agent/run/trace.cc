@@ -23,6 +23,7 @@
 #include "agent/run/trace_file.h"
 #include "proto/channel/unique_fd.h"
 #include "proto/control/client.h"
+#include "proto/trace/output_file.h"
 
 namespace gpuloom::run {
 namespace {
@@ -54,26 +55,6 @@ std::string Fixed(double number) {
 
 std::string Seconds(uint64_t ns) { return Fixed(static_cast<double>(ns) / 1e9) + "s"; }
 
-// Standard output is not ours to close.
-struct Closer {
-  void operator()(FILE* file) const {
-    if (file != stdout) fclose(file);
-  }
-};
-using File = std::unique_ptr<FILE, Closer>;
-
-// Readable by its owner only: it says what tenants run.
-File OpenOutput(const std::string& path) {
-  if (path == "-") return File(stdout);
-  channel::UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!fd.valid()) return nullptr;
-  File file(fdopen(fd.get(), "w"));
-  if (file != nullptr) fd.Release();
-  return file;
-}
-
-// One trace, from the command to its outcome. Clients stay connected meanwhile: a scheduler ends a
-// trace whose client is gone.
 class Tracing {
  public:
   explicit Tracing(const TraceCommand& command) : command_(command) {}
@@ -99,8 +80,8 @@ class Tracing {
   Answer Trace(int signal_fd) {
     if (!Find()) return std::move(outcome_);
     // Before anybody records for nothing.
-    const File file = OpenOutput(command_.file);
-    if (file == nullptr) {
+    trace::OutputFile output;
+    if (!output.Open(command_.file)) {
       Fail(command_.file + " cannot be written: " + strerror(errno));
       return std::move(outcome_);
     }
@@ -112,7 +93,7 @@ class Tracing {
       return std::move(outcome_);
     }
     const std::vector<trace::PartSum> sums = SumUp(gpus_);
-    if (!WriteTraceFile(gpus_, sums, file.get())) {
+    if (!WriteTraceFile(gpus_, sums, output.file()) || !output.Finish()) {
       Fail(command_.file + " cannot be written whole: " + strerror(errno));
       return std::move(outcome_);
     }

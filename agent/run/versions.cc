@@ -4,15 +4,16 @@
 // module tells its in /proc.
 #include "agent/run/versions.h"
 
-#include <fstream>
 #include <map>
 #include <string_view>
 #include <vector>
 
+#include "agent/node/agent_lock.h"
 #include "agent/node/lock_file.h"
 #include "agent/node/one_line.h"
 #include "agent/run/doctor/look.h"
 #include "agent/run/scheduler_search.h"
+#include "agent/run/slot_records.h"
 #include "proto/control/version.h"
 
 namespace gpuloom::run {
@@ -23,7 +24,6 @@ constexpr char kOlder[] = "an older release, which does not say";
 
 // What containers have mounted, by how its file names begin (agent/plugin/shim_store.h); the longer ones first.
 constexpr const char* kLibraries[] = {"libgpuloom-nvml", "libgpuloom", "gpuloom-trace"};
-constexpr const char* kRecordKeys[] = {"shim: ", "nvml: ", "trace: "};
 
 // One that has had the lock of a state folder.
 struct Agent {
@@ -43,7 +43,7 @@ struct Library {
 std::vector<Agent> AgentsOf(const std::string& state_dir) {
   std::vector<Agent> agents;
   for (const std::string& place : SearchedFolders(state_dir)) {
-    const std::string lock = place + "/agent.lock";
+    const std::string lock = place + "/" + kAgentLockName;
     if (!Exists(lock)) continue;
     agents.push_back(
         {OneLine(place, kLongestName), OneLine(LineOfHolder(lock), kLongestName), IsLocked(lock)});
@@ -65,24 +65,6 @@ bool ParseLibrary(std::string_view file, Library* library) {
   return false;
 }
 
-// An agent's record names them in lines of their own (agent/identity/allocation_record.h); nothing else of it is needed here.
-void CountFiles(const std::string& record, std::map<std::string, Library>* libraries) {
-  std::ifstream file(record);
-  for (std::string line; std::getline(file, line);) {
-    for (const std::string_view key : kRecordKeys) {
-      if (!line.starts_with(key)) continue;
-      const std::string value = line.substr(key.size());
-      // Only as an agent writes it: in quotes, and not empty.
-      if (value.size() < 3 || value.front() != '"' || value.back() != '"') continue;
-      const std::string name = value.substr(1, value.size() - 2);
-      Library library;
-      if (!ParseLibrary(name, &library)) continue;
-      // By file, not by version: two builds of one version are two files.
-      ++libraries->try_emplace(name, library).first->second.containers;
-    }
-  }
-}
-
 // By file name: those that there are, and those that containers were given.
 std::map<std::string, Library> LibrariesOf(const std::string& state_dir) {
   std::map<std::string, Library> libraries;
@@ -91,9 +73,12 @@ std::map<std::string, Library> LibrariesOf(const std::string& state_dir) {
       Library library;
       if (ParseLibrary(name, &library)) libraries.try_emplace(name, library);
     }
-    for (const std::string& name : NamesIn(place + "/records")) {
-      if (name.ends_with(".yaml"))
-        CountFiles(std::string(place).append("/records/").append(name), &libraries);
+    for (const SlotRecord& record : ReadSlotRecords(place).records) {
+      for (const std::string& name : record.libraries) {
+        Library library;
+        if (!ParseLibrary(name, &library)) continue;
+        ++libraries.try_emplace(name, library).first->second.containers;
+      }
     }
   }
   return libraries;

@@ -35,7 +35,7 @@ class VersionsTest : public ::testing::Test {
   // Of a container that was given this release's.
   void WriteRecord(const std::string& name, const std::string& release) const {
     Write("records/" + name + ".yaml",
-          "format: 1\nname: \"" + name + "\"\nshim: \"libgpuloom-" + release +
+          "format: 1\nname: \"" + name + "\"\ngpu: g\ndevices: []\nshim: \"libgpuloom-" + release +
               "-0123456789abcdef.so\"\nnvml: \"libgpuloom-nvml-" + release +
               "-0123456789abcdef.so\"\ntrace: \"gpuloom-trace-" + release +
               "-0123456789abcdef\"\nbinding:\n  trace: 1\n  pod: \"shim: \\\"x\\\"\"\n");

@@ -41,6 +41,12 @@ Running WhoRuns(const std::string& state_dir) {
     }
     // GPUs that cannot be judged are left out, so a tenant's number is not its scheduler's.
     const size_t number = running.gpus.size();
+    // What they use is not known; that the scheduler does not know them has been said.
+    for (const SlotRecord& record : all.unserved) {
+      if (record.folder != scheduler.folder) continue;
+      running.tenants.push_back({record.pod_namespace, record.pod, record.container, number,
+                                 record.slots, 0, record.quota_bytes});
+    }
     running.gpus.push_back(std::move(gpu));
     for (const control::AllocationState& state : scheduler.allocations) {
       running.tenants.push_back({Text(state.pod_namespace), Text(state.pod), Text(state.container),

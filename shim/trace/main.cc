@@ -5,12 +5,12 @@
 // One thread, no session of its own, nothing of CUDA. Linked statically: it runs beside any C
 // library, or none.
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <string_view>
 
+#include "proto/trace/output_file.h"
 #include "shim/trace/own_trace.h"
 
 namespace gpuloom {
@@ -49,12 +49,6 @@ uint32_t ParseSeconds(const char* text) {
   return static_cast<uint32_t>(seconds * 1000);
 }
 
-FILE* OpenOutput(const char* path) {
-  if (strcmp(path, "-") == 0) return stdout;
-  const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  return fd < 0 ? nullptr : fdopen(fd, "w");
-}
-
 int Run(int argc, char** argv) {
   const char* seconds = nullptr;
   const char* path = nullptr;
@@ -73,19 +67,19 @@ int Run(int argc, char** argv) {
   if (time_ms == 0) return WrongUse("--seconds " + std::string(seconds) + ": from 0.001 to 60");
 
   // Before an executor records for nothing.
-  FILE* const file = OpenOutput(path);
-  if (file == nullptr) return Say(kNotWritten, std::string(path) + ": " + strerror(errno));
-  OwnTrace trace;
+  trace::OutputFile output;
+  if (!output.Open(path)) return Say(kNotWritten, std::string(path) + ": " + strerror(errno));
+  OwnTrace own;
   std::string error;
-  if (!AskForTrace(std::chrono::milliseconds(time_ms), &trace, &error)) {
+  if (!AskForTrace(std::chrono::milliseconds(time_ms), &own, &error)) {
     return Say(kNotWritten, error);
   }
   std::string summary;
-  if (!WriteOwnTrace(trace, file, &summary)) {
+  if (!WriteOwnTrace(own, output.file(), &summary) || !output.Finish()) {
     return Say(kNotWritten, std::string(path) + " cannot be written whole: " + strerror(errno));
   }
   Say(kWritten, summary);
-  const std::string lack = Lack(trace);
+  const std::string lack = Lack(own);
   return lack.empty() ? kWritten : Say(kPartly, lack);
 }
 

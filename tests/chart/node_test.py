@@ -61,6 +61,12 @@ class Node(unittest.TestCase):
     def Log(self, name):
         return (self.folder / name).read_text(errors="replace")
 
+    def Await(self, is_so):
+        end = time.monotonic() + PATIENCE
+        while not is_so():
+            self.assertLess(time.monotonic(), end, self.Log("agent.log"))
+            time.sleep(0.05)
+
     def StartNode(self, pods, *agent_flags):
         """The kubelet stand-in with these pods, until its input is closed and they have ended; and the agent."""
         kubelet = self.Start(BUILD / "bin/fake-kubelet", "--dir", self.kubelet, "--scenario", "-", "--ready", "--wait-devices",
@@ -69,12 +75,15 @@ class Node(unittest.TestCase):
         kubelet.stdout.readline()  # its sockets are there
         kubelet.stdin.writelines(json.dumps(pod) + "\n" for pod in pods)
         kubelet.stdin.flush()
+        return kubelet, self.StartAgent(*agent_flags)
+
+    def StartAgent(self, *flags):
         agent = self.Start(BUILD / "bin/gpuloom-agent", "--state-dir", self.state, "--kubelet-dir", self.kubelet / "device-plugins",
                            "--pod-resources-socket", self.kubelet / "pod-resources/kubelet.sock", "--slots", SLOTS,
-                           "--softgpu", BUILD / "lib/softgpu/libcuda.so.1", *agent_flags, log="agent.log")
+                           "--softgpu", BUILD / "lib/softgpu/libcuda.so.1", *flags, log="agent.log")
         agent.stdin.close()
         self.addCleanup(agent.stdout.close)
-        return kubelet, agent
+        return agent
 
     def StartScript(self, name, *arguments):
         script = subprocess.Popen(["bash", CHART / "scripts" / name, *arguments], stdout=subprocess.PIPE, text=True,
@@ -152,10 +161,7 @@ class Node(unittest.TestCase):
         pods = [{"namespace": "team-a", "name": "train-7", "slots": 2,
                  "command": ["bash", "-c", 'until [[ -e $1 ]]; do sleep 0.1; done', "pod", str(stop)]}]
         kubelet, agent = self.StartNode(pods, "--grace-seconds", "0", "--missing-seconds", "1")
-        end = time.monotonic() + PATIENCE
-        while "team-a/train-7" not in self.Log("agent.log"):
-            self.assertLess(time.monotonic(), end, self.Log("agent.log"))
-            time.sleep(0.05)
+        self.Await(lambda: "team-a/train-7" in self.Log("agent.log"))
         drain = self.StartScript("drain-node.sh", self.state)
         said = drain.stdout.readline()
         self.assertEqual(said, "waits for pods that hold slots: team-a/train-7\n")
@@ -171,6 +177,42 @@ class Node(unittest.TestCase):
         kubelet.wait(PATIENCE)
         waited = self.Wait(1, "nobody holds slots")
         self.assertEqual(waited.returncode, 0, waited.stderr)
+        self.RemoveAll(agent)
+
+    def test_uninstalling_waits_for_who_holds_slots_without_agent_and_schedulers_too(self):
+        stop = self.folder / "stop"
+        pods = [{"namespace": "team-a", "name": "train-7", "slots": 2,
+                 "command": ["bash", "-c", 'until [[ -e $1 ]]; do sleep 0.1; done', "pod", str(stop)]}]
+        flags = ("--grace-seconds", "0", "--missing-seconds", "1")
+        kubelet, agent = self.StartNode(pods, *flags)
+        self.Await(lambda: "team-a/train-7" in self.Log("agent.log"))
+        agent.kill()
+        agent.wait(PATIENCE)
+        for pid, name in demo.Descendants().items():
+            if name.startswith("gpuloom-schedu"):
+                os.kill(pid, signal.SIGKILL)
+        waits = ("waits for pods that hold slots: team-a/train-7", "; no agent is in charge, so slots of pods that have ended")
+        drain = self.StartScript("drain-node.sh", self.state)
+        self.assertIn("".join(waits), drain.stdout.readline())
+        # A scheduler that starts again knows nobody until an agent tells it.
+        schedulers = self.StartAgent("--schedulers", "only")
+        asked = [BUILD / "bin/gpuloom", "tenants", "--state-dir", self.state]
+        self.Await(lambda: "does not know who holds slots there: team-a/train-7" in subprocess.run(
+            asked, capture_output=True, text=True, check=False).stderr)
+        ordered = subprocess.run([BUILD / "bin/gpuloom", "drain", "--state-dir", self.state, "--wait", "--timeout", "1s"],
+                                 capture_output=True, text=True, check=False, timeout=PATIENCE)
+        self.assertEqual(ordered.returncode, 3, ordered.stderr)
+        self.assertRegex(ordered.stdout, r"team-a +train-7 .* 2 +- +not served\n")
+        self.assertIn("/main".join(waits), ordered.stderr)
+        self.assertIsNone(drain.poll())
+        schedulers.terminate()
+        schedulers.wait(PATIENCE)
+        agent = self.StartAgent(*flags)
+        stop.touch()
+        self.assertTrue(drain.stdout.read().endswith("nobody holds slots\n"))
+        self.assertEqual(drain.wait(PATIENCE), 0)
+        kubelet.stdin.close()
+        kubelet.wait(PATIENCE)
         self.RemoveAll(agent)
 
 

@@ -179,6 +179,13 @@ class Drain(unittest.TestCase):
         calls = (self.folder / "bin/calls").read_text().splitlines()
         self.assertEqual(calls, [f"drain --state-dir {self.folder}/state --reason helm uninstall --wait --timeout 5s"] * 4)
 
+    def test_pods_without_names_and_the_agent_that_is_missed(self):
+        note = "no agent is in charge, so slots of pods that have ended stay taken until one is"
+        answer = TABLE.replace("gpuloom: 3", f"-  -  -  GPU-1  1  -  not started\ngpuloom: {note}\ngpuloom: 4")
+        self.assertEqual(self.Run(("gpuloom: waits for pods that hold slots: …\n" + answer, 3), ("", 0)),
+                         ["waits for pods that hold slots: a pod that has not started, team-a/train-7, team-b/serve-1; " + note,
+                          "nobody holds slots"])
+
     def test_a_node_without_a_gpu_has_nothing_to_wait_for(self):
         (self.folder / "state/gpus/GPU-1").rmdir()
         self.assertEqual(self.Run(("", 1)), ["no GPU of gpuloom is here"])

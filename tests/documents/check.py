@@ -13,7 +13,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEST = re.compile(r"^\s*(?:TEST|TEST_F|TEST_P|TYPED_TEST)\((\w+),\s*(\w+)\)", re.MULTILINE)
 NAMED_TEST = re.compile(r"`([A-Z]\w+\.[A-Z]\w+)`")
 NAMED_FILE = re.compile(r"`((?:proto|shim|agent|tests|deploy|charts|docs)/[\w./-]*)`")
-LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
+HEADING = re.compile(r"#{1,6} +(.*?)(?: +#+)?$")
 
 
 def Tests():
@@ -24,6 +25,31 @@ def Tests():
     return names
 
 
+def Anchors(text):
+    """Of its headings, as GitHub makes them: small letters, digits, - and _, of several that are alike all but the first numbered."""
+    anchors, is_code = set(), False
+    for line in text.splitlines():
+        is_code ^= line.lstrip().startswith("```")
+        heading = None if is_code else HEADING.match(line)
+        if not heading:
+            continue
+        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading[1])
+        begin = anchor = re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
+        number = 0
+        while anchor in anchors:
+            number += 1
+            anchor = f"{begin}-{number}"
+        anchors.add(anchor)
+    return anchors
+
+
+def DeadLink(document, name, anchor):
+    target = document.parent / name if name else document
+    if not target.exists():
+        return True
+    return bool(anchor) and target.suffix == ".md" and anchor not in Anchors(target.read_text())
+
+
 def main():
     tests = Tests()
     wrong = []
@@ -32,8 +58,8 @@ def main():
             where = f"{document.relative_to(ROOT)}:{number}"
             wrong += [f"{where}: no test is called {name}" for name in NAMED_TEST.findall(line) if name not in tests]
             wrong += [f"{where}: there is no {name}" for name in NAMED_FILE.findall(line) if not (ROOT / name).exists()]
-            wrong += [f"{where}: the link to {name} leads nowhere" for name in LINK.findall(line)
-                      if not (document.parent / name).exists()]
+            wrong += [f"{where}: the link to {name}{anchor and '#' + anchor} leads nowhere" for name, anchor in LINK.findall(line)
+                      if DeadLink(document, name, anchor)]
     print("\n".join(wrong + [f"documents: {len(wrong)} wrong names"]))
     return 1 if wrong else 0
 

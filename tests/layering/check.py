@@ -48,7 +48,7 @@ RULES = [
     ("agent/softgpu", ["proto/cuda", "proto/libcuda", "agent/node/size.h"], [GRPC, BOOST], []),
     ("agent/answer", [], [NO_OS, GRPC, CUDA, BOOST], []),
     ("agent/policy_command", NODE + ["agent/answer", "agent/arbiter/sm_division.h", "agent/policy", "agent/simulator"], [GRPC, CUDA, BOOST], []),
-    ("agent/run", NODE + ["agent/answer", "agent/policy/policy_file.h", "agent/policy_command", "proto/wire", "proto/channel", "proto/control", "proto/cuda", "proto/trace"], [GRPC, CUDA], []),
+    ("agent/run", NODE + ["agent/answer", "agent/policy/policy_file.h", "agent/policy_command", "agent/testing_read_only.h", "proto/wire", "proto/channel", "proto/control", "proto/cuda", "proto/trace"], [GRPC, CUDA], []),
     ("agent/policy/in_force", AGENT + ["agent/policy", "agent/identity/kept_text.h"], [CUDA, BOOST, r"^grpc"], []),
     ("agent/policy", NODE + ["agent/arbiter/priority.h", "proto/channel/unique_fd.h"], [GRPC, CUDA, BOOST], []),
     ("agent/inventory", AGENT + ["proto/channel", "proto/cuda"], [r"^grpc", BOOST], []),

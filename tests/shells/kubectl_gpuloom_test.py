@@ -97,9 +97,35 @@ class KubectlGpuloom(unittest.TestCase):
         self.assertTrue(all(line.startswith("--context prod ") for line in self.Log()), self.Log())
         self.assertEqual(self.Run("--agent-namespace", "elsewhere", "doctor")[0], "== c\nc\n")
         self.Run("--name", "ours", "doctor", status=1)  # the stand-in knows gpuloom alone
-        self.assertIn("app.kubernetes.io/name=ours,app.kubernetes.io/component=agent", self.Log()[-1])
+        self.assertIn("app.kubernetes.io/name=ours,app.kubernetes.io/component in (agent,schedulers)", self.Log()[-1])
         self.assertIn("no agent of gpuloom runs on node d", self.Run("--node", "d", "doctor", status=1)[1])
         self.assertIn("no agent of gpuloom runs in namespace nowhere", self.Run("--agent-namespace", "nowhere", "doctor", status=1)[1])
+
+    def test_a_node_whose_agent_does_not_run_is_named(self):
+        self.cluster["agents"] += [{**Agent("a0"), "phase": "Pending"}, {**Agent("b", "gpuloom-agent-former"), "phase": "Failed"},
+                                   {**Agent("c", "gpuloom-schedulers-c"), "component": "schedulers"},
+                                   {**Agent("b", "gpuloom-schedulers-b"), "component": "schedulers"}]
+        self.cluster["answers"] = {"a": {"out": ONE}, "b": {"out": OTHER}}
+        silent = ("a0: gpuloom: no agent runs: its pod gpuloom-agent-a0 is Pending: kubectl -n gpuloom-system describe pod gpuloom-agent-a0\n"
+                  "c: gpuloom: no agent runs: there is none, only schedulers: kubectl -n gpuloom-system get daemonsets\n")
+        out, err = self.Run("tenants", status=1)
+        self.assertEqual(err, silent)
+        self.assertEqual([line.split()[0] for line in out.splitlines()], ["NODE", "a", "b"])
+        self.cluster["answers"] = {node: {"out": "{}\n"} for node in "ab"}
+        nodes = json.loads(self.Run("gpus", "-o", "json", status=1)[0])["nodes"]
+        self.assertEqual([(one["node"], one["answer"]) for one in nodes], [("a", {}), ("a0", None), ("b", {}), ("c", None)])
+        self.assertIn("no agent of gpuloom runs on node a0: its pod gpuloom-agent-a0 is Pending",
+                      self.Run("--node", "a0", "drain", status=1)[1])
+
+    def test_one_that_comes_first_has_no_header_to_give(self):
+        self.cluster["agents"].append({**Agent("0"), "phase": "Pending"})
+        self.cluster["answers"] = {"a": {"out": ONE}, "b": {"out": OTHER}}
+        self.assertTrue(self.Run("tenants", status=1)[0].startswith("NODE   NAMESPACE "))
+
+    def test_an_agent_that_waits_for_a_node_is_missed(self):
+        self.cluster["agents"].append({**Agent("", "gpuloom-agent-x"), "phase": "Pending"})
+        self.cluster["answers"] = {"a": {"out": ONE}, "b": {"out": OTHER}}
+        self.assertIn("pod gpuloom-agent-x is on no node yet", self.Run("tenants", status=1)[1])
 
     def test_while_an_agent_is_replaced_one_of_the_two_is_asked(self):
         self.cluster["agents"] = [Agent("a", "gpuloom-agent-old"), Agent("a", "gpuloom-agent-new")]
@@ -128,6 +154,16 @@ class KubectlGpuloom(unittest.TestCase):
         self.assertEqual(out, "== b\nGPU-1 is drained by operator\n")
         self.assertEqual(err, "b: 1 tenant is still there\n")
         self.assertTrue(self.Log()[-1].endswith("gpuloom-agent-b -- gpuloom drain --reason new fans"), self.Log())
+
+    def test_for_whom_a_drain_waits_is_said_while_it_does(self):
+        done = self.path / "done"
+        self.cluster["answers"] = {"b": {"out": "nobody is there\n", "err": "gpuloom: waits for team-a/p\n", "until": str(done), "status": 3}}
+        drain = subprocess.Popen([PLUGIN, "--node", "b", "drain", "--wait"], env=self.Environment(), stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True)
+        self.assertEqual(drain.stderr.readline(), "b: gpuloom: waits for team-a/p\n")
+        done.touch()
+        self.assertEqual(drain.communicate(), ("== b\nnobody is there\n", ""))
+        self.assertEqual(drain.returncode, 3)
 
     def test_every_node_is_given_the_policy_that_it_is_to_compare(self):
         self.cluster["answers"] = {"a": {"out": "nothing changes\n"}, "b": {"out": "THEN {input}\n", "status": 1}}

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kubelet's sockets, and who offers devices to it.
+#include <string_view>
+
+#include "agent/node/process.h"
 #include "agent/run/doctor/doctor.h"
 #include "agent/run/doctor/look.h"
+#include "agent/run/program_output.h"
 
 namespace gpuloom::run {
 namespace {
@@ -23,9 +27,39 @@ Finding Socket(const std::string& root, const std::string& folder, const std::st
           "start the kubelet: systemctl status kubelet"};
 }
 
-// Plugins have their sockets in the kubelet's folder, by names of their own choice; sockets that
-// nobody listens at were left behind.
-Findings Plugins(const std::string& root, const std::string& folder) {
+// What the agent itself says of its readiness: who listens may hang, be registered with nobody or have trouble.
+Finding AskAgent(const DoctorCommand& command, const std::string& folder) {
+  const std::string program = command.program.substr(0, command.program.rfind('/') + 1);
+  const ProgramOutput output = RunForOutput(
+      {program + "gpuloom-agent", "--probe-ready", "--kubelet-dir", command.root + folder});
+  constexpr std::string_view kBegin = "gpuloom-agent: ";
+  std::string said = output.said.substr(0, output.said.find_last_not_of('\n') + 1);
+  if (said.starts_with(kBegin)) said.erase(0, kBegin.size());
+  // Its probe asks the agent of its own container alone.
+  const bool is_elsewhere = said.starts_with("probe: no agent of this container");
+  if (!output.trouble.empty() || is_elsewhere) {
+    return {"device plugin", Verdict::kOk,
+            "gpuloom's agent serves the kubelet; whether it is ready can be asked in its own pod",
+            ""};
+  }
+  const std::string remedy =
+      "kubectl describe and kubectl logs of the node's gpuloom-agent pod; one that hangs is "
+      "replaced when it is deleted, which ends no tenant";
+  if (!output.wait_status) {
+    return {"device plugin", Verdict::kError, "gpuloom's agent listens and does not answer",
+            remedy};
+  }
+  if (HowItEnded(*output.wait_status) == kEndedWell) {
+    return {"device plugin", Verdict::kOk, "gpuloom's agent serves the kubelet and is ready", ""};
+  }
+  return {
+      "device plugin", Verdict::kError,
+      "gpuloom's agent is not ready: " + (said.empty() ? HowItEnded(*output.wait_status) : said),
+      remedy};
+}
+
+Findings Plugins(const DoctorCommand& command, const std::string& folder) {
+  const std::string& root = command.root;
   size_t serving = 0;
   bool is_closed = false;
   Findings findings;
@@ -47,7 +81,7 @@ Findings Plugins(const std::string& root, const std::string& folder) {
     }
   }
   if (serving > 0) {
-    findings.push_back({"device plugin", Verdict::kOk, "gpuloom's agent serves the kubelet", ""});
+    findings.push_back(AskAgent(command, folder));
   } else if (!is_closed) {
     findings.push_back({"device plugin", Verdict::kError,
                         "no agent of gpuloom serves the kubelet: the node offers no slots",
@@ -70,7 +104,7 @@ Findings CheckKubelet(const DoctorCommand& command) {
       // Where plugins register, and where the agent asks which pod has which device.
       Socket(command.root, plugins, "kubelet.sock"),
       Socket(command.root, command.kubelet_dir + "/pod-resources", "kubelet.sock")};
-  for (Finding& finding : Plugins(command.root, plugins)) findings.push_back(std::move(finding));
+  for (Finding& finding : Plugins(command, plugins)) findings.push_back(std::move(finding));
   return findings;
 }
 

@@ -30,6 +30,10 @@ Findings CheckPolicy(const DoctorCommand& command) {
              "no policy is in force: " + shown["kept_trouble"].get<std::string>(),
              "gpuloom policy check of " + command.policy_file + ", and the agent's log"}};
   }
+  if (shown.contains("agent_trouble")) {
+    return {{"policy", Verdict::kError, shown["agent_trouble"],
+             "kubectl describe and kubectl logs of the node's gpuloom-agent pod"}};
+  }
   const std::string since = "in force since " + shown["since"].get<std::string>();
   if (state == "in force" && shown["impossible"].empty()) {
     return {{"policy", Verdict::kOk, command.policy_file + ", " + since, ""}};

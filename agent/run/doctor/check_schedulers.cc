@@ -9,14 +9,31 @@
 namespace gpuloom::run {
 namespace {
 
-// What one scheduler that answers gives cause to say.
+// How it stands with the agent, whether its scheduler answers or not.
+void AddStanding(const SchedulerFigures& scheduler, Findings* findings) {
+  // What an agent that is gone has said may be so no more, and that it is gone is said already.
+  if (!scheduler.standing || !scheduler.standing_is_current ||
+      scheduler.standing->state == gpuloom::GpuState::kHealthy) {
+    return;
+  }
+  const bool is_drained = scheduler.standing->state == gpuloom::GpuState::kDrained;
+  const bool is_sick = scheduler.standing->state == gpuloom::GpuState::kSick;
+  findings->push_back(
+      {"gpus", is_drained ? Verdict::kWarning : Verdict::kError,
+       scheduler.name() + " is offered to nobody: " + scheduler.standing->reason,
+       is_drained ? "gpuloom drain --undo opens it again"
+       : is_sick  ? "the agent probes it and offers it again when that succeeds: dmesg for Xid "
+                    "lines, " +
+                       scheduler.folder + "/scheduler.log"
+                 : "mend that; the agent's log, and " + scheduler.folder + "/scheduler.log"});
+}
+
 Findings OfOne(const SchedulerFigures& scheduler) {
   const std::string name = "scheduler of " + scheduler.name();
   // Nothing more is known of such a one.
   if (!scheduler.speaks_3_3) {
     return {{"schedulers", Verdict::kWarning, name + " is of an older release, before control 3.3",
-             "it serves until it is replaced, which ends its tenants: docs/installation.md, "
-             "Upgrading"}};
+             "it serves until it is replaced, which ends its tenants: docs/upgrading.md"}};
   }
   const std::string version = Text(scheduler.gpu.version);
   Findings findings;
@@ -26,22 +43,9 @@ Findings OfOne(const SchedulerFigures& scheduler) {
     findings.push_back({"schedulers", Verdict::kWarning,
                         name + " is of another release, " + version + "; this is " + kVersion,
                         "it serves until it is replaced, which ends its tenants: "
-                        "docs/installation.md, Upgrading"});
+                        "docs/upgrading.md"});
   }
-  // What an agent that is gone has said may be so no more, and that it is gone is said already.
-  if (scheduler.standing && scheduler.standing_is_current &&
-      scheduler.standing->state != gpuloom::GpuState::kHealthy) {
-    const bool is_drained = scheduler.standing->state == gpuloom::GpuState::kDrained;
-    const bool is_sick = scheduler.standing->state == gpuloom::GpuState::kSick;
-    findings.push_back(
-        {"gpus", is_drained ? Verdict::kWarning : Verdict::kError,
-         scheduler.name() + " is offered to nobody: " + scheduler.standing->reason,
-         is_drained ? "gpuloom drain --undo opens it again"
-         : is_sick  ? "the agent probes it and offers it again when that succeeds: dmesg for Xid "
-                      "lines, " +
-                         scheduler.folder + "/scheduler.log"
-                   : "mend that; the agent's log, and " + scheduler.folder + "/scheduler.log"});
-  }
+  AddStanding(scheduler, &findings);
   for (const auto& [its, domains] : ExecutorVersions(scheduler)) {
     if (its == version) continue;
     findings.push_back({"executors", Verdict::kWarning,
@@ -112,6 +116,16 @@ Findings CheckSchedulers(const DoctorCommand& command) {
   for (const SchedulerFigures& scheduler : all.schedulers) {
     for (Finding& finding : OfOne(scheduler)) findings.push_back(std::move(finding));
   }
+  for (const SchedulerFigures& scheduler : all.silent) AddStanding(scheduler, &findings);
+  for (const std::string& trouble : all.unserved_troubles) {
+    findings.push_back({"schedulers", Verdict::kError, trouble, ""});
+  }
+  for (const std::string& trouble : all.record_troubles) {
+    findings.push_back(
+        {"state folder", Verdict::kError, trouble,
+         "run as root; a record that is damaged the agent sets aside when it starts, "
+         "and its pod must be started again"});
+  }
   if (!all.none_found) {
     for (const std::string& trouble : all.troubles) {
       findings.push_back(
@@ -119,6 +133,8 @@ Findings CheckSchedulers(const DoctorCommand& command) {
            "the scheduler.log beside its socket; one that hangs is replaced with the node's "
            "gpuloom-schedulers pod, which ends its tenants"});
     }
+  } else if (all.has_no_gpu) {
+    findings.push_back({"schedulers", Verdict::kOk, kNoGpu, ""});
   } else if (findings.empty()) {
     const bool has_kubelet = Exists(command.root + command.kubelet_dir);
     findings.push_back({"schedulers", has_kubelet ? Verdict::kError : Verdict::kOk, "none runs",

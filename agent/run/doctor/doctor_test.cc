@@ -349,6 +349,52 @@ TEST_F(DoctorTest, EveryGpuHasAScheduler) {
                                       HasSubstr("/gpus/GPU-1/scheduler.log")));
 }
 
+TEST_F(DoctorTest, WhyAGpuIsOfferedToNobodyIsSaidWithoutItsSchedulerToo) {
+  GpuStanding standing;
+  standing.state = gpuloom::GpuState::kUnavailable;
+  standing.reason = "scheduler has not answered for 10 s";
+  Write(StandingPath(FolderOfGpu(kState, "GPU-1")), FormatStanding(standing));
+  EXPECT_THAT(Of("gpus"),
+              StartsWith("error: GPU-1 is offered to nobody: scheduler has not answered "
+                         "for 10 s → mend that; "));
+  Write(std::string(kState) + "/agent.lock", "1\n");
+  EXPECT_EQ(Of("gpus"), "") << "an agent that is gone has said so";
+  EXPECT_THAT(Of("policy"), StartsWith("error: no agent is in charge in "));
+}
+
+TEST_F(DoctorTest, WhoHoldsSlotsThatNoRecordTells) {
+  Write(std::string(kState) + "/records/a.yaml", "damaged");
+  fs::create_directories(root_ + kState + "/gpus/GPU-1");
+  EXPECT_THAT(Of("state folder"), HasSubstr("/records/a.yaml cannot be read: not a record → "));
+}
+
+// A socket listens on, whatever becomes of who made it.
+TEST_F(DoctorTest, AnAgentThatListensAndIsNotReadySaysWhy) {
+  const std::string agent = "/opt/gpuloom/bin/gpuloom-agent";
+  const auto answers = [&](const std::string& script) {
+    Write(agent, "#!/bin/sh\n[ \"$*\" = \"--probe-ready --kubelet-dir " + root_ +
+                     "/var/lib/kubelet/device-plugins\" ] || exit 7\n" + script);
+    fs::permissions(root_ + agent, fs::perms::owner_all);
+    return Of("device plugin");
+  };
+  EXPECT_EQ(answers("exit 0\n"), "ok: gpuloom's agent serves the kubelet and is ready → \n");
+  EXPECT_THAT(answers("echo 'gpuloom-agent: it is not registered with the kubelet' >&2; exit 1\n"),
+              StartsWith("error: gpuloom's agent is not ready: it is not registered with the "
+                         "kubelet → kubectl describe"));
+  EXPECT_THAT(answers("exit 3\n"), HasSubstr("is not ready: exited with status 3"));
+  EXPECT_THAT(answers("exec sleep 100\n"),
+              StartsWith("error: gpuloom's agent listens and does not answer → "));
+  EXPECT_THAT(
+      answers("echo 'gpuloom-agent: probe: no agent of this container serves in x'; exit 1"),
+      StartsWith("ok: gpuloom's agent serves the kubelet; whether it is ready can be asked "
+                 "in its own pod"));
+}
+
+TEST_F(DoctorTest, ANodeWithoutAGpuNeedsNoScheduler) {
+  Write(std::string(kState) + "/agent.lock", "1\n");
+  EXPECT_EQ(Of("schedulers"), "ok: this node has no GPU to share → \n");
+}
+
 TEST_F(DoctorTest, ExecutorsOfAnotherReleaseThanTheirScheduler) {
   control::Answer yes{};
   yes.ok = 1;

@@ -14,9 +14,14 @@ if ((${#gpus[@]} == 0)); then
 fi
 said=
 until answer=$(gpuloom drain --state-dir "$state" --reason "helm uninstall" --wait --timeout 5s 2>&1); do
-  holders=$(awk '/^NAMESPACE / { table = 1; next } /^gpuloom: / { table = 0 } table { print $1 "/" $2 }' <<<"$answer" | sort -u)
+  holders=$(awk '/^NAMESPACE / { table = 1; next } /^gpuloom: / { table = 0 }
+    table { print $1 == "-" ? "a pod that has not started" : $1 "/" $2 }' <<<"$answer" | sort -u)
   if [[ $holders ]]; then
     waits="waits for pods that hold slots: ${holders//$'\n'/, }"
+    # Then nobody notices that they have ended.
+    if no_agent=$(grep -m 1 "^gpuloom: no agent is in charge" <<<"$answer"); then
+      waits+="; ${no_agent#gpuloom: }"
+    fi
   else
     waits=${answer##*$'\n'}
   fi

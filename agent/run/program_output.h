@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Another program of ours, run for what it says. One thread; waits for the program, ten seconds at most.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpuloom::run {
+
+struct ProgramOutput {
+  std::string trouble;             // it could not be started; empty: it was
+  std::string said;                // to both its outputs, the first 4 KiB
+  std::optional<int> wait_status;  // nothing: it had not ended, and was killed
+};
+
+// The first of `arguments` is the program's path.
+ProgramOutput RunForOutput(const std::vector<std::string>& arguments);
+
+}  // namespace gpuloom::run
