@@ -224,6 +224,9 @@ TEST_F(SchedulerFiguresTest, ANodeWithoutAGpuIsNotBroken) {
       EXPECT_EQ(answer.trouble, "gpuloom: this node has no GPU to share\n");
     }
     EXPECT_THAT(WhoRuns(state_).troubles, ElementsAre());
+    SuspendCommand suspend;
+    suspend.state_dir = state_;
+    EXPECT_EQ(Suspend(suspend).trouble, "gpuloom: this node has no GPU to share\n");
   }
 }
 

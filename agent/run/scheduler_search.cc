@@ -86,6 +86,7 @@ bool HasNoGpu(const std::vector<std::string>& folders) {
 }
 
 std::string NoSchedulerFound(const std::vector<std::string>& folders, const std::string& unseen) {
+  if (unseen.empty() && HasNoGpu(folders)) return kNoGpu;
   std::string where;
   for (const std::string& folder : folders) where += (where.empty() ? "" : ", ") + folder;
   const bool is_closed = unseen.find(kClosed) != unseen.npos;
