@@ -3,7 +3,7 @@
 //
 // The locks: allocation_mutex_ and admission_mutex_ each span a look at the book and the write that
 // rests on it; they are never held together. Neither keeps out another agent, which shares the book
-// while one replaces the other, nor Regrant and Sweep, which only the agent's main thread calls.
+// while one replaces the other, nor Sweep, which only the agent's main thread calls.
 #include "agent/plugin/allocator.h"
 
 #include <spdlog/spdlog.h>

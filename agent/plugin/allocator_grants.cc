@@ -30,11 +30,29 @@ bool IsSamePod(const PodContainer& a, const PodContainer& b) {
   return a.pod_namespace == b.pod_namespace && a.pod == b.pod;
 }
 
+absl::Status NoAllocation(const std::vector<std::string>& device_ids) {
+  return absl::NotFoundError(Cat("state: no allocation is known for ",
+                                 absl::StrJoin(device_ids, ", "),
+                                 "; delete the pod, so that the kubelet allocates anew"));
+}
+
+std::string KeepsOldGrant(const Allocation& allocation, const absl::Status& status) {
+  return Cat("policy: ", Describe(allocation.binding->owner),
+             " keeps its old grant: ", std::string(status.message()));
+}
+
+void SayStarted(const Allocation& allocation) {
+  const Binding& binding = *allocation.binding;
+  spdlog::info("start: {}: {}, {} slots, {}, trust domain {}", allocation.name,
+               Describe(binding.owner), SlotsOf(allocation).size(), FormatSize(binding.quota_bytes),
+               binding.trust_domain);
+}
+
 }  // namespace
 
 // First what takes time and changes nothing: who the pod is, and a scheduler to tell. Then, under
-// one lock, whether it may start, and the binding. The kubelet repeats a start that is refused, so
-// each step must bear being done twice.
+// the GPU's lock, everything else. The kubelet repeats a start that is refused, so each step must
+// bear being done twice.
 absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   const absl::StatusOr<std::string> gpu_uuid = RequireOneGpu(device_ids);
   if (!gpu_uuid.ok()) return gpu_uuid.status();
@@ -42,109 +60,136 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
     return absl::NotFoundError(
         Cat("inventory: GPU ", *gpu_uuid, " is no longer on this node; delete the pod"));
   }
-  // Every Allocate makes a new one, so the latest of them is this pod's, unless the kubelet has
-  // passed the IDs on without Allocate, which is found out below.
-  const std::vector<Allocation> allocations = options_.book->FindByDevices(device_ids);
-  if (allocations.empty()) {
-    return absl::NotFoundError(Cat("state: no allocation is known for ",
-                                   absl::StrJoin(device_ids, ", "),
-                                   "; delete the pod, so that the kubelet allocates anew"));
-  }
+  // Then nothing is worth waiting for. What counts is looked up behind the waits.
+  if (options_.book->FindByDevices(device_ids).empty()) return NoAllocation(device_ids);
   const absl::StatusOr<PodContainer> owner = resolver_.Resolve(device_ids);
   if (!owner.ok()) return owner.status();
-  const auto no_policy = [&] {
-    return absl::FailedPreconditionError(
-        Cat("policy: ", Describe(*owner), ": ", options_.policy->Trouble()));
-  };
-  Binding granted;
-  granted.owner = *owner;
-  if (!SetGrant(allocations.back(), &granted)) return no_policy();
-  if (granted.quota_bytes == 0) {
-    return absl::FailedPreconditionError(
-        Cat("policy: ", Describe(*owner),
-            " would get no GPU memory: the reserve leaves nothing for the slots"));
-  }
   const absl::StatusOr<std::shared_ptr<SchedulerClient>> scheduler = WaitForScheduler(*gpu_uuid);
   if (!scheduler.ok()) return scheduler.status();
-
-  const MutexLock lock(admission_mutex_);
-  if (absl::Status status = Admit(*gpu_uuid, device_ids, *owner); !status.ok()) return status;
-  // A container that starts again was admitted before: a GPU that has been drained since keeps what
-  // runs there.
-  if (!allocations.back().binding.has_value()) {
-    if (const std::string closed = Closed(*gpu_uuid); !closed.empty()) {
-      return absl::FailedPreconditionError(
-          Cat(Describe(*owner), ": ", closed, "; delete the pod, so that it is placed elsewhere"));
-    }
-    const std::string shortage =
-        Shortage(*gpu_uuid, SlotsOf(allocations.back()), granted.quota_bytes);
-    if (!shortage.empty()) {
-      return absl::ResourceExhaustedError(Cat("memory: ", Describe(*owner), ": ", shortage));
-    }
-  }
-  // The kubelet does not say which of a pod's containers starts. Those with the same IDs are an
-  // init container and the app container that takes them over: both are bound, as of one pod they
-  // are. An unbound one of an earlier pod may be among them; no container was ever started with it,
-  // so binding it gives no pod anything.
-  std::string bound_name;
-  // Looked up again: while this call waited, another may have bound one of them.
-  const PodContainer* other = nullptr;
-  const std::vector<Allocation> now = options_.book->FindByDevices(device_ids);
-  for (const Allocation& allocation : now) {
-    if (allocation.binding.has_value() && !IsSamePod(allocation.binding->owner, *owner)) {
-      other = &allocation.binding->owner;
-      continue;
-    }
-    // The owner and the time of the first start stay: by that time the collector tells this pod
-    // from a later one. The grant is the policy's of today.
-    Allocation bound = allocation;
-    if (!bound.binding.has_value()) {
-      bound.binding.emplace();
-      bound.binding->owner = *owner;
-      bound.binding->bound_at = options_.clock->Now();
-    }
-    if (!SetGrant(bound, &*bound.binding)) return no_policy();
-    if (absl::Status status = Tell(scheduler->get(), bound); !status.ok()) {
-      return absl::Status(status.code(),
-                          Cat(Describe(*owner), ": ", std::string(status.message())));
-    }
-    // Behind the scheduler's consent: a record must not claim a binding that was refused. If this
-    // fails, the start is repeated, and the scheduler takes the same identity again.
-    if (absl::Status status = options_.book->Bind(bound.name, *bound.binding); !status.ok())
-      return status;
-    bound_name = bound.name;
-    spdlog::info("start: {}: {}, {} slots, {}, trust domain {}", bound.name, Describe(*owner),
-                 SlotsOf(bound).size(), FormatSize(bound.binding->quota_bytes),
-                 bound.binding->trust_domain);
-  }
-  if (bound_name.empty()) {
-    return absl::FailedPreconditionError(
-        Cat("identity: ", absl::StrJoin(device_ids, ", "), " was allocated for ", Describe(*other),
-            ", but the kubelet says ", Describe(*owner),
-            " holds it now; delete the pod, so that the kubelet ", "allocates anew"));
-  }
+  const absl::StatusOr<std::string> started =
+      Start(*gpu_uuid, device_ids, *owner, scheduler->get());
+  if (!started.ok()) return started.status();
   // Creates the executor's context while the container starts. Not repeated for a scheduler that is
   // restarted, because most allocations may never be used again.
-  if (absl::Status status = (*scheduler)->PrepareExecutor(bound_name); !status.ok()) {
-    spdlog::debug("start: {}: {}", bound_name, std::string(status.message()));
+  if (absl::Status status = (*scheduler)->PrepareExecutor(*started); !status.ok()) {
+    spdlog::debug("start: {}: {}", *started, std::string(status.message()));
   }
   return absl::OkStatus();
 }
 
-absl::Status Allocator::Admit(const std::string& gpu_uuid,
+absl::StatusOr<std::string> Allocator::Start(const std::string& gpu_uuid,
+                                             const std::vector<std::string>& device_ids,
+                                             const PodContainer& owner,
+                                             SchedulerClient* scheduler) {
+  const MutexLock lock(admission_mutex_);
+  // One policy for all that follows. A change of it that comes now is followed by Regrant, which
+  // waits for the lock.
+  const std::shared_ptr<const Policy> policy = options_.policy->Current();
+  if (policy == nullptr) {
+    return absl::FailedPreconditionError(
+        Cat("policy: ", Describe(owner), ": ", options_.policy->Trouble()));
+  }
+  if (absl::Status status = Admit(*policy, gpu_uuid, device_ids, owner); !status.ok()) {
+    return status;
+  }
+  std::vector<Allocation> allocations = options_.book->FindByDevices(device_ids);
+  if (allocations.empty()) return NoAllocation(device_ids);
+  // The kubelet does not say which of a pod's containers starts. Those with the same IDs are an
+  // init container and the app container that takes them over: both are bound, as of one pod they
+  // are. An unbound one of an earlier pod may be among them; no container was ever started with it,
+  // so binding it gives no pod anything.
+  const Allocation latest = allocations.back();
+  std::erase_if(allocations, [&](const Allocation& allocation) {
+    return allocation.binding.has_value() && !IsSamePod(allocation.binding->owner, owner);
+  });
+  // The kubelet has passed the IDs on without Allocate, which makes a new one each time.
+  if (allocations.empty()) {
+    return absl::FailedPreconditionError(
+        Cat("identity: ", absl::StrJoin(device_ids, ", "), " was allocated for ",
+            Describe(latest.binding->owner), ", but the kubelet says ", Describe(owner),
+            " holds it now; delete the pod, so that the kubelet ", "allocates anew"));
+  }
+  // A container that starts again was admitted before: a GPU that has been drained since keeps what
+  // runs there. Only the latest is judged: of those with the same slots only that counts
+  // (slot_use.h).
+  if (!allocations.back().binding.has_value()) {
+    const absl::Status room = CheckRoom(*policy, allocations.back(), owner);
+    if (!room.ok()) return room;
+  }
+  for (const Allocation& allocation : allocations) {
+    const absl::Status status = allocation.binding.has_value()
+                                    ? StartAgain(*policy, allocation, scheduler)
+                                    : BindFirst(*policy, allocation, owner, scheduler);
+    if (!status.ok()) return status;
+  }
+  return allocations.back().name;
+}
+
+absl::Status Allocator::CheckRoom(const Policy& policy, const Allocation& allocation,
+                                  const PodContainer& owner) const {
+  if (const std::string closed = Closed(allocation.gpu_uuid); !closed.empty()) {
+    return absl::FailedPreconditionError(
+        Cat(Describe(owner), ": ", closed, "; delete the pod, so that it is placed elsewhere"));
+  }
+  Binding granted;
+  granted.owner = owner;
+  SetGrant(policy, allocation, &granted);
+  if (granted.quota_bytes == 0) {
+    return absl::FailedPreconditionError(
+        Cat("policy: ", Describe(owner),
+            " would get no GPU memory: the reserve leaves nothing for the slots"));
+  }
+  const std::string shortage = Shortage(policy, allocation, granted.quota_bytes);
+  if (shortage.empty()) return absl::OkStatus();
+  return absl::ResourceExhaustedError(Cat("memory: ", Describe(owner), ": ", shortage));
+}
+
+absl::Status Allocator::BindFirst(const Policy& policy, Allocation allocation,
+                                  const PodContainer& owner, SchedulerClient* scheduler) const {
+  Binding& binding = allocation.binding.emplace();
+  binding.owner = owner;
+  binding.bound_at = options_.clock->Now();
+  SetGrant(policy, allocation, &binding);
+  if (absl::Status status = Tell(scheduler, allocation); !status.ok()) {
+    return absl::Status(status.code(), Cat(Describe(owner), ": ", std::string(status.message())));
+  }
+  // Behind the scheduler's consent: a record must not claim a binding that was refused. If this
+  // fails, the start is repeated, and the scheduler takes the same identity again.
+  if (absl::Status status = options_.book->Bind(allocation.name, binding); !status.ok()) {
+    return status;
+  }
+  SayStarted(allocation);
+  return absl::OkStatus();
+}
+
+absl::Status Allocator::StartAgain(const Policy& policy, const Allocation& allocation,
+                                   SchedulerClient* scheduler) const {
+  // The owner and the time of the first start stay: by that time the collector tells this pod from
+  // a later one. The grant is the policy's of today.
+  Allocation renewed = allocation;
+  std::vector<std::string> troubles;
+  RenewRecord(policy, &renewed, &troubles);
+  for (const std::string& trouble : troubles) spdlog::warn("{}", trouble);
+  const absl::Status told = TellRenewed(scheduler, renewed, allocation);
+  if (!told.ok()) {
+    return absl::Status(
+        told.code(), Cat(Describe(allocation.binding->owner), ": ", std::string(told.message())));
+  }
+  SayStarted(renewed);
+  return absl::OkStatus();
+}
+
+absl::Status Allocator::Admit(const Policy& policy, const std::string& gpu_uuid,
                               const std::vector<std::string>& device_ids,
                               const PodContainer& owner) const {
-  // PreStart has found one in force. It stays so: a policy is only ever replaced by another one.
-  const std::shared_ptr<const Policy> policy = options_.policy->Current();
-  if (policy == nullptr) return absl::OkStatus();
   // The kubelet is asked only where a rule limits the number of tenants: its answer may take
   // seconds, and admission_mutex_ is held.
   absl::StatusOr<uint32_t> others = 0;
-  if (SettingsOfNamespace(*policy, owner.pod_namespace).max_tenants.value != 0) {
+  if (SettingsOfNamespace(policy, owner.pod_namespace).max_tenants.value != 0) {
     others = OtherTenants(gpu_uuid, device_ids, owner.pod_namespace);
     if (!others.ok()) return others.status();
   }
-  const std::string refusal = Refusal(*policy, options_.capacities.at(gpu_uuid),
+  const std::string refusal = Refusal(policy, options_.capacities.at(gpu_uuid),
                                       {owner.pod_namespace, owner.pod, owner.container, *others});
   if (refusal.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(Cat("policy: ", Describe(owner), ": ", refusal));
@@ -184,23 +229,23 @@ absl::StatusOr<uint32_t> Allocator::OtherTenants(const std::string& gpu_uuid,
 // Called by the supervisor before the client is given out, so no other thread uses this connection
 // yet. Another agent may speak to the same scheduler over its own.
 absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* scheduler) {
-  for (Allocation& allocation : options_.book->All()) {
-    if (allocation.gpu_uuid != gpu_uuid) continue;
-    if (allocation.binding.has_value()) {
-      // Without a policy in force what runs keeps what it was granted last.
-      Binding granted = *allocation.binding;
-      if (SetGrant(allocation, &granted)) {
-        if (granted.quota_bytes > allocation.binding->quota_bytes &&
-            !Shortage(gpu_uuid, SlotsOf(allocation), granted.quota_bytes).empty()) {
-          granted.quota_bytes = allocation.binding->quota_bytes;
-        }
-        allocation.binding = granted;
-      }
-    }
-    absl::Status told = Tell(scheduler, allocation);
+  // Without a policy in force what runs keeps what it was granted last.
+  const auto policy = options_.policy->Current();
+  for (const Allocation& seen : options_.book->All()) {
+    if (seen.gpu_uuid != gpu_uuid) continue;
+    const MutexLock lock(admission_mutex_);
+    const std::optional<Allocation> allocation = options_.book->Find(seen.name);
+    if (!allocation.has_value()) continue;
+    Allocation renewed = *allocation;
+    std::vector<std::string> troubles;
+    if (policy != nullptr) RenewRecord(*policy, &renewed, &troubles);
+    for (const std::string& trouble : troubles) spdlog::error("{}", trouble);
+    const absl::Status told = TellRenewed(scheduler, renewed, *allocation);
     if (absl::IsUnavailable(told)) return told;
     // One that is refused must not keep the others from their GPU.
-    if (!told.ok()) spdlog::error("restore: {}: {}", allocation.name, std::string(told.message()));
+    if (!told.ok()) {
+      spdlog::error("restore: {}: {}", allocation->name, std::string(told.message()));
+    }
   }
   // What the scheduler has and the book does not was collected, or taken back, while it had no
   // agent.
@@ -218,85 +263,98 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
 
 std::vector<std::string> Allocator::Regrant() {
   std::vector<std::string> troubles;
-  for (Allocation& allocation : options_.book->All()) {
-    if (!allocation.binding.has_value() || !options_.capacities.contains(allocation.gpu_uuid))
-      continue;
-    const Binding before = *allocation.binding;
-    if (const std::string broken = BrokenPromiseTo(allocation); !broken.empty()) {
-      troubles.push_back(Cat("policy: ", Describe(before.owner), " keeps its ",
-                             FormatSize(before.quota_bytes), " of memory: ", broken));
-    }
-    if (!SetGrant(allocation, &*allocation.binding) || *allocation.binding == before) continue;
-    if (allocation.binding->quota_bytes > before.quota_bytes) {
-      const std::string shortage =
-          Shortage(allocation.gpu_uuid, SlotsOf(allocation), allocation.binding->quota_bytes);
-      if (!shortage.empty()) {
-        // The rest of the new grant holds; only the memory stays.
-        allocation.binding->quota_bytes = before.quota_bytes;
-        troubles.push_back(Cat("policy: ", Describe(before.owner), " keeps its ",
-                               FormatSize(before.quota_bytes), " of memory: ", shortage));
-      }
-    }
-    absl::Status status;
-    // If its scheduler is away, Restore tells it later.
-    if (const auto scheduler = options_.scheduler(allocation.gpu_uuid); scheduler.ok()) {
-      status = Tell(scheduler->get(), allocation);
-    }
-    if (status.ok()) status = options_.book->Bind(allocation.name, *allocation.binding);
-    if (!status.ok()) {
-      troubles.push_back(Cat("policy: ", Describe(allocation.binding->owner),
-                             " keeps its old grant: ", std::string(status.message())));
+  const auto policy = options_.policy->Current();
+  if (policy == nullptr) return troubles;
+  for (const Allocation& seen : options_.book->All()) {
+    const MutexLock lock(admission_mutex_);
+    // Looked up again: a start that had the lock may have bound it meanwhile, with the policy of
+    // before.
+    const std::optional<Allocation> allocation = options_.book->Find(seen.name);
+    if (!allocation.has_value()) continue;
+    Allocation renewed = *allocation;
+    if (!RenewRecord(*policy, &renewed, &troubles)) continue;
+    // If its scheduler is away, or goes away now, Restore tells it later.
+    const auto scheduler = options_.scheduler(allocation->gpu_uuid);
+    if (!scheduler.ok()) continue;
+    const absl::Status told = TellRenewed(scheduler->get(), renewed, *allocation);
+    if (!told.ok() && !absl::IsUnavailable(told)) {
+      troubles.push_back(KeepsOldGrant(*allocation, told));
     }
   }
   return troubles;
 }
 
-bool Allocator::SetGrant(const Allocation& allocation, Binding* binding) const {
-  const std::shared_ptr<const Policy> policy = options_.policy->Current();
-  const auto capacity = options_.capacities.find(allocation.gpu_uuid);
-  if (policy == nullptr || capacity == options_.capacities.end()) return false;
-  const PodContainer& owner = binding->owner;
-  // "auto" is what a slot was when the allocation was made, not what it would be of today's --slots
-  // and --reserve: the rest of the GPU's memory was promised on those terms.
-  const Grant grant = Decide(*policy, capacity->second, owner.pod_namespace, owner.pod);
-  const bool is_auto = SettingsOfNamespace(*policy, owner.pod_namespace).memory.value.is_auto;
-  binding->trust_domain = grant.trust_domain;
-  // Who runs keeps its memory when its rule becomes impossible here. 0 is a binding that is being
-  // made: PreStart refuses it where the rule is impossible (Admit).
-  if (binding->quota_bytes == 0 ||
-      gpuloom::BrokenPromiseTo(*policy, capacity->second, owner.pod_namespace).empty()) {
-    binding->quota_bytes =
-        (is_auto ? AutoSlotBytesOf(allocation, capacity->second) : grant.slot_bytes) *
-        SlotsOf(allocation).size();
+// The record first: of two that grow the second counts the first, and what the disk refuses nobody
+// is told.
+bool Allocator::RenewRecord(const Policy& policy, Allocation* allocation,
+                            std::vector<std::string>* troubles) const {
+  const auto capacity = options_.capacities.find(allocation->gpu_uuid);
+  if (!allocation->binding.has_value() || capacity == options_.capacities.end()) return false;
+  const Allocation before = *allocation;
+  Binding& binding = *allocation->binding;
+  SetGrant(policy, before, &binding);
+  // All else of the new grant holds; only the memory stays.
+  std::string keeps_because =
+      BrokenPromiseTo(policy, capacity->second, binding.owner.pod_namespace);
+  if (keeps_because.empty() && binding.quota_bytes > before.binding->quota_bytes) {
+    keeps_because = Shortage(policy, before, binding.quota_bytes);
   }
-  binding->shares = ShareTermsOf(*policy, owner);
-  binding->kernels = KernelTermsOf(*policy, owner);
-  binding->partition = PartitionTermsOf(*policy, owner);
-  binding->memory_wait_ms =
-      1000 *
-      SettingsOfPod(*policy, owner.pod_namespace, owner.pod, owner.container).memory_wait_s.value;
-  binding->trace = TraceTermsOf(*policy, owner);
-  binding->rescue_after_ms = RescueAfterMsOf(*policy, owner);
+  if (!keeps_because.empty()) {
+    binding.quota_bytes = before.binding->quota_bytes;
+    troubles->push_back(Cat("policy: ", Describe(binding.owner), " keeps its ",
+                            FormatSize(binding.quota_bytes), " of memory: ", keeps_because));
+  }
+  if (binding == *before.binding) return false;
+  if (absl::Status status = options_.book->Bind(before.name, binding); !status.ok()) {
+    *allocation = before;
+    troubles->push_back(KeepsOldGrant(before, status));
+    return false;
+  }
   return true;
 }
 
-std::string Allocator::BrokenPromiseTo(const Allocation& allocation) const {
-  const std::shared_ptr<const Policy> policy = options_.policy->Current();
-  const auto capacity = options_.capacities.find(allocation.gpu_uuid);
-  if (policy == nullptr || capacity == options_.capacities.end()) return "";
-  return gpuloom::BrokenPromiseTo(*policy, capacity->second,
-                                  allocation.binding->owner.pod_namespace);
+absl::Status Allocator::TellRenewed(SchedulerClient* scheduler, const Allocation& renewed,
+                                    const Allocation& before) const {
+  const absl::Status told = Tell(scheduler, renewed);
+  // A scheduler that is gone is told by Restore.
+  if (told.ok() || absl::IsUnavailable(told) || renewed.binding == before.binding) return told;
+  if (absl::Status status = options_.book->Bind(before.name, *before.binding); !status.ok()) {
+    spdlog::error("policy: the record of {} says what its scheduler has refused: {}",
+                  Describe(before.binding->owner), std::string(status.message()));
+  }
+  return told;
 }
 
-std::string Allocator::Shortage(const std::string& gpu_uuid, const std::vector<int>& slots,
+void Allocator::SetGrant(const Policy& policy, const Allocation& allocation,
+                         Binding* binding) const {
+  const PodContainer& owner = binding->owner;
+  const Capacity& capacity = options_.capacities.at(allocation.gpu_uuid);
+  // "auto" is what a slot was when the allocation was made, not what it would be of today's --slots
+  // and --reserve: the rest of the GPU's memory was promised on those terms.
+  const Grant grant = Decide(policy, capacity, owner.pod_namespace, owner.pod);
+  const bool is_auto = SettingsOfNamespace(policy, owner.pod_namespace).memory.value.is_auto;
+  binding->trust_domain = grant.trust_domain;
+  binding->quota_bytes = (is_auto ? AutoSlotBytesOf(allocation, capacity) : grant.slot_bytes) *
+                         SlotsOf(allocation).size();
+  binding->shares = ShareTermsOf(policy, owner);
+  binding->kernels = KernelTermsOf(policy, owner);
+  binding->partition = PartitionTermsOf(policy, owner);
+  binding->memory_wait_ms =
+      1000 *
+      SettingsOfPod(policy, owner.pod_namespace, owner.pod, owner.container).memory_wait_s.value;
+  binding->trace = TraceTermsOf(policy, owner);
+  binding->rescue_after_ms = RescueAfterMsOf(policy, owner);
+}
+
+std::string Allocator::Shortage(const Policy& policy, const Allocation& allocation,
                                 uint64_t wanted_bytes) const {
-  const std::shared_ptr<const Policy> policy = options_.policy->Current();
-  if (policy == nullptr || policy->overcommit) return "";
+  if (policy.overcommit) return "";
   // Asked anew each time: of two allocations that grow, the second must count the first.
-  const SlotUse use = UseOf(options_.capacities.at(gpu_uuid), options_.book->All());
+  const SlotUse use = UseOf(options_.capacities.at(allocation.gpu_uuid), options_.book->All());
+  const std::vector<int> slots = SlotsOf(allocation);
   const uint64_t left_bytes = use.LeftBeside(slots);
   if (wanted_bytes <= left_bytes) return "";
-  return Cat("GPU ", gpu_uuid, " has ", FormatSize(left_bytes),
+  return Cat("GPU ", allocation.gpu_uuid, " has ", FormatSize(left_bytes),
              " that are promised to nobody, and ", FormatSize(wanted_bytes), " are needed for ",
              slots.size(),
              " slots: pods that run keep what they were given before the number of slots, the "
