@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is given to which container, and taken back. What its pod is granted: allocator_grants.cc.
 //
-// The locks: allocation_mutex_ and admission_mutex_ each span a look at the book and the write that
-// rests on it; they are never held together. Neither keeps out another agent, which shares the book
-// while one replaces the other, nor Sweep, which only the agent's main thread calls.
+// The locks: allocation_mutex_ and each GPU's gate span a look at the book and the write that rests
+// on it; no two of them are ever held together. They do not keep out another agent, which shares the
+// book while one replaces the other, nor Sweep, which only the agent's main thread calls.
 #include "agent/plugin/allocator.h"
 
 #include <spdlog/spdlog.h>
@@ -32,7 +32,9 @@ absl::Status TwoDevices(const std::string& resource, size_t count) {
 Allocator::Allocator(Options options)
     : options_(std::move(options)),
       resolver_(options_.pod_resources, options_.clock, options_.patience),
-      collector_(options_.collector_times) {}
+      collector_(options_.collector_times) {
+  for (const auto& [uuid, capacity] : options_.capacities) gates_.try_emplace(uuid, capacity);
+}
 
 // A refusal here fails the pod for good, so only what no retry can mend is refused: a GPU that this
 // agent does not have or does not give out, and slots that another container holds. What the policy

@@ -96,42 +96,49 @@ class Allocator {
   void KubeletSeen(const std::string& kubelet_id);
 
  private:
+  // One GPU, with the lock that is held from the look at what has been granted of it until more is:
+  // of two that start or grow at once the second counts the first. Its scheduler is asked meanwhile,
+  // and one that hangs holds up nobody on another GPU.
+  struct Gate {
+    explicit Gate(const Capacity& of) : capacity(of) {}
+    const Capacity& capacity;
+    mutable Mutex mutex;
+  };
+
   // The GPU of all these devices.
   absl::StatusOr<std::string> GpuOf(const std::vector<std::string>& device_ids) const;
   // What was asked for is on no GPU, or on several: says what would wait instead, if anything would.
   absl::Status WithRemedy(const absl::Status& refusal, size_t slots) const;
   // Judges the start of a container and binds its allocation; returns that one's name.
-  absl::StatusOr<std::string> Start(const std::string& gpu_uuid,
-                                    const std::vector<std::string>& device_ids,
+  absl::StatusOr<std::string> Start(const Gate& gate, const std::vector<std::string>& device_ids,
                                     const PodContainer& owner, SchedulerClient* scheduler)
-      GPULOOM_EXCLUDES(admission_mutex_);
+      GPULOOM_EXCLUDES(gate.mutex);
   // What the policy has against the start of this container. OK: nothing.
-  absl::Status Admit(const Policy& policy, const std::string& gpu_uuid,
+  absl::Status Admit(const Gate& gate, const Policy& policy,
                      const std::vector<std::string>& device_ids, const PodContainer& owner) const
-      GPULOOM_REQUIRES(admission_mutex_);
+      GPULOOM_REQUIRES(gate.mutex);
   // Whether the GPU is given to new containers and has the memory for this one.
-  absl::Status CheckRoom(const Policy& policy, const Allocation& allocation,
-                         const PodContainer& owner) const GPULOOM_REQUIRES(admission_mutex_);
-  absl::Status BindFirst(const Policy& policy, Allocation allocation, const PodContainer& owner,
-                         SchedulerClient* scheduler) const GPULOOM_REQUIRES(admission_mutex_);
+  absl::Status CheckRoom(const Gate& gate, const Policy& policy, const Allocation& allocation,
+                         const PodContainer& owner) const GPULOOM_REQUIRES(gate.mutex);
+  absl::Status BindFirst(const Gate& gate, const Policy& policy, Allocation allocation,
+                         const PodContainer& owner, SchedulerClient* scheduler) const
+      GPULOOM_REQUIRES(gate.mutex);
   // Of an allocation that is bound.
-  absl::Status StartAgain(const Policy& policy, const Allocation& allocation,
-                          SchedulerClient* scheduler) const GPULOOM_REQUIRES(admission_mutex_);
+  absl::Status StartAgain(const Gate& gate, const Policy& policy, const Allocation& allocation,
+                          SchedulerClient* scheduler) const GPULOOM_REQUIRES(gate.mutex);
   // Other containers of the namespace that the kubelet shows on this GPU and that were admitted.
   // Those that were not may be waiting for a place themselves.
   absl::StatusOr<uint32_t> OtherTenants(const std::string& gpu_uuid,
                                         const std::vector<std::string>& device_ids,
                                         const std::string& pod_namespace) const;
-  // Sets what the binding's owner gets for the allocation's slots.
-  void SetGrant(const Policy& policy, const Allocation& allocation, Binding* binding) const;
   // Gives the bound allocation, and its record, what the policy grants its owner now: more memory
   // only where the GPU has it left, and the same where the rule is impossible on the GPU. One line
   // per trouble. False: nothing has changed.
-  bool RenewRecord(const Policy& policy, Allocation* allocation,
-                   std::vector<std::string>* troubles) const GPULOOM_REQUIRES(admission_mutex_);
+  bool RenewRecord(const Gate& gate, const Policy& policy, Allocation* allocation,
+                   std::vector<std::string>* troubles) const GPULOOM_REQUIRES(gate.mutex);
   // Tells what RenewRecord has made of `before`, and sets the record back if that is refused.
-  absl::Status TellRenewed(SchedulerClient* scheduler, const Allocation& renewed,
-                           const Allocation& before) const GPULOOM_REQUIRES(admission_mutex_);
+  absl::Status TellRenewed(const Gate& gate, SchedulerClient* scheduler, const Allocation& renewed,
+                           const Allocation& before) const GPULOOM_REQUIRES(gate.mutex);
   std::string Closed(const std::string& gpu_uuid) const;
   // The new allocation of these devices, all of this GPU; or why they cannot be given.
   absl::StatusOr<Allocation> TakeSlots(const std::string& gpu_uuid,
@@ -144,7 +151,7 @@ class Allocator {
                                                size_t count) const;
   SlotUse UseOf(const Capacity& capacity, const std::vector<Allocation>& allocations) const;
   // Why the GPU cannot keep the promise of this memory to the allocation's holder; empty: it can.
-  std::string Shortage(const Policy& policy, const Allocation& allocation,
+  std::string Shortage(const Capacity& capacity, const Policy& policy, const Allocation& allocation,
                        uint64_t wanted_bytes) const;
   absl::Status Tell(SchedulerClient* scheduler, const Allocation& allocation) const;
   absl::StatusOr<std::shared_ptr<SchedulerClient>> WaitForScheduler(
@@ -154,9 +161,7 @@ class Allocator {
   Resolver resolver_;
   // Held from looking at what has been given until more is. No other process is asked meanwhile.
   Mutex allocation_mutex_;
-  // From the look at what has been granted until more is: of two that start or grow at once the
-  // second counts the first.
-  Mutex admission_mutex_;
+  std::map<std::string, Gate> gates_;  // by GPU uuid; the map itself never changes
   Mutex collector_mutex_;
   Collector collector_ GPULOOM_GUARDED_BY(collector_mutex_);
 };

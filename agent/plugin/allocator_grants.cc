@@ -36,6 +36,27 @@ absl::Status NoAllocation(const std::vector<std::string>& device_ids) {
                                  "; delete the pod, so that the kubelet allocates anew"));
 }
 
+// Sets what the binding's owner gets for the allocation's slots.
+void SetGrant(const Capacity& capacity, const Policy& policy, const Allocation& allocation,
+              Binding* binding) {
+  const PodContainer& owner = binding->owner;
+  // "auto" is what a slot was when the allocation was made, not what it would be of today's --slots
+  // and --reserve: the rest of the GPU's memory was promised on those terms.
+  const Grant grant = Decide(policy, capacity, owner.pod_namespace, owner.pod);
+  const bool is_auto = SettingsOfNamespace(policy, owner.pod_namespace).memory.value.is_auto;
+  binding->trust_domain = grant.trust_domain;
+  binding->quota_bytes = (is_auto ? AutoSlotBytesOf(allocation, capacity) : grant.slot_bytes) *
+                         SlotsOf(allocation).size();
+  binding->shares = ShareTermsOf(policy, owner);
+  binding->kernels = KernelTermsOf(policy, owner);
+  binding->partition = PartitionTermsOf(policy, owner);
+  binding->memory_wait_ms =
+      1000 *
+      SettingsOfPod(policy, owner.pod_namespace, owner.pod, owner.container).memory_wait_s.value;
+  binding->trace = TraceTermsOf(policy, owner);
+  binding->rescue_after_ms = RescueAfterMsOf(policy, owner);
+}
+
 std::string KeepsOldGrant(const Allocation& allocation, const absl::Status& status) {
   return Cat("policy: ", Describe(allocation.binding->owner),
              " keeps its old grant: ", std::string(status.message()));
@@ -56,7 +77,8 @@ void SayStarted(const Allocation& allocation) {
 absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   const absl::StatusOr<std::string> gpu_uuid = RequireOneGpu(device_ids);
   if (!gpu_uuid.ok()) return gpu_uuid.status();
-  if (!options_.capacities.contains(*gpu_uuid)) {
+  const auto gate = gates_.find(*gpu_uuid);
+  if (gate == gates_.end()) {
     return absl::NotFoundError(
         Cat("inventory: GPU ", *gpu_uuid, " is no longer on this node; delete the pod"));
   }
@@ -67,7 +89,7 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   const absl::StatusOr<std::shared_ptr<SchedulerClient>> scheduler = WaitForScheduler(*gpu_uuid);
   if (!scheduler.ok()) return scheduler.status();
   const absl::StatusOr<std::string> started =
-      Start(*gpu_uuid, device_ids, *owner, scheduler->get());
+      Start(gate->second, device_ids, *owner, scheduler->get());
   if (!started.ok()) return started.status();
   // Creates the executor's context while the container starts. Not repeated for a scheduler that is
   // restarted, because most allocations may never be used again.
@@ -77,11 +99,11 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Allocator::Start(const std::string& gpu_uuid,
+absl::StatusOr<std::string> Allocator::Start(const Gate& gate,
                                              const std::vector<std::string>& device_ids,
                                              const PodContainer& owner,
                                              SchedulerClient* scheduler) {
-  const MutexLock lock(admission_mutex_);
+  const MutexLock lock(gate.mutex);
   // One policy for all that follows. A change of it that comes now is followed by Regrant, which
   // waits for the lock.
   const std::shared_ptr<const Policy> policy = options_.policy->Current();
@@ -89,7 +111,7 @@ absl::StatusOr<std::string> Allocator::Start(const std::string& gpu_uuid,
     return absl::FailedPreconditionError(
         Cat("policy: ", Describe(owner), ": ", options_.policy->Trouble()));
   }
-  if (absl::Status status = Admit(*policy, gpu_uuid, device_ids, owner); !status.ok()) {
+  if (absl::Status status = Admit(gate, *policy, device_ids, owner); !status.ok()) {
     return status;
   }
   std::vector<Allocation> allocations = options_.book->FindByDevices(device_ids);
@@ -113,43 +135,43 @@ absl::StatusOr<std::string> Allocator::Start(const std::string& gpu_uuid,
   // runs there. Only the latest is judged: of those with the same slots only that counts
   // (slot_use.h).
   if (!allocations.back().binding.has_value()) {
-    const absl::Status room = CheckRoom(*policy, allocations.back(), owner);
+    const absl::Status room = CheckRoom(gate, *policy, allocations.back(), owner);
     if (!room.ok()) return room;
   }
   for (const Allocation& allocation : allocations) {
     const absl::Status status = allocation.binding.has_value()
-                                    ? StartAgain(*policy, allocation, scheduler)
-                                    : BindFirst(*policy, allocation, owner, scheduler);
+                                    ? StartAgain(gate, *policy, allocation, scheduler)
+                                    : BindFirst(gate, *policy, allocation, owner, scheduler);
     if (!status.ok()) return status;
   }
   return allocations.back().name;
 }
 
-absl::Status Allocator::CheckRoom(const Policy& policy, const Allocation& allocation,
-                                  const PodContainer& owner) const {
+absl::Status Allocator::CheckRoom(const Gate& gate, const Policy& policy,
+                                  const Allocation& allocation, const PodContainer& owner) const {
   if (const std::string closed = Closed(allocation.gpu_uuid); !closed.empty()) {
     return absl::FailedPreconditionError(
         Cat(Describe(owner), ": ", closed, "; delete the pod, so that it is placed elsewhere"));
   }
   Binding granted;
   granted.owner = owner;
-  SetGrant(policy, allocation, &granted);
+  SetGrant(gate.capacity, policy, allocation, &granted);
   if (granted.quota_bytes == 0) {
     return absl::FailedPreconditionError(
         Cat("policy: ", Describe(owner),
             " would get no GPU memory: the reserve leaves nothing for the slots"));
   }
-  const std::string shortage = Shortage(policy, allocation, granted.quota_bytes);
+  const std::string shortage = Shortage(gate.capacity, policy, allocation, granted.quota_bytes);
   if (shortage.empty()) return absl::OkStatus();
   return absl::ResourceExhaustedError(Cat("memory: ", Describe(owner), ": ", shortage));
 }
 
-absl::Status Allocator::BindFirst(const Policy& policy, Allocation allocation,
+absl::Status Allocator::BindFirst(const Gate& gate, const Policy& policy, Allocation allocation,
                                   const PodContainer& owner, SchedulerClient* scheduler) const {
   Binding& binding = allocation.binding.emplace();
   binding.owner = owner;
   binding.bound_at = options_.clock->Now();
-  SetGrant(policy, allocation, &binding);
+  SetGrant(gate.capacity, policy, allocation, &binding);
   if (absl::Status status = Tell(scheduler, allocation); !status.ok()) {
     return absl::Status(status.code(), Cat(Describe(owner), ": ", std::string(status.message())));
   }
@@ -162,15 +184,15 @@ absl::Status Allocator::BindFirst(const Policy& policy, Allocation allocation,
   return absl::OkStatus();
 }
 
-absl::Status Allocator::StartAgain(const Policy& policy, const Allocation& allocation,
-                                   SchedulerClient* scheduler) const {
+absl::Status Allocator::StartAgain(const Gate& gate, const Policy& policy,
+                                   const Allocation& allocation, SchedulerClient* scheduler) const {
   // The owner and the time of the first start stay: by that time the collector tells this pod from
   // a later one. The grant is the policy's of today.
   Allocation renewed = allocation;
   std::vector<std::string> troubles;
-  RenewRecord(policy, &renewed, &troubles);
+  RenewRecord(gate, policy, &renewed, &troubles);
   for (const std::string& trouble : troubles) spdlog::warn("{}", trouble);
-  const absl::Status told = TellRenewed(scheduler, renewed, allocation);
+  const absl::Status told = TellRenewed(gate, scheduler, renewed, allocation);
   if (!told.ok()) {
     return absl::Status(
         told.code(), Cat(Describe(allocation.binding->owner), ": ", std::string(told.message())));
@@ -179,18 +201,18 @@ absl::Status Allocator::StartAgain(const Policy& policy, const Allocation& alloc
   return absl::OkStatus();
 }
 
-absl::Status Allocator::Admit(const Policy& policy, const std::string& gpu_uuid,
+absl::Status Allocator::Admit(const Gate& gate, const Policy& policy,
                               const std::vector<std::string>& device_ids,
                               const PodContainer& owner) const {
   // The kubelet is asked only where a rule limits the number of tenants: its answer may take
-  // seconds, and admission_mutex_ is held.
+  // seconds, and the GPU's lock is held.
   absl::StatusOr<uint32_t> others = 0;
   if (SettingsOfNamespace(policy, owner.pod_namespace).max_tenants.value != 0) {
-    others = OtherTenants(gpu_uuid, device_ids, owner.pod_namespace);
+    others = OtherTenants(gate.capacity.gpu, device_ids, owner.pod_namespace);
     if (!others.ok()) return others.status();
   }
-  const std::string refusal = Refusal(policy, options_.capacities.at(gpu_uuid),
-                                      {owner.pod_namespace, owner.pod, owner.container, *others});
+  const std::string refusal =
+      Refusal(policy, gate.capacity, {owner.pod_namespace, owner.pod, owner.container, *others});
   if (refusal.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(Cat("policy: ", Describe(owner), ": ", refusal));
 }
@@ -229,18 +251,22 @@ absl::StatusOr<uint32_t> Allocator::OtherTenants(const std::string& gpu_uuid,
 // Called by the supervisor before the client is given out, so no other thread uses this connection
 // yet. Another agent may speak to the same scheduler over its own.
 absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* scheduler) {
+  const auto gate = gates_.find(gpu_uuid);
+  if (gate == gates_.end()) {
+    return absl::NotFoundError(Cat("inventory: GPU ", gpu_uuid, " is no longer on this node"));
+  }
   // Without a policy in force what runs keeps what it was granted last.
   const auto policy = options_.policy->Current();
   for (const Allocation& seen : options_.book->All()) {
     if (seen.gpu_uuid != gpu_uuid) continue;
-    const MutexLock lock(admission_mutex_);
+    const MutexLock lock(gate->second.mutex);
     const std::optional<Allocation> allocation = options_.book->Find(seen.name);
     if (!allocation.has_value()) continue;
     Allocation renewed = *allocation;
     std::vector<std::string> troubles;
-    if (policy != nullptr) RenewRecord(*policy, &renewed, &troubles);
+    if (policy != nullptr) RenewRecord(gate->second, *policy, &renewed, &troubles);
     for (const std::string& trouble : troubles) spdlog::error("{}", trouble);
-    const absl::Status told = TellRenewed(scheduler, renewed, *allocation);
+    const absl::Status told = TellRenewed(gate->second, scheduler, renewed, *allocation);
     if (absl::IsUnavailable(told)) return told;
     // One that is refused must not keep the others from their GPU.
     if (!told.ok()) {
@@ -266,17 +292,19 @@ std::vector<std::string> Allocator::Regrant() {
   const auto policy = options_.policy->Current();
   if (policy == nullptr) return troubles;
   for (const Allocation& seen : options_.book->All()) {
-    const MutexLock lock(admission_mutex_);
+    const auto gate = gates_.find(seen.gpu_uuid);
+    if (gate == gates_.end()) continue;
+    const MutexLock lock(gate->second.mutex);
     // Looked up again: a start that had the lock may have bound it meanwhile, with the policy of
     // before.
     const std::optional<Allocation> allocation = options_.book->Find(seen.name);
     if (!allocation.has_value()) continue;
     Allocation renewed = *allocation;
-    if (!RenewRecord(*policy, &renewed, &troubles)) continue;
+    if (!RenewRecord(gate->second, *policy, &renewed, &troubles)) continue;
     // If its scheduler is away, or goes away now, Restore tells it later.
     const auto scheduler = options_.scheduler(allocation->gpu_uuid);
     if (!scheduler.ok()) continue;
-    const absl::Status told = TellRenewed(scheduler->get(), renewed, *allocation);
+    const absl::Status told = TellRenewed(gate->second, scheduler->get(), renewed, *allocation);
     if (!told.ok() && !absl::IsUnavailable(told)) {
       troubles.push_back(KeepsOldGrant(*allocation, told));
     }
@@ -286,18 +314,16 @@ std::vector<std::string> Allocator::Regrant() {
 
 // The record first: of two that grow the second counts the first, and what the disk refuses nobody
 // is told.
-bool Allocator::RenewRecord(const Policy& policy, Allocation* allocation,
+bool Allocator::RenewRecord(const Gate& gate, const Policy& policy, Allocation* allocation,
                             std::vector<std::string>* troubles) const {
-  const auto capacity = options_.capacities.find(allocation->gpu_uuid);
-  if (!allocation->binding.has_value() || capacity == options_.capacities.end()) return false;
+  if (!allocation->binding.has_value()) return false;
   const Allocation before = *allocation;
   Binding& binding = *allocation->binding;
-  SetGrant(policy, before, &binding);
+  SetGrant(gate.capacity, policy, before, &binding);
   // All else of the new grant holds; only the memory stays.
-  std::string keeps_because =
-      BrokenPromiseTo(policy, capacity->second, binding.owner.pod_namespace);
+  std::string keeps_because = BrokenPromiseTo(policy, gate.capacity, binding.owner.pod_namespace);
   if (keeps_because.empty() && binding.quota_bytes > before.binding->quota_bytes) {
-    keeps_because = Shortage(policy, before, binding.quota_bytes);
+    keeps_because = Shortage(gate.capacity, policy, before, binding.quota_bytes);
   }
   if (!keeps_because.empty()) {
     binding.quota_bytes = before.binding->quota_bytes;
@@ -313,8 +339,8 @@ bool Allocator::RenewRecord(const Policy& policy, Allocation* allocation,
   return true;
 }
 
-absl::Status Allocator::TellRenewed(SchedulerClient* scheduler, const Allocation& renewed,
-                                    const Allocation& before) const {
+absl::Status Allocator::TellRenewed(const Gate&, SchedulerClient* scheduler,
+                                    const Allocation& renewed, const Allocation& before) const {
   const absl::Status told = Tell(scheduler, renewed);
   // A scheduler that is gone is told by Restore.
   if (told.ok() || absl::IsUnavailable(told) || renewed.binding == before.binding) return told;
@@ -325,36 +351,15 @@ absl::Status Allocator::TellRenewed(SchedulerClient* scheduler, const Allocation
   return told;
 }
 
-void Allocator::SetGrant(const Policy& policy, const Allocation& allocation,
-                         Binding* binding) const {
-  const PodContainer& owner = binding->owner;
-  const Capacity& capacity = options_.capacities.at(allocation.gpu_uuid);
-  // "auto" is what a slot was when the allocation was made, not what it would be of today's --slots
-  // and --reserve: the rest of the GPU's memory was promised on those terms.
-  const Grant grant = Decide(policy, capacity, owner.pod_namespace, owner.pod);
-  const bool is_auto = SettingsOfNamespace(policy, owner.pod_namespace).memory.value.is_auto;
-  binding->trust_domain = grant.trust_domain;
-  binding->quota_bytes = (is_auto ? AutoSlotBytesOf(allocation, capacity) : grant.slot_bytes) *
-                         SlotsOf(allocation).size();
-  binding->shares = ShareTermsOf(policy, owner);
-  binding->kernels = KernelTermsOf(policy, owner);
-  binding->partition = PartitionTermsOf(policy, owner);
-  binding->memory_wait_ms =
-      1000 *
-      SettingsOfPod(policy, owner.pod_namespace, owner.pod, owner.container).memory_wait_s.value;
-  binding->trace = TraceTermsOf(policy, owner);
-  binding->rescue_after_ms = RescueAfterMsOf(policy, owner);
-}
-
-std::string Allocator::Shortage(const Policy& policy, const Allocation& allocation,
-                                uint64_t wanted_bytes) const {
+std::string Allocator::Shortage(const Capacity& capacity, const Policy& policy,
+                                const Allocation& allocation, uint64_t wanted_bytes) const {
   if (policy.overcommit) return "";
   // Asked anew each time: of two allocations that grow, the second must count the first.
-  const SlotUse use = UseOf(options_.capacities.at(allocation.gpu_uuid), options_.book->All());
+  const SlotUse use = UseOf(capacity, options_.book->All());
   const std::vector<int> slots = SlotsOf(allocation);
   const uint64_t left_bytes = use.LeftBeside(slots);
   if (wanted_bytes <= left_bytes) return "";
-  return Cat("GPU ", allocation.gpu_uuid, " has ", FormatSize(left_bytes),
+  return Cat("GPU ", capacity.gpu, " has ", FormatSize(left_bytes),
              " that are promised to nobody, and ", FormatSize(wanted_bytes), " are needed for ",
              slots.size(),
              " slots: pods that run keep what they were given before the number of slots, the "

@@ -58,7 +58,6 @@ TEST_F(AllocatorTest, AnAllocationThatIsMadeWhileAStartWaitsIsJudgedAsNew) {
   StartPodsOn({0});
   std::string later;
   pods_.on_list = [&] {
-    pods_.on_list = nullptr;
     later = NameOf(*allocator_->Allocate(Ids({0})));
     pods_.held.clear();
     Holds("a", "later", Ids({0}));
@@ -76,10 +75,7 @@ TEST_F(AllocatorTest, APolicyThatChangesWhileAStartWaitsIsTheOneThatIsJudged) {
   const auto setup = allocator_->Allocate(Ids({0}));
   ASSERT_TRUE(setup.ok());
   Holds("a", "p0", Ids({0}));
-  on_scheduler_ = [&] {
-    on_scheduler_ = nullptr;
-    UsePolicy("defaults: {memory: 26GiB}");
-  };
+  on_scheduler_ = [&] { UsePolicy("defaults: {memory: 26GiB}"); };
   EXPECT_EQ(allocator_->PreStart(Ids({0})).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_FALSE(scheduler_->bound.contains(NameOf(*setup)));
 }
@@ -89,7 +85,6 @@ TEST_F(AllocatorTest, AChangeOfPolicyReachesAPodThatStartsMeanwhile) {
   Holds("a", "p", Ids({0}));
   std::future<std::vector<std::string>> regrant;
   scheduler_->on_bind = [&] {
-    scheduler_->on_bind = nullptr;
     UsePolicy("defaults: {memory: 5GiB}");
     regrant = std::async(std::launch::async, [this] { return allocator_->Regrant(); });
     // It must wait for the start; one that does not has its time to come to the end here.
@@ -99,6 +94,24 @@ TEST_F(AllocatorTest, AChangeOfPolicyReachesAPodThatStartsMeanwhile) {
   EXPECT_THAT(regrant.get(), IsEmpty());
   EXPECT_EQ(scheduler_->bound.at(NameOf(*setup)).memory_quota_bytes, 5 * kGiB);
   EXPECT_EQ(book_->Find(NameOf(*setup))->binding->quota_bytes, 5 * kGiB);
+}
+
+TEST_F(AllocatorTest, ASchedulerThatHangsHoldsUpNoStartOnAnotherGpu) {
+  gpus_ = {kUuid, kOtherUuid};
+  Reopen();
+  const std::vector<std::string> other_ids = {MakeDeviceId(kOtherUuid, 0)};
+  ASSERT_TRUE(allocator_->Allocate(Ids({0})).ok());
+  ASSERT_TRUE(allocator_->Allocate(other_ids).ok());
+  Holds("a", "p", Ids({0}));
+  Holds("a", "q", other_ids);
+  std::future<absl::Status> other;
+  scheduler_->on_bind = [&] {
+    other = std::async(std::launch::async, [&] { return allocator_->PreStart(other_ids); });
+    EXPECT_EQ(other.wait_for(std::chrono::minutes(1)), std::future_status::ready);
+  };
+  EXPECT_TRUE(allocator_->PreStart(Ids({0})).ok());
+  EXPECT_TRUE(other.get().ok());
+  EXPECT_THAT(other_scheduler_->bound, SizeIs(1));
 }
 
 TEST_F(AllocatorTest, APolicyThatChangedWithoutAnAgentIsGrantedAsFarAsMemoryIsLeft) {
