@@ -136,7 +136,12 @@ absl::StatusOr<Allocation> AllocationBook::Add(const std::string& gpu_uuid,
 
   const MutexLock lock(mutex_);
   // The record first: a directory without a record belongs to no allocation.
-  if (absl::Status status = WriteRecord(allocation); !status.ok()) return status;
+  if (absl::Status status = WriteRecord(allocation); !status.ok()) {
+    // It is there if only the folder could not be synchronised.
+    std::error_code ignored;
+    fs::remove(RecordOf(allocation.name), ignored);
+    return status;
+  }
   if (absl::Status status = MakeStateDirectory(DirectoryOf(allocation.name), 0755); !status.ok()) {
     std::error_code ignored;
     fs::remove(RecordOf(allocation.name), ignored);
@@ -152,9 +157,18 @@ absl::Status AllocationBook::Bind(const std::string& name, const Binding& bindin
   LookAtLocked(name, nullptr);
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return absl::NotFoundError(Cat("state: no allocation ", name));
-  Allocation changed = found->second.allocation;
+  const Allocation before = found->second.allocation;
+  Allocation changed = before;
   changed.binding = binding;
-  if (absl::Status status = WriteRecord(changed); !status.ok()) return status;
+  if (absl::Status status = WriteRecord(changed); !status.ok()) {
+    // It says so all the same if only the folder could not be synchronised.
+    LookAtLocked(name, nullptr);
+    const auto now = by_name_.find(name);
+    if (now != by_name_.end() && now->second.allocation.binding != before.binding) {
+      (void)WriteRecord(before);  // which may fail no earlier: behind the rename
+    }
+    return status;
+  }
   found->second = {std::move(changed), {}};
   return absl::OkStatus();
 }

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
@@ -13,6 +16,20 @@
 #include "agent/identity/state_file.h"
 #include "agent/testing_full_disk.h"
 #include "agent/testing_read_only.h"
+
+namespace {
+bool g_folders_fail = false;
+}  // namespace
+
+// In place of libc's: a disk that fails only behind the rename, where the folder is written.
+extern "C" int fsync(int fd) {
+  struct stat info = {};
+  if (g_folders_fail && fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) {
+    errno = EIO;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_fsync, fd));
+}
 
 namespace gpuloom {
 namespace {
@@ -117,6 +134,22 @@ TEST_F(Book, RemoveTakesDirectoryAndRecord) {
   EXPECT_FALSE(fs::exists(book_->DirectoryOf(a->name)));
   EXPECT_THAT(Reopen().All(), IsEmpty());
   EXPECT_TRUE(book_->Remove(a->name).ok());
+}
+
+TEST_F(Book, ADiskThatFailsBehindTheRenameLeavesTheOldState) {
+  const auto a = book_->Add("GPU-1", {"x"}, {"s", "n"}, kNow);
+  ASSERT_TRUE(a.ok());
+  Binding other = SomeBinding();
+  other.quota_bytes = 1;
+  ASSERT_TRUE(book_->Bind(a->name, SomeBinding()).ok());
+  g_folders_fail = true;
+  EXPECT_FALSE(book_->Add("GPU-1", {"y"}, {"s", "n"}, kNow).ok());
+  EXPECT_FALSE(book_->Bind(a->name, other).ok());
+  g_folders_fail = false;
+  EXPECT_EQ(book_->Find(a->name)->binding, SomeBinding());
+  EXPECT_THAT(book_->All(), SizeIs(1));
+  EXPECT_EQ(Reopen().Find(a->name)->binding, SomeBinding());
+  EXPECT_EQ(std::distance(fs::directory_iterator(state_ + "/records"), {}), 1);
 }
 
 TEST_F(Book, AFullDiskRefusesAndLeavesTheOldState) {
