@@ -277,11 +277,10 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
   // agent.
   const absl::StatusOr<std::vector<std::string>> known = scheduler->ListAllocations();
   if (!known.ok()) return known.status();
-  // Asked after the scheduler was: one that another agent adds now is in the book before.
-  std::set<std::string> in_book;
-  for (const Allocation& allocation : options_.book->All()) in_book.insert(allocation.name);
+  // Asked after the scheduler was: one that another agent adds now is in the book before. One by
+  // one, because a listing may leave out a record that another agent replaces meanwhile.
   for (const std::string& name : *known) {
-    if (in_book.contains(name)) continue;
+    if (options_.book->Find(name).has_value()) continue;
     if (absl::Status status = scheduler->RemoveAllocation(name); !status.ok()) return status;
   }
   return absl::OkStatus();
