@@ -34,6 +34,25 @@ bool IsName(const std::string& text) {
   return text.size() == 2 * kNameBytes && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
+// The names of the folder's files. A listing that ends early has an error.
+absl::StatusOr<std::vector<fs::path>> List(const std::string& folder) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  // Not a range's loop, whose step would throw.
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    paths.push_back(entry->path());
+  }
+  if (error) return absl::InternalError(Cat("state: ", folder, ": ", error.message()));
+  return paths;
+}
+
+// Whether there is certainly no such file.
+bool IsGone(const std::string& path) {
+  std::error_code error;
+  return !fs::exists(path, error) && !error;
+}
+
 void SortOldestFirst(std::vector<Allocation>* allocations) {
   std::sort(allocations->begin(), allocations->end(), [](const Allocation& a, const Allocation& b) {
     return a.created_at != b.created_at ? a.created_at < b.created_at : a.name < b.name;
@@ -52,31 +71,30 @@ absl::Status AllocationBook::Load(std::vector<std::string>* complaints) {
   }
   if (absl::Status status = LookLocked(complaints); !status.ok()) return status;
   // A directory without a record is what a removal left that did not come to its end.
-  std::error_code error;
-  // Collected first: removing while a directory is being read may skip entries.
-  std::vector<fs::path> orphans;
-  for (const fs::directory_entry& entry : fs::directory_iterator(allocations_, error)) {
-    const std::string name = entry.path().filename();
+  // Listed first: removing while a directory is being read may skip entries.
+  const absl::StatusOr<std::vector<fs::path>> directories = List(allocations_);
+  if (!directories.ok()) return directories.status();
+  for (const fs::path& directory : *directories) {
+    const std::string name = directory.filename();
     // Asked now, not taken from the look above: another agent may have added it since.
-    if (!fs::exists(RecordOf(name)) && !fs::exists(records_ + "/" + name + kSetAsideSuffix)) {
-      orphans.push_back(entry.path());
-    }
+    if (!IsGone(RecordOf(name)) || !IsGone(records_ + "/" + name + kSetAsideSuffix)) continue;
+    // What cannot be removed is tried again at the next start; it is in nobody's way.
+    std::error_code ignored;
+    fs::remove_all(directory, ignored);
   }
-  if (error) return absl::InternalError(Cat("state: ", allocations_, ": ", error.message()));
-  // What cannot be removed is tried again at the next start; it is in nobody's way.
-  for (const fs::path& orphan : orphans) fs::remove_all(orphan, error);
   return absl::OkStatus();
 }
 
 absl::Status AllocationBook::LookLocked(std::vector<std::string>* complaints) const {
-  std::error_code error;
+  const absl::StatusOr<std::vector<fs::path>> records = List(records_);
+  if (!records.ok()) return records.status();
   std::set<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(records_, error)) {
-    if (entry.path().extension() == kRecordSuffix) names.insert(entry.path().stem());
+  for (const fs::path& record : *records) {
+    if (record.extension() == kRecordSuffix) names.insert(record.stem());
   }
-  if (error) return absl::InternalError(Cat("state: ", records_, ": ", error.message()));
-  // Another agent has removed them.
-  std::erase_if(by_name_, [&](const auto& known) { return !names.contains(known.first); });
+  // What is known is looked at by its name, too: a listing may leave out a record that another
+  // agent replaces meanwhile.
+  for (const auto& [name, known] : by_name_) names.insert(name);
   for (const std::string& name : names) LookAtLocked(name, complaints);
   return absl::OkStatus();
 }
@@ -136,7 +154,12 @@ absl::StatusOr<Allocation> AllocationBook::Add(const std::string& gpu_uuid,
 
   const MutexLock lock(mutex_);
   // The record first: a directory without a record belongs to no allocation.
-  if (absl::Status status = WriteRecord(allocation); !status.ok()) return status;
+  if (absl::Status status = WriteRecord(allocation); !status.ok()) {
+    // It is there if only the folder could not be synchronised.
+    std::error_code ignored;
+    fs::remove(RecordOf(allocation.name), ignored);
+    return status;
+  }
   if (absl::Status status = MakeStateDirectory(DirectoryOf(allocation.name), 0755); !status.ok()) {
     std::error_code ignored;
     fs::remove(RecordOf(allocation.name), ignored);
@@ -152,9 +175,18 @@ absl::Status AllocationBook::Bind(const std::string& name, const Binding& bindin
   LookAtLocked(name, nullptr);
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return absl::NotFoundError(Cat("state: no allocation ", name));
-  Allocation changed = found->second.allocation;
+  const Allocation before = found->second.allocation;
+  Allocation changed = before;
   changed.binding = binding;
-  if (absl::Status status = WriteRecord(changed); !status.ok()) return status;
+  if (absl::Status status = WriteRecord(changed); !status.ok()) {
+    // It says so all the same if only the folder could not be synchronised.
+    LookAtLocked(name, nullptr);
+    const auto now = by_name_.find(name);
+    if (now != by_name_.end() && now->second.allocation.binding != before.binding) {
+      (void)WriteRecord(before);  // which may fail no earlier: behind the rename
+    }
+    return status;
+  }
   found->second = {std::move(changed), {}};
   return absl::OkStatus();
 }

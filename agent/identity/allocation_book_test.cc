@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/identity/allocation_book.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
@@ -13,6 +18,36 @@
 #include "agent/identity/state_file.h"
 #include "agent/testing_full_disk.h"
 #include "agent/testing_read_only.h"
+
+namespace {
+bool g_folders_fail = false;
+int g_entries_until_failure = -1;  // negative: none comes
+std::string g_unlisted;            // a file's name
+}  // namespace
+
+// In place of libc's: a disk that fails only behind the rename, where the folder is written.
+extern "C" int fsync(int fd) {
+  struct stat info = {};
+  if (g_folders_fail && fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) {
+    errno = EIO;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_fsync, fd));
+}
+
+// In place of libc's: a listing that ends early, or leaves out a file that is there, as that of a
+// folder in which another process renames may.
+extern "C" dirent* readdir(DIR* folder) {
+  static const auto real = reinterpret_cast<dirent* (*)(DIR*)>(dlsym(RTLD_NEXT, "readdir"));
+  if (g_entries_until_failure >= 0 && g_entries_until_failure-- == 0) {
+    errno = EIO;
+    return nullptr;
+  }
+  for (;;) {
+    dirent* const entry = real(folder);
+    if (entry == nullptr || g_unlisted != entry->d_name) return entry;
+  }
+}
 
 namespace gpuloom {
 namespace {
@@ -117,6 +152,46 @@ TEST_F(Book, RemoveTakesDirectoryAndRecord) {
   EXPECT_FALSE(fs::exists(book_->DirectoryOf(a->name)));
   EXPECT_THAT(Reopen().All(), IsEmpty());
   EXPECT_TRUE(book_->Remove(a->name).ok());
+}
+
+TEST_F(Book, ADiskThatFailsBehindTheRenameLeavesTheOldState) {
+  const auto a = book_->Add("GPU-1", {"x"}, {"s", "n"}, kNow);
+  ASSERT_TRUE(a.ok());
+  Binding other = SomeBinding();
+  other.quota_bytes = 1;
+  ASSERT_TRUE(book_->Bind(a->name, SomeBinding()).ok());
+  g_folders_fail = true;
+  EXPECT_FALSE(book_->Add("GPU-1", {"y"}, {"s", "n"}, kNow).ok());
+  EXPECT_FALSE(book_->Bind(a->name, other).ok());
+  g_folders_fail = false;
+  EXPECT_EQ(book_->Find(a->name)->binding, SomeBinding());
+  EXPECT_THAT(book_->All(), SizeIs(1));
+  EXPECT_EQ(Reopen().Find(a->name)->binding, SomeBinding());
+  EXPECT_EQ(std::distance(fs::directory_iterator(state_ + "/records"), {}), 1);
+}
+
+TEST_F(Book, AListingThatFailsOrIsNotWholeEndsNoAllocation) {
+  const auto a = book_->Add("GPU-1", {"x"}, {"s", "n"}, kNow);
+  ASSERT_TRUE(a.ok());
+  g_unlisted = a->name + ".yaml";
+  EXPECT_THAT(book_->All(), SizeIs(1));
+  EXPECT_TRUE(Reopen().Find(a->name).has_value()) << "asked by its name";
+  EXPECT_TRUE(fs::exists(book_->DirectoryOf(a->name))) << "no orphan";
+  g_unlisted.clear();
+  // Behind ".", ".." and the first, or at once.
+  for (const int entries : {3, 0}) {
+    g_entries_until_failure = entries;
+    EXPECT_THAT(book_->All(), SizeIs(1));
+    g_entries_until_failure = entries;
+    EXPECT_THAT(book_->Load(&complaints_).message(), HasSubstr(state_ + "/records: "));
+  }
+  // Of the folder that is read behind the records.
+  g_entries_until_failure = 6;
+  EXPECT_THAT(book_->Load(&complaints_).message(), HasSubstr(state_ + "/allocations: "));
+  g_entries_until_failure = -1;
+  // Whatever another agent has removed is over.
+  ASSERT_TRUE(fs::remove(state_ + "/records/" + a->name + ".yaml"));
+  EXPECT_THAT(book_->All(), IsEmpty());
 }
 
 TEST_F(Book, AFullDiskRefusesAndLeavesTheOldState) {

@@ -49,26 +49,28 @@ bool WriteWholeFile(const std::string& path, const std::string& content, unsigne
   std::string temporary;
   const channel::UniqueFd fd = MakeTemporary(path, &temporary);
   if (!fd.valid()) return fail(path, "open");
-  const auto give_up = [&](const char* call) {
-    (void)fail(path, call);
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  const auto give_up = [&](const char* call, const std::string& at) {
+    (void)fail(at, call);
     unlink(temporary.c_str());
     return false;
   };
   // Made for its owner only; containers' users must be able to read what is mounted.
-  if (fchmod(fd.get(), mode) != 0) return give_up("fchmod");
+  if (fchmod(fd.get(), mode) != 0) return give_up("fchmod", path);
   for (size_t done = 0; done < content.size();) {
     const ssize_t n = write(fd.get(), content.data() + done, content.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return give_up("write");
+    if (n < 0) return give_up("write", path);
     done += static_cast<size_t>(n);
   }
   // Before the rename: after a crash the name must not lead to a file without its content.
-  if (fsync(fd.get()) != 0) return give_up("fsync");
-  if (rename(temporary.c_str(), path.c_str()) != 0) return give_up("rename");
-  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  if (fsync(fd.get()) != 0) return give_up("fsync", path);
+  // Opened before the rename, behind which nothing but the disk may fail.
   const channel::UniqueFd parent(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!parent.valid()) return give_up("open", folder);
+  if (rename(temporary.c_str(), path.c_str()) != 0) return give_up("rename", path);
   // The rename itself lasts only once the folder is on the disk.
-  if (!parent.valid() || fsync(parent.get()) != 0) return fail(folder, "fsync");
+  if (fsync(parent.get()) != 0) return fail(folder, "fsync");
   return true;
 }
 

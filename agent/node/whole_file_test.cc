@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -63,6 +65,25 @@ TEST_F(WholeFileTest, AFailureNamesFileAndReasonAndLeavesNothing) {
   EXPECT_STREQ(failure_.call, "rename");
   EXPECT_EQ(failure_.error, EISDIR);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(WholeFileTest, WhereDescriptorsRunOutTheOldContentStays) {
+  ASSERT_TRUE(Write(path_, "old"));
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  // The lowest free one, and no other: for the new file, not for the folder.
+  const int lowest = dup(STDOUT_FILENO);
+  ASSERT_EQ(close(lowest), 0);
+  const rlimit one = {static_cast<rlim_t>(lowest) + 1, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &one), 0);
+  const bool written = Write(path_, "new");
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(written);
+  EXPECT_EQ(failure_.error, EMFILE);
+  EXPECT_EQ(failure_.path, folder_ + "/");
+  EXPECT_STREQ(failure_.call, "open");
+  EXPECT_EQ(Read(path_), "old");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "nothing else is left";
 }
 
 TEST_F(WholeFileTest, WhatAWriterLeftThatWasKilledIsRemoved) {

@@ -78,7 +78,8 @@ class Allocator {
   // Finds the pod, asks the policy, tells the scheduler. OK: the container may start.
   absl::Status PreStart(const std::vector<std::string>& device_ids);
 
-  // Tells a scheduler that has just been connected everything it must know, and only that.
+  // Tells a scheduler that has just been connected everything it must know, and only that. What the
+  // policy gives now is granted as by Regrant: it may have changed while no agent was in charge.
   absl::Status Restore(const std::string& gpu_uuid, SchedulerClient* scheduler);
 
   // After a change of policy: every bound allocation gets its new grant, but more memory only where the GPU has it left,
@@ -95,23 +96,49 @@ class Allocator {
   void KubeletSeen(const std::string& kubelet_id);
 
  private:
+  // One GPU, with the lock that is held from the look at what has been granted of it until more is:
+  // of two that start or grow at once the second counts the first. Its scheduler is asked meanwhile,
+  // and one that hangs holds up nobody on another GPU.
+  struct Gate {
+    explicit Gate(const Capacity& of) : capacity(of) {}
+    const Capacity& capacity;
+    mutable Mutex mutex;
+  };
+
   // The GPU of all these devices.
   absl::StatusOr<std::string> GpuOf(const std::vector<std::string>& device_ids) const;
   // What was asked for is on no GPU, or on several: says what would wait instead, if anything would.
   absl::Status WithRemedy(const absl::Status& refusal, size_t slots) const;
+  // Judges the start of a container and binds its allocation; returns that one's name.
+  absl::StatusOr<std::string> Start(const Gate& gate, const std::vector<std::string>& device_ids,
+                                    const PodContainer& owner, SchedulerClient* scheduler)
+      GPULOOM_EXCLUDES(gate.mutex);
   // What the policy has against the start of this container. OK: nothing.
-  absl::Status Admit(const std::string& gpu_uuid, const std::vector<std::string>& device_ids,
-                     const PodContainer& owner) const GPULOOM_REQUIRES(admission_mutex_);
+  absl::Status Admit(const Gate& gate, const Policy& policy,
+                     const std::vector<std::string>& device_ids, const PodContainer& owner) const
+      GPULOOM_REQUIRES(gate.mutex);
+  // Whether the GPU is given to new containers and has the memory for this one.
+  absl::Status CheckRoom(const Gate& gate, const Policy& policy, const Allocation& allocation,
+                         const PodContainer& owner) const GPULOOM_REQUIRES(gate.mutex);
+  absl::Status BindFirst(const Gate& gate, const Policy& policy, Allocation allocation,
+                         const PodContainer& owner, SchedulerClient* scheduler) const
+      GPULOOM_REQUIRES(gate.mutex);
+  // Of an allocation that is bound.
+  absl::Status StartAgain(const Gate& gate, const Policy& policy, const Allocation& allocation,
+                          SchedulerClient* scheduler) const GPULOOM_REQUIRES(gate.mutex);
   // Other containers of the namespace that the kubelet shows on this GPU and that were admitted.
   // Those that were not may be waiting for a place themselves.
   absl::StatusOr<uint32_t> OtherTenants(const std::string& gpu_uuid,
                                         const std::vector<std::string>& device_ids,
                                         const std::string& pod_namespace) const;
-  // Sets what the binding's owner gets for the allocation's slots. Returns false, and changes
-  // nothing, while no policy is in force, or the GPU is not there.
-  [[nodiscard]] bool SetGrant(const Allocation& allocation, Binding* binding) const;
-  // Why the rule of the bound allocation's owner is impossible on its GPU; empty: it is not.
-  std::string BrokenPromiseTo(const Allocation& allocation) const;
+  // Gives the bound allocation, and its record, what the policy grants its owner now: more memory
+  // only where the GPU has it left, and the same where the rule is impossible on the GPU. One line
+  // per trouble. False: nothing has changed.
+  bool RenewRecord(const Gate& gate, const Policy& policy, Allocation* allocation,
+                   std::vector<std::string>* troubles) const GPULOOM_REQUIRES(gate.mutex);
+  // Tells what RenewRecord has made of `before`, and sets the record back if that is refused.
+  absl::Status TellRenewed(const Gate& gate, SchedulerClient* scheduler, const Allocation& renewed,
+                           const Allocation& before) const GPULOOM_REQUIRES(gate.mutex);
   std::string Closed(const std::string& gpu_uuid) const;
   // The new allocation of these devices, all of this GPU; or why they cannot be given.
   absl::StatusOr<Allocation> TakeSlots(const std::string& gpu_uuid,
@@ -123,8 +150,8 @@ class Allocator {
   absl::StatusOr<std::vector<int>> ShapesSlots(const SlotUse& use, const DeviceId& device,
                                                size_t count) const;
   SlotUse UseOf(const Capacity& capacity, const std::vector<Allocation>& allocations) const;
-  // Why the GPU cannot keep the promise of this memory to the holder of these slots; empty: it can.
-  std::string Shortage(const std::string& gpu_uuid, const std::vector<int>& slots,
+  // Why the GPU cannot keep the promise of this memory to the allocation's holder; empty: it can.
+  std::string Shortage(const Capacity& capacity, const Policy& policy, const Allocation& allocation,
                        uint64_t wanted_bytes) const;
   absl::Status Tell(SchedulerClient* scheduler, const Allocation& allocation) const;
   absl::StatusOr<std::shared_ptr<SchedulerClient>> WaitForScheduler(
@@ -134,9 +161,7 @@ class Allocator {
   Resolver resolver_;
   // Held from looking at what has been given until more is. No other process is asked meanwhile.
   Mutex allocation_mutex_;
-  // From Admit until the allocation is bound: of two that start at once the second counts the
-  // first.
-  Mutex admission_mutex_;
+  std::map<std::string, Gate> gates_;  // by GPU uuid; the map itself never changes
   Mutex collector_mutex_;
   Collector collector_ GPULOOM_GUARDED_BY(collector_mutex_);
 };

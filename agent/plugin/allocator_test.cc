@@ -155,6 +155,8 @@ TEST_F(AllocatorTest, AnInitContainersAllocationIsBoundToItsPod) {
 }
 
 TEST_F(AllocatorTest, ANewSchedulerIsToldEverythingAndNothingElse) {
+  gpus_ = {kUuid, kOtherUuid};
+  Reopen();
   const auto bound = allocator_->Allocate(Ids({0}));
   const auto unbound = allocator_->Allocate(Ids({1}));
   Holds("a", "p", Ids({0}));

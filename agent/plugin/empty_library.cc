@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 namespace gpuloom {
 namespace {
@@ -22,7 +23,8 @@ struct Image {
   Elf32_Word hash[4];    // one bucket, one chain, both empty
   char strings[4];
 };
-static_assert(sizeof(Image) % alignof(Image) == 0);
+// Without padding, whose bytes nobody sets.
+static_assert(std::has_unique_object_representations_v<Image>);
 
 Elf32_Dyn Entry(Elf32_Sword tag, Elf32_Word value) {
   Elf32_Dyn entry = {};

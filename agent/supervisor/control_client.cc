@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <spdlog/spdlog.h>
 
+#include <cerrno>
+
 #include "absl/strings/str_split.h"
 #include "agent/cat.h"
 #include "proto/control/client.h"
@@ -132,7 +134,12 @@ class ControlClient : public SchedulerClient {
     if (!client_.connected()) return false;
     // POLLHUP and POLLERR are told unasked. Not POLLIN: nothing is read here.
     pollfd entry = {client_.fd(), POLLRDHUP, 0};
-    return poll(&entry, 1, 0) == 0;
+    int ready = 0;
+    do {
+      ready = poll(&entry, 1, 0);
+      // Though it does not wait, a signal that comes now ends it so.
+    } while (ready < 0 && errno == EINTR);
+    return ready == 0;
   }
 
  private:

@@ -10,7 +10,10 @@
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -23,6 +26,20 @@
 #include "proto/control/connection.h"
 #include "proto/control/testing/recording.h"
 #include "proto/sync/testing/wait_for.h"
+
+namespace {
+thread_local int g_interrupted_polls = 0;
+}  // namespace
+
+// In place of libc's: a signal comes.
+extern "C" int poll(pollfd* entries, nfds_t count, int timeout_ms) {
+  if (g_interrupted_polls > 0) {
+    --g_interrupted_polls;
+    errno = EINTR;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_poll, entries, count, timeout_ms));
+}
 
 namespace gpuloom {
 namespace {
@@ -365,6 +382,9 @@ TEST_F(ControlClientTest, OrdersArriveWhole) {
   const auto client = ConnectToScheduler(state_);
   ASSERT_TRUE(client.ok()) << client.status();
   EXPECT_TRUE((*client)->IsConnected());
+  g_interrupted_polls = 1;
+  EXPECT_TRUE((*client)->IsConnected()) << "a signal is no hang-up";
+  EXPECT_EQ(g_interrupted_polls, 0);
   EXPECT_TRUE((*client)
                   ->BindAllocation({"n", "team-a", "p", "main", "namespace/team-a", 4096, 8192,
                                     control::ShareTerms{300, 20, 1, 600, 50}, 30'000,

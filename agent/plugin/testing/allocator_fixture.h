@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -20,7 +21,7 @@
 
 namespace gpuloom {
 
-// One GPU of 140 GiB, a scheduler, a kubelet that says what a test wants, and state in a folder of its own.
+// A GPU of 140 GiB, or several, their schedulers, a kubelet that says what a test wants, and state in a folder of its own.
 class AllocatorTest : public ::testing::Test {
  protected:
   static constexpr char kUuid[] = "GPU-aaaaaaaa-0000-0000-0000-000000000001";
@@ -36,6 +37,7 @@ class AllocatorTest : public ::testing::Test {
       return absl::OkStatus();
     }
     absl::Status BindAllocation(const BindOrder& order) override {
+      if (const auto hook = std::exchange(on_bind, nullptr)) hook();
       if (refuse) return absl::FailedPreconditionError("scheduler: no");
       bound[order.name] = order;
       return absl::OkStatus();
@@ -64,12 +66,17 @@ class AllocatorTest : public ::testing::Test {
     std::map<std::string, BindOrder> bound;
     std::vector<std::string> prepared;
     bool refuse = false;
+    std::function<void()> on_bind;  // the next time; may be null
   };
 
   class FakePodResources : public PodResources {
    public:
-    absl::StatusOr<std::vector<ContainerDevices>> List() override { return held; }
+    absl::StatusOr<std::vector<ContainerDevices>> List() override {
+      if (const auto hook = std::exchange(on_list, nullptr)) hook();
+      return held;
+    }
     std::vector<ContainerDevices> held;
+    std::function<void()> on_list;  // the next time; may be null
   };
 
   void SetUp() override {
@@ -103,17 +110,36 @@ class AllocatorTest : public ::testing::Test {
     options.policy = &*policy_;
     options.pod_resources = &pods_;
     options.clock = &clock_;
-    options.capacities[kUuid] = {kUuid, 140 * kGiB, 6 * kGiB, slots};
+    for (const std::string& uuid : gpus_) {
+      options.capacities[uuid] = {uuid, 140 * kGiB, 6 * kGiB, slots};
+    }
     options.resource_name = "gpuloom.io/gpu";
     options.shapes = shapes_;
     options.on_use = [this](const std::string&, const SlotUse& use) { closed_ = use.Closed(); };
+    options.closed = [this](const std::string&) { return drained_; };
     options.pinned_limit_bytes = 3 * kGiB;
     options.scheduler =
-        [this](const std::string&) -> absl::StatusOr<std::shared_ptr<SchedulerClient>> {
+        [this](const std::string& uuid) -> absl::StatusOr<std::shared_ptr<SchedulerClient>> {
+      if (uuid == kOtherUuid) return std::shared_ptr<SchedulerClient>(other_scheduler_);
+      if (const auto hook = std::exchange(on_scheduler_, nullptr)) hook();
       if (!scheduler_is_up_) return absl::UnavailableError("supervisor: no scheduler");
       return std::shared_ptr<SchedulerClient>(scheduler_);
     };
     allocator_.emplace(std::move(options));
+  }
+  void UsePolicy(const std::string& text) {
+    WritePolicy(text);
+    ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  }
+  // A pod of its own for each slot, started. Returns their allocations' names.
+  std::vector<std::string> StartPodsOn(std::vector<int> slots) {
+    std::vector<std::string> names;
+    for (const int slot : slots) {
+      names.push_back(NameOf(*allocator_->Allocate(Ids({slot}))));
+      Holds("a", ("p" + std::to_string(slot)).c_str(), Ids({slot}));
+      EXPECT_TRUE(allocator_->PreStart(Ids({slot})).ok());
+    }
+    return names;
   }
   std::vector<std::string> Ids(std::vector<int> slots) {
     std::vector<std::string> ids;
@@ -135,9 +161,13 @@ class AllocatorTest : public ::testing::Test {
   std::optional<PolicyWatcher> policy_;
   FakePodResources pods_;
   std::shared_ptr<FakeScheduler> scheduler_ = std::make_shared<FakeScheduler>();
+  std::shared_ptr<FakeScheduler> other_scheduler_ = std::make_shared<FakeScheduler>();
   bool scheduler_is_up_ = true;
-  std::vector<int> shapes_;  // from the next Reopen on
-  std::set<int> closed_;     // single slots, as it was said last
+  std::function<void()> on_scheduler_;       // when it is asked for next; may be null
+  std::string drained_;                      // why the GPU gets no new pods
+  std::vector<std::string> gpus_ = {kUuid};  // from the next Reopen on
+  std::vector<int> shapes_;                  // from the next Reopen on
+  std::set<int> closed_;                     // single slots, as it was said last
   std::optional<Allocator> allocator_;
 };
 
