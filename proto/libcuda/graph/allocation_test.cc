@@ -40,6 +40,38 @@ TEST_F(Model, MemoryLastsAsLongAsANodeOrTheProgramHasIt) {
   library.freed.clear();
 }
 
+// As the driver does (measured, 580.159.04): the program may destroy the graph that it was updated from.
+TEST_F(Model, AnUpdateTakesTheOtherGraphsMemory) {
+  Node* old_allocated = Allocate({}, 64);
+  const CUdeviceptr old_address = AddressOf(old_allocated);
+  Node* old_freed = Free({old_allocated}, old_address);
+  Exec* exec = nullptr;
+  Node* culprit = nullptr;
+  CUgraphInstantiateResult why;
+  ASSERT_EQ(MakeExec(graph_, 0, &exec, &culprit, &why), CUDA_SUCCESS);
+  DestroyNode(old_freed);
+  DestroyNode(old_allocated);
+  EXPECT_TRUE(library.freed.empty());
+  Node* allocated = Allocate({}, 64);
+  const CUdeviceptr address = AddressOf(allocated);
+  ASSERT_NE(address, old_address);
+  Node* freed = Free({allocated}, address);
+  CUgraphExecUpdateResultInfo info;
+  ASSERT_EQ(UpdateExec(exec, graph_, &info), CUDA_SUCCESS);
+  EXPECT_EQ(library.updates, 0u) << "nothing of it runs";
+  EXPECT_EQ(library.freed, std::vector<CUdeviceptr>{old_address});
+  DestroyNode(freed);
+  DestroyNode(allocated);
+  EXPECT_EQ(library.freed.size(), 1u);
+  EXPECT_EQ(CheckLaunch(*exec), CUDA_SUCCESS);
+  ApplyLaunch(*exec);
+  EXPECT_EQ(MemoryUse().used_bytes, 0u) << "allocated and freed";
+  ForgetExec(exec);
+  FreeExec(exec);
+  EXPECT_EQ(library.freed, (std::vector<CUdeviceptr>{old_address, address}));
+  library.freed.clear();
+}
+
 TEST_F(Model, MemoryIsReusedBehindItsFreeing) {
   Node* first = Allocate({}, 4096);
   Node* used = Add(graph_, {first}, 1);

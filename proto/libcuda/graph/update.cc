@@ -167,9 +167,19 @@ bool SameParams(const NodeParams& a, const NodeParams& b) {
       return a.batch.count == b.batch.count &&
              (a.batch.count == 0 || memcmp(a.batch.operations, b.batch.operations,
                                            a.batch.count * sizeof(*a.batch.operations)) == 0);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+      // Nodes that use it get the new address, too, and the other graph may go.
+      return a.alloc.memory == b.alloc.memory;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return a.free_address == b.free_address;
     default:
       return true;  // nothing that an update could change
   }
+}
+
+// Of memory nodes nothing runs: what they do is accounted here (allocation.h).
+bool Runs(const NodeParams& params) {
+  return params.type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && params.type != CU_GRAPH_NODE_TYPE_MEM_FREE;
 }
 
 // The changes of one update: nodes of the Exec's copy with their new parameters, which it owns.
@@ -219,19 +229,23 @@ class Changes {
     if (changes_.count() == 0) return CUDA_SUCCESS;
     if (exec->driver == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     Growing<StepChange> steps;
-    bool room = true;
+    Growing<Node*> sent;
+    CUresult result = CUDA_SUCCESS;
     for (const Change& change : changes_) {
-      room = room && steps.Push({change.node->place, &change.params, change.node->enabled});
+      if (!Runs(change.params)) continue;
+      if (!steps.Push({change.node->place, &change.params, change.node->enabled}) ||
+          !sent.Push(change.from)) {
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+      }
     }
     uint32_t failed = UINT32_MAX;
-    const CUresult result =
-        room ? DriverUpdate(exec, steps.begin(), static_cast<uint32_t>(steps.count()), &failed)
-             : CUDA_ERROR_OUT_OF_MEMORY;
-    steps.Free();
-    if (result != CUDA_SUCCESS) {
-      if (failed < changes_.count()) *culprit = changes_[failed].from;
-      return result;
+    if (result == CUDA_SUCCESS && steps.count() != 0) {
+      result = DriverUpdate(exec, steps.begin(), static_cast<uint32_t>(steps.count()), &failed);
     }
+    if (result != CUDA_SUCCESS && failed < sent.count()) *culprit = sent[failed];
+    steps.Free();
+    sent.Free();
+    if (result != CUDA_SUCCESS) return result;
     for (Change& change : changes_) {
       const NodeParams old = change.node->params;
       change.node->params = change.params;
