@@ -22,7 +22,16 @@ auto Find(Refusals& refusals, const Refusal& like) {
 
 void RefusalLog::Look(const std::vector<RefusedRequest>& latest, Clock::Time now) {
   // So it is at nearly every tick: then neither the file nor the table is touched.
-  if (latest == seen_) return;
+  if (latest != seen_) Take(latest, now);
+  if (is_written_ || now < next_write_) return;
+  next_write_ = now + kPause;
+  const absl::Status written =
+      WriteStateFile(RefusalPath(state_directory_), FormatRefusals(known_));
+  is_written_ = written.ok();
+  if (!written.ok()) spdlog::debug("refusals: {}", std::string(written.message()));
+}
+
+void RefusalLog::Take(const std::vector<RefusedRequest>& latest, Clock::Time now) {
   if (!has_read_) known_ = ReadRefusals(state_directory_);
   has_read_ = true;
   for (const RefusedRequest& refusal : latest) {
@@ -42,9 +51,7 @@ void RefusalLog::Look(const std::vector<RefusedRequest>& latest, Clock::Time now
   seen_ = latest;
   std::ranges::stable_sort(known_, std::greater(), &KnownRefusal::last_unix_s);
   if (known_.size() > kMostKept) known_.resize(kMostKept);
-  const absl::Status written =
-      WriteStateFile(RefusalPath(state_directory_), FormatRefusals(known_));
-  if (!written.ok()) spdlog::debug("refusals: {}", std::string(written.message()));
+  is_written_ = false;
 }
 
 }  // namespace gpuloom

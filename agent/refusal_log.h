@@ -15,17 +15,25 @@ class RefusalLog {
  public:
   // As many as people read, of some agents.
   static constexpr size_t kMostKept = 50;
+  // From one writing to the next, which is an fsync on the agent's loop: pods that are refused can be
+  // made without end. What came last is lost with an agent that ends before.
+  static constexpr Clock::Duration kPause = std::chrono::seconds(5);
 
   explicit RefusalLog(std::string state_directory) : state_directory_(std::move(state_directory)) {}
 
-  // `latest` since this agent began. Writes the file when there is something new.
+  // `latest` since this agent began. Writes the file when there is something new: at once, or kPause
+  // after it did so last.
   void Look(const std::vector<RefusedRequest>& latest, Clock::Time now);
 
  private:
+  void Take(const std::vector<RefusedRequest>& latest, Clock::Time now);
+
   const std::string state_directory_;
   bool has_read_ = false;
   std::vector<RefusedRequest> seen_;
   std::vector<KnownRefusal> known_;  // the latest first
+  bool is_written_ = true;           // known_ is
+  Clock::Time next_write_;
 };
 
 }  // namespace gpuloom

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 namespace gpuloom {
 namespace {
@@ -49,10 +50,29 @@ TEST_F(RefusalLogTest, WhatWasRefusedOutlivesTheAgent) {
                           KnownRefusal{"Allocate", "no GPU has 4", 1, 1'700'000'005}));
 }
 
+// Each write is an fsync on the agent's loop.
+TEST_F(RefusalLogTest, Malicious_PodsWithoutEndAreWrittenNowAndThen) {
+  RefusalLog log(folder_);
+  std::set<uint64_t> files;
+  Clock::Time now = now_;
+  for (int i = 1; i <= 50; ++i) {
+    log.Look({{"PreStartContainer", "policy: no", static_cast<uint64_t>(i)}}, now);
+    const auto kept = ReadRefusals(folder_);
+    ASSERT_EQ(kept.size(), 1u) << "the first at once";
+    files.insert(kept.front().times);
+    now += std::chrono::milliseconds(200);
+  }
+  EXPECT_EQ(files.size(), 2u) << "of 10 s";
+  // Nothing more comes, and what came last is written.
+  now += RefusalLog::kPause;
+  log.Look({{"PreStartContainer", "policy: no", 50}}, now);
+  EXPECT_EQ(ReadRefusals(folder_).front().times, 50u);
+}
+
 TEST_F(RefusalLogTest, Malicious_PodsWithoutEndAreBounded) {
   RefusalLog log(folder_);
   for (int i = 0; i < 500; ++i) {
-    log.Look({{"PreStartContainer", "pod " + std::to_string(i), 1}}, now_ + seconds(i));
+    log.Look({{"PreStartContainer", "pod " + std::to_string(i), 1}}, now_ + seconds(5 * i));
   }
   const auto kept = ReadRefusals(folder_);
   EXPECT_EQ(kept.size(), RefusalLog::kMostKept);

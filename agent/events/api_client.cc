@@ -69,6 +69,9 @@ struct ApiClient::Curl {
   Curl(const Curl&) = delete;
   Curl& operator=(const Curl&) = delete;
   CURL* const handle;  // kept from call to call, and with it the connection
+  // Why a call failed. Lives as long as the handle, which may write it between calls and at its end,
+  // too.
+  char why[CURL_ERROR_SIZE] = {};
 };
 
 ApiClient::ApiClient(std::string server, std::string service_account,
@@ -108,7 +111,8 @@ absl::StatusOr<ApiAnswer> ApiClient::Call(const char* method, const std::string&
   const std::string url = server_ + path;
   const std::string authorities = service_account_ + "/ca.crt";
   ApiAnswer answer;
-  char why[CURL_ERROR_SIZE] = {};
+  char* const why = &curl_->why[0];
+  why[0] = '\0';
   Headers headers;
   headers.Add(Cat("Authorization: Bearer ", std::string(absl::StripAsciiWhitespace(*token))));
   headers.Add(Cat("Accept: ", accept));
@@ -140,13 +144,13 @@ absl::StatusOr<ApiAnswer> ApiClient::Call(const char* method, const std::string&
   curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, &LookWhetherCancelled);
   curl_easy_setopt(curl, CURLOPT_XFERINFODATA, const_cast<std::atomic<bool>*>(is_cancelled_));
-  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, &why[0]);
+  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);
   const CURLcode result = curl_easy_perform(curl);
   // One that is too large is an answer: a server that does not answer is waited for, and no tenant may bring that about.
   if (result != CURLE_OK && answer.is_whole) {
     return absl::UnavailableError(
         Cat("kubernetes: ", server_, ": ",
-            OneLine(why[0] != '\0' ? &why[0] : curl_easy_strerror(result), kMaxTroubleBytes)));
+            OneLine(why[0] != '\0' ? why : curl_easy_strerror(result), kMaxTroubleBytes)));
   }
   long status = 0;
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);

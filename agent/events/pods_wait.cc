@@ -133,10 +133,12 @@ class Waiting {
     const Json& items = Member(pods, "items");
     if (!items.is_array()) return absl::DeadlineExceededError(Cat(message, " ", trouble_));
     size_t told = 0;
+    const Clock::Time until = wait_.clock->Now() + PodsWait::kTelling;
     for (const Json& pod : items) {
       if (IsReady(pod)) continue;
       if (++told > kMaxNodes) return absl::DeadlineExceededError(message + "\n…");
-      message += Cat("\n", NodeOf(pod), ": ", LastLine(pod));
+      message += Cat("\n", NodeOf(pod), ": ",
+                     wait_.clock->Now() < until ? LastLine(pod) : WhereItIsSaid(pod));
     }
     return absl::DeadlineExceededError(message);
   }
@@ -144,6 +146,12 @@ class Waiting {
   static std::string NodeOf(const Json& pod) {
     const std::string node = Text(Member(Member(pod, "spec"), "nodeName"));
     return node.empty() ? "no node yet" : OneLine(node, kMaxTroubleBytes);
+  }
+
+  static std::string WhereItIsSaid(const Json& pod) {
+    return Cat("kubectl logs ",
+               OneLine(Text(Member(Member(pod, "metadata"), "name")), kMaxTroubleBytes),
+               " says what it waits for");
   }
 
   std::string LastLine(const Json& pod) {

@@ -14,6 +14,8 @@ namespace gpuloom {
 
 struct PodsWait {
   static constexpr Clock::Duration kPause = std::chrono::seconds(1);
+  // How long pods are asked for their lines when the time is over: a server that hangs would take 5 s for each.
+  static constexpr Clock::Duration kTelling = std::chrono::seconds(15);
 
   std::string server;  // "https://HOST:PORT"
   std::string
@@ -23,7 +25,8 @@ struct PodsWait {
   Clock* clock = nullptr;
 };
 
-// DeadlineExceeded names each node whose pod is not ready and gives that pod's last line, or says why nothing is known.
+// DeadlineExceeded names each node whose pod is not ready and gives that pod's last line, or says why nothing is known, or
+// where it is said.
 // Cancelled: `is_cancelled` became true.
 absl::Status WaitForPods(const PodsWait& wait, const std::atomic<bool>& is_cancelled);
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 
 #include "agent/events/testing/api_server_fixture.h"
 
@@ -17,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 constexpr char kSet[] = "/apis/apps/v1/namespaces/gpus/daemonsets/gpuloom-drain";
@@ -26,12 +28,13 @@ constexpr char kPods[] =
 // Time passes when someone sleeps, and something may happen then.
 class EventfulClock : public Clock {
  public:
-  Time Now() override { return now_; }
+  Time Now() override { return now_ += per_look; }
   void SleepFor(Duration duration) override {
     now_ += duration;
     if (on_sleep) on_sleep();
   }
   std::function<void()> on_sleep;
+  Duration per_look{};
 
  private:
   Time now_{};
@@ -109,6 +112,25 @@ TEST_F(PodsWaitTest, WhenTheTimeIsOverEachNodeThatIsNotDoneIsNamedWithWhatItWait
             "node-b: waits for pods that hold slots: team-a/train-7 \\x1b[2J\n"
             "node-c: its pod drain-c has not begun: kubectl describe pod says why\n"
             "no node yet: its pod drain-d has not begun: kubectl describe pod says why");
+}
+
+TEST_F(PodsWaitTest, ASlowServerIsNotAskedForEachNodesLine) {
+  Show(20, 0);
+  Json pods = Json::array();
+  for (int i = 0; i < 20; ++i) {
+    const std::string number = std::to_string(i);
+    pods.push_back(Pod("drain-" + number, "node-" + number, false));
+  }
+  state_["objects"][kPods] = {{"items", pods}};
+  WriteState();
+  clock_.per_look = std::chrono::seconds(4);
+  const std::string message(Wait().message());
+  EXPECT_THAT(message, AllOf(HasSubstr("on 20 of 20 nodes:\nnode-0: its pod drain-0 has not begun"),
+                             HasSubstr("node-19: kubectl logs drain-19 says what it waits for")));
+  std::ifstream log(folder_ + "/log");
+  const std::string requests(std::istreambuf_iterator<char>(log), {});
+  EXPECT_THAT(requests, HasSubstr("/pods/drain-0/log"));
+  EXPECT_THAT(requests, Not(HasSubstr("/pods/drain-9/log")));
 }
 
 // Neither a right that is missing nor an answer of nonsense is taken for an end.

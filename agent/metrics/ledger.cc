@@ -119,9 +119,11 @@ void Ledger::Add(const std::string& gpu_uuid, const GpuReport& report, bool is_n
   GpuUse& gpu = gpus[gpu_uuid];
   // Of a ledger that was loaded it is not: figures go on from what the agent before has seen.
   const bool is_first = gpu.reported_at == Clock::Time();
+  // A ledger of before a reboot that lost the date is of the future: no sum goes back for that.
   const Clock::Duration since =
       is_first ? Clock::Duration{}
-               : std::chrono::duration_cast<Clock::Duration>(now - gpu.reported_at);
+               : std::max(Clock::Duration{},
+                          std::chrono::duration_cast<Clock::Duration>(now - gpu.reported_at));
   // A scheduler that has run for less than it must have by now is another one. The figures alone would show it, too, unless
   // the new ones have overtaken the old.
   const auto ran = [](const control::GpuState& state) {

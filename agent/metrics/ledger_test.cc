@@ -174,6 +174,23 @@ TEST_F(LedgerTest, HeldMemoryAndSlotsAreChargedByTheTime) {
   EXPECT_DOUBLE_EQ(use.memory_byte_seconds, 10'060);
 }
 
+// A reboot may lose the date.
+TEST_F(LedgerTest, TimeThatGoesBackTakesNothingAway) {
+  control::AllocationState a = AllocationOf("a1", "red", "p");
+  a.memory_used_bytes = 1000;
+  Report({a});
+  now_ += seconds(10);
+  Report({a});
+  now_ -= std::chrono::hours(5);
+  ledger_.Add(kGpu, ReportOf({a}, 1000), /*is_new_connection=*/true, now_);
+  const NamespaceUse& use = ledger_.namespaces["red"];
+  EXPECT_DOUBLE_EQ(use.memory_byte_seconds, 10'000);
+  EXPECT_DOUBLE_EQ(use.slot_seconds, 20);
+  now_ += seconds(1);
+  ledger_.Add(kGpu, ReportOf({a}, 1001), /*is_new_connection=*/false, now_);
+  EXPECT_DOUBLE_EQ(use.memory_byte_seconds, 11'000);
+}
+
 TEST_F(LedgerTest, ADomainHoldsWhatItsTenantsDo) {
   control::AllocationState a = AllocationOf("a1", "red", "p");
   control::AllocationState b = AllocationOf("b1", "red", "q");
