@@ -11,7 +11,7 @@ namespace gpuloom {
 namespace {
 
 template <typename Refusals, typename Refusal>
-// What is the same refusal: the call and the whole reason, which names the pod.
+// Two refusals are the same if the call and the whole reason, which names the pod, are.
 auto Find(Refusals& refusals, const Refusal& like) {
   return std::ranges::find_if(refusals, [&](const auto& one) {
     return one.call == like.call && one.reason == like.reason;
@@ -21,7 +21,7 @@ auto Find(Refusals& refusals, const Refusal& like) {
 }  // namespace
 
 void RefusalLog::Look(const std::vector<RefusedRequest>& latest, Clock::Time now) {
-  // So it is at nearly every tick: then neither the file nor the table is touched.
+  // True at nearly every tick; then neither the file nor the table is touched.
   if (latest == seen_) return;
   if (!has_read_) known_ = ReadRefusals(state_directory_);
   has_read_ = true;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps what the kubelet was refused over restarts of the agent (agent/node/refusal_file.h). Owned by NodeAgent; one thread.
+// Keeps the requests that the kubelet was refused across restarts of the agent (agent/node/refusal_file.h). Owned by
+// NodeAgent; used from one thread. A file that cannot be written is logged, and written again with the next refusal.
 #pragma once
 
 #include <string>
@@ -13,12 +14,12 @@ namespace gpuloom {
 
 class RefusalLog {
  public:
-  // As many as people read, of some agents.
+  // As many as people read, for several runs of the agent.
   static constexpr size_t kMostKept = 50;
 
   explicit RefusalLog(std::string state_directory) : state_directory_(std::move(state_directory)) {}
 
-  // `latest` since this agent began. Writes the file when there is something new.
+  // `latest`: the latest refusals since this agent began. Writes the file when there is something new.
   void Look(const std::vector<RefusedRequest>& latest, Clock::Time now);
 
  private:

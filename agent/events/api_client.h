@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cluster's API server, for the few calls that events need. HTTPS by libcurl, with the service account's token, read
-// anew for each call because it is replaced while we run, and the cluster's CA, and no other. One thread; a call takes
-// kTimeout at most, and gives up when `is_cancelled` becomes true.
+// The cluster's API server, for the few calls that events need. HTTPS by libcurl, with the service account's token,
+// read anew for each call because it is replaced while we run, and the cluster's CA, and no other. One thread; a call
+// takes kTimeout at most, and gives up when `is_cancelled` becomes true.
 #pragma once
 
 #include <atomic>

@@ -15,8 +15,8 @@ struct Event {
   std::string reason;    // "GpuSick": one word, in capitals as Kubernetes has it; of our own table
   std::string message;   // one line
   bool is_said = false;  // it is in the log already
-  // What one reason of one object is told of apart: the GPU, of a node's; the allocation, of a pod's, because the next pod of
-  // that name is another.
+  // What one reason of one object is told of apart: the GPU, of a node's; the allocation, of a pod's, because the
+  // next pod of that name is another.
   std::string instance = {};
 };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which events are posted, and when. Events of one object with one reason are one series, but those of two GPUs, or of two
-// pods that had the same name, are two (Event::instance). The first of a series is posted at once, those that follow raise
-// its count and are posted together, once a minute. Everything is bounded: series, and posts for each namespace and for the
-// node, so that a tenant who makes pods, faults or refusals by the thousand costs the API server a post each ten seconds,
-// and neither another namespace's events nor the node's wait for that. The node's come first, then each namespace has its
-// turn; one whose events the server cannot take now waits by itself.
+// Which events are posted, and when. Events of one object with one reason are one series, but those of two GPUs, or
+// of two pods that had the same name, are two (Event::instance). The first of a series is posted at once, those that
+// follow raise its count and are posted together, once a minute. Everything is bounded: series, and posts for each
+// namespace and for the node, so that a tenant who makes pods, faults or refusals by the thousand costs the API
+// server a post each ten seconds, and neither another namespace's events nor the node's wait for that. The node's
+// come first, then each namespace has its turn; one whose events the server cannot take now waits by itself.
 //
 // A value; one thread at a time. Time is an argument.
 #pragma once

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Posts this node's events to the cluster's API server, in a thread of its own: nobody who has something to say waits for
-// the server, which may be slow or gone. What cannot be posted is tried again, within the bounds of EventBook; what the
-// server refuses, such as an event of a pod that is gone, is dropped. No namespace's trouble is another's: all wait for
-// the server only while it does not answer. Each event is also a line of the log, as soon as it is told, within a budget
-// for each namespace.
+// Posts this node's events to the cluster's API server, in a thread of its own: nobody who has something to say waits
+// for the server, which may be slow or gone. What cannot be posted is tried again, within the bounds of EventBook;
+// what the server refuses, such as an event of a pod that is gone, is dropped. No namespace's trouble is another's:
+// all wait for the server only while it does not answer. Each event is also a line of the log, as soon as it is told,
+// within a budget for each namespace.
 //
 // Owned by NodeAgent. Start and Stop from one thread; Tell and counts from any.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits until the pods of a DaemonSet, one on each of its nodes, have done what they are there for: until all are ready. The
-// chart's Jobs around `helm uninstall` do nothing else. Needs the rights to get this DaemonSet and, to say what a node's pod waits
-// for, to list the namespace's pods and to read their logs. One thread.
+// Waits until the pods of a DaemonSet, one on each of its nodes, have done what they are there for: until all are
+// ready. The chart's Jobs around `helm uninstall` do nothing else. Needs the rights to get this DaemonSet and, to say
+// what a node's pod waits for, to list the namespace's pods and to read their logs. One thread.
 #pragma once
 
 #include <atomic>

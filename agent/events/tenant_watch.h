@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has happened to a GPU's tenants since the scheduler was last asked, as events of their pods: memory that was refused,
-// processes that were not let in, faults. Counters that were there before this agent are no news.
+// What has happened to a GPU's tenants since the scheduler was last asked, as events of their pods: memory that was
+// refused, processes that were not let in, faults. Counters that were there before this agent are no news.
 //
 // A value for each GPU; one thread.
 #pragma once

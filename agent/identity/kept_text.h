@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A text that is kept in the agent's state over restarts and must come back to the byte or not at all: the last good
-// policy, what metrics have counted. The file has a last line more, which says how long the text is and its sum: half a
-// policy is another policy. A comment of YAML, so that what was YAML still is. Written whole or not at all. Safe from any
-// thread for different paths.
+// policy, what metrics have counted. The file has a last line more, which says how long the text is and its sum: half
+// a policy is another policy. A comment of YAML, so that what was YAML still is. Written whole or not at all. Safe
+// from any thread for different paths.
 #pragma once
 
 #include <string>

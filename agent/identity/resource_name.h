@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What pods ask for: single slots ("gpuloom.io/gpu"), or a shape, so many slots of one GPU at once ("gpuloom.io/gpu-x4"). Pure;
-// safe from any thread.
+// What pods ask for: single slots ("gpuloom.io/gpu"), or a shape, so many slots of one GPU at once
+// ("gpuloom.io/gpu-x4"). Pure; safe from any thread.
 #pragma once
 
 #include <string>

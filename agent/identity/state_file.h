@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of the agent's state, written whole or not at all (agent/node/whole_file.h). Safe from any thread. Failures name the
-// path and the reason; the old content is then intact.
+// Files of the agent's state, written whole or not at all (agent/node/whole_file.h). Safe from any thread. Failures
+// name the path and the reason; the old content is then intact.
 #pragma once
 
 #include <string>

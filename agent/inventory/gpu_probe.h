@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a GPU does what it is asked for: a context, some memory, a fill, a copy back. In a process of its own, because a
-// broken driver hangs or poisons the process that calls it.
+// Whether a GPU does what it is asked for: a context, some memory, a fill, a copy back. In a process of its own,
+// because a broken driver hangs or poisons the process that calls it.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether one GPU is sick, and when it is to be probed. A fault that the driver reports makes it sick at once; what only
-// points to the GPU, such as executors that do not start, has it probed first. A sick GPU is probed again and again, with
-// growing pauses, and is well when a probe succeeds. One that falls sick again soon is left alone for longer. A GPU that has
-// no room for a probe stays what it was.
+// Whether one GPU is sick, and when it is to be probed. A fault that the driver reports makes it sick at once; what
+// only points to the GPU, such as executors that do not start, has it probed first. A sick GPU is probed again and
+// again, with growing pauses, and is well when a probe succeeds. One that falls sick again soon is left alone for
+// longer. A GPU that has no room for a probe stays what it was.
 //
 // A value; used from one thread. Time is an argument.
 #pragma once

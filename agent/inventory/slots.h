@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device IDs: one per slot, "gpu-<uuid>::<slot>", or per place for a shape of several slots, "gpu-<uuid>::x<slots>-<number>", and
-// the choice among them. Pure functions, safe from any thread. An ID stays below the device-plugin API's 63 characters: 4 + 36 + 2
-// + at most 7.
+// Device IDs: one per slot, "gpu-<uuid>::<slot>", or per place for a shape of several slots,
+// "gpu-<uuid>::x<slots>-<number>", and the choice among them. Pure functions, safe from any thread. An ID stays below
+// the device-plugin API's 63 characters: 4 + 36 + 2 + at most 7.
 #pragma once
 
 #include <optional>

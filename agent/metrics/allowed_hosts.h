@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// By which names the agent may be asked for its page and the JSON (--metrics-hosts). A site that an operator's browser shows can
-// let its own name lead to the agent's address, and then read what is there (DNS rebinding): the browser sends that name as
-// Host. It cannot send an IP address, `localhost`, or a name of the cluster's own Services, of which nobody else can be
-// master: those are always answered. A value; safe from any thread.
+// By which names the agent may be asked for its page and the JSON (--metrics-hosts). A site that an operator's
+// browser shows can let its own name lead to the agent's address, and then read what is there (DNS rebinding): the
+// browser sends that name as Host. It cannot send an IP address, `localhost`, or a name of the cluster's own
+// Services, of which nobody else can be master: those are always answered. A value; safe from any thread.
 #pragma once
 
 #include <string>

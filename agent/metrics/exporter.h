@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What --metrics-address asks for: while this agent is in charge of the node it watches what its tenants use and serves
-// the figures over HTTP. Two threads of its own, so that neither a scheduler that hangs nor whoever reaches the port holds
-// up the agent's loop: one looks (observer.h), one serves (http_server.h).
+// What --metrics-address asks for: while this agent is in charge of the node it watches what its tenants use and
+// serves the figures over HTTP. Two threads of its own, so that neither a scheduler that hangs nor whoever reaches
+// the port holds up the agent's loop: one looks (observer.h), one serves (http_server.h).
 //
 //   /              a page for people
 //   /api/v1/state  what it reads, as JSON (docs/node-page.md)

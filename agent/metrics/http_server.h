@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server for a few pages that are the same for everybody who asks: one thread, one request for each connection, nothing
-// that a peer sends is kept beyond its connection. Whoever reaches the port may be hostile (any pod may, where no
-// network policy says otherwise), so all of it is bounded: connections, bytes, time; and nobody waits for a peer. A new
-// connection is read at once, and takes the place of the oldest when there are too many: of one that is not being
-// answered, or, once most are, of one that is. So neither those that say nothing nor those that do not read keep anybody out.
+// A server for a few pages that are the same for everybody who asks: one thread, one request for each connection,
+// nothing that a peer sends is kept beyond its connection. Whoever reaches the port may be hostile (any pod may,
+// where no network policy says otherwise), so all of it is bounded: connections, bytes, time; and nobody waits for a
+// peer. A new connection is read at once, and takes the place of the oldest when there are too many: of one that is
+// not being answered, or, once most are, of one that is. So neither those that say nothing nor those that do not read
+// keep anybody out.
 //
-// Not cpp-httplib: in Debian's release a peer that sends a byte a second keeps one of its threads for hours, and a header
-// without end takes memory without end, in a process that is root (docs/design/decisions.md).
+// Not cpp-httplib: in Debian's release a peer that sends a byte a second keeps one of its threads for hours, and a
+// header without end takes memory without end, in a process that is root (docs/design/decisions.md).
 //
-// A port that is in use is tried again until it is free, and said once. Owned by Exporter; Start, Stop and port from one
-// thread; the handler is called on the server's.
+// A port that is in use is tried again until it is free, and said once. Owned by Exporter; Start, Stop and port from
+// one thread; the handler is called on the server's.
 #pragma once
 
 #include <atomic>

@@ -122,8 +122,8 @@ void Ledger::Add(const std::string& gpu_uuid, const GpuReport& report, bool is_n
   const Clock::Duration since =
       is_first ? Clock::Duration{}
                : std::chrono::duration_cast<Clock::Duration>(now - gpu.reported_at);
-  // A scheduler that has run for less than it must have by now is another one. The figures alone would show it, too, unless
-  // the new ones have overtaken the old.
+  // A scheduler that has run for less than it must have by now is another one. The figures alone would show it, too,
+  // unless the new ones have overtaken the old.
   const auto ran = [](const control::GpuState& state) {
     return std::chrono::duration_cast<Clock::Duration>(std::chrono::nanoseconds(state.running_ns));
   };

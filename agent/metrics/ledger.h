@@ -120,8 +120,8 @@ class Ledger {
   // Memory and slots are charged from one report to the next. After a longer gap nobody knows what was held, and no
   // more than this is charged.
   static constexpr Clock::Duration kLongestCharge = std::chrono::minutes(1);
-  // Pods may come and go by the second, and namespaces with them: of more, those that were not seen for the longest time
-  // are forgotten. Some 80 series each; what is there now always has its place (GPUs times slots).
+  // Pods may come and go by the second, and namespaces with them: of more, those that were not seen for the longest
+  // time are forgotten. Some 80 series each; what is there now always has its place (GPUs times slots).
   static constexpr size_t kMaxLingering = 1000;
   static constexpr size_t kMaxNamespaces = 1000;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ledger in the agent's state (agent/identity/kept_text.h), as JSON: whole, with what schedulers reported last, so that
-// what they have counted since is added once, however an agent ended. Functions of the file, called from one thread at a time.
+// The ledger in the agent's state (agent/identity/kept_text.h), as JSON: whole, with what schedulers reported last,
+// so that what they have counted since is added once, however an agent ended. Functions of the file, called from one
+// thread at a time.
 #pragma once
 
 #include <string>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the node's schedulers, over connections of its own, what their tenants use, and keeps the ledger, in memory and in
-// the agent's state. A scheduler that hangs blocks only this, neither the agent's own loop nor requests for the figures,
-// which are those of the last look.
+// Asks the node's schedulers, over connections of its own, what their tenants use, and keeps the ledger, in memory
+// and in the agent's state. A scheduler that hangs blocks only this, neither the agent's own loop nor requests for
+// the figures, which are those of the last look.
 //
-// Figures that Metrics shows have been written down before: to a Prometheus a counter that went back has begun at 0 again,
-// and all of it would be charged a second time.
+// Figures that Metrics shows have been written down before: to a Prometheus a counter that went back has begun at 0
+// again, and all of it would be charged a second time.
 //
-// Owned by Exporter. Look is called from one thread; the rest from any. A scheduler that does not answer is shown as such and
-// asked again; nothing fails.
+// Owned by Exporter. Look is called from one thread; the rest from any. A scheduler that does not answer is shown as
+// such and asked again; nothing fails.
 #pragma once
 
 #include <atomic>
@@ -31,8 +31,8 @@ namespace gpuloom {
 
 class Observer {
  public:
-  // How much of what nobody was shown is lost when scheduler and agent end at once, as with the machine, or an agent after
-  // allocations that have ended.
+  // How much of what nobody was shown is lost when scheduler and agent end at once, as with the machine, or an agent
+  // after allocations that have ended.
   static constexpr Clock::Duration kKeepPause = std::chrono::seconds(10);
 
   struct Options {
@@ -50,8 +50,8 @@ class Observer {
   void Load();
   // Asks everybody once; about once a second.
   void Look(Clock::Time now);
-  // A look in progress asks no further scheduler, and later ones ask none until the next Load: ending waits for at most one
-  // scheduler that hangs. From any thread.
+  // A look in progress asks no further scheduler, and later ones ask none until the next Load: ending waits for at
+  // most one scheduler that hangs. From any thread.
   void Interrupt() { is_interrupted_ = true; }
   // Writes the ledger down.
   void Keep();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which part of each GPU's time every tenant has computed in the last minutes, step by step. For the node's page; lost with
-// the agent. A value; one thread at a time. Time is an argument.
+// Which part of each GPU's time every tenant has computed in the last minutes, step by step. For the node's page;
+// lost with the agent. A value; one thread at a time. Time is an argument.
 #pragma once
 
 #include <deque>

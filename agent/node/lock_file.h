@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that a process keeps locked while it lives: one agent is in charge of a node, one scheduler serves a GPU. The
-// file contains the holder's process id and, if it wants to say more, a line of its own. The kernel releases the lock when the process ends, however it ends. Safe
-// from any thread.
+// file contains the holder's process id and, optionally, a line of the holder's own. The kernel releases the lock when
+// the process ends, however it ends. Safe from any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -19,13 +19,15 @@ struct LockFile {
   std::string error;  // why it is not held; with a valid `fd`: why our id could not be written
 };
 
-// Creates the file if it does not exist (0600; its folder must exist). Waits no longer than 10 ms, for those that only look. `line`: one that whoever asks is told.
+// Creates the file if it does not exist (0600; its folder must exist). If the lock is held, tries again for at most 10
+// ms, because a process that only checks it (IsLocked) holds it for an instant. `line`: what LineOfHolder returns.
 LockFile TakeLock(const std::string& path, const std::string& line = {});
 
-// Returns whether any process holds it; needs no more than to read it. Takes it for an instant.
+// Returns whether any process holds it; needs only permission to read the file. Takes the lock for an instant.
 bool IsLocked(const std::string& path);
 
-// What the latest holder has said, as it was written, cut; empty: nothing, or it cannot be read.
+// The line of the latest holder, unescaped and cut to what the first 256 bytes of the file hold; empty: there is
+// none, or it cannot be read.
 std::string LineOfHolder(const std::string& path);
 
 }  // namespace gpuloom

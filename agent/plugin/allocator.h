@@ -81,8 +81,8 @@ class Allocator {
   // Tells a scheduler that has just been connected everything it must know, and only that.
   absl::Status Restore(const std::string& gpu_uuid, SchedulerClient* scheduler);
 
-  // After a change of policy: every bound allocation gets its new grant, but more memory only where the GPU has it left,
-  // and the memory it has where its new rule is impossible on the GPU. One line per allocation that could not.
+  // After a change of policy: every bound allocation gets its new grant, but more memory only where the GPU has it
+  // left, and the memory it has where its new rule is impossible on the GPU. One line per allocation that could not.
   std::vector<std::string> Regrant();
 
   // Ends the allocations whose pods are gone, and deletes the libraries that none was given, unless

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's device plugins, one for each resource: single slots, and each shape. The kubelet knows a plugin by its resource, so
-// each has its own socket, watch and registration. Owns none of what it is given. One thread, but for `watchers` and `counts`,
-// which any may call.
+// The agent's device plugins, one for each resource: single slots, and each shape. The kubelet knows a plugin by its
+// resource, so each has its own socket, watch and registration. Owns none of what it is given. One thread, but for
+// `watchers` and `counts`, which any may call.
 #pragma once
 
 #include <functional>

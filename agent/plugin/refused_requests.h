@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent has refused the kubelet, for whoever asks why a pod does not start: how often each call was, of how many
-// requests, and the latest reasons. Safe from any thread.
+// What the agent has refused the kubelet, for whoever asks why a pod does not start: how often each call was, of how
+// many requests, and the latest reasons. Safe from any thread.
 #pragma once
 
 #include <cstdint>

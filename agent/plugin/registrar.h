@@ -8,8 +8,8 @@
 // registration that is refused follows the one that counts; when the other one has ended, this one registers
 // once more.
 //
-// Used from one thread, but for `counts`, which any may read. Tick blocks for as long as a kubelet lets Register hang, at most
-// kRegisterTimeout each.
+// Used from one thread, but for `counts`, which any may read. Tick blocks for as long as a kubelet lets Register
+// hang, at most kRegisterTimeout each.
 #pragma once
 
 #include <atomic>

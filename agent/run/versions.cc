@@ -65,7 +65,8 @@ bool ParseLibrary(std::string_view file, Library* library) {
   return false;
 }
 
-// An agent's record names them in lines of their own (agent/identity/allocation_record.h); nothing else of it is needed here.
+// An agent's record names them in lines of their own (agent/identity/allocation_record.h); nothing else of it is
+// needed here.
 void CountFiles(const std::string& record, std::map<std::string, Library>* libraries) {
   std::ifstream file(record);
   for (std::string line; std::getline(file, line);) {

@@ -44,8 +44,8 @@ class Supervisor {
   // Makes the GPU's directory. Before the first Tick.
   absl::Status AddGpu(const std::string& gpu_uuid);
 
-  // Looks after every scheduler once: a few times a second. Those that this object has started log as much as this process
-  // does (LogsMore).
+  // Looks after every scheduler once: a few times a second. Those that this object has started log as much as this
+  // process does (LogsMore).
   void Tick(Clock::Time now);
 
   // Asks the schedulers that this object started to end, and no others. After the last Tick.

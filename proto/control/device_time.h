@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a policy says of the device's time, and what sessions have had of it: parts of messages (messages.h), which change by
-// the same rules.
+// What a policy says of the device's time, and what sessions have had of it: parts of messages (messages.h), which
+// change by the same rules.
 #pragma once
 
 #include <cstddef>
@@ -48,8 +48,8 @@ struct TimeUsage {
   uint64_t held_ns;       // … and the session was held (HoldSession), or for a quiet moment
 };
 
-// How many of something took how long. counts[i]: those that took at most kHistogramBoundsNs[i], and more than the bound
-// before; the last one's have no bound. Since 3.3, as WorkCounts.
+// How many of something took how long. counts[i]: those that took at most kHistogramBoundsNs[i], and more than the
+// bound before; the last one's have no bound. Since 3.3, as WorkCounts.
 inline constexpr uint64_t kHistogramBoundsNs[] = {
     10'000,     50'000,     100'000,     500'000,     1'000'000,     5'000'000,
     10'000'000, 50'000'000, 100'000'000, 500'000'000, 1'000'000'000, 10'000'000'000};

@@ -110,8 +110,8 @@ struct BindAllocation {
   PartitionTerms partition;  // since 3.4
   KernelTerms kernels;
   uint32_t trace;  // TraceTerms; since 3.6
-  // How long its work may wait behind that of a higher class until that pauses for it; 0: not said, and the default applies;
-  // kNeverRescued: for ever. Since 3.7
+  // How long its work may wait behind that of a higher class until that pauses for it; 0: not said, and the default
+  // applies; kNeverRescued: for ever. Since 3.7
   uint32_t rescue_after_ms;
 };
 inline constexpr uint32_t kNeverRescued = UINT32_MAX;
@@ -195,8 +195,8 @@ struct AllocationState {
   uint64_t
       long_kernels;  // that have run for longer than a limit of KernelTerms, since the allocation was added
   KernelTerms kernels;
-  // Since 3.5: what the latest of its sessions that faulted has ended by, in words; empty: none did. Until 3.6 schedulers
-  // also say here why one was not let in.
+  // Since 3.5: what the latest of its sessions that faulted has ended by, in words; empty: none did. Until 3.6
+  // schedulers also say here why one was not let in.
   char latest_fault[256];
   // Since 3.7: why the latest of its sessions that were refused was not let in, in words; empty: none was.
   char latest_refusal[256];
@@ -593,8 +593,8 @@ struct DomainState {
   uint32_t allocations;
   uint32_t unused;
   uint64_t overruns;  // turns that it left so late that others did not wait for it; since 3.7
-  // Since 3.7: what the executor that serves it has said of itself in ExecutorReady; empty: none is ready, or it is an older
-  // one.
+  // Since 3.7: what the executor that serves it has said of itself in ExecutorReady; empty: none is ready, or it is
+  // an older one.
   char executor_version[64];
   char executor_cupti[256];
   uint32_t executor_has_cupti;

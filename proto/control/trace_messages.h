@@ -21,8 +21,8 @@ struct BeginTrace {
 };
 inline constexpr uint32_t kMaxTraceMs = 300'000;
 
-// Ends the trace that this connection has begun. Answered when all has been written, by one TracePart for each executor,
-// one TraceSession for each session that was there, then Answer.
+// Ends the trace that this connection has begun. Answered when all has been written, by one TracePart for each
+// executor, one TraceSession for each session that was there, then Answer.
 struct EndTrace {
   static constexpr std::string_view kName = "EndTrace";
   static constexpr Route kRoute = Route::kAgentAsks;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a driver of some CUDA version has: the first version in which each function of driver_api.def exists. Versions are CUDA's numbers: 12020 is CUDA 12.2, which driver 535 brings.
+// What a driver of some CUDA version has: the first version in which each function of driver_api.def exists. Versions
+// are CUDA's numbers: 12020 is CUDA 12.2, which driver 535 brings.
 //
 // Header-only, constant tables: no allocation, no start-up code, safe from any thread and in a tenant's process.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuGetErrorName and cuGetErrorString as constant tables, for every library that stands in for libcuda and for messages.
-// Header-only, no allocation, no start-up code; safe in a tenant's process and from any thread.
+// cuGetErrorName and cuGetErrorString as constant tables, for every library that stands in for libcuda and for
+// messages. Header-only, no allocation, no start-up code; safe in a tenant's process and from any thread.
 #pragma once
 
 #include "proto/cuda/cuda_all.h"

@@ -27,8 +27,8 @@ inline constexpr size_t kMaxMemberBytes = size_t{512} << 20;
 [[nodiscard]] uint64_t LargestMemberBytes(std::span<const uint8_t> image);
 
 // The cubin that a driver takes from a fatbin for a device of this compute capability (90 for 9.0), where there is no
-// doubt: it is the only one that was compiled for exactly that. Returns false otherwise, for all other images, and if it
-// cannot be unpacked. A library for many devices is several times as large as what one of them needs.
+// doubt: it is the only one that was compiled for exactly that. Returns false otherwise, for all other images, and if
+// it cannot be unpacked. A library for many devices is several times as large as what one of them needs.
 [[nodiscard]] bool TakeOnlyCubin(std::span<const uint8_t> image, uint32_t capability,
                                  std::vector<uint8_t>* cubin);
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's cache of compiled code on disk, as NVRTC (12.9 and later) and nvJitLink use it: they keep there what they
-// have made, and compile again without it, which takes some 300 ms for a kernel of cuDNN's. Files of the tenant's own, in
-// its own file system: <CUDA_CACHE_PATH or ~/.nv/ComputeCache>/gpuloom/<hash of all that the code is made from>. In a
-// folder of its own, because NVIDIA's format is another. Respects CUDA_CACHE_DISABLE and CUDA_CACHE_MAXSIZE: what was
-// used longest ago goes first. A file that is damaged is not there. Safe from any thread, and beside other processes.
+// The driver's cache of compiled code on disk, as NVRTC (12.9 and later) and nvJitLink use it: they keep there what
+// they have made, and compile again without it, which takes some 300 ms for a kernel of cuDNN's. Files of the
+// tenant's own, in its own file system: <CUDA_CACHE_PATH or ~/.nv/ComputeCache>/gpuloom/<hash of all that the code is
+// made from>. In a folder of its own, because NVIDIA's format is another. Respects CUDA_CACHE_DISABLE and
+// CUDA_CACHE_MAXSIZE: what was used longest ago goes first. A file that is damaged is not there. Safe from any
+// thread, and beside other processes.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA's two default streams, and the functions that exist once for each: cuEventRecord takes a null stream for the
-// legacy default stream, its twin cuEventRecord_ptsz for the thread's own. (_ptds marks the twins of functions without a
-// stream argument.)
+// legacy default stream, its twin cuEventRecord_ptsz for the thread's own. (_ptds marks the twins of functions
+// without a stream argument.)
 //
 // A library that stands in for libcuda defines such a function once, with the meaning of null as a last argument:
 //

@@ -33,9 +33,9 @@ struct ProcAddress {
 // cudart looks all of them up in every program; hardly one calls them.
 [[nodiscard]] bool IsGraphicsInterop(const char* name);
 
-// The whole of cuGetProcAddress_v2 over this library's own exports (ExportedAddress, see
-// exports.inc), as a driver of `driver_version` answers it. *function is null if there is none. That is NOT_FOUND only if `status` is null, as
-// in cuGetProcAddress; otherwise *status has the reason and it is no error, as in NVIDIA's driver.
+// The whole of cuGetProcAddress_v2 over this library's own exports (ExportedAddress, see exports.inc), as a driver of
+// `driver_version` answers it. *function is null if there is none. That is NOT_FOUND only if `status` is null, as in
+// cuGetProcAddress; otherwise *status has the reason and it is no error, as in NVIDIA's driver.
 [[nodiscard]] CUresult AnswerGetProcAddress(const char* name, void** function, int cuda_version,
                                             cuuint64_t flags,
                                             CUdriverProcAddressQueryResult* status,

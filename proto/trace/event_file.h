@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a trace in the Trace Event Format, which Perfetto and chrome://tracing load (docs/tracing.md explains the fields):
+// Writes a trace in the Trace Event Format, which Perfetto and chrome://tracing load (docs/tracing.md explains the
+// fields):
 //
 //   EventFile events(file, begin_ns, about);
 //   events.Add(part, describe);
@@ -20,8 +21,9 @@
 
 namespace gpuloom::trace {
 
-// Of the names of one part's kernels in the file, escaped: half a KiB for each record that there may be, which is more than
-// programs have. Behind it kernels are called just that. Names that a taken-over executor has made up would come to 3 GiB.
+// Of the names of one part's kernels in the file, escaped: half a KiB for each record that there may be, which is
+// more than programs have. Behind it kernels are called just that. Names that a taken-over executor has made up would
+// come to 3 GiB.
 inline constexpr uint64_t kMostNameTextBytes = 256u << 20;
 
 // In the file, for the executor's own records and CUPTI's.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // One executor's part of a trace, read from the region that it has written (proto/wire/trace_region.h) and believed
-// in nothing: every place is checked, every time is cut to when the trace was, and a session counts only if the scheduler has
-// named it as this executor's. So whatever an executor writes concerns its own domain's records only.
+// in nothing: every place is checked, every time is cut to when the trace was, and a session counts only if the
+// scheduler has named it as this executor's. So whatever an executor writes concerns its own domain's records only.
 //
-// The region is read with pread, never mapped: the executor may write it meanwhile, and a mapping would make pages of what
-// nobody has written, on the reader's account. Names are copied when it is opened, and each byte belongs to one at most. So a
-// part takes wire::kTraceNameBytes, whatever is in it.
+// The region is read with pread, never mapped: the executor may write it meanwhile, and a mapping would make pages of
+// what nobody has written, on the reader's account. Names are copied when it is opened, and each byte belongs to one
+// at most. So a part takes wire::kTraceNameBytes, whatever is in it.
 //
 // Owns the descriptor. One thread.
 #pragma once
@@ -30,8 +30,8 @@ struct Window {
 
 class Part {
  public:
-  // `region`: to be read. `sessions`: this executor's, as the scheduler names them. Returns false with errno if the region
-  // cannot be read.
+  // `region`: to be read. `sessions`: this executor's, as the scheduler names them. Returns false with errno if the
+  // region cannot be read.
   [[nodiscard]] bool Open(channel::UniqueFd region, const std::vector<uint64_t>& sessions,
                           const Window& window);
 
@@ -43,8 +43,8 @@ class Part {
   uint64_t incomplete() const { return header_.incomplete; }
   const Window& window() const { return window_; }
 
-  // Calls `take` for each record that makes sense, with its times cut to window(). Its session is one of Open's, or, of what is
-  // nobody's, 0 or kTraceOfExecutor.
+  // Calls `take` for each record that makes sense, with its times cut to window(). Its session is one of Open's, or,
+  // of what is nobody's, 0 or kTraceOfExecutor.
   using Take = std::function<void(const wire::TraceRecord&)>;
   void ForEach(const Take& take) const;
   // Empty: none. Lives as long as the part.

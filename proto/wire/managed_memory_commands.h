@@ -11,8 +11,8 @@
 
 namespace gpuloom::wire {
 
-// Where mappings may begin, and how many addresses each takes at least. The driver reserves given addresses only in such
-// steps (measured with 580.159); in others it takes the address for a hint and gives another.
+// Where mappings may begin, and how many addresses each takes at least. The driver reserves given addresses only in
+// such steps (measured with 580.159); in others it takes the address for a hint and gives another.
 inline constexpr uint64_t kManagedStepBytes = 32u << 20;
 constexpr uint64_t RoundUpToManagedStep(uint64_t bytes) {
   return (bytes + kManagedStepBytes - 1) & ~(kManagedStepBytes - 1);

@@ -69,8 +69,8 @@ bool WasGreenContext(CUcontext context);
 [[nodiscard]] CUresult ReleasePrimaryWith(bool (*end)(void* data), void* data);
 void ForgetMadeObjects();  // the primary context was reset, and with it everything
 
-// Objects made in a created context are destroyed with it; for the primary one nothing is noted. Pools, what is allocated
-// from them, and memory of cuMemCreate belong to the device.
+// Objects made in a created context are destroyed with it; for the primary one nothing is noted. Pools, what is
+// allocated from them, and memory of cuMemCreate belong to the device.
 enum class MadeKind : uint32_t {
   kStream,
   kEvent,

@@ -23,9 +23,9 @@ void GiveDeviceMemory(uint64_t address, uint64_t size_bytes, wire::StreamId stre
 // Afterwards nothing is kept here.
 void ReturnKeptMemory();
 
-// Whether the quota has room for what so much takes. Whatever the node refuses counts, and operators see it: once it has
-// refused a call of the program, it is asked again only where this has changed. True for a small allocation, which may fit into what is
-// charged already.
+// Whether the quota has room for what so much takes. Whatever the node refuses counts, and operators see it: once it
+// has refused a call of the program, it is asked again only where this has changed. True for a small allocation,
+// which may fit into what is charged already.
 [[nodiscard]] bool QuotaHasRoom(uint64_t size_bytes);
 // Memory has run out: also returns what is kept here.
 [[nodiscard]] bool QuotaHasRoomAtLast(uint64_t size_bytes);

@@ -51,8 +51,8 @@ struct KnownMemory {
 inline bool IsMigrating(const KnownMemory& memory) {
   return memory.kind == MemoryKind::kManaged && memory.object == kMigrates;
 }
-// Returns true for what the program reads and writes at the device's address, so that it may look as soon as a call that
-// CUDA documents as synchronous returns.
+// Returns true for what the program reads and writes at the device's address, so that it may look as soon as a call
+// that CUDA documents as synchronous returns.
 inline bool IsTheProgramsToo(const KnownMemory& memory) {
   return memory.kind == MemoryKind::kPinnedHost || memory.kind == MemoryKind::kManaged;
 }
@@ -61,8 +61,8 @@ inline bool LiesInArena(const KnownMemory& memory) {
   return IsTheProgramsToo(memory) && !IsMigrating(memory);
 }
 
-// Device memory and its entry, for the program or its graphs. If there is none left, waits for the program's work and has
-// pools and managed memory make room.
+// Device memory and its entry, for the program or its graphs. If there is none left, waits for the program's work and
+// has pools and managed memory make room.
 [[nodiscard]] CUresult MakeDeviceMemory(uint64_t size_bytes, CUdeviceptr* address);
 
 // Gives the entry its buffer id. False if out of memory.

@@ -48,9 +48,9 @@ void DetachMigrating(wire::StreamId stream);
 // Leaves device memory to an allocation that found none: ranges of this size or more together go home for good. False
 // if there was none. Not under physical_lock.
 [[nodiscard]] bool MigrateHome(uint64_t size_bytes);
-// While a function of the program, or a wait for its words, gets into a stream: these keep the stream from going on until
-// the program has done something, for which it may touch memory that would wait for the stream. So the device finds all
-// that there is in host memory from then on, and what is allocated before all streams are idle.
+// While a function of the program, or a wait for its words, gets into a stream: these keep the stream from going on
+// until the program has done something, for which it may touch memory that would wait for the stream. So the device
+// finds all that there is in host memory from then on, and what is allocated before all streams are idle.
 class WaitForProgram {
  public:
   // `waits`: otherwise it does nothing.
@@ -82,8 +82,8 @@ inline bool MayMigrate(uint64_t address) {
          internal::space_bytes.load(std::memory_order_relaxed);
 }
 
-// For work that may use all of it, a launch: while it lives nothing comes home, so it ends when the work is in the ring.
-// Nothing else is done meanwhile.
+// For work that may use all of it, a launch: while it lives nothing comes home, so it ends when the work is in the
+// ring. Nothing else is done meanwhile.
 class MigrationHold {
  public:
   MigrationHold() {

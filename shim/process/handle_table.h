@@ -41,8 +41,8 @@ class HandleTable {
     return object;
   }
 
-  // The handle is invalid from now on. Without `reuse` the id is not used again before Reuse(id). Of several threads that
-  // end one object the first gets true; the others change nothing.
+  // The handle is invalid from now on. Without `reuse` the id is not used again before Reuse(id). Of several threads
+  // that end one object the first gets true; the others change nothing.
   bool Give(const Lock& held, T* object, bool reuse = true) GPULOOM_REQUIRES(held) {
     if (object->alive.exchange(0, std::memory_order_acq_rel) == 0) return false;
     if (reuse) Reuse(held, IdOf(object));

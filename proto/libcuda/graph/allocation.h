@@ -57,8 +57,8 @@ inline constexpr uint64_t kMaxLooksPerNode = 1024;
 
 void HoldMemory(GraphMemory* memory);
 void DropMemory(GraphMemory* memory);
-// A graph has got an allocation or free node, or a child node with some; or it loses one such node. NoteAllocation needs
-// room in the table of uses.
+// A graph has got an allocation or free node, or a child node with some; or it loses one such node. NoteAllocation
+// needs room in the table of uses.
 void NoteAllocation(Node* node);
 void ForgetAllocation(Node* node);
 // Whether a node of the graph may free the memory once more: not more often than its nodes allocate it, and once if
