@@ -12,9 +12,8 @@ DomainArbiter::DomainArbiter(const EngineLimits& limits)
     : engines_{EngineArbiter(limits), EngineArbiter(limits), EngineArbiter(limits)},
       turn_in_flight_ns_(kUnbounded) {}
 
-// The policy is told to every engine in the same order, so that a namespace or an allocation has
-// the same id in all of them. Ceilings bind the kernels' engine only: timeShareMax does not bound
-// copies.
+// Every engine gets the policy in the same order, so that a namespace or an allocation has the same
+// id in all of them. Ceilings bind the kernels' engine only: timeShareMax does not bound copies.
 
 NamespaceId DomainArbiter::AddNamespace(const NamespacePolicy& policy, uint64_t now_ns) {
   NamespacePolicy of_copies = policy;

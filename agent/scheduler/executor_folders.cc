@@ -21,14 +21,15 @@ constexpr char kPrefix[] = "gpuloom-executor-";
 
 ExecutorFolders::ExecutorFolders(EventLoop* loop, std::string parent, std::string program)
     : loop_(loop), parent_(std::move(parent)), program_(std::move(program)) {
-  // Everybody may write and nothing is sticky: the one case that is put right. A folder that others
-  // cannot write to is the operator's choice.
+  // A folder that everybody may write to without the sticky bit is the one case that is corrected.
+  // A folder that others cannot write to is the operator's choice.
   struct stat status;
   if (stat(parent_.c_str(), &status) != 0 || (status.st_mode & S_IWOTH) == 0 ||
       (status.st_mode & S_ISVTX) != 0) {
     return;
   }
-  // As Kubernetes makes an emptyDir. One executor could put its own folder in another's place.
+  // Kubernetes creates an emptyDir like this. Without the sticky bit an executor could put its own
+  // folder in another's place.
   if (chmod(parent_.c_str(), (status.st_mode & 07777) | S_ISVTX) != 0) {
     LogWarning(
         "executors' folders lie in " + parent_ +
@@ -83,11 +84,12 @@ void ExecutorFolders::RemoveUnused(const ExecutorUsers& users) {
   std::error_code unreadable;
   int entries = 0;
   for (const auto& entry : std::filesystem::directory_iterator(parent_, unreadable)) {
-    // An intruder could fill the parent with entries; the next look begins at its beginning again.
+    // An intruder could fill the parent with entries. The next look starts again from the first
+    // one.
     if (++entries > kMostEntries) return;
     struct stat status;
     ExecutorUser user;
-    // By owner, not only by name: anybody can make a folder of such a name.
+    // By owner, not only by name: anybody can create a folder with such a name.
     if (entry.path().filename().string().rfind(kPrefix, 0) == 0 &&
         lstat(entry.path().c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
         users.TakeThis(status.st_uid, &user)) {

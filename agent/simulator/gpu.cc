@@ -91,7 +91,7 @@ void Gpu::RunTo(uint64_t until_ns) {
     // queued.
     if (device_.idle() && SomebodyMay()) wasted_ns_ += at_ns - now_ns_;
     now_ns_ = at_ns;
-    // The meter is told at once; the executor sees the end after reaction_ns, and until then the
+    // The meter gets the end at once; the executor sees it after reaction_ns, and until then the
     // arbiters count the kernel as in flight.
     while (const auto ended = device_.TakeEnded(now_ns_)) {
       meter_.End(ended->kernel.tenant, ended->end_ns);
@@ -129,7 +129,7 @@ void Gpu::Handle(const Event& event) {
     case What::kSeen:
       Seen(event.tenant, event.done);
       return;
-    // Who runs one long kernel would else look as if it used nothing.
+    // Otherwise a tenant that runs one long kernel would look as if it used nothing.
     case What::kRound:
       for (uint32_t i = 0; i < tenants_.size(); ++i) {
         if (tenants_[i].in_flight != 0) Charge(i);
@@ -139,8 +139,8 @@ void Gpu::Handle(const Event& event) {
   }
 }
 
-// Bursts: the time until the next switch is drawn at each one. Who is switched off launches nothing
-// more; what it has queued still runs.
+// Bursts: the time until the next switch is drawn at each one. A tenant that is switched off
+// launches nothing more; what it has queued still runs.
 void Gpu::Switch(uint32_t number, bool on) {
   Tenant& it = tenants_[number];
   it.on = on;
@@ -187,7 +187,7 @@ void Gpu::Fill(uint32_t number) {
   while (it.on && it.queued.size() < kRingDepth) Launch(number, Kernel{});
 }
 
-// Requests come by themselves: the next one does not wait until this one is done.
+// Requests come independently: the next one does not wait until this one is done.
 void Gpu::Request(uint32_t number) {
   Tenant& it = tenants_[number];
   if (!it.on) return;
@@ -207,7 +207,7 @@ void Gpu::NoteWants(uint32_t number) {
   turns_.SetWants(it.in_turns, !it.queued.empty() || it.in_flight != 0, now_ns_);
 }
 
-// What the tenant has used since it was last charged. Turns are charged otherwise, when they end:
+// What the tenant has used since it was last charged. Turns are charged elsewhere, when they end:
 // see Drain().
 void Gpu::Charge(uint32_t number) {
   const Tenant& it = tenants_[number];
@@ -221,7 +221,8 @@ void Gpu::Seen(uint32_t number, const Execution& done) {
   Tenant& it = tenants_[number];
   const Kernel& kernel = done.kernel;
   const uint64_t took_ns = done.end_ns - done.begin_ns;
-  // The least and the most that it can have taken: a simulated device knows exactly.
+  // The lower and the upper bound of what it can have taken are equal: a simulated device knows
+  // exactly.
   predictor_.Learn(Key(number), {took_ns, took_ns});
   Charge(number);
   // 0: the meter has charged it.
@@ -256,7 +257,7 @@ void Gpu::PumpDomain(Domain& domain) {
     ++decisions_;
     const uint32_t number = domain.tenant_of_session[arbiter::Index(order->session)];
     Tenant& it = tenants_[number];
-    // Without a bound; but a driver's queue has an end.
+    // An order without a bound is still limited by the driver's queue.
     if (order->budget_ns == UINT64_MAX && it.in_flight >= kDriverQueue) break;
     // The ring of an endless tenant is never empty; what is in it now is enough for one order.
     uint64_t submitted_ns = 0;
