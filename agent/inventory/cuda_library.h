@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs as one CUDA driver library sees them; for a library chosen by path, such as the software
-// GPU, of which NVML knows nothing. Initialises that library in this process but makes no context.
-// Called from one thread, at start. Fails with a message that starts "cuda:" and names the library.
+// Lists the GPUs that a CUDA driver library sees; for a library chosen by path, such as softgpu, which NVML does not
+// know. Initialises that library in this process but makes no context. Called from one thread, at start. Fails with a
+// message that starts "cuda:" and names the library.
 #pragma once
 
 #include <string>

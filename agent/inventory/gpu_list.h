@@ -12,8 +12,8 @@
 
 namespace gpuloom {
 
-// From the CUDA library, when one is named; else from NVML. Fails as nvml.h and cuda_library.h say,
-// and NotFound when there is none.
+// Lists the GPUs from the CUDA library if one is named, otherwise from NVML. Fails as nvml.h and cuda_library.h say,
+// and with NotFound if there is no GPU.
 absl::StatusOr<std::vector<Gpu>> ListGpus(const std::string& cuda_library,
                                           const std::string& nvml_library = kNvmlLibrary);
 
@@ -21,12 +21,12 @@ struct Inventory {
   std::vector<Gpu> gpus;
   // Why there are none: what was found instead, and the next step. One line.
   std::string none_because;
-  // There are none to share, but the node has an NVIDIA GPU: which must be repaired.
+  // The node has an NVIDIA GPU, but none that can be shared: it must be repaired.
   bool is_unusable = false;
 };
 
-// Like ListGpus, for a node that may have no GPU, or none yet. Fails only when a CUDA library is
-// named and cannot be used: that is the operator's own choice of GPUs.
+// Like ListGpus, for a node that may have no GPU, or none yet. Fails only if a CUDA library is named and cannot be
+// used, because the operator has chosen it.
 absl::StatusOr<Inventory> TakeInventory(const std::string& cuda_library,
                                         const std::string& nvml_library = kNvmlLibrary,
                                         const std::string& pci_devices = kPciDevices);

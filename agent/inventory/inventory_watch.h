@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks again, now and then, at a node on which there was no GPU to share: a driver may have been
-// installed since, or a GPU have left MIG mode. Where there were GPUs nothing is looked at. One
-// thread.
+// Takes the inventory again from time to time on a node that had no GPU to share: a driver may have been installed
+// since, or a GPU may have left MIG mode. Does nothing on a node that had GPUs. Does not own the clock. One thread;
+// blocks as long as taking the inventory does.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ namespace gpuloom {
 
 class InventoryWatch {
  public:
-  // Nothing of this comes within seconds, and asking a broken driver wakes it.
+  // No such change happens within seconds, and each query wakes a broken driver.
   static constexpr std::chrono::seconds kPause{30};
 
   InventoryWatch(Inventory inventory, std::function<absl::StatusOr<Inventory>()> take, Clock* clock)
@@ -23,7 +23,7 @@ class InventoryWatch {
         clock_(clock),
         next_look_(clock->Now() + kPause) {}
 
-  // There is a GPU now, or none for another reason.
+  // Returns true if there is a GPU, or none for another reason than before.
   bool IsOutdated() {
     if (!inventory_.gpus.empty() || clock_->Now() < next_look_) return false;
     next_look_ = clock_->Now() + kPause;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs from NVML. Called from one thread at a time; keeps nothing between calls (nvml_library.h).
+// Lists the GPUs with NVML. Called from one thread at a time; keeps no state between calls (nvml_library.h).
 //
-// Fails with a message that starts "nvml:" and names the library or the GPU. A GPU in MIG mode is
-// refused by name: its parts are devices of their own, which this agent does not hand out.
+// Fails with a message that starts "nvml:" and names the library or the GPU. A GPU in MIG mode is an error that names
+// it: its instances are devices of their own, which this agent does not offer.
 #pragma once
 
 #include <string>

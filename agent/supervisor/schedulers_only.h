@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What --schedulers only does: keeps the schedulers of the node running, in a pod of their own that
-// an upgrade of the agent leaves alone. Called from main's thread, which stays here.
+// What --schedulers only does: keeps the schedulers of the node running, in a pod of their own that an upgrade of the
+// agent does not restart. Called from main's thread. Owns neither argument; both outlive the call.
 #pragma once
 
 #include <atomic>
@@ -10,12 +10,12 @@
 
 namespace gpuloom {
 
-// Until `stop_requested`. The end of this process is the end of its container, and with it of
-// everything there: what the supervisor has started may then end in order, for kStopTimeout.
+// Returns after `stop_requested` has become true. When this process ends, its container ends with everything in it:
+// so it first gives the schedulers that the supervisor has started up to kStopTimeout to end in order.
 void RunSchedulersOnly(Supervisor* supervisor, Clock* clock,
                        const std::atomic<bool>& stop_requested);
 
-// Below the chart's terminationGracePeriodSeconds for schedulers.
+// Less than the chart's terminationGracePeriodSeconds for schedulers.
 inline constexpr Clock::Duration kStopTimeout = std::chrono::seconds(25);
 
 }  // namespace gpuloom
