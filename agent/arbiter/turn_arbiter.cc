@@ -128,8 +128,8 @@ void TurnArbiter::RemoveDomain(DomainId id, uint64_t now_ns) {
 // What the tree knows of an allocation. A domain that is out competes for nothing, so that nobody in the lag window
 // waits for it, and its classes do not count as active.
 void TurnArbiter::Show(const Allocation& allocation, uint64_t now_ns) {
-const bool counts = allocation.wants && !At(allocation.domain).out;
-policy_.tree().SetLeaf(allocation.leaf, counts, counts, now_ns);
+  const bool counts = allocation.wants && !At(allocation.domain).out;
+  policy_.tree().SetLeaf(allocation.leaf, counts, counts, now_ns);
 }
 
 void TurnArbiter::ShowAll(const Domain& domain, uint64_t now_ns) {

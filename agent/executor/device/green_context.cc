@@ -18,12 +18,12 @@
 namespace gpuloom::executor {
 namespace {
 
-// All flags that CUDA has for a split; others are no shim's.
+// All flags that CUDA has for a split; no shim sends others.
 constexpr uint32_t kSplitFlags = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
                                  CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
 
-// What may go to the driver: it writes `groups` entries. Whether the device can be divided so is
-// its to say.
+// What may go to the driver: it writes `groups` entries. The driver decides whether the device can
+// be divided in this way.
 bool IsSplit(const wire::SplitArguments& split) {
   return split.groups != 0 && split.groups <= wire::kMaxSplitGroups &&
          (split.use_flags & ~kSplitFlags) == 0;
@@ -68,8 +68,8 @@ struct GreenContexts::NewGreen {
   NewGreen() = default;
   NewGreen(const NewGreen&) = delete;
   NewGreen& operator=(const NewGreen&) = delete;
-  // Counted before it was made. If none came of it, by a failure or because the session has ended
-  // before its turn, it is not counted.
+  // Counted before it was created. If it was not created, because of a failure or because the
+  // session ended before its turn, the count is taken back.
   ~NewGreen() {
     if (counted_by != nullptr && made.context == nullptr) counted_by->Discount(tenant->label);
   }
@@ -107,7 +107,7 @@ struct GreenContexts::NewGreen {
       picked->push_back(groups[i]);
     }
     if (!with_remaining) return CUDA_SUCCESS;
-    // The driver's answer to a descriptor of nothing is a crash.
+    // The driver crashes on a descriptor of nothing.
     if (remaining.type != CU_DEV_RESOURCE_TYPE_SM || remaining.sm.smCount == 0) {
       return CUDA_ERROR_INVALID_RESOURCE_TYPE;
     }
@@ -274,8 +274,8 @@ void GreenContexts::On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Reques
       });
 }
 
-// A context of the same part that this session has kept is taken at once. Otherwise it is charged,
-// and then either one that an ended session has left is taken, or one is made.
+// A context of the same part that this session has kept is taken at once. Otherwise the new one is
+// charged, and then either one that an ended session has left is taken, or one is created.
 void GreenContexts::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Request& request,
                        const wire::Record& record) {
   auto made = std::make_shared<NewGreen>();
@@ -297,8 +297,8 @@ void GreenContexts::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Re
     return Reply<wire::GreenCreate>(made->caller, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
   }
   made->of = *of;
-  // The driver adds up what overlaps: 64 multiprocessors and 8 of them are 72, some of them others'
-  // (measured).
+  // The driver adds up parts that overlap: it gives 72 multiprocessors for 64 and 8 of the same,
+  // and some of these belong to others (measured).
   if (port_->partition() != nullptr && !made->more.empty()) {
     return Reply<wire::GreenCreate>(made->caller, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
   }
@@ -330,8 +330,7 @@ void GreenContexts::MakeGreen(const std::shared_ptr<NewGreen>& made) {
   if (made->result == CUDA_SUCCESS && services_.greens->Take(owner.key, &owner.made)) {
     return AnswerGreen(*made);
   }
-  // Counted when it is sure to be made, and not before: who takes a spare one costs the device
-  // nothing.
+  // Counted only when it is sure to be created: taking a spare one costs the device nothing.
   if (made->result == CUDA_SUCCESS && !services_.greens->Count(tenant_->label)) {
     LogFor(
         &tenant_->lines, LogLevel::kInfo,

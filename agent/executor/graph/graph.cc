@@ -30,7 +30,8 @@ constexpr uint32_t kUpdateAtOnce = 16;
 
 }  // namespace
 
-// Where the block of a graph command lies; in no memory any more if it came with the record.
+// The offset of a graph command's block in the arena; the block is in no shared memory if it came
+// with the record.
 struct Graphs::GraphBlock {
   std::shared_ptr<HostMemory> host;
   uint64_t address;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of a session whose multiprocessors have changed: an executable graph keeps those that it was made for, so it is
-// made again, before its next launch.
+// Moves graphs of a session whose multiprocessors have changed. An executable graph keeps the multiprocessors that it
+// was made for, so it is made again, before its next launch.
 #include <memory>
 #include <utility>
 
@@ -16,12 +16,12 @@ namespace gpuloom::executor {
 // and only when that has worked do the new executable graphs take the old ones' place.
 CUresult Graph::MoveTo(CUcontext context) {
   const Driver& cuda = device_->cuda();
-  // The driver's graphs have every update, too, but for nodes that are switched off.
+  // The driver's graphs contain every update, except for nodes that are switched off.
   for (const Node& node : nodes_) {
     if (node.kernel == nullptr) continue;
     CUDA_KERNEL_NODE_PARAMS_v2 params = {};
     CUDA_RETURN_IF_ERROR(cuda.cuGraphKernelNodeGetParams_v2(node.handle, &params));
-    // Named by kernel: a function would run on all multiprocessors (kernel_node.h).
+    // The node is named by kernel: a function would run on all multiprocessors (kernel_node.h).
     params.func = nullptr;
     params.kern = node.kernel;
     params.ctx = context;
@@ -58,7 +58,7 @@ bool Graphs::Follows(const GraphRef& graph) {
   if (!graph->updates.empty() && graph->updates.front().running) return false;
   graph->moving = true;
   graph->moved_to = context;
-  // While the old and the new ones exist.
+  // Both the old and the new graphs exist here.
   struct Room {
     GraphRoom* of;
     uint64_t graphs;

@@ -98,12 +98,12 @@ CUresult Graphs::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& wor
   const GraphRef graph = work.graph;
   SectionedLaunch* const launch = work.sections.get();
   const uint32_t section = launch == nullptr ? 0 : launch->next;
-  // Not beyond the session's multiprocessors, if it could not be moved to them.
+  // A graph that could not be moved must not run on more multiprocessors than the session has.
   CUresult result = graph->context() == port_->context() || graph->reservation() != nullptr
                         ? CUDA_SUCCESS
                         : graph->move_result;
   if (result != CUDA_SUCCESS) {
-    // Said below.
+    // Reported below.
   } else if (work.upload) {
     if (!graph->IsUploaded()) result = cuda.cuGraphUpload(graph->exec(0), stream.cuda);
   } else if (graph->exec(section) != nullptr) {

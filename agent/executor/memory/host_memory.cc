@@ -78,8 +78,8 @@ bool HostMemory::Write(uint64_t address, const void* from, uint64_t size_bytes) 
   return true;
 }
 
-// Called on the ring thread when something was unpinned, which may be after the session's end; then
-// it is null.
+// Called on the ring thread when something was unpinned, which may be after the session's end;
+// on_unpinned is then null.
 PinnedMemory::PinnedMemory(SessionPort* port) : Part(port) {
   host_->on_unpinned = [this] { TryWaiting(); };
 }

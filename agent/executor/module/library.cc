@@ -184,7 +184,7 @@ void Libraries::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::
         }
       },
       [this, listed, caller, loaded = library->loaded, offset = request.offset_bytes] {
-        // Also of what was listed when memory ran out: a list that is not whole is of no use.
+        // Also ends a list that memory ran out for: a list that is not complete is useless.
         if (services_.device->JudgeImage(listed->result) != CUDA_SUCCESS) {
           return Reply<wire::LibraryKernels>(caller, listed->result);
         }

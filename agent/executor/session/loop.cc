@@ -19,7 +19,7 @@
 namespace gpuloom::executor {
 namespace {
 
-// Of epoll's data; sessions have their ids, which count from 1.
+// Keys for epoll's data; sessions have their ids, which count from 1.
 constexpr uint64_t kControlKey = UINT64_MAX;
 constexpr uint64_t kWakeKey = UINT64_MAX - 1;
 constexpr uint64_t kAwakeKey = UINT64_MAX - 2;  // all that is looked at while awake, too
@@ -64,7 +64,7 @@ constexpr int kMemoryThreads = 3;
 // (docs/design/batching.md).
 int SubmitThreads() { return std::thread::hardware_concurrency() >= 4 ? 2 : 0; }
 
-// With no events only hang-ups are reported.
+// Even a watch for no events reports hang-ups.
 bool Watch(int epoll, int operation, int fd, uint32_t events, uint64_t key) {
   epoll_event event = {};
   event.events = events;
@@ -319,7 +319,7 @@ void Loop::SendCounters(uint64_t now_ns) {
       chains_.size(), chains_.singles());
 }
 
-// tests/bench reads it.
+// The benchmarks in tests/bench read this line.
 void Loop::LogPredictions() const {
   if (const uint64_t trip_ns = sharing_.round_trip().ns(); trip_ns != 0) {
     Log(LogLevel::kInfo,

@@ -35,7 +35,7 @@ void Loop::On(const control::MemoryReclaim& order, control::Incoming*, uint64_t)
   if (Session* session = FindSession(order.session_id)) {
     session->Reclaim(order.reclaim_id);
   } else {
-    // The scheduler waits for an answer from whomever it has asked.
+    // The scheduler waits for an answer from everybody that it has asked.
     scheduler_.Send(control::MemoryReclaimed{order.session_id, order.reclaim_id});
   }
 }
@@ -109,7 +109,7 @@ void Loop::On(const control::AddSession& order, control::Incoming* in, uint64_t)
                           &several_at_work_,
                           &tracer_};
   std::unique_ptr<Session> session;
-  // First, because a session is made for the multiprocessors that it may use.
+  // Comes first, because a session is made for the multiprocessors that it may use.
   if (partitions_.Begin(order, &error)) {
     session = Session::Make(services, order, in->fds, &error);
     if (session == nullptr) partitions_.End(order.allocation_id);

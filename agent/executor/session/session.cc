@@ -164,8 +164,8 @@ uint64_t Session::HeldNs(uint64_t now_ns) const {
   return held_ns_ + (waits_held_ ? now_ns - std::min(now_ns, held_noted_ns_) : 0);
 }
 
-// Call when it is held or no longer, and in each round meanwhile: it waits from its first command
-// on.
+// Call when the session becomes held or ceases to be, and in each round meanwhile: its wait begins
+// with its first waiting command.
 void Session::NoteHeld(uint64_t now_ns) {
   held_ns_ = HeldNs(now_ns);
   held_noted_ns_ = now_ns;
@@ -299,8 +299,8 @@ void Session::OnDoorbell(uint64_t now_ns) {
   if (!channel::DrainDoorbell(doorbell_.get())) OnHangUp(now_ns);
 }
 
-// The tenant's process has ended, or has closed its socket. The descriptor goes at once, or epoll
-// would report it forever.
+// The tenant's process has ended, or has closed its socket. The descriptor is closed at once, or
+// epoll would report it forever.
 void Session::OnHangUp(uint64_t now_ns) {
   now_ns_ = now_ns;
   doorbell_.Reset();

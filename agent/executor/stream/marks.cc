@@ -19,8 +19,8 @@
 namespace gpuloom::executor {
 namespace {
 
-// When the device has not reported for so long what it was to report, we ask: a lost device reports
-// nothing.
+// If the device has not reported for this long what it was to report, we query it: a lost device
+// reports nothing.
 constexpr uint64_t kTellingNs = 200'000;
 
 }  // namespace

@@ -19,8 +19,8 @@ size_t DependencyBytes(const std::vector<Dependency>& dependencies) {
   return dependencies.size() * sizeof(Dependency);
 }
 
-// A program that binds anew before each launch may leave the last reference to all of it with one
-// launch.
+// A program that binds anew before each launch may leave the last reference to all of it to a
+// single launch.
 size_t BindingBytes(const std::shared_ptr<const Bindings>& bindings) {
   constexpr size_t kEach = sizeof(BindingRef) + sizeof(Binding);
   return bindings == nullptr ? 0 : sizeof(Bindings) + bindings->each.size() * kEach;
