@@ -35,7 +35,7 @@ void AddGroup(const std::string& path, std::vector<gid_t>* groups) {
   groups->push_back(status.st_gid);
 }
 
-// Keeps capabilities also from programs that this process would start.
+// Removes capabilities also from programs that this process would start.
 void ForbidCapabilities() {
   for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
     // Works only with CAP_SETPCAP; a process without that starts no programs.

@@ -34,7 +34,7 @@ constexpr uint32_t kFutexWaitv = 449;
 constexpr uint32_t kFutexWake = 454;
 constexpr uint32_t kFutexWait = 455;
 constexpr uint32_t kFutexRequeue = 456;
-// System calls newer than these fail with ENOSYS, as on a kernel that does not have them.
+// System calls with higher numbers fail with ENOSYS, as on a kernel that does not have them.
 constexpr uint32_t kNewestKnown = 469;
 
 // What a busy executor calls most stands first, for kernels that go through the list each time.
