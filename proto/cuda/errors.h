@@ -7,7 +7,7 @@
 
 namespace gpuloom {
 
-// "CUDA_ERROR_OUT_OF_MEMORY"; null for a number that is no CUresult.
+// "CUDA_ERROR_OUT_OF_MEMORY"; null for a number that is not a CUresult.
 [[nodiscard]] constexpr const char* ErrorName(CUresult result) {
   switch (result) {
 #define CUDA_RESULT(name, text) \
@@ -20,7 +20,7 @@ namespace gpuloom {
   }
 }
 
-// "out of memory"; null for a number that is no CUresult.
+// "out of memory"; null for a number that is not a CUresult.
 [[nodiscard]] constexpr const char* ErrorText(CUresult result) {
   switch (result) {
 #define CUDA_RESULT(name, text) \

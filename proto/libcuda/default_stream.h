@@ -8,14 +8,14 @@
 //   CUresult api::cuEventRecord(CUevent event, CUstream stream, DefaultStream null_means) { … }
 //
 // default_stream.cc, compiled into the library, exports both forms of every pair in driver_api.def. A definition whose
-// arguments are not cuda.h's does not compile, and a missing one does not link.
+// arguments differ from cuda.h's does not compile, and a missing one does not link. Declarations only.
 #pragma once
 
 #include "proto/cuda/cuda_all.h"
 
 namespace gpuloom {
 
-// What a null stream handle means.
+// The stream that a null handle means.
 enum class DefaultStream : bool { kLegacy, kPerThread };
 
 template <typename Function>
