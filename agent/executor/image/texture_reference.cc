@@ -199,8 +199,6 @@ CUresult References::SetSurface(const Driver& cuda, const One& one, const Bindin
 
 // Sets one reference at the driver. After a failure nobody knows which binding the driver has, so
 // both are held until a later call succeeds.
-// Sets one reference at the driver. After a failure nobody knows which binding the driver has, so
-// both are held until a later call succeeds.
 CUresult References::Tell(const Driver& cuda, One* one, const BindingRef& wanted) {
   // Gives up on a reference that the driver keeps refusing, because what we hold for it must be
   // bounded.

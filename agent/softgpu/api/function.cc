@@ -181,7 +181,7 @@ CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction function,
   CUDA_RETURN_IF_ERROR(Require(function, found));
   if (clusters == nullptr || config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t blocks_of_cluster = 1;
-  // What the launch configuration names takes the place of a size that the code fixes.
+  // What the launch configuration names replaces a size that the code fixes.
   const Kernel& kernel = *found.function->kernel;
   if (kernel.required_cluster[0] != 0) {
     blocks_of_cluster = uint64_t{kernel.required_cluster[0]} * kernel.required_cluster[1] *
@@ -227,7 +227,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamic_shared_bytes, C
     return CUDA_ERROR_INVALID_VALUE;
   }
   const Kernel& kernel = *found.function->kernel;
-  // What is asked for has to fit without any dynamic shared memory.
+  // The request has to fit without any dynamic shared memory.
   if (BlocksPerMultiprocessor(kernel, static_cast<uint64_t>(block_threads), 0) < blocks) {
     return CUDA_ERROR_INVALID_VALUE;
   }

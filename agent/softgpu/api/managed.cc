@@ -16,10 +16,10 @@ using namespace gpuloom::softgpu;
 
 namespace {
 
-// What CUDA reports where nothing was said.
+// What CUDA reports where no advice was given.
 constexpr CUmemLocation kNowhere = {CU_MEM_LOCATION_TYPE_INVALID, CU_DEVICE_INVALID};
 
-// What the program said about an allocation; it holds for all of it.
+// The advice that the program gave for an allocation; it applies to all of it.
 struct Advice {
   bool read_mostly = false;
   int accessed_by = CU_DEVICE_INVALID;
@@ -69,7 +69,7 @@ CUresult Require(CUdeviceptr pointer, size_t size_bytes, Region& region) {
   return CUDA_SUCCESS;
 }
 
-// Without the stream itself: it is looked up again when everything else has been judged.
+// The stream itself is left out: it is looked up again when everything else has been checked.
 CUresult RequireStream(CUstream handle, DefaultStream null_means) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
@@ -225,7 +225,7 @@ CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_range_at
   }
   AllAdvice& said = Said();
   const gpuloom::MutexLock lock(said.mutex);
-  // What nobody has said anything of has the defaults.
+  // An allocation without advice has the defaults.
   const Advice& advice = said.by_buffer[region.buffer_id];
   for (size_t i = 0; i < count; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;

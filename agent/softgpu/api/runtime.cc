@@ -66,7 +66,7 @@ CUresult cuGetExportTable(const void** table, const CUuuid* id) {
 
 CUresult cuGetProcAddress_v2(const char* name, void** function, int cuda_version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* status) {
-  // Here a function that is not there is no error, whether the reason is asked for or not.
+  // Here a missing function is no error, whether or not the reason was requested.
   CUdriverProcAddressQueryResult unasked;
   return gpuloom::AnswerGetProcAddress(name, function, cuda_version, flags,
                                        status != nullptr ? status : &unasked, PlayedVersion());

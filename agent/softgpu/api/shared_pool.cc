@@ -36,7 +36,7 @@ CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
   if ((pool->handles & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && (pool->handles & type) != 0) {
     return CUDA_ERROR_NOT_PERMITTED;
   }
-  // What was imported is its maker's to export.
+  // Only the creator of an imported pool may export it.
   if (!IsDescriptor(type, flags) || pool->file == nullptr || pool->imported) {
     return CUDA_ERROR_INVALID_VALUE;
   }

@@ -154,7 +154,7 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size_bytes, const CUmemAcces
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
                         CUdeviceptr pointer) {
   CUDA_RETURN_IF_ERROR(Ready());
-  // A device that does not exist is told before a wrong address.
+  // A device that does not exist is reported before a wrong address.
   if (flags != nullptr && location != nullptr && location->type == CU_MEM_LOCATION_TYPE_DEVICE &&
       FindDevice(location->id) == nullptr) {
     return CUDA_ERROR_INVALID_DEVICE;

@@ -216,7 +216,7 @@ void Context::TearDown() {
   ResetRuntimeContext(handle());
   if (green != nullptr) return CloseAll();  // the rest is its owner's
   if (primary) {
-    // Graphs belong to no context; what they hold of the device goes with the primary one.
+    // Graphs belong to no context; what they hold of the device is released with the primary one.
     graph::ForgetAllExecs();
     graph::ForgetGraphMemory();
   }

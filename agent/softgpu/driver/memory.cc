@@ -89,7 +89,7 @@ CUresult Memory::Allocate(Context& context, RegionKind kind, uint64_t size_bytes
   // `region` is moved into the table and is gone even if the table refuses it.
   Region copy = region;
   if (AddressTable::Instance().Add(std::move(region))) return CUDA_SUCCESS;
-  // Only a registered range of the program that it unmapped without telling us can lie here.
+  // Only a registered range that the program has unmapped without unregistering it can lie here.
   Drop(copy);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }

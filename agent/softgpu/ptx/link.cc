@@ -50,7 +50,7 @@ Names FindNames(std::string_view text) {
     }
     names.all.insert(name.text);
     if (!linkage) names.local.insert(name.text);
-    // Its parameters, its size or its initial value are no declarations.
+    // What follows the name (parameters, a size, an initial value) is not a declaration.
     if (function) linkage = false;
     while (name.kind != Token::kEnd && !name.Is(';') && !(function && name.Is('{'))) {
       name = lexer.Next();

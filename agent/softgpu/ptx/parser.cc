@@ -22,7 +22,7 @@ void SkipLine(Cursor& cursor) {
   while (cursor.token().kind != Token::kEnd && cursor.token().line == line) cursor.Take();
 }
 
-// What a .section holds is debug information.
+// A .section contains debug information.
 bool SkipBraces(Cursor& cursor) {
   uint32_t depth = 0;
   do {
@@ -97,7 +97,7 @@ bool ParseStatement(Cursor& cursor, std::vector<Statement>* body) {
     statement.kind = Statement::kVariable;
     return ParseVariables(cursor, false, &statement.variables) && cursor.Expect(';');
   }
-  // Two tokens tell a label from an instruction: an opcode is not followed by a colon.
+  // Two tokens distinguish a label from an instruction: an opcode is not followed by a colon.
   if (token.kind == Token::kWord && cursor.next().Is(':')) {
     statement.kind = Statement::kLabel;
     statement.text = cursor.Take().text;
@@ -135,7 +135,7 @@ bool ParseBody(Cursor& cursor, FunctionTree* function) {
   return true;
 }
 
-// One to three dimensions; those left out are 1.
+// One to three dimensions; those that are left out are 1.
 bool ParseTriple(Cursor& cursor, uint32_t (&out)[3]) {
   for (uint32_t& value : out) value = 1;
   for (uint32_t i = 0; i < 3; ++i) {
@@ -200,7 +200,7 @@ bool ParseTarget(Cursor& cursor, ModuleTree* tree) {
   do {
     const std::string_view word = cursor.ExpectWord("a target");
     if (word.empty()) return false;
-    // Options such as texmode_independent and debug stand beside the target.
+    // Options such as texmode_independent and debug follow the target.
     if (!word.starts_with("sm_")) continue;
     uint32_t number = 0;
     for (const char c : word.substr(3, 4)) {

@@ -54,7 +54,7 @@ Step Change(Warp& warp, const Instr& in) {
         valid &= barrier.ArriveAndDrop(count);
         break;
       case kArriveExpect:
-        // In this order: an arrival may end the phase only when its bytes are expected.
+        // The order matters: an arrival may end the phase only when its bytes are expected.
         barrier.Expect(count);
         valid &= barrier.Arrive(1);
         break;

@@ -25,7 +25,7 @@ void WriteAt(std::byte* at, T value) {
   std::memcpy(at, &value, sizeof(T));
 }
 
-// T: as it lies in memory, which says how it is extended; R: the register's value.
+// T: the type in memory, which determines how it is extended; R: the register's value.
 template <class T, class R>
 Step Load(Warp& warp, const Instr& in) {
   Pointers at;
@@ -161,7 +161,7 @@ Step StoreVector(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
-// What is done to memory, and to how many registers.
+// The operation on memory, and its number of registers.
 enum class Access { kLoad, kLoad2, kLoad4, kLoadParam, kStore, kStore2, kStore4 };
 
 // A register may be wider than the type, never narrower.
@@ -190,7 +190,7 @@ Handler HandlerFor(Access access) {
 
 template <class T>
 Handler WithRegister(Access access, uint32_t register_bytes) {
-  // Loads extend as the type says, so the register takes its sign.
+  // Loads extend according to the type, so the register gets its sign.
   constexpr bool kSigned = std::is_signed_v<T>;
   switch (register_bytes) {
     case 1:
@@ -314,7 +314,7 @@ bool DecodeLd(Decoder& decoder, Op& op) {
   Access access = elements == 1 ? Access::kLoad : elements == 2 ? Access::kLoad2 : Access::kLoad4;
   if (IsParamBlock(in) && elements == 1) {
     access = Access::kLoadParam;
-    // From the beginning of the block: LoadParam() reads no address register.
+    // Counted from the beginning of the block: LoadParam() reads no address register.
     in.imm += static_cast<int64_t>(decoder.ParamOffset(op[1]));
   }
   return decoder.Emit(FindHandler(access, type, register_bytes), in);

@@ -13,7 +13,7 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// For any `align` but 0.
+// For any `align` except 0.
 uint64_t Align(uint64_t value, uint64_t align) { return (value + align - 1) / align * align; }
 
 // All names in an operand, also those within vectors and lists.
@@ -24,7 +24,7 @@ void NoteNames(const ptx::Operand& operand, std::set<std::string_view>* names) {
 
 }  // namespace
 
-// The first mistake is told; what follows may be its consequence.
+// The first mistake is reported; further ones may be its consequence.
 bool ModuleBuilder::Fail(uint32_t line, std::string_view message) {
   if (error_.empty()) error_ = "ptx line " + std::to_string(line) + ": " + std::string(message);
   return false;
@@ -193,7 +193,7 @@ bool ModuleBuilder::WriteInitialValues(const ptx::Variable& variable, uint64_t a
   return true;
 }
 
-// After all variables have addresses: they may point to each other.
+// Done after all variables have addresses: they may point to each other.
 bool ModuleBuilder::FillGlobals() {
   for (const ptx::Variable& variable : tree_.variables) {
     if (variable.values.empty()) continue;

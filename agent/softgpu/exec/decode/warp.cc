@@ -23,7 +23,7 @@ Step ArriveWords(Warp& warp, const Instr& in) {
   const uint32_t* b = warp.Source<uint32_t>(in.b);
   const uint32_t* c = warp.Source<uint32_t>(in.c);
   const uint32_t* mask = warp.Source<uint32_t>(static_cast<Ref>(in.imm));
-  // Of lanes that execute; Arrive() reads no others.
+  // Belongs to lanes that execute; Arrive() reads no others.
   WarpWait waits[kLanes];
   ForEach(warp.exec, [&](uint32_t i) {
     waits[i].mask = mask[i];

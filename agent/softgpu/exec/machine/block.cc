@@ -70,7 +70,7 @@ bool Block::Arrive(Warp& warp, const Instr& in, uint32_t lanes, uint32_t number,
   barrier.expected = has_count ? count : 0;
   const uint32_t op = in.extra & kBarrierOpMask;
   if (op == kBarrierArrive) {
-    // bar.arrive goes on without waiting, so there are no lanes to remember, only their number.
+    // bar.arrive continues without waiting, so only the number of lanes is kept.
     barrier.passed += lanes == warp.live() ? kLanes : Count(lanes);
   } else {
     barrier.waiting[warp.index()] |= lanes;

@@ -50,7 +50,7 @@ constexpr Facts kFacts[] = {
 
 const Facts& FactsOf(Element element) { return kFacts[static_cast<uint8_t>(element)]; }
 
-// Of 32 bits, by wrapping around or to the nearest there is.
+// In 32 bits, by wrapping around or saturating.
 uint32_t ToInteger(double sum, bool saturate) {
   if (saturate) {
     sum = std::fmin(std::fmax(sum, std::numeric_limits<int32_t>::min()),

@@ -242,7 +242,7 @@ Step SetConditional(Warp& warp, const Instr& in) {
 
 // malloc(size) and free(address).
 Step Malloc(Warp& warp, const Instr& in) {
-  // Without a heap malloc gives null, as when the heap is full.
+  // Without a heap malloc returns null, as when the heap is full.
   const CallSite& site = warp.frame->function->calls[in.target];
   KernelHeap* const heap = warp.block().run().grid.heap;
   ForEach(warp.exec, [&](uint32_t lane) {
@@ -267,7 +267,7 @@ Step Free(Warp& warp, const Instr& in) {
   return warp.Fault(Outcome::kIllegalAddress, unknown, "free of what malloc has not given");
 }
 
-// A declaration may say anything: one whose sizes differ from the driver's function is unknown.
+// A declaration may have any form: one whose sizes differ from the driver's function is unknown.
 bool HasSizes(const std::vector<Slot>& slots, std::initializer_list<uint32_t> sizes) {
   size_t i = 0;
   if (slots.size() != sizes.size()) return false;
