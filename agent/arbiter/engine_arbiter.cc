@@ -238,7 +238,7 @@ uint64_t EngineArbiter::RoomNs(Priority priority, uint64_t now_ns) const {
   }
   if (HigherLingers(priority, now_ns)) {
     uint64_t lower_ns = 0;
-    // What this class and those below it have in flight shares one bound.
+    // The work in flight of this class and of those below it shares one bound.
     for (size_t i = Index(priority); i < kPriorities; ++i) lower_ns += classes_[i].in_flight_ns;
     return limits_.lower_in_flight_ns - std::min(limits_.lower_in_flight_ns, lower_ns);
   }

@@ -103,8 +103,8 @@ void LaunchPredictor::Learn(const LaunchKey& key, const Duration& took) {
   uint64_t measured_ns = took.least_ns;
   if (!exact && entry != nullptr && MostlyExact(*entry)) {
     const uint64_t known_ns = Of(*entry).ns;
-    // What is believed lies within what was observed: nothing is learnt, but the entry was needed,
-    // and is kept before those that were not.
+    // The prediction lies within what was observed, so nothing is learned. But the entry was
+    // needed, and is kept before those that were not.
     if (known_ns >= took.least_ns && known_ns <= took.most_ns) {
       entry->used = ++learns_;
       return;

@@ -275,7 +275,7 @@ void ShareTree::RemoveInFlight(Node leaf, uint64_t predicted_ns, uint64_t now_ns
   NodeState& it = nodes_[leaf];
   predicted_ns = std::min({predicted_ns, kLongestNs, it.in_flight_ns});
   it.in_flight_ns -= predicted_ns;
-  // What was charged in advance was most likely this work's.
+  // The charge in advance was most likely for this work.
   it.charged_ahead_ns -= std::min(it.charged_ahead_ns, predicted_ns);
   Recount(leaf, now_ns);
 }

@@ -36,10 +36,10 @@ SmGroups Last(SmGroups groups, uint32_t count, SmGroups preferred) {
   return taken;
 }
 
-// Of the windows of `count` groups that begin at multiples of it, counted from either end, the one
-// that the fewest use. From both ends, because what is left at one end when `count` does not divide
-// the groups would otherwise never be used. Groups that are reserved are not in `groups`: a window
-// may reach across them.
+// The least used of the windows of `count` groups that begin at multiples of `count`, counted from
+// either end. From both ends, because the groups that are left at one end when `count` does not
+// divide them would otherwise never be used. Reserved groups are not in `groups`: a window may
+// reach across them.
 SmGroups LeastUsed(SmGroups groups, uint32_t count, const Load& load) {
   std::vector<uint32_t> places;
   ForEach(groups, [&](uint32_t i) { places.push_back(i); });

@@ -282,8 +282,8 @@ void TurnArbiter::Drained(DomainId id, uint64_t now_ns) {
   // If it is not yielding, it was not asked to drain.
 }
 
-// The domain did not drain in time. From here on it is watched beside whoever gets the next turn,
-// is out of the tree, and what it takes of the others' time is added up from zero.
+// The domain did not drain in time. From here on it is watched while others have their turns; it is out of the tree,
+// and its use of the others' time is added up from zero.
 void TurnArbiter::BeginOverrun(uint32_t number, uint64_t now_ns) {
   Domain& it = domains_[number];
   Settle(number, now_ns);

@@ -117,9 +117,9 @@ void TurnArbiter::Settle(uint32_t number, uint64_t now_ns) {
   }
 }
 
-// What comes is from an executor that a tenant may have taken over: other domains' allocations are
-// passed over, so it can charge only its own, and amounts are cut so that sums cannot overflow. It
-// is kept as it is until the next one; the time since the last charge is divided by it at once.
+// The division comes from an executor that a tenant may have taken over: other domains' allocations are skipped, so it
+// can charge only its own, and amounts are cut so that sums cannot overflow. It is kept until the next one; the time
+// since the last charge is divided by it at once.
 void TurnArbiter::Divide(DomainId id, std::span<const Ran> division_untrusted, uint64_t now_ns) {
   Domain& it = At(id);
   it.division.clear();

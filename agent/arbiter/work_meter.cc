@@ -42,8 +42,8 @@ Duration WorkMeter::End(Piece piece, uint64_t at_ns) {
   // A copy: the piece leaves live_ below, and a vector moves what is behind it.
   Work work = *found;
   uint64_t first_ns = work.since_ns;
-  // Of the pieces that came before and are still there, those that came together with this one
-  // (kTogetherNs) count as behind it, since it ended first. The others keep their place before it.
+  // Earlier pieces that are still there and came together with this one (kTogetherNs) count as behind it, since it
+  // ended first. The other earlier pieces keep their place before it.
   for (auto earlier = live_.begin(); earlier != found; ++earlier) {
     if (earlier->session == work.session || earlier->running ||
         earlier->since_ns + kTogetherNs < work.since_ns) {
@@ -112,8 +112,8 @@ void WorkMeter::Settle(uint64_t now_ns) {
   Divide();
 }
 
-// What each allocation was charged, on its sessions, in proportion to the time in which their work
-// ran. Runs over the sessions that had work since the last time only.
+// Divides what each allocation was charged among its sessions, in proportion to the time in which their work ran. Runs
+// only over the sessions that had work since the last time.
 void WorkMeter::Divide() {
   session_ns_.resize(listed_.size());
   for (size_t i = 0; i < listed_.size(); ++i) {

@@ -9,7 +9,7 @@ namespace {
 
 using arbiter::Engine;
 
-// What an endless tenant has in its ring at a time; Submit() fills it up again.
+// How much an endless tenant has in its ring at a time; Submit() fills it up again.
 constexpr size_t kRingDepth = 32;
 // Kernels of one tenant that a driver takes in before it is full.
 constexpr uint32_t kDriverQueue = 256;
@@ -295,8 +295,8 @@ void Gpu::Drain(Domain& domain) {
   domain.is_to_drain = false;
 }
 
-// What the scheduler does: hands orders to the executors and their answers back. A domain that can
-// stop at once answers within the same round.
+// Does the scheduler's work: passes orders to the executors and their answers back. A domain that
+// can stop at once answers within the same round.
 void Gpu::PumpTurns() {
   for (Domain& domain : domains_) Drain(domain);
   while (const auto order = turns_.Next(now_ns_)) {
@@ -307,7 +307,7 @@ void Gpu::PumpTurns() {
         domain.is_to_drain = false;
         domain.arbiter->SetTurn(order->lowest, order->in_flight_ns);
         break;
-      // A deaf executor keeps submitting. It is to drain all the same, and overruns.
+      // A deaf executor keeps submitting. It must drain all the same, and overruns.
       case arbiter::TurnOrder::Kind::kYield:
         if (!domain.deaf) domain.arbiter->EndTurn();
         domain.is_to_drain = true;
@@ -316,7 +316,7 @@ void Gpu::PumpTurns() {
       case arbiter::TurnOrder::Kind::kReport:
         break;
       case arbiter::TurnOrder::Kind::kEnd:
-        // The next executor does as it is told, and begins with the same tenants.
+        // The next executor is not deaf, and begins with the same tenants.
         ++executors_ended_;
         domain.deaf = false;
         domain.arbiter->EndTurn();
@@ -347,7 +347,7 @@ uint64_t Gpu::steps() const {
   return sum;
 }
 
-// What goes on is part of the longest gap, too.
+// The gap in progress counts for the longest one, too.
 TenantResult Gpu::Result(uint32_t number) const {
   const Tenant& it = tenants_[number];
   TenantResult result;

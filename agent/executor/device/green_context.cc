@@ -92,7 +92,7 @@ struct GreenContexts::NewGreen {
     return key;
   }
 
-  // Splits and picks the groups for which `wants(group)` holds and, if asked for, the remaining
+  // Splits and picks the groups for which `wants(group)` holds and, if requested, the remaining
   // part.
   template <typename Wants>
   CUresult PickOf(const Driver& cuda, const wire::SplitArguments& split, bool with_remaining,
@@ -102,7 +102,7 @@ struct GreenContexts::NewGreen {
     CUDA_RETURN_IF_ERROR(SplitResource(cuda, of, split, &groups, &remaining));
     for (uint32_t i = 0; i < wire::kMaxSplitGroups; ++i) {
       if (!wants(i)) continue;
-      // The driver gave fewer groups than were asked for.
+      // The driver gave fewer groups than requested.
       if (i >= groups.size()) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
       picked->push_back(groups[i]);
     }
@@ -115,8 +115,8 @@ struct GreenContexts::NewGreen {
     return CUDA_SUCCESS;
   }
 
-  // The same calls as the program's own splits: a split is a function of its input alone, so the
-  // pieces are the same as those that it was told of.
+  // Makes the same calls as the program's own splits: a split is a function of its input alone, so
+  // the pieces are those that the program knows.
   CUresult Pick(const Driver& cuda, std::vector<CUdevResource>* picked) const {
     if (request.whole == 1) {
       picked->push_back(of);
@@ -183,7 +183,7 @@ bool HasGreenContexts(const Driver& cuda) {
          cuda.cuGreenCtxGetDevResource != nullptr && cuda.cuGreenCtxStreamCreate != nullptr;
 }
 
-// The driver says in `count` how many groups there are, which may be fewer than asked for.
+// The driver returns the number of groups in `count`; it may be lower than requested.
 CUresult SplitResource(const Driver& cuda, const CUdevResource& resource,
                        const wire::SplitArguments& split, std::vector<CUdevResource>* groups,
                        CUdevResource* remaining) {
@@ -204,7 +204,7 @@ wire::Multiprocessors MultiprocessorsOf(const CUdevResource& resource) {
 const CUdevResource* GreenContexts::FindPart(wire::DevicePartId id_untrusted) {
   // An invalid resource stands for the whole device until a driver call is due anyway.
   static constexpr CUdevResource kAskedLater{};
-  // What the policy lets the session use.
+  // The multiprocessors that the policy lets the session use.
   const Partition* partition = port_->partition();
   if (id_untrusted != wire::kWholeDevice) {
     const DevicePart* part = parts_.Find(id_untrusted);

@@ -83,8 +83,7 @@ void InternalStream::Write(const wire::StreamWriteValue::Request& write,
   });
 }
 
-// What has failed is queued as well, so that `done` runs in Poll, in order, and never within the
-// call.
+// A failure is queued as well, so that `done` runs in Poll, in order, and never within the call.
 void InternalStream::Queue(CUevent event, CUresult result, std::function<bool(CUresult)> done) {
   if (result == CUDA_SUCCESS) {
     result = device_->Judge(device_->cuda().cuEventRecord(event, stream_));

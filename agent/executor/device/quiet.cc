@@ -116,7 +116,7 @@ void Quiet::HoldParties(uint64_t now_ns, std::span<Party> parties) {
   const void* last = nullptr;
   for (const Piece& piece : needed_) {
     const uint64_t waited_ns = now_ns - piece.since_ns;
-    // Nor have those behind it waited longer.
+    // Those behind it have not waited longer.
     if (waited_ns < kPatienceNs) return;
     if (piece.owner == last) continue;
     last = piece.owner;

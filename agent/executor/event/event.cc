@@ -71,7 +71,7 @@ void Events::On(wire::Tag<wire::EventShare>, const wire::EventShare::Request& re
   const Caller caller = CallerOf(record);
   if (event->shared == nullptr) {
     auto shared = std::make_shared<SharedEvent>();
-    // What was recorded before it was shared counts, too.
+    // A recording from before the event was shared counts, too.
     shared->latest = event->latest;
     shared->session = id();
     if (!services_.shared->Export(shared)) {

@@ -72,8 +72,8 @@ CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
             plan->arrays.push_back({entry});
           }
           GraphPlan::Arrays& arrays = plan->arrays.back();
-          // The handle is kept beside the entry: the array's id may be another array's when the
-          // graph is built.
+          // The handle is kept with the entry: the array's id may be another array's when the graph
+          // is built.
           (end == &copy.to ? arrays.to : arrays.from) = array->array;
           if (!plan->Hold(array->whole)) return CUDA_ERROR_NOT_SUPPORTED;
           continue;

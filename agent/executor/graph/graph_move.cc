@@ -47,13 +47,13 @@ CUresult Graph::MoveTo(CUcontext context) {
   return result;
 }
 
-// Called for each launch that could go next. The move is started here and goes on beside other
-// sessions' work; launches and updates of the graph wait meanwhile.
+// Called for each launch that could go next. It starts the move, which continues while other sessions work; launches
+// and updates of the graph wait meanwhile.
 bool Graphs::Follows(const GraphRef& graph) {
   const CUcontext context = port_->context();
   if (graph->moving) return false;
   if (graph->context() == context || graph->reservation() != nullptr) return true;
-  // What has failed is not tried again before the session's multiprocessors change again.
+  // A move that has failed is not tried again before the session's multiprocessors change again.
   if (graph->move_result != CUDA_SUCCESS && graph->moved_to == context) return true;
   if (!graph->updates.empty() && graph->updates.front().running) return false;
   graph->moving = true;

@@ -124,8 +124,8 @@ DeviceArray::~DeviceArray() {
       [charge = std::move(charge)] {});
 }
 
-// Levels of a mipmapped array are cleared one by one; the driver may give it fewer than were asked
-// for. A failure leaves what there is to the destructor.
+// Levels of a mipmapped array are cleared one by one; the driver may give it fewer than requested. After a failure the
+// destructor destroys what there is.
 CUresult DeviceArray::Make() {
   CUDA_ARRAY3D_DESCRIPTOR descriptor = {};
   descriptor.Width = request.width;

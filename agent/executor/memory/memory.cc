@@ -44,8 +44,8 @@ bool DeviceMemory::Reserve(std::string* error) {
   CUresult result = services_.device->Judge(cuda.cuMemAddressReserve(
       &reserved, order_.device_range_bytes, kGranuleBytes, order_.device_range_begin, 0));
   if (result == CUDA_SUCCESS && reserved != order_.device_range_begin) {
-    // To the driver the address is only a hint, but a tenant's pointers must be exactly where the
-    // scheduler told it.
+    // For the driver the address is only a hint, but a tenant's pointers must be exactly where the scheduler has
+    // announced them.
     cuda.cuMemAddressFree(reserved, order_.device_range_bytes);
     result = CUDA_ERROR_INVALID_ADDRESS_SPACE;
   }

@@ -277,7 +277,7 @@ void Kernels::On(wire::Tag<wire::KernelSetAttribute>,
   auto lookup = std::make_shared<KernelLookup>();
   lookup->facts.kernel = kernel->kernel;
   lookup->device = services_.device->device();
-  // A shared kernel keeps the highest limit that any session asked for: a limit that is too high
+  // A shared kernel keeps the highest limit that any session requested: a limit that is too high
   // harms nobody, but one lowered by another session would make launches fail.
   int value = request.value;
   // Once a session has allowed clusters of a size that other devices lack they stay allowed; to

@@ -13,7 +13,7 @@
 namespace gpuloom::executor {
 namespace {
 
-// The driver compiles PTX when it is asked for any kernel, whatever the name.
+// The driver compiles PTX when any kernel is requested, whatever its name.
 void CompileText(const Driver& cuda, CUlibrary library) {
   CUkernel none = nullptr;
   (void)cuda.cuLibraryGetKernel(&none, library, "-");

@@ -37,7 +37,8 @@ constexpr uint32_t kFutexRequeue = 456;
 // System calls with higher numbers fail with ENOSYS, as on a kernel that does not have them.
 constexpr uint32_t kNewestKnown = 469;
 
-// What a busy executor calls most stands first, for kernels that go through the list each time.
+// The calls that a busy executor makes most often stand first, for kernels that go through the list
+// each time.
 constexpr uint32_t kAllowed[] = {
     SYS_futex,
     SYS_epoll_pwait,

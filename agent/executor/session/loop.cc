@@ -188,7 +188,7 @@ Loop::Outcome Loop::Run() {
     if (now_ns - last_counters_ns_ >= kCountersEveryNs) SendCounters(now_ns);
 
     const uint64_t idle_ns = now_ns - last_work_ns;
-    // What was held back is submitted in the next round, so there must be one.
+    // Held-back commands are submitted in the next round, so there must be one.
     const bool released = !quiet_.Idle() && TickQuiet(now_ns, idle_ns);
     const int64_t sleep_ns = worked || released || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
     if (sleep_ns == 0) {
@@ -292,7 +292,7 @@ void Loop::TellCounters() {
   for (const auto& session : sessions_) session->SendCounters();
 }
 
-// What is due about once a second, whatever it is for.
+// Everything that is due about once a second.
 void Loop::SendCounters(uint64_t now_ns) {
   last_counters_ns_ = now_ns;
   for (const auto& session : sessions_) {
@@ -444,7 +444,7 @@ void Loop::HandleEvents(int64_t timeout_ns, uint64_t now_ns) {
     const uint64_t key = events[i].data.u64;
     if (key == kWakeKey) {
       uint64_t count;
-      // What has finished is found by Serve; the eventfd need only be unreadable again.
+      // Serve finds what has finished; here the eventfd only has to become unreadable again.
       [[maybe_unused]] const ssize_t size = read(wake_.get(), &count, sizeof(count));
     } else if (key == kControlKey) {
       scheduler_.Flush();

@@ -183,8 +183,8 @@ void Session::TellHeld() {
   }
 }
 
-// What bounds the memory and the time that a tenant's commands take here: while one of these is
-// full, the ring fills, and then the tenant waits.
+// The bounds for the memory and the time that a tenant's commands take here: while one of these is
+// reached, the ring fills, and then the tenant waits.
 bool Session::MayRead() const {
   return state_ == State::kServing && streams_.waiting_commands() < kMaxWaitingCommands &&
          streams_.waiting_bytes() < kMaxWaitingBytes && chores_.empty() &&
@@ -218,7 +218,7 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
         wire::Dispatch(*parts_, record);
       }
     }
-    // Said by the reader, or by the handler that has just refused (Refuse).
+    // Set by the reader, or by the handler that has just refused (Refuse).
     if (reader_.fatal() != wire::Fatal::kNone) {
       End(reader_.fatal(), now_ns_);
       break;
@@ -245,7 +245,7 @@ bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
   parts_->memory_operations.BeginRound();
   bool any = false;
   if (!parts_->host_functions.Poll(&any)) {
-    // The tenant says that it has run more functions than it was asked for.
+    // The tenant claims to have run more functions than it was asked to run.
     Refuse(wire::Fatal::kBadArgument);
     End(reader_.fatal(), now_ns_);
     return true;
@@ -253,7 +253,7 @@ bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
   any |= state_ == State::kServing && streams_.SubmitWaiting(slice);
   if (ring_empty_) streams_.Flush(true);
   if (held_) NoteHeld(now_ns);
-  // Functions that have become due are to be run at once.
+  // Functions that have become due must run at once.
   any |= published_;
   return parts_->submission.AddMarks() || any;
 }

@@ -144,8 +144,8 @@ void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
   limited_ = false;
   for (const auto& session : sessions) {
     Share& share = session->share();
-    // In a turn that others wait for, also those who want nothing yet: what they send now must
-    // wait. So must a newcomer's beside a session that is at work.
+    // While others wait for this turn, sessions that want nothing yet are limited, too: what they
+    // send must wait. So must the work of a newcomer while another session is at work.
     const bool limits = several_ || !turn_is_endless() || (wanting == 1 && session.get() != last) ||
                         !arbiter_.MayRunFreely(share.session, now);
     limited_ |= limits;
@@ -347,15 +347,15 @@ uint64_t TimeSharing::BeginMark(Share* share, const Tally& tally, uint64_t since
              std::max(since_ns, earliest_ns));
 }
 
-// Only noted here: the meter is told in FinishMarks, when all sessions have been polled, because
+// Only noted here: the meter learns it in FinishMarks, when all sessions have been polled, because
 // the order of polling is not that of ending.
 void TimeSharing::EndMark(Share* share, uint32_t stream, const Tally& tally, uint64_t metered,
                           uint64_t now_ns) {
   share->went_on_ns = now_ns;
   --share->heads[static_cast<size_t>(tally.engine)];
   reached_.push_back({metered, now_ns, share->session, share->session_id, stream, tally});
-  // Pieces were counted only if the session was limited when it submitted them; the arbiter knows
-  // no others.
+  // Pieces were counted only if the session was limited when it submitted them; the arbiter has no
+  // others.
   if (tally.work.pieces != 0) {
     arbiter_.Finished(share->session, tally.engine, tally.work, 0, now_ns);
   }

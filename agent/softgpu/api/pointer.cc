@@ -53,7 +53,7 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
       if (region.access == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_VALUE;
       return Put(data, CUdeviceptr{address});
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      // The host reaches all memory here, but is told so only of what CUDA lets it reach.
+      // The host reaches all memory here, but is given pointers only to what CUDA lets it reach.
       if (!on_host && region.kind != RegionKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
       return Put(data, reinterpret_cast<void*>(address));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -102,7 +102,7 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
   }
 }
 
-// What cuPointerGetAttributes writes for an address that CUDA does not know.
+// The values that cuPointerGetAttributes writes for an address that CUDA does not know.
 void Clear(CUpointer_attribute attribute, void* data) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:

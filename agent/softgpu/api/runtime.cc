@@ -38,7 +38,7 @@ void Identity(int index, gpuloom::RuntimeDevice* identity) {
   identity->pci_device = 0;
 }
 
-// What the private tables need of a driver. Their layout, and the handshake, are in
+// What the private tables need from a driver. Their layout, and the handshake, are in
 // proto/libcuda/runtime_tables.h.
 constexpr gpuloom::RuntimeHooks kHooks = {
     .current_context = cuCtxGetCurrent,
@@ -77,8 +77,8 @@ CUresult cuGetProcAddress(const char* name, void** function, int cuda_version, c
                                        PlayedVersion());
 }
 
-// Modules are compiled when they are loaded; lazy is what programs are told, since that is CUDA's
-// default.
+// Modules are compiled when they are loaded; programs are told that loading is lazy, since that is
+// CUDA's default.
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   CUDA_RETURN_IF_ERROR(Ready());
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -134,8 +134,8 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size_bytes, const CUmemAcces
                         size_t count) {
   CUDA_RETURN_IF_ERROR(Healthy());
   if (descriptors == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
-  // All devices see memory through this process's addresses, so the widest access asked for is what
-  // holds.
+  // All devices see memory through this process's addresses, so the widest access requested is the
+  // one that holds.
   CUmemAccess_flags access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
   for (size_t i = 0; i < count; ++i) {
     const CUmemLocation& location = descriptors[i].location;

@@ -44,8 +44,8 @@ std::shared_ptr<FunctionSettings> DefaultSettings(const Kernel& kernel, int ptx_
   return settings;
 }
 
-// The loader tells a PTX version that is too new by the beginning of its text; CUDA has an error of
-// its own for that.
+// The loader reports a PTX version that is too new by the beginning of its text; CUDA has an error
+// of its own for it.
 CUresult LoadFailure(bool out_of_memory, std::string_view log) {
   if (log.starts_with(Module::kTooNew)) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   return out_of_memory ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;

@@ -111,8 +111,8 @@ CUresult Memory::Free(uint64_t begin, RegionKind kind) {
   return CUDA_SUCCESS;
 }
 
-// What the program cannot touch itself is refused. `backed_bytes` stays 0: there is nothing to
-// unmap later.
+// Memory that the program cannot touch itself is refused. `backed_bytes` stays 0: there is nothing
+// to unmap later.
 CUresult Memory::Register(Context& context, uint64_t begin, uint64_t size_bytes, unsigned flags) {
   if (begin == 0 || size_bytes == 0 || begin + size_bytes < begin) return CUDA_ERROR_INVALID_VALUE;
   const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;

@@ -65,8 +65,8 @@ Device* DeviceOf(int fd) {
   return FindDevice(0);
 }
 
-// Every failure is reported as a lack of memory; where descriptors have run out a person can help,
-// and is told how.
+// Every failure is reported as a lack of memory; if descriptors have run out, a person can help,
+// and the message says how.
 CUresult FromErrno(const char* what) {
   if (errno == EMFILE || errno == ENFILE) {
     Say(std::string(what) + ": no file descriptor left; raise the limit of open files (ulimit -n)");

@@ -34,7 +34,7 @@ uint64_t PageBytes() {
   return bytes;
 }
 
-// What stands in CUDA's 64 opaque bytes. They travel through the program, and may be anything when
+// The contents of CUDA's 64 opaque bytes. They travel through the program, and may be anything when
 // they come back: Find checks every field.
 struct PointerText {
   uint64_t magic;

@@ -17,8 +17,8 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// What cuTexRefCreate and a module's load begin with: CUDA's defaults, one channel of floats and
-// clamped coordinates.
+// The initial state after cuTexRefCreate and after the load of a module: CUDA's defaults, one
+// channel of floats and clamped coordinates.
 TextureReference Fresh() {
   TextureReference reference{};
   for (CUaddress_mode& mode : reference.sampler.addressMode) mode = CU_TR_ADDRESS_MODE_CLAMP;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which part of an image is PTX that this device can run. Machine code is never run; it only counts
-// as a reason why there is none.
+// Determines which part of an image is PTX that this device can run. Machine code is never run; it
+// only counts as a reason why there is no PTX.
 #include "agent/softgpu/ptx/image.h"
 
 #include <algorithm>

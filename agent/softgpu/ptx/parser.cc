@@ -148,8 +148,9 @@ bool ParseTriple(Cursor& cursor, uint32_t (&out)[3]) {
   return true;
 }
 
-// What may stand between a function's parameters and its body. Bounds on registers and on blocks of
-// a multiprocessor are for ptxas; the dimensions of blocks and clusters hold for launches.
+// Parses the directives between a function's parameters and its body. Bounds on registers and on
+// blocks of a multiprocessor are for ptxas; the dimensions of blocks and clusters apply to
+// launches.
 bool ParseTuning(Cursor& cursor, FunctionTree* function) {
   while (cursor.token().kind == Token::kWord) {
     const std::string_view word = cursor.Take().text;
@@ -223,7 +224,7 @@ uint32_t VersionOf(std::string_view text) {
   return number;
 }
 
-// .visible says nothing here: any name may be asked for, and linking has looked at it before
+// .visible has no effect here: any name may be requested, and linking has evaluated it before
 // (link.cc).
 bool ParseDirective(Cursor& cursor, ModuleTree* tree) {
   bool is_extern = false;

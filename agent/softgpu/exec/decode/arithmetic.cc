@@ -149,8 +149,9 @@ bool DecodeMad(Decoder& decoder, Op& op) {
 
 namespace {
 
-// Of 32 bits and less by division in double precision, which processors do several at a time: the
-// quotient's whole part is exact, as the next whole number is further away than 2^-32 of it.
+// For 32 bits and less, by division in double precision, which processors do for several values at
+// a time: the quotient's whole part is exact, because the next whole number is further away than
+// 2^-32 of it.
 template <class T>
 T Divide(T a, T b) {
   if constexpr (sizeof(T) == 8) {

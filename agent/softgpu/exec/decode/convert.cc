@@ -247,7 +247,7 @@ Handler FindFast(const Conversion& how, uint32_t source_bytes, uint32_t result_b
     return Map1<float, uint16_t>([](uint16_t a) { return static_cast<float>(a & 0xff); });
   }
   if (source_bytes != ptx::SizeBytes(how.from)) return nullptr;
-  // What would be flushed rounds to zero in any case, but where it is rounded up or down.
+  // What would be flushed rounds to zero in any case, except when it is rounded up or down.
   const bool away = how.round == Round::kUp || how.round == Round::kDown;
   if (how.to_integral && !(how.flush && away)) {
     if (how.from == ptx::Type::kF32) return WholeOf<float>(how.to, how.round);

@@ -213,8 +213,8 @@ uint32_t Decoder::DestinationPredicate(const ptx::Operand& operand) {
   return SourcePredicate(operand).number;
 }
 
-// The space that is noted may be another than the one that was asked for: that of the named
-// variable, or of the running frame.
+// The space that is noted may differ from the requested one: it is that of the named variable, or
+// of the running frame.
 bool Decoder::Address(const ptx::Operand& operand, ptx::Space space, Instr* in) {
   if (operand.kind != ptx::Operand::kAddress) return Fail("expected an address in brackets");
   in->imm = operand.offset;

@@ -132,7 +132,7 @@ Step Store(Warp& warp, const Instr& in) {
       const Pointers::Half& half = at.half[h];
       auto* const to = half.At<T>(0);
       const R* const from = d + h * kHalf;
-      // Of lanes that store to one place the highest wins here; PTX leaves it open.
+      // If several lanes store to one place, the highest wins here; PTX leaves it open.
       if (half.step_bytes == sizeof(T)) {
         ForAll<kHalf>([=](uint32_t i) { to[i] = static_cast<T>(from[i]); });
       } else {
@@ -234,8 +234,8 @@ bool MayBeSeenByBlocks(const Instr& in) {
          (space == ptx::Space::kGeneric || space == ptx::Space::kGlobal);
 }
 
-// What ld and st say of order, scope and caches. Only the order has an effect: relaxed counts as
-// volatile, since a program may spin on it; whatever the scope, everybody sees it.
+// The modifiers of ld and st for order, scope and caches. Only the order has an effect: relaxed
+// counts as volatile, since a program may spin on it; whatever the scope, everybody sees it.
 void TakeOrdering(Op& op, Instr* in) {
   if (op.mods.Take("volatile") || op.mods.Take("relaxed") || op.mods.Take("mmio")) {
     in->flags |= kVolatile;
@@ -341,7 +341,7 @@ bool DecodeSt(Decoder& decoder, Op& op) {
   if (elements == 1) {
     from[0] = decoder.LooseSource(op[1], type, &register_bytes);
   } else {
-    // An immediate has no size of its own: it takes that of the registers beside it.
+    // An immediate has no size of its own: it takes that of the other registers.
     for (const ptx::Operand& part : op[1].parts) {
       register_bytes = std::max(register_bytes, decoder.RegisterBytes(part));
     }

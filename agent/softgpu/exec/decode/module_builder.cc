@@ -99,7 +99,7 @@ bool ModuleBuilder::NumberReferences(std::vector<ImageReference>* references) {
 }
 
 // All of a module's variables lie in one piece of device memory: first every variable gets an
-// offset, then the piece is asked for, then offsets become addresses.
+// offset, then the piece is allocated, then offsets become addresses.
 bool ModuleBuilder::PlaceGlobals(const Module::AllocateGlobals& allocate,
                                  std::vector<Global>* globals) {
   uint64_t size_bytes = 0;
@@ -377,8 +377,8 @@ bool ModuleBuilder::FillKernel(const ptx::FunctionTree& tree, const Function& fu
   kernel->in_order = KeepsOrder(function.index);
   kernel->num_regs = std::clamp<uint32_t>(function.words_alive + called, 16, 255);
   kernel->code = &function;
-  // Of the dimensions that .maxntid or .reqntid gives only the product bounds a block; it is 0
-  // where neither stands.
+  // Only the product of the dimensions in .maxntid or .reqntid bounds a block; it is 0 where
+  // neither is given.
   uint64_t threads = 1;
   const bool required = tree.required_ntid[0] != 0;
   for (int i = 0; i < 3; ++i) {

@@ -19,7 +19,7 @@ constexpr uint16_t kLayered = 0x04;
 constexpr uint16_t kTrap = 0x08;
 constexpr uint16_t kClamp = 0x10;  // neither: zero
 
-// Places in the table. Registers of values differ in width, so their sizes stand beside them.
+// Places in the table. Registers of values differ in width, so their sizes are stored, too.
 enum Operand : uint32_t {
   kHandle,
   kFirstAt,  // three

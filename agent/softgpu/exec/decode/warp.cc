@@ -92,7 +92,7 @@ Step ActiveMask(Warp& warp, const Instr& in) {
   return Apply<uint32_t>(warp, in, [=](uint32_t) { return mask; });
 }
 
-// The mask does not fit beside the operands, so its place is in imm.
+// The mask does not fit with the operands, so its place is in imm.
 bool EmitWords(Decoder& decoder, Instr in, const ptx::Operand& mask) {
   in.imm = static_cast<int64_t>(decoder.Source(mask, 4));
   return decoder.Emit(ArriveWords, in);

@@ -18,9 +18,9 @@ uint32_t Count(uint32_t lanes) { return static_cast<uint32_t>(std::popcount(lane
 
 }  // namespace
 
-// What is made here serves block after block: shared memory and registers are the expensive parts
-// of a block, and their sizes are the grid's. Contents are left as the last block left them, as on
-// a GPU.
+// What is created here serves block after block: shared memory and registers are the expensive
+// parts of a block, and their sizes are the grid's. Their contents stay as the last block left
+// them, as on a GPU.
 Block::Block(GridRun& run) : run_(run) {
   const Dim3& size = run.grid.block;
   const uint32_t threads = size.x * size.y * size.z;

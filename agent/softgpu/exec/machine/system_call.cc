@@ -62,8 +62,8 @@ class Arguments {
   Arguments(Warp& warp, uint32_t lane, uint64_t address)
       : warp_(warp), lane_(lane), address_(address) {}
 
-  // What cannot be read gives zeros and is remembered: Print() gives up at the end of the
-  // conversion.
+  // An argument that cannot be read counts as zeros and is remembered: Print() gives up at the end
+  // of the conversion.
   template <class T>
   T Take() {
     address_ = (address_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);

@@ -49,7 +49,7 @@ Step Warp::CallLanes(const Function& callee, const CallSite& site, uint32_t lane
   for (size_t i = 0; i < site.args.size(); ++i) {
     CopyCallData(lanes, frame->local_base + site.args[i].offset_bytes,
                  base + callee.params[i].offset_bytes,
-                 // Of an indirect call the two sizes may differ. The shorter one stays inside both
+                 // In an indirect call the two sizes may differ. The shorter one stays inside both
                  // frames.
                  std::min(site.args[i].size_bytes, callee.params[i].size_bytes));
   }
