@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each GPU of the node has to give. Called from main, once.
+// Computes what each GPU of the node can give to tenants. Called from main, once.
 #pragma once
 
 #include <map>
@@ -12,8 +12,8 @@
 
 namespace gpuloom {
 
-// By GPU uuid; says it in the log. One that is too small for the reserve is among them, and has no slots (NothingLeft,
-// agent/policy/capacity.h). InvalidArgument if `reserve` does not parse.
+// Returns the capacities by GPU UUID and logs them. A GPU that is too small for the reserve is included, but has no
+// slots (NothingLeft, agent/policy/capacity.h). InvalidArgument if `reserve` does not parse.
 absl::StatusOr<std::map<std::string, Capacity>> CapacitiesOf(const std::vector<Gpu>& gpus,
                                                              int slots, const std::string& reserve);
 

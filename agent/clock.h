@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time as the agent sees it: about wall time, but it only runs forward (steady_clock.h), because it is
-// kept with allocations over restarts. Injected, so that back-off, retries and garbage collection are tested without
-// waiting. Implementations are safe from any thread; main owns the one that is real.
+// Time as the agent sees it: close to wall time, but it never runs backwards (steady_clock.h), because times are stored
+// with allocations across restarts. Injected, so that tests of back-off, retries and garbage collection need not wait.
+// Implementations are safe from any thread. main owns the real one, which outlives all its users.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's command line. Prints help and mistakes itself. Called once, from main.
+// The agent's command line. The parser prints help and error messages itself. Called once, from main.
 #pragma once
 
 #include <chrono>
@@ -19,16 +19,16 @@ struct CommandLine {
   std::string resource_name = "gpuloom.io/gpu";
   std::string policy;  // empty: the built-in defaults
   int slots = 10;
-  std::vector<int> shapes;       // of several slots, each of them a resource
+  std::vector<int> shapes;       // slots of each shape; each shape is a resource
   std::string reserve = "auto";  // or a size
   std::string pinned_limit = "8GiB";
-  // Of this program's own installation, unless told otherwise (agent/node/layout.h).
+  // Paths; by default those of this program's own installation (agent/node/layout.h).
   std::string shim;
   std::string nvml;
   std::string trace;
   std::string scheduler;
-  std::string softgpu;               // empty: NVIDIA's driver
-  std::string health_nvml;           // tells of broken GPUs; empty: NVIDIA's, none with softgpu
+  std::string softgpu;      // empty: NVIDIA's driver
+  std::string health_nvml;  // the NVML that reports faults; empty: NVIDIA's, none with softgpu
   std::string schedulers = "start";  // start, adopt or only
   std::string idle_timeout;          // empty: the scheduler's default
   std::string drain_timeout;         // empty: the scheduler's default
@@ -38,9 +38,9 @@ struct CommandLine {
   bool migrate_managed_memory = false;
   std::string runtime_config = "/etc/nvidia-container-runtime/config.toml";
   std::optional<ListenAddress> metrics_address;  // none: nothing is served
-  std::vector<std::string> metrics_hosts;        // by which it may be asked, too
-  bool tells_events = false;                     // to the API server
-  std::string api_server;                        // empty: of the cluster that this runs in
+  std::vector<std::string> metrics_hosts;        // further host names that a request may use
+  bool tells_events = false;                     // post events to the API server
+  std::string api_server;                        // empty: that of the cluster this runs in
   std::string service_account = "/var/run/secrets/kubernetes.io/serviceaccount";
   std::string node_name;
   int grace_seconds = 300;
@@ -49,13 +49,13 @@ struct CommandLine {
   std::string log_format = "text";
   std::optional<ProbeKind> probe;
   bool check_policy = false;
-  std::string probe_gpu;  // a UUID; empty: not asked
-  // Of the chart's Jobs around `helm uninstall`.
+  std::string probe_gpu;  // the UUID of a GPU to probe; empty: none
+  // For the chart's Jobs around `helm uninstall`.
   std::string await_pods;  // a DaemonSet's name; empty: nothing is waited for
   std::chrono::milliseconds await_timeout{};
 };
 
-// nullopt: there is nothing to run, end with *exit_status.
+// nullopt: there is nothing to run; the caller exits with *exit_status.
 [[nodiscard]] std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status);
 
 }  // namespace gpuloom

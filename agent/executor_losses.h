@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether executors that end under a GPU's tenants point to the GPU. Whoever may run kernels ends his own at will, so those of
-// one namespace never do, however many they are; those of two within a while have the GPU probed, which alone decides whether
-// it is sick (agent/inventory/sickness.h).
+// Decides whether executors that end while tenants use them point to a fault of the GPU. A tenant can end its own
+// executor at will, so losses of a single namespace never do, however many there are. Losses of two namespaces within
+// kWindow have the GPU probed; the probe alone decides whether it is sick (agent/inventory/sickness.h).
 //
-// A value for each GPU; one thread. Time is an argument.
+// One value for each GPU, used from one thread. Time is an argument.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ class ExecutorLosses {
  public:
   static constexpr Clock::Duration kWindow = std::chrono::minutes(10);
 
-  // Of what has been lost since the last report; what was lost before the first is no news. Once it does, both
-  // namespaces must lose one anew.
+  // Considers the losses since the last report; those before the first report do not count. After it has returned true,
+  // two namespaces must each lose another executor before it does so again.
   bool PointToGpu(const GpuReport& report, Clock::Time now);
 
  private:

@@ -20,8 +20,8 @@ int64_t UnixSeconds(Clock::Time time) {
 
 }  // namespace
 
-// One pass over all GPUs: what there is to know is asked at the pace that each source can bear, and
-// judged at every look, so that a drain or a change of the policy shows at once.
+// One pass over all GPUs. Each source is asked as often as it can bear; the state is judged anew at every look, so
+// that a drain or a change of the policy shows at once.
 void GpuStandings::Look(Clock::Time now) {
   if (!first_look_.has_value()) first_look_ = now;
   const bool looks_at_slots = now >= next_slot_look_;
@@ -36,14 +36,14 @@ void GpuStandings::Look(Clock::Time now) {
   for (const Gpu& gpu : options_.gpus) {
     const bool is_first = !known_.contains(gpu.uuid);
     Known& known = known_[gpu.uuid];
-    // An earlier agent's: what it has said is not news.
+    // Written by an earlier agent: what it has reported is not reported again.
     if (is_first)
       known.standing =
           ReadStanding(FolderOfGpu(options_.state_directory, gpu.uuid)).value_or(GpuStanding{});
     const auto use = uses.find(gpu.uuid);
     if (use != uses.end()) LookAtSlots(gpu, use->second, &known);
-    // Of a scheduler that is new to this agent at once: what happens from then on is news, and nobody has been given a
-    // slot yet.
+    // A scheduler that is new to this agent is asked at once: what happens from then on counts as new, and nobody has
+    // been given a slot yet.
     if (looks_at_executors || !known.executors_failed.has_value()) {
       LookAtExecutors(gpu, now, &known);
     }
@@ -69,8 +69,8 @@ void GpuStandings::LookAtSlots(const Gpu& gpu, const SlotUse& use, Known* known)
   standing.withheld = use.withheld().size();
   standing.promised_bytes = use.promised_bytes();
   standing.available_bytes = use.room_bytes();
-  // Also where nothing has changed since Allocate showed it: another agent may have given slots,
-  // and a sweep or a change of policy may have freed some.
+  // Shown even if Allocate has changed nothing since: another agent may have given slots, and a sweep or a change of
+  // policy may have freed some.
   options_.board->ShowUse(gpu.uuid, use);
   std::string line;
   if (standing.beyond != 0 || standing.withheld != 0) {
@@ -99,10 +99,10 @@ void GpuStandings::LookAtPolicy(const std::vector<BrokenPromise>& impossible,
 
 void GpuStandings::LookAtExecutors(const Gpu& gpu, Clock::Time now, Known* known) {
   const auto scheduler = options_.supervisor->Client(gpu.uuid);
-  // Whoever serves next is new to this agent.
+  // The next scheduler that serves is new to this agent.
   if (!scheduler.ok()) return known->executors_failed.reset();
   const absl::StatusOr<GpuReport> report = (*scheduler)->Report();
-  // It may have hung: what was known of its counters still is, and the supervisor looks after it.
+  // It may have hung: its counters stay as they were known, and the supervisor looks after it.
   if (!report.ok()) return;
   // A scheduler before control 3.3 counts no executors. 0, so that it is not asked at every look.
   if (!report->tells_gpu) {
@@ -111,7 +111,7 @@ void GpuStandings::LookAtExecutors(const Gpu& gpu, Clock::Time now, Known* known
   }
   if (options_.on_report) options_.on_report(gpu, *report);
   const uint64_t failed = report->gpu.executors_failed;
-  // Of a scheduler that is new to this agent, all of them.
+  // For a scheduler that is new to this agent, all failures count.
   const bool do_not_start = failed > known->executors_failed.value_or(0);
   known->executors_failed = failed;
   if (known->losses.PointToGpu(*report, now) || do_not_start) options_.health->Suspect(gpu.uuid);
@@ -120,7 +120,7 @@ void GpuStandings::LookAtExecutors(const Gpu& gpu, Clock::Time now, Known* known
 // The first state that holds: the order of the branches is the one in gpu_standings.h.
 void GpuStandings::Judge(const Gpu& gpu, Clock::Time now, GpuStanding* standing) {
   const auto scheduler = options_.supervisor->Client(gpu.uuid);
-  // Never removed: a GPU that was served once is missed when it is not (Tell).
+  // Never removed: once a GPU has been served, its scheduler's absence is reported at once (Tell).
   if (scheduler.ok()) last_served_[gpu.uuid] = now;
   const auto served = last_served_.find(gpu.uuid);
   const bool is_served = served != last_served_.end() && now - served->second < kUnhealthyAfter;
@@ -145,7 +145,7 @@ void GpuStandings::Judge(const Gpu& gpu, Clock::Time now, GpuStanding* standing)
     state = GpuState::kUnavailable;
     reason = scheduler.ok() ? "" : std::string(scheduler.status().message());
   }
-  // Another reason for the same state is no new beginning.
+  // Another reason for the same state does not change since when it has been in it.
   if (state != standing->state || standing->since_unix_s == 0) {
     standing->since_unix_s = UnixSeconds(now);
   }
@@ -158,7 +158,7 @@ void GpuStandings::Judge(const Gpu& gpu, Clock::Time now, GpuStanding* standing)
 void GpuStandings::Tell(const Gpu& gpu, const GpuStanding& standing, Clock::Time now,
                         Known* known) {
   options_.board->Show(gpu.uuid, standing);
-  // An agent begins before its schedulers: for so long that is no news.
+  // An agent starts before its schedulers, so that a GPU without one is not reported for the first kUnhealthyAfter.
   if (standing.state == GpuState::kUnavailable && !last_served_.contains(gpu.uuid) &&
       now - *first_look_ < kUnhealthyAfter) {
     return;

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of each GPU, and where it is reported: to the kubelet, over the board; people, over a file in the GPU's folder
-// (agent/node/gpu_standing.h); and on_change, once for each change. The first of these that holds:
+// Determines the state of each GPU and reports it: to the kubelet through the board, to people through a file in the
+// GPU's folder (agent/node/gpu_standing.h), and to on_change, once for each change. The state is the first that
+// applies:
 //
-//   drained      an operator said so; what runs goes on
+//   drained      an operator ordered it; what runs goes on
 //   sick         the driver reports a fault, or a probe has failed
-//   unavailable  too small for the reserve, no policy, or no scheduler for a while
+//   unavailable  too small for the reserve, no policy, or no scheduler for kUnhealthyAfter
 //   healthy
 //
-// Owned by NodeAgent. One thread; time comes with Look.
+// Owned by NodeAgent, as is all that Options points to; that outlives this object. Used from one thread; time is an
+// argument. Each Look may wait for the answers of schedulers. Nothing fails: a file that cannot be written is logged
+// and written again at the next change.
 #pragma once
 
 #include <functional>
@@ -30,9 +33,10 @@ namespace gpuloom {
 
 class GpuStandings {
  public:
+  // How often the slots in use are counted, and how often schedulers are asked about their executors.
   static constexpr Clock::Duration kSlotPause = std::chrono::seconds(1);
   static constexpr Clock::Duration kExecutorPause = std::chrono::seconds(2);
-  // How long a GPU without scheduler still counts as healthy: restarting one takes less.
+  // How long a GPU without a scheduler still counts as healthy: restarting one takes less.
   static constexpr Clock::Duration kUnhealthyAfter = std::chrono::seconds(10);
 
   struct Options {
@@ -43,17 +47,17 @@ class GpuStandings {
     const PolicyWatcher* policy = nullptr;
     Allocator* allocator = nullptr;
     GpuHealth* health = nullptr;
-    // Another state, or another reason for it.
+    // Called when the state or its reason has changed.
     std::function<void(const Gpu& gpu, const GpuStanding& before, const GpuStanding& now)>
         on_change;
-    // What its scheduler says, now and then.
+    // Called with what the GPU's scheduler reports, every kExecutorPause.
     std::function<void(const Gpu& gpu, const GpuReport& report)> on_report;
     std::map<std::string, Capacity> capacities = {};  // by GPU
   };
 
   explicit GpuStandings(Options options) : options_(std::move(options)) {}
 
-  // A few times a second.
+  // Call it a few times a second.
   void Look(Clock::Time now);
   // Every GPU's scheduler has served, but of those that are sick: there is nothing to wait for.
   bool HaveAllServed() const;
@@ -63,19 +67,19 @@ class GpuStandings {
  private:
   struct Known {
     GpuStanding standing;
-    std::string file;                          // as it was written last
-    std::string slot_line;                     // as it was said last
-    std::optional<uint64_t> executors_failed;  // none: its scheduler has yet to say
+    std::string file;                          // as last written
+    std::string slot_line;                     // as last logged
+    std::optional<uint64_t> executors_failed;  // none: its scheduler has not reported yet
     ExecutorLosses losses;
   };
 
   void LookAtSlots(const Gpu& gpu, const SlotUse& use, Known* known);
   static void LookAtPolicy(const std::vector<BrokenPromise>& impossible, GpuStanding* standing);
-  // Executors that do not start, or end under several tenants, point to the GPU.
+  // Executors that do not start, or that end while tenants of two namespaces use them, point to the GPU.
   void LookAtExecutors(const Gpu& gpu, Clock::Time now, Known* known);
   void Judge(const Gpu& gpu, Clock::Time now, GpuStanding* standing);
   void Tell(const Gpu& gpu, const GpuStanding& standing, Clock::Time now, Known* known);
-  // Why it can have no slots; empty: it can.
+  // Why the GPU can have no slots; empty: it can.
   std::string TooSmall(const Gpu& gpu) const;
 
   const Options options_;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of two agents of one node is in charge of its state. An update starts the new agent before
-// the old one ends, so that somebody answers the kubelet at every moment
-// (docs/design/agent-update.md); what must not be done twice, registering, collecting and following
-// the policy, one of them does.
+// Decides which of two agents of one node is in charge of its state. An update starts the new agent before the old one
+// ends, so that the kubelet is answered at every moment (docs/design/agent-update.md). Only the agent in charge does
+// what must not be done twice: registering, collecting and following the policy.
 //
 //   kWaiting ── no agent is in charge (any more) ─→ kInCharge ── another one waits ──→ kLeaving
 //                                                      ↑──── the agent that took over died ──────┘
 //
-// Three locks of the state directory, so that each learns of the other's end whatever the end was:
-// agent.lock is held in charge, agent.next while waiting, agent.leaving while leaving. Used from
-// one thread.
+// Uses three locks in the state directory, so that each agent notices the other's end, however it ends: agent.lock is
+// held while in charge, agent.next while waiting, agent.leaving while leaving. Owns the locks that it holds; its
+// destructor releases them. Used from one thread.
 #pragma once
 
 #include <string>
@@ -25,15 +24,15 @@ class Handover {
 
   explicit Handover(std::string state_directory) : directory_(std::move(state_directory)) {}
 
-  // What this agent is from now on; a few times a second. In charge no longer, it does nothing but
-  // answer the kubelet. Fails when the state directory cannot be used.
+  // Returns this agent's role from this moment on. Call it a few times a second. An agent that is not in charge only
+  // answers the kubelet. Fails when the state directory cannot be used.
   absl::StatusOr<Role> Look();
 
-  // In charge: the agent that was so before still answers the kubelet.
+  // For the agent in charge: whether its predecessor still answers the kubelet.
   bool HasPredecessor() const;
 
  private:
-  // False: another has it.
+  // Returns false if another process holds the lock.
   absl::StatusOr<bool> Take(const char* name, channel::UniqueFd* lock) const;
 
   const std::string directory_;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's log: spdlog formats the messages, and they become lines as every program of the node writes them
-// (agent/node/log_line.h). What others say (the kubelet, names of pods, a policy) stands in them and begins none.
+// The agent's log: spdlog formats the messages, which are written as lines of the form that all programs of the node
+// use (agent/node/log_line.h). Text from outside (the kubelet, names of pods, a policy) is escaped, so that it cannot
+// start another line.
 #pragma once
 
 namespace gpuloom {
 
-// From here on spdlog's default logger writes to this process's log (agent/node/log.h), which decides by its level.
-// Called once, by main.
+// Makes spdlog's default logger write to this process's log (agent/node/log.h), whose level decides what is written.
+// Called once, by main; spdlog's calls are then safe from any thread.
 void LogThroughNode();
 
 inline constexpr char kAgentProgram[] = "gpuloom-agent";

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent between a kubelet and the schedulers: makes what it consists of, each part from the
-// command line, and connects them. Owns all of it but the clock. One thread; gRPC's threads answer
-// the kubelet between Open and Stop, one looks for sick GPUs, one posts events, and with --metrics-address two others watch and serve figures.
+// The agent between a kubelet and the schedulers: makes its parts from the command line and connects them. Owns all
+// of them but the clock, which outlives it. Its functions are called from one thread. Between Open and Stop, gRPC's
+// threads answer the kubelet, one thread looks for sick GPUs, one posts events, and with --metrics-address two more
+// watch the tenants' use and serve the figures.
 //
 //   NodeAgent agent(line, inventory, capacities, SupervisorOptions(line), &clock);
 //   if (absl::Status status = agent.Open(); !status.ok()) ...  // once it is in charge (handover.h)
@@ -46,20 +47,20 @@ Supervisor::Options SupervisorOptions(const CommandLine& line);
 
 class NodeAgent {
  public:
-  // `capacities` by GPU uuid, one for each GPU. Without any GPU it serves no slots, and says why.
+  // `capacities`: by GPU UUID, one for each GPU. Without any GPU the agent serves no slots, and reports why.
   NodeAgent(const CommandLine& line, Inventory inventory,
             std::map<std::string, Capacity> capacities, Supervisor::Options supervisor_options,
             Clock* clock);
 
-  // Reads policy and allocations, installs the libraries. Fails with what the operator must mend; a
-  // wrong policy file is no failure (policy_watcher.h).
+  // Reads the policy and the allocations, and installs the libraries. Fails with what the operator must mend; a wrong
+  // policy file is not a failure (policy_watcher.h).
   absl::Status Open();
   bool is_open() const { return upkeep_.has_value(); }
-  // After Open, all four.
+  // The functions below are called after Open only.
   void Tick(Clock::Time now, bool has_predecessor = false);
   void Rest();
   void Resume();
-  // 0: nothing is served.
+  // The port of the metrics; 0: nothing is served.
   int metrics_port() const { return exporter_.has_value() ? exporter_->port() : 0; }
   // Ends the service towards the kubelet. The schedulers keep running.
   void Stop();
@@ -82,7 +83,7 @@ class NodeAgent {
   ShimStore shims_;
   AllocationBook book_;
   Supervisor supervisor_;
-  std::atomic<uint64_t> failed_lists_ = 0;  // of the kubelet's PodResources
+  std::atomic<uint64_t> failed_lists_ = 0;  // calls of the kubelet's PodResources that failed
   // Made by Open.
   std::unique_ptr<PodResources> pod_resources_;
   std::optional<Allocator> allocator_;

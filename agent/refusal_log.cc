@@ -11,7 +11,7 @@ namespace gpuloom {
 namespace {
 
 template <typename Refusals, typename Refusal>
-// What is the same refusal: the call and the whole reason, which names the pod.
+// Two refusals are the same if the call and the whole reason, which names the pod, are.
 auto Find(Refusals& refusals, const Refusal& like) {
   return std::ranges::find_if(refusals, [&](const auto& one) {
     return one.call == like.call && one.reason == like.reason;

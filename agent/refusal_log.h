@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps what the kubelet was refused over restarts of the agent (agent/node/refusal_file.h). Owned by NodeAgent; one thread.
+// Keeps the requests that the kubelet was refused across restarts of the agent (agent/node/refusal_file.h). Owned by
+// NodeAgent; used from one thread. A file that cannot be written is logged, and written again with the next refusal.
 #pragma once
 
 #include <string>
@@ -13,7 +14,7 @@ namespace gpuloom {
 
 class RefusalLog {
  public:
-  // As many as people read, of some agents.
+  // As many as people read, for several runs of the agent.
   static constexpr size_t kMostKept = 50;
   // From one writing to the next, which is an fsync on the agent's loop: pods that are refused can be
   // made without end. What came last is lost with an agent that ends before.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's clock: begins with wall time and runs on with the time since boot, whoever sets the
-// machine's clock, and however often agents are replaced: <state>/clock.yaml says where this boot began. So
-// what was stored an hour ago is an hour old, neither fresh nor a year old.
+// The agent's clock: starts at wall time and advances with the time since boot, even if the machine's clock is set or
+// agents are replaced: <state>/clock.yaml says at what time this boot began. So a record that was written an hour ago
+// is an hour old, never fresh or a year old.
 //
-// After a reboot it begins anew, with wall time, or with where it began before if wall time is
-// earlier: a machine may come up without knowing the date. Safe from any thread after Open.
+// After a reboot it starts anew at wall time, or at the start of the earlier boot if wall time is before that: a
+// machine may come up without knowing the date. Open is called from one thread; after it all is safe from any thread.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace gpuloom {
 
 class SteadyClock : public Clock {
  public:
-  // What it asks the machine.
+  // What the clock reads from the machine.
   struct Machine {
     std::function<std::string()> boot_id;  // another one after each boot
     std::function<Duration()> since_boot;  // suspended time included
@@ -27,8 +27,8 @@ class SteadyClock : public Clock {
 
   explicit SteadyClock(Machine machine = ThisMachine());
 
-  // Goes on from what the state directory says, or begins there. Before that it runs on from
-  // wall time. Fails, and runs all the same, when the file cannot be written.
+  // Continues the clock that the state directory records, or starts one and records it. Before Open the clock runs from
+  // wall time. Fails when the file cannot be written; the clock runs all the same.
   absl::Status Open(const std::string& state_directory);
 
   Time Now() override;
@@ -36,7 +36,7 @@ class SteadyClock : public Clock {
 
  private:
   const Machine machine_;
-  // At `base_since_boot_` of this boot it was `base_`.
+  // At `base_since_boot_` after this boot the time was `base_`.
   Duration base_since_boot_{};
   Time base_;
 };

@@ -8,8 +8,8 @@
 
 namespace gpuloom {
 
-// While it lives every write to a file fails, for root too, as on a full disk. Of the whole process:
-// for tests without other threads that write.
+// While it lives every write of the process to a file fails, even root's, as on a full disk: for tests without other
+// threads that write.
 class FullDisk {
  public:
   FullDisk() {

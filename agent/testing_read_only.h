@@ -10,8 +10,8 @@
 
 namespace gpuloom {
 
-// From now on nothing in the folder can be written, for root neither. Only for this process, which has to be a child
-// of the test's, with one thread. False: this machine lets no process have mounts of its own.
+// Makes the folder read-only, even for root, in this process only, which must be a child of the test's with one thread.
+// Returns false if this machine lets no process have mounts of its own.
 [[nodiscard]] inline bool MakeReadOnly(const std::string& folder) {
   if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
   const char* path = folder.c_str();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent does again and again: looks after schedulers, judges how GPUs
-// stand, stays registered, follows the policy's file, says what tenants lacked, collects what pods
-// left behind. Owns nothing it is given. One thread; time comes with Tick.
+// The agent's periodic work: looks after schedulers, determines the GPUs' state, stays registered with the kubelet,
+// follows the policy's file, logs which unsupported CUDA calls tenants made, and collects what pods left behind. Owns
+// nothing that it is given; all of it outlives this object. Used from one thread; time is an argument. Troubles are
+// logged, and the work is done again at a later tick.
 #pragma once
 
 #include <functional>
@@ -22,13 +23,13 @@
 
 namespace gpuloom {
 
-// Says which rules in force are impossible on this node's GPUs: in the log each, and as one event. `tell` may be null.
+// Reports which rules in force are impossible on this node's GPUs: logs each, and sends one event. `tell` may be null.
 void SayPartly(const PolicyWatcher& policy, const std::function<void(const Event& event)>& tell);
 
 class Upkeep {
  public:
-  // At each tick, as often as the agent's loop has it (main.cc): a change holds for all that runs within a second, and a file of a
-  // few KiB is read in some microseconds.
+  // As often as the agent's loop runs (main.cc): a change applies to all that runs within a second, and a file of a few
+  // KiB is read in some microseconds.
   static constexpr Clock::Duration kPolicyPause = std::chrono::milliseconds(200);
   static constexpr Clock::Duration kUnsupportedPause = std::chrono::seconds(2);
   static constexpr Clock::Duration kSweepPause = std::chrono::seconds(15);
@@ -36,8 +37,8 @@ class Upkeep {
   struct Options {
     std::vector<Gpu> gpus;
     std::string policy_file;    // for messages
-    std::string node_trouble;   // what the operator must mend, beside the policy; empty: nothing
-    Clock::Duration missing{};  // how long a pod is gone before it is collected
+    std::string node_trouble;   // what the operator must mend besides the policy; empty: nothing
+    Clock::Duration missing{};  // how long a pod must be gone before it is collected
     Supervisor* supervisor = nullptr;
     GpuStandings* standings = nullptr;
     DeviceBoard* board = nullptr;
@@ -49,15 +50,15 @@ class Upkeep {
 
   explicit Upkeep(Options options) : options_(std::move(options)) {}
 
-  // A few times a second. `has_predecessor`: the agent that this one replaces still answers the
-  // kubelet.
+  // Call it a few times a second. `has_predecessor`: the agent that this one replaces still answers the kubelet.
   void Tick(Clock::Time now, bool has_predecessor = false);
-  // After a time in which another agent was in charge.
+  // Call it after a time in which another agent was in charge.
   void Resume() { options_.plugins->RegisterAgain(); }
 
  private:
   void ShowTrouble();
-  // Before its devices are known to be healthy an agent takes none over from one that shows them so.
+  // While this agent does not yet know its devices to be healthy, it does not take them over from an agent that shows
+  // them as healthy.
   bool MayRegister(Clock::Time now);
   void FollowPolicy();
   void SayUnsupported();
@@ -69,7 +70,7 @@ class Upkeep {
   Clock::Time next_unsupported_look_;
   Clock::Time next_sweep_;
   UnsupportedLog unsupported_log_;
-  std::vector<std::string> last_troubles_;  // of a sweep: each list is said once
+  std::vector<std::string> last_troubles_;  // of the last sweep: each list is logged once
 };
 
 }  // namespace gpuloom

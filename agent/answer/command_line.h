@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The option `-o` of commands that answer with tables.
+// The option `-o` of commands that answer with tables. Called from main's thread. Called from main's thread.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ class App;
 
 namespace gpuloom {
 
-// `take` is called during parsing, if the option is there.
+// `take` is called during parsing if the option is given.
 void AddOutputOption(CLI::App* command, std::function<void(Format)> take);
 
 }  // namespace gpuloom

@@ -13,11 +13,11 @@ using Json = nlohmann::ordered_json;
 
 enum class Format { kTable, kJson, kYaml };
 
-// By its name on the command line.
+// The format with this name on the command line.
 std::optional<Format> FormatNamed(std::string_view name);
 
-// The same fields in the same order, in JSON or in YAML, ended by a newline. What is no UTF-8 is replaced. A text stays one:
-// "true" and "12" are quoted in YAML, of whichever version its reader is. Not for kTable.
+// Formats the fields in their order as JSON or YAML (not kTable), ended by a newline. Bytes that are not UTF-8 are
+// replaced. Text stays text: "true" and "12" are quoted in YAML, for readers of any YAML version.
 std::string FormatDocument(const Json& document, Format format);
 
 }  // namespace gpuloom

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables for people. Pure; safe from any thread. What comes from outside has been through OneLine.
+// Tables for people. Pure; safe from any thread. Text from outside has been through OneLine.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,16 @@
 
 namespace gpuloom {
 
-// In a cell, of what is not known.
+// The content of a cell whose value is unknown.
 inline constexpr char kNotSaid[] = "-";
 
-// The first row has the headings; all are equally long. Numbers are to the left too: kubectl's tables are so.
+// The first row has the headings; all rows have equally many cells. Numbers are left-aligned, too, as in kubectl's
+// tables.
 std::string FormatTable(const std::vector<std::vector<std::string>>& rows);
 
-// Of UTF-8.
+// How many characters the UTF-8 text has.
 size_t Letters(std::string_view text);
-// At most so many of them; a mark ("…") is the last of what was longer.
+// Cuts the text to at most `most` characters, the last of which is then "…".
 std::string CutToLetters(std::string_view text, size_t most);
 
 // Rounded, as people read them: "1.5", "1.5GiB".

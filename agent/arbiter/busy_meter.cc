@@ -5,8 +5,8 @@
 
 namespace gpuloom::arbiter {
 
-// An end sorts behind a begin of the same moment only if it was told later: a piece of no length is
-// a begin and an end.
+// An end sorts behind a begin of the same moment only if it was added later: a piece of no length
+// is a begin and an end.
 bool BusyMeter::Later(const Edge& a, const Edge& b) {
   return a.at_ns != b.at_ns ? a.at_ns > b.at_ns : a.order > b.order;
 }
@@ -50,7 +50,7 @@ void BusyMeter::SettleTo(uint64_t at_ns) {
         ++running_;
       }
     } else if (owner.pieces == 0) {
-      // An End whose Begin was never told: it must not take away a piece that runs.
+      // An End whose Begin was never added must not take away a piece that runs.
       ++unmatched_;
     } else if (--owner.pieces == 0) {
       owner.charged_ns += each_ns_ - owner.since;

@@ -4,10 +4,11 @@
 //
 //   permille/1000 x (L + window) + what was in flight when the bucket ran empty
 //
-// for its owner. The last term is not more than one order, or one kernel that is longer: it
-// cannot be cut, but what is overdrawn is waited for before the next one goes. A bucket begins full.
+// for its owner. The last term is at most one order, or one kernel that is longer than an order: it cannot be cut, but
+// what is overdrawn must flow in before the next one goes. A bucket begins full.
 //
-// Plain value, one thread. Tokens are nanoseconds of the device times 1,000, so nothing is rounded.
+// Plain value, one thread; `now_ns` is any clock, and one that goes back adds nothing. Nothing fails: a permille out of
+// range is clamped. Tokens are nanoseconds of the device times 1,000, so that nothing is rounded.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +17,8 @@
 namespace gpuloom::arbiter {
 
 inline constexpr uint32_t kNoCeilingPermille = 1000;
-// What may be saved up: long enough for a request of an inference server, short enough that two
-// seconds look alike.
+// What may be saved up: enough for a request to an inference server, but so little that the use of one second looks
+// like that of the next.
 inline constexpr uint64_t kCeilingWindowNs = 100'000'000;
 
 class Ceiling {
@@ -25,7 +26,7 @@ class Ceiling {
   Ceiling(uint32_t permille, uint64_t window_ns, uint64_t now_ns)
       : permille_(Valid(permille)), window_ns_(window_ns), refilled_ns_(now_ns), tokens_(Full()) {}
 
-  // What was overdrawn under the old ceiling stays so; what was saved is cut to the new window's.
+  // What was overdrawn under the old ceiling stays overdrawn; what was saved is cut to the new window.
   void Change(uint32_t permille, uint64_t now_ns) {
     Refill(now_ns);
     permille_ = Valid(permille);
@@ -34,7 +35,7 @@ class Ceiling {
 
   void Refill(uint64_t now_ns) {
     if (now_ns <= refilled_ns_) return;
-    // A longer time fills it in any case: no product overflows.
+    // A longer time fills the bucket in any case, and with this bound no product overflows.
     const uint64_t passed_ns = std::min(now_ns - refilled_ns_, kLongestRefillNs);
     refilled_ns_ = now_ns;
     tokens_ = std::min(Full(), tokens_ + static_cast<int64_t>(passed_ns * permille_));
@@ -45,10 +46,10 @@ class Ceiling {
     tokens_ = std::max(tokens_, -kDeepest);
   }
 
-  // True when nothing more may be submitted while so much is in flight, by what was predicted.
+  // True when nothing more may be submitted. `in_flight_ns`: the predicted time of what is in flight.
   bool Empty(uint64_t in_flight_ns) const { return Left(in_flight_ns) <= 0; }
 
-  // The first moment at which that ends without an event.
+  // The first moment at which Empty becomes false without any event.
   uint64_t OpensAtNs(uint64_t in_flight_ns) const {
     const int64_t left = Left(in_flight_ns);
     return left > 0 ? refilled_ns_ : refilled_ns_ + static_cast<uint64_t>(-left) / permille_ + 1;

@@ -12,9 +12,8 @@ DomainArbiter::DomainArbiter(const EngineLimits& limits)
     : engines_{EngineArbiter(limits), EngineArbiter(limits), EngineArbiter(limits)},
       turn_in_flight_ns_(kUnbounded) {}
 
-// The policy is told to every engine in the same order, so that a namespace or an allocation has
-// the same id in all of them. Ceilings bind the kernels' engine only: timeShareMax does not bound
-// copies.
+// Every engine gets the policy in the same order, so that a namespace or an allocation has the same
+// id in all of them. Ceilings bind the kernels' engine only: timeShareMax does not bound copies.
 
 NamespaceId DomainArbiter::AddNamespace(const NamespacePolicy& policy, uint64_t now_ns) {
   NamespacePolicy of_copies = policy;
@@ -78,8 +77,8 @@ SessionId DomainArbiter::BeginSession(AllocationId allocation, uint64_t) {
   return session;
 }
 
-// What the session still has in flight in any engine no longer keeps the domain from having
-// drained: the caller ends it only when that has run out or nobody is charged for it.
+// Work that the session still has in flight in any engine does not keep the domain from having
+// drained: the caller ends the session only when that work has run out or nobody is charged for it.
 void DomainArbiter::EndSession(SessionId session, uint64_t now_ns) {
   for (EngineArbiter& engine : engines_) {
     pieces_in_flight_ -= engine.pieces_in_flight(session);

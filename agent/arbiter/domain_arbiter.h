@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may submit next, in one trust domain: the deciding core that an executor drives. It has no clock, no I/O
-// and no CUDA: state and events go in, orders come out. Reasons and bounds: docs/design/sharing-time.md.
+// Who may submit next, within one trust domain: the deciding core that an executor drives. It has no clock, no I/O and
+// no CUDA: state and events go in, orders come out. Reasons and bounds: docs/design/sharing-time.md.
 //
-// Owned by the executor's loop and used by its ring thread only; it keeps no pointers of the caller's. Times
-// are nanoseconds; `now_ns` is any clock that never goes back. Everything here is said by trusted code: what a tenant
-// can do is queue work, and predictions order but never charge. An id that is not there is our bug (asserted).
+// Owned by the executor's loop and used by its ring thread only; it keeps no pointers of the caller's. Times are
+// nanoseconds; `now_ns` is any clock that never goes back. All its input comes from trusted code: a tenant can only
+// queue work, and predictions decide the order but never a charge. An id that does not exist is our bug (asserted).
 //
-// Wiring, from the executor's point of view:
+// How the executor uses it:
 //
-//   a command may go to CUDA (all that it waits for has gone)      Queued(session, engine, {1, predicted})
+//   a command may go to CUDA (all that it waits for is done)       Queued(session, engine, {1, predicted})
 //   in every round, and when wake_at_ns() has come, for each engine:
 //     while (auto order = arbiter.Next(engine, now))
-//       hand over pieces of order->session up to order->budget_ns;  Submitted(session, engine, work)
+//       submit pieces of order->session up to order->budget_ns;     Submitted(session, engine, work)
 //       or, when none can go after all,                             Dropped(session, engine, work)
-//     (Next says the same again until one of the two is said.)
+//     (Until one of the two is called, Next gives the same order again.)
 //   in every round, when the meter is settled (busy_meter.h):       Charge(session, engine, meter.Take(…))
 //   the device is done with it                                      Finished(session, engine, work, measured)
 //   before a chunk begins:      cut.Update(mean_ns, arbiter.ChainBoundNs(session, now))   (cut_point.h)
 //   before it sleeps, with work queued:                             until wake_at_ns()
 //
-// The `work` of Submitted, Dropped and Finished carries the predictions with which it was queued. Charge what still
-// runs, too, at least every millisecond: others are held back by who is behind, and who runs one long kernel is
-// not behind. Finished's `measured` is what Charge has not said yet of it; 0 where a meter says all.
+// The `work` of Submitted, Dropped and Finished carries the predictions with which it was queued. Also charge what
+// still runs, at least every millisecond: sessions wait for those that are behind, and a session that runs one long
+// kernel is not behind. Finished's `measured` is the part that Charge has not covered yet; 0 where a meter covers
+// everything.
 //
-// Turns. While several domains want the device, the scheduler gives turns (turn_arbiter.h): SetTurn says from which
-// class up this domain may submit and how much may be in flight, EndTurn that it may not. Without either
-// the domain has an endless turn and pays nothing for it.
+// Turns. While several domains want the device, the scheduler gives turns (turn_arbiter.h): SetTurn says which classes
+// of this domain may submit and how much may be in flight; EndTurn says that nothing may. Without either, the domain
+// has an endless turn and pays nothing for it.
 //
-// Cost: O(log of the active sessions) an event and a decision; nothing allocates but Add…, Set… and BeginSession.
+// Cost: O(log of the active sessions) for an event or a decision; only Add…, Set… and BeginSession allocate.
 #pragma once
 
 #include <array>
@@ -39,7 +40,7 @@
 
 namespace gpuloom::arbiter {
 
-// Copies inside the device's memory, fills and graphs are the kernels' engine's work.
+// Copies within the device's memory, fills and graphs belong to the kernels' engine.
 enum class Engine : uint8_t { kCompute, kCopyToDevice, kCopyFromDevice };
 inline constexpr size_t kEngines = 3;
 
@@ -47,25 +48,26 @@ class DomainArbiter {
  public:
   explicit DomainArbiter(const EngineLimits& limits = {});
 
-  // The policy, as it is now. Changes hold for the next order.
+  // Sets the policy. Changes apply from the next order on.
   NamespaceId AddNamespace(const NamespacePolicy& policy, uint64_t now_ns);
   void SetNamespace(NamespaceId id, const NamespacePolicy& policy, uint64_t now_ns);
-  void RemoveNamespace(NamespaceId id, uint64_t now_ns);  // without allocations
+  void RemoveNamespace(NamespaceId id, uint64_t now_ns);  // when it has no allocations
   AllocationId AddAllocation(NamespaceId space, const AllocationPolicy& policy, uint64_t now_ns);
   void SetAllocation(AllocationId id, const AllocationPolicy& policy, uint64_t now_ns);
-  void RemoveAllocation(AllocationId id, uint64_t now_ns);  // without sessions
+  void RemoveAllocation(AllocationId id, uint64_t now_ns);  // when it has no sessions
 
   Priority priority(AllocationId id) const { return At(Engine::kCompute).policy().priority(id); }
 
   // Sessions of one allocation have equal shares of it.
   SessionId BeginSession(AllocationId allocation, uint64_t now_ns);
-  // What it has queued and in flight is forgotten; call it when that has run out, or nobody is charged for it.
+  // Forgets what the session has queued and in flight. Call it when nothing is left at the device, or when nobody is
+  // charged for what is.
   void EndSession(SessionId session, uint64_t now_ns);
 
-  // Whether the session, if it is the only one that wants the device, may submit without being asked about: no
-  // ceiling binds it, no higher class has worked lately, the turn has no bound.
+  // Whether the session, if no other one wants the device, may submit without asking the arbiter: no
+  // ceiling binds it, no higher class has worked lately, and the turn has no bound.
   bool MayRunFreely(SessionId session, uint64_t now_ns) const;
-  // It wants the device, and is not asked about.
+  // The session wants the device and submits without asking.
   void NotePresent(SessionId session, uint64_t now_ns);
 
   void Queued(SessionId session, Engine engine, const Work& work, uint64_t now_ns);
@@ -75,30 +77,31 @@ class DomainArbiter {
                 uint64_t now_ns);
   void Charge(SessionId session, Engine engine, uint64_t measured_ns, uint64_t now_ns);
 
-  // All that it has in flight for the engine waits at the device for its own work of another one, and is charged nothing:
-  // others need not wait until it has caught up with them.
+  // All that the session has in flight for this engine waits at the device for its own work on another engine, and is
+  // charged nothing. Others need not wait until it has caught up with them.
   void SetStalled(SessionId session, Engine engine, bool stalled, uint64_t now_ns) {
     At(engine).SetStalled(session, stalled, now_ns);
   }
 
-  // `in_flight_ns`: of all sessions together and each engine, but for one piece; kUnbounded for a lone domain.
+  // `in_flight_ns`: a bound for all sessions together on each engine, which one piece may exceed; kUnbounded for a lone
+  // domain.
   void SetTurn(Priority lowest, uint64_t in_flight_ns);
   void EndTurn() { has_turn_ = false; }
   bool has_turn() const { return has_turn_; }
-  // It has one, and nobody else waits for it.
+  // The domain has a turn, and nobody else waits for it.
   bool turn_is_endless() const;
-  // Nothing of the domain is at the device: a turn that has ended is acknowledged.
+  // Nothing of the domain is at the device: a turn that has ended can be acknowledged.
   bool drained() const { return pieces_in_flight_ == 0; }
 
   std::optional<Order> Next(Engine engine, uint64_t now_ns);
-  // When Next may answer otherwise without an event.
+  // When the answer of Next may change without an event.
   uint64_t wake_at_ns(uint64_t now_ns) const;
   uint64_t ChainBoundNs(SessionId session, uint64_t now_ns) const;
 
   Waits waits(SessionId session, Engine engine, uint64_t now_ns) const;
   uint64_t in_flight_ns(SessionId session, Engine engine) const;
   uint64_t in_flight_ns(Priority priority, Engine engine) const;
-  uint64_t steps() const;  // looked at in all decisions so far
+  uint64_t steps() const;  // nodes looked at in all decisions so far
 
  private:
   EngineArbiter& At(Engine engine) { return engines_[static_cast<size_t>(engine)]; }
@@ -106,7 +109,7 @@ class DomainArbiter {
   uint64_t InFlightNs(Engine engine) const;
 
   std::array<EngineArbiter, kEngines> engines_;
-  uint32_t sessions_ = 0;  // numbers that have been given out
+  uint32_t sessions_ = 0;  // how many numbers have been given out
   std::vector<uint32_t> free_sessions_;
   uint64_t pieces_in_flight_ = 0;
   bool has_turn_ = true;

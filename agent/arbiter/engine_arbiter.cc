@@ -13,7 +13,7 @@ void Add(Work* sum, const Work& work) {
   sum->predicted_ns += work.predicted_ns;
 }
 
-// What is taken out was put in. Were it not, the sums would never be nothing again.
+// What is taken out was put in before. If it were not, the sums would never return to zero.
 void Subtract(Work* sum, const Work& work) {
   sum->pieces -= std::min(sum->pieces, work.pieces);
   sum->predicted_ns -= std::min(sum->predicted_ns, work.predicted_ns);
@@ -28,7 +28,7 @@ EngineArbiter::EngineArbiter(const EngineLimits& limits)
 void EngineArbiter::SetAllocation(AllocationId id, const AllocationPolicy& policy,
                                   uint64_t now_ns) {
   policy_.SetAllocation(id, policy, now_ns);
-  // Walks over all sessions: a change of policy is not on the hot path.
+  // Walks over all sessions: policy changes are not on the hot path.
   for (size_t i = 0; i < sessions_.size(); ++i) {
     Session& it = sessions_[i];
     if (it.leaf == ShareTree::kNone || it.allocation != id || it.priority == policy.priority) {
@@ -41,9 +41,10 @@ void EngineArbiter::SetAllocation(AllocationId id, const AllocationPolicy& polic
   NoteClasses(now_ns);
 }
 
-// Adds (sign 1) or takes out (-1) all that the session contributes to the sums of its class. Taken
-// out before any change of its work or class and added after it: counted_ns is capped, so the sums
-// cannot be kept by differences. `active_` is of all classes together, and no business of this.
+// Adds (sign 1) or takes out (-1) all that the session contributes to the sums of its class. Call
+// it before any change of the session's work or class to take out, and after it to add: counted_ns
+// is capped, so the sums cannot be kept by differences. `active_` counts all classes together, and
+// is not changed here.
 void EngineArbiter::AddToClass(Session& session, int sign) {
   Class& its = classes_[Index(session.priority)];
   if (sign < 0) {
@@ -78,8 +79,8 @@ void EngineArbiter::RemoveSession(SessionId session, uint64_t now_ns) {
   it = Session{};
 }
 
-// After each change of what a session has queued, in flight, or may do: tells the share tree, and
-// begins or ends its wait.
+// Call after each change of what a session has queued, in flight, or may do: updates the share
+// tree, and begins or ends the session's wait.
 // A stalled session that may submit nothing is inactive in the tree: it is charged nothing for this
 // engine, so siblings within the lag window would wait for it without end. It keeps its place as an
 // active session of its class.
@@ -105,7 +106,8 @@ void EngineArbiter::Refresh(SessionId session, uint64_t now_ns) {
   NoteClasses(now_ns);
 }
 
-// Adds up a wait that goes on until now. It also serves waits(), on a copy: asking changes nothing.
+// Adds up a wait that lasts until `now_ns`. waits() calls it on a copy, so that asking changes
+// nothing.
 void EngineArbiter::CloseWait(Session& session, uint64_t now_ns) const {
   if (!session.waiting) return;
   const uint64_t waited_ns = now_ns - session.waiting_since_ns;
@@ -141,8 +143,8 @@ bool EngineArbiter::MayRunFreely(SessionId session, uint64_t now_ns) const {
   return !HigherLingers(it.priority, now_ns) && !policy_.tree().has_ceiling(it.leaf);
 }
 
-// A lone session that runs freely is not in the tree (it tells of no work), but lower classes that
-// come must find that it has been there: for them it lingers.
+// A lone session that runs freely is not in the tree (it reports no work), but lower classes that
+// come later must find that it was there: for them it lingers.
 void EngineArbiter::NotePresent(SessionId session, uint64_t now_ns) {
   Class& its = classes_[Index(At(session).priority)];
   its.ever_active = true;
@@ -224,9 +226,9 @@ bool EngineArbiter::HigherLingers(Priority priority, uint64_t now_ns) const {
   return HighestLingering(priority, now_ns).has_value();
 }
 
-// Its pieces, as long as they are on average, do not fit between a higher class's. Only the average
-// is known here: the queue is a sum, not a list. A rescue overrides this, or a class with long
-// kernels only would never be rescued.
+// Its pieces are, on average, too long to fit between those of a higher class. Only the average is
+// known here: the queue is a sum, not a list. A rescue overrides this, or a class that has only
+// long kernels would never be rescued.
 bool EngineArbiter::MustWait(const Session& session, uint64_t room_ns, uint64_t now_ns) const {
   if (guard_.rescuing(session.priority)) return false;
   return HighestWithin(session.priority, limits_.higher_pause_ns, now_ns) &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may submit next to one engine of a device (the kernels' one, or a copy engine), within one
-// trust domain, and how much. Owned by DomainArbiter, which has one for each engine and knows the
-// contract with the executor; here is how it is decided.
+// Who may submit next to one engine of a device (that of the kernels, or a copy engine) within one trust domain, and
+// how much. Owned by DomainArbiter, which has one for each engine and documents the contract with the executor; this
+// header documents how it decides.
 //
 // 1. Classes: the highest class that has a ready session (ShareTree::Pick); StarvationGuard makes exceptions.
 // 2. Inside a class: the share tree.
@@ -11,12 +11,13 @@
 //      before the device runs dry; together up to total_in_flight_ns, of which one session counts
 //      for no more than its own bound, so that a newcomer is not behind a thousand others;
 //    - classes below one that has work, or had some within higher_linger_ns: all together
-//      lower_in_flight_ns. With the higher class in streams of a higher priority it waits for that and one piece.
-//    Each bound is exceeded by at most one piece; but while the higher class is at work (higher_pause_ns), pieces that are longer than
-//    what is left of the bound wait: one of them would go between any two kernels of a program that is bound by its launches.
+//      lower_in_flight_ns. A higher class in streams of a higher priority waits for that and one piece.
+//    Each bound is exceeded by at most one piece. But while the higher class is at work (higher_pause_ns), pieces that
+//    are longer than what is left of the bound wait: one of them would run between any two kernels of a program whose
+//    speed is that of its launches.
 //
-// All times are nanoseconds; `now_ns` never goes back. An event or a decision costs O(log of the
-// active sessions); nothing allocates but AddSession and what the policy adds. One thread.
+// All times are nanoseconds; `now_ns` never goes back. An event or a decision costs O(log of the active sessions); only
+// AddSession and what the policy adds allocate. One thread. Nothing fails: a wrong id is our bug.
 #pragma once
 
 #include <array>
@@ -32,27 +33,27 @@ namespace gpuloom::arbiter {
 
 struct EngineLimits {
   ShareTree::Limits shares;
-  // About ten times what passes from a kernel's end until the next is submitted.
+  // About ten times what passes from the end of a kernel until the next one is submitted.
   uint64_t session_in_flight_ns = 500'000;
-  // As far ahead as the executor hands over to CUDA in any case (stream_set.h).
+  // As far ahead as the executor submits to CUDA in any case (stream_set.h).
   uint64_t total_in_flight_ns = 8'000'000;
-  // One order among peers: long enough that deciding is seldom, short against the lag window.
+  // One order among peers: long enough that decisions are rare, and short against the lag window.
   uint64_t order_ns = 200'000;
   uint64_t lower_in_flight_ns = 100'000;
-  // Requests of one server come closer together than this; what was let go in between would be
-  // what the next one waits for.
+  // Requests of one server come closer together than this; work that were let go in between would be what the next
+  // request waits for.
   uint64_t higher_linger_ns = 100'000'000;
-  // Without work for so long, a higher class is between two requests. Programs launch every 8 to 30
-  // µs, with longer gaps between.
+  // A higher class that has had no work for this long is between two requests. Programs launch every 8 to 30 µs, and
+  // have longer gaps in between.
   uint64_t higher_pause_ns = 250'000;
-  uint64_t starvation_ns = 100'000'000;  // where a policy does not say; 0: lower classes may starve
+  uint64_t starvation_ns = 100'000'000;  // where a policy sets none; 0: lower classes may starve
 };
 
 class EngineArbiter {
  public:
   explicit EngineArbiter(const EngineLimits& limits);
 
-  // Namespaces and allocations. A change of an allocation's class takes its sessions along.
+  // Namespaces and allocations. When an allocation changes its class, its sessions follow.
   PolicyTree& policy() { return policy_; }
   const PolicyTree& policy() const { return policy_; }
   void SetAllocation(AllocationId id, const AllocationPolicy& policy, uint64_t now_ns);
@@ -71,12 +72,12 @@ class EngineArbiter {
   void Charge(SessionId session, uint64_t measured_ns, uint64_t now_ns);
   void SetStalled(SessionId session, bool stalled, uint64_t now_ns);
 
-  // `lowest`: no class below it.
+  // No class below `lowest` gets an order.
   std::optional<Order> Next(Priority lowest, uint64_t now_ns);
-  // When Next may answer otherwise without an event; UINT64_MAX: never.
+  // When the answer of Next may change without an event; UINT64_MAX: never.
   uint64_t wake_at_ns(Priority lowest, uint64_t now_ns) const;
 
-  // How long a chain of the session's may be; kUnbounded while no higher class is there.
+  // How long a chain of the session may last; kUnbounded while there is no higher class.
   uint64_t ChainBoundNs(SessionId session, uint64_t now_ns) const;
   uint32_t pieces_in_flight(SessionId session) const { return At(session).in_flight.pieces; }
   uint64_t in_flight_ns(SessionId session) const { return At(session).in_flight.predicted_ns; }
@@ -94,7 +95,7 @@ class EngineArbiter {
     bool active = false;  // has work
     Work queued;
     Work in_flight;
-    uint64_t counted_ns = 0;  // of what is in flight, in its class's counted_ns
+    uint64_t counted_ns = 0;  // the part of what is in flight that its class's counted_ns includes
     bool waiting = false;     // has some queued
     uint64_t waiting_since_ns = 0;
     uint64_t throttled_before_ns = 0;
@@ -104,7 +105,7 @@ class EngineArbiter {
   struct Class {
     uint32_t active = 0;  // sessions
     uint64_t in_flight_ns = 0;
-    uint64_t counted_ns = 0;  // of each session no more than its bound
+    uint64_t counted_ns = 0;  // the sum over sessions, each up to its own bound
     bool was_active = false;
     bool ever_active = false;
     uint64_t active_until_ns = 0;  // the last moment
@@ -133,7 +134,7 @@ class EngineArbiter {
   std::vector<SessionId> session_of_leaf_;
   std::array<Class, kPriorities> classes_;
   uint32_t active_ = 0;
-  // Of one active session this is its number: no list has to be kept to find it.
+  // With one active session this is its number, so that no list is needed to find it.
   uint32_t active_xor_ = 0;
 };
 

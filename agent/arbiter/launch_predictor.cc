@@ -10,8 +10,8 @@ uint64_t LaunchPredictor::Errors::alone_count() const {
   return std::accumulate(alone.begin(), alone.end(), uint64_t{0});
 }
 
-// The smallest whole per cent that `part` of the errors do not exceed. `sum != 0` is for a part of
-// 0: the smallest error there is, not 0.
+// The smallest whole per cent that `part` of the errors do not exceed. `sum != 0` makes a part of 0
+// give the smallest error there is, not 0.
 uint32_t LaunchPredictor::Errors::AlonePercent(double part) const {
   const double wanted = part * static_cast<double>(alone_count());
   uint64_t sum = 0;
@@ -61,7 +61,7 @@ LaunchPredictor::Entry& LaunchPredictor::FindOrAdd(const LaunchKey& key) {
   Entry* victim = nullptr;
   for (Entry* it = set; it != set + kWays; ++it) {
     if (only_own && it->key.owner != key.owner) continue;
-    // Seen once: most likely never again.
+    // Seen once: most likely it never comes again.
     const bool once = it->learnt == 1;
     const bool victim_once = victim != nullptr && victim->learnt == 1;
     if (victim == nullptr || (once && !victim_once) ||
@@ -103,8 +103,8 @@ void LaunchPredictor::Learn(const LaunchKey& key, const Duration& took) {
   uint64_t measured_ns = took.least_ns;
   if (!exact && entry != nullptr && MostlyExact(*entry)) {
     const uint64_t known_ns = Of(*entry).ns;
-    // What is believed lies within what was observed: nothing is learnt, but the entry was needed,
-    // and is kept before those that were not.
+    // The prediction lies within what was observed, so nothing is learned. But the entry was
+    // needed, and is kept before those that were not.
     if (known_ns >= took.least_ns && known_ns <= took.most_ns) {
       entry->used = ++learns_;
       return;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A binary heap of tree nodes that can be moved and taken out from the middle. The nodes hold their
-// keys and places; the heap holds their numbers.
+// A binary heap of tree nodes that can be moved, and removed from the middle. The nodes hold their
+// keys and places; the heap holds their numbers. Plain value, owned by its tree; one thread.
+// InsertOrMove allocates beyond what Reserve has reserved.
 //
-// Keys wrap: of two the one that lies behind by less than 2^63 is the smaller one. Equal keys: the
-// lower number, so that the same events give the same order. Every level that is looked at is
+// Keys wrap: of two keys, the one that lies behind by less than 2^63 is the smaller one. Of equal
+// keys the lower number goes first, so that the same events give the same order. `steps` counts
+// every level that is looked at.
 // counted.
 #pragma once
 
@@ -23,7 +25,7 @@ class NodeHeap {
   bool empty() const { return nodes_.empty(); }
   size_t size() const { return nodes_.size(); }
   uint32_t top() const { return nodes_.front(); }
-  // So that InsertOrMove does not allocate later.
+  // Makes room, so that InsertOrMove does not allocate later.
   void Reserve(size_t count) {
     if (count > nodes_.capacity()) nodes_.reserve(count * 2);
   }

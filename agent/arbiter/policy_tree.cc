@@ -6,8 +6,8 @@
 namespace gpuloom::arbiter {
 namespace {
 
-// Places are used again, last freed first: the same calls give the same ids in every tree, which
-// DomainArbiter depends on.
+// Places are reused, last freed first: the same calls give the same ids in every tree, on which
+// DomainArbiter depends.
 uint32_t TakePlace(std::vector<uint32_t>* free, size_t size) {
   if (free->empty()) return static_cast<uint32_t>(size);
   const uint32_t place = free->back();

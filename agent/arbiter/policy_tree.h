@@ -3,12 +3,11 @@
 // namespace has a group in every class, because its pods' rules may put allocations into lower
 // classes than its own; its weight holds in each of them, and its ceiling for all of them together.
 //
-// A pod's rule can only redistribute within its namespace: its weight counts against the
-// allocations of the same namespace. That its class is not above the namespace's is checked where
-// the policy is read.
+// A pod's rule can only redistribute within its namespace: its weight counts against the allocations of the same
+// namespace. The code that reads the policy checks that the rule's class is not above the namespace's.
 //
-// Ids are small numbers, given out again after Remove…; the same calls in the same order give the
-// same ids. One thread.
+// Ids are small numbers, reused after Remove…; the same calls in the same order give the same ids. Plain value, one
+// thread. A wrong id is our bug. `now_ns` is any clock that never goes back.
 #pragma once
 
 #include <array>
@@ -25,36 +24,37 @@ enum class AllocationId : uint32_t {};
 
 struct NamespacePolicy {
   uint32_t weight = 100;                           // 1–1000
-  uint32_t ceiling_permille = kNoCeilingPermille;  // timeShareMax, of all its allocations together
+  uint32_t ceiling_permille = kNoCeilingPermille;  // timeShareMax, for all its allocations together
 };
 
 struct AllocationPolicy {
   uint32_t weight = 100;  // 1–1000, among its namespace's
   uint32_t slots = 1;     // multiplies the weight
   Priority priority = Priority::kNormal;
-  uint32_t ceiling_permille =
-      kNoCeilingPermille;  // timeShareMax of a pod's rule, of this allocation
-  // rescueAfter: how long its work may wait behind a higher class's. 0: for ever; nullopt: as Limits say.
+  // timeShareMax of a pod's rule, for this allocation.
+  uint32_t ceiling_permille = kNoCeilingPermille;
+  // rescueAfter: how long its work may wait behind a higher class's. 0: for ever; nullopt: PolicyTree's default.
   std::optional<uint64_t> starvation_ns = {};
 };
 
 class PolicyTree {
  public:
-  // `starvation_ns`: of allocations whose policy does not say.
+  // `starvation_ns`: for allocations whose policy sets none.
   PolicyTree(const ShareTree::Limits& limits, uint64_t starvation_ns)
       : tree_(limits), starvation_ns_(starvation_ns) {}
 
   NamespaceId AddNamespace(const NamespacePolicy& policy, uint64_t now_ns);
-  // Changes of policy hold for the next order; nobody's virtual time moves but an allocation's that
-  // changes its class, which begins there as a newcomer.
+  // Changes of policy apply from the next order on. Virtual times stay, except for an allocation that changes its
+  // class: it begins there as a newcomer.
   void SetNamespace(NamespaceId id, const NamespacePolicy& policy, uint64_t now_ns);
-  void RemoveNamespace(NamespaceId id, uint64_t now_ns);  // without allocations
+  void RemoveNamespace(NamespaceId id, uint64_t now_ns);  // when it has no allocations
 
   AllocationId AddAllocation(NamespaceId space, const AllocationPolicy& policy, uint64_t now_ns);
   void SetAllocation(AllocationId id, const AllocationPolicy& policy, uint64_t now_ns);
-  void RemoveAllocation(AllocationId id, uint64_t now_ns);  // without leaves
+  void RemoveAllocation(AllocationId id, uint64_t now_ns);  // when it has no leaves
 
-  // The shortest of all allocations of the class: whoever is rescued is its share tree's to say. 0: they may all starve.
+  // The shortest limit of all allocations of the class; which of them is rescued is up to its share tree. 0: they may
+  // all starve.
   uint64_t starvation_ns(Priority priority) const { return starvation_ns_of_[Index(priority)]; }
 
   ShareTree::Node group(AllocationId id) const { return At(id).group; }
@@ -72,14 +72,14 @@ class PolicyTree {
     Priority priority;
     ShareTree::Node group;
     ShareTree::CeilingId ceiling = ShareTree::kNone;
-    uint64_t starvation_ns = 0;  // and of one that is gone
+    uint64_t starvation_ns = 0;  // 0 also for a free place
   };
 
   const Allocation& At(AllocationId id) const { return allocations_[static_cast<size_t>(id)]; }
   template <size_t kCount>
   void SetCeiling(const std::array<ShareTree::Node, kCount>& nodes, ShareTree::CeilingId* ceiling,
                   uint32_t permille, uint64_t now_ns);
-  // Walks over all allocations: a change of policy is not on the hot path.
+  // Walks over all allocations: policy changes are not on the hot path.
   void FindStarvation();
 
   ShareTree tree_;

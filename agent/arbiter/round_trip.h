@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The latency of a launch on an idle device: the time from submission until completion is seen,
-// less the device's own work. Learned from launches that are timed now and then, by the device as
-// well as by the host.
+// less the device's own work. Learned from launches that are timed from time to time, by the device
+// and by the host.
 //
-// The median of recent samples, so that single launches that were delayed in the driver or on their
-// way back do not count. A tenant can raise it only by work whose completion is seen late, and
-// kMostNs bounds what it gains by that.
+// It is the median of recent samples, so that single launches that were delayed in the driver or on
+// their way back do not count. A tenant can raise it only by work whose completion is seen late,
+// and kMostNs bounds what it gains by that.
 //
-// Plain value, one thread. Nanoseconds.
+// Plain value; the executor's ring thread only. Times are nanoseconds.
 #pragma once
 
 #include <array>
@@ -31,8 +31,8 @@ class RoundTrip {
 
   // Returns true if a launch to an idle device is to be timed, and counts it as such.
   bool Take(uint64_t now_ns);
-  // `seen_ns`: from its submission until its end was seen; `timed_ns` of these by the device's
-  // events around it.
+  // `seen_ns`: the time from submission until the completion was seen; `timed_ns`: the part of it
+  // between the device's events around the launch.
   void Learn(uint64_t seen_ns, uint64_t timed_ns);
   // 0 before enough is known.
   uint64_t ns() const { return ns_; }
@@ -40,7 +40,7 @@ class RoundTrip {
  private:
   static constexpr size_t kKept = 15;
   static constexpr size_t kEnough = 5;
-  // Timing one costs some three microseconds.
+  // Timing a launch costs some three microseconds.
   static constexpr uint64_t kEveryNs = 100'000'000;
   static constexpr uint64_t kEveryAtFirstNs = 2'000'000;
 

@@ -49,8 +49,8 @@ ShareTree::Node ShareTree::Add(Node parent, uint32_t weight, bool leaf) {
   return node;
 }
 
-// Out of its siblings' competition, when it goes idle or away. Its virtual time stays, as the debt
-// with which it may come back (BeginsAt).
+// Removes a node from its siblings' competition when it goes idle or away. Its virtual time stays:
+// it is the debt with which the node may come back (BeginsAt).
 void ShareTree::Leave(Node node, uint64_t now_ns) {
   NodeState& it = nodes_[node];
   NodeState& parent = nodes_[it.parent];
@@ -235,7 +235,7 @@ uint64_t ShareTree::throttled_ns(Node node, uint64_t now_ns) const {
 
 // Leaves.
 
-// `ready` without `active` means nothing: who does not want the device has no room to fill.
+// `ready` without `active` means nothing: a leaf that does not want the device has no room to fill.
 void ShareTree::SetLeaf(Node leaf, bool active, bool ready, uint64_t now_ns) {
   NodeState& it = nodes_[leaf];
   assert(it.used && it.leaf);
@@ -275,7 +275,7 @@ void ShareTree::RemoveInFlight(Node leaf, uint64_t predicted_ns, uint64_t now_ns
   NodeState& it = nodes_[leaf];
   predicted_ns = std::min({predicted_ns, kLongestNs, it.in_flight_ns});
   it.in_flight_ns -= predicted_ns;
-  // What was charged in advance was most likely this work's.
+  // The charge in advance was most likely for this work.
   it.charged_ahead_ns -= std::min(it.charged_ahead_ns, predicted_ns);
   Recount(leaf, now_ns);
 }
@@ -313,7 +313,7 @@ void ShareTree::Use(Node node, uint64_t measured_ns) {
 uint64_t ShareTree::LatestTime(const NodeState& node, const NodeState& parent) const {
   const uint64_t own = node.competing_place == kNotInHeap ? 0 : node.weight;
   const uint64_t others = parent.weight_sum - own;
-  // Alone, nobody waits: its time is the siblings'.
+  // If it is alone, nobody waits: its siblings' time is its own.
   if (others == 0) return node.virtual_time;
   return parent.children_time + Virtual(limits_.max_debt_ns, others);
 }

@@ -3,26 +3,24 @@
 // class, below it groups (namespaces, allocations), below those leaves (sessions, or what else
 // takes turns).
 //
-// Each node has a *virtual time*: what it has used, divided by its weight. Among siblings the one
-// with the smallest goes first. What is in flight counts in advance as predicted, and what was
-// measured takes its place, so predictions order but never charge. Two bounds keep virtual times
-// together (their *lag*):
+// Each node has a *virtual time*: what it has used, divided by its weight. Among siblings the one with the smallest
+// goes first. Work in flight counts in advance with its predicted time, which the measured time later replaces; so
+// predictions decide the order but never a charge. Two bounds keep virtual times together (their *lag*):
 //
 // - No node gets far ahead: a node may submit only while it is at most Limits::lag_window_ns ahead of the sibling
 //   that is furthest behind, counted in time of the device. Inside the window all may have work in flight side by
 //   side. The one that is furthest behind always may, so where a node wants the device and nothing is
 //   in flight, one is picked.
-// - The past does not count, neither for nor against a node: a node that becomes active begins at its siblings'
-//   virtual time at the earliest. What it is ahead by is kept, or going idle for an instant would clear it; but
-//   never more than Limits::max_debt_ns of the siblings' time, and nothing after as long an idleness.
+// - The past does not count, neither for nor against a node: a node that becomes active begins at its siblings' virtual
+//   time at the earliest. What it is ahead by is kept, or going idle for an instant would clear it; but never more than
+//   Limits::max_debt_ns of the siblings' time, and nothing after an idle period of that length.
 //
-// A leaf is *active* when it has work, queued or in flight, and *ready* when some may be submitted
-// now. Groups are so when a child is. A node whose ceiling (ceiling.h) is empty is neither, until
-// it has refilled.
+// A leaf is *active* when it has work, queued or in flight, and *ready* when some of it may be submitted at once. A
+// group is active or ready when one of its children is. A node whose ceiling (ceiling.h) is empty is neither, until the
+// ceiling has refilled.
 //
-// Cost: an event or a Pick takes O(log of the active siblings) on each level of the path; idle
-// nodes are nowhere but in the table. steps() counts what was looked at. Nothing allocates but Add…
-// and PartOf.
+// Cost: an event or a Pick takes O(log of the active siblings) on each level of the path; idle nodes are only in the
+// table. steps() counts what was looked at. Only Add… and PartOf allocate.
 //
 //   tree.SetLeaf(leaf, true, true, now);          // work came
 //   while ((leaf = tree.Pick(Priority::kNormal)) != ShareTree::kNone) {
@@ -31,7 +29,7 @@
 //   tree.Charge(leaf, measured_ns, now); tree.RemoveInFlight(leaf, predicted_ns, now);
 //   tree.Wake(now);                               // at wake_at_ns() at the latest
 //
-// `now_ns` is any clock that does not go back. One thread. A wrong call (a node that is not there)
+// `now_ns` is any clock that does not go back. Plain value, one thread. A wrong call (for a node that does not exist)
 // is our bug and is asserted.
 #pragma once
 
@@ -55,11 +53,11 @@ class ShareTree {
   static constexpr uint32_t kMaxWeight = 1u << 20;
 
   struct Limits {
-    // Far below the 30 ms by which shares may be wrong in a second; far above the time in which
-    // a completion is seen and the next work submitted.
+    // Far below the 30 ms by which shares may be off in a second; far above the time in which a completion is seen and
+    // the next work submitted.
     uint64_t lag_window_ns = 2'000'000;
-    // Long enough for exact shares beside kernels of 5 ms at 1:1000, short enough that no session
-    // waits longer for a single kernel of its own.
+    // Long enough for exact shares beside kernels of 5 ms at 1:1000, and short enough that no session waits longer
+    // because of a single kernel of its own.
     uint64_t max_debt_ns = 10'000'000'000;
   };
 
@@ -70,49 +68,50 @@ class ShareTree {
   // Weights are clamped to 1 … kMaxWeight.
   Node AddGroup(Node parent, uint32_t weight) { return Add(parent, weight, false); }
   Node AddLeaf(Node parent, uint32_t weight) { return Add(parent, weight, true); }
-  // Without children. What is in flight is forgotten; whoever runs out unseen is charged to its
-  // group by ChargeGroup.
+  // Removes a node that has no children. What it has in flight is forgotten; what that still uses at the device is
+  // charged to its group with ChargeGroup.
   void Remove(Node node, uint64_t now_ns);
-  // With all that is below it. It is a newcomer there.
+  // Moves the node with all that is below it. It is a newcomer in its new group.
   void Move(Node node, Node parent, uint64_t now_ns);
   void SetWeight(Node node, uint32_t weight, uint64_t now_ns);
 
-  // One ceiling may bind several nodes, none of which is above another. Of a root: none.
+  // One ceiling may bind several nodes, none of which is above another. A root has none.
   CeilingId AddCeiling(uint32_t permille, uint64_t now_ns);
   void ChangeCeiling(CeilingId ceiling, uint32_t permille, uint64_t now_ns);
   void Bind(Node node, CeilingId ceiling, uint64_t now_ns);
-  void RemoveCeiling(CeilingId ceiling);  // which no node has any more
+  void RemoveCeiling(CeilingId ceiling);  // when no node is bound to it
 
   void SetLeaf(Node leaf, bool active, bool ready, uint64_t now_ns);
   void AddInFlight(Node leaf, uint64_t predicted_ns, uint64_t now_ns);
-  // What was added for work that is done, or was not submitted after all.
+  // Takes back what was added for work that is done, or that was not submitted after all.
   void RemoveInFlight(Node leaf, uint64_t predicted_ns, uint64_t now_ns);
-  // Time that it has used: of work that is done, and of what still runs as far as it is known.
-  // Counts instead of as much of what is in flight.
+  // Charges time that the leaf has used: for finished work, and for running work as far as its time is known. It
+  // replaces as much of what is in flight.
   void Charge(Node leaf, uint64_t measured_ns, uint64_t now_ns);
-  // The same for a leaf that has gone.
+  // Charges a leaf that has been removed.
   void ChargeGroup(Node group, uint64_t measured_ns, uint64_t now_ns);
 
   // The ready leaf of the class that goes next; kNone when there is none. Changes nothing.
   Node Pick(Priority priority);
   bool active(Priority priority) const { return !nodes_[root(priority)].competing.empty(); }
 
-  // What part of their class's time the leaves of one class are to have together, beside those that compete now and whether or not they
-  // do themselves: 0 … 1. For rare use: it walks over all of them, and allocates.
+  // The part of their class's time that these leaves, all of one class, are to have together beside the leaves that
+  // compete at present, whether or not they compete themselves: 0 … 1. For rare use: it walks over all of them, and
+  // allocates.
   double PartOf(std::span<const Node> leaves) const;
 
-  // Lets those in again whose ceiling has refilled.
+  // Readmits the nodes whose ceiling has refilled.
   void Wake(uint64_t now_ns);
   uint64_t wake_at_ns() const;  // UINT64_MAX: no node waits for a ceiling
   bool throttled(Node node) const;
-  bool has_ceiling(Node node) const;  // or one above it
-  // For how long a ceiling of the path has been empty in all (of two, the one that was longer).
+  bool has_ceiling(Node node) const;  // or one above it has
+  // For how long in all a ceiling on the path has been empty (the longest of them).
   uint64_t throttled_ns(Node node, uint64_t now_ns) const;
 
   uint64_t steps() const { return steps_; }
 
  private:
-  // Virtual nanoseconds of weight 1: fine enough for a nanosecond at the greatest weight but a few.
+  // Virtual nanoseconds at weight 1: fine enough to count single nanoseconds at nearly all weights.
   static constexpr uint64_t kScale = 1u << 16;
   static constexpr uint64_t kLongestNs = uint64_t{1} << 46;  // 19 hours; x kScale < 2^63
 
@@ -125,8 +124,8 @@ class ShareTree {
     uint32_t weight = 1;
     bool used = false;
     bool leaf = false;
-    bool wants = false;     // a leaf: active but for ceilings
-    bool has_room = false;  // a leaf: ready but for ceilings
+    bool wants = false;     // a leaf: active, apart from ceilings
+    bool has_room = false;  // a leaf: ready, apart from ceilings
     bool has_competed = false;
     CeilingId ceiling = kNone;
     uint32_t children = 0;

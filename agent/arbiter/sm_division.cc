@@ -22,8 +22,8 @@ void Add(Load* load, SmGroups groups) {
   ForEach(groups, [&](uint32_t i) { ++(*load)[i]; });
 }
 
-// The last `count` of them, those in `preferred` first. Reservations are taken from the end, so
-// that windows of limited tenants, which begin at the front, stay whole for as long as possible.
+// The last `count` of them, with those in `preferred` first. Reservations are taken from the end,
+// so that windows of limited tenants, which begin at the front, stay whole for as long as possible.
 SmGroups Last(SmGroups groups, uint32_t count, SmGroups preferred) {
   SmGroups taken = 0;
   for (SmGroups from : {groups & preferred, groups & ~preferred}) {
@@ -36,10 +36,10 @@ SmGroups Last(SmGroups groups, uint32_t count, SmGroups preferred) {
   return taken;
 }
 
-// Of the windows of `count` groups that begin at multiples of it, counted from either end, the one
-// that the fewest use. From both ends, because what is left at one end when `count` does not divide
-// the groups would otherwise never be used. Groups that are reserved are not in `groups`: a window
-// may reach across them.
+// The least used of the windows of `count` groups that begin at multiples of `count`, counted from
+// either end. From both ends, because the groups that are left at one end when `count` does not
+// divide them would otherwise never be used. Reserved groups are not in `groups`: a window may
+// reach across them.
 SmGroups LeastUsed(SmGroups groups, uint32_t count, const Load& load) {
   std::vector<uint32_t> places;
   ForEach(groups, [&](uint32_t i) { places.push_back(i); });
@@ -66,7 +66,7 @@ SmGroups LeastUsed(SmGroups groups, uint32_t count, const Load& load) {
 SmLayout SmLayout::Of(uint32_t multiprocessors, uint32_t group_size, uint32_t groups) {
   SmLayout layout{multiprocessors, std::max(group_size, 1u), groups};
   layout.groups = std::min(layout.groups, multiprocessors / layout.group_size);
-  // Pairs of groups become one, so that a set always fits into the bits of SmGroups, with one left
+  // Merges pairs of groups, so that a set always fits into the bits of SmGroups, with one bit left
   // for the rest.
   while (layout.groups > kMaxSmGroups) {
     layout.group_size *= 2;
@@ -108,24 +108,24 @@ std::vector<SmShare> DivideSms(const SmLayout& layout, SmGroups of,
 
   Load load{};
   const SmGroups regular = shared & layout.regular();
-  // What it gets besides its own.
+  // What a claim gets besides its own reservation.
   const auto count_of = [&](size_t i) {
     const uint32_t wanted = layout.GroupsOf(claims[i].terms.percent) - Count(divided[i].reserved);
     return std::min(wanted, Count(regular));
   };
-  // Who can keep what it has goes first.
+  // Claims that can keep what they have go first.
   for (size_t i = 0; i < claims.size(); ++i) {
     if (refused[i]) continue;
     SmShare& share = divided[i];
     if (!claims[i].terms.IsLimited()) {
-      // Everybody else has what nobody reserved, the multiprocessors that are left over included.
+      // All others have what nobody reserved, including the multiprocessors that are left over.
       share.groups = share.reserved | shared;
       continue;
     }
     const SmShare& previous = claims[i].previous;
     const SmGroups kept = previous.groups & ~previous.reserved;
-    // Something has changed for it: another reservation, fewer groups in common, or another limit.
-    // Then it gets a window below.
+    // Something has changed for this claim: another reservation, fewer groups in common, or another
+    // limit. It gets a window below.
     if (previous.groups == 0 || previous.reserved != share.reserved) continue;
     if ((kept & ~regular) != 0 || Count(kept) != count_of(i)) continue;
     share.groups = previous.groups;

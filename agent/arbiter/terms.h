@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the numbers of a policy, where 0 says that it does not say, to what the share tree takes.
+// Translates the numbers of a policy, where 0 means "not set", into what the share tree takes.
+// Pure.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,7 @@ NamespacePolicy OfNamespace(const Terms& terms) {
   return {WeightOf(terms.namespace_weight), CeilingOf(terms.namespace_time_permille)};
 }
 
-// UINT32_MAX: never.
+// 0: not set; UINT32_MAX: never.
 constexpr std::optional<uint64_t> StarvationOf(uint32_t said_ms) {
   if (said_ms == 0) return std::nullopt;
   return said_ms == UINT32_MAX ? 0 : uint64_t{said_ms} * 1'000'000;

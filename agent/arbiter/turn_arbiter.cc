@@ -30,7 +30,7 @@ DomainId TurnArbiter::AddDomain() {
   } else {
     place = free_domains_.back();
     free_domains_.pop_back();
-    // The meter goes on counting under the number.
+    // The meter keeps counting under this number.
     const uint64_t paid_ns = domains_[place].paid_ns;
     domains_[place] = Domain{};
     domains_[place].paid_ns = paid_ns;
@@ -106,9 +106,9 @@ void TurnArbiter::ExecutorEnded(DomainId id, uint64_t now_ns) {
     Settle(number, now_ns);
     EndTurn(now_ns);
   }
-  // What the dead executor said of its sessions does not hold for the next one.
+  // What the ended executor said of its sessions does not hold for the next one.
   it.division.clear();
-  // What it owes, its next executor does.
+  // The next executor inherits what this one owes.
   if (OwesNs(number) != 0) return;
   it.out = false;
   std::erase(out_, number);
@@ -125,8 +125,8 @@ void TurnArbiter::RemoveDomain(DomainId id, uint64_t now_ns) {
 
 // Wanting.
 
-// What the tree is to know of an allocation. A domain that is out competes for nothing, so that
-// nobody in the lag window waits for it, and its classes do not count as active.
+// What the tree knows of an allocation. A domain that is out competes for nothing, so that nobody in the lag window
+// waits for it, and its classes do not count as active.
 void TurnArbiter::Show(const Allocation& allocation, uint64_t now_ns) {
   const bool counts = allocation.wants && !At(allocation.domain).out;
   policy_.tree().SetLeaf(allocation.leaf, counts, counts, now_ns);
@@ -232,13 +232,13 @@ void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
   Meter(number, now_ns);
 }
 
-// No domain has a turn now. This one may still be at the device.
+// No domain has a turn at this point. This one may still be at the device.
 void TurnArbiter::EndTurn(uint64_t now_ns) {
   guard_.GotOn(turn_.priority, now_ns);
   turn_ = Turn{};
 }
 
-// Those that lost a turn have lost it, unless they owe more.
+// Domains that lost a turn have lost it by this, unless they owe more.
 void TurnArbiter::LetIn(uint64_t now_ns) {
   const uint64_t quiet_ns = QuietSinceNs();
   const bool quiet = quiet_ns != UINT64_MAX && now_ns - quiet_ns >= limits_.quiet_ns;
@@ -263,7 +263,7 @@ void TurnArbiter::Drained(DomainId id, uint64_t now_ns) {
     it.state = State::kIdle;
     Meter(number, now_ns);
     Settle(number, now_ns);
-    // It had given up its turn when it was asked to yield, and others have had theirs since: there
+    // It had given up its turn when it was asked to yield, and others have had theirs since: it has no turn to end.
     // is none to end.
     if (std::erase(leaving_, number) != 0) return;
     EndTurn(now_ns);
@@ -279,11 +279,11 @@ void TurnArbiter::Drained(DomainId id, uint64_t now_ns) {
     if (now_ns - it.yields_since_ns >= limits_.report_ns) it.even_at_ns = it.evens_at_ns;
     if (it.rescued) guard_.RanOn(it.yields_since_ns, now_ns);
   }
-  // Otherwise it was not asked to drain.
+  // If it is not yielding, it was not asked to drain.
 }
 
-// The domain did not drain in time. From here on it is watched beside whoever gets the next turn,
-// is out of the tree, and what it takes of the others' time is added up from zero.
+// The domain did not drain in time. From here on it is watched while others have their turns; it is out of the tree,
+// and its use of the others' time is added up from zero.
 void TurnArbiter::BeginOverrun(uint32_t number, uint64_t now_ns) {
   Domain& it = domains_[number];
   Settle(number, now_ns);
@@ -304,8 +304,8 @@ bool TurnArbiter::IsLate(const Domain& domain, uint64_t now_ns) const {
   return domain.state == State::kYielding && now_ns - domain.yields_since_ns >= limits_.overrun_ns;
 }
 
-// Turns late domains into overrunning ones, and says of each what is due: one order a call, so Next
-// is asked until there is none. An end comes before a report, should both be due.
+// Turns late domains into overrunning ones, and gives the order that is due for each: one per call, so Next is asked
+// until there is none. If both are due, an end comes before a report.
 std::optional<TurnOrder> TurnArbiter::Watch(uint64_t now_ns) {
   if (turn_.domain != kNone && IsLate(domains_[turn_.domain], now_ns)) {
     BeginOverrun(turn_.domain, now_ns);
@@ -330,7 +330,7 @@ std::optional<TurnOrder> TurnArbiter::Watch(uint64_t now_ns) {
   return std::nullopt;
 }
 
-// Of the domain that has a turn. Where it may go on, its turn is renewed.
+// For the domain that has a turn. Where it may go on, its turn is renewed.
 bool TurnArbiter::MustYield(uint64_t now_ns) {
   Domain& its = domains_[turn_.domain];
   // Its time alone costs nobody anything: the quantum begins when somebody else comes.

@@ -22,7 +22,7 @@ void TurnArbiter::Meter(uint32_t number, uint64_t now_ns) {
   meter_.SettleTo(now_ns);
 }
 
-// Adds up what those that overrun have had beside others. Before every change of who is at the device.
+// Adds up what domains that overrun have had beside others. Call it before every change of who is at the device.
 void TurnArbiter::NoteOverruns(uint64_t now_ns) {
   if (overrunning_.empty()) return;
   // The meter is settled with who has been at the device since the last change, so `running` below
@@ -40,7 +40,7 @@ void TurnArbiter::NoteOverruns(uint64_t now_ns) {
   }
 }
 
-// What all others have been charged.
+// What all other domains have been charged.
 uint64_t TurnArbiter::OthersNs(uint32_t number) const {
   return meter_.busy_ns() - meter_.charged_ns(number);
 }
@@ -49,8 +49,9 @@ uint64_t TurnArbiter::OwesNs(uint32_t number) const {
   return domains_[number].even_at_ns - std::min(domains_[number].even_at_ns, OthersNs(number));
 }
 
-// How many times as much as the domain the others are to have, as things are now. Not above what starvation is prevented at: a domain of
-// little weight would wait for hours for a kernel of seconds.
+// How many times as much as the domain the others are to have, as things are at present. Bounded by the share of time
+// that may go to rescues from starvation: otherwise a domain of little weight would wait for hours because of a kernel
+// of seconds.
 double TurnArbiter::OthersTimes(const Domain& domain) const {
   constexpr double kMost = StarvationGuard::kPauseShare - 1;
   // While it overruns it does not compete itself.
@@ -65,7 +66,7 @@ double TurnArbiter::OthersTimes(const Domain& domain) const {
   return part * (kMost + 1) <= 1 ? kMost : (1 - std::min(part, 1.0)) / part;
 }
 
-// Since when nobody who may have a turn has wanted one; UINT64_MAX: somebody does.
+// Since when no domain that may have a turn has wanted one; UINT64_MAX: one does.
 uint64_t TurnArbiter::QuietSinceNs() const {
   uint64_t since_ns = 0;
   for (size_t i = 0; i < kPriorities; ++i) {
@@ -82,8 +83,8 @@ void TurnArbiter::Pay(uint32_t allocation, uint64_t ns, uint64_t now_ns) {
   policy_.tree().Charge(it.leaf, ns, now_ns);
 }
 
-// Divides what the domain was charged since the last time. Of what is rounded away each gets the
-// nanoseconds at its place: the parts add up to the whole.
+// Divides what the domain was charged since the last time. Nanoseconds that rounding would lose go to the next part:
+// the parts add up to the whole.
 void TurnArbiter::Settle(uint32_t number, uint64_t now_ns) {
   meter_.SettleTo(now_ns);
   Domain& it = domains_[number];
@@ -116,9 +117,9 @@ void TurnArbiter::Settle(uint32_t number, uint64_t now_ns) {
   }
 }
 
-// What comes is from an executor that a tenant may have taken over: other domains' allocations are
-// passed over, so it can charge only its own, and amounts are cut so that sums cannot overflow. It
-// is kept as it is until the next one; the time since the last charge is divided by it at once.
+// The division comes from an executor that a tenant may have taken over: other domains' allocations are skipped, so it
+// can charge only its own, and amounts are cut so that sums cannot overflow. It is kept until the next one; the time
+// since the last charge is divided by it at once.
 void TurnArbiter::Divide(DomainId id, std::span<const Ran> division_untrusted, uint64_t now_ns) {
   Domain& it = At(id);
   it.division.clear();

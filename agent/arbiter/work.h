@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What executor and arbiter tell each other about work. Plain values.
+// What executor and arbiter exchange about work. Plain values; times are nanoseconds.
 #pragma once
 
 #include <cstddef>
@@ -10,28 +10,27 @@ namespace gpuloom::arbiter {
 enum class SessionId : uint32_t {};
 constexpr size_t Index(SessionId session) { return static_cast<size_t>(session); }
 
-// Pieces that go to the device one by one, or together as a chain or a graph. Their time is predicted
-// when they are queued, and the same figure accompanies them until they are done, whatever is
-// learnt meanwhile.
+// Pieces that go to the device one by one, or together as a chain or a graph. Their time is predicted when they are
+// queued, and this figure stays with them until they are done, whatever is learned meanwhile.
 struct Work {
   uint32_t pieces = 0;
-  uint64_t predicted_ns = 0;  // all of them together
+  uint64_t predicted_ns = 0;  // the sum for all pieces
 };
 
-// One session may submit now: pieces while the sum of their predictions stays within budget_ns, and the
-// first one in any case, because it cannot be cut.
+// One session may submit: pieces whose predictions add up to at most budget_ns, but always the first one, because it
+// cannot be cut.
 struct Order {
   SessionId session;
-  uint64_t budget_ns;  // kUnbounded: as much as there is
+  uint64_t budget_ns;  // kUnbounded: everything that is queued
 };
 
-// For how long a session has had queued work that might not go. Who is held (session.h) tells of none.
+// For how long a session has had queued work that could not go. A held session (session.h) does not count as waiting.
 struct Waits {
-  uint64_t queue_ns = 0;  // others went before, or the device was full; throttled_ns is part of it
+  uint64_t queue_ns = 0;      // others went first, or the device was full; includes throttled_ns
   uint64_t throttled_ns = 0;  // its ceiling, or its namespace's, was reached
 };
 
-// What a piece took is between these two; equal where nothing of others was in its way.
+// What a piece took lies between these two. They are equal if no work of others was in its way.
 struct Duration {
   uint64_t least_ns = 0;
   uint64_t most_ns = 0;

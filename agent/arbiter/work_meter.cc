@@ -20,7 +20,7 @@ WorkMeter::Piece WorkMeter::Begin(SessionId session, AllocationId allocation, ui
   return number;
 }
 
-// Too late once it is charged as running; then the estimate stays.
+// Too late once it is charged as running; the estimate then stays.
 void WorkMeter::Delay(Piece piece, uint64_t at_ns) {
   for (Work& work : live_) {
     if (work.number == piece && !work.running) work.since_ns = std::max(work.since_ns, at_ns);
@@ -42,8 +42,8 @@ Duration WorkMeter::End(Piece piece, uint64_t at_ns) {
   // A copy: the piece leaves live_ below, and a vector moves what is behind it.
   Work work = *found;
   uint64_t first_ns = work.since_ns;
-  // Of the pieces that came before and are still there, those that came together with this one
-  // (kTogetherNs) count as behind it, since it ended first. The others keep their place before it.
+  // Earlier pieces that are still there and came together with this one (kTogetherNs) count as behind it, since it
+  // ended first. The other earlier pieces keep their place before it.
   for (auto earlier = live_.begin(); earlier != found; ++earlier) {
     if (earlier->session == work.session || earlier->running ||
         earlier->since_ns + kTogetherNs < work.since_ns) {
@@ -71,8 +71,9 @@ Duration WorkMeter::End(Piece piece, uint64_t at_ns) {
   return {at_ns - latest_ns, at_ns - earliest_ns};
 }
 
-// What runs, if this, with nothing of another session before it, has been first for long: of what came together with it,
-// what takes longest. Null: not for long. `others`: from where on there is work of other sessions.
+// The piece that runs, if the first one, with nothing of another session before it, has been first for long: of those
+// that came together with it, the one that takes longest. nullptr: not for long. `others`: the index from which on
+// there is work of other sessions.
 WorkMeter::Work* WorkMeter::LongFirst(Work* work, size_t others, uint64_t now_ns) {
   const bool alone = others == live_.size();
   const uint64_t since_ns = std::max(work->since_ns, work->others_until_ns);
@@ -111,14 +112,14 @@ void WorkMeter::Settle(uint64_t now_ns) {
   Divide();
 }
 
-// What each allocation was charged, on its sessions, in proportion to the time in which their work
-// ran. Runs over the sessions that had work since the last time only.
+// Divides what each allocation was charged among its sessions, in proportion to the time in which their work ran. Runs
+// only over the sessions that had work since the last time.
 void WorkMeter::Divide() {
   session_ns_.resize(listed_.size());
   for (size_t i = 0; i < listed_.size(); ++i) {
     session_ns_[i] = sessions_.Take(static_cast<uint32_t>(listed_[i]));
   }
-  // Each allocation's by its first session in the list; few are listed at a time.
+  // Rounding remainders go to each allocation's first session in the list; few sessions are listed at a time.
   for (size_t i = 0; i < listed_.size(); ++i) {
     const AllocationId allocation = charged_[Index(listed_[i])].allocation;
     uint64_t left_ns = allocations_.Take(static_cast<uint32_t>(allocation));
@@ -128,7 +129,7 @@ void WorkMeter::Divide() {
     for (size_t k = i; k < listed_.size(); ++k) sum_ns += its(k) ? session_ns_[k] : 0;
     for (size_t k = i; k < listed_.size() && sum_ns != 0; ++k) {
       if (!its(k)) continue;
-      // Of what is left, so that nothing is lost by rounding.
+      // Each part is cut from what is left, so that rounding loses nothing.
       __extension__ using Wide = unsigned __int128;
       const auto part = static_cast<uint64_t>(Wide{left_ns} * session_ns_[k] / sum_ns);
       charged_[Index(listed_[k])].ns += part;

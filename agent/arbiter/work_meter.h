@@ -1,29 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who has used one engine of a device for how long, told only when work was submitted and when it
-// was seen to be done. When it began cannot be observed: a kernel that waits for another tenant's
-// looks like one that runs. So its beginning is estimated, and each moment is then divided as
-// BusyMeter does.
+// Who has used one engine of a device for how long, known only from when work was submitted and when it was seen to be
+// done. When it began cannot be observed: a kernel that waits for another tenant's looks like one that runs. So its
+// beginning is estimated, and each moment is then divided as BusyMeter does.
 //
 //   began, at the earliest     when it was at the head of its stream
 //   began, at the latest       when the last work of other sessions ended that was there before it: the device begins
 //                              work in the order in which it comes
 //   in between                 as long before its end as was predicted
 //
-// Of two pieces that came within kTogetherNs of one another, the one that ended first counts as the
-// one that was there first: the device may have begun either.
+// Of two pieces that came within kTogetherNs of each other, the one that ended first counts as having been there first:
+// the device may have begun either.
 //
-// So a wrong prediction moves a charge by no more than others had in flight before, which the
-// arbiter bounds; and the work that has been there longest counts as running, so that all charges
-// add up to the time in which there was any.
+// So a wrong prediction moves a charge by at most what others had in flight before, which the arbiter bounds. The work
+// that has been there longest counts as running, so that all charges add up to the time in which there was any work.
 //
-// At each moment the engine's time is divided among the allocations whose work runs, however many
-// sessions and streams of theirs; an allocation's part among its sessions in proportion to the time
-// in which their work ran.
+// At each moment the engine's time is divided among the allocations whose work runs, however many sessions and streams
+// they have. An allocation's part is divided among its sessions in proportion to the time in which their work ran.
 //
-// One thread, one meter for each engine. Times are nanoseconds of any clock that never goes back.
-// What is at the heads of streams at a time is looked through once when one of it ends and when the
-// meter is settled, whatever tenants have there; it allocates only when more is there than ever
-// before.
+// The executor's ring thread only; one meter for each engine. Nothing fails. Times are nanoseconds of any clock that
+// never goes back. Ending a piece and settling each walk once over what is at the heads of streams, whatever tenants
+// have there; memory is allocated only when more is there than ever before.
 #pragma once
 
 #include <cstdint>
@@ -37,34 +33,33 @@ namespace gpuloom::arbiter {
 
 class WorkMeter {
  public:
-  // A number of a piece of work that is at the head of its stream: higher than those that came
-  // before.
+  // The number of a piece of work that is at the head of its stream: higher than those of earlier pieces.
   using Piece = uint64_t;
 
-  // `at_ns` may be earlier than the last Settle: it then counts from there. `predicted_ns`: what it
-  // takes by itself.
+  // `at_ns` may be earlier than the last Settle; the piece then counts from there. `predicted_ns`: how long it takes by
+  // itself.
   Piece Begin(SessionId session, AllocationId allocation, uint64_t predicted_ns, uint64_t at_ns);
 
-  // It was not submitted before this, after all: it had to wait for a thread.
+  // The piece was only submitted at `at_ns`, because it had to wait for a thread.
   void Delay(Piece piece, uint64_t at_ns);
-  // Of pieces whose ends are seen at once, the one that came first is passed first.
+  // If several ends are seen at once, pass the pieces in the order in which they came.
   Duration End(Piece piece, uint64_t at_ns);
 
-  // At least every millisecond while there is work. A charge is settled when nothing can change it
+  // Call at least every millisecond while there is work. A charge is settled when nothing can change it
   // any more, and kLatestNs later in any case.
   void Settle(uint64_t now_ns);
-  // What the session was charged since it was last asked.
+  // What the session was charged since the last Take.
   uint64_t Take(SessionId session);
 
   uint64_t busy_ns() const { return allocations_.busy_ns(); }
   bool idle() const { return live_.empty(); }
 
-  // What has run this long since it could begin, with nothing before it, is charged while it runs.
+  // Work that has run this long since it could begin, with nothing before it, is charged while it runs.
   static constexpr uint64_t kLongNs = 1'000'000;
-  // From the call that submits a kernel until the device begins it; its predecessor's end, which
-  // lets the next one of its stream go, is what other sessions' orders come right behind. On an
-  // H200 with kernels of 50 µs beside ones of 5 ms, every second long one went before the short one
-  // that was at the head of its stream 1 to 5 µs before it.
+  // Longer than it takes from the call that submits a kernel until the device begins it. Orders of other sessions
+  // follow right behind the end of a kernel, which is also what lets the next kernel of its stream go. On an H200 with
+  // kernels of 50 µs beside ones of 5 ms, every second long one ran before the short one that had come to the head of
+  // its stream 1 to 5 µs earlier.
   static constexpr uint64_t kTogetherNs = 20'000;
   static constexpr uint64_t kLatestNs = 20'000'000;
 
@@ -76,7 +71,7 @@ class WorkMeter {
     uint64_t predicted_ns;
     uint64_t since_ns;
     uint64_t others_until_ns = 0;  // the latest end of others' work that was there before
-    bool running = false;          // told to the meters: since when is settled
+    bool running = false;          // the meters know it, with a beginning that is settled
   };
   struct Charged {
     AllocationId allocation{};

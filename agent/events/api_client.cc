@@ -146,7 +146,8 @@ absl::StatusOr<ApiAnswer> ApiClient::Call(const char* method, const std::string&
   curl_easy_setopt(curl, CURLOPT_XFERINFODATA, const_cast<std::atomic<bool>*>(is_cancelled_));
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);
   const CURLcode result = curl_easy_perform(curl);
-  // One that is too large is an answer: a server that does not answer is waited for, and no tenant may bring that about.
+  // One that is too large is an answer: a server that does not answer is waited for, and no tenant may bring that
+  // about.
   if (result != CURLE_OK && answer.is_whole) {
     return absl::UnavailableError(
         Cat("kubernetes: ", server_, ": ",

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cluster's API server, for the few calls that events need. HTTPS by libcurl, with the service account's token, read
-// anew for each call because it is replaced while we run, and the cluster's CA, and no other. One thread; a call takes
-// kTimeout at most, and gives up when `is_cancelled` becomes true.
+// A client of the cluster's API server, for the few calls that events need. HTTPS by libcurl. Sends the service
+// account's token, which it reads for each call because Kubernetes replaces it, and trusts only the cluster's CA.
+// Used by one thread; a call takes at most kTimeoutSeconds, and gives up when `is_cancelled`, which must outlive the
+// client, becomes true.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,7 @@ namespace gpuloom {
 // A folder with `token` and `ca.crt`, as Kubernetes mounts it into a pod.
 inline constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-// https://HOST:PORT of the cluster that this process runs in, from its environment. NotFound outside of one.
+// https://HOST:PORT of the cluster that this process runs in, from its environment. NotFound outside a cluster.
 absl::StatusOr<std::string> ApiServerOfCluster();
 
 struct ApiAnswer {
@@ -27,17 +28,17 @@ struct ApiAnswer {
 class ApiClient {
  public:
   static constexpr long kTimeoutSeconds = 5;
-  // More than a list of one release's pods has. How large a tenant's objects are is the tenant's choice.
+  // More than the list of one release's pods has. Bounded because tenants choose the size of their objects.
   static constexpr size_t kMaxBodyBytes = 4 << 20;
 
   // `server` is "https://HOST:PORT".
   ApiClient(std::string server, std::string service_account, const std::atomic<bool>* is_cancelled);
   ~ApiClient();
 
-  // `path` is "/api/v1/…", of names that Kubernetes allows. Unavailable, with a message that starts "kubernetes:", when
-  // there was no answer; an answer of any status is one.
+  // `path` is "/api/v1/…", made of names that Kubernetes allows. Unavailable, with a message that starts
+  // "kubernetes:", if there was no answer. An answer with an error status is returned like any other.
   absl::StatusOr<ApiAnswer> Get(const std::string& path);
-  // As a table, which API servers make for kubectl: of each object its metadata and a few words, whatever else it has.
+  // As a table, the form that API servers make for kubectl: for each object only its metadata and a few words.
   absl::StatusOr<ApiAnswer> GetTable(const std::string& path);
   absl::StatusOr<ApiAnswer> Post(const std::string& path, const std::string& json);
   absl::StatusOr<ApiAnswer> Patch(const std::string& path, const std::string& json);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happened on this node that whoever runs a pod, or the cluster, should read in Kubernetes' events. Plain values.
+// Something that happened on this node and that the owner of a pod or the cluster's operator should see in Kubernetes'
+// events. Plain value.
 #pragma once
 
 #include <string>
@@ -8,15 +9,15 @@ namespace gpuloom {
 
 struct Event {
   bool is_warning = true;
-  // Of a pod; an empty pod means the node.
+  // The pod that it is about; an empty `pod` means the node.
   std::string pod_namespace;
   std::string pod;
   std::string container;
-  std::string reason;    // "GpuSick": one word, in capitals as Kubernetes has it; of our own table
+  std::string reason;    // "GpuSick": one capitalised word, as in Kubernetes; from our own table
   std::string message;   // one line
   bool is_said = false;  // it is in the log already
-  // What one reason of one object is told of apart: the GPU, of a node's; the allocation, of a pod's, because the next pod of
-  // that name is another.
+  // Separates events of the same reason and object: for the node, the GPU; for a pod, the allocation, because the next
+  // pod of that name is another one.
   std::string instance = {};
 };
 

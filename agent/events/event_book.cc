@@ -48,8 +48,8 @@ void EventBook::Add(const Event& event, Clock::Time now) {
 }
 
 std::optional<EventBook::Post> EventBook::Next(Clock::Time now) {
-  // Of each namespace what has waited longest, in the order of their turns: the node, the namespaces behind the last one,
-  // those before it.
+  // Of each namespace what has waited longest, in the order of their turns: the node, the namespaces behind the last
+  // one, those before it.
   std::map<std::tuple<bool, bool, std::string_view>, Series*> due;
   for (auto& [id, series] : series_) {
     if (series.IsTold() || now < series.next) continue;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Posts this node's events to the cluster's API server, in a thread of its own: nobody who has something to say waits for
-// the server, which may be slow or gone. What cannot be posted is tried again, within the bounds of EventBook; what the
-// server refuses, such as an event of a pod that is gone, is dropped. No namespace's trouble is another's: all wait for
-// the server only while it does not answer. Each event is also a line of the log, as soon as it is told, within a budget
-// for each namespace.
+// Posts this node's events to the cluster's API server from a thread of its own, so that no caller waits for the
+// server, which may be slow or unreachable. Posts that fail are repeated within the bounds of EventBook; what the
+// server refuses, such as an event of a pod that is gone, is dropped. One namespace's failures do not delay another's
+// events; all wait only while the server does not answer. Each event is also logged at once, within a budget for each
+// namespace.
 //
-// Owned by NodeAgent. Start and Stop from one thread; Tell and counts from any.
+// Owned by NodeAgent; the clock outlives it. Start and Stop are called from one thread; Tell and the counts are safe
+// from any.
 #pragma once
 
 #include <atomic>
@@ -24,12 +25,12 @@ namespace gpuloom {
 
 class EventSender {
  public:
-  // Without an answer, doubled up to the longest; a server that is gone is asked once a minute.
+  // The pause when the server does not answer, doubled up to the longest: an unreachable server is tried once a minute.
   static constexpr std::chrono::seconds kFirstPause{1};
   static constexpr std::chrono::seconds kLongestPause{60};
 
   struct Options {
-    std::string server;  // empty: events are lines of the log and nothing more
+    std::string server;  // empty: events are only logged
     std::string service_account = kServiceAccount;
     std::string node;  // its name in the cluster
     Clock* clock = nullptr;
@@ -49,17 +50,17 @@ class EventSender {
  private:
   enum class Outcome {
     kDone,            // posted, or dropped
-    kNamespaceWaits,  // the server cannot do it now: for others it may
-    kAllWait,         // it does not answer, or does not know us
+    kNamespaceWaits,  // the server cannot do it at present; for other namespaces it may
+    kAllWait,         // the server does not answer, or does not accept our token
   };
 
   void Run();
   Outcome Send(const EventBook::Post& post);
   static Outcome OutcomeOf(int status);
   Outcome Drop(const EventBook::Post& post);
-  // Sets the UID of the post's pod, if done. An empty one: there is no such pod on this node, or none that can be read.
+  // With kDone sets the UID of the post's pod; an empty one: there is no such pod on this node, or it cannot be read.
   Outcome FindPod(const EventBook::Post& post, std::string* uid);
-  // The log may have another line of the namespace. Else it is counted.
+  // Whether another line about the event's namespace may be logged; otherwise it is counted.
   bool MaySay(const Event& event, uint64_t* left_out) GPULOOM_REQUIRES(mutex_);
   std::string Body(const EventBook::Post& post, const std::string& name,
                    const std::string& pod_uid) const;
@@ -70,7 +71,7 @@ class EventSender {
   std::atomic<bool> is_stopping_ = false;
   std::atomic<uint64_t> posted_ = 0;
   std::unique_ptr<ApiClient> client_;  // the thread's
-  std::string last_trouble_;           // the thread's: each is said once
+  std::string last_trouble_;           // the thread's; each is logged once
   mutable Mutex mutex_;
   CondVar changed_;
   EventBook book_ GPULOOM_GUARDED_BY(mutex_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits until the pods of a DaemonSet, one on each of its nodes, have done what they are there for: until all are ready. The
-// chart's Jobs around `helm uninstall` do nothing else. Needs the rights to get this DaemonSet and, to say what a node's pod waits
-// for, to list the namespace's pods and to read their logs. One thread.
+// Waits until the pods of a DaemonSet, one on each of its nodes, are all ready, which means that they have done their
+// work. The chart's Jobs around `helm uninstall` do only this. Needs the rights to get the DaemonSet and, to report
+// what a node's pod waits for, to list the namespace's pods and to read their logs. One thread; blocks.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ struct PodsWait {
 
   std::string server;  // "https://HOST:PORT"
   std::string
-      service_account;  // a folder with `token`, `ca.crt` and `namespace`: whose pods are meant
+      service_account;  // a folder with `token`, `ca.crt` and `namespace`, in which the DaemonSet is
   std::string daemon_set;
   Clock::Duration timeout{};
   Clock* clock = nullptr;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has happened to a GPU's tenants since the scheduler was last asked, as events of their pods: memory that was refused,
-// processes that were not let in, faults. Counters that were there before this agent are no news.
+// Turns what has happened to a GPU's tenants since the scheduler's last report into events of their pods: refused
+// memory, processes that were not admitted, faults. What was counted before the first report makes no events.
 //
-// A value for each GPU; one thread.
+// One value for each GPU, used from one thread.
 #pragma once
 
 #include <map>

@@ -22,7 +22,7 @@ constexpr char kUsage[] =
     "       gpuloom-executor --version [--cuda-library PATH]\n"
     "Started by gpuloom-scheduler, which passes the control socket as descriptor 3.\n";
 
-// A uid that a process can have: 0 is root's, the highest stands for none.
+// A uid that a process can have: 0 is root's, and the highest number means "none".
 bool ParseUser(const std::string& text, unsigned* user) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *user);
   return error == std::errc() && end == text.data() + text.size() && *user != 0 &&

@@ -17,11 +17,12 @@ struct CommandLine {
   std::string domain;  // for the log
   LogLevel log_level = LogLevel::kInfo;
   unsigned user = 0;   // to switch to; 0: keeps the current user
-  std::string folder;  // to create and to write to; empty: none
+  std::string folder;  // to create, for all that it writes; empty: none
+  // The scheduler answers the system calls that the filter refuses (ConfinementWishes).
   bool tells_refused_calls = false;
   // The control protocol version that the scheduler speaks (proto/control/protocol_version.h). Scheduler and
   // executors come from one folder, but the files there may have been replaced since the scheduler started.
-  std::string control_version = "3.0";  // for schedulers that did not pass it
+  std::string control_version = "3.0";  // the version of schedulers that do not pass it
   bool lenient = false;                 // ConfinementWishes::lenient
   // If set, removes this folder and exits.
   std::string folder_to_remove;

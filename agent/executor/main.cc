@@ -63,7 +63,7 @@ int ShowVersion(const CommandLine& line) {
   Driver driver;
   Cupti cupti;
   std::string why;
-  // Without the driver CUPTI is not looked for beside it.
+  // Without the driver, CUPTI is not looked for beside it.
   const bool has_driver = Load(library.c_str(), &driver, &why);
   const void* const of_driver = has_driver ? reinterpret_cast<const void*>(driver.cuInit) : nullptr;
   if (LoadCupti(CuptiSetting(), of_driver, &cupti, &why)) {
@@ -130,7 +130,7 @@ int Main(int argc, char** argv) {
   const bool batches = IsBatchingOn();
   Loop loop(&device, std::move(control), &output, batches, /*submit_threads=*/-1,
             line->memory_limit_bytes, IsSharingOn(), &means);
-  // It has told the scheduler already, over the socket that is the loop's by now.
+  // The loop has notified the scheduler already; it owns the socket.
   if (!loop.Start(&error)) {
     Log(LogLevel::kError, "%s", error.c_str());
     _exit(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One Allocate of the kubelet: a directory that is mounted into one container, and whose it is.
+// An allocation, made by one Allocate of the kubelet: a directory that is mounted into one container, and its owner.
 // Plain value.
 #pragma once
 
@@ -16,11 +16,11 @@ namespace gpuloom {
 struct PodContainer {
   std::string pod_namespace;
   std::string pod;
-  std::string container;  // empty: an init container, whose name the kubelet does not tell
+  std::string container;  // empty: an init container, whose name the kubelet does not report
   bool operator==(const PodContainer&) const = default;
 };
 
-// Whose an allocation is and what it was granted, known from its first PreStartContainer on.
+// An allocation's owner and what it was granted, known from its first PreStartContainer on.
 struct Binding {
   PodContainer owner;
   std::string trust_domain;
@@ -35,7 +35,7 @@ struct Binding {
   bool operator==(const Binding&) const = default;
 };
 
-// What a container has mounted, by file name in the shim store.
+// The libraries and programs that a container has mounted, by file name in the shim store.
 struct LibraryFiles {
   std::string cuda;
   std::string nvml;        // empty: an older agent gave none
@@ -46,10 +46,10 @@ struct Allocation {
   std::string name;  // 128 random bits in hex: the directory's name and the scheduler's
   std::string gpu_uuid;
   std::vector<std::string> device_ids;  // the kubelet's, sorted
-  std::vector<int> slots;               // which of the GPU's; empty: the IDs say it
-  LibraryFiles library_files;           // stay while this allocation does
-  // What a slot of "auto" memory was when this was made: a promise, whatever --slots is now. 0: an older agent did not
-  // write it down.
+  std::vector<int> slots;               // the GPU's slots; empty: the device IDs name them
+  LibraryFiles library_files;           // kept in the store as long as this allocation
+  // The size of a slot of "auto" memory when this was made: a promise, whatever --slots has become. 0: an older agent
+  // did not record it.
   uint64_t auto_slot_bytes = 0;
   Clock::Time created_at;
   std::optional<Binding> binding;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every allocation that may still be in use, in memory and on disk, across restarts of the agent,
-// the kubelet and the node. Owns <state>/allocations/ (one directory each, mounted into the
-// container) and <state>/records/ (what is known of it, never mounted). Lives as long as the agent.
-// Safe from any thread.
+// Every allocation that may still be in use, in memory and on disk, across restarts of the agent, the kubelet and the
+// node. Owns <state>/allocations/ (one directory for each allocation, mounted into its container) and <state>/records/
+// (what is known about each, never mounted). Lives as long as the agent. Safe from any thread.
 //
-// The records on disk are the truth, and every question looks whether they have changed: while one
-// agent replaces another, both answer the kubelet, and each must know what the other was asked. Both
-// may add and bind; Remove is for the one in charge.
+// The records on disk are authoritative, and every query checks whether they have changed: while one agent replaces
+// another, both answer the kubelet, and each must know what the other was asked. Both may add and bind; only the
+// agent in charge may call Remove.
 //
-// A change is on disk before it is visible: when the disk refuses, the call fails and nothing has
-// changed. A record that cannot be read at Load is set aside as NAME.bad, and told: its directory
-// is kept, because a running container may have it mounted.
+// A change is on disk before it is visible: if it cannot be written, the call fails and nothing has changed. A record
+// that cannot be read at Load is renamed to NAME.bad and reported; its directory is kept, because a running container
+// may have it mounted.
 #pragma once
 
 #include <map>
@@ -29,7 +28,7 @@ class AllocationBook {
  public:
   explicit AllocationBook(const std::string& state_directory);
 
-  // Makes the directories, reads the records. `complaints` gets one line per record set aside.
+  // Makes the directories and reads the records. Appends to `complaints` one line per record that is set aside.
   absl::Status Load(std::vector<std::string>* complaints);
 
   // A new allocation with a fresh random name and an empty directory of mode 0755 (the tenant's
@@ -42,14 +41,14 @@ class AllocationBook {
   absl::Status Remove(const std::string& name);
 
   std::optional<Allocation> Find(const std::string& name) const;
-  // Those with exactly these IDs, oldest first.
+  // The allocations with exactly these device IDs, oldest first.
   std::vector<Allocation> FindByDevices(std::vector<std::string> device_ids) const;
   std::vector<Allocation> All() const;  // oldest first
 
   std::string DirectoryOf(const std::string& name) const;
 
  private:
-  // Tells one content of a record from the next: each is a new file.
+  // Distinguishes the versions of a record: each is a new file.
   struct FileId {
     uint64_t inode = 0;
     int64_t changed_ns = 0;
@@ -62,8 +61,8 @@ class AllocationBook {
 
   std::string RecordOf(const std::string& name) const;
   absl::Status WriteRecord(const Allocation& allocation) const;
-  // Take over what has changed on disk, of all records or of one. What cannot be read is left as it
-  // is known, unless there are `complaints`: then it is set aside.
+  // Take over what has changed on disk, for all records or for one. A record that cannot be read stays as it was known,
+  // unless `complaints` is given: then it is set aside.
   absl::Status LookLocked(std::vector<std::string>* complaints) const GPULOOM_REQUIRES(mutex_);
   void LookAtLocked(const std::string& name, std::vector<std::string>* complaints) const
       GPULOOM_REQUIRES(mutex_);

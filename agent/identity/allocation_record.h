@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An allocation as text, one YAML map. Pure, safe from any thread. Parsing refuses what is
-// incomplete or of a later format; keys it does not know are skipped, so that an agent may be
-// rolled back.
+// An allocation as text, one YAML map. Pure; safe from any thread. Parsing refuses text that is incomplete or of a
+// later format, and skips unknown keys, so that an agent may be rolled back.
 #pragma once
 
 #include <string>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which allocations are over. The kubelet never says so: an allocation is over when PodResources no
-// longer shows its IDs for its pod. Not thread-safe: one thread looks; `now` is an argument.
+// Decides which allocations are over. The kubelet never says so: an allocation is over when PodResources has ceased to
+// show its device IDs for its pod. A value; one thread at a time. Time is an argument.
 //
-// Careful on purpose, because taking a directory away ends a running container's CUDA work:
-//  - nothing is judged in its first minutes, nor in the kubelet's (a restarted kubelet lists no
-//  pods at first), nor before a kubelet was seen; an agent's own start changes nothing;
-//  - an allocation must have been gone for a while, not once;
-//  - no list, no judgement.
+// Careful on purpose, because removing a directory ends a running container's CUDA work:
+//  - an allocation is not judged in its first minutes, nor in the kubelet's (a restarted kubelet lists no pods at
+//    first), nor before a kubelet was seen; an agent's own start changes nothing;
+//  - an allocation must have been missing for some time, not only once;
+//  - without a list from the kubelet nothing is judged.
 #pragma once
 
 #include <map>
@@ -29,10 +29,10 @@ class Collector {
  public:
   explicit Collector(CollectorTimes times) : times_(times) {}
 
-  // The kubelet that runs was first seen then: until some time after its lists mean nothing.
+  // Says when the running kubelet was first seen: its lists are ignored until CollectorTimes::grace later.
   void KubeletSeen(Clock::Time since) { quiet_until_ = since + times_.grace; }
 
-  // Names of the allocations that are over.
+  // Returns the names of the allocations that are over.
   std::vector<std::string> Judge(const std::vector<Allocation>& allocations,
                                  const std::vector<ContainerDevices>& held, Clock::Time now);
 

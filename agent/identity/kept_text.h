@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text that is kept in the agent's state over restarts and must come back to the byte or not at all: the last good
-// policy, what metrics have counted. The file has a last line more, which says how long the text is and its sum: half a
-// policy is another policy. A comment of YAML, so that what was YAML still is. Written whole or not at all. Safe from any
-// thread for different paths.
+// Keeps a text in the agent's state across restarts that must come back byte for byte or not at all: the last good
+// policy, or what the metrics have counted. The file ends with a seal (agent/node/sealed_text.h), and is written
+// whole or not at all. Safe from any thread for different paths.
 #pragma once
 
 #include <string>
@@ -12,11 +11,11 @@
 
 namespace gpuloom {
 
-// On failure what was kept before still is.
+// On failure the text that was kept before stays.
 absl::Status KeepText(const std::string& path, const std::string& text);
 
-// NotFound: nothing was ever kept. DataLoss: the file was damaged. FailedPrecondition: a newer agent
-// wrote it. Each names the path. Whether this agent takes the text is not judged here.
+// NotFound: no text was ever kept. DataLoss: the file is damaged. FailedPrecondition: a newer agent wrote it. Each
+// names the path. Does not check whether this agent understands the text.
 absl::StatusOr<std::string> KeptText(const std::string& path);
 
 }  // namespace gpuloom

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Since when the kubelet that runs has been running, as far as agents have seen it, kept in the state
-// directory: a new agent knows a kubelet that an earlier one has met. Used from one thread.
+// Remembers in the state directory when the running kubelet was first seen, so that a new agent recognises a kubelet
+// that an earlier agent has seen. Used from one thread.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ class KubeletRecord {
   explicit KubeletRecord(const std::string& state_directory)
       : path_(state_directory + "/kubelet.yaml") {}
 
-  // `id` tells one start of the kubelet from the next. Returns when it was seen first; `now` when
-  // that is not known. Fails when it cannot be written down: the next agent will take it for new.
+  // `id` distinguishes the kubelet's starts. Returns when this start was first seen; `now` if that is not known. Fails
+  // when it cannot be recorded: the next agent will then take the kubelet for new.
   absl::StatusOr<Clock::Time> FirstSeen(const std::string& id, Clock::Time now) const;
 
  private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which container holds which of our device IDs, asked of the kubelet. The interface is what
-// identity and garbage collection rest on; MakePodResourcesClient is the real one, over gRPC. Safe
-// from any thread.
+// Which container holds which of our device IDs, according to the kubelet. Identity and garbage collection rest on this
+// interface; MakePodResourcesClient makes the real implementation, over gRPC. Implementations are safe from any thread.
 #pragma once
 
 #include <memory>
@@ -18,16 +17,16 @@ namespace gpuloom {
 struct ContainerDevices {
   PodContainer owner;
   std::vector<std::string> device_ids;
-  // Of which of our resources; a container should have one.
+  // The names of our resources that these devices belong to; a container should have only one.
   std::set<std::string> resources = {};
 };
 
 class PodResources {
  public:
   virtual ~PodResources() = default;
-  // Containers that hold at least one device of our resources (resource_name.h). Unavailable, with a message that
-  // starts "kubelet:", when the kubelet does not answer in time, or with what cannot be: names that no
-  // cluster has, more than its own clients would take.
+  // Returns the containers that hold at least one device of our resources (resource_name.h). Unavailable, with a
+  // message that starts "kubelet:", if the kubelet does not answer in time or its answer cannot be right: names that
+  // no cluster has, or more than the kubelet's own clients accept.
   virtual absl::StatusOr<std::vector<ContainerDevices>> List() = 0;
 };
 

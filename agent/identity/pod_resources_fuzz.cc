@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes as a kubelet's PodResources answer. What is made of them has names and IDs that cannot be taken for something else,
-// in bounds; and whose devices are asked for is found among those who hold them, or nobody is.
+// Bytes as a kubelet's PodResources answer. What is made of them has names and IDs that cannot be taken for something
+// else, in bounds; and whose devices are asked for is found among those who hold them, or nobody is.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What pods ask for: single slots ("gpuloom.io/gpu"), or a shape, so many slots of one GPU at once ("gpuloom.io/gpu-x4"). Pure;
-// safe from any thread.
+// Names of the resources that pods request: single slots ("gpuloom.io/gpu"), or a shape, several slots of one GPU
+// ("gpuloom.io/gpu-x4"). Pure; safe from any thread.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace gpuloom {
 
-// `shape`: how many slots one of it is; 1: the single slots themselves.
+// `shape`: the number of slots of one unit; 1: single slots.
 std::string ResourceNameOf(const std::string& slots_name, int shape);
 
-// Also of a shape that this agent does not offer, which an earlier one may have.
+// True also for a shape that this agent does not offer: an earlier agent may have offered it.
 bool IsOurResource(std::string_view name, std::string_view slots_name);
 
 }  // namespace gpuloom

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver reports of GPUs that are broken: Xid errors, and GPUs that have fallen off the
-// bus, from NVML. Keeps NVML open, because NVML keeps events only for a waiting client. Used by one
-// thread; may hang as long as a broken driver does.
+// Reads from NVML what the driver reports about broken GPUs: Xid errors, and GPUs that have fallen off the bus. Keeps
+// NVML open, because NVML keeps events only for a waiting client. Used by one thread; may hang as long as a broken
+// driver does.
 //
-// Xids that an application causes are none of the GPU's: any program that may run kernels can cause
+// Xids that an application causes are not counted as faults of the GPU: any program that may run kernels can cause
 // them.
 #pragma once
 
@@ -19,10 +19,10 @@ namespace gpuloom {
 struct GpuFault {
   std::string gpu_uuid;
   std::string reason;     // one line
-  bool is_event = false;  // told once, of something that has happened; else it is so now
+  bool is_event = false;  // true: something happened, reported once; false: the GPU's present state
 };
 
-// Whether a program's own mistake brings about this Xid.
+// Whether a program's own mistake can cause this Xid.
 bool IsOfAnApplication(uint64_t xid);
 
 class FaultWatch {
@@ -31,7 +31,7 @@ class FaultWatch {
       : gpu_uuids_(std::move(gpu_uuids)), library_(std::move(library)) {}
   ~FaultWatch();
 
-  // What has been reported since the last look, and what is broken now. Does not wait for events.
+  // Returns what has been reported since the last look, and what is broken at present. Does not wait for events.
   std::vector<GpuFault> Look();
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of the node's GPUs are sick. A thread of its own looks and probes, so that a driver that hangs holds up nobody
-// else. Owned by NodeAgent; Start and Stop are called from one thread, the rest from any.
+// Which of the node's GPUs are sick. A thread of its own watches and probes them, so that a driver that hangs delays
+// nothing else. Owned by NodeAgent; the clock outlives it. Start and Stop are called from one thread; Suspect and
+// Trouble are safe from any. Stop waits for the thread, which ends a probe early.
 #pragma once
 
 #include <atomic>
@@ -27,7 +28,7 @@ class GpuHealth {
   struct Options {
     std::vector<std::string> gpu_uuids;
     std::string nvml_library;  // empty: nothing reports faults, as with software GPUs
-    // Of one GPU; may take its time, and gives up when the flag becomes true.
+    // Probes one GPU; may block, and gives up when the flag becomes true.
     std::function<ProbeResult(const std::string& gpu_uuid, const std::atomic<bool>& is_cancelled)>
         probe;
     Clock* clock = nullptr;
@@ -40,10 +41,10 @@ class GpuHealth {
 
   void Start();
   void Stop();
-  // One round, as the thread does it.
+  // One round of the thread's work. For tests, instead of Start.
   void Look();
 
-  // Something points to this GPU: executors that do not start, or end under several tenants.
+  // Reports that executors do not start, or that those of several tenants end: this GPU is to be probed.
   void Suspect(const std::string& gpu_uuid);
   // Why it is sick, in one line; empty: it is not.
   std::string Trouble(const std::string& gpu_uuid) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a GPU does what it is asked for: a context, some memory, a fill, a copy back. In a process of its own, because a
-// broken driver hangs or poisons the process that calls it.
+// Probes whether a GPU works: makes a context, allocates some memory, fills it and copies it back. It does so in a
+// process of its own, because a broken driver hangs or corrupts the process that calls it.
 #pragma once
 
 #include <atomic>
@@ -9,21 +9,23 @@
 
 namespace gpuloom {
 
-// Of a GPU that answers and has no room for a probe. That says nothing of its health: whoever may allocate fills it.
+// The result for a GPU that answers but has no memory for a probe. That says nothing about its health: any tenant may
+// fill it.
 inline constexpr char kGpuIsFull[] = "cuda: the GPU has no memory left for a probe";
 
-// In that process. Empty: it does. Else one line, which begins "cuda:".
+// Probes the GPU in this process. Returns an empty text if it works, otherwise one line that begins "cuda:".
 std::string ProbeGpu(const std::string& cuda_library, const std::string& gpu_uuid);
 
-// Printed behind everything else by a program whose ProbeGpu says nothing: one that dies half-way has not said it.
+// The last line that the probing program prints if ProbeGpu finds nothing wrong: a program that dies half-way has not
+// printed it.
 inline constexpr char kGpuIsWell[] = "the GPU is well\n";
 
-// Starts the program, which prints what ProbeGpu says, and returns that; or that it hung, or ended otherwise. Waits, at
-// most kProbeTimeoutSeconds, and less when `is_cancelled` becomes true: then it says that nothing is known.
+// Starts the program, which prints what ProbeGpu returns, and returns that; or that it hung or died. Waits for at most
+// kProbeTimeoutSeconds; if `is_cancelled` becomes true, it returns early with is_known false. Safe from any thread.
 inline constexpr int kProbeTimeoutSeconds = 20;
 struct ProbeResult {
   bool is_known = false;
-  std::string trouble;   // empty: the GPU is well, unless
+  std::string trouble;   // empty: the GPU works, unless is_full
   bool is_full = false;  // it had no room for the probe
 };
 ProbeResult RunGpuProbe(const std::vector<std::string>& arguments,

@@ -20,7 +20,7 @@ namespace gpuloom {
 
 class InventoryWatch {
  public:
-  // Nothing of this comes within seconds, and asking a broken driver wakes it.
+  // No such change happens within seconds, and each query wakes a broken driver.
   static constexpr std::chrono::seconds kPause{30};
 
   using Take = std::function<absl::StatusOr<Inventory>()>;

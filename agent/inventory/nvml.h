@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs from NVML. Called from one thread at a time; keeps nothing between calls (nvml_library.h).
+// Lists the GPUs with NVML. Called from one thread at a time; keeps no state between calls (nvml_library.h).
 //
 // Fails with a message that starts "nvml:" and names the library. One GPU that cannot be used, such as one that is lost, is
 // no failure and takes nothing from the others. One in MIG mode is among them: its parts are devices of their own, which

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether one GPU is sick, and when it is to be probed. A fault that the driver reports makes it sick at once; what only
-// points to the GPU, such as executors that do not start, has it probed first. A sick GPU is probed again and again, with
-// growing pauses, and is well when a probe succeeds. One that falls sick again soon is left alone for longer. A GPU that has
-// no room for a probe stays what it was.
+// Whether one GPU is sick, and when it is to be probed. A fault that the driver reports makes it sick at once; mere
+// evidence, such as executors that do not start, has it probed first. A sick GPU is probed again and again, with
+// growing pauses, and is healthy when a probe succeeds. If it falls sick again soon, the next probes come later. A
+// GPU that has no room for a probe keeps its state.
 //
 // A value; used from one thread. Time is an argument.
 #pragma once
@@ -16,19 +16,19 @@ namespace gpuloom {
 
 class Sickness {
  public:
-  // Between two probes of a GPU of which nothing is known to be wrong: a probe makes a context.
+  // The pause between probes of a GPU that is not known to be sick: a probe makes a context.
   static constexpr Clock::Duration kCheckPause = std::chrono::seconds(10);
   static constexpr Clock::Duration kFirstPause = std::chrono::seconds(10);
   // A repaired GPU is offered again within minutes.
   static constexpr Clock::Duration kLongestPause = std::chrono::minutes(5);
-  // Sick again within that time, it is the same sickness.
+  // A GPU that is sick again within this time still has the same sickness.
   static constexpr Clock::Duration kRelapse = std::chrono::minutes(10);
 
-  // Who says that it is sick. Each says more than those before it, so its reason replaces theirs and no later one's.
+  // Who reports the sickness. Later entries know more, so a reason replaces those of the same and of earlier entries.
   enum class Source {
     kProbe,
-    kState,  // the driver, of how the GPU is now
-    kEvent,  // the driver, of what has happened to it
+    kState,  // the driver, about the GPU's present state
+    kEvent,  // the driver, about something that has happened to it
   };
 
   void Fault(Clock::Time now, const std::string& reason, Source source);
@@ -37,17 +37,17 @@ class Sickness {
   void Suspect(Clock::Time now);
 
   bool WantsProbe(Clock::Time now) const { return next_probe_.has_value() && now >= *next_probe_; }
-  // `trouble` is empty if the GPU did what it was asked for.
+  // `trouble` is empty if the probe succeeded.
   void Probed(Clock::Time now, const std::string& trouble);
-  // The GPU had no room for the probe: it is as sick as it was, and a suspicion is none.
+  // The GPU had no room for the probe: its state stays, and a suspicion is dropped.
   void Undecided(Clock::Time now);
 
-  // One line; empty: it is not sick.
+  // Why it is sick, in one line; empty: it is not.
   const std::string& reason() const { return reason_; }
 
  private:
   std::string reason_;
-  Source source_ = Source::kProbe;  // of the reason
+  Source source_ = Source::kProbe;  // of reason_
   std::optional<Clock::Time> next_probe_;
   std::optional<Clock::Time> last_probe_;
   std::optional<Clock::Time> healed_at_;

@@ -35,7 +35,8 @@ bool IsAddress(const std::string& text) {
   return inet_pton(AF_INET, text.c_str(), &address) == 1;
 }
 
-// "name.namespace.svc", as pods of the cluster call a Service. No such top-level domain exists, so no other site has it.
+// "name.namespace.svc", as pods of the cluster call a Service. No such top-level domain exists, so no other site has
+// it.
 bool IsOfCluster(std::string_view name) {
   constexpr std::string_view kService = ".svc", kCluster = ".svc.cluster.local";
   return name.ends_with(kService) || name.ends_with(kCluster);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What --metrics-address asks for: while this agent is in charge of the node it watches what its tenants use and serves
-// the figures over HTTP. Two threads of its own, so that neither a scheduler that hangs nor whoever reaches the port holds
-// up the agent's loop: one looks (observer.h), one serves (http_server.h).
+// What --metrics-address enables: while this agent is in charge of the node, it watches what its tenants use and serves
+// the figures over HTTP. It has two threads of its own, one that watches (observer.h) and one that serves
+// (http_server.h), so that neither a scheduler that hangs nor a client of the port delays the agent's loop.
 //
 //   /              a page for people
 //   /api/v1/state  what it reads, as JSON (docs/node-page.md)
 //   /metrics       Prometheus' text format (docs/metrics.md)
 //   /healthz       200 while the agent's loop runs
 //
-// All but /healthz only for who asks by an address or a name that no other site can have (allowed_hosts.h).
+// All but /healthz is served only under an address or a name that no other site can have (allowed_hosts.h).
 //
-// Owned by NodeAgent; its functions are called from the agent's loop.
+// Owned by NodeAgent; the clock outlives it. Its functions are called from the agent's loop; `port` is safe from any
+// thread.
 #pragma once
 
 #include <atomic>
@@ -28,17 +29,18 @@ namespace gpuloom {
 class Exporter {
  public:
   static constexpr std::chrono::milliseconds kLookPause{1000};
-  // The loop waits for the kubelet (5 s at a time), its PodResources (3 s) and schedulers (5 s each).
+  // After this long without Ticked, /healthz fails. The loop may wait for the kubelet (5 s at a time), its PodResources
+  // (3 s) and schedulers (5 s each).
   static constexpr Clock::Duration kStandstill = std::chrono::minutes(1);
 
   Exporter(ListenAddress address, AllowedHosts hosts, Observer::Options observer, Clock* clock);
   ~Exporter() { Stop(); }
 
-  // This agent is in charge now.
+  // Call it when this agent takes charge.
   void Start();
-  // Another one is, or it ends. What was counted is kept.
+  // Call it when another agent takes charge, or this one ends. What was counted is kept.
   void Stop();
-  // The agent's loop has come round.
+  // Call it in each round of the agent's loop.
   void Ticked(Clock::Time now) { last_tick_ = now; }
 
   int port() const { return server_.port(); }  // 0: none yet

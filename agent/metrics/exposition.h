@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent knows, in Prometheus' text format. The table of all metrics is docs/metrics.md, which a test compares.
-// Labels are bounded: names of pods and namespaces by the ledger, everything else by tables of our own. Pure.
+// What the agent knows, in Prometheus' text format. docs/metrics.md lists all metrics; a test compares it. Labels are
+// bounded: names of pods and namespaces by the ledger, everything else by our own tables. FormatMetrics is pure;
+// PolicyHistory is a value, one thread at a time.
 #pragma once
 
 #include <iterator>
@@ -12,7 +13,7 @@
 
 namespace gpuloom {
 
-// What has become of the policy since the agent began.
+// The policy's changes and errors since the agent began.
 struct PolicyHistory {
   uint64_t generation = 0;
   Clock::Time changed_at;
@@ -23,7 +24,7 @@ struct PolicyHistory {
   void Follow(const NodeFigures& node, Clock::Time now);
 };
 
-// The names of faults, directions and engines, as labels and in the JSON API. By enum or in the order of the struct.
+// The names of faults as labels and in the JSON API, by control::Fault.
 inline constexpr const char* kFaultNames[] = {"broke_protocol", "lost_device", "did_not_drain",
                                               "lost_executor", "long_kernel"};
 static_assert(std::size(kFaultNames) == control::kFaults, "each fault has its name");

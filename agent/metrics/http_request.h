@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The beginning of an HTTP/1 request, as far as a server needs it that only has pages to show: what is asked for, and
-// whether it may be. Whoever reaches the port wrote it. Pure; safe from any thread.
+// Parses the beginning of an HTTP/1 request, as far as a server that only shows pages needs it: the page, and whether
+// it may be answered. Any client of the port may have written it. Pure; safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -8,18 +8,18 @@
 
 namespace gpuloom {
 
-// Request line and headers; a browser's have one or two KiB.
+// The most for request line and headers; a browser's have one or two KiB.
 inline constexpr size_t kMaxRequestBytes = 8192;
 
 struct HttpRequest {
-  // 0: more is to come. 200: `path` may be answered. Else the answer is this error.
+  // 0: incomplete. 200: `path` may be answered. Otherwise the HTTP error to answer with.
   int status = 0;
-  std::string_view path;            // without the query; within the text that was given
-  std::string_view host_untrusted;  // of the header Host, with its port; empty without one
+  std::string_view path;            // without the query; points into the given text
+  std::string_view host_untrusted;  // the header Host, with its port; empty if there is none
   bool is_head = false;             // the answer has no body
 };
 
-// `text_untrusted`: all that has come so far.
+// `text_untrusted`: all that was received so far; must outlive the result.
 HttpRequest ReadRequest(std::string_view text_untrusted);
 
 }  // namespace gpuloom

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as an HTTP request: one judgement, a path and a host within the text, and the same whether the bytes come at once or piece
-// by piece.
+// Any bytes as an HTTP request: one judgement, a path and a host within the text, and the same whether the bytes come
+// at once or piece by piece.
 #include <cstdint>
 #include <cstdlib>
 

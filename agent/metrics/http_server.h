@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server for a few pages that are the same for everybody who asks: one thread, one request for each connection, nothing
-// that a peer sends is kept beyond its connection. Whoever reaches the port may be hostile (any pod may, where no
-// network policy says otherwise), so all of it is bounded: connections, bytes, time; and nobody waits for a peer. A new
-// connection is read at once, and takes the place of the oldest when there are too many: of one that is not being
-// answered, or, once most are, of one that is. So neither those that say nothing nor those that do not read keep anybody out.
+// An HTTP server for a few pages that are the same for all clients: one thread, one request per connection; nothing
+// that a peer sends is kept beyond its connection. A client may be hostile (any pod can reach the port unless a
+// network policy forbids it), so connections, bytes and time are bounded, and nothing waits for a peer. A new
+// connection is read at once. If there are too many, it replaces the oldest that is not being answered or, once most
+// are, the oldest that is. So peers that send nothing or do not read cannot keep others out.
 //
-// Not cpp-httplib: in Debian's release a peer that sends a byte a second keeps one of its threads for hours, and a header
-// without end takes memory without end, in a process that is root (docs/design/decisions.md).
+// Not cpp-httplib: in Debian's release a peer that sends a byte a second keeps one of its threads for hours, and an
+// endless header takes endless memory, in a process that is root (docs/design/decisions.md).
 //
-// A port that is in use is tried again until it is free, and said once. Owned by Exporter; Start, Stop and port from one
-// thread; the handler is called on the server's.
+// If the port is in use, the server tries again until it is free, and logs that once. Owned by Exporter. Start and Stop
+// are called from one thread; `port` is safe from any; the handler is called on the server's thread.
 #pragma once
 
 #include <atomic>
@@ -36,7 +36,8 @@ struct HttpAnswer {
 
 class HttpServer {
  public:
-  using Handler = std::function<HttpAnswer(const HttpRequest& request)>;  // of status 200
+  using Handler =
+      std::function<HttpAnswer(const HttpRequest& request)>;  // for requests with status 200
   struct Limits {
     // A Prometheus and a few browsers need two or three at a time.
     size_t connections = 32;
@@ -44,9 +45,9 @@ class HttpServer {
     std::chrono::milliseconds request{5000};
     // From there to the last byte of the answer; a page for some hundred tenants has about a MiB.
     std::chrono::milliseconds answer{15000};
-    // After it: for the peer to hang up, so that it reads all of it.
+    // From there until the peer hangs up, so that it can read the whole answer.
     std::chrono::milliseconds farewell{1000};
-    std::chrono::milliseconds next_try{2000};  // of a port in use
+    std::chrono::milliseconds next_try{2000};  // the pause if the port is in use
   };
 
   HttpServer(ListenAddress address, Handler handler, Limits limits);
@@ -57,7 +58,7 @@ class HttpServer {
   void Start();
   // The port is free afterwards.
   void Stop();
-  // 0 while it has none.
+  // 0 while it has no port.
   int port() const { return port_; }
 
  private:
@@ -77,9 +78,9 @@ class HttpServer {
   void Run();
   void Listen();
   void Accept();
-  // For one more connection.
+  // Makes room for one more connection.
   void MakeRoom();
-  // What the peer lets us do now. False: the connection is over.
+  // Reads or writes as much as is possible without waiting. False: the connection is over.
   bool GoOn(Connection* connection, Time now);
   bool ReadMore(Connection* connection, Time now);
   void Answer(Connection* connection, Time now);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the node's tenants, namespaces, trust domains and GPUs have used, as sums that never go back. Schedulers report
-// figures that begin again at 0 with each scheduler, and for each allocation; the ledger adds up what is new in them.
+// What the node's tenants, namespaces, trust domains and GPUs have used, as sums that never decrease. Schedulers report
+// figures that start at 0 with each scheduler and each allocation; the ledger adds up the increases.
 //
-// A tenant is a container on a GPU, by name: allocations that follow one another under the same names are one. It is
-// forgotten kLinger after its last allocation was seen; what its namespace has used is not (charge-back needs it), and
-// goes through restarts with the rest of the ledger (ledger_file.h).
+// A tenant is a container on a GPU, by name: successive allocations with the same names are one tenant. It is forgotten
+// kLinger after its last allocation was seen; what its namespace has used is not (charge-back needs it), and is kept
+// across restarts with the rest of the ledger (ledger_file.h).
 //
-// What a scheduler says of names is taken over as one line of ASCII: whatever is not becomes \xNN.
+// Names that a scheduler reports become one line of ASCII: other bytes become \xNN.
 //
 // A value; one thread at a time. Time is an argument. docs/metrics.md says what each figure means.
 #pragma once
@@ -24,7 +24,7 @@
 
 namespace gpuloom {
 
-// What an allocation has used since it was added. Plain words, all of which only grow.
+// What an allocation has used since it was added. Plain integers, all of which only grow.
 struct TenantCounts {
   uint64_t kernels;
   uint64_t long_kernels;
@@ -51,7 +51,7 @@ struct TenantName {
   auto operator<=>(const TenantName&) const = default;
 };
 
-// As it is now; all zero when nobody of that name is there.
+// Present values; all zero if there is no tenant of that name.
 struct TenantGauges {
   uint64_t slots = 0;
   uint64_t sessions = 0;
@@ -67,8 +67,8 @@ struct Tenant {
   TenantGauges now;
   uint64_t memory_peak_bytes = 0;
   std::string trust_domain;
-  // Of proto/cuda/driver_api.def only. What else a program asked for is in `other_unsupported`: such names are the
-  // program's own invention, and would be labels without end.
+  // Only names from proto/cuda/driver_api.def. Other names set `other_unsupported`: a program can invent any number of
+  // them, and each would be a label.
   std::set<std::string> unsupported;
   bool other_unsupported = false;
   Clock::Time last_seen;
@@ -84,12 +84,13 @@ struct NamespaceUse {
 
 struct DomainUse {
   ExecutorCounts counts{};
-  ExecutorCounts reported{};  // last, by the scheduler
+  ExecutorCounts reported{};  // the scheduler's last report
   uint64_t executors = 0;
-  std::string executor_version;  // of the one that serves; empty: none is ready, or it does not say
+  std::string
+      executor_version;  // of the executor that serves; empty: none is ready, or it is unknown
   uint64_t sessions = 0;
   uint64_t allocations = 0;
-  // Sums over them.
+  // Sums over the allocations.
   uint64_t slots = 0;
   uint64_t memory_promised_bytes = 0;
   uint64_t memory_used_bytes = 0;
@@ -97,16 +98,16 @@ struct DomainUse {
 };
 
 struct GpuUse {
-  // What was reported last of an allocation, and whose it was.
+  // What was last reported about an allocation, and its tenant.
   struct Reported {
     TenantName tenant;
     TenantCounts counts{};
   };
 
   bool is_answering = false;
-  bool tells_gpu = false;     // it speaks control 3.3
-  control::GpuState state{};  // as reported last
-  std::string name, version;  // of `state`, as text
+  bool tells_gpu = false;     // the scheduler speaks control 3.3
+  control::GpuState state{};  // as last reported
+  std::string name, version;  // from `state`, as text
   ExecutorCounts counts{};
   uint64_t scheduler_restarts = 0;
   std::map<std::string, DomainUse> domains;
@@ -117,20 +118,21 @@ struct GpuUse {
 class Ledger {
  public:
   static constexpr Clock::Duration kLinger = std::chrono::minutes(5);
-  // Memory and slots are charged from one report to the next. After a longer gap nobody knows what was held, and no
-  // more than this is charged.
+  // Memory and slots are charged for the time from one report to the next. After a longer gap it is unknown what was
+  // held, and only this much time is charged.
   static constexpr Clock::Duration kLongestCharge = std::chrono::minutes(1);
-  // Pods may come and go by the second, and namespaces with them: of more, those that were not seen for the longest time
-  // are forgotten. Some 80 series each; what is there now always has its place (GPUs times slots).
+  // Pods, and namespaces with them, may come and go by the second: above these numbers, those that were not seen for
+  // the longest time are forgotten. Each has some 80 series; present tenants (at most GPUs times slots) are never
+  // forgotten.
   static constexpr size_t kMaxLingering = 1000;
   static constexpr size_t kMaxNamespaces = 1000;
 
-  // The scheduler of this GPU has answered. `is_new_connection`: the one before may have been another scheduler's.
+  // Adds an answer of this GPU's scheduler. `is_new_connection`: the previous answer may be another scheduler's.
   void Add(const std::string& gpu_uuid, const GpuReport& report, bool is_new_connection,
            Clock::Time now);
-  // It does not: what tenants hold is not known.
+  // The scheduler does not answer: it is unknown what tenants hold.
   void SetSilent(const std::string& gpu_uuid);
-  // Forgets whom it may.
+  // Forgets tenants and namespaces that may be forgotten.
   void Forget(Clock::Time now);
 
   std::map<TenantName, Tenant> tenants;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ledger in the agent's state (agent/identity/kept_text.h), as JSON: whole, with what schedulers reported last, so that
-// what they have counted since is added once, however an agent ended. Functions of the file, called from one thread at a time.
+// The ledger as JSON in the agent's state (agent/identity/kept_text.h). It includes what schedulers reported last, so
+// that what they have counted since is added exactly once, however an agent ended. FormatLedger and ParseLedger are
+// pure; LoadLedger is called from one thread at a time for a path.
 #pragma once
 
 #include <string>
@@ -12,11 +13,11 @@
 namespace gpuloom {
 
 std::string FormatLedger(const Ledger& ledger);
-// DataLoss: the text is no ledger, or one of another format.
+// DataLoss: the text is not a ledger, or one of another format.
 absl::StatusOr<Ledger> ParseLedger(const std::string& text);
 
-// Empty when nothing was ever kept. A file that is damaged, or that another release wrote, is set aside as PATH.bad;
-// `complaint` then says so, and the ledger starts anew.
+// An empty ledger if none was ever kept. A file that is damaged, or that another release wrote, is renamed to PATH.bad;
+// `complaint` then says so, and the ledger starts empty.
 Ledger LoadLedger(const std::string& path, std::string* complaint);
 
 }  // namespace gpuloom

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the agent serves its metrics: "ADDRESS:PORT", an IPv4 address or an IPv6 one in brackets. ":PORT" is every
-// address of both; where a machine has no IPv6, of IPv4. Port 0 is any that is free, which the log then says. No names:
-// what they lead to may change. Pure; safe from any thread.
+// Where the agent serves its metrics: "ADDRESS:PORT", with an IPv4 address or an IPv6 address in brackets. ":PORT"
+// means all addresses of both, or of IPv4 on a machine without IPv6. Port 0 means any free port, which is then
+// logged. Host names are not accepted, because what they resolve to may change. Pure; safe from any thread.
 #pragma once
 
 #include <sys/socket.h>
@@ -18,10 +18,10 @@ struct ListenAddress {
   bool is_any = false;  // ":PORT"; `address` is IPv6's
 };
 
-// nullopt, with what is expected instead.
+// nullopt with a message that says what is expected.
 std::optional<ListenAddress> ParseListenAddress(const std::string& text, std::string* error);
 
-// "http://127.0.0.1:9464", of a bound socket.
+// "http://127.0.0.1:9464" for a bound socket's address.
 std::string UrlOf(const sockaddr_storage& address);
 
 }  // namespace gpuloom

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent itself knows of its node, as metrics show it. Plain values.
+// What the agent itself knows about its node, for the metrics. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace gpuloom {
 struct NodeFigures {
   struct OneGpu {
     Gpu gpu;
-    GpuStanding standing;  // as told to the kubelet
+    GpuStanding standing;  // as reported to the kubelet
   };
   std::vector<OneGpu> gpus;
   // What else was found of the node's GPUs, in a line: some that cannot even be named, or why there are none. And whether it has
@@ -24,11 +24,11 @@ struct NodeFigures {
   std::string node_trouble;
   bool has_unusable_gpu = false;
   uint64_t allocations = 0;        // directories that containers may have mounted
-  uint64_t bound_allocations = 0;  // of those, whose pod is known
-  uint64_t watches = 0;            // of kubelets, on the device list; 0: no pod can be placed here
+  uint64_t bound_allocations = 0;  // those of them whose pod is known
+  uint64_t watches = 0;  // kubelets' streams of the device list; 0: no pod can be placed here
   uint64_t registrations = 0;
-  // What went wrong with the kubelet, by call; what the kubelet asked for, and what of it was refused. The keys are the
-  // agent's own.
+  // Failed calls to the kubelet, and the kubelet's requests and how many of them were refused, all by call. The keys
+  // are the agent's own.
   std::map<std::string, uint64_t> kubelet_errors;
   std::map<std::string, uint64_t> requests;
   std::map<std::string, uint64_t> refusals;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the node's schedulers, over connections of its own, what their tenants use, and keeps the ledger, in memory and in
-// the agent's state. A scheduler that hangs blocks only this, neither the agent's own loop nor requests for the figures,
-// which are those of the last look.
+// Asks the node's schedulers, over connections of its own, what their tenants use, and keeps the ledger in memory and
+// in the agent's state. A scheduler that hangs blocks only Look, neither the agent's own loop nor requests for the
+// figures, which are those of the last look.
 //
-// Figures that Metrics shows have been written down before: to a Prometheus a counter that went back has begun at 0 again,
-// and all of it would be charged a second time.
+// Figures are on disk before Metrics shows them: to Prometheus, a counter that decreased has restarted at 0, and all of
+// it would be charged a second time.
 //
-// Owned by Exporter. Look is called from one thread; the rest from any. A scheduler that does not answer is shown as such and
-// asked again; nothing fails.
+// Owned by Exporter. Look is called from one thread; the rest from any. A scheduler that does not answer is shown as
+// such and asked again; nothing fails.
 #pragma once
 
 #include <atomic>
@@ -31,8 +31,8 @@ namespace gpuloom {
 
 class Observer {
  public:
-  // How much of what nobody was shown is lost when scheduler and agent end at once, as with the machine, or an agent after
-  // allocations that have ended.
+  // The most that is lost, and only of what was not shown yet, if scheduler and agent end together (as with the
+  // machine), or an agent ends after allocations have ended.
   static constexpr Clock::Duration kKeepPause = std::chrono::seconds(10);
 
   struct Options {
@@ -46,17 +46,18 @@ class Observer {
 
   explicit Observer(Options options) : options_(std::move(options)) {}
 
-  // Goes on from what the state directory has. Another agent may have been in charge of it since.
+  // Continues from the ledger in the state directory, which another agent may have changed in the meantime.
   void Load();
-  // Asks everybody once; about once a second.
+  // Asks every scheduler once. Call it about once a second.
   void Look(Clock::Time now);
-  // A look in progress asks no further scheduler, and later ones ask none until the next Load: ending waits for at most one
-  // scheduler that hangs. From any thread.
+  // A look in progress asks no further scheduler, and later ones ask none until the next Load, so that ending waits
+  // for at most one scheduler that hangs. Safe from any thread.
   void Interrupt() { is_interrupted_ = true; }
-  // Writes the ledger down.
+  // Writes the ledger to disk.
   void Keep();
 
-  // In Prometheus' format, kept, and as JSON; the same objects until the next Look.
+  // The figures in Prometheus' format, which are on disk by then, and as JSON. Return the same objects until the next
+  // Look.
   std::shared_ptr<const std::string> Metrics();
   std::shared_ptr<const std::string> State();
 
@@ -68,9 +69,10 @@ class Observer {
   std::map<std::string, std::shared_ptr<SchedulerClient>> clients_;  // by GPU; Look's
   Clock::Time next_keep_;
   std::atomic<bool> is_interrupted_ = false;
-  // From looking at the ledger until it is written down, so that no older one comes last. Before mutex_.
+  // Held from reading the ledger until it is on disk, so that an older one never replaces a newer one. Taken before
+  // mutex_.
   Mutex keep_mutex_;
-  std::string last_trouble_ GPULOOM_GUARDED_BY(keep_mutex_);  // each is said once
+  std::string last_trouble_ GPULOOM_GUARDED_BY(keep_mutex_);  // each is logged once
   Mutex mutex_;
   Ledger ledger_ GPULOOM_GUARDED_BY(mutex_);
   NodeFigures node_ GPULOOM_GUARDED_BY(mutex_);
@@ -78,7 +80,7 @@ class Observer {
   ShareHistory shares_ GPULOOM_GUARDED_BY(mutex_);
   RefusalTimes refusals_ GPULOOM_GUARDED_BY(mutex_);
   Clock::Time looked_at_ GPULOOM_GUARDED_BY(mutex_);
-  // Null: to be made.
+  // Null: not made yet.
   std::shared_ptr<const std::string> metrics_ GPULOOM_GUARDED_BY(mutex_);
   std::shared_ptr<const std::string> state_ GPULOOM_GUARDED_BY(mutex_);
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which part of each GPU's time every tenant has computed in the last minutes, step by step. For the node's page; lost with
-// the agent. A value; one thread at a time. Time is an argument.
+// The share of each GPU's time in which each tenant computed, in steps over the last minutes. For the node's page; lost
+// when the agent ends. A value; one thread at a time. Time is an argument.
 #pragma once
 
 #include <deque>
@@ -14,28 +14,28 @@ namespace gpuloom {
 
 class ShareHistory {
  public:
-  // Executors report once a second.
+  // A few of the executors' reports, which come once a second.
   static constexpr Clock::Duration kStep = std::chrono::seconds(5);
   static constexpr size_t kSteps = 60;
 
-  // After each look; a step ends when it has lasted.
+  // Call it after each update of the ledger; a step ends after kStep.
   void Follow(const Ledger& ledger, Clock::Time now);
 
-  // From 0 to 1 each, the oldest first, one for each step so far; empty: nothing in any of them.
+  // Shares from 0 to 1, one for each step so far, the oldest first; empty: nothing in any of them.
   std::vector<double> Of(const TenantName& tenant) const;
   std::vector<double> OfGpu(const std::string& uuid) const;
   size_t steps() const { return steps_.size(); }
 
  private:
-  // Without those that have computed nothing.
+  // Only tenants and GPUs that have computed something.
   struct Step {
     std::map<TenantName, double> tenants;
     std::map<std::string, double> gpus;
   };
 
   std::deque<Step> steps_;
-  Clock::Time began_;  // of the step that goes on
-  // What was charged when it began.
+  Clock::Time began_;  // when the current step began
+  // What had been charged at that time.
   std::map<TenantName, uint64_t> tenants_ns_;
   std::map<std::string, uint64_t> gpus_ns_;
 };

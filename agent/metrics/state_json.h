@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent knows, as the JSON of /api/v1/state (docs/node-page.md). Fields may be added, never changed. Pure.
+// What the agent knows, as the JSON of /api/v1/state (docs/node-page.md). Fields may be added, never changed.
+// FormatState is pure; RefusalTimes is a value, one thread at a time.
 #pragma once
 
 #include <map>
@@ -13,7 +14,7 @@
 
 namespace gpuloom {
 
-// When refusals were last seen to be made.
+// When each refusal was last seen to happen.
 class RefusalTimes {
  public:
   void Follow(const NodeFigures& node, Clock::Time now);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program says of a mistake on its command line, for CLI::App::failure_message. Pure; safe from any thread.
+// The message for a mistake on a command line, for CLI::App::failure_message. Pure; safe from any thread.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ class Error;
 
 namespace gpuloom {
 
-// "gpuloom trace: --seconds is required", and below it whose help to read. A word that is no command of the program's comes
-// with those that there are. `app` is the program's own, parsed as far as it went.
+// "gpuloom trace: --seconds is required", and below it which help to read. For a word that is not a command of the
+// program, lists the commands that exist. `app` is the program's, parsed up to the mistake.
 std::string CommandMistake(const std::string& program, const CLI::App& app,
                            const CLI::Error& error);
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a GPU stands with the node's agent, and what an operator has ordered: two files in the GPU's
-// folder of the state directory, beside its scheduler's socket, so that they survive both.
+// A GPU's standing (docs/glossary.md) and an operator's order to drain it: two files in the GPU's folder of the state
+// directory, beside its scheduler's socket, so that they survive agent and scheduler.
 //
-//   drained.json    written by `gpuloom drain`, removed by `gpuloom drain --undo`, obeyed by the agent and `gpuloom run`
+//   drained.json    written by `gpuloom drain`, removed by `gpuloom drain --undo`; the agent and `gpuloom run` obey it
 //   standing.json   written by the agent whenever it changes, read by `gpuloom gpus` and `gpuloom doctor`
 //
-// Whoever may write there is root, or owns the folder. Safe from any thread.
+// Only root and the owner of the folder can write them. Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace gpuloom {
 
-// Why new pods do not get a drained GPU: for the kubelet's log, a pod's events, the page.
+// Why new pods do not get a drained GPU: for the kubelet's log, a pod's events and the node's page.
 inline constexpr char kDrainedByOperator[] = "drained by operator";
 
 struct DrainOrder {
@@ -23,19 +23,18 @@ struct DrainOrder {
   std::string reason;  // the operator's own words; may be empty
 };
 
-// Of a GPU, in an agent's state directory.
+// A GPU's folder in an agent's state directory.
 std::string FolderOfGpu(const std::string& state_directory, const std::string& gpu_uuid);
 
-// nullopt: it is not drained. A file that exists but cannot be read drains it, too: it was meant
-// to.
+// nullopt: the GPU is not drained. A file that exists but cannot be read counts as an order.
 std::optional<DrainOrder> ReadDrainOrder(const std::string& folder);
-// False with a message. Ordering again changes nothing but the reason.
+// Returns false with a message in *error on failure. Ordering again changes only the reason.
 [[nodiscard]] bool WriteDrainOrder(const std::string& folder, const DrainOrder& order,
                                    std::string* error);
-// Succeeds as well if there is none.
+// Succeeds also if there is no order.
 [[nodiscard]] bool RemoveDrainOrder(const std::string& folder, std::string* error);
 
-// "drained by operator: new fans"; empty: it is not.
+// "drained by operator: new fans"; empty: the GPU is not drained.
 std::string DrainedBecause(const std::string& folder);
 
 enum class GpuState : uint32_t {
@@ -49,15 +48,15 @@ inline constexpr const char* kGpuStateNames[] = {"healthy", "drained", "sick", "
 struct GpuStanding {
   GpuState state = GpuState::kUnavailable;
   std::string reason;        // one line; empty when healthy
-  int64_t since_unix_s = 0;  // of the state
+  int64_t since_unix_s = 0;  // since when the GPU is in this state
   uint64_t slots = 0;
-  uint64_t held = 0;             // by containers
-  uint64_t beyond = 0;           // of them, by those of an earlier, larger number of slots
-  uint64_t withheld = 0;         // free, but no memory is left for them
-  uint64_t promised_bytes = 0;   // to the holders
-  uint64_t available_bytes = 0;  // to be promised at all
+  uint64_t held = 0;             // slots that containers hold
+  uint64_t beyond = 0;           // those of them beyond the present number of slots
+  uint64_t withheld = 0;         // free slots for which no memory is left
+  uint64_t promised_bytes = 0;   // memory promised to the holders
+  uint64_t available_bytes = 0;  // memory that can be promised at all
   int64_t index = -1;            // the GPU's number; -1: not known
-  // Rules of the policy that the GPU cannot keep to: how many, and why, of the first kMaxImpossibleRules.
+  // Rules of the policy that the GPU cannot keep: how many, and why, for the first kMaxImpossibleRules.
   uint64_t impossible_rules = 0;
   std::vector<std::string> impossible;
   // What else is known of it, for an agent that starts while the GPU cannot be asked.
@@ -69,11 +68,11 @@ struct GpuStanding {
   bool operator==(const GpuStanding&) const = default;
 };
 
-// So that the file stays small, whatever the policy.
+// Keeps the file small, whatever the policy.
 inline constexpr size_t kMaxImpossibleRules = 16;
 
 std::string FormatStanding(const GpuStanding& standing);
-// nullopt: no agent has ever written one that this program understands.
+// nullopt: there is no file that this program understands.
 std::optional<GpuStanding> ReadStanding(const std::string& folder);
 std::string StandingPath(const std::string& folder);
 

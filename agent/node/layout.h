@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where gpuloom's files lie, found from the path of one of its programs, so that a folder with all of them can be moved.
-// Pure but for a look at the file system; safe from any thread.
+// Where gpuloom's files lie, found from the path of one of its programs, so that a folder with all of them can be
+// moved. Pure except that it looks at the file system; safe from any thread.
 //
 //   build tree, image, pack     bin/ with all programs, lib/ with the libraries
-//   cmake --install, packages   bin/gpuloom and bin/gpuloom-agent, libexec/gpuloom/ with those that they start,
+//   cmake --install, packages   bin/gpuloom and bin/gpuloom-agent, libexec/gpuloom/ with the programs that they start,
 //                               lib/gpuloom/ with the libraries (deploy/install.cmake)
 #pragma once
 
@@ -23,7 +23,8 @@ struct Layout {
   std::string softgpu() const { return libraries + "/softgpu/libcuda.so.1"; }
 };
 
-// Of the program <root>/bin/<name>, whose symbolic links are resolved (OwnProgram). That the files exist is not said.
+// The layout of the installation of the program <root>/bin/<name>, whose symbolic links are resolved (OwnProgram). The
+// files need not exist.
 Layout LayoutOf(const std::string& program);
 
 }  // namespace gpuloom

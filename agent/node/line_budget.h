@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits how many log lines one tenant can cause: a burst, then one per refill period. Further lines are counted, and
-// the count is reported with the next line that is allowed. So no tenant can fill a disk or bury others' lines under
-// its own, however the log is collected.
+// the count is reported with the next line that is allowed. So no tenant can fill a disk or crowd out others' lines
+// with its own, however the log is collected.
 //
-// Pure; one thread at a time. The caller supplies the time, in nanoseconds of any clock that does not run backwards.
+// A value; one thread at a time. The caller supplies the time, in nanoseconds of any clock that does not run backwards.
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ class LineBudget {
     return true;
   }
 
-  // Full again by now, as a new one is; what was left out is forgotten with it.
+  // Whether it is full again, like a new one; its count of lines left out is lost with it.
   bool IsFull(uint64_t now_ns) const { return lines_.IsFull(now_ns); }
 
  private:

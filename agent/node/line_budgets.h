@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A LineBudget for each of those that may cause lines, by name: namespaces. Bounded, however many there are: a budget
-// that is full again is as a new one, and forgotten once there are kMost; those for whom there is none all the same
-// share one. So whoever makes names without end silences nobody who has been heard.
+// One LineBudget for each namespace whose tenants may cause log lines. Bounded by kMost: at that number, budgets that
+// are full again are forgotten, because they are equal to new ones; if none is, new names share one budget. So
+// endless new names do not silence a namespace that has a budget.
 //
-// Pure; one thread at a time. Time is as for LineBudget.
+// A value; one thread at a time. Time is as for LineBudget.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace gpuloom {
 
 class LineBudgets {
  public:
-  // Many more than a node has at a time.
+  // Many more namespaces than a node runs pods of at a time.
   static constexpr size_t kMost = 1000;
 
   // Valid until the next call.

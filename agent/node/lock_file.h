@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that a process keeps locked while it lives: one agent is in charge of a node, one scheduler serves a GPU. The
-// file contains the holder's process id and, if it wants to say more, a line of its own. The kernel releases the lock when the process ends, however it ends. Safe
-// from any thread.
+// file contains the holder's process id and, optionally, a line of the holder's own. The kernel releases the lock when
+// the process ends, however it ends. Safe from any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -22,10 +22,11 @@ struct LockFile {
 // Creates the file if it does not exist (0600; its folder must exist). Waits for 0.1 s at most, for those that only look. `line`: one that whoever asks is told.
 LockFile TakeLock(const std::string& path, const std::string& line = {});
 
-// Returns whether any process holds it; needs no more than to read it. Takes it for an instant.
+// Returns whether any process holds it; needs only permission to read the file. Takes the lock for an instant.
 bool IsLocked(const std::string& path);
 
-// What the latest holder has said, as it was written, cut; empty: nothing, or it cannot be read.
+// The line of the latest holder, unescaped and cut to what the first 256 bytes of the file hold; empty: there is
+// none, or it cannot be read.
 std::string LineOfHolder(const std::string& path);
 
 }  // namespace gpuloom

@@ -3,7 +3,7 @@
 //
 //   2026-11-23T04:56:50.123Z warning gpuloom-scheduler: session 3 (team-a/trainer-0/main): …
 //
-// or, for machines that collect them,
+// or, for programs that collect logs,
 //
 //   {"time":"2026-11-23T04:56:50.123Z","level":"warning","program":"gpuloom-scheduler","message":"session 3 …"}
 //
@@ -30,7 +30,7 @@ enum class LogFormat { kText, kJson };
 // "text" or "json". nullopt for anything else.
 [[nodiscard]] std::optional<LogFormat> ParseLogFormat(std::string_view name);
 
-// What a pipe takes atomically (PIPE_BUF), so that lines of several threads and processes do not mix.
+// The most that a pipe takes atomically (PIPE_BUF), so that lines of several threads and processes do not mix.
 inline constexpr size_t kMaxLogLineBytes = 4096;
 
 // Formats `text` as one line, newline included, cut if too long; nothing in it starts another line or controls a
@@ -38,15 +38,15 @@ inline constexpr size_t kMaxLogLineBytes = 4096;
 size_t FormatLogLine(const timespec& now, LogLevel level, std::string_view program,
                      std::string_view text, char (&line)[kMaxLogLineBytes]);
 
-// The same as a JSON object. `text` is escaped twice: as it stands in a line of text, and so for JSON.
+// The same as a JSON object. `text` is escaped twice: first as for a line of text, then for JSON.
 size_t FormatJsonLogLine(const timespec& now, LogLevel level, std::string_view program,
                          std::string_view text, char (&line)[kMaxLogLineBytes]);
 
-// The program named in an executor's lines: by it the scheduler tells them from anything else written there.
+// The program named in an executor's lines, by which the scheduler distinguishes them from other output.
 inline constexpr char kExecutorProgram[] = "gpuloom-executor";
 
-// The parts of a line that FormatLogLine has made, without its newline. nullopt if it has another form. Only the form
-// of the time is checked.
+// Splits a line that FormatLogLine has made, given without its newline, into its parts. nullopt if it has another form.
+// Of the time only the form is checked.
 struct LogLine {
   LogLevel level;
   std::string_view program;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much a running program logs, changed from outside: SIGUSR1 has it log everything, SIGHUP what it was configured to.
-// A program of ours that starts others passes the signal on to them, once they are ready for it.
+// Signals that change how much a running program logs: after SIGUSR1 it logs everything, after SIGHUP what it was
+// configured to. Our programs pass the signal on to the programs of ours that they start, once those are ready for it.
+// HandleLogSignals is called once, by main; the rest is safe from any thread. Nothing fails.
 #pragma once
 
 #include <signal.h>
@@ -10,14 +11,14 @@ namespace gpuloom {
 inline constexpr int kLogMoreSignal = SIGUSR1;
 inline constexpr int kLogAsConfiguredSignal = SIGHUP;
 
-// The one that brings about what LogsMore says.
+// The signal that makes a program log everything (`more`), or what it was configured to.
 int LogSignal(bool more);
 
-// Lets this process's log follow them. `program` lives as long as the process.
+// Installs the handlers that change this process's log. `program` must live as long as the process.
 void HandleLogSignals(const char* program);
 
-// Blocks both in this thread, and in those that it will make, or lets them through to this one: the threads of a driver,
-// which may not expect signals, get none.
+// Blocks both signals in this thread and in the threads that it creates, or unblocks them in this thread. So a driver's
+// threads, which may not expect signals, receive none.
 void HoldLogSignals(bool hold);
 
 }  // namespace gpuloom

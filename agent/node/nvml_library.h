@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVIDIA's management library (NVML), loaded at run time: the toolkit ships no nvml.h, and a node without a driver has
-// no libnvidia-ml.so.1. It is loaded and initialised while an object lives and does not stay after it, so that a driver
-// that was reloaded is seen afresh. Used by one thread.
+// no libnvidia-ml.so.1. Owns the loaded library: it is loaded and initialised while an object lives and unloaded after
+// it, so that a driver that has been reloaded is seen afresh. Used by one thread.
 //
 //   const NvmlLibrary nvml(kNvmlLibrary);
 //   if (!nvml.error().empty()) return Complain("nvml: " + nvml.error());
@@ -18,7 +18,7 @@ namespace gpuloom {
 
 inline constexpr char kNvmlLibrary[] = "libnvidia-ml.so.1";
 
-// Of NVML's C interface what is used here, as its public documentation gives it.
+// The part of NVML's C interface that is used here, as its public documentation gives it.
 inline constexpr int kNvmlSuccess = 0;
 inline constexpr int kNvmlFunctionNotFound = 13;
 using NvmlDevice = struct NvmlDeviceOpaque*;
@@ -40,11 +40,11 @@ class NvmlLibrary {
   NvmlLibrary& operator=(const NvmlLibrary&) = delete;
   ~NvmlLibrary();
 
-  // Empty if it can be used; else why not, and what to look at next.
+  // Empty if the library can be used; otherwise why it cannot, and what to look at next.
   const std::string& error() const { return error_; }
 
-  // Returns the function's code; kNvmlFunctionNotFound if the library does not have it. The arguments' types are taken
-  // as the function's.
+  // Calls the function and returns its code; kNvmlFunctionNotFound if the library does not have it. The arguments must
+  // have the types of the function's parameters.
   template <typename... Arguments>
   int Call(const char* function, Arguments... arguments) const {
     const auto found = reinterpret_cast<int (*)(Arguments...)>(

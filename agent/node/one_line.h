@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text from outside as part of one line of a log, a message or a table: whatever could start another line, control a
-// terminal or is no UTF-8 is escaped byte by byte (\n, \x1b), and text that is too long is cut. Words of any language stay
-// as they are. Pure; safe from any thread.
+// Makes text from outside fit into one line of a log, a message or a table: bytes that could start another line or
+// control a terminal, or that are not UTF-8, are escaped one by one (\n, \x1b), and text that is too long is cut. Words
+// of any language stay as they are. Pure; safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace gpuloom {
 
-// At most `most_bytes`, cut at a character boundary, with a mark ("…") if there was more.
+// At most `most_bytes`, cut at a character boundary and marked ("…") if the text was longer.
 std::string OneLine(std::string_view text, size_t most_bytes);
 
 // The same into `out`, the mark included in `room_bytes` (at least its 3). Returns the number of bytes written.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the hardware has an NVIDIA GPU, whatever drivers say: what tells a node that has none from
-// one whose GPU cannot be used.
+// Whether the hardware has an NVIDIA GPU, whatever drivers say: distinguishes a node that has none from one whose GPU
+// cannot be used. Reads sysfs only; safe from any thread.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace gpuloom {
 
 inline constexpr char kPciDevices[] = "/sys/bus/pci/devices";
 
-// A display or 3D controller of NVIDIA's. False where the directory cannot be read, as on machines
+// Whether there is a display or 3D controller of NVIDIA's. False where the directory cannot be read, as on machines
 // without PCI.
 bool HasNvidiaGpuOnPci(const std::string& pci_devices = kPciDevices);
 

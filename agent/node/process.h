@@ -10,13 +10,13 @@
 
 namespace gpuloom {
 
-// The program starts with /dev/null as stdin, no signal blocked or handled, and no descriptors but those named here.
+// The program starts with /dev/null as stdin, no signal blocked or handled, and only the descriptors named here.
 struct ProcessStart {
   std::vector<std::string> arguments;  // the first is the program's path
   char* const* environment = nullptr;  // ends with nullptr
   int output = -1;                     // becomes stdout and stderr
   std::vector<int> descriptors;        // become 3, 4, …
-  bool has_own_session = false;        // else only a process group of its own
+  bool has_own_session = false;        // otherwise it has only its own process group
 };
 
 // Returns an errno, 0 on success. The caller keeps the descriptors.

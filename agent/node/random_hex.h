@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names that nobody has and nobody can guess, for folders and sockets. Safe from any thread.
+// Unique names that nobody can guess, for folders and sockets. Safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace gpuloom {
 
-// Fresh random bits in hex, two digits for each byte, of which there may be 256. Never fails.
+// Fresh random bits in hexadecimal, two digits for each byte. At most 256 bytes. Never fails.
 std::string RandomHex(size_t bytes);
 
 }  // namespace gpuloom

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node's agent has refused the kubelet, as a file in the state directory that outlives the agent: written by it, read
-// by `gpuloom refusals`. Safe from any thread.
+// The requests of the kubelet that a node's agent has refused: a file in the state directory that outlives the agent,
+// which writes it; `gpuloom refusals` reads it. Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace gpuloom {
 
 struct KnownRefusal {
-  std::string call;    // the kubelet's
+  std::string call;    // of the device-plugin API
   std::string reason;  // one line
   uint64_t times = 0;
   int64_t last_unix_s = 0;
@@ -19,7 +19,7 @@ struct KnownRefusal {
 
 std::string RefusalPath(const std::string& state_directory);
 std::string FormatRefusals(const std::vector<KnownRefusal>& refusals);
-// As they were written; none if there is no such file, or it cannot be read.
+// In the order of the file; empty if there is no such file, or it cannot be read.
 std::vector<KnownRefusal> ReadRefusals(const std::string& state_directory);
 
 }  // namespace gpuloom

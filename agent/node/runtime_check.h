@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// "No device in the tenant" rests on the node: NVIDIA's container runtime hands devices to any pod
-// that sets an environment variable, unless its configuration forbids that for unprivileged
-// containers. Pure but for reading the one file; docs/installation.md says how to set it.
+// Checks that NVIDIA's container runtime keeps devices out of tenants: it gives devices to any pod that sets an
+// environment variable, unless its configuration forbids that for unprivileged containers. Pure except that it reads
+// that file; safe from any thread. docs/installation.md says how to configure the runtime.
 #pragma once
 
 #include <string>
 
 namespace gpuloom {
 
-// What the configuration must say, at its top level.
+// The key that the configuration must set to false, at its top level.
 inline constexpr char kRuntimeKey[] = "accept-nvidia-visible-devices-envvar-when-unprivileged";
 
 enum class RuntimeConfig { kMissing, kForbids, kAllows };
 RuntimeConfig ReadRuntimeConfig(const std::string& path);
 
-// One line to warn with; empty when the configuration forbids it, or when there is no such runtime.
+// A warning of one line; empty when the configuration forbids it, or when there is no such runtime.
 std::string CheckNvidiaRuntime(const std::string& config_path);
 
 }  // namespace gpuloom

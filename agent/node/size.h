@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte sizes as people write them: "8GiB", "512Mi". The one grammar of policies, command lines and settings. Pure
+// Byte sizes as people write them: "8GiB", "512Mi". Policies, command lines and settings share this grammar. Pure
 // functions, safe from any thread. Units are binary (KiB, MiB, GiB, TiB, or Kubernetes' Ki, Mi, Gi, Ti); a decimal
 // unit is refused with the binary one in the message, because the two differ by 7 % at GiB and a quota must not be
 // guessed. A number without a unit is bytes.

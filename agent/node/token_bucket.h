@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// So many at once, then one per refill period: a token bucket, full at first. Pure; one thread at a time. Time is an
-// argument, of any clock that does not run backwards.
+// A token bucket, full at first: allows `capacity` actions at once, then one per refill period. A value; one thread
+// at a time. Time is an argument, of any clock that does not run backwards.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class TokenBucket {
     return true;
   }
 
-  // Full again by now, as a new one is.
+  // Whether it is full again, like a new one.
   bool IsFull(uint64_t now_ns) const {
     return (now_ns - std::min(now_ns, since_ns_)) / refill_ns_ >= capacity_ - tokens_;
   }

@@ -17,8 +17,8 @@ namespace {
 
 constexpr char kUnfinished[] = ".new";
 
-// Makes and locks a file of another name beside `path`: by the lock RemoveUnfinishedFiles sees that it is written. Invalid,
-// with errno, if that fails.
+// Makes and locks a file of another name beside `path`: by the lock RemoveUnfinishedFiles sees that it is written.
+// Invalid, with errno, if that fails.
 channel::UniqueFd MakeTemporary(const std::string& path, std::string* name) {
   for (;;) {
     // A name of its own: an agent that is being replaced may write the same file.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to an allocation between the kubelet's calls: made in Allocate, bound to its pod in
-// PreStartContainer, told to a scheduler that comes back, re-granted when the policy changes, taken
-// away when its pod is gone. Knows no gRPC. Owns nothing it is given; lives as long as the agent.
-// Safe from any thread.
+// An allocation's life: it is made in Allocate, bound to its pod in PreStartContainer, added again to a scheduler
+// that comes back, granted anew when the policy changes, and removed when its pod is gone. Knows no gRPC. Owns
+// nothing that it is given; all of it outlives this object, which lives as long as the agent. Safe from any thread.
+// Calls that need a scheduler or the kubelet's PodResources block for their answers, PreStart for up to
+// Options::patience.
 //
-// A refusal is an absl::Status whose message is meant for the pod's events: it names the world that
-// failed, the object and the next step.
+// A refusal is an absl::Status whose message is meant for the pod's events: it names the component that failed, the
+// object and the next step.
 #pragma once
 
 #include <functional>
@@ -39,60 +40,59 @@ class Allocator {
     AllocationBook* book = nullptr;
     const KubeletRecord* kubelet_record = nullptr;
     ShimStore* shims = nullptr;
-    LibraryFiles library_files;  // what new allocations get
+    LibraryFiles library_files;  // what new allocations are given
     const PolicyWatcher* policy = nullptr;
     PodResources* pod_resources = nullptr;
     Clock* clock = nullptr;
     std::map<std::string, Capacity> capacities;  // by GPU uuid
     std::string resource_name;                   // of single slots
-    std::vector<int> shapes;                     // of several, each a resource of its own
-    // Allocate has changed this GPU's use. May be null.
+    std::vector<int> shapes;                     // in slots; each shape is a resource of its own
+    // Called when Allocate has changed this GPU's use. May be null.
     std::function<void(const std::string& gpu_uuid, const SlotUse& use)> on_use;
-    // Why the GPU is not given to new pods; empty: it is. May be null.
+    // Returns why the GPU is not given to new pods; empty: it is. May be null.
     std::function<std::string(const std::string& gpu_uuid)> closed;
     uint64_t pinned_limit_bytes = 0;  // host memory a session may register
     bool tells_page_faults = false;   // see kPageFaultDevice
     std::function<absl::StatusOr<std::shared_ptr<SchedulerClient>>(const std::string& gpu_uuid)>
         scheduler;
     CollectorTimes collector_times;
-    // How long PreStartContainer waits for a pod to appear, or a scheduler to come back; the
-    // kubelet gives it 30 s.
+    // How long PreStartContainer waits for a pod to appear, or for a scheduler to come back; the kubelet's limit for
+    // the call is 30 s.
     Clock::Duration patience = std::chrono::seconds(8);
   };
 
   explicit Allocator(Options options);
 
-  // Which of the available devices of a resource the kubelet should take, all of one GPU.
+  // Chooses which of the available devices of a resource the kubelet should take, all of one GPU.
   absl::StatusOr<std::vector<std::string>> Prefer(std::vector<std::string> available,
                                                   const std::vector<std::string>& must_include,
                                                   int size);
-  // Makes the directory and hands out mounts and environment. Slots that single ones and shapes
-  // both ask for are given once: what has been given decides, not what the kubelet believed. Does
-  // not need the scheduler: a pod that is refused here has failed for good, while PreStartContainer
-  // is tried again.
+  // Makes the allocation's directory and returns its mounts and environment. A slot for which devices of single slots
+  // and of shapes compete is given once: what has been given decides, not what the kubelet believed. Does not need
+  // the scheduler, because a pod that is refused here has failed for good, while the kubelet repeats
+  // PreStartContainer.
   absl::StatusOr<ContainerSetup> Allocate(const std::vector<std::string>& device_ids);
-  // Takes back what Allocate gave in the same call of the kubelet, when a later container of it was
-  // refused.
+  // Undoes an Allocate of the same request of the kubelet, when a later container of the request was refused.
   void TakeBack(const ContainerSetup& setup);
 
-  // Finds the pod, asks the policy, tells the scheduler. OK: the container may start.
+  // Finds the pod, applies the policy, and binds the allocation at the scheduler. OK: the container may start.
   absl::Status PreStart(const std::vector<std::string>& device_ids);
 
   // Tells a scheduler that has just been connected everything it must know, and only that. What the
   // policy gives now is granted as by Regrant: it may have changed while no agent was in charge.
   absl::Status Restore(const std::string& gpu_uuid, SchedulerClient* scheduler);
 
-  // After a change of policy: every bound allocation gets its new grant, but more memory only where the GPU has it left,
-  // and the memory it has where its new rule is impossible on the GPU. One line per allocation that could not.
+  // Call it after a change of policy: gives every bound allocation its new grant, but more memory only where the GPU
+  // has it left; where the new rule is impossible on the GPU, the allocation keeps its memory. Returns one line for
+  // each allocation for which that failed.
   std::vector<std::string> Regrant();
 
-  // Ends the allocations whose pods are gone, and deletes the libraries that none was given, unless
-  // another agent may still be giving its own. One line per trouble.
+  // Ends the allocations whose pods are gone, and deletes the libraries that no allocation uses, unless a predecessor
+  // may still hand out its own. Returns one line for each trouble.
   std::vector<std::string> Sweep(bool has_predecessor = false);
-  // Of each GPU, by UUID.
+  // The use of each GPU, by UUID.
   std::map<std::string, SlotUse> SlotUses() const;
-  // The kubelet that runs, by what tells one start of it from the next. Without it Sweep ends
-  // nothing.
+  // Says which kubelet runs; the id distinguishes its starts. Until it is called, Sweep ends nothing.
   void KubeletSeen(const std::string& kubelet_id);
 
  private:
@@ -107,7 +107,7 @@ class Allocator {
 
   // The GPU of all these devices.
   absl::StatusOr<std::string> GpuOf(const std::vector<std::string>& device_ids) const;
-  // What was asked for is on no GPU, or on several: says what would wait instead, if anything would.
+  // For a request whose devices are on no GPU, or on several: adds what to request instead so that the pod waits.
   absl::Status WithRemedy(const absl::Status& refusal, size_t slots) const;
   // Judges the start of a container and binds its allocation; returns that one's name.
   absl::StatusOr<std::string> Start(const Gate& gate, const std::vector<std::string>& device_ids,
@@ -140,13 +140,13 @@ class Allocator {
   absl::Status TellRenewed(const Gate& gate, SchedulerClient* scheduler, const Allocation& renewed,
                            const Allocation& before) const GPULOOM_REQUIRES(gate.mutex);
   std::string Closed(const std::string& gpu_uuid) const;
-  // The new allocation of these devices, all of this GPU; or why they cannot be given.
+  // Makes an allocation of these devices, all of this GPU; fails if they cannot be given.
   absl::StatusOr<Allocation> TakeSlots(const std::string& gpu_uuid,
                                        const std::vector<std::string>& device_ids)
       GPULOOM_EXCLUDES(allocation_mutex_);
   static absl::Status CheckSingleSlots(const SlotUse& use,
                                        const std::vector<std::string>& device_ids);
-  // The slots that a shape's device is to be.
+  // Chooses the slots for a shape's device.
   absl::StatusOr<std::vector<int>> ShapesSlots(const SlotUse& use, const DeviceId& device,
                                                size_t count) const;
   SlotUse UseOf(const Capacity& capacity, const std::vector<Allocation>& allocations) const;
@@ -159,7 +159,7 @@ class Allocator {
 
   const Options options_;
   Resolver resolver_;
-  // Held from looking at what has been given until more is. No other process is asked meanwhile.
+  // Held from checking what has been given until more is given. No other process is asked meanwhile.
   Mutex allocation_mutex_;
   std::map<std::string, Gate> gates_;  // by GPU uuid; the map itself never changes
   Mutex collector_mutex_;

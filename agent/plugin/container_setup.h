@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a container with slots is given by the kubelet, in the agent's name. Pure.
+// What the agent has the kubelet give to a container with slots. Pure; safe from any thread.
 #pragma once
 
 #include <map>
@@ -19,13 +19,14 @@ struct MountSetup {
 struct ContainerSetup {
   std::map<std::string, std::string> envs;
   std::vector<MountSetup> mounts;    // the allocation's directory first
-  std::vector<std::string> devices;  // of the node, at the same path
+  std::vector<std::string> devices;  // device nodes, at the same path in the container
 };
 
-// By which the kernel tells a process of its own page faults. Without it managed memory stays in host memory.
+// The device through which the kernel reports a process's own page faults to it. Without it managed memory stays in
+// host memory.
 inline constexpr char kPageFaultDevice[] = "/dev/userfaultfd";
 
-// `directory` is the allocation's.
+// `directory` is the allocation's. `tells_page_faults`: the container gets kPageFaultDevice.
 ContainerSetup MakeContainerSetup(const std::string& directory, const LibraryFiles& libraries,
                                   const ShimStore& shims, bool tells_page_faults);
 

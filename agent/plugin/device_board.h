@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent shows: to the kubelet the devices of each resource, every slot of every GPU, and for a
-// shape of several slots every place that a GPU has for it, healthy while it can be given; to whoever
-// asks for its readiness what the operator must mend. Streams of ListAndWatch wait here for changes.
-// Safe from any thread.
+// What the agent shows: to the kubelet, the devices of each resource (every slot of every GPU, and for each shape every
+// place that a GPU has for it), which are healthy while they can be given; to readiness probes, what the operator must
+// mend. Streams of ListAndWatch wait here for changes. Owned by NodeAgent. Safe from any thread; nothing fails.
 #pragma once
 
 #include <chrono>
@@ -29,19 +28,19 @@ struct ShownDevice {
 
 class DeviceBoard {
  public:
-  // Of these shapes, beside single slots.
+  // `shapes`: the shapes that are offered besides single slots, in slots.
   DeviceBoard(std::vector<Gpu> gpus, int slots_per_gpu, std::vector<int> shapes = {});
 
-  // Devices of a healthy GPU can be given, but for those that its use leaves no room for.
+  // Devices of a healthy GPU can be given, except those for which its use leaves no room.
   void Show(const std::string& gpu_uuid, const GpuStanding& standing);
   void ShowUse(const std::string& gpu_uuid, const SlotUse& use);
   GpuStanding StandingOf(const std::string& gpu_uuid) const;
   // Empty: nothing is wrong.
   void SetTrouble(const std::string& trouble);
   std::string Trouble() const;
-  // Of a shape; 1: single slots.
+  // The devices of a shape (1: single slots), and the version of what is shown.
   std::vector<ShownDevice> Devices(int shape, uint64_t* version) const;
-  // Until the version is another one, or the time is over. True when it is another one.
+  // Blocks until the version has changed or the time is over. Returns whether it has changed.
   bool WaitForChange(uint64_t version, std::chrono::milliseconds timeout) const;
 
  private:

@@ -17,7 +17,7 @@ namespace gpuloom {
 
 class PluginServer {
  public:
-  // Of a call for the options, in its metadata: refuse it until SetReady.
+  // In the metadata of a call for the options: refuse it until SetReady. Kubernetes' probes send it.
   static constexpr char kReadyKey[] = "gpuloom-ready";
 
   // kNoOptions: the same service, but requests for its options are refused (see Registrar).
@@ -27,14 +27,14 @@ class PluginServer {
     const DeviceBoard* board = nullptr;
     Allocator* allocator = nullptr;
     RefusedRequests* refusals = nullptr;
-    int shape = 1;  // of its devices; 1: single slots
+    int shape = 1;  // slots of each of its devices; 1: single slots
     Answers answers = Answers::kAll;
   };
 
   explicit PluginServer(const Options& options);
   ~PluginServer();
 
-  // The calls that may be refused.
+  // The names of the calls that may be refused.
   static std::vector<std::string> RefusableCalls();
 
   // Replaces a stale socket. Fails when the path is longer than a socket's name may be (107
@@ -44,7 +44,7 @@ class PluginServer {
   void Stop();
   // How many streams of kubelets watch the device list.
   int watchers() const;
-  // For Kubernetes' probes, from now on.
+  // From now on Kubernetes' probes find the agent ready.
   void SetReady();
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's device plugins, one for each resource: single slots, and each shape. The kubelet knows a plugin by its resource, so
-// each has its own socket, watch and registration. Owns none of what it is given. One thread, but for `watchers` and `counts`,
-// which any may call.
+// The agent's device plugins, one for each resource: single slots, and each shape. The kubelet identifies a plugin by
+// its resource, so each has its own socket, watch and registration. Owns the plugins, but nothing that it is given,
+// all of which outlives it. One thread, except `watchers` and `counts`, which are safe from any.
 #pragma once
 
 #include <functional>
@@ -19,11 +19,11 @@ class Plugins {
   struct Options {
     std::string kubelet_directory;
     std::string resource_name;  // of single slots
-    std::vector<int> shapes;    // beside them
+    std::vector<int> shapes;    // offered besides single slots
     const DeviceBoard* board = nullptr;
     Allocator* allocator = nullptr;
     RefusedRequests* refusals = nullptr;
-    // A kubelet was found (registrar.h). May be null.
+    // Called when a kubelet is found (registrar.h). May be null.
     std::function<void(const std::string& id)> on_kubelet;
     Clock* clock = nullptr;
   };
@@ -31,14 +31,15 @@ class Plugins {
   explicit Plugins(const Options& options);
   ~Plugins();
 
-  // As a Registrar's, for each. The agent is ready, for Kubernetes' probes, once a kubelet has watched all of them.
+  // Calls Tick of each plugin's Registrar. For Kubernetes' probes the agent is ready once a kubelet has watched all
+  // plugins.
   void Tick(bool may_register, bool has_predecessor);
   void RegisterAgain();
   void Stop();
 
-  // Of the resource that fewest streams of kubelets watch.
+  // The number of streams of kubelets that watch the devices, for the resource that has the fewest.
   int watchers() const;
-  // Of all together.
+  // Sums over all plugins.
   struct Counts {
     uint64_t registrations = 0;
     uint64_t failed_registrations = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks this container's agent, for Kubernetes' probes. Blocks for at most a few seconds.
+// Asks the agent of this container for its state, for Kubernetes' probes. Called from main; blocks for at most a few
+// seconds.
 #pragma once
 
 #include <string>
@@ -8,20 +9,20 @@
 
 namespace gpuloom {
 
-// What the operator must mend travels in the trailing metadata of an answer, under this key, whose
-// end lets it hold any bytes. gRPC takes 8 KiB of metadata.
+// The key in an answer's trailing metadata under which the agent reports what the operator must mend; its ending "-bin"
+// allows any bytes. The text is at most kMaxTroubleBytes, because gRPC accepts 8 KiB of metadata.
 inline constexpr char kTroubleMetadata[] = "gpuloom-trouble-bin";
 inline constexpr size_t kMaxTroubleBytes = 4096;
 
 enum class ProbeKind {
-  kLive,  // does it answer?
-  // And has it once been registered with a kubelet that watches its devices, and is nothing wrong that an
-  // operator must mend?
+  kLive,  // the agent answers
+  // It also has been registered with a kubelet that watched its devices, and nothing is wrong that an operator must
+  // mend.
   kReady,
 };
 
-// `kubelet_directory` holds the agent's socket. Unavailable: nobody answers, or it is not registered
-// yet. FailedPrecondition: the agent serves, and says what is wrong.
+// `kubelet_directory` holds the agent's socket. Unavailable: the agent does not answer, or is not registered yet.
+// FailedPrecondition: the agent serves, and reports what is wrong.
 absl::Status Probe(const std::string& kubelet_directory, ProbeKind kind);
 
 }  // namespace gpuloom

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent has refused the kubelet, for whoever asks why a pod does not start: how often each call was, of how many
-// requests, and the latest reasons. Safe from any thread.
+// The kubelet's requests that the agent has refused, to explain why a pod does not start: for each call the number of
+// requests and of refusals, and the latest reasons. Owned by NodeAgent. Safe from any thread; nothing fails.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,25 @@ namespace gpuloom {
 struct RefusedRequest {
   std::string call;
   std::string reason;
-  uint64_t times = 0;  // a kubelet tries again
+  uint64_t times = 0;  // more than 1 because a kubelet tries again
   bool operator==(const RefusedRequest&) const = default;
 };
 
 class RefusedRequests {
  public:
-  // As many as people read. Anybody who creates pods can cause refusals: the latest ones stay.
+  // As many as people read. Anybody who creates pods can cause refusals, so only the latest stay.
   static constexpr size_t kMostKept = 20;
   // A reason names a pod, a place in the policy and what to do.
   static constexpr size_t kMostReasonBytes = 1024;
 
-  // `calls`: those that are counted, from the beginning.
+  // `calls`: the calls whose counts start at 0; others have none until their first request.
   explicit RefusedRequests(const std::vector<std::string>& calls);
 
-  // The kubelet asks; whether it is refused, Add says.
+  // Counts a request of the kubelet. If it is refused, Add is called, too.
   void CountRequest(const std::string& call);
   void Add(const std::string& call, const std::string& reason);
   std::map<std::string, uint64_t> Counts() const;
-  std::map<std::string, uint64_t> Requests() const;  // those that were refused included
+  std::map<std::string, uint64_t> Requests() const;  // including those that were refused
   std::vector<RefusedRequest> Latest() const;        // the latest first
 
  private:

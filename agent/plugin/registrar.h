@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the plugin of one resource registered with the kubelet, whoever restarts: a kubelet deletes every socket in
-// its directory when it starts and makes kubelet.sock anew, so a change of either file means to
-// begin again. Files are looked at, not watched: two stat calls per look cost nothing, and nothing
-// can be missed.
+// Keeps the plugin of one resource registered with the kubelet across restarts of either: a kubelet deletes every
+// socket in its directory when it starts and makes kubelet.sock anew, so a change of either file means to register
+// again. The files are polled, not watched: two stat calls per look cost nothing, and no change can be missed.
 //
-// While another agent, which this one replaces, still answers the kubelet (docs/design/agent-update.md), a
-// registration that is refused follows the one that counts; when the other one has ended, this one registers
-// once more.
+// While another agent, which this one replaces, still answers the kubelet (docs/design/agent-update.md), the real
+// registration is followed by a second one that is refused; when the other agent has ended, this one registers once
+// more.
 //
-// Used from one thread, but for `counts`, which any may read. Tick blocks for as long as a kubelet lets Register hang, at most
-// kRegisterTimeout each.
+// Owns neither the servers nor the clock, which outlive it. Used from one thread, except `counts`, which is safe from
+// any. Tick blocks while a kubelet lets Register hang, for at most kRegisterTimeout per registration. Failures are
+// logged, counted and tried again after kRetryPause.
 #pragma once
 
 #include <atomic>
@@ -35,21 +35,21 @@ class Registrar {
     std::string kubelet_directory;  // holds kubelet.sock; ours is made beside it
     std::string socket_name;
     std::string resource_name;
-    // A kubelet was found: the first one, or another start of it. `id` tells them apart.
+    // Called when a kubelet is found: the first one, or one that has restarted. `id` distinguishes the starts.
     std::function<void(const std::string& id)> on_kubelet;  // may be null
   };
 
-  // `server` is registered; `refusing`, which refuses to tell its options, is only shown.
+  // `server` is registered. `refusing`, which refuses requests for its options, is only shown to the kubelet.
   Registrar(Options options, PluginServer* server, PluginServer* refusing, Clock* clock)
       : options_(std::move(options)), server_(server), refusing_(refusing), clock_(clock) {}
 
-  // `may_register` false: serves, but does not register yet. `has_predecessor`: another agent is
-  // still answering.
+  // Call it a few times a second. `may_register` false: serves, but does not register yet. `has_predecessor`: another
+  // agent still answers the kubelet.
   void Tick(bool may_register, bool has_predecessor);
-  // Another agent may have registered in between.
+  // Call it if another agent may have registered in between.
   void RegisterAgain() { registered_with_.reset(); }
   bool is_registered() const { return registered_with_.has_value(); }
-  // A kubelet has watched the devices at least once.
+  // Whether a kubelet has watched the devices at least once.
   bool has_been_watched() const { return has_been_watched_; }
 
   // Since this object was made.
@@ -61,7 +61,7 @@ class Registrar {
   const Counts& counts() const { return counts_; }
 
  private:
-  // What tells one socket file from the next at the same path; an inode number alone is used again.
+  // Distinguishes one socket file from the next at the same path; inode numbers are reused.
   struct FileId {
     uint64_t device = 0;
     uint64_t inode = 0;
@@ -70,7 +70,7 @@ class Registrar {
   };
   static std::optional<FileId> Look(const std::string& path);
 
-  // False, said, while the own socket cannot be made.
+  // Returns false, after logging it, while our own socket cannot be made.
   bool Serve();
   void LookAtKubelet();
   // After a registration: is it in effect?
@@ -93,7 +93,7 @@ class Registrar {
   bool had_predecessor_ = false;
   bool has_shown_refusing_ = false;  // since the last registration
   bool has_been_watched_ = false;
-  std::string last_trouble_;  // each trouble is said once, until another comes or it ends
+  std::string last_trouble_;  // each trouble is logged once, until another comes or it ends
   Counts counts_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a policy says of one container's GPU time, and of its traces, as schedulers are told it. Pure, safe from any thread.
+// What a policy grants one container of the GPU's time and of traces, in the form that schedulers receive. Pure; safe
+// from any thread.
 #pragma once
 
 #include "agent/identity/allocation.h"

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What containers have mounted: <state>/shim/libgpuloom-<version>-<content>.so, which they see as
+// Owns the files that containers have mounted: <state>/shim/libgpuloom-<version>-<content>.so, which they see as
 // libcuda, libgpuloom-nvml-<version>-<content>.so, which they see as NVML, and the program
-// <state>/programs/gpuloom-trace-<version>-<content>, in a folder of its own: beside the libraries, an agent of 0.2.0
-// deletes what it does not know, and a container could not start again after a way back to it.
-// A new agent adds its own version; an old one stays while any allocation was given it, so that a
-// restarted container finds the file it was promised. Beside them lies the empty library of 32-bit
-// programs, always. Safe from any thread.
+// <state>/programs/gpuloom-trace-<version>-<content>. The program has a folder of its own because an agent of 0.2.0
+// deletes unknown files beside the libraries, so that after a rollback to it a container could not start again.
+//
+// A new agent adds its own version. An older version stays while any allocation uses it, so that a restarted
+// container finds the file it was given. Beside the libraries there is always the empty library for 32-bit programs.
+// Safe from any thread. Failures name the path and the reason.
 #pragma once
 
 #include <set>
@@ -25,18 +26,18 @@ class ShimStore {
         programs_(state_directory + kPrograms),
         forbids_exec_(forbids_exec) {}
 
-  // Of the state directory.
+  // Folders in the state directory.
   static constexpr char kLibraries[] = "/shim";
   static constexpr char kPrograms[] = "/programs";
 
   static bool IsMountedNoexec(const std::string& directory);
 
-  // Beside the libraries once one has been installed; see empty_library.h.
+  // Lies beside the libraries once one has been installed; see empty_library.h.
   static constexpr char kEmptyLibrary32[] = "empty-i386.so";
 
-  // Copies the library or program in unless the same content is there already, and returns its file name.
+  // Copies the library or program into the store unless it has the same content already; returns its file name there.
   absl::StatusOr<std::string> Install(const std::string& path, const std::string& version);
-  // Deletes what is neither in `keep` nor the empty library.
+  // Deletes all files except those in `keep` and the empty library.
   absl::Status Prune(const std::set<std::string>& keep);
   std::string PathOf(const std::string& file) const { return DirectoryOf(file) + "/" + file; }
 
@@ -44,7 +45,7 @@ class ShimStore {
   const std::string& DirectoryOf(const std::string& file) const {
     return file.ends_with(".so") ? libraries_ : programs_;
   }
-  // Unless the same content is there already, so that its inode stays.
+  // Writes the file, unless it has the same content already: then its inode stays.
   absl::Status Put(const std::string& file, const std::string& content) const;
 
   const std::string libraries_;

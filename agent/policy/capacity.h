@@ -9,7 +9,7 @@
 
 namespace gpuloom {
 
-// `reserve`: "auto" or a size. nullopt with a message that names --reserve, when it is neither.
+// `reserve`: "auto" or a size. nullopt with a message that names --reserve if it is neither.
 [[nodiscard]] std::optional<Capacity> MakeCapacity(const std::string& gpu, uint64_t total_bytes,
                                                    int slots, const std::string& reserve,
                                                    std::string* error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What somebody who mistyped a word may have meant. Pure functions, safe from any thread.
+// Suggests what a mistyped word was meant to be. Pure functions, safe from any thread.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace gpuloom {
 
-// The nearest of the known words when a third of its letters or less differ, more is another word; else empty.
+// The nearest of the known words, if at most a third of its letters differ (more makes it another word); else empty.
 std::string_view NearestWord(std::string_view word, std::span<const std::string_view> known);
 
 // "high, normal, low"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operator grants, by namespace and by pod, as it stands in the file. Plain values and
-// pure functions, safe from any thread. Reading the file is policy_parser.h, which of its rules apply to
-// a pod settings.h, the policy in force in_force/. The rules are explained in docs/policy.md.
+// What the operator grants, by namespace and by pod, as the policy file says it. Plain values and pure functions,
+// safe from any thread. policy_parser.h reads the file, settings.h says which of its rules apply to a pod, and
+// in_force/ keeps the policy in force. docs/policy.md explains the rules.
 #pragma once
 
 #include <array>
@@ -51,14 +51,14 @@ struct GpuPattern {
   bool operator==(const GpuPattern&) const = default;
 };
 
-// How long a kernel may run: until it is told of, and until its trust domain's executor is ended. 0: for ever.
+// How long a kernel may run until it is reported, and until its trust domain's executor is ended. 0: no limit.
 struct KernelTimeRule {
   uint32_t warn_s = 0;  // to 3600, as end_s
   uint32_t end_s = 0;
   bool operator==(const KernelTimeRule&) const = default;
 };
 
-// As long as that a lower class's work waits behind a higher one's. 100 ms is the default; kNeverRescued: for ever.
+// How long a lower class's work waits behind a higher one's. 100 ms is the default; kNeverRescued: without limit.
 inline constexpr uint32_t kDefaultRescueAfterMs = 100;
 inline constexpr uint32_t kNeverRescued = UINT32_MAX;
 
@@ -66,8 +66,9 @@ inline constexpr uint32_t kNeverRescued = UINT32_MAX;
 enum class TraceRule { kNone, kOwn };
 inline constexpr std::array<std::string_view, 2> kTraceNames = {"none", "own"};
 
-// What a pod's rule may set; a namespace's may, too. Of a namespace, weight is among the namespaces
-// and time_share_max_percent of all its allocations together; of a pod, among the namespace's allocations and of each.
+// What rules for pods may set, and rules for namespaces, too. A namespace's weight counts among the namespaces, and its
+// time_share_max_percent limits all its allocations together; a pod's weight counts among the namespace's allocations,
+// and its time_share_max_percent limits each of the pod's allocations.
 struct PodKeys {
   std::optional<Setting<uint32_t>> weight;  // 1–1000
   std::optional<Setting<arbiter::Priority>> priority;
@@ -102,7 +103,7 @@ struct PolicyRule : PodKeys {
 };
 
 struct Policy {
-  std::string file;  // for messages
+  std::string file;  // its path, for messages
   PolicyRule defaults;
   std::vector<PolicyRule> namespaces;
   bool overcommit = false;
@@ -110,7 +111,7 @@ struct Policy {
 
 // What one GPU has to give.
 struct Capacity {
-  std::string gpu;  // its UUID, or what else it is called in messages
+  std::string gpu;  // its UUID, or another name for messages
   uint64_t total_bytes = 0;
   uint64_t reserve_bytes = 0;  // for the executors' own contexts
   int slots = 1;
@@ -118,7 +119,7 @@ struct Capacity {
   std::string product = {};
 };
 
-// What is kept for the executors' own contexts when the operator does not say: 600 MiB for as many
+// What is reserved for the executors' own contexts if the operator does not say: 600 MiB for as many
 // executors as there are slots (a context was measured at 554 MiB), but at most an eighth of the
 // GPU, where namespaces rarely outnumber the few tenants a small GPU can hold.
 uint64_t AutoReserveBytes(uint64_t total_bytes, int slots);
@@ -126,7 +127,7 @@ uint64_t AutoReserveBytes(uint64_t total_bytes, int slots);
 // (total - reserve) / slots, rounded down to the granule of quota.
 uint64_t AutoSlotBytes(const Capacity& capacity);
 
-// "policy.yaml:3:5: namespaces.team-a.memory: ", which every message about a key begins with.
+// "policy.yaml:3:5: namespaces.team-a.memory: ", the beginning of every message about a key.
 std::string Where(const Policy& policy, const Place& place, const std::string& key);
 
 }  // namespace gpuloom

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes as an operator's policy file. It is refused with the line where it is wrong, or it says the same each time it is
-// read, gives no more than it may promise, and keeps the trust domains of different kinds apart.
+// Bytes as an operator's policy file. It is refused with the line where it is wrong, or it says the same each time it
+// is read, gives no more than it may promise, and keeps the trust domains of different kinds apart.
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>

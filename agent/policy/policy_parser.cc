@@ -41,7 +41,8 @@ constexpr uint32_t kMaxGpuIndex = 1023;
 constexpr size_t kMaxGpus = 64;
 constexpr size_t kMaxGpuLetters = 128;
 
-// Lower-case letters, digits and -, as names of namespaces and containers are; of pods points, too. A glob's * and ? stand for some.
+// Lower-case letters, digits and -, as names of namespaces and containers are; of pods points, too. A glob's * and ?
+// stand for some.
 bool IsName(std::string_view text, size_t most_letters, std::string_view further_letters) {
   return !text.empty() && text.size() <= most_letters &&
          std::all_of(text.begin(), text.end(), [&](char c) {

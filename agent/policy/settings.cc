@@ -212,8 +212,8 @@ std::string BrokenPromiseTo(const Policy& policy, const Capacity& gpu,
 std::vector<BrokenPromise> BrokenPromises(const Policy& policy, const Capacity& gpu) {
   // A GPU without any slots has its own reason (NothingLeft).
   if (policy.overcommit || AutoSlotBytes(gpu) == 0) return {};
-  // Whose own rules they are, first; then who else may have them, because a rule of its own lets it on the GPU. The empty
-  // name stands for who has the defaults alone.
+  // Whose own rules they are, first; then who else may have them, because a rule of its own lets it on the GPU. The
+  // empty name stands for who has the defaults alone.
   std::set<std::string> open;
   std::vector<std::string_view> names;
   const auto add = [&](const PolicyRule& rule) {

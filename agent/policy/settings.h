@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of a policy's rules apply to a pod: the most specific one that sets a key gives its value. Pure functions, safe
-// from any thread.
-//
-// A pod's name is chosen by who makes it, so what `pods` says never gives more than the namespace has: of both priorities the
-// lower one holds, of both maxKernelTimes and memoryWaits the shorter, of both traces the lesser, and of deny, gpus, timeShareMax,
-// smPercent and smReserved both.
+// Which of a policy's rules apply to a pod: the most specific one that sets a key gives its value. Pure functions,
+// safe from any thread. A pod's name is chosen by its creator, so a rule under `pods` never grants more than the
+// namespace has. Of the pod's and the namespace's values the lower priority, the shorter maxKernelTime and
+// memoryWait, and the lesser trace apply; both values of deny, gpus, timeShareMax, smPercent and smReserved apply.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +17,7 @@ namespace gpuloom {
 
 inline constexpr uint32_t kDefaultWeight = 100;
 
-// A key's value and which rule's it is.
+// A key's value, and the rule that it comes from.
 template <typename T>
 struct Chosen {
   T value{};
@@ -44,13 +42,13 @@ struct NamespaceSettings : PodSettings {
   Chosen<MemoryRule> memory;
   Chosen<TrustDomainRule> trust_domain;
   Chosen<uint32_t> max_tenants;  // 0: no bound
-  // Of the namespace alone: a pod's name must not shorten what others wait for it.
+  // Namespaces only: a pod's name must not shorten how long others wait behind it.
   Chosen<uint32_t> rescue_after_ms{kDefaultRescueAfterMs, "", {}};
 };
 
 NamespaceSettings SettingsOfNamespace(const Policy& policy, std::string_view pod_namespace);
 
-// `container` is empty where it is not known; then only rules for all containers apply.
+// `container` is empty if it is not known; then only rules for all containers apply.
 PodSettings SettingsOfPod(const Policy& policy, std::string_view pod_namespace,
                           std::string_view pod, std::string_view container);
 
@@ -73,19 +71,20 @@ struct Candidate {
   uint32_t tenants_of_namespace;  // that use this GPU without it
 };
 
-// Why the GPU cannot keep what its memory rule promises a namespace, with file, line, key and what to do: the rule's memory
-// times the slots, and the reserve, is more than the GPU has, and `overcommit` is not set. Empty: it can.
+// Why the GPU cannot keep what the memory rule promises a namespace, with file, line, key and what to do: the rule's
+// memory times the slots, plus the reserve, is more than the GPU has, and `overcommit` is not set. Empty: it can.
 std::string BrokenPromiseTo(const Policy& policy, const Capacity& gpu,
                             std::string_view pod_namespace);
 
-// A rule that is impossible on a GPU: pods that it is for are refused there, all others are served.
+// A rule that is impossible on a GPU: the pods to which it applies are refused there, all others are served.
 struct BrokenPromise {
   std::string key;      // "namespaces.team-a.memory"
   std::string message;  // as BrokenPromiseTo
 };
 
-// Each rule once. Not those that nobody has whom `deny` and `gpus` let on the GPU, as far as the file's own names and globs
-// tell: a name that combines two globs may be refused without being foreseen here.
+// Each rule once. Leaves out rules that apply only to pods which `deny` and `gpus` keep off the GPU, as far as the
+// file's own names and globs show it: a name that matches two globs at once may be refused without being foreseen
+// here.
 std::vector<BrokenPromise> BrokenPromises(const Policy& policy, const Capacity& gpu);
 
 // Why this container may not use this GPU, with file, line and key. Empty: it may.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text that is one YAML document, and what its scalars are. Pure; safe from any thread.
+// Parses a text that is one YAML document, and judges its scalars. Pure; safe from any thread.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -19,14 +19,14 @@ struct YamlMistake {
 
 Place PlaceOf(const YAML::Node& node);
 
-// nullopt, and what is wrong, when it is not YAML, or more than one document. Undefined for empty text.
+// nullopt with the mistake if it is not YAML, or more than one document. For empty text the node is undefined.
 [[nodiscard]] std::optional<YAML::Node> LoadDocument(const std::string& text, YamlMistake* mistake);
 
-// Written without quotes.
+// Whether it is written without quotes.
 bool IsPlain(const YAML::Node& scalar);
 
-// What is written without quotes, and what readers of YAML take for something else than text: a
-// number, a date, a truth value. Some would hand on another word than the one that was written.
+// Whether it is written without quotes and YAML readers take it for something other than text: a number, a date, a
+// truth value. Some readers would turn it into another word than the one that was written.
 bool IsNoText(const YAML::Node& scalar);
 
 // nullopt unless it is true or false, without quotes.

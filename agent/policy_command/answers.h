@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function for each kind of question, about a policy that has been read. But for Show, which reads more, they are pure
-// and safe from any thread.
+// One function for each kind of question about a policy. All but Show, which reads files, are pure and safe from any
+// thread.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@
 
 namespace gpuloom {
 
-// Without a policy the file is none, and `policy_error` says why.
+// nullopt: the file is not a policy; `policy_error` says why.
 Answer Check(const PolicyCommand& command, const std::optional<Policy>& policy,
              const std::string& policy_error);
 Answer Explain(const PolicyCommand& command, const Policy& policy);
 Answer Simulate(const PolicyCommand& command, const Policy& policy);
 
-// Reads the policy that an agent keeps, and the file.
+// Reads the policy that an agent keeps, and the policy's file.
 Answer Show(const PolicyCommand& command);
 
 }  // namespace gpuloom

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpuloom policy diff`: what a policy file would change of what is in force here, for those who run. Reads that file and what
-// an agent keeps; who runs is the caller's to ask. One thread.
+// `gpuloom policy diff`: what a policy file would change of the policy in force here, and for which running tenants.
+// Reads that file and the policy that an agent keeps; the caller finds out who runs. One thread.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct RunningGpu {
 struct Running {
   std::vector<RunningGpu> gpus;
   std::vector<RunningTenant> tenants;
-  std::vector<std::string> troubles;  // what could not be asked, and why
+  std::vector<std::string> troubles;  // what could not be found out, and why
 };
 
 // kGood: nothing changes. kNotGood: something does, or no agent is in charge, as `trouble` says. kMistake: the answer is not the whole one, or there is none, as `trouble`

@@ -46,7 +46,8 @@ std::string Partitions(const PolicyCommand& command, const Policy& policy, Json*
   return text;
 }
 
-// Of a GPU that is known by its product, or by nothing but its memory: without what `gpus` says by what is not known of it.
+// Of a GPU that is known by its product, or by nothing but its memory: without what `gpus` says by what is not known
+// of it.
 Policy WithoutUnknownGpus(Policy policy, const std::string& product) {
   const auto forget = [&](PolicyRule* rule) {
     if (!rule->gpus.has_value()) return;

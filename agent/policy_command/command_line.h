@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpuloom policy …` on the command line.
+// Defines `gpuloom policy …` on the command line. Called once, from main's thread.
 #pragma once
 
 #include "agent/policy_command/policy_command.h"
@@ -10,7 +10,8 @@ class App;
 
 namespace gpuloom {
 
-// Which says, once the line is parsed, whether it was asked for. `command` outlives the parsing.
+// Returns the subcommand, which `program` owns and which says, once the line is parsed, whether it was given. `command`
+// must outlive the parsing.
 const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command);
 
 }  // namespace gpuloom

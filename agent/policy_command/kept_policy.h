@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The policy that is in force on this node, as its agent keeps it (agent/policy/policy_file.h). Reads that file; one thread.
+// The policy that is in force on this node, as its agent keeps it (agent/policy/policy_file.h). Reads that file; one
+// thread.
 #pragma once
 
 #include <optional>

@@ -14,9 +14,10 @@ namespace gpuloom {
 struct PolicyCommand {
   enum class Kind { kCheck, kDiff, kExplain, kShow, kSimulate };
   Kind kind = Kind::kCheck;
-  std::string file;  // but for kShow, "-" is standard input
+  std::string file;  // "-" is standard input, except for kShow
   Format format = Format::kTable;
-  // kCheck: GPUs against which its promises are judged. Without a product, rules for some GPUs count as for this one, too.
+  // kCheck: GPUs against which the policy's promises are judged. To a GPU without a product, rules for particular GPUs
+  // apply, too.
   struct CheckedGpu {
     std::string product;
     uint64_t memory_bytes = 0;
@@ -25,7 +26,7 @@ struct PolicyCommand {
   std::vector<CheckedGpu> gpus;
   int slots = 10;  // as the node agent's default
   std::string reserve = "auto";
-  // Into which its multiprocessors are divided: how many, and in groups of how many.
+  // The GPU's multiprocessors, and how many of them make up a group, the unit in which they are divided.
   uint32_t multiprocessors = 132;
   uint32_t multiprocessors_in_group = 8;
   // kExplain
@@ -38,7 +39,7 @@ struct PolicyCommand {
   std::vector<std::string> simulator;  // its other arguments
 };
 
-// Where the file is read.
+// The path from which the file is read.
 std::string PathOf(const PolicyCommand& command);
 
 // kNotGood, of kCheck and kShow: the policy is not as it should be. kMistake: the question is not, the file cannot be read or, to

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of a policy's keys in words, as people write them. Pure; safe from any thread.
+// The values of a policy's keys as people write them in the file. Pure; safe from any thread.
 #pragma once
 
 #include <map>
@@ -26,12 +26,12 @@ std::string SpelledRescue(uint32_t ms);   // of rescueAfter
 // All keys that the file sets, by their paths: "namespaces.team-a.weight", "300".
 std::map<std::string, std::string> KeysOf(const Policy& policy);
 
-// When a change of a key reaches what runs.
+// When a change of a key takes effect for a running container.
 enum class Applies { kAtOnce, kNextProcess, kNextStart };
 inline constexpr const char* kAppliesNames[] = {"at once", "at its next process",
                                                 "at its next container start"};
 
-// What one key comes to for a container, and by which rule.
+// The value of one key for a container, and the rule that it comes from.
 struct KeyInEffect {
   std::string key;
   std::string value;
@@ -39,8 +39,8 @@ struct KeyInEffect {
   Applies applies = Applies::kAtOnce;
 };
 
-// All keys, always in the same order. Those that count for a namespace and for its pods are there twice, the namespace's
-// first; those that a pod has from its namespace unless its own rule gives less, once.
+// All keys, always in the same order. A key that applies to a namespace and to its pods separately is listed twice, the
+// namespace's first; one that a pod takes from its namespace, unless its own rule gives less, once.
 std::vector<KeyInEffect> KeysInEffect(const Policy& policy, std::string_view pod_namespace,
                                       std::string_view pod, std::string_view container);
 

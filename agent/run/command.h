@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the user's command in the foreground, with our input, output and terminal, and passes on the
-// signals that are sent to us.
+// Runs the user's command in the foreground, with our input, output and terminal, and passes on the signals that are
+// sent to us. Called from main's thread, the only one.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace gpuloom::run {
 
-// Blocks the signals that RunCommand handles; call it right before.
+// Blocks the signals that RunCommand handles; call it right before RunCommand.
 void BlockSignals();
 
 // The command's exit status; 128 + signal when a signal ended it; 127 when it was not found, 126

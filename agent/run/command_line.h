@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of `gpuloom`. Prints help and mistakes itself.
+// The command line of `gpuloom`. The parser prints help and error messages itself. Called once, from main.
 #pragma once
 
 #include <chrono>
@@ -26,11 +26,11 @@ struct CommandLine {
   int slots = 1;
   std::optional<uint64_t> memory_bytes;  // instead of slots × memory per slot
   std::string domain = "local";
-  // Of the GPU's time, against the other commands'; 0: as the default.
+  // Weight in sharing the GPU's time with the other commands; 0: the default.
   uint32_t weight = 0;
   uint32_t priority = 0;      // as ShareTerms
-  uint32_t time_percent = 0;  // the same; at most, of the GPU's time
-  // Of the GPU's multiprocessors: at most, and for no other of its domain. 0: not said.
+  uint32_t time_percent = 0;  // the same; the most of the GPU's time
+  // The most of the GPU's multiprocessors, and those reserved for the command within its domain. 0: not set.
   uint32_t sm_percent = 0;
   uint32_t sm_reserved = 0;
   std::chrono::milliseconds memory_wait{0};
@@ -46,7 +46,7 @@ struct CommandLine {
   std::optional<DrainCommand> drain;      // the same
 };
 
-// nullopt: there is nothing to run, end with *exit_status.
+// nullopt: there is nothing to run; the caller exits with *exit_status.
 [[nodiscard]] std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_status);
 
 }  // namespace gpuloom::run

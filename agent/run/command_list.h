@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All commands and options of a command line as it is defined, and what is made from that: completion for shells and manual
-// pages. But for WriteManPages pure and safe from any thread.
+// All commands and options of a command line, and what is generated from them: shell completion and manual pages. Pure
+// and safe from any thread, except WriteManPages.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ class App;
 namespace gpuloom::run {
 
 struct OptionEntry {
-  std::vector<std::string> names;  // "-o", "--output"; of a positional its name alone
-  std::string value;               // what it takes: "TEXT"; empty: nothing
+  std::vector<std::string> names;  // "-o", "--output"; for a positional its name only
+  std::string value;               // the kind of its value: "TEXT"; empty: it takes none
   std::vector<std::string> choices;
   std::string about;  // one line
 };
@@ -26,16 +26,16 @@ struct CommandEntry {
   std::vector<std::string> subcommands;  // names; hidden ones are left out
 };
 
-// The program first, each command before its own.
+// The program comes first, and each command before its subcommands.
 std::vector<CommandEntry> ListCommands(const CLI::App& program);
 
-// For bash, zsh or fish.
+// `shell` is bash, zsh or fish.
 std::string CompletionScript(const std::vector<CommandEntry>& commands, const std::string& shell);
 
-// Of one of them, section 1: "gpuloom-policy-check".
+// The name of a command's manual page, in section 1: "gpuloom-policy-check".
 std::string ManPageName(const CommandEntry& command);
 std::string ManPage(const std::vector<CommandEntry>& commands, const CommandEntry& command);
-// One file each, NAME.1, in a folder that is made. False with a message.
+// Writes one file NAME.1 for each command into the folder, which it creates. False with a message.
 [[nodiscard]] bool WriteManPages(const std::vector<CommandEntry>& commands,
                                  const std::string& folder, std::string* error);
 

@@ -39,7 +39,8 @@ std::string PathOf(const CommandEntry& command, const std::string& subcommand) {
   return command.path + (command.path.empty() ? "" : " ") + subcommand;
 }
 
-// Every step from a command to one of its own, as the shells' case wants it: "policy check", and " policy" for a first one.
+// Every step from a command to one of its own, as the shells' case wants it: "policy check", and " policy" for a
+// first one.
 std::vector<std::string> Steps(const std::vector<CommandEntry>& commands) {
   std::vector<std::string> steps;
   for (const CommandEntry& command : commands) {

@@ -21,7 +21,7 @@ struct DrainCommand {
       gpu;  // a UUID, or a beginning that one GPU alone has, or what the folder is called; empty: all
   std::string reason;  // for whoever asks why
   bool wait = false;
-  std::optional<std::chrono::milliseconds> timeout;  // of waiting; none: without end
+  std::optional<std::chrono::milliseconds> timeout;  // of waiting; nullopt: no limit
   std::string state_dir;                             // as SearchedFolders
   Format format = Format::kTable;
 };

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gpuloom-executor as it is installed says of itself. Executors that run may have been started from an older file: what
-// they are of, their scheduler says. One thread; waits for the program, ten seconds at most.
+// What the installed gpuloom-executor says about itself. Running executors may have been started from an older file;
+// their scheduler reports their versions. One thread; waits for the program for at most ten seconds, because it looks
+// for CUPTI first, which takes a while from a cold disk.
 #pragma once
 
 #include <string>
 
 namespace gpuloom::run {
 
-// Before the reason.
+// What is shown before the reason why there is no CUPTI.
 inline constexpr char kNoCupti[] = "none, so traces have the executors' own times: ";
 
 struct ExecutorProgram {
   std::string version;  // "0.2.0 (abc)"; empty: `trouble` says why it is not known
   std::string trouble;
-  // What it would trace with, "libcupti.so.2025.3.1, API 130000, /…"; empty: why not. An older one says neither.
+  // The CUPTI that it would trace with, "libcupti.so.2025.3.1, API 130000, /…"; if empty, why_no_cupti is the reason.
+  // An older program says neither.
   std::string cupti;
   std::string why_no_cupti;
 };
 
-// The one that is installed with `program`, which is <root>/bin/<name>.
+// Runs the executor that is installed with `program`, which is <root>/bin/<name>.
 ExecutorProgram AskExecutorProgram(const std::string& program);
 
-// Of its two lines, of which older ones have the first only; pure.
+// Parses the program's output: a line with its version and, except from older programs, a line about CUPTI. Pure.
 ExecutorProgram ReadExecutorVersion(const std::string& said);
 
 }  // namespace gpuloom::run

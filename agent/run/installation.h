@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of ours that `gpuloom run` needs, all of which must be there (agent/node/layout.h says where).
+// The files of our installation that `gpuloom run` needs (agent/node/layout.h says where they are). Plain value; safe
+// from any thread.
 #pragma once
 
 #include <string>
@@ -11,10 +12,10 @@ namespace gpuloom::run {
 struct Installation {
   std::string scheduler;
   TenantLibraries libraries;
-  std::string softgpu;  // may be missing: only who asks for it needs it
+  std::string softgpu;  // the file may be missing: only --softgpu needs it
 };
 
-// Of the program <root>/bin/<name>. False with a message that names the file that is missing.
+// Finds the installation of the program <root>/bin/<name>. False with a message that names the missing file.
 [[nodiscard]] bool FindInstallation(const std::string& program, Installation* installation,
                                     std::string* error);
 

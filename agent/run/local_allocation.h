@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `gpuloom run` tells the scheduler about its tenant, standing where the node's agent stands in
-// a cluster. Pure; safe from any thread.
+// What `gpuloom run` tells the scheduler about its tenant, in the role that the node's agent has in a cluster. Pure;
+// safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct LocalAllocation {
   control::BindAllocation bind;
 };
 
-// `name` and `path` of the tenant's folder. False with a message: the quota is more than the GPU
-// has, or the path does not fit.
+// `name` and `path` are the tenant's folder's. False with a message: the quota is more than the GPU has, or the path
+// does not fit.
 [[nodiscard]] bool Describe(const CommandLine& line, const std::string& name,
                             const std::string& path, uint64_t device_memory_bytes,
                             LocalAllocation* allocation, std::string* error);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpuloom policy: questions about a policy file, answered without a GPU, a node or a cluster; it reads
-// the file and prints. But for show and diff, which are about what is in force on this node: diff asks the schedulers who runs.
+// gpuloom policy: questions about a policy file, answered without a GPU, a node or a cluster; it reads the file and
+// prints. But for show and diff, which are about what is in force on this node: diff asks the schedulers who runs.
 //
 // gpuloom doctor: whether this node has what gpuloom needs, and what to do; reads files and asks the schedulers.
 //
 // gpuloom suspend, gpuloom resume: stop a pod's work on this machine's GPUs, and let it go on; asks the schedulers.
 //
-// gpuloom drain: nobody new gets this machine's GPUs; writes that into their folders, and asks the schedulers who is there.
+// gpuloom drain: nobody new gets this machine's GPUs; writes that into their folders, and asks the schedulers who is
+// there.
 //
 // gpuloom tenants, gpus, top, version: who uses this machine's GPUs, how much, by which release; asks the schedulers.
 //

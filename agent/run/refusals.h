@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpuloom refusals`: what pods were refused on this machine and why, by whomever. The agent writes down what it refuses the
-// kubelet; schedulers count what they refuse tenants that are there, and what ended in a fault. Changes nothing. One thread.
+// `gpuloom refusals`: what pods were refused on this machine, by whom and why. The agent records what it refuses the
+// kubelet; schedulers count what they refuse running tenants, and their faults. Changes nothing. One thread.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace gpuloom::run {
 
-// Of the agents' files in the folders of `state_dir` (SearchedFolders) and of these schedulers. Bounded: an agent keeps 50
-// refusals, and a container has one line of each kind, whose names are cut.
+// Formats the refusals in the agents' files in the folders of `state_dir` (SearchedFolders) and those of these
+// schedulers. Bounded: an agent keeps 50 refusals, and a container has one line of each kind, whose names are cut.
 std::string FormatAllRefusals(const std::string& state_dir,
                               const std::vector<SchedulerFigures>& schedulers, Format format);
 

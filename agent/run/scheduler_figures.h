@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine's schedulers say of their GPUs and tenants, asked over their control sockets. Changes nothing. One
-// thread; waits for answers, five seconds at most for each.
+// What this machine's schedulers report about their GPUs and tenants, asked over their control sockets. Changes
+// nothing. One thread; waits for answers, at most five seconds for each.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace gpuloom::run {
 
-// A name as it is shown: a tenant chooses its own.
+// A name as it is shown: escaped, because a tenant chooses its own.
 template <size_t N>
 std::string Text(const char (&field)[N]) {
   constexpr size_t kLongestName = 300;  // longer than Kubernetes' are
@@ -35,31 +35,32 @@ struct SchedulerFigures {
   control::GpuState gpu{};
   std::vector<control::DomainState> domains;
   std::vector<control::AllocationState> allocations;  // those that are bound
-  // What the agent says of the GPU, if there is one; on a machine without, whether it is drained.
+  // The GPU's standing as the agent reports it; on a machine without an agent, whether the GPU is drained.
   std::optional<GpuStanding> standing;
   bool standing_is_current = true;  // false: the last agent has said so, and none is in charge now
   bool answers = true;              // false: nothing but folder and standing is known
 
-  // The GPU's UUID; of an older release's scheduler the folder, which the agent names after the GPU.
+  // The GPU's UUID; for a scheduler of an older release the folder, which the agent names after the GPU.
   std::string name() const;
 };
 
-// One on one GPU, as its scheduler says; both outlive it.
+// A tenant on one GPU, as its scheduler reports it; what the pointers lead to must outlive it.
 struct Tenant {
   const SchedulerFigures* scheduler;
   const control::AllocationState* state;
 };
 
-// All of them, by namespace, pod, container and GPU.
+// All tenants, sorted by namespace, pod, container and GPU.
 std::vector<Tenant> TenantsOf(const std::vector<SchedulerFigures>& schedulers);
-// Since when it has its slots: Unix time in seconds; 0: nobody knows.
+// Since when it has its slots: Unix time in seconds; 0: unknown.
 int64_t SinceOf(const Tenant& tenant);
-// What is known of it, as every document says it.
+// What is known about it, in the form that all documents share.
 Json JsonOfTenant(const Tenant& tenant);
 Json JsonOfBusyTime(const control::BusyTime& busy);
 inline double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
-// What executors that run say of themselves, and the trust domains of those that say it. Older ones say nothing.
+// What running executors report about themselves, and the trust domains of those that report the same. Older executors
+// report nothing.
 using ByWord = std::map<std::string, std::vector<std::string>>;
 ByWord ExecutorVersions(const SchedulerFigures& scheduler);
 ByWord ExecutorCuptis(const SchedulerFigures& scheduler);  // or "none; " and why
@@ -68,8 +69,8 @@ std::string SomeOf(const std::vector<std::string>& names);
 
 struct AllFigures {
   std::vector<SchedulerFigures> schedulers;  // by folder
-  // Which did not answer and why, or that there is none and where it was looked for; one line each, without their ends.
-  // A socket that a scheduler has left behind is no scheduler.
+  // Which schedulers did not answer and why, or that there is none and where it was looked for; one line each, without
+  // newlines. A socket that a scheduler has left behind does not count as one.
   std::vector<std::string> troubles;
   std::vector<std::string> missing;      // folders of an agent's GPUs for which no scheduler runs
   std::vector<SchedulerFigures> silent;  // these, and those that did not answer
@@ -102,12 +103,12 @@ Json JsonOfRecord(const SlotRecord& record);
 // What is wrong with a tenant, or that it runs: a word or two.
 std::string StateOf(const control::AllocationState& state);
 
-// As they are shown, by control::Fault.
+// The names under which faults are shown, by control::Fault.
 inline constexpr const char* kFaultNames[] = {"broke_protocol", "lost_device", "did_not_drain",
                                               "lost_executor", "long_kernel"};
 static_assert(std::size(kFaultNames) == control::kFaults, "each fault has its name");
 
-// The unsupported CUDA features that its programs asked for; at most as many names as there is room for in the report.
+// The unsupported CUDA features that its programs asked for; at most as many names as the report has room for.
 std::vector<std::string> UnsupportedOf(const control::AllocationState& state);
 
 }  // namespace gpuloom::run

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schedulers of this machine, by the folders in which they have their control sockets. Reads folders only; safe from
-// any thread.
+// Finds the schedulers of this machine by the folders of their control sockets. Reads folders only; safe from any
+// thread.
 #pragma once
 
 #include <string>
@@ -14,17 +14,18 @@ inline constexpr char kAgentsStateDir[] = "/var/lib/gpuloom";
 // agent's default, those of gpuloom-scheduler@.service and those of this user's `gpuloom run`.
 std::vector<std::string> SearchedFolders(const std::string& state_dir);
 
-// The folders below these, and these themselves, in which a scheduler has its control socket, and those that an agent has
-// made for its GPUs, whose schedulers may not run. Adds to `unseen` the folders that may not be read, each behind "; ".
+// Returns those of these folders, and of the folders in them, that have a scheduler's control socket, and those that an
+// agent has made for its GPUs, whose schedulers may not run. Appends to `unseen` the folders that this user may not
+// read, each after "; ".
 std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
                                         std::string* unseen);
 
-// Whether an agent has made it for a GPU, so that a scheduler should be there.
+// Whether an agent has made the folder for a GPU, so that a scheduler should run there.
 bool IsOfAgent(const std::string& folder);
 
-// It should, and none does; not that this user may not ask it.
+// Whether a scheduler should run there and none does. False if this user may not connect to it.
 bool LacksScheduler(const std::string& folder);
-// An error: that.
+// The error message for that.
 std::string NoSchedulerRuns(const std::string& folder);
 // An agent is or was in charge of one of these folders, and has found no GPU.
 bool HasNoGpu(const std::vector<std::string>& folders);

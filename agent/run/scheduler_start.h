@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reaches the scheduler of a state folder, starting one when none answers. Any number of processes
-// may do so at the same time: the lock file lets one scheduler through, and all end up at its
-// socket.
+// Connects to the scheduler of a state folder, starting one when none answers. Any number of processes may do so at the
+// same time: the lock file admits one scheduler, and all of them connect to it. One thread; blocks for up to
+// SchedulerPlace::patience.
 #pragma once
 
 #include <string>
@@ -11,8 +11,7 @@
 
 namespace gpuloom::run {
 
-// False with a message. A scheduler that was started goes on when we end, and ends by itself when
-// nobody uses it.
+// False with a message. A scheduler that was started outlives this process, and ends by itself when nobody uses it.
 [[nodiscard]] bool ReachScheduler(const SchedulerPlace& place, control::Client* client,
                                   std::string* error);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpuloom tenants`, `gpuloom gpus` and `gpuloom version`: who uses this machine's GPUs, how much, since when, and by which
-// release; `gpuloom refusals`: what pods were refused, and why. Asks the schedulers over their control sockets, reads what the
-// agent has written, and changes nothing. One thread; waits for answers.
+// `gpuloom tenants`, `gpuloom gpus` and `gpuloom version`: who uses this machine's GPUs, how much, since when, and with
+// which release; `gpuloom refusals`: what pods were refused, and why. Asks the schedulers over their control sockets,
+// reads the agent's files, and changes nothing. One thread; waits for answers.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ struct StatusCommand {
   Format format = Format::kTable;
 };
 
-// kNotGood: not all schedulers have answered, or there is none; `text` is what those said that have.
+// kNotGood: there is no scheduler, or not all have answered; `text` is then the answer of those that have.
 Answer AnswerAboutStatus(const StatusCommand& command);
 
 }  // namespace gpuloom::run

@@ -21,7 +21,7 @@ class TenantFolder {
   TenantFolder(const TenantFolder&) = delete;
   TenantFolder& operator=(const TenantFolder&) = delete;
 
-  // All-or-nothing but for the folder itself, which the destructor removes; false with a message.
+  // Makes the folder and its content. False with a message; the destructor removes what was made.
   [[nodiscard]] bool Make(const std::string& state_dir, const TenantLibraries& libraries,
                           std::string* error);
   bool made() const { return !path_.empty(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpuloom top`: what this machine's GPUs and tenants do now, again and again. Asks the schedulers and changes nothing; ends by
-// itself, by a key, or by a signal. One thread.
+// `gpuloom top`: shows repeatedly what this machine's GPUs and tenants do. Asks the schedulers and changes nothing;
+// ends by itself, by a key, or by a signal. One thread.
 #pragma once
 
 #include <chrono>
@@ -16,13 +16,13 @@ struct TopCommand {
 
   std::string state_dir;  // as SearchedFolders
   std::chrono::milliseconds interval = kDefaultInterval;
-  int times = 0;  // how many tables; 0: without end
+  int times = 0;  // how many tables; 0: no limit
   TopOrder order = TopOrder::kTime;
   Format format = Format::kTable;
 };
 
-// A screen if standard output is a terminal and a table without end is wanted; else one table or document below the other.
-// Returns the exit status: kNotGood if not all schedulers answered the last time, or none is there.
+// Draws a screen if standard output is a terminal and `times` is 0 for a table; otherwise prints one table or document
+// after the other. Returns the exit status: kNotGood if there is no scheduler, or not all answered the last time.
 int Top(TopCommand command);
 
 }  // namespace gpuloom::run

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happened on this machine's GPUs between two looks at their schedulers. Pure functions of what was answered; safe from
-// any thread.
+// What happened on this machine's GPUs between two queries of their schedulers. Pure functions of the answers; safe
+// from any thread.
 #pragma once
 
 #include <optional>
@@ -27,22 +27,22 @@ struct TopGpu {
 
 struct TopTenant {
   std::string pod_namespace, pod, container, gpu;
-  std::optional<double> gpu_share;  // of the GPU's time, the copy engines' apart
+  std::optional<double> gpu_share;  // of the GPU's time, without that of the copy engines
   std::optional<double> kernels_per_second;
   std::optional<double> queued,
-      throttled;  // its work was ready and waited; the part that a ceiling caused
+      throttled;  // time in which its work was ready but waited; the part of it that a limit caused
   uint64_t memory_used_bytes = 0, memory_quota_bytes = 0;
   std::string state;
 };
 
 struct TopView {
-  std::optional<double> seconds;  // between the looks, by the first scheduler's clock
+  std::optional<double> seconds;  // between the queries, by the first scheduler's clock
   std::vector<TopGpu> gpus;
   std::vector<TopTenant> tenants;
 };
 
-// `before` may be empty. A tenant that was not there then began after it, and so did its figures; the same with a scheduler
-// that has been replaced.
+// `before` may be empty. The figures of a tenant that is not in it, or of a scheduler that has been replaced since,
+// count from zero.
 TopView Compare(const std::vector<SchedulerFigures>& before,
                 const std::vector<SchedulerFigures>& now, TopOrder order);
 

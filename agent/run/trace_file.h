@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the trace of a machine's GPUs as a file (proto/trace/event_file.h), and sums it up. One thread.
+// Writes the trace of a machine's GPUs to a file (proto/trace/event_file.h), and sums it up. One thread.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 
 namespace gpuloom::run {
 
-// What one GPU's scheduler has given.
+// What one GPU's scheduler has delivered.
 struct TracedGpu {
   std::string name;  // its UUID
   control::Client::Trace trace;
-  std::vector<trace::Part> parts;  // of trace.parts, in their order
+  std::vector<trace::Part> parts;  // those of trace.parts, in the same order
   trace::Window window;
 
   std::vector<uint64_t> SessionsOf(uint64_t executor_id) const;
 };
 
-// One for each part, GPU by GPU.
+// One sum for each part, GPU by GPU.
 std::vector<trace::PartSum> SumUp(const std::vector<TracedGpu>& gpus);
 
-// Returns false with errno if it could not be written whole.
+// `sums` as SumUp returns them. Returns false with errno if the file could not be written completely.
 [[nodiscard]] bool WriteTraceFile(const std::vector<TracedGpu>& gpus,
                                   const std::vector<trace::PartSum>& sums, FILE* file);
 

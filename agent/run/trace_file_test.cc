@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of an executor's records: the file that people load, its sums, and what is done with records that make no
-// sense.
+// What becomes of an executor's records: the file that people load, its sums, and what is done with records that make
+// no sense.
 #include "agent/run/trace_file.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says what the command has asked of CUDA that is not supported. One thread.
+// Reports which unsupported CUDA features the command has asked for. One thread.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace gpuloom::run {
 // The line for the user; empty when there was nothing.
 std::string UnsupportedLine(const control::AllocationState& state);
 
-// To stderr, after the command has ended. Its last words may still be on their way while its
-// sessions end: waits for them, at most a quarter of a second.
+// Writes the line to stderr after the command has ended. Its last reports may still be on their way while its sessions
+// end: waits for them for at most a quarter of a second.
 void SayUnsupported(const std::string& allocation, control::Client* client);
 
 }  // namespace gpuloom::run

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpuloom version`: of which release each part is that works on this machine, and what it works with. Changes nothing. One
-// thread.
+// `gpuloom version`: the release of each part that runs on this machine, and the drivers and libraries that it uses.
+// Changes nothing. One thread.
 #pragma once
 
 #include <string>
@@ -12,8 +12,9 @@
 
 namespace gpuloom::run {
 
-// This program and the executors' as it is installed; the agents of the folders of `state_dir` (SearchedFolders), by their locks, and the libraries that they have
-// given containers, by their records; these schedulers, with their executors and drivers.
+// This program and the executors' as it is installed; the agents of the folders of `state_dir` (SearchedFolders), by
+// their locks, and the libraries that they have given containers, by their records; these schedulers, with their
+// executors and drivers.
 std::string FormatVersions(const std::string& state_dir,
                            const std::vector<SchedulerFigures>& schedulers,
                            const ExecutorProgram& executor, Format format);

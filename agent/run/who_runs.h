@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who runs on this machine's GPUs, for `gpuloom policy diff`: asks the schedulers, and reads what the agent has written of the
-// GPUs. One thread; waits for answers.
+// Which tenants run on this machine's GPUs, for `gpuloom policy diff`: asks the schedulers, and reads the agent's files
+// about the GPUs. One thread; waits for answers.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace gpuloom::run {
 
-// That no scheduler is there is no trouble: then nobody runs.
+// That there is no scheduler is not reported as a trouble: then nobody runs.
 Running WhoRuns(const std::string& state_dir);
 
 }  // namespace gpuloom::run

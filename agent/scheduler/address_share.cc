@@ -8,7 +8,7 @@ namespace gpuloom::scheduler {
 namespace {
 
 constexpr uint64_t kLargestOwnBytes = uint64_t{1} << 40;  // of a quota of 512 GiB and more
-// All ranges above the least size together are at most so many first ranges.
+// The ranges above the least size hold together at most as much as this many first ranges.
 constexpr uint64_t kFirstRanges = 3;
 
 // Twice the quota leaves room for fragmentation, and for a quota that is raised.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The address ranges that one allocation's sessions hold in a window, and how much the next session gets. Owned by
-// Allocation; pure bookkeeping, one thread. Sizes are in bytes. Why these sizes: docs/design/addresses.md.
+// The address ranges that one allocation's sessions hold in a window, and how much the next session gets. Pure
+// bookkeeping, owned by Allocation; the scheduler's thread only. The windows belong to the caller. Sizes are in bytes.
+// Why these sizes: docs/design/addresses.md.
 //
 // The first session gets as much as programs are known to reserve, whatever its quota; later ones get less and less,
 // and the total is bounded. Part of the window is kept for the first few sessions of each allocation, so that no
 // tenant, nor all of them together, can take what every allocation is guaranteed. A range counts until it is free
-// again, not until its session ends; but a session counts as the first if no other is being served, so that a program
-// that restarts while its predecessor drains gets as much as that had.
+// again, not until its session ends. But a session counts as the first if no other is being served: a program that
+// restarts while its predecessor drains gets as much as that one had.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,7 @@ class AddressShare {
   void Free(const channel::Range& range, DividedWindow* window);
 
   uint64_t held_bytes() const { return held_bytes_; }
-  // For a message that begins with who holds it.
+  // The message is to follow the name of who holds the ranges.
   std::string Refusal(const AddressLimits& limits) const;
 
  private:
@@ -60,8 +61,8 @@ class AddressShare {
 
   uint64_t held_bytes_ = 0;
   uint32_t ranges_ = 0;
-  uint32_t serving_ = 0;        // of them, those whose sessions have not ended
-  uint32_t needed_ranges_ = 0;  // of them, those in DividedWindow::needed
+  uint32_t serving_ = 0;        // those of ranges_ whose sessions have not ended
+  uint32_t needed_ranges_ = 0;  // those of ranges_ that lie in DividedWindow::needed
 };
 
 // Enough for a program that reserves nothing and has a small quota.
@@ -70,7 +71,7 @@ inline constexpr uint32_t kAssuredDeviceRanges = 4;
 // For 1,024 allocations.
 inline constexpr uint64_t kAssuredDeviceBytes =
     1024 * kAssuredDeviceRanges * kLeastDeviceRangeBytes;
-// The quotas of a GPU together are its memory, and what is needed is at most four times the quota.
+// Enough where the quotas add up to the memory of the GPU: a first session needs at most four times its quota.
 inline constexpr uint64_t kNeededDeviceBytes = uint64_t{2} << 40;
 // What the first session of an allocation can reserve, whatever its quota.
 inline constexpr uint64_t kFirstReservableBytes = uint64_t{256} << 30;
@@ -83,7 +84,7 @@ inline constexpr uint32_t kAssuredHostRanges = 4;
 inline constexpr uint64_t kAssuredHostBytes = 1024 * kAssuredHostRanges * kMinHostRangeBytes;
 inline constexpr uint64_t kNeededHostBytes = uint64_t{1} << 40;
 
-// For a session's pinned and managed memory, staging and images.
+// The host range holds a session's pinned and managed memory, staging and images. Pure, as the functions below.
 AddressLimits HostAddressLimits(uint64_t pinned_limit_bytes);
 // How much a session with a range of `range_bytes` may pin, leaving room for what else is in the range.
 uint64_t PinnedLimitBytes(uint64_t pinned_limit_bytes, uint64_t range_bytes);

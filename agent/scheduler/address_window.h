@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits a window of addresses into disjoint ranges: device and host addresses that tenants of one
-// GPU see unchanged. Pure bookkeeping, one thread. Who may have how much: address_share.h.
+// Splits a window of addresses into disjoint ranges: device and host addresses that the tenants of
+// one GPU see unchanged. Pure bookkeeping; the scheduler's thread only. Who may have how much:
+// address_share.h.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,7 @@ class AddressWindow {
   // none. Lowest first keeps ranges together: repeated taking and freeing leaves gaps in one place,
   // not all over the window.
   [[nodiscard]] bool Take(uint64_t size_bytes, channel::Range* range);
-  // `range` was taken and is no longer in use.
+  // Returns a range to the window. Ignored unless exactly this range was taken here.
   void Free(const channel::Range& range);
 
   bool Contains(const channel::Range& range) const {

@@ -58,7 +58,7 @@ bool Allocation::NoteUnsupported(std::string name_untrusted) {
     const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
     if (!plain && c != '_' && c != '-' && c != ' ') c = '?';
   }
-  // When the list is full nothing is said any more: the tenant chooses the names.
+  // A full list stays as it is, because tenants choose the names.
   if (name_untrusted.empty() || unsupported.size() == kMaxNames ||
       std::find(unsupported.begin(), unsupported.end(), name_untrusted) != unsupported.end()) {
     return false;
@@ -107,7 +107,7 @@ bool Bind(const control::BindAllocation& message, Allocation* allocation, std::s
         "does not say";
     return false;
   }
-  // An hour bounds what a call of a program's can wait for, and the arithmetic with it.
+  // Bounds what a program's call can wait for, and the arithmetic with it, to an hour.
   constexpr uint32_t kLongestWaitMs = 3'600'000;
   if (message.memory_wait_ms > kLongestWaitMs) {
     *error = "allocation " + allocation->name + ": memory may be waited for an hour at most";
@@ -135,7 +135,7 @@ bool Bind(const control::BindAllocation& message, Allocation* allocation, std::s
   allocation->rescue_after_ms = message.rescue_after_ms;
   allocation->trace = static_cast<control::TraceTerms>(message.trace);
   allocation->partition = message.partition;
-  // Applies to what is asked for from here on; sessions that hold more keep it.
+  // Applies to later requests; sessions that hold more keep it.
   allocation->usage.SetQuota(message.memory_quota_bytes);
   return true;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An allocation: one Allocate call of the kubelet (or one `gpuloom run`), with its identity, its
 // limits and its usage. Usage belongs to the allocation, not to its sessions: all processes that
-// connect through its socket share one quota. Plain bookkeeping, one thread.
+// connect through its socket share one quota. Plain bookkeeping; the scheduler's thread only.
 //
 // Held by shared_ptr: a draining session keeps the allocation it is charged to, even after the
 // allocation has been removed.
@@ -49,9 +49,9 @@ class Usage {
 
   // Returns false, and counts the refusal, if the quota does not allow it.
   [[nodiscard]] bool Charge(uint64_t bytes);
-  // For memory that is held already and cannot be refused.
+  // Charges memory that is already held, so that a refusal would only hide it.
   void ChargeAnyway(uint64_t bytes);
-  // Reverts a charge for what could not be allocated: leaves no trace in the peak.
+  // Reverts the latest charge, for memory that could not be allocated: the peak shows nothing of it.
   void Undo(uint64_t bytes);
   void Discharge(uint64_t bytes);
 
@@ -64,11 +64,11 @@ class Usage {
 };
 
 struct Allocation {
-  uint64_t id = 0;  // never given to another
+  uint64_t id = 0;  // never reused
   std::string name;
   std::string directory;
   uint32_t slots = 0;
-  uint64_t owner = 0;  // control connection whose end ends it; 0: outlives its maker
+  uint64_t owner = 0;  // the control connection that it ends with; 0: it outlives its creator
   bool removed = false;
 
   bool bound = false;
@@ -78,15 +78,15 @@ struct Allocation {
   uint64_t pinned_limit_bytes = 0;
   control::ShareTerms shares{};
   control::PartitionTerms partition{};
-  std::chrono::milliseconds memory_wait{0};  // for others' memory
+  std::chrono::milliseconds memory_wait{0};  // how long it may wait for others' memory
   control::KernelTerms kernels{};
   uint32_t rescue_after_ms = 0;  // as in control::BindAllocation
   control::TraceTerms trace = control::TraceTerms::kNone;
-  std::chrono::steady_clock::time_point next_trace{};  // when it may trace itself again
+  std::chrono::steady_clock::time_point next_trace{};  // when it may trace its own work again
   bool suspended = false;
 
   LineBudget lines;        // log budget for what its tenants cause
-  LineBudget fault_lines;  // the same for how they end: refusals in a loop do not hide that
+  LineBudget fault_lines;  // another one for how sessions end: looping refusals do not hide that
   Usage usage;
   AddressShare device_addresses;
   AddressShare host_addresses;
@@ -98,19 +98,20 @@ struct Allocation {
   uint64_t sessions_refused = 0;
   uint64_t long_kernels = 0;
   std::array<uint64_t, control::kFaults> faults = {};  // by control::Fault
-  std::string latest_fault;              // what its latest session that faulted has ended by
-  std::string latest_refusal;            // why its latest session that was refused was not let in
+  std::string latest_fault;                            // how its latest faulted session ended
+  std::string latest_refusal;                          // why its latest refused session was refused
   std::vector<std::string> unsupported;  // unsupported CUDA features that were requested, each once
 
-  // Returns false if it is known already, or there are too many. Characters not allowed in a name
-  // become '?'.
+  // Returns false if the name is already known or the list is full. Characters that a name may not
+  // have become '?'.
   bool NoteUnsupported(std::string name_untrusted);
 
   // "namespace/pod/container", or the allocation's name before it is bound.
   std::string Label() const { return bound ? identity.Label() : "allocation " + name; }
 };
 
-// Refuses, with a message, to change an allocation's identity; otherwise updates it live.
+// Applies the message to a live allocation. Returns false with a message, and changes nothing, if a
+// value is out of range or the allocation would change its identity.
 [[nodiscard]] bool Bind(const control::BindAllocation& message, Allocation* allocation,
                         std::string* error);
 

@@ -57,7 +57,7 @@ bool ChildProcess::Start(const std::vector<std::string>& arguments, int output,
 
 bool ChildProcess::Kill(std::string* error) {
   if (pid_ <= 0) return true;
-  // The group: whatever the process has started goes with it.
+  // Signals the group, so that whatever the process has started ends with it.
   // ESRCH: it has ended just now.
   if (kill(-pid_, SIGKILL) != 0 && errno != ESRCH) {
     *error = "cannot end process " + std::to_string(pid_) + ": " + strerror(errno) +
@@ -90,7 +90,8 @@ bool ChildProcess::Reap(std::string* how) {
   waitpid(pid_, &status, 0);
   pid_ = 0;
   *how = HowItEnded(status);
-  // Told apart, because SIGKILL from elsewhere is mostly the kernel's for lack of memory.
+  // Our own SIGKILL is told apart: one from elsewhere mostly comes from the kernel, for lack of
+  // memory.
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
     *how += killed_ ? ", ours" : ", not ours: is the machine out of memory?";
   }

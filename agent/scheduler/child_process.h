@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts and ends an executor, or the process that removes its folder. One thread; Reap is called on SIGCHLD.
+// Starts and ends an executor, or the process that removes its folder. The destructor leaves the process alone: whoever
+// owns this kills and reaps it. The scheduler's thread only; Reap is called on SIGCHLD.
 #pragma once
 
 #include <string>
@@ -19,10 +20,10 @@ class ChildProcess {
   int pid() const { return pid_; }
   // Sends SIGABRT to the process alone: it logs where it hangs, if it still can, and ends.
   void Abort() const;
-  // Sends another signal to the process alone, which it is known to handle.
+  // Sends the process alone another signal, one that it is known to handle.
   void Signal(int signal) const;
-  // Sends SIGKILL to the whole group. It is dead once Reap says so. Returns false with a message if the process now
-  // belongs to another user and we may not signal it.
+  // Sends SIGKILL to the whole group; the process is dead once Reap says so. Returns false with a message if the
+  // process runs as another user by then and we may not signal it.
   [[nodiscard]] bool Kill(std::string* error);
   // True once the process has ended; `how` then says how (HowItEnded in agent/node/process.h).
   [[nodiscard]] bool Reap(std::string* how);

@@ -15,10 +15,10 @@
 namespace gpuloom::scheduler {
 namespace {
 
-// A quarter of it loads most programs.
+// Most programs load with a quarter of this.
 constexpr uint64_t kLeastExecutorMemoryBytes = uint64_t{256} << 20;
 
-// More new domains at a time would wait for one another at the driver all the same.
+// With more new domains at a time, executors would wait for one another in the driver.
 constexpr uint32_t kMostSpareExecutors = 8;
 
 // The folder this program lies in, with a slash at the end.
@@ -35,7 +35,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   options.cuda_library = "libcuda.so.1";
   options.executor_path = OwnFolder() + "gpuloom-executor";
   line.executor_users = "auto";
-  // As any program's temporary files.
+  // Where any program puts its temporary files.
   if (const char* folder = getenv("TMPDIR"); folder != nullptr && folder[0] == '/') {
     options.executor_folders = folder;
   }
@@ -137,7 +137,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
   }
   SetLogLevel(*log_level);
   SetLogFormat(*log_format);
-  // Executors are told on their command line, and by signal when it changes.
+  // Executors get the level on their command line, and a signal when it changes.
   options.executor_log_level = level;
   return line;
 }

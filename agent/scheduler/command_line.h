@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler's command line. Prints help and errors itself.
+// The scheduler's command line. Called once, from main. Prints help and errors itself.
 #pragma once
 
 #include <optional>

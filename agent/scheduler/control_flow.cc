@@ -69,8 +69,8 @@ void Scheduler::AcceptController() {
       0);  // every minor version understands this; used until the peer names its own
 }
 
-// The trace first, which looks its controller up to answer it. Then what was to live as long as the
-// connection (`gpuloom run`).
+// The trace goes first, because it looks up its controller to answer it. Then follow the
+// allocations that were to live as long as the connection (`gpuloom run`).
 void Scheduler::EndController(uint64_t id) {
   DropTraceOf(id);
   controllers_.erase(id);
@@ -156,8 +156,8 @@ bool Scheduler::Apply(uint64_t controller, const control::AddAllocation& message
     return false;
   }
   const auto existing = allocations_.find(name);
-  // Added again: an agent that has restarted says what it knows. The socket may have been removed
-  // with its folder and is made anew; slots and owner may have changed.
+  // An agent that has restarted adds again the allocations that it knows. The socket may have been
+  // removed with its folder and is made anew; slots and owner may have changed.
   if (existing != allocations_.end()) {
     if (existing->second.allocation->directory != directory) {
       *error = "allocation " + name + " has its socket in " +
@@ -207,8 +207,8 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   }
   Allocation* allocation = it->second.allocation.get();
   const bool was_bound = allocation->bound;
-  // What it was, to tell others only of what has changed: this message comes for every allocation
-  // after every change of the policy.
+  // Kept to notify others only of what has changed: this message comes for every allocation after
+  // every change of the policy.
   const control::ShareTerms shares_before = allocation->shares;
   const control::PartitionTerms partition_before = allocation->partition;
   const control::KernelTerms kernels_before = allocation->kernels;
@@ -216,7 +216,7 @@ bool Scheduler::Apply(uint64_t, const control::BindAllocation& message, std::str
   const std::chrono::milliseconds wait_before = allocation->memory_wait;
   const std::string domain_before = allocation->trust_domain;
   if (!Bind(message, allocation, error)) return false;
-  // Those who wait count from their beginning, with the new limit.
+  // The new limit counts from when each waiting request arrived.
   if (allocation->memory_wait != wait_before) {
     waiting_.SetWait(allocation, allocation->memory_wait);
     LookAtWaiting();

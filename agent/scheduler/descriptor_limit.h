@@ -4,8 +4,8 @@
 
 namespace gpuloom::scheduler {
 
-// Raises it to the hard limit. Sessions cost several descriptors each; the default soft limit of
-// 1024 is for select(2), which nothing here uses. A limit that cannot be raised stays.
+// Raises it to the hard limit; if that fails, the limit stays as it is. A session costs several
+// descriptors, and the default soft limit of 1024 only serves select(2), which nothing here uses.
 void RaiseDescriptorLimit();
 
 }  // namespace gpuloom::scheduler

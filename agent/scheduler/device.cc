@@ -29,8 +29,8 @@ std::string ErrorText(const Driver& driver, CUresult result) {
   return "CUresult " + std::to_string(static_cast<int>(result));
 }
 
-// NVIDIA's library is a file named libcuda.so.580.95.05, whatever links lead there. A name with a
-// lone number says nothing of a driver.
+// NVIDIA's library is a file named libcuda.so.580.95.05, whatever links point to it. A name with a
+// single number does not give a driver version.
 std::string DriverText(const Driver& driver) {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(driver.cuInit), &info) == 0) return {};
@@ -60,7 +60,7 @@ class DriverDevice : public Device {
     int fd = -1;
     const CUresult result = driver_.cuMemExportToShareableHandle(
         &fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    // The importer's descriptor is all that the memory is for; without it, it goes again.
+    // Only the importer's descriptor gives the memory a purpose; without one it is released.
     if (result != CUDA_SUCCESS) {
       driver_.cuMemRelease(memory);
       return result;
@@ -112,7 +112,7 @@ bool DriverDevice::Open(const std::string& cuda_library, const std::string& inde
   }
   CUdevice device;
   if (!FindDevice(index_or_uuid, &device, error) || !ReadFacts(device, error)) return false;
-  // What CUDA does not tell; no reason to fail.
+  // What CUDA does not report. Its absence is no reason to fail.
   facts_.description = DescribeDevice(kNvmlLibrary, FormatUuid(facts_.uuid));
   properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -131,8 +131,8 @@ bool DriverDevice::FindDevice(const std::string& index_or_uuid, CUdevice* device
     return false;
   }
   char* end = nullptr;
-  // A number is the driver's, in the order that CUDA_DEVICE_ORDER and CUDA_VISIBLE_DEVICES of this
-  // process's environment give.
+  // A number is an index in the driver's order, which CUDA_DEVICE_ORDER and CUDA_VISIBLE_DEVICES in
+  // this process's environment may change.
   const long index = strtol(index_or_uuid.c_str(), &end, 10);
   if (!index_or_uuid.empty() && *end == '\0') {
     if (index >= 0 && index < count && driver_.cuDeviceGet(device, static_cast<int>(index)) == 0) {
@@ -181,7 +181,7 @@ bool DriverDevice::ReadFacts(CUdevice device, std::string* error) {
   facts_.pci_bus_id = pci_bus_id;
   facts_.total_memory_bytes = total;
   std::copy(uuid.bytes, uuid.bytes + 16, facts_.uuid);
-  // Attributes begin at 1. One that the driver does not have is told apart from one that is 0.
+  // Attributes begin at 1. An attribute that the driver does not have differs from one that is 0.
   facts_.attributes[0] = wire::kNoAttribute;
   for (int i = 1; i < static_cast<int>(wire::kDeviceAttributes); ++i) {
     int value = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPU as the scheduler uses it: facts about it, and physical memory. An interface, so that
-// tests run without a driver; OpenDevice returns the real one. One thread. No context is ever
-// created, so no tenant can poison anything here.
+// tests run without a driver; OpenDevice returns the real one, which must outlive everything that
+// holds its memory. The scheduler's thread only. Failed driver calls are returned as a CUresult. No
+// context is ever created, so no tenant can poison anything here.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,8 @@ class Device {
   virtual ~Device() = default;
   const DeviceFacts& facts() const { return facts_; }
 
-  // Physical memory of `size_bytes` (a multiple of 2 MiB), and a descriptor for one importer.
-  // Returns a CUresult.
+  // Creates physical memory of `size_bytes` (a multiple of 2 MiB), and a descriptor for one
+  // importer. Returns a CUresult.
   [[nodiscard]] virtual uint32_t CreateMemory(uint64_t size_bytes, uint64_t* handle,
                                               channel::UniqueFd* exported) = 0;
   // Releases the scheduler's own reference; importers keep the memory alive until they release
@@ -44,8 +45,8 @@ class Device {
   DeviceFacts facts_;
 };
 
-// Loads the driver library and opens the device: "0", or "GPU-8d7e6a90-…". nullptr with a message
-// that names what to check.
+// Loads the driver library and opens the device: "0", or "GPU-8d7e6a90-…". Returns nullptr with a
+// message that names what to check.
 [[nodiscard]] std::unique_ptr<Device> OpenDevice(const std::string& cuda_library,
                                                  const std::string& index_or_uuid,
                                                  std::string* error);

@@ -8,7 +8,7 @@
 namespace gpuloom::scheduler {
 
 wire::DeviceDescription DescribeDevice(const char* nvml_library, const std::string& uuid) {
-  // All zeros, which is what "not reported" means; each question that fails leaves its field so.
+  // All zeros means "not reported"; each question that fails leaves its field so.
   wire::DeviceDescription said{};
   const NvmlLibrary nvml(nvml_library);
   const auto call = [&](const char* function, auto... arguments) {
@@ -22,7 +22,8 @@ wire::DeviceDescription DescribeDevice(const char* nvml_library, const std::stri
     };
     ask("nvmlDeviceGetMaxPcieLinkGeneration", &said.pcie_generation);
     ask("nvmlDeviceGetGpuMaxPcieLinkGeneration", &said.pcie_device_generation);
-    // Not so the generation: a device without work lowers it, so it tells of the load.
+    // The width in use, but not the generation in use: an idle device lowers that, so it reflects
+    // the load.
     ask("nvmlDeviceGetCurrPcieLinkWidth", &said.pcie_width);
     ask("nvmlDeviceGetMaxPcieLinkWidth", &said.pcie_max_width);
     ask("nvmlDeviceGetPowerManagementDefaultLimit", &said.power_default_mw);

@@ -15,14 +15,14 @@ struct Mask {
   int32_t value;
 };
 
-// What tenants do not have. A line goes when the shim and the executor implement the feature.
+// What tenants do not have. Remove a line when the shim and the executor implement its feature.
 constexpr Mask kMasked[] = {
-    // Memory that moves by page faults, or that the device reaches without being asked.
+    // Memory that migrates by page faults, or that the device accesses without a copy.
     {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0},
     {CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST, 0},
     {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0},
     {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 0},
-    // The device does not reach memory of the tenant's own: registering it only says so.
+    // The device does not access the tenant's own memory: registering it only records it.
     {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 0},
     // Pools, and handles to pass memory on other than by descriptor.
     {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_WIN32_HANDLE_SUPPORTED, 0},
@@ -58,7 +58,7 @@ constexpr Mask kMasked[] = {
     // Arrays and descriptors.
     {CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED, 0},
     {CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED, 0},
-    // Sharing is ours, whatever runs below; a tenant's process is no MPS client.
+    // We do the sharing, whatever the driver offers below; a tenant's process is no MPS client.
     {CU_DEVICE_ATTRIBUTE_MPS_ENABLED, 0},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, CU_COMPUTEMODE_DEFAULT},
 };

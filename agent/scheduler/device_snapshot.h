@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device as one tenant sees it. Attributes describe what the tenant has, not the hardware: what
-// gpuloom does not implement (yet) is 0 in one table, kMasked in device_snapshot.cc, whatever the
-// hardware can do. Everything else is passed on as the driver reports it. Pure.
+// The device as one tenant sees it. Attributes describe what the tenant has, not the hardware: a
+// feature that gpuloom does not implement is 0 whatever the hardware can do (kMasked in
+// device_snapshot.cc lists them). Everything else is passed on as the driver reports it. Pure.
 #pragma once
 
 #include "agent/scheduler/device.h"
@@ -9,8 +9,8 @@
 
 namespace gpuloom::scheduler {
 
-// The toolkit that proto/cuda/driver_api.def was made from: a newer driver's functions are not in
-// our table, so tenants are told this version at most.
+// The toolkit that proto/cuda/driver_api.def was made from. Our table lacks the functions of newer
+// drivers, so this is the highest version that tenants are told.
 inline constexpr int32_t kToolkitVersion = 13000;
 
 struct StreamPriorities {
@@ -18,7 +18,8 @@ struct StreamPriorities {
   int32_t greatest = 0;
 };
 
-// `multiprocessors_untrusted`: how many of them the tenant may use, as its executor says; 0: all.
+// `multiprocessors_untrusted`: how many the tenant may use, as its executor reports; 0: all of
+// them.
 wire::DeviceSnapshot MakeSnapshot(const DeviceFacts& facts, uint64_t memory_quota_bytes,
                                   StreamPriorities priorities,
                                   uint32_t multiprocessors_untrusted = 0);

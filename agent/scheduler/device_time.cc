@@ -5,8 +5,8 @@
 
 namespace gpuloom::scheduler {
 
-// As in BusyMeter, the sums are what one that had always been there would have had, so a moment
-// costs the same however many executors there are. What is rounded away belongs to nobody.
+// As in BusyMeter, the sums are what an executor would have had that had always been there, so a
+// moment costs the same however many executors there are. What is rounded away belongs to nobody.
 void DeviceTime::Advance(uint64_t now_ns) {
   const uint64_t passed_ns = now_ns - std::min(now_ns, now_ns_);
   now_ns_ = std::max(now_ns, now_ns_);

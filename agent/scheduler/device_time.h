@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long each executor may have used the device, by the scheduler's clock, and what of that its sessions have been
-// charged. What executors report is untrusted: no engine is ever charged for more time than has passed, and so all
-// charges together are what the engine was busy for.
+// How long each executor may have used the device, by the scheduler's clock, and how much of that its sessions have
+// been charged. What executors report is untrusted: no engine is ever charged for more time than has passed, and so the
+// charges of an engine never add up to more than the time that has passed.
 //
-// Each moment belongs to the executors that have a turn in it, in equal parts; one in which nobody has a turn, to all.
-// What an executor reports beyond its part is not lost: it can be charged later, as its part grows.
+// Each moment belongs in equal parts to the executors that have a turn in it; a moment in which nobody has a turn, to
+// all executors. What an executor reports beyond its part is not lost: it can be charged later, as its part grows.
 //
-// One thread; time is an argument, in nanoseconds, and never goes back. An unknown executor has no part.
-// docs/design/sharing-time.md.
+// Plain value, owned by Turns; the scheduler's thread only. Time is an argument, in nanoseconds, and never goes back.
+// An unknown executor has no part. docs/design/sharing-time.md.
 #pragma once
 
 #include <array>
@@ -21,10 +21,10 @@ class DeviceTime {
  public:
   static constexpr size_t kEngines = 3;  // kernels, copies to the device, copies from it
 
-  // From now on it may have a part. Without a turn.
+  // Begins without a turn; the executor's part grows from here on.
   void Add(uint64_t executor, uint64_t now_ns);
   void Remove(uint64_t executor, uint64_t now_ns);
-  // It has a turn, or has none any more and nothing at the device.
+  // `has_turn` is false once the executor has no turn and nothing at the device.
   void SetTurn(uint64_t executor, bool has_turn, uint64_t now_ns);
 
   // The executor's part since it was added.
@@ -34,15 +34,15 @@ class DeviceTime {
   uint64_t Charge(uint64_t executor, size_t engine, uint64_t wanted_ns, uint64_t now_ns);
 
  private:
-  // What one that had always been there would have had.
+  // What an executor would have had that had been there from the beginning.
   struct Part {
     uint64_t of_turns_ns = 0;
     uint64_t of_pauses_ns = 0;
   };
   struct Executor {
     bool has_turn = false;
-    Part since;            // the sums when it last changed
-    uint64_t part_ns = 0;  // until then
+    Part since;            // sum_ when the executor last changed
+    uint64_t part_ns = 0;  // its part until then
     std::array<uint64_t, kEngines> charged_ns = {};
   };
 
@@ -50,7 +50,7 @@ class DeviceTime {
   void Settle(Executor* executor) const;
 
   std::map<uint64_t, Executor> executors_;
-  uint64_t turns_ = 0;  // executors that have one
+  uint64_t turns_ = 0;  // executors that have a turn
   Part sum_;
   uint64_t now_ns_ = 0;
 };

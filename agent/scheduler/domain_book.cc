@@ -28,7 +28,7 @@ std::optional<DomainBook::Time> DomainBook::Forget(const std::set<std::string_vi
     }
     if (!history.unused_since) {
       history.unused_since = now;
-      // Its back-off and its log budget hold on, or deleting and making a namespace would clear
+      // Its back-off and its log budget stay, or deleting and recreating a namespace would clear
       // them.
       history.next_spare = {};  // whoever comes next comes for the first time
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is remembered of trust domains beside their executors: what these have used and how they
-// ended, for the figures, and what bounds those that start again and again.
+// ended, for the metrics, and what bounds domains that start again and again.
 //
-// A domain is remembered while anything of it is there, and for a while after: until then its
-// back-off and its log budget hold for whoever comes next, and its figures go on. Then it is
-// forgotten, however it ended: namespaces are made and deleted by the thousand.
+// A domain is remembered while it has anything (allocations, executors, sessions), and for a while
+// after: until then its back-off and its log budget hold for whoever comes next, and its counters
+// go on. Then it is forgotten, however it ended: namespaces are made and deleted by the thousand.
 //
 // Owned by Scheduler; its loop's thread only. Time is an argument.
 #pragma once
@@ -33,10 +33,10 @@ struct DomainHistory {
 
   ExecutorCounts counts;
   control::BusyTime busy{};
-  int failures = 0;  // to start, since one was ready
+  int failures = 0;  // failed starts since one was ready
   std::string last_reason;
   Time next_start{};
-  Time next_spare{};  // when it may be given a spare one again
+  Time next_spare{};  // when it may be given a spare executor again
   LineBudget lines;   // log budget for its executors: tenants can end them at will
   std::optional<Time> unused_since;
 };
@@ -45,15 +45,15 @@ class DomainBook {
  public:
   using Time = DomainHistory::Time;
 
-  // `lingering`: how long a domain is remembered that has nothing any more.
+  // `lingering`: how long a domain is remembered after it has lost everything.
   explicit DomainBook(std::chrono::milliseconds lingering) : lingering_(lingering) {}
 
-  // Of a domain of which something is there. Valid until Forget.
+  // For a domain that has something. The reference is valid until Forget.
   DomainHistory& Of(const std::string& domain) { return domains_[domain]; }
   const DomainHistory* Find(const std::string& domain) const;
 
-  // Call when something of a domain is gone, with all of which something is there. Returns when to
-  // call it next if nothing changes until then.
+  // Call when a domain has lost something; `present` names all domains that have something. Returns
+  // when to call it next if nothing changes until then.
   std::optional<Time> Forget(const std::set<std::string_view>& present, Time now);
 
   size_t size() const { return domains_.size(); }

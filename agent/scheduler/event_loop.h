@@ -6,11 +6,11 @@
 //   Watch watch = loop.WatchFd(fd, EPOLLIN, [](uint32_t events) { … });   // ends with `watch`
 //   Timer timer = loop.After(5s, [] { … });                               // cancelled with `timer`
 //
-// A Watch must end before its descriptor is closed, and both before the loop: declare them after
-// the descriptor they watch.
+// A Watch must end before its descriptor is closed: declare it after the descriptor. Watches and timers must end before
+// the loop.
 //
-// While one handler runs, every tenant waits; one that took long is named in the log by the place that watches, because
-// nobody could find it afterwards: "a step took 4.3 s, …".
+// While one handler runs, every tenant waits. A handler that took long is logged with the place in the source that
+// registered it, because nobody could find it afterwards: "a step took 4.3 s, …".
 #pragma once
 
 #include <chrono>
@@ -64,12 +64,12 @@ class EventLoop {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // From `slow_step` on, a handler or a late awakening is logged. valid() is false when the kernel gave no epoll
-  // instance.
+  // A handler that takes `slow_step` or longer is logged, and so is an awakening that is as late. valid() is false when
+  // the kernel gave no epoll instance.
   explicit EventLoop(Clock::duration slow_step = std::chrono::seconds(1));
   bool valid() const { return epoll_.valid(); }
 
-  // Where in the source a handler was given.
+  // Where in the source a handler was registered.
   struct Place {
     const char* file;
     int line;
@@ -83,10 +83,10 @@ class EventLoop {
   // Runs until Stop is called.
   void Run();
   void Stop() { stopped_ = true; }
-  // For `time` the loop polls without sleeping, because more is expected at once. Does nothing
-  // where processors are few.
+  // The loop polls without sleeping for `time`, because more events are expected at once. Does nothing on a machine
+  // with few processors.
   void StayAwake(Clock::duration time);
-  // One wait of at most `limit`, for tests that check state between steps.
+  // Waits once, for at most `limit`: for tests that check state between steps.
   void RunOnce(Clock::duration limit);
 
  private:

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One executor process of a trust domain, as the scheduler holds it: process, control connection,
-// and the ids of the sessions it serves. Owned by Scheduler; moved along by executor_flow.cc.
+// One executor process of a trust domain, as the scheduler holds it: process, control connection, and the ids of the
+// sessions it serves. Owned by Scheduler; plain state, advanced by executor_flow.cc on the scheduler's thread.
 //
 //   kStarting ── ExecutorReady ──→ kReady ── idle, fault, hang-up, does not drain ──→ kDying ──
 //   reaped ──→ gone
 //
-// A spare one has no domain before it is given one, in kStarting or kReady.
+// A spare executor has no domain until it is given one, in kStarting or kReady.
 //
-// A dying executor no longer serves sessions; its domain may already have another. What its
-// sessions hold stays charged until it is reaped.
+// A dying executor does not serve sessions; its domain may already have another one. What its sessions hold stays
+// charged until it is reaped.
 #pragma once
 
 #include <map>
@@ -34,24 +34,25 @@ class Executor {
   enum class State { kStarting, kReady, kDying };
 
   uint64_t id = 0;
-  std::string domain;  // empty: a spare one's, which is given none yet (spare_flow.cc)
+  std::string domain;  // empty: a spare executor that has none yet (spare_flow.cc)
   State state = State::kStarting;
   bool was_ready = false;
   bool lenient = false;     // started leniently, because the driver does not start fully confined
-  bool steps_down = false;  // it has shown that
+  bool steps_down = false;  // it has shown that the driver does not
   bool was_traced = false;  // a profiler may be attached, which makes launches slower
   std::string reason;       // why it is dying
-  const Allocation* blamed = nullptr;  // whose work that was, if it is known; compared only
-  bool ends_for_kernel =
-      false;  // one of its tenants' ran for too long; it is to say ExecutorFault. `reason` says so already
+  // Whose work `reason` was, if that is known. Compared only.
+  const Allocation* blamed = nullptr;
+  // A kernel of one of its tenants ran for too long, and it is to send ExecutorFault. `reason` says so already.
+  bool ends_for_kernel = false;
   ChildProcess process;
   std::unique_ptr<ExecutorLog> log;
   ExecutorUser user;
-  std::string folder;  // the one it may write to
+  std::string folder;  // where it may write
   std::unique_ptr<RefusedCalls> refused_calls;
   std::unique_ptr<Peer> peer;
   StreamPriorities priorities;
-  // What it said of itself when it was ready; empty: an older one.
+  // What it reported of itself when it was ready; empty if its release did not report it.
   std::string version;
   std::string cupti;
   bool has_cupti = false;
@@ -70,7 +71,8 @@ class Executor {
     uint64_t size_bytes;
   };
   std::map<uint64_t, Charge> charges;
-  Timer deadline;  // kStarting: to be ready; kReady: to end for a kernel; kDying: to exit by itself
+  // kStarting: to be ready; kReady: to end because of a kernel; kDying: to exit by itself.
+  Timer deadline;
   Timer idle;
 
   bool is_spare() const { return domain.empty(); }

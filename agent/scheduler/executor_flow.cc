@@ -21,10 +21,10 @@
 namespace gpuloom::scheduler {
 namespace {
 
-// OneLine may add "…" to what it cuts, and a zero follows.
+// Room for the "…" that OneLine may append to a text it cuts, and for the terminating zero.
 constexpr size_t kEllipsisBytes = sizeof("…");
 
-// "CUDA_ERROR_ILLEGAL_ADDRESS (700)", of an executor's number.
+// "CUDA_ERROR_ILLEGAL_ADDRESS (700)", made from the number that an executor sent.
 std::string ErrorOf(uint32_t result_untrusted) {
   const char* const name = ErrorName(static_cast<CUresult>(result_untrusted));
   return std::string(name == nullptr ? "CUresult" : name) + " (" +
@@ -159,7 +159,7 @@ void Scheduler::OnExecutorMessage(uint64_t executor_id, control::Incoming& in) {
   Executor* executor = executors_.at(executor_id).get();
   const control::Judgement judged = control::Dispatch<control::Route::kExecutorSays>(
       in, [&](const auto& message) { On(executor, message, in); });
-  // Nobody speaks so by accident: both come from one release, or have agreed on a version.
+  // This never happens by accident: both come from one release, or have agreed on a version.
   if (judged != control::Judgement::kHandled) {
     LoseExecutor(executor, End::kKill, "sent a message of unknown type or size");
   }
@@ -176,14 +176,13 @@ void Scheduler::On(Executor* executor, const control::RefusedCalls&, control::In
       std::make_unique<RefusedCalls>(loop_, std::move(in.fds[0]), executor->Label());
 }
 
-// The last message with which descriptors may have come: from here on tenants can take the executor
-// over.
+// The last message that may carry descriptors: from here on tenants can take the executor over.
 void Scheduler::On(Executor* executor, const control::ExecutorReady& message, control::Incoming&) {
   if (executor->state != Executor::State::kStarting) return;
   executor->peer->ExpectDescriptors(0);
   if (message.ok == 0) {
     if (message.driver_failed != 0 && !executor->lenient) {
-      // Confinement may be the reason; if it is not, the next start will show that.
+      // Confinement may be the reason; if it is not, the next start will fail, too.
       executor->steps_down = true;
       if (!std::exchange(drivers_need_leniency_, true)) {
         LogWarning(
@@ -283,7 +282,7 @@ void Scheduler::On(Executor* executor, const control::SessionEnded& message, con
 void Scheduler::On(Executor* executor, const control::SessionWaits& message, control::Incoming&) {
   Session* session = FindSession(message.session_id, *executor);
   if (session == nullptr) return;
-  // It ended by itself before we were told: it waits for these answers, too.
+  // The session ended by itself before we were notified, and waits for these answers, too.
   StopWaiting(session->id);
   if (session->state != Session::State::kEnding) return;
   // The executor repeats this message.

@@ -21,14 +21,15 @@ constexpr char kPrefix[] = "gpuloom-executor-";
 
 ExecutorFolders::ExecutorFolders(EventLoop* loop, std::string parent, std::string program)
     : loop_(loop), parent_(std::move(parent)), program_(std::move(program)) {
-  // Everybody may write and nothing is sticky: the one case that is put right. A folder that others
-  // cannot write to is the operator's choice.
+  // A folder that everybody may write to without the sticky bit is the one case that is corrected.
+  // A folder that others cannot write to is the operator's choice.
   struct stat status;
   if (stat(parent_.c_str(), &status) != 0 || (status.st_mode & S_IWOTH) == 0 ||
       (status.st_mode & S_ISVTX) != 0) {
     return;
   }
-  // As Kubernetes makes an emptyDir. One executor could put its own folder in another's place.
+  // Kubernetes creates an emptyDir like this. Without the sticky bit an executor could put its own
+  // folder in another's place.
   if (chmod(parent_.c_str(), (status.st_mode & 07777) | S_ISVTX) != 0) {
     LogWarning(
         "executors' folders lie in " + parent_ +

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one executor logs: it writes into a pipe, and we copy the lines to our own log. So whoever takes over an
 // executor has no descriptor of the log file to fill or truncate; its lines cannot pass for ours, and each has our
-// time; and its bytes per second are limited. One thread.
+// time; and its bytes per second are limited. Owned by Executor; the scheduler's thread only. Lines beyond the limit
+// are dropped, and their number is logged.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@ namespace gpuloom::scheduler {
 
 class ExecutorLog {
  public:
-  // The longest line that the executor makes; longer ones are split.
+  // The longest line that an executor writes; a longer one is split.
   static constexpr size_t kMaxLineBytes = kMaxLogLineBytes;
   // Room for many crash reports; a debug log takes a tenth.
   static constexpr size_t kMaxBytesPerSecond = 256 << 10;
@@ -26,15 +27,15 @@ class ExecutorLog {
   // Invalid, with errno, if no descriptor is left. `loop` outlives it.
   explicit ExecutorLog(EventLoop* loop, Now now = &EventLoop::Clock::now);
 
-  // The executor's end, to be handed over and closed.
+  // The executor's end: pass it on, then close it.
   channel::UniqueFd TakeWriter() { return std::move(writer_); }
   bool valid() const { return reader_.valid(); }
 
-  // Copies what is already in the pipe: its process has ended.
+  // Copies what is still in the pipe. Call when the executor's process has ended.
   void Drain();
 
  private:
-  // False when there is nothing (more).
+  // Returns false when the pipe is empty.
   bool ReadSome();
   void Copy(const char* text, size_t bytes);
   void EndLine();

@@ -63,8 +63,8 @@ std::string Missing(const UserRights& rights, uint32_t first, uint32_t last) {
   return {};
 }
 
-// Invalid, with errno EADDRINUSE, if another process has it. Abstract names belong to the network
-// namespace and go with the last descriptor, so no file is left behind by whoever is killed.
+// Invalid, with errno EADDRINUSE, if another process has the lock. Abstract names belong to the
+// network namespace and vanish with the last descriptor, so a killed process leaves no file behind.
 channel::UniqueFd Lock(uint32_t user) {
   // Never listens, and a stream socket cannot send without a connection: whoever has it can only
   // keep it.
@@ -121,7 +121,7 @@ std::optional<ExecutorUsers> ExecutorUsers::Choose(const std::string& choice,
         "--executor-users " + choice + ": auto, none, or FIRST-LAST as in 2000000000-2000000999";
     return std::nullopt;
   }
-  // For the system calls the highest number stands for none.
+  // The system calls treat the highest number as "none".
   if (first == 0 || first > last || last == UINT_MAX ||
       (first <= rights.user && rights.user <= last)) {
     *error = "--executor-users " + choice + ": from 1 to " + std::to_string(UINT_MAX - 1) +

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The users that executors run as: one for each process, uid and gid the same number, so that
-// whoever takes over an executor owns nothing of another's, of the scheduler's or of the node's. A
-// number in use is locked by an abstract Unix socket, which the executor inherits: no other
-// scheduler in this network namespace can use it until the last process that has it is gone. The
-// search starts at a random number, so that schedulers that do not see each other's locks rarely
-// collide in a wide range.
+// The users that executors run as: each process has its own, with the same number as uid and gid, so that whoever takes
+// over an executor owns nothing of another executor, the scheduler or the node. A number in use is locked by an
+// abstract Unix socket, which the executor inherits: no other scheduler in this network namespace can use it until the
+// last process that has it is gone. The search starts at a random number, so that in a wide range schedulers that do
+// not see each other's locks rarely collide.
 //
-// Plain value; one thread. Needs root, and the right to change users and to signal others.
+// Plain value; the scheduler's thread only. Needs root, and the right to change users and to signal other users'
+// processes.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 namespace gpuloom::scheduler {
 
 struct ExecutorUser {
-  uint32_t id = 0;  // 0: the scheduler's own
+  uint32_t id = 0;  // 0: the scheduler's own user
   channel::UniqueFd lock;
 };
 
@@ -28,7 +28,7 @@ struct UserRights {
   bool can_set_user = false;   // CAP_SETUID
   bool can_set_group = false;  // CAP_SETGID
   bool can_signal = false;     // CAP_KILL
-  // As /proc/self/uid_map and gid_map say it: "INSIDE OUTSIDE COUNT" a line.
+  // The lines of /proc/self/uid_map and gid_map: "INSIDE OUTSIDE COUNT" each.
   std::string user_map;
   std::string group_map;
 };
@@ -37,16 +37,16 @@ UserRights ReadUserRights();
 
 class ExecutorUsers {
  public:
-  // Above the ids of people, services and containers with user namespaces (systemd's plan ends at
-  // 1,879,048,191), below 2^31, which some programs read as negative. So many that none comes twice.
+  // Above the ids of people, services and containers with user namespaces (systemd's plan ends at 1,879,048,191), and
+  // below 2^31, from which on some programs read a negative number. A hundred million, so that none is used twice.
   static constexpr uint32_t kFirst = 2'000'000'000;
   static constexpr uint32_t kLast = 2'099'999'999;
 
   // No users.
   ExecutorUsers() = default;
 
-  // "auto": the above, or none where this process lacks a right to them; "none"; or "FIRST-LAST",
-  // which it must have the right to. nullopt with a message.
+  // "auto": kFirst to kLast, or none where this process lacks a right to them; "none"; or "FIRST-LAST", to which it
+  // must have the right. nullopt with a message.
   [[nodiscard]] static std::optional<ExecutorUsers> Choose(const std::string& choice,
                                                            const UserRights& rights,
                                                            std::string* error);
@@ -55,10 +55,10 @@ class ExecutorUsers {
   // Why there are none and what follows, for the log; empty with any().
   const std::string& lack() const { return lack_; }
 
-  // Takes one that is not in use; the scheduler's own if there are none. Returns false with a
-  // message if all are in use.
+  // Takes a user that is not in use; the scheduler's own if there are none. Returns false with a message if all are in
+  // use.
   [[nodiscard]] bool Take(ExecutorUser* user, std::string* error) const;
-  // Takes this one, if it is one of them and not in use.
+  // Takes the user with this id, if it belongs to the range and is not in use.
   [[nodiscard]] bool TakeThis(uint32_t id, ExecutorUser* user) const;
 
  private:

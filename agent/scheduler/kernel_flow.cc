@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that run for longer than the policy says (control::KernelTerms): they are reported, and cost their trust domain the
-// executor. Executors say how long a kernel has run, and are believed no more than their own part of the device's time
-// since: a kernel is not charged with what other domains had of it meanwhile. A wrong word costs an executor's own domain.
+// Kernels that run for longer than the policy says (control::KernelTerms): they are reported, and cost their trust
+// domain the executor. Executors say how long a kernel has run, and are believed no more than their own part of the
+// device's time since: a kernel is not charged with what other domains had of it meanwhile. A wrong word costs an
+// executor's own domain.
 #include <algorithm>
 
 #include "agent/scheduler/kernel_name.h"
@@ -43,7 +44,7 @@ void Scheduler::Judge(Session* session, const control::LongKernel& message,
     kernel = {true, message.kernel, part_ns - std::min(part_ns, message.ran_ns), false};
   }
   const uint64_t ran_ns = std::min(message.ran_ns, part_ns - kernel.began_part_ns);
-  // Each of several may have had its part of it.
+  // Several kernels ran at once, and each may have taken only its part of the time.
   const uint64_t least_ns = ran_ns / std::max(message.launches, 1u);
   Allocation& allocation = *session->allocation;
   const control::KernelTerms& terms = allocation.kernels;
@@ -72,7 +73,7 @@ void Scheduler::Judge(Session* session, const control::LongKernel& message,
        ", longer than the " + Limit(terms.end_after_ms) +
        " that this cluster's policy allows (maxKernelTime): its CUDA context is lost\n")
           .c_str());
-  // It tells the program, and then us, before it ends.
+  // The executor notifies the program, and then us, before it ends.
   const uint64_t id = executor->id;
   executor->deadline = loop_->After(options_.drain_grace, [this, id] {
     Executor* late = executors_.at(id).get();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the log and a tenant's state call kernels that an executor tells of.
+// What the log and a tenant's state call the kernels that an executor reports. Pure.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace gpuloom::scheduler {
 
-// What neighbours are told of a kernel that cost them their executor.
+// What the neighbours of a kernel that cost them their executor are told.
 inline constexpr char kKernelTooLong[] = "a kernel ran for longer than its policy lets it";
 
-// `function_untrusted`: the first one's; empty: a graph, or not known.
+// `function_untrusted`: the first kernel's; empty: a graph, or unknown.
 inline std::string NameOfKernels(const std::string& function_untrusted, uint32_t launches) {
   constexpr size_t kLongestName = 200;
   const std::string name = OneLine(function_untrusted, kLongestName);

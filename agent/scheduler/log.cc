@@ -12,7 +12,7 @@ namespace {
 
 constexpr char kProgram[] = "gpuloom-scheduler";
 
-// For a file to which several processes append our lines and those of executors.
+// Applies to a file to which several processes append our lines and those of executors.
 constexpr off_t kMaxLogBytes = 4 << 20;
 constexpr off_t kKeptLogBytes = 1 << 20;
 
@@ -29,9 +29,9 @@ void BoundLog() {
   std::string kept(static_cast<size_t>(kKeptLogBytes), '\0');
   const ssize_t size = pread(log.get(), kept.data(), kept.size(), status.st_size - kKeptLogBytes);
   kept.resize(size > 0 ? static_cast<size_t>(size) : 0);
-  // From a whole line on.
+  // Begins with a whole line.
   kept.erase(0, kept.find('\n') + 1);
-  // Lines that others append in this moment are lost; in append mode nothing is overwritten.
+  // Lines that others append at this moment are lost; in append mode nothing is overwritten.
   if (ftruncate(log.get(), 0) != 0) return;
   WriteLogLine(kProgram, LogLevel::kInfo, "earlier lines were dropped");
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kept.data(), kept.size());

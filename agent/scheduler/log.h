@@ -15,10 +15,10 @@ void LogInfo(std::string_view text);
 void LogWarning(std::string_view text);
 void LogError(std::string_view text);
 
-// Logs what an executor has written, whatever its level: the executor has filtered it.
+// Logs a line of an executor, whatever its level: the executor has filtered by level already.
 void LogOfExecutor(LogLevel level, std::string_view text);
 
-// For lines that a tenant can cause at will: no more than its budget allows.
+// For lines that a tenant can cause at will: logs no more than `budget` allows.
 void LogFor(LineBudget* budget, LogLevel level, std::string_view text);
 
 // "pid 12", or "a process" when `pid` is 0: SO_PEERCRED has no number for a process outside the pid

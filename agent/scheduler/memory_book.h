@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Physical device memory by session: created, counted, returned. What an executor sends is untrusted: sizes are
-// checked, and a memory id is looked up under the session it must belong to. One thread.
+// checked, and a memory id is looked up under the session it must belong to. Owned by Scheduler; its thread only. The
+// device must outlive it.
 //
 // A session's memory is in SessionMemory, owned by the session; call ReleaseAll before that ends.
 #pragma once
@@ -30,8 +31,8 @@ struct SessionMemory {
 
 class MemoryBook {
  public:
-  // Per session: more than programs with thousands of arrays, images and graphs have. Limits what an executor that was
-  // taken over can make the scheduler store.
+  // Per session: more than programs with thousands of arrays, images and graphs need. Bounds what an executor that an
+  // intruder has taken over can make the scheduler store.
   static constexpr size_t kMaxPieces = 1u << 20;
 
   explicit MemoryBook(Device* device) : device_(device), spare_(device) {}
@@ -43,13 +44,13 @@ class MemoryBook {
     uint64_t memory_id = 0;
     channel::UniqueFd memory;
   };
-  // Returned to callers that may not have any: CUDA_ERROR_INVALID_VALUE.
+  // The answer to callers that may not have any memory: CUDA_ERROR_INVALID_VALUE.
   [[nodiscard]] static Grant NoGrant();
-  // Charged to `usage`. CUDA_ERROR_OUT_OF_MEMORY when the quota or the device has no room,
-  // CUDA_ERROR_INVALID_VALUE for a size that is no positive multiple of the granule.
+  // Creates memory and charges it to `usage`. CUDA_ERROR_OUT_OF_MEMORY when the quota or the device has no room,
+  // CUDA_ERROR_INVALID_VALUE for a size that is not a positive multiple of the granule.
   [[nodiscard]] Grant Make(uint64_t size_bytes_untrusted, SessionMemory* session, Usage* usage);
 
-  // The same without memory: for what the executor's driver uses for a session. Any size but 0.
+  // Charges without creating memory: for what the executor's driver uses for a session. Any size but 0.
   [[nodiscard]] Grant Charge(uint64_t size_bytes_untrusted, SessionMemory* session, Usage* usage);
 
   // Returns false if the id is not the session's; then nothing is changed.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory of sessions: granted, returned, and asked back where one session's need meets what
+// Device memory of sessions: granted, returned, and reclaimed when a session needs memory that
 // others have freed and keep. What an executor says is untrusted: it may name only its own sessions
 // and their own memory.
 #include <algorithm>
@@ -179,7 +179,7 @@ void Scheduler::LookAtWaiting() {
   }
 }
 
-// Each is tried a last time. Of a session that is ending that is a refusal (FindServed).
+// Each request is tried a last time. For a session that is ending, that is a refusal (FindServed).
 void Scheduler::StopWaiting(uint64_t session_id) {
   for (const MemoryQueue::Request& one : waiting_.TakeOf(session_id, EventLoop::Clock::now())) {
     (void)GrantWaiting(one, true);
@@ -214,7 +214,7 @@ void Scheduler::WithRoom(Executor* executor, uint64_t session_id_untrusted, uint
     return;
   }
   const Usage& usage = session->allocation->usage;
-  // Asking others cannot help.
+  // Nobody else's memory can help here.
   if (size_bytes > usage.quota_bytes()) {
     then(executor, session, true);
   } else if (size_bytes > usage.free_bytes()) {
@@ -227,7 +227,8 @@ void Scheduler::WithRoom(Executor* executor, uint64_t session_id_untrusted, uint
   }
 }
 
-// A round that is under way may have passed the sessions that could help, so whoever comes
+// A round in progress may already have passed the sessions that could help, so requests that come
+// meanwhile get the next round.
 // meanwhile gets the next one.
 void Scheduler::Reclaim(const Allocation* allocation, std::chrono::milliseconds limit,
                         std::function<void()> then) {
@@ -249,7 +250,7 @@ void Scheduler::BeginReclaim(const Allocation* allocation, std::chrono::millisec
   round.then = std::move(then);
   round.began = EventLoop::Clock::now();
   round.limit = limit;
-  // Those that wait for their executor have nothing.
+  // Sessions that wait for their executor have no memory.
   for (const auto& [session_id, session] : sessions_) {
     if (allocation != nullptr && session->allocation.get() != allocation) continue;
     if (session->state == Session::State::kWaiting) continue;
@@ -299,7 +300,8 @@ void Scheduler::On(Executor* executor, const control::MemoryReclaimed& message,
   NoteReclaimed(message.reclaim_id, message.session_id);
 }
 
-// What is not the session's is no reason to end anybody: the session may have ended in between.
+// A memory id that is not the session's is no reason to end anybody: the session may have ended in
+// between.
 void Scheduler::On(Executor* executor, const control::MemoryReturn& message,
                    control::Incoming& in) {
   const uint32_t request = in.header.request;

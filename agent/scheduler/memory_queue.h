@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests for device memory that their allocation's quota allows and the device has no room for,
-// in order of arrival. Pure bookkeeping; `now` is any time that never goes back. What is tried, and
-// why: docs/design/memory.md.
+// Requests for device memory that their allocation's quota allows and for which the device has no room, in order of
+// arrival. Pure bookkeeping, owned by Scheduler; its thread only. `now` is any time that never goes back. Why requests
+// are tried in this order: docs/design/memory.md.
 //
 //   queue.Add({…}, now);                          where it has room, and MayWait says so
 //   memory has come back, or NextMoment:          for (… : queue.TakeExpired(now)) try it a last time
 //                                                 queue.Offer(now, [](const Request& one) { … })
 //   a session ends:                               for (… : queue.TakeOf(session)) answer it
 //
-// Order. Of each allocation only the oldest is tried, and none that is as large as one that has
-// just found no room: so a tenant's many requests cost one try. One that finds no room is overtaken
-// by later ones; but the oldest of all has every second turn to itself, in which those who can wait
-// do so, and what comes back adds up for it. Turns last a second at first and grow to twice that
-// while it stays the oldest. So a large one is not starved by small ones, which have the other half
+// Order: only the oldest request of each allocation is tried, and none that is as large as one that has just found no
+// room. So a tenant's many requests cost one try. A request that finds no room is overtaken by later ones; but the
+// oldest of all has every second turn to itself, in which those who can wait do so, and the memory that comes back adds
+// up for it. The first two turns last a second each, and every further pair twice as long as the one before, while the
+// same request stays the oldest. So small requests, which have the other half of the time, do not starve a large one.
 // of the time.
 #pragma once
 
@@ -31,9 +31,9 @@ class MemoryQueue {
   using Clock = std::chrono::steady_clock;
   using Time = Clock::time_point;
 
-  // More than a program's threads ask for at once.
+  // More requests than a program's threads make at once.
   static constexpr size_t kMaxWaitingOfAllocation = 64;
-  // Each is tried when memory comes back, if it is its allocation's oldest.
+  // Each of these is tried when memory comes back, if it is its allocation's oldest.
   static constexpr size_t kMaxWaitingRequests = 1024;
   static constexpr std::chrono::seconds kFirstTurn{1};
 
@@ -52,20 +52,20 @@ class MemoryQueue {
   void Add(const Request& request);
   size_t CountOf(const void* allocation) const;
 
-  // False while the oldest has a turn to itself. For requests that are not in the queue.
+  // False while the oldest request has a turn to itself. For requests that are not in the queue.
   bool MayOvertake(Time now) const;
 
-  // Removes those whose time is over.
+  // Removes and returns the requests whose time is over.
   [[nodiscard]] std::vector<Request> TakeExpired(Time now);
-  // Removes a session's.
+  // Removes and returns a session's requests.
   [[nodiscard]] std::vector<Request> TakeOf(uint64_t session_id, Time now);
-  // Calls `grant` for one after the other. True: it has been answered, and is removed. False: the
-  // device had no room.
+  // Calls `grant` for one request after the other. It returns true if the request has been answered and is to be
+  // removed, false if the device had no room.
   void Offer(Time now, const std::function<bool(const Request&)>& grant);
-  // Counted from each one's beginning.
+  // The new limit counts from when each request arrived.
   void SetWait(const void* allocation, std::chrono::milliseconds wait);
 
-  // When a request's time is over, or others may be tried than now. None if no request waits.
+  // When a request's time is over, or when a different set of requests may be tried. nullopt if none waits.
   std::optional<Time> NextMoment(Time now) const;
 
  private:

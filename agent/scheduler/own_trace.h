@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace that a tenant has requested of its own work (proto/wire/trace.h), as the scheduler holds
-// it: one at a time for each executor. Plain state; own_trace_flow.cc changes it. The executor
-// records that allocation's work only; the scheduler copies the records to the tenant, which gets
-// no descriptor of the memory and so cannot keep it.
+// A trace that a tenant has requested of its own work (proto/wire/trace.h), as the scheduler holds it: one at a time
+// for each executor. Owned by Scheduler; plain state, which own_trace_flow.cc changes on the scheduler's thread. The
+// executor records that allocation's work only; the scheduler copies the records to the tenant, which gets no
+// descriptor of the memory and so cannot keep it.
 //
-//   kBegins ─ executor records ─→ kRecords ─ time is over ─→ kWrites ─ all is written ─→ kSends ─ all is sent ─→ deleted
+//   kBegins ─ it records ─→ kRecords ─ time is over ─→ kWrites ─ all is written ─→ kSends ─ all is sent ─→ deleted
 //
-// Deleted in any state when the tenant disconnects or sends anything, its executor ends, its
-// allocation is removed or loses the permission, or the next step takes too long; before kSends
-// also when the operator begins a trace.
+// Deleted in any state when the tenant disconnects or sends anything, its executor ends, its allocation is removed or
+// loses the permission, or the next step takes too long. Before kSends it is also deleted when the operator begins a
+// trace.
 #pragma once
 
 #include <array>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A control connection on the event loop: whole messages in, whole messages out, never blocking.
-// What does not fit into the socket is queued; a peer that lets more than kMaxKept messages pile up
-// is disconnected. One thread.
+// A control connection on the event loop: whole messages in, whole messages out, never blocking. What does not fit into
+// the socket is queued; a peer that lets more than kMaxKept messages pile up is disconnected. The loop must outlive it,
+// and its thread alone may call it.
 //
-// The owner may destroy the Peer inside either handler. `on_gone` is called once, never from inside
-// Send, and nothing is called after it.
+// The owner may destroy the Peer inside either handler. `on_gone` is called once, with the reason, never from inside
+// Send, and no handler is called after it.
 #pragma once
 
 #include <deque>
@@ -42,12 +42,12 @@ class Peer {
   // More than a socket buffer holds, however large its owner makes it.
   static constexpr size_t kMaxPending = 4096;
 
-  // Delivers the messages that have already arrived from a peer whose process is known to be dead,
-  // while `keep_going` returns true and at most kMaxPending: the process may have passed its end to
-  // another that still sends. The owner must not destroy the Peer meanwhile.
+  // Delivers the messages that have already arrived from a peer whose process is known to be dead, while `keep_going`
+  // returns true and at most kMaxPending of them: the process may have passed its end of the socket to another one,
+  // which still sends. The owner must not destroy the Peer meanwhile.
   void ReceivePending(const std::function<bool()>& keep_going);
 
-  // Whether the other end is closed, of which `on_gone` tells soon: once what it has still said has been delivered.
+  // Whether the other end is closed. `on_gone` follows once the messages that it sent before have been delivered.
   bool HasHungUp() const;
 
  private:

@@ -14,7 +14,7 @@ namespace gpuloom::scheduler {
 static_assert(wire::kMaxProcessUses >= Scheduler::kMaxSessionsPerAllocation);
 
 void Scheduler::AnswerWhenReturned(const AllocationPtr& allocation, Visitor visitor) {
-  // Each requester's connection is held open meanwhile.
+  // The connection of each requester stays open meanwhile.
   constexpr size_t kMostAtATime = 64;
   constexpr std::chrono::milliseconds kLimit{100};
   size_t waiting = 0;

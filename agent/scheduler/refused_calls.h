@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The system calls that one executor's seccomp filter refuses: the kernel suspends the caller and
-// notifies us here (seccomp_unotify(2)). Each is answered EPERM at once; each number is logged
-// once, because either a driver needs more than we know of or an intruder tries what is forbidden:
-// as a warning, but for the two that a driver always tries. One thread.
+// notifies us here (seccomp_unotify(2)). Each is answered EPERM at once. Each system call number is
+// logged once, because either a driver needs more than we know of or an intruder tries what is
+// forbidden: as a warning, except for the two that a driver always tries. Owned by Executor; the
+// scheduler's thread only.
 #pragma once
 
 #include <bitset>
@@ -15,18 +16,19 @@
 
 namespace gpuloom::scheduler {
 
-// Returns whether the descriptor is the kernel's, not one that only answers like it.
+// Returns whether the descriptor really is a seccomp listener of the kernel's, not one that only
+// answers like it.
 bool IsRefusedCallsDescriptor(int fd);
 
 class RefusedCalls {
  public:
-  // After this many answers the descriptor is closed, so that nobody can keep us busy: the kernel
-  // then refuses by itself, with ENOSYS.
+  // The descriptor is closed after this many answers, so that nobody can keep us busy: from then on
+  // the kernel itself refuses, with ENOSYS.
   static constexpr int kMostAnswers = 10'000;
-  // Lines in the log: more numbers than our lists could have missed of a driver's.
+  // How many numbers are logged: more than our lists could lack of what a driver needs.
   static constexpr size_t kMostNamed = 32;
 
-  // `whose` stands in front of each line.
+  // `loop` outlives this. `whose` begins each line.
   RefusedCalls(EventLoop* loop, channel::UniqueFd descriptor, std::string whose);
 
  private:

@@ -14,7 +14,7 @@
 namespace gpuloom::scheduler {
 namespace {
 
-// And a mark, and the end of the field.
+// Leaves room for an ellipsis mark and the terminating zero.
 constexpr size_t kMaxTroubleBytes = sizeof(control::AllocationState::latest_fault) - 4;
 
 struct Engine {
@@ -64,14 +64,14 @@ void Scheduler::NoteFault(Session* session, control::Fault fault, const std::str
   if (std::exchange(session->faulted, true)) return;
   Allocation& allocation = *session->allocation;
   ++allocation.faults[static_cast<size_t>(fault)];
-  // What one of its own processes has done is said already, and says more than what the others lost by it.
+  // The fault of one of the allocation's own processes is recorded already, and says more than the loss of the others.
   const bool is_said =
       fault == control::Fault::kLostExecutor && session->executor->blamed == &allocation;
   if (!is_said) allocation.latest_fault = what;
 }
 
 void Scheduler::ForgetDomains() {
-  // A session has its executor.
+  // A session's domain is its executor's, so that the executors suffice.
   std::set<std::string_view> present;
   for (const auto& [name, entry] : allocations_) {
     if (entry.allocation->bound) present.insert(entry.allocation->trust_domain);
@@ -144,7 +144,7 @@ void Scheduler::SendGpu(Peer* peer, uint32_t request) {
   gpu.sessions = static_cast<uint32_t>(sessions_.size());
   gpu.allocations = static_cast<uint32_t>(allocations_.size());
 
-  // Domains that have something now; the book's figures of others come back with them.
+  // Domains that have something at present. The book keeps the figures of others for when they come back.
   std::map<std::string, control::DomainState> domains;
   for (const auto& [name, entry] : allocations_) {
     gpu.slots += entry.allocation->slots;
@@ -156,7 +156,7 @@ void Scheduler::SendGpu(Peer* peer, uint32_t request) {
   for (const auto& [id, executor] : executors_) {
     if (!executor->is_spare()) ++domains[executor->domain].executors;
   }
-  // Removed allocations have memory while their sessions end, and what an executor's driver still uses for them.
+  // Removed allocations have memory while their sessions end, and are charged for what an executor's driver still uses.
   std::set<const Allocation*> charged;
   for (const auto& [name, entry] : allocations_) charged.insert(entry.allocation.get());
   for (const auto& [id, session] : sessions_) charged.insert(session->allocation.get());

@@ -24,7 +24,8 @@ Scheduler::Scheduler(EventLoop* loop, Device* device, Options options)
       folders_(loop, options_.executor_folders, options_.executor_path),
       book_(options_.domain_linger) {
   if (options_.exit_when_unused) {
-    // The process that started this one connects at once. If it has died instead, this one ends.
+    // The process that started this one connects at once. If it has died instead, this scheduler
+    // ends.
     unused_timer_ = loop_->After(std::chrono::seconds(10), [this] {
       was_used_ = true;
       LookUnused();
@@ -94,7 +95,8 @@ void Scheduler::LookUnused() {
   if (!Unused()) return;
   if (executors_.empty()) {
     if (folders_.removing()) return;
-    // Nobody may find a socket that is not served: whoever comes now starts another scheduler.
+    // Nobody may find a socket that is not served: a client that comes later starts another
+    // scheduler.
     control_watch_.End();
     unlink((options_.state_dir + "/" + control::kControlSocketName).c_str());
     control_listener_.Reset();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coordinates allocations, sessions, executors and the control socket of one GPU. Everything runs
-// on the event loop's thread; nothing blocks. What a tenant or an executor sends is checked before
-// it changes anything, and costs at most its own session or its own domain.
+// Coordinates allocations, sessions, executors and the control socket of one GPU, and owns them all. Everything runs on
+// the event loop's thread; nothing blocks. What a tenant or an executor sends is checked before it changes anything,
+// and costs at most its own session or its own domain.
 //
-// Split by topic: control_flow.cc (agent ↔ scheduler), session_flow.cc (tenants), query_flow.cc
-// (queries), executor_flow.cc (executors), spare_flow.cc (spare ones), memory_flow.cc (device
-// memory), report_flow.cc (what is counted), share_flow.cc (the device's time), kernel_flow.cc
-// (long kernels), turn_flow.cc (turns at it), trace_flow.cc (traces), own_trace_flow.cc (tenants'
-// own), scheduler.cc (start, end, and what joins them).
+// Split by topic: control_flow.cc (agent ↔ scheduler), session_flow.cc (tenants), query_flow.cc (queries),
+// executor_flow.cc (executors), spare_flow.cc (spare executors), memory_flow.cc (device memory), report_flow.cc
+// (counters and reports), share_flow.cc (the device's time), kernel_flow.cc (long kernels), turn_flow.cc (turns at the
+// device), trace_flow.cc (the operator's traces), own_trace_flow.cc (tenants' own traces), scheduler.cc (start, end,
+// and what connects the others).
 #pragma once
 
 #include <chrono>
@@ -41,35 +41,35 @@ namespace gpuloom::scheduler {
 
 struct Options {
   std::string state_dir;
-  std::string cuda_library;  // handed to executors
+  std::string cuda_library;  // passed to executors
   std::string executor_path;
   std::string executor_log_level = "info";  // one of LogLevel's names
   ExecutorUsers executor_users;
-  std::string executor_folders = "/tmp";  // where each has one of its own
-  uint64_t executor_memory_bytes =
-      0;  // of the node's, for one executor's tenants; 0: its own default
+  std::string executor_folders = "/tmp";  // where each executor has its own folder
+  // Of the node's memory, for the tenants of one executor; 0: the executor's default.
+  uint64_t executor_memory_bytes = 0;
   std::chrono::milliseconds idle_timeout{60'000};   // of an executor without sessions
   std::chrono::milliseconds drain_timeout{10'000};  // for a session's work after its end
   bool exit_when_unused = false;
   // Executors that are started before a domain needs them.
   uint32_t spare_executors = 0;
-  // See SpareMemory. Without it, every existing piece of memory belongs to a session.
+  // See SpareMemory. Without it, every piece of memory belongs to a session.
   bool make_spare_memory = false;
   // Creating a context takes half a second on real hardware, several when the machine has just
   // started.
   std::chrono::milliseconds start_timeout{60'000};
-  std::string version;  // this program's release, for those who ask
+  std::string version;  // this program's release, for queries
   // Extra time beyond drain_timeout before the executor itself is considered stuck.
   std::chrono::milliseconds drain_grace{2'000};
-  // An executor whose connection is closed exits by itself; after this it is killed.
+  // An executor whose connection is closed exits by itself; if it has not after this time, it is killed.
   std::chrono::milliseconds exit_grace{3'000};
-  // Of the device's time beside other domains, for an executor whose turn has ended: see Turns.
+  // How much of the device's time an executor whose turn has ended may have beside other domains: see Turns.
   std::chrono::milliseconds overrun_limit{300'000};
-  // Of a trust domain of which nothing is there. Longer than the agent's ledger keeps what was reported of it last, so that
-  // its counters go on if it comes back.
+  // How long a trust domain that has nothing is remembered. Longer than the agent's ledger keeps its last report, so
+  // that the domain's counters go on if it comes back.
   std::chrono::milliseconds domain_linger{600'000};
-  // For executors to begin a trace, and to write what is left, and for a tenant to take its own. Less than whoever asks waits
-  // for an answer.
+  // For executors to begin a trace and to write what is left, and for a tenant to receive its own trace. Shorter than
+  // the requester waits for an answer.
   std::chrono::milliseconds trace_patience{10'000};
 };
 
@@ -88,7 +88,7 @@ class Scheduler {
   [[nodiscard]] bool Listen(std::string* error);
   // Called on SIGCHLD.
   void OnChildExit();
-  // LogsMore has changed: executors follow it, now or when they are ready.
+  // Call when LogsMore has changed: executors follow it, at once or when they are ready.
   void LetExecutorsLog();
   // Ends every session and executor, then stops the loop.
   void Shutdown();
@@ -98,8 +98,8 @@ class Scheduler {
     std::unique_ptr<Peer> peer;
     bool greeted = false;
   };
-  // One at a time per allocation, and one for all of them: requests made meanwhile wait for the
-  // next round, so that no executor can have others asked as often as it likes.
+  // One round at a time per allocation, and one for all of them. Requests made during a round wait for the next one, so
+  // that no executor can have others asked as often as it likes.
   struct ReclaimRound {
     const Allocation* of = nullptr;  // nullptr: all; only compared
     std::set<uint64_t> sessions;     // that have not answered yet
@@ -107,7 +107,7 @@ class Scheduler {
     std::vector<std::function<void()>> next;
     EventLoop::Clock::time_point began;
     std::chrono::milliseconds limit;
-    Timer timer;  // its deadline; then, when the next may begin
+    Timer timer;  // its deadline; afterwards, when the next round may begin
   };
   using AllocationPtr = std::shared_ptr<Allocation>;
   struct DoorAndAllocation {
@@ -119,7 +119,7 @@ class Scheduler {
   void AcceptController();
   void OnControl(uint64_t controller, const control::Incoming& in);
   void EndController(uint64_t controller);
-  // Applies one request. Returns false with the reason.
+  // Each applies one request. Returns false with the reason.
   [[nodiscard]] bool Apply(uint64_t controller, const control::ControlHello& message,
                            std::string* error);
   [[nodiscard]] bool Apply(uint64_t controller, const control::AddAllocation& message,
@@ -130,7 +130,7 @@ class Scheduler {
                            std::string* error);
   [[nodiscard]] bool Apply(uint64_t controller, const control::RemoveAllocation& message,
                            std::string* error);
-  // Names what is there, after which the list is sent.
+  // Sends the allocations, before the answer.
   [[nodiscard]] bool Apply(uint64_t controller, const control::ListAllocations& message,
                            std::string* error);
   [[nodiscard]] bool Apply(uint64_t controller, const control::DescribeGpu& message,
@@ -140,16 +140,15 @@ class Scheduler {
   // report_flow.cc
   void SendStates(Peer* peer, uint32_t request);
   void SendGpu(Peer* peer, uint32_t request);
-  // Takes over what its executor reports.
+  // Takes over the counters that its executor reports.
   void Raise(Session* session, uint64_t kernels_launched_untrusted,
              const control::TimeUsage& time_untrusted, const control::WorkCounts& work_untrusted);
-  // For what has been reported, as far as the executor's part of the device's time goes.
+  // Charges reported work, as far as the executor's part of the device's time allows.
   void ChargeTime(Session* session);
   void ChargeTimeOfAll();
   // Call when an allocation has left a trust domain, or an executor has ended.
   void ForgetDomains();
-  // Counts it, once for each session.
-  // `what`: the error, or the kernel, in words.
+  // Counts a session's fault, once for each session. `what`: the error, or the kernel, in words.
   void NoteFault(Session* session, control::Fault fault, const std::string& what);
 
   // share_flow.cc
@@ -157,11 +156,11 @@ class Scheduler {
                            std::string* error);
   void On(Executor* executor, const control::SessionHeld& message, control::Incoming& in);
   void On(Executor* executor, const control::SessionCounters& message, control::Incoming& in);
-  // The same for equal names while it is kept, and never given to another.
+  // Returns the same number for equal names while somebody holds it; a number is never reused.
   std::shared_ptr<const uint64_t> NumberOfNamespace(const std::string& name);
-  // Tells the executors of its sessions its terms.
+  // Sends the allocation's terms to the executors of its sessions.
   void TellShares(const Allocation& allocation);
-  // Adds what its sessions have done, live and ended ones.
+  // Adds what the allocation's sessions have done, live and ended ones.
   void AddSessions(const Allocation& allocation, control::AllocationState* state) const;
 
   // session_flow.cc
@@ -172,11 +171,11 @@ class Scheduler {
   void AddToExecutor(Session* session);
   void OnTenantEvent(uint64_t session_id);
   void SendWelcome(Session* session, uint32_t multiprocessors);
-  // Ends it for the tenant at once; the executor drains.
+  // Ends the session for the tenant at once; the executor drains its work.
   void EndSession(Session* session, const std::string& why);
   void StopServing(Session* session);
   void ExpectEnd(Session* session);
-  // Called when nothing holds any part of it any more.
+  // Call when nothing holds any part of the session.
   void ForgetSession(uint64_t session_id);
   Session* FindSession(uint64_t session_id_untrusted, const Executor& executor);
 
@@ -203,28 +202,27 @@ class Scheduler {
   void On(Executor* executor, const control::UnsupportedCall& message, control::Incoming& in);
   void On(Executor* executor, const control::ArenaReturned& message, control::Incoming& in);
   void On(Executor* executor, const control::ExecutorFault& message, control::Incoming& in);
-  // kAbort: it hangs, and is to log where. If it has not ended after exit_grace, it is killed in
-  // any case.
+  // kAbort: the executor hangs, and is to log where. If it has not ended after exit_grace, it is killed in any case.
   enum class End { kAsk, kAbort, kKill };
-  // It no longer serves sessions: its tenants are disconnected, its domain may start another. `for_neighbours` is `reason`
-  // without who was at fault, which only the log and the culprit may know; empty: `reason` names nobody.
+  // The executor stops serving sessions: its tenants are disconnected, and its domain may start another one.
+  // `for_neighbours` is `reason` without the name of who was at fault, which only the log and the culprit may see;
+  // empty: `reason` names nobody.
   void LoseExecutor(Executor* executor, End end, const std::string& reason,
                     std::string for_neighbours = {});
   void KillExecutor(Executor* executor);
   void OnReaped(uint64_t executor_id, const std::string& how);
-  // Returns whether any allocation is bound to the domain: nobody else may attach there.
+  // Whether any allocation is bound to the domain. If none is, nobody can attach there.
   bool HasAllocations(const std::string& domain) const;
   void LookIdle(Executor* executor);
 
   // spare_flow.cc
-  size_t Spares() const;  // those that can be taken
+  size_t Spares() const;  // spare executors that can be taken
   // Gives a spare executor, if there is one, to the domain.
   [[nodiscard]] Executor* TakeSpare(const std::string& domain, EventLoop::Clock::time_point now);
-  // Call when one has been taken or has ended, and when another executor is ready.
+  // Call when a spare executor has been taken or has ended, and when another executor is ready.
   void LookAtSpares();
   void StartSpare();
-  // Ends them and calls `then` when their memory is the device's again; none is started for a
-  // while.
+  // Ends the spare executors and calls `then` when the device has their memory back. None is started for a while.
   void WithoutSpares(std::function<void()> then);
   void NoteSpareEnded();
 
@@ -235,30 +233,30 @@ class Scheduler {
   void On(Executor* executor, const control::MemoryTransfer& message, control::Incoming& in);
   void On(Executor* executor, const control::MemoryInfoRequest& message, control::Incoming& in);
   void On(Executor* executor, const control::MemoryReclaimed& message, control::Incoming& in);
-  // Answers a memory request. The session is nullptr if there is none that may have any. Returns
-  // false, unless it is the last try, if the device had no room.
+  // Answers a memory request. The session is nullptr if there is none that may have memory. Returns false if the device
+  // had no room; on the last try it answers in any case.
   using OnRoom = std::function<bool(Executor*, Session*, bool last_try)>;
-  // Calls `then`. Where the quota or the device has no room, first reclaims what sessions keep, or
-  // reclaims it and calls `then` again.
+  // Calls `then`. Where the quota or the device has no room, it first reclaims the memory that sessions keep without
+  // using it, or reclaims that memory and calls `then` again.
   void WithRoom(Executor* executor, uint64_t session_id_untrusted, uint64_t size_bytes,
                 const OnRoom& then);
   [[nodiscard]] bool Grant(Executor* executor, Session* session,
                            const control::MemoryRequest& message, uint32_t request, bool last_try);
-  // For others' memory, as its policy says.
+  // Whether the session may wait for others' memory: its policy decides.
   bool MayWait(const Session& session, uint64_t size_bytes) const;
   void Wait(const Session& session, const control::MemoryRequest& message, uint32_t request);
-  // Returns false if the device has no room; with `last_try` it is answered in any case.
+  // Returns false if the device has no room; with `last_try` the request is answered in any case.
   bool GrantWaiting(const MemoryQueue::Request& waiting, bool last_try);
   // Call when memory has come back to the device.
   void NoteRoom();
-  // Tries those who wait, and answers those whose time is over.
+  // Tries the waiting requests, and answers those whose time is over.
   void Offer();
   void LookAtWaiting();
-  // Answers what the session waits for.
+  // Answers the session's waiting requests.
   void StopWaiting(uint64_t session_id);
   Session* FindServed(uint64_t session_id_untrusted, const Executor& executor);
-  // Asks the sessions of an allocation (nullptr: all sessions) to return the memory they keep;
-  // calls `then` when they have returned it, are gone, or take too long.
+  // Asks the sessions of an allocation (nullptr: all sessions) to return the memory that they keep without using it.
+  // Calls `then` when they have returned it, are gone, or take too long.
   void Reclaim(const Allocation* allocation, std::chrono::milliseconds limit,
                std::function<void()> then);
   void BeginReclaim(const Allocation* allocation, std::chrono::milliseconds limit,
@@ -282,12 +280,12 @@ class Scheduler {
                            std::string* error);
   [[nodiscard]] bool Apply(uint64_t controller, const control::EndTrace& message,
                            std::string* error);
-  // One of these two is answered when its executors have done their part.
+  // Answers BeginTrace or EndTrace when the executors have done their part.
   void AwaitTrace(bool begins, uint32_t request);
   // These do nothing without a trace.
   void AddTracePart(Executor* executor);
   void AddTraced(const Session& session);
-  // What the session was charged is final.
+  // Call when what the session was charged is final.
   void CountTraced(const Session& session);
   void LoseTracePart(const Executor& executor);
   void DropTraceOf(uint64_t controller);
@@ -296,25 +294,25 @@ class Scheduler {
   void LookAtTrace();
   void AnswerBegin();
   void SendTrace();
-  // It is over.
+  // Call when the trace is over.
   std::unique_ptr<Trace> TakeTrace();
   void On(Executor* executor, const control::TraceProgress& message, control::Incoming& in);
 
   // own_trace_flow.cc
   void TraceOwn(const AllocationPtr& allocation, Visitor visitor);
-  // Empty: it may, and `executor` is who records.
+  // Returns why the allocation may not trace itself. If it returns an empty string, it may, and `executor` records.
   std::string WhyNoOwnTrace(const Allocation& allocation, uint32_t time_ms_untrusted,
                             const Executor** executor) const;
   void AwaitOwnTrace(OwnTrace* trace, std::chrono::milliseconds patience);
   void AddOwnTraced(const Session& session);
-  // Returns false if it is about none of this executor's.
+  // Returns false if the message is about none of this executor's own traces.
   bool OnOwnTrace(const Executor& executor, const control::TraceProgress& message);
   void StopOwnTrace(OwnTrace* trace);
   void AnswerOwnTrace(OwnTrace* trace);
   void SendOfOwnTrace(uint64_t id);
   // `why`: the message for the tenant; empty: none.
   void EndOwnTrace(uint64_t id, const std::string& why);
-  // But those that have their answer.
+  // Leaves alone the traces whose tenant has its answer.
   void EndOwnTraces(const std::function<bool(const OwnTrace&)>& which, const std::string& why);
   void EndOwnTracesNotAllowed(const Allocation& allocation);
   bool TracesItself(const Executor& executor) const;
@@ -335,14 +333,14 @@ class Scheduler {
   Watch control_watch_;
   Timer control_pause_;
   bool was_used_ = false;
-  // For this GPU, learned from the first executor that failed.
+  // Learned from the first executor that failed on this GPU.
   bool drivers_need_leniency_ = false;
   bool shutting_down_ = false;
   Timer unused_timer_;
   Timer spare_timer_;           // spare memory
   Timer spare_executor_timer_;  // when the next one may be started
   EventLoop::Clock::time_point next_spare_executor_{};
-  std::vector<std::function<void()>> without_spares_;  // wait for the end of all
+  std::vector<std::function<void()>> without_spares_;  // wait for the end of all spare executors
   MemoryQueue waiting_;
   Timer waiting_timer_;  // its next moment
   Timer offer_timer_;    // memory has come back

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tenant process's session as the scheduler holds it: from its accepted Hello until its executor
-// holds nothing of it any more. Owned by Scheduler's table; plain state, advanced by
-// session_flow.cc.
+// A tenant process's session as the scheduler holds it: from its accepted Hello until its executor holds nothing of it.
+// Owned by Scheduler's table; plain state, advanced by session_flow.cc on the scheduler's thread.
 //
 //            executor ready              SessionReady, Welcome sent
 //   kWaiting ───────────────→ kAdding ──────────────────────────→ kLive
@@ -29,7 +28,7 @@ namespace gpuloom::scheduler {
 
 class Executor;
 
-// The descriptors of a session's regions, until they are handed over.
+// The descriptors of a session's regions, until they are passed on.
 struct SessionRegions {
   channel::UniqueFd command;
   channel::UniqueFd completion;
@@ -49,7 +48,7 @@ struct Session {
   // The pid it reports (wire::Hello): passed on to its own allocation only, otherwise meaningless.
   int32_t own_pid_untrusted = 0;
   uint64_t pid_namespace_untrusted = 0;
-  wire::SessionToken token{};  // told to the tenant in Welcome
+  wire::SessionToken token{};  // sent to the tenant in Welcome
 
   channel::UniqueFd tenant;
   Watch tenant_watch;
@@ -57,26 +56,25 @@ struct Session {
 
   SessionRegions regions;
   channel::Range device_range;
-  uint64_t device_own_bytes = 0;  // its first part, see AddSession
+  uint64_t device_own_bytes = 0;  // the executor's first part of device_range, see AddSession
   channel::Range host_range;
   uint64_t pinned_limit_bytes = 0;
-  bool waits_for_others = false;  // for its end; has been logged
+  bool waits_for_others = false;  // its end waits for other sessions; has been logged
   bool arena_returned = true;     // false from AddSession to ArenaReturned
   SessionMemory memory;
   uint64_t kernels_launched = 0;
-  // What the device has done for it is at most what the device was busy for; the rest of what was reported waits in
-  // `reported`.
+  // Device time in `time` stays within the executor's part of it; what was reported beyond that waits in `reported`.
   control::TimeUsage time{};
   control::TimeUsage reported{};
   control::WorkCounts work{};
   bool faulted = false;       // counted in Allocation::faults
-  bool held = false;          // as its executor says: nothing of it is at the device
-  uint32_t hold_request = 0;  // of the last HoldSession; 0: of AddSession
-  // The last that ran for long.
+  bool held = false;          // its executor reports that nothing of it is at the device
+  uint32_t hold_request = 0;  // of the latest HoldSession; 0: of AddSession
+  // The latest kernel that ran for long.
   struct Kernel {
     bool any = false;
     uint64_t number = 0;
-    uint64_t began_part_ns = 0;  // its executor's part of the device's time then
+    uint64_t began_part_ns = 0;  // its executor's part of the device's time when it began
     bool told = false;           // counted
   };
   Kernel kernel;

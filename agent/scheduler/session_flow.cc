@@ -245,7 +245,8 @@ void Scheduler::OnTenantEvent(uint64_t session_id) {
   if (size < 0 && errno == EAGAIN) return;
   // ECONNRESET is what ReceiveMessage says of a closed connection.
   const bool is_gone = size < 0 && errno == ECONNRESET;
-  // Programs end when their executor does. That comes first, then, and is why: we look again when it has been heard.
+  // Programs end when their executor does. The executor's end is then the reason, so look again when it has been
+  // noticed.
   const Peer* const executor = it->second->executor->peer.get();
   if (is_gone && executor != nullptr && executor->HasHungUp()) return;
   EndSession(it->second.get(), is_gone ? "tenant is gone" : "tenant spoke out of turn");

@@ -14,14 +14,14 @@
 namespace gpuloom::scheduler {
 namespace {
 
-// From one that a domain gets for its dead executor to the next: one whose tenants let executors
-// die again and again leaves the spare ones to others.
+// The time between two spare executors that one domain gets for an executor that died: a domain
+// whose tenants make executors die again and again leaves the spare ones to others.
 constexpr std::chrono::seconds kNextForDomain{10};
 
 // Programs that start together are served first: contexts made at the same time slow each other.
 constexpr std::chrono::milliseconds kAfterOthers{100};
 
-// The device was full; what fills it stays for a while.
+// The device was full, and what fills it stays for a while.
 constexpr std::chrono::seconds kAfterShortage{60};
 
 bool CanBeTaken(const Executor& executor) {

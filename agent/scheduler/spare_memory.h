@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One piece of device memory created ahead, for programs that ask for the same size again and
+// One piece of device memory created ahead, for programs that request the same size again and
 // again, as growing allocators do: creating its descriptor takes longer than all the rest of a
-// grant. It is charged to no tenant: it belongs to none yet, and is short-lived. One thread.
+// grant. It is charged to no tenant, because it belongs to none and is short-lived. Owned by
+// MemoryBook; the scheduler's thread only. The device must outlive it. Failing to create a spare is
+// not an error.
 #pragma once
 
 #include <chrono>
@@ -15,7 +17,7 @@ class SpareMemory {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Larger ones would take too much from the device that may never be wanted.
+  // A larger spare would take too much memory from the device that nobody may ever request.
   static constexpr uint64_t kLargestBytes = uint64_t{64} << 20;
   // Requests further apart are unrelated, and a spare that is not taken within this time is not
   // needed.
@@ -28,11 +30,11 @@ class SpareMemory {
 
   // Like Device::CreateMemory, but uses the spare if it fits.
   [[nodiscard]] uint32_t Take(uint64_t size_bytes, uint64_t* handle, channel::UniqueFd* memory);
-  // Called after a grant. Returns true if another of its size is likely.
+  // Call after a grant. Returns true if another request of its size is likely.
   bool Note(uint64_t size_bytes, Time now);
   // Creates a spare of the size noted last, unless there is one.
   void Make();
-  // Returns true if there was one.
+  // Releases the spare. Returns true if there was one.
   bool Drop();
 
  private:

@@ -9,7 +9,7 @@
 namespace gpuloom::scheduler {
 
 // Creates the folder if it does not exist (0700; its parent must exist) and takes the lock file in
-// it.
+// it. The lock holds while the returned object lives.
 LockFile LockState(const std::string& state_dir);
 
 }  // namespace gpuloom::scheduler

@@ -76,15 +76,15 @@ bool TenantDoor::Open(const std::string& directory, std::string* error) {
 
 bool TenantDoor::present() const { return access(path_.c_str(), F_OK) == 0; }
 
-// Accepting costs a tenant nothing, so it is bounded three ways: visitors a second, visitors a
-// turn, and those that have said nothing.
+// Connecting costs a tenant nothing, so it is bounded three ways: visitors per second, visitors per
+// turn of the loop, and visitors that have sent nothing.
 void TenantDoor::Accept() {
   const auto now = EventLoop::Clock::now();
   if (now - second_began_ >= std::chrono::seconds(1)) {
     second_began_ = now;
     visitors_this_second_ = 0;
   }
-  // A few a turn, so that a crowd at one door keeps no other waiting.
+  // A few per turn of the loop, so that a crowd at one door keeps no other waiting.
   for (int i = 0; i < 8; ++i) {
     if (visitors_this_second_ >= kMaxVisitorsPerSecond) {
       Pause(std::chrono::seconds(1) - (now - second_began_));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket of one allocation: whoever connects here *is* that allocation. Listens, reads each
-// visitor's Hello, checks its version, and hands over those that may become sessions and those that
-// only query. A visitor that connects and sends nothing, sends too much, or comes too often costs a
-// descriptor for a few seconds at most, and other allocations do not notice. One thread.
+// The socket of one allocation: whoever connects here *is* that allocation. Listens, reads each visitor's Hello, checks
+// its version, and passes on those that may become sessions and those that only query. A visitor that connects and
+// sends nothing, sends too much, or comes too often costs a descriptor for a few seconds at most, and other allocations
+// do not notice. Owned by Scheduler; its loop's thread only.
 #pragma once
 
 #include <functional>
@@ -18,12 +18,13 @@ namespace gpuloom::scheduler {
 
 struct Visitor {
   channel::UniqueFd socket;
-  wire::Hello
-      hello;  // of a version that is served; kHelloMagic, or kQueryMagic and kTraceMagic of those who only ask
-  int pid = 0;  // of the peer as the kernel reports it, for logs only: it may be gone or reused
+  // Of a version that is served. Its magic is kHelloMagic, or kQueryMagic or kTraceMagic for a mere query.
+  wire::Hello hello;
+  // Of the peer as the kernel reports it. For logs only: the process may be gone, or the pid reused.
+  int pid = 0;
 };
 
-// Sends a refusing Welcome, QueryAnswer or TraceAnswer, whole or not at all, never blocking.
+// Each sends a refusing Welcome, QueryAnswer or TraceAnswer, whole or not at all. Never blocks.
 void Refuse(int socket, wire::Admission admission, const std::string& message);
 void RefuseQuery(int socket, wire::Admission admission, const std::string& message);
 void RefuseTrace(int socket, wire::Admission admission, const std::string& message);
@@ -34,7 +35,7 @@ class TenantDoor {
   static constexpr std::chrono::seconds kHelloTimeout{5};
   // Above this, the oldest silent visitor is disconnected: an honest one is not silent.
   static constexpr size_t kMaxSilent = 16;
-  // More connections within a second than any program makes; further ones wait in the backlog.
+  // More connections in a second than any program makes; further ones wait in the backlog.
   static constexpr int kMaxVisitorsPerSecond = 200;
 
   using OnVisitor = std::function<void(Visitor)>;
@@ -45,7 +46,7 @@ class TenantDoor {
 
   // Creates `directory`/gpuloom.sock. Returns false with a message.
   [[nodiscard]] bool Open(const std::string& directory, std::string* error);
-  // Returns false if the socket's file has been removed since.
+  // Returns false if the socket's file has been removed since Open.
   bool present() const;
 
  private:

@@ -8,8 +8,8 @@
 namespace gpuloom::scheduler {
 namespace {
 
-// All fields are numbers of 64 bits, so that one loop serves both structures, and a field that is
-// added needs nothing here.
+// All fields are 64-bit numbers, so that one loop serves both structures, and a new field needs no
+// change here.
 template <typename T>
 using Figures = std::array<uint64_t, sizeof(T) / sizeof(uint64_t)>;
 

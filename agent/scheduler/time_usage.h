@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of what executors report of their sessions (control::TimeUsage, control::WorkCounts). Reports are untrusted: a figure
-// never goes back, and a sum stops at the largest number instead of starting again.
+// Sums of what executors report of their sessions (control::TimeUsage, control::WorkCounts). Reports are untrusted: a
+// figure never goes back, and a sum stops at the largest number instead of wrapping. Pure.
 #pragma once
 
 #include "proto/control/messages.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator's trace (docs/tracing.md), as the scheduler holds it: which executors record, into
-// which memory, and what their sessions are charged meanwhile. Plain state; trace_flow.cc changes
-// it. The scheduler creates the memory, passes it on and never reads it.
+// An operator's trace (docs/tracing.md), as the scheduler holds it: which executors record, into which memory, and what
+// their sessions are charged meanwhile. Owned by Scheduler; plain state, which trace_flow.cc changes on the scheduler's
+// thread. The scheduler creates the memory, passes it on and never reads it.
 //
 //   recording ── EndTrace, or the limit ──→ stopped ── EndTrace, and all have written or patience is over ──→ deleted
 //
@@ -19,7 +19,7 @@
 
 namespace gpuloom::scheduler {
 
-// Each may take wire::kTraceRegionBytes of memory.
+// Each part may take wire::kTraceRegionBytes of memory.
 inline constexpr size_t kMaxTraceParts = 32;
 // A restarted executor is recorded once more, not again and again: a domain whose executors keep
 // ending cannot fill the memory.
@@ -42,17 +42,17 @@ struct Trace {
     uint64_t executor_id;
     std::shared_ptr<const Allocation> allocation;
     control::TimeUsage before{};  // what it had been charged when recording began
-    control::TimeUsage time{};    // since then
-    bool counted = false;         // that is final
+    control::TimeUsage time{};    // what it has been charged since then
+    bool counted = false;         // `time` is final
   };
 
   uint64_t id = 0;
-  uint64_t controller = 0;  // that began it
+  uint64_t controller = 0;  // the one that began it
   EventLoop::Clock::time_point began;
   bool stopped = false;
   bool begins = true;  // BeginTrace is not answered yet
   uint32_t begin_request = 0;
-  bool ends = false;  // EndTrace was said
+  bool ends = false;  // EndTrace has come
   uint32_t end_request = 0;
   size_t left_out = 0;             // executors beyond the limits
   std::map<uint64_t, Part> parts;  // by executor

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces: one at a time, asked for over the control socket, recorded by the executors. What they say of it is untrusted: it
-// moves only their own part, and the scheduler does not wait for one that does not answer.
+// Traces: one at a time, requested over the control socket, recorded by the executors. What an executor says of its
+// trace is untrusted: it affects only its own part, and the scheduler does not wait for one that does not answer.
 #include <errno.h>
 #include <string.h>
 

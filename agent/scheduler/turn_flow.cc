@@ -25,7 +25,7 @@ void Scheduler::On(Executor* executor, const control::TurnDrained&, control::Inc
   turns_.Drained(*executor, in.header.request);
 }
 
-// Whether a kernel of a tenant's ran, or the executor went on submitting, nobody can tell from here; so nobody is named.
+// From here nobody can tell whether a tenant's kernel ran on or the executor went on submitting, so nobody is named.
 void Scheduler::EndForOverrun(Executor* executor, uint64_t overran_ns) {
   if (executor->ends_for_kernel) return;  // it has been told to end
   const std::string seconds = std::to_string(overran_ns / 1'000'000'000);

@@ -98,8 +98,8 @@ void Turns::Set(const Allocation& allocation) {
   Decide();
 }
 
-// The longest of all places in the domain: from here nobody can tell whose kernel it was. Twice, as
-// the header says.
+// The longest limit of all places in the domain, because nobody can tell from here whose kernel it
+// was; twice that, for the reason in the header.
 void Turns::SetOverrunEnd(const std::string& domain) {
   uint64_t longest_ms = 0;
   for (const auto& [key, place] : places_) {

@@ -23,7 +23,7 @@ __attribute__((format(printf, 2, 3))) void Print(std::string* text, const char* 
 
 double Ms(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
-// The sample at that place of the sorted ones, without interpolation; "-" without samples.
+// The sample at that rank of the sorted ones, without interpolation; "-" without samples.
 std::string Percentile(const std::vector<uint64_t>& sorted_ns, size_t percent) {
   if (sorted_ns.empty()) return "-";
   char text[32];
@@ -32,8 +32,8 @@ std::string Percentile(const std::vector<uint64_t>& sorted_ns, size_t percent) {
   return text;
 }
 
-// One of four kinds, as clusters have them, each with its numbers drawn from a range. Classes
-// follow from the kind: who answers users goes first.
+// One of the four kinds that clusters have, with each number drawn from a range. The class follows
+// from the kind: those that answer users go first.
 TenantSpec RandomTenant(Random* random) {
   constexpr uint64_t kUs = 1'000;
   constexpr uint64_t kMs = 1'000'000;
@@ -135,7 +135,7 @@ ClusterResult RunCluster(const std::vector<GpuSpec>& gpus, uint64_t span_ns, uin
   return sum;
 }
 
-// Of several GPUs, or of random tenants, the classes count and not the single tenant.
+// With several GPUs, or with random tenants, the report is by class and not by tenant.
 std::string Report(const Arguments& arguments) {
   if (arguments.random_tenants == 0 && arguments.gpus == 1) return ReportTenants(arguments);
   const std::vector<GpuSpec> gpus =

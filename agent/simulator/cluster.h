@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many simulated GPUs and what their tenants got, as text. Each GPU is by itself, so the result does not depend on in
-// which order they run. Nothing is kept; one thread.
+// Many simulated GPUs and what their tenants got, as text. GPUs do not affect each other, so the result does not depend
+// on the order in which they run. Pure functions: no clock, no I/O.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace gpuloom::simulator {
 
-// Tenants of all kinds: servers with bursts, trainings, notebooks; three namespaces, classes, narrow and wide kernels.
+// Tenants of all kinds: servers with bursts, trainings, notebooks and batch jobs, in three namespaces, with classes,
+// and with narrow and wide kernels.
 std::vector<GpuSpec> RandomCluster(uint32_t tenants, uint32_t gpus, uint64_t seed);
 
 struct ClassResult {
@@ -26,7 +27,7 @@ struct ClusterResult {
   ClassResult classes[arbiter::kPriorities];
   uint64_t busy_ns = 0;
   uint64_t charged_ns = 0;
-  uint64_t remainder_ns = 0;  // not on any account yet at the end of the span
+  uint64_t remainder_ns = 0;  // not charged to anybody at the end of the span
   uint64_t wasted_ns = 0;
   uint64_t decisions = 0;
   uint64_t steps = 0;
@@ -34,7 +35,7 @@ struct ClusterResult {
 
 ClusterResult RunCluster(const std::vector<GpuSpec>& gpus, uint64_t span_ns, uint64_t seed);
 
-// What the tool prints: a line for each tenant of the first GPU that was named, or one for each class.
+// What the tool prints: a line for each tenant if there is one GPU with named tenants, otherwise a line for each class.
 std::string Report(const Arguments& arguments);
 
 }  // namespace gpuloom::simulator

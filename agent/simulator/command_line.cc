@@ -89,7 +89,7 @@ struct Tenant {
   uint64_t space_weight = 0;
 };
 
-// Sets one key; false when there is no such, or the value is none of it.
+// Sets one key; false when there is no such key, or the value does not suit it.
 bool SetKey(const std::string& key, const std::string& value, Tenant* tenant) {
   TenantSpec& spec = tenant->spec;
   uint64_t number = 0;
@@ -164,7 +164,7 @@ bool Parse(const std::vector<std::string>& words, Arguments* arguments, std::str
       arguments->gpu.governed = false;
       continue;
     }
-    // A missing value is an empty one, which no argument takes.
+    // A missing value counts as an empty one, which no argument accepts.
     const std::string value = i + 1 < words.size() ? words[++i] : "";
     uint64_t number = 0;
     double seconds = 0;
@@ -193,7 +193,7 @@ bool Parse(const std::vector<std::string>& words, Arguments* arguments, std::str
       return false;
     }
   }
-  // One of the two, and not both.
+  // Exactly one of the two must be given.
   if (arguments->gpu.tenants.empty() == (arguments->random_tenants == 0)) {
     *error = "either --tenant, once or several times, or --random; see --help";
     return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of gpuloom-simulate. No state; a wrong argument gives a message.
+// The command line of gpuloom-simulate. Pure; a wrong argument gives a message.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@ namespace gpuloom::simulator {
 struct Arguments {
   std::vector<std::string> spaces;  // names of namespaces, by their number in `gpu`
   std::vector<std::string> domains;
-  GpuSpec gpu;                  // with the tenants that were named; as many GPUs like it as `gpus`
-  uint32_t random_tenants = 0;  // instead: so many of all kinds, spread over the GPUs
+  GpuSpec gpu;  // with the named tenants; `gpus` says how many GPUs are like it
+  // instead of named ones: this many of all kinds, spread over the GPUs
+  uint32_t random_tenants = 0;
   uint32_t gpus = 1;
   uint64_t span_ns = 1'000'000'000;
   uint64_t seed = 1;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model of a device that is coarse and says so: kernels of a length and a width run side by side up to the device's
-// capacity, and once begun, to their end.
+// A coarse model of a device: kernels with a length and a width run side by side up to the device's capacity, and once
+// begun, to their end.
 //
-// - A kernel begins when all of its width is free. Waiting ones begin in the order of their priority, then of
-//   their arrival, and none passes another that does not fit, as the blocks of a real kernel are placed first come
-//   first served.
+// - A kernel begins when all of its width is free. Waiting ones begin in the order of their priority, then of their
+//   arrival. None overtakes one that does not fit, because the blocks of real kernels are placed first come, first
+//   served.
 // - Kernels of one stream run one after the other.
-// - Kernels of different contexts (trust domains) never run side by side; a waiting kernel of another context gets the
-//   device when it is first in order and what runs has ended. Real devices take slices
-//   of about 2 ms from each other instead; with turns both are the same but for what overlaps at their ends.
+// - Kernels of different contexts (trust domains) never run side by side. A waiting kernel of another context gets the
+//   device when it is first in order and what runs has ended. Real devices instead alternate slices of about 2 ms; with
+//   turns the two differ only in what overlaps at the end of a turn.
 //
-// Not in it: what kernels slow each other down by (memory, caches), kernels that begin with a part of their
-// blocks, copies. Times are nanoseconds of the simulated clock. One thread.
+// Not modelled: kernels that slow each other down (memory, caches), kernels that begin with a part of their blocks, and
+// copies. Times are nanoseconds of the simulated clock, which is an argument and never goes back. Owned by Gpu; one
+// thread.
 #pragma once
 
 #include <array>
@@ -55,9 +56,10 @@ class Device {
   void OnBegun(Begun begun) { begun_ = std::move(begun); }
 
   void Submit(const Kernel& kernel, uint64_t now_ns);
-  // When the next of those that run ends; UINT64_MAX: nothing runs.
+  // When the next running kernel ends; UINT64_MAX: nothing runs.
   uint64_t next_end_ns() const;
-  // The one that has ended by `now_ns`, the earliest first. What it made room for begins.
+  // Removes the earliest kernel that has ended by `now_ns`. Kernels that it made room for begin at the moment of its
+  // end.
   std::optional<Execution> TakeEnded(uint64_t now_ns);
 
   bool idle() const { return running_.empty(); }
@@ -88,7 +90,7 @@ class Device {
   const uint32_t capacity_;
   Begun begun_;
   uint32_t used_ = 0;
-  uint32_t context_ = 0;  // of what runs
+  uint32_t context_ = 0;  // the context of what runs
   uint64_t orders_ = 0;
   uint64_t busy_ns_ = 0;
   uint64_t busy_since_ns_ = 0;

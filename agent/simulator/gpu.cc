@@ -9,7 +9,7 @@ namespace {
 
 using arbiter::Engine;
 
-// What an endless tenant has in its ring at a time; Submit() fills it up again.
+// How much an endless tenant has in its ring at a time; Submit() fills it up again.
 constexpr size_t kRingDepth = 32;
 // Kernels of one tenant that a driver takes in before it is full.
 constexpr uint32_t kDriverQueue = 256;
@@ -91,7 +91,7 @@ void Gpu::RunTo(uint64_t until_ns) {
     // queued.
     if (device_.idle() && SomebodyMay()) wasted_ns_ += at_ns - now_ns_;
     now_ns_ = at_ns;
-    // The meter is told at once; the executor sees the end after reaction_ns, and until then the
+    // The meter gets the end at once; the executor sees it after reaction_ns, and until then the
     // arbiters count the kernel as in flight.
     while (const auto ended = device_.TakeEnded(now_ns_)) {
       meter_.End(ended->kernel.tenant, ended->end_ns);
@@ -129,7 +129,7 @@ void Gpu::Handle(const Event& event) {
     case What::kSeen:
       Seen(event.tenant, event.done);
       return;
-    // Who runs one long kernel would else look as if it used nothing.
+    // Otherwise a tenant that runs one long kernel would look as if it used nothing.
     case What::kRound:
       for (uint32_t i = 0; i < tenants_.size(); ++i) {
         if (tenants_[i].in_flight != 0) Charge(i);
@@ -139,8 +139,8 @@ void Gpu::Handle(const Event& event) {
   }
 }
 
-// Bursts: the time until the next switch is drawn at each one. Who is switched off launches nothing
-// more; what it has queued still runs.
+// Bursts: the time until the next switch is drawn at each one. A tenant that is switched off
+// launches nothing more; what it has queued still runs.
 void Gpu::Switch(uint32_t number, bool on) {
   Tenant& it = tenants_[number];
   it.on = on;
@@ -188,7 +188,7 @@ void Gpu::Fill(uint32_t number) {
   while (it.on && it.queued.size() < kRingDepth) Launch(number, Kernel{});
 }
 
-// Requests come by themselves: the next one does not wait until this one is done.
+// Requests come independently: the next one does not wait until this one is done.
 void Gpu::Request(uint32_t number) {
   Tenant& it = tenants_[number];
   it.has_next_request = false;
@@ -215,7 +215,7 @@ void Gpu::NoteWants(uint32_t number) {
   turns_.SetWants(it.in_turns, !it.queued.empty() || it.in_flight != 0, now_ns_);
 }
 
-// What the tenant has used since it was last charged. Turns are charged otherwise, when they end:
+// What the tenant has used since it was last charged. Turns are charged elsewhere, when they end:
 // see Drain().
 void Gpu::Charge(uint32_t number) {
   const Tenant& it = tenants_[number];
@@ -229,7 +229,8 @@ void Gpu::Seen(uint32_t number, const Execution& done) {
   Tenant& it = tenants_[number];
   const Kernel& kernel = done.kernel;
   const uint64_t took_ns = done.end_ns - done.begin_ns;
-  // The least and the most that it can have taken: a simulated device knows exactly.
+  // The lower and the upper bound of what it can have taken are equal: a simulated device knows
+  // exactly.
   predictor_.Learn(Key(number), {took_ns, took_ns});
   Charge(number);
   // 0: the meter has charged it.
@@ -264,7 +265,7 @@ void Gpu::PumpDomain(Domain& domain) {
     ++decisions_;
     const uint32_t number = domain.tenant_of_session[arbiter::Index(order->session)];
     Tenant& it = tenants_[number];
-    // Without a bound; but a driver's queue has an end.
+    // An order without a bound is still limited by the driver's queue.
     if (order->budget_ns == UINT64_MAX && it.in_flight >= kDriverQueue) break;
     // The ring of an endless tenant is never empty; what is in it now is enough for one order.
     uint64_t submitted_ns = 0;
@@ -302,8 +303,8 @@ void Gpu::Drain(Domain& domain) {
   domain.is_to_drain = false;
 }
 
-// What the scheduler does: hands orders to the executors and their answers back. A domain that can
-// stop at once answers within the same round.
+// Does the scheduler's work: passes orders to the executors and their answers back. A domain that
+// can stop at once answers within the same round.
 void Gpu::PumpTurns() {
   for (Domain& domain : domains_) Drain(domain);
   while (const auto order = turns_.Next(now_ns_)) {
@@ -314,7 +315,7 @@ void Gpu::PumpTurns() {
         domain.is_to_drain = false;
         domain.arbiter->SetTurn(order->lowest, order->in_flight_ns);
         break;
-      // A deaf executor keeps submitting. It is to drain all the same, and overruns.
+      // A deaf executor keeps submitting. It must drain all the same, and overruns.
       case arbiter::TurnOrder::Kind::kYield:
         if (!domain.deaf) domain.arbiter->EndTurn();
         domain.is_to_drain = true;
@@ -323,7 +324,7 @@ void Gpu::PumpTurns() {
       case arbiter::TurnOrder::Kind::kReport:
         break;
       case arbiter::TurnOrder::Kind::kEnd:
-        // The next executor does as it is told, and begins with the same tenants.
+        // The next executor is not deaf, and begins with the same tenants.
         ++executors_ended_;
         domain.deaf = false;
         domain.arbiter->EndTurn();
@@ -354,7 +355,7 @@ uint64_t Gpu::steps() const {
   return sum;
 }
 
-// What goes on is part of the longest gap, too.
+// The gap in progress counts for the longest one, too.
 TenantResult Gpu::Result(uint32_t number) const {
   const Tenant& it = tenants_[number];
   TenantResult result;

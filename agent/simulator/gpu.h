@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One simulated GPU: tenants launch kernels, the real deciding core (agent/arbiter/) says who submits, a model of a
-// device (device.h) runs them. What the executor and the scheduler will do around the core is done here in its
+// One simulated GPU: tenants launch kernels, the real deciding core (agent/arbiter/) says who submits, and a model of a
+// device (device.h) runs them. The parts of the executor and of the scheduler that surround the core are here in their
 // simplest form, so this is also the shortest example of how the core is driven.
 //
 // Deterministic: the same spec and seed give the same results everywhere. Times are nanoseconds of the simulated clock.
-// One thread.
+// It owns all that it simulates; one thread.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +29,13 @@ struct TenantSpec {
   uint32_t domain = 0;  // its trust domain, from 0
   arbiter::AllocationPolicy policy;
   uint64_t kernel_ns = 50'000;
-  uint32_t jitter_permille = 0;    // each kernel's length is off by up to so much
+  uint32_t jitter_permille = 0;    // by how much each kernel's length may differ, up or down
   uint32_t width_permille = 1000;  // of the device
   uint32_t streams = 1;
   uint64_t request_gap_ns = 0;   // mean time between requests; 0: wants the device always
   uint32_t request_kernels = 1;  // one after the other
-  uint64_t on_ns = 0;            // bursts: it works for so long,
-  uint64_t off_ns = 0;           // and then not for so long; 0: always on
+  uint64_t on_ns = 0;            // bursts: it works for this long,
+  uint64_t off_ns = 0;           // and then pauses for this long; 0: always on
   uint64_t begins_ns = 0;
 };
 
@@ -44,7 +44,7 @@ struct GpuSpec {
   std::vector<TenantSpec> tenants = {};
   arbiter::EngineLimits limits = {};
   arbiter::TurnLimits turns = {};
-  // What passes from a kernel's end until the executor has seen it.
+  // The time from the end of a kernel until the executor has seen it.
   uint64_t reaction_ns = 20'000;
   uint32_t capacity = 132;
   bool governed = true;  // false: everything goes to the device as it comes
@@ -55,7 +55,8 @@ struct TenantResult {
   uint64_t kernels = 0;
   uint64_t requests = 0;
   std::vector<uint64_t> latency_ns;  // of each request, from its launch to its last kernel's end
-  uint64_t longest_gap_ns = 0;       // without an end of a kernel while it wanted the device
+  // the longest time without the end of a kernel while it wanted the device
+  uint64_t longest_gap_ns = 0;
   arbiter::Waits waits;
 };
 
@@ -65,12 +66,12 @@ class Gpu {
 
   void RunTo(uint64_t until_ns);
 
-  // As they are now; the latencies are sorted.
+  // The results so far; the latencies are sorted.
   TenantResult Result(uint32_t tenant) const;
   uint64_t charged_ns(uint32_t tenant) const { return meter_.charged_ns(tenant); }
   uint64_t busy_ns() const { return device_.busy_ns(now_ns_); }
-  // In which the device did nothing although somebody had queued work that no ceiling kept back: what
-  // the executor's reaction takes where nothing else is at the device, and nothing else.
+  // The time in which the device did nothing although somebody had queued work that no ceiling held back. Only the
+  // executor's reaction contributes to it, where nothing else is at the device.
   uint64_t wasted_ns() const { return wasted_ns_; }
   uint64_t now_ns() const { return now_ns_; }
   uint64_t decisions() const { return decisions_; }
@@ -82,7 +83,7 @@ class Gpu {
 
   void SetPolicy(uint32_t tenant, const arbiter::AllocationPolicy& policy);
   void SetSpace(uint32_t space, const arbiter::NamespacePolicy& policy);
-  // A domain whose executor does not stop when its turn is over.
+  // A deaf domain's executor does not stop when its turn is over.
   void MakeDeaf(uint32_t domain, bool deaf) { domains_[domain].deaf = deaf; }
 
  private:
@@ -98,7 +99,8 @@ class Gpu {
     std::deque<Kernel> queued;
     uint32_t in_flight = 0;
     uint64_t requests_made = 0;
-    uint64_t wants_since_ns = 0;  // or since its last kernel's end
+    // since then it wants the device, or since its last kernel's end if that is later
+    uint64_t wants_since_ns = 0;
     uint64_t divided_ns = 0;
     uint64_t kernels = 0;
     uint64_t longest_gap_ns = 0;
@@ -159,7 +161,7 @@ class Gpu {
   uint64_t wasted_ns_ = 0;
   uint64_t decisions_ = 0;
   uint64_t most_lower_in_flight_ns_ = 0;
-  uint32_t executors_ended_ = 0;  // for not leaving the device to others
+  uint32_t executors_ended_ = 0;  // because they did not leave the device to others
 };
 
 }  // namespace gpuloom::simulator

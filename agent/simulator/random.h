@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that look random and are the same for the same seed everywhere (splitmix64). Plain value.
+// Pseudo-random numbers that are the same for the same seed everywhere (splitmix64). Plain value,
+// one thread. Not for secrets.
 #pragma once
 
 #include <cmath>
@@ -19,7 +20,7 @@ class Random {
   }
   uint64_t Below(uint64_t bound) { return bound == 0 ? 0 : Next() % bound; }
   uint64_t Between(uint64_t least, uint64_t most) { return least + Below(most - least + 1); }
-  // Times between events that come by themselves, with this mean.
+  // Times between independent events, with this mean.
   uint64_t Exponential(uint64_t mean) {
     const double uniform = (static_cast<double>(Next() >> 11) + 0.5) / 9007199254740992.0;
     return static_cast<uint64_t>(-std::log(uniform) * static_cast<double>(mean));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long to wait before the next start: doubles from first to longest, and starts anew after a
-// run that lasted. Pure value; `now` is an argument. Used from one thread.
+// How long to wait before the next start: the pause doubles from kFirst to kLongest, and begins again at kFirst after a
+// run of at least kStable. A value; time is an argument. Used from one thread.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ class Backoff {
   static constexpr Clock::Duration kFirst = std::chrono::milliseconds(500);
   // Short enough that a repaired node serves pods within half a minute.
   static constexpr Clock::Duration kLongest = std::chrono::seconds(30);
-  // A process that ran this long did not die of its start.
+  // A process that ran this long did not fail to start.
   static constexpr Clock::Duration kStable = std::chrono::seconds(60);
 
   void Started(Clock::Time now) { started_ = now; }

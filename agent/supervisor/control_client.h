@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The SchedulerClient that speaks proto/control over <scheduler's directory>/control.sock.
+// The SchedulerClient that speaks proto/control over <scheduler's directory>/control.sock. The caller owns it; it owns
+// the connection, which lives as long as the client, and stays lost once it is. Safe from any thread: a lock makes one
+// call after the other, each bounded by the control client's time limit.
 #pragma once
 
 #include <memory>
@@ -10,8 +12,8 @@
 
 namespace gpuloom {
 
-// Connects and says hello. NotFound when no scheduler listens there; FailedPrecondition, with the
-// scheduler's words, when it refuses (another version).
+// Connects and exchanges the hello. NotFound if no scheduler listens there; FailedPrecondition, in the scheduler's
+// words, if it refuses (another version).
 absl::StatusOr<std::shared_ptr<SchedulerClient>> ConnectToScheduler(const std::string& directory);
 
 }  // namespace gpuloom

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent asks of one GPU's scheduler. The interface; control_client.h is the real one. Safe
-// from any thread. Every call is bounded in time and repeatable: adding or binding again what is
-// there already is no error. Unavailable (message starts "scheduler:") means that the connection is
-// gone and stays gone: the supervisor finds or starts another scheduler and tells it everything
-// anew. Any other failure is a refusal, in the scheduler's words.
+// The agent's interface to one GPU's scheduler; control_client.h is the real implementation. Safe from any thread.
+// Every call is bounded in time and repeatable: adding or binding again what is there already is not an error.
+// Unavailable (message starts "scheduler:") means that the connection is lost for good: the supervisor finds or
+// starts another scheduler and gives it all allocations again. Any other failure is a refusal, in the scheduler's
+// words.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct BindOrder {
   std::string trust_domain;
   uint64_t memory_quota_bytes = 0;
   uint64_t pinned_limit_bytes = 0;
-  // Schedulers before control 3.2 do not know these two.
+  // Schedulers before version 3.2 of the control protocol do not know these two.
   control::ShareTerms shares{};
   uint32_t memory_wait_ms = 0;
   // Those before 3.4 do not know these two.
@@ -36,7 +36,7 @@ struct BindOrder {
   uint32_t rescue_after_ms = 0;
 };
 
-// What an allocation's programs have asked of CUDA that is not supported.
+// The unsupported CUDA features that an allocation's programs have asked for.
 struct UnsupportedCalls {
   std::string allocation;
   std::string pod_namespace;
@@ -45,7 +45,8 @@ struct UnsupportedCalls {
   std::vector<std::string> names;
 };
 
-// What a scheduler knows of its GPU and of all who use it. Schedulers before control 3.3 say nothing of the GPU.
+// What a scheduler knows about its GPU and all its tenants. Schedulers before control 3.3 report nothing about the GPU
+// (`tells_gpu` is false).
 struct GpuReport {
   bool tells_gpu = false;
   control::GpuState gpu{};
@@ -60,13 +61,13 @@ class SchedulerClient {
   virtual absl::Status AddAllocation(const std::string& name, const std::string& directory,
                                      int slots) = 0;
   virtual absl::Status BindAllocation(const BindOrder& order) = 0;
-  // A program of the bound allocation is about to start: have its domain's executor ready. Advice; a
-  // refusal means only that the program's first call will wait for it.
+  // Asks for the domain's executor to be ready, because a program of the bound allocation is about to start. A hint: if
+  // it is refused, the program's first call waits for the executor.
   virtual absl::Status PrepareExecutor(const std::string& name) = 0;
   virtual absl::Status RemoveAllocation(const std::string& name) = 0;
-  // Names of the allocations that the scheduler knows.
+  // The names of the allocations that the scheduler knows.
   virtual absl::StatusOr<std::vector<std::string>> ListAllocations() = 0;
-  // Of all allocations that the scheduler knows.
+  // The unsupported features of all allocations that the scheduler knows.
   virtual absl::StatusOr<std::vector<UnsupportedCalls>> ListUnsupported() = 0;
   virtual absl::StatusOr<GpuReport> Report() = 0;
   // False once the scheduler has hung up. Never blocks.

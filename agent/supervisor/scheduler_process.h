@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting one scheduler and hearing of its end. The process gets a session of its own, no
-// descriptor but /dev/null and its log, and outlives the agent. Used from one thread.
+// Starts a scheduler and detects its end. The process gets a session of its own and no descriptors but /dev/null and
+// its log, and outlives the agent. Used from one thread.
 #pragma once
 
 #include <sys/types.h>
@@ -20,14 +20,14 @@ namespace gpuloom {
 absl::StatusOr<pid_t> StartScheduler(const std::vector<std::string>& arguments,
                                      const std::string& log_path);
 
-// How a process of ours ended, in words ("exited with status 1"); empty while it runs.
+// How a child process ended, in words ("exited with status 1"); nullopt while it runs.
 std::optional<std::string> ReapProcess(pid_t pid);
 
-// Reaps children that ended and are none of `ours`: the first process of a container inherits the
-// executors of a scheduler that died.
+// Reaps children that have ended and are not in `ours`: the first process of a container inherits the executors of a
+// scheduler that died.
 void ReapStrays(const std::set<pid_t>& ours);
 
-// True when some process holds the scheduler's lock in this directory.
+// Whether a process holds the scheduler's lock in this directory.
 bool IsSchedulerLockHeld(const std::string& directory);
 
 }  // namespace gpuloom

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What --schedulers only does: keeps the schedulers of the node running, in a pod of their own that
-// an upgrade of the agent leaves alone. Called from main's thread, which stays here.
+// What --schedulers only does: keeps the schedulers of the node running, in a pod of their own that an upgrade of the
+// agent does not restart. Called from main's thread. Owns neither argument; both outlive the call.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace gpuloom {
 void RunSchedulersOnly(Supervisor* supervisor, Clock* clock, const std::function<void()>& each_time,
                        const std::atomic<bool>& stop_requested);
 
-// Below the chart's terminationGracePeriodSeconds for schedulers.
+// Less than the chart's terminationGracePeriodSeconds for schedulers.
 inline constexpr Clock::Duration kStopTimeout = std::chrono::seconds(25);
 
 }  // namespace gpuloom

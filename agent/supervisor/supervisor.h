@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One scheduler per GPU: adopts the one that runs, starts one where none does, starts it again with
-// growing pauses. Nothing depends on who started it: a scheduler outlives the agent and is adopted
-// by the next.
+// Keeps one scheduler per GPU running: adopts a running one, starts one where there is none, and restarts it with
+// growing pauses. Nothing depends on who started it: a scheduler outlives the agent and is adopted by the next.
 //
-// Owned by main. Tick is called from one thread; Client and IsServing from any. Each scheduler
-// lives in <state>/gpus/<uuid>/: its lock, control.sock and scheduler.log.
+// Owned by NodeAgent or, with --schedulers only, by main. Client and IsServing are safe from any thread; the rest is
+// called from one. Each scheduler has its lock, control.sock and scheduler.log in <state>/gpus/<uuid>/.
 #pragma once
 
 #include <functional>
@@ -34,8 +33,8 @@ class Supervisor {
     // ConnectToScheduler, or a test's.
     std::function<absl::StatusOr<std::shared_ptr<SchedulerClient>>(const std::string& directory)>
         connect;
-    // A scheduler was connected, for the first time or again; called from Tick, before Client gives
-    // it out. A failure counts as a scheduler that does not serve.
+    // Called from Tick when a scheduler was connected, for the first time or again, before Client returns it. If it
+    // fails, the scheduler counts as not serving.
     std::function<absl::Status(const std::string& gpu_uuid, SchedulerClient*)> on_connected;
   };
 
@@ -44,16 +43,16 @@ class Supervisor {
   // Makes the GPU's directory, or takes it back (gone_gpus.h). On Tick's thread; again, it changes nothing.
   absl::Status AddGpu(const std::string& gpu_uuid) GPULOOM_EXCLUDES(mutex_);
 
-  // Looks after every scheduler once: a few times a second. Those that this object has started log as much as this process
-  // does (LogsMore).
+  // Looks after every scheduler once. Call it a few times a second. The schedulers that this object has started log as
+  // much as this process does (LogsMore).
   void Tick(Clock::Time now);
 
-  // Asks the schedulers that this object started to end, and no others. After the last Tick.
+  // Asks the schedulers that this object started, and no others, to end. Call it after the last Tick.
   void RequestStop() const;
-  // Reaps on the way.
+  // Whether a scheduler that this object started still runs. Reaps those that have ended.
   bool IsAnyRunning();
 
-  // The scheduler of this GPU. Unavailable, with what is known of the reason, while it has none.
+  // The client of this GPU's scheduler. Unavailable, with the reason as far as it is known, while there is none.
   absl::StatusOr<std::shared_ptr<SchedulerClient>> Client(const std::string& gpu_uuid) const;
   bool IsServing(const std::string& gpu_uuid) const { return Client(gpu_uuid).ok(); }
 
@@ -63,9 +62,9 @@ class Supervisor {
     std::shared_ptr<SchedulerClient> client;  // null: none
     std::string trouble = "not started yet";
     pid_t pid = 0;           // of a process that this agent started and has not reaped
-    bool logs_more = false;  // it has been told to
+    bool logs_more = false;  // it was sent the signal to log everything
     bool is_waiting =
-        false;  // not connected yet: to one that was started, or that another process is to start
+        false;  // not connected yet to a scheduler that was started, or that another process must start
     Clock::Time waiting_since;
     Backoff backoff;
   };

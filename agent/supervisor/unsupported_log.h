@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says in the agent's log what tenants have asked of CUDA that is not supported: each name once for
-// an allocation, and of each namespace no more lines than its budget allows. One thread.
+// Logs which unsupported CUDA features tenants have asked for: each name once per allocation, and for each namespace no
+// more lines than its budget allows. One thread.
 #pragma once
 
 #include <map>
@@ -14,8 +14,7 @@ namespace gpuloom {
 
 class UnsupportedLog {
  public:
-  // To be called now and then for each GPU, with what its scheduler knows. Allocations that are not
-  // among it any more are forgotten.
+  // Call it from time to time for each GPU with what its scheduler knows. Forgets allocations that are not in it.
   void Look(const std::string& gpu_uuid, const std::vector<UnsupportedCalls>& now);
 
  private:

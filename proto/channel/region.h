@@ -18,19 +18,19 @@ namespace gpuloom::channel {
 // another may only read.
 [[nodiscard]] UniqueFd MakeFixedSizeMemory(const char* name, size_t size_bytes);
 
-// From now on nobody can create a writable mapping of the memory, through any descriptor: a read-only descriptor alone
-// could be reopened for writing through /proc. Existing mappings stay as they are. Returns false with errno on kernels
-// before 5.1.
+// From now on no process can create a writable mapping of the memory, through any descriptor: a read-only descriptor
+// alone could be reopened for writing through /proc. Existing mappings stay as they are. Returns false with errno on
+// kernels before 5.1.
 [[nodiscard]] bool SealWriters(int memory);
 
 // The same memory through a read-only descriptor (a mapping of it cannot be made writable).
 [[nodiscard]] UniqueFd ReopenReadOnly(int memory);
 
-// Returns true if the descriptor is a memfd of at least `size_bytes` that nobody can shrink or grow, so that touching
-// a mapping of it cannot fault.
+// Returns true if the descriptor is a memfd of at least `size_bytes` that no process can shrink or grow, so that
+// touching a mapping of it cannot fault.
 [[nodiscard]] bool IsSealedMemory(int memory, size_t size_bytes);
 
-// Owns one mapping. Move-only.
+// Owns one mapping. Move-only; not thread-safe, except that its memory may be used from any thread.
 class Mapping {
  public:
   enum class Access { kReadOnly, kReadWrite };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns one descriptor. Move-only. Header-only and free of libstdc++, because it also runs inside
-// tenants' processes.
+// Owns one descriptor and closes it. Move-only; not thread-safe. Header-only and free of libstdc++, because it also
+// runs inside tenants' processes.
 #pragma once
 
 #include <unistd.h>

@@ -50,7 +50,7 @@ class Client {
   // Those before 3.7 know nothing of rescueAfter.
   bool scheduler_speaks_3_7() const { return connection_.peer_minor() >= 7; }
 
-  // The GPU's; known after Connect.
+  // The GPU's memory; known after Connect.
   uint64_t device_memory_bytes() const { return device_memory_bytes_; }
   // CUDA's number, 12020 for 12.2; 0 from schedulers before control 3.5.
   uint32_t driver_version() const { return driver_version_; }
@@ -75,7 +75,7 @@ class Client {
                                  std::string* error);
   // Schedulers before 3.4 refuse it. Returns when all executors record.
   [[nodiscard]] bool BeginTrace(uint32_t limit_ms, std::string* error);
-  // Ends the trace that this has begun. What executors have written into the regions is untrusted.
+  // Ends the trace that this client has begun. The content of the regions, which executors wrote, is untrusted.
   struct Part {
     TracePart part;
     channel::UniqueFd region;  // read-only; trace_region.h
@@ -83,7 +83,7 @@ class Client {
   struct Trace {
     std::vector<Part> parts;
     std::vector<TraceSession> sessions;
-    std::string lack;  // what it does not have; empty: nothing
+    std::string lack;  // what is missing; empty: nothing
   };
   [[nodiscard]] bool EndTrace(Trace* trace, std::string* error);
 
@@ -111,7 +111,7 @@ class Client {
     if (!connection_.Send(request, message)) return Lost("send to", error);
     return ReceiveAnswer(request, answer, take, descriptors, error);
   }
-  // *answer is the last answer, even if it is a refusal. At most so many descriptors come with a message.
+  // *answer is the last answer, even if it is a refusal. `descriptors`: the most that a message may carry.
   bool ReceiveAnswer(uint32_t request, Answer* answer, const TakePart& take, size_t descriptors,
                      std::string* error);
   bool WaitForMessage(bool is_first) const;

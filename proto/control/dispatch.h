@@ -3,7 +3,7 @@
 //
 //   const Judgement judged = Dispatch<Route::kAgentAsks>(in, [&](const auto& message) { On(message); });
 //
-// A message of the route without a handler fails to compile.
+// A message of the route without a handler fails to compile. Keeps no state; runs the handler on the caller's thread.
 #pragma once
 
 #include <array>

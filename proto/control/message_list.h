@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The control protocol's messages in the order of their types, and what the compiler derives from the list: types,
-// names, sizes, directions, descriptors, and checks that each message is well-formed.
+// names, sizes, directions, descriptors, and checks that each message is well-formed. Constants and pure functions.
 #pragma once
 
 #include <array>
@@ -88,7 +88,7 @@ constexpr uint32_t ShortestBytes() {
   }
 }
 
-// The number of descriptors that come along.
+// The number of descriptors that are sent with the message.
 template <typename M>
 constexpr size_t Descriptors() {
   if constexpr (requires { M::kFds; }) {

@@ -9,7 +9,7 @@
 // Every message begins with MessageHeader. `request` is chosen by the requester and repeated in the
 // answer; 0 = no answer is expected. Strings are NUL-terminated in fixed fields. The scheduler
 // treats what an executor sends as untrusted. A struct here changes only as protocol_version.h
-// says, because one end may be older than the other: docs/design/control.md.
+// says, because one end may be older than the other: docs/design/control.md. Plain values.
 //
 // Longer than other files may be: it is one table, in which a reader looks for one message.
 #pragma once
@@ -110,8 +110,8 @@ struct BindAllocation {
   PartitionTerms partition;  // since 3.4
   KernelTerms kernels;
   uint32_t trace;  // TraceTerms; since 3.6
-  // How long its work may wait behind that of a higher class until that pauses for it; 0: not said, and the default applies;
-  // kNeverRescued: for ever. Since 3.7
+  // How long its work may wait behind that of a higher class until that pauses for it; 0: not said, and the default
+  // applies; kNeverRescued: for ever. Since 3.7
   uint32_t rescue_after_ms;
 };
 inline constexpr uint32_t kNeverRescued = UINT32_MAX;
@@ -140,9 +140,8 @@ struct RemoveAllocation {
   Label name;
 };
 
-// Suspends all sessions of the allocation, and those that begin later; or resumes them. It stays so
-// until the other is said, whoever asked. AllocationState tells when all that ran has ended. Since
-// 3.2.
+// Suspends all sessions of the allocation, and those that begin later; or resumes them. It stays in force until the
+// opposite is requested, by whichever client. AllocationState shows when all that ran has ended. Since 3.2.
 struct SuspendAllocation {
   static constexpr std::string_view kName = "SuspendAllocation";
   static constexpr Route kRoute = Route::kAgentAsks;
@@ -184,21 +183,21 @@ struct AllocationState {
   TimeUsage time;  // since the allocation was added, as kernels_launched
   ShareTerms shares;
   uint32_t suspended;
-  uint32_t held_sessions;   // those of `sessions` of which nothing is at the device because of that
-  uint32_t memory_waiting;  // requests that wait for memory of the device's now
-  // Since 3.3, as all below, and since the allocation was added.
+  uint32_t held_sessions;   // those of `sessions` that have no work at the device because of that
+  uint32_t memory_waiting;  // requests that wait for device memory now
+  // Since 3.3, as are all below; counted since the allocation was added.
   WorkCounts work;
   uint64_t sessions_begun;
   uint64_t sessions_refused;
-  uint64_t faults[kFaults];  // sessions that ended so, by Fault
+  uint64_t faults[kFaults];  // sessions that ended by each Fault
   // Since 3.4.
   uint64_t
       long_kernels;  // that have run for longer than a limit of KernelTerms, since the allocation was added
   KernelTerms kernels;
-  // Since 3.5: what the latest of its sessions that faulted has ended by, in words; empty: none did. Until 3.6 schedulers
-  // also say here why one was not let in.
+  // Since 3.5: by which fault the latest of its sessions that faulted has ended, in words; empty: none did.
+  // Schedulers up to 3.6 also say here why a session was not admitted.
   char latest_fault[256];
-  // Since 3.7: why the latest of its sessions that were refused was not let in, in words; empty: none was.
+  // Since 3.7: why the latest of its sessions that were refused was not admitted, in words; empty: none was refused.
   char latest_refusal[256];
 };
 
@@ -219,7 +218,7 @@ struct ExecutorReady {
   int32_t stream_priority_least;
   int32_t stream_priority_greatest;
   char message[512];  // why it failed
-  // Since 3.7: its release; what it records traces by, or why not by CUPTI.
+  // Since 3.7: its release; the CUPTI with which it records traces, or why it has none.
   char version[64];
   char cupti[256];
   uint32_t has_cupti;
@@ -253,13 +252,12 @@ struct AddSession {
   uint32_t drain_timeout_ms;
   uint32_t unused;
   char label[512];  // "namespace/pod/container", for the log
-  // Since 3.2. Neither number is ever given to another; allocations of one namespace have the same
-  // namespace_id.
+  // Since 3.2. Neither number is ever reused; allocations of one namespace have the same namespace_id.
   uint64_t allocation_id;
   uint64_t namespace_id;
   uint32_t slots;
   ShareTerms shares;
-  uint32_t held;  // 1: begins as after HoldSession for kOperator
+  uint32_t held;  // 1: the session begins held, as after HoldSession with kOperator
   uint32_t unused_too;
   PartitionTerms partition;  // since 3.4
   KernelTerms kernels;
@@ -276,7 +274,7 @@ struct SessionReady {
   uint32_t ok;
   uint32_t unused;
   char message[256];
-  uint32_t multiprocessors;  // that its kernels may use; 0: all. Since 3.4
+  uint32_t multiprocessors;  // how many its kernels may use; 0: all. Since 3.4
   uint32_t unused_too;
 };
 
@@ -368,7 +366,7 @@ struct ExecutorFault {
   uint32_t result;  // CUresult
   uint32_t unused;
   uint64_t session_id;  // whose work it most likely was, 0 = not known
-  // What of it was at the device. Since 3.6.
+  // The session's work that was at the device. Since 3.6.
   uint32_t launches;  // one of them failed; 0: not known
   uint32_t unused_launches;
   char function[256];  // the first one's name; empty: a graph, or not known
@@ -428,9 +426,9 @@ struct MemoryReclaimed {
   uint64_t reclaim_id;
 };
 
-// Executor, once per drain time-out of a session that is to end: it cannot yet, and not because of
-// its own work, for example while memory on its way to it is cleared behind others' kernels. Its
-// usage stays charged and nothing is reused until SessionEnded.
+// Executor, once per drain time-out of a session that is to end: the session cannot end yet, for a reason other than
+// its own work, for example because memory that it was granted is still being cleared, after other sessions' kernels.
+// Its usage stays charged and nothing is reused until SessionEnded.
 struct SessionWaits {
   static constexpr std::string_view kName = "SessionWaits";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -467,19 +465,19 @@ enum class HoldReason : uint32_t {
 };
 inline constexpr uint32_t kHoldReasons = 1;
 
-// Scheduler: nothing more of the session is submitted to the device until this reason, and every
-// other, has been taken back. What is there runs to its end; then the executor says SessionHeld,
-// with this message's `request`. For an unknown session it is ignored.
+// Scheduler: no more work of the session is submitted to the device until this reason, and every other, has been
+// withdrawn. Work at the device runs to its end; then the executor sends SessionHeld, with this message's `request`.
+// Ignored for an unknown session.
 struct HoldSession {
   static constexpr std::string_view kName = "HoldSession";
   static constexpr Route kRoute = Route::kSchedulerOrders;
   uint64_t session_id;
   uint32_t reason;  // HoldReason
-  uint32_t hold;    // 0: the reason is taken back, which has no answer
+  uint32_t hold;    // 0: the reason is withdrawn, which has no answer
 };
 
-// Executor: the session is held, and nothing of it is at the device any more. Once for each hold,
-// unless that is taken back before.
+// Executor: the session is held, and none of its work is at the device. Sent once for each hold, unless that is
+// withdrawn before.
 struct SessionHeld {
   static constexpr std::string_view kName = "SessionHeld";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -488,8 +486,8 @@ struct SessionHeld {
   uint32_t unused;
 };
 
-// Turns between trust domains (docs/design/sharing-time.md). An executor that has been sent none of
-// the next two has an endless turn, and says none of the three behind them.
+// Turns between trust domains (docs/design/sharing-time.md). An executor that has received neither of the next two
+// messages has an endless turn, and sends none of the three after them.
 
 // Scheduler: the executor may submit, allocations of the class `lowest` and above.
 struct GiveTurn {
@@ -497,20 +495,19 @@ struct GiveTurn {
   static constexpr Route kRoute = Route::kSchedulerOrders;
   uint32_t lowest;  // 1 high, 2 normal, 3 low
   uint32_t unused;
-  // What may be in flight, as predicted, to each engine; UINT64_MAX: nobody else waits, and there
-  // is no bound.
+  // How much predicted work may be in flight to each engine; UINT64_MAX: no other domain waits, and there is no bound.
   uint64_t in_flight_ns;
 };
 
-// Scheduler: the executor submits nothing more. What is at the device runs to its end; then it says
+// Scheduler: the executor must submit nothing more. Work at the device runs to its end; then the executor sends
 // TurnDrained, with this message's `request`, unless it was given a turn meanwhile.
 struct EndTurn {
   static constexpr std::string_view kName = "EndTurn";
   static constexpr Route kRoute = Route::kSchedulerOrders;
 };
 
-// Executor: whether the allocation has work for the device. Only when that changes; 0 only after it
-// had none for a while. For an allocation that is unknown, or another domain's, it is ignored.
+// Executor: whether the allocation has work for the device. Sent only when that changes; 0 only after it had none for a
+// while. Ignored for an allocation that is unknown or belongs to another domain.
 struct AllocationWants {
   static constexpr std::string_view kName = "AllocationWants";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -525,8 +522,9 @@ struct AllocationUse {
 };
 inline constexpr uint32_t kUsesAtOnce = 32;
 
-// Executor: who has used the device since it last said so. Before TurnDrained, and at least each
-// second in which any has. The executor's turn is divided in these proportions.
+// Executor: which allocations have used the device since the last such message. Sent before TurnDrained, and at least
+// once in each second in which any has. The executor's turn is divided among them in these
+// proportions.
 struct TurnUsage {
   static constexpr std::string_view kName = "TurnUsage";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -549,8 +547,8 @@ struct DescribeGpu {
   static constexpr Route kRoute = Route::kAgentAsks;
 };
 
-// What one engine each has been busy for, by the scheduler's clock (scheduler/device_time.h). All
-// of them together are what all allocations have been charged.
+// How long each engine has been busy, by the scheduler's clock (scheduler/device_time.h). The sums are what all
+// allocations together have been charged.
 struct BusyTime {
   uint64_t compute_ns;
   uint64_t copy_to_device_ns;
@@ -577,8 +575,7 @@ struct GpuState {
   uint32_t slots;  // of all allocations
 };
 
-// A trust domain that has allocations or an executor. Its figures begin again when it has had
-// neither.
+// A trust domain that has allocations or an executor. Its figures start at 0 again after it has had neither.
 struct DomainState {
   static constexpr std::string_view kName = "DomainState";
   static constexpr Route kRoute = Route::kAnswers;
@@ -592,9 +589,8 @@ struct DomainState {
   uint32_t sessions;
   uint32_t allocations;
   uint32_t unused;
-  uint64_t overruns;  // turns that it left so late that others did not wait for it; since 3.7
-  // Since 3.7: what the executor that serves it has said of itself in ExecutorReady; empty: none is ready, or it is an older
-  // one.
+  uint64_t overruns;  // turns that it ended so late that others did not wait for it; since 3.7
+  // Since 3.7: from the serving executor's ExecutorReady; empty: none is ready, or it is an older one.
   char executor_version[64];
   char executor_cupti[256];
   uint32_t executor_has_cupti;
@@ -603,17 +599,16 @@ struct DomainState {
 
 // ---- long kernels, since 3.4 ----
 
-// Executor, about once a second: a kernel of the session has been running for a second or longer,
-// and its allocation has a limit (KernelTerms). Answered by Answer when `request` is not 0: not ok
-// if it has run for too long, with what its program is to be told. Then the executor says
-// ExecutorFault, and ends.
+// Executor, about once a second: a kernel of the session has been running for a second or longer, and its allocation
+// has a limit (KernelTerms). Answered by Answer when `request` is not 0: not ok if it has run for too long, with the
+// message for its program. Then the executor sends ExecutorFault, and ends.
 struct LongKernel {
   static constexpr std::string_view kName = "LongKernel";
   static constexpr Route kRoute = Route::kExecutorSays;
   uint64_t session_id;
   uint64_t kernel;    // the same number: the same kernel
-  uint64_t ran_ns;    // in which nothing known was before it
-  uint32_t launches;  // went to the device together, and one of them is it
+  uint64_t ran_ns;    // for how long no known work has been ahead of it
+  uint32_t launches;  // this many went to the device together; one of them is the kernel
   uint32_t unused;
   char function[256];  // the first one's name; empty: a graph, or not known
 };

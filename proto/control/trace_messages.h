@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The messages about traces (docs/tracing.md), since 3.4: as those in messages.h.
+// The messages about traces (docs/tracing.md), since 3.4. The rules are those of messages.h. Plain values.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace gpuloom::control {
 
-// Has all executors record what the device does, those too that start meanwhile, each into a region of its own
-// (trace_region.h). One at a time. Recording ends with EndTrace, when this connection closes, and after `limit_ms`.
-// Answered when all executors record, or after some seconds.
+// Makes all executors, also those that start meanwhile, record what the device does, each into a region of its own
+// (trace_region.h). There is one trace at a time. Recording ends with EndTrace, when this connection closes, and after
+// `limit_ms`. Answered when all executors record, or after some seconds.
 struct BeginTrace {
   static constexpr std::string_view kName = "BeginTrace";
   static constexpr Route kRoute = Route::kAgentAsks;
@@ -21,8 +21,8 @@ struct BeginTrace {
 };
 inline constexpr uint32_t kMaxTraceMs = 300'000;
 
-// Ends the trace that this connection has begun. Answered when all has been written, by one TracePart for each executor,
-// one TraceSession for each session that was there, then Answer.
+// Ends the trace that this connection has begun. Answered when all has been written, by one TracePart for each
+// executor, one TraceSession for each session that existed, then Answer.
 struct EndTrace {
   static constexpr std::string_view kName = "EndTrace";
   static constexpr Route kRoute = Route::kAgentAsks;
@@ -31,10 +31,10 @@ struct EndTrace {
 enum class TraceEnd : uint32_t {
   kWhole,   // from the beginning, or the executor's, to the end
   kLost,    // the executor ended meanwhile: `message` says why
-  kSilent,  // it did not say in time that all is written
+  kSilent,  // it did not report in time that all is written
 };
 
-// With the region, read-only. What is in it an executor has written: it is untrusted.
+// With the region, read-only. An executor has written its content, which is untrusted.
 struct TracePart {
   static constexpr std::string_view kName = "TracePart";
   static constexpr Route kRoute = Route::kAnswers;
@@ -46,7 +46,7 @@ struct TracePart {
   char message[512];
 };
 
-// Whose a session's records are, by the scheduler's own knowledge.
+// To whom a session's records belong, from the scheduler's own knowledge.
 struct TraceSession {
   static constexpr std::string_view kName = "TraceSession";
   static constexpr Route kRoute = Route::kAnswers;
@@ -67,8 +67,8 @@ struct StartTracing {
   uint64_t trace_id;
 };
 
-// The same for the sessions of one allocation only, whose tenant is given what is written: of nobody else as much as a
-// count. Since 3.6; an executor that does not know it records nothing.
+// The same for the sessions of one allocation only, whose tenant receives the region's content: it must reveal nothing
+// about others, not even a count. Since 3.6; an executor that does not know the message records nothing.
 struct StartTracingOwn {
   static constexpr std::string_view kName = "StartTracingOwn";
   static constexpr Route kRoute = Route::kSchedulerOrders;
@@ -87,12 +87,12 @@ struct StopTracing {
 };
 
 enum class TraceStep : uint32_t {
-  kRecords,  // from now on; all sessions' counters have just been sent
-  kStopped,  // nothing that begins from now on; the same
-  kWritten,  // the region changes no more
+  kRecords,  // records from now on; all sessions' counters have just been sent
+  kStopped,  // records nothing that begins from now on; all counters have just been sent
+  kWritten,  // the region does not change after this
 };
 
-// Executor. About an unknown trace it is ignored.
+// Executor: how far it is with a trace. Ignored for an unknown trace.
 struct TraceProgress {
   static constexpr std::string_view kName = "TraceProgress";
   static constexpr Route kRoute = Route::kExecutorSays;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formats of arrays and textures: which there are, and how large an element is. Free of the C++ library, so that the
-// shim can use it.
+// Formats of arrays and textures: which exist, and how large an element is. Free of the C++ library, so that the shim
+// can use it. Pure; safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ constexpr uint32_t PlainElementBytes(uint32_t format_untrusted, uint32_t channel
   return plain ? static_cast<uint32_t>(ChannelBytes(format_untrusted)) * channels_untrusted : 0;
 }
 
-// Of a texture over linear memory. CUDA 11's runtime binds 4 GiB if the program gives no size; nobody gives more. (The
-// attribute for the width is smaller, and the driver does not enforce it.)
+// The most elements of a texture over linear memory. CUDA 11's runtime binds 4 GiB if the program gives no size;
+// programs do not give more. (The attribute for the width is smaller, and the driver does not enforce it.)
 inline constexpr uint64_t kMostLinearElements = uint64_t{1} << 32;
 
 }  // namespace gpuloom

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a cubin, which is an ELF file: its sections, their names and contents, and symbols. For code that needs some
-// of them; whether the file as a whole is sound is decided by image_check.h.
+// Reads a cubin, which is an ELF file: its sections, their names and contents, and symbols. For code that needs some of
+// them; image_check.h decides whether the file as a whole is sound.
 //
 // A view of the caller's bytes, which may come from anywhere: nothing outside of them is read, and what lies there is
 // reported as absent. All functions are pure and safe from any thread. Offsets and sizes are bytes.
@@ -24,7 +24,7 @@ class Cubin {
   using Section = fatbin_internal::ElfSection;
   using Symbol = fatbin_internal::ElfSymbol;
 
-  // Returns false, and has no sections, if this is no cubin.
+  // Returns false, and has no sections, if this is not a cubin.
   [[nodiscard]] bool Open(std::span<const uint8_t> bytes) {
     Image image;
     if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone ||
@@ -53,7 +53,7 @@ class Cubin {
     const std::string_view name = table.substr(offset);
     return name.substr(0, name.find('\0'));
   }
-  // None too if there are more sections than the header has room to count.
+  // Also nullopt if there are more sections than the header can count.
   std::optional<std::string_view> NameOf(const Section& section) const {
     if (header_.section_names >= header_.section_count) return std::nullopt;
     return NameIn(SectionAt(header_.section_names), section.name);
@@ -62,7 +62,7 @@ class Cubin {
   static bool IsSymbols(const Section& section) {
     return section.type == fatbin_internal::kElfSectionSymbols;
   }
-  // Of such a section.
+  // The number of symbols in such a section.
   uint64_t SymbolCount(const Section& table) const {
     return LiesInside(table) ? table.size / sizeof(Symbol) : 0;
   }

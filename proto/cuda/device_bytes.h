@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much device memory code takes once it is loaded: its variables, its constants and the code itself, of the image
-// alone. Node side only. Pure functions over bytes that a tenant made; linear in their length, and nothing outside of
-// them is read.
+// How much device memory code takes once it is loaded: its variables, its constants and the code itself, as far as the
+// image shows it. Node side only. Pure functions over bytes that a tenant made; linear in their length, and nothing
+// outside of them is read.
 //
 // Local memory (per thread) and shared memory do not count: they are not part of the image.
 #pragma once
@@ -14,10 +14,10 @@
 
 namespace gpuloom {
 
-// Of the code chosen from an image.
+// The memory of the code that was chosen from an image.
 [[nodiscard]] uint64_t DeviceBytes(const DeviceCode& code);
 
-// Of a cubin: everything for the device. UINT64_MAX if sizes do not add up.
+// The memory of a cubin: everything for the device. UINT64_MAX if sizes do not add up.
 [[nodiscard]] uint64_t CubinDeviceBytes(std::span<const uint8_t> cubin);
 
 // Of PTX text: its variables in .global and .const. The size of its code is not known before it is compiled.

@@ -27,8 +27,8 @@ struct Driver {
 };
 
 // Returns false, with the loader's message naming the path, if the library cannot be opened or
-// exports no cuInit; *driver is then unchanged. Makes no CUDA call but cuDriverGetVersion, which
-// needs no cuInit; and not that one where the caller knows the version.
+// exports no cuInit; *driver is then unchanged. The only CUDA call that it makes is cuDriverGetVersion, which needs no
+// cuInit, and not even that if the caller knows the version.
 [[nodiscard]] bool Load(const char* path, Driver* driver, std::string* error,
                         int known_version = 0);
 

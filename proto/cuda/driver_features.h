@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gpuloom leaves off with a driver that is older than the newest it knows, for messages. Node side only: uses
-// std::string. Pure, safe from any thread.
+// The features that gpuloom disables with a driver that is older than the newest it knows, for messages. Node side
+// only: uses std::string. Pure; safe from any thread.
 #pragma once
 
 #include <string>
 
 namespace gpuloom {
 
-// Something that tenants lack where the driver is older than `since` (12030 is CUDA 12.3).
+// A feature that tenants do not have if the driver is older than `since` (12030 is CUDA 12.3).
 struct DriverFeature {
   int since;
   const char* what;
@@ -24,7 +24,7 @@ inline constexpr DriverFeature kDriverFeatures[] = {
     {12080, "wide im2col tensor maps"},
 };
 
-// "12.2" of 12020.
+// "12.2" for 12020.
 std::string CudaVersionText(int version);
 
 // "the driver's CUDA 12.2 is older than 13.0: off are conditional graph nodes (they need 12.3), …"; empty if nothing

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a driver of some CUDA version has: the first version in which each function of driver_api.def exists. Versions are CUDA's numbers: 12020 is CUDA 12.2, which driver 535 brings.
+// The functions that a driver of a given CUDA version has: the first version in which each function of driver_api.def
+// exists. Versions are CUDA's numbers: 12020 is CUDA 12.2, which comes with driver 535.
 //
 // Header-only, constant tables: no allocation, no start-up code, safe from any thread and in a tenant's process.
 #pragma once
@@ -11,8 +12,8 @@
 
 namespace gpuloom {
 
-// The oldest driver that gpuloom works with, 535: the executor's libraries and kernels need CUDA 12.0, and no branch
-// between 525 and 535 is maintained by NVIDIA any more.
+// The oldest driver that gpuloom works with, 535: the executor's libraries and kernels need CUDA 12.0, and NVIDIA
+// maintains no older branch that has it.
 inline constexpr int kOldestDriverVersion = 12020;
 
 namespace driver_version_internal {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether an ELF file of 64 bits, CUDA's or a host's, is consistent: a part of image_check.h. (cubin.h only looks things
-// up in one.) The bytes may come from anywhere: nothing outside of them is read. They must outlive the object.
+// Checks whether a 64-bit ELF file, CUDA's or a host's, is consistent: a part of image_check.h. (cubin.h only looks
+// things up in one.) The bytes may come from anywhere: nothing outside of them is read. They must outlive the object.
+// One thread.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +18,13 @@ class ElfFile {
  public:
   explicit ElfFile(std::span<const uint8_t> bytes) : bytes_(bytes) {}
 
-  // Whether every offset, size, index and name refers to something in the file. To be called once, before all else.
+  // Whether every offset, size, index and name refers to something in the file. Call it once, before anything else.
   [[nodiscard]] bool IsSound();
 
   bool is_cuda() const { return header_.machine == fatbin_internal::kElfMachineCuda; }
 
-  // Calls `take` with the content of each section of this name, until it returns false, and then returns false. Only for
-  // a sound file.
+  // Calls `take` with the content of each section of this name, until it returns false, and then returns false. Only
+  // for a sound file.
   bool EachNamed(std::string_view name,
                  const std::function<bool(std::span<const uint8_t>)>& take) const;
 

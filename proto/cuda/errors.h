@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuGetErrorName and cuGetErrorString as constant tables, for every library that stands in for libcuda and for messages.
-// Header-only, no allocation, no start-up code; safe in a tenant's process and from any thread.
+// cuGetErrorName and cuGetErrorString as constant tables, for every library that stands in for libcuda and for
+// messages. Header-only, no allocation, no start-up code; safe in a tenant's process and from any thread.
 #pragma once
 
 #include "proto/cuda/cuda_all.h"
 
 namespace gpuloom {
 
-// "CUDA_ERROR_OUT_OF_MEMORY"; null for a number that is no CUresult.
+// "CUDA_ERROR_OUT_OF_MEMORY"; null for a number that is not a CUresult.
 [[nodiscard]] constexpr const char* ErrorName(CUresult result) {
   switch (result) {
 #define CUDA_RESULT(name, text) \
@@ -20,7 +20,7 @@ namespace gpuloom {
   }
 }
 
-// "out of memory"; null for a number that is no CUresult.
+// "out of memory"; null for a number that is not a CUresult.
 [[nodiscard]] constexpr const char* ErrorText(CUresult result) {
   switch (result) {
 #define CUDA_RESULT(name, text) \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decompresses a fatbin's members (LZ4, zstd), and tells what an image as a whole contains. Node side only: links lz4
-// and zstd. Pure functions over bytes that a tenant made: nothing outside the given bounds is read, and nothing larger
-// than the given limit is allocated.
+// Decompresses a fatbin's members (LZ4, zstd), and finds out what an image as a whole contains. Node side only: links
+// lz4 and zstd. Pure functions over bytes that a tenant made: nothing outside the given bounds is read, and nothing
+// larger than the given limit is allocated.
 #pragma once
 
 #include <cstddef>
@@ -23,12 +23,13 @@ inline constexpr size_t kMaxMemberBytes = size_t{512} << 20;
 [[nodiscard]] bool UnpackMember(const FatbinMember& member, size_t limit_bytes,
                                 std::vector<uint8_t>* out, std::string* error);
 
-// The unpacked size of a fatbin's largest member, of those that this can unpack; of another image its own size.
+// The unpacked size of the largest member of a fatbin that this code can unpack; for other images their own size.
 [[nodiscard]] uint64_t LargestMemberBytes(std::span<const uint8_t> image);
 
-// The cubin that a driver takes from a fatbin for a device of this compute capability (90 for 9.0), where there is no
-// doubt: it is the only one that was compiled for exactly that. Returns false otherwise, for all other images, and if it
-// cannot be unpacked. A library for many devices is several times as large as what one of them needs.
+// Takes the cubin that a driver chooses from a fatbin for a device of this compute capability (90 for 9.0) if there
+// is no doubt: it is the only one compiled for exactly that capability. Returns false otherwise, for all other
+// images, and if it cannot be unpacked. A library for many devices is several times as large as what one device
+// needs.
 [[nodiscard]] bool TakeOnlyCubin(std::span<const uint8_t> image, uint32_t capability,
                                  std::vector<uint8_t>* cubin);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks whether what a driver is to load or link is consistent. NVIDIA's driver trusts what an image says about
-// itself: of damaged cubins, fatbins and object files one in 19 crashed driver 580.159.04 or made it hang
-// (docs/design/module-loading.md). In an executor that costs the whole trust domain.
+// Checks whether an image that a driver is to load or link is consistent. NVIDIA's driver trusts what an image says
+// about itself: of damaged cubins, fatbins and object files, one in 19 crashed driver 580.159.04 or made it hang
+// (docs/design/module-loading.md). In an executor that would affect the whole trust domain.
 //
 // Pure functions over bytes that a tenant made: nothing outside the given bounds is read, and nothing larger than a
 // member's unpacked size is allocated. They do not judge what the code does.
@@ -24,19 +24,19 @@ namespace gpuloom {
 // input then counts as not sound.
 using Afford = std::function<bool(uint64_t bytes)>;
 
-// Whether the check understands a fatbin's member: it is a cubin or text, in a known encoding. Others are left to the
-// driver to refuse.
+// Whether the check understands a fatbin's member: a cubin or text in a known encoding. The driver has to refuse
+// others.
 [[nodiscard]] bool IsJudged(const FatbinMember& member);
 
-// Of an unpacked member: a cubin as above, or NUL-terminated text. True of other kinds.
+// Returns true if an unpacked member is sound: a cubin as above, or NUL-terminated text. True for other kinds.
 [[nodiscard]] bool IsSoundMember(FatbinMemberKind kind, std::span<const uint8_t> unpacked);
 
 // The same for all link inputs but text: a cubin; a fatbin and its members, which are unpacked one at a time; a host's
 // object file (ELF) and the fatbins in it; an archive of such, as ar makes it. False for anything else.
 [[nodiscard]] bool IsSoundLinkInput(std::span<const uint8_t> input, const Afford& afford);
 
-// The same for input passed as text: it may contain any errors, but if it begins like one of those, the driver reads
-// it as one, so it must be a sound one.
+// The same for input passed as text. It may contain any errors; but if it begins like a binary input, the driver
+// reads it as one, so it must then be a sound one.
 [[nodiscard]] bool IsSoundLinkText(std::span<const uint8_t> text, const Afford& afford);
 
 }  // namespace gpuloom

@@ -2,7 +2,7 @@
 // Where the parameters of an image's kernels lie, read from the image itself: what cuKernelGetParamInfo answers, for
 // drivers before CUDA 12.4, which do not have it. Node side only.
 //
-// Pure, over bytes that a tenant made: nothing outside of them is read, and no more is kept than a limit. The driver
+// Pure, over bytes that a tenant made: nothing outside of them is read, and the memory kept is limited. The driver
 // must find the same layout: a kernel of which the image says two different things, in two members or in two places
 // of one, has none here. Offsets and sizes are bytes.
 //
@@ -30,14 +30,15 @@ struct ParamLayout {
 
 class KernelLayouts {
  public:
-  // Of a fatbin, a cubin or PTX text. Kernels beyond `limit_bytes` of bytes() are left out.
+  // Reads the layouts of a fatbin, a cubin or PTX text. Kernels that would make bytes() exceed `limit_bytes` are left
+  // out.
   static KernelLayouts Of(std::span<const uint8_t> image, uint64_t limit_bytes);
 
   // Null if the image does not have this kernel, or does not say how its parameters lie.
   const std::vector<ParamLayout>* Find(std::string_view name) const;
-  // In order.
+  // The names of the kernels, sorted.
   std::vector<std::string_view> Names() const;
-  // About what this object takes.
+  // The approximate memory that this object takes.
   uint64_t bytes() const { return bytes_; }
 
  private:
@@ -46,7 +47,7 @@ class KernelLayouts {
   void AddPtx(std::string_view text);
   void Add(std::string_view name, std::optional<std::vector<ParamLayout>> params);
 
-  // None: contradictory.
+  // nullopt: the image contradicts itself about this kernel.
   std::map<std::string, std::optional<std::vector<ParamLayout>>, std::less<>> kernels_;
   uint64_t limit_bytes_ = 0;
   uint64_t bytes_ = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `__managed__` variables of an image, and the image rewritten so that they are elsewhere: in memory that host and
-// device both reach, whose addresses the loader is given. Node side only.
+// Finds the `__managed__` variables of an image, and rewrites the image so that they lie elsewhere: in memory that host
+// and device both reach, at addresses that are given to the loader. Node side only.
 //
 // Pure functions over bytes that a tenant made: nothing outside the given bounds is read or written, and nothing much
-// larger than the image is allocated: nvcc's variables do not overlap. False means that the image is not as nvcc makes
-// it; it is then left to the driver.
+// larger than the image is allocated, because nvcc's variables do not overlap. False means that the image is not in
+// nvcc's form; it is then left to the driver.
 //
 //   ChooseCode(image, 90, &code)
 //   if (!HasManagedVariables(code)) …        // else PTX → cubin by the driver's linker
@@ -23,12 +23,12 @@
 namespace gpuloom {
 
 struct DeviceCode {
-  ImageKind kind = ImageKind::kElf;  // or kPtx, with a NUL behind it
+  ImageKind kind = ImageKind::kElf;  // or kPtx, followed by a NUL
   std::vector<uint8_t> bytes;
 };
 
-// What a driver would pick from the image for a device of this compute capability (90 for 9.0): the newest cubin of
-// its generation, or else the newest PTX that is not too new.
+// Chooses what a driver would pick from the image for a device of this compute capability (90 for 9.0): the newest
+// cubin of its generation, or else the newest PTX that is not too new.
 [[nodiscard]] bool ChooseCode(std::span<const uint8_t> image, uint32_t capability,
                               DeviceCode* code);
 
@@ -41,13 +41,13 @@ struct ManagedVariable {
   std::vector<uint8_t> initial;  // empty: zeroes
 };
 
-// Of a cubin.
+// Lists the variables of a cubin.
 [[nodiscard]] bool ListManagedVariables(std::span<const uint8_t> cubin,
                                         std::vector<ManagedVariable>* variables);
 // Turns them into symbols that are defined elsewhere.
 void ReleaseManagedVariables(std::span<uint8_t> cubin);
 
-// The same for PTX text: only the names, and the text that merely declares them.
+// The same for PTX text: returns only the names, and the text in which they are merely declared.
 [[nodiscard]] bool ReleaseManagedVariables(std::string_view ptx, std::vector<std::string>* names,
                                            std::string* released);
 

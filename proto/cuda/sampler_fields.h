@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a texture samples, between CUDA's form and the wire's, whose structs have the same fields of plain numbers
-// (TextureCreate's request, ReferenceGet's reply). Nothing is validated: the driver does that, and no value lets it
-// read other memory. Pure functions.
+// Converts a texture's sampling between CUDA's form and the wire's, whose structs have the same fields as plain
+// numbers (TextureCreate's request, ReferenceGet's reply). Nothing is validated: the driver does that, and no value
+// lets it read other memory. Pure functions, safe from any thread.
 #pragma once
 
 #include <bit>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a stream's wait for a value in memory (cuStreamWaitValue*) is over. Pure.
+// When a stream's wait for a value in memory (cuStreamWaitValue*) is over. Pure; safe from any thread.
 #pragma once
 
 #include <type_traits>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device resources as programs hold them: the contents of a CUdevResource's opaque bytes, and descriptions of parts of
-// the multiprocessors (CUdevResourceDesc). Compiled into the shim and into the software driver, which tell what a
-// device has and how it splits.
+// the multiprocessors (CUdevResourceDesc). Compiled into the shim and into the software driver, which report what a
+// device has and how it splits. Descriptions live as long as the process.
 //
 // A split cannot be split again; the resource of a context made from it can. So each description records which
 // description's contexts it was split from, up to the device.
@@ -15,7 +15,7 @@ namespace gpuloom {
 
 inline constexpr uint32_t kMaxResourceGroups = 256;         // of one split
 inline constexpr uint32_t kMaxResourceDescriptions = 1023;  // of a process
-// Of one description: pieces of further splits, or the same ones again.
+// The most further pieces of one description: those of other splits, or the same ones again.
 inline constexpr uint32_t kMaxMorePicks = 64;
 
 struct SmCounts {
@@ -38,8 +38,8 @@ struct ResourcePick {
   SmSplit split;
 };
 
-// What a CUdevResourceDesc points to. Equal descriptions are one object; CUDA has no way to destroy them, so they
-// stay.
+// The object to which a CUdevResourceDesc points. Equal descriptions are one object; CUDA has no way to destroy them,
+// so they stay.
 struct ResourceDescription {
   uint32_t id;  // 1 … kMaxResourceDescriptions
   CUdevice device;
@@ -49,7 +49,7 @@ struct ResourceDescription {
   bool remaining;  // what the split leaves over
   SmSplit split;
   uint64_t picked[kMaxResourceGroups / 64];  // which of the split's groups
-  // What a program has added to it: CUDA adds up whatever it is given.
+  // The pieces that a program has added: CUDA accepts any combination and adds up their counts.
   ResourcePick more[kMaxMorePicks];
   uint32_t more_count;
 };
@@ -62,7 +62,7 @@ struct ResourceDescription {
 //
 // Returns INVALID_DEVICE or the like.
 [[nodiscard]] CUresult CheckResourceDevice(CUdevice device);
-// What the device, or a context of the description, has.
+// The multiprocessors of the device, or of a context of the description.
 [[nodiscard]] CUresult GetPart(CUdevice device, uint32_t part, SmCounts* has);
 // `min_count` may be too large. All `groups` are alike; if nothing remains, its count is 0.
 [[nodiscard]] CUresult SplitPart(CUdevice device, uint32_t part, const SmSplit& split,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A growing array for plain values: malloc behind it, no exceptions, no destructor, all-zero is
-// empty. The owner calls Free; lists that live as long as the process never do. Not thread-safe.
+// A growing array for plain values: uses malloc; no exceptions, no destructor; all-zero is empty. The owner calls Free,
+// except for lists that live as long as the process. Not thread-safe.
 #pragma once
 
 #include <stdlib.h>

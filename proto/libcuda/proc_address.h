@@ -26,16 +26,16 @@ struct ProcAddress {
 [[nodiscard]] ProcAddress FindProcAddress(const char* name, int cuda_version, bool per_thread,
                                           int driver_version = CUDA_VERSION);
 
-// Whether the answer depends on which of the supported drivers there is.
+// Whether the answer differs between the supported drivers.
 [[nodiscard]] bool DependsOnDriver(const char* name);
 
-// Whether the name is of CUDA's interop with OpenGL, EGL and VDPAU, which has headers of its own.
-// cudart looks all of them up in every program; hardly one calls them.
+// Whether the name belongs to CUDA's interop with OpenGL, EGL and VDPAU, which has headers of its own. cudart looks
+// all of them up in every program; hardly any program calls them.
 [[nodiscard]] bool IsGraphicsInterop(const char* name);
 
-// The whole of cuGetProcAddress_v2 over this library's own exports (ExportedAddress, see
-// exports.inc), as a driver of `driver_version` answers it. *function is null if there is none. That is NOT_FOUND only if `status` is null, as
-// in cuGetProcAddress; otherwise *status has the reason and it is no error, as in NVIDIA's driver.
+// The whole of cuGetProcAddress_v2 over this library's own exports (ExportedAddress, see exports.inc), as a driver of
+// `driver_version` answers it. *function is null if there is none. That is NOT_FOUND only if `status` is null, as in
+// cuGetProcAddress; otherwise it is not an error, and *status has the reason, as in NVIDIA's driver.
 [[nodiscard]] CUresult AnswerGetProcAddress(const char* name, void** function, int cuda_version,
                                             cuuint64_t flags,
                                             CUdriverProcAddressQueryResult* status,

@@ -7,7 +7,7 @@
 
 namespace gpuloom {
 
-// The function is unloaded: its handle may be reused for another one.
+// Call it when the function is unloaded: its handle may be reused for another one.
 void ForgetStepwiseLaunch(const void* function);
 
 }  // namespace gpuloom

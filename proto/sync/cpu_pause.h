@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between two looks of a thread that polls: leaves the core to its sibling hyperthread for a moment.
+// For a thread that polls, between two looks: leaves the core to its sibling hyperthread for a moment.
 #pragma once
 
 namespace gpuloom {

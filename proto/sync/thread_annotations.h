@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which lock guards what, for clang's analysis (-Wthread-safety, an error in the asan preset); no effect with other
-// compilers.
+// Annotations that say which lock guards what, for clang's analysis (-Wthread-safety, an error in the asan preset); no
+// effect with other compilers.
 //
 //   Mutex mutex_ GPULOOM_ACQUIRED_BEFORE(other_);
 //   std::vector<Job> jobs_ GPULOOM_GUARDED_BY(mutex_);

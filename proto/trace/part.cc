@@ -67,8 +67,8 @@ void Part::ReadRecords(const Take& take_untrusted) const {
 }
 
 void Part::ForEach(const Take& take) const {
-  // Of launches of graphs. Their nodes may run in streams of CUDA's own, which are nobody's. Made each time: those of all
-  // parts together would take a gigabyte.
+  // Of launches of graphs. Their nodes may run in streams of CUDA's own, which are nobody's. Made each time: those of
+  // all parts together would take a gigabyte.
   std::unordered_map<uint32_t, uint64_t> session_of_launch;
   ReadRecords([&](const TraceRecord& record) {
     if (record.correlation == 0 || !sessions_.contains(record.session_id)) return;

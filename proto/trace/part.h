@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One executor's part of a trace, read from the region that it has written (proto/wire/trace_region.h) and believed
-// in nothing: every place is checked, every time is cut to when the trace was, and a session counts only if the scheduler has
-// named it as this executor's. So whatever an executor writes concerns its own domain's records only.
+// One executor's part of a trace, read from the region that the executor has written (proto/wire/trace_region.h).
+// Nothing in it is trusted: every index is checked, every time is cut to the time of the trace, and a session counts
+// only if the scheduler has named it as this executor's. So whatever an executor writes affects only its own domain's
+// records.
 //
-// The region is read with pread, never mapped: the executor may write it meanwhile, and a mapping would make pages of what
-// nobody has written, on the reader's account. Names are copied when it is opened, and each byte belongs to one at most. So a
-// part takes wire::kTraceNameBytes, whatever is in it.
+// The region is read with pread, never mapped: the executor may write it meanwhile, and a mapping would create pages
+// for its unwritten parts, charged to the reader. Names are copied when the part is opened, and each byte belongs to
+// at most one name. So a part takes wire::kTraceNameBytes of memory, whatever is in it.
 //
 // Owns the descriptor. One thread.
 #pragma once
@@ -22,7 +23,7 @@
 
 namespace gpuloom::trace {
 
-// On CLOCK_MONOTONIC: from before the trace was asked for until after it was had.
+// The time of the trace, on CLOCK_MONOTONIC: from before it was requested until after it was received.
 struct Window {
   uint64_t begin_ns = 0;
   uint64_t end_ns = 0;
@@ -30,12 +31,12 @@ struct Window {
 
 class Part {
  public:
-  // `region`: to be read. `sessions`: this executor's, as the scheduler names them. Returns false with errno if the region
-  // cannot be read.
+  // Opens the region, of which it takes ownership. `sessions`: this executor's, as the scheduler names them. Returns
+  // false with errno if the region cannot be read.
   [[nodiscard]] bool Open(channel::UniqueFd region, const std::vector<uint64_t>& sessions,
                           const Window& window);
 
-  // What it says of itself, as far as it makes sense.
+  // What the part's header says, as far as it is plausible.
   wire::TraceSource source() const { return source_; }
   std::string source_reason() const;  // any bytes
   uint64_t dropped() const { return header_.dropped; }
@@ -43,16 +44,16 @@ class Part {
   uint64_t incomplete() const { return header_.incomplete; }
   const Window& window() const { return window_; }
 
-  // Calls `take` for each record that makes sense, with its times cut to window(). Its session is one of Open's, or, of what is
-  // nobody's, 0 or kTraceOfExecutor.
+  // Calls `take` for each plausible record, with its times cut to window(). Its session is one of Open's, or, for
+  // work of no session, 0 or kTraceOfExecutor.
   using Take = std::function<void(const wire::TraceRecord&)>;
   void ForEach(const Take& take) const;
-  // Empty: none. Lives as long as the part.
+  // The name at this place; empty: none. Lives as long as the part.
   std::string_view Name(uint32_t place_untrusted) const;
 
  private:
   bool Read(void* to, size_t bytes, size_t place) const;
-  // All that there are, as they are now.
+  // Reads all present records, unchecked.
   void ReadRecords(const Take& take_untrusted) const;
 
   channel::UniqueFd region_;

@@ -13,7 +13,7 @@
 namespace gpuloom::wire {
 
 inline constexpr uint32_t kMaxReservations = 1u << 16;
-// Per reservation, and per session.
+// The most handles per reservation, and per session.
 inline constexpr uint32_t kMaxConditions = 4096;
 inline constexpr uint32_t kMaxSessionConditions = 1u << 16;
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes of a definition belong together: the graph's own, and those of each body of its
-// conditional nodes. Always a tree: bodies come after the node that has them.
+// Finds out which nodes of a definition belong together: the graph's own, and those of each body of its conditional
+// nodes. They form a tree: bodies come after the node that has them.
 //
-// For the executor's side. Reads a definition that GraphReader::Parse has accepted.
+// For the executor's side. Reads a definition that GraphReader::Parse has accepted and that is used only during Read.
+// Not thread-safe while Read runs; const use is safe from any thread afterwards.
 #pragma once
 
 #include <cstdint>

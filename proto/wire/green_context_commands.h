@@ -17,7 +17,8 @@ namespace gpuloom::wire {
 
 // Chosen by the tenant, as other ids are.
 enum class GreenContextId : uint32_t {};
-// What the contexts of one description have; it stays known after they are gone. 0 is the device.
+// Identifies the multiprocessors of the contexts of one description; stays valid after those have ended. 0 is the
+// device.
 enum class DevicePartId : uint32_t {};
 
 inline constexpr DevicePartId kWholeDevice{0};
@@ -27,7 +28,7 @@ inline constexpr uint32_t kMaxDeviceParts = 1024;
 // Twice what today's devices yield when split as finely as possible.
 inline constexpr uint32_t kMaxSplitGroups = 256;
 
-// CUdevSmResource. No multiprocessors: there is no such part.
+// CUdevSmResource. `count` 0: there is no such part.
 struct Multiprocessors {
   uint32_t count;
   uint32_t min_partition;
@@ -79,8 +80,8 @@ struct PartPick {
 };
 inline constexpr uint32_t kMaxPartPicks = 64;
 
-// Creates a context of what is picked of a split of `of`, or of all of it. From then on `part` names what it has.
-// Followed by: more PartPicks, of other splits or the same piece again.
+// Creates a context with the picked groups of a split of `of`, or with all of `of`. From then on `part` identifies its
+// multiprocessors. Payload: more PartPicks, of other splits or the same piece again.
 struct GreenCreate {
   static constexpr std::string_view kName = "GreenCreate";
   static constexpr bool kReply = true;
@@ -100,7 +101,7 @@ struct GreenCreate {
   };
 };
 
-// It is destroyed once its streams are.
+// The context is destroyed once its streams are.
 struct GreenDestroy {
   static constexpr std::string_view kName = "GreenDestroy";
   static constexpr bool kReply = false;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The types of names across the border. Different things have different types, so that a tenant's
-// address cannot be dereferenced on the node by accident, and a kernel's id cannot be mistaken for
-// a stream's.
+// The types of addresses and ids on the wire. Different things have different types, so that a tenant's address
+// cannot be dereferenced on the node by accident, and a kernel's id cannot be mistaken for a stream's. Plain values.
 #pragma once
 
 #include <cstdint>

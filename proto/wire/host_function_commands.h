@@ -2,7 +2,7 @@
 // Functions of the program that run in a stream's order (cuLaunchHostFunc, cuStreamAddCallback, host nodes of
 // graphs). They run in the tenant's process; the executor only knows their numbers.
 //
-//   tenant:    keeps the function under an id of its own, then posts what will ask for it
+//   tenant:    keeps the function under an id of its own, then posts the command that will request it
 //              (HostFunction; a graph's launch)
 //   executor:  when everything before it is done, writes the id to HostFunctionBoard::due and counts due_count;
 //              holds back what comes behind it, in its own queues

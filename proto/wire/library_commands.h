@@ -7,7 +7,7 @@
 
 namespace gpuloom::wire {
 
-// Images of at least this size are named before they are sent; smaller ones cost less than the question.
+// Images of at least this size are first requested by their hash; sending smaller ones costs less than that.
 inline constexpr uint64_t kByHashBytes = 64u << 10;
 
 // LibraryLoad of an image that a session of this trust domain has sent before, named by the SHA-256 of its bytes. If

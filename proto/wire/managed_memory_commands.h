@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Managed memory that migrates between host and device (docs/design/managed-memory.md). It has addresses of its own, at
-// which the device finds either physical memory or pages of the arena. What the program finds there is the tenant's
-// matter: it maps pages of the arena there, and copies between these and the device's.
+// Managed memory that migrates between host and device (docs/design/managed-memory.md). It has addresses of its own,
+// at which the device finds either physical memory or pages of the arena. The tenant decides what the program finds
+// there: it maps pages of the arena at these addresses, and copies between them and the device's memory.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace gpuloom::wire {
 
-// Where mappings may begin, and how many addresses each takes at least. The driver reserves given addresses only in such
-// steps (measured with 580.159); in others it takes the address for a hint and gives another.
+// Where mappings may begin, and how many addresses each takes at least. The driver reserves given addresses only in
+// such steps (measured with 580.159); in others it takes the address for a hint and gives another.
 inline constexpr uint64_t kManagedStepBytes = 32u << 20;
 constexpr uint64_t RoundUpToManagedStep(uint64_t bytes) {
   return (bytes + kManagedStepBytes - 1) & ~(kManagedStepBytes - 1);

@@ -113,7 +113,7 @@ struct MemMap {
   struct Reply {};
 };
 
-// Exactly one mapping. Answered when the session's work so far is done and the memory is unmapped.
+// Unmaps exactly one mapping. Answered when the session's work so far is done and the memory is unmapped.
 struct MemUnmap {
   static constexpr std::string_view kName = "MemUnmap";
   static constexpr bool kReply = true;
@@ -124,7 +124,7 @@ struct MemUnmap {
   struct Reply {};
 };
 
-// For whole mappings, without gaps. Reducing access waits for the session's work so far.
+// Sets the access of whole mappings without gaps. Reducing access waits for the session's work so far.
 struct MemSetAccess {
   static constexpr std::string_view kName = "MemSetAccess";
   static constexpr bool kReply = true;
@@ -161,8 +161,8 @@ struct EventOpen {
   struct Reply {};
 };
 
-// Whether the latest record is done, whoever made it: completion numbers cover only the tenant's
-// own. CUDA_ERROR_NOT_READY if it is not and `wait` is 0.
+// Whether the latest record is done, in whichever process it was made: completion numbers cover only the tenant's own.
+// CUDA_ERROR_NOT_READY if it is not and `wait` is 0.
 struct EventDone {
   static constexpr std::string_view kName = "EventDone";
   static constexpr bool kReply = true;

@@ -94,7 +94,7 @@ class RingReader {
     Awake();
     return false;
   }
-  // The same without looking again, for a caller that looks at more than the ring.
+  // The same without looking again, for a caller that must check more than the ring.
   void Announce() {
     std::atomic_ref<uint32_t>(completion_->executor_sleeps).store(1, std::memory_order_seq_cst);
     std::atomic_thread_fence(std::memory_order_seq_cst);

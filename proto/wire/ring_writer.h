@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tenant's end of the command ring. Owned by the shim's session, lives as long as the mappings it was built on.
 // Not thread-safe: the session's lock is held for every call. No system call, no allocation; never blocks; if the ring
-// is full, Reserve returns nullptr, which is no error.
+// is full, Reserve returns nullptr, which is not an error.
 //
 //   auto* launch = writer.Reserve<Launch>(param_bytes, &payload);   // nullptr: full
 //   *launch = {...}; memcpy(payload, params, param_bytes);

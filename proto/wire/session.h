@@ -5,9 +5,9 @@
 //   tenant → scheduler   Hello
 //   scheduler → tenant   Welcome, with kWelcomeFds descriptors when result is kAccepted
 //
-// Whoever connects to an allocation's socket *is* that allocation: Hello carries no identity,
-// because nothing a tenant says about itself is believed. The connection stays open for the
-// session's life: closing it ends the session.
+// A process that connects to an allocation's socket *is* that allocation: Hello carries no identity, because nothing
+// that a tenant says about itself is trusted. The connection stays open for the session's life: closing it ends the
+// session.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ inline constexpr char kContainerSocketDir[] = "/var/run/gpuloom";
 inline constexpr char kSocketDirVariable[] = "GPULOOM_SOCKET_DIR";
 inline constexpr char kSocketName[] = "gpuloom.sock";
 
-// Identifies a session to the scheduler that made it, to resume it: 16 bytes that nobody can guess.
+// Identifies a session to the scheduler that made it, to resume it: 16 bytes that cannot be guessed.
 // All zero: none. Reserved; a scheduler that cannot do so yet refuses a Hello with a token.
 struct SessionToken {
   uint8_t bytes[16];
@@ -46,15 +46,15 @@ struct Hello {
   uint32_t magic;
   uint16_t major;
   uint16_t minor;
-  // Since 1.1. The pid that the process reports, for queries from its own allocation (query.h);
-  // believed by nobody else. 0 and 0 if unknown.
+  // Since 1.1. The pid that the process reports, used only to answer queries from its own allocation (query.h), because
+  // it is not verified. 0 and 0 if unknown.
   int32_t pid;
-  uint32_t trace_ms;       // since 1.4: of one who asks for a trace (trace.h), how long
+  uint32_t trace_ms;       // since 1.4: the length of the trace, in a request for one (trace.h)
   uint64_t pid_namespace;  // the namespace of `pid`
   SessionToken token;      // since 1.3: of the session to resume; empty for a new one
 };
 static_assert(WireStruct<Hello> && sizeof(Hello) == 40);
-// All that a tenant of version 1.0 sends. What a newer one appends is ignored.
+// The size that a tenant of version 1.0 sends. What a newer tenant appends is ignored.
 inline constexpr size_t kShortestHelloBytes = 8;
 inline constexpr size_t kLongestHelloBytes = 256;
 
@@ -104,10 +104,10 @@ struct Welcome {
   uint64_t host_range_bytes;    // == size of the arena memfd (sparse)
   uint64_t pinned_limit_bytes;  // how much of it the session may register
   DeviceSnapshot device;
-  SessionToken token;  // since 1.3: the session's; tell it to nobody else
+  SessionToken token;  // since 1.3: the session's; a secret of the tenant
 };
 static_assert(WireStruct<Welcome>);
-// All that a scheduler of version 1.0 sends.
+// The size that a scheduler of version 1.0 sends.
 inline constexpr size_t kShortestWelcomeBytes = offsetof(Welcome, token);
 
 // Descriptors that come with an accepting Welcome, in this order.

@@ -2,8 +2,7 @@
 // Pools of device memory that processes of one trust domain share (cuMemPoolExportToShareableHandle
 // and its relatives; docs/design/memory.md). Pools themselves exist only in the tenant: here a
 // shared one is a name for other processes, and the memory that its owner has put under it. Only a
-// session that has opened the pool reaches that memory, and only by the number that the owner was
-// told.
+// session that has opened the pool reaches that memory, and only by the number that the owner was given.
 //
 // Memory stays charged to the session it was granted to and lives until no session has it mapped
 // any more; a session that ends removes only its own mappings.
@@ -74,7 +73,7 @@ struct PoolPut {
 };
 
 // Maps memory that was put under the pool; from then on it is like an allocation of MemAlloc, and
-// freed like one. CUDA_ERROR_INVALID_HANDLE if there is no such memory, or no longer.
+// freed like one. CUDA_ERROR_INVALID_HANDLE if there is no such memory.
 struct PoolTake {
   static constexpr std::string_view kName = "PoolTake";
   static constexpr bool kReply = true;

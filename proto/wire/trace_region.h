@@ -22,9 +22,9 @@ namespace gpuloom::wire {
 // Ten seconds of a program that launches 50,000 kernels a second; 28 MiB, of which only what is
 // written is taken.
 inline constexpr uint64_t kTraceRecords = 512u << 10;
-// Some thousand kernels' names.
+// Room for the names of some thousand kernels.
 inline constexpr uint64_t kTraceNameBytes = 1u << 20;
-// A longer one is cut.
+// A longer name is cut.
 inline constexpr size_t kTraceLongestName = 1023;
 
 enum class TraceSource : uint32_t {
@@ -37,7 +37,7 @@ struct TraceHeader {
   uint64_t records;
   uint64_t name_bytes;
   uint64_t dropped;     // records that had no room
-  uint64_t lost;        // records that CUPTI had no room for, as it says
+  uint64_t lost;        // records for which CUPTI reports that it had no room
   uint64_t incomplete;  // records without times: the device had no room, or was not done at the end
   uint64_t begin_ns;    // CLOCK_MONOTONIC, as all times here
   uint64_t end_ns;      // 0: it still records
@@ -57,19 +57,20 @@ enum class TraceKind : uint32_t {
 };
 inline constexpr uint32_t kTraceKinds = 7;
 
-// Of a record: not a tenant's work but the executor's, such as clearing memory.
+// The session_id of a record of the executor's own work, such as clearing memory.
 inline constexpr uint64_t kTraceOfExecutor = UINT64_MAX;
 
 struct TraceRecord {
   uint64_t session_id;  // 0: not known
   uint64_t begin_ns;
   uint64_t end_ns;
-  uint64_t bytes;        // of copies and fills
-  uint32_t stream;       // the session's stream id; of an unknown session, the source's
-  uint32_t name;         // index among the names; 0: none
-  uint32_t correlation;  // the same for all records of one launch of a graph; 0: not of a graph
-  uint32_t kind;         // TraceKind
-  uint32_t commands;     // how many commands it stands for
+  uint64_t bytes;   // of copies and fills
+  uint32_t stream;  // the session's stream id; for an unknown session, the source's
+  uint32_t name;    // index among the names; 0: none
+  uint32_t
+      correlation;    // the same for all records of one launch of a graph; 0: not part of a graph
+  uint32_t kind;      // TraceKind
+  uint32_t commands;  // how many commands it stands for
   uint32_t unused;
 };
 

@@ -16,8 +16,8 @@ inline constexpr uint16_t kWireMinor = 5;
 
 // What a tenant of this build sends in Hello: the oldest minor whose servers know every command that it sends. So a
 // scheduler that keeps running while its node is upgraded also serves new pods, whose library is newer; an older
-// server ignores what a tenant appends to Hello, and does not send what a newer one appends to Welcome. Raised with
-// the first command that the shim cannot do without.
+// server ignores what a tenant appends to Hello, and does not send what a newer one appends to Welcome. It is raised
+// when the shim needs a newer command in order to work.
 inline constexpr uint16_t kNeededMinor = 2;
 static_assert(kNeededMinor <= kWireMinor);
 

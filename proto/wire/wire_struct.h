@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may be in shared memory or in a message: plain, sized, without padding that could leak or
+// The types that may be in shared memory or in a message: plain, of fixed size, without padding that could leak data or
 // differ.
 #pragma once
 

@@ -3,7 +3,7 @@
 // context; to the program each of these is a separate one, with a handle, flags, stored values and
 // the objects created in it, which are destroyed with it. Their work shares the tenant's streams,
 // the legacy default stream included. Handles stay valid addresses for ever; an inactive context
-// refuses work.
+// refuses work. Safe from any thread. Failures are CUDA's codes.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace gpuloom {
 
 inline constexpr CUdevice kOnlyDevice = 0;
 
-// What each of our CUcontexts points to.
+// The object to which each of our CUcontexts points.
 struct GreenContext;
 
 struct Context {
@@ -34,7 +34,7 @@ struct Context {
 
 CUcontext PrimaryContext();
 
-// Counts resets: what a thread remembers from an earlier epoch is gone.
+// Counts resets: whatever a thread remembers from an earlier epoch has ended.
 uint32_t ContextEpoch();
 
 // For calls that work in the current context: initialised, session alive, a context current and
@@ -51,26 +51,25 @@ inline bool IsContext(CUcontext context) { return FindContext(context) != nullpt
 uint64_t IdOf(const Context& context);
 
 [[nodiscard]] bool ValidContextFlags(unsigned flags);
-// On the calling thread's stack of contexts.
+// Push to and pop from the calling thread's stack of contexts.
 [[nodiscard]] CUresult PushContext(CUcontext context);
 [[nodiscard]] CUresult PopContext(CUcontext* context);
 
 // Created contexts (created_context.cc).
 Context* FindCreatedContext(CUcontext context);
-// Creates, and destroys, one that is current nowhere.
+// Makes and ends a context that is current in no thread.
 [[nodiscard]] Context* MakeContextOf(GreenContext* green);
 void EndContext(Context* context);
-// Whether it is of a green context that was destroyed: it may be made current, but then refuses
-// everything.
+// Whether it belonged to a green context that was destroyed: it may be made current, but then refuses everything.
 bool WasGreenContext(CUcontext context);
 // `end` is called while no other thread retains, releases or resets the primary context. It returns
 // true if it has destroyed what held a reference; else the result is
 // CUDA_ERROR_CONTEXT_IS_DESTROYED.
 [[nodiscard]] CUresult ReleasePrimaryWith(bool (*end)(void* data), void* data);
-void ForgetMadeObjects();  // the primary context was reset, and with it everything
+void ForgetMadeObjects();  // call it after a reset of the primary context, which ends everything
 
-// Objects made in a created context are destroyed with it; for the primary one nothing is noted. Pools, what is allocated
-// from them, and memory of cuMemCreate belong to the device.
+// Objects made in a created context are destroyed with it; for the primary one nothing is noted. Pools, what is
+// allocated from them, and memory of cuMemCreate belong to the device.
 enum class MadeKind : uint32_t {
   kStream,
   kEvent,
@@ -86,7 +85,7 @@ enum class MadeKind : uint32_t {
 };
 void NoteMade(MadeKind kind, uint64_t handle);
 void ForgetMade(MadeKind kind, uint64_t handle);
-// Where it was made.
+// The context in which the object was made.
 CUcontext ContextOf(MadeKind kind, uint64_t handle);
 
 }  // namespace gpuloom

@@ -36,7 +36,7 @@ struct BlockCopy {
 
 // CUDA's errors for invalid copies.
 [[nodiscard]] CUresult JudgeCopy(const CUDA_MEMCPY3D& from, BlockCopy* to);
-// In the wire's form; not for a pageable side.
+// Converts it to the wire's form. Neither side may be pageable.
 wire::GraphCopy OnWire(const BlockCopy& copy);
 
 [[nodiscard]] CUresult CopyBlock(const CUDA_MEMCPY3D& copy, CUstream handle,

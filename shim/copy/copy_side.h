@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kind of memory a side of a copy is, who does the copy, and whether its caller waits.
+// The kind of memory on a side of a copy, who does the copy, and whether its caller waits. Pure; safe from any thread.
 #pragma once
 
 #include <cstdint>

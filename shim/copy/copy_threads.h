@@ -18,7 +18,7 @@ namespace gpuloom {
 
 inline constexpr uint32_t kMostCopyThreads = 3;
 
-// Which helpers a call asks: none, those awake, or all. Waking costs the caller some microseconds.
+// Which helpers a call uses: none, those that are awake, or all. Waking costs the caller some microseconds.
 enum class Help { kNone, kAwake, kWake };
 
 // Calls `part(context)` here and on helpers that join before it returns here; returns when all calls have returned.

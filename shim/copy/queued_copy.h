@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asynchronous copies from and to registered memory that the device does not reach: the call returns at once, and the
-// thread of host functions makes the copy when the stream has come to it (shim/stream/host_function.h). It is staged,
-// and goes in pieces through a stream of ours, as the program's is held until all of it is done.
+// thread of host functions makes the copy when the stream has come to it (shim/stream/host_function.h). The copy is
+// staged and goes in pieces through a stream of ours, because the program's stream is held until all of it is done.
 //
 //   CUDA_RETURN_IF_ERROR(QueueCopy(stream, copy, &Run));   // calls Run(copy, our stream) in the stream's order
 //

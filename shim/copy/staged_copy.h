@@ -10,8 +10,9 @@
 //   void Empty(const Piece&, const uint8_t* staging);        // to pageable memory; any thread
 //   CUresult Post(const Piece&, uint8_t* staging, wire::Ticket*);  // the device's part; any thread
 //
-// Pieces may be posted in a different order than Next returns them. Every function returns only
-// when nobody uses the Pieces any more; the first failure ends the copy.
+// Pieces may be posted in a different order than Next returns them. The caller owns the Pieces: every function
+// returns only when no thread uses them. The first failure ends the copy and is its result. Each object is for one
+// copy: Run is called once, by one thread.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,7 @@ inline Help HelpFor(uint64_t size_bytes) {
 // Which side of a copy is pageable.
 enum class Staged : bool { kSource, kDestination };
 
-// From pageable memory. *ticket is that of the last piece.
+// Copies from pageable memory. *ticket is that of the last piece.
 template <typename Pieces>
 class CopyIn {
  public:
@@ -79,7 +80,7 @@ class CopyIn {
   CUresult result_ GPULOOM_GUARDED_BY(lock_) = CUDA_SUCCESS;
 };
 
-// To pageable memory, where everything has arrived when Run returns.
+// Copies to pageable memory, where everything has arrived when Run returns.
 template <typename Pieces>
 class CopyOut {
  public:
@@ -151,8 +152,8 @@ class CopyOut {
   CUresult result_ GPULOOM_GUARDED_BY(lock_) = CUDA_SUCCESS;
 };
 
-// For a copy that was queued: on the thread of host functions, until all of it has arrived. A
-// failure is the session's end, which every call reports.
+// Makes a copy that was queued, on the thread of host functions; returns when all of it has arrived. It fails only when
+// the session has ended, which every call reports.
 template <typename Pieces>
 void CopyUntilArrived(Pieces* pieces, Staged staged, wire::StreamId stream, Help help) {
   wire::Ticket ticket{0};

@@ -25,7 +25,7 @@ struct Staging {
 
 // Waits until one is free.
 [[nodiscard]] CUresult TakeStaging(Staging* staging);
-// False if none is free right now. For a caller that already holds one.
+// Returns false if none is free right now. For callers that already hold one, which must not wait for another.
 [[nodiscard]] bool TryTakeStaging(Staging* staging);
 // Free again once the stream has reached the ticket; a zero ticket means at once.
 void GiveStaging(const Staging& staging, wire::StreamId stream, wire::Ticket ticket);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies to memory that the device, not a processor, reads next, or that exceeds the cache. Uses stores that bypass
 // the cache: the device reads such memory faster from main memory than from the cache of a processor that has just
-// written it (measured in docs/design/pageable-copies.md).
+// written it (measured in docs/design/pageable-copies.md). Pure; safe from any thread.
 #pragma once
 
 #include <stdint.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events: the stream and ticket of the latest record. Queries and waits read completion numbers;
-// only elapsed times are asked of the executor.
+// Events: the stream and ticket of the latest record. Queries and waits read completion numbers; only elapsed times,
+// and the state of events that other processes may record, are asked of the executor. One table per process owns the
+// events. Safe from any thread. Failures are CUDA's codes.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,7 @@ namespace gpuloom {
 struct Event {
   std::atomic<uint32_t> alive;
   uint32_t flags;  // CU_EVENT_*
-  // Other processes may record it: its state is asked of the executor.
+  // True: other processes may record it, so the executor is asked for its state.
   std::atomic<bool> shared;
   // Stream id in the upper 12 bits, ticket below, in one word so that a querying thread never sees
   // half of another thread's record; 0: never recorded.
@@ -38,7 +39,7 @@ void NoteRecord(CUevent handle, wire::StreamId stream, wire::Ticket ticket);
 // Whether a launch may record it: CUDA requires one without timing.
 [[nodiscard]] CUresult CheckLaunchEvent(CUevent handle);
 
-// An event of another process (ipc.cc).
+// Opens an event of another process, and shares one with others (ipc.cc).
 [[nodiscard]] CUresult OpenEvent(const wire::Token& token, CUevent* handle);
 [[nodiscard]] CUresult ShareEvent(CUevent handle, wire::Token* token);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process's streams as captures see them. proto/libcuda/graph/capture.h tells how an operation
-// of a stream is recorded instead of sent.
+// Stream capture for this process's streams. proto/libcuda/graph/capture.h says how an operation of a stream is
+// recorded instead of sent. Owns nothing; safe from any thread: the graph model's lock is taken inside, so the caller
+// must not hold it. Every function returns the result for the program's call: *result when Records… is true.
 //
 //   CUresult result;
 //   if (Records(stream, &result, [&](graph::NodeParams* node) { …; return CUDA_SUCCESS; })) {
@@ -22,7 +23,7 @@ template <typename Make>
   return graph::AnyCapture() && graph::Records(RefOf(stream), result, make);
 }
 
-// For what a graph cannot hold: see graph::RefuseInCapture.
+// For operations that a graph cannot hold: see graph::RefuseInCapture.
 [[nodiscard]] inline CUresult RefuseInCapture(wire::StreamId stream) {
   return graph::AnyCapture() ? graph::RefuseInCapture(RefOf(stream)) : CUDA_SUCCESS;
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph's steps in the executor's format (proto/wire/graph_nodes.h), and what the graph keeps in
-// this process to run: host functions, staging memory.
+// A graph's steps in the executor's format (proto/wire/graph_nodes.h), and what the graph needs in this process to run:
+// host functions, staging memory.
 //
-// A step is one node on the wire, except for copies of pageable memory, which are a host function
-// before or after the device's copy. A step's form never changes after instantiation.
+// A step is one node on the wire, except for copies of pageable memory, which have a host function before or after the
+// device's copy. A step's form never changes after instantiation.
+//
+// The GraphBlock owns the bytes, which are sent before it ends; the executable graph owns its LocalSteps. Called with
+// the graph model's lock (GraphLock) held, by one thread. Failures are CUDA's codes.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +38,13 @@ struct LocalStep {
   }
 };
 
-// For a graph that has conditions, or for its executable graph's copy while that is made.
+// The reservation of a graph that has conditions, or of its executable graph's copy while that is made.
 wire::ReservationId ReservationOf(const graph::Graph* graph);
 
-// Functions and staging of one step; nothing may run it any more.
+// Frees the function and the staging memory of one step, which must not be able to run.
 void FreeLocalStep(LocalStep* step);
 
-// A growing block of bytes; running out of memory is remembered until asked for.
+// A growing block of bytes. An allocation that fails is remembered until the block is complete, and is then its error.
 class GraphBlock {
  public:
   ~GraphBlock() { Free(); }
@@ -49,11 +52,11 @@ class GraphBlock {
   GraphBlock(const GraphBlock&) = delete;
   GraphBlock& operator=(const GraphBlock&) = delete;
 
-  // The whole definition; fills one LocalStep per step. On failure *culprit is the step that caused
-  // it, and the caller frees what the LocalSteps hold.
+  // Makes the whole definition, and one LocalStep per step. On failure *culprit is the step that caused it, and the
+  // caller frees what the LocalSteps hold.
   [[nodiscard]] CUresult MakeDefinition(const graph::Exec& exec, Growing<LocalStep>* steps,
                                         const graph::Step** culprit);
-  // `replaced` gets what was made for the changed steps: same order as `changes`.
+  // Makes an update. `replaced` receives the LocalSteps of the changed steps, in the order of `changes`.
   [[nodiscard]] CUresult MakeUpdate(const Growing<LocalStep>& steps,
                                     const graph::StepChange* changes, uint32_t count,
                                     Growing<LocalStep>* replaced, uint32_t* failed);

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between pageable memory and the device inside a graph: the device reads and writes a part
-// of the arena that belongs to the graph, and a host function of ours copies between it and the
-// program's memory when the graph runs, as CUDA promises.
+// Copies between pageable memory and the device inside a graph: the device reads and writes a part of the arena that
+// belongs to the graph, and a host function of ours copies between it and the program's memory when the graph runs, as
+// CUDA promises.
+//
+// A StagedCopy owns its staging memory; the graph's step owns the StagedCopy and frees it. RunStaged runs on the
+// thread of host functions; the rest is safe from any thread. Failures are CUDA's codes; OUT_OF_MEMORY also beyond
+// the session's limit of pinned memory.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +34,8 @@ struct Box {
   uint64_t depth;
 };
 
-// Which kind of memory each side of the node is. INVALID_VALUE for addresses in our ranges that the
-// program does not own.
+// Finds out the kind of memory on each side of the copy. INVALID_VALUE for addresses in our ranges that the program
+// does not own.
 [[nodiscard]] CUresult ReadBox(const CUDA_MEMCPY3D& copy, Box* box);
 
 // The data of a staged copy's host function; malloc'ed. The formerly pageable end is the staging
@@ -47,7 +51,7 @@ struct StagedCopy {
 [[nodiscard]] CUresult MakeStaged(Box* box, StagedCopy** copy);
 // The host function.
 void RunStaged(void* staged_copy);
-// Call when nothing runs it any more.
+// Call it when nothing can run the copy.
 void FreeStaged(StagedCopy* copy);
 
 }  // namespace gpuloom

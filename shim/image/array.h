@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays by handle: their properties are kept here, so queries need no message. To the executor
-// arrays and their levels are ids. Safe from any thread.
+// Arrays by handle: their properties are kept here, so queries need no message. To the executor arrays and their levels
+// are ids. One table per process owns them. Safe from any thread.
 #pragma once
 
 #include <atomic>

@@ -8,7 +8,7 @@
 
 namespace gpuloom {
 
-// CUDA's rules for the resource of a texture, and its form on the wire.
+// Applies CUDA's rules to the resource of a texture, and converts it to its form on the wire.
 [[nodiscard]] CUresult JudgeResource(const CUDA_RESOURCE_DESC& from,
                                      wire::TextureCreate::Request* to);
 

@@ -15,7 +15,7 @@ inline constexpr uint64_t kGranuleBytes = 2u << 20;  // of physical memory and o
 // `alignment_bytes` is a power of two; `wanted` is used if it is free, 0 means any.
 [[nodiscard]] CUresult ReserveAddresses(uint64_t size_bytes, uint64_t alignment_bytes,
                                         uint64_t wanted, uint64_t* begin);
-// False unless exactly this has been reserved.
+// Whether exactly this range has been reserved.
 [[nodiscard]] bool IsReserved(uint64_t begin, uint64_t size_bytes);
 void FreeAddresses(uint64_t begin);
 // The reservation that contains all of these bytes.

@@ -102,7 +102,8 @@ void MakeHugePages(uint64_t begin, uint64_t size_bytes) {
   const uint64_t first = RoundUp(begin, kStepBytes);
   const uint64_t end = (begin + size_bytes) / kStepBytes * kStepBytes;
   if (size_bytes < kLeastHugeBytes || first >= end) return;
-  // It refuses where there is no page at all. A write of ours would end the program where its cgroup has no more memory.
+  // It refuses where there is no page at all. A write of ours would end the program where its cgroup has no more
+  // memory.
   for (uint64_t at = first; at < end; at += kStepBytes) {
     if (madvise(reinterpret_cast<void*>(at), wire::kPageBytes, kPopulateWrite) != 0) return;
   }

@@ -19,21 +19,21 @@ namespace gpuloom {
 // The device must have finished with it.
 void GivePinned(uint64_t address);
 
-// A part of its own, of whole pages, for pages that move into it one by one: it has no memory until they do. It begins
-// as far behind the beginning of a huge page as `like` does, so that huge pages can be mapped there. Counts as
-// pinned memory from the start. OUT_OF_MEMORY beyond the session's limit.
+// A separate part of whole pages, which has no memory until pages move into it one by one. It begins at the same
+// offset in a huge page as `like`, so that huge pages can be mapped there. Counts as pinned memory from the start.
+// OUT_OF_MEMORY beyond the session's limit.
 [[nodiscard]] CUresult TakeRegion(uint64_t size_bytes, uint64_t like, uint64_t* begin);
 // Charges memory to the program's cgroup for a piece that is about to be filled.
 [[nodiscard]] bool PopulateRegion(uint64_t begin, uint64_t size_bytes);
-// Once all of it is populated: the device reaches it. A round trip.
+// Makes the region accessible to the device, once all of it is populated. A round trip.
 [[nodiscard]] CUresult PinRegion(uint64_t begin);
 // The device must have finished with it. Its memory stays until it is given back, piece by piece or as a whole.
 void UnpinRegion(uint64_t begin);
 void GiveRegionPiece(uint64_t begin, uint64_t size_bytes);
 void GiveRegion(uint64_t begin);
 
-// The end of the host range, which is not the arena's from then on: for managed memory (migration.h). False if the
-// executor or something that lies there already does not allow it.
+// Takes the end of the host range away from the arena, for managed memory (migration.h). False if the executor does not
+// allow it, or something lies there already.
 [[nodiscard]] bool TakeManagedSpace(channel::Range* space);
 
 // Unregistered memory for one message to the executor.

@@ -23,7 +23,7 @@ enum class MemoryKind : uint32_t {
 
 // `object` of memory in the arena that is part of something else: a module's variable, moved pages.
 inline constexpr uint32_t kBelongsToOther = 1;
-// Of managed memory that migrates (migration.h).
+// `object` of managed memory that migrates (migration.h).
 inline constexpr uint32_t kMigrates = 2;
 
 struct KnownMemory {
@@ -51,21 +51,21 @@ struct KnownMemory {
 inline bool IsMigrating(const KnownMemory& memory) {
   return memory.kind == MemoryKind::kManaged && memory.object == kMigrates;
 }
-// Returns true for what the program reads and writes at the device's address, so that it may look as soon as a call that
-// CUDA documents as synchronous returns.
+// Returns true for memory that the program reads and writes at the device's address, and so may read as soon as a call
+// that CUDA documents as synchronous returns.
 inline bool IsTheProgramsToo(const KnownMemory& memory) {
   return memory.kind == MemoryKind::kPinnedHost || memory.kind == MemoryKind::kManaged;
 }
-// Returns true for what the device finds in host memory, at the program's address.
+// Returns true for memory that the device reaches in host memory, at the program's address.
 inline bool LiesInArena(const KnownMemory& memory) {
   return IsTheProgramsToo(memory) && !IsMigrating(memory);
 }
 
-// Device memory and its entry, for the program or its graphs. If there is none left, waits for the program's work and has
-// pools and managed memory make room.
+// Allocates device memory and makes its entry, for the program or its graphs. If there is none left, waits for the
+// program's work, and has pools and managed memory make room.
 [[nodiscard]] CUresult MakeDeviceMemory(uint64_t size_bytes, CUdeviceptr* address);
 
-// Gives the entry its buffer id. False if out of memory.
+// Adds the entry to the table and gives it its buffer id. False if out of memory.
 [[nodiscard]] bool NoteMemory(const KnownMemory& entry);
 // Removes the entry that begins exactly here from the table.
 [[nodiscard]] bool ForgetMemory(uint64_t begin, MemoryKind kind, KnownMemory* forgotten = nullptr);

@@ -169,8 +169,8 @@ CUresult SendChunksLocked(Range* range, uint64_t first, uint64_t end)
   return CUDA_SUCCESS;
 }
 
-// Chunks of [first, end), all away, come home. They are the program's even if the session has ended meanwhile: with what
-// they had when they were sent.
+// Chunks of [first, end), all away, come home. They are the program's even if the session has ended meanwhile: with
+// what they had when they were sent.
 CUresult FetchChunksLocked(Range* range, uint64_t first, uint64_t end)
     GPULOOM_REQUIRES(migration.lock) {
   wire::Ticket ticket{0};

@@ -11,9 +11,9 @@
 //   CUDA_RETURN_IF_ERROR(hold.result());
 //   … write the work into the ring …
 //
-// Everything is sent and fetched by the caller or our thread, through a stream of our own, and has arrived when the
-// function returns. Safe from any thread. Nobody may touch migrating memory while holding one of our locks, so what is
-// read under the ring's lock is touched before.
+// The caller or our thread sends and fetches everything, through a stream of our own; it has arrived when the
+// function returns. Safe from any thread. No thread may touch migrating memory while it holds one of our locks, so
+// memory that is read under the ring's lock is touched before.
 #pragma once
 
 #include <atomic>
@@ -27,30 +27,31 @@ namespace gpuloom {
 // Smaller allocations stay in host memory: most of what program and kernels wait for together is small.
 inline constexpr uint64_t kLeastMigratingBytes = 1u << 20;
 
-// NOT_SUPPORTED where memory cannot migrate: an older node, no page faults for this process (told once), or the
-// program's own wish.
+// NOT_SUPPORTED where memory cannot migrate: with an older node, without page faults for this process (logged once),
+// or at the program's request.
 [[nodiscard]] CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin);
 // The device must have finished with it.
 void GiveMigrating(uint64_t begin);
 // For a reset of the context, before its streams end: gives all.
 void EndMigrating();
 
-// The device finds something there from now on: for whoever names an address to it. False if there is no memory.
+// Makes the memory accessible to the device, for callers that pass it an address. False if there is no memory.
 [[nodiscard]] bool PlaceMigrating(uint64_t begin);
 
 // Advice, prefetches and attachments of the program, for [address, address + size_bytes) in one allocation.
 [[nodiscard]] CUresult PrefetchMigrating(uint64_t address, uint64_t size_bytes, bool to_device);
 [[nodiscard]] CUresult PreferHost(uint64_t begin, bool on);
 void AttachMigrating(uint64_t begin, unsigned flags, wire::StreamId stream);
-// The stream ends: what is attached to it waits for all work again.
+// Call it when the stream ends: memory that is attached to it waits for all work again.
 void DetachMigrating(wire::StreamId stream);
 
-// Leaves device memory to an allocation that found none: ranges of this size or more together go home for good. False
-// if there was none. Not under physical_lock.
+// Frees device memory for an allocation that found none: ranges of together at least this size go home for good. False
+// if there was none. Must not be called with physical_lock held.
 [[nodiscard]] bool MigrateHome(uint64_t size_bytes);
-// While a function of the program, or a wait for its words, gets into a stream: these keep the stream from going on until
-// the program has done something, for which it may touch memory that would wait for the stream. So the device finds all
-// that there is in host memory from then on, and what is allocated before all streams are idle.
+// Lives while a host function of the program, or a wait for a value that the program writes, is put into a stream.
+// Such a stream does not go on until the program has done something, and for that the program may touch memory that
+// would wait for the stream. So from then on the device finds all migrating memory in host memory, and also what is
+// allocated before all streams are idle.
 class WaitForProgram {
  public:
   // `waits`: otherwise it does nothing.
@@ -68,7 +69,7 @@ class WaitForProgram {
 
 namespace internal {
 extern std::atomic<bool> anything_migrates;
-// Where it all is.
+// The range of addresses in which all of it lies.
 extern std::atomic<uint64_t> space_begin;
 extern std::atomic<uint64_t> space_bytes;
 }  // namespace internal
@@ -82,8 +83,8 @@ inline bool MayMigrate(uint64_t address) {
          internal::space_bytes.load(std::memory_order_relaxed);
 }
 
-// For work that may use all of it, a launch: while it lives nothing comes home, so it ends when the work is in the ring.
-// Nothing else is done meanwhile.
+// For work that may use all migrating memory, such as a launch: while it lives nothing comes home, so it must end as
+// soon as the work is in the ring, and its owner must do nothing else meanwhile.
 class MigrationHold {
  public:
   MigrationHold() {
@@ -110,7 +111,8 @@ class MigrationHold {
   CUresult result_ = CUDA_SUCCESS;
 };
 
-// For work that names what it uses, such as a copy: while it lives nothing of that comes home. Its owner may wait.
+// For work that names the memory it uses, such as a copy: while it lives, none of that memory comes home. Its owner may
+// wait.
 class MigrationUse {
  public:
   explicit MigrationUse(uint64_t to, uint64_t from = 0) {

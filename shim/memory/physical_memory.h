@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Physical memory that the program holds by handle (cuMemCreate, an import) or by mappings. It is
-// returned when neither holds it. The lock is held for every function here, round trips included:
-// mappings change together with it.
+// Physical memory that the program holds by handle (cuMemCreate, an import) or by mappings. It is returned to the
+// executor when neither holds it. The caller holds physical_lock for every function here, also during round trips,
+// because mappings change together with this table. Failures are CUDA's codes.
 #pragma once
 
 #include <atomic>
@@ -23,14 +23,14 @@ struct PhysicalMemory {
 
 extern Lock physical_lock;
 
-// Null if it is not a handle.
+// Null if it is not a live handle.
 PhysicalMemory* FindPhysicalLocked(CUmemGenericAllocationHandle handle)
     GPULOOM_REQUIRES(physical_lock);
 PhysicalMemory* PhysicalAtLocked(uint32_t id) GPULOOM_REQUIRES(physical_lock);
 uint32_t IdOfPhysicalLocked(const PhysicalMemory* memory);
 CUmemGenericAllocationHandle HandleOf(const PhysicalMemory* memory);
 
-// Held by one handle.
+// The new memory is held by one handle.
 [[nodiscard]] CUresult CreatePhysicalLocked(uint64_t size_bytes, uint32_t handle_types,
                                             PhysicalMemory** memory)
     GPULOOM_REQUIRES(physical_lock);

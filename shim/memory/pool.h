@@ -3,9 +3,9 @@
 // them, and gives what a stream has freed to that stream at once and to others once the stream has passed the point of
 // the free. Messages are sent only for a new chunk and, on blocking streams, for a mark of that point.
 //
-// One lock for all pools, taken inside. Unused chunks are returned when the program synchronises and the pool holds
-// more than its release threshold; chunks that another process knows of stay until the pool is trimmed or destroyed,
-// or memory runs out.
+// Safe from any thread: one lock for all pools is taken inside. Unused chunks are returned when the program
+// synchronises and the pool holds more than its release threshold; chunks that another process knows of stay until
+// the pool is trimmed or destroyed, or memory runs out.
 #pragma once
 
 #include <atomic>
@@ -45,7 +45,7 @@ struct Pool {
   uint64_t reserved_high_bytes;
   Growing<Chunk> chunks;
   Piece* free_pieces[kPieceBins];
-  // Of a shared one (shared_pool.h).
+  // The following are for a shared pool (shared_pool.h).
   uint64_t number;  // the executor's; 0: the executor does not know the pool
   wire::Token token;
   uint64_t exported_bytes;  // of chunks with a number: they are kept until the pool is destroyed
@@ -55,7 +55,7 @@ struct Pool {
   }
 };
 
-// nullptr if it is not a pool, or no longer.
+// nullptr if it is not a live pool.
 [[nodiscard]] Pool* FindPool(CUmemoryPool handle);
 [[nodiscard]] Pool* DefaultPool();
 [[nodiscard]] Pool* CurrentPool();
@@ -64,16 +64,17 @@ void SetCurrentPool(Pool* pool);
 // It is freed with its last allocation. INVALID_VALUE for the default one, and for an imported one in use.
 [[nodiscard]] CUresult DestroyPool(Pool* pool);
 
-// An address that work of `stream` may use from now on.
+// Allocates memory that work of `stream` may use from now on.
 [[nodiscard]] CUresult TakeFromPool(Pool* pool, uint64_t size_bytes, wire::StreamId stream,
                                     uint64_t* address, uint32_t* piece);
-// An allocation from TakeFromPool. Its use ends when `stream` reaches `ticket` (0: it has ended).
+// Frees an allocation of TakeFromPool. Its use ends when `stream` reaches `ticket` (0: it has ended).
 void GiveToPool(uint32_t piece, wire::StreamId stream, wire::Ticket ticket);
 
 // Returns unused chunks until the pool holds at most `keep_bytes`.
 void TrimPool(Pool* pool, uint64_t keep_bytes);
-// Memory has run out: returns what no pool uses and what is kept aside to the scheduler. Whether the quota has room for
-// `size_bytes` then: it is to be asked for again only if it has (device_memory.h).
+// Call it when memory has run out: returns unused and kept memory to the scheduler and, if that is not enough, leaves
+// managed memory's device memory to the caller (MigrateHome). Returns whether the quota then has room for `size_bytes`:
+// only then is the memory to be requested again (device_memory.h).
 [[nodiscard]] bool MakeRoom(uint64_t size_bytes);
 // For a reset of the context; nothing is in use any more.
 void ResetPools();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pools of the process and the pieces they are cut into, for pool.cc and shared_pool.cc only.
-// Everything here needs the lock, also the fields of pools and pieces; these are not annotated,
-// because the lock is declared after them.
+// The process's pools and the pieces into which they are cut, for pool.cc and shared_pool.cc only. One table per
+// process owns both and is never destroyed; a pool owns its chunks, which it returns to the executor. The caller
+// holds pools.lock for everything here, also for the fields of pools and pieces, which are not annotated because the
+// lock is declared after them.
 #pragma once
 
 #include "shim/memory/pool.h"
@@ -10,16 +11,16 @@
 
 namespace gpuloom {
 
-// A part of a chunk, in use or free. Pieces of a chunk are linked by address without gaps; those of
-// an imported chunk are in no list, because others cut it.
+// A part of a chunk, in use or free. Pieces of a chunk are linked by address without gaps; those of an imported chunk
+// are in no list, because the process that owns the pool divides it.
 struct Piece {
   std::atomic<uint32_t> alive;
   bool free;
   wire::StreamId stream;  // of a free one: the stream that freed it
-  wire::Ticket ticket;    // until then in use there; 0: no longer
+  wire::Ticket ticket;    // still in use in that stream until this ticket; 0: unused
   uint64_t begin;
   uint64_t size_bytes;
-  uint64_t asked_bytes;  // of one in use
+  uint64_t asked_bytes;  // of one in use: the size that the program asked for
   Pool* pool;
   Piece* before;  // by address
   Piece* after;
@@ -40,9 +41,9 @@ struct Pools {
 };
 extern Pools pools;
 
-// nullptr if there are too many.
+// Returns nullptr if there are too many pools, or no memory.
 Pool* MakePoolLocked(uint64_t max_bytes) GPULOOM_REQUIRES(pools.lock);
-// A pool without chunks.
+// Frees a pool, which must have no chunks.
 void GivePoolLocked(Pool* pool) GPULOOM_REQUIRES(pools.lock);
 
 inline void CountUsedLocked(Pool* pool, uint64_t bytes) GPULOOM_REQUIRES(pools.lock) {
@@ -59,7 +60,7 @@ inline void CountReservedLocked(Pool* pool, uint64_t bytes) GPULOOM_REQUIRES(poo
 // shared_pool.cc
 void GiveImportedLocked(Piece* piece) GPULOOM_REQUIRES(pools.lock);
 [[nodiscard]] CUresult CloseImportedLocked(Pool* pool) GPULOOM_REQUIRES(pools.lock);
-// The executor forgets the pool.
+// Makes the executor forget the pool.
 void CloseSharedLocked(const Pool& pool) GPULOOM_REQUIRES(pools.lock);
 
 }  // namespace gpuloom

@@ -50,8 +50,8 @@ int ProtectionOf(const Mapped& mapped) {
          (mapped.executable ? PROT_EXEC : 0);
 }
 
-// Calls `part(begin, size_bytes)` for pieces of a range, on several threads unless `help` is kNone; false if one of them
-// was. Nothing is allocated, so it may be called while a fence is up, once the threads have been started.
+// Calls `part(begin, size_bytes)` for pieces of a range, on several threads unless `help` is kNone; false if one of
+// them was. Nothing is allocated, so it may be called while a fence is up, once the threads have been started.
 template <typename Part>
 bool Together(uint64_t begin, uint64_t size_bytes, uint64_t piece_bytes, Help help, Part part) {
   struct Shared {

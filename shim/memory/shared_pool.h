@@ -10,7 +10,7 @@
 
 namespace gpuloom {
 
-// A descriptor of a shareable pool.
+// Makes a descriptor for a shareable pool, which the caller owns.
 [[nodiscard]] CUresult ExportPool(Pool* pool, int* fd);
 [[nodiscard]] CUresult ImportPool(int fd, Pool** pool);
 [[nodiscard]] CUresult ExportPointer(uint64_t address, CUmemPoolPtrExportData* data);

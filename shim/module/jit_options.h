@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program's JIT options: numbers for the compiler, which runs in the executor, and buffers for its output. The
 // buffers are the program's own; CUDA overwrites an option's value with its output (a text's length, the time, the
-// threads of a block), and so do we.
+// threads of a block), and so do we. Values without locks: each is used by the thread of one call.
 #pragma once
 
 #include <cstddef>

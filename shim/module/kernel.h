@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of loaded libraries: their properties are cached here, so that launches and attribute
-// queries need no reply from the executor. A CUkernel and its CUfunction are one object.
+// Kernels of loaded libraries: their properties are cached here, so that launches and attribute queries need no reply
+// from the executor. A CUkernel and its CUfunction are one object. Kernels live as long as their library. Safe from
+// any thread, as long as the kernel's library is not unloaded meanwhile. Failures are CUDA's codes.
 #pragma once
 
 #include <atomic>
@@ -14,10 +15,10 @@ namespace gpuloom {
 
 struct Library;
 
-// Of the table of kernels and of all libraries' buckets. Held while the executor is asked for a
-// kernel, so that a name gives only one kernel.
+// Guards the table of kernels and all libraries' buckets. Held while the executor is asked for a kernel, so that a name
+// gives only one kernel.
 extern Lock kernels_lock;
-// Of the kernels' cached answers.
+// Guards the kernels' cached answers.
 extern Lock occupancy_lock;
 
 struct OccupancyAnswer {
@@ -82,14 +83,14 @@ wire::KernelId IdOf(const Kernel* kernel);
 // Call before using its id: asks the executor again after a reset. On the path of every launch.
 [[nodiscard]] CUresult RefreshKernel(Kernel* kernel);
 
-// How many blocks of one kind are resident on a multiprocessor, and how many clusters on the
-// device: answers of the executor's driver, cached.
+// How many blocks of this kernel fit on a multiprocessor, and how many clusters on the device: answers of the
+// executor's driver, cached.
 [[nodiscard]] CUresult BlocksPerMultiprocessor(Kernel* kernel, int block_threads,
                                                size_t dynamic_shared_bytes, unsigned flags,
                                                int* blocks);
 [[nodiscard]] CUresult MaxActiveClusters(Kernel* kernel, const LaunchShape& shape,
                                          const wire::LaunchAttributes& attributes, int* clusters);
-// The cluster size that the kernel was compiled with or given, unless the launch sets its own.
+// Adds the cluster size that the kernel was compiled with or given, unless the launch sets its own.
 void AddKernelCluster(const Kernel& kernel, wire::LaunchAttributes* attributes);
 
 void ForgetOccupancy(Kernel* kernel);

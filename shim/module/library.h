@@ -4,6 +4,9 @@
 //
 // A reset of the context ends modules. Libraries survive: one whose image the program preserves is
 // reloaded when it is next used, so that its variables start anew; others stay loaded.
+//
+// One table per process owns the libraries; a Library lives until it is unloaded. Safe from any thread for different
+// libraries; EnsureLoaded and ListKernels also for one. Failures are CUDA's codes.
 #pragma once
 
 #include <atomic>
@@ -16,7 +19,7 @@
 
 namespace gpuloom {
 
-// Of the libraries' lists of kernels. Held while the executor is asked for one.
+// Guards the libraries' lists of kernels. Held while the executor is asked for one.
 extern Lock list_lock;
 
 struct Library {

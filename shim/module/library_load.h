@@ -12,8 +12,8 @@
 
 namespace gpuloom {
 
-// Has the executor load the image as this library, compiled with the options if there are any. What is said of a failure
-// is in *log.
+// Has the executor load the image as this library, compiled with the options if there are any. On failure *log has what
+// the compiler reported.
 [[nodiscard]] CUresult LoadImage(Library* library, const void* image, uint64_t image_bytes,
                                  const JitOptions& jit, LoadLog* log);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linking device code through the executor's driver.
+// Links device code through the executor's driver. Keeps no state; safe from any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the compiler log of an image that failed to load: few programs pass a buffer for it, and
-// their own messages only name an error. On the stack of one load; no memory, no locks.
+// Prints the compiler log of an image that failed to load: few programs pass a buffer for it, and their own messages
+// only name an error. Lives on the stack of one load, whose thread uses it; allocates no memory and takes no locks.
 #pragma once
 
 #include <cstddef>

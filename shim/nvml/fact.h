@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers that never change: the device's properties.
+// Answers that never change: the device's properties. Need an initialised library, unless they check for it themselves
+// (CheckDevice); safe from any thread.
 #pragma once
 
 #include "proto/cuda/cuda_all.h"
@@ -8,13 +9,13 @@
 
 namespace gpuloom::nvml {
 
-// False if the device has no such attribute.
+// Returns false if the device does not have the attribute.
 [[nodiscard]] inline bool Attribute(CUdevice_attribute attribute, int* value) {
   *value = node.device().attributes[attribute];
   return *value != wire::kNoAttribute;
 }
 
-// A fact of every tenant's device.
+// Answers with a fact that holds for every tenant's device.
 template <typename T>
 [[nodiscard]] Return Fact(DeviceHandle device, T* out, T value) {
   if (const Return result = CheckDevice(device); result != kSuccess) return result;

@@ -3,7 +3,7 @@
 // as NVIDIA's public NVML API reference (docs.nvidia.com/deploy/nvml-api) gives their members,
 // order and types. The toolkit ships no nvml.h. Sizes are asserted; where a structure carries a
 // version, that is its size and its number in the top byte. A function's older versions take
-// shorter structures.
+// shorter structures. Plain values.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text as NVML returns it.
+// Returns text the way NVML does. Pure; safe from any thread.
 #pragma once
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 namespace gpuloom::nvml {
 
-// The whole text or nothing.
+// Copies the whole text or nothing: kInsufficientSize if it does not fit.
 [[nodiscard]] inline Return CopyText(char* out, unsigned out_bytes, const char* text) {
   if (out == nullptr) return kInvalidArgument;
   const size_t size = strlen(text) + 1;

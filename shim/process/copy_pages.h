@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies whole pages of the program, whatever they contain. In a program that is built with
-// AddressSanitizer, memcpy is the sanitizer's also here: it would abort on the free parts of a page
-// of the heap.
+// Copies whole pages of the program, whatever they contain. In a program that is built with AddressSanitizer, our
+// memcpy would be the sanitizer's, too, and would abort on the free parts of a page of the heap. Pure; safe from any
+// thread.
 #pragma once
 
 #include <stdint.h>

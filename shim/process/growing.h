@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Address ranges in growing arrays, sorted by where they begin.
+// Address ranges in growing arrays, sorted by where they begin. Not thread-safe: the array's own lock is held. The
+// arrays own nothing but their memory.
 #pragma once
 
 #include <cstddef>

@@ -41,14 +41,14 @@ class HandleTable {
     return object;
   }
 
-  // The handle is invalid from now on. Without `reuse` the id is not used again before Reuse(id). Of several threads that
-  // end one object the first gets true; the others change nothing.
+  // The handle is invalid from now on. Without `reuse` the id is not used again before Reuse(id). Of several threads
+  // that end one object the first gets true; the others change nothing.
   bool Give(const Lock& held, T* object, bool reuse = true) GPULOOM_REQUIRES(held) {
     if (object->alive.exchange(0, std::memory_order_acq_rel) == 0) return false;
     if (reuse) Reuse(held, IdOf(object));
     return true;
   }
-  // An id that cannot be remembered is lost: there are many.
+  // Makes the id available again. If there is no memory to remember it, it is lost: there are many.
   void Reuse([[maybe_unused]] const Lock& held, uint32_t id) GPULOOM_REQUIRES(held) {
     (void)free_.Push(id);
   }
@@ -59,8 +59,8 @@ class HandleTable {
     return object != nullptr && object->alive.load(std::memory_order_acquire) != 0 ? object
                                                                                    : nullptr;
   }
-  // A former object of this kind, or one that never was, or nullptr. Its id may be reused at any
-  // time, so its fields are only a hint.
+  // The place of an object of this kind that has ended or was never made; otherwise nullptr. Its id may be reused at
+  // any time, so its fields are only a hint.
   const T* FindGone(const void* handle) const {
     const T* object = Place(handle);
     return object != nullptr && object->alive.load(std::memory_order_acquire) == 0 ? object

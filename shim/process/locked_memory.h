@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel counts of this process's memory as bound to its place (/proc/self/status).
+// How much of this process's memory the kernel counts as locked or pinned (/proc/self/status). Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace gpuloom {
 struct LockedMemory {
   uint64_t locked_kib;  // mlock: pages that are not swapped
   uint64_t
-      pinned_kib;  // by other drivers: pages that a device or io_uring reads and writes where they are
+      pinned_kib;  // by other drivers: pages that a device or io_uring reads and writes in place
 };
 
 // False without /proc.

@@ -16,7 +16,7 @@ void SetLogLevel(LogLevel level);
 void WriteError(const void* text, size_t size_bytes);
 [[gnu::format(printf, 2, 3)]] void Log(LogLevel level, const char* format, ...);
 
-// Why something cannot be used, `what`: the first reason only, because programs try again and again.
+// Logs why `what` cannot be used: only the first reason, because programs try again and again.
 class FailureLog {
  public:
   constexpr FailureLog(LogLevel level, const char* what) : level_(level), what_(what) {}

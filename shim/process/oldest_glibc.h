@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The oldest symbol version of the C library, which every container has: for functions that newer versions have moved,
-// under new versions, from libpthread into libc. References to them are weak, because before glibc 2.34 a program
-// without threads does not load libpthread.
+// The oldest symbol version of the C library, which every container has: for functions that newer releases of glibc
+// have moved from libpthread into libc under new symbol versions. References to them are weak, because before glibc
+// 2.34 a program without threads does not load libpthread.
 //
 //   extern "C" __attribute__((weak)) int OldPthreadDetach(pthread_t);
 //   __asm__(".symver OldPthreadDetach, pthread_detach@" GPULOOM_OLDEST_GLIBC);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is mapped in this process (/proc/self/maps). Owns a descriptor; one thread.
 //
-// Kernels since 6.11 can be asked about one address (PROCMAP_QUERY), in a microsecond; on older
-// ones the text is read up to there, 0.2 µs per mapping before it.
+// Kernels since 6.11 answer for one address (PROCMAP_QUERY) in a microsecond; on older ones the text is read up to that
+// address, at 0.2 µs per mapping.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class ProcessMap {
  public:
   enum class By { kQuery, kText };
 
-  // By query if the kernel can.
+  // `by` kQuery: falls back to the text if the kernel has no such query.
   explicit ProcessMap(By by = By::kQuery);
   ~ProcessMap();
   ProcessMap(const ProcessMap&) = delete;
@@ -36,7 +36,7 @@ class ProcessMap {
 
   // False without /proc; then nothing is found.
   [[nodiscard]] bool is_known() const { return file_ >= 0; }
-  // The first that ends after `address`. Addresses must not decrease from call to call. False if
+  // Finds the first mapping that ends after `address`. Addresses must not decrease from call to call. Returns false if
   // there is none.
   [[nodiscard]] bool Find(uint64_t address, Mapped* mapped);
 

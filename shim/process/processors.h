@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many processors this process may use.
+// How many processors this process may use. Keeps no state; safe from any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// State of one of the program's threads: its stack of current contexts, its default stream. Plain
-// thread-local words; a thread that never called CUDA has none of it.
+// The state of one of the program's threads: its stack of current contexts, its default stream. Plain thread-local
+// words, used by their own thread only and owned by it: HookThreadExit frees them when it ends. In a thread that has
+// never called CUDA they are all zero.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ struct ThreadState {
   bool exit_hooked;
 };
 
-// The calling thread's.
+// The calling thread's state.
 ThreadState& CurrentThread();
 
 // Arranges that the thread's stream and memory are released when the thread ends.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How this process finds the allocation's socket, and how it introduces itself there. Reads the
-// environment; keeps no state; safe from any thread. Used by both libraries that a tenant gets.
+// How this process finds the allocation's socket, and how it introduces itself there. Reads the environment; keeps no
+// state; safe from any thread. Used by both libraries that a tenant is given, and by gpuloom-trace.
 #pragma once
 
 #include <time.h>

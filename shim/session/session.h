@@ -70,7 +70,7 @@ class Session {
   const channel::Range& device_range() const { return device_range_; }
   const channel::Range& host_range() const { return host_range_; }
   uint64_t id() const { return id_; }  // never reused on this node
-  // Whether the node knows the commands of this minor version of the wire.
+  // Whether the scheduler and its executor know the commands of this minor version of the wire.
   bool ServerKnows(uint16_t minor) const { return server_minor_ >= minor; }
   uint64_t pinned_limit_bytes() const { return pinned_limit_bytes_; }
   // Identifies this session to the scheduler later; empty if the scheduler is too old.
@@ -154,7 +154,7 @@ class Session {
   // Waits until the executor wants the n-th of all host functions run, counted from 0; returns its
   // id.
   [[nodiscard]] CUresult WaitForHostFunction(uint32_t n, uint64_t* id);
-  // The total number that have returned. Called by one thread.
+  // Publishes how many host functions have returned in total. Called by one thread.
   void HostFunctionsDone(uint32_t count);
   // Waits until everything queued so far on any stream, destroyed ones included, is done.
   [[nodiscard]] CUresult WaitForAll();

@@ -27,7 +27,7 @@ struct Awaited {
 
 class Waiting {
  public:
-  // The descriptors and regions stay the session's and outlive this.
+  // The session owns the descriptors and regions, which outlive this object.
   void Start(wire::CommandRegion* commands, const wire::CompletionRegion* completions, int doorbell,
              int connection);
 

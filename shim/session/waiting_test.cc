@@ -68,8 +68,8 @@ TEST_F(Waiting, EveryThreadIsWokenThoughOnePolls) {
   }
 }
 
-// The one that polls for all takes the only ring, while another is about to poll itself: rare here, certain with a pause of 30 µs before
-// the lock in Waiting::Sleep.
+// The one that polls for all takes the only ring, while another is about to poll itself: rare here, certain with a
+// pause of 30 µs before the lock in Waiting::Sleep.
 TEST_F(Waiting, NobodySleepsThroughARingThatAnotherHasTaken) {
   constexpr int kRounds = 4000;
   std::atomic<int> round{0};

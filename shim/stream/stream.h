@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams: handles, the legacy and the per-thread default streams, and the rules for which stream waits for which. Ids
-// are indices into the completion table; an id is reused only once its work is done.
+// are indices into the completion table; an id is reused only once its work is done. One table per process owns the
+// streams. Safe from any thread. Failures are CUDA's codes.
 #pragma once
 
 #include <atomic>
@@ -51,7 +52,7 @@ bool BlocksLegacy(wire::StreamId id);
 // An empty command that only marks its place in the stream.
 [[nodiscard]] CUresult MarkStream(wire::StreamId id, wire::Ticket* ticket = nullptr);
 
-// The thread ends: its own stream may be destroyed. Cannot fail.
+// Call it when the thread ends: its own stream may be destroyed. Cannot fail.
 void ReleaseThreadStream(ThreadState* thread);
 
 // For a new stream with this id: it has no attributes yet (stream_attribute.cc).
@@ -88,7 +89,7 @@ void EndOwnStream(wire::StreamId id);
 wire::StreamId IdOf(const Stream* stream);
 // Waits until the work in the context's streams is done.
 [[nodiscard]] CUresult WaitForStreamsOf(const GreenContext& green);
-// Ends the executor's streams. The program's handles stay, and tell what became of them.
+// Ends the executor's streams. The program's handles stay, and answer that the context is destroyed.
 void EndStreamsOf(const GreenContext& green);
 // The green context of a stream handle, or null.
 [[nodiscard]] CUresult GreenContextOf(CUstream handle, DefaultStream null_means,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests a trace of this container's own work (proto/wire/trace.h) and writes it to a file
-// (docs/tracing.md). Blocks for as long as the trace lasts. One thread.
+// (docs/tracing.md). AskForTrace blocks for as long as the trace lasts. Owns the trace in memory; the file stays the
+// caller's. One thread.
 #pragma once
 
 #include <chrono>

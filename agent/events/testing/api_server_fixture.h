@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of what talks to the API server: the stand-in for it (tests/fake_api_server), over TLS, with a service account.
+// For tests of what talks to the API server: the stand-in for it (tests/fake_api_server), over TLS, with a service
+// account.
 #pragma once
 
 #include <gtest/gtest.h>

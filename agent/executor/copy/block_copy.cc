@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and fills of blocks. Linear sides are judged as one range, from the first byte to the last;
-// whether a block lies inside an array is the driver's to say.
+// Copies and fills of blocks. A linear side is judged as one range, from the first byte to the last; the driver judges
+// whether a block lies inside an array.
 #include "agent/executor/copy/block_copy.h"
 
 #include "agent/executor/copy/copies.h"
@@ -18,7 +18,7 @@ struct Extent {
   uint64_t depth;
 };
 
-// The bytes from the first to the end of the last. Returns false if that is no size, or if rows or
+// The size from the first byte to the end of the last one. Returns false if it does not fit into 64 bits, or if rows or
 // slices overlap: the driver could then read the numbers differently from us.
 bool SpanOf(uint64_t pitch_bytes, uint64_t rows, const Extent& extent, uint64_t* span) {
   const bool many_rows = extent.height > 1 || extent.depth > 1;
@@ -100,7 +100,7 @@ bool Copies::JudgeCopyEnd(const wire::GraphCopyEnd& end, const wire::GraphCopy& 
   return false;
 }
 
-// An empty block is no command that a shim sends, and would make extents wrap around below zero.
+// No shim sends an empty block, and it would make extents wrap around below zero.
 void Copies::On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request& request,
                 const wire::Record& record) {
   Stream* stream = FindStream(request.stream);

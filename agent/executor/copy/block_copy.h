@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Describes block copies to the driver, for streams and for graphs.
+// Translates block copies for the driver, for streams and for graphs. Pure.
 #pragma once
 
 #include "proto/cuda/cuda_all.h"

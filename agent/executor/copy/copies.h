@@ -28,7 +28,7 @@ class Copies final : public Part {
 
   // Returns true if there is room for a pinned copy of `payload_bytes`.
   bool HasRoom(size_t payload_bytes) const;
-  // Submits to CUDA. The payload is copied, or has been read when this returns.
+  // Submits to CUDA. Does not use the payload after it returns: it is either copied or already read.
   CUresult SubmitCopyInline(Stream& stream, const StreamCommand& command, uint64_t destination);
   // Frees the staged payloads of the stream's completed commands.
   void FreeStaged(Stream& stream);

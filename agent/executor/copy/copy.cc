@@ -98,7 +98,7 @@ void Copies::On(wire::Tag<wire::Fill>, const wire::Fill::Request& request,
   streams_.Enqueue(*stream, std::move(command));
 }
 
-// With nothing staged anything may go, or a payload above the limit never would.
+// If nothing is staged, any payload may go; otherwise one above the limit never would.
 bool Copies::HasRoom(size_t payload_bytes) const {
   return staged_bytes_ == 0 ||
          staged_bytes_ + Staging::CostBytes(payload_bytes) <= Staging::kSessionBytes;
@@ -115,7 +115,7 @@ CUresult Copies::SubmitCopyInline(Stream& stream, const StreamCommand& command,
     staged_bytes_ += Staging::CostBytes(payload.size());
     source = copy;
   }
-  // Otherwise from pageable memory, which CUDA has copied when the call returns.
+  // Otherwise the source is pageable memory, which CUDA has copied when the call returns.
   return services_.device->cuda().cuMemcpyHtoDAsync_v2(destination, source, payload.size(),
                                                        stream.cuda);
 }

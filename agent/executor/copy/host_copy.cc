@@ -12,10 +12,10 @@ namespace {
 
 // Takes some milliseconds, so that other sessions do not wait long for a worker.
 constexpr uint64_t kPieceBytes = 16u << 20;
-// Each row costs as much as copying so many bytes more.
+// The overhead of a row costs as much as copying this many more bytes.
 constexpr uint64_t kRowCostBytes = 4096;
 
-// Where the block's next byte is on this side.
+// The address of the block's next byte on this side.
 uint64_t PlaceOf(const HostBlock::Side& side, const HostBlock& block) {
   return side.address + block.row / block.height * side.slice_bytes +
          block.row % block.height * side.row_bytes + block.x_bytes;
@@ -32,7 +32,7 @@ bool CopyPiece(const HostMemory& host, HostBlock* block) {
     const uint64_t bytes = std::min(block->width_bytes - block->x_bytes, kPieceBytes - spent);
     const uint64_t to = PlaceOf(block->to, *block);
     const uint64_t from = PlaceOf(block->from, *block);
-    // Looked at for each piece: a tenant may punch holes at any time.
+    // Checked for each piece: a tenant may punch holes at any time.
     if (!host.Populated(to, bytes) || !host.Populated(from, bytes)) return false;
     std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
     spent += bytes + kRowCostBytes;

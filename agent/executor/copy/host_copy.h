@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies from pinned memory to pinned memory. For these CUDA blocks the calling thread until everything
-// before them in the stream is done (documented for cuMemcpyAsync, "API synchronization behavior"; measured
-// with 580.159.04, for cuGraphLaunch too), and our calling thread serves all tenants. So a worker makes them.
+// Copies from pinned memory to pinned memory, made by a worker. For such a copy CUDA blocks the calling thread until
+// everything before it in the stream is done (documented for cuMemcpyAsync, "API synchronization behavior"; measured
+// with 580.159.04, for cuGraphLaunch too), and our calling thread serves all tenants.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 
 namespace gpuloom::executor {
 
-// Once, before there are tenants. Where it fails inline copies go from pageable memory.
+// Called once, before there are tenants. If it fails, inline copies go from pageable memory.
 void Staging::Start(Device* device) {
   void* memory = nullptr;
   if (device->cuda().cuMemHostAlloc == nullptr ||

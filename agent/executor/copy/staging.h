@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pinned memory through which small copies from the ring go to the device. For pageable memory the
 // driver may block the caller until its own staging buffers have room; here a session that has used up
-// its share waits in its queue, and the ring thread never blocks. Owned by the loop, ring thread only.
+// its share waits in its queue, and the ring thread never blocks. Owned by the loop; ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ class Staging {
   // Without pinned memory (the driver refused it) Copy always returns nullptr.
   void Start(Device* device);
 
-  // Returns a pinned copy of `bytes`, or nullptr if there is no room or the tenant has used up its
-  // share. Return it with Give when the device has read it. Without a tenant: for the executor itself.
+  // Returns a pinned copy of `bytes`, or nullptr if there is no room or the tenant has used up its share. Return it
+  // with Give when the device has read it. `tenant` is nullptr for the executor itself.
   uint8_t* Copy(Tenant* tenant, std::span<const uint8_t> bytes);
   void Give(Tenant* tenant, uint8_t* copy, uint64_t size_bytes);
 

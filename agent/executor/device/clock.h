@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time, for what the executor measures and waits for. Callable from any thread; nothing fails.
+// The clock of everything that the executor measures and waits for. Safe from any thread; nothing
+// fails.
 #pragma once
 
 #include <time.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits of the one real context, which its tenants share.
+// Limits of the one real context, which all its tenants share.
 #include "agent/executor/device/context_limits.h"
 #include "agent/executor/device/context_memory.h"
 #include "agent/executor/device/device.h"
@@ -50,8 +50,8 @@ void ContextLimits::On(wire::Tag<wire::ContextSetLimit>,
   const uint64_t price =
       MayGrow(request.limit) ? services_.context->PriceOf(KindOf(request.limit), request.value) : 0;
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
-  // Limits are only raised: another tenant may rely on what is there. cuCtxSetLimit would lower a
-  // higher one.
+  // Limits are only raised: another tenant may rely on the present value, and cuCtxSetLimit would
+  // lower a higher one.
   const auto set = [result, request, &cuda = services_.device->cuda()] {
     const auto limit = static_cast<CUlimit>(request.limit);
     size_t have = 0;

@@ -6,8 +6,8 @@
 
 namespace gpuloom::executor {
 
-// Only growth beyond the highest value so far costs anything: what is there is paid for, by whoever
-// raised it.
+// Only growth beyond the highest value so far costs anything: whoever raised it has paid for the
+// rest.
 uint64_t ContextMemory::PriceOf(Kind kind, uint64_t value) const {
   const uint64_t highest = highest_[static_cast<size_t>(kind)];
   const uint64_t more = value - std::min(value, highest);

@@ -8,8 +8,8 @@
 #include "agent/node/gpu_uuid.h"
 
 namespace gpuloom::executor {
-// The errors of which CUDA says that the process must be ended to go on, those of hardware and
-// context that it documents as fatal, and UNKNOWN, of which nobody can say what still works.
+// The errors after which, as CUDA says, the process must be ended; those of hardware and context
+// that it documents as fatal; and UNKNOWN, after which nobody can say what still works.
 bool IsSticky(CUresult result) {
   switch (result) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:

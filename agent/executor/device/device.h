@@ -36,7 +36,7 @@ class Device {
   const Driver& cuda() const { return cuda_; }
   CUdevice device() const { return device_; }
   CUcontext context() const { return context_; }
-  // As ptxas counts: 90 for compute capability 9.0.
+  // In ptxas' notation: 90 for compute capability 9.0.
   uint32_t Capability() const;
   // Most threads resident on the device at a time; 0 if the driver does not report it.
   uint64_t ResidentThreads() const;
@@ -52,8 +52,8 @@ class Device {
     return result == CUDA_ERROR_UNKNOWN ? result : Judge(result);
   }
   Linker& linker() { return linker_; }
-  // Whether the driver loads a cubin that was taken from a fatbin: NVIDIA's does, the software one takes only PTX.
-  // Workers ask, and say so after the first.
+  // Whether the driver loads a cubin that was taken out of a fatbin: NVIDIA's does, the software one takes only PTX.
+  // Workers read it, and set it after their first attempt.
   enum class Cubins : uint8_t { kUnknown, kTaken, kRefused };
   Cubins cubins() const { return cubins_.load(std::memory_order_relaxed); }
   void set_cubins(Cubins cubins) { cubins_.store(cubins, std::memory_order_relaxed); }
@@ -88,7 +88,7 @@ class Device {
 
   // Name of an error for the log, never null.
   const char* NameOf(CUresult result) const;
-  // The function's name. Null if the driver does not say; else as long as its library is loaded.
+  // The function's name, valid as long as its library is loaded; nullptr if the driver does not report it.
   const char* NameOf(CUkernel kernel) const;
 
  private:

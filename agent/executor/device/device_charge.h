@@ -25,7 +25,7 @@ class DeviceCharge {
   DeviceCharge& operator=(const DeviceCharge&) = delete;
   ~DeviceCharge();
 
-  // Returns it now, and calls `done` when the quota is free again. Once, by the last reference.
+  // Returns the charge, and calls `done` when the quota is free again. Call it once, through the last reference.
   void Return(std::function<void()> done);
 
  private:

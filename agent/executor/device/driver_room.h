@@ -18,9 +18,9 @@ class DriverRoom {
   // With all the exceptions below, what is at CUDA stays under what a single queue holds.
   static constexpr uint32_t kPlaces = 256;
 
-  // Returns true if a session that has `mine` places may submit more to a stream that has `in_stream`. No
-  // session can take all places: each active session has its own share, and an empty stream may submit
-  // its first command even if its session's other streams are full, because they may be waiting for it.
+  // Returns true if a session that has `mine` places may submit more to a stream that has `in_stream` places. No
+  // session can take all places: each active session has its own share. An empty stream may submit its first command
+  // even if its session's other streams are full, because they may be waiting for it.
   bool Has(uint32_t mine, uint32_t in_stream) const {
     return taken_ < kPlaces || mine < kPlaces / sharers_ ||
            (in_stream == 0 && taken_ < 2 * kPlaces);

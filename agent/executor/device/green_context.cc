@@ -18,12 +18,12 @@
 namespace gpuloom::executor {
 namespace {
 
-// All flags that CUDA has for a split; others are no shim's.
+// All flags that CUDA has for a split; no shim sends others.
 constexpr uint32_t kSplitFlags = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING |
                                  CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
 
-// What may go to the driver: it writes `groups` entries. Whether the device can be divided so is
-// its to say.
+// What may go to the driver: it writes `groups` entries. The driver decides whether the device can
+// be divided in this way.
 bool IsSplit(const wire::SplitArguments& split) {
   return split.groups != 0 && split.groups <= wire::kMaxSplitGroups &&
          (split.use_flags & ~kSplitFlags) == 0;
@@ -68,8 +68,8 @@ struct GreenContexts::NewGreen {
   NewGreen() = default;
   NewGreen(const NewGreen&) = delete;
   NewGreen& operator=(const NewGreen&) = delete;
-  // Counted before it was made. If none came of it, by a failure or because the session has ended
-  // before its turn, it is not counted.
+  // Counted before it was created. If it was not created, because of a failure or because the
+  // session ended before its turn, the count is taken back.
   ~NewGreen() {
     if (counted_by != nullptr && made.context == nullptr) counted_by->Discount(tenant->label);
   }
@@ -92,7 +92,7 @@ struct GreenContexts::NewGreen {
     return key;
   }
 
-  // Splits and picks the groups for which `wants(group)` holds and, if asked for, the remaining
+  // Splits and picks the groups for which `wants(group)` holds and, if requested, the remaining
   // part.
   template <typename Wants>
   CUresult PickOf(const Driver& cuda, const wire::SplitArguments& split, bool with_remaining,
@@ -102,12 +102,12 @@ struct GreenContexts::NewGreen {
     CUDA_RETURN_IF_ERROR(SplitResource(cuda, of, split, &groups, &remaining));
     for (uint32_t i = 0; i < wire::kMaxSplitGroups; ++i) {
       if (!wants(i)) continue;
-      // The driver gave fewer groups than were asked for.
+      // The driver gave fewer groups than requested.
       if (i >= groups.size()) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
       picked->push_back(groups[i]);
     }
     if (!with_remaining) return CUDA_SUCCESS;
-    // The driver's answer to a descriptor of nothing is a crash.
+    // The driver crashes on a descriptor of nothing.
     if (remaining.type != CU_DEV_RESOURCE_TYPE_SM || remaining.sm.smCount == 0) {
       return CUDA_ERROR_INVALID_RESOURCE_TYPE;
     }
@@ -115,8 +115,8 @@ struct GreenContexts::NewGreen {
     return CUDA_SUCCESS;
   }
 
-  // The same calls as the program's own splits: a split is a function of its input alone, so the
-  // pieces are the same as those that it was told of.
+  // Makes the same calls as the program's own splits: a split is a function of its input alone, so
+  // the pieces are those that the program knows.
   CUresult Pick(const Driver& cuda, std::vector<CUdevResource>* picked) const {
     if (request.whole == 1) {
       picked->push_back(of);
@@ -183,7 +183,7 @@ bool HasGreenContexts(const Driver& cuda) {
          cuda.cuGreenCtxGetDevResource != nullptr && cuda.cuGreenCtxStreamCreate != nullptr;
 }
 
-// The driver says in `count` how many groups there are, which may be fewer than asked for.
+// The driver returns the number of groups in `count`; it may be lower than requested.
 CUresult SplitResource(const Driver& cuda, const CUdevResource& resource,
                        const wire::SplitArguments& split, std::vector<CUdevResource>* groups,
                        CUdevResource* remaining) {
@@ -204,7 +204,7 @@ wire::Multiprocessors MultiprocessorsOf(const CUdevResource& resource) {
 const CUdevResource* GreenContexts::FindPart(wire::DevicePartId id_untrusted) {
   // An invalid resource stands for the whole device until a driver call is due anyway.
   static constexpr CUdevResource kAskedLater{};
-  // What the policy lets the session use.
+  // The multiprocessors that the policy lets the session use.
   const Partition* partition = port_->partition();
   if (id_untrusted != wire::kWholeDevice) {
     const DevicePart* part = parts_.Find(id_untrusted);
@@ -274,8 +274,8 @@ void GreenContexts::On(wire::Tag<wire::PartSplit>, const wire::PartSplit::Reques
       });
 }
 
-// A context of the same part that this session has kept is taken at once. Otherwise it is charged,
-// and then either one that an ended session has left is taken, or one is made.
+// A context of the same part that this session has kept is taken at once. Otherwise the new one is
+// charged, and then either one that an ended session has left is taken, or one is created.
 void GreenContexts::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Request& request,
                        const wire::Record& record) {
   auto made = std::make_shared<NewGreen>();
@@ -297,8 +297,8 @@ void GreenContexts::On(wire::Tag<wire::GreenCreate>, const wire::GreenCreate::Re
     return Reply<wire::GreenCreate>(made->caller, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
   }
   made->of = *of;
-  // The driver adds up what overlaps: 64 multiprocessors and 8 of them are 72, some of them others'
-  // (measured).
+  // The driver adds up parts that overlap: it gives 72 multiprocessors for 64 and 8 of the same,
+  // and some of these belong to others (measured).
   if (port_->partition() != nullptr && !made->more.empty()) {
     return Reply<wire::GreenCreate>(made->caller, CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION);
   }
@@ -330,8 +330,7 @@ void GreenContexts::MakeGreen(const std::shared_ptr<NewGreen>& made) {
   if (made->result == CUDA_SUCCESS && services_.greens->Take(owner.key, &owner.made)) {
     return AnswerGreen(*made);
   }
-  // Counted when it is sure to be made, and not before: who takes a spare one costs the device
-  // nothing.
+  // Counted only when it is sure to be created: taking a spare one costs the device nothing.
   if (made->result == CUDA_SUCCESS && !services_.greens->Count(tenant_->label)) {
     LogFor(
         &tenant_->lines, LogLevel::kInfo,

@@ -23,7 +23,8 @@ inline constexpr uint32_t kMaxGreenContexts = 64;
 inline constexpr uint64_t kGreenContextBytes = 4u << 20;
 
 struct GreenContext {
-  // `session_context`: where its session's kernels run, of whose multiprocessors it is a part.
+  // `session_context`: where its session's kernels run; the green context is a part of its
+  // multiprocessors.
   GreenContext(Device* of, std::shared_ptr<SessionGreens> session, std::string part,
                CUcontext session_context)
       : device(of), home(std::move(session)), key(std::move(part)), within(session_context) {}
@@ -43,7 +44,8 @@ using GreenContextRef = std::shared_ptr<GreenContext>;
 // Returns true if the driver has the functions that green contexts need.
 bool HasGreenContexts(const Driver& cuda);
 
-// Makes one of all of `resources`. Waits for the device. A failure leaves nothing.
+// Creates a green context from all of `resources`. Waits for the device. After a failure nothing is
+// left of it.
 CUresult MakeGreen(const Driver& cuda, CUdevice device, std::vector<CUdevResource>* resources,
                    MadeGreen* made);
 

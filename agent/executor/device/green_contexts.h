@@ -24,7 +24,7 @@ class GreenContexts final : public Part {
 
   // At session end: drops one piece; returns true if that was the last.
   bool DropPiece() { return executor::DropPiece(&green_); }
-  // At session end, after the streams: gives the unused ones back for other sessions.
+  // At session end, after the streams: returns the unused ones, for other sessions.
   void GiveSpares() { greens_->GiveAll(); }
 
  private:

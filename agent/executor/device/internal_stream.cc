@@ -10,8 +10,8 @@ namespace gpuloom::executor {
 
 namespace {
 
-// Several times the memory of any device: reserving addresses costs the same for any size, and this
-// saves several calls for each grant.
+// Several times the memory of any device: reserving addresses costs the same for any size, and
+// having enough saves several calls for each grant.
 constexpr uint64_t kHiddenBytes = uint64_t{1} << 40;
 
 }  // namespace
@@ -51,9 +51,10 @@ void InternalStream::Read(uint64_t address, uint32_t size_bytes, Staging* stagin
   static constexpr uint8_t kZeros[sizeof(uint64_t)] = {};
   CUevent event = nullptr;
   CUresult result = device_->TakeEvent(false, &event);
-  // For the executor itself: nobody's share of the staging memory.
+  // No tenant: this staging memory is used for the executor itself.
   uint8_t* pinned = staging->Copy(nullptr, kZeros);
-  // Without pinned room the copy goes to pageable memory, and CUDA returns when it is done.
+  // Without room in pinned memory the copy goes to pageable memory, and CUDA returns when it is
+  // done.
   auto pageable = std::make_shared<uint64_t>(0);
   void* to = pinned != nullptr ? static_cast<void*>(pinned) : pageable.get();
   if (result == CUDA_SUCCESS) {
@@ -82,8 +83,7 @@ void InternalStream::Write(const wire::StreamWriteValue::Request& write,
   });
 }
 
-// What has failed is queued as well, so that `done` runs in Poll, in order, and never within the
-// call.
+// A failure is queued as well, so that `done` runs in Poll, in order, and never within the call.
 void InternalStream::Queue(CUevent event, CUresult result, std::function<bool(CUresult)> done) {
   if (result == CUDA_SUCCESS) {
     result = device_->Judge(device_->cuda().cuEventRecord(event, stream_));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The executor's own stream, for clearing memory before a tenant gets it and for reading words of
-// device memory, and the callbacks waiting for it. Ring thread only.
+// device memory, and the callbacks that wait for it. Owned by the loop; ring thread only.
 #pragma once
 
 #include <deque>
@@ -36,7 +36,7 @@ class InternalStream {
 
   // Writes a 4- or 8-byte word in device memory or pinned host memory; `done` runs in Poll.
   void Write(const wire::StreamWriteValue::Request& write, std::function<void(CUresult)> done);
-  // For Read and Write: a full queue of the driver's (about 1,000 entries) would block this thread.
+  // For Read and Write: a full driver queue (about 1,000 entries) would block this thread.
   bool HasRoom() const { return waiting_.size() < 256; }
 
   // Returns true if something useful finished (see OnWord).

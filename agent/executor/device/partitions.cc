@@ -26,7 +26,7 @@ SmTerms OfNamespace(const control::PartitionTerms& terms) {
 SmTerms OfAllocation(const control::PartitionTerms& terms) {
   return {terms.sm_percent, terms.sm_reserved};
 }
-// Whether the policy wants anything that the whole device for everybody would not give.
+// Whether the policy wants anything but the whole device for everybody.
 bool AsksForParts(const control::PartitionTerms& terms) {
   for (const SmTerms& one : {OfNamespace(terms), OfAllocation(terms)}) {
     if (one.IsLimited() || one.reserved != 0) return true;
@@ -34,7 +34,7 @@ bool AsksForParts(const control::PartitionTerms& terms) {
   return false;
 }
 
-// Told to the program that cannot begin, or logged where it runs already.
+// Reported to the program that cannot begin, or logged if it runs already.
 constexpr char kCannotDivide[] =
     "the policy's smPercent and smReserved need green contexts, which this driver does not have "
     "(NVIDIA's has them from CUDA 12.5 on): update the driver, or take the two keys out of the "
@@ -123,7 +123,7 @@ void Partitions::End(uint64_t allocation_id) {
   const auto it = allocations_.find(allocation_id);
   if (it == allocations_.end() || --it->second.sessions != 0) return;
   Forget(allocation_id);
-  // There is only more room.
+  // Ending a session only makes room.
   (void)Divide();
 }
 
@@ -151,9 +151,9 @@ void Partitions::Set(const control::SetShares& order) {
       static_cast<unsigned long long>(order.allocation_id), error);
 }
 
-// In two levels: the device among namespaces, then each namespace's groups among its allocations.
-// Nothing is stored before all of it has worked. What each had before goes in, so that whoever can
-// stays where it is.
+// Divides in two levels: the device among namespaces, then each namespace's groups among its
+// allocations. Nothing is stored before all of it has worked. The previous division is an input, so
+// that whoever can stays where it is.
 bool Partitions::Divide() {
   if (layout_.groups == 0) return true;
   std::vector<SmClaim> claims;
@@ -179,7 +179,7 @@ bool Partitions::Divide() {
   }
   next = 0;
   for (auto& [id, name_space] : namespaces_) name_space.claim.previous = of_namespaces[next++];
-  // The partitions that are new begin to be made; sessions follow when they are
+  // Begins to create the partitions that are new; sessions follow when these are ready
   // (Session::FollowPartition).
   for (auto& [id, allocation] : allocations_) {
     allocation.claim.previous = of_allocations.at(id);

@@ -34,7 +34,7 @@ struct Partition {
 
 class Partitions {
  public:
-  // More different ones are refused: 256 MiB of device memory.
+  // Requests for more than these different ones are refused: they take 256 MiB of device memory.
   static constexpr uint32_t kMaxPartitions = 64;
 
   Partitions(Device* device, Quiet* quiet) : device_(device), quiet_(quiet) {}
@@ -47,14 +47,15 @@ class Partitions {
   // A session of the allocation begins. Returns false with a message if its terms cannot be kept
   // here.
   [[nodiscard]] bool Begin(const control::AddSession& order, std::string* error);
-  // One ends.
+  // A session of the allocation ends.
   void End(uint64_t allocation_id);
-  // Terms that cannot be kept leave everything as it is, and are an error in the log.
+  // Terms that cannot be kept change nothing and are logged as an error.
   void Set(const control::SetShares& order);
 
-  // Where the allocation's kernels are to run from now on. Null: on the whole device.
+  // Where kernels of the allocation that are submitted after this call are to run. nullptr: on the
+  // whole device.
   const Partition* Of(uint64_t allocation_id) const;
-  // How many multiprocessors a process of it sees; 0: all.
+  // How many multiprocessors the allocation's processes see; 0: all.
   uint32_t Multiprocessors(uint64_t allocation_id) const;
   // Grows when Of, or the state of what it returns, may have changed.
   uint32_t changes() const { return changes_; }
@@ -80,12 +81,12 @@ class Partitions {
 
   Device* const device_;
   Quiet* const quiet_;
-  arbiter::SmLayout layout_;  // without groups: the driver cannot divide it
-  // By the scheduler's numbers, which grow: in order of arrival.
+  arbiter::SmLayout layout_;  // without groups if the driver cannot divide the device
+  // By the scheduler's numbers, which grow: so in order of arrival.
   std::map<uint64_t, Namespace> namespaces_;
   std::map<uint64_t, Allocation> allocations_;
   std::map<arbiter::SmGroups, std::unique_ptr<Partition>> made_;
-  uint32_t begun_ = 0;  // that are made, or being made
+  uint32_t begun_ = 0;  // partitions that are made, or being made
   uint32_t changes_ = 1;
 };
 

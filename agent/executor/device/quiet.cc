@@ -16,7 +16,7 @@ const Quiet::Party* Find(std::span<const Quiet::Party> parties, const void* owne
   return found == parties.end() ? nullptr : &*found;
 }
 
-// The caller's own allocation is in its way, by whichever of its sessions.
+// Whether the caller's own allocation is in its way, by any of its sessions.
 bool TenantIsAtDevice(std::span<const Quiet::Party> parties, const void* owner) {
   const Quiet::Party* caller = Find(parties, owner);
   return caller != nullptr &&
@@ -62,7 +62,7 @@ void Quiet::HurryRetired() {
 
 bool Quiet::AnyoneMayHold(uint64_t now_ns, std::span<const Party> parties) const {
   if (hurried_ != 0 && now_ns - hurried_since_ns_ >= kPatienceNs) return true;
-  // A short list: a session asks at most one question for each of its reply slots.
+  // A short list: a session has at most one request for each of its reply slots.
   const void* last = nullptr;
   for (const Piece& piece : needed_) {
     if (now_ns - piece.since_ns < kPatienceNs) return false;  // nor have those behind it
@@ -74,7 +74,7 @@ bool Quiet::AnyoneMayHold(uint64_t now_ns, std::span<const Party> parties) const
 }
 
 // Opens and ends the moment in which all sessions' submissions are held back. It ends well when
-// somebody was served and nobody waits any more, or after kLongestHoldNs; it is given up when
+// somebody was served and nobody waits any more, or after kLongestHoldNs. It is given up when
 // nobody could be served and every session has been held for as long as its patience allows.
 void Quiet::LookAtHold(uint64_t now_ns, std::span<const Party> parties) {
   if (held_since_ns_ == 0) {
@@ -89,7 +89,7 @@ void Quiet::LookAtHold(uint64_t now_ns, std::span<const Party> parties) {
   if (served_) {
     const bool nobody_waits = !AnyNeeded() && now_ns >= linger_until_ns_;
     if (!nobody_waits && held_ns < kLongestHoldNs) return;
-    // As long as the moment was: who loads without end gets half of the time.
+    // The pause is as long as the moment was: callers that load without end get half of the time.
     pause_until_ns_ = next_hold_ns_ = now_ns + std::min(held_ns, kLongestPauseNs);
     given_up_ns_ = 0;
   } else if (AnyNeeded()) {
@@ -104,7 +104,7 @@ void Quiet::LookAtHold(uint64_t now_ns, std::span<const Party> parties) {
   held_since_ns_ = 0;
 }
 
-// Says of each session whether it may submit until the next Tick. While a piece runs none may,
+// Decides for each session whether it may submit until the next Tick. While a piece runs none may,
 // whatever its patience: its calls would wait for the context's lock.
 void Quiet::HoldParties(uint64_t now_ns, std::span<Party> parties) {
   holds_own_ = false;
@@ -116,7 +116,7 @@ void Quiet::HoldParties(uint64_t now_ns, std::span<Party> parties) {
   const void* last = nullptr;
   for (const Piece& piece : needed_) {
     const uint64_t waited_ns = now_ns - piece.since_ns;
-    // Nor have those behind it waited longer.
+    // Those behind it have not waited longer.
     if (waited_ns < kPatienceNs) return;
     if (piece.owner == last) continue;
     last = piece.owner;

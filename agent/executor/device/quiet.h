@@ -7,8 +7,8 @@
 // Need: a tenant is waiting. A quiet moment comes even if the device is never idle by itself,
 // because after kPatienceNs submissions are held back:
 //
-//   the caller's own work is in the way   its own tenant's only, for up to kOwnHoldNs, then not for as long
-//   others' work is in the way            all sessions', until the device is idle; each for at most
+//   the caller's own work is in the way   holds its own tenant only, for up to kOwnHoldNs, then not for as long
+//   others' work is in the way            holds all sessions until the device is idle; each for at most
 //                                         Patience(its own commands), then not for as long
 //
 // A hold that did not help is given up once every session has been held once, and the next starts after
@@ -17,10 +17,10 @@
 // program needs one library after another. A long moment is followed by an equally long time without
 // one, so that a tenant that keeps loading takes no more than half of the device from the others.
 //
-// Retire: no session waits for it; runs when the device has been idle for a while. At process exit the
+// Retire: for work that no session waits for. It runs when the device has been idle for a while. At process exit the
 // driver cleans up what is left.
 //
-// Ring thread only.
+// Owned by the loop; ring thread only. Times are nanoseconds.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class Quiet {
   // A session, as seen in one round of the loop. Both pointers are identities, never dereferenced.
   struct Party {
     const void* owner;
-    const void* tenant;   // whose sessions are held for one another
+    const void* tenant;   // the sessions of a tenant are held for one another
     bool at_device;       // some of its work is at CUDA and not known to be complete
     uint64_t command_ns;  // recent duration of the commands of its slowest stream
     bool held = false;    // set by Tick: nothing of it may be submitted to CUDA now
@@ -53,7 +53,7 @@ class Quiet {
   // Drops the work that `owner` needs and that has not begun; returns the number of pieces dropped.
   uint32_t Drop(const void* owner);
   void Retire(std::function<void()> work, std::function<void()> done);
-  // Call when something waits for retired work.
+  // Call when something waits for retired work, to run it soon.
   void HurryRetired();
 
   // Drops what is left; at process exit the driver cleans it up.
@@ -110,19 +110,19 @@ class Quiet {
   WorkPool* pool_;
   std::deque<Piece> needed_;
   std::deque<Piece> retired_;
-  size_t hurried_ = 0;  // the first pieces of retired_, which something waits for
+  size_t hurried_ = 0;  // how many of the first pieces in retired_ something waits for
   uint64_t hurried_since_ns_ = 0;
   bool closed_ = false;
   bool running_ = false;
-  bool ended_ = false;      // a piece, since the last Tick
+  bool ended_ = false;      // a piece has ended since the last Tick
   bool holds_own_ = false;  // a caller's own tenant is held
   // The quiet moment that a caller's wait has opened.
   uint64_t held_since_ns_ = 0;    // 0: none
-  bool served_ = false;           // a caller, in this moment
-  uint64_t linger_until_ns_ = 0;  // of this moment
-  uint64_t pause_until_ns_ = 0;   // no caller is served before
-  uint64_t next_hold_ns_ = 0;     // no new hold before
-  uint64_t given_up_ns_ = 0;      // the last pause after a hold that did not help
+  bool served_ = false;           // a caller was served in this moment
+  uint64_t linger_until_ns_ = 0;  // how long this moment stays open
+  uint64_t pause_until_ns_ = 0;   // no caller is served before this
+  uint64_t next_hold_ns_ = 0;     // no new hold begins before this
+  uint64_t given_up_ns_ = 0;      // the length of the last pause after a hold that did not help
 };
 
 }  // namespace gpuloom::executor

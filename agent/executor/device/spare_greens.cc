@@ -42,12 +42,13 @@ bool SessionGreens::Take(const std::string& key, MadeGreen* made, DeviceChargeRe
   return true;
 }
 
-// With its charge: the device memory is in use as before.
+// Kept with its charge: the device memory is in use as before.
 void SessionGreens::Keep(const std::string& key, const MadeGreen& made, DeviceChargeRef charge) {
   kept_.emplace(key, Kept{made, std::move(charge)});
 }
 
-// The charges go back to the scheduler with `kept_`; who takes one of these is charged anew.
+// The charges go back to the scheduler with `kept_`; a session that takes one of these contexts is
+// charged anew.
 void SessionGreens::GiveAll() {
   for (const auto& [key, kept] : kept_) spare_->Give(key, kept.made);
   kept_.clear();

@@ -22,31 +22,31 @@ namespace gpuloom::executor {
 
 // Over all sessions and the executor's lifetime: 1 GiB. No honest program asks for that many different parts.
 inline constexpr uint32_t kMaxMadeGreens = 256;
-// Per tenant. The last kKeptForFew are reserved for tenants that have had few made.
+// Per tenant. The last kKeptForFew are reserved for tenants that have caused few to be created.
 inline constexpr uint32_t kMaxMadeOfTenant = 64;
 inline constexpr uint32_t kKeptForFew = 64;
 inline constexpr uint32_t kFewMade = 8;
 
 struct MadeGreen {
   CUgreenCtx context = nullptr;
-  CUcontext converted = nullptr;  // the same, where a CUcontext is asked for: in graphs' nodes
+  CUcontext converted = nullptr;  // the same as a CUcontext, which nodes of graphs need
   CUdevResource has{};
 };
 
 class SpareGreens {
  public:
-  // `key` identifies the part of the device. Returns false if there is none.
+  // `key` identifies the part of the device. Returns false if there is no unused one.
   bool Take(const std::string& key, MadeGreen* made);
   void Give(const std::string& key, const MadeGreen& made) { spare_.emplace(key, made); }
 
-  // Counts one more to be made for this tenant; returns false if it may have no more made, ever.
+  // Counts one more to be created for this tenant. Returns false if the tenant may have no more created, ever.
   bool Count(const std::string& tenant);
   void Discount(const std::string& tenant);
 
  private:
   std::multimap<std::string, MadeGreen> spare_;
   uint32_t made_ = 0;
-  std::map<std::string, uint32_t> made_of_;  // by tenant: how many were made, at most
+  std::map<std::string, uint32_t> made_of_;  // by tenant: at most how many were created
 };
 
 class SessionGreens {

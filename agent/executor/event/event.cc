@@ -7,7 +7,7 @@
 
 namespace gpuloom::executor {
 
-// Costs an entry of a table: CUDA's event is taken when it is recorded.
+// Costs only an entry of a table: CUDA's event is created when this one is recorded.
 void Events::On(wire::Tag<wire::EventCreate>, const wire::EventCreate::Request& request,
                 const wire::Record&) {
   Event* event = events_.Add(request.event);
@@ -17,7 +17,7 @@ void Events::On(wire::Tag<wire::EventCreate>, const wire::EventCreate::Request& 
 
 void Events::On(wire::Tag<wire::EventDestroy>, const wire::EventDestroy::Request& request,
                 const wire::Record&) {
-  // Who still waits for it holds the point, not the event.
+  // Waiters hold the point, not the event.
   if (events_.Take(request.event) == nullptr) Refuse(wire::Fatal::kBadHandle);
 }
 
@@ -31,7 +31,7 @@ void Events::On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request& 
   event->latest =
       std::make_shared<Point>(services_.device, request.stream, record.ticket, event->timing);
   if (event->shared != nullptr) {
-    // Other sessions that wait from now on wait for this record, even before CUDA has it.
+    // Other sessions that begin to wait after this wait for this record, even before CUDA has it.
     event->shared->latest = event->latest;
     event->shared->session = id();
   }
@@ -71,7 +71,7 @@ void Events::On(wire::Tag<wire::EventShare>, const wire::EventShare::Request& re
   const Caller caller = CallerOf(record);
   if (event->shared == nullptr) {
     auto shared = std::make_shared<SharedEvent>();
-    // What was recorded before it was shared counts, too.
+    // A recording from before the event was shared counts, too.
     shared->latest = event->latest;
     shared->session = id();
     if (!services_.shared->Export(shared)) {
@@ -96,8 +96,8 @@ void Events::On(wire::Tag<wire::EventOpen>, const wire::EventOpen::Request& requ
   Reply<wire::EventOpen>(caller, CUDA_SUCCESS);
 }
 
-// For events that other sessions may have recorded: of its own a tenant sees the ticket in shared
-// memory.
+// For events that other sessions may have recorded: a tenant sees the tickets of its own streams in
+// shared memory.
 void Events::On(wire::Tag<wire::EventDone>, const wire::EventDone::Request& request,
                 const wire::Record& record) {
   port_->PollStreams();  // the device may have told the tenant of more than we know

@@ -32,7 +32,7 @@ class Events final : public Part {
   void On(wire::Tag<wire::EventOpen>, const wire::EventOpen::Request&, const wire::Record&);
   void On(wire::Tag<wire::EventDone>, const wire::EventDone::Request&, const wire::Record&);
 
-  // Returns null if there is none.
+  // Returns nullptr if there is none.
   Event* Find(wire::EventId id_untrusted) const { return events_.Find(id_untrusted); }
   // Returns true if any event is or was shared with other sessions.
   bool shares_events() const { return shares_events_; }
@@ -41,7 +41,7 @@ class Events final : public Part {
 
   // Call when the session ends.
   void End() { event_waiting_.clear(); }
-  // Then: drops one piece; returns true if that was the last.
+  // After End: drops one piece; returns true if that was the last.
   bool DropPiece() { return executor::DropPiece(&events_); }
 
  private:

@@ -12,7 +12,7 @@ Reservation::~Reservation() {
   *session_conditions -= counted_conditions;
   *session_nodes -= counted_nodes;
   if (graph == nullptr) return;
-  // The functions that its nodes name must stay loaded until it is destroyed.
+  // The functions that the graph's nodes name must stay loaded until the graph is destroyed.
   pool->Post([doomed = graph, &cuda = device->cuda()] { cuda.cuGraphDestroy(doomed); },
              [held = std::move(libraries)] {});
 }
@@ -42,7 +42,7 @@ void Conditionals::On(wire::Tag<wire::ConditionCreate>,
       *conditions_ == wire::kMaxSessionConditions) {
     return Reply<wire::ConditionCreate>(caller, CUDA_ERROR_OUT_OF_MEMORY);
   }
-  // Never counted back but with the reservation: the driver cannot destroy a handle by itself.
+  // Counted back only with the reservation: the driver cannot destroy a single handle.
   ++reservation->counted_conditions;
   ++*conditions_;
   ++reservation->creating;
@@ -77,7 +77,7 @@ void Conditionals::On(wire::Tag<wire::ConditionCreate>,
 
 void Conditionals::On(wire::Tag<wire::ConditionsDrop>, const wire::ConditionsDrop::Request& request,
                       const wire::Record&) {
-  // A Graph that is made from it holds it on.
+  // A Graph that is built from the reservation keeps it alive.
   if (reservations_.Take(request.reservation) == nullptr) Refuse(wire::Fatal::kBadHandle);
 }
 

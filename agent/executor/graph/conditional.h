@@ -39,7 +39,7 @@ struct Reservation {
   CUcontext context = nullptr;  // of the handles and of all nodes, as CUDA wants it
   std::vector<CUgraphConditionalHandle> handles;
   uint32_t creating = 0;  // handles being created on a worker
-  uint32_t users = 0;     // 1 from Graph::Prepare until the Graph's executable graph is destroyed
+  uint32_t users = 0;     // 1 from Graph::Prepare until that Graph's executable graph is destroyed
   uint32_t busy = 0;      // builds and updates in progress
 
   // Set by Graph::Build.

@@ -30,7 +30,8 @@ constexpr uint32_t kUpdateAtOnce = 16;
 
 }  // namespace
 
-// Where the block of a graph command lies; in no memory any more if it came with the record.
+// The offset of a graph command's block in the arena; the block is in no shared memory if it came
+// with the record.
 struct Graphs::GraphBlock {
   std::shared_ptr<HostMemory> host;
   uint64_t address;
@@ -111,9 +112,9 @@ void Graphs::On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate:
                 });
 }
 
-// Called again until the definition is judged, then when it is paid for, and for conditional graphs
-// when their reservation is free. What it has done stands in the plan. Built on a worker beside
-// running work if the driver has room, else in a quiet moment.
+// Called again until the definition is validated, then when it is paid for, and for conditional
+// graphs when their reservation is free. The plan holds the progress. A worker builds the graph
+// while other work runs if the driver has room, otherwise in a quiet moment.
 void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& request,
                        const PlanRef& plan) {
   if (!serving()) return;
@@ -161,7 +162,7 @@ void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& req
   if (fits) return modules_.PostNext(build, finish);
   if (conditional) {
     plan->reservation->busy = 1;
-    // Otherwise they would pile up beside a device that is never idle.
+    // Otherwise they would pile up if the device is never idle.
     if (services_.graphs->retired != 0) services_.quiet->HurryRetired();
   }
   ++outstanding_;

@@ -43,8 +43,9 @@ inline constexpr uint64_t kMaxSessionGraphNodes = 1u << 19;
 // Device memory, measured: per graph, and per node (docs/design/running-graphs.md).
 inline constexpr uint64_t kGraphTakesOfDeviceBytes = 128u << 10;
 inline constexpr uint64_t kGraphNodeTakesOfDeviceBytes = 2'360;
-inline constexpr uint64_t kGraphNodeTakesBytes = 1280;  // the driver's and ours
-// Taken besides a definition, in sizes of it: functions and scopes by node, at least 16 bytes per node.
+inline constexpr uint64_t kGraphNodeTakesBytes = 1280;  // host memory, the driver's and ours
+// Host memory that reading a definition takes besides it, in multiples of its size: functions and scopes by node, at
+// least 16 bytes per node.
 inline constexpr uint64_t kReadingGraphTakes = 2;
 // Each costs the ring thread time when the graph is launched or updated, or when its session ends.
 inline constexpr uint32_t kMaxGraphHostNodes = 1024;
@@ -193,10 +194,11 @@ class Graph {
   void Build(GraphPlan* plan);
   // Worker, or the ring thread for a few entries. Sets new parameters.
   void Apply(GraphPlan* plan);
-  // Worker, while neither a launch of it is at CUDA nor an update under way: from then on its kernels run in `context`, as
-  // graphs with conditional nodes cannot (docs/design/sm-partitions.md). After a failure it is what it was.
+  // Worker, while no launch of the graph is at CUDA and no update under way. From then on its kernels run in `context`;
+  // those of graphs with conditional nodes cannot move (docs/design/sm-partitions.md). After a failure the graph is as
+  // it was.
   CUresult MoveTo(CUcontext context);
-  // Where its kernels run. Changes only while `moving`.
+  // Where its kernels run. It changes only while `moving`.
   CUcontext context() const { return context_; }
   // Returns true if Apply will process the whole graph, however small the update is.
   bool ChangesAttributes(const GraphPlan& plan) const;
@@ -217,8 +219,8 @@ class Graph {
   const std::vector<HostNode>& HostNodesBehind(uint32_t section) const {
     return sections_[section].host_nodes;
   }
-  // Returns true if a launch may block until the tenant writes a value, and only the driver may still refuse the update:
-  // then it may be answered before it is applied.
+  // Returns true if a launch may block until the tenant writes a value and only the driver may still refuse the update.
+  // The update may then be answered before it is applied.
   bool IsSureOf(const GraphPlan& plan) const;
   // Null if there are no conditional nodes.
   Reservation* reservation() const { return reservation_.get(); }
@@ -254,7 +256,7 @@ class Graph {
     bool answered = false;
   };
   std::deque<Update> updates;
-  uint32_t answered_updates = 0;        // of them
+  uint32_t answered_updates = 0;        // how many of `updates` are answered
   uint32_t launches_queued = 0;         // after the last update
   uint32_t in_flight = 0;               // launches at CUDA, with some or all of their sections
   bool moving = false;                  // MoveTo is under way
@@ -299,13 +301,13 @@ class Graph {
                           std::vector<CUgraph>* bodies);
   // Edges between sections are expressed by the order of the sections.
   CUresult AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& bodies);
-  // Into `section`, from its graph.
+  // Instantiates the section's graph into it.
   CUresult Instantiate(Section* section);
-  // Where its other nodes run.
+  // Where nodes other than kernels run.
   CUcontext CopyContext() const {
     return reservation_ == nullptr ? device_->context() : reservation_->context;
   }
-  // For a reservation's graph that has its nodes already: sets what the plan says.
+  // For a reservation's graph that has its nodes already: sets the parameters of the plan.
   void Renew(GraphPlan* plan);
   CUresult RenewNode(const GraphPlan& plan, uint32_t i);
   CUresult SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode node) const;
@@ -322,7 +324,7 @@ class Graph {
   DeviceChargeRef device_charge_;             // the same
   CUcontext context_ = nullptr;
   bool node_priorities_ = false;
-  ReservationRef reservation_;  // null: this one owns the graph
+  ReservationRef reservation_;  // null: this Graph owns the driver's graph
   std::vector<Section> sections_;
   uint32_t kernels_ = 0;
   bool prints_ = false;

@@ -37,8 +37,8 @@ CUresult AddTo(const Driver& cuda, const Edges& edges) {
 
 }  // namespace
 
-// The last of the session's table, queued and running launches lets go of it, on the ring thread.
-// The counts stay until the driver's objects are destroyed, as their memory does.
+// The last holder (the session's table, a queued or a running launch) destroys it, on the ring thread. The counts stay
+// until the driver's objects are destroyed, as their memory does.
 Graph::~Graph() {
   bool any_exec = false;
   for (const Section& section : sections_) any_exec = any_exec || section.exec != nullptr;
@@ -69,8 +69,8 @@ Graph::~Graph() {
   pool_->Post(std::move(destroy), std::move(done));
 }
 
-// What is counted here is taken back by the destructor, or for the reservation's graph by the
-// reservation's, whatever comes of the build.
+// The destructor takes back what is counted here, or the reservation's does for the reservation's graph, whether or not
+// the build succeeds.
 CUresult Graph::Prepare(const GraphPlan& plan) {
   reservation_ = plan.reservation;
   context_ = reservation_ == nullptr ? plan.context : reservation_->context;

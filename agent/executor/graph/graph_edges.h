@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A definition's edges, by their source node. Edges lead from lower to higher nodes, but are stored
-// in no particular order.
+// in no particular order. Plain value; any thread. The definition must have been validated; it is
+// read by the constructor only.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether what a graph's nodes name is the session's own. A graph can be a legal one of a program's
-// and still name memory that is gone by now, so these are answers, with the node that is wrong.
+// Whether what a graph's nodes name belongs to the session. A legal graph of a program can name
+// memory that is gone by now, so the results are answers, with the node that is wrong.
 #include <algorithm>
 
 #include "agent/executor/copy/host_copy.h"
@@ -20,7 +20,7 @@ using wire::GraphNodeKind;
 bool SpanOf(const wire::GraphCopyEnd& end, const wire::GraphCopy& copy, uint64_t* bytes) {
   *bytes = 0;
   if (copy.width_bytes == 0 || copy.height == 0 || copy.depth == 0) return true;
-  // A distance that is too small is the driver's to refuse; here it must not make the span smaller.
+  // The driver refuses a distance that is too small; here it must not make the span smaller.
   const uint64_t pitch = std::max(end.pitch_bytes, copy.width_bytes);
   const uint64_t rows = std::max(end.rows, copy.height);
   uint64_t all_rows = 0;
@@ -72,8 +72,8 @@ CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
             plan->arrays.push_back({entry});
           }
           GraphPlan::Arrays& arrays = plan->arrays.back();
-          // The handle is kept beside the entry: the array's id may be another array's when the
-          // graph is built.
+          // The handle is kept with the entry: the array's id may be another array's when the graph
+          // is built.
           (end == &copy.to ? arrays.to : arrays.from) = array->array;
           if (!plan->Hold(array->whole)) return CUDA_ERROR_NOT_SUPPORTED;
           continue;
@@ -128,8 +128,8 @@ CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-// The driver validates dimensions and shared memory itself; here it is what the node names, and how
-// many bytes of parameters the driver will read.
+// The driver validates dimensions and shared memory itself. Here it is checked what the node names,
+// and how many bytes of parameters the driver will read.
 CUresult Graphs::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
   const wire::GraphNode node = plan->reader.Node(entry);
   const auto request = plan->reader.Body<wire::GraphKernel>(node);
@@ -145,8 +145,8 @@ CUresult Graphs::JudgeGraphKernel(GraphPlan* plan, uint32_t entry) {
   return plan->Hold(kernel->library) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-// Unlike the words of a stream's operations, a misaligned one is an error of the program's here, as
-// with everything in a definition.
+// Unlike with the words of a stream's operations, a misaligned word is an error of the program's,
+// as everything in a definition is.
 CUresult Graphs::JudgeGraphOperations(const GraphPlan& plan, const wire::GraphNode& node) const {
   const auto head = plan.reader.Body<wire::GraphMemoryOperations>(node);
   if (head.operations == 0) return CUDA_ERROR_INVALID_VALUE;

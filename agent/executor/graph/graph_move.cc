@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of a session whose multiprocessors have changed: an executable graph keeps those that it was made for, so it is
-// made again, before its next launch.
+// Moves graphs of a session whose multiprocessors have changed. An executable graph keeps the multiprocessors that it
+// was made for, so it is made again, before its next launch.
 #include <memory>
 #include <utility>
 
@@ -16,12 +16,12 @@ namespace gpuloom::executor {
 // and only when that has worked do the new executable graphs take the old ones' place.
 CUresult Graph::MoveTo(CUcontext context) {
   const Driver& cuda = device_->cuda();
-  // The driver's graphs have every update, too, but for nodes that are switched off.
+  // The driver's graphs contain every update, except for nodes that are switched off.
   for (const Node& node : nodes_) {
     if (node.kernel == nullptr) continue;
     CUDA_KERNEL_NODE_PARAMS_v2 params = {};
     CUDA_RETURN_IF_ERROR(cuda.cuGraphKernelNodeGetParams_v2(node.handle, &params));
-    // Named by kernel: a function would run on all multiprocessors (kernel_node.h).
+    // The node is named by kernel: a function would run on all multiprocessors (kernel_node.h).
     params.func = nullptr;
     params.kern = node.kernel;
     params.ctx = context;
@@ -47,18 +47,18 @@ CUresult Graph::MoveTo(CUcontext context) {
   return result;
 }
 
-// Called for each launch that could go next. The move is started here and goes on beside other
-// sessions' work; launches and updates of the graph wait meanwhile.
+// Called for each launch that could go next. It starts the move, which continues while other sessions work; launches
+// and updates of the graph wait meanwhile.
 bool Graphs::Follows(const GraphRef& graph) {
   const CUcontext context = port_->context();
   if (graph->moving) return false;
   if (graph->context() == context || graph->reservation() != nullptr) return true;
-  // What has failed is not tried again before the session's multiprocessors change again.
+  // A move that has failed is not tried again before the session's multiprocessors change again.
   if (graph->move_result != CUDA_SUCCESS && graph->moved_to == context) return true;
   if (!graph->updates.empty() && graph->updates.front().running) return false;
   graph->moving = true;
   graph->moved_to = context;
-  // While the old and the new ones exist.
+  // Both the old and the new graphs exist here.
   struct Room {
     GraphRoom* of;
     uint64_t graphs;

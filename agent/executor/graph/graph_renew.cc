@@ -13,8 +13,8 @@ using wire::GraphNodeKind;
 void Graph::Renew(GraphPlan* plan) {
   Reservation& reserved = *reservation_;
   const uint64_t shape = HashShape(*plan);
-  // Of the sections, the reservation's graph holds the one with the conditions; this Graph owns the
-  // others.
+  // The reservation's graph holds the section with the conditions; this Graph owns the other
+  // sections.
   if (reserved.state == Reservation::State::kEmpty) {
     // Until all nodes are there: a build that fails half-way leaves nodes that nothing can take out
     // again.

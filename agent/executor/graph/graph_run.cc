@@ -102,7 +102,7 @@ CUresult Graphs::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& wor
   const bool moved = graph->context() == port_->context() || graph->reservation() != nullptr;
   CUresult result = made == CUDA_SUCCESS && !moved ? graph->move_result : made;
   if (result != CUDA_SUCCESS) {
-    // Said below.
+    // Reported below.
   } else if (work.upload) {
     if (!graph->IsUploaded()) result = cuda.cuGraphUpload(graph->exec(0), stream.cuda);
   } else if (graph->exec(section) != nullptr) {

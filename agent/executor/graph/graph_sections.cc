@@ -13,8 +13,8 @@ using wire::GraphNodeKind;
 
 namespace {
 
-// One wait among its operations makes the whole node the host's: operations of one node are done in
-// order.
+// One wait among its operations makes the whole node the host's, because the operations of one node
+// are done in order.
 bool HasWait(const wire::GraphReader& reader, const wire::GraphNode& node) {
   for (uint32_t i = 0; i < reader.Operations(node); ++i) {
     if (WaitsForValue(reader.Operation(node, i))) return true;

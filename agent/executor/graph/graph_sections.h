@@ -27,11 +27,11 @@ struct GraphSections {
 // Returns true for host nodes. Bodies of conditional nodes contain none.
 bool RunsOnHost(const wire::GraphReader& reader, const wire::GraphNode& node);
 
-// Functions and copies run as early as possible, waits as late as possible: the value may be written by a
-// function that does not depend on the wait. Device nodes run as late as the host nodes behind them allow; those
-// that no host node needs run last of all, so that the node that sets a condition stays with the node that
-// evaluates it. But in graphs with waits and no condition they run as early as possible, since they too may write
-// the value. Linear in nodes and edges; any thread. `reader` has parsed a definition, `scopes` are its scopes.
+// Functions and copies run as early as possible, waits as late as possible: the value may be written by a function that
+// does not depend on the wait. Device nodes run as late as the host nodes behind them allow, and those that no host
+// node needs run last of all, so that the node that sets a condition stays with the node that evaluates it. In graphs
+// with waits and no condition, however, device nodes run as early as possible, because they too may write the value.
+// Linear in nodes and edges; any thread. `reader` has parsed a definition, `scopes` are its scopes.
 GraphSections CutIntoSections(const wire::GraphReader& reader, const wire::GraphScopes& scopes);
 
 }  // namespace gpuloom::executor

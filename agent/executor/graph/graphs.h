@@ -50,14 +50,14 @@ class Graphs final : public Part {
   // Returns true if the graph may be launched as far as its multiprocessors go; else it is being moved to the session's
   // present ones, or could not be: SubmitGraph then says why.
   bool Follows(const GraphRef& graph);
-  // For the stream's commands that are done, or will never be submitted to CUDA.
+  // For the stream's commands that are done, or that will never be submitted to CUDA.
   void FinishGraphs(Stream& stream);
   // Makes graphs whose reservation's earlier Graph is gone.
   void MakeWaitingGraphs();
 
   // Call when the session ends.
   void End() { graphs_to_make_.clear(); }
-  // Then: drops one piece; returns true if that was the last.
+  // After End: drops one piece; returns true if that was the last.
   bool DropPiece() { return executor::DropPiece(&graphs_); }
 
  private:
@@ -107,7 +107,7 @@ class Graphs final : public Part {
   Conditionals* const conditions_;
   IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;
   std::vector<GraphToMake> graphs_to_make_;
-  uint32_t waiting_nodes_ = 0;  // that wait for values, of launches
+  uint32_t waiting_nodes_ = 0;  // nodes in launches that wait for values
 };
 
 }  // namespace gpuloom::executor

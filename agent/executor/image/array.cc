@@ -16,9 +16,9 @@
 namespace gpuloom::executor {
 namespace {
 
-// Larger than what CUDA allows in any direction.
+// Larger than CUDA allows in any direction.
 constexpr uint64_t kMaxExtent = 1u << 20;
-// More than log2 of kMaxExtent: no array has so many.
+// More than log2 of kMaxExtent: no array has so many levels.
 constexpr uint32_t kMaxLevels = 32;
 // The driver cuts arrays from its pools in pieces; the charge is an upper bound.
 constexpr uint64_t kChargeStepBytes = 64u << 10;
@@ -90,8 +90,8 @@ CUresult Clear(const Driver& cuda, CUarray array, const Extent& extent, uint32_t
 
 uint64_t ArrayBytes(const wire::ArrayCreate::Request& r) {
   const uint32_t element_bytes = PlainElementBytes(r.format, r.channels);
-  // So that nothing below overflows for an extent that a device might have. What is larger than the
-  // driver's limits it refuses, whatever was charged.
+  // Keeps everything below from overflowing, for any extent that a device might have. The driver refuses what is larger
+  // than its limits, whatever was charged.
   if (r.width > kMaxExtent || r.height > kMaxExtent || r.depth > kMaxExtent) return UINT64_MAX;
   uint64_t sum = 0;
   for (uint32_t level = 0; level < std::max(r.levels, 1u) && level < kMaxLevels; ++level) {
@@ -124,8 +124,8 @@ DeviceArray::~DeviceArray() {
       [charge = std::move(charge)] {});
 }
 
-// Levels of a mipmapped array are cleared one by one; the driver may give it fewer than were asked
-// for. A failure leaves what there is to the destructor.
+// Levels of a mipmapped array are cleared one by one; the driver may give it fewer than requested. After a failure the
+// destructor destroys what there is.
 CUresult DeviceArray::Make() {
   CUDA_ARRAY3D_DESCRIPTOR descriptor = {};
   descriptor.Width = request.width;
@@ -196,7 +196,7 @@ void Arrays::MakeArray(Caller caller, const wire::ArrayCreate::Request& request,
                    arrays_.Take(id);
                    return Reply<wire::ArrayCreate>(caller, *result);
                  }
-                 // Null if the session has ended meanwhile: then the array is destroyed at once.
+                 // nullptr if the session has ended meanwhile: the array is then destroyed at once.
                  if (ArrayEntry* entry = arrays_.Find(id); entry != nullptr) {
                    entry->array = whole->array;
                    entry->whole = whole;
@@ -253,7 +253,7 @@ void Arrays::On(wire::Tag<wire::ArrayDestroy>, const wire::ArrayDestroy::Request
   });
 }
 
-// All earlier work is done. Only views, bindings of references and graphs can still hold the array.
+// All earlier work is done, so only views, bindings of references and graphs can still hold the array.
 void Arrays::DestroyArray(Caller caller, const ArrayRef& whole) {
   on_destroy_(whole);
   // A view or graph that still uses it destroys it later.

@@ -33,7 +33,7 @@ struct DeviceArray {
   const wire::ArrayCreate::Request request;
   CUarray array = nullptr;  // one of the two is set
   CUmipmappedArray mipmap = nullptr;
-  uint32_t levels = 0;  // of the latter
+  uint32_t levels = 0;  // of `mipmap`
   DeviceChargeRef charge;
 };
 using ArrayRef = std::shared_ptr<DeviceArray>;
@@ -46,8 +46,8 @@ struct ArrayEntry {
   std::vector<wire::ArrayId> levels;  // of a mipmapped one: levels that have ids
 };
 
-// Most bytes of device memory that the driver takes for it. UINT64_MAX for sizes that no device
-// has.
+// The most device memory that the driver takes for it, in bytes. UINT64_MAX for sizes that no
+// device has.
 uint64_t ArrayBytes(const wire::ArrayCreate::Request& request);
 
 }  // namespace gpuloom::executor

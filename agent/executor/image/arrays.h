@@ -30,7 +30,7 @@ class Arrays final : public Part {
   void On(wire::Tag<wire::SurfaceDestroy>, const wire::SurfaceDestroy::Request&,
           const wire::Record&);
 
-  // Or null; its `whole` is null while it is being made.
+  // nullptr if there is none. `whole` of the result is null while the array is being made.
   const ArrayEntry* Find(wire::ArrayId id_untrusted) const { return arrays_.Find(id_untrusted); }
   // Resolves what a texture is to read from; returns false if refused.
   bool JudgeTexture(const wire::TextureCreate::Request& request, CUDA_RESOURCE_DESC* resource,
@@ -51,7 +51,7 @@ class Arrays final : public Part {
   };
   struct Surface {
     ArrayRef array;
-    std::optional<uint32_t> level;  // of it
+    std::optional<uint32_t> level;  // of the array
   };
   void MakeArray(Caller caller, const wire::ArrayCreate::Request& request, DeviceChargeRef charge);
   void DestroyArray(Caller caller, const ArrayRef& whole);

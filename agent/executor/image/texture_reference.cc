@@ -14,10 +14,10 @@
 namespace gpuloom::executor {
 namespace {
 
-// NaNs are equal to themselves here.
+// NaNs compare equal here.
 bool Same(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
-// What a fresh reference has, which the program may ask for before it sets anything.
+// The state of a fresh reference, which the program may ask for before it sets anything.
 wire::ReferenceGet::Reply ReplyOf(const SamplerState& state) {
   wire::ReferenceGet::Reply reply{};
   reply.format = state.format;
@@ -141,7 +141,7 @@ CUresult References::SetSampler(const Driver& cuda, One* one, const CUDA_TEXTURE
   return result;
 }
 
-// 0 channels stand for "not known".
+// 0 channels mean "not known".
 CUresult References::SetFormat(const Driver& cuda, One* one, CUarray_format format, int channels) {
   if (one->state.format == format && one->state.channels == channels) return CUDA_SUCCESS;
   const CUresult result = cuda.cuTexRefSetFormat(one->texture, format, channels);
@@ -197,8 +197,6 @@ CUresult References::SetSurface(const Driver& cuda, const One& one, const Bindin
                                 binding.bound ? binding.resource.res.array.hArray : nullptr, 0);
 }
 
-// Sets one reference at the driver. After a failure nobody knows which binding the driver has, so
-// both are held until a later call succeeds.
 // Sets one reference at the driver. After a failure nobody knows which binding the driver has, so
 // both are held until a later call succeeds.
 CUresult References::Tell(const Driver& cuda, One* one, const BindingRef& wanted) {
@@ -282,7 +280,8 @@ struct TextureReferences::ReferenceLookup {
     if (result == CUDA_SUCCESS) result = state.ReadFresh(cuda, texture);
   }
 
-  // How a texture reference of no library begins. The driver's own one is destroyed again at once.
+  // The initial state of a texture reference of no library. The driver's own one is destroyed again
+  // at once.
   void LookAtNew(const Driver& cuda) {
     if (cuda.cuTexRefCreate == nullptr) return;
     result = cuda.cuTexRefCreate(&texture);
@@ -371,7 +370,7 @@ void TextureReferences::On(wire::Tag<wire::ReferenceSet>,
   reference->library->references->Want(reference->number, std::move(binding));
 }
 
-// Null for nearly all libraries: a launch then pays for a look at a pointer.
+// nullptr for nearly all libraries: a launch then only pays for a look at a pointer.
 std::shared_ptr<const Bindings> BindingsOf(const LoadedLibrary& library) {
   return library.references == nullptr ? nullptr : library.references->wanted();
 }

@@ -59,13 +59,14 @@ class References {
   size_t Add(CUtexref texture, const SamplerState& state);
   size_t Add(CUsurfref surface);
 
-  // Applies to launches read from now on.
+  // Applies to launches that are read after this call.
   void Want(size_t number, BindingRef binding);
   const std::shared_ptr<const Bindings>& wanted() const { return wanted_; }
 
   // Sets the driver's references where they differ from `bindings`.
   [[nodiscard]] CUresult Set(const Driver& cuda, const Bindings& bindings);
-  // Makes the driver's references drop the array, unless it is wanted. No launch that has been read uses it any more.
+  // Makes the driver's references drop the array, unless it is still wanted. No launch that has been read uses it any
+  // more.
   void LetGo(const Driver& cuda, const ArrayRef& array);
 
  private:

@@ -11,9 +11,9 @@
 namespace gpuloom::executor {
 namespace {
 
-// After so many launches, a chain that was asked for only once may be taken for another chunk.
+// After this many launches, a chain that was wanted only once may be taken for another chunk.
 constexpr uint64_t kShortKeep = 4;
-// How many stay free for sequences that do not repeat.
+// How many chains stay free for sequences that do not repeat.
 constexpr size_t kScratchChains = 4;
 
 // Chains come in few lengths, so that a chunk finds one that fits; the nodes beyond it are
@@ -78,8 +78,8 @@ Chains::Found Chains::Find(const Chunk& chunk, const Target& target) {
   return found;
 }
 
-// Whether this content came up before, as far as its place in the table was not taken by another
-// since. An error costs a chain that is made in vain, or made later.
+// Whether this content came up before, unless another has taken its place in the table since. A
+// wrong answer costs a chain that is made in vain, or made later.
 bool Chains::SawBefore(uint64_t content) {
   uint64_t& place = seen_[content % seen_.size()];
   const bool seen = place == content;
@@ -92,7 +92,7 @@ Chains::Slot* Chains::Choose(const Chunk& chunk, const Target& target, const Fou
                              bool again) {
   // A chunk that repeats unchanged gets a chain of its own while there are any.
   if (again && found.spare != nullptr) return found.spare;
-  // Asked of the workers; this chunk goes another way.
+  // Workers will make it; this chunk goes another way.
   if (again || (found.alike == nullptr && found.spare == nullptr)) {
     Want(chunk, chunk.nodes.front(), chunk.params.data(), CapacityFor(chunk.size()), target.context,
          nullptr);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Executable graphs that carry out tenants' launches, because launching them costs a fraction of plain launches;
-// docs/design/batching.md explains why, and what it costs. Chains are kernel nodes in a row and can take any
-// chunk of launches of their context; singles are one node, for one kernel with one shape in one stream. Both remember the
-// contents of their nodes, so that a repeated chunk is one driver call, and only parameters that differ are set.
+// docs/design/batching.md explains why, and what it costs. Chains are kernel nodes in a row and can take any chunk of
+// launches of their context; singles are one node, for one kernel with one shape in one stream. Both remember the
+// contents of their nodes, so that a repeated chunk is one driver call and only parameters that differ are set.
 //
-// All sessions share one Chains; it outlives them and their libraries. Any thread may launch chunks;
-// everything else is ring thread only; new graphs are made on workers. Failures are never reported:
-// what cannot be launched here is launched plainly, and the tenant gets CUDA's result of that.
+// All sessions share one Chains, owned by the loop; it outlives them and their libraries. Any thread may launch chunks;
+// everything else belongs to the ring thread; new graphs are made on workers. Failures are never reported: what cannot
+// be launched here is launched plainly, and the tenant gets CUDA's result of that.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ struct Stream;
 // Limits on how many exist at a time. A graph of up to 64 nodes takes 112 KiB of device memory.
 inline constexpr uint32_t kMaxChains = 128;
 inline constexpr uint32_t kMaxSingles = 96;
-// Chain lengths are multiples of this: a disabled node costs the GPU 0.3 µs.
+// A chain's length is a multiple of this: a disabled node costs the GPU 0.3 µs.
 inline constexpr uint32_t kChainStep = 8;
 // Looking for a chain does not pay off for shorter chunks.
 inline constexpr uint32_t kMinChainLaunches = 4;
@@ -48,7 +48,7 @@ struct Chain {
   uint32_t capacity() const { return static_cast<uint32_t>(handles.size()); }
 
   const Driver* const cuda;
-  CUcontext context = nullptr;  // of its nodes; one for its life, as CUDA wants it
+  CUcontext context = nullptr;  // of its nodes; the same for its whole life, as CUDA requires
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
   std::vector<CUgraphNode> handles;
@@ -98,7 +98,7 @@ class Chains {
 
   // Returns true if a graph has refused this kernel.
   bool Refuses(CUkernel kernel) const;
-  // How many kernels; only grows.
+  // How many kernels graphs have refused; only grows.
   uint32_t refused() const { return refused_count_.load(std::memory_order_relaxed); }
 
   // Call when the kernel's attributes change: nodes that name it are out of date.
@@ -113,10 +113,10 @@ class Chains {
 
   struct Counts {
     uint64_t replayed = 0;   // chunks launched with the chain unchanged
-    uint64_t updated = 0;    // with other parameters
-    uint64_t rewritten = 0;  // with another sequence before
-    uint64_t single = 0;     // launches
-    uint64_t plain = 0;      // launches
+    uint64_t updated = 0;    // chunks launched with other parameters
+    uint64_t rewritten = 0;  // chunks launched with a chain that held another sequence
+    uint64_t single = 0;     // launches by singles
+    uint64_t plain = 0;      // plain launches
   };
   Counts counts() const;
   size_t size() const;

@@ -13,9 +13,9 @@ namespace {
 
 // How many graphs one job makes, so that nothing else waits long for the driver's locks.
 constexpr size_t kMadeAtATime = 8;
-// A single graph that was not used for so many launches of all sessions may be replaced.
+// A single that was not used for this many launches of all sessions may be replaced.
 constexpr uint64_t kLongUnused = 50'000;
-// With all places taken, launches for which no further graph is wanted.
+// When all places are taken, for how many launches no further graph is wanted.
 constexpr uint64_t kFullFor = 10'000;
 // Further requests are dropped: what is needed will be requested again.
 constexpr size_t kMaxWanted = 64;

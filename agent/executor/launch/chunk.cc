@@ -15,8 +15,8 @@ namespace {
 // more, because the device needs only a few in advance.
 constexpr uint32_t kChainWeight = 4;
 
-// How many chunks of a session other threads may have at a time, so that other sessions' chunks are
-// not far behind them.
+// How many chunks of a session other threads may have at a time, so that other sessions' chunks do
+// not wait long behind them.
 constexpr uint32_t kMostJobsOut = 8;
 
 // CUDA's limits since compute capability 3.0: of the grid in y and z, and of the block in z. The

@@ -20,7 +20,7 @@ namespace gpuloom::executor {
 inline constexpr uint32_t kMaxChunkLaunches = 64;
 // Fewest launches before the content may end a chunk.
 inline constexpr uint32_t kMinChunkLaunches = 16;
-// A launch with more goes by itself.
+// A launch with more parameter bytes goes by itself.
 inline constexpr uint32_t kMaxChunkedParamBytes = 4096;
 inline constexpr uint32_t kMaxChunkParamBytes = 64u << 10;
 

@@ -2,8 +2,9 @@
 // The driver's parameters of a kernel node. Points into itself and to the kernel's parameters,
 // which the caller owns. Safe from any thread.
 //
-// The node runs on the multiprocessors of `context`, whatever stream its graph is launched in: a partition's, or all of
-// the primary context's. Named by function instead of kernel, it would always run on all (measured, driver 580).
+// The node runs on the multiprocessors of `context` (a partition's, or all of the primary context's), whatever stream
+// its graph is launched in. If it were named by function instead of kernel, it would always run on all of them
+// (measured, driver 580).
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,8 @@
 namespace gpuloom::executor {
 namespace {
 
-// A function belongs to the context that it was asked in; a kernel takes its stream's, at no cost (measured).
+// A function belongs to the context in which it was looked up; a kernel uses its stream's context, at no cost
+// (measured).
 CUfunction AsFunction(CUkernel kernel) { return reinterpret_cast<CUfunction>(kernel); }
 
 }  // namespace

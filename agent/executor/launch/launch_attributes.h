@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts a tenant's launch attributes to the driver's. The driver validates the values; only what
-// no shim sends is refused (KnowsAttributes).
+// Converts a tenant's launch attributes to the driver's. The driver validates the values; only
+// attributes that no shim sends are refused (KnowsAttributes). Safe from any thread.
 #pragma once
 
 #include <array>

@@ -29,7 +29,7 @@ class Launches final : public Part {
   void SubmitChunk(Stream& stream, StreamCommand& command);
   // Returns true if there is room for another chunk on a submitter thread.
   bool HasRoom() const;
-  // Another thread has launched a chunk of this session.
+  // Call when another thread has launched a chunk of this session.
   void OnSubmitted(SubmitJobPtr job);
   // For the stream's commands that are done.
   void FinishChains(Stream& stream);

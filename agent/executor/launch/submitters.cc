@@ -16,7 +16,7 @@ constexpr std::chrono::microseconds kSpin{50};
 
 }  // namespace
 
-// The kernel goes for a function: the driver then takes the stream's context (launch.cc).
+// The kernel is passed as a function: the driver then uses the stream's context (launch.cc).
 CUresult LaunchPlainly(const Driver& cuda, const ChunkNode& node, const uint8_t* params,
                        CUstream stream) {
   size_t bytes = node.param_bytes;

@@ -35,8 +35,8 @@ struct SubmitJob {
   Launches* launches;
   Stream* stream;
   bool idle;                     // as in Chains::Target
-  uint64_t began_ns;             // when its thread turned to it
-  ChainRef chain;                // that launched it; null: launched one by one
+  uint64_t began_ns;             // when its thread began with it
+  ChainRef chain;                // the one that launched it; null: launched one by one
   std::vector<CUresult> errors;  // of launches that CUDA refused
 };
 using SubmitJobPtr = std::unique_ptr<SubmitJob>;
@@ -50,7 +50,7 @@ class Submitters {
   void Stop();
 
   bool any() const { return !lanes_.empty(); }
-  // To the least busy thread; among equally busy ones, each owner has a preferred thread.
+  // Posts to the least busy thread; among equally busy ones, each owner has a preferred thread.
   void Post(uint64_t owner, SubmitJobPtr job);
   // Appends the finished jobs.
   void TakeDone(std::vector<SubmitJobPtr>* done);

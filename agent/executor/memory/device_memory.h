@@ -61,12 +61,12 @@ class DeviceMemory final : public Part {
 
   // Returns true if the tenant may name the whole range.
   bool OwnsDevice(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const;
-  // Adds what the tenant may name, too: a variable of its libraries, managed memory. Returns false if it overlaps
-  // another.
+  // Adds a range that the tenant may name, too: a variable of its libraries, or managed memory. Returns false if it
+  // overlaps another one.
   [[nodiscard]] bool AddNamed(uint64_t address, uint64_t size_bytes) {
     return named_.Add(address, size_bytes);
   }
-  // The tenant may not name it any more, but earlier work may still use it.
+  // The tenant may not name the range any more, but earlier work may still use it.
   void RetireNamed(uint64_t address) {
     (void)leaving_.Add(address, named_.SizeAt(address));
     named_.Remove(address);
@@ -80,7 +80,8 @@ class DeviceMemory final : public Part {
   void Hold(const PhysicalRef& memory) { ++memory->holders[id()]; }
   // Releases one hold. Calls `done` when the memory is kept or returned to the scheduler.
   void Drop(const PhysicalRef& memory, std::function<void()> done);
-  // The same when the session has ended: ReturnMemory releases it, once the memory lane has come so far.
+  // The same for a session that has ended: ReturnMemory releases the hold, once the jobs before it in the memory lane
+  // are done.
   void LeaveHold(PhysicalRef memory) { left_holds_.push_back(std::move(memory)); }
 
   // Returns memory kept for too long to the scheduler. Call about once a second.
@@ -91,11 +92,11 @@ class DeviceMemory final : public Part {
 
   // Call when the session ends.
   void End();
-  // Then, in this order, each drops one piece; returns true if that was the last.
+  // After End, in this order, each drops one piece; returns true if that was the last.
   bool ReturnMemory();
   bool LeaveToOthers();
   void ReturnAddresses(std::function<void()> done);
-  // As large as the tenant has made them: freed on a worker.
+  // The tables are as large as the tenant has made them, so a worker frees them.
   void DropTables();
 
  private:
@@ -141,17 +142,17 @@ class DeviceMemory final : public Part {
   IdTable<wire::PhysicalId, PhysicalRef, wire::kMaxPhysicals> physicals_;  // null: pending
   std::map<uint64_t, MappedRange> mappings_;
   IdTable<wire::PoolId, SharedPoolRef, wire::kMaxSharedPools> pools_;
-  KeptMemory kept_;                   // what is mapped of it is in blocks_, too
+  KeptMemory kept_;                   // what of it is mapped is in blocks_, too
   uint64_t freeing_bytes_ = 0;        // of allocations waiting for work before they are freed
   uint32_t returning_ = 0;            // pieces of memory being returned to the scheduler
   std::vector<uint64_t> reclaims_;    // the scheduler's, answered when nothing is being returned
-  std::deque<Caller> asking_memory_;  // answered at that time, too
+  std::deque<Caller> asking_memory_;  // callers that are answered at the same time
   RangeTable accessible_;             // the mapped ranges that commands may name
   std::deque<std::pair<Caller, uint64_t>> small_waiting_;  // for a slab; sizes
   bool slab_coming_ = false;
-  RangeTable named_;                     // by other parts
-  RangeTable leaving_;                   // of those, what goes after earlier work
-  std::vector<PhysicalRef> left_holds_;  // by other parts, when the session ended
+  RangeTable named_;                     // added by other parts
+  RangeTable leaving_;                   // of those, the ranges that go after earlier work
+  std::vector<PhysicalRef> left_holds_;  // left by other parts when the session ended
 };
 
 }  // namespace gpuloom::executor

@@ -100,9 +100,9 @@ uint64_t DeviceSpace::TakeSlice(uint64_t size_bytes) {
   return address;
 }
 
-// Only the allocation that begins at or before `address` can hold it. Bytes behind its size are no
-// part of it, even in its span: the program did not ask for them. Subtracted, not added, so that no
-// number of a tenant's overflows.
+// Only the allocation that begins at or before `address` can contain it. Bytes behind its size do
+// not belong to it, even in its span: the program did not request them. Subtracted, not added, so
+// that no number of a tenant's overflows.
 const DeviceSpace::Allocation* DeviceSpace::Find(uint64_t address, uint64_t size_bytes) const {
   auto it = allocations_.upper_bound(address);
   if (it == allocations_.begin()) return nullptr;

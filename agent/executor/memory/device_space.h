@@ -87,7 +87,7 @@ class DeviceSpace {
 
  private:
   struct Allocation {
-    uint64_t size_bytes;  // as asked for
+    uint64_t size_bytes;  // as requested
     uint64_t span_bytes;  // 0 for a slice
     bool retired;
   };

@@ -119,7 +119,7 @@ struct DeviceMemory::NewMemory {
     if (!must_clear) {
       if (address != 0) result = MapWithAccess(cuda, device, handle, size_bytes, address);
     } else {
-      // The executor's own range is used up, or was never to be had.
+      // The executor's own range is used up, or could not be reserved.
       if (hidden == 0) {
         result = cuda.cuMemAddressReserve(&hidden, size_bytes, kGranuleBytes, 0, 0);
         hidden_is_its_own = result == CUDA_SUCCESS;
@@ -153,7 +153,7 @@ void DeviceMemory::OnGranted(uint64_t address, uint64_t size_bytes, control::Inc
     return done(CUDA_ERROR_OUT_OF_MEMORY, nullptr);
   }
   if (granted.result != CUDA_SUCCESS) return done(static_cast<CUresult>(granted.result), nullptr);
-  // Not what was asked for: it cannot be used, but it is charged, so it is returned.
+  // Not what was requested: it cannot be used, but it is charged, so it is returned.
   if (answer->fd_count != 1 || granted.size_bytes != size_bytes) {
     services_.scheduler->Send(control::MemoryReturn{id(), granted.memory_id});
     return done(CUDA_ERROR_OUT_OF_MEMORY, nullptr);
@@ -181,8 +181,8 @@ void DeviceMemory::OnGranted(uint64_t address, uint64_t size_bytes, control::Inc
                });
 }
 
-// The way's end, whatever came of it: hidden addresses, the descriptor, and without success the
-// charge are given back.
+// The end of every path: hidden addresses, the descriptor and, after a failure, the charge are
+// returned.
 void DeviceMemory::Arrive(NewMemory& memory, const OnMemory& done) {
   if (memory.hidden != 0 && !memory.hidden_is_its_own) {
     services_.internal->GiveHidden(memory.hidden, memory.size_bytes);

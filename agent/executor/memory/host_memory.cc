@@ -74,8 +74,8 @@ bool HostMemory::Write(uint64_t address, const void* from, uint64_t size_bytes) 
   return true;
 }
 
-// Called on the ring thread when something was unpinned, which may be after the session's end; then
-// it is null.
+// Called on the ring thread when something was unpinned, which may be after the session's end;
+// on_unpinned is then null.
 PinnedMemory::PinnedMemory(SessionPort* port) : Part(port) {
   host_->on_unpinned = [this] { TryWaiting(); };
 }
@@ -93,8 +93,8 @@ void PinnedMemory::On(wire::Tag<wire::HostRegister>, const wire::HostRegister::R
   }
   if (!host_->range.Contains(address, size_bytes)) return Refuse(wire::Fatal::kBadRange);
   if (host_->registered.Overlaps(address, size_bytes)) return Refuse(wire::Fatal::kBadRange);
-  // Once a tenant has asked for it, the last part of the range is not the arena's: nothing of it is
-  // pinned as such.
+  // Once a tenant has requested managed memory, the last part of the range does not belong to the
+  // arena: nothing of it is pinned as such.
   const channel::Range& managed = host_->managed;
   if (managed.size_bytes != 0 && address + size_bytes > managed.begin) {
     return Refuse(wire::Fatal::kBadRange);

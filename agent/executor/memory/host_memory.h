@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor's view of a session's arena, and which parts of it are pinned. Outlives the session
-// while something is still pinned (quiet.h). Ring thread only, except Populated, Read and Write,
-// which use only the descriptor.
+// The executor's view of a session's arena, and which parts of it are pinned. Shared by the session
+// and by what is still pinned, so that it may outlive the session (quiet.h). Ring thread only,
+// except Populated, Read and Write, which use only the descriptor.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,11 @@ struct HostMemory {
   RangeTable registered;  // ranges that the tenant may name in copies
   RangeTable pinned;      // registered, being registered, or waiting to be unpinned
   uint64_t pinned_bytes = 0;
-  channel::Range
-      managed;  // at the end of `range`: not of the arena, once a tenant has asked for it
+  // At the end of `range`: does not belong to the arena once a tenant has requested it.
+  channel::Range managed;
   RangeTable leaving_managed;         // addresses of it that are still to be unmapped
   RangeTable mapped_again;            // registered, and mapped a second time for managed memory
-  uint64_t mapped_again_bytes = 0;    // of these, and of those still to be unmapped
+  uint64_t mapped_again_bytes = 0;    // in these, and in those still to be unmapped
   std::function<void()> on_unpinned;  // set while the session lives
   std::function<void()> on_left;      // the same, for addresses of leaving_managed
   // Unmaps the arena on a worker, since this is slow if much of it is in use.

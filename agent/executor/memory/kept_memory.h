@@ -23,7 +23,7 @@ class KeptMemory {
     uint64_t address;  // 0: not mapped
     uint64_t since_ns;
   };
-  // Programs gain nothing from more, and returning them would take long: further ones are returned at once.
+  // Programs gain nothing from more blocks, and returning more would take long: further ones are returned at once.
   static constexpr size_t kMostBlocks = 1024;
 
   // Returns false if there are enough already. Times must not decrease.

@@ -21,7 +21,7 @@ namespace {
 // How much of the host range is for managed memory: as much as a session with the usual limit may pin.
 constexpr uint64_t kPartOfHostRange = 4;
 
-// Not an error of the device's: the address that was wanted is not to be had.
+// Not an error of the device: the requested address is not available.
 constexpr CUresult kOtherAddress = CUDA_ERROR_INVALID_ADDRESS_SPACE;
 
 // On a worker. The address is the program's own, so the driver must give exactly this one; to the
@@ -62,7 +62,7 @@ CUresult MapPages(const Driver& cuda, const HostMemory& host, uint64_t pages, ui
 
 }  // namespace
 
-// As PinnedMemory has on_unpinned: null after the session's end.
+// nullptr after the session's end, as PinnedMemory's on_unpinned.
 ManagedMemory::ManagedMemory(SessionPort* port, DeviceMemory* device_memory)
     : Part(port), device_memory_(*device_memory) {
   host_->on_left = [this] { MapWaiting(); };
@@ -217,7 +217,7 @@ void ManagedMemory::On(wire::Tag<wire::ManagedUnmap>, const wire::ManagedUnmap::
   });
 }
 
-// Nobody waits for it: that takes a moment in which the device is idle, as unpinning other memory does.
+// Nobody waits for it, because it takes a moment in which the device is idle, as unpinning other memory does.
 void ManagedMemory::UnmapPages(uint64_t address, uint64_t size_bytes) {
   (void)host_->leaving_managed.Add(address, wire::RoundUpToManagedStep(size_bytes));
   services_.quiet->Retire(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a session for managed memory that migrates (docs/design/managed-memory.md): what the device finds at the
-// addresses that the program has for it, either physical memory or pages of the session's arena. Ring thread only.
+// program's addresses for it, which is either physical memory or pages of the session's arena. Ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,7 @@ class ManagedMemory final : public Part {
 
   // Call when the session ends.
   void End();
-  // Then: takes one piece away, before device memory is returned; returns true if that was the
-  // last.
+  // After End: takes one piece away, before device memory is returned; returns true if that was the last.
   bool RetirePiece();
 
  private:
@@ -47,8 +46,8 @@ class ManagedMemory final : public Part {
 
   DeviceMemory& device_memory_;
   std::map<uint64_t, Mapping> mappings_;  // by address
-  std::deque<std::pair<Caller, uint64_t>>
-      waiting_;  // until nothing else is at the address any more
+  // Until nothing else is at the address any more.
+  std::deque<std::pair<Caller, uint64_t>> waiting_;
 };
 
 }  // namespace gpuloom::executor

@@ -44,8 +44,8 @@ bool DeviceMemory::Reserve(std::string* error) {
   CUresult result = services_.device->Judge(cuda.cuMemAddressReserve(
       &reserved, order_.device_range_bytes, kGranuleBytes, order_.device_range_begin, 0));
   if (result == CUDA_SUCCESS && reserved != order_.device_range_begin) {
-    // To the driver the address is only a hint, but a tenant's pointers must be exactly where the
-    // scheduler told it.
+    // For the driver the address is only a hint, but a tenant's pointers must be exactly where the scheduler has
+    // announced them.
     cuda.cuMemAddressFree(reserved, order_.device_range_bytes);
     result = CUDA_ERROR_INVALID_ADDRESS_SPACE;
   }
@@ -83,7 +83,7 @@ void DeviceMemory::On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request& 
   const Caller caller = CallerOf(record);
   const uint64_t size_bytes = request.size_bytes;
   if (size_bytes == 0) return Reply<wire::MemAlloc>(caller, CUDA_ERROR_INVALID_VALUE);
-  // Before anything is added to it: the number may be as large as 64 bits go.
+  // Checked before anything is added to it: the number may be anything that 64 bits hold.
   if (size_bytes > order_.device_range_bytes) return RefuseAddresses(caller, size_bytes);
   if (size_bytes < kLargeBytes) {
     small_waiting_.emplace_back(caller, size_bytes);
@@ -107,8 +107,8 @@ void DeviceMemory::On(wire::Tag<wire::MemAlloc>, const wire::MemAlloc::Request& 
   });
 }
 
-// There are no addresses for it. What the quota would refuse as well is the scheduler's to refuse, which counts that and
-// tells; a quota that has been raised since may have room for it, and gets it back.
+// There are no addresses for it. If the quota would refuse it as well, that is left to the scheduler, which counts the
+// refusal and reports it. A quota that has been raised meanwhile may have room, and gets the memory back.
 void DeviceMemory::RefuseAddresses(Caller caller, uint64_t size_bytes) {
   if (size_bytes <= order_.memory_quota_bytes) {
     return Reply<wire::MemAlloc>(caller, CUDA_ERROR_OUT_OF_MEMORY);

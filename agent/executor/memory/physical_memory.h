@@ -80,8 +80,8 @@ struct SharedPool {
   std::map<uint64_t, TokenKey> memory;
   std::map<TokenKey, uint64_t> numbers;  // the reverse mapping
   uint64_t last_memory = 0;
-  uint64_t looked_at =
-      0;  // the number that Put has checked last for whether its memory still exists
+  // The last number for which Put has checked whether its memory still exists.
+  uint64_t looked_at = 0;
   SharedMemory* named_by = nullptr;
 };
 using SharedPoolRef = std::shared_ptr<SharedPool>;
@@ -147,7 +147,7 @@ class SharedMemory {
     const auto known = known_.find(it->second);
     return known == known_.end() ? nullptr : known->second.lock();
   }
-  // Returns some exported memory that is charged to the session; null if there is none.
+  // Returns some exported memory that is charged to the session; nullptr if there is none.
   PhysicalRef AnyChargedTo(uint64_t session) {
     for (;;) {
       const auto it = charged_.lower_bound({session, TokenKey{0, 0}});

@@ -19,7 +19,7 @@ class PinnedMemory final : public Part {
 
   // Call when the session ends.
   void End() { host_waiting_.clear(); }
-  // Then: retires one piece; returns true if that was the last.
+  // After End: retires one piece; returns true if that was the last.
   bool RetirePiece();
 
  private:

@@ -115,14 +115,14 @@ void DeviceMemory::On(wire::Tag<wire::MemMap>, const wire::MemMap::Request& requ
   }
   if (!reservable_.Contains(address, size_bytes)) return Refuse(wire::Fatal::kBadRange);
   const auto next = mappings_.lower_bound(address);
-  // Mappings never overlap, so only those beside it can be in the way.
+  // Mappings never overlap, so only the adjacent ones can be in the way.
   if ((next != mappings_.end() && next->first - address < size_bytes) ||
       (next != mappings_.begin() &&
        address - std::prev(next)->first < std::prev(next)->second.size_bytes)) {
     return Refuse(wire::Fatal::kBadRange);
   }
   services_.memory->Expect();  // the tenant will ask for access next
-  // Busy from the start. Commands may name it only when the tenant has asked for access.
+  // Busy from the start. Commands may name it only after the tenant has requested access.
   mappings_.emplace_hint(next, address, MappedRange{size_bytes, memory});
   Hold(memory);
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);

@@ -16,8 +16,8 @@ std::string_view TextIn(const std::vector<char>& buffer) {
 
 }  // namespace
 
-// Options whose value is a pointer are among those that are not known here: the driver would follow
-// a tenant's number.
+// Options whose value is a pointer are not among the known ones: the driver would follow a number
+// of the tenant's.
 bool ReadJitOptions(std::span<const uint8_t> payload_untrusted, std::vector<CUjit_option>* options,
                     std::vector<void*>* values) {
   for (size_t at = 0; at + sizeof(wire::LinkOption) <= payload_untrusted.size();

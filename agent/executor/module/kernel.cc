@@ -53,7 +53,8 @@ struct Kernels::KernelLookup {
   bool lacks_params = false;  // neither driver nor image says how its parameters lie
   KernelFacts facts;
 
-  // All at once, for the shim to answer from. What this driver does not know is marked.
+  // Reads all of them, so that the shim can answer by itself. Those that this driver does not know
+  // are marked.
   void ReadAttributes(const Driver& cuda, int32_t* attributes) const {
     for (uint32_t i = 0; i < wire::kFunctionAttributes; ++i) {
       int value = 0;
@@ -243,7 +244,7 @@ Kernel* Kernels::FindKernel(wire::KernelId id_untrusted) {
   return nullptr;
 }
 
-// By our own tables: the driver of a lost context may answer nothing.
+// By our own tables: the driver of a lost context may not answer.
 std::string Kernels::NameOf(CUkernel kernel) const {
   if (kernel == nullptr) return {};
   // Many ids may be the same kernel, and a library may have many: one look at each.

@@ -29,7 +29,7 @@ class Kernels final : public Part {
           const wire::Record&);
 
   Kernel* FindKernel(wire::KernelId id_untrusted);  // refuses if there is none
-  // Empty if it is none of the session's. Looks at all: for errors.
+  // Empty if the kernel is none of the session's. Searches all of them: for error messages.
   std::string NameOf(CUkernel kernel) const;
 
  private:

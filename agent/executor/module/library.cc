@@ -13,7 +13,7 @@
 namespace gpuloom::executor {
 namespace {
 
-// The driver compiles PTX when it is asked for any kernel, whatever the name.
+// The driver compiles PTX when any kernel is requested, whatever its name.
 void CompileText(const Driver& cuda, CUlibrary library) {
   CUkernel none = nullptr;
   (void)cuda.cuLibraryGetKernel(&none, library, "-");
@@ -184,7 +184,7 @@ void Libraries::On(wire::Tag<wire::LibraryKernels>, const wire::LibraryKernels::
         }
       },
       [this, listed, caller, loaded = library->loaded, offset = request.offset_bytes] {
-        // Also of what was listed when memory ran out: a list that is not whole is of no use.
+        // Also ends a list that memory ran out for: a list that is not complete is useless.
         if (services_.device->JudgeImage(listed->result) != CUDA_SUCCESS) {
           return Reply<wire::LibraryKernels>(caller, listed->result);
         }

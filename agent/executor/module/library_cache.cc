@@ -16,8 +16,8 @@ namespace {
 constexpr uint64_t kKeepLibraryNs = 30'000'000'000;
 constexpr uint64_t kKeepImageNs = 600'000'000'000;
 
-// What the image takes beside any session: never less than its bytes, which the cache keeps in any
-// case.
+// What the image takes apart from any session: never less than its bytes, which the cache keeps in
+// any case.
 uint64_t CostOf(const KnownImage& image) {
   return std::max<uint64_t>(image.cost_bytes, image.bytes.size());
 }

@@ -51,7 +51,7 @@ struct KnownImage {
   bool has_variables = true;
   bool prints = true;
   uint64_t device_bytes = 0;  // charged to each session that loads it
-  // Only if the driver does not tell how parameters lie (before CUDA 12.4).
+  // Set only if the driver does not report the layout of parameters (before CUDA 12.4).
   std::shared_ptr<const KernelLayouts> layouts;
   // Memory in this process while loaded: the bytes, and what the driver makes of them.
   uint64_t cost_bytes = 0;

@@ -30,8 +30,8 @@ void LibraryLoader::On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Re
   // With Loading's initial result, CUDA_ERROR_INVALID_IMAGE.
   if (size_bytes > kMaxImageBytes) return AnswerLoad(*loading);
   modules_.Post(
-      // A small image is hashed at once, so that one that is known need not be examined again. The
-      // hash of a large one an honest tenant has asked for before: it is new.
+      // A small image is hashed at once, so that a known one need not be examined again. An honest
+      // tenant has asked for the hash of a large one before, so that one is new.
       [loading, host = host_, cache = services_.libraries, address, size_bytes] {
         loading->Copy(*host, address, size_bytes);
         if (loading->fresh != nullptr && HashFirst(size_bytes)) loading->Hash(*cache);
@@ -178,7 +178,7 @@ bool LibraryLoader::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
   // The copy has served for the hash only.
   loading->fresh.reset();
   loading->image = std::move(known.image);
-  // Who shares what another has loaded pays for it all the same.
+  // A session pays for what it shares, even though another one has loaded it.
   loading->cost->host.ShrinkTo(0);
   if (!loading->Afford(loading->image->cost_bytes)) {
     AnswerLoad(*loading);

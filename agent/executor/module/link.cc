@@ -279,7 +279,7 @@ void Links::On(wire::Tag<wire::LinkRead>, const wire::LinkRead::Request& request
                         {link.image + request.offset_bytes, bytes});
 }
 
-// On the link's thread: behind what the tenant asked for before, and never while the driver writes.
+// Runs on the link's thread: after what the tenant requested before, and never while the driver writes.
 void Links::On(wire::Tag<wire::LinkReport>, const wire::LinkReport::Request& request,
                const wire::Record& record) {
   LinkEntry* entry = FindLink(request.link);

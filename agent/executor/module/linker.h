@@ -20,7 +20,7 @@ namespace gpuloom::executor {
 
 class Linker {
  public:
-  // For PTX that can also be handed to the driver directly, which compiles concurrently.
+  // For PTX that can also be passed to the driver directly, which compiles concurrently.
   static constexpr std::chrono::seconds kPatience{2};
   // For work that needs the linker. Longer than any compilation that an honest program makes its user wait for.
   static constexpr std::chrono::seconds kLongPatience{60};
@@ -82,8 +82,8 @@ class Linker {
   CondVar changed_;
   bool taken_ GPULOOM_GUARDED_BY(mutex_) = false;
   const void* last_ GPULOOM_GUARDED_BY(mutex_) = nullptr;  // whose turn it was
-  std::list<const void*> waiting_
-      GPULOOM_GUARDED_BY(mutex_);  // tenants, in the order in which they came
+  // Tenants, in the order in which they came.
+  std::list<const void*> waiting_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuloom::executor

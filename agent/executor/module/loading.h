@@ -85,7 +85,7 @@ struct Loading {
   const wire::LibraryId id;
   const LeftFlag left;
   const void* const tenant;  // identity; never dereferenced
-  // The charge for all of this; higher while the image is examined and compiled.
+  // The charge for all that this load holds; higher while the image is examined and compiled.
   const std::shared_ptr<ImageCost> cost;
   bool by_hash = false;   // as the tenant requested
   bool is_known = false;  // `image` has been loaded before
@@ -94,9 +94,9 @@ struct Loading {
   std::shared_ptr<KnownImage> fresh;  // until it is known
   ImageRef image;
   bool is_damaged = false;    // its structure is invalid: the driver has not seen it
-  bool has_unplaced = false;  // managed variables that nobody could tell apart
+  bool has_unplaced = false;  // it has managed variables that could not be identified
   bool is_text = false;       // PTX, which the driver may not have fully checked yet
-  bool is_compiled = false;   // from PTX, here: a compiler gets no options any more
+  bool is_compiled = false;   // from PTX, by us: the compiler's options do not apply any more
   bool is_cubin = false;      // taken out of the fatbin that the tenant sent
   std::vector<uint8_t> sent;  // that fatbin, while the driver may yet refuse its cubin
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
@@ -128,7 +128,7 @@ struct Loading {
     copy_ms = MillisecondsSince(begin);
   }
 
-  // Of what the tenant sent.
+  // Hashes what the tenant sent.
   void Hash(const LibraryCache& cache) {
     hash = cache.Hash(WithoutNul(fresh->bytes));
     is_hashed = true;
@@ -157,10 +157,9 @@ struct Loading {
     }
   }
 
-  // Compiles PTX to a cubin, in place, with the driver's linker: a lazily loaded library reports
-  // errors in its PTX only when a kernel is requested, but cuModuleLoadData must report them at
-  // once. Also returns CUDA_SUCCESS for what Decide must check, for images that are no PTX, and
-  // without a linker.
+  // Compiles PTX to a cubin, in place, with the driver's linker: a lazily loaded library reports errors in its PTX only
+  // when a kernel is requested, but cuModuleLoadData must report them at once. Also returns CUDA_SUCCESS for PTX that
+  // Decide must check, for images that are not PTX, and where there is no linker.
   CUresult Compile(Device* device, const LibraryCache& cache) {
     const Driver& cuda = device->cuda();
     Image found;
@@ -189,7 +188,7 @@ struct Loading {
       is_compiled = true;
     }
     cuda.cuLinkDestroy(link);  // and with it `cubin`
-    // It found no definition of something, which need not be an error: see Decide.
+    // The linker found no definition of something, which need not be an error: see Decide.
     const bool undecided = linked == CUDA_ERROR_UNKNOWN || linked == CUDA_ERROR_INVALID_SOURCE;
     return undecided ? CUDA_SUCCESS : linked;
   }
@@ -205,22 +204,22 @@ struct Loading {
     result = found == CUDA_ERROR_INVALID_SOURCE ? CUDA_ERROR_INVALID_PTX : found;
   }
 
-  // Goes on with the cubin that this device needs, where the driver's choice is clear: most of what a
-  // library brings along is for other devices, and would be unpacked and examined for nothing.
+  // Goes on with only the cubin that this device needs, where the driver's choice is clear. Most of a library's code is
+  // for other devices, and would be unpacked and examined in vain.
   void TakeCubin(Device* device, const LibraryCache& cache) {
     std::vector<uint8_t> cubin;
     if (device->cubins() == Device::Cubins::kRefused ||
         !TakeOnlyCubin(WithoutNul(fresh->bytes), device->Capability(), &cubin)) {
       return;
     }
-    // By the hash of what was sent the next tenant asks.
+    // The next tenant will ask by the hash of what was sent.
     if (!is_hashed) Hash(cache);
     if (device->cubins() == Device::Cubins::kUnknown) sent = std::move(fresh->bytes);
     fresh->SetBytes(cubin);
     is_cubin = true;
   }
 
-  // After Load. Returns true if the driver does not take cubins: then all that was sent is examined and loaded instead.
+  // After Load. Returns true if the driver does not load cubins: then all that was sent is examined and loaded instead.
   bool GoBackToFatbin(Device* device) {
     if (!is_cubin) return false;
     is_cubin = false;
@@ -293,13 +292,13 @@ struct Loading {
       return Keep(3 * member_bytes + layout_bytes);
     }
     result = Compile(device, cache);
-    // Both count: what is loaded and what was sent.
+    // Both the loaded image and the one that was sent count.
     if (is_text) fresh->has_variables |= HasVariables(WithoutNul(fresh->bytes));
     if (is_compiled) {
       const ImageContent compiled = LookInto(WithoutNul(fresh->bytes));
       fresh->device_bytes = std::max(fresh->device_bytes, compiled.device_bytes);
     }
-    // Of PTX that was not compiled the driver shall say first what is wrong with it.
+    // For PTX that was not compiled, the driver's own error has precedence.
     if (!is_text || is_compiled) RefuseUnplaced();
     const uint64_t held_bytes = LargestMemberBytes(WithoutNul(fresh->bytes));
     const uint64_t layout_bytes = ReadLayouts(device->cuda(), held_bytes);
@@ -316,8 +315,8 @@ struct Loading {
         "together; compile it with nvcc, or allocate with cudaMallocManaged instead");
   }
 
-  // Where the driver does not tell how parameters lie, the image does. Returns what that takes: no
-  // more than the code itself in any image that a compiler made, but for very small ones.
+  // Where the driver does not report the layout of parameters, the image does. Returns the memory that this takes: no
+  // more than the code itself in any image that a compiler made, except for very small ones.
   uint64_t ReadLayouts(const Driver& cuda, uint64_t code_bytes) {
     constexpr uint64_t kLeastBytes = 4096;
     if (cuda.cuKernelGetParamInfo != nullptr || result != CUDA_SUCCESS) return 0;
@@ -328,7 +327,7 @@ struct Loading {
     return fresh->layouts->bytes();
   }
 
-  // For an image that was examined and is paid for.
+  // For an image that has been examined and charged.
   void Load(Device* device) {
     if (result != CUDA_SUCCESS || managed != nullptr || *left) return;
     const auto begin = Clock::now();
@@ -339,7 +338,7 @@ struct Loading {
     load_ms = MillisecondsSince(begin);
   }
 
-  // Held from now on: the bytes and `beside_bytes`.
+  // From this call on the load holds the bytes and `beside_bytes`.
   void Keep(uint64_t beside_bytes) {
     cost->host.ShrinkTo(fresh->bytes.size() + beside_bytes + sent.size());
     fresh->cost_bytes = cost->host.bytes() - sent.size();
@@ -358,7 +357,7 @@ struct Loading {
     load_ms = MillisecondsSince(begin);
   }
 
-  // Handles the scheduler's answer. The tenant gets the reason why there is no room.
+  // Handles the scheduler's answer. The tenant learns why there is no room.
   void Pay(CUresult charged, DeviceChargeRef charge) {
     cost->device = std::move(charge);
     if (charged == CUDA_SUCCESS) return;

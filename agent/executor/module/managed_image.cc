@@ -113,8 +113,8 @@ bool ManagedImage::PlaceAll() {
   return size_bytes_ != 0;
 }
 
-// Where a variable lies is told to the driver by the options for undefined symbols, which the
-// released variables have become.
+// The options for undefined symbols, which the released variables have become, tell the driver
+// where each variable lies.
 CUresult ManagedImage::Load(const Driver& cuda, const HostMemory& host, uint64_t address,
                             CUlibrary* library) {
   for (size_t i = 0; i < variables_.size(); ++i) {

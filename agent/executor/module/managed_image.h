@@ -59,7 +59,7 @@ class ManagedImage {
   // time; the values are its own. The driver loads lazily and reads names and addresses when a
   // kernel is first requested: this object must live until the library is unloaded.
   CUresult Load(const Driver& cuda, const HostMemory& host, uint64_t address, CUlibrary* library);
-  // Once loaded.
+  // Call after Load.
   std::vector<Services> PlacesAt(uint64_t address) const;
 
  private:

@@ -17,7 +17,8 @@
 
 namespace gpuloom::executor {
 
-// The descriptor keeps its number, so whatever has it, the driver included, writes into the file.
+// The descriptor keeps its number, so that everybody who has it, including the driver, writes into
+// the file.
 bool DriverOutput::Redirect(int standard, const char* name, File* file) {
   file->fd = channel::UniqueFd(memfd_create(name, MFD_CLOEXEC));
   // Every holder of the descriptor appends, also after we have freed what we have read.

@@ -18,7 +18,8 @@ class DriverOutput {
  public:
   // Returns false with a message.
   [[nodiscard]] bool Capture(std::string* error);
-  // Instead, for tests, whose own output must not be taken: the driver's errors are what is appended to this file.
+  // Replaces Capture in tests, whose own output must not be taken: what is appended to this file counts as the driver's
+  // errors.
   void ReadErrors(channel::UniqueFd file) {
     const MutexLock lock(mutex_);
     errors_.fd = std::move(file);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which session's kernels may print now. The device has one printf buffer, which does not
-// record who wrote to it, so kernels that may print (of libraries that name vprintf) take turns by
-// session. A session's turn ends when its printing launches are done and their text has been taken
-// out; while another session waits it may launch no more of them. A session that is alone never waits.
+// Decides which session's kernels may print. The device has one printf buffer, which does not record who wrote to it,
+// so kernels that may print (of libraries that name vprintf) take turns by session. A session's turn ends when its
+// printing launches are done and their text has been taken out; while another session waits it may launch no more of
+// them. A session that is alone never waits.
 //
 // The driver writes the text to stdout when a stream is synchronised, whatever other work is
 // running; a worker does that after each printing launch, before its completion is published, so
@@ -10,7 +10,7 @@
 //
 // A kernel that never ends keeps the turn: other sessions' printing kernels wait for it.
 //
-// Ring thread only.
+// Owned by the loop; ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,11 @@ class Printer {
 
   // Returns false if it is another session's turn; this one is queued and must ask again later.
   bool MayPrint(uint64_t session);
-  // A launch that may print is submitted to CUDA; MayPrint has just allowed it.
+  // Call when a launch that may print is submitted to CUDA, right after MayPrint has allowed it.
   void Began(uint64_t session);
-  // So many are done and their text has been taken.
+  // Call when this many launches are done and their text has been taken.
   void Ended(uint32_t launches);
-  // The session no longer waits.
+  // Call when the session does not wait any more.
   void Forget(uint64_t session) { std::erase(waiting_, session); }
 
   // Calls `done` with what was printed up to `reached`, an event that is already complete.
@@ -49,7 +49,7 @@ class Printer {
   CUstream stream_ = nullptr;  // created by the first flush
   LineBudget lines_;
   uint64_t owner_ = 0;
-  uint32_t launches_ = 0;  // of the owner, begun and not ended
+  uint32_t launches_ = 0;  // the owner's launches that have begun and not ended
   std::deque<uint64_t> waiting_;
 };
 

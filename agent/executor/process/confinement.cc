@@ -45,14 +45,14 @@ class Mechanisms {
   std::vector<Confinement::Mechanism>* list_;
 };
 
-// A network and System V IPC of its own. In a user namespace besides, no other process of the same
-// user outside can be looked into, whatever else is missing.
+// A network and System V IPC of its own. If there is a user namespace as well, other processes of
+// the same user outside of it cannot be inspected, whatever else is missing.
 class Namespaces {
  public:
   explicit Namespaces(Mechanisms* mechanisms) : mechanisms_(mechanisms) {}
 
   enum class Kind { kOfTheNode, kWithUsers };
-  // Nothing once it is in some.
+  // Does nothing once the process has entered some.
   void Enter(Kind kind) {
     if (is_in_) return;
     const int users = kind == Kind::kWithUsers ? CLONE_NEWUSER : 0;
@@ -79,8 +79,8 @@ class Namespaces {
 
 bool Confine(const ConfinementWishes& wishes, Confinement* confinement, std::string* error) {
   Mechanisms mechanisms(&confinement->mechanisms);
-  // First, because the entry in /proc is this user's own, and beyond reach once the process is not
-  // dumpable.
+  // Comes first, because the entry in /proc belongs to this user, and is out of reach once the
+  // process is not dumpable.
   if (!GoFirstWithoutMemory()) {
     mechanisms.Missing(
         "out-of-memory score",
@@ -88,7 +88,8 @@ bool Confine(const ConfinementWishes& wishes, Confinement* confinement, std::str
   }
 
   Namespaces namespaces(&mechanisms);
-  // Only while it still has the right. Whoever keeps its user needs one of users, see Namespaces.
+  // Done while the process still has the right. A process that keeps its user needs a user
+  // namespace, see Namespaces.
   if (wishes.user != 0) {
     namespaces.Enter(Namespaces::Kind::kOfTheNode);
     const std::vector<gid_t> groups = DeviceGroups("/dev");
@@ -102,20 +103,20 @@ bool Confine(const ConfinementWishes& wishes, Confinement* confinement, std::str
                                        ", as the scheduler and other executors");
   }
   if (!wishes.folder.empty()) {
-    // Its parents are the operator's; where its own user may not make it there is none.
+    // The operator provides the parent folders; if the process's own user may not create the folder
+    // there, it has none.
     confinement->has_folder = mkdir(wishes.folder.c_str(), 0700) == 0;
     if (!confinement->has_folder) {
       mechanisms.Missing("own folder", Because("cannot make " + wishes.folder) +
                                            "; the driver keeps no compiled code");
     }
   }
-  // Nothing is left to do for who has entered some as root. Without CAP_SYS_ADMIN a namespace of
-  // users is the only way to the others; where user namespaces are forbidden the others are tried
-  // alone.
+  // Does nothing if the process has entered some as root. Without CAP_SYS_ADMIN a user namespace is
+  // the only way to the others; where user namespaces are forbidden the others are tried alone.
   namespaces.Enter(Namespaces::Kind::kWithUsers);
   namespaces.Enter(Namespaces::Kind::kOfTheNode);
   namespaces.Tell();
-  // A user namespace gives all capabilities inside it; here they go, too.
+  // A user namespace gives all capabilities inside it; they are dropped here, too.
   if (!GiveUpPrivileges(error)) return false;
 
   if (wishes.lenient) {
@@ -130,8 +131,8 @@ bool Confine(const ConfinementWishes& wishes, Confinement* confinement, std::str
     ReachableFiles files = FilesOfEveryExecutor();
     AddLibraryFolders(wishes.driver, &files.read);
     if (confinement->has_folder) files.own.push_back(wishes.folder);
-    // As long as any process holds it the kernel keeps this entry and those above it, and the rules
-    // with them.
+    // While any process holds it, the kernel keeps this entry and those above it, and with them the
+    // rules.
     confinement->threads.Reset(open("/proc/self/task", O_PATH | O_CLOEXEC));
     std::string why;
     if (const int version = RestrictFiles(files, &why); version > 0) {

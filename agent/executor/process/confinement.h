@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drops this process's privileges before it serves any tenant, because tenants' kernels run in its
-// address space and a hole in the driver is a hole in us: the user it was started as, capabilities,
-// files, processes, the network, and every system call that CUDA was not seen to need. What a
-// machine or user cannot provide is skipped and logged; docs/design/taken-over-executor.md describes
-// what remains open then, and how the list of system calls was found.
+// Drops this process's privileges before it serves any tenant, because tenants' kernels run in its address space and a
+// hole in the driver is a hole in this process. It gives up the user it was started as, capabilities, files, other
+// processes, the network, and every system call that CUDA was not seen to need. What a machine or user cannot provide
+// is skipped and logged; docs/design/taken-over-executor.md describes what remains open then, and how the list of
+// system calls was found.
 //
 //   Load(…);                                         // the library may lie where only root can read
 //   Confine(wishes, &confinement, &error);           // before cuInit, by the only thread
@@ -39,19 +39,19 @@ struct Confinement {
   struct Mechanism {
     const char* name;
     bool is_had;
-    std::string detail;  // what was applied; or why not, and the consequence
+    std::string detail;  // what was applied; or why it was not, and the consequence
   };
   std::vector<Mechanism> mechanisms;
   bool has_folder = false;
-  // Through this the kernel reports refused system calls; invalid if it cannot. Whoever holds it
-  // can allow such a call: hand it over and close it before anything else.
+  // The kernel reports refused system calls through this; invalid if it cannot. Whoever holds it can allow such a call,
+  // so pass it on and close it before anything else.
   channel::UniqueFd refused_calls;
-  // Keeps the kernel's /proc entries of this process and its threads open, which the file rules refer to.
+  // Keeps this process's /proc entries for itself and its threads open, because the file rules refer to them.
   channel::UniqueFd threads;
 };
 
-// Returns false with a message if something that every machine has was refused: the requested user,
-// dropping all capabilities, the filter. The process must end then.
+// Returns false with a message if something was refused that every machine has: the requested user, dropping all
+// capabilities, the filter. The process must then end.
 [[nodiscard]] bool Confine(const ConfinementWishes& wishes, Confinement* confinement,
                            std::string* error);
 

@@ -28,12 +28,12 @@ constexpr int64_t kMaxErrorBytes = 16 << 10;
 constexpr size_t kCrashStackBytes = 64 << 10;
 // Threads of ours: the workers, and one for each linker of a tenant's.
 constexpr size_t kMaxThreads = 256;
-// Asks a thread of ours to say where it is.
+// The signal that asks a thread of ours where it is.
 constexpr int kWhereSignal = SIGUSR2;
 constexpr timespec kWhereLook = {0, 1'000'000};
 constexpr int kWhereLooks = 20;
 
-// Read by signal handlers: set before the handlers are installed, and never changed then.
+// Read by signal handlers: set before these are installed, and not changed afterwards.
 int g_log = -1;
 int g_errors = -1;
 std::atomic<bool> g_reported{false};
@@ -72,7 +72,7 @@ class CrashStack {
 };
 
 void Write(const char* text, size_t bytes) {
-  // That the log cannot be written cannot be reported any more.
+  // If the log cannot be written, that cannot be reported either.
   [[maybe_unused]] const ssize_t written = write(g_log, text, bytes);
 }
 
@@ -100,7 +100,7 @@ void WriteCalls(const char* what) {
   backtrace_symbols_fd(frames, backtrace(frames, kMaxFrames), g_log);
 }
 
-// In the thread that was asked. It then goes on where it was.
+// Runs in the thread that was asked, which continues afterwards.
 void OnWhere(int) {
   WriteCalls("meanwhile");
   g_told = true;
@@ -131,7 +131,7 @@ void OnCrash(int signal, siginfo_t* info, void*) {
              from_outside ? "ended from outside" : "crashed", signal, sigabbrev_np(signal),
              from_outside ? nullptr : info->si_addr);
     WriteCalls(what);
-    // Then it hangs somewhere, and any of them may be why.
+    // It hangs somewhere, and any of its threads may be the reason.
     if (from_outside) AskTheOthers();
   }
   // SA_RESETHAND has put the default back, so this time it ends the process.

@@ -34,15 +34,15 @@ std::string CuptiSetting() {
 void PrepareForDriver() {
   // The log is a pipe, and its reader may be gone.
   signal(SIGPIPE, SIG_IGN);
-  // A session is five descriptors; the scheduler bounds the sessions.
+  // A session takes five descriptors; the scheduler bounds the number of sessions.
   rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
   }
-  // More hardware queues than the default 8, so that tenants' streams do not wait in line for one
-  // another; each makes the context 14 ms slower to make. Who wants another number sets the
-  // variable for the scheduler (docs/design/start-up.md). Read by cuInit.
+  // More hardware queues than the default of 8, so that tenants' streams do not wait for one
+  // another; each makes creating the context 14 ms slower. To change the number, set the variable
+  // for the scheduler (docs/design/start-up.md). Read by cuInit.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "16", 0);
   // Eager loading would make every load wait for the device, not only the first use (quiet.h).
   setenv("CUDA_MODULE_LOADING", "LAZY", 1);

@@ -9,15 +9,15 @@
 
 namespace gpuloom::executor {
 
-// GPULOOM_EXECUTOR_LOG, for debugging: overrides what the scheduler says. Returns `told` if it is
-// not set, or names no level.
+// GPULOOM_EXECUTOR_LOG, for debugging: overrides the scheduler's level. Returns `told` if it is not set, or names no
+// level.
 LogLevel LogLevelOf(LogLevel told);
 
-// Returns false with GPULOOM_EXECUTOR_BATCHING=off, for comparisons (docs/design/batching.md).
+// Returns false if GPULOOM_EXECUTOR_BATCHING=off, for comparisons (docs/design/batching.md).
 bool IsBatchingOn();
-// False if GPULOOM_EXECUTOR_SHARING=off: every session submits whatever it likes. For comparison, too.
+// Returns false if GPULOOM_EXECUTOR_SHARING=off, also for comparisons: every session then submits without limits.
 bool IsSharingOn();
-// GPULOOM_EXECUTOR_CUPTI, where CUPTI is: a path, or "off". Empty: it is looked for (trace/cupti.h).
+// GPULOOM_EXECUTOR_CUPTI, where CUPTI is: a path, or "off". Empty: the usual places are searched (trace/cupti.h).
 std::string CuptiSetting();
 
 // Raises the descriptor limit to the hard limit, ignores SIGPIPE, and sets the variables that the

@@ -14,18 +14,18 @@ struct ReachableFiles {
   std::vector<std::string> read;     // folders, with everything below them, or files
   std::vector<std::string> written;  // folders whose files may be read and written, but not created
   std::vector<std::string> devices;  // device nodes or folders of them: read, write, ioctl
-  std::vector<std::string>
-      own;  // folders in which everything but devices, links and sockets may be created
+  // Folders in which everything but devices, links and sockets may be created.
+  std::vector<std::string> own;
 };
 
-// Needed by every executor, besides its own folder and the driver's.
+// What every executor needs, besides its own folder and the driver's.
 ReachableFiles FilesOfEveryExecutor();
 
 // Appends the folders of the library that contains this function, by name and with links resolved.
 void AddLibraryFolders(const void* function, std::vector<std::string>* folders);
 
-// Returns the Landlock version enforced from now on; 0 with the reason in *why if the kernel has
-// none or does not let us. Paths that do not exist are skipped.
+// Returns the Landlock version that is enforced from then on; 0, with the reason in *why, if the kernel has none or
+// does not let us use it. Paths that do not exist are skipped.
 [[nodiscard]] int RestrictFiles(const ReachableFiles& files, std::string* why);
 
 }  // namespace gpuloom::executor

@@ -21,7 +21,7 @@ void Write(LogLevel level, const char* format, va_list arguments) {
                      now.tv_nsec / 1000);
   }
   const size_t room = sizeof(text) - static_cast<size_t>(begin);
-  // The length of the whole text, which may be more than there is room for.
+  // The length of the whole text, which may exceed the room for it.
   const int wanted = vsnprintf(text + begin, room, format, arguments);
   if (wanted < 0) return;
   const size_t length =

@@ -33,8 +33,8 @@ bool IsFolder(int at, const char* name) {
   return fstatat(at, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode);
 }
 
-// Moves what a folder holds up beside it, so that no depth is too deep for descriptors or the
-// stack; then removes it.
+// Moves the contents of a folder up, next to the folder, so that no depth is too deep for
+// descriptors or the stack; then removes the folder.
 void Flatten(int top, const char* name, uint64_t* last_name, bool* has_moved) {
   fchmodat(top, name, 0700, 0);
   const Listing folder = List(top, name);
@@ -70,7 +70,7 @@ void UseFolder(const std::string& folder) {
 // so.
 bool RemoveFolder(const std::string& folder, std::string* error) {
   uint64_t last_name = 0;
-  // What was moved up comes in a later round.
+  // What was moved up is removed in a later round.
   for (bool has_moved = true; has_moved;) {
     has_moved = false;
     chmod(folder.c_str(), 0700);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one folder an executor may write to: the driver's compilation cache, its temporary files.
-// Created by the executor as its own user, because the parent may lack the right to change owners;
-// for the same reason removed, after the executor has ended, by a process of that user.
+// The one folder that an executor may write to, for the driver's compilation cache and its
+// temporary files. The executor creates it as its own user, because the parent may lack the right
+// to change owners; for the same reason a process of that user removes it after the executor has
+// ended. Called from main.
 #pragma once
 
 #include <string>

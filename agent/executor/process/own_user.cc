@@ -35,10 +35,10 @@ void AddGroup(const std::string& path, std::vector<gid_t>* groups) {
   groups->push_back(status.st_gid);
 }
 
-// None for programs that this process would start, either.
+// Removes capabilities also from programs that this process would start.
 void ForbidCapabilities() {
   for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
-    // Only with CAP_SETPCAP; the others start no programs.
+    // Works only with CAP_SETPCAP; a process without that starts no programs.
     prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
   }
 }
@@ -65,7 +65,7 @@ std::vector<gid_t> DeviceGroups(const std::string& device_folder) {
 
 // Groups before the user: afterwards the right to change them is gone.
 bool BecomeUser(unsigned user, const std::vector<gid_t>& groups, std::string* error) {
-  // Which another user than root could not any more.
+  // Done here, because another user than root does not have the right to.
   ForbidCapabilities();
   const std::string name = "user " + std::to_string(user);
   if (setgroups(groups.size(), groups.data()) != 0) {
@@ -81,15 +81,16 @@ bool BecomeUser(unsigned user, const std::vector<gid_t>& groups, std::string* er
 
 bool GiveUpPrivileges(std::string* error) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return Fail("PR_SET_NO_NEW_PRIVS", error);
-  // Again for a process that has kept its user; and in a user namespace it has them anew.
+  // Repeated for a process that has kept its user; and in a user namespace it has all of them
+  // again.
   ForbidCapabilities();
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-  // Two, for 64 capabilities.
+  // Two structures, for 64 capabilities.
   __user_cap_data_struct none[2] = {};
   if (syscall(SYS_capset, &header, none) != 0) return Fail("dropping capabilities", error);
   if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return Fail("PR_SET_DUMPABLE", error);
-  // Behind the change of user, which takes it back.
+  // Comes after the change of user, which resets it.
   if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0) return Fail("PR_SET_PDEATHSIG", error);
   return true;
 }

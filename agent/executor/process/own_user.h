@@ -17,8 +17,8 @@ std::vector<gid_t> DeviceGroups(const std::string& device_folder);
 // Switches permanently to `user`, the group of the same number, and the supplementary `groups`.
 [[nodiscard]] bool BecomeUser(unsigned user, const std::vector<gid_t>& groups, std::string* error);
 
-// Drops all capabilities, for good; no other process of its user may inspect this one; it ends with
-// its parent, whatever it is doing.
+// Drops all capabilities for good. No other process of its user may inspect this one after that,
+// and it ends with its parent, whatever it is doing.
 [[nodiscard]] bool GiveUpPrivileges(std::string* error);
 
 }  // namespace gpuloom::executor

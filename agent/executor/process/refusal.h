@@ -8,8 +8,8 @@
 
 namespace gpuloom::executor {
 
-// Logs `error` and tells the scheduler why there will be no executor, then closes the socket.
-// `driver_failed`: it might start in a less confined process.
+// Logs `error`, notifies the scheduler why there will be no executor, and closes the socket. `driver_failed`: the
+// driver did not start, which it may do in a less confined process.
 void Refuse(channel::UniqueFd control, const std::string& error, bool driver_failed = false);
 
 // Returns true if an executor of this build can serve a scheduler that speaks this version of the control

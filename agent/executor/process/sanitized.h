@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether this is a sanitizer build: sanitizers need what the executor otherwise drops.
+// Whether this is a sanitizer build: sanitizers need what the executor otherwise gives up. A
+// constant.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

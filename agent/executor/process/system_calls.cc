@@ -35,10 +35,11 @@ constexpr uint32_t kCachestat = 451;
 constexpr uint32_t kFutexWake = 454;
 constexpr uint32_t kFutexWait = 455;
 constexpr uint32_t kFutexRequeue = 456;
-// Newer system calls fail with ENOSYS, as on a kernel that does not have them.
+// System calls with higher numbers fail with ENOSYS, as on a kernel that does not have them.
 constexpr uint32_t kNewestKnown = 469;
 
-// What a busy executor calls most stands first, for kernels that go through the list each time.
+// The calls that a busy executor makes most often stand first, for kernels that go through the list
+// each time.
 constexpr uint32_t kAllowed[] = {
     SYS_futex,
     SYS_epoll_pwait,
@@ -105,7 +106,7 @@ constexpr uint32_t kAllowed[] = {
     SYS_mbind,
     SYS_get_mempolicy,
     SYS_set_mempolicy,
-    // Threads. Those that take a thread's number reach other processes of the same user too.
+    // Threads. Calls that take a thread's number reach other processes of the same user, too.
     SYS_membarrier,
     kFutexWaitv,
     kFutexWake,
@@ -201,7 +202,7 @@ constexpr uint32_t kAllowed[] = {
 #endif
 };
 
-// Their numbers, too, are newer than the oldest headers, and the same everywhere.
+// The numbers of these calls, too, are newer than the oldest headers, and the same everywhere.
 constexpr uint32_t kIoUringSetup = 425;
 constexpr uint32_t kOpenTree = 428;
 constexpr uint32_t kMoveMount = 429;
@@ -210,7 +211,7 @@ constexpr uint32_t kFsMount = 432;
 constexpr uint32_t kPidfdGetfd = 438;
 constexpr uint32_t kMountSetattr = 442;
 
-// What no driver needs.
+// Calls that no driver needs.
 constexpr uint32_t kRefused[] = {
     SYS_execve,
     SYS_execveat,
@@ -279,18 +280,19 @@ class Filter {
   }
   void Return(uint32_t action) { Add(BPF_RET | BPF_K, action); }
 
-  // For a number or an argument, whichever was loaded last.
+  // For a call's number or an argument, whichever was loaded last.
   void Answer(uint32_t number, uint32_t action) {
     Add(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1);
     Return(action);
   }
-  // Of the call's argument `index` the lower half counts: these arguments are ints to the kernel.
-  // Allowed, or refused, when under `mask` it is one of `values`; otherwise the opposite.
+  // Only the lower half of argument `index` counts: the kernel takes these arguments as ints. A
+  // call is allowed, or refused, if the argument under `mask` is one of `values`; otherwise the
+  // opposite.
   enum class Those { kAllowed, kRefused };
   void Judge(uint32_t number, int index, uint32_t mask, Those those,
              std::initializer_list<uint32_t> values) {
     const auto count = static_cast<uint8_t>(values.size());
-    // The load, the mask, two for each value, and the last word.
+    // Counts the load, the mask, two instructions for each value, and the last return.
     Add(BPF_JMP | BPF_JEQ | BPF_K, number, 0, static_cast<uint8_t>(2 + 2 * count + 1));
     LoadArgument(index);
     Add(BPF_ALU | BPF_AND | BPF_K, mask);
@@ -298,7 +300,7 @@ class Filter {
     for (const uint32_t value : values) Answer(value, allowed ? SECCOMP_RET_ALLOW : refuse_);
     Return(allowed ? refuse_ : SECCOMP_RET_ALLOW);
   }
-  // Refused unless the argument is `value`; otherwise whatever follows decides.
+  // Refuses the call unless the argument is `value`; otherwise the instructions that follow decide.
   void Require(uint32_t number, int index, uint32_t value) {
     Add(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 4);
     LoadArgument(index);
@@ -326,21 +328,22 @@ Filter MakeFilter(uint32_t refuse) {
   constexpr auto kRefused = Filter::Those::kRefused;
   const auto self = static_cast<uint32_t>(getpid());
   Filter filter(refuse);
-  // Judged by an argument, so the kernel goes through these each time: they stand first. Not
-  // allowed of ioctl and fcntl is what types into a terminal, or names another process to be
-  // signalled when a descriptor is ready.
+  // These calls are judged by an argument, so the kernel goes through them each time: they stand
+  // first. ioctl and fcntl are refused where they would type into a terminal, or name another
+  // process to be signalled when a descriptor is ready.
   filter.Judge(SYS_ioctl, 1, kAll, kRefused, {TIOCSTI, TIOCLINUX, FIOSETOWN, SIOCSPGRP});
   filter.Judge(SYS_fcntl, 1, kAll, kRefused, {F_SETOWN, F_SETOWN_EX, F_SETSIG});
-  // Threads only, in no namespace of their own.
+  // Only threads may be created, in no namespace of their own.
   constexpr uint32_t kNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
                                    CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
   filter.Judge(SYS_clone, 0, CLONE_THREAD | kNamespaces, kAllowed, {CLONE_THREAD});
-  // The number of this process, not 0, -1 or a negative one, which stand for groups of processes.
+  // Only the number of this process is allowed: 0, -1 and negative numbers name groups of
+  // processes.
   filter.Judge(SYS_kill, 0, kAll, kAllowed, {self});
   filter.Judge(SYS_tgkill, 0, kAll, kAllowed, {self});
   filter.Judge(SYS_prlimit64, 0, kAll, kAllowed, {0, self});
-  // Of whatever domain: but Unix there is only TIPC. A datagram socket sends anywhere, in a pair
-  // too.
+  // The domain does not matter: besides Unix there is only TIPC. A datagram socket can send to any
+  // address, even one of a pair.
   constexpr uint32_t kType = 0xf;
   filter.Judge(SYS_socketpair, 1, kType, kAllowed, {SOCK_STREAM, SOCK_SEQPACKET});
   // cuInit listens on an abstract Unix socket, "cuda-uvmfd-NAMESPACE-PID", and fails where it
@@ -361,8 +364,8 @@ Filter MakeFilter(uint32_t refuse) {
   return filter;
 }
 
-// Everything is allowed but what is listed. Numbers of the x32 interface name the same calls once
-// more, so they are all refused.
+// Everything is allowed except what is listed. The numbers of the x32 interface name the same calls
+// again, so all of them are refused.
 Filter MakeLenientFilter() {
   constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
   constexpr uint32_t kAll = 0xffffffff;
@@ -411,7 +414,8 @@ bool RestrictSystemCalls(channel::UniqueFd* listener, std::string* error) {
       listener->Reset(static_cast<int>(fd));
       return true;
     }
-    // A kernel before 5.7, or a process outside has such a descriptor of us already.
+    // The kernel is older than 5.7, or a process outside has such a descriptor of this process
+    // already.
   }
   return InstallInAllThreads(MakeFilter(SECCOMP_RET_ERRNO | EPERM), error);
 }

@@ -3,7 +3,7 @@
 // example. It is done in pieces, as many per round of the loop as fit into the session's time slice,
 // and until it is finished the session's ring is not read. So it costs only its own tenant time.
 //
-// Ring thread only; owned by the session.
+// Owned by the session; ring thread only.
 #pragma once
 
 #include <cstddef>

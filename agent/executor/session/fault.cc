@@ -15,7 +15,7 @@ namespace {
 
 // How many sessions are named when the context is lost.
 constexpr size_t kMaxSuspects = 16;
-// Of their kernels' names, in bytes: all in one line of the log.
+// For the names of their kernels, in bytes: all of them share one line of the log.
 constexpr size_t kLongestName = 50;
 
 }  // namespace
@@ -67,10 +67,10 @@ void Loop::TellFault() {
   // a lost context.
   if (result == CUDA_ERROR_ASSERT) device_->cuda().cuCtxSynchronize();
   const std::string text = LogDriverErrors();
-  // First, because looking for names takes its time. Which of a container's processes has failed is not known: each
-  // that was at the device gets the text.
+  // Comes first, because looking for names takes time. Which of a container's processes has failed is not known, so
+  // each that was at the device gets the text.
   const bool has_owner = result == CUDA_ERROR_ASSERT && is_known;
-  // Whoever is served is told, suspect or not: the context is gone for all of them.
+  // Every served session is notified, suspect or not: the context is gone for all of them.
   for (const auto& session : sessions_) {
     const bool about_it = has_owner && session->AtDevice();
     session->PublishFault(result, about_it ? std::string_view(text) : std::string_view());

@@ -12,7 +12,7 @@ namespace {
 
 // How many blocks a worker returns in one job, so that others get their turn.
 constexpr size_t kBlocksAtATime = 16;
-// Memory that was not reused for so long is not kept any longer.
+// Memory that was not reused for this long is returned.
 constexpr uint64_t kKeepNs = 1'000'000'000;
 
 // How many pieces are returned together, with a message to the scheduler for each.
@@ -141,7 +141,8 @@ void DeviceMemory::EndReturn() {
   if (--returning_ == 0) TellReturned();
 }
 
-// Whatever counted on memory being back at the scheduler: reclaims, and questions how much is free.
+// Serves whatever has waited for memory to be back at the scheduler: reclaims, and queries of how
+// much is free.
 void DeviceMemory::TellReturned() {
   for (const uint64_t reclaim_id : std::exchange(reclaims_, {})) {
     services_.scheduler->Send(control::MemoryReclaimed{id(), reclaim_id});
@@ -154,7 +155,7 @@ void DeviceMemory::TellReturned() {
 void DeviceMemory::LeaveOne(const PhysicalRef& memory) {
   if (memory->holders.empty()) return services_.shared->Forget(*memory);
   const uint64_t heir = memory->holders.begin()->first;
-  // Any holder will do: whoever keeps it pays for it.
+  // Any holder will do: a session that keeps the memory pays for it.
   services_.scheduler->Send(control::MemoryTransfer{id(), heir, memory->memory_id});
   services_.shared->Charge(memory.get(), heir);
 }

@@ -27,7 +27,7 @@ class DomainBudget {
   DomainBudget& operator=(const DomainBudget&) = delete;
 
   uint64_t limit_bytes() const { return limit_bytes_; }
-  // So that a single session leaves room for its neighbours.
+  // A quarter, so that a single session leaves room for its neighbours.
   uint64_t session_limit_bytes() const { return limit_bytes_ / 4; }
   uint64_t held_bytes() const;
   uint64_t most_bytes() const;  // highest held_bytes so far
@@ -57,7 +57,7 @@ class SessionBudget {
   [[nodiscard]] bool Take(uint64_t bytes);
   void Give(uint64_t bytes);
   uint64_t held_bytes() const;
-  // For the tenant: why `bytes` were refused, and what can be done.
+  // A message for the tenant: why `bytes` were refused, and what can be done.
   std::string Refusal(uint64_t bytes) const;
 
  private:
@@ -77,7 +77,7 @@ class HostCharge {
   HostCharge& operator=(const HostCharge&) = delete;
   ~HostCharge() { ShrinkTo(0); }
 
-  // If it returns false, it holds what it held.
+  // If it returns false, it still holds what it held before.
   [[nodiscard]] bool Add(uint64_t bytes) {
     if (!budget_->Take(bytes)) return false;
     bytes_ += bytes;

@@ -43,7 +43,7 @@ void LongKernels::LookAtAll(TimeSharing::Sessions sessions, uint64_t now_ns) {
     if (!heads_[i].work.watched || whose[i]->share().kernels == control::KernelTerms{}) continue;
     const uint64_t ran_ns = watch_.ran_ns(heads_[i].work.session, heads_[i].work.piece);
     uint64_t& told_ns = told_ns_[whose[i]->id()];
-    if (ran_ns < told_ns) told_ns = 0;  // another
+    if (ran_ns < told_ns) told_ns = 0;  // another kernel
     if (ran_ns < told_ns + kLongNs) continue;
     told_ns = ran_ns;
     Tell(whose[i]->id(), heads_[i], ran_ns);

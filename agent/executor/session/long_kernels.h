@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells the scheduler of kernels that run for long, where the policy has a limit for them
-// (control::KernelTerms): whose, for how long at the least, and what its function is called. The
-// scheduler decides what happens (docs/design/sharing-time.md).
+// Reports kernels that run for long to the scheduler, where the policy has a limit for them
+// (control::KernelTerms): whose they are, for how long they have run at the least, and the name of
+// their function. The scheduler decides what happens (docs/design/sharing-time.md).
 //
 // Launches that went to the device together are reported as one, with their number, and a graph as
-// one launch: nothing shows which of its kernels runs. What waits for a word or a host function is
-// not at the device, so it is no kernel.
+// one launch: nothing shows which of its kernels runs. Work that waits for a word or a host
+// function is not at the device, so it is not counted as a kernel.
 //
 // Owned by the loop; ring thread only.
 #pragma once
@@ -27,16 +27,16 @@ namespace gpuloom::executor {
 struct HeadOfStream {
   arbiter::AtHead work;
   uint32_t launches = 0;
-  CUkernel kernel = nullptr;  // the first one's; null: no kernel
+  CUkernel kernel = nullptr;  // of the first launch; null: it is not a kernel
 };
 
 class LongKernels {
  public:
-  // Called when the policy lets the session's kernel run no longer, with what its program is to be
-  // told.
+  // Called when the policy does not let the session's kernel run any longer, with a text for its
+  // program.
   using OnTooLong = std::function<void(uint64_t session_id, std::string_view text)>;
 
-  // All outlive it.
+  // The pointers outlive this.
   LongKernels(Device* device, SchedulerLink* scheduler, OnTooLong on_too_long)
       : device_(device), scheduler_(scheduler), on_too_long_(std::move(on_too_long)) {}
 
@@ -46,7 +46,8 @@ class LongKernels {
   }
 
   static constexpr uint64_t kLookEveryNs = 50'000'000;
-  // A kernel is reported from this age on, and at this interval: the shortest limit.
+  // Kernels of this age are reported, and again at this interval: the shortest limit that a policy
+  // can set.
   static constexpr uint64_t kLongNs = 1'000'000'000;
 
  private:
@@ -58,8 +59,8 @@ class LongKernels {
   const OnTooLong on_too_long_;
   uint64_t looked_ns_ = 0;
   arbiter::KernelWatch watch_;
-  std::unordered_map<uint64_t, uint64_t>
-      told_ns_;  // by session: at which age the watched kernel was told of
+  // By session: the age at which the watched kernel was reported.
+  std::unordered_map<uint64_t, uint64_t> told_ns_;
   // Used by LookAtAll.
   std::vector<HeadOfStream> heads_;
   std::vector<arbiter::AtHead> work_;

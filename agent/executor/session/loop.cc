@@ -19,7 +19,7 @@
 namespace gpuloom::executor {
 namespace {
 
-// Of epoll's data; sessions have their ids, which count from 1.
+// Keys for epoll's data; sessions have their ids, which count from 1.
 constexpr uint64_t kControlKey = UINT64_MAX;
 constexpr uint64_t kWakeKey = UINT64_MAX - 1;
 constexpr uint64_t kAwakeKey = UINT64_MAX - 2;  // all that is looked at while awake, too
@@ -64,7 +64,7 @@ constexpr int kMemoryThreads = 3;
 // (docs/design/batching.md).
 int SubmitThreads() { return std::thread::hardware_concurrency() >= 4 ? 2 : 0; }
 
-// With no events only hang-ups are reported.
+// Even a watch for no events reports hang-ups.
 bool Watch(int epoll, int operation, int fd, uint32_t events, uint64_t key) {
   epoll_event event = {};
   event.events = events;
@@ -188,7 +188,7 @@ Loop::Outcome Loop::Run() {
     if (now_ns - last_counters_ns_ >= kCountersEveryNs) SendCounters(now_ns);
 
     const uint64_t idle_ns = now_ns - last_work_ns;
-    // What was held back is submitted in the next round, so there must be one.
+    // Held-back commands are submitted in the next round, so there must be one.
     const bool released = !quiet_.Idle() && TickQuiet(now_ns, idle_ns);
     const int64_t sleep_ns = worked || released || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
     if (sleep_ns == 0) {
@@ -292,7 +292,7 @@ void Loop::TellCounters() {
   for (const auto& session : sessions_) session->SendCounters();
 }
 
-// What is due about once a second, whatever it is for.
+// Everything that is due about once a second.
 void Loop::SendCounters(uint64_t now_ns) {
   last_counters_ns_ = now_ns;
   for (const auto& session : sessions_) {
@@ -319,7 +319,7 @@ void Loop::SendCounters(uint64_t now_ns) {
       chains_.size(), chains_.singles());
 }
 
-// tests/bench reads it.
+// The benchmarks in tests/bench read this line.
 void Loop::LogPredictions() const {
   if (const uint64_t trip_ns = sharing_.round_trip().ns(); trip_ns != 0) {
     Log(LogLevel::kInfo,
@@ -444,7 +444,7 @@ void Loop::HandleEvents(int64_t timeout_ns, uint64_t now_ns) {
     const uint64_t key = events[i].data.u64;
     if (key == kWakeKey) {
       uint64_t count;
-      // What has finished is found by Serve; the eventfd need only be unreadable again.
+      // Serve finds what has finished; here the eventfd only has to become unreadable again.
       [[maybe_unused]] const ssize_t size = read(wake_.get(), &count, sizeof(count));
     } else if (key == kControlKey) {
       scheduler_.Flush();

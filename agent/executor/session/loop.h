@@ -46,10 +46,10 @@ class Session;
 
 class Loop {
  public:
-  // `device` is started, its context current on the calling thread. `output` may be null: kernels' printf
-  // output is then not delivered. With `batches` false every launch goes to CUDA by itself. Negative
-  // `submit_threads`: as many as suit the machine's processors. `memory_limit_bytes`: DomainBudget's. Without `shares` everybody submits whatever
-  // it likes (time_sharing.h). `means`, for traces, outlives this.
+  // `device` is started, its context current on the calling thread. `output` may be null: kernels' printf output is
+  // then not delivered. With `batches` false every launch goes to CUDA by itself. Negative `submit_threads`: as many as
+  // suit the machine's processors. `memory_limit_bytes`: DomainBudget's. Without `shares` every session submits without
+  // limits (time_sharing.h). `means`, for traces, outlives this.
   Loop(Device* device, channel::UniqueFd control, DriverOutput* output = nullptr,
        bool batches = true, int submit_threads = -1,
        uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes, bool shares = true,
@@ -63,19 +63,19 @@ class Loop {
   void ReserveGraphs() { chains_.Reserve(); }
 
   enum class Outcome { kSchedulerGone, kDeviceLost };
-  // Sends ExecutorReady, then serves until one of the two happens. After kDeviceLost all tenants
-  // and the scheduler have been told, and the process must end; also when a kernel has run for longer than the policy lets it.
+  // Sends ExecutorReady, then serves until one of the two happens. kDeviceLost is also the outcome when a kernel has
+  // run for longer than the policy allows. After it, all tenants and the scheduler have been notified, and the process
+  // must end.
   Outcome Run();
 
  private:
   bool Serve(uint64_t now_ns);
-  // Polls for a few microseconds, only for what can arrive at any moment. Returns true if something
-  // did.
+  // Polls for a few microseconds, only for what can arrive at any moment. Returns true if something arrived.
   bool Spin();
   void TellCounters();
   void SendCounters(uint64_t now_ns);
   void DropEnded();
-  // Returns true if some session is no longer held.
+  // Returns true if some session has ceased to be held.
   bool TickQuiet(uint64_t now_ns, uint64_t idle_ns);
   bool AnythingAtDevice() const;
   bool AnyWordWatched() const;
@@ -102,17 +102,17 @@ class Loop {
   void LogPredictions() const;
   void TellFault();
   control::ExecutorFault SuspectedOf(const Session& session) const;
-  // The policy lets a kernel of the session run no longer.
+  // Call when the policy does not let a kernel of the session run any longer.
   void EndForKernel(uint64_t session_id, std::string_view text);
-  // Writes them to the log; returns them.
+  // Writes the driver's errors to the log, and returns them.
   std::string LogDriverErrors();
   bool WatchDoorbell(const Session& session);
   Session* FindSession(uint64_t id) const;
 
   Device* device_;
   DriverOutput* output_;
-  // Polled while awake: the scheduler, workers, and hang-ups. A tenant rings only while we sleep, so
-  // doorbells are polled only then: a tenant that keeps ringing wakes us needlessly, but delays no other.
+  // Polled while awake: the scheduler, workers, and hang-ups. A tenant rings only while we sleep, so doorbells are
+  // polled only then: a tenant that keeps ringing wakes us needlessly, but delays no other one.
   channel::UniqueFd epoll_;
   channel::UniqueFd sleeping_epoll_;  // epoll_ and the doorbells
   channel::UniqueFd wake_;

@@ -35,7 +35,7 @@ void Loop::On(const control::MemoryReclaim& order, control::Incoming*, uint64_t)
   if (Session* session = FindSession(order.session_id)) {
     session->Reclaim(order.reclaim_id);
   } else {
-    // The scheduler waits for an answer from whomever it has asked.
+    // The scheduler waits for an answer from everybody that it has asked.
     scheduler_.Send(control::MemoryReclaimed{order.session_id, order.reclaim_id});
   }
 }

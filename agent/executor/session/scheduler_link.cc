@@ -10,7 +10,7 @@
 namespace gpuloom::executor {
 
 bool HandOver(int scheduler, channel::UniqueFd refused_calls, std::string* error) {
-  // The kernel gave none, or none was asked for.
+  // The kernel gave no descriptor, or none was requested.
   if (!refused_calls.valid()) return true;
   const control::Encoded<control::RefusedCalls> encoded(0, {}, control::kControlMinor);
   const int fd = refused_calls.get();
@@ -58,7 +58,7 @@ bool SchedulerLink::Receive(control::Incoming* in, bool* is_order) {
   *is_order = info != nullptr && info->route == control::Route::kSchedulerOrders;
   if (*is_order) return true;
   const auto it = waiting_.find(in->header.request);
-  // An answer to nothing that was asked: the caller looks for further messages.
+  // An answer to no request: the caller looks for further messages.
   if (it == waiting_.end()) return true;
   // Taken out first: the callback may ask the next question, which changes the table.
   const OnAnswer on_answer = std::move(it->second);

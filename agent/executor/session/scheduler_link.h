@@ -14,14 +14,14 @@
 
 namespace gpuloom::executor {
 
-// Before there is a SchedulerLink: hands over the descriptor through which the kernel reports
-// refused system calls (control::RefusedCalls), and keeps no copy. An invalid descriptor is
+// For the time before there is a SchedulerLink: passes on the descriptor through which the kernel
+// reports refused system calls (control::RefusedCalls), and keeps no copy. An invalid descriptor is
 // ignored. Returns false with a message.
 [[nodiscard]] bool HandOver(int scheduler, channel::UniqueFd refused_calls, std::string* error);
 
 class SchedulerLink {
  public:
-  // Not called if the scheduler goes away before it answers: the process ends then.
+  // Not called if the scheduler goes away before it answers; the process then ends.
   using OnAnswer = std::function<void(control::Incoming* answer)>;
 
   explicit SchedulerLink(channel::UniqueFd socket)
@@ -55,7 +55,7 @@ class SchedulerLink {
 
  private:
   void SendBytes(std::vector<uint8_t> bytes);
-  // Closes because of errno.
+  // Closes the connection because of errno.
   void Close(const char* doing);
 
   control::Connection connection_;

@@ -49,9 +49,9 @@ struct Services {
   std::shared_ptr<DomainBudget> budget;
   ContextMemory* context;
   Chains* chains = nullptr;               // null: every launch goes by itself
-  Submitters* submitters = nullptr;       // null: none
-  const bool* several_at_work = nullptr;  // several tenants have active sessions
-  Tracer* tracer = nullptr;               // null: none
+  Submitters* submitters = nullptr;       // null: there are none
+  const bool* several_at_work = nullptr;  // whether several tenants have active sessions
+  Tracer* tracer = nullptr;               // null: there is none
 };
 
 }  // namespace gpuloom::executor

@@ -167,8 +167,8 @@ uint64_t Session::HeldNs(uint64_t now_ns) const {
   return held_ns_ + (waits_held_ ? now_ns - std::min(now_ns, held_noted_ns_) : 0);
 }
 
-// Call when it is held or no longer, and in each round meanwhile: it waits from its first command
-// on.
+// Call when the session becomes held or ceases to be, and in each round meanwhile: its wait begins
+// with its first waiting command.
 void Session::NoteHeld(uint64_t now_ns) {
   held_ns_ = HeldNs(now_ns);
   held_noted_ns_ = now_ns;
@@ -186,8 +186,8 @@ void Session::TellHeld() {
   }
 }
 
-// What bounds the memory and the time that a tenant's commands take here: while one of these is
-// full, the ring fills, and then the tenant waits.
+// The bounds for the memory and the time that a tenant's commands take here: while one of these is
+// reached, the ring fills, and then the tenant waits.
 bool Session::MayRead() const {
   return state_ == State::kServing && streams_.waiting_commands() < kMaxWaitingCommands &&
          streams_.waiting_bytes() < kMaxWaitingBytes && chores_.empty() &&
@@ -221,7 +221,7 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
         wire::Dispatch(*parts_, record);
       }
     }
-    // Said by the reader, or by the handler that has just refused (Refuse).
+    // Set by the reader, or by the handler that has just refused (Refuse).
     if (reader_.fatal() != wire::Fatal::kNone) {
       End(reader_.fatal(), now_ns_);
       break;
@@ -248,7 +248,7 @@ bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
   parts_->memory_operations.BeginRound();
   bool any = false;
   if (!parts_->host_functions.Poll(&any)) {
-    // The tenant says that it has run more functions than it was asked for.
+    // The tenant claims to have run more functions than it was asked to run.
     Refuse(wire::Fatal::kBadArgument);
     End(reader_.fatal(), now_ns_);
     return true;
@@ -256,7 +256,7 @@ bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
   any |= state_ == State::kServing && streams_.SubmitWaiting(slice);
   if (ring_empty_) streams_.Flush(true);
   if (held_) NoteHeld(now_ns);
-  // Functions that have become due are to be run at once.
+  // Functions that have become due must run at once.
   any |= published_;
   return parts_->submission.AddMarks() || any;
 }
@@ -302,8 +302,8 @@ void Session::OnDoorbell(uint64_t now_ns) {
   if (!channel::DrainDoorbell(doorbell_.get())) OnHangUp(now_ns);
 }
 
-// The tenant's process has ended, or has closed its socket. The descriptor goes at once, or epoll
-// would report it forever.
+// The tenant's process has ended, or has closed its socket. The descriptor is closed at once, or
+// epoll would report it forever.
 void Session::OnHangUp(uint64_t now_ns) {
   now_ns_ = now_ns;
   doorbell_.Reset();

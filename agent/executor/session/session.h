@@ -4,10 +4,10 @@
 // Created by the loop on AddSession from the scheduler; ring thread only. The parts of the session
 // validate everything a tenant sends (session_parts.h); a protocol violation ends this session alone,
 // with its first reason. Errors that CUDA would have returned are replies, or asynchronous errors.
-//
-// Life: kServing → End → kEnding (work at CUDA finishes, memory under way arrives) → memory is returned → kEnded.
-// kStuck: its work did not drain in time; the scheduler ends the process. Slow work not at the device, such as a
-// compilation, is not waited for: it goes on, its results are dropped, and the loop then deletes the session.
+// Life: kServing → End → kEnding (work at CUDA finishes, memory that is on its way arrives) → memory is returned →
+// kEnded. kStuck: its work did not drain in time; the scheduler ends the process. Slow work that is not at the device,
+// such as a compilation, is not waited for: it goes on, its results are dropped, and the loop deletes the session after
+// it.
 #pragma once
 
 #include <array>
@@ -49,37 +49,36 @@ class Session final : private SessionPort {
   bool HasWork() const { return MayRead() && reader_.HasWork(); }
   // Takes a limited number of commands from the ring. Returns true if there was one.
   bool Read(uint64_t now_ns, Slice* slice);
-  // Submits commands that had to wait, as far as its share lets it. Returns true if there was one.
+  // Submits commands that had to wait, as far as its share allows. Returns true if there was one.
   bool SubmitWaiting(uint64_t now_ns, Slice* slice);
-  // The same, of what an order lets it (time_sharing.h).
+  // Submits commands that an order allows (time_sharing.h).
   void SubmitOrdered(Slice* slice);
   // Polls CUDA for completed work, and continues ending. Returns true if something changed.
   bool Poll(uint64_t now_ns, Slice* slice);
-  // Returns true if it has sent commands very recently.
+  // Returns true if the tenant has sent commands very recently.
   bool AtWork(uint64_t now_ns) const { return now_ns - last_read_ns_ < kAtWorkNs; }
   // Returns true if it has work for the device, or had some very recently.
   bool WantsDevice(uint64_t now_ns) const {
     return AtDevice() || (!held_ && (AtWork(now_ns) || HasWaiting()));
   }
-  // Commands that are not submitted, whatever they wait for.
+  // Whether there are commands that are not submitted, whatever they wait for.
   bool HasWaiting() const { return streams_.waiting_commands() != 0; }
-  // Returns true if Ready has looked at all of them.
+  // Returns true if Ready has looked at all waiting commands.
   bool KnowsReady() const { return streams_.LooksAtAll(); }
   uint64_t last_read_ns() const { return last_read_ns_; }
   Share& share() { return share_; }
   const Share& share() const { return share_; }
   bool held() const { return held_; }
-  // What could go to each engine now but for its share.
+  // What could go to each engine at present, apart from the limits of its share.
   std::array<arbiter::Work, arbiter::kEngines> Ready();
-  // Returns true if a caller may be waiting for Poll, rather than for the device to tell it (Point::told).
+  // Returns true if a caller may be waiting for Poll, rather than for the device to notify it (Point::told).
   bool AnyoneWaitsForUs() const;
   // Wakes the tenant if it sleeps and something was published since.
   void Notify();
-  void OnDoorbell(uint64_t now_ns);  // it rang, or hung up
+  void OnDoorbell(uint64_t now_ns);  // the doorbell rang, or hung up
   void OnHangUp(uint64_t now_ns);
 
-  // See RingReader. A session with enough queued commands is not read and so does not keep the loop
-  // awake.
+  // See RingReader. A session with enough queued commands is not read, and so does not keep the loop awake.
   bool AnnounceSleep();
   void Awake() { reader_.Awake(); }
 
@@ -97,25 +96,25 @@ class Session final : private SessionPort {
   bool HasKept() const;
   void Reclaim(uint64_t reclaim_id);
 
-  // Returns true if it has ended, and no worker has work of it any more.
+  // Returns true if the session has ended, and no worker has any of its work.
   bool Gone() const;
   uint64_t allocation_id() const { return order_.allocation_id; }
   bool AtDevice() const { return streams_.AtDevice(); }
-  // Those that it may use, as Partitions numbers them.
+  // The multiprocessors that it may use, in the numbering of Partitions.
   arbiter::SmGroups Multiprocessors() const;
-  // What is at the heads of its streams, of the kernels' engine.
+  // Adds what is at the heads of its streams and belongs to the kernels' engine.
   void AddHeads(std::vector<HeadOfStream>* heads) const;
-  // A function's name, as its own tables have it: a lost driver may say nothing. Empty: not known.
+  // A function's name as the session's own tables have it, because a lost driver may report nothing. Empty: unknown.
   std::string NameOf(CUkernel kernel) const;
   Quiet::Party Party() const {
     return {owner(), tenant_.get(), AtDevice(), streams_.SlowestCommandNs()};
   }
-  // For a quiet moment. Returns true if it was held, and is no longer.
+  // For a quiet moment. Returns true if the session was held and has ceased to be.
   bool SetHeld(bool held);
-  // One of the scheduler's reasons, added or taken back: nothing is submitted to CUDA while there is any. Answers
-  // SessionHeld with `request` when nothing of the session is at the device any more.
+  // Adds or removes one of the scheduler's reasons to hold the session: nothing is submitted to CUDA while there is
+  // any. Answers SessionHeld with `request` when nothing of the session is at the device.
   void Hold(control::HoldReason reason, bool hold, uint32_t request);
-  // Returns true if a stream is waiting for a word, whose change nothing announces to us.
+  // Returns true if a stream is waiting for a word whose change we have to poll for.
   bool WatchesWords() const;
   // Returns true if there were more words to poll than fit into one round of the loop.
   bool WordsOverdue() const;
@@ -132,7 +131,7 @@ class Session final : private SessionPort {
   uint64_t Progress() const;
   void UpdateHeld();
   void TellHeld();
-  // To the multiprocessors that Partitions says. Held until they are there and nothing of it is at the device.
+  // Moves to the multiprocessors that Partitions names. Held until they are ready and nothing of it is at the device.
   void FollowPartition();
   bool MayRead() const;
   void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action) override;
@@ -147,8 +146,8 @@ class Session final : private SessionPort {
   void SendEnded(bool drained);
 
   channel::UniqueFd doorbell_;
-  bool held_ =
-      false;  // nothing may be submitted to CUDA now, for a quiet moment or one of the scheduler's reasons
+  // Nothing may be submitted to CUDA, because of a quiet moment or one of the scheduler's reasons.
+  bool held_ = false;
   bool quiet_held_ = false;
   struct SchedulerHold {
     bool holds = false;
@@ -157,13 +156,13 @@ class Session final : private SessionPort {
   };
   std::array<SchedulerHold, control::kHoldReasons> holds_;  // by reason
   bool moving_ = false;                                     // to other multiprocessors
-  bool placed_ = false;                                     // it has had its first ones
+  bool placed_ = false;                                     // it has had its first multiprocessors
   uint32_t partitions_known_ = 0;  // value of Partitions::changes() when it last looked
-  bool waits_held_ = false;        // as of held_noted_ns_ it had commands that waited, and was held
+  bool waits_held_ = false;        // at held_noted_ns_ it had waiting commands, and was held
   uint64_t held_noted_ns_ = 0;
-  uint64_t held_ns_ = 0;  // until then
+  uint64_t held_ns_ = 0;  // until held_noted_ns_
   uint64_t deadline_ns_ = 0;
-  uint32_t returning_waits_ = 0;  // told while it is being returned
+  uint32_t returning_waits_ = 0;  // reported while memory is being returned
   uint64_t progress_told_ = 0;
   bool ring_empty_ = true;  // as of the last read
   bool chunks_first_ = false;

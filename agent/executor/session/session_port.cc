@@ -33,8 +33,8 @@ SessionPort::SessionPort(const Services& services, const control::AddSession& or
   order_.label[sizeof(order_.label) - 1] = '\0';
 }
 
-// What CUDA would return from some later call. The log line is for debugging only, as a tenant can
-// cause it at will.
+// An error that CUDA would return from some later call. The log line is for debugging only, because
+// a tenant can cause it at will.
 void SessionPort::TellAsyncError(wire::StreamId stream, CUresult result) {
   // A lost device is reported by PublishFault, to all sessions.
   if (result == CUDA_SUCCESS || services_.device->lost() != CUDA_SUCCESS) return;

@@ -54,7 +54,7 @@ class SessionPort {
   const void* owner() const { return this; }
   State state() const { return state_; }
   bool serving() const { return state_ == State::kServing; }
-  // When the ring thread began with this session in this round.
+  // When the ring thread began with this session in the present round.
   uint64_t now_ns() const { return now_ns_; }
 
   static Caller CallerOf(const wire::Record& record) { return {record.reply_slot, record.ticket}; }
@@ -67,16 +67,15 @@ class SessionPort {
                             payload);
     published_ = true;
   }
-  // Call when there is something for the tenant to see.
+  // Call when there is something new for the tenant to see.
   void Publish() { published_ = true; }
   // Reports the failure of a stream command that no caller waits for.
   void TellAsyncError(wire::StreamId stream, CUresult result);
   void CountKernels(uint64_t launched) { kernels_launched_ += launched; }
 
-  // From a handler: the tenant violated the protocol, and the session ends when the handler
-  // returns.
+  // For handlers: the tenant violated the protocol, and the session ends when the handler returns.
   void Refuse(wire::Fatal reason) { (void)reader_.Fail(reason); }
-  // Outside a handler.
+  // Ends the session from outside a handler.
   virtual void EndFor(wire::Fatal reason) = 0;
 
   // Runs `action` when all work with older tickets is done; immediately if it is.
@@ -87,8 +86,8 @@ class SessionPort {
 
   // The device's stream priorities that the session may use.
   PriorityBand Band() const;
-  // The device's multiprocessors that it may use. Null: all. Changes only while nothing of it is at
-  // the device.
+  // The device's multiprocessors that it may use; nullptr: all. Changes only while nothing of it is
+  // at the device.
   const Partition* partition() const { return partition_; }
   // Where its kernels run: the partition's context, or the primary one.
   CUcontext context() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the sessions of one allocation use together of an executor's scarce resources. A tenant may
-// open any number of sessions, so a limit per session alone would limit nothing.
+// open any number of sessions, so a limit per session alone would not limit anything.
 //
 // Sessions belong to one allocation if the scheduler gives them the same label
 // ("namespace/pod/container"). Held by the sessions and by what outlives them. Ring thread only.

@@ -22,16 +22,18 @@ constexpr uint64_t kSettleEveryNs = 50'000;
 // While no session is limited: only usage depends on it.
 constexpr uint64_t kSettleSeldomNs = 500'000;
 
-// Several count as sharing the device for so long after they did: who synchronises wants nothing
-// now and then.
+// For how long sessions count as sharing the device after several last wanted it: a program that
+// synchronises wants nothing from time to time.
 constexpr uint64_t kSeveralNs = 5'000'000;
 
 // How long a limited session's work may be at the device without any of it ending before the rest
-// may go, too: see LetGoOn. Long against what is in flight, short against a program's patience.
-// Doubled as long as it is all that helps, because it keeps to no bound.
+// may go, too: see LetGoOn. Long compared with what is in flight, short compared with a program's
+// patience. It doubles while nothing else helps, because work that is let go in this way keeps to
+// no bound.
 constexpr uint64_t kGoesOnNs = 10'000'000;
 constexpr uint32_t kDoublings = 8;
-// While other executors have their turn: whoever waits for it has had it long before.
+// The same while other executors have their turn: a session that waits for a turn would have had it
+// long before.
 constexpr uint64_t kGoesOnWithoutTurnNs = 100'000'000;
 
 constexpr Engine kAllEngines[] = {Engine::kCompute, Engine::kCopyToDevice, Engine::kCopyFromDevice};
@@ -62,8 +64,8 @@ Share TimeSharing::Begin(const control::AddSession& order) {
   share.session_id = order.session_id;
   share.allocation_id = order.allocation_id;
   share.kernels = order.kernels;
-  // Until the next Update, which decides: a newcomer among limited sessions must not get ahead of
-  // them.
+  // Applies until the next Update, which decides: a newcomer among limited sessions must not get
+  // ahead of them.
   share.limited = limited_;
   share.went_on_ns = now;
   return share;
@@ -80,8 +82,8 @@ void TimeSharing::ForgetEnded(uint64_t now_ns) {
   while (!ended_.empty() && now_ns - ended_.front().at_ns > arbiter::WorkMeter::kLatestNs) {
     const Ended it = ended_.front();
     ended_.pop_front();
-    // What the meter still has for it is nobody's now, and would be the next session's with this
-    // number.
+    // What the meter still has for the number belongs to nobody at this point, and would be charged
+    // to the next session with it.
     for (const Engine engine : kAllEngines) meter(engine).Take(it.session);
     predictor_.Forget(static_cast<uint32_t>(it.session));
     arbiter_.EndSession(it.session, now_ns);
@@ -125,7 +127,7 @@ void TimeSharing::EndTurn() { arbiter_.EndTurn(); }
 void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
   if (!enforces_) return;
   int wanting = 0;
-  // Who computes on other multiprocessors takes nothing from one another.
+  // Sessions that compute on different multiprocessors take nothing from one another.
   bool meet = false;
   arbiter::SmGroups used = 0;
   Session* last = nullptr;
@@ -142,8 +144,8 @@ void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
   limited_ = false;
   for (const auto& session : sessions) {
     Share& share = session->share();
-    // In a turn that others wait for, also those who want nothing yet: what they send now must
-    // wait. So must a newcomer's beside a session that is at work.
+    // While others wait for this turn, sessions that want nothing yet are limited, too: what they
+    // send must wait. So must the work of a newcomer while another session is at work.
     const bool limits = several_ || !turn_is_endless() || (wanting == 1 && session.get() != last) ||
                         !arbiter_.MayRunFreely(share.session, now);
     limited_ |= limits;
@@ -173,7 +175,7 @@ void TimeSharing::NoteReady(Session* session, uint64_t now_ns) {
     arbiter::Work& queued = share.queued[i];
     if (queued.pieces == ready[i].pieces && queued.predicted_ns == ready[i].predicted_ns) continue;
     const arbiter::Work before = std::exchange(queued, ready[i]);
-    // In this order: it must not look idle in between.
+    // The order matters: the session must not look idle in between.
     arbiter_.Queued(share.session, engine, ready[i], now_ns);
     arbiter_.Dropped(share.session, engine, before, now_ns);
   }
@@ -230,7 +232,7 @@ bool TimeSharing::Order(Session* session, Engine engine, Share::Room room, uint6
     return false;
   }
   NoteWait(&share, engine, now_ns);
-  // Also what was not known to be queued.
+  // Also counts what was not known to be queued.
   arbiter_.Queued(share.session, engine, submitted, now_ns);
   arbiter_.Submitted(share.session, engine, submitted, now_ns);
   NoteReady(session, now_ns);
@@ -345,15 +347,15 @@ uint64_t TimeSharing::BeginMark(Share* share, const Tally& tally, uint64_t since
              std::max(since_ns, earliest_ns));
 }
 
-// Only noted here: the meter is told in FinishMarks, when all sessions have been polled, because
+// Only noted here: the meter learns it in FinishMarks, when all sessions have been polled, because
 // the order of polling is not that of ending.
 void TimeSharing::EndMark(Share* share, uint32_t stream, const Tally& tally, uint64_t metered,
                           uint64_t now_ns) {
   share->went_on_ns = now_ns;
   --share->heads[static_cast<size_t>(tally.engine)];
   reached_.push_back({metered, now_ns, share->session, share->session_id, stream, tally});
-  // Pieces were counted only if the session was limited when it submitted them; the arbiter knows
-  // no others.
+  // Pieces were counted only if the session was limited when it submitted them; the arbiter has no
+  // others.
   if (tally.work.pieces != 0) {
     arbiter_.Finished(share->session, tally.engine, tally.work, 0, now_ns);
   }

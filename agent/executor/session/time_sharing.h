@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the sessions of this executor share the device's time: it tells the deciding core
+// How the sessions of this executor share the device's time: passes to the deciding core
 // (agent/arbiter/) what they have queued and what the device has done, and carries out what the
 // core decides. docs/design/sharing-time.md.
 //
-// A session that is alone submits whatever it likes, and pays nothing for any of this but a look at
-// a flag. As soon as a second one wants the device, a bound holds for the only one, or other
-// executors have turns, they are *limited*: what they send waits in their streams until GiveOrders
-// lets it go, piece by piece.
+// A session that is alone submits whatever it likes, and all of this costs it only a look at a
+// flag. As soon as a second session wants the device, a bound applies to a single one, or other
+// executors have turns, sessions are *limited*: what they send waits in their streams until
+// GiveOrders lets it go, piece by piece.
 //
 // In each round of the loop: Update, then the sessions are read, then GiveOrders, then they are
 // polled, then Settle. Owned by the loop; ring thread only.
@@ -36,10 +36,10 @@ class Tracer;
 
 // One session's place among the others. Owned by the session.
 struct Share {
-  // What an order lets it submit.
+  // What the present order lets it submit.
   struct Room {
     bool open = false;
-    bool idle_streams = false;  // only to streams of which nothing is at the device
+    bool idle_streams = false;  // only to streams that have nothing at the device
     uint64_t budget_ns = 0;
     arbiter::Work submitted;
 
@@ -57,23 +57,23 @@ struct Share {
   arbiter::SessionId session{};
   arbiter::AllocationId allocation{};
   uint64_t session_id = 0;     // the scheduler's
-  uint64_t allocation_id = 0;  // the same
+  uint64_t allocation_id = 0;  // the scheduler's
   bool limited = false;
   std::array<Room, arbiter::kEngines> rooms;
   std::array<arbiter::Work, arbiter::kEngines> queued;  // as the arbiter knows it
   std::array<uint32_t, arbiter::kEngines> heads = {};   // streams whose oldest mark is the engine's
   std::array<uint64_t, arbiter::kEngines> used_ns = {};
-  uint64_t noted_ns = 0;    // of all that, by Turns
-  uint64_t went_on_ns = 0;  // when a mark was last reached, or it was let go on
-  uint32_t let_go_on = 0;   // so often since an order
+  uint64_t noted_ns = 0;    // the part of all that which Turns has noted
+  uint64_t went_on_ns = 0;  // when it last made progress, or LetGoOn let it submit
+  uint32_t let_go_on = 0;   // how often LetGoOn has let it since a regular order
   control::KernelTerms kernels{};
-  // How long what has ended of the kernels' engine was at the head of its stream, by LevelOf its
-  // priority.
+  // For how long the finished work of the kernels' engine was at the head of its stream, by LevelOf
+  // its priority.
   std::array<uint64_t, 8> ended_ns = {};
   control::WorkCounts counts{};                                   // for the scheduler
-  std::array<arbiter::Waits, arbiter::kEngines> waits_told = {};  // of these in `counts`
+  std::array<arbiter::Waits, arbiter::kEngines> waits_told = {};  // the part of these in `counts`
 
-  // CUDA's priorities are 0 for the least, and negative.
+  // CUDA's priorities: 0 is the lowest, negative ones are higher.
   static uint32_t LevelOf(int cuda_priority) {
     return static_cast<uint32_t>(std::clamp(-cuda_priority, 0, 7));
   }
@@ -84,12 +84,12 @@ struct Share {
 
 class TimeSharing {
  public:
-  // With `enforces` false every session always submits whatever it likes; usage is measured all the
+  // With `enforces` false every session always submits without limits; usage is measured all the
   // same.
   explicit TimeSharing(bool enforces = true, uint64_t (*clock)() = NowNs);
 
   Share Begin(const control::AddSession& order);
-  // When nothing of the session is at the device any more.
+  // Call when nothing of the session is at the device any more.
   void End(Share* share);
   void Set(const control::SetShares& order);
   bool enforces() const { return enforces_; }
@@ -100,7 +100,8 @@ class TimeSharing {
   }
   // Grows with each Set.
   uint32_t changes() const { return changes_; }
-  // This executor's turn among those of the device (turns.h): endless until something else is said.
+  // This executor's turn among those of the device (turns.h): endless until the first order about
+  // it.
   void SetTurn(arbiter::Priority lowest, uint64_t in_flight_ns);
   void EndTurn();
   bool turn_is_endless() const { return arbiter_.turn_is_endless(); }
@@ -111,35 +112,35 @@ class TimeSharing {
   bool GiveOrders(Sessions sessions, uint64_t slice_ns);
   void Settle(Sessions sessions);
   bool limited() const { return limited_; }
-  // Several want the device, or did just now.
+  // Several sessions want the device, or did very recently.
   bool several() const { return several_; }
-  // Returns true if it has work that could go to the device, or has some there.
+  // Returns true if the session has work that could go to the device, or has some there.
   bool HasWork(const Session& session) const;
   // When GiveOrders may do more without an event; UINT64_MAX: never.
   uint64_t wake_at_ns() const;
 
-  // For the way of a command to CUDA and back.
+  // The next functions follow a command on its way to CUDA and back.
   arbiter::Prediction Predict(const Share& share, arbiter::LaunchKey key) const;
-  // The stream's oldest mark is now this one; returns how the meter knows it.
+  // The given mark has become the stream's oldest; returns the meter's number for it.
   uint64_t BeginMark(Share* share, const Tally& tally, uint64_t since_ns);
-  // Its work came to CUDA only then.
+  // The mark's work came to CUDA only at `at_ns`.
   void DelayMark(arbiter::Engine engine, uint64_t metered, uint64_t at_ns) {
     meter(engine).Delay(metered, at_ns + round_trip_.ns());
   }
-  // It has been reached. What its work took is known when all sessions have been polled. `stream`:
-  // the session's number of it.
+  // The mark has been reached. What its work took is known when all sessions have been polled.
+  // `stream`: the session's number of it.
   void EndMark(Share* share, uint32_t stream, const Tally& tally, uint64_t metered,
                uint64_t now_ns);
-  // Called with each mark that is reached and the estimated beginning of its work. Outlives this;
-  // may be null.
+  // The tracer is called with each mark that is reached and the estimated beginning of its work. It
+  // outlives this; may be null.
   void SetTracer(Tracer* tracer) { tracer_ = tracer; }
   // The latency of a launch on an idle device, which is not charged.
   arbiter::RoundTrip& round_trip() { return round_trip_; }
   const arbiter::RoundTrip& round_trip() const { return round_trip_; }
-  // How long launches that go together may take.
+  // How long launches that go to CUDA together may take.
   uint64_t ChainBoundNs(const Share& share, uint64_t now_ns) const;
 
-  // Without how long it was held, which the arbiter does not know.
+  // Does not include how long the session was held, which the arbiter does not know.
   arbiter::Waits waits(const Share& share) const;
   const arbiter::LaunchPredictor& predictor() const { return predictor_; }
 
@@ -193,7 +194,7 @@ class TimeSharing {
   std::vector<Session*> by_session_;
   std::vector<Reached> reached_;  // in this round
   std::deque<Ended> ended_;
-  bool limited_ = false;  // some session is
+  bool limited_ = false;  // some session is limited
   bool several_ = false;
   uint64_t several_ns_ = 0;  // when several last wanted the device
   uint32_t changes_ = 0;

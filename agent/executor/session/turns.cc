@@ -9,7 +9,7 @@
 
 namespace gpuloom::executor {
 
-// A turn that was to drain goes on instead, and TurnDrained is not said.
+// A turn that was to drain continues instead, and no TurnDrained is sent.
 void Turns::Give(const control::GiveTurn& order) {
   if (!sharing_->enforces()) return;
   shares_device_ = true;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// This executor's turns at the device, which it shares with the executors of other trust domains:
-// tells the scheduler which allocations want the device and who has used it, and says when a turn
-// that was ended has drained. What a turn lets through is TimeSharing's.
-// docs/design/sharing-time.md.
+// This executor's turns at the device, which it shares with the executors of other trust domains: notifies the
+// scheduler of which allocations want the device and who has used it, and when a turn that was ended has drained.
+// TimeSharing decides what is submitted within a turn. docs/design/sharing-time.md.
 //
-// An executor that is alone on its device has an endless turn, and nothing is said: until the
-// scheduler's first order, Look returns at once.
+// An executor that is alone on its device has an endless turn, and sends nothing: until the scheduler's first order,
+// Look returns at once.
 //
 // Owned by the loop; ring thread only.
 #pragma once
@@ -29,24 +28,24 @@ class Turns {
       : sharing_(sharing), scheduler_(scheduler) {}
 
   void Give(const control::GiveTurn& order);
-  // Answered with `request` when nothing is at the device any more.
+  // Answered with `request` when nothing is at the device.
   void End(uint32_t request);
 
-  // Call at the end of each round of the loop: what was read in it waits, or is at the device.
+  // Call at the end of each round of the loop, when what was read in it waits or is at the device.
   void Look(TimeSharing::Sessions sessions, uint64_t now_ns);
   // Call about once a second: reports which allocations have used the device.
   void TellUsage();
-  // When Look may say something without an event; UINT64_MAX: never.
+  // When Look may have something to send without an event; UINT64_MAX: never.
   uint64_t wake_at_ns() const { return wake_at_ns_; }
   // An allocation wants the device, and another domain has the turn.
   bool waits() const { return waits_; }
 
-  // A turn that others wait for, or may soon, is given up when there is no work for as long as the allocation's Patience says,
-  // between these.
+  // A turn that others wait for, or may soon, is given up when there has been no work for as long as the allocation's
+  // Patience says, which lies between these.
   static constexpr uint64_t kLeastIdleNs = 50'000;
   static constexpr uint64_t kIdleNs = 250'000;
-  // One that no other domain has waited for lately is kept through the pauses of a program: these cost no messages to
-  // the scheduler.
+  // A turn that no other domain has waited for lately is kept through the pauses of a program, so that these cost no
+  // messages to the scheduler.
   static constexpr uint64_t kLongIdleNs = 20'000'000;
   static constexpr uint64_t kOthersLingerNs = 100'000'000;
 
@@ -55,10 +54,10 @@ class Turns {
     uint64_t id = 0;  // 0: none
     bool working = false;
     bool was_working = false;
-    uint64_t worked_ns = 0;      // last
-    uint64_t had_worked_ns = 0;  // the same, as of the round before
-    bool wants = false;          // as the scheduler knows
-    uint64_t used_ns = 0;        // that it does not know
+    uint64_t worked_ns = 0;      // when it last worked
+    uint64_t had_worked_ns = 0;  // the same, as of the previous round
+    bool wants = false;          // as the scheduler knows it
+    uint64_t used_ns = 0;        // what the scheduler does not know yet
     arbiter::Patience patience{kLeastIdleNs, kIdleNs};
   };
 
@@ -69,13 +68,13 @@ class Turns {
   SchedulerLink* scheduler_;
   bool shares_device_ = false;  // some order has come
   bool has_turn_ = true;
-  // When another domain last had the turn, or waited for it, as far as orders say.
+  // When another domain last had the turn, or waited for it, as far as the orders show.
   uint64_t others_ns_ = 0;
-  std::optional<uint32_t> drains_;  // for this EndTurn
+  std::optional<uint32_t> drains_;  // the EndTurn that is to be answered
   bool waits_ = false;
   uint64_t wake_at_ns_ = UINT64_MAX;
-  std::vector<Allocation> allocations_;  // by TimeSharing's number, which may be given to another
-  std::vector<control::AllocationUse> left_;  // of those that are gone
+  std::vector<Allocation> allocations_;       // by TimeSharing's number, which may be reused
+  std::vector<control::AllocationUse> left_;  // what allocations that are gone have used
 };
 
 }  // namespace gpuloom::executor

@@ -70,8 +70,8 @@ void WorkPool::Stop() {
 
 void WorkPool::Post(std::function<void()> work, std::function<void()> done, const void* owner,
                     const void* tenant) {
-  // By destructors during the process's or a test's end: done at once, because nobody would run it
-  // later.
+  // Called by destructors at the end of the process or of a test: the work is done at once, because
+  // nobody would run it later.
   if (stopping_) {
     work();
     done();
@@ -276,7 +276,7 @@ void WorkPool::Finish(Job* job) {
   [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof(one));
 }
 
-// Also the place where ended ones are joined: nobody waits for them otherwise.
+// Ended threads are joined here, too: nobody waits for them otherwise.
 size_t WorkPool::own_threads() {
   std::erase_if(own_, [](Own& own) {
     if (!own.jobs->ended) return false;

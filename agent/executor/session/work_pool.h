@@ -8,7 +8,7 @@
 //
 // Running work cannot be stopped: a compilation takes as long as its author likes. So one tenant's jobs occupy at most
 // half of the threads at a time; and when a job is slow, or its session is gone (Lane::Leave), a new thread replaces
-// the one that runs it, which ends with its job. So slow jobs take no threads from the others, up to kMostLeft.
+// the one that runs it, which ends with its job. So slow jobs take no threads from others, up to kMostLeft.
 //
 // Post, RunFinished, Lane and OwnThread belong to the ring thread. Work must not throw and must not
 // touch ring thread data.
@@ -32,15 +32,16 @@ namespace gpuloom::executor {
 
 class WorkPool {
  public:
-  // `wake_fd` is an eventfd owned by the caller that becomes readable when something has finished.
-  // With 0 threads work runs inside Post (fuzzers).
+  // `wake_fd` is an eventfd owned by the caller; it becomes readable when something has finished. With 0 threads work
+  // runs inside Post (fuzzers).
   WorkPool(const Device* device, int threads, int wake_fd);
   // Waits for running work; drops what has not begun.
   ~WorkPool() { Stop(); }
   // Like the destructor; work posted afterwards is done at once.
   void Stop();
 
-  // `owner` identifies the job for Leave, `tenant` those who share the threads. Neither is dereferenced; null: none.
+  // `owner` identifies the job for Leave, `tenant` the jobs that share a limit of threads. Neither is dereferenced;
+  // nullptr: none.
   void Post(std::function<void()> work, std::function<void()> done, const void* owner = nullptr,
             const void* tenant = nullptr);
   // The owner, which has posted one job, no longer waits for it. Returns true if it had not begun:
@@ -116,8 +117,8 @@ class WorkPool {
   std::deque<std::function<void()>> taken_;  // of finished_; ring thread only, like the next two
   uint64_t posted_ = 0;
   uint64_t finished_count_ = 0;
-  std::list<Worker>
-      workers_;  // modified by the ring thread only; their contents are guarded by mutex_
+  // Modified by the ring thread only; their contents are guarded by mutex_.
+  std::list<Worker> workers_;
   uint32_t left_ GPULOOM_GUARDED_BY(mutex_) = 0;  // in workers_
   std::vector<Own> own_;
 };
@@ -128,7 +129,7 @@ class Lane {
 
   // `done` runs before the lane's next job begins. The lane must live until it is idle.
   void Post(std::function<void()> work, std::function<void()> done);
-  // The same, ahead of everything else that waits: for a `done` that continues what its job began.
+  // Posts ahead of everything else that waits: for a `done` that continues what its job began.
   void PostNext(std::function<void()> work, std::function<void()> done);
   // Drops what has not begun. Running work goes on, and its `done` is called as usual.
   void Leave();

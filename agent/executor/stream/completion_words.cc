@@ -20,7 +20,8 @@ static_assert(offsetof(wire::CompletionRegion, completed) % wire::kPageBytes == 
 }  // namespace
 
 bool CompletionWords::Write(Lane* lane, CUstream stream, wire::StreamId id, wire::Ticket ticket) {
-  // The first waits are told by the event alone: registering must not keep this thread, nor them.
+  // The first waits are answered by the event alone: registering must delay neither this thread nor
+  // them.
   if (state_ == State::kUnknown) Register(lane);
   if (state_ != State::kReachable) return false;
   const CUdeviceptr word = words_ + static_cast<uint32_t>(id) * sizeof(uint64_t);

@@ -26,8 +26,8 @@ class CompletionWords {
   CompletionWords(Device* device, Quiet* quiet, std::shared_ptr<SharedRegion> region)
       : device_(device), quiet_(quiet), region_(std::move(region)) {}
 
-  // After everything in `stream` its word becomes `ticket`. Returns false if the GPU cannot reach
-  // the words, or not yet; the first call registers them on `lane`.
+  // The word of `id` becomes `ticket` after everything in `stream`. Returns false if the GPU cannot
+  // reach the words, or not yet; the first call registers them on `lane`.
   bool Write(Lane* lane, CUstream stream, wire::StreamId id, wire::Ticket ticket);
 
   // A hint: the tenant may have written the word itself.

@@ -12,7 +12,7 @@ void HostFunctions::On(wire::Tag<wire::HostFunction>, const wire::HostFunction::
   StreamCommand command;
   command.ticket = record.ticket;
   command.gate = std::make_shared<Gate>();
-  // Asked again in each round while the board is full; once the tenant has been told, only its
+  // Called again in each round while the board is full; once the tenant has been notified, only its
   // answer opens the gate.
   command.gate->try_open = [this, id = request.id, asked = false](Gate* gate) mutable {
     if (asked) return;

@@ -20,8 +20,8 @@ class HostFunctions final : public Part {
 
   void On(wire::Tag<wire::HostFunction>, const wire::HostFunction::Request&, const wire::Record&);
 
-  // Tells the tenant to run its function `id`; `on_done` runs in Poll after it has run. Returns
-  // false if the board is full of due functions: ask again later.
+  // Makes the tenant run its function `id`; `on_done` runs in Poll after it has run. Returns false
+  // if the board is full of due functions: call again later.
   [[nodiscard]] bool Call(uint64_t id, std::function<void()> on_done) {
     if (due_.size() >= wire::kMaxDueHostFunctions) return false;
     writer_->PublishHostFunction(id);

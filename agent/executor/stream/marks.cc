@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a session's streams are at CUDA: marks behind what was submitted, who is told of them,
-// and what follows when they are reached.
+// How far a session's streams are at CUDA: marks behind what was submitted, who is notified of
+// them, and what follows when they are reached.
 #include <algorithm>
 #include <utility>
 
@@ -19,8 +19,8 @@
 namespace gpuloom::executor {
 namespace {
 
-// When the device has not reported for so long what it was to report, we ask: a lost device reports
-// nothing.
+// If the device has not reported for this long what it was to report, we query it: a lost device
+// reports nothing.
 constexpr uint64_t kTellingNs = 200'000;
 
 }  // namespace
@@ -75,7 +75,7 @@ bool Submission::WaitsForOthers(const Stream& stream, wire::Ticket ticket) {
 }
 
 // Settles the marks that were just seen to be reached, `commands` of the tenant's commands in all:
-// what they took is told to the meter, and the stream's next chains are cut by what such work was
+// the meter learns what they took, and the stream's next chains are cut by what such work was
 // predicted to take.
 void Submission::EndMarks(Stream& stream, const Tally& tally, uint32_t commands) {
   if (!tally.any) return;

@@ -23,7 +23,7 @@ constexpr uint64_t kLookSoonestNs = 1'000;
 constexpr uint64_t kLookLatestNs = 1'000'000;
 // How many checks of waiting words a round of the loop makes.
 constexpr uint32_t kLooksAtATime = 16;
-// In checks of host memory: two calls to CUDA.
+// The cost of a look at device memory, in looks at host memory: two calls to CUDA.
 constexpr uint32_t kDeviceLookCost = 8;
 // The condition within an operation's flags; the other flag concerns writes by other devices.
 constexpr uint32_t kConditions = 3;
@@ -171,9 +171,9 @@ void MemoryOperations::On(wire::Tag<wire::StreamWaitValue>,
   streams_.Enqueue(*stream, std::move(command));
 }
 
-// A round has kLooksAtATime units; a look at device memory costs eight. Whoever is refused keeps a
-// number, and the lowest number of a round goes first in the next one, whatever units are left:
-// otherwise the streams at the end of the list would never be looked at.
+// A round has kLooksAtATime units; a look at device memory costs eight. A requester that is refused
+// keeps a number, and the lowest number of a round goes first in the next one, whatever units are
+// left: otherwise the streams at the end of the list would never be looked at.
 bool MemoryOperations::TakeLook(uint32_t cost, uint64_t* turn) {
   const bool has_room = cost == 1 || services_.internal->HasRoom();
   const bool is_first = *turn != 0 && *turn == first_turn_;

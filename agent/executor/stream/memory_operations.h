@@ -41,13 +41,13 @@ class MemoryOperations final : public Part {
   void BeginRound();
   // Call when the session ends.
   void End() { watching_words_ = words_overdue_ = false; }
-
+  // More has to be looked at; with `soon` in the very next round of the loop.
   // More is to be looked at; with `soon` in the very next round of the loop.
   void KeepWatching(bool soon) {
     watching_words_ = true;
     words_overdue_ |= soon;
   }
-  // Returns true if a stream is waiting for a word, whose change nothing announces to us.
+  // Returns true if a stream is waiting for a word whose change we have to poll for.
   bool watching_words() const { return watching_words_; }
   // Returns true if there were more words to poll than fit into one round of the loop.
   bool words_overdue() const { return words_overdue_; }
@@ -56,18 +56,19 @@ class MemoryOperations final : public Part {
   friend struct OperationsRun;
   struct WordWatch;
   void LookAtWord(const std::shared_ptr<WordWatch>& watch);
-  // False: no more in this round of the loop. `turn` is the asker's own, 0 at first: it keeps a refused asker's place.
+  // Returns false if no more words may be looked at in this round of the loop. `turn` belongs to the requester, and is
+  // 0 at first: it keeps the place of a requester that was refused.
   bool TakeLook(uint32_t cost, uint64_t* turn);
 
   const DeviceMemory* const device_memory_;
   bool watching_words_ = false;
   bool words_overdue_ = false;
   uint32_t looks_left_ = 0;  // in this round
-  // Streams ask in the same order in every round, so more of them than a round has looks for would keep the last ones out
-  // forever: whoever has been refused for longest gets one more.
+  // Requests come in the same order in every round, so if there are more of them than a round has looks, the last ones
+  // would never get one. So the requester that has been refused for longest gets one more look.
   uint64_t last_turn_ = 0;
-  uint64_t first_turn_ = 0;                // of those whom the last round refused
-  uint64_t next_first_turn_ = UINT64_MAX;  // the same of this round, so far
+  uint64_t first_turn_ = 0;                // the first turn that the last round refused
+  uint64_t next_first_turn_ = UINT64_MAX;  // the first that this round has refused so far
 };
 
 }  // namespace gpuloom::executor

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device's stream priorities are divided among the policy's classes, so that the blocks of a higher class are placed
-// first whatever priorities its and others' programs ask for. Inside its band a program keeps its own order; two
-// of its priorities may become one. With fewer than three levels lower classes share the least. Plain value.
+// The device's stream priorities are divided among the policy's classes, so that the blocks of a higher class are
+// placed first whatever priorities programs request. Within its band a program keeps its own order, though two of its
+// priorities may become one. With fewer than three levels, lower classes share the lowest. Plain value; safe from any
+// thread.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ struct PriorityBand {
   int least = 0;
   int greatest = 0;
 
-  // Of a device with priorities from `least` to `greatest`.
+  // For a device with priorities from `least` to `greatest`.
   static PriorityBand Of(arbiter::Priority priority, int least, int greatest) {
     const int levels = least - greatest + 1;
     const int place = static_cast<int>(arbiter::kPriorities) - 1 - static_cast<int>(priority);

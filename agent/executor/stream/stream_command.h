@@ -89,9 +89,9 @@ CUresult SubmitFillBlock(const Driver& cuda, const FillBlockWork& work, CUstream
 CUresult SubmitWriteValue(const Driver& cuda, const wire::StreamWriteValue::Request& write,
                           CUstream stream);
 
-// Holds a command back whose turn has come: until the tenant's function has returned, or until a
-// word has changed. `try_open` is called only when everything before the command is done, not merely
-// submitted to CUDA, and then repeatedly until it is open.
+// Holds back a command whose turn has come, until the tenant's function has returned, or until a word has changed.
+// `try_open` is called only when everything before the command is done, not merely submitted to CUDA, and then
+// repeatedly until it is open.
 struct Gate : std::enable_shared_from_this<Gate> {
   bool open = false;
   std::function<void(Gate* gate)> try_open;  // may set `open`; must not touch the queues
@@ -104,12 +104,12 @@ struct Gate : std::enable_shared_from_this<Gate> {
   }
 };
 
-// "Not before `ticket` of `stream`." `point` is exactly that position, if known.
+// Means "not before `ticket` of `stream`". `point` is exactly that position, if known.
 struct Dependency {
   wire::StreamId stream;
   wire::Ticket ticket;
   PointRef point;
-  // In another session's stream: only `point` says when, and it may not have been recorded yet.
+  // The stream belongs to another session: only `point` says when, and it may not have been recorded yet.
   bool foreign = false;
 };
 

@@ -19,8 +19,8 @@ size_t DependencyBytes(const std::vector<Dependency>& dependencies) {
   return dependencies.size() * sizeof(Dependency);
 }
 
-// A program that binds anew before each launch may leave the last reference to all of it with one
-// launch.
+// A program that binds anew before each launch may leave the last reference to all of it to a
+// single launch.
 size_t BindingBytes(const std::shared_ptr<const Bindings>& bindings) {
   constexpr size_t kEach = sizeof(BindingRef) + sizeof(Binding);
   return bindings == nullptr ? 0 : sizeof(Bindings) + bindings->each.size() * kEach;
@@ -233,7 +233,7 @@ bool StreamSet::HaveGone(const std::vector<Dependency>& dependencies) const {
                      [this](const Dependency& dependency) { return HasGone(dependency); });
 }
 
-// If a command waits for many others, CUDA is told of those waits that are possible already: it
+// If a command waits for many others, the waits that are possible already are passed to CUDA: it
 // keeps them until the stream is given work, which is this command.
 void StreamSet::ThinOut(Stream& stream) {
   std::vector<Dependency>& dependencies = stream.waiting.front().dependencies;
@@ -479,7 +479,7 @@ bool StreamSet::DropWaiting() {
 }
 
 // A destroyed stream must be on none of the lists when it is given away. It cannot be on waiting_:
-// it is idle, and SubmitWaiting and DropWaiting take out who has nothing waiting.
+// it is idle, and SubmitWaiting and DropWaiting remove streams that have nothing waiting.
 std::vector<std::unique_ptr<Stream>> StreamSet::TakeEnded() {
   std::vector<std::unique_ptr<Stream>> ended;
   const auto has_ended = [](const Stream* stream) { return stream->destroyed && stream->Idle(); };

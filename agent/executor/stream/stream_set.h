@@ -16,7 +16,7 @@
 // so, when something else comes after it or waits for it, and when the ring is empty (Flush). Until
 // then its launches are enqueued and not submitted, as if they waited.
 //
-// While several sessions share the device's time nothing goes that the sink does not allow (MaySubmit).
+// While several sessions share the device's time, nothing is submitted that the sink does not allow (MaySubmit).
 //
 // Ring thread only; owned by the session.
 #pragma once
@@ -66,8 +66,8 @@ inline constexpr uint64_t kSlowCommandNs = 20'000;
 struct Mark {
   PointRef point;
   uint32_t commands;      // commands that end with this mark
-  uint32_t weight;        // of them
-  uint64_t first_ticket;  // of them
+  uint32_t weight;        // of these commands
+  uint64_t first_ticket;  // of these commands
   uint64_t made_ns;
   uint64_t order;  // among the session's marks: lower than that of any mark waiting for this one
   Tally tally;     // of them
@@ -102,15 +102,15 @@ inline constexpr uint32_t kFreeStreams = 8;
 struct Stream {
   wire::StreamId id{};
   bool blocking = true;
-  std::shared_ptr<GreenContext> green;  // null: the primary context's
-  bool destroyed = false;       // the tenant has destroyed it; it goes when its commands are done
-  int priority = 0;             // as its program asked
-  CUstream cuda = nullptr;      // created by the sink on first use
+  std::shared_ptr<GreenContext> green;  // null: it belongs to the primary context
+  bool destroyed = false;   // the tenant has destroyed it; it is removed when its commands are done
+  int priority = 0;         // as its program requested
+  CUstream cuda = nullptr;  // created by the sink on first use
   CUcontext context = nullptr;  // the sink's, of `cuda`: where its kernels run
   int cuda_priority = 0;        // the sink's, of `cuda`: in its class's band
   uint32_t terms = 0;           // the sink's: TimeSharing::changes() when that was looked at
-  bool drains = false;          // the sink's: nothing more goes until CUDA has nothing of it
-  bool waits_told = false;      // the sink's: since it was given work
+  bool drains = false;      // the sink's: nothing more is submitted until CUDA has nothing of it
+  bool waits_told = false;  // the sink's: CUDA makes it wait, and no work came after that
   std::shared_ptr<const void> charge;  // the sink's, for `cuda`; null for a session's first ones
   uint64_t enqueued = 0;               // newest ticket
   uint64_t submitted = 0;              // newest ticket that CUDA has
@@ -143,12 +143,12 @@ struct Stream {
   // The sink's: since the last mark, and of what another thread launches.
   Tally tally;
   Tally busy_tally;
-  // The sink's: the oldest mark's work, as the meter knows it.
+  // The sink's: the meter's number for the oldest mark's work.
   std::optional<uint64_t> metered;
-  uint64_t head_ns = 0;  // since when
-  // The sink's: what it waits for of other sessions, behind this ticket. At most kMaxForeignWaits.
+  uint64_t head_ns = 0;  // since when that work is metered
+  // The sink's: what the work behind each ticket waits for in other sessions. At most kMaxForeignWaits.
   std::vector<std::pair<uint64_t, PointRef>> foreign;
-  // The sink's: of launches that are grouped; at most `max_chunk` together.
+  // The sink's: limits for launches that are grouped; at most `max_chunk` go together.
   arbiter::CutPoint cut;
   uint32_t max_chunk = kMaxChunkLaunches;
   bool listed_active = false;
@@ -158,7 +158,7 @@ struct Stream {
 
   // Something is at CUDA, or on its way there.
   bool AtDevice() const { return busy || in_flight != 0 || !marks.empty(); }
-  // Checks in_flight too: a part may be at CUDA of a command whose last part never comes.
+  // Also checks in_flight: a part of a command whose last part never comes may be at CUDA.
   bool Idle() const { return enqueued == completed && !busy && in_flight == 0; }
 };
 
@@ -215,12 +215,12 @@ class StreamSet {
   // What the stream was busy with is at CUDA, where it has this weight.
   void OnSubmitted(Stream& stream, uint32_t weight);
 
-  // Submits what has become ready, stream by stream in turn. Returns true if there was anything. With `one_each` one
-  // command of each stream at a time, and the next call goes on behind the last one.
+  // Submits what has become ready, stream by stream in turn. Returns true if there was anything. With `one_each` it
+  // takes one command of each stream at a time, and the next call continues after the last one.
   bool SubmitWaiting(Slice* slice, bool one_each = false);
 
-  // Calls `command` or `chunk` for what would go next in each stream but for its turn. Of many streams it looks at some,
-  // and at the next ones when called again.
+  // Calls `command` or `chunk` for what would be submitted next in each stream if its turn allowed it. If there are
+  // many streams it looks at some of them, and at the next ones when called again.
   template <typename OnCommand, typename OnChunk>
   void ForEachReady(OnCommand&& command, OnChunk&& chunk) {
     for (size_t looked = 0; looked < std::min(waiting_.size(), kMostLooks); ++looked) {
@@ -243,15 +243,16 @@ class StreamSet {
   void CompleteOldestMark(Stream& stream, uint64_t now_ns);
   void AddMark(Stream& stream, PointRef point, uint64_t now_ns);
 
-  // Drops a piece of what has not been submitted; returns true if that was the last. Nothing may be enqueued any more.
+  // Drops a piece of what has not been submitted; returns true if that was the last. After the first call nothing may
+  // be enqueued.
   [[nodiscard]] bool DropWaiting();
   // Removes idle streams from the active list, and returns those that the tenant has destroyed.
   std::vector<std::unique_ptr<Stream>> TakeEnded();
 
-  // At session end, when all are idle: some stream, or null. Streams may not be queried any more.
+  // At session end, when all are idle: some stream, or nullptr. After the first call streams may not be queried.
   std::unique_ptr<Stream> TakeAny();
 
-  // Everything older than this ticket is done. UINT64_MAX if everything is. As exact as the marks are.
+  // Everything with an older ticket than this is done; UINT64_MAX if everything is. As exact as the marks are.
   uint64_t OldestUnfinished() const;
 
   bool Idle() const { return active_.empty(); }
@@ -278,7 +279,7 @@ class StreamSet {
   bool CanSubmit(const Stream& stream, const StreamCommand& command) const {
     return IsReady(stream, command) && sink_->MaySubmit(stream, command);
   }
-  // Whether its open chunk could go.
+  // Whether the stream's open chunk could be submitted.
   bool MayClose(const Stream& stream) const {
     return stream.open != nullptr && stream.waiting.empty() && HasRoom(stream) &&
            HaveGone(stream.open_dependencies);
@@ -287,7 +288,7 @@ class StreamSet {
   void ThinOut(Stream& stream);
   bool PassesGate(const Stream& stream, const StreamCommand& command) const;
   void SubmitNow(Stream& stream, StreamCommand& command);
-  // For parts other than the last: the command stays where it is.
+  // For parts other than the last: the command stays at the head of its stream.
   void SubmitPart(Stream& stream, StreamCommand& command);
   // In the driver's queues.
   void TakePlaces(uint32_t places);
@@ -310,10 +311,10 @@ class StreamSet {
   size_t waiting_commands_ = 0;
   size_t waiting_bytes_ = 0;
   uint32_t streams_at_device_ = 0;  // with commands in flight
-  uint32_t marks_ = 0;              // of all of them
-  size_t turn_ = 0;                 // index in `waiting_`: who is first in SubmitWaiting
+  uint32_t marks_ = 0;              // the marks of all streams
+  size_t turn_ = 0;                 // index in `waiting_`: where SubmitWaiting begins
   size_t ready_turn_ = 0;           // the same for ForEachReady
-  size_t open_turn_ = 0;            // … in `open_`
+  size_t open_turn_ = 0;            // the same in `open_`
   uint64_t last_order_ = 0;
 };
 

@@ -46,13 +46,13 @@ class Submission final : public Part, public StreamSink {
   bool MaySubmit(const Stream& stream, const Chunk& chunk) const override;
   void WaitFor(Stream& stream, const Dependency& dependency) override;
 
-  // What is at the heads of streams, of the kernels' engine.
+  // Adds what is at the heads of streams and belongs to the kernels' engine.
   void AddHeads(std::vector<HeadOfStream>* heads) const;
 
-  // What could go to each engine but for the session's turn.
+  // What could go to each engine if the session had no limits.
   std::array<arbiter::Work, arbiter::kEngines> Ready();
 
-  // Most actions waiting for pending work.
+  // The largest number of actions that may wait for earlier work.
   static constexpr size_t kMaxFences = 64u << 10;
   // Called by the port.
   void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action);
@@ -60,7 +60,7 @@ class Submission final : public Part, public StreamSink {
   // Runs the actions whose turn has come. Returns true if there were any.
   bool RunFences(Slice* slice);
   size_t fences() const { return fences_.size(); }
-  // Marks what is at CUDA after the last marks. Returns true if there was anything.
+  // Marks what has gone to CUDA after the last marks. Returns true if there was anything.
   bool AddMarks();
   // Returns true if a piece of a large copy has been marked since the last call.
   bool TakeMarkedPiece() { return std::exchange(marked_piece_, false); }
@@ -70,7 +70,7 @@ class Submission final : public Part, public StreamSink {
 
   // At session end: drops one piece; returns true if that was the last.
   bool GiveStreams();
-  // Then: the device does not write words any more.
+  // After GiveStreams: the device does not write words any more.
   void EndWords() { words_.End(); }
 
  private:
@@ -87,17 +87,17 @@ class Submission final : public Part, public StreamSink {
   CUcontext ContextOf(const Stream& stream) const;
   CUresult NewStream(const Stream& stream, int priority, CUstream* made);
   CUresult MakeStream(Stream& stream);
-  // What `former`, which is dropped, has been told to wait for, `stream` waits for, too.
+  // Makes `stream` wait for everything that `former`, which is dropped, was made to wait for.
   void WaitForFormer(CUstream stream, CUstream former);
   void GiveStream(Stream& stream);
   template <typename F>
   bool Fits(const Stream& stream, arbiter::Engine engine, F key) const;
-  // Behind all that is at CUDA.
+  // Adds a mark behind all that is at CUDA.
   void MarkSubmitted(Stream& stream, bool tell = false);
   void RecordMark(const Stream& stream, Point* point, bool tell);
   void MarkBefore(Stream& stream, const StreamCommand& command);
   void Count(Stream& stream, const StreamCommand& command);
-  // For the meter: work is there since then, or since it was submitted.
+  // For the meter: the work has been there since `since_ns`, or since it was submitted.
   void BeginMark(Stream& stream, uint64_t since_ns);
   void BeginMeter(Stream& stream, const Tally& tally, uint64_t since_ns);
   bool KernelIsTimed(const Stream& stream) const;
@@ -106,7 +106,7 @@ class Submission final : public Part, public StreamSink {
   // For TimedLaunch. Returns true if the command is timed: its mark needs an event with timing.
   bool BeginTimed(const Stream& stream, StreamCommand* command);
   void LearnRoundTrip(const PointRef& reached);
-  // Work of that ticket, for an event of another session.
+  // Whether the work of that ticket waits for an event of another session.
   static bool WaitsForOthers(const Stream& stream, wire::Ticket ticket);
   void EndMarks(Stream& stream, const Tally& tally, uint32_t commands);
   CUresult SubmitWork(Stream& stream, StreamCommand& command, CUresult made);

@@ -51,8 +51,8 @@ bool MarksAtOnce(const Work& work) {
 
 }  // namespace
 
-// Where the stream's kernels run now. A green context of the program's that was made within other multiprocessors may have
-// more than the session has.
+// Where the stream's kernels run at present. A green context of the program's that was created within other
+// multiprocessors may have more of them than the session has.
 CUcontext Submission::ContextOf(const Stream& stream) const {
   const CUcontext session = port_->context();
   const bool is_within = stream.green != nullptr && (stream.green->within == session ||
@@ -86,13 +86,13 @@ CUresult Submission::MakeStream(Stream& stream) {
   CUstream former = nullptr;
   if (stream.cuda != nullptr && (!stays || priority != stream.cuda_priority)) {
     if (stays && stream.AtDevice()) {
-      // In its new band as soon as CUDA has nothing of it, which a program that always has more to do must not put off: what
-      // comes next would wait for what is there in any case, so only a moment of the device is lost.
+      // The stream moves to its new band as soon as CUDA has nothing of it. A program that always has more to do must
+      // not put that off: what comes next would wait for what is there in any case, so the device loses only a moment.
       stream.drains = true;
       return CUDA_SUCCESS;
     }
     if (stream.waits_told) {
-      // Nothing of it is at the device, but perhaps a wait for another stream's event, or another session's.
+      // Nothing of the stream is at the device, but perhaps a wait for an event of another stream or session.
       graphs_->FinishGraphs(stream);
       former = stream.cuda;
     } else {
@@ -201,7 +201,8 @@ bool Submission::BeginTimed(const Stream& stream, StreamCommand* command) {
   return command->is_timed;
 }
 
-// Of launches that share a mark nobody sees which one runs: where the policy limits a kernel's time, only short ones do.
+// If launches share a mark, nobody can see which of them runs: where the policy limits a kernel's time, only short ones
+// share.
 bool Submission::KernelIsTimed(const Stream& stream) const {
   return share_.kernels != control::KernelTerms{} &&
          (stream.command_ns == 0 || stream.command_ns >= Tally::kMarkedNs);
@@ -239,7 +240,7 @@ bool Submission::MaySubmit(const Stream& stream, const Chunk& chunk) const {
   return Fits(stream, arbiter::Engine::kCompute, [&] { return KeyOf(chunk); });
 }
 
-// What the arbiter is told that this session could use at once, if it were its turn.
+// What the arbiter learns that this session could use at once, if it were its turn.
 std::array<arbiter::Work, arbiter::kEngines> Submission::Ready() {
   std::array<arbiter::Work, arbiter::kEngines> ready;
   const auto add = [&](arbiter::Engine engine, const arbiter::LaunchKey& key) {

@@ -17,17 +17,17 @@ namespace gpuloom::executor {
 struct Chunk;
 struct StreamCommand;
 
-// None: it keeps none busy.
+// nullopt: the command keeps no engine busy.
 std::optional<arbiter::Engine> EngineOf(const StreamCommand& command);
-// What a block is copied of, in bytes.
+// How many bytes a block copy copies.
 uint64_t BytesOf(const wire::GraphCopy& copy);
-// The kernel of a launch, or of the first of a chunk; null: it is none.
+// The kernel of a launch, or of the first of a chunk; nullptr: the command is not a launch.
 CUkernel KernelOf(const StreamCommand& command);
-// What takes about as long has the same key. The owner is for the caller to add.
+// Commands that take about as long have the same key. The caller adds the owner.
 arbiter::LaunchKey KeyOf(const StreamCommand& command);
 arbiter::LaunchKey KeyOf(const Chunk& chunk);
 
-// What a trace says of them, noted while one is recorded (trace/tracer.h).
+// What a trace records of the commands, noted while there is a trace (trace/tracer.h).
 struct Noted {
   uint64_t trace_id = 0;
   uint64_t bytes = 0;
@@ -35,7 +35,7 @@ struct Noted {
   uint32_t name = 0;      // the first kernel's
   wire::TraceKind kind = wire::TraceKind::kOther;
 
-  // Of several kinds the kernels count.
+  // If there are several kinds, kernels take precedence.
   void Add(wire::TraceKind of, uint32_t more) {
     using wire::TraceKind;
     if (commands == 0 || of == TraceKind::kKernel) kind = of;
@@ -60,12 +60,12 @@ struct Tally {
 
   bool any = false;  // there is work for an engine
   arbiter::Engine engine = arbiter::Engine::kCompute;
-  uint64_t since_ns = 0;  // when the first was submitted
+  uint64_t since_ns = 0;  // when the first command was submitted
 
-  uint32_t launches = 0;      // of kernels, and what else goes to their engine; a graph is one
-  CUkernel kernel = nullptr;  // of the first launch; null: it is no kernel
+  uint32_t launches = 0;  // of kernels, and what else goes to their engine; a graph counts as one
+  CUkernel kernel = nullptr;  // of the first launch; null: it is not a kernel
 
-  // Of what the arbiter was told.
+  // The part that was passed to the arbiter.
   arbiter::Work work;
   // The pieces' key, if all have the same.
   arbiter::LaunchKey key;
@@ -74,7 +74,7 @@ struct Tally {
   bool marks = false;
   Noted noted;
 
-  // Of commands for different engines the kernels count.
+  // If commands are for different engines, the kernels' one takes precedence.
   void Add(arbiter::Engine on) {
     if (!any || on == arbiter::Engine::kCompute) engine = on;
     any = true;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launch into an idle stream that the device times, too: how much of the time that the host
-// measures is the latency of launches (agent/arbiter/round_trip.h). One at a time for a session;
-// ring thread only.
+// A launch into an idle stream that the device times, too, to find out how much of the time that the host measures is
+// the latency of launches (agent/arbiter/round_trip.h). One at a time for a session; ring thread only.
 //
 //   timed.Begin(device, stream, now) ; launch ; timed.Launched(point, since, now)     the point's event has timing
 //   … the point is reached: timed.Take(point, now, &seen, &worked)
@@ -37,14 +36,14 @@ class TimedLaunch {
     ours_ns_ = recorded_ns_ - now_ns;
     return true;
   }
-  // `since_ns`: from when on the launch counts as submitted. `point` is behind it.
+  // `since_ns`: when the launch begins to count as submitted. `point` is behind it.
   void Launched(PointRef point, uint64_t since_ns, uint64_t now_ns) {
     point_ = std::move(point);
     since_ns_ = since_ns;
     // The device had reached the event before the launch came.
     launching_ns_ = now_ns - recorded_ns_;
   }
-  // Returns false if it is another point, or nothing is known.
+  // Returns false if `point` is not the timed launch's, or its times are not known.
   bool Take(const PointRef& point, uint64_t now_ns, uint64_t* seen_ns, uint64_t* worked_ns) {
     if (point_ == nullptr || point != point_) return false;
     float ms = 0;
@@ -70,8 +69,8 @@ class TimedLaunch {
   uint64_t since_ns_ = 0;
   uint64_t recorded_ns_ = 0;
   uint64_t ours_ns_ = 0;  // what recording took, which launches that are not timed do not pay
-  uint64_t launching_ns_ =
-      0;  // from when on `before_` was recorded until CUDA had taken the launch
+  // From the recording of `before_` until CUDA had taken the launch.
+  uint64_t launching_ns_ = 0;
 };
 
 }  // namespace gpuloom::executor

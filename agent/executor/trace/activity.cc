@@ -22,7 +22,7 @@ using wire::TraceKind;
 using wire::TraceRecord;
 
 constexpr uint32_t kKinds[] = {kCuptiConcurrentKernel, kCuptiMemcpy, kCuptiMemset};
-// Buffers that are not full come so often.
+// How often buffers that are not full are requested.
 constexpr std::chrono::milliseconds kFlushEvery{100};
 // How long the end of a trace waits for work that had begun.
 constexpr std::chrono::milliseconds kDrain{50};
@@ -30,10 +30,10 @@ constexpr std::chrono::milliseconds kDrain{50};
 // CUPTI's copy kinds.
 constexpr uint8_t kHostToDevice = 1, kDeviceToHost = 2, kHostToArray = 3, kArrayToHost = 4;
 
-// Between CUPTI's callbacks, which come on any thread, and the one that reads.
+// Passes buffers between CUPTI's callbacks, which come on any thread, and the thread that reads.
 class Buffers {
  public:
-  // Null: there are enough.
+  // nullptr: there are enough.
   // Called by CUPTI within launches, too: never waits for the reader.
   uint8_t* Take() {
     const MutexLock lock(mutex_);
@@ -73,8 +73,8 @@ class Buffers {
     }
     changed_.NotifyOne();
   }
-  // For a full buffer, the end of the trace, or the time at which those that are not full are asked
-  // for.
+  // Waits for a full buffer, for the end of the trace, or for the time at which buffers that are
+  // not full are requested.
   void WaitForOne() {
     MutexLock lock(mutex_);
     changed_.WaitFor(mutex_, kFlushEvery, [this]() GPULOOM_REQUIRES(mutex_) {
@@ -204,11 +204,11 @@ void Activity::Disable() {
 void Activity::Run() {
   ReserveCrashStack();
   device_->MakeCurrent();
-  // What an earlier trace left over.
+  // Brings back what an earlier trace left over.
   while (uint8_t* const buffer = TheBuffers().TakeFilled().first) TheBuffers().Give(buffer);
   if (!Enable()) return SetState(State::kFailed);
   writer_->Begin(wire::TraceSource::kCupti, "", NowNs());
-  // Not if the process ends meanwhile.
+  // Not done if the process ends meanwhile.
   State starting = State::kStarting;
   if (state_.compare_exchange_strong(starting, State::kRecords)) Tell();
   while (state() == State::kRecords) {
@@ -218,8 +218,8 @@ void Activity::Run() {
     (void)cupti_.cuptiActivityFlushAll(0);
     NoteDropped();
   }
-  // What had begun is most often done by then, and complete. What begins meanwhile is beyond the
-  // trace's end.
+  // What had begun is usually done by then, and its record is complete. What begins meanwhile is
+  // beyond the trace's end.
   std::this_thread::sleep_for(kDrain);
   (void)cupti_.cuptiActivityFlushAll(0);
   ReadBuffers();
@@ -289,11 +289,12 @@ void Activity::WriteCopy(const CuptiCopy& copy) {
   Write(record, copy.stream_id, nullptr);
 }
 
-// Of what was nobody's stream the session stays 0, and CUPTI's number stands for the stream's.
+// A record of nobody's stream has session 0, and CUPTI's number instead of the session's number of
+// the stream.
 void Activity::Write(TraceRecord record, uint32_t stream_id, const char* name) {
   const auto owner = owners_->Find(stream_id, record.begin_ns);
   if (!owners_->Wants(owner, record.begin_ns)) return;
-  // Behind the question whose it is: a tenant is told of its own records only.
+  // Comes after the owner is known: a tenant is told of its own records only.
   if (record.begin_ns == 0 || record.end_ns < record.begin_ns) return writer_->NoteIncomplete();
   record.commands = 1;
   record.stream = stream_id;

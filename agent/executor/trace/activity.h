@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records with CUPTI what the device does: enables its activity records for the time of a trace, attributes each kernel and
-// copy to the session whose stream it ran in, and writes it into the trace's region.
+// Records with CUPTI what the device does: enables CUPTI's activity records while there is a trace, attributes each
+// kernel and copy to the session in whose stream it ran, and writes it into the trace's region.
 //
-// Attaching happens with the first Start, not before: an attached CUPTI costs launches a little even when it records
-// nothing. It stays attached then: detaching while graphs exist has crashed processes.
+// The first Start attaches CUPTI, not the constructor: an attached CUPTI makes launches a little slower even when it
+// records nothing. It then stays attached: detaching while graphs exist has crashed processes.
 //
-// Owned by the tracer; one at a time in a process, as CUPTI's callbacks say nothing of whom they are for. The ring thread
-// calls everything here; a thread of our own, which lives as long as a trace, calls CUPTI, because that may wait for the
-// driver, and reads its buffers. CUPTI fills these on threads of its own and in launches; at most kMostActivityBuffers exist, and what
-// has no room CUPTI drops and counts. Nothing fails but Start, which state() tells.
+// Owned by the tracer. At most one exists in a process, because CUPTI's callbacks do not say which object they are for.
+// The ring thread makes all calls. A separate thread, which lives as long as a trace, calls CUPTI, because that may
+// wait for the driver, and reads its buffers. CUPTI fills the buffers on threads of its own and during launches; at
+// most kMostActivityBuffers exist, and CUPTI drops and counts what finds no room. Only Start can fail, which state()
+// reports.
 #pragma once
 
 #include <atomic>
@@ -23,7 +24,7 @@
 
 namespace gpuloom::executor {
 
-// As CUPTI's documentation recommends; 64 MiB in all.
+// The size that CUPTI's documentation recommends; 64 MiB in all.
 inline constexpr size_t kActivityBufferBytes = 4u << 20;
 inline constexpr size_t kMostActivityBuffers = 16;
 
@@ -36,17 +37,17 @@ class Activity {
       : device_(device), cupti_(cupti), wake_fd_(wake_fd) {}
   ~Activity();
 
-  // From kIdle. Both are used until kFailed or kDone.
+  // From kIdle. Both arguments are used until kFailed or kDone.
   void Start(TraceWriter* writer, const StreamOwners* owners);
   // From kRecords.
   void Stop();
-  // From kFailed and kDone: to kIdle.
+  // From kFailed and kDone; returns to kIdle.
   void Finish();
   State state() const { return state_.load(std::memory_order_acquire); }
-  // In kFailed.
+  // In kFailed: the reason.
   const std::string& why() const { return why_; }
 
-  // How CUPTI's records call the stream, which must exist. In kRecords.
+  // CUPTI's number for the stream, which must exist. In kRecords.
   std::optional<uint32_t> IdOf(CUstream stream) const;
 
  private:
@@ -57,7 +58,7 @@ class Activity {
   void ReadBuffer(uint8_t* buffer, size_t valid_bytes);
   void WriteKernel(const CuptiKernel& kernel);
   void WriteCopy(const CuptiCopy& copy);
-  // `name`: null if it has none.
+  // `name`: nullptr if it has none.
   void Write(wire::TraceRecord record, uint32_t stream_id, const char* name);
   void NoteDropped();
   void SetState(State state);

@@ -9,7 +9,7 @@
 namespace gpuloom::executor {
 namespace {
 
-// CUPTI's number of CUDA 11.6.
+// The version number of the CUPTI in CUDA 11.6.
 constexpr uint32_t kOldestVersion = 17;
 
 // The newest first. Without a version only packages for development have the name.

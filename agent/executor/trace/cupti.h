@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA's CUPTI, loaded at run time: what is used of its activity records, declared here. It is part of the CUDA toolkit,
-// not of the driver, so a node may lack it: then traces have the executor's own records (tracer.h).
+// NVIDIA's CUPTI, loaded at run time. Declares what we use of its activity records. It is part of the CUDA toolkit, not
+// of the driver, so a node may lack it; traces then have the executor's own records (tracer.h).
 //
-// Loading it makes no CUDA call and changes nothing for the driver; attaching (activity.h) waits until a trace is asked
-// for. It must be loaded before the process is confined, because it may lie where only root reads. Never unloaded.
+// Loading it makes no CUDA call and changes nothing for the driver; attaching (activity.h) waits until a trace is
+// requested. It must be loaded before the process is confined, because it may lie where only root can read. It is never
+// unloaded. LoadCupti is called from main; the functions are safe from any thread where CUPTI says so.
 //
-// What CUPTI 11.6 to 13.0 hand out begins with these structs: newer ones have grown behind them.
+// The records of CUPTI 11.6 to 13.0 begin with these structs: newer ones have grown at their end.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +20,11 @@ namespace gpuloom::executor {
 inline constexpr int kCuptiSuccess = 0;
 inline constexpr uint32_t kCuptiMemcpy = 1;
 inline constexpr uint32_t kCuptiMemset = 2;
-// Without it kernels would be made to run one after the other.
+// Another kind of record would make CUPTI run kernels one after the other.
 inline constexpr uint32_t kCuptiConcurrentKernel = 10;
 inline constexpr uint32_t kCuptiFlushForced = 1;
 
-// Zero times mean that the device had no room for them.
+// Times of zero mean that the device had no room to record them.
 struct CuptiKernel {
   uint32_t kind;
   uint8_t not_used_1[12];
@@ -34,15 +35,15 @@ struct CuptiKernel {
   uint8_t not_used_3[40];
   uint32_t correlation_id;
   uint8_t not_used_4[8];
-  const char* name;  // CUPTI's
+  const char* name;  // owned by CUPTI
   uint8_t not_used_5[32];
-  uint64_t graph_node_id;  // 0: not of a graph
+  uint64_t graph_node_id;  // 0: not in a graph
 };
 static_assert(offsetof(CuptiKernel, end_ns) == 24 && offsetof(CuptiKernel, stream_id) == 48 &&
               offsetof(CuptiKernel, correlation_id) == 92 && offsetof(CuptiKernel, name) == 104 &&
               offsetof(CuptiKernel, graph_node_id) == 144);
 
-// A copy, or a fill, of which the first bytes are otherwise.
+// A copy, or a fill, whose first fields differ.
 struct CuptiCopy {
   uint32_t kind;
   uint8_t copy_kind;
@@ -77,12 +78,14 @@ struct Cupti {
   int (*cuptiGetStreamIdEx)(CUcontext, CUstream, uint8_t per_thread, uint32_t* id) = nullptr;
 
   std::string path;
-  // "libcupti.so.2025.3.1, API 130000, /usr/local/cuda/lib64/libcupti.so.13": the file's own name has NVIDIA's number.
+  // "libcupti.so.2025.3.1, API 130000, /usr/local/cuda/lib64/libcupti.so.13": the file's own name contains NVIDIA's
+  // number.
   std::string description;
 };
 
-// `setting`: a path, "off", or empty, and it is looked for: beside the driver's library, in the CUDA toolkit at
-// /usr/local/cuda, and where the loader looks. `driver`: a function of the driver's library. Returns false with the reason.
+// `setting`: a path, or "off". If it is empty, CUPTI is looked for beside the driver's library, in the CUDA toolkit at
+// /usr/local/cuda, and where the loader looks. `driver`: a function of the driver's library. Returns false with the
+// reason.
 [[nodiscard]] bool LoadCupti(const std::string& setting, const void* driver, Cupti* cupti,
                              std::string* why);
 

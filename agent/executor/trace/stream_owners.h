@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose a CUDA stream was at a time, by CUPTI's number of it: the streams of this executor pass
-// from session to session. Filled by the ring thread, asked by whoever reads CUPTI's records.
-// Bounded: of one stream the last owners are known, and beyond kMostTracedStreams no stream's. Of a
-// trace for one allocation it says whose records are that one's.
+// Which session had a CUDA stream at which time, by CUPTI's number for the stream: the streams of
+// this executor pass from session to session. Also decides which records belong to a trace for one
+// allocation. Filled by the ring thread, read by the thread that reads CUPTI's records; safe from
+// any thread. Bounded: only the latest owners of a stream are known, and only kMostTracedStreams
+// streams.
 #pragma once
 
 #include <algorithm>
@@ -22,19 +23,20 @@ struct StreamOwner {
   uint32_t stream;         // the session's number of it
 };
 
-// Programs that make and destroy streams without end are not followed for ever.
+// Programs that create and destroy streams without end are followed only this far.
 inline constexpr size_t kMostTracedStreams = 64u << 10;
 
 class StreamOwners {
  public:
-  // A trace begins, for this allocation alone, or for all: 0.
+  // A trace begins: for this allocation alone, or, if it is 0, for all.
   void Begin(uint64_t allocation_id) {
     const MutexLock lock(mutex_);
     owners_.clear();
     only_ = allocation_id;
     others_since_ns_ = UINT64_MAX;
   }
-  // A stream is idle when it passes to another. Without an id CUPTI does not say how it calls it.
+  // A stream is idle when it passes to another session. `id` is empty if CUPTI does not report its
+  // number.
   void Add(std::optional<uint32_t> id, const StreamOwner& owner, uint64_t since_ns) {
     const MutexLock lock(mutex_);
     if (owner.allocation_id != 0 && owner.allocation_id != only_) {
@@ -47,7 +49,7 @@ class StreamOwners {
     if (all.size() == kMostKnown) all.pop_front();
     all.push_back({owner, since_ns});
   }
-  // Who had it when this began. What began before the first known owner is that one's: it had the
+  // The stream's owner at `begin_ns`. Before its first known owner that one counts: it had the
   // stream when the trace began.
   std::optional<StreamOwner> Find(uint32_t stream_id, uint64_t begin_ns) const {
     const MutexLock lock(mutex_);
@@ -58,14 +60,15 @@ class StreamOwners {
     while (owned + 1 != all.rend() && owned->since_ns > begin_ns) ++owned;
     return owned->owner;
   }
-  // Whether a record of this owner, which began then, is for whom the trace is. What is nobody's,
-  // as nodes of graphs in streams of CUDA's own, may be of any session that has streams.
+  // Whether a record of this owner, which began at `begin_ns`, belongs to the trace. A record
+  // without an owner, for example of graph nodes in CUDA's own streams, may belong to any session
+  // that has streams.
   bool Wants(const std::optional<StreamOwner>& owner, uint64_t begin_ns) const {
     const MutexLock lock(mutex_);
     if (only_ == 0) return true;
     return owner ? owner->allocation_id == only_ : begin_ns < others_since_ns_;
   }
-  // The trace is for one allocation.
+  // Whether the trace is for one allocation.
   bool is_own() const {
     const MutexLock lock(mutex_);
     return only_ != 0;
@@ -80,8 +83,8 @@ class StreamOwners {
 
   mutable Mutex mutex_;
   uint64_t only_ GPULOOM_GUARDED_BY(mutex_) = 0;
-  uint64_t others_since_ns_ GPULOOM_GUARDED_BY(mutex_) =
-      UINT64_MAX;  // since when others have streams
+  // Since when others have streams.
+  uint64_t others_since_ns_ GPULOOM_GUARDED_BY(mutex_) = UINT64_MAX;
   std::unordered_map<uint32_t, std::deque<Owned>> owners_ GPULOOM_GUARDED_BY(mutex_);
 };
 

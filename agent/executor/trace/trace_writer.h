@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes an executor's part of a trace into its region (proto/wire/trace_region.h): records, and each name once. What has
-// no room is dropped and counted.
+// Writes an executor's part of a trace into its region (proto/wire/trace_region.h): records, and each name once.
+// Records and names that find no room are dropped and counted.
 //
 // Owned by the tracer. Used by one thread at a time, the one that records, unless stated otherwise.
 #pragma once
@@ -18,19 +18,20 @@ namespace gpuloom::executor {
 
 class TraceWriter {
  public:
-  // For so many records, kTraceRecords at most. Returns false with errno if the memory cannot be mapped, or could vanish
-  // beneath us.
+  // Makes room for `most_records`, kTraceRecords at most. Returns false with errno if the memory cannot be mapped, or
+  // could be truncated while we use it.
   [[nodiscard]] bool Map(int memory, uint64_t most_records = wire::kTraceRecords);
   bool mapped() const { return region_.data() != nullptr; }
   void Unmap();
 
-  // First. Then the ring thread may set when the trace began and ended, while another records.
+  // Call before anything is written. After it the ring thread may set when the trace began and ended, while another
+  // thread records.
   void Begin(wire::TraceSource source, std::string_view reason, uint64_t begin_ns);
   void SetBegin(uint64_t begin_ns) { header()->begin_ns = begin_ns; }
   void SetEnd(uint64_t end_ns) { header()->end_ns = end_ns; }
 
   void Write(const wire::TraceRecord& record);
-  // The name's place; 0 if there is no room for it.
+  // The offset of the name in the region; 0 if there is no room for it.
   uint32_t Name(std::string_view name);
   void NoteIncomplete() { ++header()->incomplete; }
   void SetLost(uint64_t records) { header()->lost = records; }
@@ -39,11 +40,11 @@ class TraceWriter {
   wire::TraceHeader* header() const { return reinterpret_cast<wire::TraceHeader*>(region_.data()); }
 
   SharedRegion region_;
-  // Ours: whoever writes the region besides us must not lead us outside.
+  // Kept in private memory: other writers of the region must not lead us outside of it.
   uint64_t most_records_ = 0;
   uint64_t records_ = 0;
   uint64_t name_bytes_ = 0;
-  // Found without a copy of the name: it is looked for with every record.
+  // Lets a name be found without copying it, because it is looked up for every record.
   struct Hash {
     using is_transparent = void;
     size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }

@@ -21,8 +21,8 @@ Tracer::Tracer(Device* device, const TraceMeans* means, int wake_fd, Teller tell
   if (means->cupti) activity_ = std::make_unique<Activity>(device, *means->cupti, wake_fd);
 }
 
-// A new trace ends the present one: one region, one CUPTI. Of an earlier one that still waits
-// nothing is said.
+// A new trace ends the present one: there is one region and one CUPTI. Nothing is reported for an
+// earlier one that still waits.
 void Tracer::Start(Trace trace) {
   next_ = std::move(trace);
   if (state_ == State::kNone) return Begin();
@@ -30,7 +30,7 @@ void Tracer::Start(Trace trace) {
   is_to_end_ = true;
 }
 
-// One that has not begun is written at once, with nothing in it.
+// A trace that has not begun is reported as written at once, with nothing in it.
 void Tracer::Stop(uint64_t trace_id) {
   if (next_ && next_->id == trace_id) {
     next_.reset();
@@ -54,7 +54,7 @@ void Tracer::Begin() {
   if (!trace_->cupti) return BeginOwn("cupti: would make other pods of the trust domain slower");
   if (activity_ == nullptr) return BeginOwn(means_->why_not);
   owners_.Begin(trace_->allocation_id);
-  // Without ids, but whether others have streams counts from the beginning.
+  // There are no stream ids, but whether others have streams counts from the beginning.
   for (const auto& [cuda, owner] : streams_) owners_.Add({}, owner, 0);
   state_ = State::kAttaching;
   activity_->Start(&writer_, &owners_);
@@ -69,8 +69,8 @@ void Tracer::BeginOwn(const std::string& why) {
                 NowNs());
   state_ = State::kRecords;
   notes_ = true;
-  // What all have used until now, so that what they use in the trace is a difference of two
-  // reports.
+  // Reports what all sessions have used so far, so that what they use during the trace is a
+  // difference of two reports.
   teller_.counters();
   writer_.SetBegin(NowNs());
   teller_.progress(trace_->id, TraceStep::kRecords);
@@ -108,7 +108,7 @@ bool Tracer::Poll() {
       teller_.counters();
       writer_.SetBegin(NowNs());
       teller_.progress(trace_->id, TraceStep::kRecords);
-      // It was to stop before it had begun.
+      // The trace was to stop before it had begun.
       if (is_to_end_) EndRecording();
       return true;
     case Activity::State::kFailed:

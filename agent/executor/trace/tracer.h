@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This executor's part of a trace (docs/tracing.md): has CUPTI record it (activity.h), or, where
-// that cannot be had, writes down what the executor itself sees: the marks that the sessions'
+// This executor's part of a trace (docs/tracing.md): has CUPTI record it (activity.h) or, where
+// CUPTI is not available, records what the executor itself sees: the marks that the sessions'
 // streams reach.
 //
 // While there is no trace it costs a look at a flag for each command, and an entry in a table for
@@ -24,7 +24,7 @@
 
 namespace gpuloom::executor {
 
-// CUPTI, if it is there.
+// CUPTI, if it was found.
 struct TraceMeans {
   std::optional<Cupti> cupti;
   std::string why_not = "cupti: was not looked for";
@@ -42,7 +42,7 @@ class Tracer {
   Tracer(Device* device, const TraceMeans* means, int wake_fd, Teller teller);
 
   bool has_cupti() const { return means_->cupti.has_value(); }
-  // Which, or why there is none.
+  // CUPTI's description, or why there is none.
   const std::string& cupti() const {
     return has_cupti() ? means_->cupti->description : means_->why_not;
   }
@@ -50,19 +50,19 @@ class Tracer {
   struct Trace {
     uint64_t id;
     channel::UniqueFd region;
-    uint64_t allocation_id = 0;  // whose records are wanted, and nobody else's; 0: all
+    uint64_t allocation_id = 0;  // only its records are wanted; 0: everybody's
     uint64_t most_records = wire::kTraceRecords;
     bool cupti = true;
   };
 
-  // With a trace going on: that ends first, and of several that wait the last one counts.
+  // If a trace is in progress it ends first; of several that wait, only the last one is started.
   void Start(Trace trace);
-  // Another trace than this is none of ours any more.
+  // Ignored unless it names the trace in progress or the one that waits.
   void Stop(uint64_t trace_id);
   // Returns true if something has happened. Call in each round.
   bool Poll();
 
-  // A session's stream has this one of CUDA's from now on; or none any more.
+  // From Took to Gave, the CUDA stream belongs to this session's stream.
   void Took(CUstream cuda, const StreamOwner& owner);
   void Gave(CUstream cuda) { streams_.erase(cuda); }
 
@@ -72,7 +72,7 @@ class Tracer {
     return notes_ && (trace_->allocation_id == 0 || trace_->allocation_id == allocation_id);
   }
   void Note(const StreamCommand& command, Tally* tally);
-  // A mark was reached, with all that was submitted since the last.
+  // Call when a mark was reached, with everything that was submitted since the previous one.
   void Reached(const Tally& tally, uint64_t session_id, uint32_t stream, uint64_t begin_ns,
                uint64_t end_ns);
 
@@ -80,7 +80,7 @@ class Tracer {
   enum class State { kNone, kAttaching, kRecords, kWriting };
 
   void Begin();
-  // `why`: not CUPTI.
+  // `why`: the reason for not using CUPTI.
   void BeginOwn(const std::string& why);
   void EndRecording();
   void EndTrace();

@@ -7,8 +7,8 @@
 #ifdef FIXTURE_FAULTS
 namespace {
 
-// The file that GPULOOM_NVML_FIXTURE names says what has happened: "xid INDEX NUMBER", told once to an event set that was
-// there before, and "lost INDEX", as long as it says so. The GPUs are the first two whose UUIDs are asked for.
+// The file that GPULOOM_NVML_FIXTURE names says what has happened: "xid INDEX NUMBER", told once to an event set that
+// was there before, and "lost INDEX", as long as it says so. The GPUs are the first two whose UUIDs are asked for.
 int devices[2];
 char uuids[2][64];
 bool is_registered[2];  // in the event set; one that is lost lets the set tell of nothing else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A state directory, and a scheduler that reports what a test says, for tests of those that ask one. `report` is guarded
-// by `mutex`: another thread may be asking.
+// A state directory, and a scheduler that reports what a test says, for tests of those that ask one. `report` is
+// guarded by `mutex`: another thread may be asking.
 #pragma once
 
 #include <gtest/gtest.h>

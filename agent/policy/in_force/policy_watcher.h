@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The policy in force, kept up to date from its file. Reads the content anew at every look instead
-// of trusting inode or time: a ConfigMap is swapped by a symlink two levels up, and the file is
-// small.
+// The policy in force, kept up to date from its file. Reads the content anew at every look instead of trusting inode or
+// time: a ConfigMap is swapped by a symlink two levels up, and the file is small.
 //
-// A file that cannot be read or parsed changes nothing: the policy in force stays. At the agent's start that is the last
-// good one, which lies in the agent's state (agent/identity/kept_text.h); where that cannot be used either, no policy is in
-// force, and nobody may be given anything, until the file is right.
+// A file that cannot be read or parsed changes nothing: the policy in force stays. When the agent starts, that is the
+// last good one, which it keeps in its state (agent/identity/kept_text.h). If that cannot be used either, no policy
+// is in force, and no container is given anything until the file is right.
 //
-// A file may be for nodes of other GPUs, too: rules that a GPU of this node cannot keep to (they promise more memory than it
-// has) are impossible there, and the others are in force.
+// The same file may serve nodes with other GPUs: rules that a GPU of this node cannot keep (they promise more memory
+// than it has) are impossible there, and the others are in force.
 //
-// Owned by the agent. LoadFirst and LookAgain are called from one thread; all that is const from any.
+// Owned by the agent. LoadFirst and LookAgain are called from one thread; const functions are safe from any.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +27,7 @@
 
 namespace gpuloom {
 
-// Whether the file is a policy; no GPU is looked at.
+// Checks that the file is a policy, whatever the GPUs.
 absl::Status CheckPolicyFile(const std::string& path);
 
 class PolicyWatcher {
@@ -37,33 +36,34 @@ class PolicyWatcher {
   struct Look {
     Outcome outcome = Outcome::kUnchanged;
     std::string reason;  // of kRefused: what is wrong, and what is in force instead
-    // Why the policy in force could not be kept for the next start; each reason is said once. It is
-    // tried again at every look.
+    // Why the policy in force could not be kept for the next start; each reason is reported once. Every look tries
+    // again.
     std::string not_kept;
   };
 
-  // An empty `path` means the built-in defaults, for ever; then nothing is kept. `kept_path`: where
-  // the last good policy lies; empty: nowhere.
+  // An empty `path` means the built-in defaults for good, of which nothing is kept. `kept_path`: where the last good
+  // policy is kept; empty: nowhere.
   explicit PolicyWatcher(std::string path, std::string kept_path = {})
       : path_(std::move(path)), kept_path_(std::move(kept_path)) {}
 
-  // GPUs against which promises are judged. Set before LoadFirst.
+  // The GPUs against which promises are judged. Call it before LoadFirst.
   void SetCapacities(std::vector<Capacity> capacities) { capacities_ = std::move(capacities); }
 
-  // Once, first. kReloaded or kRefused; after kRefused the last good policy is in force, or none.
+  // Call it once, before LookAgain. Returns kReloaded or kRefused; after kRefused the last good policy is in force, or
+  // none.
   Look LoadFirst();
-  // What is wrong is told once per content, not at every look.
+  // A mistake is reported once per content, not at every look.
   Look LookAgain();
 
   // Null when no policy is in force.
   std::shared_ptr<const Policy> Current() const;
-  // How many have been in force so far; 0 while none has been.
+  // How many policies have been in force so far.
   uint64_t Generation() const;
   // Why the file is not what is in force; empty while it is.
   std::string Trouble() const;
-  // The rules in force that are impossible, by GPU; those that have none are not in it.
+  // The rules in force that are impossible, by GPU; without GPUs that have none.
   std::map<std::string, std::vector<BrokenPromise>> Impossible() const;
-  // The same in a line for whoever must mend it; empty: there is none.
+  // The same in one line for the operator; empty: there are none.
   std::string Partly() const;
 
  private:
@@ -79,7 +79,7 @@ class PolicyWatcher {
   std::vector<Capacity> capacities_;
   std::optional<std::string> last_content_;  // judged already
   std::string content_trouble_;              // what was wrong with it; empty when it was good
-  std::string last_read_error_;              // since the last successful read
+  std::string last_read_error_;              // the latest since the last successful read
   std::string in_force_;                     // what is in force while the file is refused, in words
   std::optional<std::string> good_content_;  // of the policy in force
   bool is_kept_ = false;                     // good_content_ lies at kept_path_

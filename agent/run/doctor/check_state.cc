@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's state folder: who may enter it, whether containers can load libraries from it, whether there is room, and the
-// libraries themselves; and what lies beside this program.
+// The agent's state folder: who may enter it, whether containers can load libraries from it, whether there is room,
+// and the libraries themselves; and what lies beside this program.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -20,8 +20,8 @@
 namespace gpuloom::run {
 namespace {
 
-// An agent writes some MiB of libraries and KiB of records; a scheduler's log is bounded. Below the first the next record may
-// not be written, and below the second a disk that others fill is soon below the first.
+// An agent writes some MiB of libraries and KiB of records; a scheduler's log is bounded. Below the first the next
+// record may not be written, and below the second a disk that others fill is soon below the first.
 constexpr uint64_t kFewBytes = uint64_t{16} << 20;
 constexpr uint64_t kLowBytes = uint64_t{256} << 20;
 constexpr uint64_t kFewFiles = 100;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpuloom doctor`: looks at a node and says of everything that gpuloom needs there whether it is so and what to do.
-// Reads files, connects to sockets, and changes nothing. One thread; waits for the schedulers' answers.
+// `gpuloom doctor`: checks whether a node has everything that gpuloom needs, and says what to do about the rest. Reads
+// files, connects to sockets, and changes nothing. One thread; waits for the schedulers' answers.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct DoctorCommand {
       state_dir;  // of the agent; empty: its default, and those of this user's `gpuloom run`
   std::string kubelet_dir = "/var/lib/kubelet";
   std::string policy_file = "/etc/gpuloom/policy.yaml";
-  std::string program;  // this one, for what lies beside it
+  std::string program;  // this program's path, to find the files beside it
   Format format = Format::kTable;
 
   // Seams for tests, which have a folder instead of a machine.
@@ -53,7 +53,7 @@ Findings CheckPolicy(const DoctorCommand& command);
 Findings CheckState(const DoctorCommand& command);
 Findings CheckSchedulers(const DoctorCommand& command);
 
-// kNotGood: something is an error.
+// kNotGood: at least one finding is an error.
 Answer Doctor(DoctorCommand command);
 
 }  // namespace gpuloom::run

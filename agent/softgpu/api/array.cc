@@ -66,7 +66,7 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* descriptor, CUarray hand
   std::shared_ptr<Array> array;
   CUDA_RETURN_IF_ERROR(Require(handle, array));
   if (descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // The older form cannot tell of depth and flags; they are left out.
+  // The older form cannot express depth and flags; they are left out.
   const CUDA_ARRAY3D_DESCRIPTOR& full = array->descriptor;
   *descriptor = {full.Width, full.Height, full.Format, full.NumChannels};
   return CUDA_SUCCESS;
@@ -76,7 +76,7 @@ CUresult cuArrayDestroy(CUarray handle) {
   std::shared_ptr<Array> array;
   CUDA_RETURN_IF_ERROR(Require(handle, array));
   if (array->is_level) return CUDA_SUCCESS;  // it is destroyed with its mipmapped array
-  // As in CUDA: work that was submitted before may still use the array.
+  // Waits, as CUDA does: work that was submitted before may still use the array.
   SynchronizeDevice(array->context->device);
   // The registry's reference goes here; a texture or surface over it may hold the memory longer.
   Registry<Array>::Instance().Take(handle);
@@ -139,7 +139,7 @@ CUresult cuMipmappedArrayGetLevel(CUarray* level, CUmipmappedArray handle, unsig
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
   std::shared_ptr<Mipmap> mipmap;
   CUDA_RETURN_IF_ERROR(Require(handle, mipmap));
-  // Its levels go with it, and whatever references were bound to either.
+  // Its levels are destroyed with it, and references that were bound to either become unbound.
   SynchronizeDevice(mipmap->context->device);
   Registry<Mipmap>::Instance().Take(handle);
   UnbindArray(handle);

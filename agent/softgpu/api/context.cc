@@ -235,7 +235,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   if (limit == CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_NOT_PERMITTED;
   if (limit > CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;  // these can only be read
-  // The heap is one piece: once a kernel has asked for memory its size is settled.
+  // The heap is one piece: once a kernel has asked for memory its size cannot change.
   if ((limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128) ||
       (limit == CU_LIMIT_STACK_SIZE && value > kMaxStackBytes) ||
       (limit == CU_LIMIT_MALLOC_HEAP_SIZE && context->heap.in_use())) {

@@ -205,7 +205,7 @@ Copy DeviceToDevice(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
   return Linear(to, Side::kDevice, from, Side::kDevice, size_bytes);
 }
 
-// The addresses tell what they are, as cuMemcpy wants it.
+// The addresses determine the sides, as cuMemcpy demands.
 Copy AnyToAny(CUdeviceptr to, CUdeviceptr from, size_t size_bytes) {
   return Linear(to, Side::kAny, from, Side::kAny, size_bytes);
 }

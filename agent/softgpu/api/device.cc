@@ -44,7 +44,7 @@ extern "C" {
 
 CUresult cuInit(unsigned flags) { return Start(flags); }
 
-// Without cuInit: programs ask for the version first.
+// Needs no cuInit: programs ask for the version first.
 CUresult cuDriverGetVersion(int* version) {
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *version = PlayedVersion();
@@ -97,7 +97,7 @@ CUresult cuDeviceTotalMem_v2(size_t* size_bytes, CUdevice ordinal) {
 CUresult cuDeviceTotalMem(unsigned* size_bytes, CUdevice ordinal) {
   size_t full = 0;
   if (size_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // For programs of a time when a device's memory fitted into 32 bits: cut off, not wrapped.
+  // For programs from the time when a device's memory fitted into 32 bits: cut off, not wrapped.
   const CUresult result = cuDeviceTotalMem_v2(&full, ordinal);
   if (result == CUDA_SUCCESS)
     *size_bytes = static_cast<unsigned>(std::min<size_t>(full, 0xffffffffu));
@@ -121,7 +121,7 @@ CUresult cuDeviceGetProperties(CUdevprop* properties, CUdevice ordinal) {
   Device* device = nullptr;
   CUDA_RETURN_IF_ERROR(Require(ordinal, device));
   if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // What this structure has is also an attribute; the numbers cannot differ.
+  // Everything in this structure is also an attribute, so the numbers cannot differ.
   const auto get = [&](CUdevice_attribute attribute) {
     int value = 0;
     static_cast<void>(DeviceAttribute(*device, attribute, value));
@@ -209,7 +209,7 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CU
   }
 }
 
-// Any kind may be asked for; none is there.
+// Any kind may be requested; none is available.
 CUresult cuDeviceGetExecAffinitySupport(int* supported, CUexecAffinityType, CUdevice ordinal) {
   Device* device = nullptr;
   CUDA_RETURN_IF_ERROR(Require(ordinal, device));

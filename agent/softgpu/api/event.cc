@@ -75,7 +75,7 @@ CUresult cuCtxRecordEvent(CUcontext context_handle, CUevent handle) {
   // An event of the whole context would have to stand behind captured work, which never runs.
   CUDA_RETURN_IF_ERROR(RefuseCaptures(*context));
   const auto stream = context->RecordingStream();
-  // What a capture had recorded in it is forgotten.
+  // A recording that a capture had made in the event is forgotten.
   CUresult captured = CUDA_SUCCESS;
   if (graph::CapturesRecord(RefOf(*stream), handle, 0, &captured)) return captured;
   // A point behind everything in all streams: each one's tail, waited for by a stream that nobody
@@ -103,7 +103,7 @@ CUresult cuCtxWaitEvent(CUcontext context_handle, CUevent handle) {
   CUDA_RETURN_IF_ERROR(captured);
   CUDA_RETURN_IF_ERROR(RefuseCaptures(*context));
   const auto recording = event->Latest();
-  // Never recorded, or done already: nothing to wait for.
+  // If it was never recorded, or is done already, there is nothing to wait for.
   if (recording == nullptr || recording->point.Done()) return CUDA_SUCCESS;
   for (Context* part : WithGreenContexts(*context)) part->WaitBefore(recording->point);
   return CUDA_SUCCESS;

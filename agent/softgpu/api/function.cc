@@ -237,7 +237,7 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamic_shared_bytes, C
     return CUDA_ERROR_INVALID_VALUE;
   }
   const Kernel& kernel = *found.function->kernel;
-  // What is asked for has to fit without any dynamic shared memory.
+  // The request has to fit without any dynamic shared memory.
   if (BlocksPerMultiprocessor(kernel, static_cast<uint64_t>(block_threads), 0) < blocks) {
     return CUDA_ERROR_INVALID_VALUE;
   }

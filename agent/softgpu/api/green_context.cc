@@ -23,7 +23,7 @@ CUresult CheckResourceDevice(CUdevice device) {
 
 namespace {
 
-// What the part is, from a green context that was made of it.
+// The resource of a green context, which describes the part that it was made of.
 const ResourceDescription* DescriptionOf(CUdevice device, uint32_t part) {
   for (Context* context : AllContexts()) {
     if (context->green != nullptr && context->green->description->id == part &&

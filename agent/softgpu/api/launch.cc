@@ -41,7 +41,7 @@ CUresult RecordLaunch(CUfunction handle, const LaunchShape& shape, void** params
     result = graph::SetKernelAttribute(&node->kernel, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, value);
   }
   if (result == CUDA_SUCCESS) result = graph::CheckKernelShape(node->kernel);
-  // What MakeKernelParams had copied; the caller throws the node away.
+  // What MakeKernelParams had copied; the caller discards the node.
   if (result != CUDA_SUCCESS) graph::FreeParams(node);
   return result;
 }
@@ -147,7 +147,7 @@ CUresult api::cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function
     CUDA_RETURN_IF_ERROR(Apply(config->attrs[i], shape, events));
   }
   CUresult result = Submit(function, shape, config->hStream, null_means, params, extra, config);
-  // Events come behind the kernel and are recorded by the ordinary call, which also knows captures.
+  // Events are recorded behind the kernel by the ordinary call, which also handles captures.
   for (size_t i = 0; i < events.size() && result == CUDA_SUCCESS; ++i) {
     result = cuEventRecord(reinterpret_cast<CUevent>(events[i].get()), config->hStream, null_means);
   }

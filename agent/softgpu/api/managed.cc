@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Managed memory beside its allocation. It never moves here, host and devices reach the same pages:
-// advice and prefetching are checked, remembered and told.
+// Managed memory, apart from its allocation. It never moves here, and host and devices reach the same pages: advice and
+// prefetches are checked, stored and reported.
 #include <cstring>
 #include <memory>
 
@@ -87,8 +87,7 @@ CUresult Advise(CUdeviceptr pointer, size_t size_bytes, CUmem_advise what,
   }
 }
 
-// What changes nothing takes its place in the stream all the same: who waits for it waits for what it
-// is behind.
+// A call that changes nothing still takes its place in the stream: waiting for it means waiting for what is before it.
 void TakePlaceIn(Stream& stream) {
   Work work;
   work.run = [] {};

@@ -113,14 +113,14 @@ CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t size_bytes, unsigned fla
 CUresult cuMemFree_v2(CUdeviceptr pointer) {
   Context* context = nullptr;
   CUDA_RETURN_IF_ERROR(RequireContext(context));
-  // As in C: freeing nothing is no mistake.
+  // As in C, freeing nothing is no mistake.
   if (pointer == 0) return CUDA_SUCCESS;
   CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   // The memory of a graph's allocation node is freed by address, but kept by the graph.
   CUresult of_graph;
   if (graph::FreesGraphMemory(pointer, &of_graph)) return of_graph;
   const auto region = AddressTable::Instance().FindRegion(pointer);
-  // Only the beginning of an allocation, and none that is on its way out of a stream.
+  // Only the beginning of an allocation may be freed, and none that a stream is about to free.
   if (!region || region->begin != pointer || region->leaving ||
       (region->kind != RegionKind::kDevice && region->kind != RegionKind::kManaged)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -198,7 +198,7 @@ CUresult cuMemHostGetFlags(unsigned* flags, void* pointer) {
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto region = AddressTable::Instance().FindRegion(reinterpret_cast<uint64_t>(pointer));
   if (!region || region->kind != RegionKind::kHost) return CUDA_ERROR_INVALID_VALUE;
-  // All host memory is mapped under unified addressing, asked for or not.
+  // All host memory is mapped under unified addressing, whether or not that was requested.
   *flags = region->flags | CU_MEMHOSTALLOC_DEVICEMAP;
   return CUDA_SUCCESS;
 }

@@ -22,7 +22,7 @@ constexpr bool kWide = true;
 
 }  // namespace
 
-// Only the form is judged here, addresses and conditions where they are used (Prepare).
+// Only the form is checked here; addresses and conditions are checked where they are used (Prepare).
 CUresult Describe(const CUstreamBatchMemOpParams* params, unsigned count,
                   std::vector<MemoryOperation>& operations) {
   // 256 is CUDA's own limit.
@@ -49,7 +49,7 @@ CUresult Describe(const CUstreamBatchMemOpParams* params, unsigned count,
         operations.push_back({Kind::kBarrier, 0, 0, false, 0});
         break;
       case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
-        // For writes that other devices on the bus make (GPUDirect RDMA), which is not offered.
+        // This is for writes that other devices on the bus make (GPUDirect RDMA), which is not offered.
         return CUDA_ERROR_NOT_SUPPORTED;
       default:
         return CUDA_ERROR_INVALID_VALUE;

@@ -113,7 +113,8 @@ CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned capacity, CU
   CUDA_RETURN_IF_ERROR(Require(handle, module));
   if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
   unsigned at = 0;
-  // As many as fit, in the order of the text; the same handles as cuModuleGetFunction gives.
+  // Returns as many as fit, in the order of the text, with the handles that cuModuleGetFunction
+  // gives.
   for (const Kernel& kernel : module->code->kernels()) {
     if (at == capacity) break;
     functions[at++] = reinterpret_cast<CUfunction>(module->FunctionOf(kernel, nullptr).get());
@@ -130,7 +131,7 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* pointer, size_t* size_bytes, CUmodule
   }
   const Global* global = module->code->FindGlobal(name);
   if (global == nullptr) {
-    // The real driver knows the names of kernels and references, too.
+    // As in the real driver, names of kernels and references are known, too.
     const bool is_other = module->code->FindKernel(name) != nullptr ||
                           (module->references != nullptr && module->references->HasName(name));
     return is_other ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;

@@ -31,7 +31,7 @@ CUcontext OwnerOf(const Region& region) {
   return nullptr;  // cuMemMap belongs to no context
 }
 
-// Of mapped memory the range is the reservation.
+// For mapped memory the range is the reservation.
 std::pair<uint64_t, uint64_t> RangeOf(const Region& region) {
   uint64_t begin = region.begin;
   uint64_t size_bytes = region.asked_bytes;
@@ -53,7 +53,7 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
       if (region.access == CU_MEM_ACCESS_FLAGS_PROT_NONE) return CUDA_ERROR_INVALID_VALUE;
       return Put(data, CUdeviceptr{address});
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      // The host reaches all memory here, but is told so only of what CUDA lets it reach.
+      // The host reaches all memory here, but is given pointers only to what CUDA lets it reach.
       if (!on_host && region.kind != RegionKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
       return Put(data, reinterpret_cast<void*>(address));
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
@@ -85,7 +85,7 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return Put(data, 1u);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      // Where a pool has it, the pool's handle types count.
+      // If a pool owns it, the pool's handle types count.
       if (region.share != nullptr) return Put(data, uint64_t{region.share->pool->handles});
       return Put(data, region.physical == nullptr
                            ? 0ull
@@ -102,7 +102,7 @@ CUresult Answer(CUpointer_attribute attribute, void* data, uint64_t address, con
   }
 }
 
-// What cuPointerGetAttributes writes for an address that CUDA does not know.
+// The values that cuPointerGetAttributes writes for an address that CUDA does not know.
 void Clear(CUpointer_attribute attribute, void* data) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
@@ -131,7 +131,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
   CUDA_RETURN_IF_ERROR(Ready());
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto region = AddressTable::Instance().FindRegion(pointer);
-  // Unlike the plural form, this one tells that the address is unknown.
+  // Unlike the plural form, this one reports that the address is unknown.
   return region ? Answer(attribute, data, pointer, *region) : CUDA_ERROR_INVALID_VALUE;
 }
 

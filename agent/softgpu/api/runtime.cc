@@ -38,7 +38,7 @@ void Identity(int index, gpuloom::RuntimeDevice* identity) {
   identity->pci_device = 0;
 }
 
-// What the private tables need of a driver. Their layout, and the handshake, are in
+// What the private tables need from a driver. Their layout, and the handshake, are in
 // proto/libcuda/runtime_tables.h.
 constexpr gpuloom::RuntimeHooks kHooks = {
     .current_context = cuCtxGetCurrent,
@@ -66,7 +66,7 @@ CUresult cuGetExportTable(const void** table, const CUuuid* id) {
 
 CUresult cuGetProcAddress_v2(const char* name, void** function, int cuda_version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* status) {
-  // Here a function that is not there is no error, whether the reason is asked for or not.
+  // Here a missing function is no error, whether or not the reason was requested.
   CUdriverProcAddressQueryResult unasked;
   return gpuloom::AnswerGetProcAddress(name, function, cuda_version, flags,
                                        status != nullptr ? status : &unasked, PlayedVersion());
@@ -77,8 +77,8 @@ CUresult cuGetProcAddress(const char* name, void** function, int cuda_version, c
                                        PlayedVersion());
 }
 
-// Modules are compiled when they are loaded; lazy is what programs are told, since that is CUDA's
-// default.
+// Modules are compiled when they are loaded; programs are told that loading is lazy, since that is
+// CUDA's default.
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   CUDA_RETURN_IF_ERROR(Ready());
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -36,7 +36,7 @@ CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
   if ((pool->handles & CU_MEM_HANDLE_TYPE_FABRIC) != 0 && (pool->handles & type) != 0) {
     return CUDA_ERROR_NOT_PERMITTED;
   }
-  // What was imported is its maker's to export.
+  // Only the creator of an imported pool may export it.
   if (!IsDescriptor(type, flags) || pool->file == nullptr || pool->imported) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -55,8 +55,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* shareabl
   const auto fd = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
   auto file = PoolFile::Import(fd, device);
   if (file == nullptr) {
-    // What is wrong with the descriptor: physical memory (NOT_SUPPORTED), or anything else
-    // (UNKNOWN).
+    // Determines what is wrong with the descriptor: it is physical memory (NOT_SUPPORTED), or anything else (UNKNOWN).
     std::shared_ptr<Physical> memory;
     return ImportPhysical(fd, memory) == CUDA_SUCCESS ? CUDA_ERROR_NOT_SUPPORTED
                                                       : CUDA_ERROR_UNKNOWN;

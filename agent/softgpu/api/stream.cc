@@ -55,7 +55,7 @@ CUresult api::cuStreamSynchronize(CUstream handle, DefaultStream null_means) {
   std::shared_ptr<Stream> stream;
   CUDA_RETURN_IF_ERROR(Require(handle, null_means, stream));
   CUDA_RETURN_IF_ERROR(RefuseToWait(*stream));
-  // For the legacy stream, everything that it waits for, too.
+  // For the legacy stream, also everything that it waits for.
   WaitFor(stream->context.PointsOf(*stream));
   return Fault();
 }
@@ -80,7 +80,7 @@ CUresult api::cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned 
   CUresult captured = CUDA_SUCCESS;
   if (graph::CapturesWait(RefOf(*stream), event_handle, flags, &captured)) return captured;
   const auto recording = event->Latest();
-  // Never recorded, or done already: then no work has to be queued.
+  // If it was never recorded, or is done already, no work has to be queued.
   if (recording == nullptr || recording->point.Done()) return CUDA_SUCCESS;
   Work work;
   // Work without a function: its point is done when the event's is.
@@ -176,9 +176,9 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
   }
   const std::shared_ptr<Stream> stream = Registry<Stream>::Instance().Take(handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  // A capture that goes on in it ends without a graph.
+  // A capture that is in progress in it ends without a graph.
   graph::ForgetStream(RefOf(*stream));
-  // What is in it still runs.
+  // The work in it still runs.
   stream->context.CloseStream(stream);
   return CUDA_SUCCESS;
 }

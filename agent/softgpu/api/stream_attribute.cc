@@ -12,7 +12,7 @@ using namespace gpuloom::softgpu;
 
 namespace {
 
-// Those of the launch attributes that CUDA also has for streams.
+// The launch attributes that CUDA also has for streams.
 bool IsStreamAttribute(CUstreamAttrID attribute) {
   return attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW ||
          attribute == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY ||

@@ -62,7 +62,7 @@ bool IsFloat(CUtensorMapDataType type) {
   return (type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT16 && type <= CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ);
 }
 
-// In bytes, of the tensor's address and of its strides.
+// The alignment in bytes of the tensor's address and of its strides.
 uint32_t AlignmentOf(const Request& r) {
   return r.interleave == CU_TENSOR_MAP_INTERLEAVE_32B ? 32 : 16;
 }

@@ -18,7 +18,7 @@ constexpr uint64_t kAlignmentBytes = 512;  // CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNM
 // CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT.
 constexpr uint64_t kPitchAlignmentBytes = 32;
 
-// Whether there is memory at the address shows only when it is read.
+// Whether there is memory at the address is only checked when it is read.
 CUresult SetLinear(const CUDA_RESOURCE_DESC& resource, TextureView& view) {
   const auto& linear = resource.res.linear;
   Image image;
@@ -180,7 +180,7 @@ CUresult cuTexObjectCreate(CUtexObject* texture, const CUDA_RESOURCE_DESC* resou
   return CUDA_SUCCESS;
 }
 
-// As in CUDA, destroying a handle that is none is no mistake.
+// As in CUDA, destroying an unknown handle is no mistake.
 CUresult cuTexObjectDestroy(CUtexObject texture) {
   Context* context = nullptr;
   const CUresult result = RequireContext(context);

@@ -134,8 +134,8 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size_bytes, const CUmemAcces
                         size_t count) {
   CUDA_RETURN_IF_ERROR(Healthy());
   if (descriptors == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
-  // All devices see memory through this process's addresses, so the widest access asked for is what
-  // holds.
+  // All devices see memory through this process's addresses, so the widest access requested is the
+  // one that holds.
   CUmemAccess_flags access = CU_MEM_ACCESS_FLAGS_PROT_NONE;
   for (size_t i = 0; i < count; ++i) {
     const CUmemLocation& location = descriptors[i].location;
@@ -154,7 +154,7 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size_bytes, const CUmemAcces
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
                         CUdeviceptr pointer) {
   CUDA_RETURN_IF_ERROR(Ready());
-  // A device that does not exist is told before a wrong address.
+  // A device that does not exist is reported before a wrong address.
   if (flags != nullptr && location != nullptr && location->type == CU_MEM_LOCATION_TYPE_DEVICE &&
       FindDevice(location->id) == nullptr) {
     return CUDA_ERROR_INVALID_DEVICE;

@@ -30,7 +30,7 @@ const Region* AddressTable::FindLocked(uint64_t address) const {
   return address < region.end() ? &region : nullptr;
 }
 
-// What the machine asks before an access. It keeps the answer for as long as generation() does not
+// The machine's question before an access. It keeps the answer for as long as generation() does not
 // change.
 AddressSpace::Range AddressTable::Find(uint64_t address) const {
   const ReaderLock lock(mutex_);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every range of this process's addresses that the driver knows: device memory, mapped physical
-// memory, host memory it allocated or registered. Kernels and copies ask it before they touch
-// anything.
+// memory, host memory it allocated or registered. Kernels and copies look an address up here before
+// they touch anything.
 //
-// Ranges never overlap. Removing one takes it out of the kernels' sight at once; the pages go later
-// (retirement.h). One table for the whole process, all devices and contexts: they share the address
-// space. Safe from any thread.
+// Ranges never overlap. Removing one hides it from kernels at once; its pages are unmapped later
+// (retirement.h). One table for the whole process, all devices and contexts, because they share the
+// address space. Never destroyed. Safe from any thread.
 #pragma once
 
 #include <atomic>
@@ -41,17 +41,17 @@ enum class RegionKind {
 
 struct Region {
   uint64_t begin = 0;
-  uint64_t asked_bytes = 0;   // as asked for, and as reported
+  uint64_t asked_bytes = 0;   // as requested, and as reported
   uint64_t size_bytes = 0;    // what may be touched
   uint64_t backed_bytes = 0;  // as mapped: whole pages
   RegionKind kind = RegionKind::kDevice;
-  Device* device = nullptr;    // whose memory it is; nullptr for host memory
-  Context* context = nullptr;  // that it dies with; nullptr for cuMemMap
+  Device* device = nullptr;    // the one whose memory it is; nullptr for host memory
+  Context* context = nullptr;  // the one that it ends with; nullptr for cuMemMap
   CUmemAccess_flags access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   unsigned flags = 0;      // as given to cuMemHostAlloc, cuMemHostRegister, cuMemAllocManaged
   uint64_t buffer_id = 0;  // unique in this process, given by Add
   std::shared_ptr<Physical> physical;  // of kMapped
-  std::shared_ptr<PoolShare> share;    // of the pool it came from, or nullptr
+  std::shared_ptr<PoolShare> share;    // of the pool that it came from, or nullptr
   std::shared_ptr<FilePiece> piece;    // of the file of a pool that processes share, or nullptr
   std::shared_ptr<Advice> advice;      // of kManaged
   uint64_t charged_bytes = 0;          // of the device's memory
@@ -66,15 +66,15 @@ class AddressTable final : public AddressSpace {
  public:
   static AddressTable& Instance();
 
-  // What the machine asks.
+  // The machine's questions (exec/machine/address_space.h).
   [[nodiscard]] Range Find(uint64_t address) const override;
   [[nodiscard]] uint64_t generation() const override { return generation_.load(); }
   [[nodiscard]] std::shared_ptr<const Texture> FindTexture(uint64_t handle) const override;
   [[nodiscard]] std::shared_ptr<const Image> FindSurface(uint64_t handle) const override;
 
-  // False when it would overlap another one.
+  // False when the region would overlap another one.
   [[nodiscard]] bool Add(Region region);
-  // The region that begins exactly there and satisfies the condition, taken out.
+  // Removes and returns the region that begins exactly at `begin` and satisfies the condition.
   template <typename Condition>
   std::optional<Region> Take(uint64_t begin, const Condition& condition) {
     const WriterLock lock(mutex_);
@@ -85,7 +85,7 @@ class AddressTable final : public AddressSpace {
     generation_.fetch_add(1);
     return region;
   }
-  // All that satisfy the condition, taken out.
+  // Removes and returns all regions that satisfy the condition.
   template <typename Condition>
   std::vector<Region> TakeIf(const Condition& condition) {
     std::vector<Region> taken;
@@ -106,14 +106,15 @@ class AddressTable final : public AddressSpace {
   [[nodiscard]] std::optional<Region> FindRegion(uint64_t address) const;
   // All regions that touch [begin, begin + size_bytes), in order.
   [[nodiscard]] std::vector<Region> Touching(uint64_t begin, uint64_t size_bytes) const;
-  // The whole of [begin, begin + size_bytes) may be read (written); neighbouring regions count as
+  // Whether all of [begin, begin + size_bytes) may be read (written). Neighbouring regions count as
   // one.
   [[nodiscard]] bool Covers(uint64_t begin, uint64_t size_bytes, bool write) const;
   void SetAccess(uint64_t begin, CUmemAccess_flags access);
   // False when nothing lies at the address.
   [[nodiscard]] bool SetSynchronous(uint64_t address, bool on);
-  // Freed by its address's name, though it stays until a stream comes past that: its pool has it no
-  // more. False when no allocation begins there, or it was freed before.
+  // Marks the allocation as freed by name, though it stays until a stream comes past that point:
+  // its pool does not have it any more. False when no allocation begins there, or it was freed
+  // before.
   [[nodiscard]] bool SetLeaving(uint64_t begin);
 
  private:

@@ -13,7 +13,7 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// With either, the third dimension counts layers or faces and is not halved from level to level.
+// With either, the third dimension counts layers or faces, and is not halved from level to level.
 constexpr unsigned kLayers = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP;
 
 uint32_t AtLeastOne(size_t n) { return n == 0 ? 1 : static_cast<uint32_t>(n); }
@@ -37,7 +37,7 @@ CUresult Judge(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   if ((d.Flags & ~kOffered) != 0 || ElementBytes(d.Format, d.NumChannels, &image) == 0) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  // Six square faces, or a multiple of six where layers of cubes are asked for.
+  // Six square faces, or a multiple of six if layers of cubes are requested.
   if ((d.Flags & CUDA_ARRAY3D_CUBEMAP) != 0) {
     const bool layered = (d.Flags & CUDA_ARRAY3D_LAYERED) != 0;
     const bool right = d.Width == d.Height && d.Depth != 0 && d.Depth % 6 == 0;
@@ -50,7 +50,8 @@ CUresult Judge(const CUDA_ARRAY3D_DESCRIPTOR& d) {
   return d.Height == 0 && d.Depth != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-// Dimensions that the array does not have (0) stay absent; the others never go below one element.
+// Dimensions that the array does not have (0) stay absent; the others never become less than one
+// element.
 CUDA_ARRAY3D_DESCRIPTOR LevelOf(const CUDA_ARRAY3D_DESCRIPTOR& whole, unsigned level) {
   CUDA_ARRAY3D_DESCRIPTOR d = whole;
   const auto halved = [level](size_t n) {
@@ -64,7 +65,7 @@ CUDA_ARRAY3D_DESCRIPTOR LevelOf(const CUDA_ARRAY3D_DESCRIPTOR& whole, unsigned l
 
 }  // namespace
 
-// The memory goes with the last holder: a view may outlive the handle.
+// The memory is freed with the last holder: a view may outlive the handle.
 Array::~Array() {
   if (image.begin != 0) {
     static_cast<void>(Memory::Instance().Free(image.begin, RegionKind::kArray));
@@ -198,7 +199,8 @@ void DestroyArraysOf(const Context& context) {
 
 }  // namespace gpuloom::softgpu
 
-// For what softgpu and the shim share (proto/libcuda/batch_copy.h), which knows no array of either.
+// Used by code that softgpu and the shim share (proto/libcuda/batch_copy.h), which knows the arrays
+// of neither.
 uint32_t gpuloom::ArrayElementBytes(CUarray handle) {
   const auto array = softgpu::FindArray(handle);
   return array == nullptr ? 0 : array->image.element_bytes;

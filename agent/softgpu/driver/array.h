@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays: rows of elements in device memory, without gaps, slice after slice. Mipmapped arrays are
-// their levels. An array belongs to a context and goes with it. Safe from any thread.
+// Arrays: rows of elements in device memory, without gaps, slice after slice. A mipmapped array is
+// the list of its levels. An array belongs to a context and ends with it; a Registry and its users
+// share ownership. Safe from any thread. Failures are CUDA's errors.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,8 @@ struct Mipmap {
   std::vector<std::shared_ptr<Array>> levels;  // registered, so that they can be named
 };
 
-// The bytes of an element, 0 for a format that is not offered. Sets what `image` says of elements.
+// The size of an element in bytes; 0 for a format that is not offered. Sets the fields of `image`
+// that describe elements.
 uint32_t ElementBytes(CUarray_format format, unsigned channels, Image* image);
 
 [[nodiscard]] CUresult MakeArray(Context& context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor,
@@ -43,10 +45,11 @@ uint32_t ElementBytes(CUarray_format format, unsigned channels, Image* image);
 [[nodiscard]] CUresult MakeMipmap(Context& context, const CUDA_ARRAY3D_DESCRIPTOR& descriptor,
                                   unsigned levels, std::shared_ptr<Mipmap>& made);
 
-// nullptr for what is no array.
+// nullptr when the handle names no array.
 std::shared_ptr<Array> FindArray(CUarray handle);
 
-// One end of a copy that begins at x_bytes, y, z. INVALID_VALUE when the block does not lie inside.
+// Describes one end of a copy that begins at x_bytes, y, z. INVALID_VALUE when the block does not
+// lie inside the array.
 [[nodiscard]] CUresult EndOfArray(CUarray handle, const Copy& copy, uint64_t x_bytes, uint64_t y,
                                   uint64_t z, CopyEnd& end);
 

@@ -72,9 +72,8 @@ Context::Context(Device& of, bool is_primary, std::unique_ptr<Green> as_green)
     : device(of), primary(is_primary), id(NextContextId()), green(std::move(as_green)) {}
 Context::~Context() = default;
 
-// What a stream's next work has to wait for, as the points of other streams. The legacy stream
-// waits for all blocking ones and they for it; streams made with CU_STREAM_NON_BLOCKING take part
-// in neither.
+// What a stream's next work has to wait for, as points of other streams. The legacy stream waits for all blocking ones,
+// and they for it; streams made with CU_STREAM_NON_BLOCKING take no part in this.
 std::vector<Point> Context::BarriersLocked(const Stream& stream) {
   std::vector<Point> points;
   const auto add = [&](const std::shared_ptr<Stream>& other) {
@@ -219,7 +218,7 @@ bool Context::TearDown() {
     return true;  // the rest is its owner's
   }
   if (primary) {
-    // Graphs belong to no context; what they hold of the device goes with the primary one.
+    // Graphs belong to no context; what they hold of the device is released with the primary one.
     graph::ForgetAllExecs();
     graph::ForgetGraphMemory();
   }
@@ -266,8 +265,7 @@ Context* MakeGreenContext(Device& device, const ResourceDescription* description
   return context;
 }
 
-// A linear search: programs have a handful of contexts, and one that was destroyed must be told
-// from a live one.
+// A linear search: programs have a handful of contexts, and a destroyed one must be distinguished from a live one.
 Context* FindContext(CUcontext handle) {
   for (Context* context : AllContexts()) {
     if (context->handle() == handle) return context->alive.load() ? context : nullptr;

@@ -2,10 +2,10 @@
 // Contexts: the primary one of each device and those made by cuCtxCreate, and each thread's stack
 // of them.
 //
-// A Context object is never freed, so a stale handle is always told apart from a live one; `alive`
-// says whether it may be used. Its streams, modules, events and allocations are destroyed with it.
-// Contexts of one process share the address space and its faults, as on the real driver. All of it
-// is safe from any thread; `mutex` guards what stands below it.
+// A Context object is never freed, so a stale handle can always be told from a live one; `alive` says whether it may be
+// used. Its streams, modules, events and allocations are destroyed with it. Contexts of one process share the address
+// space and its faults, as on the real driver. Everything is safe from any thread; `mutex` guards the fields that stand
+// below it.
 #pragma once
 
 #include <array>
@@ -39,13 +39,12 @@ struct Context {
   const std::unique_ptr<Green> green;  // null: an ordinary one
   std::atomic<bool> alive{false};
 
-  // Whose memory, modules and events are made in it: a green context has streams only.
+  // The context in which memory, modules and events are made: a green context has only streams.
   [[nodiscard]] Context& Owner() { return green == nullptr ? *this : *device.primary; }
   [[nodiscard]] CUcontext handle() { return reinterpret_cast<CUcontext>(this); }
 
-  // Puts work into a stream of this context, in order with every other thread's, behind the
-  // barriers that CUDA sets: the legacy default stream waits for all blocking streams, and they
-  // wait for it.
+  // Puts work into a stream of this context, in order with every other thread's, behind the barriers that CUDA sets:
+  // the legacy default stream waits for all blocking streams, and they wait for it.
   Point Enqueue(Stream& stream, Work work);
   // The same barriers without work: what cuStreamSynchronize and cuStreamQuery look at.
   std::vector<Point> PointsOf(Stream& stream);
@@ -54,17 +53,17 @@ struct Context {
 
   // All streams but the legacy one.
   std::vector<std::shared_ptr<Stream>> Streams();
-  // All work to come goes behind this.
+  // All work that is enqueued later goes behind this point.
   void WaitBefore(Point point);
   // A stream of the driver's own, for what is recorded of the whole context.
   std::shared_ptr<Stream> RecordingStream();
 
-  // Of a green context: its default stream, which is like any other of its streams.
+  // The legacy default stream; for a green context its default stream, which is like any other of its streams.
   std::shared_ptr<Stream> LegacyStream();
   // The calling thread's own default stream.
   std::shared_ptr<Stream> ThreadStream();
   std::shared_ptr<Stream> MakeStream(unsigned flags, int priority);
-  // The handle dies now, the work already in it still runs.
+  // Its handle is invalid from here on; the work already in it still runs.
   void CloseStream(const std::shared_ptr<Stream>& stream);
   void CloseThreadStream(uint64_t thread_key);
 
@@ -97,15 +96,15 @@ struct Context {
   std::vector<std::shared_ptr<Stream>> streams_ GPULOOM_GUARDED_BY(
       streams_mutex_);  // all but the legacy one; closed ones until they are drained
   std::shared_ptr<Stream> recording_ GPULOOM_GUARDED_BY(streams_mutex_);  // in streams_, too
-  std::vector<Point> gates_
-      GPULOOM_GUARDED_BY(streams_mutex_);  // of WaitBefore, until they are done
+  // The points of WaitBefore, until they are done.
+  std::vector<Point> gates_ GPULOOM_GUARDED_BY(streams_mutex_);
 };
 
 Context* MakePrimaryContext(Device& device);
-// A context of its own, alive, not current anywhere.
+// Makes an ordinary context, alive, current on no thread.
 Context* MakeContext(Device& device, unsigned flags);
 
-// Part of the device, alive. The caller has retained the primary context.
+// Makes a context for a part of the device, alive. The caller has retained the primary context.
 Context* MakeGreenContext(Device& device, const ResourceDescription* description);
 
 // The living context that a handle names, or nullptr.
@@ -121,8 +120,8 @@ Context* CurrentContext();
 // Replaces the top; nullptr removes it.
 [[nodiscard]] CUresult SetContext(Context* context);
 
-// What most entry points begin with: initialised, no fault, a living current context. For a green
-// one its owner: only what is about streams and about contexts themselves asks for the current one.
+// The checks that most entry points begin with: initialised, no fault, a living current context. If that is a green
+// one, its owner: only functions about streams and about contexts themselves use the current one.
 [[nodiscard]] CUresult RequireContext(Context*& context);
 [[nodiscard]] CUresult RequireCurrentContext(Context*& context);
 

@@ -24,8 +24,8 @@ namespace {
 // No address and no distance reaches this, so sums of a few of them do not overflow.
 constexpr uint64_t kLimit = uint64_t{1} << 56;
 
-// The bytes from the first to the end of the last that is touched; 0 if that overflows. With it one
-// look at the address table judges all rows of a copy, and the gaps between them.
+// The size from the first byte to the end of the last one that is touched; 0 if that overflows. With it one look at the
+// address table checks all rows of a copy, and the gaps between them.
 uint64_t SpanOf(const CopyEnd& end, const Copy& copy) {
   uint64_t slices = 0;
   uint64_t rows = 0;
@@ -164,8 +164,8 @@ CUresult SubmitCopy(Stream& stream, const Copy& copy, bool wait) {
 
 namespace {
 
-// Returns true if nobody has written there since the memory was made, so that it is zero. Whoever hands out memory clears
-// it first (gpuloom's executor does): the machine would be asked for every page of it, for nothing.
+// Returns true if nobody has written there since the memory was created, so that it is zero. Code that gives out memory
+// clears it first (gpuloom's executor does), and would otherwise touch every page of it for nothing.
 bool IsUntouched(uint64_t begin, uint64_t size_bytes) {
   const std::optional<Region> region = AddressTable::Instance().FindRegion(begin);
   if (!region.has_value() || region->physical == nullptr || size_bytes > region->end() - begin) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies and fills, one row or many, in a stream.
 //
-// Device sides are checked against the address table twice: when the call is made (INVALID_VALUE)
-// and when the work runs (the memory may be gone by then: an illegal-address fault). Host sides
-// that are not registered are pageable, and then the call has CUDA's pageable semantics: it returns
-// when the program may touch its buffer again. Safe from any thread.
+// Device sides are checked against the address table twice: when the call is made (INVALID_VALUE) and when the work
+// runs (the memory may be gone by then, which is an illegal-address fault). Host sides that are not registered are
+// pageable, and the call then has CUDA's pageable semantics: it returns when the program may touch its buffer again.
+// Safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -41,11 +41,11 @@ struct Copy {
 // CUDA).
 [[nodiscard]] CUresult SubmitCopy(Stream& stream, const Copy& copy, bool wait);
 
-// CUDA's description, judged as the call would judge it; addresses apart.
+// Translates CUDA's description, with the checks of the call, except those of addresses.
 [[nodiscard]] CUresult DescribeCopy(const CUDA_MEMCPY3D& params, Copy& copy);
 
-// The same checks as for a copy in a stream, and what runs later, once or often: nothing is staged, so
-// a pageable buffer is looked at when it runs.
+// Makes the same checks as for a copy in a stream. `run` does the copy later, once or often: nothing is staged, so a
+// pageable buffer is read when it runs.
 [[nodiscard]] CUresult PrepareCopy(const Copy& copy, std::function<void()>& run);
 
 struct Fill {

@@ -11,8 +11,8 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// Of every device: written once by MakeDevices under the start-up lock, before any other thread can
-// ask.
+// For every device: written once by MakeDevices under the start-up lock, before any other thread
+// can read it.
 int multiprocessors = 0;
 
 // A deque, because devices are named by their addresses and one is added after the other.

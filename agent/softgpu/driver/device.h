@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The software devices: identity, attributes and the count of memory in use.
 //
-// Devices are made once by MakeDevices and never destroyed. Ordinals are 0 … DeviceCount()-1; who is lost has none.
+// Devices are made once by MakeDevices and never destroyed. Ordinals are 0 … DeviceCount()-1; a lost device has none.
 // All of it is safe from any thread after cuInit.
 #pragma once
 
@@ -16,14 +16,15 @@ namespace gpuloom::softgpu {
 
 struct Context;
 
-// What the software device offers whatever it plays (played.h), beside exec/machine/module.h's limits of one block.
+// What the software device offers, whatever it plays (played.h), besides the limits of one block in
+// exec/machine/module.h.
 inline constexpr int kMaxBlockDimZ = 64;
 inline constexpr int kMaxGridDimYZ = 65535;
 inline constexpr int kRegistersPerMultiprocessor = 65536;
 
 struct Device {
   int ordinal = 0;
-  int number = 0;  // the node's, whoever else is lost
+  int number = 0;  // its number on the node, lost devices included
   CUuuid uuid{};
   uint64_t memory_bytes = 0;
   std::atomic<uint64_t> used_bytes{0};
@@ -38,7 +39,7 @@ void MakeDevices(const Settings& settings);
 int DeviceCount();
 int Multiprocessors();  // of each device
 
-// nullptr for a number that is no device.
+// nullptr when the number names no device.
 Device* FindDevice(CUdevice ordinal);
 
 // PCI address as reported everywhere: domain 0, one bus per device, slot 0.

@@ -95,7 +95,7 @@ constexpr Entry kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
 };
 
-// What depends on the compute capability, or -1 for what does not.
+// The attributes that depend on the compute capability; -1 for all others.
 int OfCapability(CUdevice_attribute attribute) {
   const PlayedCapability& played = ThePlayedCapability();
   switch (attribute) {

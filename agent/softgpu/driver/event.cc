@@ -22,8 +22,8 @@ void Event::SetLatest(std::shared_ptr<Recording> recording) {
 void Event::Record(Stream& stream, std::vector<Point> after) {
   auto recording = std::make_shared<Recording>();
   Work work;
-  // The time is set even after a fault: who waits for the event looks at it as soon as the point is
-  // done.
+  // The time is set even after a fault: a thread that waits for the event reads it as soon as the
+  // point is done.
   work.even_after_fault = true;
   work.after = std::move(after);
   work.run = [recording] { recording->Now(); };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events: a point of a stream, and the time when it was reached.
 //
-// Each record makes a new Recording; who waits for the event waits for the recording that was the
-// latest at that moment, so recording again does not disturb waits. Safe from any thread.
+// Each record makes a new Recording. A wait for the event waits for the recording that was the
+// latest when it was enqueued, so recording again does not disturb waits. Safe from any thread.
 #pragma once
 
 #include <atomic>
@@ -26,11 +26,11 @@ class Event {
  public:
   Event(Context& of, unsigned with_flags) : context(of), flags(with_flags) {}
 
-  // Behind what the stream holds, and behind `after`.
+  // Recorded behind what the stream holds, and behind `after`.
   void Record(Stream& stream, std::vector<Point> after = {});
   // A recording made elsewhere, by a graph.
   void SetLatest(std::shared_ptr<Recording> recording);
-  // Empty when never recorded.
+  // Empty when the event was never recorded.
   std::shared_ptr<Recording> Latest();
 
   Context& context;

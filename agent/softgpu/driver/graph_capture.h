@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams of this driver as captures know them, and its kernels as graph nodes. Each operation of a
-// stream asks before it is queued, after its arguments were judged (proto/libcuda/graph/capture.h):
+// This driver's streams for captures, and its kernels as graph nodes. Each operation of a stream
+// asks before it is queued, after its arguments were judged (proto/libcuda/graph/capture.h):
 //
 //   CUresult captured = CUDA_SUCCESS;
 //   if (Records(*stream, &captured, [&](graph::NodeParams* node) { …; return CUDA_SUCCESS; })) {
@@ -29,12 +29,12 @@ template <typename Make>
   return graph::AnyCapture() ? graph::RefuseInCapture(RefOf(stream)) : CUDA_SUCCESS;
 }
 
-// Before waiting for the stream, or asking whether it is done.
+// Call before waiting for the stream, or asking whether it is done.
 [[nodiscard]] inline CUresult RefuseToWait(const Stream& stream) {
   return graph::AnyCapture() ? graph::RefuseToWait(RefOf(stream)) : CUDA_SUCCESS;
 }
 
-// A kernel node, judged as a launch is, and what runs it.
+// Checks a kernel node as a launch is checked; `run` then runs it.
 [[nodiscard]] CUresult PrepareKernel(const graph::KernelParams& params, std::function<void()>& run);
 
 }  // namespace gpuloom::softgpu

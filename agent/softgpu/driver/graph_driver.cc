@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the graph model asks of this driver: executable graphs become programs of steps
-// (graph_run.h), a launch is one piece of a stream's work.
+// What the graph model needs from this driver: executable graphs become programs of steps
+// (graph_run.h), and a launch is one piece of a stream's work.
 #include <utility>
 #include <vector>
 
@@ -78,8 +78,8 @@ CUresult PrepareMemset(const CUDA_MEMSET_NODE_PARAMS_v2& params, std::function<v
   return PrepareFill(fill, run);
 }
 
-// What the step does when its turn comes. Everything that can be judged is judged now, at
-// instantiation or update, as CUDA does.
+// The step's function. Everything that can be checked is checked here, at instantiation or update,
+// as CUDA does.
 CUresult PrepareStep(const NodeParams& params, std::function<void()>& run) {
   switch (params.type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
@@ -137,8 +137,8 @@ CUresult SetStep(Program* program, std::vector<std::shared_ptr<const GraphStep>>
   return CUDA_SUCCESS;
 }
 
-// What the handles of a graph's conditions point to. They belong to the root graph, and are shared
-// by all executable graphs made from it.
+// The conditions that the handles of a graph stand for. They belong to the root graph, and are
+// shared by all executable graphs made from it.
 using Conditions = std::vector<std::shared_ptr<softgpu::Condition>>;
 Conditions* ConditionsOf(const Graph* root) { return static_cast<Conditions*>(root->reservation); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the graph model asks of this driver about everything that is not a graph.
+// The functions of this driver that the graph model needs besides those for graphs.
 #include "agent/softgpu/driver/address_table.h"
 #include "agent/softgpu/driver/context.h"
 #include "agent/softgpu/driver/event.h"
@@ -13,7 +13,7 @@
 
 namespace gpuloom::softgpu {
 
-// The legacy stream is not "blocking" itself: that is said of those that it has barriers with.
+// The legacy stream itself is not "blocking": only the streams that it has barriers with are.
 graph::StreamRef RefOf(const Stream& stream) {
   return {stream.id, stream.kind == Stream::Kind::kLegacy,
           stream.kind != Stream::Kind::kLegacy && stream.blocking()};

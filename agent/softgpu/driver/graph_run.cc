@@ -92,7 +92,7 @@ class Run {
         ready_.push_back(next);
         ++freed;
       }
-      // One of them is this thread's own next one.
+      // One of them is the next one of this thread.
       if (freed > 1 || left_ == 0) changed_.NotifyAll();
     }
   }

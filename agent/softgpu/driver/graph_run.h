@@ -23,9 +23,9 @@ struct GraphBranch {
 };
 
 struct GraphStep {
-  std::function<void()> run;  // empty: only order. May run again and again, never twice at once
-  bool enabled = true;        // false: passed over, the order stays
-  std::shared_ptr<const GraphBranch> branch;  // then `run` is empty
+  std::function<void()> run;  // empty: for order only. May run again and again, never twice at once
+  bool enabled = true;        // false: skipped, the order stays
+  std::shared_ptr<const GraphBranch> branch;  // if set, `run` is empty
 };
 
 // Steps in topological order: the graph's own, then those of each body. Shapes never change; steps
@@ -37,7 +37,7 @@ struct GraphProgram {
     uint32_t first = 0;
     std::vector<uint32_t> waits;                // how many steps a step waits for
     std::vector<std::vector<uint32_t>> behind;  // the steps that wait for a step
-    uint32_t width = 1;                         // so many steps can be ready at once, at most
+    uint32_t width = 1;                         // the most steps that can be ready at once
   };
   std::vector<std::shared_ptr<const Shape>> shapes;  // the graph's own, then each body's
   std::vector<std::shared_ptr<Condition>> conditions;

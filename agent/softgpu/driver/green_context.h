@@ -9,21 +9,21 @@
 
 namespace gpuloom::softgpu {
 
-// What a green context is beside its streams. Its address is the CUgreenCtx, so that an unconverted
-// handle is none of a context.
+// What a green context has besides its streams. Its address is the CUgreenCtx, so that an unconverted handle is not a
+// context's handle.
 struct Green {
   const ResourceDescription* description;
 
   [[nodiscard]] CUgreenCtx handle() { return reinterpret_cast<CUgreenCtx>(this); }
 };
 
-// The living green context that a handle names. INVALID_CONTEXT, or CONTEXT_IS_DESTROYED.
+// Finds the living green context that a handle names. INVALID_CONTEXT, or CONTEXT_IS_DESTROYED.
 CUresult FindGreenContext(CUgreenCtx handle, Context*& context);
 
-// The primary context ends: so do the green ones of its device. How many references they held to it.
+// Ends the device's green contexts when its primary context ends. Returns how many references they held to it.
 unsigned TearDownGreenContexts(const Device& device);
 
-// The context, and when it is a primary one its green ones, which are a part of it.
+// The context; for a primary one also its green ones, which are a part of it.
 std::vector<Context*> WithGreenContexts(Context& context);
 
 }  // namespace gpuloom::softgpu

@@ -78,7 +78,7 @@ bool Heap::in_use() {
   return begun_;
 }
 
-// Not freed piece by piece: the whole region goes with the context's other memory.
+// Not freed piece by piece: the whole region is freed with the context's other memory.
 void Heap::Forget() {
   const MutexLock lock(mutex_);
   begun_ = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A context's heap for malloc and free in kernels: one piece of device memory of
-// CU_LIMIT_MALLOC_HEAP_SIZE bytes, taken when a kernel first asks. What a kernel has allocated stays
-// until a kernel frees it, or the context ends. Safe from any thread.
+// A context's heap for malloc and free in kernels: one piece of device memory of CU_LIMIT_MALLOC_HEAP_SIZE bytes, taken
+// when a kernel first asks. What a kernel has allocated stays until a kernel frees it, or the context ends. Owned by
+// its context. Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ class Heap final : public KernelHeap {
   explicit Heap(Context& context) : context_(context) {}
   uint64_t Allocate(uint64_t size_bytes) override;
   bool Free(uint64_t address) override;
-  // Its size is settled: some kernel has asked for memory.
+  // True once a kernel has asked for memory: the heap's size can then not be changed.
   [[nodiscard]] bool in_use();
-  // The memory went with the context's other memory.
+  // Call when the heap's memory has been freed with the rest of the context's memory.
   void Forget();
 
  private:

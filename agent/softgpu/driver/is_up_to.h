@@ -7,8 +7,8 @@
 
 namespace gpuloom::softgpu {
 
-// For an enumeration of CUDA's whose enumerators begin at 0. It is compared as an int, so that a value beyond INT_MAX
-// would be below every enumerator.
+// For one of CUDA's enumerations whose enumerators begin at 0. Compared without a sign: as an int, a value beyond
+// INT_MAX would be below every enumerator.
 template <typename E>
 [[nodiscard]] constexpr bool IsUpTo(E last, E value) {
   static_assert(std::is_enum_v<E>);

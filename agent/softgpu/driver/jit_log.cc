@@ -47,7 +47,7 @@ void** JitLog::Find(CUjit_option option) const {
 CUresult JitLog::Judge() const {
   if (count_ != 0 && (options_ == nullptr || values_ == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count_; ++i) {
-    // As a number: a value outside of the enumeration is a program's mistake.
+    // Compared as a number: a value outside of the enumeration is a program's mistake.
     if (options_[i] < 0 || options_[i] >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
   }
   constexpr std::pair<CUjit_option, CUjit_option> kBuffers[] = {
@@ -79,7 +79,7 @@ void JitLog::Fill(CUjit_option buffer, CUjit_option size_option, uint32_t capaci
   *size = reinterpret_cast<void*>(uintptr_t{is_cut ? capacity : length});
 }
 
-// Only what was asked for is written. The wall time is a float, put into the pointer's lower half.
+// Only the requested options are written. The wall time is a float, put into the pointer's lower half.
 void JitLog::Tell(std::string_view info, std::string_view error) const {
   Fill(CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, info_capacity_, info);
   Fill(CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, error_capacity_, error);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program wants to hear of the JIT, among the options of a load or a link: two buffers for text, the
-// time, and for how many threads of a block was compiled. Nothing else of the options means anything here.
+// What a program asks to be told by the JIT, among the options of a load or a link: two buffers for text, the time, and
+// the number of threads of a block that code was compiled for. All other options are ignored here. Used by one thread,
+// during one call or the life of a link.
 #pragma once
 
 #include <chrono>
@@ -16,14 +17,14 @@ namespace gpuloom::softgpu {
 class JitLog {
  public:
   JitLog() = default;
-  // The option arrays must outlive this object. The time begins now.
+  // The option arrays must outlive this object. The time begins here.
   JitLog(unsigned count, CUjit_option* options, void** values);
 
-  // INVALID_VALUE for options that CUDA does not have, and for a buffer without a size or the other way
-  // round. Nothing may be told then.
+  // INVALID_VALUE for options that CUDA does not have, and for a buffer without a size or a size without a buffer. Do
+  // not write to the buffers then.
   [[nodiscard]] CUresult Judge() const;
 
-  // Each text goes into its buffer, as much as fits, and the number of bytes into its size option.
+  // Writes each text into its buffer, as much as fits, and the number of bytes into its size option.
   void TellError(std::string_view text) const { Tell({}, text); }
   // With a verbose log, one line for each function that kernels are launched by.
   void TellSuccess(const std::vector<std::string>& entries) const;
@@ -37,7 +38,7 @@ class JitLog {
   unsigned count_ = 0;
   CUjit_option* options_ = nullptr;
   void** values_ = nullptr;
-  // As the program gave them: telling replaces them.
+  // The values that the program passed: writing results replaces them.
   uint32_t info_capacity_ = 0;
   uint32_t error_capacity_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();

@@ -103,7 +103,8 @@ CUresult Gather(const Kernel& kernel, void** params, void** extra, std::vector<s
   return kernel.params.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// What CUDA's caller is told of an outcome; everything without a code of its own is LAUNCH_FAILED.
+// The error that the caller gets for an outcome; everything without a code of its own is
+// LAUNCH_FAILED.
 CUresult ResultOf(Outcome::Kind kind) {
   switch (kind) {
     case Outcome::kOk:

@@ -12,7 +12,7 @@
 
 namespace gpuloom::softgpu {
 
-// The largest cluster that every program may ask for, as CUDA promises for compute capability 9.0.
+// The largest cluster that every program may request, as CUDA promises for compute capability 9.0.
 inline constexpr uint64_t kMaxClusterBlocks = 8;
 
 struct LaunchShape {
@@ -21,14 +21,14 @@ struct LaunchShape {
   Dim3 cluster;
   unsigned dynamic_shared_bytes = 0;
   bool cooperative = false;
-  bool has_clusters = false;  // asked for, be it of one block
+  bool has_clusters = false;  // requested, even if of one block
 };
 
 // The parameters come as CUDA's array of pointers or as its list of a buffer and its size; never
 // both.
 [[nodiscard]] CUresult Launch(Stream& stream, const FoundFunction& found, const LaunchShape& shape,
                               void** params, void** extra);
-// The checks alone, and what runs the grid, once or often.
+// Makes the checks only; `run` runs the grid later, once or often.
 [[nodiscard]] CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& shape,
                                      void** params, void** extra, std::function<void()>& run);
 

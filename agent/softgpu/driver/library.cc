@@ -44,8 +44,8 @@ std::shared_ptr<FunctionSettings> DefaultSettings(const Kernel& kernel, int ptx_
   return settings;
 }
 
-// The loader tells a PTX version that is too new by the beginning of its text; CUDA has an error of
-// its own for that.
+// The loader reports a PTX version that is too new by the beginning of its text; CUDA has an error
+// of its own for it.
 CUresult LoadFailure(bool out_of_memory, std::string_view log) {
   if (log.starts_with(Module::kTooNew)) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   return out_of_memory ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
@@ -153,7 +153,7 @@ CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<Load
 std::shared_ptr<LoadedFunction> LoadedModule::FunctionOf(
     const Kernel& kernel, std::shared_ptr<FunctionSettings> settings) {
   const MutexLock lock(mutex_);
-  // One handle for each kernel of a module, however often it is asked for, as CUDA promises.
+  // One handle for each kernel of a module, however often it is requested, as CUDA promises.
   std::shared_ptr<LoadedFunction>& function = functions_[&kernel];
   if (function == nullptr) {
     function = std::make_shared<LoadedFunction>();
@@ -267,7 +267,7 @@ CUresult FindFunction(Context& context, const void* handle, FoundFunction& found
   }
   const auto kernel = Registry<LibraryKernel>::Instance().Find(handle);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  // By address again: the library may be unloaded between the two look-ups.
+  // Found by address again: the library may be unloaded between the two look-ups.
   const auto library = Registry<LoadedLibrary>::Instance().Find(kernel->library);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUDA_RETURN_IF_ERROR(library->ModuleIn(context, found.module));

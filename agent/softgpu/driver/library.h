@@ -25,12 +25,12 @@ namespace gpuloom::softgpu {
 struct Context;
 struct LoadedLibrary;
 
-// All of a file, with a zero behind it, because PTX text ends with one.
+// Reads a whole file, and appends a zero, because PTX text ends with one.
 [[nodiscard]] bool ReadFile(const char* path, std::vector<char>& content);
 
 struct LoadedModule;
 
-// Hints about a cache and a bank width that a CPU does not have: only their values are judged.
+// Hints about a cache and a bank width that a CPU does not have: only their values are checked.
 [[nodiscard]] inline bool ValidCacheConfig(CUfunc_cache config) {
   return config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL;
 }
@@ -52,7 +52,7 @@ struct FunctionSettings {
 
 // CUfunction
 struct LoadedFunction {
-  LoadedModule* module = nullptr;  // that holds this function
+  LoadedModule* module = nullptr;  // the one that holds this function
   const Kernel* kernel = nullptr;
   std::shared_ptr<FunctionSettings> settings;
 };
@@ -67,10 +67,10 @@ struct LoadedModule : std::enable_shared_from_this<LoadedModule> {
 
   Context& context;
   std::shared_ptr<Module> code;
-  std::shared_ptr<ModuleReferences> references;  // null: the code has none
+  std::shared_ptr<ModuleReferences> references;  // null: the code has no references
   int ptx_version = 90;
   uint64_t globals_begin = 0;        // 0: no variables
-  LoadedLibrary* library = nullptr;  // that it is an instance of, or nullptr
+  LoadedLibrary* library = nullptr;  // the one that it is an instance of, or nullptr
 
  private:
   friend void Unload(const std::shared_ptr<LoadedModule>&);
@@ -80,16 +80,16 @@ struct LoadedModule : std::enable_shared_from_this<LoadedModule> {
 
 // CUkernel
 struct LibraryKernel {
-  LoadedLibrary* library = nullptr;  // that holds this kernel
+  LoadedLibrary* library = nullptr;  // the one that holds this kernel
   const Kernel* kernel = nullptr;    // in the library's blueprint
   std::shared_ptr<FunctionSettings> settings;
 };
 
 // CUlibrary
 struct LoadedLibrary {
-  CUresult broken = CUDA_SUCCESS;  // what its first use returns: its code is faulty
+  CUresult broken = CUDA_SUCCESS;  // what its first use returns if its code is faulty
 
-  // The instance in a context, loaded now if need be.
+  // The instance in a context, loaded on its first use there.
   [[nodiscard]] CUresult ModuleIn(Context& context, std::shared_ptr<LoadedModule>& module);
 
   std::string ptx;
@@ -102,10 +102,10 @@ struct LoadedLibrary {
   std::map<Context*, std::shared_ptr<LoadedModule>> instances GPULOOM_GUARDED_BY(mutex);
 };
 
-// From an image to PTX text. `log` receives what a person needs to know on failure.
+// Extracts PTX text from an image. After a failure `log` says what a person needs to know.
 [[nodiscard]] CUresult ReadImage(const void* image, std::string& ptx, std::string& log);
 
-// The CU_JIT_GLOBAL_SYMBOL_… of JIT options; empty when they are not all there.
+// The CU_JIT_GLOBAL_SYMBOL_… options of the JIT; empty when they are not complete.
 [[nodiscard]] Externals ReadExternals(unsigned count, const CUjit_option* options, void** values);
 
 // The names of its kernels, for a log.
@@ -114,24 +114,24 @@ struct LoadedLibrary {
 [[nodiscard]] CUresult LoadModule(Context& context, std::string_view ptx,
                                   std::shared_ptr<LoadedModule>& module, std::string& log,
                                   const Externals& externals = {});
-// Its handles die now. Waits for the device, as CUDA does, then frees its variables.
+// Its handles are invalid from here on. Waits for the device, as CUDA does, then frees its
+// variables.
 void Unload(const std::shared_ptr<LoadedModule>& module);
 
-// `context` may be nullptr: then it is checked now and loaded into contexts later.
+// If `context` is nullptr, the code is only checked, and loaded into contexts later.
 [[nodiscard]] CUresult LoadLibrary(Context* context, std::string ptx,
                                    std::shared_ptr<LoadedLibrary>& library, std::string& log,
                                    const Externals& externals = {});
 void Unload(const std::shared_ptr<LoadedLibrary>& library);
 
-// What a handle means in a context, be it a function or a library's kernel. `module` keeps it
-// alive.
+// What a handle means in a context: a function, or a library's kernel. `module` keeps it alive.
 struct FoundFunction {
   std::shared_ptr<LoadedFunction> function;
   std::shared_ptr<LoadedModule> module;
 };
 [[nodiscard]] CUresult FindFunction(Context& context, const void* handle, FoundFunction& found);
 
-// When a context ends: all its modules and the instances of libraries in it.
+// Ends all modules of a context that ends, and the instances of libraries in it.
 void DestroyModulesOf(Context& context);
 
 // cuFuncGetAttribute and cuKernelGetAttribute; their Set counterparts.

@@ -91,7 +91,7 @@ CUresult Memory::Allocate(Context& context, RegionKind kind, uint64_t size_bytes
   // `region` is moved into the table and is gone even if the table refuses it.
   Region copy = region;
   if (AddressTable::Instance().Add(std::move(region))) return CUDA_SUCCESS;
-  // Only a registered range of the program that it unmapped without telling us can lie here.
+  // Only a registered range that the program has unmapped without unregistering it can lie here.
   Drop(copy);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -113,8 +113,8 @@ CUresult Memory::Free(uint64_t begin, RegionKind kind) {
   return CUDA_SUCCESS;
 }
 
-// What the program cannot touch itself is refused. `backed_bytes` stays 0: there is nothing to
-// unmap later.
+// Memory that the program cannot touch itself is refused. `backed_bytes` stays 0: there is nothing
+// to unmap later.
 CUresult Memory::Register(Context& context, uint64_t begin, uint64_t size_bytes, unsigned flags) {
   if (begin == 0 || size_bytes == 0 || begin + size_bytes < begin) return CUDA_ERROR_INVALID_VALUE;
   const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;

@@ -16,7 +16,8 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// Long enough to leave the processor to others, short enough to be no delay beside a kernel.
+// Long enough to leave the processor to others, and short enough not to matter compared with a
+// kernel.
 constexpr auto kLookAgain = std::chrono::microseconds(20);
 
 // A wait reads, a write writes: the memory must allow just that.

@@ -2,8 +2,8 @@
 // A stream's own reads and writes of memory: write a value, wait for a value. Programs use them to
 // order streams with the host or with another process without events.
 //
-// Waiting looks at the memory again and again with short sleeps; it ends early at a fault and when
-// the process exits. Safe from any thread.
+// A wait polls the memory with short sleeps; it ends early at a fault and when the process exits.
+// Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ struct MemoryOperation {
   uint64_t address = 0;
   uint64_t value = 0;
   bool wide = false;       // 64 bits instead of 32
-  unsigned condition = 0;  // of a wait: one of CUstreamWaitValue_flags
+  unsigned condition = 0;  // for a wait: one of CUstreamWaitValue_flags
 };
 
-// All of them, in order, as one piece of work.
+// Enqueues all of them, in order, as one piece of work.
 [[nodiscard]] CUresult Submit(Stream& stream, std::vector<MemoryOperation> operations);
-// The checks alone, and what does them, once or often.
+// Makes the checks only; `run` does the operations later, once or often.
 [[nodiscard]] CUresult Prepare(std::vector<MemoryOperation> operations, std::function<void()>& run);
-// From CUDA's form.
+// Translates CUDA's form.
 [[nodiscard]] CUresult Describe(const CUstreamBatchMemOpParams* params, unsigned count,
                                 std::vector<MemoryOperation>& operations);
 

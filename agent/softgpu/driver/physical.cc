@@ -65,8 +65,8 @@ Device* DeviceOf(int fd) {
   return FindDevice(0);
 }
 
-// Every failure is reported as a lack of memory; where descriptors have run out a person can help,
-// and is told how.
+// Every failure is reported as a lack of memory; if descriptors have run out, a person can help,
+// and the message says how.
 CUresult FromErrno(const char* what) {
   if (errno == EMFILE || errno == ENFILE) {
     Say(std::string(what) + ": no file descriptor left; raise the limit of open files (ulimit -n)");
@@ -85,7 +85,7 @@ CUresult MakePhysical(uint64_t size_bytes, const CUmemAllocationProp& properties
                       std::shared_ptr<Physical>& physical) {
   if (size_bytes == 0 || size_bytes % kGranularityBytes != 0) return CUDA_ERROR_INVALID_VALUE;
   if (properties.type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  // What CUDA says where a process may not use fabric handles, which are not offered here.
+  // CUDA's error where a process may not use fabric handles, which are not offered here.
   if ((properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC) != 0) {
     return CUDA_ERROR_NOT_PERMITTED;
   }
@@ -115,7 +115,7 @@ CUresult MakePhysical(uint64_t size_bytes, const CUmemAllocationProp& properties
 
 CUresult ImportPhysical(int fd, std::shared_ptr<Physical>& physical) {
   struct stat status {};
-  // The seals say that it is memory of ours, or at least cannot shrink under a kernel.
+  // The seals show that the memory is ours, or at least that it cannot shrink under a kernel.
   const int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals) return CUDA_ERROR_UNKNOWN;  // as the real driver
   if (fstat(fd, &status) != 0 || status.st_size <= 0) return CUDA_ERROR_UNKNOWN;
@@ -125,7 +125,7 @@ CUresult ImportPhysical(int fd, std::shared_ptr<Physical>& physical) {
   made->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (made->fd < 0) return FromErrno("cuMemImportFromShareableHandle");
   made->size_bytes = static_cast<uint64_t>(status.st_size);
-  // Not charged: the process that made it counts it.
+  // Not charged: the process that created it counts it.
   made->device = DeviceOf(fd);
   made->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   made->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Physical memory: what cuMemCreate makes and what an imported descriptor stands for.
 //
-// It is a sealed memfd, so its pages appear when touched, begin as zeros, and the same memory can
-// be mapped in several processes. The bytes come back to the device when the last handle and the
-// last mapping in this process are gone; an imported one is charged to the process that made it.
-// Safe from any thread.
+// It is a sealed memfd, so its pages appear when touched, begin as zeros, and can be mapped in
+// several processes. The device gets the bytes back when the last handle and the last mapping in
+// this process are gone; an imported piece is charged to the process that created it. Handles,
+// mappings and regions share ownership. Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -33,17 +33,17 @@ struct Physical {
 
 [[nodiscard]] CUresult MakePhysical(uint64_t size_bytes, const CUmemAllocationProp& properties,
                                     std::shared_ptr<Physical>& physical);
-// From a descriptor that cuMemExportToShareableHandle gave, in this process or another. The
-// descriptor stays the caller's.
+// Opens a descriptor that cuMemExportToShareableHandle gave, in this process or another. The caller
+// keeps the descriptor.
 [[nodiscard]] CUresult ImportPhysical(int fd, std::shared_ptr<Physical>& physical);
 // A new descriptor of the memory, close-on-exec.
 [[nodiscard]] CUresult ExportPhysical(const Physical& physical, int& fd);
 
-// CUmemGenericAllocationHandle values. One memory has one handle value; cuMemRetainAllocationHandle
-// counts it up.
+// Values of CUmemGenericAllocationHandle. A piece of memory has one handle value;
+// cuMemRetainAllocationHandle increments its count.
 [[nodiscard]] CUmemGenericAllocationHandle AddHandle(const std::shared_ptr<Physical>& physical);
 [[nodiscard]] std::shared_ptr<Physical> FindHandle(CUmemGenericAllocationHandle handle);
-// False when it is none.
+// False when there is no such handle.
 [[nodiscard]] bool ReleaseHandle(CUmemGenericAllocationHandle handle);
 
 }  // namespace gpuloom::softgpu

@@ -57,7 +57,7 @@ std::shared_ptr<MemoryPool> CurrentPool(Device& device) {
     const auto found = pools.current.find(&device);
     if (found != pools.current.end()) return found->second;
   }
-  // Without the lock, which DefaultPool takes.
+  // Not under the lock, which DefaultPool takes.
   return DefaultPool(device);
 }
 
@@ -161,7 +161,7 @@ CUresult SetAttribute(MemoryPool& pool, CUmemPool_attribute attribute, const voi
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-      // As in CUDA a high mark can only be reset, to what is used at the moment.
+      // As in CUDA, a high mark can only be reset, to the amount in use at that moment.
       if (*static_cast<const cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
       pool.used_high_bytes = pool.used_bytes.load();
       return CUDA_SUCCESS;

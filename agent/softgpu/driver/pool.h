@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory pools: what cuMemAllocAsync takes from. Memory goes back to the device when it is freed,
-// so a pool here is a name, its attributes and the count of what came from it. Pools live in a
-// Registry until destroyed; allocations hold theirs. Safe from any thread.
+// so a pool here is a name, its attributes and the amount of memory that came from it. A Registry
+// keeps pools until they are destroyed; allocations share ownership. Safe from any thread.
 #pragma once
 
 #include <atomic>
@@ -23,11 +23,11 @@ struct MemoryPool {
   explicit MemoryPool(Device& of) : device(of) {}
 
   CUmemAllocationHandleType handles = CU_MEM_HANDLE_TYPE_NONE;  // what it can be exported as
-  // Of a pool that processes share: where its memory lies. Null otherwise.
+  // If processes share the pool: where its memory lies. Otherwise nullptr.
   std::shared_ptr<PoolFile> file;
   bool imported = false;
-  int imports = 0;  // of an imported one: how often; of the table of pools
-  // Of an imported one: where allocations in the file were mapped, which may have been freed since.
+  int imports = 0;  // how often an imported pool was imported; guarded by the pools' table
+  // In an imported pool: where allocations in the file were mapped, which may have been freed since.
   Mutex mutex;
   std::map<uint64_t, CUdeviceptr> mapped GPULOOM_GUARDED_BY(mutex);
 
@@ -39,7 +39,7 @@ struct MemoryPool {
   std::atomic<int> reuse[3] = {1, 1, 1};  // the three CU_MEMPOOL_ATTR_REUSE_* switches
 };
 
-// What one allocation counts for; gives it back when the allocation is gone.
+// One allocation's part of its pool's counters; returned when the allocation is gone.
 struct PoolShare {
   PoolShare(std::shared_ptr<MemoryPool> from, uint64_t size_bytes);
   ~PoolShare();
@@ -52,15 +52,15 @@ struct PoolShare {
 
 // Made on first demand, never destroyed.
 std::shared_ptr<MemoryPool> DefaultPool(Device& device);
-// What cuMemAllocAsync uses: the default one until another is set; nullptr sets the default one
-// again.
+// The pool that cuMemAllocAsync uses: the default one until another is set; setting nullptr
+// restores the default.
 std::shared_ptr<MemoryPool> CurrentPool(Device& device);
 void SetCurrentPool(Device& device, std::shared_ptr<MemoryPool> pool);
-// The pool of a file that another has made, or that another import has opened.
+// The pool for a file that another process has made, or the one that an earlier import has opened.
 std::shared_ptr<MemoryPool> OpenPool(Device& device, std::shared_ptr<PoolFile> file);
-// INVALID_VALUE for none, the default one, and an imported one in use.
+// INVALID_VALUE for no pool, the default one, and an imported one in use.
 [[nodiscard]] CUresult DestroyPool(CUmemoryPool handle);
-// What an import has mapped of that place in the file and nobody has freed.
+// What an import has mapped at that offset of the file and nobody has freed.
 std::optional<Region> FindImported(const MemoryPool& pool, uint64_t offset_bytes)
     GPULOOM_REQUIRES(pool.mutex);
 // The living pool that a handle names.

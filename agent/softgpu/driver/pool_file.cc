@@ -35,7 +35,7 @@ uint64_t PageBytes() {
   return bytes;
 }
 
-// What stands in CUDA's 64 opaque bytes. They travel through the program, and may be anything when
+// The contents of CUDA's 64 opaque bytes. They travel through the program, and may be anything when
 // they come back: Find checks every field.
 struct PointerText {
   uint64_t magic;
@@ -46,7 +46,7 @@ struct PointerText {
 constexpr uint64_t kPointerMagic = 0x6c6f6f7074666f73;  // "softpool"
 static_assert(sizeof(PointerText) <= sizeof(CUmemPoolPtrExportData));
 
-// The device that the descriptor's name tells; nullptr when it has another name.
+// The device in the name of the descriptor; nullptr when it has another name.
 Device* DeviceOf(int fd) {
   char link[128];
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
@@ -98,7 +98,8 @@ std::shared_ptr<PoolFile> PoolFile::Import(int fd, Device*& device) {
   struct stat status {};
   const int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals || fstat(fd, &status) != 0) return nullptr;
-  // The seals and the name together say that this is a pool's file and not, say, physical memory.
+  // The seals and the name together show that this is a pool's file and not, for example, physical
+  // memory.
   device = DeviceOf(fd);
   if (device == nullptr || status.st_size <= 0) return nullptr;
   const int ours = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -151,7 +152,7 @@ std::shared_ptr<FilePiece> PoolFile::Find(const CUmemPoolPtrExportData& data,
     return nullptr;
   }
   asked_bytes = text.size_bytes;
-  // Whole pages, because mmap wants them; the program is told the size that the maker asked for.
+  // Whole pages, because mmap needs them; the program gets the size that the creator requested.
   return std::make_shared<FilePiece>(shared_from_this(), text.offset_bytes,
                                      RoundUp(text.size_bytes, PageBytes()), /*is_ours=*/false);
 }

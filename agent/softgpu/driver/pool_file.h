@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of a pool that processes share (cuMemPoolExportToShareableHandle): one sealed, sparse
-// memfd, which its maker cuts into allocations and importers map parts of. A descriptor of the file
-// stands for the pool; an allocation is named to others by where it lies in the file.
+// memfd, which its creator cuts into allocations and importers map parts of. A descriptor of the
+// file stands for the pool; an allocation is named to others by its offset in the file.
 //
-// The pages of an allocation go when its maker frees it, as it is to do last. Safe from any thread.
+// The pages of an allocation are released when its creator frees it, which it must do last. Pieces
+// share ownership of the file. Safe from any thread.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,7 @@ namespace gpuloom::softgpu {
 
 class PoolFile;
 
-// A part of the file that is in use; of one that this process has cut, the pages go with it.
+// A part of the file that is in use. If this process has cut it, its pages are released with it.
 struct FilePiece {
   FilePiece(std::shared_ptr<PoolFile> of, uint64_t offset, uint64_t size, bool is_ours);
   ~FilePiece();
@@ -37,8 +38,8 @@ class PoolFile : public std::enable_shared_from_this<PoolFile> {
  public:
   // nullptr when the system has no descriptor or memory left.
   static std::shared_ptr<PoolFile> Make(const Device& device);
-  // From a descriptor that Export gave, in this process or another; nullptr when it is none. The
-  // descriptor stays the caller's. `device` is whose memory it is.
+  // Opens a descriptor that Export gave, in this process or another; nullptr when it is not one.
+  // The caller keeps the descriptor. `device` is the one whose memory it is.
   static std::shared_ptr<PoolFile> Import(int fd, Device*& device);
 
   PoolFile(int fd, uint64_t size_bytes, uint64_t name);
@@ -48,12 +49,13 @@ class PoolFile : public std::enable_shared_from_this<PoolFile> {
 
   // A new descriptor, close-on-exec; -1 when there is none left.
   [[nodiscard]] int Export();
-  // Before it is, nothing in it can be named to others.
+  // Until the file has been exported, nothing in it can be named to others.
   [[nodiscard]] bool exported() const { return exported_; }
 
   // Whole pages, zeroed; nullptr when there is no room.
   std::shared_ptr<FilePiece> Take(uint64_t size_bytes);
-  // What a maker's Name says; nullptr when it cannot be of this pool.
+  // Finds the piece that the creator's Name has described; nullptr when it cannot belong to this
+  // pool.
   std::shared_ptr<FilePiece> Find(const CUmemPoolPtrExportData& data, uint64_t& asked_bytes);
   void Name(const FilePiece& piece, uint64_t asked_bytes, CUmemPoolPtrExportData& data) const;
 
@@ -69,7 +71,8 @@ class PoolFile : public std::enable_shared_from_this<PoolFile> {
   const uint64_t name_;  // the file's number in the system
   std::atomic<bool> exported_{false};
   Mutex mutex_;
-  std::map<uint64_t, uint64_t> used_ GPULOOM_GUARDED_BY(mutex_);  // offset → size, of the maker's
+  // offset → size, of the creator's pieces
+  std::map<uint64_t, uint64_t> used_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuloom::softgpu

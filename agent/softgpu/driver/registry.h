@@ -36,7 +36,8 @@ class Registry {
     return found == objects_.end() ? nullptr : found->second;
   }
 
-  // Removes and returns it; empty when it was not there, so of two destroyers one wins.
+  // Removes and returns the object; empty when it was not there, so that only one of two destroyers
+  // gets it.
   std::shared_ptr<T> Take(const void* handle) {
     const WriterLock lock(mutex_);
     const auto found = objects_.find(handle);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages taken away while a kernel or copy may still be looking at them.
+// Removes pages while a kernel or copy may still access them.
 //
-// A freed range leaves the address table first, so that whoever touches it next gets an
-// illegal-address fault. But a kernel may stand between its check and its access, and that access
-// must not kill the process. So the pages are replaced at once by anonymous zero pages (the real
-// memory is given back immediately) and those are unmapped only when all work that was running at
-// that moment has ended. Safe from any thread.
+// A freed range leaves the address table first, so that later accesses get an illegal-address fault. But a kernel may
+// be between its check and its access, and that access must not kill the process. So the pages are replaced at once by
+// anonymous zero pages (the real memory is released immediately), and those are unmapped only when all work that was
+// running at that moment has ended. Never destroyed. Safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +20,9 @@ class Retirement {
  public:
   static Retirement& Instance();
 
-  // The pages of [begin, begin + size_bytes) show zeros from now on; the addresses stay taken.
+  // The pages of [begin, begin + size_bytes) show zeros after this call; the addresses stay reserved.
   void Blank(uint64_t begin, uint64_t size_bytes);
-  // Blank, and give the addresses back to the system as soon as nobody can be touching them.
+  // Blank, and then returns the addresses to the system as soon as nobody can be touching them.
   void Unmap(uint64_t begin, uint64_t size_bytes);
 
   struct Piece {
@@ -31,11 +30,11 @@ class Retirement {
     uint64_t size_bytes;
     uint64_t end() const { return begin + size_bytes; }
   };
-  // What of [begin, begin + size_bytes) still waits to be given back becomes the caller's, blank as it
-  // is, by rising addresses: who frees addresses can have them again at once, as with the real driver.
+  // Whatever of [begin, begin + size_bytes) still waits to be returned becomes the caller's, blank, in order of
+  // address: a program that frees addresses can have them again at once, as with the real driver.
   [[nodiscard]] std::vector<Piece> TakeBack(uint64_t begin, uint64_t size_bytes);
 
-  // Stands around everything that touches checked addresses: a kernel, a copy, a memset.
+  // Encloses everything that touches checked addresses: a kernel, a copy, a memset.
   class Touching {
    public:
     Touching();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way in which this library speaks: a line on stderr. Safe from any thread.
+// All output of this library: lines on stderr. Safe from any thread.
 #pragma once
 
 #include <string_view>

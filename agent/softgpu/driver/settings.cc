@@ -85,8 +85,8 @@ bool ReadSettings(Settings& settings, std::string& error) {
   settings.counts = Variable("GPULOOM_SOFTGPU_COUNT") == "1";
   settings.hollow = Variable("GPULOOM_SOFTGPU_HOLLOW") == "1";
   settings.handshake = Variable("GPULOOM_SOFTGPU_HANDSHAKE") != "off";
-  // Judged here although played.h reads them by itself: cuInit reports nonsense, the defaults are
-  // only for who asks before.
+  // Checked here although played.h reads them by itself: cuInit reports nonsense, and the defaults only serve programs
+  // that ask before it.
   const PlayedDriver* driver = FindPlayedDriver(Variable("GPULOOM_SOFTGPU_DRIVER"), &error);
   if (driver == nullptr) return false;
   const PlayedCapability* capability =

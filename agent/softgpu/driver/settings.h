@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the operator chose through the environment, read once by cuInit.
 //
-// GPULOOM_SOFTGPU_MEMORY   memory of each device: a size ("8GiB"), or several by device ("8GiB,16GiB"), of which the last
-//                          is also that of all further devices; default 16GiB
+// GPULOOM_SOFTGPU_MEMORY   memory of each device: a size ("8GiB"), or several by device ("8GiB,16GiB"), of which the
+//                          last one also applies to all further devices; default 16GiB
 // GPULOOM_SOFTGPU_DEVICES  number of devices, 0 to 16; default 1
 // GPULOOM_SOFTGPU_DRIVER   the driver that is played: 535, 550, 570 or 580 (played.h); default 580
 // GPULOOM_SOFTGPU_CAPABILITY  compute capability of each device, 7.5 to 12.1 (played.h); default 9.0
-// GPULOOM_SOFTGPU_HANDSHAKE off leaves the CUDA runtime's start-up handshake unanswered
-// (proto/libcuda/runtime_handshake.h);
-//                          programs built on cudart then do not start
+// GPULOOM_SOFTGPU_HANDSHAKE  off leaves the CUDA runtime's start-up handshake unanswered
+//                          (proto/libcuda/runtime_handshake.h); programs built on cudart then do not start
 // GPULOOM_SOFTGPU_HOLLOW   1 loads machine code, instead of PTX, as kernels that do nothing: to see what
 //                          a library asks of a driver, never to compute
-// GPULOOM_SOFTGPU_COMPILE  seconds that loading takes for each MiB of PTX, 0 to 3600, beside what it takes
-//                          anyhow: a driver's compiler takes its time; default 0
+// GPULOOM_SOFTGPU_COMPILE  additional seconds that loading takes for each MiB of PTX, 0 to 3600: a real driver's
+//                          compiler takes its time; default 0
 // GPULOOM_SOFTGPU_MULTIPROCESSORS  of each device, 1 to 256; default 4
 // GPULOOM_SOFTGPU_THREADS  threads that run one grid's blocks, 1 to 256; default: one for each processor
-// GPULOOM_SOFTGPU_COUNT    1 tells on stderr how many instructions each grid took
-// GPULOOM_SOFTGPU_LOST     a file: a process that loads the driver while it exists finds no device any more, as when
-//                          a GPU has fallen off the bus; of numbers in it, only those devices are lost
+// GPULOOM_SOFTGPU_COUNT    1 prints on stderr how many instructions each grid took
+// GPULOOM_SOFTGPU_LOST     a file: a process that loads the driver while it exists finds no device, as when a GPU
+//                          has fallen off the bus; if it contains numbers, only those devices are lost
 // GPULOOM_SOFTGPU_QUIET    1 silences the one line per unsupported function and per fault on stderr
 //
-// Thread-safe: values only. A value that cannot be read is reported on stderr and fails cuInit.
+// Values only, safe from any thread. A value that cannot be read is reported on stderr and fails cuInit.
 #pragma once
 
 #include <cstdint>
@@ -30,17 +29,18 @@
 
 namespace gpuloom::softgpu {
 
-// Sixteen is what one host holds with the largest boards sold; more is surely a typing error.
+// As many as one host holds with the largest boards sold; more is surely a typing error.
 inline constexpr int kMaxDevices = 16;
 inline constexpr int kMaxCompileSeconds = 3600;
-// Of any GPU so far.
+// As many as any GPU has so far.
 inline constexpr int kMaxMultiprocessors = 256;
-// Far above what one grid gains from.
+// Far more than one grid benefits from.
 inline constexpr int kMaxThreads = 256;
 
 struct Settings {
   int device_count = 1;
-  std::vector<uint64_t> memory_bytes = {uint64_t{16} << 30};  // by device; the last for the rest
+  // by device; the last one for all further devices
+  std::vector<uint64_t> memory_bytes = {uint64_t{16} << 30};
   bool handshake = true;
   bool hollow = false;
   bool quiet = false;
@@ -58,8 +58,8 @@ struct Settings {
 [[nodiscard]] bool ParseMemories(std::string_view text, std::vector<uint64_t>& sizes_bytes,
                                  std::string& error);
 
-// Whether the device of this number was lost, as GPULOOM_SOFTGPU_LOST has it, when this library was loaded: a process that
-// confines itself before it calls cuInit could not see that later.
+// Whether the device of this number was lost, by GPULOOM_SOFTGPU_LOST, when this library was loaded. The file is read
+// then because a process that confines itself before it calls cuInit could not read it later.
 bool WasLostAtLoad(int number);
 
 // Reads the environment. False, with a sentence in `error`, when a variable holds nonsense.

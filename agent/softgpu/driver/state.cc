@@ -36,8 +36,7 @@ Settings& MutableSettings() {
 // The child has one thread: nothing needs ordering.
 void AfterForkInChild() { phase.store(Phase::kForked, std::memory_order_relaxed); }
 
-// Runs when the process exits: kernels still running are told to end, late calls are answered
-// politely.
+// Runs when the process exits: ends kernels that still run, and makes late calls return an error.
 [[gnu::destructor]] void AtUnload() {
   if (phase.load() == Phase::kNew) return;
   phase.store(Phase::kUnloading);
@@ -100,8 +99,8 @@ void LooksForWhatIsNotThere() {
   static_cast<void>(symlink("../softgpu", "/dev/char/softgpu/0"));
 }
 
-// What NVIDIA's driver needs of the system and this process is denied, as a verb; nullptr when all
-// of it is allowed. A sandbox that is too tight for the real driver shows here, without a GPU.
+// What NVIDIA's driver needs from the system and this process is denied, as a verb; nullptr when
+// all of it is allowed. A sandbox that is too tight for the real driver shows here, without a GPU.
 const char* WhatItMayNot() {
   if (!NamesItsThread()) return "make threads and name them";
   if (!MakesMemory()) return "make memory with a descriptor";
@@ -164,8 +163,8 @@ const Settings& CurrentSettings() { return MutableSettings(); }
 
 CUresult Fault() { return fault.load(std::memory_order_acquire); }
 
-// Of several faults at once the first is kept, and only that one is printed. It also stops all
-// running kernels: their results no longer matter.
+// If there are several faults at once, the first is kept, and only that one is printed. It also
+// stops all running kernels: their results no longer matter.
 void RecordFault(CUresult code, std::string_view reason) {
   CUresult none = CUDA_SUCCESS;
   if (!fault.compare_exchange_strong(none, code)) return;

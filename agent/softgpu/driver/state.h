@@ -3,9 +3,9 @@
 // unloading.
 //
 // A fault (illegal address, trap …) is sticky for the whole process, as on the real driver: the
-// first one wins and every later call that needs a context returns it. Other processes are
-// untouched, they have a driver of their own. A child made by fork has none of the parent's
-// threads, so there every call says CUDA_ERROR_NOT_INITIALIZED. Everything here is safe from any
+// first one is kept, and every later call that needs a context returns it. Other processes are not
+// affected, because they have a driver of their own. A child made by fork has none of the parent's
+// threads, so there every call returns CUDA_ERROR_NOT_INITIALIZED. Everything here is safe from any
 // thread.
 #pragma once
 
@@ -34,15 +34,16 @@ const Settings& CurrentSettings();
 // The sticky fault, or CUDA_SUCCESS.
 [[nodiscard]] CUresult Fault();
 
-// Makes `code` the sticky fault unless there is one, and says why on stderr.
+// Makes `code` the sticky fault unless there is one, and reports the reason on stderr.
 void RecordFault(CUresult code, std::string_view reason);
-// The same for `what` ("a copy") of memory that is not there any more.
+// The same, because `what` ("a copy") needed memory that is gone.
 void RecordMemoryLost(std::string_view what, uint64_t address, uint64_t size_bytes);
 
 // Set at a fault and while the process exits, so that running kernels and waits end.
 const std::atomic<bool>& Stopping();
 
-// Marks this thread as one that runs a user's host function, where CUDA forbids CUDA calls.
+// Marks the calling thread as one that runs a user's host function, in which CUDA forbids CUDA
+// calls.
 class InsideHostFunction {
  public:
   InsideHostFunction();

@@ -117,7 +117,7 @@ void Stream::RunQueue() {
     queue_.pop_front();
     lock.Unlock();
     for (const Point& point : work.after) point.Wait();
-    // After a fault work is passed over but still counts, so that nobody waits forever.
+    // After a fault work is skipped but still counts, so that nobody waits forever.
     if (work.run != nullptr && (work.even_after_fault || Fault() == CUDA_SUCCESS)) work.run();
     work = Work();  // what it held is released before it counts as done
     lock.Lock();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // One stream: a queue of work and the thread that does it in order. Streams run truly side by side.
 //
-// Work may wait for points of other streams; a point is "everything up to the n-th piece of work of
-// that stream". A point always lies in the past of the work that waits for it, so streams never
-// wait in a circle. The thread starts with the first work and ends when the stream is closed and
-// its queue is empty; it owns a reference to the stream. After a fault the remaining work is passed
-// over, so that nobody waits forever. All of it is safe from any thread. Enqueue through
-// Context::Enqueue, which adds the default stream's barriers.
+// Work may wait for points of other streams; a point means "everything up to the n-th piece of work
+// of that stream". A point is always older than the work that waits for it, so streams never wait
+// in a circle. The thread starts with the first work and ends when the stream is closed and its
+// queue is empty; it shares ownership of the stream. After a fault the remaining work is skipped,
+// so that nobody waits forever. Everything is safe from any thread. Use Context::Enqueue, which
+// adds the default stream's barriers, instead of Push.
 #pragma once
 
 #include <atomic>
@@ -52,7 +52,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   Point Tail();
   // Ends the thread once the queue is empty. Nothing may be pushed afterwards.
   void Close();
-  // Closed, and its queue is empty.
+  // True when the stream is closed and its queue is empty.
   bool Finished();
 
   [[nodiscard]] bool IsDone(uint64_t number) const {
@@ -60,11 +60,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
   }
   void WaitFor(uint64_t number);
 
-  // Hints that are only kept; zero until set.
+  // Attributes that are stored and have no effect; zero until set.
   CUstreamAttrValue GetAttribute(CUstreamAttrID attribute);
   void SetAttribute(CUstreamAttrID attribute, const CUstreamAttrValue& value);
 
-  // Takes part in the legacy default stream's barriers.
+  // Whether the stream takes part in the legacy default stream's barriers.
   [[nodiscard]] bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
 
   Context& context;
@@ -89,15 +89,15 @@ class Stream : public std::enable_shared_from_this<Stream> {
   bool closed_ GPULOOM_GUARDED_BY(mutex_) = false;
 };
 
-// The stream that a handle means in the current context: NULL and the two special handles included.
-// Empty when the handle is none of a living stream.
+// The stream that a handle means in the current context, including NULL and the two special
+// handles. Empty when the handle names no living stream.
 [[nodiscard]] std::shared_ptr<Stream> FindStream(Context& current, CUstream handle,
                                                  DefaultStream null_means);
-// What to answer when there is none: a green context goes without its streams.
+// The error for a handle without a stream: the streams of a green context end with it.
 [[nodiscard]] CUresult NoStream(CUstream handle);
 
-// The priorities offered, as in CUDA the smaller number is the more urgent one. They are accepted
-// and reported; the operating system schedules the threads.
+// The priorities offered; as in CUDA the smaller number is the more urgent one. They are accepted
+// and reported, but the operating system schedules the threads.
 inline constexpr int kLeastPriority = 0;
 inline constexpr int kGreatestPriority = -5;
 

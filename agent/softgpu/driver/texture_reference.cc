@@ -17,8 +17,8 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// What cuTexRefCreate and a module's load begin with: CUDA's defaults, one channel of floats and
-// clamped coordinates.
+// The initial state after cuTexRefCreate and after the load of a module: CUDA's defaults, one
+// channel of floats and clamped coordinates.
 TextureReference Fresh() {
   TextureReference reference{};
   for (CUaddress_mode& mode : reference.sampler.addressMode) mode = CU_TR_ADDRESS_MODE_CLAMP;
@@ -49,7 +49,7 @@ CUresult Require(CUmodule handle, std::shared_ptr<LoadedModule>& module) {
   return module == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-// One function for both kinds. A name that is there, but of the other kind, is NOT_FOUND.
+// One function for both kinds. A name that exists, but is of the other kind, is NOT_FOUND.
 template <typename Handle>
 CUresult FindInModule(Handle* out, CUmodule handle, const char* name, bool is_surface) {
   std::shared_ptr<LoadedModule> module;
@@ -112,7 +112,7 @@ bool ModuleReferences::HasName(std::string_view name) const {
 }
 
 // Under the reference's lock, so that it does not tear down what another thread is binding.
-// References of no module have none to tell.
+// References that belong to no module have none to notify.
 void UnbindArray(const void* array) {
   for (const auto& reference : Registry<LoadedReference>::Instance().All()) {
     const MutexLock lock(reference->mutex);
@@ -130,7 +130,7 @@ void UnbindArray(const void* array) {
   }
 }
 
-// A module's references go with the module (Retire).
+// A module's references are destroyed with the module (Retire).
 void DestroyReferencesOf(const Context& context) {
   Registry<LoadedReference>::Instance().TakeIf([&](const LoadedReference& reference) {
     return reference.context == &context && !reference.of_module;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface references. Those of a module stand for the variables that its kernels name;
-// a launch takes what they are bound to along, so that they can be bound anew while it waits or
-// runs. A texture reference that a program makes by itself is seen by no kernel.
+// Texture and surface references. Those of a module stand for the variables that its kernels name.
+// A launch carries what they are bound to at that time, so that they can be bound anew while it
+// waits or runs. No kernel sees a texture reference that a program makes by itself.
 //
 // Handles are the objects' addresses, known to a Registry. Safe from any thread.
 #pragma once
@@ -31,10 +31,10 @@ struct LoadedReference {
   bool is_surface = false;
   Mutex mutex;
   TextureReference texture GPULOOM_GUARDED_BY(mutex);
-  CUarray array GPULOOM_GUARDED_BY(mutex) = nullptr;  // a surface's
+  CUarray array GPULOOM_GUARDED_BY(mutex) = nullptr;  // for a surface reference
 };
 
-// By their numbers; never changed.
+// By the references' numbers. Immutable.
 using BoundImages = std::shared_ptr<const std::vector<BoundImage>>;
 
 class ModuleReferences : public std::enable_shared_from_this<ModuleReferences> {
@@ -44,12 +44,12 @@ class ModuleReferences : public std::enable_shared_from_this<ModuleReferences> {
     bound_ = std::make_shared<const std::vector<BoundImage>>(names.size());
   }
 
-  // The same object every time; null: there is none of that name and kind.
+  // Returns the same object every time; nullptr if there is none of that name and kind.
   std::shared_ptr<LoadedReference> Find(std::string_view name, bool is_surface);
   void Bind(size_t number, BoundImage image);
   [[nodiscard]] bool HasName(std::string_view name) const;
   [[nodiscard]] BoundImages Bound() const;
-  // The handles die.
+  // Invalidates the handles.
   void Retire();
 
  private:
@@ -60,10 +60,10 @@ class ModuleReferences : public std::enable_shared_from_this<ModuleReferences> {
   BoundImages bound_ GPULOOM_GUARDED_BY(mutex_);
 };
 
-// A CUarray or CUmipmappedArray is destroyed: what was bound to it is bound to nothing.
+// Call when a CUarray or CUmipmappedArray is destroyed: what was bound to it becomes unbound.
 void UnbindArray(const void* array);
 
-// Of no module.
+// Destroys the context's references that belong to no module.
 void DestroyReferencesOf(const Context& context);
 
 }  // namespace gpuloom::softgpu

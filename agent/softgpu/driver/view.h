@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface objects: numbers that kernels get, and what they stand for. A view holds the
-// array it looks at; linear memory may go before it, then reading faults. Each belongs to a context
-// and goes with it. Safe from any thread.
+// Texture and surface objects: numbers that kernels get, and what they stand for. A view shares
+// ownership of the array that it looks at. Linear memory may be freed before the view; reading it
+// then faults. Each view belongs to a context and ends with it. Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct SurfaceView {
   CUDA_RESOURCE_DESC resource{};
 };
 
-// CUDA's rules for what a texture may be. Of no handle yet.
+// Applies CUDA's rules for textures. The view has no handle yet.
 [[nodiscard]] CUresult MakeView(Context* context, const CUDA_RESOURCE_DESC& resource,
                                 const CUDA_TEXTURE_DESC& sampler,
                                 const CUDA_RESOURCE_VIEW_DESC* view,
@@ -46,12 +46,12 @@ class Views {
   uint64_t Add(std::shared_ptr<SurfaceView> view);
   [[nodiscard]] std::shared_ptr<const TextureView> FindTextureView(uint64_t handle) const;
   [[nodiscard]] std::shared_ptr<const SurfaceView> FindSurfaceView(uint64_t handle) const;
-  // Unknown handles are nothing.
+  // Unknown handles are ignored.
   void RemoveTexture(uint64_t handle);
   void RemoveSurface(uint64_t handle);
   void DestroyAllOf(const Context& context);
 
-  // What the machine asks.
+  // The machine's questions.
   [[nodiscard]] std::shared_ptr<const Texture> FindTexture(uint64_t handle) const;
   [[nodiscard]] std::shared_ptr<const Image> FindSurface(uint64_t handle) const;
 

@@ -15,7 +15,7 @@ namespace {
 
 // User addresses end here on x86-64 with four-level paging.
 constexpr uint64_t kAddressEnd = uint64_t{1} << 47;
-// What driver 580.159 rounds a wanted address up to (VirtualMemory::Reserve).
+// Driver 580.159 rounds a requested address up to a multiple of this (VirtualMemory::Reserve).
 constexpr uint64_t kWantedStepBytes = uint64_t{32} << 20;
 
 bool IsGranular(uint64_t number) { return number % kGranularityBytes == 0; }
@@ -90,7 +90,7 @@ CUresult VirtualMemory::Reserve(uint64_t size_bytes, uint64_t alignment_bytes, u
   if (alignment_bytes < kGranularityBytes) alignment_bytes = kGranularityBytes;
   const MutexLock lock(mutex_);
   begin = 0;
-  // As driver 580.159: what is a step or more begins at one, and what is less never begins where it is wanted.
+  // As in driver 580.159, a size of a step or more begins at a step, and a smaller one never where it was requested.
   if (size_bytes < kWantedStepBytes) {
     wanted = 0;
   } else if (alignment_bytes < kWantedStepBytes) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Address ranges reserved by cuMemAddressReserve and physical memory mapped into them.
 //
-// A reservation keeps its addresses from all other uses in the process. Mapped memory is seen by
-// kernels and copies only after cuMemSetAccess. Unmapping does not wait for running work: that work
-// faults when it touches the range again. Safe from any thread.
+// A reservation keeps its addresses from all other uses in the process. Kernels and copies see mapped memory only after
+// cuMemSetAccess. Unmapping does not wait for running work: such work faults when it touches the range again. Safe from
+// any thread.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,17 @@ class VirtualMemory {
  public:
   static VirtualMemory& Instance();
 
-  // At `wanted`, rounded up to a multiple of 32 MiB, when it is not 0, free there and for 32 MiB or more; else anywhere,
-  // as the real driver does. `alignment_bytes` 0 means the
-  // granularity.
+  // Reserves at `wanted`, rounded up to a multiple of 32 MiB, if that is not 0, free, and the size is 32 MiB or more;
+  // otherwise anywhere, as the real driver does. `alignment_bytes` 0 means the granularity.
   [[nodiscard]] CUresult Reserve(uint64_t size_bytes, uint64_t alignment_bytes, uint64_t wanted,
                                  uint64_t& begin);
-  // Exactly one reservation, with nothing mapped in it.
+  // The range must be exactly one reservation with nothing mapped in it.
   [[nodiscard]] CUresult Free(uint64_t begin, uint64_t size_bytes);
   [[nodiscard]] CUresult Map(uint64_t begin, uint64_t size_bytes,
                              std::shared_ptr<Physical> physical);
-  // Whole mappings only, one or several in a row.
   // The reservation around the address.
   [[nodiscard]] bool FindReservation(uint64_t address, uint64_t& begin, uint64_t& size_bytes);
+  // The range of Unmap and SetAccess must consist of whole mappings, one or several in a row.
   [[nodiscard]] CUresult Unmap(uint64_t begin, uint64_t size_bytes);
   [[nodiscard]] CUresult SetAccess(uint64_t begin, uint64_t size_bytes, CUmemAccess_flags access);
 

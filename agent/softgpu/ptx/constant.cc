@@ -95,7 +95,7 @@ bool Apply(Cursor& cursor, char op, int64_t* left, int64_t right) {
       r = b < 64 ? a >> b : 0;
       break;
     default:
-      // Both would be undefined in C++; a text may say either.
+      // Both would be undefined in C++; a text may contain either.
       if (b == 0 || (right == -1 && *left == INT64_MIN)) return cursor.Fail("division overflows");
       r = static_cast<uint64_t>(op == '/' ? *left / right : *left % right);
   }

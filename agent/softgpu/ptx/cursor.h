@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parser's place in the text: tokens with one look ahead, and the first error.
+// The parser's place in the text: tokens with one token of look-ahead, and the first error. Plain
+// value, one thread. Holds views into the text, which must outlive it and what is parsed. Functions
+// that return false have set the error.
 #pragma once
 
 #include <string>
@@ -27,9 +29,9 @@ class Cursor {
   bool TakeIf(std::string_view word) { return token_.Is(word) ? (Take(), true) : false; }
   // Takes `punct` or fails.
   bool Expect(char punct);
-  // Takes a word or fails; an empty view on failure.
+  // Takes a word or fails; returns an empty view on failure.
   std::string_view ExpectWord(std::string_view what);
-  // Keeps the first error; always false.
+  // Keeps the first error; always returns false.
   bool Fail(std::string_view message) { return FailAt(token_.line, message); }
   bool FailAt(uint32_t line, std::string_view message);
   [[nodiscard]] bool failed() const { return !error_.empty(); }
@@ -51,7 +53,7 @@ class Cursor {
 bool ParseOperand(Cursor& cursor, Operand* operand, uint32_t depth = 0);
 // An integer constant expression: ( ) unary + - ~ ! and the binary operators of C.
 bool ParseConstant(Cursor& cursor, int64_t* value, uint32_t depth = 0);
-// What stands behind "=" of a variable.
+// What follows the "=" of a variable.
 bool ParseInitializer(Cursor& cursor, Variable* variable);
 // A declaration from its space (".global .align 4 .u32 x[3] = …") up to, not including, what ends
 // it: one variable or more, separated by commas.

@@ -49,7 +49,7 @@ std::string FromCubin(std::span<const uint8_t> bytes, const Target& target) {
       const std::string_view variable =
           cubin.NameIn(cubin.SectionAt(section.link), symbol.name).value_or("");
       // Variables of global memory, and of the constant bank that __constant__ variables lie in.
-      // They become global memory: nothing runs that could tell.
+      // They become global memory: nothing runs that could notice.
       if ((!home.starts_with(".nv.global") && home != ".nv.constant3") || !IsPtxName(variable)) {
         continue;
       }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which part of an image is PTX that this device can run. Machine code is never run; it only counts
-// as a reason why there is none.
+// Determines which part of an image is PTX that this device can run. Machine code is never run; it
+// only counts as a reason why there is no PTX.
 #include "agent/softgpu/ptx/image.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ void Note(std::string* held, std::string_view kind, uint32_t sm) {
 // "compute_90": what to compile for.
 std::string Wanted(const Target& target) { return "compute_" + std::to_string(target.capability); }
 
-// What a user can do about it.
+// What a user can do about the error.
 std::string Advice(const Target& target) {
   return ". Compile with -gencode arch=" + Wanted(target) + ",code=" + Wanted(target);
 }
@@ -146,7 +146,7 @@ bool HoldsMachineCode(std::span<const std::byte> image, const Target& target) {
   return false;
 }
 
-// What may stand in for PTX is decided for each part of linked code by itself.
+// Whether machine code may stand in for PTX is decided for each part of linked code separately.
 std::string ExtractFromProgram(const void* image, const Target& target, std::string* error) {
   Image found{};
   const ImageError status = FindImage(image, &found);

@@ -28,7 +28,7 @@ void Lexer::SkipSpace() {
       while (at_ < text_.size() && text_[at_] != '\n') ++at_;
     } else if (c == '/' && next == '*') {
       at_ += 2;
-      // One that is not closed ends with the text.
+      // A comment that is not closed ends with the text.
       while (at_ < text_.size() &&
              !(text_[at_] == '*' && at_ + 1 < text_.size() && text_[at_ + 1] == '/')) {
         if (text_[at_] == '\n') ++line_;
@@ -64,7 +64,7 @@ Token Lexer::Next() {
     }
   } else if (IsDigit(c)) {
     token.kind = Token::kNumber;
-    // In hexadecimal digits e and f are no exponent, and a sign behind them is an operator.
+    // In hexadecimal digits, e and f are no exponent, and a sign after them is an operator.
     const bool coded =
         c == '0' && (at(at_ + 1) == 'x' || at(at_ + 1) == 'X' || at(at_ + 1) == 'f' ||
                      at(at_ + 1) == 'F' || at(at_ + 1) == 'd' || at(at_ + 1) == 'D');

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits PTX text into tokens. Views into the text, which must outlive them. Never fails: a
-// character that PTX does not know becomes a kBad token, which the parser refuses.
+// Splits PTX text into tokens. Tokens are views into the text, which must outlive them. Plain
+// value, one thread. Never fails: a character that PTX does not have becomes a kBad token, which
+// the parser refuses.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct Token {
 class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) {}
-  // The next token; kEnd for ever at the end.
+  // The next token; at the end always kEnd.
   Token Next();
 
  private:

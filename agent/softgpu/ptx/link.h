@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linking PTX texts: one text that says what all of them say. What a text keeps to itself (no .visible,
-// .weak or .extern) and another names as well is renamed; the rest is resolved when it is loaded.
-// Pure functions without state.
+// Links PTX texts into one text with the contents of all. A name that is private to its text (no .visible, .weak or
+// .extern) and also used in another one is renamed; the rest is resolved when the result is loaded. Pure.
 #pragma once
 
 #include <span>

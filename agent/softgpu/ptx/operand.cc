@@ -124,7 +124,7 @@ bool ParseSeparated(Cursor& cursor, char end, std::vector<Operand>* parts, uint3
   return cursor.Expect(end);
 }
 
-// What stands behind "|" of a pair; `operand` was its first part.
+// Parses what follows the "|" of a pair; `operand` was its first part.
 bool ParseSecond(Cursor& cursor, Operand* operand, uint32_t depth) {
   Operand first = std::move(*operand);
   *operand = Operand();

@@ -24,7 +24,7 @@ void SkipLine(Cursor& cursor) {
   while (cursor.token().kind != Token::kEnd && cursor.token().line == line) cursor.Take();
 }
 
-// What a .section holds is debug information.
+// A .section contains debug information.
 bool SkipBraces(Cursor& cursor) {
   uint32_t depth = 0;
   do {
@@ -99,7 +99,7 @@ bool ParseStatement(Cursor& cursor, std::vector<Statement>* body) {
     statement.kind = Statement::kVariable;
     return ParseVariables(cursor, false, &statement.variables) && cursor.Expect(';');
   }
-  // Two tokens tell a label from an instruction: an opcode is not followed by a colon.
+  // Two tokens distinguish a label from an instruction: an opcode is not followed by a colon.
   if (token.kind == Token::kWord && cursor.next().Is(':')) {
     statement.kind = Statement::kLabel;
     statement.text = cursor.Take().text;
@@ -137,7 +137,7 @@ bool ParseBody(Cursor& cursor, FunctionTree* function) {
   return true;
 }
 
-// One to three dimensions; those left out are 1.
+// One to three dimensions; those that are left out are 1.
 bool ParseTriple(Cursor& cursor, uint32_t (&out)[3]) {
   for (uint32_t& value : out) value = 1;
   for (uint32_t i = 0; i < 3; ++i) {
@@ -150,8 +150,9 @@ bool ParseTriple(Cursor& cursor, uint32_t (&out)[3]) {
   return true;
 }
 
-// What may stand between a function's parameters and its body. Bounds on registers and on blocks of
-// a multiprocessor are for ptxas; the dimensions of blocks and clusters hold for launches.
+// Parses the directives between a function's parameters and its body. Bounds on registers and on
+// blocks of a multiprocessor are for ptxas; the dimensions of blocks and clusters apply to
+// launches.
 bool ParseTuning(Cursor& cursor, FunctionTree* function) {
   while (cursor.token().kind == Token::kWord) {
     const std::string_view word = cursor.Take().text;
@@ -202,7 +203,7 @@ bool ParseTarget(Cursor& cursor, ModuleTree* tree) {
   do {
     const std::string_view word = cursor.ExpectWord("a target");
     if (word.empty()) return false;
-    // Options such as texmode_independent and debug stand beside the target.
+    // Options such as texmode_independent and debug follow the target.
     if (!word.starts_with("sm_")) continue;
     uint32_t number = 0;
     for (const char c : word.substr(3, 4)) {
@@ -224,7 +225,7 @@ uint32_t VersionOf(std::string_view text) {
   return number;
 }
 
-// .visible says nothing here: any name may be asked for, and linking has looked at it before
+// .visible has no effect here: any name may be requested, and linking has evaluated it before
 // (link.cc).
 bool ParseDirective(Cursor& cursor, ModuleTree* tree) {
   bool is_extern = false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PTX text → ModuleTree. Checks the grammar only: names, types and opcodes are the decoder's.
+// PTX text → ModuleTree. Checks only the grammar: names, types and opcodes are the decoder's. Pure.
+// The text must outlive the tree.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace gpuloom::softgpu::ptx {
 
-// Limits against texts that are made to hurt; nvcc stays far below them.
+// Limits against hostile texts; nvcc's output stays far below them.
 inline constexpr uint32_t kMaxExpressionDepth = 32;
 inline constexpr uint32_t kMaxScopeDepth = 64;
 inline constexpr uint64_t kMaxVariableBytes = uint64_t{1} << 36;

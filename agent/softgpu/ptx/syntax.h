@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a PTX module says, before anything is resolved: the parser makes it, the decoder reads it.
-// Names are views into the PTX text, which must outlive the tree.
+// The contents of a PTX module before anything is resolved: the parser makes it, the decoder reads
+// it. Plain values. Names are views into the PTX text, which must outlive the tree.
 #pragma once
 
 #include <cstdint>
@@ -40,13 +40,14 @@ struct InitialValue {
 };
 
 struct Variable {
-  // References are opaque: a driver fills them in, instructions of textures and surfaces name them.
+  // References are opaque: the driver fills them in, instructions of textures and surfaces name
+  // them.
   enum Kind : uint8_t { kPlain, kTextureReference, kSurfaceReference };
   std::string_view name;
   Kind kind = kPlain;
   Space space = Space::kGlobal;
   Type type = Type::kNone;
-  uint32_t align_bytes = 0;  // of the declaration, or the type's own
+  uint32_t align_bytes = 0;  // the declared one, or the type's own
   uint64_t size_bytes = 0;   // 0 for `extern … x[]`
   uint32_t range = 0;        // .reg %r<range>: %r0 … ; 0 for a single name
   bool is_extern = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PTX may ask for, so that a device can run it: how new its language may be, and for which compute capability it
-// may be made.
+// What PTX may require so that a device can run it: how new its language may be, and for which compute capability it
+// may be compiled. Plain values.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gpuloom::softgpu::ptx {
 
-// Who may run what is made for a target.
+// Which devices run PTX that was compiled for a target.
 enum class TargetKind : uint8_t {
   kAll,       // sm_90: this capability and every later one
   kFamily,    // sm_100f: this one and later ones of the same major number

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fundamental types and state spaces of PTX.
+// The fundamental types and state spaces of PTX. Pure.
 #pragma once
 
 #include <cstdint>

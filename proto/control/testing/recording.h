@@ -37,8 +37,9 @@ Recording ReadRecording(const std::string& path);
 std::string RecordingText(const Recording& recording);
 
 // Listens at `state_dir`/control.sock on its own thread and answers each message as the recorded scheduler answered
-// one of the same type and size (since 3.1 also a shorter one's: what it does not know is ignored), a Hello as the same Hello or else as the first; a client that sends anything else is
-// disconnected. Serves until it is destroyed, one connection after the other.
+// one of the same type and size (since 3.1 also a shorter one's: what it does not know is ignored), a Hello as the
+// same Hello or else as the first; a client that sends anything else is disconnected. Serves until it is destroyed,
+// one connection after the other.
 class RecordedScheduler {
  public:
   RecordedScheduler(const std::string& state_dir, Recording recording);

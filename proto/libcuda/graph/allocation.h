@@ -7,8 +7,8 @@
 // freed before anything that the new node depends on, as with the driver ("Address Reuse within a Graph" in the CUDA
 // Programming Guide). Between graphs it is not.
 //
-// One record for the allocation nodes that have this memory, and all their copies. Needs GraphLock unless stated
-// otherwise.
+// One GraphMemory stands for all allocation nodes that have this memory, and all their copies, and is freed with the
+// last of them. Everything needs GraphLock unless stated otherwise.
 #pragma once
 
 #include <atomic>
@@ -35,18 +35,20 @@ struct GraphMemory {
 
 extern std::atomic<uint32_t> graph_memory_count;
 
-// How many nodes and edges are looked at, for each node that a graph has, to find memory for its nodes; the others get
-// their own. So building a graph takes time in proportion to its size. A chain of that length is always searched whole.
+// The most nodes and edges that are visited, per node of the graph, in search of memory for its allocation nodes;
+// beyond that, nodes get memory of their own. So building a graph takes time proportional to its size. A chain of
+// this length is always searched to its end.
 inline constexpr uint64_t kMaxLooksPerNode = 1024;
 
-// Memory for a node of `graph` that depends on `before`; taken until that node is there, or null.
+// Finds memory for a node of `graph` that depends on `before`, and reserves it until the node is added; null: none.
 [[nodiscard]] GraphMemory* TakeFreed(Graph* graph, const Edge* before, size_t count,
                                      size_t size_bytes);
 // Makes a node with memory that TakeFreed found, or with its own if that is null; takes `freed` over, even if it fails.
 // Without the lock. INVALID_VALUE for an invalid request, NOT_SUPPORTED for memory that is not the device's.
 [[nodiscard]] CUresult MakeAllocation(const CUDA_MEM_ALLOC_NODE_PARAMS& asked, GraphMemory* freed,
                                       NodeParams* to);
-// Both, for a node that depends on these nodes. Without the lock; wrong handles are found when it is added.
+// Both steps, for a node that depends on these nodes. Without the lock. Wrong handles are detected when the node is
+// added.
 [[nodiscard]] CUresult MakeAllocationIn(CUgraph graph, const CUgraphNode* before, size_t count,
                                         const CUDA_MEM_ALLOC_NODE_PARAMS& asked, NodeParams* to);
 // The same for cuMemAllocAsync in a stream that captures.
@@ -57,8 +59,8 @@ inline constexpr uint64_t kMaxLooksPerNode = 1024;
 
 void HoldMemory(GraphMemory* memory);
 void DropMemory(GraphMemory* memory);
-// A graph has got an allocation or free node, or a child node with some; or it loses one such node. NoteAllocation needs
-// room in the table of uses.
+// Call them when a graph gets or loses an allocation or free node, or a child node that contains some. NoteAllocation
+// needs room in the table of uses.
 void NoteAllocation(Node* node);
 void ForgetAllocation(Node* node);
 // Whether a node of the graph may free the memory once more: not more often than its nodes allocate it, and once if

@@ -17,8 +17,8 @@
 // RefuseInCapture instead; calls that may be unsafe during a capture (allocating, freeing, querying an event) call
 // CheckUnsafe first.
 //
-// The functions take the model's lock themselves unless their names end in Locked. Safe from any
-// thread.
+// The functions take the model's lock themselves unless their names end in Locked. Safe from any thread. Failures are
+// CUDA's codes, for the program's call.
 #pragma once
 
 #include <atomic>
@@ -82,7 +82,7 @@ template <typename Make>
 // A launch with invalid arguments invalidates the capture that it would have been part of. (An invalid copy does not.)
 void InvalidateCapture(const StreamRef& stream);
 
-// The handle was destroyed.
+// Call them when the handle was destroyed.
 void ForgetStream(const StreamRef& stream);
 void ForgetEvent(CUevent event);
 // For a reset of the context: all captures end.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What captures under way consist of, for capture.cc and captured_event.cc. All of it is guarded by the model's lock
-// (GraphLock), which the caller of each function holds; false, or null, means that there is no memory.
+// The state of captures under way, for capture.cc and captured_event.cc. All of it is guarded by the model's lock
+// (GraphLock), which the caller of each function holds. `state` owns the captures, which own their streams. False or
+// null means out of memory, unless stated otherwise.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ inline constexpr uint32_t kMaxConditionDepth = 16;
 // `root` has no owner. CONTEXT_IS_DESTROYED if the driver has forgotten its other handles.
 [[nodiscard]] CUresult MakeCondition(Graph* root, CUcontext context, unsigned default_value,
                                      unsigned flags, CUgraphConditionalHandle* handle);
-// Null if the graph has no such handle.
+// Returns null if the graph has no such handle.
 Condition* FindCondition(Graph* root, CUgraphConditionalHandle handle);
 
 // The parameters of a new node of `graph`, with empty bodies.

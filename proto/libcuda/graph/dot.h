@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph as text for Graphviz: what cuGraphDebugDotPrint writes. Needs GraphLock.
+// Writes a graph as text for Graphviz, as cuGraphDebugDotPrint does. Needs GraphLock; blocks while the file is written.
 #pragma once
 
 #include "proto/libcuda/graph/graph.h"

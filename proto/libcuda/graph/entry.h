@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the graph entry points: resolving handles, lists of dependencies. Needs GraphLock.
+// Shared by the graph entry points: resolves handles and lists of dependencies. Needs GraphLock.
 #pragma once
 
 #include "proto/cuda/cuda_all.h"

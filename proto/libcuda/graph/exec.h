@@ -19,7 +19,7 @@
 
 namespace gpuloom::graph {
 
-// What a step waits for: an earlier step in the list.
+// The earlier step in the list for which a step waits.
 struct Dependency {
   uint32_t step;
   CUgraphEdgeData data;
@@ -56,8 +56,8 @@ struct Exec {
 // Makes it ready to run; sets exec->driver. exec->graph has its original's conditions and reservation. On error
 // *culprit may be set to the node of the Exec's copy that cannot be run.
 [[nodiscard]] CUresult DriverInstantiate(Exec* exec, Node** culprit);
-// Step `place` (of a kind other than GRAPH) is to run with `params`, or to be skipped if not enabled. Until the change
-// has succeeded the step's node still has the old ones.
+// A request that step `place` (of a kind other than GRAPH) run with `params`, or be skipped if not enabled. Until the
+// change has succeeded, the step's node still has its old parameters.
 struct StepChange {
   uint32_t place;
   const NodeParams* params;

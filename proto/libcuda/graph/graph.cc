@@ -129,8 +129,8 @@ bool CopyNodes(const Graph* from, Graph* to) {
   return true;
 }
 
-// A child graph cannot get further allocation or free nodes, and what was allocated once can be freed once. Makes room to
-// note what the node, or the graph that it brings along, does.
+// A child graph cannot get further allocation or free nodes, and what was allocated once can be freed once. Makes
+// room to note what the node, or the graph that it brings along, does.
 CUresult CheckAllocation(Graph* graph, const NodeParams& params) {
   Graph* root = RootOf(graph);
   size_t more = 1;

@@ -32,20 +32,20 @@ struct Edge {
 struct Node {
   Graph* graph;
   uint64_t serial;  // never reused; what cuGraphDebugDotPrint shows
-  // Of an executable graph's copy: the node it was copied from, whose handle the program passes.
-  // Of a clone: the original's. Compared by serial, because that node may be gone.
+  // In an executable graph's copy: the serial of the node it was copied from, whose handle the program passes. In a
+  // clone: the original's. Compared by serial, because that node may be gone.
   uint64_t original_serial;
   NodeParams params;
-  Growing<Edge> in;   // what must be done before
-  Growing<Edge> out;  // what waits for it
+  Growing<Edge> in;   // the nodes that it waits for
+  Growing<Edge> out;  // the nodes that wait for it
   uint32_t index;     // scratch for traversals, valid while the lock is held
   uint64_t mark;      // the last traversal that came here, see NewMark
   // The graph's memory that a node behind this one may reuse (allocation.h), or null.
   GraphMemory* free_after;
-  // Of an executable graph's copy: its place in the definition, see exec.h.
+  // In an executable graph's copy: its place in the definition, see exec.h.
   uint32_t place;
   bool enabled;
-  bool noted;  // by NoteAllocation
+  bool noted;  // NoteAllocation has counted it
 };
 
 struct ObjectReference {
@@ -57,7 +57,7 @@ struct ObjectReference {
 struct Condition {
   CUgraphConditionalHandle handle;
   CUcontext context;
-  bool used;  // by a node
+  bool used;  // a node has it
 };
 
 struct Graph {
@@ -72,14 +72,14 @@ struct Graph {
   // keeps for them (null: it has forgotten them).
   Growing<Condition> conditions;
   void* reservation;
-  // Has an allocation or free node, at any depth; allocation nodes, at any depth, share memory: their order is what
-  // keeps them apart. Such nodes stay as long as their graph.
+  // allocates: has an allocation or free node, at any depth. reuses_memory: allocation nodes, at any depth, share
+  // memory, which is correct only because they run in order. Such nodes stay as long as their graph.
   bool allocates;
   bool reuses_memory;
   UseTable uses;  // of a graph without an owner; executable graphs' copies note nothing
-  // What its nodes have freed and may get again: smallest first, then by address.
+  // Memory that its nodes have freed and may get again: smallest first, then by address.
   Growing<GraphMemory*> freed;
-  uint64_t looked_at;  // nodes and edges, in search of such memory
+  uint64_t looked_at;  // nodes and edges visited in search of such memory (kMaxLooksPerNode)
 };
 
 class GPULOOM_SCOPED_CAPABILITY GraphLock {
@@ -97,9 +97,9 @@ class GPULOOM_SCOPED_CAPABILITY GraphLock {
 // only by being moved.
 bool IsAllocation(const NodeParams& params);
 inline bool HasAllocations(const Graph* graph) { return graph->allocates; }
-// The node is one, or contains one: it and its edges stay as long as its graph.
+// Whether the node is an allocation node or contains one: then it and its edges stay as long as its graph.
 bool Allocates(const Node& node);
-// It belongs to a child node: no allocation can be added to it any more.
+// Whether the graph belongs to a child node: then no allocation can be added to it.
 bool IsChild(const Graph* graph);
 
 // The object behind a handle, or null.
@@ -110,7 +110,7 @@ inline CUgraphNode HandleOf(Node* node) { return reinterpret_cast<CUgraphNode>(n
 
 // Null if out of memory.
 Graph* MakeGraph();
-// With its nodes, their graphs and references to user objects.
+// Destroys the graph with its nodes, their graphs and its references to user objects.
 void DestroyGraph(Graph* graph);
 
 // The graph at the top of the owners of a child graph or body; the graph itself if it has no owner.
@@ -126,7 +126,7 @@ void ForEachInner(const Node& node, F visit) {
     visit(node.params.conditional.bodies[i]);
   }
 }
-// The driver has forgotten all reservations.
+// Call it when the driver has forgotten all reservations.
 void ForgetReservations();
 
 // Takes ownership of `params`, even if it fails. `dependencies` are in this graph, without duplicates.
@@ -145,8 +145,8 @@ Graph* CloneGraph(const Graph* graph);
 // The clone's node made from `original`, or null.
 Node* FindInClone(const Graph* clone, const Node* original);
 
-// Every node after all it depends on, ties in creation order. INVALID_VALUE if the edges form a cycle, *culprit is
-// then a node on it; the caller frees `order`.
+// Lists every node after all nodes that it depends on, ties in creation order. INVALID_VALUE if the edges form a cycle;
+// *culprit is then a node on it. The caller frees `order`.
 [[nodiscard]] CUresult TopologicalOrder(const Graph* graph, Growing<Node*>* order, Node** culprit);
 
 }  // namespace gpuloom::graph

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live objects of one kind, to tell a handle from any other value a program may pass. Open
-// addressing over addresses; not thread-safe, constant-initialised, never destroyed.
+// The live objects of one kind, to distinguish their handles from other values that a program may pass. Open addressing
+// over addresses. Owns its slots, not the objects. Not thread-safe; constant-initialised, never destroyed.
 #pragma once
 
 #include <stdlib.h>

@@ -101,8 +101,8 @@ struct NodeParams {
   };
 };
 
-// Where each parameter of a kernel lies in its packed buffer: `param_at` reads entry `index` of `table`, whose form only
-// its owner knows.
+// Where each parameter of a kernel lies in its packed buffer: `param_at` reads entry `index` of `table`, whose form
+// only its owner knows.
 struct KernelLayout {
   bool known;         // false: only a packed buffer works
   uint32_t count;     // parameters

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Converts CUDA's parameter structs to ours and back, with the checks that CUDA makes when a node is created or
-// changed. None of it takes the model's lock unless stated.
+// changed. Safe from any thread; none of it takes the model's lock, and only what says so needs it.
 #pragma once
 
 #include "proto/cuda/cuda_all.h"
@@ -8,7 +8,7 @@
 
 namespace gpuloom::graph {
 
-// Each makes *to, which owns nothing on failure.
+// Each of these makes *to, which the caller frees (FreeParams) and which owns nothing on failure.
 [[nodiscard]] CUresult ReadKernel(const CUDA_KERNEL_NODE_PARAMS_v3* from, NodeParams* to);
 [[nodiscard]] CUresult ReadMemcpy(const CUDA_MEMCPY3D* from, CUcontext context, NodeParams* to);
 [[nodiscard]] CUresult ReadMemset(const CUDA_MEMSET_NODE_PARAMS* from, CUcontext context,
@@ -21,7 +21,7 @@ namespace gpuloom::graph {
 [[nodiscard]] CUresult ReadChildLocked(CUgraph child, CUgraphChildGraphNodeOwnership ownership,
                                        Graph* parent, NodeParams* to);
 
-// What an allocation node is asked for; MakeAllocationIn does the rest.
+// Reads the request for an allocation node; MakeAllocationIn does the rest.
 [[nodiscard]] CUresult ReadAllocation(const CUgraphNodeParams& from,
                                       CUDA_MEM_ALLOC_NODE_PARAMS* asked);
 // Any kind but child graphs, allocation and conditional nodes, and those that are not offered.

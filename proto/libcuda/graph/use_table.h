@@ -20,13 +20,13 @@ struct AddressUses {
 
 class UseTable {
  public:
-  // Null if nothing was noted of the address.
+  // Returns null if nothing was noted for the address.
   AddressUses* Find(CUdeviceptr address) const {
     if (capacity_ == 0 || address == 0) return nullptr;
     AddressUses* place = PlaceOf(address);
     return place->address == 0 ? nullptr : place;
   }
-  // Makes room for so many addresses more. False if out of memory; then nothing has changed.
+  // Makes room for `more` addresses. False if out of memory; then nothing has changed.
   [[nodiscard]] bool Reserve(size_t more) {
     size_t capacity = capacity_ == 0 ? 16 : capacity_;
     // At most half full, so that searches stay short.
@@ -41,7 +41,7 @@ class UseTable {
     *this = larger;
     return true;
   }
-  // Reserve has made room for it, unless it is there already. The address is not 0.
+  // Adds the address, or finds it; it must not be 0. Unless it is there already, Reserve must have made room for it.
   AddressUses* Add(CUdeviceptr address) {
     AddressUses* place = PlaceOf(address);
     if (place->address == 0) {
@@ -50,7 +50,7 @@ class UseTable {
     }
     return place;
   }
-  // Everything that `from` has noted, which is empty afterwards. Reserve has made room for it.
+  // Adds all that `from` has noted, which is empty afterwards. Reserve must have made room for it.
   void Take(UseTable* from) {
     for (size_t i = 0; i < from->capacity_; ++i) {
       const AddressUses& uses = from->uses_[i];

@@ -24,11 +24,11 @@ void ReleaseUserObject(UserObject* object, uint64_t count);
 // References that a graph owns. HoldObject takes `count` of them from the caller; false if out of
 // memory.
 [[nodiscard]] bool HoldObject(Graph* graph, UserObject* object, uint32_t count);
-// At most as many as the graph has.
+// Releases `count` of the graph's references, at most as many as it has.
 void DropObject(Graph* graph, UserObject* object, uint32_t count);
 void DropAllObjects(Graph* graph);
 
-// Without the lock.
+// Calls the queued destructors. Must be called without the lock.
 void RunDestructors();
 
 }  // namespace gpuloom::graph

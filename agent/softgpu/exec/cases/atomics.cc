@@ -10,7 +10,7 @@ uint64_t Lane(uint32_t lane) { return lane; }
 
 // %d9 is the lane's own memory, %d8 that of all 32.
 constexpr Case kCases[] = {
-    // What atom returns and what it leaves; red only leaves.
+    // The value that atom returns, and the one that it leaves in memory; red only leaves one.
     {"st.global.u32 [%d9], %r1; atom.global.add.u32 %r0, [%d9], %r2;", 'r', {5, 3}, 5},
     {"st.global.u32 [%d9], %r1; atom.global.add.u32 %r10, [%d9], %r2; ld.global.u32 %r0, [%d9];",
      'r',

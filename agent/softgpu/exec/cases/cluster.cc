@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reaches the next block of the cluster, or this one where it is alone.
+// Instructions that reach the next block of the cluster, or this one if it is alone.
 #include "agent/softgpu/exec/cases/instruction_cases.h"
 
 namespace gpuloom::softgpu {

@@ -72,14 +72,15 @@ constexpr Case kCases[] = {
     {"set.lt.f16.f16 %h0, %h1, %h2;", 'h', {0x3c00, 0x4000}, 0x3c00},
     {"set.lt.u16.f16 %h0, %h1, %h2;", 'h', {0x3c00, 0x4000}, 0xffff},
     {"set.lt.bf16.bf16 %h0, %h1, %h2;", 'h', {0x3f80, 0x4000}, 0x3f80},
-    // By a predicate.
+    // Selected by a predicate.
     {"selp.b16 %h0, %h1, %h2, %p3;", 'h', {1, 2, 1}, 1},
     {"selp.b32 %r0, %r1, %r2, %p3;", 'r', {1, 2, 0}, 2},
     {"selp.s32 %r0, -1, 0, %p3;", 'r', {1, 2, 1}, kOnes32},
     {"selp.f32 %r0, 0f3F800000, %r2, %p3;", 'r', {1, 2, 1}, F(1)},
     {"selp.b64 %d0, %d1, %d2, %p3;", 'd', {1, 2, 0}, 2},
     {"selp.f64 %d0, %d1, %d2, %p3;", 'd', {D(1), D(2), 1}, D(1)},
-    // By the sign of the third operand: negative zero counts as zero, a not-a-number as negative.
+    // Selected by the sign of the third operand: negative zero counts as zero, a not-a-number as
+    // negative.
     {"slct.b16.s32 %h0, %h1, %h2, %r3;", 'h', {1, 2, 0}, 1},
     {"slct.u32.s32 %r0, %r1, %r2, %r3;", 'r', {1, 2, kOnes32}, 2},
     {"slct.b64.s32 %d0, %d1, %d2, %r3;", 'd', {1, 2, 5}, 1},
@@ -87,7 +88,7 @@ constexpr Case kCases[] = {
     {"slct.u32.f32 %r0, %r1, %r2, %r3;", 'r', {1, 2, F(-0.0f)}, 1},
     {"slct.u32.f32 %r0, %r1, %r2, %r3;", 'r', {1, 2, kNan}, 2},
     {"slct.ftz.u32.f32 %r0, %r1, %r2, %r3;", 'r', {1, 2, 0x80000001}, 1},
-    // One in each half where the comparison holds.
+    // A one in each half in which the comparison holds.
     {"set.lt.f16x2.f16x2 %r0, %r1, %r2;", 'r', {0x40003c00, 0x40004000}, 0x00003c00},
     {"set.ge.bf16x2.bf16x2 %r0, %r1, %r2;", 'r', {0x40003f80, 0x40004000}, 0x3f800000},
     {"set.lt.u32.f16x2 %r0, %r1, %r2;", 'r', {0x40003c00, 0x40004000}, 0x0000ffff},

@@ -100,7 +100,7 @@ constexpr Case kCases[] = {
      0,
      [](uint32_t lane) -> uint64_t { return lane < 16 ? 7 : 8; }},
     {"setp.eq.u32 %p10, %r1, 1; @%p10 trap; mov.u32 %r0, 1;", 'r', {0}, 1},
-    // What does nothing that a program could see.
+    // Instructions without an effect that a program could see.
     {"nanosleep.u32 100; mov.u32 %r0, 1;", 'r', {}, 1},
     {"pmevent 1; mov.u32 %r0, 1;", 'r', {}, 1},
     {"@%p1 brkpt; mov.u32 %r0, 1;", 'r', {0}, 1},

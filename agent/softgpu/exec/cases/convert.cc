@@ -160,7 +160,7 @@ constexpr Case kCases[] = {
     {"cvt.rn.f16x2.e4m3x2 %r0, %h1;", 'r', {0x0138}, 0x18003c00},
     {"cvt.rn.f16x2.e5m2x2 %r0, %h1;", 'r', {0x7cc0}, 0x7c00c000},
     {"cvt.rn.relu.f16x2.e5m2x2 %r0, %h1;", 'r', {0x40c0}, 0x40000000},
-    // Of tf32's 13 missing bits half: to even, up, or cut off.
+    // Halfway cases of the 13 bits that tf32 lacks: rounded to even, up, or cut off.
     {"cvt.rn.tf32.f32 %r0, %r1;", 'r', {0x3f801000}, 0x3f800000},
     {"cvt.rn.tf32.f32 %r0, %r1;", 'r', {0x3f803000}, 0x3f804000},
     {"cvt.rz.relu.tf32.f32 %r0, %r1;", 'r', {F(-1)}, 0},

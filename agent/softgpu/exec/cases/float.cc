@@ -118,8 +118,8 @@ constexpr Case kCases[] = {
     {"neg.f32 %r0, %r1;", 'r', {F(1.5f)}, F(-1.5f)},
     {"neg.ftz.f32 %r0, %r1;", 'r', {kTiny}, kNegativeZero},
     {"neg.f64 %d0, %d1;", 'd', {D(-1.5)}, D(1.5)},
-    // Of a number and a not-a-number the number, unless .NaN stands there; of two zeros by their
-    // sign.
+    // Between a number and a not-a-number the number, unless .NaN is given; between two zeros by
+    // their sign.
     {"min.f32 %r0, %r1, %r2;", 'r', {F(1), F(-2)}, F(-2)},
     {"min.f32 %r0, %r1, %r2;", 'r', {kSomeNan, F(-2)}, F(-2)},
     {"min.NaN.f32 %r0, %r1, %r2;", 'r', {kSomeNan, F(-2)}, kNan},

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One small program for each form of each instruction, with what it must give.
+// One small program for each form of each instruction, with its expected result. Constant tables
+// and pure functions.
 //
-// A case is a few instructions around which the same frame is put: inputs in registers before,
-// results stored after. The same programs run on the machine and on any CUDA driver, so that what
-// is expected here can be compared with what a GPU does.
+// A case is a few instructions inside a common frame: inputs are in registers before, results are
+// stored after. The same programs run on the machine and on any CUDA driver, so that the
+// expectations here can be compared with what a GPU does.
 #pragma once
 
 #include <bit>
@@ -43,7 +44,7 @@ constexpr uint64_t D(double value) { return std::bit_cast<uint64_t>(value); }
 [[nodiscard]] std::span<const Case> ControlCases();
 [[nodiscard]] std::span<const Case> WarpCases();
 [[nodiscard]] std::span<const Case> MatrixCases();
-// For launches of clusters, too; each block gives the same results.
+// Also for launches of clusters; each block gives the same results.
 [[nodiscard]] std::span<const Case> ClusterCases();
 
 // The whole text of a case: kernel "test" with parameters (inputs, results, scratch). `guarded`

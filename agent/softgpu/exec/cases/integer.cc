@@ -91,7 +91,7 @@ constexpr Case kCases[] = {
      'd',
      {kOnes64, kOnes64, kOnes64},
      kOnes64},
-    // Of each factor 24 bits count: those above are set to see that they do not. Bit 23 is the
+    // 24 bits of each factor count; those above are set to show that they do not. Bit 23 is the
     // sign.
     {"mul24.lo.u32 %r0, %r1, %r2;", 'r', {0xff000003, 0xff000004}, 12},
     {"mul24.lo.s32 %r0, %r1, %r2;", 'r', {0x00ffffff, 5}, 0xfffffffb},

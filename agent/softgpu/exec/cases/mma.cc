@@ -95,7 +95,7 @@ constexpr Case kCases[] = {
        const uint32_t first = lane / 4 * 8 + lane % 4 * 2;
        return (first + 1) << 16 | first;
      }},
-    // By a generic address.
+    // With a generic address.
     {"{ .reg .b32 %row<3>; .reg .b64 %at<2>; mov.u32 %row0, shared; mad.lo.u32 %row0, %r9, 4, "
      "%row0; mul.lo.u32 %row1, %r9, 0x20002; add.u32 %row1, %row1, 0x10000; "
      "st.shared.u32 [%row0], %row1; bar.warp.sync -1; mov.u32 %row2, shared; "
@@ -162,7 +162,7 @@ constexpr Case kCases[] = {
        const uint32_t first = lane % 4 * 16 + lane / 4;
        return (first + 8) << 16 | first;
      }},
-    // Of one column of ones and one row of twos.
+    // The product of one column of ones and one row of twos.
     {"{ .reg .b32 %one, %two, %sum<8>; mov.b32 %one, 0x3c003c00; mov.b32 %two, 0x40004000; "
      "mov.b32 %sum0, 0; wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 "
      "{%sum0,%sum1,%sum2,%sum3,%sum4,%sum5,%sum6,%sum7}, "

@@ -199,7 +199,7 @@ bool DecodePrefetch(Decoder& decoder, Op& op) {
   return op.count() == 1 && decoder.Address(op[0], space, &in) && decoder.Emit(Nothing, Instr());
 }
 
-// Also applypriority: an address and a size.
+// Also decodes applypriority: an address and a size.
 bool DecodeDiscard(Decoder& decoder, Op& op) {
   const ptx::Space space = op.mods.Take("global") ? ptx::Space::kGlobal : ptx::Space::kGeneric;
   op.mods.Take("L2");

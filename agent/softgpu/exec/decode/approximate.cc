@@ -40,7 +40,7 @@ Handler Approximate() {
   return ForVectors<ApproximateBody<F>>();
 }
 
-// By the library alone.
+// Computed with the library alone.
 Step TanhLanes(Warp& warp, const Instr& in) {
   const float* a = warp.Source<float>(in.a);
   return ApplyEach<float>(warp, in, [a, mode = in.extra](uint32_t i) {
@@ -48,7 +48,7 @@ Step TanhLanes(Warp& warp, const Instr& in) {
   });
 }
 
-// What these functions share: .approx, one operand, and .ftz at most.
+// The form that these functions share: .approx, one operand, and at most .ftz.
 bool DecodeApprox(Decoder& decoder, Op& op, Handler run) {
   if (!op.mods.Take("approx")) return false;
   Instr in;
@@ -64,7 +64,7 @@ bool DecodeApprox(Decoder& decoder, Op& op, Handler run) {
 bool DecodeRsqrt(Decoder& decoder, Op& op) {
   if (TypeOf(op) == ptx::Type::kF32) return DecodeApprox(decoder, op, Approximate<InverseRoot>());
   if (!op.mods.Take("approx")) return false;
-  // Of double precision.
+  // In double precision.
   Instr in;
   const bool upper_half = op.mods.Take("ftz");
   if (op.mods.TakeType() != ptx::Type::kF64 || !Operands(decoder, op, ptx::Type::kF64, 1, &in)) {

@@ -88,7 +88,7 @@ Handler SaturatingMad() {
 
 }  // namespace
 
-// By a copy, as taking the type is part of decoding it.
+// Works on a copy, because taking the type is part of decoding it.
 ptx::Type TypeOf(const Op& op) {
   Modifiers copy = op.mods;
   return copy.TakeType();
@@ -148,8 +148,9 @@ bool DecodeMad(Decoder& decoder, Op& op) {
 
 namespace {
 
-// Of 32 bits and less by division in double precision, which processors do several at a time: the
-// quotient's whole part is exact, as the next whole number is further away than 2^-32 of it.
+// For 32 bits and less, by division in double precision, which processors do for several values at
+// a time: the quotient's whole part is exact, because the next whole number is further away than
+// 2^-32 of it.
 template <class T>
 T Divide(T a, T b) {
   if constexpr (sizeof(T) == 8) {
@@ -170,7 +171,7 @@ T Remainder(T a, T b) {
   if constexpr (sizeof(T) == 8) {
     return RemOrOnes(a, b);
   } else {
-    // By the products that wrap around, this is right also where the quotient does not fit.
+    // Because the products wrap around, this is right even where the quotient does not fit.
     return b == 0 ? static_cast<T>(~T{0}) : SubWrap(a, MulWrap(Divide(a, b), b));
   }
 }

@@ -24,7 +24,7 @@ T Update(std::byte* at, F f) {
   using Word = std::conditional_t<sizeof(T) == 2, uint16_t,
                                   std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
   auto* const word = reinterpret_cast<Word*>(at);
-  // Only a first guess.
+  // This is only a first guess.
   Word before = __atomic_load_n(word, __ATOMIC_RELAXED);
   while (true) {
     const Word after = std::bit_cast<Word>(f(std::bit_cast<T>(before)));
@@ -87,7 +87,7 @@ struct Operation {
   Reduction reduce = nullptr;
 };
 
-// Only the type of the function counts: a handler calls a fresh one.
+// Only the type of the function counts: a handler calls a new object of it.
 template <class T, class F>
 Operation Make(F) {
   return {Atomic<T, F, false>, Atomic<T, F, true>, Reduce<T, F>};
@@ -99,7 +99,8 @@ Operation IntegerAtomic(std::string_view what) {
   if (what == "min") return Make<T>([](T a, T b, T) { return std::min(a, b); });
   if (what == "max") return Make<T>([](T a, T b, T) { return std::max(a, b); });
   if constexpr (std::is_same_v<T, uint32_t>) {
-    // inc goes from b to 0, dec from 0, or from anything above b, to b.
+    // inc counts from 0 up to b and then starts at 0 again; dec counts down from b, and starts at b
+    // from 0 or above b.
     if (what == "inc") return Make<T>([](T a, T b, T) { return a >= b ? 0 : a + 1; });
     if (what == "dec") return Make<T>([](T a, T b, T) { return a == 0 || a > b ? b : a - 1; });
   }
@@ -131,7 +132,7 @@ uint16_t PickHalf(uint16_t a, uint16_t b) {
   const float x = ToFloat(H{a});
   const float y = ToFloat(H{b});
   if (std::isnan(x)) return std::isnan(y) ? uint16_t{0x7fff} : b;
-  // Of two zeros the positive one is the larger.
+  // Of two zeros, the positive one is the larger.
   if (x == y) return (std::signbit(x) != kMax) ? a : b;
   return std::isnan(y) || (x > y) == kMax ? a : b;
 }

@@ -28,7 +28,7 @@ Step ClusterArrive(Warp& warp, const Instr&) {
   return Step::kNext;
 }
 
-// Lanes whose phase goes on try again later; see Warp::WaitForCluster().
+// Lanes whose phase is not over try again later; see Warp::WaitForCluster().
 Step ClusterWait(Warp& warp, const Instr&) {
   Block& block = warp.block();
   const uint64_t phase = block.cluster[0]->cluster_phase;
@@ -115,7 +115,7 @@ bool DecodeFence(Decoder& decoder, Op& op) {
   const bool of_barriers = op.mods.Take("mbarrier_init");
   op.mods.TakeOneOf({"sc", "acq_rel", "acquire", "release"});
   const std::string_view scope = op.mods.TakeOneOf({"cta", "cluster", "gpu", "sys"});
-  // Who orders memory beyond its cluster speaks to other blocks.
+  // An instruction that orders memory beyond its cluster communicates with other blocks.
   if (!of_barriers && !op.mods.Has("proxy") && (scope == "gpu" || scope == "sys")) {
     decoder.KeepsOrder();
   }
@@ -124,7 +124,7 @@ bool DecodeFence(Decoder& decoder, Op& op) {
   if (op.mods.Take("proxy") && !of_barriers) {
     const std::string_view proxy = op.mods.TakeOneOf(
         {"alias", "async", "async.global", "generic", "async::generic", "tensormap::generic"});
-    // To acquire a tensor map, one names it: its address and size.
+    // To acquire a tensor map, the instruction names its address and size.
     if (proxy == "tensormap::generic") operands = op.count() == 0 ? 0 : 2;
   }
   op.mods.Take("global");

@@ -172,7 +172,7 @@ uint64_t AddressOfRank(uint64_t of, uint32_t rank) {
                                                                << kClusterRankShift;
 }
 
-// Not atomic: a barrier in shared memory is touched by the cluster's thread only.
+// Not atomic: only the cluster's thread touches a barrier in shared memory.
 bool Report(Warp& warp, uint32_t lane, uint64_t barrier, uint32_t size_bytes) {
   std::byte* const word =
       barrier % sizeof(uint64_t) == 0

@@ -11,7 +11,7 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// What follows the comparison: combine with a predicate, write a second one, or a register.
+// What is done with the comparison: combine it with a predicate, write a second one, or a register.
 enum Extra : uint16_t {
   kCombineMask = 0x03,  // 0 none, 1 and, 2 or, 3 xor
   kNegates = 0x04,      // the predicate that is combined
@@ -19,7 +19,7 @@ enum Extra : uint16_t {
   kFtz = 0x10,
 };
 
-// What the executing lanes compared, with the other predicate.
+// The result of the executing lanes' comparison, with the other predicate.
 uint32_t Combine(Warp& warp, const Instr& in, uint32_t bits) {
   if ((in.extra & kCombineMask) == 0) return bits;
   const uint32_t other = in.extra & kNegates ? ~warp.Predicate(in.c) : warp.Predicate(in.c);
@@ -86,7 +86,7 @@ Handler IntegerCompare(std::string_view how, Into into) {
   return nullptr;
 }
 
-// V: float or double, what Value() makes.
+// V: float or double, the result of Value().
 template <class V>
 bool Unordered(V a, V b) {
   return std::isnan(a) || std::isnan(b);

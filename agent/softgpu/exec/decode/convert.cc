@@ -72,7 +72,7 @@ Handler GeneralOf(uint32_t size_bytes) {
   }
 }
 
-// Integers: the low bits of register R, extended as N says into register W.
+// Integers: the low bits of register R, extended according to N into register W.
 template <class R, class N>
 Handler NarrowInto(uint32_t size_bytes) {
   switch (size_bytes) {
@@ -247,13 +247,13 @@ Handler FindFast(const Conversion& how, uint32_t source_bytes, uint32_t result_b
     return Map1<float, uint16_t>([](uint16_t a) { return static_cast<float>(a & 0xff); });
   }
   if (source_bytes != ptx::SizeBytes(how.from)) return nullptr;
-  // What would be flushed rounds to zero in any case, but where it is rounded up or down.
+  // What would be flushed rounds to zero in any case, except when it is rounded up or down.
   const bool away = how.round == Round::kUp || how.round == Round::kDown;
   if (how.to_integral && !(how.flush && away)) {
     if (how.from == ptx::Type::kF32) return WholeOf<float>(how.to, how.round);
     if (how.from == ptx::Type::kF64) return WholeOf<double>(how.to, how.round);
   }
-  // From here on to the nearest only, as the C++ conversions round.
+  // From here on only rounding to the nearest, as the C++ conversions do it.
   if (how.round != Round::kNearest || how.flush || how.to_integral) return nullptr;
   if (how.to == ptx::Type::kF32 && how.from == ptx::Type::kF64) {
     return Map1<float, double>([](double a) { return ToFloat32(a); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp: copies that run beside the program on a GPU, and are done at once here.
+// cp: copies that run in parallel with the program on a GPU, and are done at once here.
 #include <cstring>
 
 #include "agent/softgpu/exec/decode/bulk.h"

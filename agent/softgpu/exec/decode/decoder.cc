@@ -169,7 +169,7 @@ bool Decoder::DecodeStatement(size_t index) {
       return true;
     case ptx::Statement::kClose:
       if (scopes_.size() > 1) {
-        // What the scope declared is gone: the parameters of the next call may lie there.
+        // The scope's variables are gone: the parameters of the next call may lie there.
         frame_end_ = scopes_.back().frame_start;
         scopes_.pop_back();
       }
@@ -279,8 +279,8 @@ uint32_t Decoder::TableOf(std::string_view name) {
   return table;
 }
 
-// Only now are all jumps known, and with them the loops: so how many registers are needed at once,
-// and which results nobody reads, is told here.
+// Only here are all jumps known, and with them the loops. So this is where the number of registers
+// that are needed at once is determined, and which results nobody reads.
 bool Decoder::Patch() {
   for (const Fixup& fixup : fixups_) {
     const uint32_t target = labels_[fixup.label];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes one function: resolves names, checks operands, and emits instructions with their
-// handlers.
+// Decodes one function: resolves names, checks operands, and emits instructions with their handlers. Made for one
+// function by ModuleBuilder, which outlives it; one thread. A mistake in the text goes to ModuleBuilder's error.
 //
-// The instructions themselves are in the files beside this one, listed in instruction_table.cc. Each reads the Op
-// it is given and emits one or more Instr; it returns false for what softgpu does not support.
+// The instructions themselves are in the files beside this one, listed in instruction_table.cc. Each reads the Op it is
+// given and emits one or more Instr; it returns false for what softgpu does not support.
 #pragma once
 
 #include <string>
@@ -37,20 +37,20 @@ class Decoder {
   Decoder(ModuleBuilder& module, const ptx::FunctionTree& tree, Function* function);
   bool Run();
 
-  // Operands. All of them return something harmless after a mistake, which Run() notices.
+  // Operands. After a mistake, which Run() notices, all of these return something harmless.
   Ref Source(const ptx::Operand& operand, uint32_t size_bytes);
   Ref Source(const ptx::Operand& operand, ptx::Type type);
   Ref Destination(const ptx::Operand& operand, uint32_t size_bytes);
-  // For ld, st and cvt, whose registers may be wider than the type: also tells the width.
+  // For ld, st and cvt, whose registers may be wider than the type: also returns the width.
   Ref LooseSource(const ptx::Operand& operand, ptx::Type type, uint32_t* size_bytes);
   Ref LooseDestination(const ptx::Operand& operand, uint32_t least_bytes, uint32_t* size_bytes);
   PredicateRef SourcePredicate(const ptx::Operand& operand);
   uint32_t DestinationPredicate(const ptx::Operand& operand);
   // Fills a, imm and flags of a memory access.
   bool Address(const ptx::Operand& operand, ptx::Space space, Instr* in);
-  // Where a kernel's parameter, named in an address, lies in the parameter block.
+  // The offset in the parameter block of a kernel's parameter that is named in an address.
   uint64_t ParamOffset(const ptx::Operand& operand) { return Lookup(operand.name).value; }
-  // The size of a register, 0 when the operand is none.
+  // The size of a register; 0 when the operand is not one.
   uint32_t RegisterBytes(const ptx::Operand& operand);
   [[nodiscard]] bool IsPredicate(const ptx::Operand& operand);
   Symbol Lookup(std::string_view name);
@@ -66,12 +66,12 @@ class Decoder {
     function_.allocates = true;
     module_.program().allocates = true;
   }
-  // What the next instruction does may depend on the order of blocks; or only its result, `result`, does.
+  // The effect of the next instruction may depend on the order of blocks; or only its result, `result`, does.
   void KeepsOrder() { function_.in_order = true; }
   void ResultKeepsOrder(Ref result) {
     results_in_order_.emplace_back(result, static_cast<uint32_t>(function_.code.size()));
   }
-  // Adds an instruction with the statement's guard; null handlers say that it is not supported.
+  // Adds an instruction with the statement's guard. A null handler means that the instruction is not supported.
   bool Emit(Handler run, Instr in);
   bool BranchTo(std::string_view label, Instr in);
   uint32_t TableOf(std::string_view name);
@@ -104,20 +104,20 @@ class Decoder {
   Function& function_;
   std::vector<Scope> scopes_;
   uint32_t next_scope_ = 0;
-  uint32_t frame_end_ = 0;                  // of the variables that live where the decoder is
+  uint32_t frame_end_ = 0;                  // end of the variables in scope where the decoder is
   std::map<std::string, uint32_t> labels_;  // "3:$L1" → pc, or kNoGuard before it is known
   std::vector<Fixup> fixups_;
   uint32_t line_ = 0;
   uint32_t guard_ = kNoGuard;
   bool guard_negated_ = false;
-  bool has_type_ =
-      true;  // an operand was asked for without a size: the type is missing or a predicate
+  // False after an operand was requested without a size: the type is missing or a predicate.
+  bool has_type_ = true;
   uint32_t carry_ = kNoGuard;
   RegisterPressure pressure_;
-  std::vector<std::pair<Ref, uint32_t>> results_in_order_;  // of the instructions at these places
+  std::vector<std::pair<Ref, uint32_t>> results_in_order_;  // by the place of the instruction
 };
 
-// The type of an operand as C++ sees it: calls f with a value of that type.
+// Calls f with a value of the C++ type that an operand has.
 template <class F>
 Handler ForInteger(ptx::Type type, F f) {
   switch (type) {

@@ -7,7 +7,7 @@
 #include "agent/softgpu/exec/machine/special_registers.h"
 
 namespace gpuloom::softgpu {
-// Every use of a register comes through here, so that RegisterPressure knows its life.
+// Every use of a register passes through here, so that RegisterPressure learns its life.
 Symbol Decoder::Lookup(std::string_view name) {
   const Symbol symbol = FindName(name);
   if (symbol.kind == Symbol::kRegister) {
@@ -32,7 +32,7 @@ Symbol Decoder::FindName(std::string_view name) {
     uint64_t number = 0;
     for (const char c : name.substr(digits)) {
       number = number * 10 + static_cast<uint64_t>(c - '0');
-      // Before the number could overflow.
+      // Checked before the number could overflow.
       if (number >= range->second.count) break;
     }
     if (number >= range->second.count) continue;
@@ -89,7 +89,7 @@ Ref Decoder::Source(const ptx::Operand& operand, uint32_t size_bytes) {
     case ptx::Operand::kInt:
       return Constant(operand.bits, size_bytes);
     case ptx::Operand::kFloat:
-      // Of floats, bits of another size would be another number.
+      // For floats, bits of another size would be another number.
       if ((operand.single ? 4u : 8u) != size_bytes) {
         Fail("a floating-point constant of another size than its instruction");
         return 0;
@@ -122,7 +122,7 @@ Ref Decoder::Source(const ptx::Operand& operand, uint32_t size_bytes) {
     case Symbol::kReference:
       if (size_bytes != 8) break;
       return Constant(value, size_bytes);
-    // Never 0, so that a null pointer is no function; Warp::CallEach() takes it apart.
+    // Never 0, so that a null pointer is not a function; Warp::CallEach() decodes it.
     case Symbol::kFunction:
       return Constant(kFunctionWindow | (symbol.value + 1) * 16, size_bytes);
     case Symbol::kDynamicShared:
@@ -213,8 +213,8 @@ uint32_t Decoder::DestinationPredicate(const ptx::Operand& operand) {
   return SourcePredicate(operand).number;
 }
 
-// The space that is noted may be another than the one that was asked for: that of the named
-// variable, or of the running frame.
+// The space that is noted may differ from the requested one: it is that of the named variable, or
+// of the running frame.
 bool Decoder::Address(const ptx::Operand& operand, ptx::Space space, Instr* in) {
   if (operand.kind != ptx::Operand::kAddress) return Fail("expected an address in brackets");
   in->imm = operand.offset;

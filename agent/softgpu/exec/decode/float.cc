@@ -11,7 +11,7 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// d = F(a, b, c) to the nearest, with operands and result treated as `extra` says.
+// d = F(a, b, c), rounded to the nearest, with operands and result treated as `extra` requires.
 template <class T, uint32_t kSources, class F>
 Step ByMode(Warp& warp, const Instr& in) {
   const T* a = warp.Source<T>(in.a);
@@ -179,7 +179,7 @@ T Extreme(T a, T b, uint16_t mode) {
     }
     result = std::isnan(a) ? b : a;
   } else if (a == b) {
-    // Of two zeros the positive one is larger.
+    // Of two zeros, the positive one is larger.
     result = std::signbit(a) == kMax ? b : a;
   } else {
     result = (a > b) == kMax ? a : b;
@@ -196,7 +196,7 @@ T PlainExtreme(T a, T b) {
   return Canonical(one);
 }
 
-// With .NaN or .xorsign.abs: rare, so lane by lane.
+// With .NaN or .xorsign.abs: rare, so it is done lane by lane.
 template <class T, bool kMax>
 Step ExtremeLanes(Warp& warp, const Instr& in) {
   const T* a = warp.Source<T>(in.a);
@@ -334,7 +334,7 @@ bool DecodeFloatMinMax(Decoder& decoder, Op& op, bool max) {
       ForFloat(type,
                [&](auto x) {
                  using T = decltype(x);
-                 // Of the modes only .ftz has a fast way.
+                 // Of the modes only .ftz has a fast path.
                  if ((in.extra & ~kFlush) != 0) {
                    return max ? ExtremeLanes<T, true> : ExtremeLanes<T, false>;
                  }

@@ -33,7 +33,7 @@ double ExtremeOf(double a, double b, bool max, uint16_t mode) {
     }
     result = std::isnan(a) ? b : a;
   } else if (a == b) {
-    // Of two zeros the positive one is the larger.
+    // Of two zeros, the positive one is the larger.
     result = std::signbit(a) == max ? b : a;
   } else {
     result = (a > b) == max ? a : b;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What instructions of textures and surfaces have in common: the shape in their names, and the
-// operand [handle, {coordinates}].
+// operand [handle, {coordinates}]. Used while a module is loaded, on the loader's thread.
 #pragma once
 
 #include "agent/softgpu/exec/decode/decoder.h"
@@ -8,7 +8,7 @@
 namespace gpuloom::softgpu {
 
 struct ImageShape {
-  uint32_t dimensions = 1;  // of the coordinates: a cube has the three of a direction
+  uint32_t dimensions = 1;  // of the coordinates: a cube has three, those of a direction
   bool layered = false;
   bool cube = false;
 };

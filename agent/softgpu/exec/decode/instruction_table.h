@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every PTX instruction that softgpu supports. docs/softgpu.md shows this table; a test compares
-// them.
+// them. A constant table; the functions are called by Decoder, on the loader's thread.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ struct Instruction {
   std::string_view name;
   std::string_view group;  // heading in the documentation
   std::string_view forms;  // modifiers and types, for people
-  // Emits the code, having taken the modifiers that it knows; false: not supported.
+  // Takes the modifiers that it knows and emits the code. False: not supported.
   bool (*decode)(Decoder&, Op&);
 };
 

@@ -37,7 +37,7 @@ Handler Mad24Of(bool high) {
               : Map3<T, T, T, T>([](T a, T b, T c) { return AddWrap(Product24(a, b, false), c); });
 }
 
-// Which of add.cc, addc and addc.cc it is.
+// Whether it is add.cc, addc or addc.cc.
 enum CarryMode : uint16_t { kWritesCarry = 1, kReadsCarry = 2 };
 
 // e: the predicate that holds the carry, one bit per lane. Of differences it is the borrow, as 1.

@@ -54,7 +54,7 @@ Step Change(Warp& warp, const Instr& in) {
         valid &= barrier.ArriveAndDrop(count);
         break;
       case kArriveExpect:
-        // In this order: an arrival may end the phase only when its bytes are expected.
+        // The order matters: an arrival may end the phase only when its bytes are expected.
         barrier.Expect(count);
         valid &= barrier.Arrive(1);
         break;
@@ -72,7 +72,7 @@ Step Change(Warp& warp, const Instr& in) {
 }
 
 // b: the token, or with `extra` the parity. True when the phase that it names has ended: a barrier
-// knows no more than which of two alternating phases it is in.
+// only knows which of two alternating phases it is in.
 Step Test(Warp& warp, const Instr& in) {
   Pointers at;
   if (!warp.Resolve(in, sizeof(uint64_t), false, &at)) return Step::kFault;

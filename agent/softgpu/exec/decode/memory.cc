@@ -25,7 +25,7 @@ void WriteAt(std::byte* at, T value) {
   std::memcpy(at, &value, sizeof(T));
 }
 
-// T: as it lies in memory, which says how it is extended; R: the register's value.
+// T: the type in memory, which determines how it is extended; R: the register's value.
 template <class T, class R>
 Step Load(Warp& warp, const Instr& in) {
   Pointers at;
@@ -136,7 +136,7 @@ Step Store(Warp& warp, const Instr& in) {
       const Pointers::Half& half = at.half[h];
       auto* const to = half.At<T>(0);
       const R* const from = d + h * kHalf;
-      // Of lanes that store to one place the highest wins here; PTX leaves it open.
+      // If several lanes store to one place, the highest wins here; PTX leaves it open.
       if (half.step_bytes == sizeof(T)) {
         ForAll<kHalf>([=](uint32_t i) { to[i] = static_cast<T>(from[i]); });
       } else {
@@ -165,7 +165,7 @@ Step StoreVector(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
-// What is done to memory, and to how many registers.
+// The operation on memory, and its number of registers.
 enum class Access { kLoad, kLoad2, kLoad4, kLoadParam, kStore, kStore2, kStore4 };
 
 // A register may be wider than the type, never narrower.
@@ -194,7 +194,7 @@ Handler HandlerFor(Access access) {
 
 template <class T>
 Handler WithRegister(Access access, uint32_t register_bytes) {
-  // Loads extend as the type says, so the register takes its sign.
+  // Loads extend according to the type, so the register gets its sign.
   constexpr bool kSigned = std::is_signed_v<T>;
   switch (register_bytes) {
     case 1:
@@ -238,8 +238,8 @@ bool MayBeSeenByBlocks(const Instr& in) {
          (space == ptx::Space::kGeneric || space == ptx::Space::kGlobal);
 }
 
-// What ld and st say of order, scope and caches. Only the order has an effect: relaxed counts as
-// volatile, since a program may spin on it; whatever the scope, everybody sees it.
+// The modifiers of ld and st for order, scope and caches. Only the order has an effect: relaxed
+// counts as volatile, since a program may spin on it; whatever the scope, everybody sees it.
 void TakeOrdering(Op& op, Instr* in) {
   if (op.mods.Take("volatile") || op.mods.Take("relaxed") || op.mods.Take("mmio")) {
     in->flags |= kVolatile;
@@ -318,7 +318,7 @@ bool DecodeLd(Decoder& decoder, Op& op) {
   Access access = elements == 1 ? Access::kLoad : elements == 2 ? Access::kLoad2 : Access::kLoad4;
   if (IsParamBlock(in) && elements == 1) {
     access = Access::kLoadParam;
-    // From the beginning of the block: LoadParam() reads no address register.
+    // Counted from the beginning of the block: LoadParam() reads no address register.
     in.imm += static_cast<int64_t>(decoder.ParamOffset(op[1]));
   }
   return decoder.Emit(FindHandler(access, type, register_bytes), in);
@@ -345,7 +345,7 @@ bool DecodeSt(Decoder& decoder, Op& op) {
   if (elements == 1) {
     from[0] = decoder.LooseSource(op[1], type, &register_bytes);
   } else {
-    // An immediate has no size of its own: it takes that of the registers beside it.
+    // An immediate has no size of its own: it takes that of the other registers.
     for (const ptx::Operand& part : op[1].parts) {
       register_bytes = std::max(register_bytes, decoder.RegisterBytes(part));
     }

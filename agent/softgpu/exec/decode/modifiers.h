@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of an opcode behind its name: ".rn", ".ftz", ".f32" of "add.rn.ftz.f32". A decoder
-// takes those that it understands; an instruction with parts left over is not supported.
+// takes those that it understands; an instruction with parts left over is not supported. Plain
+// value of views into the PTX text, which must outlive it.
 #pragma once
 
 #include <initializer_list>
@@ -13,7 +14,8 @@ namespace gpuloom::softgpu {
 
 class Modifiers {
  public:
-  // Of "add.rn.f32": name() is "add". A leading dot, as in no instruction, gives an empty name.
+  // For "add.rn.f32", name() is "add". A leading dot, which no instruction has, gives an empty
+  // name.
   explicit Modifiers(std::string_view opcode) {
     name_ = Cut(&opcode);
     while (!opcode.empty()) parts_.push_back(Cut(&opcode));
@@ -35,14 +37,14 @@ class Modifiers {
     }
     return false;
   }
-  // The one of `parts` that is there, taken, or an empty view.
+  // Takes the one of `parts` that is there; an empty view if there is none.
   std::string_view TakeOneOf(std::initializer_list<std::string_view> parts) {
     for (const std::string_view part : parts) {
       if (Take(part)) return part;
     }
     return {};
   }
-  // Takes every part that begins so ("L1::", "L2::"), and tells whether there was one.
+  // Takes every part that begins with `prefix` ("L1::", "L2::"). Returns whether there was one.
   bool TakePrefixed(std::string_view prefix) {
     bool taken = false;
     for (size_t i = 0; i < parts_.size();) {
@@ -55,7 +57,7 @@ class Modifiers {
     }
     return taken;
   }
-  // The first part that `known` says yes to, taken.
+  // Takes the first part for which `known` returns true.
   template <class F>
   bool TakeFirst(F known) {
     for (size_t i = 0; i < parts_.size(); ++i) {
@@ -65,7 +67,7 @@ class Modifiers {
     }
     return false;
   }
-  // The first type, taken.
+  // Takes the first type.
   ptx::Type TakeType() {
     for (size_t i = 0; i < parts_.size(); ++i) {
       const ptx::Type type = ptx::FindType(parts_[i]);

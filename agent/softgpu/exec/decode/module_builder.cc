@@ -13,7 +13,7 @@
 namespace gpuloom::softgpu {
 namespace {
 
-// For any `align` but 0.
+// For any `align` except 0.
 uint64_t Align(uint64_t value, uint64_t align) { return (value + align - 1) / align * align; }
 
 // All names in an operand, also those within vectors and lists.
@@ -24,7 +24,7 @@ void NoteNames(const ptx::Operand& operand, std::set<std::string_view>* names) {
 
 }  // namespace
 
-// The first mistake is told; what follows may be its consequence.
+// The first mistake is reported; further ones may be its consequence.
 bool ModuleBuilder::Fail(uint32_t line, std::string_view message) {
   if (error_.empty()) error_ = "ptx line " + std::to_string(line) + ": " + std::string(message);
   return false;
@@ -99,7 +99,7 @@ bool ModuleBuilder::NumberReferences(std::vector<ImageReference>* references) {
 }
 
 // All of a module's variables lie in one piece of device memory: first every variable gets an
-// offset, then the piece is asked for, then offsets become addresses.
+// offset, then the piece is allocated, then offsets become addresses.
 bool ModuleBuilder::PlaceGlobals(const Module::AllocateGlobals& allocate,
                                  std::vector<Global>* globals) {
   uint64_t size_bytes = 0;
@@ -384,8 +384,8 @@ bool ModuleBuilder::FillKernel(const ptx::FunctionTree& tree, const Function& fu
   kernel->in_order = KeepsOrder(function.index);
   kernel->num_regs = std::clamp<uint32_t>(function.words_alive + called, 16, 255);
   kernel->code = &function;
-  // Of the dimensions that .maxntid or .reqntid gives only the product bounds a block; it is 0
-  // where neither stands.
+  // Only the product of the dimensions in .maxntid or .reqntid bounds a block; it is 0 where
+  // neither is given.
   uint64_t threads = 1;
   const bool required = tree.required_ntid[0] != 0;
   for (int i = 0; i < 3; ++i) {

@@ -207,7 +207,7 @@ bool DecodeMov(Decoder& decoder, Op& op) {
   const uint32_t size = ptx::SizeBytes(type);
   if (op[1].kind == ptx::Operand::kVector) return DecodePack(decoder, op, size);
   if (op[0].kind == ptx::Operand::kVector) return DecodeUnpack(decoder, op, size);
-  // Of a variable or a function, Source() gives the address.
+  // For a variable or a function, Source() gives the address.
   in.a = decoder.Source(op[1], type);
   in.d = decoder.Destination(op[0], size);
   return decoder.Emit(CopyOf(size), in);

@@ -114,7 +114,7 @@ Step Video(Warp& warp, const Instr& in) {
     return is_signed ? static_cast<int32_t>(value << (32 - bits)) >> (32 - bits)
                      : static_cast<int32_t>(value);
   };
-  // Saturation limits each part to what the result's type can say.
+  // Saturation limits each part to the range of the result's type.
   const bool result_signed = (in.flags & kResultSigned) != 0;
   const int32_t lowest = result_signed ? -(1 << (bits - 1)) : 0;
   const int32_t highest = result_signed ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;

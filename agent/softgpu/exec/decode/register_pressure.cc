@@ -46,7 +46,7 @@ uint32_t RegisterPressure::WordsAlive() const {
   for (const auto& [offset, life] : lives_) {
     uint32_t last = life.last;
     for (const Loop& loop : loops) {
-      // What came from before a loop and is named in it must live until the loop's end.
+      // A register that was set before a loop and is named in it must live until the loop's end.
       if (life.first < loop.begin && last >= loop.begin && last < loop.end) last = loop.end;
     }
     changes[life.first] += life.words;

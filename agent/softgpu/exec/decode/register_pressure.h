@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Estimates how many 32-bit registers a function needs at once. PTX names a new register for almost
-// every result; a GPU's compiler gives those that are never alive together the same one, and so this
-// counts. What it counts decides how many blocks a multiprocessor is said to hold.
+// Estimates how many 32-bit registers a function needs at once. PTX names a new register for almost every result; a
+// GPU's compiler gives the same register to those that are never alive together, and so this counts them once. The
+// estimate decides how many blocks a multiprocessor is reported to hold. Plain value, owned by a Decoder; its thread
+// only.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +17,9 @@ class RegisterPressure {
   void Use(uint64_t offset, uint32_t size_bytes, uint32_t pc);
   // The instruction at `pc` branches to `target`.
   void Branch(uint32_t pc, uint32_t target);
-  // No other instruction than that at `pc` names the register.
+  // True if no instruction other than the one at `pc` names the register.
   [[nodiscard]] bool IsUsedOnlyAt(uint64_t offset, uint32_t pc) const;
-  // The largest number of words alive at one place.
+  // The largest number of words that are alive at the same place.
   [[nodiscard]] uint32_t WordsAlive() const;
 
  private:

@@ -19,7 +19,7 @@ constexpr uint16_t kLayered = 0x04;
 constexpr uint16_t kTrap = 0x08;
 constexpr uint16_t kClamp = 0x10;  // neither: zero
 
-// Places in the table. Registers of values differ in width, so their sizes stand beside them.
+// Places in the table. Registers of values differ in width, so their sizes are stored, too.
 enum Operand : uint32_t {
   kHandle,
   kFirstAt,  // three
@@ -116,7 +116,7 @@ Step Access(Warp& warp, const Instr& in) {
     if (where == Where::kFault) return Step::kFault;
     std::byte* at = nullptr;
     if (where == Where::kInside) {
-      // Where the image lies may have been unmapped, and is asked about like any other address.
+      // The image may have been unmapped, so its addresses are checked like any other.
       at = warp.PointerFor(lane, ptx::Space::kGlobal, address, bytes * components, kStore);
       if (at == nullptr) {
         return warp.Fault(Outcome::kIllegalAddress, address, "a surface of memory that is gone");
@@ -178,8 +178,7 @@ bool TakeAddress(Decoder& decoder, const ptx::Operand& operand, const ImageShape
   return true;
 }
 
-// `outside`: the modifier that says what happens there; .trap where none stands.
-// `outside`: the modifier that says what happens there.
+// `outside`: the modifier for places outside of the image; .trap if none is given.
 bool EmitWith(Decoder& decoder, Handler run, int64_t imm, const ImageShape& shape,
               std::string_view outside, std::vector<uint32_t> refs) {
   Instr in;
@@ -226,7 +225,7 @@ bool DecodeAccess(Decoder& decoder, Op& op, bool store) {
       type != ptx::Type::kB64) {
     return false;
   }
-  // As many registers as the vector has, however wide.
+  // As many registers as the vector has, however wide they are.
   const uint32_t components = vector.empty() ? 1 : static_cast<uint32_t>(vector[1] - '0');
   const uint32_t bytes = ptx::SizeBytes(type);
   if (bytes * components > 16) return false;

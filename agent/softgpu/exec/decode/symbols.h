@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the names of a PTX text stand for while it is decoded.
+// What the names of a PTX text stand for while it is decoded. Plain values of views into the text,
+// which must outlive them.
 #pragma once
 
 #include <cstdint>

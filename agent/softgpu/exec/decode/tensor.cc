@@ -19,7 +19,7 @@ constexpr uint32_t kMapBytes = 128;
 constexpr uint32_t kSharedAlignment = 128;
 constexpr int64_t kPlaceBytes = 16;
 
-// By TensorMap::Type.
+// Indexed by TensorMap::Type.
 struct ElementFacts {
   uint32_t bytes;
   ptx::Type type;  // as which elements are added
@@ -225,7 +225,7 @@ Step CopyTensor(Warp& warp, const Instr& in) {
       if (!box.Load(shared) || !Report(warp, lane, barrier, box.SizeBytes())) return Step::kFault;
       continue;
     }
-    // Each block of the mask gets the box at the same offset, and is told at its own barrier.
+    // Each block in the mask gets the box at the same offset, and a report at its own barrier.
     const uint32_t mask = warp.Source<uint16_t>(refs[kMask])[lane];
     for (uint32_t rank = 0; rank < 16; ++rank) {
       if (((mask >> rank) & 1) == 0) continue;

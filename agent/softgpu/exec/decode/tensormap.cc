@@ -141,7 +141,7 @@ Step Publish(Warp& warp, const Instr& in) {
       return warp.Fault(Outcome::kIllegalAddress, at == nullptr ? to.address : from.address,
                         "a tensor map outside of memory");
     }
-    // Memory is one here, so the copy is all there is to publishing.
+    // There is only one memory here, so the copy is all there is to publishing.
     std::memmove(at, source, kMapBytes);
   }
   return Step::kNext;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the decoders of instructions share, and how the names that several types use find their file.
+// What the decoders of instructions share, and how the decoders of instructions with several types find the file for
+// theirs. Used while a module is loaded, on the loader's thread. False: the form is not supported.
 #pragma once
 
 #include "agent/softgpu/exec/decode/decoder.h"
@@ -8,7 +9,7 @@ namespace gpuloom::softgpu {
 
 // The type that op's decoder would take next.
 [[nodiscard]] ptx::Type TypeOf(const Op& op);
-// Destination and 1 to 4 sources, all of one size; false when the count is another.
+// Reads the destination and 1 to 4 sources, all of one size. False when their number differs.
 bool Operands(Decoder& decoder, Op& op, uint32_t size_bytes, uint32_t sources, Instr* in);
 bool Operands(Decoder& decoder, Op& op, ptx::Type type, uint32_t sources, Instr* in);
 // Takes .rn, .rz, .rm, .rp, .ftz and .sat into FloatMode bits.

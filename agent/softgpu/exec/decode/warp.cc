@@ -23,7 +23,7 @@ Step ArriveWords(Warp& warp, const Instr& in) {
   const uint32_t* b = warp.Source<uint32_t>(in.b);
   const uint32_t* c = warp.Source<uint32_t>(in.c);
   const uint32_t* mask = warp.Source<uint32_t>(static_cast<Ref>(in.imm));
-  // Of lanes that execute; Arrive() reads no others.
+  // Belongs to lanes that execute; Arrive() reads no others.
   WarpWait waits[kLanes];
   ForEach(warp.exec, [&](uint32_t i) {
     waits[i].mask = mask[i];
@@ -92,7 +92,7 @@ Step ActiveMask(Warp& warp, const Instr& in) {
   return Apply<uint32_t>(warp, in, [=](uint32_t) { return mask; });
 }
 
-// The mask does not fit beside the operands, so its place is in imm.
+// The mask does not fit with the operands, so its place is in imm.
 bool EmitWords(Decoder& decoder, Instr in, const ptx::Operand& mask) {
   in.imm = static_cast<int64_t>(decoder.Source(mask, 4));
   return decoder.Emit(ArriveWords, in);

@@ -27,7 +27,7 @@ struct Descriptor {
         base((bits >> 49) & 7),
         span(kSpans[bits >> 62]) {}
 
-  // By the two bits of the descriptor: not swizzled, then 128, 64 and 32 bytes.
+  // Indexed by the two bits of the descriptor: not swizzled, then 128, 64 and 32 bytes.
   static constexpr uint64_t kSpans[] = {1, 8, 4, 2};
   uint64_t start;
   uint64_t leading;  // bytes
@@ -69,7 +69,7 @@ bool ReadLines(Warp& warp, const Descriptor& from, Element element, bool transpo
                Matrix* lines) {
   const uint32_t bits = BitsOf(element);
   const uint32_t per = 8 * kChunkBytes / bits;
-  // One chunk of 16 bytes; place(j) is where its j-th element goes.
+  // One chunk of 16 bytes; place(j) is where its j-th element belongs.
   const auto read = [&](uint64_t address, auto place) {
     const std::byte* const at =
         warp.PointerFor(0, ptx::Space::kShared, address, kChunkBytes, false);
@@ -131,7 +131,7 @@ Step Multiply(Warp& warp, const Instr& in) {
     a = Fragment::Of(a_type, Role::kA, shape).Read(warp, d_registers + d.registers);
   } else {
     const Descriptor from(warp.Source<uint64_t>(refs[kADescriptor])[0]);
-    // Which of the group's four bands of 16 rows is this warp's.
+    // Which of the group's four bands of 16 rows belongs to this warp.
     const uint32_t first = warp.index() % kWarpsOfGroup * kRowsOfWarp;
     if (!ReadLines(warp, from, a_type, (in.flags & kATransposed) != 0, first, &a)) {
       return Step::kFault;
@@ -198,7 +198,7 @@ bool DecodeProduct(Decoder& decoder, Op& op) {
   refs[kK] = shape.k;
   for (int i = 0; i < 3; ++i) refs[kTypes + i] = static_cast<uint32_t>(types[i]);
   if (!AddRegisters(decoder, op[0], d, true, &refs)) return false;
-  // What is added to is read as well.
+  // D is read as well, because the product is added to it.
   // Only the life of the registers matters here: refs has them already.
   for (const ptx::Operand& part : op[0].parts) decoder.Source(part, d.RegisterBytes());
   if (a_in_registers) {

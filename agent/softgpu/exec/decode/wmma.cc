@@ -87,7 +87,7 @@ Step Transfer(Warp& warp, const Instr& in) {
   return Step::kNext;
 }
 
-// Whether a product with these factors exists, or for C and D a product whose sum has this type.
+// Whether there is a product with these factors or, for C and D, one whose sum has this type.
 bool IsFragment(Element element, Role role, const MatrixShape& shape) {
   for (const MatrixForm& form : kForms) {
     if (!(form.shape == shape)) continue;
@@ -124,7 +124,7 @@ bool DecodeTransfer(Decoder& decoder, Op& op, bool store) {
   refs[kN] = shape.n;
   refs[kK] = shape.k;
   refs[kByColumns] = by_columns ? 1 : 0;
-  // Without a stride the matrix lies densely.
+  // Without a stride the matrix is dense.
   refs[kStride] = op.count() == 3
                       ? decoder.Source(op[2], 4)
                       : decoder.Constant(by_columns ? fragment.rows : fragment.columns, 4);
@@ -137,7 +137,7 @@ bool DecodeTransfer(Decoder& decoder, Op& op, bool store) {
   return EmitSyncWarp(decoder) && decoder.Emit(store ? Transfer<true> : Transfer<false>, in);
 }
 
-// Whether A and B lie by rows or by columns mattered when they were loaded.
+// Whether A and B were stored by rows or by columns mattered only when they were loaded.
 bool DecodeProduct(Decoder& decoder, Op& op) {
   if (!op.mods.Take("sync") || !op.mods.Take("aligned")) return false;
   for (int i = 0; i < 2; ++i) {

@@ -2,8 +2,8 @@
 // Which addresses a kernel may touch. Device pointers are CPU addresses of this process: the driver
 // maps device memory and answers here where it lies; the machine asks before it touches anything.
 //
-// Owned by the driver's context; outlives every Run() that was given it.
-// Threads: every method may be called from any thread at any time.
+// Owned by the driver; outlives every Run() that was given it. Every method may be called from any
+// thread at any time.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,12 @@ class AddressSpace {
   // stays the same, so a range must stay mapped until no kernel that could have seen it runs.
   [[nodiscard]] virtual Range Find(uint64_t address) const = 0;
 
-  // Another number whenever a range was unmapped or lost its writability since the last call.
+  // Returns a different number whenever a range was unmapped or lost its writability since the last
+  // call.
   [[nodiscard]] virtual uint64_t generation() const = 0;
 
-  // What a texture's or surface's handle stands for; null for a handle that is none. Both stay as
-  // they are while somebody holds them.
+  // What the handle of a texture or surface stands for; nullptr for a handle that is none. Neither
+  // changes while somebody holds it.
   [[nodiscard]] virtual std::shared_ptr<const Texture> FindTexture(uint64_t) const {
     return nullptr;
   }
@@ -46,11 +47,11 @@ inline constexpr uint64_t kSharedWindow = uint64_t{1} << 56;
 inline constexpr uint64_t kLocalWindow = uint64_t{2} << 56;
 inline constexpr uint64_t kParamWindow = uint64_t{3} << 56;
 inline constexpr uint64_t kFunctionWindow = uint64_t{4} << 56;
-inline constexpr uint64_t kGridWindow = uint64_t{5}
-                                        << 56;  // what a cooperative grid's blocks meet at
-// Shared addresses of another block of the cluster: its rank + 1 above this many bits.
+// What a cooperative grid's blocks meet at.
+inline constexpr uint64_t kGridWindow = uint64_t{5} << 56;
+// A shared address of another block of the cluster has that block's rank + 1 above this many bits.
 inline constexpr uint32_t kClusterRankShift = 24;
-// Handles of a module's texture and surface references: numbers in the module.
+// Handles of a module's texture and surface references: their numbers in the module.
 inline constexpr uint64_t kReferenceWindow = uint64_t{6} << 56;
 inline constexpr uint64_t kWindowMask = uint64_t{0xff} << 56;
 

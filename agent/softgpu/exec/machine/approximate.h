@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exponentials, logarithms, angles and inverse roots of single precision, several lanes at a time, with the result of
-// the C library's function of double precision rounded to single.
+// Exponentials, logarithms, sines, cosines and inverse roots in single precision, for several lanes at a time. The
+// result is that of the C library's function in double precision, rounded to single.
 //
-// Each Near() has a relative error below 2^-45, and the library's is below 2^-52. If
-// all numbers so near round to the same float, that is the result; else, once in 2^19 times, the
-// library is asked.
+// Each Near() has a relative error below 2^-45, and the library's is below 2^-52. If all numbers that near round to the
+// same float, that is the result; otherwise, which happens once in 2^19 times, the library is called. Pure.
 #pragma once
 
 #include <bit>
@@ -17,7 +16,7 @@ namespace gpuloom::softgpu {
 inline constexpr double kBelow = 1 - 0x1p-44;
 inline constexpr double kAbove = 1 + 0x1p-44;
 
-// Adding it leaves a whole number in the low bits of the sum: the nearest to what was added, up to 2^51.
+// Adding it leaves a whole number in the low bits of the sum: the one nearest to what was added, up to 2^51.
 inline constexpr double kWholes = 0x1.8p52;
 
 // c[0] + c[1] x + c[2] x^2 + …
@@ -46,7 +45,7 @@ struct Exponential {
                                          0x1.e4cf5158b8ecap-28,
                                          0x1.e8cac7351bb25p-32,
                                          0x1.c3bd650fc2986p-36};
-    // Beyond, a float is zero or infinite.
+    // Beyond these, a float is zero or infinite.
     const double inside = a < -200.0 ? -200.0 : a > 200.0 ? 200.0 : a;
     const double shifted = inside + kWholes;
     const double rest = inside - (shifted - kWholes);
@@ -81,7 +80,7 @@ struct Logarithm {
   }
 };
 
-// From single precision, whose error one step of Newton's squares.
+// Starts from single precision; one step of Newton's method squares the error.
 struct InverseRoot {
   [[gnu::always_inline]] static bool IsKnown(float a) {
     return a > 0 && a <= std::numeric_limits<float>::max();
@@ -93,7 +92,7 @@ struct InverseRoot {
   }
 };
 
-// The angle less the nearest multiple of pi / 2, and which multiple that is.
+// The angle minus the nearest multiple of pi / 2, and the number of that multiple.
 struct Quadrant {
   double rest;
   uint64_t number;
@@ -134,7 +133,7 @@ struct Quadrant {
 }
 
 struct Sine {
-  // Infinities and not-a-number are not.
+  // Excludes infinities and not-a-number.
   [[gnu::always_inline]] static bool IsKnown(float a) { return std::fabs(a) <= 0x1p19f; }
   static double Exact(double a) { return std::sin(a); }
   [[gnu::always_inline]] static double Near(double a) {

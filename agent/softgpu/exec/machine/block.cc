@@ -18,9 +18,9 @@ uint32_t Count(uint32_t lanes) { return static_cast<uint32_t>(std::popcount(lane
 
 }  // namespace
 
-// What is made here serves block after block: shared memory and registers are the expensive parts
-// of a block, and their sizes are the grid's. Contents are left as the last block left them, as on
-// a GPU.
+// What is created here serves block after block: shared memory and registers are the expensive
+// parts of a block, and their sizes are the grid's. Their contents stay as the last block left
+// them, as on a GPU.
 Block::Block(GridRun& run) : run_(run) {
   const Dim3& size = run.grid.block;
   const uint32_t threads = size.x * size.y * size.z;
@@ -70,7 +70,7 @@ bool Block::Arrive(Warp& warp, const Instr& in, uint32_t lanes, uint32_t number,
   barrier.expected = has_count ? count : 0;
   const uint32_t op = in.extra & kBarrierOpMask;
   if (op == kBarrierArrive) {
-    // bar.arrive goes on without waiting, so there are no lanes to remember, only their number.
+    // bar.arrive continues without waiting, so only the number of lanes is kept.
     barrier.passed += lanes == warp.live() ? kLanes : Count(lanes);
   } else {
     barrier.waiting[warp.index()] |= lanes;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One block of a grid that runs: its warps, shared memory and barriers.
 //
-// Owned by Run() in grid.cc and used again for block after block. One thread. Turn() runs every
-// warp for a while and comes back, so several blocks can be resident on one thread (clusters,
-// cooperative grids).
+// Owned by the Runner in grid.cc and used again for block after block; one thread. Turn() runs every warp for a while
+// and returns, so several blocks can be resident on one thread (clusters, cooperative grids).
 #pragma once
 
 #include <cstddef>
@@ -17,12 +16,12 @@
 
 namespace gpuloom::softgpu {
 
-// What all blocks of one Run() share.
+// What all blocks that one thread runs of a grid share.
 struct GridRun {
   GridRun(const Grid& g, const AddressSpace& m, const std::atomic<bool>& s)
       : grid(g), memory(m), ranges(m), stop(s) {}
 
-  // What a handle of a texture or surface stands for; null: for nothing.
+  // What the handle of a texture or surface stands for; nullptr: nothing.
   [[nodiscard]] std::shared_ptr<const Texture> FindTexture(uint64_t handle) const {
     const BoundImage* bound = FindReference(handle);
     return bound != nullptr ? bound->texture : memory.FindTexture(handle);
@@ -41,14 +40,14 @@ struct GridRun {
   uint32_t dynamic_shared_base = 0;  // offset of dynamic shared memory
   uint32_t shared_bytes = 0;
   uint64_t grid_id = 0;
-  uint64_t instructions = 0;  // of whole warps
-  bool waited = false;  // some warp only waited in its turn: other threads of the host may go first
-  // A cooperative grid's barrier, as cooperative_groups knows it: its size in bytes, then a word that
-  // the blocks count in. Kernels find its address in %envreg1 (high half) and %envreg2.
+  uint64_t instructions = 0;  // counted for whole warps
+  bool waited = false;        // some warp's turn was only a wait: other threads may go first
+  // A cooperative grid's barrier, as cooperative_groups knows it: its size in bytes, then a word in which
+  // the blocks are counted. Kernels find its address in %envreg1 (high half) and %envreg2.
   alignas(8) uint32_t grid_barrier[2] = {sizeof(grid_barrier), 0};
 
  private:
-  // Null when the handle is no reference of the grid's module.
+  // nullptr when the handle is not a reference of the grid's module.
   [[nodiscard]] const BoundImage* FindReference(uint64_t handle) const {
     const uint64_t number = handle & ~kWindowMask;
     return (handle & kWindowMask) == kReferenceWindow && grid.references != nullptr &&
@@ -95,10 +94,10 @@ class Block {
   [[nodiscard]] bool done() const { return live_warps_ == 0; }
 
   // --- for Warp ---------------------------------------------------------------------------------
-  // `lanes` of the warp arrive at barrier `number`; those that wait have been put aside already.
-  // False: the number or the count is not allowed.
+  // `lanes` of the warp arrive at barrier `number`; those that wait have been put aside before. False: the number or
+  // the count is not allowed.
   bool Arrive(Warp& warp, const Instr& in, uint32_t lanes, uint32_t number, uint32_t count);
-  // Lanes of the warp ended: barriers that wait for all may open.
+  // Call when lanes of the warp have ended: barriers that wait for all may open.
   void OnExit(const Warp& warp, uint32_t lanes);
 
   [[nodiscard]] GridRun& run() { return run_; }
@@ -106,10 +105,10 @@ class Block {
   [[nodiscard]] uint32_t shared_bytes() const { return run_.shared_bytes; }
   [[nodiscard]] const Dim3& index() const { return index_; }
   [[nodiscard]] uint32_t warp_count() const { return static_cast<uint32_t>(warps_.size()); }
-  // The blocks of the cluster by rank, this one included: without a cluster it is one of its own.
+  // The blocks of the cluster by rank, including this one. Without a cluster a block is the only one of its own.
   std::vector<Block*> cluster;
   uint32_t cluster_rank = 0;
-  // Arrivals at the cluster's barrier: kept by rank 0.
+  // Arrivals at the cluster's barrier, counted in the block of rank 0.
   uint32_t cluster_arrived = 0;
   uint64_t cluster_phase = 0;
   void OpenClusterBarrierIfFull();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The value of a conditional handle: kernels set it, the conditional nodes of graphs go by it.
+// The value of a conditional handle: kernels set it, and a graph's conditional nodes depend on it.
 //
-// Shared by all launches that may use it; a handle whose value is gone is invalid, and never
-// another one's. Safe from any thread.
+// Shared by all launches that may use it. A handle whose value is gone is invalid, and never names
+// another value. Safe from any thread.
 #pragma once
 
 #include <atomic>
@@ -16,13 +16,13 @@ class Condition {
   [[nodiscard]] uint64_t handle() const { return handle_; }
   [[nodiscard]] uint32_t value() const { return value_.load(std::memory_order_acquire); }
   void Set(uint32_t value) { value_.store(value, std::memory_order_release); }
-  // When a graph that has it begins.
+  // Call when a graph that has the condition begins.
   void Begin() {
     if (assigns_default_) Set(default_value_);
   }
 
   static std::shared_ptr<Condition> Make(uint32_t default_value, bool assigns_default);
-  // Null when there is none.
+  // nullptr when there is none.
   static std::shared_ptr<Condition> Find(uint64_t handle);
 
   ~Condition();

@@ -26,7 +26,7 @@ uint64_t Extend(uint64_t bits, ptx::Type type) {
   return bits << shift >> shift;
 }
 
-// In 128 bits, so that limits of signed and unsigned 64-bit types compare with each other.
+// In 128 bits, so that the limits of signed and unsigned 64-bit types can be compared.
 Wide LowestOf(ptx::Type type) {
   return ptx::IsSigned(type) ? -(Wide{1} << (BitsOf(type) - 1)) : Wide{0};
 }
@@ -198,7 +198,7 @@ double RoundToIntegral(double value, Round round) {
     case Round::kNearest:
       break;
   }
-  // By hand: nearbyint() would follow the processor's mode.
+  // Done by hand: nearbyint() would follow the processor's mode.
   const double below = std::floor(value);
   const double rest = value - below;
   const bool up = rest > 0.5 || (rest == 0.5 && std::fmod(below, 2) != 0);
@@ -214,7 +214,7 @@ uint64_t Convert(const Conversion& how, uint64_t bits) {
     double value = DoubleOf(bits, how);
     if (!to_float) return Extend(ToInteger(value, how), how.to);
     // Rounded to a whole number here; if the format is narrower, it takes the nearest to that.
-    // Infinities and not-a-numbers go the usual way.
+    // Infinities and not-a-numbers take the usual path.
     if (how.to_integral && std::isfinite(value)) {
       Conversion rest = how;
       rest.round = Round::kNearest;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One conversion between any two types of PTX, as cvt makes it.
+// One conversion between any two PTX types, as cvt makes it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct Conversion {
   bool finite = false;       // .satfinite: what is too large becomes the largest number
 };
 
-// `bits` holds a value of `from` in its low bits; the result one of `to`, extended to 64 bits as
-// the type says.
+// `bits` holds a value of `from` in its low bits. The result is a value of `to`, extended to 64
+// bits according to its type.
 [[nodiscard]] uint64_t Convert(const Conversion& how, uint64_t bits);
-// Rounds as asked; exact where the format allows.
+// Rounds as requested; exact where the format allows.
 [[nodiscard]] float ToSingle(double value, Round round);
 [[nodiscard]] double RoundToIntegral(double value, Round round);
 

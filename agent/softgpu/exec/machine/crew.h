@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that help to run the blocks of grids: one less than the processors that this process may use,
-// shared by all grids that run. Started when first needed; they end with the process.
+// Threads that help to run the blocks of grids: one fewer than the processors that this process may use, shared by all
+// grids that run. Started when first needed; they end with the process.
 //
-// Safe from any thread; never destroyed, as streams may run grids while the process exits.
+// Safe from any thread. Never destroyed, because streams may run grids while the process exits.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ class Crew {
  public:
   static Crew& Instance();
 
-  // So many threads run a grid, the caller's among them: at least 1; 0 for the number of processors.
-  // Counts until the first help.
+  // Sets how many threads run a grid, including the caller's: at least 1; 0 means the number of processors. Has no
+  // effect after the first Help.
   void SetSize(uint32_t threads);
   [[nodiscard]] uint32_t size() const { return size_; }
 
-  // While it lives, threads that have nothing else to do call `work`, which returns when nothing
-  // is left to do. The destructor waits for those that are inside.
+  // While it lives, threads that have nothing else to do call `work`, which returns when nothing is left to do. The
+  // destructor waits for the calls that have not returned.
   class Help {
    public:
     explicit Help(std::function<void()> work);
@@ -42,7 +42,7 @@ class Crew {
   Crew();
   void StartLocked() GPULOOM_REQUIRES(mutex_);
   void Serve();
-  // The grid that has least help, of those that can use more, or null.
+  // Of the grids that can use more help, the one that has the least; nullptr if there is none.
   [[nodiscard]] Help* NextLocked() GPULOOM_REQUIRES(mutex_);
 
   Mutex mutex_;

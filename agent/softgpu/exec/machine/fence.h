@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders memory between the threads and processes that run grids on the same memory.
+// Orders memory between the threads and processes that run grids on the same memory. Safe from any
+// thread.
 #pragma once
 
 #include <atomic>

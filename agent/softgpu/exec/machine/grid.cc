@@ -62,7 +62,7 @@ const char* FindMistake(const Grid& grid) {
 // A grid that runs for less than this is not worth waking other threads.
 constexpr std::chrono::microseconds kAlone{100};
 
-// What the threads that run blocks of one grid share: which blocks are left, and how it ended.
+// What the threads that run a grid's blocks share: which blocks are left, and how the grid ended.
 //
 // Blocks are taken in rising order. After a fault those behind it end, as if they had never begun,
 // and those before it run on: the fault of the lowest block is the grid's, as if they had run in
@@ -85,7 +85,7 @@ class Course {
   [[nodiscard]] bool IsOver(uint64_t block) const {
     return block >= end_.load(std::memory_order_relaxed);
   }
-  // A later fault in an earlier block replaces what an earlier fault in a later block said.
+  // A later fault in an earlier block replaces what an earlier fault in a later block reported.
   void EndAt(uint64_t block, Outcome outcome) {
     const MutexLock lock(mutex_);
     if (block >= end_.load(std::memory_order_relaxed)) return;
@@ -107,13 +107,13 @@ class Course {
   Outcome outcome_ GPULOOM_GUARDED_BY(mutex_);
 };
 
-// Which block, warp or cluster is the linear-th, x counting fastest.
+// The linear-th block, warp or cluster, with x counting fastest.
 Dim3 Split(uint64_t linear, const Dim3& size) {
   return {static_cast<uint32_t>(linear % size.x), static_cast<uint32_t>(linear / size.x % size.y),
           static_cast<uint32_t>(linear / size.x / size.y)};
 }
 
-// One thread's blocks: as many as are resident at once, used again and again.
+// One thread's blocks: as many as are resident at once, reused again and again.
 class Runner {
  public:
   Runner(const GridRun& like, Course& course) : run_(like), course_(course) {
@@ -125,7 +125,7 @@ class Runner {
     resident_ = run_.grid.cooperative ? uint64_t{size.x} * size.y * size.z : per_cluster_;
     for (uint64_t i = 0; i < resident_; ++i) blocks_.push_back(std::make_unique<Block>(run_));
   }
-  // When the thread stops, for whichever reason, what it has executed counts.
+  // When the thread stops, for whatever reason, the instructions that it has executed are counted.
   ~Runner() { course_.Count(run_.instructions); }
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;

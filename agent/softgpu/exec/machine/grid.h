@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one grid of a kernel, on the calling thread, with help from others (crew.h) when it has many
-// blocks, lasts, and does nothing that depends on their order (Kernel::in_order).
+// Runs one grid of a kernel on the calling thread. Other threads help (crew.h) when it has many
+// blocks, runs for long enough, and does nothing that depends on the order of the blocks
+// (Kernel::in_order).
 //
-// Several threads may run grids at once, also of the same kernel: what they share is only the
-// memory that the program itself shares, and atomics on it are the CPU's atomics, so they hold
-// between threads and between processes that map the same memory.
+// Several threads may run grids at once, also of the same kernel. They share only the memory that
+// the program itself shares. Atomics on it are the CPU's atomics, so they hold between threads, and
+// between processes that map the same memory.
 #pragma once
 
 #include <atomic>
@@ -34,14 +35,15 @@ struct Grid {
   Dim3 grid;
   Dim3 block;
   Dim3 cluster;               // blocks per cluster
-  bool has_clusters = false;  // the launch asked for them, be it of one block
+  bool has_clusters = false;  // the launch requested clusters, even if of one block
   uint32_t dynamic_shared_bytes = 0;
   const std::byte* params = nullptr;  // kernel->param_bytes bytes, laid out as kernel->params says
-  // By the number of the module's references; null: it has none. Stays while the grid runs.
+  // By the number of the module's references; nullptr: it has none. Must not change while the grid
+  // runs.
   const std::vector<BoundImage>* references = nullptr;
-  KernelHeap* heap = nullptr;  // of malloc; null: there is no memory
-  bool cooperative =
-      false;  // all blocks are resident at once, so that they may wait for each other
+  KernelHeap* heap = nullptr;  // for malloc; nullptr: there is no memory
+  // All blocks are resident at once, so that they may wait for each other.
+  bool cooperative = false;
 };
 
 struct Outcome {

@@ -22,7 +22,7 @@ uint16_t Encode(double magnitude, int fraction, int lowest, int highest, Round r
   --exponent;  // magnitude = 1.x * 2^exponent
   // Subnormal numbers keep the lowest exponent and lose leading bits instead.
   if (exponent < lowest) exponent = lowest;
-  // In units of the last place: exact, as a power of two scales it.
+  // In units of the last place: exact, because a power of two scales it.
   const double scaled = std::ldexp(magnitude, fraction - exponent);
   double whole = std::floor(scaled);
   const double rest = scaled - whole;

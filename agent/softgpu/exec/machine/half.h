@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// IEEE half precision and bfloat16 in software: compilers disagree about their own types for them.
+// IEEE half precision and bfloat16 in software, because compilers disagree about their own types
+// for them. Pure.
 #pragma once
 
 #include <bit>
@@ -14,7 +15,8 @@ struct Bfloat {
   uint16_t bits = 0;
 };
 
-// Numbers of eight bits: four of exponent and three of fraction, without infinities; five and two.
+// Numbers of eight bits: E4m3 has four bits of exponent, three of fraction, and no infinities; E5m2
+// has five and two.
 struct E4m3 {
   uint8_t bits = 0;
 };
@@ -38,11 +40,12 @@ enum class Round : uint8_t { kNearest, kNearestAway, kZero, kDown, kUp };
 [[nodiscard]] inline float ToFloat(E5m2 value) {
   return ToFloat(Half{static_cast<uint16_t>(value.bits << 8)});
 }
-// To the nearest; what is too large, infinities too, becomes the largest finite number.
+// Rounds to the nearest. What is too large, including infinities, becomes the largest finite
+// number.
 [[nodiscard]] E4m3 ToE4m3(double value);
 [[nodiscard]] E5m2 ToE5m2(double value);
 
-// What a comparison compares.
+// The value as a comparison uses it.
 inline float Value(float value) { return value; }
 inline double Value(double value) { return value; }
 inline float Value(Half value) { return ToFloat(value); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What textures and surfaces look at: rows of elements in plain memory. A driver that lays arrays
-// out as rows needs nothing else. Plain data; immutable while a kernel can see it.
+// The memory of textures and surfaces: rows of elements in plain memory. A driver that lays arrays
+// out as rows needs nothing else. Plain data; immutable while a kernel can see it, and safe from
+// any thread then.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +33,11 @@ enum class AddressMode : uint8_t { kWrap, kClamp, kMirror, kBorder };
 
 struct Texture {
   std::vector<Image> levels;   // at least one
-  bool linear_memory = false;  // fetched by whole numbers; what is outside is 0
-  bool filters = false;        // linearly; else the nearest element
+  bool linear_memory = false;  // is fetched by whole numbers; what lies outside is 0
+  bool filters = false;        // linearly; otherwise it takes the nearest element
   bool filters_levels = false;
   bool normalized_coordinates = false;
-  bool reads_integers = false;  // else elements of 8 and 16 bits become fractions of 1
+  bool reads_integers = false;  // otherwise elements of 8 and 16 bits become fractions of 1
   AddressMode address_mode[3] = {AddressMode::kClamp, AddressMode::kClamp, AddressMode::kClamp};
   float border[4] = {};
   float level_bias = 0;
@@ -44,7 +45,7 @@ struct Texture {
   float max_level = 0;
 };
 
-// What a module's texture or surface reference stands for in a launch. Null: it is not bound.
+// What a module's texture or surface reference stands for in a launch. nullptr: it is not bound.
 struct BoundImage {
   std::shared_ptr<const Texture> texture;  // of a texture reference
   std::shared_ptr<const Image> surface;    // of a surface reference

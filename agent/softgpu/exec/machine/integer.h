@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer arithmetic as PTX defines it, without the undefined behaviour of C++'s.
+// Integer arithmetic as PTX defines it, without the undefined behaviour of C++. Pure.
 #pragma once
 
 #include <bit>
@@ -43,7 +43,8 @@ struct Twice<int64_t> {
   using Type = Wide;
 };
 
-// Through 64 bits: 16-bit operands would be promoted to int, whose overflow is undefined.
+// Computed in 64 bits, because 16-bit operands would be promoted to int, whose overflow is
+// undefined.
 template <class T>
 T AddWrap(T a, T b) {
   return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
@@ -70,7 +71,7 @@ inline int16_t MulHigh(int16_t a, int16_t b) {
   return static_cast<int16_t>((int32_t{a} * int32_t{b}) >> 16);
 }
 
-// A GPU gives all ones for a division by zero, and for its remainder.
+// For a division by zero, and its remainder, a GPU gives all ones.
 template <class T>
 T DivOrOnes(T a, T b) {
   if (b == 0) return static_cast<T>(~T{0});

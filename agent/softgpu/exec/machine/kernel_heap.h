@@ -10,9 +10,9 @@ namespace gpuloom::softgpu {
 class KernelHeap {
  public:
   virtual ~KernelHeap() = default;
-  // An address that kernels may touch, a multiple of 16, or 0 when there is not so much left.
+  // Returns an address that kernels may touch, a multiple of 16, or 0 when there is not that much left.
   [[nodiscard]] virtual uint64_t Allocate(uint64_t size_bytes) = 0;
-  // False for what Allocate has not given, or has got back already.
+  // False for an address that Allocate has not returned, or that has been freed already.
   [[nodiscard]] virtual bool Free(uint64_t address) = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over the lanes of a warp, and masks with a bit for each.
+// Loops over the lanes of a warp, and masks with a bit for each lane. Pure.
 #pragma once
 
 #include <bit>
@@ -10,7 +10,7 @@ namespace gpuloom::softgpu {
 inline constexpr uint32_t kLanes = 32;
 inline constexpr uint32_t kAllLanes = 0xffffffffu;
 
-// Each lane's bit, to ask a mask about many lanes at once.
+// The bit of each lane, for testing a mask for many lanes at once.
 struct LaneBits {
   alignas(64) uint32_t of[kLanes];
 };
@@ -27,8 +27,8 @@ inline void ForEach(uint32_t lanes, F f) {
   for (; lanes != 0; lanes &= lanes - 1) f(static_cast<uint32_t>(std::countr_zero(lanes)));
 }
 
-// f(lane) for all lanes, several at a time: what it writes may be what it reads only in the same lane.
-// Registers are so: two of them are the same or do not overlap.
+// Calls f(lane) for all lanes, several at a time. What f writes may overlap what it reads only in the same lane.
+// Registers satisfy this: two of them are the same or do not overlap.
 template <uint32_t kCount = kLanes, class F>
 [[gnu::always_inline]] inline void ForAll(F f) {
 #if defined(__clang__)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes handlers out of functions of single values: a loop over all lanes that the compiler
-// vectorises, in which lanes that are off keep what they had.
+// vectorises, in which lanes that do not execute keep their values. A handler runs on the thread of
+// its warp.
 #pragma once
 
 #include "agent/softgpu/exec/machine/lane_loops.h"
@@ -9,7 +10,7 @@
 
 namespace gpuloom::softgpu {
 
-// d = f(lane). Also computes what lanes that are off would give: f has no effects, and is cheap.
+// d = f(lane). Also computes f for lanes that do not execute: f has no side effects, and is cheap.
 template <class D, class F>
 [[gnu::always_inline]] inline Step Apply(Warp& warp, const Instr& in, F f) {
   D* const d = warp.Destination<D>(in.d);
@@ -25,7 +26,7 @@ template <class D, class F>
   return Step::kNext;
 }
 
-// The same for what takes long: only in executing lanes, one after the other.
+// The same for an expensive f: only in executing lanes, one after the other.
 template <class D, class F>
 inline Step ApplyEach(Warp& warp, const Instr& in, F f) {
   D* const d = warp.Destination<D>(in.d);

@@ -50,7 +50,7 @@ constexpr Facts kFacts[] = {
 
 const Facts& FactsOf(Element element) { return kFacts[static_cast<uint8_t>(element)]; }
 
-// Of 32 bits, by wrapping around or to the nearest there is.
+// In 32 bits, by wrapping around or saturating.
 uint32_t ToInteger(double sum, bool saturate) {
   if (saturate) {
     sum = std::fmin(std::fmax(sum, std::numeric_limits<int32_t>::min()),
@@ -181,8 +181,9 @@ Fragment Fragment::Of(Element element, Role role, const MatrixShape& shape) {
   made.role = role;
   made.rows = role == Role::kB ? shape.k : shape.m;
   made.columns = role == Role::kA ? shape.k : shape.n;
-  // What one lane holds in registers: the matrix's elements divided by 32 lanes and by the elements
-  // of a register. Some instructions have more, which repeat them: they set it themselves.
+  // How many registers of a lane a matrix takes: its elements divided by 32 lanes and by the
+  // elements of a register. Some instructions have more, which repeat them, and set the number
+  // themselves.
   made.registers = made.rows * made.columns / kLanes / made.PerRegister();
   return made;
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrices as the matrix instructions know them: their elements, how a warp's registers hold them, and
-// their product.
+// Matrices as the matrix instructions use them: their elements, how a warp's registers hold them, and their product.
 //
-// Lane l is in group l / 4 at place l % 4. Where PTX says which lane holds what (mma, wgmma), a Fragment
-// says the same; where it leaves that open (wmma), the same layout is used. Products and sums are made
-// in double precision and rounded once, so results may differ from a GPU's in the last bits.
+// Lane l is in group l / 4 at place l % 4. Where PTX specifies which lane holds what (mma, wgmma), a Fragment follows
+// it; where PTX leaves that open (wmma), the same layout is used. Products and sums are computed in double precision
+// and rounded once, so results may differ from a GPU's in the last bits.
 //
-// Pure functions and values; any thread.
+// Pure functions and values; safe from any thread, apart from the warp that a Fragment reads or writes.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +35,7 @@ enum class Element : uint8_t {
   kF64,
 };
 
-// The first modifier that names an element, taken; kNone when there is none.
+// Takes the first modifier that names an element; kNone when there is none.
 [[nodiscard]] Element TakeElement(Modifiers& mods);
 [[nodiscard]] uint32_t BitsOf(Element element);
 [[nodiscard]] bool IsIntegral(Element element);
@@ -46,8 +45,8 @@ enum class Element : uint8_t {
 
 // The at-th element of a register or word.
 [[nodiscard]] double ValueOf(Element element, uint64_t word, uint32_t at);
-// Rounded to the nearest; integers wrap around, or with `saturate` stop at the last one. For the
-// elements that a sum may have.
+// Rounds to the nearest. Integers wrap around, or stop at the extreme values with `saturate`. For the elements that a
+// sum may have.
 [[nodiscard]] uint64_t BitsFrom(Element element, double value, bool saturate);
 
 // "m16n8k16" and the like.
@@ -69,10 +68,10 @@ struct Matrix {
   std::vector<double> values;
 };
 
-// c += a * b; `exclusive`: of bits, where elements count that differ.
+// c += a * b. With `exclusive`, for bits: counts the elements that differ.
 void AddProduct(const Matrix& a, const Matrix& b, bool exclusive, Matrix* c);
 
-enum class Role : uint8_t { kA, kB, kC };  // C is also what D is
+enum class Role : uint8_t { kA, kB, kC };  // D has the role of C
 
 // What a warp's registers hold of one matrix. More registers than the matrix needs repeat it.
 struct Fragment {
@@ -88,7 +87,7 @@ struct Fragment {
     uint32_t row, column;
   };
   [[nodiscard]] Place PlaceOf(uint32_t lane, uint32_t index, uint32_t at) const;
-  // Of all lanes; refs: the registers.
+  // Reads all lanes. `refs`: the registers.
   [[nodiscard]] Matrix Read(const Warp& warp, const uint32_t* refs) const;
   void Write(Warp& warp, const uint32_t* refs, const Matrix& matrix, bool saturate) const;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 64-bit object that mbarrier instructions work on, as it lies in shared memory: PTX leaves its
-// layout to the implementation. A phase ends when nothing is pending: no arrival and no bytes.
+// The 64-bit object that mbarrier instructions work on, as it lies in shared memory; PTX leaves its
+// layout to the implementation. A phase ends when neither arrivals nor bytes are pending. Plain
+// value; the thread that runs the block.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,9 @@ struct Mbarrier {
 
   uint32_t expected = 0;  // arrivals of each phase
   uint32_t pending = 0;   // arrivals that this phase lacks
-  int32_t bytes = 0;      // that this phase waits for; below zero when they came first
-  uint32_t phase = 0;     // 0 or 1
+  // bytes that this phase waits for; below zero when some arrived before they were expected
+  int32_t bytes = 0;
+  uint32_t phase = 0;  // 0 or 1
 
   static Mbarrier Of(uint32_t count) { return {count, count, 0, 0}; }
 
@@ -56,7 +58,7 @@ struct Mbarrier {
     expected -= count;
     return Arrive(count);
   }
-  // Whatever a program asks for: the sum wraps.
+  // The sum wraps, whatever a program requests.
   void Expect(uint32_t more) { bytes = static_cast<int32_t>(static_cast<uint32_t>(bytes) + more); }
   void Complete(uint32_t done) {
     bytes = static_cast<int32_t>(static_cast<uint32_t>(bytes) - done);

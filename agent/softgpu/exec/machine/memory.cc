@@ -274,7 +274,8 @@ template <class A>
   return true;
 }
 
-// True: all executing lanes lie in the area of the first, where they may, and `out` says where.
+// Returns true if all executing lanes lie in the area of the first and may access it; `out` then
+// says where.
 template <class A>
 [[gnu::always_inline]] inline bool Warp::ResolveTogether(const A* addresses, A offset,
                                                          uint8_t flags, uint32_t size_bytes,

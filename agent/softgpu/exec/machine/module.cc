@@ -22,8 +22,8 @@ std::unique_ptr<Module> Module::Load(std::string_view ptx, const AllocateGlobals
   try {
     ptx::ModuleTree tree;
     if (!ptx::Parse(ptx, &tree, error)) return nullptr;
-    // A text that is too new is told apart from one that is wrong: the driver gives another error
-    // code for it (kTooNew).
+    // A text that is too new is distinguished from one that is wrong: the driver returns another
+    // error code for it (kTooNew).
     if (tree.version > target.newest_ptx) {
       *error = std::string(kTooNew) + ptx::Dotted(target.newest_ptx) + ", all that " +
                target.driver + " knows; it is " + ptx::Dotted(tree.version);

@@ -41,12 +41,12 @@ struct Kernel {
   uint32_t param_bytes = 0;          // size of the parameter block: end of the last parameter
   uint32_t static_shared_bytes = 0;  // without the dynamic part
   uint32_t local_bytes = 0;          // per thread, of the kernel itself
-  uint32_t const_bytes = 0;          // of the whole module
+  uint32_t const_bytes = 0;          // those of the whole module
   uint32_t num_regs = 0;             // 32-bit registers live at once, an estimate, 16..255
   uint32_t max_threads_per_block = kMaxThreadsPerBlock;  // smaller with .maxntid or .reqntid
   uint32_t required_ntid[3] = {0, 0, 0};                 // .reqntid, or zeros
   uint32_t required_cluster[3] = {0, 0, 0};              // .reqnctapercluster, or zeros
-  // Its results may depend on which of its blocks comes first, so they run one after another.
+  // Its results may depend on the order of its blocks, so they run one after another.
   bool in_order = false;
   const Function* code = nullptr;
 };
@@ -65,7 +65,7 @@ struct ImageReference {
   bool is_surface = false;
 };
 
-// Variables that the text only declares, and where the loader of the module says they lie.
+// Variables that the text only declares, with the addresses that the module's loader provides.
 using Externals = std::map<std::string, uint64_t, std::less<>>;
 
 class Module {
@@ -74,11 +74,11 @@ class Module {
   // none. The memory must be found in the AddressSpace that the module's kernels run with.
   using AllocateGlobals = std::function<uint64_t(size_t size_bytes, size_t align_bytes)>;
 
-  // How *error begins for a text in a language that is too new for the target.
+  // The beginning of *error for a text whose language is too new for the target.
   static constexpr std::string_view kTooNew = "ptx: its .version is newer than ";
 
-  // Parses, checks and decodes PTX text. On failure returns null and says why in *error:
-  // "ptx line 12: unsupported instruction 'foo.bar'". `out_of_memory`, when given, tells whether
+  // Parses, checks and decodes PTX text. On failure returns nullptr with the reason in *error: "ptx
+  // line 12: unsupported instruction 'foo.bar'". `out_of_memory`, if not nullptr, is set to whether
   // the allocator refused.
   [[nodiscard]] static std::unique_ptr<Module> Load(std::string_view ptx,
                                                     const AllocateGlobals& allocate,

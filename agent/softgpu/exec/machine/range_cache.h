@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The address ranges that a grid touched last, so that an access rarely asks the AddressSpace.
-// One per running grid, used by its thread only.
+// The address ranges that a grid touched last, so that an access rarely asks the AddressSpace. Each
+// thread that runs a grid's blocks has its own.
 #pragma once
 
 #include "agent/softgpu/exec/machine/address_space.h"
@@ -55,8 +55,8 @@ class RangeCache {
   const AddressSpace& memory_;
   uint64_t generation_;
   AddressSpace::Range ranges_[kRanges];
-  uint32_t last_ = 0;  // that was asked for
-  uint32_t next_ = 0;  // to be replaced
+  uint32_t last_ = 0;  // the range that was looked up last
+  uint32_t next_ = 0;  // the range that is replaced next
 };
 
 }  // namespace gpuloom::softgpu

@@ -38,9 +38,9 @@ double AddToOdd(double a, double b) {
   const double rest = (a - (sum - b_part)) + (b - b_part);
   if (rest == 0) return sum;
   uint64_t bits = std::bit_cast<uint64_t>(sum);
-  // It is odd already, as an inexact sum has to be.
+  // The sum is odd already, as an inexact one has to be.
   if (bits & 1) return sum;
-  // Of the two neighbours of the exact sum the odd one: toward zero when `sum` went too far.
+  // Of the two neighbours of the exact sum, the odd one: toward zero when `sum` went too far.
   const bool too_far = (rest > 0) != (sum > 0);
   bits = too_far ? bits - 1 : bits + 1;
   return std::bit_cast<double>(bits);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Floating-point arithmetic with the rounding modes, flushing and saturation of PTX.
+// Floating-point arithmetic with the rounding modes, flushing and saturation of PTX. Pure, except ScopedRound, which
+// changes the calling thread's rounding mode.
 #pragma once
 
 #include <bit>
@@ -21,7 +22,7 @@ enum FloatMode : uint16_t {
 
 [[nodiscard]] inline Round RoundOf(uint16_t mode) { return static_cast<Round>(mode & kRoundMask); }
 
-// A GPU's single-precision operations give this not-a-number, whatever their operands held.
+// A GPU's single-precision operations return this not-a-number, whatever their operands contain.
 inline float Canonical(float value) {
   return value != value ? std::bit_cast<float>(0x7fffffffu) : value;
 }
@@ -44,7 +45,7 @@ T Out(T value, uint16_t mode) {
   return Canonical(value);
 }
 
-// What is nearer to zero becomes zero, when `extra` says so.
+// The limit below which values become zero, if `mode` says so.
 template <class T>
 T LeastOf(uint16_t mode) {
   return sizeof(T) == 4 && (mode & kFlush) != 0 ? std::numeric_limits<T>::min() : T{0};
@@ -60,7 +61,7 @@ inline double UpperHalf(double value) {
   return std::bit_cast<double>(std::bit_cast<uint64_t>(value) & 0xffffffff00000000u);
 }
 
-// The processor's mode while it lives; rounded.cc. What is computed under it must come from memory and go
+// Sets the processor's rounding mode while it lives; rounded.cc. Operands under it must come from memory and results go
 // to memory, between two Pinned(): the compiler moves other operations in and out.
 class ScopedRound {
  public:
@@ -73,14 +74,14 @@ class ScopedRound {
   int before_;
 };
 
-// The value may have changed, and is looked at, here.
+// Tells the compiler that the value may change, and is used, here.
 template <class T>
 [[gnu::always_inline]] inline void Pinned(T& value) {
   asm volatile("" : "+m"(value));
 }
 
-// a + b with its last bit set when it is not exact ("round to odd"): rounding that once more to a
-// narrower format gives what rounding the exact sum would.
+// a + b with its last bit set when it is not exact ("round to odd"). Rounding that once more to a narrower format gives
+// the same as rounding the exact sum.
 [[nodiscard]] double AddToOdd(double a, double b);
 
 }  // namespace gpuloom::softgpu

@@ -24,7 +24,7 @@ bool IsFraction(const Texture& texture, ElementFormat format) {
          format == ElementFormat::kU16 || format == ElementFormat::kS16;
 }
 
-// What a register gets is a float, and so may be filtered.
+// The register gets a float, so the element may be filtered.
 bool IsFloat(const Texture& texture, ElementFormat format) {
   return format == ElementFormat::kF16 || format == ElementFormat::kF32 ||
          IsFraction(texture, format);
@@ -39,7 +39,7 @@ T Load(const std::byte* from, uint32_t channel) {
 
 uint32_t FloatBits(float value) { return std::bit_cast<uint32_t>(value); }
 
-// One channel as its register's bits.
+// The bits of one channel's register.
 uint32_t Channel(ElementFormat format, bool fraction, const std::byte* from, uint32_t channel) {
   switch (format) {
     case ElementFormat::kU8: {
@@ -101,7 +101,7 @@ int64_t Wrapped(int64_t i, uint32_t size, AddressMode mode) {
   return i < 0 || i >= n ? -1 : i;
 }
 
-// One image, seen through a texture from one place. Refers to all that it is given.
+// One image, seen through a texture from one place. Refers to all its arguments.
 class Level {
  public:
   Level(const Texture& texture, const Image& image, const Place& place, const ReadBytes& read)
@@ -111,7 +111,7 @@ class Level {
     for (uint32_t i = 0; i < place.dimensions; ++i) {
       size_[i] = sizes[i];
       mode_[i] = texture.address_mode[i];
-      // What repeats does so in parts of the whole only.
+      // Coordinates that repeat do so in fractions of the whole only.
       if (!texture.normalized_coordinates &&
           (mode_[i] == AddressMode::kWrap || mode_[i] == AddressMode::kMirror)) {
         mode_[i] = AddressMode::kClamp;
@@ -152,7 +152,7 @@ class Level {
         index[i] = low[i] + high;
         share *= high != 0 ? weight[i] : 1 - weight[i];
       }
-      // Not read: its memory need not even be there.
+      // Not read: its memory need not even exist.
       if (share == 0) continue;
       Element one;
       if (!ElementAt(index, &one)) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a texture gives at a place: addressing, filtering, and the conversion of elements. Pure; the
-// caller says how an element's bytes are found, because only it knows what a kernel may touch.
+// The value of a texture at a place: addressing, filtering, and the conversion of elements. Pure; the caller provides a
+// function that reads an element's bytes, because only it knows what a kernel may touch.
 //
 // Weights of linear filtering have 8 bits, as the hardware's do.
 #pragma once
@@ -13,33 +13,33 @@
 
 namespace gpuloom::softgpu {
 
-// A place in a texture. Whole numbers when `integers`, else in elements or, normalised, in parts of
-// the texture's size.
+// A place in a texture. Whole numbers if `integers`; otherwise in elements or, normalised, in fractions of the
+// texture's size.
 struct Place {
-  uint32_t dimensions = 1;  // 1, 2 or 3 of `at` and `whole` count
+  uint32_t dimensions = 1;  // how many entries of `at` and `whole` count: 1, 2 or 3
   bool integers = false;
   float at[3] = {};
   int32_t whole[3] = {};
   uint32_t layer = 0;
 };
 
-// Four registers' bits: floats, or integers when the texture reads integers.
+// The bits of four registers: floats, or integers if the texture reads integers.
 struct Element {
   uint32_t bits[4] = {};
 };
 
-// The bytes at an address, or null, which ends the sampling.
+// The bytes at an address; nullptr ends the sampling.
 using ReadBytes = std::function<const std::byte*(uint64_t address, uint32_t size_bytes)>;
 
-// Turns a direction, in `at`, into the place in the face that it meets: of two dimensions, in the layer
-// of that face, `layer` having counted whole cubes. With `gradients`, how the direction changes along
-// two axes: then they say how the place does.
+// Turns the direction in `at` into the place in the face that it meets: two-dimensional, in the layer of that face,
+// where `layer` counted whole cubes before. `gradients`, if given, say how the direction changes along two axes, and
+// are turned into how the place changes.
 void OntoCube(const Texture& texture, Place* place, float (*gradients)[3] = nullptr);
 // The level of detail at which an element changes along neither axis by more than one.
 [[nodiscard]] float LevelOf(const Texture& texture, uint32_t dimensions,
                             const float (*gradients)[3]);
 
-// False when `read` gave null.
+// False when `read` returned nullptr.
 [[nodiscard]] bool Sample(const Texture& texture, const Place& place, float level,
                           const ReadBytes& read, Element* element);
 // One channel of the four elements that linear filtering in two dimensions would mix, in the order

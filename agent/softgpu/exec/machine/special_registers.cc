@@ -67,7 +67,7 @@ struct Row {
   Id id;
 };
 
-// What a module may name: of vectors only the elements.
+// The names that a module may use: of vectors only the elements.
 constexpr Row kRows[] = {
     {"%tid.x", kTidX},
     {"%tid.y", kTidY},
@@ -140,7 +140,7 @@ uint64_t GlobalTimer() {
 // The i-th of x, y, z.
 uint32_t Part(const Dim3& v, uint32_t i) { return i == 0 ? v.x : i == 1 ? v.y : v.z; }
 
-// What is the same in all lanes.
+// Registers that are the same in all lanes.
 uint64_t UniformValue(Warp& warp, uint16_t id) {
   Block& block = warp.block();
   const GridRun& run = block.run();
@@ -225,7 +225,7 @@ Step Read(Warp& warp, const Instr& in) {
     const uint32_t* tid = warp.tid[id];
     return Apply<D>(warp, in, [=](uint32_t i) { return static_cast<D>(tid[i]); });
   }
-  // What a lane's number alone decides.
+  // Registers that depend on a lane's number alone.
   const auto mask = [id](uint32_t i) -> uint32_t {
     const uint32_t eq = 1u << i;
     switch (id) {

@@ -63,8 +63,8 @@ class Arguments {
   Arguments(Warp& warp, uint32_t lane, uint64_t address)
       : warp_(warp), lane_(lane), address_(address) {}
 
-  // What cannot be read gives zeros and is remembered: Print() gives up at the end of the
-  // conversion.
+  // An argument that cannot be read counts as zeros and is remembered: Print() gives up at the end
+  // of the conversion.
   template <class T>
   T Take() {
     address_ = (address_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
@@ -256,7 +256,7 @@ Step SetConditional(Warp& warp, const Instr& in) {
 
 // malloc(size) and free(address).
 Step Malloc(Warp& warp, const Instr& in) {
-  // Without a heap malloc gives null, as when the heap is full.
+  // Without a heap malloc returns null, as when the heap is full.
   const CallSite& site = warp.frame->function->calls[in.target];
   KernelHeap* const heap = warp.block().run().grid.heap;
   ForEach(warp.exec, [&](uint32_t lane) {
@@ -281,7 +281,7 @@ Step Free(Warp& warp, const Instr& in) {
   return warp.Fault(Outcome::kIllegalAddress, unknown, "free of what malloc has not given");
 }
 
-// A declaration may say anything: one whose sizes differ from the driver's function is unknown.
+// A declaration may have any form: one whose sizes differ from the driver's function is unknown.
 bool HasSizes(const std::vector<Slot>& slots, std::initializer_list<uint32_t> sizes) {
   size_t i = 0;
   if (slots.size() != sizes.size()) return false;

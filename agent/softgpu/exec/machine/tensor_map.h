@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a CUtensorMap holds when softgpu made it: the driver writes it, the machine reads it from
+// The contents of a CUtensorMap that softgpu made: the driver writes it, the machine reads it from
 // wherever a kernel has put it. Plain data without padding.
 #pragma once
 
@@ -12,7 +12,7 @@ inline constexpr uint32_t kMaxTensorRank = 5;
 struct TensorMap {
   static constexpr uint32_t kMagic = 0x70616d54;  // "Tmap"
   enum Mode : uint8_t { kTiled, kIm2col };
-  // Of elements, and with them what an addition of two is. In the order of CUtensorMapDataType.
+  // The type of the elements, and thereby how two are added. In the order of CUtensorMapDataType.
   enum Type : uint8_t {
     kU8,
     kU16,
@@ -40,8 +40,8 @@ struct TensorMap {
   uint16_t box[kMaxTensorRank];          // elements
   uint8_t element_strides[kMaxTensorRank];
   uint8_t swizzle;         // 0: none; 1, 2, 3: spans of 32, 64, 128 bytes
-  uint8_t fills_with_nan;  // what lies outside; else it is 0
-  uint8_t alignment;       // that the address must have
+  uint8_t fills_with_nan;  // what lies outside is not-a-number; otherwise 0
+  uint8_t alignment;       // the alignment that the address must have
   uint8_t rest[6];
 };
 static_assert(sizeof(TensorMap) == 112, "a CUtensorMap has 128 bytes");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of the processor's vector instructions the handlers use. A handler exists once for each level,
-// and the decoder takes the one for the level that is in force: what it gives is the same to the bit.
+// Which of the processor's vector instructions the handlers use. A handler exists once for each level, and the decoder
+// takes the one for the level in force; the results are the same to the bit. Safe from any thread.
 //
-// Only functions marked for a level contain its instructions, so that the library runs on any x86-64.
+// Only functions marked for a level contain its instructions, so the library runs on any x86-64.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace gpuloom::softgpu {
 
-// AVX-512 would be a third: it was no faster than AVX2 on an EPYC of 2022, which has it.
+// AVX-512 would be a third level: it was not faster than AVX2 on an EPYC of 2022, which has it.
 enum class VectorLevel : uint8_t {
   kPlain,  // what the compiler takes for granted
   kAvx2,   // and fused multiply-add
 };
 
-// The best of this processor.
+// The best level of this processor.
 [[nodiscard]] VectorLevel BestVectorLevel();
-// That of modules loaded from now on: the best, unless a test has chosen another.
+// The level of modules that are loaded from here on: the best, unless a test has chosen another one.
 [[nodiscard]] VectorLevel ChosenVectorLevel();
 void ChooseVectorLevel(VectorLevel level);
 
-// Not where compiling twice costs more than it gives: sanitizers, and builds without optimisation.
+// Left out where compiling twice costs more than it gains: in sanitizer builds, and without optimisation.
 #if defined(__x86_64__) && defined(GPULOOM_SOFTGPU_VECTORS)
 // flatten: everything that kBody calls is compiled for the level, too.
 template <auto kBody, class... Args>
@@ -32,7 +32,7 @@ template <auto kBody, class... Args>
 }
 #endif
 
-// kBody for the level: a pointer to a function of the same type.
+// A pointer to the version of kBody for the level, with the same type.
 template <auto kBody>
 struct Levels;
 template <class R, class... Args, R (*kBody)(Args...)>

@@ -123,8 +123,8 @@ void Warp::DropFrame(Frame* frame) {
   spare_[frame->function->index].push_back(frame);
 }
 
-// What an instruction's operands refer to from here on: the handlers find registers and predicates
-// through these pointers only.
+// Sets what an instruction's operands refer to: the handlers find registers and predicates only
+// through these pointers.
 void Warp::Enter(Frame* next) {
   frame = next;
   bases_[0] = next->Register(0);
@@ -288,7 +288,7 @@ bool Warp::RunFor(uint32_t* left) {
         continue;
       }
       Park(active, pc);
-      // Told only together with giving way: a turn that got work done is no reason to leave the
+      // Reported only together with giving way: a turn that got work done is no reason to leave the
       // processor to other threads.
       if (patience_ == 0) {
         give_way_ = true;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // 32 threads that run together: their registers, their places in the code, and how they diverge.
 //
-// Lanes at the same place run as one group. Of several groups the one deepest in calls, and there
-// the lowest in the code, runs first, which brings lanes together again where branches join. A
-// group that loops while others could run gives way after a while, so that a lane may wait for
-// another.
+// Lanes at the same place run as one group. Of several groups, the one deepest in calls, and there
+// the lowest in the code, runs first; so lanes come together again where branches join. A group
+// that loops while others could run gives way after a while, so that a lane may wait for another.
 //
-// Owned by its Block; one thread at a time. Only the instructions' handlers (cases/*.cc) read and
-// write its public state.
+// Owned by its Block; one thread at a time. Only the instructions' handlers (exec/decode/*.cc,
+// system_call.cc) read and write its public state.
 #pragma once
 
 #include <algorithm>
@@ -25,9 +24,9 @@ namespace gpuloom::softgpu {
 
 class Block;
 
-// Calls nest at most this deep; nvcc's recursion of real programs is far below.
+// Calls nest at most this deep; nvcc's recursion in real programs stays far below.
 inline constexpr uint32_t kMaxCallDepth = 1024;
-// Local memory per thread for the frames of called functions, beside the kernel's own.
+// Local memory per thread for the frames of called functions, besides the kernel's own.
 inline constexpr uint32_t kStackBytes = 64 * 1024;
 
 // Local memory per thread for alloca, in programs that have it.
@@ -40,11 +39,12 @@ struct Frame {
   const CallSite* site = nullptr;
   uint32_t return_pc = 0;
   uint32_t depth = 0;
-  uint32_t lanes = 0;       // that have not returned
-  uint32_t local_base = 0;  // of its variables in each lane's local memory
+  uint32_t lanes = 0;       // the lanes that have not returned
+  uint32_t local_base = 0;  // where its variables begin in each lane's local memory
   std::unique_ptr<CacheLine[]> registers;
   std::vector<uint32_t> predicates;
-  uint32_t allocated[kLanes] = {};  // where each lane's alloca stood when it came; if it allocates
+  // the end of each lane's alloca memory at the call, if the function allocates
+  uint32_t allocated[kLanes] = {};
 
   [[nodiscard]] std::byte* Register(Ref ref) const {
     return reinterpret_cast<std::byte*>(registers.get()) + ref;
@@ -60,18 +60,18 @@ struct WarpWait {
 };
 
 // Where the executing lanes of one access point to in this process. Most accesses are regular in
-// both halves of the warp, as blocks are often 16 threads wide.
+// each half of the warp, because blocks are often 16 threads wide.
 inline constexpr uint32_t kHalf = kLanes / 2;
 struct Pointers {
   struct Half {
-    uint64_t first = 0;       // an address: nothing need lie there when its lane does not execute
+    uint64_t first = 0;       // an address; nothing need lie there when its lane does not execute
     uint64_t step_bytes = 0;  // from lane to lane; 0: all point to the same place
     template <class T>
     [[nodiscard]] T* At(uint32_t i) const {
       return reinterpret_cast<T*>(first + i * step_bytes);
     }
   };
-  bool regular = false;  // the halves say where, else `lane` does
+  bool regular = false;  // the halves tell where; otherwise `lane` does
   Half half[2];
   std::byte* lane[kLanes];
 
@@ -133,7 +133,8 @@ class Warp {
   uint32_t pc = 0;
   Frame* frame = nullptr;
   uint32_t tid[3][kLanes] = {};
-  uint64_t cluster_phase[kLanes] = {};  // of the cluster's barrier, when the lane arrived there
+  // the phase of the cluster's barrier when the lane arrived there
+  uint64_t cluster_phase[kLanes] = {};
 
   // Memory (memory.cc). Fills `out` for the executing lanes; false when the fault was set. The size
   // is a power of two.
@@ -142,7 +143,7 @@ class Warp {
   }
   bool ResolveAddresses(const uint64_t* addresses, uint8_t flags, uint32_t size_bytes, bool write,
                         Pointers* out);
-  // One lane's address: null when it may not be touched. Says nothing about alignment.
+  // One lane's address; nullptr when it may not be touched. Does not check alignment.
   [[nodiscard]] std::byte* PointerFor(uint32_t lane, ptx::Space space, uint64_t address,
                                       uint32_t size_bytes, bool write);
   [[nodiscard]] uint64_t AddressOf(Ref ref, bool has_32_bits, uint32_t lane) const {
@@ -150,8 +151,8 @@ class Warp {
   }
   [[nodiscard]] std::byte* LocalOf(uint32_t lane, uint32_t offset);
   [[nodiscard]] uint32_t local_bytes() const { return local_bytes_; }
-  // Where the next alloca of a lane begins: up to local_bytes(). Back where it was when its
-  // function returns.
+  // Where the next alloca of a lane begins, up to local_bytes(). Restored when the lane's function
+  // returns.
   uint32_t allocated[kLanes] = {};
 
   // Control (warp.cc).
@@ -168,27 +169,27 @@ class Warp {
   Step Call(const Function& callee, const CallSite& site);
   Step CallEach(const uint64_t* addresses, const CallSite& site);
   Step Return();
-  // The group has waited for something: turn to other lanes before long.
+  // The group has waited for something: other lanes run before long.
   void Waited() {
     patience_ -= patience_ > 16 ? 16 : patience_;
     waited_ = true;
   }
-  // It has waited long: to others at once.
+  // The group has waited long: other lanes run at once.
   void GiveWay() { patience_ = 0; }
   Step Fault(Outcome::Kind kind, uint64_t address, std::string_view what);
 
-  // Warp-wide instructions (warp_ops.cc): `waits` holds what each executing lane brought. Finishes
-  // those whose members have all arrived, lets the others wait.
+  // Warp-wide instructions (warp_ops.cc): `waits` holds the operands of each executing lane.
+  // Finishes the instructions whose members have all arrived; the other lanes wait.
   Step Arrive(const Instr& in, const WarpWait* waits);
 
   // Barriers (warp.cc): the executing lanes wait; pc has been set behind the instruction.
   Step WaitAtBarrier(const Instr& in);
   // `waiting` lanes try the same instruction again when others have run; the rest goes on.
   Step WaitForCluster(uint32_t waiting);
-  // A barrier let `lanes` go.
+  // Call when a barrier has released `lanes`.
   void Release(uint32_t lanes) { at_barrier_ &= ~lanes; }
   [[nodiscard]] uint32_t at_barrier() const { return at_barrier_; }
-  // Where lane `lane` stands, for results that a barrier writes later.
+  // The frame of the lane, for results that a barrier writes later.
   [[nodiscard]] Frame* FrameOf(uint32_t lane) { return lane_frame_[lane]; }
 
  private:
@@ -219,7 +220,7 @@ class Warp {
   }
   Area AreaOf(uint64_t of, ptx::Space space, bool write);
   using Resolver = bool (*)(Warp&, const Instr&, uint32_t size_bytes, bool write, Pointers*);
-  // For all lanes in a row, and anything.
+  // For a row of all lanes, and for any lanes.
   static bool ResolveRow(Warp& warp, const Instr& in, uint32_t size_bytes, bool write,
                          Pointers* out);
   static bool ResolveAny(Warp& warp, const Instr& in, uint32_t size_bytes, bool write,
@@ -243,7 +244,8 @@ class Warp {
   bool RunFor(uint32_t* left);
   bool Select();
   bool SelectInCalls(uint32_t runnable);
-  // Running lanes stand at `at` from now on. When they are all that live, none is written to.
+  // Running lanes continue at `at` later. If they are all the live ones, nothing is written per
+  // lane.
   void Park(uint32_t lanes, uint32_t at) {
     if (lanes == live_) {
       together_ = true;
@@ -253,7 +255,7 @@ class Warp {
     }
   }
   void Place(uint32_t lanes, uint32_t at) {
-    // By masks: the compiler makes no branches of them.
+    // Written with masks, for which the compiler makes no branches.
     const uint64_t turn = turn_;
     ForAll([=, this](uint32_t i) {
       const uint32_t on = IsOn(lanes, i) ? ~0u : 0;
@@ -293,10 +295,10 @@ class Warp {
   uint32_t merge_pc_ = 0;    // the running group stops where other lanes wait
   uint32_t patience_ = 0;
   bool give_way_ = false;
-  uint32_t turn_lanes_ = 0;  // that were given way to; all of them: the lowest in the code runs
-  bool waited_ = false;      // since it was chosen, the group did what waiting loops do
-  // All lanes that live wait at one place for their turn: at pc of frame, and lane_pc_ is not
-  // written.
+  // lanes that were given way to; if all of them, the lowest in the code runs
+  uint32_t turn_lanes_ = 0;
+  bool waited_ = false;  // since it was chosen, the group did what waiting loops do
+  // All live lanes wait at one place for their turn: at pc of frame. lane_pc_ is not written then.
   bool together_ = false;
   alignas(64) uint32_t lane_pc_[kLanes] = {};
   Frame* lane_frame_[kLanes] = {};
@@ -304,12 +306,12 @@ class Warp {
   uint64_t turn_ = 0;
   WarpWait waits_[kLanes];
 
-  std::vector<std::unique_ptr<Frame>> frames_;  // all, used and spare
+  std::vector<std::unique_ptr<Frame>> frames_;  // all of them, used and spare
   uint32_t frames_in_use_ = 0;
   std::vector<std::vector<Frame*>> spare_;  // by function
   LocalMemory local_;
   uint32_t local_bytes_ = 0;
-  uint32_t frames_end_ = 0;  // of the functions' frames; behind it lies what alloca gives
+  uint32_t frames_end_ = 0;  // the end of the functions' frames; alloca's memory lies behind it
   uint32_t local_stride_ = 0;
 };
 

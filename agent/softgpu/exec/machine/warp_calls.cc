@@ -49,7 +49,7 @@ Step Warp::CallLanes(const Function& callee, const CallSite& site, uint32_t lane
   for (size_t i = 0; i < site.args.size(); ++i) {
     CopyCallData(lanes, frame->local_base + site.args[i].offset_bytes,
                  base + callee.params[i].offset_bytes,
-                 // Of an indirect call the two sizes may differ. The shorter one stays inside both
+                 // In an indirect call the two sizes may differ. The shorter one stays inside both
                  // frames.
                  std::min(site.args[i].size_bytes, callee.params[i].size_bytes));
   }
@@ -85,7 +85,7 @@ Step Warp::CallEach(const uint64_t* addresses, const CallSite& site) {
       return Fault(Outcome::kInvalidPc, address, "an indirect call to what is no function");
     }
     if (CallLanes(functions[index - 1], site, same) == Step::kFault) return Step::kFault;
-    if (frame != from) {  // CallLanes() went on inside the callee: all lanes go there
+    if (frame != from) {  // CallLanes() continued inside the callee: all lanes continue there
       return Step::kJump;
     }
     active &= ~same;  // they have left: the next call must not park them here
@@ -119,7 +119,7 @@ Step Warp::Return() {
   const uint32_t at = frame->return_pc;
   Park(active & ~exec, pc + 1);
   ReturnLanes(exec);
-  // Everybody who lives has returned at once: they go on at one place without being looked for.
+  // All live lanes have returned at once: they continue at one place without being looked for.
   if (exec == live_) {
     Enter(outer);
     Park(exec, at);

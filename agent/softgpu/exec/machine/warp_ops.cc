@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the lanes have brought lies in waits_, by lane. Results are written through lane_frame_ and
-// not through the running frame: the lanes that meet may stand in different places, even in
-// different calls.
+// The operands of the lanes that have arrived lie in waits_, by lane. Results are written through
+// lane_frame_ and not through the running frame: the lanes that meet may be in different places,
+// even in different calls.
 #include "agent/softgpu/exec/machine/warp_ops.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instructions in which the lanes of a warp look at each other. Each lane brings its operands; when
-// all members of its mask have, the results are written. The lanes need not stand at the same
-// place.
+// Instructions in which the lanes of a warp exchange values. Each lane brings its operands; when all members of its
+// mask have arrived, the results are written. The lanes need not be at the same place in the code. Pure functions and
+// constants.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ enum WarpOp : uint16_t {
 
 // Instr::flags of shfl and match: e holds a predicate to write.
 inline constexpr uint8_t kWritesPredicate = 0x01;
-inline constexpr uint8_t kWritesRegister = 0x02;  // match, elect: d is there
+inline constexpr uint8_t kWritesRegister = 0x02;  // for match and elect: d is present
 
 // Where shfl takes a lane's value from.
 struct Shuffled {
@@ -42,8 +42,8 @@ struct Shuffled {
   bool in_range;
 };
 
-// b: which lane, or how far; c: clamp in the low five bits, segment mask above. Without branches on what
-// differs from lane to lane.
+// b: which lane, or how far; c: clamp in the low five bits, segment mask above. Has no branches on values that differ
+// between lanes.
 [[gnu::always_inline]] inline Shuffled ShuffleSource(uint16_t op, uint32_t lane, uint32_t b,
                                                      uint32_t c) {
   const int32_t clamp = static_cast<int32_t>(c & 31);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of the graph model by itself: graphs of fills, captures, and the library around the model, which knows only what
-// the tests say: every value is a stream, and every event was recorded or not as `recorded` says.
+// For tests of the graph model by itself: graphs of fills, captures, and the library around the model, which knows
+// only what the tests say: every value is a stream, and every event was recorded or not as `recorded` says.
 #pragma once
 
 #include <gtest/gtest.h>
