@@ -467,5 +467,47 @@ TEST_F(Graphs, AllocateForTheirNodes) {
   }
 }
 
+// Whoever captures again and updates destroys the graphs.
+TEST_F(Graphs, UpdatedFromOthersHaveTheirMemory) {
+  const auto make = [&](unsigned value, CUdeviceptr* address) {
+    CUgraph graph = nullptr;
+    EXPECT_EQ(Cu().cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+    CUDA_MEM_ALLOC_NODE_PARAMS asked{};
+    asked.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    asked.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    asked.poolProps.location.id = device_;
+    asked.bytesize = 4096;
+    CUgraphNode allocated = nullptr;
+    EXPECT_EQ(Cu().cuGraphAddMemAllocNode(&allocated, graph, nullptr, 0, &asked), CUDA_SUCCESS);
+    CUDA_MEMSET_NODE_PARAMS fill{};
+    fill.dst = asked.dptr;
+    fill.value = value;
+    fill.elementSize = 4;
+    fill.width = 1024;
+    fill.height = 1;
+    CUgraphNode filled = nullptr;
+    EXPECT_EQ(Cu().cuGraphAddMemsetNode(&filled, graph, &allocated, 1, &fill, context_),
+              CUDA_SUCCESS);
+    *address = asked.dptr;
+    return graph;
+  };
+  CUdeviceptr old_address = 0, address = 0;
+  CUgraph first = make(1, &old_address);
+  CUgraph second = make(2, &address);
+  ASSERT_NE(address, old_address);
+  CUgraphExec exec = Instantiate(first);
+  CUgraphExecUpdateResultInfo info{};
+  ASSERT_EQ(Cu().cuGraphExecUpdate_v2(exec, second, &info), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphDestroy(second), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphDestroy(first), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphLaunch(exec, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  uint32_t found = 0;
+  EXPECT_EQ(Cu().cuMemcpyDtoH_v2(&found, address + 4092, sizeof(found)), CUDA_SUCCESS);
+  EXPECT_EQ(found, 2u);
+  EXPECT_EQ(Cu().cuMemFree_v2(old_address), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(Cu().cuMemFree_v2(address), CUDA_SUCCESS);
+}
+
 }  // namespace
 }  // namespace gpuloom::conformance
