@@ -110,7 +110,7 @@ std::vector<GpuFault> FaultWatch::Open() {
     }
   }
   void* events = nullptr;
-  // Behind the handles: an event set knows devices by them.
+  // Made after the handles, by which an event set knows devices.
   if (nvml->Call("nvmlEventSetCreate", &events) == kNvmlSuccess) {
     for (const auto& [device, uuid] : devices) {
       // Not supported by some: then only what is asked below is known of it.
@@ -139,7 +139,7 @@ void FaultWatch::ReadEvents(std::vector<GpuFault>* faults) {
     const int code = nvml_->Call("nvmlEventSetWait_v2", events_, &event, 0u);
     if (code != kNvmlSuccess) {
       if (code == kTimeout || code == kNvmlFunctionNotFound) return;
-      // Of all GPUs: the set cannot say of which.
+      // Reported for all GPUs, because the event set cannot say for which.
       for (const auto& [device, uuid] : devices_) {
         faults->push_back({uuid, Cat("nvml: events: ", nvml_->TextOf(code))});
       }

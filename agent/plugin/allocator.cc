@@ -285,8 +285,8 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
       return absl::Status(status.code(),
                           Cat(Describe(*owner), ": ", std::string(status.message())));
     }
-    // Behind the scheduler's consent: a record must not claim a binding that was refused. If this
-    // fails, the start is repeated, and the scheduler takes the same identity again.
+    // Only after the scheduler has agreed: a record must not claim a binding that was refused. If this fails, the
+    // start is repeated, and the scheduler accepts the same identity again.
     if (absl::Status status = options_.book->Bind(bound.name, *bound.binding); !status.ok())
       return status;
     bound_name = bound.name;
@@ -493,8 +493,8 @@ bool Allocator::SetGrant(const Allocation& allocation, Binding* binding) const {
   const Grant grant = Decide(*policy, capacity->second, owner.pod_namespace, owner.pod);
   const bool is_auto = SettingsOfNamespace(*policy, owner.pod_namespace).memory.value.is_auto;
   binding->trust_domain = grant.trust_domain;
-  // Who runs keeps its memory when its rule becomes impossible here. 0 is a binding that is being
-  // made: PreStart refuses it where the rule is impossible (Admit).
+  // A running container keeps its memory when its rule becomes impossible here. 0 is a binding that is being made:
+  // PreStart refuses it if the rule is impossible (Admit).
   if (binding->quota_bytes == 0 ||
       gpuloom::BrokenPromiseTo(*policy, capacity->second, owner.pod_namespace).empty()) {
     binding->quota_bytes =
@@ -523,11 +523,12 @@ std::string Allocator::BrokenPromiseTo(const Allocation& allocation) const {
 SlotUse Allocator::UseOf(const Capacity& capacity,
                          const std::vector<Allocation>& allocations) const {
   const std::shared_ptr<const Policy> policy = options_.policy->Current();
-  // Which namespace a free slot will go to is not known: it is taken for one of the defaults.
+  // It is unknown to which namespace a free slot will go: the defaults are assumed.
   const auto* rule = policy == nullptr || !policy->defaults.memory.has_value()
                          ? nullptr
                          : &policy->defaults.memory->value;
-  // Where the defaults are impossible, slots are for whom they are not: no larger than all of them can be.
+  // If the defaults are impossible on this GPU, only other namespaces get slots; they count as no larger than an even
+  // share of the GPU's memory.
   uint64_t slot_bytes = AutoSlotBytes(capacity);
   if (rule != nullptr && !rule->is_auto) slot_bytes = std::min(slot_bytes, rule->slot_bytes);
   return SlotUse(capacity, allocations, slot_bytes, policy != nullptr && policy->overcommit);

@@ -145,8 +145,7 @@ class Drainage {
     return tenants;
   }
 
-  // Until nobody is there and every scheduler has said so: one that does not answer may have
-  // tenants.
+  // Waits until every scheduler has answered that it has no tenants: one that does not answer may have some.
   void Wait() {
     const auto begin = SteadyTime::now();
     const auto may_return = begin + kSchedulerReturns;
@@ -164,7 +163,7 @@ class Drainage {
     if (!silent_.empty() && answer_.exit_status == kGood) answer_.exit_status = kPartly;
   }
 
-  // What the folders say is read again: this is how the GPUs stand, whoever has ordered it.
+  // Reads the folders again, to report the GPUs' actual state, whichever command has ordered it.
   void Say() {
     for (const Folder& folder : folders_) {
       const std::string why = DrainedBecause(folder.path);

@@ -26,7 +26,7 @@ constexpr std::chrono::seconds kPatience{10};
 constexpr size_t kLongestSaid = 4096;
 constexpr size_t kLongestLine = 500;
 
-// Until the program closes it, or for as long as we wait.
+// Reads until the program closes the pipe, or for at most kPatience.
 std::string ReadAll(int fd) {
   std::string said;
   const auto deadline = Clock::now() + kPatience;
@@ -43,7 +43,7 @@ std::string ReadAll(int fd) {
   return said;
 }
 
-// What follows `begin` in the line that begins so.
+// The rest of the first line that starts with `begin`; empty: there is none.
 std::string LineAfter(const std::string& said, const std::string& begin) {
   for (size_t at = 0; at < said.size();) {
     const size_t end = std::min(said.find('\n', at), said.size());

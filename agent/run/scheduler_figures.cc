@@ -13,9 +13,8 @@
 namespace gpuloom::run {
 namespace {
 
-// Of the state folder that this GPU's folder is in.
-// True where there has never been an agent: then the folder is one of `gpuloom run`, whose orders
-// are current.
+// Whether an agent is in charge of the state folder that contains this GPU's folder. Also true where there has never
+// been an agent: then the folder belongs to `gpuloom run`, whose orders are current.
 bool HasAgentInCharge(const std::string& folder) {
   const std::string lock = std::filesystem::path(folder).parent_path().parent_path() / "agent.lock";
   std::error_code unknown;

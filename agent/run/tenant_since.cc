@@ -14,7 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a record (agent/identity/allocation_record.h), of which nothing else is needed here.
+// Reads since when an allocation is bound from its record (agent/identity/allocation_record.h). Nothing else of the
+// record is needed here, so it is not parsed.
 int64_t BoundAt(const fs::path& record) {
   // A line of YAML, indented or not.
   constexpr std::string_view kKey = "boundAtMs: ";
@@ -33,7 +34,7 @@ int64_t BoundAt(const fs::path& record) {
 }  // namespace
 
 int64_t SinceOf(const std::string& folder, const std::string& allocation) {
-  // A scheduler's word is no path.
+  // The scheduler's text must not be used as a path.
   if (allocation.empty() || allocation.find('/') != allocation.npos || allocation == "..") return 0;
   // An agent's scheduler has its folder at <state>/gpus/<uuid>.
   const fs::path state = fs::path(folder).parent_path().parent_path();

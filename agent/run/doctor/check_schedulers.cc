@@ -9,7 +9,7 @@
 namespace gpuloom::run {
 namespace {
 
-// What one scheduler that answers gives cause to say.
+// The findings about one scheduler that answers.
 Findings OfOne(const SchedulerFigures& scheduler) {
   const std::string name = "scheduler of " + scheduler.name();
   // Nothing more is known of such a one.
@@ -28,7 +28,7 @@ Findings OfOne(const SchedulerFigures& scheduler) {
                         "it serves until it is replaced, which ends its tenants: "
                         "docs/installation.md, Upgrading"});
   }
-  // What an agent that is gone has said may be so no more, and that it is gone is said already.
+  // The report of an agent that has ended may be outdated, and that it has ended is reported already.
   if (scheduler.standing && scheduler.standing_is_current &&
       scheduler.standing->state != gpuloom::GpuState::kHealthy) {
     const bool is_drained = scheduler.standing->state == gpuloom::GpuState::kDrained;
