@@ -9,7 +9,8 @@
 namespace gpuloom {
 
 bool ExecutorLosses::PointToGpu(const GpuReport& report, Clock::Time now) {
-  // Of those that share a trust domain the first by name stands for all: any of them may have ended its executor.
+  // If several namespaces share a trust domain, the first by name stands for all: any of them may have ended its
+  // executor.
   std::map<std::string, std::string> namespaces;  // by trust domain
   for (const control::AllocationState& state : report.allocations) {
     std::string name = control::TextOf(state.pod_namespace);
@@ -17,8 +18,8 @@ bool ExecutorLosses::PointToGpu(const GpuReport& report, Clock::Time now) {
     if (!is_new) known->second = std::min(known->second, name);
   }
   std::map<std::string, uint64_t> seen;
-  // By trust domain, because that is how the scheduler counts. A counter that went back is a new
-  // scheduler's: what that has lost before this look is not news.
+  // Compared by trust domain, because that is how the scheduler counts. A counter that has decreased belongs to a new
+  // scheduler: its losses before this report are not counted.
   for (const control::DomainState& domain : report.domains) {
     const std::string name = control::TextOf(domain.name);
     const auto known = known_.find(name);
@@ -33,7 +34,7 @@ bool ExecutorLosses::PointToGpu(const GpuReport& report, Clock::Time now) {
   has_looked_ = true;
   std::erase_if(last_, [&](const auto& entry) { return now - entry.second >= kWindow; });
   if (last_.size() < 2) return false;
-  // Said once: the probe decides, and further losses of the same cause must not ask for one each.
+  // Reported once: the probe decides, and further losses with the same cause must not request one each.
   last_.clear();
   return true;
 }

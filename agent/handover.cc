@@ -28,8 +28,8 @@ absl::StatusOr<Handover::Role> Handover::Look() {
       const absl::StatusOr<bool> is_mine = next_.valid() ? Take(kAgentLockName, &charge_) : false;
       if (!is_mine.ok()) return is_mine.status();
       if (*is_mine) {
-        // Behind agent.lock, so that the one that leaves sees no moment without either and takes it
-        // back.
+        // Released after agent.lock is taken: otherwise the agent that leaves could see neither lock held, and take
+        // charge again.
         next_.Reset();
         role_ = Role::kInCharge;
       } else if (!has_said_that_it_waits_) {

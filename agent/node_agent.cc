@@ -88,8 +88,8 @@ NodeAgent::NodeAgent(const CommandLine& line, Inventory inventory,
         return std::move(supervisor_options);
       }()) {}
 
-// From what the others need to who needs them. What may fail for an operator's mistake comes before
-// anything answers the kubelet; the exporter, whose thread reads all the rest, comes last.
+// Makes the parts in the order of their dependencies. Those that may fail because of an operator's mistake come before
+// anything answers the kubelet; the exporter, whose thread reads all the others, comes last.
 absl::Status NodeAgent::Open() {
   for (const char* folder : {"", "/records", ShimStore::kLibraries, ShimStore::kPrograms}) {
     // Left by a process that was killed while it wrote; they would accumulate.

@@ -19,7 +19,7 @@ int64_t ToMillis(Clock::Time time) {
   return std::chrono::duration_cast<Clock::Duration>(time.time_since_epoch()).count();
 }
 
-// Where a boot began, as it is stored.
+// The stored start of a boot.
 struct Base {
   std::string boot_id;
   Clock::Duration since_boot{};

@@ -74,7 +74,7 @@ void Upkeep::FollowPolicy() {
                      /*is_said=*/true});
     }
     SayPartly(*options_.policy, options_.tell);
-    // Behind the event: what runs is told of its new grant one by one, and a scheduler may be slow.
+    // After the event: schedulers receive the new grants one by one, and one may be slow.
     for (const std::string& trouble : options_.allocator->Regrant()) spdlog::error("{}", trouble);
   }
 }

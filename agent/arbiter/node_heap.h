@@ -6,7 +6,6 @@
 // Keys wrap: of two keys, the one that lies behind by less than 2^63 is the smaller one. Of equal
 // keys the lower number goes first, so that the same events give the same order. `steps` counts
 // every level that is looked at.
-// counted.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The priority classes of the policy, the highest first. Each allocation has a class: a higher one
-// goes first, a lower one runs in the gaps (docs/design/sharing-time.md).
+// goes first, a lower one runs in the gaps (docs/design/sharing-time.md). Plain values.
 #pragma once
 
 #include <array>

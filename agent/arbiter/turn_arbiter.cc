@@ -264,7 +264,6 @@ void TurnArbiter::Drained(DomainId id, uint64_t now_ns) {
     Meter(number, now_ns);
     Settle(number, now_ns);
     // It had given up its turn when it was asked to yield, and others have had theirs since: it has no turn to end.
-    // is none to end.
     if (std::erase(leaving_, number) != 0) return;
     EndTurn(now_ns);
     LetIn(now_ns);

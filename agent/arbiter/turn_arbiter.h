@@ -51,7 +51,6 @@
 // Cost: O(log of the allocations that want the device) for an event or a decision; settling a turn walks over the
 // allocations that its executor named. All sums are exact: charged_ns of all domains is the time in which somebody had
 // a turn and wanted it, and unattributed_ns() is the part that belonged to allocations that were gone.
-// and wanted it, and unattributed_ns() is what belonged to allocations that were gone.
 #pragma once
 
 #include <array>

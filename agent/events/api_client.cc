@@ -15,7 +15,7 @@
 namespace gpuloom {
 namespace {
 
-// Of libcurl's words in a message.
+// The most of libcurl's error text in a message.
 constexpr size_t kMaxTroubleBytes = 300;
 
 std::string Variable(const char* name) {

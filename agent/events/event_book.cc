@@ -48,8 +48,8 @@ void EventBook::Add(const Event& event, Clock::Time now) {
 }
 
 std::optional<EventBook::Post> EventBook::Next(Clock::Time now) {
-  // Of each namespace what has waited longest, in the order of their turns: the node, the namespaces behind the last
-  // one, those before it.
+  // For each namespace the series that has waited longest, in the order of their turns: the node, the namespaces after
+  // the last one served, then those before it.
   std::map<std::tuple<bool, bool, std::string_view>, Series*> due;
   for (auto& [id, series] : series_) {
     if (series.IsTold() || now < series.next) continue;
@@ -124,8 +124,8 @@ bool EventBook::MakeRoom(const std::string& pod_namespace) {
   if (own < kMaxSeriesOfNamespace && series_.size() < kMaxSeries) return true;
   size_t most = 0;
   for (const auto& [whose, count] : count_of) most = std::max(most, count);
-  // Who has most gives the one that was told and has been silent for longest. One that nobody has read is given, the
-  // newest, to who has less only.
+  // The namespace with the most series gives up the posted one that has been silent for longest. One that was never
+  // posted is given up, the newest first, only for a namespace that has fewer.
   const Series* given = nullptr;
   for (const auto& [id, series] : series_) {
     const std::string& whose = series.post.event.pod_namespace;

@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kComponent[] = "gpuloom";
 constexpr char kReporter[] = "gpuloom.io/agent";
-// Where the events of what has no namespace are.
+// The namespace of events about objects without one.
 constexpr char kNodesNamespace[] = "default";
 constexpr size_t kSuffixBytes = 8;
 constexpr size_t kMaxTroubleBytes = 300;
@@ -56,7 +56,7 @@ std::string TextAt(const Json& json, const std::string& place) {
   return json.at(pointer).get<std::string>();
 }
 
-// Of the pod that a table is of. Empty: another pod has that name by now, elsewhere.
+// The UID of the pod that the table describes. Empty: a pod on another node has that name by now.
 std::string UidOn(const std::string& node, const Json& table) {
   const auto columns = table.find("columnDefinitions");
   if (columns == table.end() || !columns->is_array()) return "";
@@ -69,7 +69,7 @@ std::string UidOn(const std::string& node, const Json& table) {
   return "";
 }
 
-// As Kubernetes allows them: nothing else gets into a path.
+// Whether Kubernetes allows the name: no other text gets into a path.
 bool IsName(const std::string& name) {
   constexpr size_t kLongest = 253;
   return !name.empty() && name.size() <= kLongest &&
@@ -77,9 +77,9 @@ bool IsName(const std::string& name) {
          name.find("..") == name.npos;
 }
 
-// Of an event: its object's, and what makes it another than all others of that object.
+// Makes an event's name: its object's name, and a suffix that distinguishes it from other events of that object.
 std::string NewName(std::string object) {
-  // Of the object's name, so that dot and suffix fit into a name of Kubernetes'.
+  // The most of the object's name, so that dot and suffix fit into a Kubernetes name.
   constexpr size_t kLongest = 253 - 1 - 2 * kSuffixBytes;
   if (object.size() > kLongest) object.resize(kLongest);
   while (object.ends_with('.') || object.ends_with('-')) object.pop_back();
@@ -246,7 +246,7 @@ EventSender::Outcome EventSender::Send(const EventBook::Post& post) {
   return outcome == Outcome::kDone ? Drop(post) : outcome;
 }
 
-// Of what the server did not do.
+// The outcome of a request that the server did not fulfil.
 EventSender::Outcome EventSender::OutcomeOf(int status) {
   // The token was not taken: one that is replaced on the disk is read with the next call.
   if (status == 401) return Outcome::kAllWait;

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of each node, and of an answer that is none of ours.
+// The most text about each node, and of an answer that we cannot read.
 constexpr size_t kMaxLineBytes = 2000;
 constexpr size_t kMaxTroubleBytes = 300;
 // A message of more is read by nobody.
@@ -33,7 +33,7 @@ const Json& Member(const Json& json, const char* key) {
 std::string Text(const Json& json) { return json.is_string() ? json.get<std::string>() : ""; }
 int64_t Number(const Json& json) { return json.is_number_integer() ? json.get<int64_t>() : 0; }
 
-// As the DaemonSet's controller counts.
+// Whether the pod is ready, as the DaemonSet's controller counts it.
 bool IsReady(const Json& pod) {
   const Json& conditions = Member(Member(pod, "status"), "conditions");
   if (!conditions.is_array()) return false;
@@ -44,7 +44,7 @@ bool IsReady(const Json& pod) {
   return false;
 }
 
-// Of its pods, as a query has it.
+// The label selector of the DaemonSet's pods, for a query.
 std::string SelectorOf(const Json& set) {
   // The query's commas and equals signs are escaped; what labels consist of needs no escape.
   std::string selector;

@@ -76,7 +76,7 @@ std::string FormatRecord(const Allocation& allocation) {
   out << YAML::Key << "devices" << YAML::Value << YAML::BeginSeq;
   for (const std::string& id : allocation.device_ids) out << YAML::DoubleQuoted << id;
   out << YAML::EndSeq;
-  // Of a shape only: the IDs of single slots are their numbers.
+  // Written for shapes only: the IDs of single slots contain their numbers.
   if (!allocation.slots.empty()) {
     out << YAML::Key << "slots" << YAML::Value << YAML::Flow << allocation.slots;
   }

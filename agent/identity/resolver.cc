@@ -39,7 +39,7 @@ absl::StatusOr<std::optional<PodContainer>> MatchPod(const std::vector<Container
       answer = container.owner;
       is_exact = true;
     } else if (!answer.has_value()) {
-      // Of this pod, for want of a better match: an exact one may come behind it.
+      // Kept for want of a better match: an exact one may come later in the list.
       answer = PodContainer{container.owner.pod_namespace, container.owner.pod, ""};
     }
   }

@@ -28,7 +28,7 @@ namespace {
 constexpr size_t kProbedBytes = 1 << 20;
 // Neither all zeros nor all ones, which a device that does not work may read as.
 constexpr uint32_t kPattern = 0x5a17c0de;
-// Of what a driver may print without end.
+// The most output that is read: a driver may print without end.
 constexpr size_t kMaxAnswerBytes = 1024;
 // How soon it is seen that the agent is to end.
 constexpr int kPollMs = 100;

@@ -218,7 +218,7 @@ void AddDomain(const std::string& gpu_uuid, const std::string& name, const Domai
   if (is_known) {
     out->Gauge("gpuloom_domain_executors", "Executors of the trust domain that run.", labels,
                Number(domain.executors));
-    // Of a scheduler before control 3.7, or while no executor serves, there is none.
+    // Empty for a scheduler before control 3.7, and while no executor serves.
     if (!domain.executor_version.empty()) {
       out->Gauge("gpuloom_domain_executor_info",
                  "1; the release of the executor that serves the trust domain.",

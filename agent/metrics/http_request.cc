@@ -19,7 +19,7 @@ bool IsHost(std::string_view name) {
   return std::ranges::equal(name, kHost, [](char a, char b) { return (a | 0x20) == b; });
 }
 
-// Of all headers; false: there are two, or it is none.
+// Finds Host among all headers. Returns false if there are two.
 bool FindHost(std::string_view headers, std::string_view* host) {
   bool is_there = false;
   // Until the empty line, which ends the headers.

@@ -97,7 +97,7 @@ void SetUnsupported(const control::AllocationState& state, Tenant* tenant) {
   }
 }
 
-// Of those that `may_go`, the ones that were not seen for the longest time, until at most `most` are left.
+// Forgets entries for which `may_go` is true, least recently seen first, until at most `most` are left.
 template <typename Map, typename MayGo>
 void ForgetBeyond(size_t most, Map* map, MayGo may_go) {
   std::vector<typename Map::iterator> gone;
@@ -117,7 +117,7 @@ void ForgetBeyond(size_t most, Map* map, MayGo may_go) {
 void Ledger::Add(const std::string& gpu_uuid, const GpuReport& report, bool is_new_connection,
                  Clock::Time now) {
   GpuUse& gpu = gpus[gpu_uuid];
-  // Of a ledger that was loaded it is not: figures go on from what the agent before has seen.
+  // False for a ledger that was loaded: its figures continue from what the previous agent has seen.
   const bool is_first = gpu.reported_at == Clock::Time();
   // A ledger of before a reboot that lost the date is of the future: no sum goes back for that.
   const Clock::Duration since =
@@ -156,7 +156,7 @@ void Ledger::Add(const std::string& gpu_uuid, const GpuReport& report, bool is_n
 void Ledger::ChargeWhatWasHeld(const std::string& gpu_uuid, Clock::Duration held) {
   const double seconds = std::chrono::duration<double>(held).count();
   for (const auto& [name, tenant] : tenants) {
-    // Of whom nothing was reported last time, nothing was held.
+    // A tenant that was not in the last report held nothing.
     if (name.gpu_uuid != gpu_uuid || tenant.now.slots == 0) continue;
     NamespaceUse& use = namespaces[name.pod_namespace];
     use.memory_byte_seconds += static_cast<double>(tenant.now.memory_used_bytes) * seconds;
@@ -168,7 +168,7 @@ void Ledger::ChargeWhatWasHeld(const std::string& gpu_uuid, Clock::Duration held
 void Ledger::AddAllocations(const std::string& gpu_uuid, GpuUse* gpu, const GpuReport& report,
                             bool has_restarted, Clock::Time now) {
   for (auto& [name, tenant] : tenants) {
-    // Whoever is not in this report holds nothing; for the others it is added up anew below.
+    // A tenant that is not in this report holds nothing; the others are added up anew below.
     if (name.gpu_uuid == gpu_uuid) tenant.now = {};
   }
   std::map<std::string, GpuUse::Reported> allocations;
@@ -196,7 +196,7 @@ void Ledger::AddAllocations(const std::string& gpu_uuid, GpuUse* gpu, const GpuR
     tenant.now.memory_waiting += state.memory_waiting;
     tenant.now.unsupported_count += state.unsupported_count;
     tenant.now.suspended = tenant.now.suspended || state.suspended != 0;
-    // Of one allocation: peaks of several at different times have no sum.
+    // The largest peak of a single allocation: peaks at different times cannot be added.
     tenant.memory_peak_bytes = std::max(tenant.memory_peak_bytes, state.memory_peak_bytes);
     tenant.trust_domain = Text(state.trust_domain);
     SetUnsupported(state, &tenant);

@@ -54,7 +54,7 @@ TenantName ParseName(const Json& json) {
           json.at(2).get<std::string>(), json.at(3).get<std::string>()};
 }
 
-// Of what a tenant holds now only what is charged until the next report: slots, quota and memory.
+// Of a tenant's present values, writes only those that are charged until the next report: slots, quota and memory.
 Json FormatTenant(const TenantName& name, const Tenant& tenant) {
   return {{"name", FormatName(name)},
           {"counts", FormatWords(tenant.counts)},
@@ -99,7 +99,7 @@ void ParseNamespace(const Json& json, Ledger* ledger) {
   use.last_seen = ParseTime(json.at("seen"));
 }
 
-// Without what the next report says anew.
+// Leaves out what the next report contains anyway.
 Json FormatGpu(const std::string& uuid, const GpuUse& gpu) {
   Json json = {{"uuid", uuid},
                {"tells", gpu.tells_gpu},

@@ -46,7 +46,7 @@ std::optional<ListenAddress> ParseListenAddress(const std::string& text, std::st
     memcpy(&listen.address, &v4, sizeof(v4));
     return listen;
   }
-  // Of IPv6, whose socket takes IPv4's connections, too (http_server.cc).
+  // An IPv6 address, whose socket accepts IPv4 connections, too (http_server.cc).
   if (listen.is_any) {
     host = "::";
   } else if (host.size() > 2 && host.front() == '[' && host.back() == ']') {

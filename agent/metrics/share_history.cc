@@ -37,7 +37,7 @@ void ShareHistory::Follow(const Ledger& ledger, Clock::Time now) {
   for (const auto& [name, tenant] : ledger.tenants) {
     const uint64_t ns = tenants_ns[name] = tenant.counts.time.compute_ns;
     const auto before = tenants_ns_.find(name);
-    // Of one that was not known before, all is new; but when this begins, it is of long ago.
+    // All figures of a tenant that was not known before are new, except in the first step, when they may be old.
     const uint64_t known_ns = before == tenants_ns_.end() ? (is_first ? ns : 0) : before->second;
     if (ns > known_ns) step.tenants[name] = share(ns - known_ns);
   }

@@ -87,7 +87,7 @@ Json TenantOf(const TenantName& name, const Tenant& tenant, bool is_known,
 }
 
 Json GpuOf(const NodeFigures::OneGpu& one, const Ledger& ledger, const ShareHistory& shares) {
-  // Of a GPU whose scheduler has never answered: zeros, and not up.
+  // A GPU whose scheduler has never answered has zeros, and is not up.
   static const GpuUse kNone;
   const auto found = ledger.gpus.find(one.gpu.uuid);
   const GpuUse& gpu = found == ledger.gpus.end() ? kNone : found->second;
@@ -198,7 +198,7 @@ std::string FormatState(const Ledger& ledger, const NodeFigures& node, const Pol
                                 {"times", refusal.times},
                                 {"last", TimeOf(refusals.Of(refusal))}});
   }
-  // Of text that is no UTF-8 only what is.
+  // Bytes that are not UTF-8 are replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -34,8 +34,7 @@ bool Fail(const std::string& path, const char* what, int error, std::string* mes
 
 // False if there is no such file. One that cannot be read is as an empty one.
 bool ReadSmallFile(const std::string& path, std::string* text) {
-  // What lies there instead of a file, a FIFO or a link, must neither hold up the reader nor lead
-  // it elsewhere.
+  // If a FIFO or a link lies there instead of a file, it must neither block the reader nor lead it elsewhere.
   const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   // Any other reason hides a file that exists.
   if (!fd.valid()) return errno != ENOENT && errno != ENOTDIR;

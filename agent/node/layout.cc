@@ -13,7 +13,7 @@ Layout LayoutOf(const std::string& program) {
   const auto from_here = [&folder](const char* path) {
     return (folder / path).lexically_normal().string();
   };
-  // Which of the two it is shows where the scheduler is. The macros come from the build.
+  // Where the scheduler lies shows which of the two layouts this is. The macros come from the build.
   Layout installed = {from_here(GPULOOM_HELPERS_FROM_BIN), from_here(GPULOOM_LIBRARIES_FROM_BIN)};
   if (access(installed.scheduler().c_str(), F_OK) == 0) return installed;
   return {folder.string(), (folder.parent_path() / "lib").string()};

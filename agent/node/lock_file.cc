@@ -29,7 +29,7 @@ bool Take(int fd) {
   return false;
 }
 
-// What the holder wrote. 0: it has not yet, or could not.
+// The process id that the holder wrote. 0: it has not written it yet, or could not.
 pid_t Holder(int fd) {
   char text[32] = {};
   const ssize_t bytes = pread(fd, text, sizeof(text), 0);

@@ -82,7 +82,7 @@ char* AppendJson(std::string_view text, size_t room, char* out) {
   return fits ? out : Append(kMore, out);
 }
 
-// What stands before `mark`, which is taken away with it. False: there is no mark.
+// Takes the text before `mark`, and the mark, off `rest`. False: there is no mark.
 bool TakeBefore(std::string_view mark, std::string_view* rest, std::string_view* before) {
   const size_t at = rest->find(mark);
   if (at == std::string_view::npos) return false;

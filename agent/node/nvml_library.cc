@@ -16,7 +16,7 @@ NvmlLibrary::NvmlLibrary(const std::string& path)
     error_ = code == kNvmlFunctionNotFound
                  ? path + " has no nvmlInit_v2: it is too old, or not NVML"
                  : "init: " + TextOf(code) + "; does nvidia-smi work on the node?";
-    // What was not initialized is not shut down.
+    // A library that was not initialized is not shut down.
     library_.reset();
   }
 }

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of a call or a reason; what is longer is cut when it is read.
+// The most of a call or a reason; longer text is cut when it is read.
 constexpr size_t kMaxTextBytes = 1024;
 
 }  // namespace
@@ -35,7 +35,7 @@ std::string FormatRefusals(const std::vector<KnownRefusal>& refusals) {
 std::vector<KnownRefusal> ReadRefusals(const std::string& state_directory) {
   std::ifstream file(RefusalPath(state_directory), std::ios::binary);
   const std::string text(std::istreambuf_iterator<char>(file), {});
-  // Without exceptions: what is no JSON becomes a value that is no array.
+  // Parsed without exceptions: text that is not JSON becomes a value that is not an array.
   const Json json = Json::parse(text, nullptr, false);
   std::vector<KnownRefusal> refusals;
   if (!json.is_array()) return refusals;

@@ -9,7 +9,7 @@ namespace gpuloom {
 namespace {
 
 constexpr int kFormat = 1;
-// What begins the last line.
+// The beginning of the last line.
 constexpr std::string_view kSeal = "\n# kept by gpuloom-agent, format ";
 
 // FNV-1a: against damage, not against malice; who can write here is root.

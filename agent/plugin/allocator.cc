@@ -256,11 +256,12 @@ void Allocator::KubeletSeen(const std::string& kubelet_id) {
 SlotUse Allocator::UseOf(const Capacity& capacity,
                          const std::vector<Allocation>& allocations) const {
   const std::shared_ptr<const Policy> policy = options_.policy->Current();
-  // Which namespace a free slot will go to is not known: it is taken for one of the defaults.
+  // It is unknown to which namespace a free slot will go: the defaults are assumed.
   const auto* rule = policy == nullptr || !policy->defaults.memory.has_value()
                          ? nullptr
                          : &policy->defaults.memory->value;
-  // Where the defaults are impossible, slots are for whom they are not: no larger than all of them can be.
+  // If the defaults are impossible on this GPU, only other namespaces get slots; they count as no larger than an even
+  // share of the GPU's memory.
   uint64_t slot_bytes = AutoSlotBytes(capacity);
   if (rule != nullptr && !rule->is_auto) slot_bytes = std::min(slot_bytes, rule->slot_bytes);
   return SlotUse(capacity, allocations, slot_bytes, policy != nullptr && policy->overcommit);

@@ -2,8 +2,8 @@
 // An allocation's life: it is made in Allocate, bound to its pod in PreStartContainer, added again to a scheduler
 // that comes back, granted anew when the policy changes, and removed when its pod is gone. Knows no gRPC. Owns
 // nothing that it is given; all of it outlives this object, which lives as long as the agent. Safe from any thread.
-// Calls that need a scheduler or the kubelet's PodResources block for their answers, PreStart for up to
-// Options::patience.
+// Calls that need a scheduler or the kubelet's PodResources block for their answers: PreStart waits for the pod for
+// up to Options::patience, and then as long again for the scheduler.
 //
 // A refusal is an absl::Status whose message is meant for the pod's events: it names the component that failed, the
 // object and the next step.

@@ -11,7 +11,7 @@ namespace {
 constexpr char kSocketMount[] = "/var/run/gpuloom";
 // In the PATH of nearly every image.
 constexpr char kTraceMount[] = "/usr/local/bin/gpuloom-trace";
-// Where loaders of Debian and Red Hat images look, and where NVIDIA's own images expect the driver.
+// The folders in which loaders of Debian and Red Hat images look, and where NVIDIA's own images expect the driver.
 constexpr std::array<const char*, 3> kLibraryDirectories = {
     "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64"};
 // Programs ask for a library with its number and without.

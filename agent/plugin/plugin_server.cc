@@ -55,7 +55,7 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
     if (const std::string trouble = options_.board->Trouble(); !trouble.empty()) {
       context->AddTrailingMetadata(kTroubleMetadata, trouble.substr(0, kMaxTroubleBytes));
     }
-    // Behind the trouble, so that a probe learns of that also before the registration.
+    // Checked after the trouble is reported, so that a probe learns of that even before the registration.
     const bool is_asked_whether_ready =
         context->client_metadata().find(kReadyKey) != context->client_metadata().end();
     if (is_asked_whether_ready && !is_ready) {
@@ -136,7 +136,7 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
         auto* added = answer->add_devices();
         added->set_container_path(device);
         added->set_host_path(device);
-        // Of the devices cgroup: no "m", so the container cannot make a node of its own.
+        // Permissions of the devices cgroup, without "m": the container cannot make a device node of its own.
         added->set_permissions("rw");
       }
     }

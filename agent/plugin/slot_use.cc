@@ -27,7 +27,7 @@ std::vector<int> SlotsOf(const Allocation& allocation) {
 
 uint64_t AutoSlotBytesOf(const Allocation& allocation, const Capacity& capacity) {
   if (allocation.auto_slot_bytes != 0) return allocation.auto_slot_bytes;
-  // Of an older agent's allocation only what it was granted is known.
+  // For an older agent's allocation only the granted memory is known.
   const size_t slots = SlotsOf(allocation).size();
   if (allocation.binding.has_value() && allocation.binding->quota_bytes != 0 && slots != 0) {
     return allocation.binding->quota_bytes / slots;
@@ -68,8 +68,8 @@ uint64_t SlotUse::LeftBeside(const std::vector<int>& slots) const {
   uint64_t others_bytes = promised_bytes_;
   for (const int slot : slots) {
     const auto held = held_.find(slot);
-    // Of their own holder, or of a pod that has ended and is not collected yet: the kubelet gives a
-    // slot to one at a time, so what the earlier one was promised is free.
+    // The slot belongs to this holder, or to a pod that has ended and is not collected yet: the kubelet gives a slot to
+    // one container at a time, so what the earlier one was promised is free.
     if (held != held_.end()) others_bytes -= held->second;
   }
   return room_bytes_ - std::min(room_bytes_, others_bytes);

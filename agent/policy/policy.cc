@@ -16,7 +16,7 @@ uint64_t AutoSlotBytes(const Capacity& capacity) {
   if (capacity.reserve_bytes >= capacity.total_bytes || capacity.slots < 1) return 0;
   const uint64_t share_bytes =
       (capacity.total_bytes - capacity.reserve_bytes) / static_cast<uint64_t>(capacity.slots);
-  // What is lost by rounding stays free on the GPU.
+  // The memory lost by rounding stays free on the GPU.
   return share_bytes / kQuotaGranuleBytes * kQuotaGranuleBytes;
 }
 

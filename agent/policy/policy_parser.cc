@@ -20,7 +20,7 @@ namespace {
 using Words = std::span<const std::string_view>;
 
 constexpr std::array<std::string_view, 3> kTopKeys = {"defaults", "namespaces", "overcommit"};
-// What a pod's rule may set stands first, `pods` last.
+// The keys that a pod's rule may set come first, `pods` last.
 constexpr std::array<std::string_view, 15> kKeys = {
     "weight",     "priority",      "timeShareMax", "smPercent",   "smReserved",
     "memoryWait", "maxKernelTime", "trace",        "deny",        "gpus",
@@ -32,7 +32,7 @@ constexpr Words kDefaultsKeys = kNamespaceKeys.first(14);
 constexpr Words kPodKeys = kNamespaceKeys.first(10);
 constexpr std::array<std::string_view, 2> kKernelTimeKeys = {"warn", "end"};
 constexpr std::string_view kNever = "never";
-// What is beyond these bounds is a slip. docs/policy.md names them.
+// Values beyond these bounds are mistakes. docs/policy.md names them.
 constexpr uint32_t kMaxWeight = 1000;
 constexpr uint32_t kMaxTenants = 1000;
 constexpr uint32_t kMaxTimeS = 3600;

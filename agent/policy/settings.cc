@@ -92,7 +92,7 @@ uint32_t Shorter(uint32_t one_s, uint32_t other_s) {
 void Bound(const Chosen<KernelTimeRule>& space, Chosen<KernelTimeRule>* pod) {
   const KernelTimeRule both{Shorter(pod->value.warn_s, space.value.warn_s),
                             Shorter(pod->value.end_s, space.value.end_s)};
-  // Where the namespace's hold, messages name its rule.
+  // If the namespace's value applies, messages name its rule.
   if (both == space.value) *pod = space;
   pod->value = both;
 }
@@ -173,8 +173,8 @@ PodSettings SettingsOfPod(const Policy& policy, std::string_view pod_namespace,
   const NamespaceSettings space = SettingsOfNamespace(policy, pod_namespace);
   const Chosen<arbiter::Priority>& highest = space.priority;
   PodSettings settings;
-  // What holds where no pods' rule says anything. Keys that count for both, one below the other
-  // (weights, shares), are not taken over.
+  // The values that apply if no rule for pods sets any. Keys that apply to namespace and pod separately, one below the
+  // other (weights, shares), are not taken over.
   settings.priority = highest;
   settings.memory_wait_s = space.memory_wait_s;
   settings.max_kernel_time = space.max_kernel_time;
@@ -212,8 +212,8 @@ std::string BrokenPromiseTo(const Policy& policy, const Capacity& gpu,
 std::vector<BrokenPromise> BrokenPromises(const Policy& policy, const Capacity& gpu) {
   // A GPU without any slots has its own reason (NothingLeft).
   if (policy.overcommit || AutoSlotBytes(gpu) == 0) return {};
-  // Whose own rules they are, first; then who else may have them, because a rule of its own lets it on the GPU. The
-  // empty name stands for who has the defaults alone.
+  // First the namespaces to which the rules belong; then others that may use the GPU because a rule of their own allows
+  // it. The empty name stands for namespaces that only have the defaults.
   std::set<std::string> open;
   std::vector<std::string_view> names;
   const auto add = [&](const PolicyRule& rule) {
@@ -231,7 +231,7 @@ std::vector<BrokenPromise> BrokenPromises(const Policy& policy, const Capacity& 
     if (open.empty()) break;
     const NamespaceSettings settings = SettingsOfNamespace(policy, name);
     const std::string& key = settings.memory.key;
-    // Whoever is not let on the GPU is promised nothing there; each rule is told of once.
+    // A namespace that may not use the GPU is promised nothing there. Each rule is reported once.
     if (settings.deny.value || !IsAmong(gpu, settings.gpus.value) || open.erase(key) == 0) continue;
     broken.push_back({key, BrokenPromiseOf(policy, gpu, settings.memory)});
   }

@@ -11,7 +11,7 @@
 namespace gpuloom {
 namespace {
 
-// Where a document begins, and nothing of what is in it.
+// Notes where a document begins, and skips its content.
 class DocumentStart : public YAML::EventHandler {
  public:
   YAML::Mark mark;
@@ -32,8 +32,8 @@ class DocumentStart : public YAML::EventHandler {
 // yaml-cpp counts from 0, editors from 1.
 Place PlaceOf(const YAML::Mark& mark) { return {mark.line + 1, mark.column + 1}; }
 
-// Where a second document begins. Not by YAML::LoadAll: where no node can begin (", a"), it finds empty documents
-// without end.
+// Finds where a second document begins. Does not use YAML::LoadAll, which returns endless empty documents where no node
+// can begin (", a").
 std::optional<Place> SecondDocument(const std::string& text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);

@@ -45,7 +45,7 @@ struct TenantChange {
   }
 };
 
-// What a rule says of a key, and how many tenants notice.
+// A rule's value for a key before and after, and how many tenants are affected.
 struct RuleChange {
   std::string now;
   std::string then;
@@ -91,7 +91,7 @@ class Comparison {
 
  private:
   void CompareRules() {
-    // By what the rules say, first all of them; Compare counts afterwards who notices each.
+    // First lists all rules whose value changes; Compare counts afterwards how many tenants each affects.
     const std::map<std::string, std::string> now = KeysOf(now_);
     const std::map<std::string, std::string> then = KeysOf(then_);
     for (const auto& [key, value] : now) change_.rules[key] = {value, kNotSet, 0};
@@ -102,8 +102,8 @@ class Comparison {
                   [](const auto& rule) { return rule.second.now == rule.second.then; });
   }
 
-  // What a tenant notices: keys with another value, another quota, and whether it would still be
-  // let in if it started then.
+  // What changes for a tenant: keys with another value, another quota, and whether it would still be admitted if it
+  // started then.
   TenantChange Compare(const RunningTenant& tenant) {
     TenantChange change;
     change.tenant = &tenant;
@@ -131,12 +131,12 @@ class Comparison {
     change.quota_then_bytes = QuotaThen(tenant, gpu);
     const Candidate candidate = {tenant.pod_namespace, tenant.pod, tenant.container,
                                  OthersOfNamespace(tenant)};
-    // What would be refused by the policy in force as well is no change.
+    // A refusal that the policy in force makes, too, is not a change.
     if (Refusal(now_, gpu, candidate).empty()) change.refusal = Refusal(then_, gpu, candidate);
     return change;
   }
 
-  // What it has was granted by the policy now, or kept from an earlier one: only another rule changes it.
+  // The tenant's quota was granted by the policy in force, or kept from an earlier one: only another rule changes it.
   uint64_t QuotaThen(const RunningTenant& tenant, const Capacity& gpu) const {
     const MemoryRule now = SettingsOfNamespace(now_, tenant.pod_namespace).memory.value;
     const MemoryRule then = SettingsOfNamespace(then_, tenant.pod_namespace).memory.value;

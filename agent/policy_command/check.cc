@@ -10,7 +10,7 @@
 namespace gpuloom {
 namespace {
 
-// What each rule's percentages come to in whole groups of multiprocessors: a line each, and the same in a document.
+// Converts each rule's percentages to whole groups of multiprocessors: one line for each, and the same in a document.
 std::string Partitions(const PolicyCommand& command, const Policy& policy, Json* document) {
   // The same arithmetic as the scheduler's, for a GPU that is only described.
   const arbiter::SmLayout layout =
@@ -46,8 +46,8 @@ std::string Partitions(const PolicyCommand& command, const Policy& policy, Json*
   return text;
 }
 
-// Of a GPU that is known by its product, or by nothing but its memory: without what `gpus` says by what is not known
-// of it.
+// Returns the policy for a GPU of which only the product, or only the memory, is known: lists of `gpus` that need
+// unknown properties are emptied.
 Policy WithoutUnknownGpus(Policy policy, const std::string& product) {
   const auto forget = [&](PolicyRule* rule) {
     if (!rule->gpus.has_value()) return;
@@ -56,7 +56,7 @@ Policy WithoutUnknownGpus(Policy policy, const std::string& product) {
         !product.empty() && std::ranges::none_of(patterns, [](const GpuPattern& pattern) {
           return pattern.index.has_value() || pattern.glob.starts_with("GPU-");
         });
-    // As a rule for all, so that no wider rule's counts instead.
+    // The emptied rule is for all GPUs, so that a wider rule does not apply instead.
     if (!is_known) rule->gpus->value.clear();
   };
   forget(&policy.defaults);

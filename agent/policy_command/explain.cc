@@ -43,7 +43,7 @@ class Settings {
     Add(key, value, value, chosen);
   }
 
-  // What a pod adds to its namespace's: nothing, where no rule of pods says something.
+  // What a pod adds to its namespace's settings: nothing, unless a rule for pods sets something.
   enum class Whose { kNamespace, kPod };
   void AddPodKeys(const PodSettings& settings, Whose whose) {
     // For keys that a pod has from its namespace unless its own rule gives less. Weight and

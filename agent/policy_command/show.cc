@@ -27,7 +27,7 @@ struct Impossible {
   std::vector<std::string> reasons;  // of the first of them
 };
 
-// What GPUs cannot keep to, as the agent says, by GPU.
+// The rules that GPUs cannot keep, as the agent reports them, by GPU.
 std::vector<Impossible> ReadImpossible(const std::string& state_dir) {
   namespace fs = std::filesystem;
   std::vector<Impossible> all;

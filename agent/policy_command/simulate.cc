@@ -48,7 +48,7 @@ Answer Simulate(const PolicyCommand& command, const Policy& policy) {
 
   for (size_t i = 0; i < arguments.spaces.size(); ++i) {
     const NamespaceSettings settings = SettingsOfNamespace(policy, arguments.spaces[i]);
-    // What the simulator would take from its own words comes from the policy.
+    // These values come from the policy instead of the simulator's own arguments.
     arguments.gpu.spaces[i] = {settings.weight.value, PermilleOf(settings.time_share_max_percent)};
   }
   std::map<std::string, uint32_t> domains;
@@ -70,8 +70,8 @@ Answer Simulate(const PolicyCommand& command, const Policy& policy) {
     for (const auto& percent : {of_space.sm_reserved_percent, settings.sm_reserved_percent}) {
       if (percent.value != 0) ignored.insert(percent.key);
     }
-    // Of the grant only the domain counts; memory is not simulated. Domains are numbered as they
-    // come.
+    // Only the domain of the grant is used, because memory is not simulated. Domains are numbered in order of their
+    // first appearance.
     const std::string domain = Decide(policy, Capacity(), space, pod).trust_domain;
     tenant.domain = domains.emplace(domain, static_cast<uint32_t>(domains.size())).first->second;
   }

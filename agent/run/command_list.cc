@@ -7,7 +7,7 @@
 namespace gpuloom::run {
 namespace {
 
-// Of "TEXT:{json,yaml}".
+// The choices in a type such as "TEXT:{json,yaml}".
 std::vector<std::string> ChoicesOf(const std::string& type) {
   const size_t begin = type.find('{'), end = type.find('}');
   if (begin == type.npos || end == type.npos) return {};

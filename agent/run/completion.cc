@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each script finds out the same way which command the line is at, and offers that command's words.
 // `at` is the path of that command: every word that leads from it to one of its own is appended.
-// Behind -- begins the command of `gpuloom run`, which is not ours to complete.
+// The command of `gpuloom run` begins after --, and is not ours to complete.
 //
 // The scripts are made from the definition of the command line, so nothing in them need be kept in
 // step by hand. Names of commands, options and choices are ours and need no quoting; descriptions

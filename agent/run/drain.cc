@@ -300,7 +300,7 @@ class Drainage {
     if (!is_whole && answer_.exit_status == kGood) answer_.exit_status = kNotGood;
   }
 
-  // What the folders say is read again: this is how the GPUs stand, whoever has ordered it.
+  // Reads the folders again, to report the GPUs' actual state, whichever command has ordered it.
   void Say() {
     for (const Folder& folder : folders_) {
       const std::string why = DrainedBecause(folder.path);

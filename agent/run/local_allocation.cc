@@ -10,7 +10,7 @@ namespace {
 
 // Kept back for the executors' own contexts: 0.6 GiB each on real hardware.
 constexpr uint64_t kReserveBytes = uint64_t{1} << 30;
-// Of host memory: a bound to what one command can take from the machine.
+// The most host memory that one command can pin, so that it cannot take the whole machine's.
 constexpr uint64_t kPinnedLimitBytes = uint64_t{16} << 30;
 
 // In bytes. A small GPU keeps back no more than an eighth.

@@ -144,7 +144,7 @@ int Main(int argc, char** argv) {
       client.fd(),
       [&log] { fprintf(stderr, "gpuloom: the scheduler is gone; its log is %s\n", log.c_str()); });
   SayUnsupported(folder.name(), &client);
-  // That the scheduler is gone has been said; the command's status is what counts.
+  // If the scheduler is gone, that was reported already; the command's own status is returned.
   if (!client.RemoveAllocation(folder.name(), &error)) client.Close();
   return status;
 }

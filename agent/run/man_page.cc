@@ -10,7 +10,7 @@
 namespace gpuloom::run {
 namespace {
 
-// As text: no macro at a line's beginning, no escape, no hyphen for a minus.
+// Escapes text: no macro at the beginning of a line, no escape sequence, no hyphen in place of a minus.
 std::string Roff(const std::string& text) {
   std::string roff;
   bool begins_line = true;
@@ -35,7 +35,7 @@ std::string ProgramAndPath(const CommandEntry& command) {
   return "gpuloom" + (command.path.empty() ? "" : " " + command.path);
 }
 
-// What may be written for it, or what it is called.
+// The choices for the option's value, or the value's name.
 std::string Value(const OptionEntry& option) {
   if (option.choices.empty()) return Italic(option.value);
   std::string text;

@@ -56,7 +56,7 @@ std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
   return {found.begin(), found.end()};
 }
 
-// By the path alone: an agent's folders lie in gpus/, those of `gpuloom run` do not.
+// Decided by the path alone: an agent's folders lie in gpus/, those of `gpuloom run` do not.
 bool IsOfAgent(const std::string& folder) {
   const std::filesystem::path path(folder);
   return path.has_filename() && path.parent_path().filename() == "gpus";

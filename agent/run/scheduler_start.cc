@@ -70,7 +70,7 @@ bool Started::Start(std::string* error) {
   std::vector<char*> envp;
   std::string library_path = "LD_LIBRARY_PATH=" + WithoutOuterFolder(getenv("LD_LIBRARY_PATH"));
   for (char* const* variable = environ; *variable != nullptr; ++variable) {
-    // What is preloaded or put in place for the command is not for the scheduler.
+    // Libraries that are preloaded or put into the path for the command are not for the scheduler.
     if (strncmp(*variable, "LD_PRELOAD=", 11) == 0) continue;
     const bool is_path = strncmp(*variable, "LD_LIBRARY_PATH=", 16) == 0;
     envp.push_back(is_path ? library_path.data() : *variable);
@@ -90,7 +90,7 @@ bool Started::Ended(int* status) {
   int wait_status = 0;
   if (pid_ <= 0 || waitpid(pid_, &wait_status, WNOHANG) != pid_) return false;
   pid_ = 0;
-  // As a shell counts.
+  // The status as shells report it.
   *status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
   return true;
 }
@@ -128,7 +128,7 @@ std::string WhyItEnded(const SchedulerPlace& place, const Started& started, int 
 
 using Settings = std::set<std::string>;
 
-// What the software GPU reads at its start.
+// Whether softgpu reads this variable when it starts.
 bool IsSetting(std::string_view variable) { return variable.starts_with("GPULOOM_SOFTGPU_"); }
 
 Settings OurSettings() {

@@ -25,7 +25,7 @@ using About = StatusCommand::About;
 constexpr size_t kLongestName = 300;
 
 template <size_t N>
-// Of all kinds, faults for example.
+// The sum over all kinds, of faults for example.
 uint64_t Sum(const uint64_t (&numbers)[N]) {
   return std::accumulate(std::begin(numbers), std::end(numbers), uint64_t{0});
 }
@@ -111,7 +111,7 @@ std::string StandingOf(const SchedulerFigures& scheduler) {
   return text;
 }
 
-// What the agent says first, because it is known without the scheduler's version.
+// The agent's report comes first, because it is known whatever the scheduler's version.
 Json JsonOf(const SchedulerFigures& scheduler) {
   Json json = {{"gpu", scheduler.name()},
                {"state_dir", OneLine(scheduler.folder, kLongestName)},
@@ -182,7 +182,7 @@ std::vector<std::string> RowOf(const SchedulerFigures& scheduler) {
             kNotSaid,
             StandingOf(scheduler)};
   }
-  // Of all the time since the scheduler began; `gpuloom top` shows that of an interval.
+  // The share of the whole time since the scheduler began; `gpuloom top` shows that of an interval.
   const double busy = gpu.running_ns == 0 ? 0
                                           : 100 * static_cast<double>(gpu.busy.compute_ns) /
                                                 static_cast<double>(gpu.running_ns);
@@ -236,7 +236,7 @@ std::string FormatGpus(const AllFigures& all, Format format) {
 
 Answer AnswerAboutStatus(const StatusCommand& command) {
   Answer answer;
-  // What some have said is shown although others have not answered.
+  // The answers of some schedulers are shown even if others have not answered.
   const AllFigures all = AskSchedulers(command.state_dir);
   if (all.has_no_gpu) answer.trouble = std::string("gpuloom: ") + kNoGpu + "\n";
   // This program's own version is known without any.

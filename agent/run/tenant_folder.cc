@@ -40,7 +40,7 @@ constexpr struct {
 
 }  // namespace
 
-// By name, not whatever is there: what somebody else has put into it stays, and the folder with it.
+// Removes files by name, not all that is there: files that others have put into it stay, and so does the folder.
 TenantFolder::~TenantFolder() {
   if (path_.empty()) return;
   const std::string libraries = path_ + kLibraryFolder;

@@ -10,7 +10,7 @@
 
 namespace gpuloom::run {
 int64_t SinceOf(const std::string& folder, const std::string& allocation) {
-  // A scheduler's word is no path.
+  // The scheduler's text must not be used as a path.
   if (allocation.empty() || allocation.find('/') != allocation.npos || allocation == "..") return 0;
   namespace fs = std::filesystem;
   const fs::path state = fs::path(folder).parent_path().parent_path();

@@ -26,12 +26,12 @@ constexpr std::string_view kClearBelow = "\x1b[J";
 
 constexpr int kEndingSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
-// What signal handlers need. Written before they are set.
+// The data that signal handlers need. Written before the handlers are installed.
 termios found;  // as the terminal was
 termios used;   // without echo, key by key
 bool changes_keys = false;
 
-// By system calls alone, which a signal handler may make.
+// Uses system calls only, which a signal handler may make.
 void Write(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());

@@ -19,7 +19,7 @@ const SchedulerFigures* FindScheduler(const std::vector<SchedulerFigures>& sched
   return found == schedulers.end() ? nullptr : &*found;
 }
 
-// By name, which is random and not given twice: a pod's next allocation is another one.
+// Finds it by name, which is random and never reused: a pod's next allocation is another one.
 const control::AllocationState* FindAllocation(const SchedulerFigures* scheduler,
                                                const control::AllocationState& like) {
   if (scheduler == nullptr) return nullptr;
@@ -68,7 +68,7 @@ class Interval {
   double seconds_ = 0;
 };
 
-// What is not known stays without a value.
+// Unknown figures have no value.
 TopGpu GpuOf(const SchedulerFigures* before, const SchedulerFigures& now,
              const Interval& interval) {
   TopGpu gpu;

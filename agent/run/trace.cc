@@ -30,7 +30,7 @@ namespace {
 
 // Longer than a scheduler waits for its executors.
 constexpr std::chrono::seconds kAnswerWithin{20};
-// What recording may last beyond the time that was asked for, while others begin and this one ends.
+// How much longer than requested recording may last, while other schedulers begin and this one ends.
 constexpr uint32_t kMarginMs = 30'000;
 
 constexpr size_t kLongestName = 300;

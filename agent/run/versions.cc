@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who says what: this program knows its own version, an agent writes its into its lock, schedulers
-// tell theirs and their executors', libraries have theirs in their file names, and NVIDIA's kernel
-// module tells its in /proc.
+// Where each version comes from: this program knows its own, an agent writes its version into its lock, schedulers
+// report theirs and their executors', libraries have theirs in their file names, and NVIDIA's kernel module shows its
+// in /proc.
 #include "agent/run/versions.h"
 
 #include <map>
@@ -22,7 +22,7 @@ namespace {
 constexpr size_t kLongestName = 300;
 constexpr char kOlder[] = "an older release, which does not say";
 
-// What containers have mounted, by how its file names begin (agent/plugin/shim_store.h); the longer ones first.
+// The beginnings of the names of files that containers have mounted (agent/plugin/shim_store.h); longer ones first.
 constexpr const char* kLibraries[] = {"libgpuloom-nvml", "libgpuloom", "gpuloom-trace"};
 
 // One that has had the lock of a state folder.
@@ -136,7 +136,7 @@ std::string LinesOf(const SchedulerFigures& scheduler) {
   return text;
 }
 
-// What the next executor would be, whatever those that run are.
+// The release of the next executor, which may differ from those that run.
 std::string LinesOf(const ExecutorProgram& executor) {
   std::string text =
       "installed executor: " + (executor.version.empty() ? executor.trouble : executor.version) +

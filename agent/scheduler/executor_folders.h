@@ -32,9 +32,9 @@ class ExecutorFolders {
 
   // The path of a folder that does not exist yet. Random, so that no process creates it first; not secret.
   std::string NewPath() const;
+
   // Call when no process of `user` is alive. Its number is free again when the folder is gone; if removal fails
   // kRemovalTries times, when this scheduler ends.
-  // when this scheduler ends.
   void Remove(const std::string& path, ExecutorUser user);
   // From this call on, removes the folders that killed schedulers left behind: those of our users that belong to no
   // live process. It looks at once and then every kNextLook, because executors end after their scheduler, and one that

@@ -229,7 +229,6 @@ void Scheduler::WithRoom(Executor* executor, uint64_t session_id_untrusted, uint
 
 // A round in progress may already have passed the sessions that could help, so requests that come
 // meanwhile get the next round.
-// meanwhile gets the next one.
 void Scheduler::Reclaim(const Allocation* allocation, std::chrono::milliseconds limit,
                         std::function<void()> then) {
   for (auto& [id, round] : reclaims_) {

@@ -13,7 +13,6 @@
 // oldest of all has every second turn to itself, in which those who can wait do so, and the memory that comes back adds
 // up for it. The first two turns last a second each, and every further pair twice as long as the one before, while the
 // same request stays the oldest. So small requests, which have the other half of the time, do not starve a large one.
-// of the time.
 #pragma once
 
 #include <chrono>

@@ -39,7 +39,7 @@ absl::Status Supervisor::AddGpu(const std::string& gpu_uuid) {
 
 void Supervisor::Tick(Clock::Time now) {
   for (auto& [gpu_uuid, watched] : watched_) Look(gpu_uuid, &watched, now);
-  // Behind the looks, which reap our own. 0 may be among them: no process has that id.
+  // After the looks, which reap our own. 0 may be among these ids: no process has it.
   std::set<pid_t> ours;
   for (const auto& [gpu_uuid, watched] : watched_) ours.insert(watched.pid);
   ReapStrays(ours);
@@ -161,7 +161,7 @@ void Supervisor::Look(const std::string& gpu_uuid, Watched* watched, Clock::Time
 }
 
 void Supervisor::Start(const std::string& gpu_uuid, Watched* watched, Clock::Time now) {
-  // That it cannot be executed is known at once; whatever else goes wrong is in its log.
+  // Only that it cannot be executed is known at once; other failures are in its log.
   const absl::StatusOr<pid_t> pid = StartScheduler(options_.command(gpu_uuid, watched->directory),
                                                    watched->directory + "/scheduler.log");
   watched->backoff.Started(now);

@@ -10,7 +10,7 @@
 namespace gpuloom {
 namespace {
 
-// As TakeLogLine has it.
+// The same clock as TakeLogLine's.
 uint64_t MonotonicNs() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return static_cast<uint64_t>(std::chrono::nanoseconds(now).count());

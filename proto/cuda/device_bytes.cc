@@ -137,7 +137,7 @@ class Declaration {
   uint64_t count_ = 1;
   uint64_t elements_ = 1;
   uint64_t sum_ = 0;
-  // Of braces in the initial value.
+  // The depth of braces in the initial value.
   int depth_ = 0;
   // A dimension was left out; the number of initial values stands for it.
   bool open_ = false;
@@ -161,7 +161,7 @@ uint64_t CubinDeviceBytes(std::span<const uint8_t> cubin) {
   for (uint32_t i = 0; i < file.section_count(); ++i) {
     const Cubin::Section section = file.SectionAt(i);
     const std::string_view name = file.NameOf(section).value_or("");
-    // By name as well: flags are what the tenant says.
+    // Recognised by name as well, because a tenant chooses the flags.
     const bool is_variables = name.starts_with(".nv.global") || name.starts_with(".nv.constant");
     if ((section.flags & fatbin_internal::kElfAllocated) == 0 && !is_variables) continue;
     if (name.starts_with(".nv.shared") || name.starts_with(".nv.local")) continue;

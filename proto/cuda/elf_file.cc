@@ -105,7 +105,7 @@ bool ElfFile::HeaderIsSound() {
          header_.section_names < header_.section_count;
 }
 
-// Of a host's files only object files are link inputs.
+// Among a host's files, only object files are link inputs.
 bool ElfFile::IsKnownMachine() const {
   constexpr uint16_t kRelocatable = 1;
   constexpr uint16_t kX86_64 = 62;
@@ -295,7 +295,7 @@ bool ElfFile::BeginsWithSymbol(uint8_t attribute) {
          std::end(kAttributes);
 }
 
-// Where the last complete name in a table of names ends; 0 if there is none.
+// The end of the last complete name in a table of names; 0 if there is none.
 uint64_t ElfFile::NamesEnd(const ElfSection& table) const {
   if (table.type != kStringTable || !Fits(table.offset, table.size, bytes_.size())) return 0;
   const auto begin = bytes_.begin() + static_cast<ptrdiff_t>(table.offset);

@@ -56,8 +56,8 @@ bool ElfHasVariables(std::span<const uint8_t> elf) {
   return false;
 }
 
-// Of a member that is unpacked. The driver loads one member of an image; which one is not known
-// here, so callers take the most.
+// The device memory of an unpacked member. The driver loads one member of an image; which one is not known here, so
+// callers take the largest.
 uint64_t DeviceBytes(FatbinMemberKind kind, std::span<const uint8_t> bytes) {
   if (kind == FatbinMemberKind::kElf) return CubinDeviceBytes(bytes);
   if (kind != FatbinMemberKind::kPtx) return 0;

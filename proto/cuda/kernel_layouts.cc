@@ -37,7 +37,7 @@ T ReadAt(std::span<const uint8_t> bytes, size_t at) {
   return fatbin_internal::ReadAt<T>(bytes.data() + at);
 }
 
-// Where the last parameter ends: the size of the packed buffer.
+// The end of the last parameter, which is the size of the packed buffer.
 uint32_t EndOf(const Params& params) {
   uint32_t end = 0;
   for (const ParamLayout& param : params) {

@@ -16,7 +16,7 @@
 
 namespace gpuloom {
 
-// Where the file of these inputs is, or would be.
+// The path of the file for these inputs, whether it exists or not.
 struct CompileCacheKey {
   char folder[PATH_MAX];
   char name[2 * sizeof(ImageHash) + 1];

@@ -179,7 +179,7 @@ CUresult Describe(const CUdevResource* resources, unsigned count, ResourceDescri
 }
 
 CUresult Generate(CUdevResourceDesc* handle, const CUdevResource* resources, unsigned count) {
-  // Of nothing: NVIDIA's driver crashes.
+  // For a description of nothing NVIDIA's driver crashes; this is an error instead.
   if (handle == nullptr || resources == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   ResourceDescription described = {};
   CUDA_RETURN_IF_ERROR(Describe(resources, count, &described));

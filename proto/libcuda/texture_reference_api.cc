@@ -17,7 +17,7 @@ namespace {
 
 // The driver accepts two flags without a name, but not CU_TRSF_SEAMLESS_CUBEMAP.
 constexpr unsigned kKnownFlags = 0x3f;
-// Of a texture's coordinates, each with an addressing mode.
+// The number of a texture's coordinates, each of which has an addressing mode.
 constexpr int kDimensions = 3;
 
 // cuda.h wants CU_TRSA_OVERRIDE_FORMAT, and CUDA 11's runtime passes 0. The format is the array's
@@ -50,8 +50,8 @@ bool IsFilter(CUfilter_mode mode) {
   return mode == CU_TR_FILTER_MODE_POINT || mode == CU_TR_FILTER_MODE_LINEAR;
 }
 
-// Of device 0, the only one that a program has. 1 if it is not known, which as an alignment refuses
-// nothing.
+// An attribute of device 0, the only one that a program has. 1 if it is unknown: as an alignment that allows
+// everything.
 uint64_t LimitOf(CUdevice_attribute attribute) {
   int limit = 0;
   return cuDeviceGetAttribute(&limit, attribute, 0) == CUDA_SUCCESS && limit > 0

@@ -67,8 +67,8 @@ void Part::ReadRecords(const Take& take_untrusted) const {
 }
 
 void Part::ForEach(const Take& take) const {
-  // Of launches of graphs. Their nodes may run in streams of CUDA's own, which are nobody's. Made each time: those of
-  // all parts together would take a gigabyte.
+  // The sessions of launches of graphs, whose nodes may run in CUDA's internal streams, which belong to no session.
+  // Made anew for each call, because those of all parts together would take a gigabyte.
   std::unordered_map<uint32_t, uint64_t> session_of_launch;
   ReadRecords([&](const TraceRecord& record) {
     if (record.correlation == 0 || !sessions_.contains(record.session_id)) return;
@@ -97,7 +97,8 @@ void Part::ForEach(const Take& take) const {
 }
 
 std::string_view Part::Name(uint32_t place_untrusted) const {
-  // Behind the end of another, as an executor writes them: places within names would make a MiB of them a gigabyte.
+  // A name must follow the end of another, as executors write them: otherwise places within names could turn one MiB of
+  // names into a gigabyte.
   if (place_untrusted == 0 || place_untrusted >= names_.size() ||
       names_[place_untrusted - 1] != '\0') {
     return {};

@@ -70,7 +70,7 @@ void GiveContext(Context* context) {
   Holding holding(&created.lock);
   context->active.store(false, std::memory_order_release);
   created.table.Give(created.lock, context, /*reuse=*/false);
-  // Without memory the id is lost, which only costs an id.
+  // If there is no memory to remember it, the id is lost, which costs nothing else.
   (void)created.resting.Push(created.table.IdOf(context));
   if (created.resting.count() > kRestingContexts) {
     created.table.Reuse(created.lock, created.resting[0]);

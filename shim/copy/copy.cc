@@ -229,7 +229,7 @@ CUresult Copy(const Request& copy, Side to, Side from, CopyTiming timing) {
   return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
 }
 
-// Of registered memory that the device reaches in several places. Returns false for any other.
+// Copies registered memory that the device reaches in several places. Returns false for any other memory.
 bool CopiesParts(const Request& copy, Side to, Side from, CopyTiming timing, CUresult* result) {
   const bool to_host = to == Side::kPageable;
   if (CallerCopies(to, from) || (!to_host && from != Side::kPageable)) return false;
@@ -289,8 +289,7 @@ CUresult CopyOn(CUstream handle, DefaultStream null_means, uint64_t destination,
   }
   CUresult result;
   if (RecordsCopy(copy, to, from, timing, &result)) return result;
-  // Until the copy is in the ring, or done if this waits for it: nothing of what it names comes
-  // home meanwhile.
+  // Keeps the memory that the copy names from coming home until the copy is in the ring or, if this waits for it, done.
   const MigrationUse use(destination, source);
   CUDA_RETURN_IF_ERROR(use.result());
   // Parts have places of their own, so this takes the program's addresses, unlike Copy.

@@ -38,8 +38,7 @@ CUresult Fill(CUdeviceptr destination, uint32_t value, uint32_t element_bytes, s
       })) {
     return captured;
   }
-  // Until the command is in the ring and, for a synchronous one, done: the memory stays at the
-  // device.
+  // Keeps the memory at the device until the command is in the ring and, if it is synchronous, done.
   const MigrationUse use(destination);
   CUDA_RETURN_IF_ERROR(use.result());
   wire::Ticket ticket{0};

@@ -16,7 +16,7 @@ namespace {
 struct QueuedCopies {
   Lock lock;
   wire::StreamId stream GPULOOM_GUARDED_BY(lock){0};
-  // Of the context that the stream was made in.
+  // The epoch of the context in which the stream was made.
   uint32_t epoch GPULOOM_GUARDED_BY(lock) = 0;
   bool prepared GPULOOM_GUARDED_BY(lock) = false;
 };

@@ -67,7 +67,7 @@ BoxEnd EndOf(CUmemorytype type, const void* host, CUdeviceptr device, CUarray ar
   return end;
 }
 
-// By the thread of host functions: both sides are memory of this process.
+// Runs on the thread of host functions: both sides are memory of this process.
 void Move(const Box& box) {
   for (uint64_t z = 0; z < box.depth; ++z) {
     for (uint64_t y = 0; y < box.height; ++y) {
@@ -98,7 +98,7 @@ CUresult MakeStaged(Box* box, StagedCopy** out) {
   auto* copy = static_cast<StagedCopy*>(calloc(1, sizeof(StagedCopy)));
   if (copy == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   copy->box = *box;
-  // Of two pageable sides the device needs neither.
+  // If both sides are pageable, the device takes no part, and no staging is needed.
   if (!box->to.pageable || !box->from.pageable) {
     uint64_t size_bytes;
     if (__builtin_mul_overflow(box->width_bytes, box->height, &size_bytes) ||

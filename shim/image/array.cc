@@ -22,7 +22,7 @@ struct Arrays {
 };
 constinit Arrays arrays;
 
-// Where `Depth` counts layers or faces, which all levels have and no level halves.
+// Flags with which `Depth` counts layers or faces: all levels have the same number of them.
 constexpr unsigned kLayers = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP;
 
 // CUDA's descriptors have 0 for a dimension that an array does not have.

@@ -43,8 +43,8 @@ bool Find(Growing<View>* list, uint64_t handle, View* found) {
   return true;
 }
 
-// Of several threads that destroy one handle the first gets true. Call before the executor is told:
-// from then on the driver may give the number to another thread's texture.
+// If several threads destroy one handle, the first gets true. Call it before the executor is asked to destroy the
+// object: from then on the driver may give the number to another thread's texture.
 bool Remove(Growing<View>* list, uint64_t handle) {
   Holding holding(&views.lock);
   const size_t i = FindAtOrBefore(*list, handle);
@@ -193,7 +193,7 @@ CUresult cuTexObjectCreate(CUtexObject* texture, const CUDA_RESOURCE_DESC* resou
   kept.sampler = *sampler;
   if (view != nullptr) kept.view = *view;
   kept.has_view = view != nullptr;
-  // Without a note it could neither be queried nor be destroyed with the context.
+  // A texture that is not listed could neither be queried nor be destroyed with the context.
   if (!Note(&views.textures, kept)) {
     (void)DestroyTexture(reply.texture);
     return CUDA_ERROR_OUT_OF_MEMORY;

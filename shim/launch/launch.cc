@@ -106,7 +106,7 @@ void PackParams(uint8_t* payload, const Kernel& kernel, void** params) {
   }
 }
 
-// Where the parameters of one launch come from.
+// The source of one launch's parameters.
 struct Params {
   void** each;         // CUDA's array of pointers, or
   const void* packed;  // one buffer
@@ -252,7 +252,7 @@ CUresult SendEx(Kernel* kernel, const Shape& shape, wire::StreamId stream, const
           from.Write(*kernel, payload);
         }));
   }
-  // Without the hold, under which nothing else may be done.
+  // After the hold has ended, because nothing else may be done while it lives.
   return RecordEvents(asks, stream);
 }
 

@@ -128,7 +128,7 @@ bool QuotaHasRoom(uint64_t size_bytes) {
   // Small ones are cut of granules, and what is free of these is charged: only asking says whether there is enough.
   if (taken_bytes < kLargeBytes) return taken_bytes != 0;
   wire::MemInfo::Reply reply;
-  // Whoever asks hears of a session that has ended.
+  // True if the session has ended: the request that follows reports that.
   return session.Call<wire::MemInfo>({}, &reply) != CUDA_SUCCESS || taken_bytes <= reply.free_bytes;
 }
 

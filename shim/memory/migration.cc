@@ -55,11 +55,11 @@ struct Range {
   unsigned attachment;
   wire::StreamId attached;
   uint32_t users;  // threads that are writing work which names it: what is away stays away
-  // By chunk, whether it is away; only those from first_home on and before end_home can be at home.
+  // For each chunk, whether it is away; only chunks from first_home up to end_home can be at home.
   uint8_t* away;
   uint64_t first_home;
   uint64_t end_home;
-  // Where a program that reads on comes next, and how much it got last.
+  // The chunk that a program that reads sequentially touches next, and how many it got last.
   uint64_t next_chunk;
   uint64_t next_chunks;
 
@@ -129,7 +129,7 @@ Range* FindLocked(uint64_t address) GPULOOM_REQUIRES(migration.lock) {
   return FindRange(migration.ranges, address, 1);
 }
 
-// Of [from, end), the first run of chunks that are away, or at home.
+// Finds the first run of chunks in [from, end) that are away, or at home.
 bool FindRun(const Range& range, bool away, uint64_t from, uint64_t end, uint64_t* first,
              uint64_t* behind) {
   while (from < end && (range.away[from] != 0) != away) ++from;
@@ -288,7 +288,7 @@ void PauseLocked() GPULOOM_REQUIRES(migration.lock) {
   migration.lock.Acquire();
 }
 
-// Until nobody writes work that names any, and all work is done. The lock is released meanwhile.
+// Waits until no thread writes work that names managed memory, and all work is done. The lock is released meanwhile.
 CUresult WaitUntilUnusedLocked() GPULOOM_REQUIRES(migration.lock) {
   ++migration.settlers;
   while (AnyUserLocked()) PauseLocked();
@@ -386,8 +386,7 @@ Ability FindAbilityLocked() GPULOOM_REQUIRES(migration.lock) {
     return Ability::kStays;
   }
   if (!TakeManagedSpace(&migration.space)) return Ability::kStays;
-  // Until now the arena's mapping was there; from now on a stray access faults instead of reaching
-  // it.
+  // Removes the arena's mapping from these addresses, so that a stray access faults instead of reaching the arena.
   CloseAddresses(migration.space.begin, migration.space.size_bytes);
   internal::space_bytes.store(migration.space.size_bytes, std::memory_order_relaxed);
   internal::space_begin.store(migration.space.begin, std::memory_order_relaxed);
@@ -558,7 +557,7 @@ WaitForProgram::WaitForProgram(bool waits) : waits_(waits) {
 }
 
 WaitForProgram::~WaitForProgram() {
-  // Whoever holds the lock may wait for room in the ring, and that for what the program does next.
+  // The lock is not taken: its holder may wait for room in the ring, and the ring for what the program does next.
   if (waits_) migration.posting.fetch_sub(1);
 }
 

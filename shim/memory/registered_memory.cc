@@ -147,7 +147,7 @@ const SharedPages* FindPagesLocked(size_t of, uint64_t address) GPULOOM_REQUIRES
 CUresult PrepareCopies(RegisteredMemory* range) {
   const CUresult result = MakeReachable(range);
   if (result != CUDA_ERROR_NOT_SUPPORTED && result != CUDA_ERROR_OUT_OF_MEMORY) return result;
-  // Without threads, or memory for staging, the copies themselves say what fails.
+  // If there are no threads, or no memory for staging, the copies themselves report the failure.
   (void)PrepareQueuedCopies();
   return session.Check();
 }

@@ -87,7 +87,7 @@ void LeaveIfUnusedLocked(Pool* pool, size_t index) GPULOOM_REQUIRES(pools.lock) 
   GiveDeviceMemory(chunk.begin, chunk.size_bytes, wire::kLegacyStream, wire::Ticket{0});
 }
 
-// By the executor's number, which is the same for all imports of one pool.
+// Finds it by the executor's number, which is the same for all imports of one pool.
 Pool* FindImportedLocked(uint64_t number) GPULOOM_REQUIRES(pools.lock) {
   for (uint32_t id = 1; id <= pools.table.used(); ++id) {
     Pool* pool = pools.table.At(id);

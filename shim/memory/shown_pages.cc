@@ -18,7 +18,7 @@ bool Show(uint64_t begin, uint64_t pages, uint64_t size_bytes) {
 
 }  // namespace
 
-// Where mmap fails, the kernel has no memory for another mapping: see the header.
+// If mmap fails, the kernel has no memory for another mapping: see the header.
 void CloseAddresses(uint64_t begin, uint64_t size_bytes) {
   (void)mmap(At(begin), size_bytes, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
@@ -29,7 +29,7 @@ CUresult TakeShownPages(uint64_t begin, uint64_t size_bytes, uint64_t* pages) {
   CUDA_RETURN_IF_ERROR(TakeRegion(size_bytes, begin, pages));
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
   if (Show(begin, *pages, size_bytes)) {
-    // By the address at which the program will look.
+    // Populated through the address that the program will use.
     if (PopulateRegion(begin, size_bytes)) result = PinRegion(*pages);
     if (result != CUDA_SUCCESS) CloseAddresses(begin, size_bytes);
   }

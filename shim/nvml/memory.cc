@@ -39,7 +39,7 @@ Return ListProcesses(DeviceHandle device, unsigned* count, T* processes) {
   return kSuccess;
 }
 
-// Of kinds that tenants do not have: graphics, and clients of MPS.
+// Lists processes of kinds that tenants do not have: graphics, and clients of MPS.
 Return ListNone(DeviceHandle device, unsigned* count) {
   if (const Return result = CheckDevice(device); result != kSuccess) return result;
   if (count == nullptr) return kInvalidArgument;

@@ -17,8 +17,7 @@ NVML_EXPORT int nvmlInit() { return node.Init(); }
 NVML_EXPORT int nvmlInitWithFlags(unsigned) { return node.Init(); }
 NVML_EXPORT int nvmlShutdown() { return node.Shutdown(); }
 
-// By code; programs print these and some compare them, so they are NVML's own words. Needs no
-// initialized library.
+// The texts are NVML's own, because programs print them and some compare them. Needs no initialized library.
 NVML_EXPORT const char* nvmlErrorString(int result) {
   static constexpr const char* kTexts[] = {
       "Success",
@@ -112,7 +111,7 @@ NVML_EXPORT int nvmlSystemGetCudaDriverVersion_v2(int* version) {
   return nvmlSystemGetCudaDriverVersion(version);
 }
 
-// Only of a process that the caller can see anyway.
+// Names only processes that the caller can see anyway.
 NVML_EXPORT int nvmlSystemGetProcessName(unsigned pid, char* name, unsigned name_bytes) {
   if (!node.initialized()) return kUninitialized;
   if (name == nullptr || name_bytes == 0) return kInvalidArgument;

@@ -96,7 +96,7 @@ bool StartPageFaults(PageFaultHandler handler) {
   faults = fd;
   handle = handler;
   if (SpeaksMinorFaults(fd) && StartThread("gpuloom-pages", nullptr, &Run)) return true;
-  // Where the thread could not be started errno may say nothing.
+  // If the thread could not be started, errno may not be set.
   const int why = errno == 0 ? ENOSYS : errno;
   close(fd);
   faults = -1;

@@ -101,7 +101,7 @@ CUresult Waiting::Sleep(const Awaited& awaited) {
     bool lead = false;
     {
       Holding holding(&sleep_lock_);
-      // Whoever led may have taken the ring that was for us since we looked.
+      // Since we looked, the thread that led may have consumed the doorbell byte that was meant for us.
       if (wake_.load(std::memory_order_relaxed) != seen) continue;
       if (!led_) led_ = lead = true;
     }

@@ -48,7 +48,7 @@ bool TakeById(uint64_t id, KeptHostFunction* kept, bool also_what_stays) {
   return true;
 }
 
-// Without any lock, since the function is the program's and may take as long as it likes.
+// Called without any lock, because the function is the program's and may take as long as it likes.
 void Call(const KeptHostFunction& kept, CUresult status) {
   inside = true;
   if (kept.callback != nullptr) {

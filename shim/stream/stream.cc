@@ -84,9 +84,9 @@ void Retire(Stream* stream) {
   (void)streams.retired.Push(id);  // without memory the id is lost, which only costs an id
 }
 
-// Of several threads that end a stream, by its name, with its context or with their own end, one
-// does: returns true for it, and no other thread finds the stream in use. Nor is one ended that is
-// still being made.
+// Several threads may end a stream at the same time: by its handle, with its context, or because the stream's thread
+// ends. Returns true for one of them; the others then find the stream not in use. A stream that is still being made
+// is not ended.
 bool TakeFromUse(Stream* stream, StreamUse then, StreamUse* was) GPULOOM_EXCLUDES(streams.steady) {
   Holding holding(&streams.steady);
   *was = stream->use.load();

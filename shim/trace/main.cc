@@ -38,7 +38,7 @@ int WrongUse(const std::string& message) {
   return kWrongUse;
 }
 
-// Of milliseconds; 0: not one that is possible.
+// Parses seconds; returns milliseconds, or 0 for a time that is not possible.
 uint32_t ParseSeconds(const char* text) {
   char* end = nullptr;
   const double seconds = strtod(text, &end);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of a session (docs/design/executor-parts.md), in order of creation: each may call those
-// before it. For the session's own files.
+// before it. Owned by the session; ring thread only. Only the session's own files include this.
 #pragma once
 
 #include "agent/executor/copy/copies.h"

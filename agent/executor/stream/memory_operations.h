@@ -41,8 +41,8 @@ class MemoryOperations final : public Part {
   void BeginRound();
   // Call when the session ends.
   void End() { watching_words_ = words_overdue_ = false; }
+
   // More has to be looked at; with `soon` in the very next round of the loop.
-  // More is to be looked at; with `soon` in the very next round of the loop.
   void KeepWatching(bool soon) {
     watching_words_ = true;
     words_overdue_ |= soon;

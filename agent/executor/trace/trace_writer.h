@@ -31,7 +31,7 @@ class TraceWriter {
   void SetEnd(uint64_t end_ns) { header()->end_ns = end_ns; }
 
   void Write(const wire::TraceRecord& record);
-  // The offset of the name in the region; 0 if there is no room for it.
+  // The name's index among the names; 0 if there is no room for it.
   uint32_t Name(std::string_view name);
   void NoteIncomplete() { ++header()->incomplete; }
   void SetLost(uint64_t records) { header()->lost = records; }

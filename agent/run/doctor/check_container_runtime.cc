@@ -7,11 +7,11 @@
 namespace gpuloom::run {
 namespace {
 
-// Where the chart mounts the node's into the agent's pod, and where it is.
+// The path at which the chart mounts the node's configuration into the agent's pod, and its path on the node.
 constexpr const char* kConfigs[] = {"/etc/gpuloom-node/nvidia-container-runtime/config.toml",
                                     "/etc/nvidia-container-runtime/config.toml"};
 
-// What configures the runtime that starts containers, whichever it is; all of it.
+// The whole configuration of the runtime that starts containers, whichever it is.
 std::string RuntimesText(const std::string& root) {
   std::string text = ReadText(root + "/etc/containerd/config.toml") +
                      ReadText(root + "/etc/docker/daemon.json") +

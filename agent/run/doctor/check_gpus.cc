@@ -12,7 +12,7 @@
 namespace gpuloom::run {
 namespace {
 
-// That of CUDA 13.0, with which gpuloom is tested.
+// The driver of CUDA 13.0, with which gpuloom is tested.
 constexpr int kTestedDriver = 580;
 
 constexpr const char* kLibraryFolders[] = {"/usr/lib/x86_64-linux-gnu",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What confinement of executors wants of the kernel (docs/design/taken-over-executor.md). Without it they run, and
-// are said in the scheduler's log to be confined without it.
+// The kernel features that the confinement of executors needs (docs/design/taken-over-executor.md). Without them
+// executors run less confined, which the scheduler logs.
 #include "agent/run/doctor/doctor.h"
 #include "agent/run/doctor/look.h"
 

@@ -101,7 +101,7 @@ Findings CheckKubelet(const DoctorCommand& command) {
              "none on this machine (" + command.kubelet_dir + "): gpuloom run needs none", ""}};
   }
   Findings findings = {
-      // Where plugins register, and where the agent asks which pod has which device.
+      // The socket at which plugins register, and the one at which the agent asks which pod has which device.
       Socket(command.root, plugins, "kubelet.sock"),
       Socket(command.root, command.kubelet_dir + "/pod-resources", "kubelet.sock")};
   for (Finding& finding : Plugins(command, plugins)) findings.push_back(std::move(finding));

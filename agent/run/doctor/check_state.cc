@@ -38,7 +38,7 @@ Finding Access(const std::string& root, const std::string& folder) {
     return {"state folder", Verdict::kError, folder + " is no folder that this user can see",
             "run as root"};
   }
-  // Whoever can enter it may connect to any tenant's socket, and who connects there is that tenant.
+  // A process that can enter the folder can connect to any tenant's socket, and is then that tenant.
   if ((status.st_mode & 07777) != 0700) {
     char mode[8];
     snprintf(mode, sizeof(mode), "%04o", status.st_mode & 07777);
@@ -77,7 +77,7 @@ Findings Room(const DoctorCommand& command, const std::string& folder) {
   return findings;
 }
 
-// By opening it, which root can whatever the mode is.
+// Checked by opening the folder, because root can open it whatever its mode.
 bool IsClosed(const std::string& folder) {
   const channel::UniqueFd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   return !fd.valid() && errno == EACCES;
@@ -127,7 +127,7 @@ Finding Libraries(const std::string& root, const std::string& folder) {
   return {"libraries", Verdict::kOk, "in " + folder + "/shim, of this release", ""};
 }
 
-// What runs may have been started from an older file.
+// Running executors may have been started from an older file.
 Findings Executor(const std::string& program) {
   const ExecutorProgram its = AskExecutorProgram(program);
   const char* const remedy = "install the whole of gpuloom, of one release";

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kVerdicts[] = {"ok", "warning", "error"};
 constexpr size_t kLongestLine = 1000;
 
-// What users other than root may still have of it.
+// The space that is left for users other than root.
 std::optional<FileSystem> FileSystemOf(const std::string& path) {
   struct statvfs status = {};
   if (statvfs(path.c_str(), &status) != 0) return std::nullopt;
@@ -57,7 +57,7 @@ Answer Doctor(DoctorCommand command) {
   if (command.file_system == nullptr) command.file_system = FileSystemOf;
   if (command.landlock_version == nullptr) command.landlock_version = LandlockVersion;
   Findings findings;
-  // From the ground up: what is wrong further down is often why something above is.
+  // From the bottom up: a fault in a lower layer often causes those above.
   for (const auto check : {CheckKernel, CheckGpus, CheckContainerRuntime, CheckKubelet, CheckPolicy,
                            CheckState, CheckSchedulers}) {
     for (Finding& finding : check(command)) {

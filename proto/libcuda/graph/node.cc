@@ -368,7 +368,7 @@ void FreeParams(NodeParams* params) {
 }
 
 void ReplaceParams(NodeParams* to, NodeParams* from) {
-  // Of the kinds whose parameters can be set, only these two show a program pointers into the node.
+  // Among the kinds whose parameters can be set, only these two give a program pointers into the node.
   if (to->type == CU_GRAPH_NODE_TYPE_KERNEL && HasForm(to->kernel, from->kernel)) {
     KeepStorage(&to->kernel, &from->kernel);
   } else if (to->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP && to->batch.count == from->batch.count &&

@@ -44,7 +44,7 @@ void ReleaseUserObject(UserObject* object, uint64_t count) {
   // A program that releases more than it holds must not make the count wrap.
   object->references -= count < object->references ? count : object->references;
   if (object->references != 0) return;
-  // Without memory the destructor is lost, not the program.
+  // If there is no memory, the destructor is not called; the program goes on.
   if (queued.Push({object->destroy, object->value})) {
     queued_count.fetch_add(1, std::memory_order_release);
   }
