@@ -22,8 +22,7 @@ absl::StatusOr<Inventory> TakeInventory(const std::string& cuda_library,
                                         const std::string& pci_devices) {
   absl::StatusOr<std::vector<Gpu>> gpus = ListGpus(cuda_library, nvml_library);
   if (gpus.ok()) return Inventory{*std::move(gpus), "", false};
-  // A node without GPUs is no failure, but one whose operator has named a library that does not
-  // work is.
+  // A node without GPUs is not a failure, but a library that the operator has named and that does not work is.
   if (!cuda_library.empty()) return gpus.status();
   Inventory inventory;
   // Why NVML fails does not tell: without a GPU there is mostly no driver either.

@@ -20,8 +20,8 @@ void Sickness::Fault(Clock::Time now, const std::string& reason, Source source) 
   reason_ = reason;
 }
 
-// A suspicion is not remembered beyond one probe, and cannot bring it forward: whoever can cause it
-// at will gains a probe each kCheckPause and no more.
+// A suspicion is not remembered beyond one probe, and cannot bring it forward: a tenant that causes suspicions at will
+// gets only one probe per kCheckPause.
 void Sickness::Suspect(Clock::Time now) {
   if (next_probe_.has_value()) return;
   next_probe_ = last_probe_.has_value() ? std::max(now, *last_probe_ + kCheckPause) : now;

@@ -186,8 +186,8 @@ absl::StatusOr<std::vector<std::string>> Allocator::Prefer(
 }
 
 std::string Allocator::Closed(const std::string& gpu_uuid) const {
-  // Not whether the GPU is sick or unserved: those may pass before the container starts, and the
-  // kubelet is told of them by unhealthy devices. A drained one is to get nothing more, at once.
+  // Does not consider whether the GPU is sick or unserved: that may pass before the container starts, and the kubelet
+  // sees it by unhealthy devices. A drained GPU must not be given again at all, and at once.
   const std::string nothing = NothingLeft(options_.capacities.at(gpu_uuid));
   if (!nothing.empty()) return Cat("gpu: ", nothing);
   const std::string why = options_.closed ? options_.closed(gpu_uuid) : "";
@@ -330,8 +330,8 @@ absl::Status Allocator::Admit(const std::string& gpu_uuid,
 absl::StatusOr<uint32_t> Allocator::OtherTenants(const std::string& gpu_uuid,
                                                  const std::vector<std::string>& device_ids,
                                                  const std::string& pod_namespace) const {
-  // Containers are told apart by device IDs. Those that have one in common with this container are
-  // it, or an init container whose IDs it takes over.
+  // Containers are distinguished by device IDs. One that has an ID in common with this container is this container,
+  // or an init container whose IDs it takes over.
   const auto share_an_id = [](const std::vector<std::string>& a,
                               const std::vector<std::string>& b) {
     return std::any_of(a.begin(), a.end(), [&](const std::string& id) {

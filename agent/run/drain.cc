@@ -109,7 +109,7 @@ class Drainage {
     return Fail(NoSchedulerFound(places, unseen));
   }
 
-  // A failure is told, and the other GPUs are drained all the same.
+  // A failure is reported, and the other GPUs are drained all the same.
   void Order(const Folder& folder) {
     const int64_t now = std::chrono::duration_cast<std::chrono::seconds>(
                             std::chrono::system_clock::now().time_since_epoch())

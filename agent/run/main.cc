@@ -111,7 +111,7 @@ int Main(int argc, char** argv) {
                  &error) &&
         client.AddAllocation(allocation.add, &error) &&
         client.BindAllocation(allocation.bind, &error)) {
-      // The command's first call would start it too, and is told what is wrong.
+      // A failure is ignored: the command's first call starts the executor, too, and gets the error.
       std::string ignored;
       (void)client.PrepareExecutor(folder.name(), &ignored);
       break;
