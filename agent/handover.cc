@@ -14,8 +14,8 @@ constexpr char kLeaving[] = "agent.leaving";
 
 }  // namespace
 
-// Every transition takes the lock of its new role before it lets go of the old one's: whoever dies
-// at any point leaves locks from which the others can tell who is there.
+// Every transition takes the lock of its new role before it releases the old one's: if an agent dies at any point, the
+// locks still show the others which agents exist.
 absl::StatusOr<Handover::Role> Handover::Look() {
   switch (role_) {
     case Role::kWaiting: {

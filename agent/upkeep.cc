@@ -20,8 +20,8 @@ void SayPartly(const PolicyWatcher& policy, const std::function<void(const Event
   }
 }
 
-// The order matters: a scheduler that was just connected is judged before the kubelet is told, and
-// the kubelet is told before this agent registers.
+// The order matters: a scheduler that was just connected is judged before its devices are shown to the kubelet, and
+// they are shown before this agent registers.
 void Upkeep::Tick(Clock::Time now, bool has_predecessor) {
   options_.supervisor->Tick(now);
   options_.standings->Look(now);
@@ -90,7 +90,7 @@ void Upkeep::SayUnsupported() {
   }
 }
 
-// The same troubles are said once, not every quarter of a minute.
+// The same troubles are logged once, not every quarter of a minute.
 void Upkeep::Sweep(bool has_predecessor) {
   std::vector<std::string> troubles = options_.allocator->Sweep(has_predecessor);
   if (troubles != last_troubles_) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is told goes into the book under mutex_; the thread takes one post at a time out of it and
-// speaks to the server without the lock. So Tell never waits for the network, and a series may grow
-// while it is being posted.
+// Tell puts events into the book under mutex_; the thread takes one post at a time out of it and talks to the server
+// without the lock. So Tell never waits for the network, and a series may grow while it is being posted.
 #include "agent/events/event_sender.h"
 
 #include <spdlog/spdlog.h>
@@ -154,7 +153,7 @@ void EventSender::Run() {
         (void)changed_.WaitFor(mutex_, pause, [this] { return is_stopping_.load(); });
       }
       if (is_stopping_) return;
-      // Before the book is asked: what is told from now on wakes the wait below.
+      // Cleared before the book is read: events added from now on wake the wait below.
       has_news_ = false;
       asked = options_.clock->Now();
       post = book_.Next(asked);

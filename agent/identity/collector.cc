@@ -47,7 +47,7 @@ std::vector<std::string> Collector::Judge(const std::vector<Allocation>& allocat
     return {};
   }
   std::vector<std::string> over;
-  // Made anew by each list, so that whoever is seen once, or gone, begins again.
+  // Made anew for each list, so that the time of an allocation that is seen once starts again.
   std::map<std::string, Clock::Time> still_missing;
   for (const Allocation& allocation : allocations) {
     // One from the future was made before a reboot that lost the date: it is not young.

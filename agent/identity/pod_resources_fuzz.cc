@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes as a kubelet's PodResources answer. What is made of them has names and IDs that cannot be taken for something
-// else, in bounds; and whose devices are asked for is found among those who hold them, or nobody is.
+// Parses bytes as a kubelet's PodResources answer. The result has unambiguous names and IDs of bounded size; and the
+// owner that is found for devices is one of their holders, or none is found.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -26,7 +26,7 @@ absl::StatusOr<GpuList> ListGpusFromCudaLibrary(const std::string& path) {
   for (int index = 0; index < count; ++index) {
     CUdevice device = 0;
     CUuuid uuid = {};
-    // One byte more than the driver is told of: the text ends, whatever it writes.
+    // One byte larger than the size given to the driver, so that the text ends whatever it writes.
     char name[256] = {};
     size_t total_bytes = 0;
     CUresult code = driver.cuDeviceGet(&device, index);

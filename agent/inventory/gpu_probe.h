@@ -13,7 +13,8 @@ namespace gpuloom {
 // fill it.
 inline constexpr char kGpuIsFull[] = "cuda: the GPU has no memory left for a probe";
 
-// Probes the GPU in this process. Returns an empty text if it works, otherwise one line that begins "cuda:".
+// Probes the GPU in this process, from its only thread. Returns an empty text if it works, otherwise one line that
+// begins "cuda:".
 std::string ProbeGpu(const std::string& cuda_library, const std::string& gpu_uuid);
 
 // The last line that the probing program prints if ProbeGpu finds nothing wrong: a program that dies half-way has not

@@ -94,8 +94,8 @@ std::optional<DeviceId> ParseDeviceId(std::string_view device_id) {
     rest.remove_prefix(dash + 1);
   }
   const std::optional<int> number = ParseNumber(rest);
-  // ParseNumber takes one way to write a number, so that each device has one ID: whoever compares
-  // texts would take a second one for another device.
+  // ParseNumber accepts only one way to write a number, so that each device has one ID: code that compares texts would
+  // take a second one for another device.
   if (!number.has_value() || *number >= kMaxSlotsPerGpu) return std::nullopt;
   id.number = *number;
   id.gpu_uuid = Cat(kUuidPrefix, device_id.substr(0, colons));

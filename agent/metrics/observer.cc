@@ -91,7 +91,7 @@ std::shared_ptr<const std::string> Observer::Metrics() {
   std::string ledger;
   {
     const MutexLock lock(mutex_);
-    // Written down by whoever made it, who has held keep_mutex_ until then.
+    // It is on disk: the thread that made it has held keep_mutex_ until then.
     if (metrics_ != nullptr) return metrics_;
     metrics = std::make_shared<const std::string>(FormatMetrics(ledger_, node_, policy_));
     metrics_ = metrics;

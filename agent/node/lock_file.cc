@@ -76,7 +76,7 @@ std::string LineOfHolder(const std::string& path) {
 }
 
 bool IsLocked(const std::string& path) {
-  // For reading: flock asks for no more, and whoever looks may see the folder read-only.
+  // Opened for reading: flock needs no more, and the folder may be mounted read-only for this process.
   const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   // Shared: two that ask at the same time do not take each other for the holder.
   return fd.valid() && flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;

@@ -10,7 +10,7 @@
 namespace gpuloom {
 namespace {
 
-// A handler has no argument for it.
+// Global, because a signal handler has no argument for it.
 std::atomic<const char*> g_program = nullptr;
 
 void OnLogSignal(int signal) {

@@ -19,8 +19,8 @@ constexpr int kFirstDescriptor = STDERR_FILENO + 1;
 
 }  // namespace
 
-// All of the child's state is said to posix_spawn, which sets it up between its vfork and the exec:
-// nothing of ours runs in the child.
+// The child's whole state is given to posix_spawn, which sets it up between its vfork and the exec: none of our code
+// runs in the child.
 int StartProcess(const ProcessStart& start, pid_t* pid) {
   std::vector<char*> argv;
   for (const std::string& argument : start.arguments) {
@@ -71,8 +71,7 @@ int StartProcess(const ProcessStart& start, pid_t* pid) {
 
 int StartDetached(const std::vector<std::string>& arguments, char* const* environment,
                   const std::string& log_path, pid_t* pid) {
-  // Appended to, because the program may be started again, and what the one before has said is
-  // worth having.
+  // Appended to, because the program may be started again, and the output of the previous one is worth keeping.
   const channel::UniqueFd log(
       open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!log.valid()) return errno;

@@ -175,8 +175,8 @@ absl::StatusOr<std::vector<std::string>> Allocator::Prefer(
 }
 
 std::string Allocator::Closed(const std::string& gpu_uuid) const {
-  // Not whether the GPU is sick or unserved: those may pass before the container starts, and the
-  // kubelet is told of them by unhealthy devices. A drained one is to get nothing more, at once.
+  // Does not consider whether the GPU is sick or unserved: that may pass before the container starts, and the kubelet
+  // sees it by unhealthy devices. A drained GPU must not be given again at all, and at once.
   const std::string nothing = NothingLeft(options_.capacities.at(gpu_uuid));
   if (!nothing.empty()) return Cat("gpu: ", nothing);
   const std::string why = options_.closed ? options_.closed(gpu_uuid) : "";

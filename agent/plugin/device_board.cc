@@ -29,7 +29,7 @@ void DeviceBoard::Show(const std::string& gpu_uuid, const GpuStanding& standing)
   {
     const MutexLock lock(mutex_);
     Shown& shown = shown_[gpu_uuid];
-    // Why a GPU is not healthy is no news to the kubelet, which knows only two states.
+    // The reason why a GPU is not healthy does not matter to the kubelet, which knows only two states.
     const bool is_news =
         (shown.standing.state == GpuState::kHealthy) != (standing.state == GpuState::kHealthy);
     shown.standing = standing;

@@ -45,7 +45,7 @@ std::string MakePluginSocketName() { return "gpuloom-" + RandomHex(4) + ".sock";
 std::vector<std::string> ListPluginSockets(const std::string& directory) {
   std::vector<std::string> paths;
   std::error_code error;
-  // A directory that cannot be read has none; whoever then makes a socket there hears why not.
+  // A directory that cannot be read counts as empty; making a socket there then fails with the reason.
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename();
     if (name.starts_with("gpuloom") && name.ends_with(".sock")) paths.push_back(entry.path());

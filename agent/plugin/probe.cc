@@ -12,8 +12,7 @@
 namespace gpuloom {
 namespace {
 
-// Below the timeoutSeconds of the chart's probes, so that the reason is told and not only a
-// timeout.
+// Less than the timeoutSeconds of the chart's probes, so that the reason is reported and not only a timeout.
 constexpr Clock::Duration kTimeout = std::chrono::seconds(3);
 
 absl::Status Ask(const std::string& socket_path, ProbeKind kind) {

@@ -17,9 +17,9 @@ constexpr char kKubeletSocket[] = "/kubelet.sock";
 
 }  // namespace
 
-// Own socket, kubelet, watch, registration, in this order: each of the first three may find that
-// the registration no longer counts, and the last makes it anew. registered_with_ is which
-// kubelet's socket took it.
+// Looks at our socket, the kubelet and its watch, and then registers, in this order: each of the first three may find
+// that the registration is void, and the last renews it. registered_with_ identifies the kubelet's socket that
+// accepted it.
 void Registrar::Tick(bool may_register, bool has_predecessor) {
   if (!Serve()) return;
   // Looked at before Register is called, so that a kubelet which restarts meanwhile counts as a new

@@ -43,7 +43,7 @@ absl::StatusOr<std::string> ShimStore::Install(const std::string& path,
     return absl::NotFoundError(
         Cat("shim: ", std::string(content.status().message()), kWhereTheyAre));
   }
-  // A mistaken path is told here, not by the loader of every program in a container.
+  // A wrong path is reported here, not by the loader of every program in a container.
   if (!content->starts_with("\177ELF")) {
     return absl::InvalidArgumentError(
         Cat("shim: ", path, " is neither a library nor a program", kWhereTheyAre));

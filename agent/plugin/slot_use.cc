@@ -113,7 +113,7 @@ std::set<int> SlotUse::Places(int shape) const {
 
 std::vector<int> SlotUse::SlotsFor(const DeviceId& device) const {
   const auto known = shaped_.find({device.shape, device.number});
-  // With fewer slots a GPU than before, they may be none of its any more.
+  // If --slots was reduced, the GPU may have lost some of them.
   if (known != shaped_.end() &&
       std::ranges::all_of(known->second, [this](int slot) { return slot < slots_; })) {
     return known->second;

@@ -117,7 +117,7 @@ class Comparison {
     for (size_t i = 0; i < now.size(); ++i) {
       if (now[i].value == then[i].value) continue;
       change.keys.push_back({now[i], then[i]});
-      // The rule that no longer says it changes this tenant as much as the one that does then.
+      // Both rules affect this tenant: the one that ceases to set the key and the one that then sets it.
       noticed.insert({now[i].rule, then[i].rule});
     }
     for (const std::string& rule : noticed) {

@@ -37,7 +37,7 @@ std::string Partitions(const PolicyCommand& command, const Policy& policy, Json*
     add(path, "smPercent", keys.sm_percent);
     add(path, "smReserved", keys.sm_reserved_percent);
   };
-  // Every rule that says something, whoever it is for.
+  // Every rule that sets a percentage, whichever pods it is for.
   add_rule(policy.defaults.path, policy.defaults);
   for (const PolicyRule& rule : policy.namespaces) {
     add_rule(rule.path, rule);

@@ -34,7 +34,7 @@ std::string LackOfAgent(const std::string& state_dir) {
 }
 
 KeptPolicy ReadKeptPolicy(const std::string& state_dir) {
-  // The path is told in any case: messages name it.
+  // The path is set in any case: messages name it.
   KeptPolicy kept{state_dir + "/" + kKeptPolicyName, {}, {}, {}};
   std::string error;
   const std::optional<std::string> content = ReadPolicyFile(kept.path, PolicySource::kKept, &error);

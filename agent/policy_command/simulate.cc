@@ -63,7 +63,7 @@ Answer Simulate(const PolicyCommand& command, const Policy& policy) {
     tenant.policy = {settings.weight.value, tenant.policy.slots, settings.priority.value,
                      PermilleOf(settings.time_share_max_percent),
                      StarvationNs(of_space.rescue_after_ms.value)};
-    // The simulator has no partitions; each rule that it leaves out is told of once.
+    // The simulator has no partitions; each rule that it leaves out is reported once.
     for (const auto& percent : {of_space.sm_percent, settings.sm_percent}) {
       if (percent.value != 100) ignored.insert(percent.key);
     }

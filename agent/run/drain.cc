@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order is a file in the GPU's folder, so draining needs no scheduler, and one that starts
-// later finds it. Schedulers are asked only who is still there.
+// The order is a file in the GPU's folder, so draining needs no scheduler, and a scheduler that starts later finds it.
+// Schedulers are asked only which tenants are still there.
 #include "agent/run/drain.h"
 
 #include <algorithm>

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpuloom policy: questions about a policy file, answered without a GPU, a node or a cluster; it reads the file and
-// prints. But for show and diff, which are about what is in force on this node: diff asks the schedulers who runs.
+// gpuloom policy: answers questions about a policy file without a GPU, a node or a cluster; it reads the file and
+// prints. Only show and diff are about the policy in force on this node; diff asks the schedulers who runs.
 //
 // gpuloom doctor: whether this node has what gpuloom needs, and what to do; reads files and asks the schedulers.
 //
 // gpuloom suspend, gpuloom resume: stop a pod's work on this machine's GPUs, and let it go on; asks the schedulers.
 //
-// gpuloom drain: nobody new gets this machine's GPUs; writes that into their folders, and asks the schedulers who is
-// there.
+// gpuloom drain: keeps new tenants off this machine's GPUs; writes the order into their folders, and asks the
+// schedulers which tenants are there.
 //
 // gpuloom tenants, gpus, top, version: who uses this machine's GPUs, how much, by which release; asks the schedulers.
 //
-// gpuloom completion: what completes the command line in a shell, made from its definition.
+// gpuloom completion: prints a shell's completion of the command line, made from its definition.
 //
 // gpuloom trace: what the GPUs do for all tenants, as a file; asks the schedulers, and reads what executors write.
 //
@@ -118,7 +118,7 @@ int Main(int argc, char** argv) {
                  &error) &&
         client.AddAllocation(allocation.add, &error) &&
         client.BindAllocation(allocation.bind, &error)) {
-      // The command's first call would start it too, and is told what is wrong.
+      // A failure is ignored: the command's first call starts the executor, too, and gets the error.
       std::string ignored;
       (void)client.PrepareExecutor(folder.name(), &ignored);
       break;

@@ -181,7 +181,7 @@ class Suspension {
     if (!asked->client.ListAllocations(&states, &error)) return Fail(error);
     for (const control::AllocationState& state : states) {
       if (!asked->names.contains(control::TextOf(state.name))) continue;
-      // Otherwise this would wait for what nobody intends any more.
+      // Otherwise this would wait for a suspension that has been withdrawn.
       if (state.suspended == 0) {
         return Fail(NameOf(state) + " has been resumed by another command meanwhile");
       }

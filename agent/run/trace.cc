@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Five steps: find the schedulers, have all of them begin, wait, have all of them end, write the
-// file. What fails for one GPU is told and leaves the others. What executors have written is
-// untrusted and read through trace::Part alone.
+// Five steps: find the schedulers, make all of them begin, wait, make all of them end, write the file. A failure for
+// one GPU is reported and does not affect the others. What executors have written is untrusted and read only through
+// trace::Part.
 #include "agent/run/trace.h"
 
 #include <errno.h>

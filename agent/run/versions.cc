@@ -100,7 +100,7 @@ Json JsonOf(const SchedulerFigures& scheduler) {
   json["cuda"] = OrNull(CudaText(scheduler.driver_version));
   json["executors"] = Json::array();
   for (const control::DomainState& domain : scheduler.domains) {
-    // A domain stays known after its last executor, which says nothing any more.
+    // A domain stays known after its last executor has ended; that one is not listed.
     if (domain.executors == 0) continue;
     const std::string cupti = Text(domain.executor_cupti);
     const bool has_cupti = domain.executor_has_cupti != 0;

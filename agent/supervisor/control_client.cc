@@ -132,7 +132,7 @@ class ControlClient : public SchedulerClient {
   bool IsConnected() override {
     const MutexLock lock(mutex_);
     if (!client_.connected()) return false;
-    // POLLHUP and POLLERR are told unasked. Not POLLIN: nothing is read here.
+    // POLLHUP and POLLERR are always reported. POLLIN is not requested, because nothing is read here.
     pollfd entry = {client_.fd(), POLLRDHUP, 0};
     int ready = 0;
     do {

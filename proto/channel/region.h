@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory: sealed memfds, and mappings of them. Free of libstdc++ and exceptions. Only
-// trusted processes make regions; no trusted process maps a descriptor made by a tenant.
+// Shared memory: sealed memfds, and mappings of them. Free of libstdc++ and exceptions. Only trusted processes make
+// regions; no trusted process maps a descriptor made by a tenant. Functions are safe from any thread; descriptors
+// that they take stay the caller's.
 #pragma once
 
 #include <cstddef>

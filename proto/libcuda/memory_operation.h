@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream memory operations (writes of words and waits for words), shared by the shim and the software driver:
-// memory_operation_api.cc has CUDA's functions, each library does the work.
+// memory_operation_api.cc has CUDA's functions, each library does the work. Called on the program's threads, from any
+// of them. Failures are CUDA's codes.
 #pragma once
 
 #include "proto/cuda/cuda_all.h"

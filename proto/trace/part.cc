@@ -74,7 +74,7 @@ void Part::ForEach(const Take& take) const {
     if (record.correlation == 0 || !sessions_.contains(record.session_id)) return;
     session_of_launch.emplace(record.correlation, record.session_id);
   });
-  // 0 for a session that is not this executor's: what it says about others counts for nobody.
+  // 0 for a session that is not this executor's: what it writes about others is not attributed to them.
   const auto session_of = [&](const TraceRecord& record) {
     uint64_t id = record.session_id;
     if (id == wire::kTraceOfExecutor) return id;

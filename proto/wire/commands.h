@@ -2,7 +2,7 @@
 // The commands between tenant and executor. Each is a type with a name, a request and a reply; AllCommands
 // (command_list.h) is the protocol: opcodes, names, sizes, the client's calls, the executor's dispatch, tests and
 // fuzzers derive from it. This header has the commands that every program needs; others are in headers of their own,
-// named by topic (<noun>_commands.h).
+// named by topic (<noun>_commands.h). All are plain values.
 //
 // kReply says whether the tenant waits: commands without a reply are fire and forget, and CompletionRegion::completed
 // of their stream shows their completion. A reply carries a CUresult beside Reply (ReplySlot::result); the fields of

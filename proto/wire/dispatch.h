@@ -3,7 +3,8 @@
 //
 //   void On(wire::Tag<Launch>, const Launch::Request& request, const Record& record);
 //
-// A command without a handler fails to compile. Dispatch is one indirect call.
+// A command without a handler fails to compile. Dispatch is one indirect call, on the caller's thread, and keeps no
+// state.
 #pragma once
 
 #include <array>

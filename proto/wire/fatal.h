@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Why a session was ended for breaking the protocol. Never a CUDA error: those are returned, and
 // the session goes on. The first reason is kept (sticky), written to CompletionRegion::fatal and
-// logged once, and the session ends; others go on.
+// logged once, and the session ends; others go on. Constants and a pure function.
 #pragma once
 
 #include <cstdint>

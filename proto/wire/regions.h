@@ -16,8 +16,8 @@
 //   Arena             written by both, at the same address on both sides: staging, images, pinned host memory
 //
 // All-zero memory is a valid start: an empty ring, nothing completed, neither side asleep. Plain integers, accessed
-// through std::atomic_ref only (RingWriter, RingReader, CompletionWriter, CompletionReader). docs/design/wire.md has
-// the grammar and a worked example.
+// through std::atomic_ref only (RingWriter, RingReader, CompletionWriter, CompletionReader, which say which threads
+// may use them). docs/design/wire.md has the grammar and a worked example.
 #pragma once
 
 #include <cstddef>

@@ -58,7 +58,7 @@ CUresult Need(CUgreenCtx handle, GreenContext** green) {
   return Find(handle, green);
 }
 
-// Its fields stay readable: who finds the handle later is told that the context is destroyed.
+// Its fields stay readable: calls that use the handle later return that the context is destroyed.
 void Give(GreenContext* green) {
   Holding holding(&contexts.lock);
   contexts.table.Give(contexts.lock, green, /*reuse=*/false);

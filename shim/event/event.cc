@@ -242,7 +242,7 @@ CUresult ShareEvent(CUevent handle, wire::Token* token) {
   if ((event->flags & CU_EVENT_INTERPROCESS) == 0) return CUDA_ERROR_INVALID_HANDLE;
   wire::EventShare::Reply reply;
   CUDA_RETURN_IF_ERROR(session.Call<wire::EventShare>({IdOf(event)}, &reply));
-  // Only now: while nobody else had a name for it, its state here was enough.
+  // Set only now: until another process could open it, its state here was sufficient.
   event->shared.store(true, std::memory_order_release);
   *token = reply.token;
   return CUDA_SUCCESS;

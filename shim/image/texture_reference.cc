@@ -70,8 +70,8 @@ void GiveLocked(Reference* reference) GPULOOM_REQUIRES(references.lock) {
   references.table.Give(references.lock, reference);
 }
 
-// Makes the object for a reference. `name` is null for one of no library; then the executor only
-// tells how a new reference looks, and is given no id.
+// Makes the object for a reference. `name` is null for one without a library; then the executor only returns the
+// state of a new reference, and is given no id.
 CUresult MakeLocked(const Library* library, const char* name, wire::ReferenceKind kind,
                     Reference** made) GPULOOM_REQUIRES(references.lock) {
   Reference* reference = references.table.Take(references.lock);
@@ -177,8 +177,8 @@ CUresult FindInModule(Handle* out, CUmodule module, const char* name, wire::Refe
 
 CUresult NeedReferences() { return NeedContext(); }
 
-// All changes go through here: a copy is changed, the executor is told, and only then it counts. So
-// a change that fails has not happened.
+// All changes go through here: a copy is changed, the executor is informed, and only then the copy takes effect. So a
+// change that fails has no effect.
 CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument) {
   Holding holding(&references.lock);
   Reference* reference = FindLocked(handle, wire::ReferenceKind::kTexture);

@@ -122,8 +122,8 @@ struct Params {
   }
 };
 
-// Parameters may lie in managed memory, where they cannot be read any more once the launch has sent it to the device.
-// Then this is a copy of them.
+// Parameters may lie in managed memory, which cannot be read after the launch has sent it to the device. Then this is a
+// copy of them.
 class KeptParams {
  public:
   KeptParams(const Kernel& kernel, Params* params) {

@@ -303,7 +303,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
     known.object == kMigrates ? GiveMigrating(address) : GivePinned(address);
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
-  // What a reset freed is no longer known; the context still tells why.
+  // Memory that a reset freed is unknown here; the context's state still shows why.
   return NeedContext() == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_CONTEXT_IS_DESTROYED
                                                           : CUDA_ERROR_INVALID_VALUE;
 }

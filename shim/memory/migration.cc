@@ -139,9 +139,9 @@ bool FindRun(const Range& range, bool away, uint64_t from, uint64_t end, uint64_
   return *first != *behind;
 }
 
-// Chunks of [first, end) that are at home go to the device. Hidden first: whoever writes to them
-// meanwhile waits for us. NOT_SUPPORTED if some cannot be hidden: then all count as at home still,
-// and those that were hidden already are shown again at their first touch.
+// Sends the chunks of [first, end) that are at home to the device. They are hidden first: a thread that writes to them
+// meanwhile waits for us. NOT_SUPPORTED if some cannot be hidden: then all still count as at home, and those that were
+// hidden already are shown again at their first touch.
 CUresult SendChunksLocked(Range* range, uint64_t first, uint64_t end)
     GPULOOM_REQUIRES(migration.lock) {
   if (range->place != Place::kDevice) return CUDA_SUCCESS;
@@ -205,8 +205,8 @@ void UnmapLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
   (void)session.Call<wire::ManagedUnmap>({wire::DevicePtr{range.begin}, range.size_bytes}, &none);
 }
 
-// Memory of its own, which the mapping holds. OUT_OF_MEMORY beyond the quota, which then counts no refusal: nobody was
-// refused anything.
+// Gives the range device memory of its own, which the mapping holds. OUT_OF_MEMORY beyond the quota; this is not
+// counted as a refusal, because no call of the program fails.
 CUresult MapDeviceMemoryLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
   if (!QuotaHasRoom(range.size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   Holding holding(&physical_lock);

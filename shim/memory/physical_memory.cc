@@ -76,7 +76,7 @@ CUresult ReleaseIfUnheldLocked(PhysicalMemory* memory) {
   return result;
 }
 
-// The executor is told first: an entry in the table means that the device finds something there.
+// The executor maps it first: an entry in the table means that the device finds memory there.
 CUresult MapPhysicalLocked(PhysicalMemory* memory, uint64_t address) {
   wire::MemMap::Reply reply;
   CUDA_RETURN_IF_ERROR(session.Call<wire::MemMap>(

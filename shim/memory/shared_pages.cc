@@ -288,7 +288,7 @@ CUresult SharePages(uint64_t begin, uint64_t size_bytes, SharedPages* pages) {
   uint64_t end = (begin + size_bytes + kPage - 1) & ~(kPage - 1);
   LeaveOutMoved(&first, &end);
   LockedMemory memory;
-  // A driver that has pinned pages would not notice that others have taken their place.
+  // A driver or io_uring that has pinned pages would not notice that others have taken their place.
   if (first >= end || !MayMove(first, end - first) || !ReadLockedMemory(&memory) ||
       memory.pinned_kib != 0) {
     return CUDA_ERROR_NOT_SUPPORTED;

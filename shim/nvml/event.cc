@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events (a device's errors, changes of its clocks): they are the whole GPU's, so a tenant is told of
-// none. Sets of them can be made and waited for all the same, because tools do so whatever they show.
+// Events (a device's errors, changes of its clocks) concern the whole GPU, so a tenant receives none. Event sets can be
+// made and waited for all the same, because tools do so whatever they show.
 #include <poll.h>
 
 #include "shim/nvml/node.h"

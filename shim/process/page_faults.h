@@ -2,8 +2,8 @@
 // Faults in chosen pages of the program, reported to a thread of ours while the thread that touched the page waits in
 // the kernel: userfaultfd's minor faults. System calls that access such a page wait, too; signals and their handlers
 // play no part. This needs Linux 5.14 and the kernel's permission: CAP_SYS_PTRACE, vm.unprivileged_userfaultfd=1, or
-// access to /dev/userfaultfd. Without it StartPageFaults fails, and the other
-// functions do nothing.
+// access to /dev/userfaultfd. Without it StartPageFaults fails, and the other functions must not be called. After it
+// they are safe from any thread, for different pages.
 #pragma once
 
 #include <cstdint>

@@ -21,8 +21,7 @@ constinit Session session;
 
 namespace {
 
-// Starting an executor takes about a second; whoever waits longer than this gets an error with a
-// reason.
+// Starting an executor takes about a second; after this time the program gets an error with a reason.
 constexpr time_t kWelcomeTimeoutSeconds = 120;
 // Several times the size of today's message, for fields that later versions append.
 constexpr size_t kMaxWelcomeBytes = 16 << 10;
@@ -334,7 +333,7 @@ CUresult Session::TakeAsyncError() {
   }
   const uint32_t count = completions.async_error_count();
   if (count == async_errors_seen_.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
-  // Several threads may synchronize at once, and one of them is told.
+  // Several threads may synchronize at once; one of them gets the error.
   if (async_errors_seen_.exchange(count) == count) return CUDA_SUCCESS;
   return static_cast<CUresult>(completions.async_error_code());
 }

@@ -353,7 +353,7 @@ void ReleaseThreadStream(ThreadState* thread) {
   }
 }
 
-// Also the shim's own, whose owners are told as well or notice by the epoch.
+// Also releases the shim's own streams, whose owners are notified as well, or notice by the epoch.
 void ReleaseAllStreams() {
   for (uint32_t id = 1; id <= streams.table.used(); ++id) {
     if (Stream* stream = streams.table.At(id); stream != nullptr) (void)DestroyStream(stream);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three contents play together: last_content_, which was judged last, good or not; good_content_,
-// that of the policy in force; and the one at kept_path_, which follows good_content_ as soon as it
-// can be written there. What is said is said once, what may heal is tried again at every look.
+// There are three contents: last_content_, which was judged last, good or not; good_content_, that of the policy in
+// force; and the one at kept_path_, which follows good_content_ as soon as it can be written there. Each trouble is
+// reported once; whatever may heal is tried again at every look.
 #include "agent/policy/in_force/policy_watcher.h"
 
 #include "agent/cat.h"
@@ -136,7 +136,7 @@ std::string PolicyWatcher::Keep() {
   std::string not_kept = status.ok() ? ""
                                      : Cat("policy: cannot be kept for the next start: ",
                                            std::string(status.message()));
-  // A full disk is told of once, and once more when the reason changes.
+  // A full disk is reported once, and once more when the reason changes.
   if (not_kept == last_not_kept_) return "";
   last_not_kept_ = not_kept;
   return not_kept;

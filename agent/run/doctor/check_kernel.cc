@@ -21,7 +21,7 @@ Finding Landlock(int version) {
               std::string(kConsequence)};
 }
 
-// The filter of system calls, and that refused ones are told.
+// Checks the filter of system calls, and the reports about refused calls.
 Finding SystemCalls(const std::string& root) {
   const std::string actions = ReadText(root + "/proc/sys/kernel/seccomp/actions_avail");
   if (actions.find("errno") == actions.npos) {

@@ -81,7 +81,7 @@ SocketState LookAtSocket(const std::string& folder, const std::string& name) {
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) return SocketState::kDead;
   path.copy(address.sun_path, path.size());
-  // A scheduler's socket is of another kind, which is told by EPROTOTYPE: somebody listens.
+  // A scheduler's socket has another type, for which connect fails with EPROTOTYPE: a process listens there.
   const channel::UniqueFd socket_fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (connect(socket_fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
       errno == EPROTOTYPE || errno == EAGAIN) {

@@ -26,11 +26,11 @@ struct GraphMemory {
   uint64_t size_bytes;
   uint32_t references;  // nodes, also those that are still to be added
   bool live;            // a launch has allocated it, and it has not been freed since
-  // For reuse: the graph whose nodes allocate it, null if it is not to be reused any more, and its node that frees it
-  // after the last of them; null before there is one, and while the next allocation node is in the making.
+  // For reuse: the graph whose nodes allocate it, null if it must not be reused; and its node that frees it after the
+  // last of them, null before there is one, and while the next allocation node is being made.
   Graph* home;
   Node* freed_by;
-  uint32_t uses;  // allocation nodes of `home` that have got it
+  uint32_t uses;  // allocation nodes of `home` that have this memory
 };
 
 extern std::atomic<uint32_t> graph_memory_count;

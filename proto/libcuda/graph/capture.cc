@@ -196,7 +196,7 @@ void ForgetStream(const StreamRef& stream) {
   Capture* capture;
   CapturedStream* captured = FindStream(stream.key, &capture);
   if (captured == nullptr) return;
-  // Nobody could end it any more.
+  // Without the stream in which it began, the capture could not be ended.
   if (capture->origin == stream.key) {
     DropGraph(capture);
     Finish(capture);
