@@ -149,6 +149,8 @@ Holders HoldersOf(const Folder& folder, const AllFigures& all) {
   return holders;
 }
 
+// One run of the command: find the GPUs, give the order, look who is there, perhaps wait, and report. The order is a file in
+// the GPU's folder, so draining needs no scheduler, and one that starts later finds it.
 class Drainage {
  public:
   Drainage(const DrainCommand& command, const Tell& tell) : command_(command), tell_(tell) {}
@@ -213,6 +215,7 @@ class Drainage {
     return false;
   }
 
+  // A failure is reported, and the other GPUs are drained all the same.
   bool Order(const Folder& folder) {
     const int64_t now = std::chrono::duration_cast<std::chrono::seconds>(
                             std::chrono::system_clock::now().time_since_epoch())
@@ -270,6 +273,7 @@ class Drainage {
     return line;
   }
 
+  // Until everybody is gone and that is known. The line that says who is waited for is printed when it changes.
   void Wait() {
     const auto begin = SteadyTime::now();
     std::string said;
@@ -291,6 +295,7 @@ class Drainage {
     }
   }
 
+  // An order that failed stays the worst that can be said; what is not known comes before what is only noted.
   void SayTroubles() {
     for (const std::string& trouble : troubles_) Note(trouble);
     for (const std::string& note : Notes()) Note(note);

@@ -60,6 +60,8 @@ bool Serves(const SchedulerFigures& scheduler, const SlotRecord& record) {
          });
 }
 
+// Containers that hold slots by the agent's records and have no allocation in the scheduler: it has just been started, or
+// nobody tells it of them. Their programs cannot begin meanwhile, and in its figures they would be missing.
 std::string NotServed(const SchedulerFigures& scheduler,
                       const std::vector<std::string>& containers) {
   return "the scheduler of " + scheduler.name() +
@@ -88,6 +90,7 @@ void ReadRecords(const std::vector<std::string>& folders, AllFigures* all) {
   }
 }
 
+// A record that is not bound is of a pod that has not started: its scheduler need not know it yet.
 void FindUnserved(AllFigures* all) {
   for (const SlotRecord& record : all->records) {
     if (!record.is_bound) continue;

@@ -22,10 +22,13 @@ namespace fs = std::filesystem;
 constexpr char kSuffix[] = ".yaml";
 constexpr size_t kLongestName = 300;
 
+// Names come from pods, so they are made fit for a terminal.
 std::string TextOf(const YAML::Node& node) {
   return OneLine(node.as<std::string>(""), kLongestName);
 }
 
+// Of an agent's record (agent/identity/allocation_book.cc) only what a command shows. A newer agent may have added
+// keys, which are passed over.
 bool Parse(const std::string& text, SlotRecord* record, std::string* error) {
   try {
     const YAML::Node root = YAML::Load(text);
@@ -42,6 +45,7 @@ bool Parse(const std::string& text, SlotRecord* record, std::string* error) {
       if (const std::string file = TextOf(root[key]); !file.empty())
         record->libraries.push_back(file);
     }
+    // None: the kubelet has given the slots to a pod that has not started yet.
     const YAML::Node binding = root["binding"];
     if (!binding) return true;
     record->is_bound = true;
@@ -76,6 +80,7 @@ SlotRecords ReadSlotRecords(const std::string& state_dir) {
   SlotRecords all;
   const fs::path folder = fs::path(state_dir) / "records";
   std::error_code failed;
+  // An agent may add and remove records meanwhile: what is gone by the time it is read is no trouble.
   for (auto entry = fs::directory_iterator(folder, failed);
        !failed && entry != fs::directory_iterator(); entry.increment(failed)) {
     if (entry->path().extension() != kSuffix) continue;
