@@ -9,7 +9,7 @@
 #include <iterator>
 
 extern "C" {
-// What nvcc's code declares (crt/host_runtime.h).
+// What nvcc's code declares; no header has it for other compilers.
 void** __cudaRegisterFatBinary(void* image);
 void __cudaRegisterFatBinaryEnd(void** handle);
 void __cudaUnregisterFatBinary(void** handle);
