@@ -315,9 +315,21 @@ struct Loading {
     return fresh->layouts->bytes();
   }
 
+  // Whether the driver takes cubins has to be known before the variables get an address: after that
+  // nothing goes back to the fatbin.
+  void TryManaged(Device* device) {
+    if (!managed->is_cubin() || device->cubins() != Device::Cubins::kUnknown) return;
+    const CUresult tried = managed->Try(device->cuda());
+    if (tried == CUDA_SUCCESS) device->set_cubins(Device::Cubins::kTaken);
+    if (tried != CUDA_ERROR_NO_BINARY_FOR_GPU) return;
+    result = tried;
+    managed.reset();
+  }
+
   // For an image that was examined and is paid for.
   void Load(Device* device) {
-    if (result != CUDA_SUCCESS || managed != nullptr || *left) return;
+    if (result != CUDA_SUCCESS || *left) return;
+    if (managed != nullptr) return TryManaged(device);
     const auto begin = Clock::now();
     LoadLibrary(device->cuda(), *image);
     if (result == CUDA_SUCCESS && is_text) Decide(device->cuda());
