@@ -128,10 +128,12 @@ bool HasManagedVariables(const DeviceCode& code) {
   return code.kind == ImageKind::kPtx && IsManagedText(TextOf(code.bytes));
 }
 
-bool ChooseCode(std::span<const uint8_t> bytes, uint32_t capability, DeviceCode* code) {
+bool ChooseCode(std::span<const uint8_t> bytes, uint32_t capability, DeviceCode* code,
+                bool only_text) {
   Image image;
   if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone) return false;
   if (image.kind != ImageKind::kFatbin) {
+    if (only_text && image.kind != ImageKind::kPtx) return false;
     code->kind = image.kind;
     code->bytes.assign(image.bytes, image.bytes + image.size_bytes);
     EndText(code);
@@ -144,7 +146,7 @@ bool ChooseCode(std::span<const uint8_t> bytes, uint32_t capability, DeviceCode*
     if (member.sm > capability) continue;
     // Cubins run on later devices of the same generation, PTX on all later ones.
     if (member.kind == FatbinMemberKind::kElf && member.sm / 10 == capability / 10) {
-      if (!cubin || member.sm > cubin->sm) cubin = member;
+      if (!only_text && (!cubin || member.sm > cubin->sm)) cubin = member;
     } else if (member.kind == FatbinMemberKind::kPtx) {
       if (!ptx || member.sm > ptx->sm) ptx = member;
     }

@@ -27,10 +27,10 @@ struct DeviceCode {
   std::vector<uint8_t> bytes;
 };
 
-// Chooses what a driver would pick from the image for a device of this compute capability (90 for 9.0): the newest
-// cubin of its generation, or else the newest PTX that is not too new.
-[[nodiscard]] bool ChooseCode(std::span<const uint8_t> image, uint32_t capability,
-                              DeviceCode* code);
+// Chooses what a driver would pick from the image for a device of this compute capability (90 for 9.0): the newest cubin of
+// its generation, or else the newest PTX that is not too new. `only_text`: the driver takes no cubins.
+[[nodiscard]] bool ChooseCode(std::span<const uint8_t> image, uint32_t capability, DeviceCode* code,
+                              bool only_text = false);
 
 [[nodiscard]] bool HasManagedVariables(const DeviceCode& code);
 

@@ -211,8 +211,9 @@ TEST(ManagedVariables, ChoosesTheCodeThatADriverWould) {
     std::string bytes(reinterpret_cast<const char*>(&header), sizeof(header));
     return bytes.append(body);
   };
-  const auto choose = [](const std::string& bytes, DeviceCode* code) {
-    return ChooseCode({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, 90, code);
+  const auto choose = [](const std::string& bytes, DeviceCode* code, bool only_text = false) {
+    return ChooseCode({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, 90, code,
+                      only_text);
   };
   const std::string ptx = member(FatbinMemberKind::kPtx, 52, "old text") +
                           member(FatbinMemberKind::kPtx, 80, "new text") +
@@ -223,10 +224,14 @@ TEST(ManagedVariables, ChoosesTheCodeThatADriverWould) {
   ASSERT_TRUE(choose(fatbin(ptx + foreign), &code));
   EXPECT_EQ(code.kind, ImageKind::kPtx);
   EXPECT_STREQ(reinterpret_cast<const char*>(code.bytes.data()), "new text");
-  ASSERT_TRUE(
-      choose(fatbin(ptx + foreign + member(FatbinMemberKind::kElf, 90, "for 9.0.")), &code));
+  const std::string cubin = member(FatbinMemberKind::kElf, 90, "for 9.0.");
+  ASSERT_TRUE(choose(fatbin(ptx + foreign + cubin), &code));
   EXPECT_EQ(code.kind, ImageKind::kElf);
   EXPECT_EQ(std::string(code.bytes.begin(), code.bytes.end()), "for 9.0.");
+  ASSERT_TRUE(choose(fatbin(ptx + foreign + cubin), &code, /*only_text=*/true));
+  EXPECT_EQ(code.kind, ImageKind::kPtx);
+  EXPECT_STREQ(reinterpret_cast<const char*>(code.bytes.data()), "new text");
+  EXPECT_FALSE(choose(fatbin(cubin), &code, /*only_text=*/true));
   EXPECT_FALSE(choose(fatbin(foreign), &code));
 }
 

@@ -115,6 +115,31 @@ TEST_F(ManagedVariables, EachLoadHasItsOwn) {
   EXPECT_EQ(*mine, 5u);
 }
 
+// CUDA's runtime asks for them before it has a context.
+TEST_F(ManagedVariables, NeedNoContext) {
+  CUcontext context = nullptr;
+  ASSERT_EQ(Cu().cuCtxPopCurrent_v2(&context), CUDA_SUCCESS);
+  CUlibrary early = nullptr;
+  CUdeviceptr address = 0;
+  size_t size = 0;
+  EXPECT_EQ(Cu().cuLibraryLoadData(&early, kManaged, nullptr, nullptr, 0, nullptr, nullptr, 0),
+            CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuLibraryGetManaged(&address, &size, early, "nothing"), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(Cu().cuLibraryGetManaged(&address, &size, early, "counter"), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxPushCurrent_v2(context), CUDA_SUCCESS);
+  ASSERT_NE(address, 0u);
+  EXPECT_EQ(size, 4u);
+  auto* counter = reinterpret_cast<uint32_t*>(address);
+  EXPECT_EQ(*counter, 5u);
+  *counter = 10;
+  CUkernel count = nullptr;
+  ASSERT_EQ(Cu().cuLibraryGetKernel(&count, early, "count"), CUDA_SUCCESS);
+  ASSERT_EQ(Launch(reinterpret_cast<CUfunction>(count), 1, 1, nullptr, 3u), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
+  EXPECT_EQ(*counter, 13u);
+  EXPECT_EQ(Cu().cuLibraryUnload(early), CUDA_SUCCESS);
+}
+
 TEST_F(ManagedVariables, AreVariablesOfTheModule) {
   CUmodule module = nullptr;
   ASSERT_EQ(Cu().cuModuleLoadData(&module, kManaged), CUDA_SUCCESS);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loading images: what a tenant sends, or names by its hash (docs/design/module-loading.md).
+#include <utility>
+
 #include "agent/executor/device/device.h"
 #include "agent/executor/module/loading.h"
 #include "agent/executor/process/log.h"
@@ -121,6 +123,7 @@ void LibraryLoader::CompileFresh(const std::shared_ptr<Loading>& loading,
              loading->Pay(charged, std::move(charge));
              modules_.PostNext([loading, device = services_.device] { loading->Load(device); },
                                [this, loading, request] {
+                                 UnloadTried(loading.get());
                                  // Unloads it again if the session has ended.
                                  HoldLibrary(loading.get());
                                  if (serving()) AnswerCompile(loading, request);
@@ -208,6 +211,7 @@ void LibraryLoader::LoadFresh(const std::shared_ptr<Loading>& loading) {
       loading->Pay(charged, std::move(charge));
       modules_.PostNext([loading, device = services_.device] { loading->Load(device); },
                         [this, loading] {
+                          UnloadTried(loading.get());
                           if (!loading->GoBackToFatbin(services_.device)) {
                             FinishLoad(loading);
                           } else if (serving()) {
@@ -231,6 +235,13 @@ void LibraryLoader::FinishLoad(const std::shared_ptr<Loading>& loading) {
   if (loading->library != nullptr) loading->library->shared = !loading->image->has_variables;
   AnswerLoad(*loading);
   Remember(loading);
+}
+
+// In a quiet moment, as all libraries.
+void LibraryLoader::UnloadTried(Loading* loading) const {
+  if (loading->tried == nullptr) return;
+  LoadedLibrary tried(services_.quiet, nullptr, &services_.device->cuda());
+  tried.handle = std::exchange(loading->tried, nullptr);
 }
 
 // Gives the driver's library an owner that unloads it, before anything can end the load.

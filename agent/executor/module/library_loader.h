@@ -33,6 +33,7 @@ class LibraryLoader final : public Part {
                     const wire::LibraryCompile::Request& request);
   void AnswerCompile(const std::shared_ptr<Loading>& loading,
                      const wire::LibraryCompile::Request& request);
+  void UnloadTried(Loading* loading) const;
   void HoldLibrary(Loading* loading) const;
   template <typename C>
   void AnswerLoad(Caller caller, const Loading& loading, const typename C::Reply& reply);

@@ -101,6 +101,7 @@ struct Loading {
   std::vector<uint8_t> sent;  // that fatbin, while the driver may yet refuse its cubin
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
   CUlibrary handle = nullptr;
+  CUlibrary tried = nullptr;  // loaded only to see whether the driver takes it; to be unloaded
   uint32_t kernel_count = 0;
   LibraryRef library;                     // ring thread: holds `handle`
   std::unique_ptr<ManagedImage> managed;  // waiting for an address, or has one
@@ -327,9 +328,21 @@ struct Loading {
     return fresh->layouts->bytes();
   }
 
+  // Whether the driver takes cubins has to be known before the variables get an address: after that
+  // nothing goes back to the fatbin.
+  void TryManaged(Device* device) {
+    if (!managed->is_cubin() || device->cubins() != Device::Cubins::kUnknown) return;
+    const CUresult outcome = managed->Try(device->cuda(), &tried);
+    if (outcome == CUDA_SUCCESS) device->set_cubins(Device::Cubins::kTaken);
+    if (outcome != CUDA_ERROR_NO_BINARY_FOR_GPU) return;
+    result = outcome;
+    managed.reset();
+  }
+
   // For an image that has been examined and charged.
   void Load(Device* device) {
-    if (result != CUDA_SUCCESS || managed != nullptr || *left) return;
+    if (result != CUDA_SUCCESS || *left) return;
+    if (managed != nullptr) return TryManaged(device);
     const auto begin = Clock::now();
     LoadLibrary(device->cuda(), *image);
     if (result == CUDA_SUCCESS && is_text) Decide(device->cuda());

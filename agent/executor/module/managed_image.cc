@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/executor/module/managed_image.h"
 
+#include "proto/cuda/return_if_error.h"
+
 namespace gpuloom::executor {
 namespace {
 
 // wire::LibraryLoad::Reply has 32 bits for the size.
 constexpr uint64_t kMaxManagedBytes = (uint64_t{4} << 30) - 4096;
+// An address for variables that nothing will use, aligned as any of them may demand.
+constexpr uintptr_t kSomewhere = 4096;
 
 // Compiles PTX to a cubin; leaves it as PTX if the driver's linker makes no cubins. Returns false
 // if the driver is to report what is wrong with it.
@@ -36,10 +40,21 @@ bool Assemble(Device* device, JitOptions* jit, const void* tenant, const std::at
   return assembled;
 }
 
+// Loads code whose undefined variables of these names are at these places.
+CUresult LoadLinked(const Driver& cuda, const DeviceCode& code, std::vector<const char*>* names,
+                    std::vector<void*>* places, CUlibrary* library) {
+  CUjit_option options[] = {CU_JIT_GLOBAL_SYMBOL_NAMES, CU_JIT_GLOBAL_SYMBOL_ADDRESSES,
+                            CU_JIT_GLOBAL_SYMBOL_COUNT};
+  void* values[] = {names->data(), places->data(), reinterpret_cast<void*>(names->size())};
+  return cuda.cuLibraryLoadData(library, code.bytes.data(), options, values, 3, nullptr, nullptr,
+                                0);
+}
+
 }  // namespace
 
 bool ChooseFor(Device* device, std::span<const uint8_t> image, DeviceCode* code) {
-  return ChooseCode(image, device->Capability(), code);
+  return ChooseCode(image, device->Capability(), code,
+                    device->cubins() == Device::Cubins::kRefused);
 }
 
 // From a cubin the variables are read, and released in its symbol table; of PTX that stays text the
@@ -127,11 +142,16 @@ CUresult ManagedImage::Load(const Driver& cuda, const HostMemory& host, uint64_t
     names_.push_back(variable.name.c_str());
     places_.push_back(reinterpret_cast<void*>(place));
   }
-  CUjit_option options[] = {CU_JIT_GLOBAL_SYMBOL_NAMES, CU_JIT_GLOBAL_SYMBOL_ADDRESSES,
-                            CU_JIT_GLOBAL_SYMBOL_COUNT};
-  void* values[] = {names_.data(), places_.data(), reinterpret_cast<void*>(names_.size())};
-  return cuda.cuLibraryLoadData(library, code_.bytes.data(), options, values, 3, nullptr, nullptr,
-                                0);
+  return LoadLinked(cuda, code_, &names_, &places_, library);
+}
+
+// The variables are undefined, so the driver takes no memory for them. Any address serves: kernels
+// are relocated when they are first requested.
+CUresult ManagedImage::Try(const Driver& cuda, CUlibrary* library) const {
+  std::vector<const char*> names;
+  for (const ManagedVariable& variable : variables_) names.push_back(variable.name.c_str());
+  std::vector<void*> places(names.size(), reinterpret_cast<void*>(kSomewhere));
+  return LoadLinked(cuda, code_, &names, &places, library);
 }
 
 std::vector<ManagedImage::Services> ManagedImage::PlacesAt(uint64_t address) const {

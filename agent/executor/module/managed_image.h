@@ -52,9 +52,13 @@ class ManagedImage {
   bool ReadText(const Driver& cuda, CUlibrary library, const Afford& afford);
 
   uint64_t size_bytes() const { return size_bytes_; }
+  bool is_cubin() const { return code_.kind == ImageKind::kElf; }
   // Device memory needed when loaded.
   uint64_t device_bytes() const { return DeviceBytes(code_); }
 
+  // Loads the image before the variables have a place, to see whether the driver takes its code. The
+  // caller unloads it in a quiet moment, and asks it for nothing.
+  CUresult Try(const Driver& cuda, CUlibrary* library) const;
   // Writes the initial values and loads the image, once. The tenant may write there at the same
   // time; the values are its own. The driver loads lazily and reads names and addresses when a
   // kernel is first requested: this object must live until the library is unloaded.

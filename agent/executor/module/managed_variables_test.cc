@@ -123,6 +123,22 @@ TEST_F(ManagedVariablesTest, AreRefusedWhereTheyCannotBePlaced) {
   EXPECT_NE(neighbour->Alloc(1), 0u);
 }
 
+// The tenant is told when it loads, while what else is in a fatbin can still be taken.
+TEST_F(ManagedVariablesTest, GetNoPlaceInACubinThatTheDriverRefuses) {
+  TestingDriver::RefuseCubins();
+  EXPECT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_ERROR_NO_BINARY_FOR_GPU);
+}
+
+// What is tried for that is not kept.
+TEST_F(ManagedVariablesTest, AreTriedOnce) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
+  EXPECT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("unload"); }));
+  EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
+  (void)TestingDriver::TakeCalls();
+  ASSERT_EQ(tenant_->LoadLibrary(2, cubin_.text()), CUDA_SUCCESS);
+  EXPECT_FALSE(TestingDriver::WasCalled("load cubin"));
+}
+
 TEST_F(ManagedVariablesTest, MayBeGivenUpBeforeTheyHaveAPlace) {
   ASSERT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
   EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);

@@ -159,14 +159,20 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* pointer, size_t* size_bytes, CUlibrary 
   return cuModuleGetGlobal_v2(pointer, size_bytes, reinterpret_cast<CUmodule>(module.get()), name);
 }
 
-// Every variable here lies where the host can reach it, so a managed one is where the others are.
+// Every variable here lies where the host can reach it, so a managed one is where the others are. They
+// exist without a context, too: CUDA's runtime asks for them before it has one, and uses the first
+// device's primary context afterwards.
 CUresult cuLibraryGetManaged(CUdeviceptr* pointer, size_t* size_bytes, CUlibrary handle,
                              const char* name) {
-  std::shared_ptr<LoadedModule> module;
-  CUDA_RETURN_IF_ERROR(RequireModule(handle, module));
+  std::shared_ptr<LoadedLibrary> library;
+  CUDA_RETURN_IF_ERROR(Require(handle, library));
   if (name == nullptr || *name == 0 || (pointer == nullptr && size_bytes == nullptr)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  Context* context = FindDevice(0)->primary;
+  if (CurrentContext() != nullptr) CUDA_RETURN_IF_ERROR(RequireContext(context));
+  std::shared_ptr<LoadedModule> module;
+  CUDA_RETURN_IF_ERROR(library->ModuleIn(*context, module));
   const Global* global = module->code->FindGlobal(name);
   if (global == nullptr || !global->managed) return CUDA_ERROR_NOT_FOUND;
   if (pointer != nullptr) *pointer = global->address;
