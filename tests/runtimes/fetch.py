@@ -13,6 +13,8 @@ import subprocess
 import sys
 
 SKIPPED = 77
+# Of each command, in seconds.
+PATIENCE = 120
 # What the folder is called, Debian's suite and package (of non-free), and the library in it.
 RUNTIMES = [("11.8", "bookworm", "libcudart11.0", "libcudart.so.11.0"), ("12.4", "trixie", "libcudart12", "libcudart.so.12")]
 
@@ -23,10 +25,14 @@ class CannotBeHad(Exception):
 
 def Run(*command, folder=None):
     """What it prints. Names its first error otherwise."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    name = pathlib.Path(command[0]).name
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        raise CannotBeHad(f"{name} has not ended after {PATIENCE} s") from None
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith(("E:", "W:", "dpkg"))]
-        raise CannotBeHad(f"{pathlib.Path(command[0]).name}: {(errors or ['exit status ' + str(done.returncode)])[0]}")
+        raise CannotBeHad(f"{name}: {(errors or ['exit status ' + str(done.returncode)])[0]}")
     return done.stdout
 
 
