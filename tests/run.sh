@@ -35,10 +35,22 @@ tidy() { tests/tidy.py build/asan >build/asan/tidy.log 2>&1; }
 declare -A began=()
 begin() {  # name command…
   say "$1: begins beside the next"
+  set -m  # a process group of its own, so that all of it ends with this script
   (renice -n 19 "$BASHPID" >/dev/null; "${@:2}") &
+  set +m
   began[$1]=$!
 }
-ended_well() { wait "${began[$1]}"; }  # name
+ended_well() {  # name
+  local pid=${began[$1]}
+  unset "began[$1]"
+  wait "$pid"
+}
+end_begun() {
+  local pid
+  for pid in "${began[@]}"; do kill -- "-$pid" 2>/dev/null; done
+}
+trap end_begun EXIT
+trap 'exit 130' INT TERM
 
 # Says what is wrong with a build that broke, which counts as one failure.
 count_broken_build() {  # preset
@@ -115,6 +127,7 @@ run_random() {  # name how-long command…
   fi
 }
 
+export ASAN_OPTIONS=detect_stack_use_after_return=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1
 say "dev: build"
 if compile dev; then
   ((quick)) || begin asan compile asan
@@ -124,7 +137,6 @@ else
   ((quick)) || begin asan compile asan
 fi
 if ((!quick)); then
-  export ASAN_OPTIONS=detect_stack_use_after_return=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1
   say "asan: build"
   if ended_well asan; then
     begin tidy tidy

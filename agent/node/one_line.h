@@ -10,6 +10,9 @@
 
 namespace gpuloom {
 
+// For names in lines for people: longer than Kubernetes' are.
+inline constexpr size_t kLongestNameBytes = 300;
+
 // At most `most_bytes`, cut at a character boundary and marked ("…") if the text was longer.
 std::string OneLine(std::string_view text, size_t most_bytes);
 

@@ -12,6 +12,7 @@
 #include "agent/answer/table.h"
 #include "agent/node/agent_lock.h"
 #include "agent/node/gpu_standing.h"
+#include "agent/node/one_line.h"
 #include "agent/run/scheduler_figures.h"
 #include "agent/run/scheduler_search.h"
 
@@ -25,7 +26,6 @@ constexpr std::chrono::milliseconds kLookAgain{250};
 // What is not known after this stays so until somebody mends it: an agent starts a scheduler again within half a minute
 // (agent/supervisor/backoff.h).
 constexpr std::chrono::seconds kBecomesKnown{35};
-constexpr size_t kLongestName = 300;
 // "GPU-" and eight digits: fewer are a slip of the hand. They are no promise to be the only ones: software GPUs share them.
 constexpr size_t kShortestBeginning = 12;
 
@@ -59,7 +59,7 @@ std::vector<Folder> FindGpus(const std::vector<std::string>& places, std::string
   }
   std::vector<Folder> folders;
   for (const std::string& path : found) {
-    folders.push_back({path, OneLine(fs::path(path).filename().string(), kLongestName)});
+    folders.push_back({path, OneLine(fs::path(path).filename().string(), kLongestNameBytes)});
   }
   return folders;
 }
@@ -195,7 +195,7 @@ class Drainage {
       }
     }
     if (!folders_.empty()) return true;
-    const std::string gpu = OneLine(command_.gpu, kLongestName);
+    const std::string gpu = OneLine(command_.gpu, kLongestNameBytes);
     // One GPU may have folders in several places.
     if (std::ranges::any_of(
             begin_so, [&](const Folder& folder) { return folder.name != begin_so.front().name; })) {

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "agent/node/agent_lock.h"
+#include "agent/node/one_line.h"
 #include "agent/run/scheduler_search.h"
 #include "agent/run/tenant_since.h"
 #include "proto/control/client.h"
@@ -282,13 +283,12 @@ std::string StateOf(const control::AllocationState& state) {
 }
 
 std::vector<std::string> UnsupportedOf(const control::AllocationState& state) {
-  constexpr size_t kLongestName = 300;
   std::vector<std::string> names;
   std::string_view rest(state.unsupported, control::TextLength(state.unsupported));
   // One name a line, as the scheduler tells them.
   while (!rest.empty()) {
     const size_t end = std::min(rest.find('\n'), rest.size());
-    names.push_back(OneLine(rest.substr(0, end), kLongestName));
+    names.push_back(OneLine(rest.substr(0, end), kLongestNameBytes));
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return names;

@@ -22,8 +22,7 @@ namespace gpuloom::run {
 // A name as it is shown: escaped, because a tenant chooses its own.
 template <size_t N>
 std::string Text(const char (&field)[N]) {
-  constexpr size_t kLongestName = 300;  // longer than Kubernetes' are
-  return OneLine({field, control::TextLength(field)}, kLongestName);
+  return OneLine({field, control::TextLength(field)}, kLongestNameBytes);
 }
 
 struct SchedulerFigures {

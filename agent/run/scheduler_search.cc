@@ -69,9 +69,8 @@ bool LacksScheduler(const std::string& folder) {
 }
 
 std::string NoSchedulerRuns(const std::string& folder) {
-  constexpr size_t kLongestName = 300;
   return "no scheduler runs for " +
-         OneLine(std::filesystem::path(folder).filename().string(), kLongestName) +
+         OneLine(std::filesystem::path(folder).filename().string(), kLongestNameBytes) +
          ", whose pods have no GPU: gpuloom doctor says what to do";
 }
 

@@ -20,11 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kSuffix[] = ".yaml";
-constexpr size_t kLongestName = 300;
 
 // Names come from pods, so they are made fit for a terminal.
 std::string TextOf(const YAML::Node& node) {
-  return OneLine(node.as<std::string>(""), kLongestName);
+  return OneLine(node.as<std::string>(""), kLongestNameBytes);
 }
 
 // Of an agent's record (agent/identity/allocation_book.cc) only what a command shows. A newer agent may have added

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "agent/answer/table.h"
+#include "agent/node/one_line.h"
 #include "agent/node/process.h"
 #include "agent/run/executor_program.h"
 #include "agent/run/refusals.h"
@@ -21,8 +22,6 @@ namespace gpuloom::run {
 namespace {
 
 using About = StatusCommand::About;
-
-constexpr size_t kLongestName = 300;
 
 template <size_t N>
 // The sum over all kinds, of faults for example.
@@ -114,7 +113,7 @@ std::string StandingOf(const SchedulerFigures& scheduler) {
 // The agent's report comes first, because it is known whatever the scheduler's version.
 Json JsonOf(const SchedulerFigures& scheduler) {
   Json json = {{"gpu", scheduler.name()},
-               {"state_dir", OneLine(scheduler.folder, kLongestName)},
+               {"state_dir", OneLine(scheduler.folder, kLongestNameBytes)},
                {"answers", scheduler.answers},
                {"memory_bytes", scheduler.answers ? Json(scheduler.memory_bytes) : Json()}};
   if (scheduler.standing) {

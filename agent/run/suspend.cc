@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "agent/node/one_line.h"
 #include "agent/run/scheduler_figures.h"
 #include "agent/run/scheduler_search.h"
 #include "proto/control/client.h"
@@ -21,15 +22,14 @@ constexpr std::chrono::milliseconds kLookAgain{20};
 // How many names an error lists.
 constexpr size_t kNamed = 20;
 
-constexpr size_t kLongestName = 300;
-
 std::string NameOf(const control::AllocationState& state) {
   return Text(state.pod_namespace) + "/" + Text(state.pod) + "/" + Text(state.container);
 }
 
 std::string NameOf(const SuspendCommand& command) {
   const std::string name = command.pod_namespace + "/" + command.pod;
-  return OneLine(command.container.empty() ? name : name + "/" + command.container, kLongestName);
+  return OneLine(command.container.empty() ? name : name + "/" + command.container,
+                 kLongestNameBytes);
 }
 
 // Compares the fields as they came, not as they are shown: OneLine may make two names alike. An
@@ -210,7 +210,7 @@ class Suspension {
         document["tenants"].push_back({{"namespace", Text(state.pod_namespace)},
                                        {"pod", Text(state.pod)},
                                        {"container", Text(state.container)},
-                                       {"state_dir", OneLine(asked.folder, kLongestName)},
+                                       {"state_dir", OneLine(asked.folder, kLongestNameBytes)},
                                        {"state", StateOf(state)},
                                        {"processes", state.sessions},
                                        {"processes_held", state.held_sessions}});

@@ -33,11 +33,9 @@ constexpr std::chrono::seconds kAnswerWithin{20};
 // How much longer than requested recording may last, while other schedulers begin and this one ends.
 constexpr uint32_t kMarginMs = 30'000;
 
-constexpr size_t kLongestName = 300;
-
 template <size_t N>
 std::string Text(const char (&field)[N]) {
-  return OneLine({field, control::TextLength(field)}, kLongestName);
+  return OneLine({field, control::TextLength(field)}, kLongestNameBytes);
 }
 
 // On the clock of the records: a part's window is cut by it.
@@ -195,7 +193,7 @@ class Tracing {
         continue;
       }
       gpu.window.end_ns = NowNs();
-      gpu.trace.lack = OneLine(gpu.trace.lack, kLongestName);
+      gpu.trace.lack = OneLine(gpu.trace.lack, kLongestNameBytes);
       gpus_.push_back(std::move(gpu));
     }
     for (TracedGpu& gpu : gpus_) {

@@ -16,11 +16,9 @@ namespace {
 using control::TraceSession;
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLongestName = 300;
-
 template <size_t N>
 std::string Text(const char (&field)[N]) {
-  return OneLine({field, control::TextLength(field)}, kLongestName);
+  return OneLine({field, control::TextLength(field)}, kLongestNameBytes);
 }
 
 double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
@@ -75,7 +73,7 @@ Json Describe(const std::vector<TracedGpu>& gpus, const std::vector<trace::PartS
       }
       parts.push_back({{"trust_domain", Text(said.trust_domain)},
                        {"source", trace::TextOf(part.source())},
-                       {"source_reason", OneLine(part.source_reason(), kLongestName)},
+                       {"source_reason", OneLine(part.source_reason(), kLongestNameBytes)},
                        {"end", TextOf(said.end)},
                        {"end_reason", Text(said.message)},
                        {"seconds", Seconds(part.window().end_ns - part.window().begin_ns)},

@@ -19,7 +19,6 @@
 namespace gpuloom::run {
 namespace {
 
-constexpr size_t kLongestName = 300;
 constexpr char kOlder[] = "an older release, which does not say";
 
 // The beginnings of the names of files that containers have mounted (agent/plugin/shim_store.h); longer ones first.
@@ -45,8 +44,8 @@ std::vector<Agent> AgentsOf(const std::string& state_dir) {
   for (const std::string& place : SearchedFolders(state_dir)) {
     const std::string lock = place + "/" + kAgentLockName;
     if (!Exists(lock)) continue;
-    agents.push_back(
-        {OneLine(place, kLongestName), OneLine(LineOfHolder(lock), kLongestName), IsLocked(lock)});
+    agents.push_back({OneLine(place, kLongestNameBytes),
+                      OneLine(LineOfHolder(lock), kLongestNameBytes), IsLocked(lock)});
   }
   return agents;
 }
@@ -59,7 +58,7 @@ bool ParseLibrary(std::string_view file, Library* library) {
     file.remove_prefix(name.size() + 1);
     library->name = name;
     // Behind the last hyphen is the file's hash.
-    library->version = OneLine(file.substr(0, file.rfind('-')), kLongestName);
+    library->version = OneLine(file.substr(0, file.rfind('-')), kLongestNameBytes);
     return true;
   }
   return false;
@@ -156,7 +155,7 @@ std::string LineOf(const Agent& agent) {
 std::string LineOf(const std::string& file, const Library& library) {
   return library.name + " of " + std::to_string(library.containers) +
          (library.containers == 1 ? " container: " : " containers: ") + library.version + ", " +
-         OneLine(file, kLongestName) + "\n";
+         OneLine(file, kLongestNameBytes) + "\n";
 }
 
 }  // namespace
@@ -173,7 +172,8 @@ std::string FormatVersions(const std::string& state_dir,
     for (const SchedulerFigures& scheduler : schedulers) text += LinesOf(scheduler);
     text += LinesOf(executor);
     for (const auto& [file, library] : libraries) text += LineOf(file, library);
-    if (!driver.empty()) text += "NVIDIA's kernel module: " + OneLine(driver, kLongestName) + "\n";
+    if (!driver.empty())
+      text += "NVIDIA's kernel module: " + OneLine(driver, kLongestNameBytes) + "\n";
     return text;
   }
   Json json = {{"version", kVersion},
@@ -187,7 +187,7 @@ std::string FormatVersions(const std::string& state_dir,
                  {"cupti", OrNull(executor.cupti)},
                  {"cupti_reason", OrNull(executor.why_no_cupti)}}},
                {"libraries", Json::array()},
-               {"nvidia_kernel_module", OrNull(OneLine(driver, kLongestName))}};
+               {"nvidia_kernel_module", OrNull(OneLine(driver, kLongestNameBytes))}};
   for (const Agent& agent : agents) {
     json["agents"].push_back({{"state_dir", agent.state_dir},
                               {"version", OrNull(agent.version)},
@@ -199,7 +199,7 @@ std::string FormatVersions(const std::string& state_dir,
   for (const auto& [file, library] : libraries) {
     json["libraries"].push_back({{"name", library.name},
                                  {"version", library.version},
-                                 {"file", OneLine(file, kLongestName)},
+                                 {"file", OneLine(file, kLongestNameBytes)},
                                  {"containers", library.containers}});
   }
   return FormatDocument(json, format);

@@ -173,7 +173,8 @@ void EventLoop::RunOnce(Clock::duration limit) {
   epoll_event events[64];
   const int count =
       epoll_wait(epoll_.get(), events, 64, static_cast<int>(std::max<int64_t>(0, wait.count())));
-  StepClock steps(slow_step_, wake);
+  // What was due before that is late because of a step, which has been named.
+  StepClock steps(slow_step_, std::max(wake, now));
   // The kernel reports events in no meaningful order. Hang-ups are handled first, so that whoever
   // comes after another has gone can have what that one had.
   std::stable_partition(events, events + std::max(0, count),

@@ -169,6 +169,18 @@ uint64_t LargestMemberBytes(std::span<const uint8_t> bytes) {
   return largest;
 }
 
+namespace {
+
+// What the code itself says that it was compiled for, whatever its member's header says: a byte of
+// the flags, which ABI version 8 (CUDA 13) has moved.
+uint32_t CapabilityOf(const Image& cubin) {
+  const auto header = fatbin_internal::ReadAt<fatbin_internal::ElfHeader>(cubin.bytes);
+  constexpr size_t kAbiVersion = 8;
+  return (header.ident[kAbiVersion] >= 8 ? header.flags >> 8 : header.flags) & 0xff;
+}
+
+}  // namespace
+
 bool TakeOnlyCubin(std::span<const uint8_t> bytes, uint32_t capability,
                    std::vector<uint8_t>* cubin) {
   Image image;
@@ -191,7 +203,7 @@ bool TakeOnlyCubin(std::span<const uint8_t> bytes, uint32_t capability,
   return reader.error() == ImageError::kNone && only &&
          UnpackMember(*only, kMaxMemberBytes, cubin, &error) &&
          FindImage(cubin->data(), cubin->size(), &unpacked) == ImageError::kNone &&
-         unpacked.kind == ImageKind::kElf;
+         unpacked.kind == ImageKind::kElf && CapabilityOf(unpacked) == capability;
 }
 
 bool HasVariables(std::span<const uint8_t> bytes) {

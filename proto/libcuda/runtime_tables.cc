@@ -272,8 +272,11 @@ Word StorageGet(Word value, Word context, Word key, Word, Word) {
 
 void BeforeFork() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { storage.LockForFork(); }
 void AfterFork() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { storage.UnlockAfterFork(); }
-constinit pthread_once_t forks_handled = PTHREAD_ONCE_INIT;
-void HandleForks() { pthread_atfork(&BeforeFork, &AfterFork, &AfterFork); }
+// Not pthread_once, whose symbol's version is newer than the glibc that containers may have.
+constinit std::atomic<bool> forks_handled{false};
+void HandleForks() {
+  if (!forks_handled.exchange(true)) pthread_atfork(&BeforeFork, &AfterFork, &AfterFork);
+}
 
 constinit const Slot context_storage_table[] = {&StoragePut, &StorageDelete, &StorageGet, nullptr};
 
@@ -431,7 +434,7 @@ const void* FindKnown(const Uuid& uuid) {
 CUresult AnswerGetExportTable(const RuntimeHooks& hooks, const void** table, const CUuuid* id) {
   if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
   registered_hooks.store(&hooks, std::memory_order_release);
-  pthread_once(&forks_handled, &HandleForks);
+  HandleForks();
   Uuid uuid;
   std::memcpy(&uuid, id, sizeof(uuid));
   *table = nullptr;

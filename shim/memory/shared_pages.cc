@@ -90,8 +90,11 @@ bool MakePrivate(uint64_t begin, uint64_t from, uint64_t size_bytes, const Mappe
   void* room =
       mmap(nullptr, room_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (room == MAP_FAILED) return false;
-  const uint64_t first = reinterpret_cast<uint64_t>(room);
+  const auto first = reinterpret_cast<uint64_t>(room);
   const uint64_t fresh = first + (begin - first) % kHugePage;
+  // What is left over goes at once: as soon as the rest has been moved away, others may map there.
+  if (fresh != first) munmap(room, fresh - first);
+  munmap(At(fresh + size_bytes), first + room_bytes - (fresh + size_bytes));
   // A forked child has no threads but this one.
   const Help help = fenced ? Help::kWake : Help::kNone;
   // Before other threads wait. If it cannot, the copy does.
@@ -109,8 +112,7 @@ bool MakePrivate(uint64_t begin, uint64_t from, uint64_t size_bytes, const Mappe
     if (!done && fenced) mprotect(At(begin), size_bytes, ProtectionOf(was));
     if (fenced) LowerFence();
   }
-  // All that is still there.
-  munmap(room, room_bytes);
+  if (!done) munmap(At(fresh), size_bytes);
   return done;
 }
 

@@ -4,6 +4,7 @@
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,7 +26,8 @@ int LocksAndReads(size_t group_count) {
     if (!ReadLockedMemory(&before)) _exit(1);
     void* memory =
         mmap(nullptr, kLockedBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mlock(memory, kLockedBytes) != 0) _exit(77);
+    // Past the sanitizers, which make nothing of mlock.
+    if (syscall(SYS_mlock, memory, kLockedBytes) != 0) _exit(77);
     if (!ReadLockedMemory(&after)) _exit(2);
     _exit(after.locked_kib == before.locked_kib + kLockedBytes / 1024 ? 0 : 3);
   }

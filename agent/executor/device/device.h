@@ -56,7 +56,11 @@ class Device {
   // Workers read it, and set it after their first attempt.
   enum class Cubins : uint8_t { kUnknown, kTaken, kRefused };
   Cubins cubins() const { return cubins_.load(std::memory_order_relaxed); }
-  void set_cubins(Cubins cubins) { cubins_.store(cubins, std::memory_order_relaxed); }
+  // The first answer counts.
+  void set_cubins(Cubins cubins) {
+    Cubins unknown = Cubins::kUnknown;
+    cubins_.compare_exchange_strong(unknown, cubins, std::memory_order_relaxed);
+  }
   // CUDA_SUCCESS while the context lives.
   CUresult lost() const { return lost_.load(std::memory_order_acquire); }
 

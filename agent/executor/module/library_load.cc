@@ -206,7 +206,7 @@ bool LibraryLoader::LoadWhatIsKnown(const std::shared_ptr<Loading>& loading) {
 
 // Loads an image that nobody has loaded before, before the next one is copied.
 void LibraryLoader::LoadFresh(const std::shared_ptr<Loading>& loading) {
-  Look(loading, /*whole=*/false, [this, loading] {
+  Look(loading, /*whole=*/loading->went_back, [this, loading] {
     Charge(loading->device_bytes(), [this, loading](CUresult charged, DeviceChargeRef charge) {
       loading->Pay(charged, std::move(charge));
       modules_.PostNext([loading, device = services_.device] { loading->Load(device); },

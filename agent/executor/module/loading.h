@@ -98,6 +98,7 @@ struct Loading {
   bool is_text = false;       // PTX, which the driver may not have fully checked yet
   bool is_compiled = false;   // from PTX, by us: the compiler's options do not apply any more
   bool is_cubin = false;      // taken out of the fatbin that the tenant sent
+  bool went_back = false;     // to that fatbin, whose cubin the driver has refused
   std::vector<uint8_t> sent;  // that fatbin, while the driver may yet refuse its cubin
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
   CUlibrary handle = nullptr;
@@ -222,11 +223,15 @@ struct Loading {
 
   // After Load. Returns true if the driver does not load cubins: then all that was sent is examined and loaded instead.
   bool GoBackToFatbin(Device* device) {
-    if (!is_cubin) return false;
+    if (!is_cubin) {
+      // Only what loads now proves that the cubin's kind was the trouble, and not the image.
+      if (went_back && handle != nullptr) device->set_cubins(Device::Cubins::kRefused);
+      return false;
+    }
     is_cubin = false;
     if (handle != nullptr) device->set_cubins(Device::Cubins::kTaken);
     if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && !sent.empty()) {
-      device->set_cubins(Device::Cubins::kRefused);
+      went_back = true;
       fresh = std::make_shared<KnownImage>();
       fresh->bytes = std::move(sent);
       cost->host.ShrinkTo(fresh->bytes.size());
@@ -264,7 +269,7 @@ struct Loading {
       return;
     }
     DeviceCode code;
-    if (content.variables && ChooseFor(device, WithoutNul(fresh->bytes), &code)) {
+    if (content.variables && ChooseFor(device, WithoutNul(fresh->bytes), went_back, &code)) {
       fresh->device_bytes = DeviceBytes(code);
       has_unplaced = HasManagedVariables(code);
       managed = ManagedImage::Find(device, &code, &jit, tenant, *left,

@@ -52,9 +52,9 @@ CUresult LoadLinked(const Driver& cuda, const DeviceCode& code, std::vector<cons
 
 }  // namespace
 
-bool ChooseFor(Device* device, std::span<const uint8_t> image, DeviceCode* code) {
+bool ChooseFor(Device* device, std::span<const uint8_t> image, bool only_text, DeviceCode* code) {
   return ChooseCode(image, device->Capability(), code,
-                    device->cubins() == Device::Cubins::kRefused);
+                    only_text || device->cubins() == Device::Cubins::kRefused);
 }
 
 // From a cubin the variables are read, and released in its symbol table; of PTX that stays text the

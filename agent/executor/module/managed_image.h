@@ -25,7 +25,9 @@
 namespace gpuloom::executor {
 
 // Chooses the code that the device's driver would load from the image. Returns false if none fits.
-[[nodiscard]] bool ChooseFor(Device* device, std::span<const uint8_t> image, DeviceCode* code);
+// `only_text`: its machine code has been refused.
+[[nodiscard]] bool ChooseFor(Device* device, std::span<const uint8_t> image, bool only_text,
+                             DeviceCode* code);
 
 class ManagedImage {
  public:

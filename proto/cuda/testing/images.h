@@ -18,6 +18,9 @@ inline fatbin_internal::ElfHeader CubinHeader(uint64_t section_offset, uint16_t 
   fatbin_internal::ElfHeader header{};
   constexpr uint8_t kBegin[] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
   std::memcpy(header.ident, kBegin, sizeof(kBegin));
+  // For sm_90, as CUDA 13 writes it.
+  header.ident[8] = 8;
+  header.flags = 90 << 8;
   header.type = 2;
   header.machine = fatbin_internal::kElfMachineCuda;
   header.header_bytes = sizeof(header);
