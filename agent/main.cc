@@ -105,15 +105,18 @@ absl::Status RunSchedulers(const CommandLine& line, const Inventory& inventory, 
 }
 
 // Until it is to end, or the node's GPUs change. Another agent may be in charge before and after this one.
+// *change: the GPUs that there are then.
 absl::Status RunAgent(const CommandLine& line, const Inventory& inventory,
                       const std::map<std::string, Capacity>& capacities, Handover* handover,
-                      SteadyClock* clock) {
+                      SteadyClock* clock, std::optional<Inventory>* change) {
   // It does nothing before Open: until this agent is in charge, another one writes the same files.
   NodeAgent agent(line, inventory, capacities, SupervisorOptions(line), clock);
   InventoryWatch watch(
       inventory, [line] { return LookForGpus(line); }, clock);
   bool was_in_charge = false;
-  for (; !stop_requested && !watch.Change(); clock->SleepFor(kTick)) {
+  for (; !stop_requested; clock->SleepFor(kTick)) {
+    // An agent that is not in charge has nothing to change, and one that leaves still answers the kubelet.
+    if (was_in_charge && (*change = watch.Change())) break;
     const absl::StatusOr<Handover::Role> role = handover->Look();
     if (!role.ok()) return role.status();
     const bool is_in_charge = *role == Handover::Role::kInCharge;
@@ -184,10 +187,12 @@ int Main(int argc, char** argv) {
   // Outside of the loop: an agent that finds other GPUs stays in charge.
   Handover handover(line->state_directory);
   SteadyClock clock;
-  // Another round only where a node had no GPU to share and this has changed (InventoryWatch). GPUs
-  // that an agent serves are never taken from it: for other ones it is started again.
+  // Another round only where GPUs were missing or could not be used, and this has changed (InventoryWatch).
+  std::optional<Inventory> change;
   while (!stop_requested) {
-    const absl::StatusOr<Inventory> inventory = LookForGpus(*line);
+    // What changed has been looked at already, by a thread that a hanging driver may hold up.
+    const absl::StatusOr<Inventory> inventory = change ? *std::move(change) : LookForGpus(*line);
+    change.reset();
     if (!inventory.ok()) return Fail(inventory.status());
     const absl::StatusOr<std::map<std::string, Capacity>> capacities =
         CapacitiesOf(inventory->gpus, line->slots, line->reserve);
@@ -203,9 +208,9 @@ int Main(int argc, char** argv) {
                   inventory->gpus.empty() ? "offering no slots, and " : "",
                   InventoryWatch::kPause.count());
     }
-    const absl::Status status = is_only
-                                    ? RunSchedulers(*line, *inventory, &clock)
-                                    : RunAgent(*line, *inventory, *capacities, &handover, &clock);
+    const absl::Status status =
+        is_only ? RunSchedulers(*line, *inventory, &clock)
+                : RunAgent(*line, *inventory, *capacities, &handover, &clock, &change);
     if (!status.ok()) return Fail(status);
   }
   if (!is_only) spdlog::info("agent: stopped; the schedulers keep running for the next one");

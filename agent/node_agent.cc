@@ -9,6 +9,7 @@
 
 #include "agent/cat.h"
 #include "agent/identity/state_file.h"
+#include "agent/node/list_folder.h"
 #include "agent/node/process.h"
 #include "agent/node/size.h"
 #include "agent/node/whole_file.h"
@@ -96,9 +97,8 @@ absl::Status NodeAgent::Open() {
     RemoveUnfinishedFiles(line_.state_directory + folder);
   }
   std::error_code none_yet;
-  for (const auto& gpu :
-       std::filesystem::directory_iterator(line_.state_directory + "/gpus", none_yet)) {
-    RemoveUnfinishedFiles(gpu.path());
+  for (const std::filesystem::path& gpu : ListFolder(line_.state_directory + "/gpus", &none_yet)) {
+    RemoveUnfinishedFiles(gpu);
   }
   std::vector<Capacity> promised;
   for (const auto& [uuid, capacity] : capacities_) promised.push_back(capacity);
@@ -297,6 +297,7 @@ void NodeAgent::Tick(Clock::Time now, bool has_predecessor) {
 
 // The plugin's servers stay: until the kubelet has taken the other agent, it asks this one.
 void NodeAgent::Rest() {
+  if (refusals_.has_value()) refusals_->Flush();
   events_->Stop();
   health_->Stop();
   if (exporter_.has_value()) exporter_->Stop();

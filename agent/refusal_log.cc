@@ -10,8 +10,8 @@
 namespace gpuloom {
 namespace {
 
-template <typename Refusals, typename Refusal>
 // Two refusals are the same if the call and the whole reason, which names the pod, are.
+template <typename Refusals, typename Refusal>
 auto Find(Refusals& refusals, const Refusal& like) {
   return std::ranges::find_if(refusals, [&](const auto& one) {
     return one.call == like.call && one.reason == like.reason;
@@ -23,8 +23,13 @@ auto Find(Refusals& refusals, const Refusal& like) {
 void RefusalLog::Look(const std::vector<RefusedRequest>& latest, Clock::Time now) {
   // So it is at nearly every tick: then neither the file nor the table is touched.
   if (latest != seen_) Take(latest, now);
-  if (is_written_ || now < next_write_) return;
-  next_write_ = now + kPause;
+  if (now < next_write_) return;
+  if (!is_written_) next_write_ = now + kPause;
+  Flush();
+}
+
+void RefusalLog::Flush() {
+  if (is_written_) return;
   const absl::Status written =
       WriteStateFile(RefusalPath(state_directory_), FormatRefusals(known_));
   is_written_ = written.ok();

@@ -17,7 +17,7 @@ class RefusalLog {
   // As many as people read, for several runs of the agent.
   static constexpr size_t kMostKept = 50;
   // From one writing to the next, which is an fsync on the agent's loop: pods that are refused can be
-  // made without end. What came last is lost with an agent that ends before.
+  // made without end.
   static constexpr Clock::Duration kPause = std::chrono::seconds(5);
 
   explicit RefusalLog(std::string state_directory) : state_directory_(std::move(state_directory)) {}
@@ -25,6 +25,9 @@ class RefusalLog {
   // `latest` since this agent began. Writes the file when there is something new: at once, or kPause
   // after it did so last.
   void Look(const std::vector<RefusedRequest>& latest, Clock::Time now);
+
+  // Writes what has not been written, for an agent that ends.
+  void Flush();
 
  private:
   void Take(const std::vector<RefusedRequest>& latest, Clock::Time now);

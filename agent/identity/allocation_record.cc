@@ -18,8 +18,8 @@ struct TermKey {
   const char* key;
   uint32_t Terms::*term;
 };
-template <typename Terms, size_t N>
 // Terms are structs of 32-bit words and nothing else, so their size says how many there are.
+template <typename Terms, size_t N>
 constexpr bool NamesEveryTerm(const TermKey<Terms> (&)[N]) {
   return N * sizeof(uint32_t) == sizeof(Terms);
 }

@@ -27,6 +27,8 @@ struct Memory {
 };
 
 // More at once is a flood; the rest comes with the next look.
+// Looks come every second (gpu_health.h).
+constexpr int kLooksPerOpening = 10;
 constexpr int kMostEvents = 64;
 
 // Those that nodes see most, in NVIDIA's words.
@@ -76,9 +78,12 @@ std::vector<GpuFault> FaultWatch::Look() {
   std::vector<GpuFault> faults;
   // Those that came since the last look, before a library is closed that has kept them.
   ReadEvents(&faults);
-  if (nvml_ == nullptr || is_outdated_) {
+  ++looks_;
+  // While GPUs are missing it is opened again only now and then: that wakes idle GPUs, and events in between are lost.
+  if (nvml_ == nullptr || is_outdated_ || (!missing_.empty() && looks_ >= kLooksPerOpening)) {
     Close();
-    Open(&faults);
+    Open();
+    is_outdated_ = false;
   } else {
     for (const auto& [device, uuid] : devices_) {
       if (const std::string trouble = TroubleOf(*nvml_, device); !trouble.empty()) {
@@ -86,9 +91,9 @@ std::vector<GpuFault> FaultWatch::Look() {
       }
     }
   }
-  // A GPU that was reset, or a driver that was loaded again, is known only to a library that is opened after that. It
-  // stays open until then: the other GPUs' events are kept only for who waits.
+  // A GPU that was reset, or a driver that was loaded again, is known only to a library that is opened after that.
   is_outdated_ |= !faults.empty();
+  faults.insert(faults.end(), missing_.begin(), missing_.end());
   return faults;
 }
 
@@ -99,13 +104,14 @@ std::string FaultWatch::TroubleOf(const NvmlLibrary& nvml, NvmlDevice device) {
   return Cat("nvml: ", nvml.TextOf(code), "; see dmesg for Xid lines");
 }
 
-void FaultWatch::Open(std::vector<GpuFault>* faults) {
+void FaultWatch::Open() {
+  looks_ = 0;
+  missing_.clear();
   auto nvml = std::make_unique<NvmlLibrary>(library_);
   if (!nvml->error().empty()) {
-    for (const std::string& uuid : gpu_uuids_) faults->push_back({uuid, "nvml: " + nvml->error()});
+    for (const std::string& uuid : gpu_uuids_) missing_.push_back({uuid, "nvml: " + nvml->error()});
     return;
   }
-  is_outdated_ = false;
   for (const std::string& uuid : gpu_uuids_) {
     NvmlDevice device = nullptr;
     const int code = nvml->Call("nvmlDeviceGetHandleByUUID", uuid.c_str(), &device);
@@ -116,7 +122,7 @@ void FaultWatch::Open(std::vector<GpuFault>* faults) {
     if (trouble.empty()) {
       devices_[device] = uuid;
     } else {
-      faults->push_back({uuid, trouble});
+      missing_.push_back({uuid, trouble});
     }
   }
   // Of those that can be used only: a set that has a lost one tells of nothing else.

@@ -37,7 +37,7 @@ class FaultWatch {
  private:
   // Says what is wrong now with a GPU; empty: nothing.
   static std::string TroubleOf(const NvmlLibrary& nvml, NvmlDevice device);
-  void Open(std::vector<GpuFault>* faults);
+  void Open();
   void Close();
   void ReadEvents(std::vector<GpuFault>* faults);
 
@@ -45,9 +45,11 @@ class FaultWatch {
   const std::string library_;
   std::unique_ptr<NvmlLibrary> nvml_;  // null: not open
   std::map<NvmlDevice, std::string>
-      devices_;               // but those that could not be used when it was opened
-  void* events_ = nullptr;    // an event set, if the library has such
-  bool is_outdated_ = false;  // to be opened again at the next look
+      devices_;                    // but those that could not be used when it was opened
+  std::vector<GpuFault> missing_;  // what was wrong with those
+  int looks_ = 0;                  // since it was opened
+  void* events_ = nullptr;         // an event set, if the library has such
+  bool is_outdated_ = false;       // to be opened again at the next look
 };
 
 }  // namespace gpuloom

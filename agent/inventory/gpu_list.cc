@@ -8,6 +8,7 @@
 #include "agent/cat.h"
 #include "agent/inventory/cuda_library.h"
 #include "agent/node/gpu_standing.h"
+#include "agent/node/list_folder.h"
 
 namespace gpuloom {
 namespace {
@@ -33,21 +34,20 @@ KnownGpus ReadKnownGpus(const std::string& state_directory) {
   KnownGpus known;
   if (state_directory.empty()) return known;
   std::error_code error;
-  for (const fs::directory_entry& folder :
-       fs::directory_iterator(state_directory + "/gpus", error)) {
-    const std::optional<GpuStanding> standing = ReadStanding(folder.path());
+  for (const fs::path& folder : ListFolder(state_directory + "/gpus", &error)) {
+    const std::optional<GpuStanding> standing = ReadStanding(folder);
     if (!standing.has_value()) continue;
     KnownGpu one;
-    one.is_missed = !standing->sickness.empty() && DrainedBecause(folder.path()).empty();
+    one.is_missed = !standing->sickness.empty() && DrainedBecause(folder).empty();
     Gpu& gpu = one.gpu;
-    gpu.uuid = folder.path().filename();
+    gpu.uuid = folder.filename();
     gpu.name = standing->name;
     gpu.index = static_cast<int>(standing->index);
     // An older agent has not written down how much it has, only how much of it is for slots.
     gpu.total_bytes =
         standing->memory_bytes != 0 ? standing->memory_bytes : standing->available_bytes;
     gpu.numa_node = static_cast<int>(standing->numa_node);
-    known.emplace(folder.path().filename(), std::move(one));
+    known.emplace(folder.filename(), std::move(one));
   }
   return known;
 }

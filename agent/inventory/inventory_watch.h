@@ -10,6 +10,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -36,7 +39,8 @@ class InventoryWatch {
         run_(std::move(run)),
         next_look_(clock->Now() + kPause) {}
 
-  // The inventory, once, when other GPUs are in it or there is other trouble. A GPU in it that can be used again, or is lost for
+  // The inventory, once, when other GPUs are in it, or trouble has come or gone: a change stops the plugin for a moment, so how
+  // the driver words it is none. A GPU in it that can be used again, or is lost for
   // another reason, is no change: whoever has the inventory probes it (gpu_health.h).
   std::optional<Inventory> Change() {
     const bool is_well =
@@ -44,23 +48,40 @@ class InventoryWatch {
     if (look_ == nullptr) {
       if (is_well || clock_->Now() < next_look_) return std::nullopt;
       look_ = std::make_shared<Look>();
-      run_([look = look_, take = take_] {
-        look->found = take();
-        look->is_over = true;
-      });
+      try {
+        run_([look = look_, take = take_] {
+          look->found = take();
+          look->is_over = true;
+        });
+      } catch (const std::system_error&) {  // no more threads at the moment
+        look_.reset();
+        next_look_ = clock_->Now() + kPause;
+        return std::nullopt;
+      }
     }
     if (!look_->is_over) return std::nullopt;
     absl::StatusOr<Inventory> now = std::move(look_->found);
     look_.reset();
     next_look_ = clock_->Now() + kPause;
     if (!now.ok()) return std::nullopt;
-    const bool is_same = now->gpus == inventory_.gpus && now->trouble == inventory_.trouble;
+    const bool is_same = HaveSameGpus(*now, inventory_) &&
+                         now->trouble.empty() == inventory_.trouble.empty() &&
+                         now->is_unusable == inventory_.is_unusable;
     inventory_ = *std::move(now);
     if (is_same) return std::nullopt;
     return inventory_;
   }
 
  private:
+  // By what slots are made of: a GPU's number may change with others' state.
+  static bool HaveSameGpus(const Inventory& a, const Inventory& b) {
+    const auto key = [](const Gpu& gpu) { return std::pair(gpu.uuid, gpu.total_bytes); };
+    std::set<std::pair<std::string, uint64_t>> in_a, in_b;
+    for (const Gpu& gpu : a.gpus) in_a.insert(key(gpu));
+    for (const Gpu& gpu : b.gpus) in_b.insert(key(gpu));
+    return in_a == in_b;
+  }
+
   struct Look {
     absl::StatusOr<Inventory> found = Inventory();
     std::atomic<bool> is_over = false;

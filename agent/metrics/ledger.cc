@@ -48,8 +48,8 @@ T NewOf(const T& now, const T& before) {
   return std::bit_cast<T>(words);
 }
 
-template <size_t N>
 // As labels and JSON take it. Escaped, not dropped, so that two names stay two.
+template <size_t N>
 std::string Text(const char (&field)[N]) {
   static constexpr char kHex[] = "0123456789abcdef";
   std::string text;

@@ -17,8 +17,8 @@ using Json = nlohmann::json;
 // Raised when a struct below changes.
 constexpr int kFormat = 1;
 
-template <typename T>
 // Figures by their place in the struct, without names, which would be most of the file.
+template <typename T>
 Json FormatWords(const T& figures) {
   return std::bit_cast<std::array<uint64_t, sizeof(T) / sizeof(uint64_t)>>(figures);
 }

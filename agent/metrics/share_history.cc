@@ -6,8 +6,8 @@
 namespace gpuloom {
 namespace {
 
-template <typename Name, typename Shares>
 // `shares_of(i)` are those of step i. Steps without the name are 0.
+template <typename Name, typename Shares>
 std::vector<double> SeriesOf(const Name& name, size_t steps, Shares shares_of) {
   std::vector<double> series(steps);
   bool is_any = false;

@@ -44,9 +44,9 @@ bool ReadSmallFile(const std::string& path, std::string* text) {
   return true;
 }
 
-template <typename T>
 // Fields are looked up one by one, and one of another type counts as missing: a file may be of an
 // earlier or a later release.
+template <typename T>
 T ValueOf(const Json& json, const char* key, const T& otherwise) {
   const auto found = json.find(key);
   if (found == json.end()) return otherwise;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "agent/node/list_folder.h"
 #include "agent/node/random_hex.h"
 #include "proto/channel/unique_fd.h"
 
@@ -46,9 +47,9 @@ std::vector<std::string> ListPluginSockets(const std::string& directory) {
   std::vector<std::string> paths;
   std::error_code error;
   // A directory that cannot be read counts as empty; making a socket there then fails with the reason.
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with("gpuloom") && name.ends_with(".sock")) paths.push_back(entry.path());
+  for (const fs::path& entry : ListFolder(directory, &error)) {
+    const std::string name = entry.filename();
+    if (name.starts_with("gpuloom") && name.ends_with(".sock")) paths.push_back(entry);
   }
   return paths;
 }

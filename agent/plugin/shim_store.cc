@@ -9,6 +9,7 @@
 
 #include "agent/cat.h"
 #include "agent/identity/state_file.h"
+#include "agent/node/list_folder.h"
 #include "agent/plugin/empty_library.h"
 
 namespace gpuloom {
@@ -75,12 +76,12 @@ absl::Status ShimStore::Put(const std::string& file, const std::string& content)
 absl::Status ShimStore::Prune(const std::set<std::string>& keep) {
   for (const std::string& directory : {libraries_, programs_}) {
     std::error_code error;
-    for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-      const std::string file = entry.path().filename();
+    for (const fs::path& entry : ListFolder(directory, &error)) {
+      const std::string file = entry.filename();
       // In no record, because every allocation has it.
       if (file == kEmptyLibrary32 || keep.contains(file)) continue;
       std::error_code remove_error;
-      fs::remove(entry.path(), remove_error);
+      fs::remove(entry, remove_error);
       if (remove_error) error = remove_error;
     }
     // Without a program there is no folder of theirs.

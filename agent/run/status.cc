@@ -23,8 +23,8 @@ namespace {
 
 using About = StatusCommand::About;
 
-template <size_t N>
 // The sum over all kinds, of faults for example.
+template <size_t N>
 uint64_t Sum(const uint64_t (&numbers)[N]) {
   return std::accumulate(std::begin(numbers), std::end(numbers), uint64_t{0});
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "agent/node/gpu_standing.h"
+#include "agent/node/list_folder.h"
 #include "agent/supervisor/scheduler_process.h"
 
 namespace gpuloom {
@@ -22,9 +23,9 @@ std::vector<std::string> SetAsideGoneGpus(const std::string& state_directory,
   std::vector<std::string> gone;
   std::error_code error;
   std::vector<fs::path> folders;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(state_directory + "/gpus", error)) {
-    if (entry.is_directory(error)) folders.push_back(entry.path());
+  for (const fs::path& entry : ListFolder(state_directory + "/gpus", &error)) {
+    std::error_code unknown;
+    if (fs::is_directory(entry, unknown)) folders.push_back(entry);
   }
   for (const fs::path& folder : folders) {
     const std::string uuid = folder.filename();

@@ -31,8 +31,8 @@ constexpr uint8_t kLargeParam = 0x45;
 constexpr size_t kParamValueBytes = 12;
 }  // namespace info
 
-template <typename T>
 // The caller has checked that the value lies inside.
+template <typename T>
 T ReadAt(std::span<const uint8_t> bytes, size_t at) {
   return fatbin_internal::ReadAt<T>(bytes.data() + at);
 }

@@ -148,9 +148,9 @@ bool LooksAt(const Reference& reference, const void* array) {
                    resource.res.mipmap.hMipmappedArray == array;
 }
 
-template <typename Handle>
 // Asked for by name any number of times; the first time makes the handle. The search is linear: a
 // program has few references.
+template <typename Handle>
 CUresult FindInModule(Handle* out, CUmodule module, const char* name, wire::ReferenceKind kind) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   Library* library = FindLibrary(module);

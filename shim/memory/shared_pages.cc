@@ -50,24 +50,27 @@ int ProtectionOf(const Mapped& mapped) {
          (mapped.executable ? PROT_EXEC : 0);
 }
 
-// Calls `part(begin, size_bytes)` for pieces of a range, on several threads unless `help` is kNone; false if one of
+// Calls `part(begin, size_bytes)` for pieces of a range, which end at multiples of their size, on several threads unless `help` is kNone; false if one of
 // them was. Nothing is allocated, so it may be called while a fence is up, once the threads have been started.
 template <typename Part>
 bool Together(uint64_t begin, uint64_t size_bytes, uint64_t piece_bytes, Help help, Part part) {
   struct Shared {
+    const uint64_t begin;
     const uint64_t end;
     const uint64_t piece_bytes;
     const Part& part;
     std::atomic<uint64_t> next;
     std::atomic<bool> failed{false};
-  } shared{begin + size_bytes, piece_bytes, part, {begin}};
+  } shared{begin, begin + size_bytes, piece_bytes, part, {begin / piece_bytes * piece_bytes}};
   DoTogether(
       [](void* context) {
         auto* all = static_cast<Shared*>(context);
         for (;;) {
           const uint64_t at = all->next.fetch_add(all->piece_bytes, std::memory_order_relaxed);
           if (at >= all->end) return;
-          if (!all->part(at, Least(all->piece_bytes, all->end - at))) all->failed.store(true);
+          const uint64_t first = at < all->begin ? all->begin : at;
+          const uint64_t last = Least(at + all->piece_bytes, all->end);
+          if (!all->part(first, last - first)) all->failed.store(true);
         }
       },
       &shared, size_bytes > piece_bytes ? help : Help::kNone);
@@ -212,7 +215,8 @@ bool MoveAllLocked(const SharedPages& pages) GPULOOM_REQUIRES(moved.lock) {
     const uint64_t bytes = Least((at / kPieceBytes + 1) * kPieceBytes, end) - at;
     bool done = true;
     if (at + bytes > populated) {
-      const uint64_t ahead = Least(kAheadBytes, end - populated);
+      // Up to the end of a huge page, so that the next one is made in one piece, too.
+      const uint64_t ahead = Least(kAheadBytes - populated % kHugePage, end - populated);
       done = Together(pages.place + (populated - pages.begin), ahead, kPieceBytes, Help::kWake,
                       &PopulateRegion);
       populated += ahead;

@@ -87,8 +87,8 @@ CUresult Count(const void* handle, bool is_module, unsigned* count) {
   return ListKernels(library, &kernels, count);
 }
 
-template <typename Handle>
 // CUDA gives as many as there is room for; it is no error if that is fewer than there are.
+template <typename Handle>
 CUresult Enumerate(const void* handle, bool is_module, Handle* handles, unsigned capacity) {
   CUDA_RETURN_IF_ERROR(is_module ? NeedContext() : session.Check());
   Library* library = FindLibrary(handle);

@@ -125,9 +125,9 @@ CUresult SetChild(CUgraphExec exec_handle, CUgraphNode node_handle, CUgraph chil
   return UpdateChild(exec, step->node, graph);
 }
 
-template <typename Params>
 // For both versions of the struct: the older one is the later one's beginning, and what it lacks is
 // zero.
+template <typename Params>
 CUresult SetKernel(CUgraphExec exec, CUgraphNode node, const Params* from) {
   return SetParams(exec, node, [&](NodeParams* params) {
     if (from == nullptr) return CUDA_ERROR_INVALID_VALUE;
