@@ -278,6 +278,18 @@ TEST_F(InventoryWatchTest, LooksAgainWhereThereWasNothing) {
   EXPECT_FALSE(watch.Change().has_value()) << "said once";
 }
 
+TEST_F(InventoryWatchTest, OtherWordsForTheSameTroubleDisturbNobody) {
+  now_.gpus = {GpuOf(kOneGpu)};
+  now_.trouble = "GPU 1: lost";
+  InventoryWatch watch = MakeWatch();
+  now_.trouble = "GPU 1: unknown error";
+  clock_.Advance(InventoryWatch::kPause);
+  EXPECT_FALSE(watch.Change().has_value());
+  now_.trouble.clear();
+  clock_.Advance(InventoryWatch::kPause);
+  EXPECT_TRUE(watch.Change().has_value());
+}
+
 TEST_F(InventoryWatchTest, LooksAtNothingWhereAllIsWell) {
   now_.gpus = {GpuOf(kOneGpu)};
   InventoryWatch watch = MakeWatch();

@@ -40,7 +40,7 @@ class InventoryWatch {
         next_look_(clock->Now() + kPause) {}
 
   // The inventory, once, when other GPUs are in it, or trouble has come or gone: a change stops the plugin for a moment, so how
-  // the driver words it is none. A GPU in it that can be used again, or is lost for
+  // the driver words it is none where GPUs are served. A GPU in it that can be used again, or is lost for
   // another reason, is no change: whoever has the inventory probes it (gpu_health.h).
   std::optional<Inventory> Change() {
     const bool is_well =
@@ -64,9 +64,10 @@ class InventoryWatch {
     look_.reset();
     next_look_ = clock_->Now() + kPause;
     if (!now.ok()) return std::nullopt;
-    const bool is_same = HaveSameGpus(*now, inventory_) &&
-                         now->trouble.empty() == inventory_.trouble.empty() &&
-                         now->is_unusable == inventory_.is_unusable;
+    const bool is_same =
+        HaveSameGpus(*now, inventory_) && now->is_unusable == inventory_.is_unusable &&
+        (inventory_.gpus.empty() ? now->trouble == inventory_.trouble
+                                 : now->trouble.empty() == inventory_.trouble.empty());
     inventory_ = *std::move(now);
     if (is_same) return std::nullopt;
     return inventory_;
