@@ -191,8 +191,8 @@ int Main(int argc, char** argv) {
   std::optional<Inventory> change;
   while (!stop_requested) {
     // What changed has been looked at already, by a thread that a hanging driver may hold up.
-    const absl::StatusOr<Inventory> inventory = change ? *std::move(change) : LookForGpus(*line);
-    change.reset();
+    const std::optional<Inventory> changed = std::exchange(change, std::nullopt);
+    const absl::StatusOr<Inventory> inventory = changed ? *changed : LookForGpus(*line);
     if (!inventory.ok()) return Fail(inventory.status());
     const absl::StatusOr<std::map<std::string, Capacity>> capacities =
         CapacitiesOf(inventory->gpus, line->slots, line->reserve);

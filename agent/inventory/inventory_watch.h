@@ -32,7 +32,7 @@ class InventoryWatch {
   InventoryWatch(
       Inventory inventory, Take take, Clock* clock,
       std::function<void(std::function<void()>)> run =
-          [](std::function<void()> look) { std::thread(std::move(look)).detach(); })
+          [](const std::function<void()>& look) { std::thread(look).detach(); })
       : inventory_(std::move(inventory)),
         take_(std::move(take)),
         clock_(clock),

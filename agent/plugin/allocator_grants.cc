@@ -192,7 +192,7 @@ absl::Status Allocator::StartAgain(const Gate& gate, const Policy& policy,
   std::vector<std::string> troubles;
   RenewRecord(gate, policy, &renewed, &troubles);
   for (const std::string& trouble : troubles) spdlog::warn("{}", trouble);
-  const absl::Status told = TellRenewed(gate, scheduler, renewed, allocation);
+  absl::Status told = TellRenewed(gate, scheduler, renewed, allocation);
   if (!told.ok()) {
     return absl::Status(
         told.code(), Cat(Describe(allocation.binding->owner), ": ", std::string(told.message())));
@@ -266,7 +266,7 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
     std::vector<std::string> troubles;
     if (policy != nullptr) RenewRecord(gate->second, *policy, &renewed, &troubles);
     for (const std::string& trouble : troubles) spdlog::error("{}", trouble);
-    const absl::Status told = TellRenewed(gate->second, scheduler, renewed, *allocation);
+    absl::Status told = TellRenewed(gate->second, scheduler, renewed, *allocation);
     if (absl::IsUnavailable(told)) return told;
     // One that is refused must not keep the others from their GPU.
     if (!told.ok()) {
@@ -303,7 +303,7 @@ std::vector<std::string> Allocator::Regrant() {
     // If its scheduler is away, or goes away now, Restore tells it later.
     const auto scheduler = options_.scheduler(allocation->gpu_uuid);
     if (!scheduler.ok()) continue;
-    const absl::Status told = TellRenewed(gate->second, scheduler->get(), renewed, *allocation);
+    absl::Status told = TellRenewed(gate->second, scheduler->get(), renewed, *allocation);
     if (!told.ok() && !absl::IsUnavailable(told)) {
       troubles.push_back(KeepsOldGrant(*allocation, told));
     }
@@ -340,7 +340,7 @@ bool Allocator::RenewRecord(const Gate& gate, const Policy& policy, Allocation* 
 
 absl::Status Allocator::TellRenewed(const Gate&, SchedulerClient* scheduler,
                                     const Allocation& renewed, const Allocation& before) const {
-  const absl::Status told = Tell(scheduler, renewed);
+  absl::Status told = Tell(scheduler, renewed);
   // A scheduler that is gone is told by Restore.
   if (told.ok() || absl::IsUnavailable(told) || renewed.binding == before.binding) return told;
   if (absl::Status status = options_.book->Bind(before.name, *before.binding); !status.ok()) {

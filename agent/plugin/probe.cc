@@ -43,7 +43,7 @@ absl::Status Probe(const std::string& kubelet_directory, ProbeKind kind) {
   // answer is enough.
   for (const std::string& path : ListPluginSockets(kubelet_directory)) {
     if (!IsServedNearby(path)) continue;
-    const absl::Status asked = Ask(path, kind);
+    absl::Status asked = Ask(path, kind);
     if (asked.ok()) return asked;
     // What is to be mended is told whoever else does not serve: one socket is only for a kubelet's
     // refusal (Registrar::ShowRefusing).
