@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "agent/node/list_folder.h"
+
 namespace gpuloom {
 namespace {
 
@@ -21,11 +23,9 @@ unsigned ReadNumber(const std::filesystem::path& path) {
 
 bool HasNvidiaGpuOnPci(const std::string& pci_devices) {
   std::error_code error;
-  // A range-for would throw where reading fails half way.
-  for (std::filesystem::directory_iterator device(pci_devices, error), end; !error && device != end;
-       device.increment(error)) {
-    if (ReadNumber(device->path() / "vendor") == kNvidia &&
-        ReadNumber(device->path() / "class") >> 16 == kDisplayControllers) {
+  for (const std::filesystem::path& device : ListFolder(pci_devices, &error)) {
+    if (ReadNumber(device / "vendor") == kNvidia &&
+        ReadNumber(device / "class") >> 16 == kDisplayControllers) {
       return true;
     }
   }

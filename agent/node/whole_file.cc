@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "agent/node/list_folder.h"
 #include "proto/channel/unique_fd.h"
 
 namespace gpuloom {
@@ -76,10 +77,7 @@ bool WriteWholeFile(const std::string& path, const std::string& content, unsigne
 
 void RemoveUnfinishedFiles(const std::string& folder) {
   std::error_code error;
-  // A range-for would throw where reading fails half way.
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::filesystem::path& path = entry->path();
+  for (const std::filesystem::path& path : ListFolder(folder, &error)) {
     if (path.extension() != kUnfinished) continue;
     const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
     if (fd.valid() && flock(fd.get(), LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());

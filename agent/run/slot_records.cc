@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "agent/node/gpu_standing.h"
+#include "agent/node/list_folder.h"
 #include "agent/node/one_line.h"
 
 namespace gpuloom::run {
@@ -80,16 +81,15 @@ SlotRecords ReadSlotRecords(const std::string& state_dir) {
   const fs::path folder = fs::path(state_dir) / "records";
   std::error_code failed;
   // An agent may add and remove records meanwhile: what is gone by the time it is read is no trouble.
-  for (auto entry = fs::directory_iterator(folder, failed);
-       !failed && entry != fs::directory_iterator(); entry.increment(failed)) {
-    if (entry->path().extension() != kSuffix) continue;
+  for (const fs::path& path : ListFolder(folder, &failed)) {
+    if (path.extension() != kSuffix) continue;
     SlotRecord record;
     std::string error;
-    if (ReadRecord(entry->path(), &record, &error)) {
+    if (ReadRecord(path, &record, &error)) {
       record.folder = FolderOfGpu(state_dir, record.gpu);
       all.records.push_back(std::move(record));
     } else if (!error.empty()) {
-      all.troubles.push_back(entry->path().string() + " cannot be read: " + error);
+      all.troubles.push_back(path.string() + " cannot be read: " + error);
     }
   }
   if (failed && failed != std::errc::no_such_file_or_directory) {
