@@ -170,6 +170,9 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       "--probe-gpu", line.probe_gpu,
       "make a context on the GPU of this UUID, compute, say whether that works, and exit; "
       "the agent does so when a GPU seems to be sick");
+  app.add_flag(
+      "--list-gpus", line.list_gpus,
+      "print which GPUs there are, as JSON, and exit; the agent does so where one cannot be used");
   app.add_flag("--check-policy", line.check_policy,
                "say whether the file of --policy is a policy, and exit")
       ->needs(policy);

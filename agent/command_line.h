@@ -50,6 +50,7 @@ struct CommandLine {
   std::optional<ProbeKind> probe;
   bool check_policy = false;
   std::string probe_gpu;  // the UUID of a GPU to probe; empty: none
+  bool list_gpus = false;
   // For the chart's Jobs around `helm uninstall`.
   std::string await_pods;  // a DaemonSet's name; empty: nothing is waited for
   std::chrono::milliseconds await_timeout{};

@@ -13,7 +13,7 @@
 namespace gpuloom {
 namespace {
 
-// For files and pages that people read. The clock is about wall time (agent/clock.h).
+// For files, whose readers convert it to wall time (agent/clock.h).
 int64_t UnixSeconds(Clock::Time time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
 }
@@ -31,7 +31,7 @@ void GpuStandings::Look(Clock::Time now) {
   std::map<std::string, SlotUse> uses;
   // For all GPUs at once: it reads the book once, which looks at every record's file.
   if (looks_at_slots) uses = options_.allocator->SlotUses();
-  const std::map<std::string, std::vector<BrokenPromise>> impossible =
+  const std::map<std::string, std::vector<ImpossibleRule>> impossible =
       options_.policy->Impossible();
   for (const Gpu& gpu : options_.gpus) {
     const bool is_first = !known_.contains(gpu.uuid);
@@ -41,11 +41,11 @@ void GpuStandings::Look(Clock::Time now) {
       known.standing =
           ReadStanding(FolderOfGpu(options_.state_directory, gpu.uuid)).value_or(GpuStanding{});
     const auto use = uses.find(gpu.uuid);
-    if (use != uses.end()) LookAtSlots(gpu, use->second, &known);
+    if (use != uses.end()) UpdateSlots(gpu, use->second, &known);
     // A scheduler that is new to this agent is asked at once: what happens from then on counts as new, and nobody has
     // been given a slot yet.
     if (looks_at_executors || !known.executors_failed.has_value()) {
-      LookAtExecutors(gpu, now, &known);
+      CheckExecutors(gpu, now, &known);
     }
     // A copy: the previous state is what Tell compares it with.
     GpuStanding standing = known.standing;
@@ -54,14 +54,14 @@ void GpuStandings::Look(Clock::Time now) {
     standing.memory_bytes = gpu.total_bytes;
     standing.numa_node = gpu.numa_node;
     const auto broken = impossible.find(gpu.uuid);
-    LookAtPolicy(broken == impossible.end() ? std::vector<BrokenPromise>() : broken->second,
+    UpdatePolicy(broken == impossible.end() ? std::vector<ImpossibleRule>() : broken->second,
                  &standing);
     Judge(gpu, now, &standing);
-    Tell(gpu, standing, now, &known);
+    Publish(gpu, standing, now, &known);
   }
 }
 
-void GpuStandings::LookAtSlots(const Gpu& gpu, const SlotUse& use, Known* known) {
+void GpuStandings::UpdateSlots(const Gpu& gpu, const SlotUse& use, Known* known) {
   GpuStanding& standing = known->standing;
   standing.slots = static_cast<uint64_t>(use.slots());
   standing.held = use.held();
@@ -86,18 +86,18 @@ void GpuStandings::LookAtSlots(const Gpu& gpu, const SlotUse& use, Known* known)
   known->slot_line = line;
 }
 
-void GpuStandings::LookAtPolicy(const std::vector<BrokenPromise>& impossible,
+void GpuStandings::UpdatePolicy(const std::vector<ImpossibleRule>& impossible,
                                 GpuStanding* standing) {
   standing->impossible_rules = impossible.size();
   standing->impossible.clear();
-  for (const BrokenPromise& promise : impossible) {
+  for (const ImpossibleRule& one : impossible) {
     // The number above counts all of them.
     if (standing->impossible.size() == kMaxImpossibleRules) return;
-    standing->impossible.push_back(promise.message);
+    standing->impossible.push_back(one.message);
   }
 }
 
-void GpuStandings::LookAtExecutors(const Gpu& gpu, Clock::Time now, Known* known) {
+void GpuStandings::CheckExecutors(const Gpu& gpu, Clock::Time now, Known* known) {
   const auto scheduler = options_.supervisor->Client(gpu.uuid);
   // The next scheduler that serves is new to this agent.
   if (!scheduler.ok()) return known->executors_failed.reset();
@@ -124,8 +124,9 @@ void GpuStandings::Judge(const Gpu& gpu, Clock::Time now, GpuStanding* standing)
   if (scheduler.ok()) last_served_[gpu.uuid] = now;
   const auto served = last_served_.find(gpu.uuid);
   const bool is_served = served != last_served_.end() && now - served->second < kUnhealthyAfter;
-  const std::string drained = DrainedBecause(FolderOfGpu(options_.state_directory, gpu.uuid));
-  const std::string sickness = options_.health->Trouble(gpu.uuid);
+  const std::string drained = DrainReason(FolderOfGpu(options_.state_directory, gpu.uuid));
+  const Sickness its = options_.health->Of(gpu.uuid);
+  const std::string& sickness = its.reason();
   const std::string too_small = TooSmall(gpu);
   GpuState state = GpuState::kHealthy;
   std::string reason;
@@ -152,11 +153,12 @@ void GpuStandings::Judge(const Gpu& gpu, Clock::Time now, GpuStanding* standing)
   standing->state = state;
   standing->reason = std::move(reason);
   standing->sickness = sickness;
+  standing->sickness_source = sickness.empty() ? "" : Sickness::NameOf(its.source());
 }
 
 // The board first: the kubelet must not give out a GPU while its file is written.
-void GpuStandings::Tell(const Gpu& gpu, const GpuStanding& standing, Clock::Time now,
-                        Known* known) {
+void GpuStandings::Publish(const Gpu& gpu, const GpuStanding& standing, Clock::Time now,
+                           Known* known) {
   options_.board->Show(gpu.uuid, standing);
   // An agent starts before its schedulers, so that a GPU without one is not reported for the first kUnhealthyAfter.
   if (standing.state == GpuState::kUnavailable && !last_served_.contains(gpu.uuid) &&

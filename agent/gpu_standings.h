@@ -73,12 +73,12 @@ class GpuStandings {
     ExecutorLosses losses;
   };
 
-  void LookAtSlots(const Gpu& gpu, const SlotUse& use, Known* known);
-  static void LookAtPolicy(const std::vector<BrokenPromise>& impossible, GpuStanding* standing);
+  void UpdateSlots(const Gpu& gpu, const SlotUse& use, Known* known);
+  static void UpdatePolicy(const std::vector<ImpossibleRule>& impossible, GpuStanding* standing);
   // Executors that do not start, or that end while tenants of two namespaces use them, point to the GPU.
-  void LookAtExecutors(const Gpu& gpu, Clock::Time now, Known* known);
+  void CheckExecutors(const Gpu& gpu, Clock::Time now, Known* known);
   void Judge(const Gpu& gpu, Clock::Time now, GpuStanding* standing);
-  void Tell(const Gpu& gpu, const GpuStanding& standing, Clock::Time now, Known* known);
+  void Publish(const Gpu& gpu, const GpuStanding& standing, Clock::Time now, Known* known);
   // Why the GPU can have no slots; empty: it can.
   std::string TooSmall(const Gpu& gpu) const;
 

@@ -7,12 +7,6 @@
 #include "agent/state_lock.h"
 
 namespace gpuloom {
-namespace {
-
-constexpr char kNext[] = "agent.next";
-constexpr char kLeaving[] = "agent.leaving";
-
-}  // namespace
 
 // Every transition takes the lock of its new role before it releases the old one's: if an agent dies at any point, the
 // locks still show the others which agents exist.
@@ -21,7 +15,7 @@ absl::StatusOr<Handover::Role> Handover::Look() {
     case Role::kWaiting: {
       if (!next_.valid()) {
         // This is what the agent in charge sees. Only one agent can wait so.
-        const absl::StatusOr<bool> is_next = Take(kNext, &next_);
+        const absl::StatusOr<bool> is_next = Take(kNextLockName, &next_);
         if (!is_next.ok()) return is_next.status();
       }
       // An agent that waited longer comes first.
@@ -32,8 +26,8 @@ absl::StatusOr<Handover::Role> Handover::Look() {
         // charge again.
         next_.Reset();
         role_ = Role::kInCharge;
-      } else if (!has_said_that_it_waits_) {
-        has_said_that_it_waits_ = true;
+      } else if (!logged_wait_) {
+        logged_wait_ = true;
         spdlog::info("agent: another one is in charge of {}; waiting until it hands over or ends",
                      directory_);
       }
@@ -41,10 +35,10 @@ absl::StatusOr<Handover::Role> Handover::Look() {
     }
     case Role::kInCharge: {
       // Nobody waits, or one who tried to just now was kept out by this probe and tries again.
-      if (!IsStateLocked(directory_, kNext)) break;
+      if (!IsStateLocked(directory_, kNextLockName)) break;
       // A predecessor that is still leaving must end first: two agents can answer at a time, but
       // not three.
-      const absl::StatusOr<bool> may_leave = Take(kLeaving, &leaving_);
+      const absl::StatusOr<bool> may_leave = Take(kLeavingLockName, &leaving_);
       // No error ends the agent in charge: it stays so and tries again.
       if (!may_leave.ok() || !*may_leave) break;
       charge_.Reset();
@@ -53,7 +47,7 @@ absl::StatusOr<Handover::Role> Handover::Look() {
       break;
     }
     case Role::kLeaving: {
-      if (IsStateLocked(directory_, kNext)) break;
+      if (IsStateLocked(directory_, kNextLockName)) break;
       const absl::StatusOr<bool> is_mine = Take(kAgentLockName, &charge_);
       if (!is_mine.ok() || !*is_mine) break;
       leaving_.Reset();
@@ -66,7 +60,7 @@ absl::StatusOr<Handover::Role> Handover::Look() {
 }
 
 bool Handover::HasPredecessor() const {
-  return role_ == Role::kInCharge && IsStateLocked(directory_, kLeaving);
+  return role_ == Role::kInCharge && IsStateLocked(directory_, kLeavingLockName);
 }
 
 absl::StatusOr<bool> Handover::Take(const char* name, channel::UniqueFd* lock) const {

@@ -40,7 +40,7 @@ class Handover {
   channel::UniqueFd charge_;
   channel::UniqueFd next_;
   channel::UniqueFd leaving_;
-  bool has_said_that_it_waits_ = false;
+  bool logged_wait_ = false;
 };
 
 }  // namespace gpuloom

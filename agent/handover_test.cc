@@ -8,6 +8,8 @@
 #include <fstream>
 #include <optional>
 
+#include "agent/node/agent_lock.h"
+
 namespace gpuloom {
 namespace {
 
@@ -95,6 +97,22 @@ TEST_F(HandoverTest, AThirdOneWaitsUntilTheFirstHasEnded) {
   old_.reset();
   EXPECT_EQ(Look(next_), Role::kLeaving);
   EXPECT_EQ(Look(third_), Role::kInCharge);
+}
+
+TEST_F(HandoverTest, WhoLooksNeverMissesAnAgentMeanwhile) {
+  old_.emplace(state_);
+  EXPECT_EQ(Look(old_), Role::kInCharge);
+  next_.emplace(state_);
+  EXPECT_EQ(Look(next_), Role::kWaiting);
+  EXPECT_FALSE(LacksAgent(state_));
+  EXPECT_EQ(Look(old_), Role::kLeaving);
+  EXPECT_FALSE(LacksAgent(state_)) << "nobody has taken over yet";
+  next_.reset();  // killed
+  EXPECT_FALSE(LacksAgent(state_)) << "the old one is about to take over again";
+  EXPECT_EQ(Look(old_), Role::kInCharge);
+  EXPECT_FALSE(LacksAgent(state_));
+  old_.reset();
+  EXPECT_TRUE(LacksAgent(state_));
 }
 
 TEST_F(HandoverTest, ADirectoryThatCannotBeUsedIsSaid) {

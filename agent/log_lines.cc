@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/log_lines.h"
 
+#include <grpc/support/log.h>
 #include <spdlog/sinks/sink.h>
 #include <spdlog/spdlog.h>
+#include <string.h>
 
 #include <memory>
+#include <string>
 
+#include "agent/node/line_budget.h"
 #include "agent/node/log.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom {
 namespace {
@@ -35,9 +40,35 @@ class NodeLog : public spdlog::sinks::sink {
   void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
 };
 
+// gRPC tries again every second or two, for as long as a path is missing or a peer behaves wrongly.
+constexpr uint32_t kGrpcLinesAtOnce = 16;
+constexpr std::chrono::nanoseconds kGrpcRefill = std::chrono::minutes(1);
+
+LogLevel LevelOf(gpr_log_severity severity) {
+  if (severity == GPR_LOG_SEVERITY_DEBUG) return LogLevel::kDebug;
+  if (severity == GPR_LOG_SEVERITY_INFO) return LogLevel::kInfo;
+  return LogLevel::kError;
+}
+
+// Any of gRPC's threads. What it lets through at all, GRPC_VERBOSITY says: errors, where that is not set.
+void WriteGrpcLine(gpr_log_func_args* args) {
+  static Mutex mutex;
+  static LineBudget budget(kGrpcLinesAtOnce, kGrpcRefill);
+  const LogLevel level = LevelOf(args->severity);
+  {
+    const MutexLock lock(mutex);
+    if (!TakeLogLine(&budget, kAgentProgram, level)) return;
+  }
+  const char* const slash = strrchr(args->file, '/');
+  const std::string where = slash == nullptr ? args->file : slash + 1;
+  WriteLogLine(kAgentProgram, level,
+               "gRPC: " + where + ":" + std::to_string(args->line) + ": " + args->message);
+}
+
 }  // namespace
 
 void LogThroughNode() {
+  gpr_set_log_function(WriteGrpcLine);
   spdlog::set_default_logger(std::make_shared<spdlog::logger>("", std::make_shared<NodeLog>()));
   spdlog::set_level(spdlog::level::debug);
 }

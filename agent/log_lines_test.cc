@@ -2,6 +2,7 @@
 #include "agent/log_lines.h"
 
 #include <gmock/gmock.h>
+#include <grpc/support/log.h>
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
@@ -48,6 +49,17 @@ TEST_F(LogLinesTest, ItsLevelIsTheProcesss) {
   SetLogLevel(LogLevel::kInfo);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               MatchesRegex("[^ ]+Z debug gpuloom-agent: written\n"));
+}
+
+TEST_F(LogLinesTest, WhatGrpcSaysIsALineOfABudget) {
+  ::testing::internal::CaptureStderr();
+  gpr_log_verbosity_init();  // as gRPC does when it begins
+  for (int i = 0; i < 1000; ++i)
+    gpr_log("/src/core/server.cc", 7, GPR_LOG_SEVERITY_ERROR, "no %d", i);
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(text.substr(0, text.find('\n')),
+              MatchesRegex("[^ ]+Z error gpuloom-agent: gRPC: server.cc:7: no 0"));
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 100);
 }
 
 TEST_F(LogLinesTest, Malicious_NobodysTextBeginsALine) {

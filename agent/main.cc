@@ -9,7 +9,9 @@
 #include <stdio.h>
 
 #include <atomic>
+#include <set>
 
+#include "absl/strings/str_split.h"
 #include "agent/capacities.h"
 #include "agent/command_line.h"
 #include "agent/events/api_client.h"
@@ -18,16 +20,19 @@
 #include "agent/identity/allocation_book.h"
 #include "agent/inventory/gpu_list.h"
 #include "agent/inventory/gpu_probe.h"
+#include "agent/inventory/inventory_process.h"
 #include "agent/inventory/inventory_watch.h"
 #include "agent/log_lines.h"
 #include "agent/node/log.h"
 #include "agent/node/log_signals.h"
+#include "agent/node/process.h"
 #include "agent/node/runtime_check.h"
 #include "agent/node_agent.h"
 #include "agent/plugin/probe.h"
 #include "agent/policy/in_force/policy_watcher.h"
 #include "agent/state_lock.h"
 #include "agent/steady_clock.h"
+#include "agent/supervisor/scheduler_command.h"
 #include "agent/supervisor/schedulers_only.h"
 #include "proto/control/version.h"
 
@@ -62,7 +67,7 @@ int Answer(const absl::Status& status) {
   return 1;
 }
 
-absl::StatusOr<Inventory> LookForGpus(const CommandLine& line) {
+absl::StatusOr<Inventory> FindGpus(const CommandLine& line) {
   InventorySources sources;
   sources.cuda_library = line.softgpu;
   sources.state_directory = line.state_directory;
@@ -72,10 +77,20 @@ absl::StatusOr<Inventory> LookForGpus(const CommandLine& line) {
   return TakeInventory(sources);
 }
 
+// The same, later on: see inventory_process.h.
+absl::StatusOr<Inventory> LookForGpusAgain(const CommandLine& line) {
+  std::vector<std::string> arguments = {OwnProgram(), "--list-gpus", "--state-dir",
+                                        line.state_directory};
+  if (!line.softgpu.empty()) arguments.insert(arguments.end(), {"--softgpu", line.softgpu});
+  absl::StatusOr<Inventory> inventory = RunForInventory(arguments);
+  if (!inventory.ok()) spdlog::warn("{}", std::string(inventory.status().message()));
+  return inventory;
+}
+
 // Runs until it is to end or, on a node without a GPU to share, until the node's GPUs change.
 absl::Status RunSchedulers(const CommandLine& line, const Inventory& inventory, Clock* clock) {
   InventoryWatch watch(
-      inventory, [line] { return LookForGpus(line); }, clock);
+      inventory, [line] { return LookForGpusAgain(line); }, clock);
   if (inventory.gpus.empty()) {
     while (!stop_requested && !watch.Change()) clock->SleepFor(kTick);
     return absl::OkStatus();
@@ -88,13 +103,21 @@ absl::Status RunSchedulers(const CommandLine& line, const Inventory& inventory, 
   for (const Gpu& gpu : inventory.gpus) {
     if (absl::Status status = supervisor.AddGpu(gpu.uuid); !status.ok()) return status;
   }
+  std::set<std::string> known, gone;
+  for (const Gpu& gpu : inventory.gpus) known.insert(gpu.uuid);
   RunSchedulersOnly(
       &supervisor, clock,
       [&] {
+        // Again and again: a scheduler that still runs there ends by itself.
+        for (const std::string& uuid : gone) supervisor.RemoveGpu(uuid);
         const std::optional<Inventory> change = watch.Change();
         if (!change) return;
+        // While a GPU cannot even be named, it may be the one that is missing.
+        gone = change->is_unusable ? std::set<std::string>() : known;
         // Those that are there carry tenants, and go on.
         for (const Gpu& gpu : change->gpus) {
+          known.insert(gpu.uuid);
+          gone.erase(gpu.uuid);
           if (absl::Status status = supervisor.AddGpu(gpu.uuid); !status.ok()) {
             spdlog::error("{}", std::string(status.message()));
           }
@@ -112,7 +135,7 @@ absl::Status RunAgent(const CommandLine& line, const Inventory& inventory,
   // It does nothing before Open: until this agent is in charge, another one writes the same files.
   NodeAgent agent(line, inventory, capacities, SupervisorOptions(line), clock);
   InventoryWatch watch(
-      inventory, [line] { return LookForGpus(line); }, clock);
+      inventory, [line] { return LookForGpusAgain(line); }, clock);
   bool was_in_charge = false;
   for (; !stop_requested; clock->SleepFor(kTick)) {
     // An agent that is not in charge has nothing to change, and one that leaves still answers the kubelet.
@@ -155,21 +178,37 @@ int Main(int argc, char** argv) {
   int exit_status = 0;
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv, &exit_status);
   if (!line) return exit_status;
+  SetLogLevel(ParseLogLevel(line->log_level).value_or(LogLevel::kInfo));
+  SetLogFormat(ParseLogFormat(line->log_format).value_or(LogFormat::kText));
   // In a process of its own, which may hang or crash in the driver (agent/inventory/gpu_probe.h).
-  // Its output is the answer, so nothing may be logged behind it.
+  // Its output is the answer, so nothing may be logged behind it. The same goes for the list of GPUs.
   if (!line->probe_gpu.empty()) {
     const char* const driver = line->softgpu.empty() ? "libcuda.so.1" : line->softgpu.c_str();
     const std::string trouble = ProbeGpu(driver, line->probe_gpu);
     printf("%s", trouble.empty() ? kGpuIsWell : (trouble + "\n").c_str());
     return trouble.empty() ? 0 : 1;
   }
+  if (line->list_gpus) {
+    const absl::StatusOr<Inventory> inventory = FindGpus(*line);
+    if (!inventory.ok()) return Fail(inventory.status());
+    printf("%s", PrintInventory(*inventory).c_str());
+    return 0;
+  }
   if (line->probe) return Answer(Probe(line->kubelet_directory, *line->probe));
   if (line->check_policy) return Answer(CheckPolicyFile(line->policy));
-  if (!line->await_pods.empty()) return Answer(AwaitPods(*line));
-  SetLogLevel(ParseLogLevel(line->log_level).value_or(LogLevel::kInfo));
-  SetLogFormat(ParseLogFormat(line->log_format).value_or(LogFormat::kText));
+  if (!line->await_pods.empty()) {
+    const absl::Status status = AwaitPods(*line);
+    // A line for each node.
+    const std::vector<std::string> lines =
+        absl::StrSplit(status.message(), '\n', absl::SkipEmpty());
+    for (const std::string& said : lines) spdlog::error("{}", said);
+    return status.ok() ? 0 : 1;
+  }
   HandleLogSignals(kAgentProgram);
   HandleTermination();
+
+  // Before there is any other thread. What the operator has set stays.
+  setenv(kHardwareQueuesVariable, std::to_string(HardwareQueuesFor(line->slots)).c_str(), 0);
 
   // Its lock is another one than the agent's: both run on the same node, over the same state
   // directory.
@@ -192,7 +231,7 @@ int Main(int argc, char** argv) {
   while (!stop_requested) {
     // What changed has been looked at already, by a thread that a hanging driver may hold up.
     const std::optional<Inventory> changed = std::exchange(change, std::nullopt);
-    const absl::StatusOr<Inventory> inventory = changed ? *changed : LookForGpus(*line);
+    const absl::StatusOr<Inventory> inventory = changed ? *changed : FindGpus(*line);
     if (!inventory.ok()) return Fail(inventory.status());
     const absl::StatusOr<std::map<std::string, Capacity>> capacities =
         CapacitiesOf(inventory->gpus, line->slots, line->reserve);

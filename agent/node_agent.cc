@@ -3,9 +3,12 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
+#include <utility>
 
 #include "agent/cat.h"
 #include "agent/identity/state_file.h"
@@ -105,7 +108,7 @@ absl::Status NodeAgent::Open() {
   policy_.SetCapacities(promised);
   // A policy that is refused is no reason to end: what runs goes on, and readiness says what is
   // wrong.
-  const PolicyWatcher::Look policy = policy_.LoadFirst();
+  const PolicyWatcher::LoadResult policy = policy_.LoadFirst();
   if (!policy.reason.empty()) spdlog::error("{}", policy.reason);
   if (!policy.not_kept.empty()) spdlog::warn("{}", policy.not_kept);
 
@@ -149,7 +152,7 @@ absl::Status NodeAgent::Open() {
   };
   // The file itself, not the standing, which is a look behind: an order to drain holds at once.
   options.closed = [this](const std::string& uuid) {
-    return DrainedBecause(FolderOfGpu(line_.state_directory, uuid));
+    return DrainReason(FolderOfGpu(line_.state_directory, uuid));
   };
   options.pinned_limit_bytes = *pinned_limit;
   options.tells_page_faults = line_.migrate_managed_memory && HasPageFaultDevice();
@@ -174,19 +177,19 @@ absl::Status NodeAgent::Open() {
   if (absl::Status status = MakeEvents(); !status.ok()) return status;
   // Events are there only now. The log has it already.
   if (!policy.reason.empty()) {
-    events_->Tell({true, "", "", "", "GpuPolicyRefused", policy.reason, /*is_said=*/true});
+    events_->Report({true, "", "", "", "GpuPolicyRefused", policy.reason, /*is_said=*/true});
   }
   if (inventory_.is_unusable) {
-    events_->Tell({true, "", "", "", "GpuUnusable", inventory_.trouble, /*is_said=*/true});
+    events_->Report({true, "", "", "", "GpuUnusable", inventory_.trouble, /*is_said=*/true});
   }
-  SayPartly(policy_, [this](const Event& event) { events_->Tell(event); });
+  ReportImpossibleRules(policy_, [this](const Event& event) { events_->Report(event); });
   MakeHealth();
   MakeStandings();
   refusals_.emplace(line_.state_directory);
   upkeep_.emplace(Upkeep::Options{
       inventory_.gpus, line_.policy, inventory_.is_unusable ? inventory_.trouble : "", missing,
       &supervisor_, &*standings_, &*board_, &*plugins_, &policy_, &*allocator_,
-      [this](const Event& event) { events_->Tell(event); }});
+      [this](const Event& event) { events_->Report(event); }});
   if (line_.metrics_address.has_value()) {
     Observer::Options observer;
     observer.state_directory = line_.state_directory;
@@ -194,6 +197,7 @@ absl::Status NodeAgent::Open() {
     // Connections of its own, so that a report never waits for the supervisor's, nor the reverse.
     observer.connect = ConnectToScheduler;
     observer.node = [this] { return Figures(); };
+    observer.loaded = [this](const Ledger& ledger) { ResumeWatches(ledger); };
     exporter_.emplace(*line_.metrics_address, AllowedHosts(line_.metrics_hosts),
                       std::move(observer), clock_);
     exporter_->Start();
@@ -230,16 +234,30 @@ void NodeAgent::MakeStandings() {
     // By GpuState.
     constexpr const char* kReasons[] = {"GpuHealthy", "GpuDrained", "GpuSick", "GpuUnavailable"};
     const bool is_bad = now.state == GpuState::kSick || now.state == GpuState::kUnavailable;
-    events_->Tell({is_bad, "", "", "", kReasons[static_cast<size_t>(now.state)],
-                   Cat("GPU ", gpu.uuid, " is ", kGpuStateNames[static_cast<size_t>(now.state)],
-                       now.reason.empty() ? "" : ": ", now.reason),
-                   /*is_said=*/false, gpu.uuid});
+    events_->Report({is_bad, "", "", "", kReasons[static_cast<size_t>(now.state)],
+                     Cat("GPU ", gpu.uuid, " is ", kGpuStateNames[static_cast<size_t>(now.state)],
+                         now.reason.empty() ? "" : ": ", now.reason),
+                     /*is_said=*/false, gpu.uuid});
   };
   options.on_report = [this](const Gpu& gpu, const GpuReport& report) {
-    for (const Event& event : tenant_watches_[gpu.uuid].Look(report)) events_->Tell(event);
+    for (const Event& event : tenant_watches_[gpu.uuid].Look(report)) events_->Report(event);
   };
   options.capacities = capacities_;
   standings_.emplace(std::move(options));
+}
+
+// Of a GPU that the ledger does not know, what was there before is no news.
+void NodeAgent::ResumeWatches(const Ledger& ledger) {
+  for (const auto& [uuid, gpu] : ledger.gpus) {
+    std::map<std::string, TenantWatch::Counts> known;
+    for (const auto& [name, allocation] : gpu.allocations) {
+      const TenantCounts& counts = allocation.counts;
+      TenantWatch::Counts& seen = known[name];
+      seen = {counts.memory_refusals, counts.session_refusals, counts.long_kernels, {}};
+      std::copy(std::begin(counts.faults), std::end(counts.faults), std::begin(seen.faults));
+    }
+    tenant_watches_[uuid].Resume(std::move(known));
+  }
 }
 
 void NodeAgent::MakeHealth() {
@@ -260,11 +278,13 @@ void NodeAgent::MakeHealth() {
   for (const Gpu& gpu : inventory_.gpus) {
     const auto standing = ReadStanding(FolderOfGpu(line_.state_directory, gpu.uuid));
     const auto fault = inventory_.faults.find(gpu.uuid);
-    // What an agent has seen happen says more than how the GPU is now.
-    if (standing.has_value() && !standing->sickness.empty()) {
-      options.known.push_back({gpu.uuid, standing->sickness, /*is_event=*/true});
+    const auto source = Sickness::SourceOf(standing ? standing->sickness_source : "");
+    const bool was_sick = standing.has_value() && !standing->sickness.empty();
+    // What an agent has seen happen says more than how the GPU is now, and that more than what a probe said before.
+    if (was_sick && (source == Sickness::Source::kEvent || fault == inventory_.faults.end())) {
+      options.known.push_back({gpu.uuid, standing->sickness, source});
     } else if (fault != inventory_.faults.end()) {
-      options.known.push_back({gpu.uuid, fault->second});
+      options.known.push_back({gpu.uuid, fault->second, Sickness::Source::kState});
     }
   }
   health_.emplace(std::move(options));
@@ -272,16 +292,24 @@ void NodeAgent::MakeHealth() {
 }
 
 void NodeAgent::SetAsideFolders(Clock::Time now) {
-  // A node without any is one whose driver says nothing, rather than one from which all were taken.
-  if (inventory_.gpus.empty() || now < next_folder_look_) return;
+  const bool has_none = inventory_.gpus.empty();
+  if ((has_none && inventory_.is_unusable) || now < next_folder_look_) return;
   next_folder_look_ = now + Upkeep::kSweepPause;
   std::set<std::string> kept;
   for (const Gpu& gpu : inventory_.gpus) kept.insert(gpu.uuid);
   for (const Allocation& allocation : book_.All()) kept.insert(allocation.gpu_uuid);
+  if (has_none) {
+    // More often its driver says nothing than that all were taken out: these were drained first.
+    std::error_code none_yet;
+    for (const std::filesystem::path& gpu :
+         ListFolder(line_.state_directory + "/gpus", &none_yet)) {
+      if (!ReadDrainOrder(gpu)) kept.insert(gpu.filename());
+    }
+  }
   for (const std::string& uuid : SetAsideGoneGpus(line_.state_directory, kept)) {
-    events_->Tell({true, "", "", "", "GpuGone",
-                   Cat("GPU ", uuid, " is no longer on this node, and nobody holds it"),
-                   /*is_said=*/false, uuid});
+    events_->Report({true, "", "", "", "GpuGone",
+                     Cat("GPU ", uuid, " is no longer on this node, and nobody holds it"),
+                     /*is_said=*/false, uuid});
   }
 }
 
@@ -318,6 +346,7 @@ NodeFigures NodeAgent::Figures() const {
     ++figures.allocations;
     figures.bound_allocations += allocation.binding.has_value();
   }
+  figures.slots_held = allocator_->SlotsHeld();
   for (const Gpu& gpu : inventory_.gpus) {
     figures.gpus.push_back({gpu, board_->StandingOf(gpu.uuid)});
   }

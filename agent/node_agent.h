@@ -30,6 +30,7 @@
 #include "agent/inventory/gpu_health.h"
 #include "agent/inventory/gpu_list.h"
 #include "agent/metrics/exporter.h"
+#include "agent/metrics/ledger.h"
 #include "agent/plugin/allocator.h"
 #include "agent/plugin/device_board.h"
 #include "agent/plugin/plugins.h"
@@ -67,6 +68,7 @@ class NodeAgent {
 
  private:
   absl::Status MakeEvents();
+  void ResumeWatches(const Ledger& ledger);
   void MakeHealth();
   void MakeStandings();
   // Of GPUs that were taken out, once nobody holds them.

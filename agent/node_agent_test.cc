@@ -8,10 +8,13 @@
 #include <filesystem>
 #include <fstream>
 
+#include "agent/identity/allocation_book.h"
+#include "agent/inventory/slots.h"
 #include "agent/metrics/testing/http.h"
+#include "agent/node/gpu_standing.h"
 #include "agent/plugin/plugin_socket.h"
 #include "agent/plugin/probe.h"
-#include "agent/testing_clock.h"
+#include "agent/testing/clock.h"
 #include "proto/channel/socket.h"
 #include "proto/sync/testing/wait_for.h"
 
@@ -70,6 +73,16 @@ class NodeAgentTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(state_); }
 
+  // On a node without a GPU.
+  absl::Status OpenEmpty(bool is_unusable) {
+    Inventory inventory;
+    inventory.is_unusable = is_unusable;
+    inventory.trouble = "no GPU is here";
+    agent_.emplace(line_, inventory, std::map<std::string, Capacity>{}, SupervisorOptions(line_),
+                   &clock_);
+    return agent_->Open();
+  }
+
   absl::Status Open() {
     Inventory inventory;
     inventory.gpus.emplace_back().uuid = kUuid;
@@ -107,6 +120,42 @@ TEST_F(NodeAgentTest, ServesTheKubeletBetweenOpenAndStop) {
   EXPECT_THAT(ListPluginSockets(state_), IsEmpty());
   EXPECT_THAT(std::string(gpuloom::Probe(state_, ProbeKind::kLive).message()),
               HasSubstr("no agent of this container"));
+}
+
+TEST_F(NodeAgentTest, TheLastGpuThatIsTakenOutIsForgottenIfItWasDrained) {
+  const std::string drained = state_ + "/gpus/" + kUuid;
+  const std::string lost = state_ + "/gpus/GPU-lost";
+  fs::create_directories(drained);
+  fs::create_directories(lost);
+  std::string error;
+  ASSERT_TRUE(WriteDrainOrder(drained, {1, "swap"}, &error)) << error;
+  ASSERT_TRUE(OpenEmpty(/*is_unusable=*/true).ok());
+  agent_->Tick(clock_.Now());
+  EXPECT_TRUE(fs::exists(drained)) << "it may be the one that cannot be used";
+  agent_->Stop();
+  ASSERT_TRUE(OpenEmpty(/*is_unusable=*/false).ok());
+  agent_->Tick(clock_.Now());
+  EXPECT_FALSE(fs::exists(drained));
+  EXPECT_TRUE(fs::exists(lost));
+  agent_->Stop();
+  // It is back.
+  ASSERT_TRUE(Open().ok());
+  EXPECT_TRUE(ReadDrainOrder(drained).has_value());
+  EXPECT_FALSE(fs::exists(state_ + "/gone-gpus/" + kUuid));
+}
+
+TEST_F(NodeAgentTest, TheLastGpuThatIsTakenOutStaysWhileSomebodyHoldsIt) {
+  const std::string drained = state_ + "/gpus/" + kUuid;
+  fs::create_directories(drained);
+  AllocationBook book(state_);
+  std::vector<std::string> complaints;
+  ASSERT_TRUE(book.Load(&complaints).ok());
+  ASSERT_TRUE(book.Add(kUuid, {MakeDeviceId(kUuid, 0)}, {}, clock_.Now(), kGiB, {}).ok());
+  std::string error;
+  ASSERT_TRUE(WriteDrainOrder(drained, {1, "swap"}, &error)) << error;
+  ASSERT_TRUE(OpenEmpty(/*is_unusable=*/false).ok());
+  agent_->Tick(clock_.Now());
+  EXPECT_TRUE(fs::exists(drained));
 }
 
 TEST_F(NodeAgentTest, ASocketThatACrashLeftBehindIsRemoved) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "agent/identity/state_file.h"
+#include "agent/node/fair_cut.h"
 
 namespace gpuloom {
 namespace {
@@ -46,16 +47,18 @@ void RefusalLog::Take(const std::vector<RefusedRequest>& latest, Clock::Time now
     if (refusal.times == before) continue;
     auto known = Find(known_, refusal);
     if (known == known_.end()) {
-      // known_ may be longer than kMostKept for a moment; the oldest are cut off below.
-      known = known_.insert(known_.end(), KnownRefusal{refusal.call, refusal.reason, 0, 0});
+      // known_ may be longer than kMostKept for a moment; CutFairly below.
+      known = known_.insert(
+          known_.end(), KnownRefusal{refusal.call, refusal.reason, 0, 0, refusal.pod_namespace});
     }
+    known->pod_namespace = refusal.pod_namespace;  // an older agent's file has none
     known->times += refusal.times - before;
     known->last_unix_s =
         std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
   }
   seen_ = latest;
   std::ranges::stable_sort(known_, std::greater(), &KnownRefusal::last_unix_s);
-  if (known_.size() > kMostKept) known_.resize(kMostKept);
+  CutFairly(&known_, kMostKept);
   is_written_ = false;
 }
 

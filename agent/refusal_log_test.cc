@@ -69,6 +69,21 @@ TEST_F(RefusalLogTest, Malicious_PodsWithoutEndAreWrittenNowAndThen) {
   EXPECT_EQ(ReadRefusals(folder_).front().times, 50u);
 }
 
+TEST_F(RefusalLogTest, Malicious_OneNamespacesPodsLeaveTheOthers) {
+  const KnownRefusal other{"PreStartContainer", "pod b/p", 1, 1'700'000'000, "b"};
+  RefusalLog(folder_).Look({{"PreStartContainer", "pod b/p", 1, "b"}},
+                           Clock::Time(seconds(other.last_unix_s)));
+  RefusalLog log(folder_);
+  for (int i = 1; i < 500; ++i) {
+    log.Look({{"PreStartContainer", "pod a/" + std::to_string(i), 1, "a"}},
+             Clock::Time(seconds(other.last_unix_s + 5 * i)));
+  }
+  const auto kept = ReadRefusals(folder_);
+  EXPECT_EQ(kept.size(), RefusalLog::kMostKept);
+  EXPECT_EQ(kept.front().reason, "pod a/499");
+  EXPECT_EQ(kept.back(), other);
+}
+
 TEST_F(RefusalLogTest, Malicious_PodsWithoutEndAreBounded) {
   RefusalLog log(folder_);
   for (int i = 0; i < 500; ++i) {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/steady_clock.h"
 
-#include <time.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <fstream>
 #include <thread>
 
 #include "agent/cat.h"
 #include "agent/identity/state_file.h"
+#include "agent/node/boot.h"
 
 namespace gpuloom {
 namespace {
@@ -45,19 +44,8 @@ bool Read(const std::string& path, Base* base) {
 
 SteadyClock::Machine SteadyClock::ThisMachine() {
   Machine machine;
-  // A random UUID that the kernel makes at each boot.
-  machine.boot_id = [] {
-    std::string boot_id;
-    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
-    return boot_id;
-  };
-  machine.since_boot = [] {
-    timespec now = {};
-    // Not CLOCK_MONOTONIC, which stands still while the machine is suspended.
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return std::chrono::duration_cast<Duration>(std::chrono::seconds(now.tv_sec) +
-                                                std::chrono::nanoseconds(now.tv_nsec));
-  };
+  machine.boot_id = BootId;
+  machine.since_boot = SinceBoot;
   machine.wall = [] { return std::chrono::system_clock::now(); };
   return machine;
 }

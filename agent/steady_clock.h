@@ -4,7 +4,9 @@
 // is an hour old, never fresh or a year old.
 //
 // After a reboot it starts anew at wall time, or at the start of the earlier boot if wall time is before that: a
-// machine may come up without knowing the date. Open is called from one thread; after it all is safe from any thread.
+// machine may come up without knowing the date. Either may be far from wall time, as of now or since the machine's clock
+// was set: what is shown is converted (Clock::Shown, and agent/run/shown_time.h for commands, which read the file). Open is
+// called from one thread; after it all is safe from any thread.
 #pragma once
 
 #include <functional>
@@ -32,6 +34,7 @@ class SteadyClock : public Clock {
   absl::Status Open(const std::string& state_directory);
 
   Time Now() override;
+  Time Wall() override { return machine_.wall(); }
   void SleepFor(Duration duration) override;
 
  private:

@@ -59,6 +59,30 @@ TEST_F(SteadyClockTest, RunsOnWhoeverSetsTheMachinesClock) {
   EXPECT_EQ(clock.Now(), kWall + seconds(10));
 }
 
+TEST_F(SteadyClockTest, ShowsWallTimeWhoeverSetsTheMachinesClock) {
+  SteadyClock clock = Start();
+  const Clock::Time then = clock.Now();
+  Pass(seconds(60));
+  for (const auto step : {hours(-1000), hours(5000)}) {
+    wall_ += step;
+    EXPECT_EQ(clock.Shown(clock.Now()), wall_);
+    EXPECT_EQ(clock.Shown(then), wall_ - seconds(60)) << "as long ago as it was";
+    EXPECT_EQ(Start().Shown(then), wall_ - seconds(60)) << "by the next agent, too";
+  }
+  // The machine's clock is being adjusted: no shown time jitters.
+  wall_ += std::chrono::milliseconds(300);
+  EXPECT_EQ(clock.Shown(then), wall_ - std::chrono::milliseconds(300) - seconds(60));
+  // A boot that began in the future makes later ones run ahead, and they show wall time all the same.
+  for (const char* boot : {"boot-2", "boot-3"}) {
+    boot_id_ = boot;
+    wall_ = boot_id_ == "boot-2" ? kWall + hours(9000) : kWall;
+    (void)Start();
+  }
+  SteadyClock ahead = Start();
+  EXPECT_EQ(ahead.Now(), kWall + hours(9000));
+  EXPECT_EQ(ahead.Shown(ahead.Now()), kWall);
+}
+
 TEST_F(SteadyClockTest, ARebootBeginsWithWallTimeUnlessThatIsLost) {
   (void)Start();
   boot_id_ = "boot-2";

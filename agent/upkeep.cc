@@ -7,16 +7,16 @@
 
 namespace gpuloom {
 
-void SayPartly(const PolicyWatcher& policy, const std::function<void(const Event&)>& tell) {
+void ReportImpossibleRules(const PolicyWatcher& policy,
+                           const std::function<void(const Event&)>& report) {
   for (const auto& [gpu, broken] : policy.Impossible()) {
-    for (const BrokenPromise& promise : broken) {
-      spdlog::warn("policy: pods of {} are refused on GPU {}: {}", promise.key, gpu,
-                   promise.message);
+    for (const ImpossibleRule& one : broken) {
+      spdlog::warn("policy: pods of {} are refused on GPU {}: {}", one.key, gpu, one.message);
     }
   }
-  const std::string partly = policy.Partly();
-  if (!partly.empty() && tell) {
-    tell({true, "", "", "", "GpuPolicyPartly", partly, /*is_said=*/true});
+  const std::string partly = policy.ImpossibleText();
+  if (!partly.empty() && report) {
+    report({true, "", "", "", "GpuPolicyPartly", partly, /*is_said=*/true});
   }
 }
 
@@ -31,6 +31,10 @@ void Upkeep::Tick(Clock::Time now, bool has_predecessor) {
     next_policy_look_ = now + kPolicyPause;
     FollowPolicy();
   }
+  // While it left, the other agent answered the kubelet and followed the policy no longer: it may have granted by an
+  // older one.
+  if (had_predecessor_ && !has_predecessor) Regrant();
+  had_predecessor_ = has_predecessor;
   if (now >= next_unsupported_look_) {
     next_unsupported_look_ = now + kUnsupportedPause;
     SayUnsupported();
@@ -47,8 +51,9 @@ void Upkeep::Tick(Clock::Time now, bool has_predecessor) {
 // probe's.
 void Upkeep::ShowTrouble() {
   std::string troubles;
-  for (const std::string& trouble : {options_.node_trouble, options_.policy->Trouble(),
-                                     options_.policy->Partly(), options_.standings->Trouble()}) {
+  for (const std::string& trouble :
+       {options_.node_trouble, options_.policy->Trouble(), options_.policy->ImpossibleText(),
+        options_.standings->Trouble()}) {
     if (!trouble.empty()) troubles += (troubles.empty() ? "" : "; ") + trouble;
   }
   options_.board->SetTrouble(troubles);
@@ -61,22 +66,26 @@ bool Upkeep::MayRegister(Clock::Time now) {
 }
 
 void Upkeep::FollowPolicy() {
-  const PolicyWatcher::Look look = options_.policy->LookAgain();
-  if (!look.not_kept.empty()) spdlog::warn("{}", look.not_kept);
-  if (look.outcome == PolicyWatcher::Outcome::kRefused) {
-    spdlog::error("{}", look.reason);
-    if (options_.tell)
-      options_.tell({true, "", "", "", "GpuPolicyRefused", look.reason, /*is_said=*/true});
-  } else if (look.outcome == PolicyWatcher::Outcome::kReloaded) {
+  const PolicyWatcher::LoadResult result = options_.policy->Reload();
+  if (!result.not_kept.empty()) spdlog::warn("{}", result.not_kept);
+  if (result.outcome == PolicyWatcher::Outcome::kRefused) {
+    spdlog::error("{}", result.reason);
+    if (options_.report)
+      options_.report({true, "", "", "", "GpuPolicyRefused", result.reason, /*is_said=*/true});
+  } else if (result.outcome == PolicyWatcher::Outcome::kReloaded) {
     spdlog::info("policy: {} reloaded", options_.policy_file);
-    if (options_.tell) {
-      options_.tell({false, "", "", "", "GpuPolicyReloaded", "the policy file is in force",
-                     /*is_said=*/true});
+    if (options_.report) {
+      options_.report({false, "", "", "", "GpuPolicyReloaded", "the policy file is in force",
+                       /*is_said=*/true});
     }
-    SayPartly(*options_.policy, options_.tell);
+    ReportImpossibleRules(*options_.policy, options_.report);
     // After the event: schedulers receive the new grants one by one, and one may be slow.
-    for (const std::string& trouble : options_.allocator->Regrant()) spdlog::error("{}", trouble);
+    Regrant();
   }
+}
+
+void Upkeep::Regrant() {
+  for (const std::string& trouble : options_.allocator->Regrant()) spdlog::error("{}", trouble);
 }
 
 void Upkeep::SayUnsupported() {

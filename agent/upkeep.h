@@ -24,7 +24,8 @@
 namespace gpuloom {
 
 // Reports which rules in force are impossible on this node's GPUs: logs each, and sends one event. `tell` may be null.
-void SayPartly(const PolicyWatcher& policy, const std::function<void(const Event& event)>& tell);
+void ReportImpossibleRules(const PolicyWatcher& policy,
+                           const std::function<void(const Event& event)>& report);
 
 class Upkeep {
  public:
@@ -32,7 +33,7 @@ class Upkeep {
   // KiB is read in some microseconds.
   static constexpr Clock::Duration kPolicyPause = std::chrono::milliseconds(200);
   static constexpr Clock::Duration kUnsupportedPause = std::chrono::seconds(2);
-  static constexpr Clock::Duration kSweepPause = std::chrono::seconds(15);
+  static constexpr Clock::Duration kSweepPause = std::chrono::seconds(5);
 
   struct Options {
     std::vector<Gpu> gpus;
@@ -45,7 +46,7 @@ class Upkeep {
     Plugins* plugins = nullptr;
     PolicyWatcher* policy = nullptr;
     Allocator* allocator = nullptr;
-    std::function<void(const Event& event)> tell;  // may be null
+    std::function<void(const Event& event)> report;  // may be null
   };
 
   explicit Upkeep(Options options) : options_(std::move(options)) {}
@@ -61,6 +62,7 @@ class Upkeep {
   // them as healthy.
   bool MayRegister(Clock::Time now);
   void FollowPolicy();
+  void Regrant();
   void SayUnsupported();
   void Sweep(bool has_predecessor);
 
@@ -69,6 +71,7 @@ class Upkeep {
   Clock::Time next_policy_look_;
   Clock::Time next_unsupported_look_;
   Clock::Time next_sweep_;
+  bool had_predecessor_ = false;  // at the last tick
   UnsupportedLog unsupported_log_;
   std::vector<std::string> last_troubles_;  // of the last sweep: each list is logged once
 };

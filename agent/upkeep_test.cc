@@ -14,7 +14,7 @@
 
 #include "agent/inventory/slots.h"
 #include "agent/plugin/plugins.h"
-#include "agent/testing_clock.h"
+#include "agent/testing/clock.h"
 #include "proto/control/connection.h"
 
 namespace gpuloom {
@@ -113,7 +113,7 @@ class UpkeepTest : public ::testing::Test {
     allocator.clock = &clock_;
     allocator.capacities[kUuid] = {kUuid, 140 * kGiB, 6 * kGiB, 2};
     allocator.closed = [this](const std::string& gpu) {
-      return DrainedBecause(FolderOfGpu(state_, gpu));
+      return DrainReason(FolderOfGpu(state_, gpu));
     };
     allocator.scheduler = [this](const std::string& gpu) { return supervisor_->Client(gpu); };
     allocator.collector_times = {std::chrono::seconds(0), std::chrono::seconds(3)};
@@ -361,6 +361,23 @@ TEST_F(UpkeepTest, AChangedPolicyIsGrantedToWhatRunsWhenItIsLookedAt) {
   WritePolicy("2 elephants");
   TickAfter(Upkeep::kPolicyPause);
   EXPECT_THAT(scheduler_->quotas, SizeIs(2));
+}
+
+TEST_F(UpkeepTest, WhatALeavingAgentGrantedByAnOlderPolicyIsGrantedAnewWhenItHasEnded) {
+  upkeep_->Tick(clock_.Now(), /*has_predecessor=*/true);
+  StartContainer();
+  const Allocation granted = book_->All().front();
+  WritePolicy("2GiB");
+  clock_.Advance(Upkeep::kPolicyPause);
+  upkeep_->Tick(clock_.Now(), /*has_predecessor=*/true);
+  EXPECT_THAT(scheduler_->quotas, ElementsAre(kGiB, 2 * kGiB));
+  // It knows the policy of before, and admits the container that starts again.
+  ASSERT_TRUE(book_->Bind(granted.name, *granted.binding).ok());
+  upkeep_->Tick(clock_.Now(), /*has_predecessor=*/true);
+  EXPECT_THAT(scheduler_->quotas, SizeIs(2));
+  upkeep_->Tick(clock_.Now(), /*has_predecessor=*/false);
+  EXPECT_THAT(scheduler_->quotas, ElementsAre(kGiB, 2 * kGiB, 2 * kGiB));
+  EXPECT_EQ(book_->All().front().binding->quota_bytes, 2 * kGiB);
 }
 
 TEST_F(UpkeepTest, AWrongPolicyIsShownAndTakesNoGpuAway) {

@@ -48,11 +48,11 @@ function(gpuloom_four_together variable)
   set(${variable} ${made} PARENT_SCOPE)
 endfunction()
 
-# gpuloom_compile_together(TARGET [ALONE a.cc …]): where everything is compiled once more for a sanitizer, the library's sources
-# are, too, four together, as they are listed. Elsewhere each is compiled by itself, and so has to include what it needs. A
-# source that defines a file-local name which a neighbour has too is ALONE.
+# gpuloom_compile_together(TARGET [ALONE a.cc …]): where everything is compiled once more, for a sanitizer or another processor,
+# the library's sources are, too, four together, as they are listed. Elsewhere each is compiled by itself, and so has to include
+# what it needs. A source that defines a file-local name which a neighbour has too is ALONE.
 function(gpuloom_compile_together target)
-  if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize" AND NOT CMAKE_CROSSCOMPILING)
     return()
   endif()
   cmake_parse_arguments(T "" "" "ALONE" ${ARGN})
@@ -93,6 +93,9 @@ function(gpuloom_test name)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 600)  # for one that hangs; nothing is measured
   gpuloom_test_results(${name})
+  if(CMAKE_CROSSCOMPILING)
+    gpuloom_emulate_test(${name})
+  endif()
 endfunction()
 
 # gpuloom_test_results(NAME [VARIABLE=value …]): a GoogleTest run leaves its cases in results/NAME.xml, which

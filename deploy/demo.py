@@ -53,7 +53,7 @@ CONTENDERS = [("team-a", "light", 100), ("team-b", "heavy", 300)]
 CONTEND_SECONDS = 2
 SHARE_OF_HEAVY = (0.6, 0.88)
 # A program that gets no processor wants less than its share.
-CONTESTS = 3
+CONTESTS = 10
 SHARES_POLICY = "namespaces:\n" + "".join(f"  {namespace}: {{weight: {weight}}}\n" for namespace, _, weight in CONTENDERS)
 # Begins once all are ready, and ends by itself.
 CONTEND = """set -e
@@ -97,6 +97,20 @@ def Descendants():
                 found[pid] = names[pid]
                 break
     return found
+
+
+def Signal(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass  # it has ended meanwhile
+
+
+def SignalDescendants(number, program=""):
+    """All of them, or those that run `program`."""
+    for pid, name in Descendants().items():
+        if name.startswith(program[:15]):  # what the kernel keeps
+            Signal(pid, number)
 
 
 def WaitUntilAlone(seconds):
@@ -189,15 +203,10 @@ class Demo:
                 except subprocess.TimeoutExpired:
                     pass
         # Schedulers outlive their agent, so that an agent can be replaced: they are ended by name of their process.
-        for pid, name in Descendants().items():
-            if name.startswith("gpuloom-schedu"):
-                os.kill(pid, signal.SIGTERM)
+        SignalDescendants(signal.SIGTERM, "gpuloom-scheduler")
         left = WaitUntilAlone(60)
         for pid in left:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            Signal(pid, signal.SIGKILL)
         return left
 
 

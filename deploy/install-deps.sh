@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs, from Debian 12's packages, everything that building, testing and the demo need, apart from the CUDA
 # Toolkit. Installs nothing when nothing is missing, so an ordinary user can run it once the packages are there.
+#   deploy/install-deps.sh           all but the next
+#   deploy/install-deps.sh --arm64   and what the preset arm64 needs: a cross compiler, qemu-user, and arm64 libraries
 set -euo pipefail
 
 packages=(
@@ -20,6 +22,13 @@ packages=(
   golang-go golang-github-masterminds-sprig-dev golang-k8s-sigs-yaml-dev  # what helm renders with: the chart's test; 0.5 GB
 )
 
+arm64=0
+case "${1:-}" in
+  "") ;;
+  --arm64) arm64=1 packages+=(g++-aarch64-linux-gnu qemu-user) ;;
+  *) grep '^#   ' "$0" >&2; exit 2 ;;
+esac
+
 missing=()
 for p in "${packages[@]}"; do
   [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$p" 2>/dev/null) == ii* ]] || missing+=("$p")
@@ -27,7 +36,7 @@ done
 if ((${#missing[@]})); then
   if ((EUID != 0)); then
     echo "install-deps: missing packages: ${missing[*]}" >&2
-    echo "install-deps: run this script once as root: sudo $0" >&2
+    echo "install-deps: run this script once as root: sudo $0 $*" >&2
     exit 1
   fi
   export DEBIAN_FRONTEND=noninteractive
@@ -43,6 +52,14 @@ if ((${#missing[@]})); then
   if [[ " ${missing[*]} " == *" prometheus "* ]] && command -v systemctl >/dev/null; then
     systemctl --quiet disable prometheus
   fi
+fi
+
+if ((arm64)) && ! "$(dirname "$0")/arm64_libraries.sh" --check 2>/dev/null; then
+  if ((EUID != 0)); then
+    echo "install-deps: arm64 libraries are missing: run this script once as root: sudo $0 $*" >&2
+    exit 1
+  fi
+  "$(dirname "$0")/arm64_libraries.sh"
 fi
 
 cuda=${CUDAToolkit_ROOT:-/usr/local/cuda}

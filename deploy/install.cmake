@@ -39,4 +39,4 @@ install(DIRECTORY deploy/examples DESTINATION ${CMAKE_INSTALL_DOCDIR}/deploy COM
 if(GPULOOM_AGENT)
   gpuloom_install_files(agent gpuloom-schedulers.service.in gpuloom-agent.service.in policy.yaml)
 endif()
-install(PROGRAMS deploy/kubectl-gpuloom DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT kubectl)
+install(PROGRAMS deploy/kubectl-gpuloom deploy/kubectl_complete-gpuloom DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT kubectl)

@@ -4,8 +4,9 @@
 #   tests/run.sh           everything: dev, AddressSanitizer with the fuzzers, clang-tidy, ThreadSanitizer
 #   tests/run.sh --quick   the dev build and its tests only
 #   tests/run.sh --long    everything, then other drivers and GPUs, as softgpu plays them, what is shipped (the release build
-#                          with its short tests), an hour of random hostile tenants under AddressSanitizer, an hour of valid
-#                          sequences, an upgrade from the last release and back, and half an hour of a node under use
+#                          with its short tests), all programs for aarch64 with what qemu-user runs of their tests, an hour of random
+#                          hostile tenants under AddressSanitizer, an hour of valid sequences, an upgrade from the last release and
+#                          back, and half an hour of a node under use
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -167,6 +168,14 @@ if ((long)); then
   # Without assertions, and optimised as nothing above is. What needs several processes waits for them as in the dev build.
   say "release: build"
   if compile release; then run_tests release -LE processes; else count_broken_build release; fi
+  # Another processor, as qemu-user plays it.
+  if command -v aarch64-linux-gnu-g++ >/dev/null && command -v qemu-aarch64 >/dev/null && deploy/arm64_libraries.sh --check 2>/dev/null; then
+    say "arm64: build"
+    if compile arm64; then run_tests arm64; else count_broken_build arm64; fi
+  else
+    say "arm64: skipped: no cross compiler, qemu-user or arm64 libraries: deploy/install-deps.sh --arm64"
+    ((++skipped))
+  fi
   run_random hostility "an hour" build/asan/tests/gpuloom-random-hostility --seconds 3600 --log build/long/executors.log
   run_random sequences "an hour" env GPULOOM_SOFTGPU_MEMORY=1GiB GPULOOM_SOFTGPU_QUIET=1 \
     build/dev/bin/gpuloom run --slots 8 --state-dir build/long/sequences --domain sequences --softgpu -- \

@@ -180,7 +180,7 @@ void EngineArbiter::Finished(SessionId session, const Work& work, uint64_t now_n
   // By what was really taken out: the tree must not be left with more or less in flight than the
   // session has.
   policy_.tree().RemoveInFlight(it.leaf, before_ns - it.in_flight.predicted_ns, now_ns);
-  guard_.GotOn(it.priority, now_ns);
+  guard_.NoteProgress(it.priority, now_ns);
   Refresh(session, now_ns);
 }
 
@@ -190,7 +190,7 @@ void EngineArbiter::Charge(SessionId session, uint64_t measured_ns, uint64_t now
   if (measured_ns == 0) return;
   Session& it = At(session);
   policy_.tree().Charge(it.leaf, measured_ns, now_ns);
-  guard_.GotOn(it.priority, now_ns);
+  guard_.NoteProgress(it.priority, now_ns);
   NoteClasses(now_ns);
 }
 
@@ -257,7 +257,7 @@ uint64_t EngineArbiter::RoomNs(Priority priority, uint64_t now_ns) const {
 
 // A session that is the only active one is not metered out: its order has no bound, so that being
 // alone costs nothing. active_xor_ is then its number.
-std::optional<Order> EngineArbiter::ForLone(Priority lowest, uint64_t now_ns) const {
+std::optional<Order> EngineArbiter::ForOnlySession(Priority lowest, uint64_t now_ns) const {
   if (active_ != 1) return std::nullopt;
   const SessionId session{active_xor_};
   const Session& it = At(session);
@@ -268,26 +268,22 @@ std::optional<Order> EngineArbiter::ForLone(Priority lowest, uint64_t now_ns) co
   return Order{session, kUnbounded};
 }
 
-// The lowest class first: it has the most classes before it. One rescue at a time; it ends when the
+// Of several that are due, the one that has waited for longest. One rescue at a time; it ends when the
 // class gets on (Finished, Charge) or has no more work.
 void EngineArbiter::StartRescue(Priority lowest, uint64_t now_ns) {
-  if (guard_.rescuing()) return;
-  for (size_t i = Index(lowest); i != 0; --i) {
-    const Priority priority = kAllPriorities[i];
-    const Class& its = classes_[i];
-    if (!its.was_active || !HigherWorks(priority)) continue;
-    if (now_ns >= guard_.DueAtNs(priority, its.active, policy_.starvation_ns(priority))) {
-      guard_.Begin(priority, now_ns);
-      return;
-    }
-  }
+  guard_.BeginDue(lowest, now_ns,
+                  [&](Priority priority) -> std::optional<StarvationGuard::Waiting> {
+                    const Class& its = classes_[Index(priority)];
+                    if (!its.was_active || !HigherWorks(priority)) return std::nullopt;
+                    return {{its.active, policy_.starvation_ns(priority)}};
+                  });
 }
 
 std::optional<Order> EngineArbiter::Next(Priority lowest, uint64_t now_ns) {
   ShareTree& tree = policy_.tree();
   tree.Wake(now_ns);
   NoteClasses(now_ns);
-  if (const auto order = ForLone(lowest, now_ns)) return order;
+  if (const auto order = ForOnlySession(lowest, now_ns)) return order;
   // Before the classes are looked at: a rescue changes which of them pause.
   StartRescue(lowest, now_ns);
   for (const Priority priority : kAllPriorities) {

@@ -124,7 +124,7 @@ class EngineArbiter {
   std::optional<Priority> HighestLingering(Priority priority, uint64_t now_ns) const;
   bool MustWait(const Session& session, uint64_t room_ns, uint64_t now_ns) const;
   uint64_t RoomNs(Priority priority, uint64_t now_ns) const;
-  std::optional<Order> ForLone(Priority lowest, uint64_t now_ns) const;
+  std::optional<Order> ForOnlySession(Priority lowest, uint64_t now_ns) const;
   void StartRescue(Priority lowest, uint64_t now_ns);
 
   const EngineLimits limits_;

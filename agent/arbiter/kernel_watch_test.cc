@@ -7,7 +7,7 @@ namespace gpuloom::arbiter {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
-constexpr uint64_t kLookNs = 100 * kMs;
+constexpr uint64_t kPollNs = 100 * kMs;
 
 // One session's piece, of the allocation with the same number.
 AtHead Head(uint32_t session, uint64_t piece, uint64_t since_ns, bool watched = true) {
@@ -27,7 +27,7 @@ void Look(KernelWatch* watch, const std::vector<AtHead>& heads, uint64_t now_ns)
 // What is said of the session's piece when these are there from `from_ns` on, looked at for a second.
 uint64_t AfterASecond(const std::vector<AtHead>& heads, const AtHead& of, uint64_t from_ns = 0) {
   KernelWatch watch;
-  for (uint64_t now = from_ns; now <= from_ns + 1000 * kMs; now += kLookNs) watch.Look(heads, now);
+  for (uint64_t now = from_ns; now <= from_ns + 1000 * kMs; now += kPollNs) watch.Look(heads, now);
   return watch.ran_ns(of.session, of.piece);
 }
 
@@ -45,8 +45,8 @@ TEST(KernelWatch, TheNextPieceBeginsAnew) {
   for (uint64_t i = 0; i < 100; ++i) {
     const AtHead each = Head(1, i, i * 150 * kMs);
     Look(&watch, {each}, i * 150 * kMs);
-    Look(&watch, {each}, i * 150 * kMs + kLookNs);
-    EXPECT_EQ(watch.ran_ns(each.session, i), kLookNs);
+    Look(&watch, {each}, i * 150 * kMs + kPollNs);
+    EXPECT_EQ(watch.ran_ns(each.session, i), kPollNs);
   }
 }
 
@@ -63,8 +63,8 @@ TEST(KernelWatch, WhoCameLaterOrTogetherIsNotSaidToRun) {
 TEST(KernelWatch, WhoWaitedIsCountedFromTheEndOfTheOthersOn) {
   const AtHead first = Head(1, 1, 0), later = Head(2, 2, 50 * kMs);
   KernelWatch watch;
-  for (uint64_t now = 0; now < 5000 * kMs; now += kLookNs) Look(&watch, {first, later}, now);
-  for (uint64_t now = 5000 * kMs; now <= 5300 * kMs; now += kLookNs) Look(&watch, {later}, now);
+  for (uint64_t now = 0; now < 5000 * kMs; now += kPollNs) Look(&watch, {first, later}, now);
+  for (uint64_t now = 5000 * kMs; now <= 5300 * kMs; now += kPollNs) Look(&watch, {later}, now);
   EXPECT_EQ(watch.ran_ns(later.session, 2), 300 * kMs);
 }
 
@@ -81,11 +81,11 @@ TEST(KernelWatch, WorkOfAHigherLevelGoesFirst) {
   high.level = 1;
   KernelWatch watch;
   // In each tenth of a second 70 ms of others' that have ended, and 10 ms of what is there now.
-  for (uint64_t now = 0; now <= 1000 * kMs; now += kLookNs) {
+  for (uint64_t now = 0; now <= 1000 * kMs; now += kPollNs) {
     low.higher_ns = now / 100 * 70;
     high.piece = now;
-    high.since_ns = now + kLookNs - 10 * kMs;
-    Look(&watch, {low, high}, now + kLookNs);
+    high.since_ns = now + kPollNs - 10 * kMs;
+    Look(&watch, {low, high}, now + kPollNs);
     low.higher_ns += 10 * kMs;
   }
   EXPECT_EQ(watch.ran_ns(low.session, 1), 300 * kMs);
@@ -106,8 +106,8 @@ TEST(KernelWatch, ASessionThatGoesTakesItsShareOfTheSumAlong) {
   low.higher_ns = 5000 * kMs;
   Look(&watch, {low}, 0);
   low.higher_ns = 10 * kMs;
-  Look(&watch, {low}, kLookNs);
-  EXPECT_EQ(watch.ran_ns(low.session, 1), kLookNs);
+  Look(&watch, {low}, kPollNs);
+  EXPECT_EQ(watch.ran_ns(low.session, 1), kPollNs);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace {
 
 // Places are reused, last freed first: the same calls give the same ids in every tree, on which
 // DomainArbiter depends.
-uint32_t TakePlace(std::vector<uint32_t>* free, size_t size) {
+uint32_t AllocateIndex(std::vector<uint32_t>* free, size_t size) {
   if (free->empty()) return static_cast<uint32_t>(size);
   const uint32_t place = free->back();
   free->pop_back();
@@ -44,7 +44,7 @@ void PolicyTree::SetCeiling(const std::array<ShareTree::Node, kCount>& nodes,
 }
 
 NamespaceId PolicyTree::AddNamespace(const NamespacePolicy& policy, uint64_t now_ns) {
-  const uint32_t place = TakePlace(&free_namespaces_, namespaces_.size());
+  const uint32_t place = AllocateIndex(&free_namespaces_, namespaces_.size());
   if (place == namespaces_.size()) namespaces_.emplace_back();
   Namespace& it = namespaces_[place] = Namespace{};
   for (const Priority priority : kAllPriorities) {
@@ -70,7 +70,7 @@ void PolicyTree::RemoveNamespace(NamespaceId id, uint64_t now_ns) {
 
 AllocationId PolicyTree::AddAllocation(NamespaceId space, const AllocationPolicy& policy,
                                        uint64_t now_ns) {
-  const uint32_t place = TakePlace(&free_allocations_, allocations_.size());
+  const uint32_t place = AllocateIndex(&free_allocations_, allocations_.size());
   if (place == allocations_.size()) allocations_.emplace_back();
   const Namespace& above = namespaces_[static_cast<size_t>(space)];
   Allocation& it = allocations_[place];

@@ -8,12 +8,16 @@
 // becomes n x kPauseShare x the length of a pause. A pause lasts until what higher classes have in flight is done and
 // some work of the lower class has begun; it does not wait for the end of that work.
 //
+// If several classes are due, the one goes first that has waited for longest, measured by its own bound: pauses that are
+// all taken are divided by the number of sessions, and no class keeps another from its rescue.
+//
 // Plain value, no clock; one thread. Nanoseconds. Nothing fails.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "agent/arbiter/priority.h"
 
@@ -24,17 +28,41 @@ class StarvationGuard {
   static constexpr uint64_t kPauseShare = 10;
 
   // The class made progress (some of its work ran), or has just got work.
-  void GotOn(Priority priority, uint64_t now_ns) {
-    got_on_ns_[Index(priority)] = now_ns;
+  void NoteProgress(Priority priority, uint64_t now_ns) {
+    last_progress_ns_[Index(priority)] = now_ns;
     if (rescuing_ && rescued_ == priority) End(now_ns);
   }
-  void HasNoWork(Priority priority, uint64_t now_ns) { GotOn(priority, now_ns); }
+  void HasNoWork(Priority priority, uint64_t now_ns) { NoteProgress(priority, now_ns); }
 
   // When a class with that many sessions waiting behind a higher one is to be rescued. bound_ns 0: its policy lets it
   // starve.
   uint64_t DueAtNs(Priority priority, uint64_t sessions, uint64_t bound_ns) const {
     if (bound_ns == 0 || sessions == 0) return UINT64_MAX;
-    return std::max(got_on_ns_[Index(priority)] + bound_ns / sessions, next_ns_);
+    return std::max(last_progress_ns_[Index(priority)] + bound_ns / sessions, next_ns_);
+  }
+
+  // What waits of a class behind a higher one, and its policy's bound, as in DueAtNs.
+  struct Waiting {
+    uint64_t sessions;
+    uint64_t bound_ns;
+  };
+  // Rescues a class down to `lowest`, if one is due and none is being rescued: of several, the one that has waited for
+  // longest. `waiting(priority)` returns an optional Waiting; nullopt: nothing of the class waits behind a higher one.
+  template <typename F>
+  void BeginDue(Priority lowest, uint64_t now_ns, F waiting) {
+    if (rescuing_) return;
+    std::optional<Priority> due;
+    double longest = 0;
+    for (size_t i = Index(lowest); i != 0; --i) {
+      const Priority priority = kAllPriorities[i];
+      const std::optional<Waiting> its = waiting(priority);
+      if (!its || now_ns < DueAtNs(priority, its->sessions, its->bound_ns)) continue;
+      const double waited = Waited(priority, *its, now_ns);
+      if (due && waited <= longest) continue;
+      due = priority;
+      longest = waited;
+    }
+    if (due) Begin(*due, now_ns);
   }
 
   void Begin(Priority priority, uint64_t now_ns) {
@@ -55,12 +83,18 @@ class StarvationGuard {
   bool pauses(Priority priority) const { return rescuing_ && priority < rescued_; }
 
  private:
+  // In units of the bound for each of its sessions: from 1 on it is due, but for the last pause.
+  double Waited(Priority priority, const Waiting& its, uint64_t now_ns) const {
+    return static_cast<double>((now_ns - last_progress_ns_[Index(priority)]) * its.sessions) /
+           static_cast<double>(its.bound_ns);
+  }
+
   void End(uint64_t now_ns) {
     rescuing_ = false;
     next_ns_ = now_ns + (now_ns - since_ns_) * (kPauseShare - 1);
   }
 
-  std::array<uint64_t, kPriorities> got_on_ns_ = {};
+  std::array<uint64_t, kPriorities> last_progress_ns_ = {};
   bool rescuing_ = false;
   Priority rescued_ = Priority::kLow;
   uint64_t since_ns_ = 0;

@@ -67,16 +67,15 @@ void TurnArbiter::SetAllocation(AllocationId id, const AllocationPolicy& policy,
   NoteClasses(now_ns);
 }
 
-// Order matters: while the allocation can still be named, its wish is withdrawn and the time up to
-// now is divided; then nothing may refer to its number any more, because the next allocation gets
-// it.
+// Order matters: its demand is withdrawn and the time up to now divided while its number is still
+// valid; then nothing may refer to the number any more, because the next allocation reuses it.
 void TurnArbiter::RemoveAllocation(AllocationId id, uint64_t now_ns) {
   Allocation& it = At(id);
   SetWants(id, false, now_ns);
   const auto number = static_cast<uint32_t>(id);
   const auto domain = static_cast<uint32_t>(it.domain);
   if (domains_[domain].used) {
-    // What was used so far is divided while it is there.
+    // The time used so far is divided while the allocation still has its part in it.
     Settle(domain, now_ns);
     std::erase(domains_[domain].allocations, number);
     std::erase_if(domains_[domain].division,
@@ -106,7 +105,7 @@ void TurnArbiter::ExecutorEnded(DomainId id, uint64_t now_ns) {
     Settle(number, now_ns);
     EndTurn(now_ns);
   }
-  // What the ended executor said of its sessions does not hold for the next one.
+  // The ended executor's account of its sessions does not apply to the next one.
   it.division.clear();
   // The next executor inherits what this one owes.
   if (OwesNs(number) != 0) return;
@@ -123,10 +122,10 @@ void TurnArbiter::RemoveDomain(DomainId id, uint64_t now_ns) {
   free_domains_.push_back(static_cast<uint32_t>(id));
 }
 
-// Wanting.
+// Demand.
 
-// What the tree knows of an allocation. A domain that is out competes for nothing, so that nobody in the lag window
-// waits for it, and its classes do not count as active.
+// Updates the share tree. A domain that is out does not compete: nobody in the lag window waits for
+// it, and its classes do not count as active.
 void TurnArbiter::Show(const Allocation& allocation, uint64_t now_ns) {
   const bool counts = allocation.wants && !At(allocation.domain).out;
   policy_.tree().SetLeaf(allocation.leaf, counts, counts, now_ns);
@@ -152,8 +151,8 @@ void TurnArbiter::SetWants(AllocationId id, bool wants, uint64_t now_ns) {
   NoteClasses(now_ns);
 }
 
-// No other domain wants the device. The domain itself may or may not: one that wants nothing and
-// keeps its turn is alone until somebody asks.
+// Returns true if no other domain wants the device, whether or not this one does: an idle domain
+// keeps its turn until another asks.
 bool TurnArbiter::Alone(uint32_t domain) const {
   return wanting_domains_ == (domains_[domain].wanting != 0 ? 1u : 0u);
 }
@@ -171,8 +170,8 @@ void TurnArbiter::NoteClasses(uint64_t now_ns) {
   }
 }
 
-// A class above the turn's works, or did lately, in another domain: what is in flight here is what
-// it would wait for. Those of the domain itself are its own arbiter's to see to.
+// Returns true if another domain has, or recently had, work of a higher class, which would have to
+// wait for what is in flight here. Within this domain its own arbiter handles that.
 bool TurnArbiter::HigherLingers(uint64_t now_ns) const {
   for (size_t i = 0; i < Index(turn_.priority); ++i) {
     if (was_active_[i]) {
@@ -188,22 +187,17 @@ bool TurnArbiter::HigherLingers(uint64_t now_ns) const {
 // Turns.
 
 // The allocation that is to have the next turn; kNone if no allocation wants one, or those that do
-// are out or at their ceilings. May begin a rescue, of the lowest class that is due: then the
-// classes above it pause here until the rescued one has had a turn (EndTurn, MustYield).
+// are out or at their ceilings. May begin a rescue, of the class that is due and has waited for longest:
+// then the classes above it pause here until the rescued one has had a turn (EndTurn, MustYield).
 uint32_t TurnArbiter::Choose(uint64_t now_ns) {
-  if (!guard_.rescuing()) {
-    for (size_t i = kPriorities - 1; i != 0; --i) {
-      const Priority priority = kAllPriorities[i];
-      if (!was_active_[i]) continue;
-      const bool higher = std::any_of(was_active_.begin(), was_active_.begin() + i,
-                                      [](bool active) { return active; });
-      if (higher &&
-          now_ns >= guard_.DueAtNs(priority, wanting_[i], policy_.starvation_ns(priority))) {
-        guard_.Begin(priority, now_ns);
-        break;
-      }
-    }
-  }
+  guard_.BeginDue(kAllPriorities[kPriorities - 1], now_ns,
+                  [&](Priority priority) -> std::optional<StarvationGuard::Waiting> {
+                    const size_t i = Index(priority);
+                    const bool higher = std::any_of(was_active_.begin(), was_active_.begin() + i,
+                                                    [](bool active) { return active; });
+                    if (!was_active_[i] || !higher) return std::nullopt;
+                    return {{wanting_[i], policy_.starvation_ns(priority)}};
+                  });
   for (const Priority priority : kAllPriorities) {
     if (guard_.pauses(priority)) continue;
     const ShareTree::Node leaf = policy_.tree().Pick(priority);
@@ -212,8 +206,8 @@ uint32_t TurnArbiter::Choose(uint64_t now_ns) {
   return kNone;
 }
 
-// Also for a domain that goes on, and for one that gave its turn up with nothing to do and wants
-// the device again before it has drained: that one is charged without a gap.
+// Also renews a turn, and resumes a domain that yielded for lack of work and wants the device again
+// before it has drained: that one is charged without a gap.
 void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
   const Allocation& it = allocations_[allocation];
   const auto number = static_cast<uint32_t>(it.domain);
@@ -232,14 +226,15 @@ void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
   Meter(number, now_ns);
 }
 
-// No domain has a turn at this point. This one may still be at the device.
+// No domain has a turn after this. The last one may still have work at the device.
 void TurnArbiter::EndTurn(uint64_t now_ns) {
-  guard_.GotOn(turn_.priority, now_ns);
+  guard_.NoteProgress(turn_.priority, now_ns);
   turn_ = Turn{};
 }
 
-// Domains that lost a turn have lost it by this, unless they owe more.
-void TurnArbiter::LetIn(uint64_t now_ns) {
+// Call when a turn is over, the one that domains which are out were to lose: readmits them unless
+// they owe more time.
+void TurnArbiter::Readmit(uint64_t now_ns) {
   const uint64_t quiet_ns = QuietSinceNs();
   const bool quiet = quiet_ns != UINT64_MAX && now_ns - quiet_ns >= limits_.quiet_ns;
   for (size_t i = 0; i < out_.size();) {
@@ -263,10 +258,10 @@ void TurnArbiter::Drained(DomainId id, uint64_t now_ns) {
     it.state = State::kIdle;
     Meter(number, now_ns);
     Settle(number, now_ns);
-    // It had given up its turn when it was asked to yield, and others have had theirs since: it has no turn to end.
+    // Its turn ended when it was asked to yield; others may have had theirs since.
     if (std::erase(leaving_, number) != 0) return;
     EndTurn(now_ns);
-    LetIn(now_ns);
+    Readmit(now_ns);
   } else if (it.state == State::kOverrunning) {
     it.state = State::kIdle;
     it.reported = it.ended = false;
@@ -281,8 +276,8 @@ void TurnArbiter::Drained(DomainId id, uint64_t now_ns) {
   // If it is not yielding, it was not asked to drain.
 }
 
-// The domain did not drain in time. From here on it is watched while others have their turns; it is out of the tree,
-// and its use of the others' time is added up from zero.
+// The domain did not drain in time. It is watched while others have their turns, does not compete
+// in the tree, and its use of their time is counted from zero.
 void TurnArbiter::BeginOverrun(uint32_t number, uint64_t now_ns) {
   Domain& it = domains_[number];
   Settle(number, now_ns);
@@ -297,14 +292,14 @@ void TurnArbiter::BeginOverrun(uint32_t number, uint64_t now_ns) {
   out_.push_back(number);
 }
 
-// How long a domain may take to drain. It is the scheduler's clock alone that decides: what the
-// executor says about its work is not believed.
+// Returns true if the domain takes too long to drain. Only the scheduler's clock decides: the
+// executor's claims about its work are not trusted.
 bool TurnArbiter::IsLate(const Domain& domain, uint64_t now_ns) const {
   return domain.state == State::kYielding && now_ns - domain.yields_since_ns >= limits_.overrun_ns;
 }
 
-// Turns late domains into overrunning ones, and gives the order that is due for each: one per call, so Next is asked
-// until there is none. If both are due, an end comes before a report.
+// Marks late domains as overrunning, and returns one order that is due for them: callers ask Next
+// until there is none. An end comes before a report.
 std::optional<TurnOrder> TurnArbiter::Watch(uint64_t now_ns) {
   if (turn_.domain != kNone && IsLate(domains_[turn_.domain], now_ns)) {
     BeginOverrun(turn_.domain, now_ns);
@@ -329,28 +324,29 @@ std::optional<TurnOrder> TurnArbiter::Watch(uint64_t now_ns) {
   return std::nullopt;
 }
 
-// For the domain that has a turn. Where it may go on, its turn is renewed.
+// Returns true if the domain that has the turn must yield. If its turn is over and it may go on,
+// the turn is renewed.
 bool TurnArbiter::MustYield(uint64_t now_ns) {
   Domain& its = domains_[turn_.domain];
-  // Its time alone costs nobody anything: the quantum begins when somebody else comes.
+  // While it is alone its time costs nobody anything: the quantum begins when another domain asks.
   if (Alone(turn_.domain)) {
-    guard_.GotOn(turn_.priority, now_ns);
+    guard_.NoteProgress(turn_.priority, now_ns);
     turn_.ends_ns = now_ns + limits_.quantum_ns;
     return false;
   }
   const bool over =
       now_ns >= turn_.ends_ns || turn_.allocation == kNone || !allocations_[turn_.allocation].wants;
   if (over) {
-    // Before Choose, which must see what this turn has cost, and that its class has got on: it
-    // would rescue it at once.
+    // Before Choose, which must see the turn's cost and its class's progress, or would rescue that
+    // class at once.
     Settle(turn_.domain, now_ns);
-    guard_.GotOn(turn_.priority, now_ns);
+    guard_.NoteProgress(turn_.priority, now_ns);
   }
   const uint32_t next = Choose(now_ns);
   if (next == kNone) {
     // The others are out or at their ceiling, and so is this one, unless it wants nothing.
     turn_.ends_ns = now_ns + limits_.quantum_ns;
-    if (over) LetIn(now_ns);
+    if (over) Readmit(now_ns);
     return its.wanting != 0;
   }
   const Allocation& it = allocations_[next];
@@ -358,9 +354,9 @@ bool TurnArbiter::MustYield(uint64_t now_ns) {
   // An allocation of a higher class in the same domain makes it a turn of that class.
   if (same && !over && it.priority < turn_.priority) BeginTurn(next, now_ns);
   if (over && same) {
-    // It has just had a turn of its own while the others waited.
+    // It has had a whole turn while others waited, and gets another.
     BeginTurn(next, now_ns);
-    LetIn(now_ns);
+    Readmit(now_ns);
   }
   if (same) return false;
   return over || it.priority < turn_.priority;
@@ -384,7 +380,7 @@ std::optional<TurnOrder> TurnArbiter::Next(uint64_t now_ns) {
   meter_.SettleTo(now_ns);
   policy_.tree().Wake(now_ns);
   NoteClasses(now_ns);
-  // A turn that is late is taken away here, and then given to the next one below.
+  // Takes a late turn away; the next one is granted below.
   if (auto report = Watch(now_ns)) return report;
   if (turn_.domain != kNone) {
     Domain& it = domains_[turn_.domain];
@@ -397,11 +393,11 @@ std::optional<TurnOrder> TurnArbiter::Next(uint64_t now_ns) {
       const uint32_t number = turn_.domain;
       Meter(number, now_ns);
       if (it.wanting == 0) {
-        // It says that nothing of it is at the device, so the next one does not wait for its answer.
-        // It is charged until it has drained, so a lie gains it nothing.
+        // It claims to have nothing at the device, so the next one does not wait for its answer. It
+        // is charged until it has drained, so a false claim gains it nothing.
         leaving_.push_back(number);
         EndTurn(now_ns);
-        LetIn(now_ns);
+        Readmit(now_ns);
       }
       return TurnOrder{TurnOrder::Kind::kYield, DomainId{number}, Priority::kLow, 0};
     }
@@ -410,7 +406,7 @@ std::optional<TurnOrder> TurnArbiter::Next(uint64_t now_ns) {
   uint32_t next = Choose(now_ns);
   if (next == kNone && !out_.empty()) {
     // No other domain wants a turn: there is none to lose.
-    LetIn(now_ns);
+    Readmit(now_ns);
     next = Choose(now_ns);
   }
   if (next == kNone) return std::nullopt;

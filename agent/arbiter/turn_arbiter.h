@@ -211,7 +211,7 @@ class TurnArbiter {
   void EndTurn(uint64_t now_ns);
   void BeginOverrun(uint32_t domain, uint64_t now_ns);
   bool IsLate(const Domain& domain, uint64_t now_ns) const;
-  void LetIn(uint64_t now_ns);
+  void Readmit(uint64_t now_ns);
   bool Alone(uint32_t domain) const;
   std::optional<TurnOrder> Grant(uint64_t now_ns);
   std::optional<TurnOrder> Watch(uint64_t now_ns);

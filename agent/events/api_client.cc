@@ -38,7 +38,7 @@ size_t Keep(char* data, size_t, size_t bytes, void* answer_untyped) {
 
 // libcurl's progress callback, called about once a second even if nothing comes: so long does Stop
 // wait for a server that hangs. Not 0 ends the transfer.
-int LookWhetherCancelled(void* flag, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+int CheckCancelled(void* flag, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return static_cast<const std::atomic<bool>*>(flag)->load() ? 1 : 0;
 }
 
@@ -142,7 +142,7 @@ absl::StatusOr<ApiAnswer> ApiClient::Call(const char* method, const std::string&
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &Keep);
   curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
   curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-  curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, &LookWhetherCancelled);
+  curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, &CheckCancelled);
   curl_easy_setopt(curl, CURLOPT_XFERINFODATA, const_cast<std::atomic<bool>*>(is_cancelled_));
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);
   const CURLcode result = curl_easy_perform(curl);

@@ -52,7 +52,7 @@ std::optional<EventBook::Post> EventBook::Next(Clock::Time now) {
   // the last one served, then those before it.
   std::map<std::tuple<bool, bool, std::string_view>, Series*> due;
   for (auto& [id, series] : series_) {
-    if (series.IsTold() || now < series.next) continue;
+    if (series.IsPosted() || now < series.next) continue;
     const std::string_view whose = series.post.event.pod_namespace;
     Series*& first = due[{!whose.empty(), whose <= last_, whose}];
     if (first == nullptr || series.next < first->next) first = &series;
@@ -105,7 +105,7 @@ void EventBook::Tidy(Clock::Time now) {
   std::vector<uint64_t> over;
   for (const auto& [id, series] : series_) {
     // One that waits for its post stays, however old: it ends by its post or by Drop.
-    if (series.IsTold() && now - series.post.last >= kForgotten) over.push_back(id);
+    if (series.IsPosted() && now - series.post.last >= kForgotten) over.push_back(id);
   }
   for (const uint64_t id : over) Erase(id);
   std::erase_if(budgets_, [&](const auto& entry) {
@@ -129,12 +129,12 @@ bool EventBook::MakeRoom(const std::string& pod_namespace) {
   const Series* given = nullptr;
   for (const auto& [id, series] : series_) {
     const std::string& whose = series.post.event.pod_namespace;
-    if (own == most ? whose != pod_namespace || !series.IsTold()
+    if (own == most ? whose != pod_namespace || !series.IsPosted()
                     : whose.empty() || count_of[whose] != most) {
       continue;
     }
-    if (given == nullptr || !given->IsTold() ||
-        (series.IsTold() && series.post.last < given->post.last)) {
+    if (given == nullptr || !given->IsPosted() ||
+        (series.IsPosted() && series.post.last < given->post.last)) {
       given = &series;
     }
   }

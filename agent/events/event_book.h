@@ -64,7 +64,7 @@ class EventBook {
     Post post;
     uint64_t posted = 0;  // how many of post.count
     Clock::Time next;     // not posted before this time
-    bool IsTold() const { return posted == post.count; }
+    bool IsPosted() const { return posted == post.count; }
   };
   struct Budget {
     TokenBucket posts{kAtOnce, kRefill};

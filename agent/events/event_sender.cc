@@ -26,7 +26,7 @@ constexpr char kNodesNamespace[] = "default";
 constexpr size_t kSuffixBytes = 8;
 constexpr size_t kMaxTroubleBytes = 300;
 // A minute is the longest that any series waits for its next post.
-constexpr std::chrono::milliseconds kLookPause{1000};
+constexpr std::chrono::milliseconds kPollInterval{1000};
 
 // RFC 3339 in UTC and whole seconds, as metav1.Time is written.
 std::string TimeText(Clock::Time time) {
@@ -106,7 +106,7 @@ void EventSender::Stop() {
   thread_.join();
 }
 
-void EventSender::Tell(const Event& event) {
+void EventSender::Report(const Event& event) {
   uint64_t left_out = 0;
   bool may_say = false;
   {
@@ -158,7 +158,7 @@ void EventSender::Run() {
       asked = options_.clock->Now();
       post = book_.Next(asked);
       if (!post.has_value()) {
-        (void)changed_.WaitFor(mutex_, kLookPause, [this]() GPULOOM_REQUIRES(mutex_) {
+        (void)changed_.WaitFor(mutex_, kPollInterval, [this]() GPULOOM_REQUIRES(mutex_) {
           return has_news_ || is_stopping_;
         });
         continue;
@@ -216,7 +216,7 @@ EventSender::Outcome EventSender::Send(const EventBook::Post& post) {
   std::string name = post.name;
   if (!name.empty()) {
     const Json change = {{"count", post.count},
-                         {"lastTimestamp", TimeText(post.last)},
+                         {"lastTimestamp", TimeText(options_.clock->Shown(post.last))},
                          {"message", post.event.message}};
     answer = client_->Patch(Cat(PathOf(post.event), "/", name),
                             change.dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -281,8 +281,8 @@ std::string EventSender::Body(const EventBook::Post& post, const std::string& na
                      {"message", event.message},
                      {"type", event.is_warning ? "Warning" : "Normal"},
                      {"source", {{"component", kComponent}, {"host", options_.node}}},
-                     {"firstTimestamp", TimeText(post.first)},
-                     {"lastTimestamp", TimeText(post.last)},
+                     {"firstTimestamp", TimeText(options_.clock->Shown(post.first))},
+                     {"lastTimestamp", TimeText(options_.clock->Shown(post.last))},
                      {"count", post.count},
                      {"reportingComponent", kReporter},
                      {"reportingInstance", options_.node}};

@@ -42,7 +42,7 @@ class EventSender {
   void Start();
   void Stop();
 
-  void Tell(const Event& event);
+  void Report(const Event& event);
 
   uint64_t posted() const { return posted_; }
   uint64_t dropped() const;

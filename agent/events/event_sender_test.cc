@@ -16,7 +16,7 @@
 
 #include "agent/cat.h"
 #include "agent/events/testing/api_server_fixture.h"
-#include "agent/testing_clock.h"
+#include "agent/testing/clock.h"
 
 namespace gpuloom {
 namespace {
@@ -72,7 +72,7 @@ class EventSenderTest : public ApiServerFixture {
 
 TEST_F(EventSenderTest, APodsEventNamesThePodTheContainerAndTheNode) {
   Start();
-  sender_->Tell(About("p", "1 process lost the device"));
+  sender_->Report(About("p", "1 process lost the device"));
   ASSERT_TRUE(Within([&] { return sender_->posted() == 1; })) << Read(folder_ + "/log");
   const auto posts = Requests("POST", 201);
   ASSERT_EQ(posts.size(), 1u);
@@ -89,7 +89,7 @@ TEST_F(EventSenderTest, APodsEventNamesThePodTheContainerAndTheNode) {
               ::testing::MatchesRegex("[0-9]+-[0-9]+-[0-9]+T[0-9]+:[0-9]+:[0-9]+Z"));
 
   // What follows raises its count.
-  for (int i = 0; i < 5; ++i) sender_->Tell(About("p", "again"));
+  for (int i = 0; i < 5; ++i) sender_->Report(About("p", "again"));
   clock_.Advance(EventBook::kRepeatPause);
   ASSERT_TRUE(Within([&] { return sender_->posted() == 2; }));
   const auto patches = Requests("PATCH", 200);
@@ -100,9 +100,24 @@ TEST_F(EventSenderTest, APodsEventNamesThePodTheContainerAndTheNode) {
   EXPECT_EQ(Requests("GET", 200).size(), 1u) << "the pod is known";
 }
 
+TEST_F(EventSenderTest, TimesAreWallTimeAfterTheMachinesClockWasSet) {
+  clock_.StepWall(std::chrono::hours(-1));
+  Start();
+  sender_->Report(About("p"));
+  ASSERT_TRUE(Within([&] { return sender_->posted() == 1; })) << Read(folder_ + "/log");
+  const Json event = Requests("POST", 201)[0]["body"];
+  EXPECT_EQ(event["firstTimestamp"], "2023-11-14T21:13:20Z");
+  EXPECT_EQ(event["lastTimestamp"], "2023-11-14T21:13:20Z");
+  clock_.StepWall(std::chrono::hours(2));
+  sender_->Report(About("p"));
+  clock_.Advance(EventBook::kRepeatPause);
+  ASSERT_TRUE(Within([&] { return sender_->posted() == 2; }));
+  EXPECT_EQ(Requests("PATCH", 200)[0]["body"]["lastTimestamp"], "2023-11-14T23:13:20Z");
+}
+
 TEST_F(EventSenderTest, ANodesEventNeedsNoPod) {
   Start();
-  sender_->Tell({false, "", "", "", "GpuHealthy", "GPU-1 is healthy"});
+  sender_->Report({false, "", "", "", "GpuHealthy", "GPU-1 is healthy"});
   ASSERT_TRUE(Within([&] { return sender_->posted() == 1; })) << Read(folder_ + "/log");
   const Json event = Requests("POST", 201)[0];
   EXPECT_EQ(event["path"], "/api/v1/namespaces/default/events");
@@ -116,9 +131,9 @@ TEST_F(EventSenderTest, PodsThatAreGoneOrElsewhereHaveNoEvents) {
   state_["pods"]["a/elsewhere"] = {{"uid", "u"}, {"node", "node-2"}};
   WriteState();
   Start();
-  sender_->Tell(About("gone"));
-  sender_->Tell(About("elsewhere"));
-  sender_->Tell(About("../../../apis/x"));
+  sender_->Report(About("gone"));
+  sender_->Report(About("elsewhere"));
+  sender_->Report(About("../../../apis/x"));
   ASSERT_TRUE(Within([&] { return sender_->dropped() == 3; }));
   EXPECT_TRUE(Requests("POST", 201).empty());
   EXPECT_EQ(Requests("GET", 404).size(), 1u) << "what is no name is not asked for";
@@ -128,7 +143,7 @@ TEST_F(EventSenderTest, AServerThatIsBusyOrHasForgottenIsToldAgain) {
   state_["status"] = 503;
   WriteState();
   Start();
-  sender_->Tell(About("p"));
+  sender_->Report(About("p"));
   ASSERT_TRUE(Within([&] { return !Requests("GET", 503).empty(); }));
   state_.erase("status");
   state_["token"] = "second";
@@ -138,7 +153,7 @@ TEST_F(EventSenderTest, AServerThatIsBusyOrHasForgottenIsToldAgain) {
   ASSERT_TRUE(Within([&] { return sender_->posted() == 1; })) << Read(folder_ + "/log");
   state_["forgets"] = true;
   WriteState();
-  sender_->Tell(About("p"));
+  sender_->Report(About("p"));
   clock_.Advance(EventBook::kRepeatPause);
   ASSERT_TRUE(Within([&] { return sender_->posted() == 2; }));
   EXPECT_EQ(Requests("PATCH", 404).size(), 1u);
@@ -149,12 +164,12 @@ TEST_F(EventSenderTest, APodOfTheSameNameHasItsOwnEvent) {
   Start();
   Event event = About("p");
   event.instance = "of-the-first";
-  sender_->Tell(event);
+  sender_->Report(event);
   ASSERT_TRUE(Within([&] { return sender_->posted() == 1; }));
   state_["pods"]["a/p"]["uid"] = "uid-of-the-next-p";
   WriteState();
   event.instance = "of-the-second";
-  sender_->Tell(event);
+  sender_->Report(event);
   clock_.Advance(EventBook::kRepeatPause);
   ASSERT_TRUE(Within([&] { return sender_->posted() == 2; }));
   const auto posts = Requests("POST", 201);
@@ -171,11 +186,11 @@ TEST_F(EventSenderTest, Malicious_PodsThatAreTooLargeHoldNobodyUp) {
   WriteState();
   Start();
   for (uint64_t minute = 0; minute < 3; ++minute) {
-    for (int i = 1; i <= 6; ++i) sender_->Tell(About(Cat("p", i), "m", "evil"));
+    for (int i = 1; i <= 6; ++i) sender_->Report(About(Cat("p", i), "m", "evil"));
     ASSERT_TRUE(Within([&] { return sender_->dropped() == 6 * (minute + 1); }))
         << Read(folder_ + "/log");
-    sender_->Tell(AboutNode());
-    sender_->Tell(About("p"));
+    sender_->Report(AboutNode());
+    sender_->Report(About("p"));
     ASSERT_TRUE(Within([&] { return sender_->posted() == 2 * (minute + 1); }));
     clock_.Advance(EventBook::kRepeatPause);
   }
@@ -185,7 +200,7 @@ TEST_F(EventSenderTest, OfAPodNoMoreThanItsMetadataIsRead) {
   state_["pods"]["a/p"]["spec_bytes"] = 5 << 20;
   WriteState();
   Start();
-  sender_->Tell(About("p"));
+  sender_->Report(About("p"));
   ASSERT_TRUE(Within([&] { return sender_->posted() == 1; })) << Read(folder_ + "/log");
   EXPECT_EQ(Requests("POST", 201)[0]["body"]["involvedObject"]["uid"], "uid-of-p");
 }
@@ -194,9 +209,9 @@ TEST_F(EventSenderTest, Malicious_AnEventThatWasMadeALargeOneIsPostedAllTheSame)
   state_["event_bytes"] = 5 << 20;
   WriteState();
   Start();
-  sender_->Tell(About("p"));
+  sender_->Report(About("p"));
   ASSERT_TRUE(Within([&] { return sender_->posted() == 1; })) << Read(folder_ + "/log");
-  sender_->Tell(About("p"));
+  sender_->Report(About("p"));
   clock_.Advance(EventBook::kRepeatPause);
   ASSERT_TRUE(Within([&] { return sender_->posted() == 2; }));
   EXPECT_EQ(Requests("POST", 201).size(), 1u);
@@ -208,9 +223,9 @@ TEST_F(EventSenderTest, Malicious_ANamespaceWhereTheServerFailsWaitsByItself) {
   WriteState();
   Start();
   for (uint64_t minute = 0; minute < 8; ++minute) {
-    for (int i = 1; i <= 6; ++i) sender_->Tell(About(Cat("p", i), "m", "evil"));
+    for (int i = 1; i <= 6; ++i) sender_->Report(About(Cat("p", i), "m", "evil"));
     ASSERT_TRUE(Within([&] { return Requests("GET", 500).size() == minute + 1; }));
-    sender_->Tell(AboutNode());
+    sender_->Report(AboutNode());
     ASSERT_TRUE(Within([&] { return sender_->posted() == minute + 1; }));
     clock_.Advance(EventBook::kRepeatPause);
   }
@@ -220,7 +235,7 @@ TEST_F(EventSenderTest, WhatTheServerRefusesIsDropped) {
   state_["status"] = 403;
   WriteState();
   Start();
-  sender_->Tell(AboutNode());
+  sender_->Report(AboutNode());
   ASSERT_TRUE(Within([&] { return sender_->dropped() == 1; }));
   EXPECT_EQ(sender_->posted(), 0u);
 }
@@ -254,7 +269,7 @@ TEST(EventSender, WithoutAServerEventsAreLinesOfTheLogOnly) {
   TestingClock clock;
   EventSender sender({"", "", "node-1", &clock});
   sender.Start();
-  for (int i = 0; i < 1000; ++i) sender.Tell({true, "a", "p", "main", "GpuFault", "m"});
+  for (int i = 0; i < 1000; ++i) sender.Report({true, "a", "p", "main", "GpuFault", "m"});
   EXPECT_EQ(sender.posted(), 0u);
   EXPECT_EQ(sender.dropped(), 0u);
 }
@@ -268,7 +283,7 @@ TEST(EventSender, Malicious_NamespacesWithoutEndLeaveOthersTheirLines) {
   {
     EventSender sender({"", "", "node-1", &clock});
     const auto tell = [&](const std::string& whose, const std::string& message) {
-      sender.Tell({true, whose, "p", "main", "GpuFault", message});
+      sender.Report({true, whose, "p", "main", "GpuFault", message});
     };
     for (int i = 0; i < 2000; ++i) tell(Cat("evil-", i), "m");
     clock.Advance(std::chrono::hours(1));

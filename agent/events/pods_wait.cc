@@ -133,7 +133,7 @@ class Waiting {
     const Json& items = Member(pods, "items");
     if (!items.is_array()) return absl::DeadlineExceededError(Cat(message, " ", trouble_));
     size_t told = 0;
-    const Clock::Time until = wait_.clock->Now() + PodsWait::kTelling;
+    const Clock::Time until = wait_.clock->Now() + PodsWait::kLastLinesTime;
     for (const Json& pod : items) {
       if (IsReady(pod)) continue;
       if (++told > kMaxNodes) return absl::DeadlineExceededError(message + "\n…");

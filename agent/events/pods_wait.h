@@ -15,7 +15,7 @@ namespace gpuloom {
 struct PodsWait {
   static constexpr Clock::Duration kPause = std::chrono::seconds(1);
   // How long pods are asked for their lines when the time is over: a server that hangs would take 5 s for each.
-  static constexpr Clock::Duration kTelling = std::chrono::seconds(15);
+  static constexpr Clock::Duration kLastLinesTime = std::chrono::seconds(15);
 
   std::string server;  // "https://HOST:PORT"
   std::string

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <utility>
 
 #include "agent/cat.h"
 #include "agent/node/size.h"
@@ -30,6 +31,11 @@ std::string Count(uint64_t number, const char* one, const char* many) {
 }
 
 }  // namespace
+
+void TenantWatch::Resume(std::map<std::string, Counts> known) {
+  known_ = std::move(known);
+  has_looked_ = true;
+}
 
 std::vector<Event> TenantWatch::Look(const GpuReport& report) {
   std::vector<Event> events;

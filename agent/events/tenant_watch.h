@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns what has happened to a GPU's tenants since the scheduler's last report into events of their pods: refused
-// memory, processes that were not admitted, faults. What was counted before the first report makes no events.
+// memory, processes that were not admitted, faults. What was counted before the first report makes no events, but for
+// what is told of by Resume.
 //
 // One value for each GPU, used from one thread.
 #pragma once
@@ -16,9 +17,6 @@ namespace gpuloom {
 
 class TenantWatch {
  public:
-  std::vector<Event> Look(const GpuReport& report);
-
- private:
   struct Counts {
     uint64_t memory_refusals = 0;
     uint64_t session_refusals = 0;
@@ -26,6 +24,11 @@ class TenantWatch {
     uint64_t faults[control::kFaults] = {};
   };
 
+  // Before the first report: goes on from what another agent has seen, by allocation. What has happened since is news.
+  void Resume(std::map<std::string, Counts> known);
+  std::vector<Event> Look(const GpuReport& report);
+
+ private:
   bool has_looked_ = false;
   std::map<std::string, Counts> known_;  // by allocation
 };

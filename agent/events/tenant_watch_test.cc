@@ -62,6 +62,24 @@ TEST_F(TenantWatchTest, WhatWasThereBeforeIsNoNewsAndWhatIsAddedIs) {
   EXPECT_TRUE(events[2].is_warning);
 }
 
+TEST_F(TenantWatchTest, WhatHasHappenedSinceAnotherAgentSawItIsNews) {
+  TenantWatch::Counts seen;
+  seen.memory_refusals = 7;
+  seen.faults[1] = 3;
+  watch_.Resume({{"one", seen}});
+  control::AllocationState state = Of("one", "p");
+  state.memory_refused_count = 7;
+  state.faults[1] = 5;
+  control::AllocationState later = Of("two", "q");
+  later.sessions_refused = 1;
+  const std::vector<Event> events = Look({state, later});
+  ASSERT_THAT(events, SizeIs(2));
+  EXPECT_EQ(events[0].reason, "GpuFault");
+  EXPECT_THAT(events[0].message, HasSubstr("2 processes"));
+  EXPECT_EQ(events[1].reason, "GpuProcessRefused");
+  EXPECT_THAT(Look({state, later}), IsEmpty());
+}
+
 TEST_F(TenantWatchTest, ATenantThatCameLaterBeginsWithNothing) {
   EXPECT_THAT(Look({}), IsEmpty());
   control::AllocationState state = Of("one", "p");

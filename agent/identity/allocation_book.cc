@@ -69,7 +69,7 @@ absl::Status AllocationBook::Load(std::vector<std::string>* complaints) {
   for (const std::string& directory : {allocations_, records_}) {
     if (absl::Status status = MakeStateDirectory(directory, 0700); !status.ok()) return status;
   }
-  if (absl::Status status = LookLocked(complaints); !status.ok()) return status;
+  if (absl::Status status = RefreshLocked(complaints); !status.ok()) return status;
   // A directory without a record is what a removal left that did not come to its end.
   // Listed first: removing while a directory is being read may skip entries.
   const absl::StatusOr<std::vector<fs::path>> directories = List(allocations_);
@@ -85,7 +85,7 @@ absl::Status AllocationBook::Load(std::vector<std::string>* complaints) {
   return absl::OkStatus();
 }
 
-absl::Status AllocationBook::LookLocked(std::vector<std::string>* complaints) const {
+absl::Status AllocationBook::RefreshLocked(std::vector<std::string>* complaints) const {
   const absl::StatusOr<std::vector<fs::path>> records = List(records_);
   if (!records.ok()) return records.status();
   std::set<std::string> names;
@@ -95,12 +95,12 @@ absl::Status AllocationBook::LookLocked(std::vector<std::string>* complaints) co
   // What is known is looked at by its name, too: a listing may leave out a record that another
   // agent replaces meanwhile.
   for (const auto& [name, known] : by_name_) names.insert(name);
-  for (const std::string& name : names) LookAtLocked(name, complaints);
+  for (const std::string& name : names) RefreshOneLocked(name, complaints);
   return absl::OkStatus();
 }
 
-void AllocationBook::LookAtLocked(const std::string& name,
-                                  std::vector<std::string>* complaints) const {
+void AllocationBook::RefreshOneLocked(const std::string& name,
+                                      std::vector<std::string>* complaints) const {
   const std::string path = RecordOf(name);
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0) {
@@ -172,7 +172,7 @@ absl::StatusOr<Allocation> AllocationBook::Add(const std::string& gpu_uuid,
 
 absl::Status AllocationBook::Bind(const std::string& name, const Binding& binding) {
   const MutexLock lock(mutex_);
-  LookAtLocked(name, nullptr);
+  RefreshOneLocked(name, nullptr);
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return absl::NotFoundError(Cat("state: no allocation ", name));
   const Allocation before = found->second.allocation;
@@ -180,7 +180,7 @@ absl::Status AllocationBook::Bind(const std::string& name, const Binding& bindin
   changed.binding = binding;
   if (absl::Status status = WriteRecord(changed); !status.ok()) {
     // It says so all the same if only the folder could not be synchronised.
-    LookAtLocked(name, nullptr);
+    RefreshOneLocked(name, nullptr);
     const auto now = by_name_.find(name);
     if (now != by_name_.end() && now->second.allocation.binding != before.binding) {
       (void)WriteRecord(before);  // which may fail no earlier: behind the rename
@@ -193,7 +193,7 @@ absl::Status AllocationBook::Bind(const std::string& name, const Binding& bindin
 
 absl::Status AllocationBook::Remove(const std::string& name) {
   const MutexLock lock(mutex_);
-  LookAtLocked(name, nullptr);
+  RefreshOneLocked(name, nullptr);
   if (!by_name_.contains(name)) return absl::OkStatus();
   std::error_code error;
   // In this order, because a crash in between leaves a record, from which it is tried again.
@@ -208,7 +208,7 @@ absl::Status AllocationBook::Remove(const std::string& name) {
 
 std::optional<Allocation> AllocationBook::Find(const std::string& name) const {
   const MutexLock lock(mutex_);
-  LookAtLocked(name, nullptr);
+  RefreshOneLocked(name, nullptr);
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return std::nullopt;
   return found->second.allocation;
@@ -227,7 +227,7 @@ std::vector<Allocation> AllocationBook::All() const {
   std::vector<Allocation> all;
   {
     const MutexLock lock(mutex_);
-    (void)LookLocked(nullptr);  // a directory that cannot be read has not changed what is known
+    (void)RefreshLocked(nullptr);  // a directory that cannot be read has not changed what is known
     for (const auto& [name, known] : by_name_) all.push_back(known.allocation);
   }
   SortOldestFirst(&all);

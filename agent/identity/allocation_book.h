@@ -63,8 +63,8 @@ class AllocationBook {
   absl::Status WriteRecord(const Allocation& allocation) const;
   // Take over what has changed on disk, for all records or for one. A record that cannot be read stays as it was known,
   // unless `complaints` is given: then it is set aside.
-  absl::Status LookLocked(std::vector<std::string>* complaints) const GPULOOM_REQUIRES(mutex_);
-  void LookAtLocked(const std::string& name, std::vector<std::string>* complaints) const
+  absl::Status RefreshLocked(std::vector<std::string>* complaints) const GPULOOM_REQUIRES(mutex_);
+  void RefreshOneLocked(const std::string& name, std::vector<std::string>* complaints) const
       GPULOOM_REQUIRES(mutex_);
 
   const std::string allocations_;

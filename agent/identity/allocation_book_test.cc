@@ -16,8 +16,8 @@
 
 #include "agent/identity/allocation_record.h"
 #include "agent/identity/state_file.h"
-#include "agent/testing_full_disk.h"
-#include "agent/testing_read_only.h"
+#include "agent/testing/full_disk.h"
+#include "agent/testing/read_only.h"
 
 namespace {
 bool g_folders_fail = false;

@@ -22,7 +22,8 @@ bool IsHeld(const Allocation& allocation, const std::vector<ContainerDevices>& h
   });
 }
 
-// True when the kubelet has since handed one of its IDs to another pod, even one of the same name.
+// True when the kubelet has since handed one of its IDs to another pod, even one of the same name: it does so when nothing
+// of the earlier pod runs any more.
 // All containers of a pod are allocated before the first of them is started, so an allocation made
 // after this one was bound, and bound itself, is of a later pod. An unbound one is superseded by
 // any later one that was bound: its own pod never started a container.
@@ -41,20 +42,28 @@ bool IsSuperseded(const Allocation& allocation, const std::vector<Allocation>& a
 std::vector<std::string> Collector::Judge(const std::vector<Allocation>& allocations,
                                           const std::vector<ContainerDevices>& held,
                                           Clock::Time now) {
-  // What was missing before counts from anew: the lists of these minutes are no evidence of either.
-  if (now < quiet_until_) {
-    missing_since_.clear();
-    return {};
-  }
+  // The lists of these minutes are no evidence, neither of who is there nor of who is not: what was missing before counts
+  // from anew.
+  const bool is_quiet = now < quiet_until_;
   std::vector<std::string> over;
   // Made anew for each list, so that the time of an allocation that is seen once starts again.
   std::map<std::string, Clock::Time> still_missing;
+  std::set<std::string> gone;
   for (const Allocation& allocation : allocations) {
-    // One from the future was made before a reboot that lost the date: it is not young.
-    const bool is_young =
-        now >= allocation.created_at && now < allocation.created_at + times_.grace;
-    if (is_young) continue;
-    if (IsHeld(allocation, held) && !IsSuperseded(allocation, allocations, times_.grace)) continue;
+    const bool is_superseded = IsSuperseded(allocation, allocations, times_.grace);
+    if (is_superseded && allocation.binding.has_value()) {
+      // No list is needed to know it, so none can be wrong about it.
+      gone.insert(allocation.name);
+      over.push_back(allocation.name);
+      continue;
+    }
+    // A pod that has got as far as PreStartContainer was in a list already; before, it may not be in any yet. One from
+    // the future was made before a reboot that lost the date: it is not young.
+    const bool is_young = !allocation.binding.has_value() && now >= allocation.created_at &&
+                          now < allocation.created_at + times_.grace;
+    if (is_quiet || is_young) continue;
+    if (IsHeld(allocation, held) && !is_superseded) continue;
+    gone.insert(allocation.name);
     const auto known = missing_since_.find(allocation.name);
     const Clock::Time since = known == missing_since_.end() ? now : known->second;
     if (now - since >= times_.missing) {
@@ -65,7 +74,22 @@ std::vector<std::string> Collector::Judge(const std::vector<Allocation>& allocat
     }
   }
   missing_since_ = std::move(still_missing);
+  gone_ = std::move(gone);
   return over;
+}
+
+std::map<std::string, size_t> DevicesLeft(const std::vector<Allocation>& allocations) {
+  std::map<std::string, std::string> holders;  // by device ID
+  for (const Allocation& allocation : allocations) {
+    if (!allocation.binding.has_value()) continue;
+    for (const std::string& id : allocation.device_ids) holders[id] = allocation.name;
+  }
+  std::map<std::string, size_t> left;
+  for (const Allocation& allocation : allocations) {
+    if (allocation.binding.has_value()) left[allocation.name] = 0;
+  }
+  for (const auto& [id, name] : holders) ++left[name];
+  return left;
 }
 
 }  // namespace gpuloom

@@ -4,11 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace gpuloom {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 using std::chrono::minutes;
 using std::chrono::seconds;
@@ -61,7 +65,24 @@ TEST(Collector, SeenAgainInBetweenStartsAnew) {
   EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(10)), ElementsAre("x"));
 }
 
-TEST(Collector, NothingIsJudgedInItsFirstMinutes) {
+// A pod of a second is not kept for minutes.
+TEST(Collector, WhatHadItsPodIsJudgedInItsFirstMinutesToo) {
+  Collector collector = Make();
+  const std::vector<Allocation> all = {Bound(Make("x", {"0"}, kStart), "a", "p")};
+  EXPECT_THAT(collector.Judge(all, {Held("a", "p", {"0"})}, kStart + seconds(3)), IsEmpty());
+  EXPECT_FALSE(collector.IsGone("x"));
+  EXPECT_THAT(collector.Judge(all, {}, kStart + seconds(5)), IsEmpty());
+  EXPECT_TRUE(collector.IsGone("x"));
+  EXPECT_THAT(collector.Judge(all, {}, kStart + seconds(64)), IsEmpty());
+  EXPECT_THAT(collector.Judge(all, {}, kStart + seconds(65)), ElementsAre("x"));
+  EXPECT_TRUE(collector.IsGone("x")) << "until it is removed";
+  // It is not in the list of a kubelet that has just started, which shows nothing.
+  collector.KubeletSeen(kStart + seconds(66));
+  EXPECT_THAT(collector.Judge(all, {}, kStart + seconds(67)), IsEmpty());
+  EXPECT_FALSE(collector.IsGone("x"));
+}
+
+TEST(Collector, NothingWithoutAPodIsJudgedInItsFirstMinutes) {
   Collector collector = Make();
   const std::vector<Allocation> all = {Make("x", {"0"}, kStart)};
   EXPECT_THAT(collector.Judge(all, {}, kStart), IsEmpty());
@@ -117,8 +138,12 @@ TEST(Collector, IdsThatPassedToAnotherPodDoNotKeepTheOldAllocation) {
         Bound(Make("old", {"0"}, kStart), "a", "p"),
         Bound(Make("new", {"0"}, kStart + minutes(10)), "a", next_pod)};
     const std::vector<ContainerDevices> held = {Held("a", next_pod, {"0"})};
-    EXPECT_THAT(collector.Judge(all, held, kStart + minutes(20)), IsEmpty());
-    EXPECT_THAT(collector.Judge(all, held, kStart + minutes(21)), ElementsAre("old")) << next_pod;
+    EXPECT_THAT(collector.Judge(all, held, kStart + minutes(20)), ElementsAre("old")) << next_pod;
+    EXPECT_TRUE(collector.IsGone("old"));
+    EXPECT_FALSE(collector.IsGone("new"));
+    // A kubelet that has just started, and shows nothing yet, makes no difference to that.
+    collector.KubeletSeen(kStart + minutes(20));
+    EXPECT_THAT(collector.Judge(all, {}, kStart + minutes(21)), ElementsAre("old")) << next_pod;
   }
 }
 
@@ -141,6 +166,19 @@ TEST(Collector, AnUnboundOneGoesWhenItsIdsServeALaterPod) {
   const std::vector<ContainerDevices> held = {Held("b", "q", {"0"})};
   EXPECT_THAT(collector.Judge(all, held, kStart + minutes(20)), IsEmpty());
   EXPECT_THAT(collector.Judge(all, held, kStart + minutes(21)), ElementsAre("never-started"));
+}
+
+TEST(DevicesLeft, ADeviceIsTheLatestContainersThatHasStarted) {
+  std::vector<Allocation> all = {Bound(Make("init", {"0", "1", "2", "3"}, kStart), "a", "p"),
+                                 Make("app", {"0", "1"}, kStart + seconds(1)),
+                                 Bound(Make("other", {"4"}, kStart), "b", "q")};
+  EXPECT_THAT(DevicesLeft(all), UnorderedElementsAre(Pair("init", 4), Pair("other", 1)));
+  all[1] = Bound(all[1], "a", "p");
+  EXPECT_THAT(DevicesLeft(all),
+              UnorderedElementsAre(Pair("init", 2), Pair("app", 2), Pair("other", 1)));
+  all.push_back(Bound(Make("next", {"2", "3"}, kStart + minutes(1)), "c", "r"));
+  EXPECT_THAT(DevicesLeft(all), UnorderedElementsAre(Pair("init", 0), Pair("app", 2),
+                                                     Pair("other", 1), Pair("next", 2)));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "agent/testing_clock.h"
+#include "agent/testing/clock.h"
 
 namespace gpuloom {
 namespace {

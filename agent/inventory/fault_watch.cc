@@ -28,7 +28,7 @@ struct Memory {
 
 // More at once is a flood; the rest comes with the next look.
 // Looks come every second (gpu_health.h).
-constexpr int kLooksPerOpening = 10;
+constexpr int kPollsPerOpening = 10;
 constexpr int kMostEvents = 64;
 
 // Those that nodes see most, in NVIDIA's words.
@@ -80,7 +80,7 @@ std::vector<GpuFault> FaultWatch::Look() {
   ReadEvents(&faults);
   ++looks_;
   // While GPUs are missing it is opened again only now and then: that wakes idle GPUs, and events in between are lost.
-  if (nvml_ == nullptr || is_outdated_ || (!missing_.empty() && looks_ >= kLooksPerOpening)) {
+  if (nvml_ == nullptr || is_outdated_ || (!missing_.empty() && looks_ >= kPollsPerOpening)) {
     Close();
     Open();
     is_outdated_ = false;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -33,7 +34,7 @@ class FaultWatchTest : public ::testing::Test {
   }
   void Say(const std::string& text) { std::ofstream(path_) << text; }
 
-  const std::string path_ = ::testing::TempDir() + "fault_watch_events";
+  const std::string path_ = ::testing::TempDir() + "fault_watch_events_" + std::to_string(getpid());
   FaultWatch watch_{{kFirst, kSecond}, GPULOOM_FIXTURES "/libnvml_faults.so"};
 };
 

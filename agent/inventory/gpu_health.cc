@@ -16,8 +16,8 @@ Sickness::Source SourceOf(const GpuFault& fault) {
 GpuHealth::GpuHealth(Options options) : options_(std::move(options)) {
   // All entries, once: the map's keys never change afterwards.
   for (const std::string& uuid : options_.gpu_uuids) sicknesses_[uuid];
-  for (const GpuFault& fault : options_.known) {
-    sicknesses_.at(fault.gpu_uuid).Remember(options_.clock->Now(), fault.reason, SourceOf(fault));
+  for (const Known& known : options_.known) {
+    sicknesses_.at(known.gpu_uuid).Remember(options_.clock->Now(), known.reason, known.source);
   }
   if (options_.nvml_library.empty()) return;
   faults_ = std::make_unique<FaultWatch>(options_.gpu_uuids, options_.nvml_library);
@@ -43,7 +43,7 @@ void GpuHealth::Watch() {
   while (!is_stopping_) {
     Look();
     MutexLock lock(mutex_);
-    if (stop_.WaitFor(mutex_, kLookPause, [this] { return is_stopping_.load(); })) return;
+    if (stop_.WaitFor(mutex_, kPollInterval, [this] { return is_stopping_.load(); })) return;
   }
 }
 
@@ -80,10 +80,10 @@ void GpuHealth::Suspect(const std::string& gpu_uuid) {
   if (found != sicknesses_.end()) found->second.Suspect(options_.clock->Now());
 }
 
-std::string GpuHealth::Trouble(const std::string& gpu_uuid) const {
+Sickness GpuHealth::Of(const std::string& gpu_uuid) const {
   const MutexLock lock(mutex_);
   const auto found = sicknesses_.find(gpu_uuid);
-  return found == sicknesses_.end() ? "" : found->second.reason();
+  return found == sicknesses_.end() ? Sickness() : found->second;
 }
 
 }  // namespace gpuloom

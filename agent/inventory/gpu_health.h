@@ -23,8 +23,13 @@ namespace gpuloom {
 
 class GpuHealth {
  public:
-  static constexpr std::chrono::milliseconds kLookPause{1000};
+  static constexpr std::chrono::milliseconds kPollInterval{1000};
 
+  struct Known {
+    std::string gpu_uuid;
+    std::string reason;
+    Sickness::Source source = Sickness::Source::kProbe;
+  };
   struct Options {
     std::vector<std::string> gpu_uuids;
     std::string nvml_library;  // empty: nothing reports faults, as with software GPUs
@@ -33,7 +38,7 @@ class GpuHealth {
         probe;
     Clock* clock = nullptr;
     // What was wrong before: those GPUs are sick until a probe, the first thing that is done, succeeds.
-    std::vector<GpuFault> known = {};
+    std::vector<Known> known = {};
   };
 
   explicit GpuHealth(Options options);
@@ -47,7 +52,9 @@ class GpuHealth {
   // Reports that executors do not start, or that those of several tenants end: this GPU is to be probed.
   void Suspect(const std::string& gpu_uuid);
   // Why it is sick, in one line; empty: it is not.
-  std::string Trouble(const std::string& gpu_uuid) const;
+  std::string Trouble(const std::string& gpu_uuid) const { return Of(gpu_uuid).reason(); }
+  // All that is known of it now; of a GPU that is not its own, nothing.
+  Sickness Of(const std::string& gpu_uuid) const;
 
  private:
   void Watch();

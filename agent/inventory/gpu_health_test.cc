@@ -4,10 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <fstream>
 
-#include "agent/testing_clock.h"
+#include "agent/testing/clock.h"
 
 namespace gpuloom {
 namespace {
@@ -57,7 +58,7 @@ TEST_F(GpuHealthTest, OnlyTheGpuThatIsSuspectedIsProbed) {
 
 TEST_F(GpuHealthTest, WhatAnEarlierAgentKnewIsSickUntilAProbeSucceeds) {
   GpuHealth::Options options = OptionsFor("");
-  options.known = {{kSecond, "Xid 48", /*is_event=*/true}};
+  options.known = {{kSecond, "Xid 48", Sickness::Source::kEvent}};
   GpuHealth health(std::move(options));
   EXPECT_EQ(health.Trouble(kFirst), "");
   EXPECT_EQ(health.Trouble(kSecond), "Xid 48") << "nothing has been looked at yet";
@@ -69,6 +70,18 @@ TEST_F(GpuHealthTest, WhatAnEarlierAgentKnewIsSickUntilAProbeSucceeds) {
   clock_.Advance(2 * Sickness::kFirstPause);
   health.Look();
   EXPECT_EQ(health.Trouble(kSecond), "");
+}
+
+TEST_F(GpuHealthTest, WhatAnEarlierAgentsProbeSaidGivesWayToWhatANewerOneSays) {
+  GpuHealth::Options options = OptionsFor("");
+  options.known = {{kSecond, "cuda: before", Sickness::SourceOf("of a later release")}};
+  GpuHealth health(std::move(options));
+  trouble_ = "cuda: now";
+  health.Look();
+  EXPECT_EQ(health.Trouble(kSecond), "cuda: now");
+  EXPECT_STREQ(Sickness::NameOf(health.Of(kSecond).source()), "probe");
+  EXPECT_EQ(Sickness::SourceOf("event"), Sickness::Source::kEvent);
+  EXPECT_EQ(Sickness::SourceOf("state"), Sickness::Source::kState);
 }
 
 TEST_F(GpuHealthTest, AProbeThatCannotBeMadeSaysNothing) {
@@ -96,7 +109,7 @@ TEST_F(GpuHealthTest, Malicious_AGpuThatIsFullIsNotSick) {
 }
 
 TEST_F(GpuHealthTest, WhatTheDriverReportsIsSickUntilAProbeSucceeds) {
-  const std::string events = ::testing::TempDir() + "gpu_health_events";
+  const std::string events = ::testing::TempDir() + "gpu_health_events_" + std::to_string(getpid());
   std::ofstream(events) << "";
   ASSERT_EQ(setenv("GPULOOM_NVML_FIXTURE", events.c_str(), 1), 0);
   GpuHealth health(OptionsFor(GPULOOM_FIXTURES "/libnvml_faults.so"));

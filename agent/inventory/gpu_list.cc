@@ -38,7 +38,7 @@ KnownGpus ReadKnownGpus(const std::string& state_directory) {
     const std::optional<GpuStanding> standing = ReadStanding(folder);
     if (!standing.has_value()) continue;
     KnownGpu one;
-    one.is_missed = !standing->sickness.empty() && DrainedBecause(folder).empty();
+    one.is_missed = !standing->sickness.empty() && DrainReason(folder).empty();
     Gpu& gpu = one.gpu;
     gpu.uuid = folder.filename();
     gpu.name = standing->name;

@@ -12,7 +12,7 @@
 
 #include "agent/inventory/inventory_watch.h"
 #include "agent/node/gpu_standing.h"
-#include "agent/testing_clock.h"
+#include "agent/testing/clock.h"
 
 namespace gpuloom {
 namespace {

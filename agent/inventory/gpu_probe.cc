@@ -141,7 +141,7 @@ ProbeResult RunGpuProbe(const std::vector<std::string>& arguments,
   if (trouble == kGpuIsFull) return {true, "", /*is_full=*/true};
   if (trouble.empty()) {
     trouble =
-        Cat("a probe of the GPU ", reaped == pid ? HowItEnded(status) : "ended", " without a word");
+        Cat("a probe of the GPU ", reaped == pid ? ExitText(status) : "ended", " without a word");
   }
   return {true, trouble};
 }

@@ -4,6 +4,20 @@
 #include <algorithm>
 
 namespace gpuloom {
+namespace {
+
+constexpr const char* kSourceNames[] = {"probe", "state", "event"};
+
+}  // namespace
+
+const char* Sickness::NameOf(Source source) { return kSourceNames[static_cast<size_t>(source)]; }
+
+Sickness::Source Sickness::SourceOf(std::string_view name) {
+  for (const Source source : {Source::kState, Source::kEvent}) {
+    if (name == NameOf(source)) return source;
+  }
+  return Source::kProbe;
+}
 
 void Sickness::Fault(Clock::Time now, const std::string& reason, Source source) {
   if (reason_.empty()) {

@@ -9,6 +9,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "agent/clock.h"
 
@@ -31,6 +32,10 @@ class Sickness {
     kEvent,  // the driver, about something that has happened to it
   };
 
+  // As files say it: "probe", "state", "event". Anything else is taken for a probe's, which any newer reason replaces.
+  static const char* NameOf(Source source);
+  static Source SourceOf(std::string_view name);
+
   void Fault(Clock::Time now, const std::string& reason, Source source);
   // It was sick before this object was made: it is so until a probe, which is due at once, says otherwise.
   void Remember(Clock::Time now, const std::string& reason, Source source);
@@ -44,6 +49,7 @@ class Sickness {
 
   // Why it is sick, in one line; empty: it is not.
   const std::string& reason() const { return reason_; }
+  Source source() const { return source_; }
 
  private:
   std::string reason_;

@@ -55,9 +55,9 @@ void Exporter::Stop() {
 
 void Exporter::Watch() {
   for (;;) {
-    observer_.Look(clock_->Now());
+    observer_.Look(clock_->Now(), clock_->WallAhead());
     MutexLock lock(mutex_);
-    if (stop_.WaitFor(mutex_, kLookPause,
+    if (stop_.WaitFor(mutex_, kPollInterval,
                       [this]() GPULOOM_REQUIRES(mutex_) { return is_stopping_; })) {
       break;
     }

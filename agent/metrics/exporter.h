@@ -28,7 +28,7 @@ namespace gpuloom {
 
 class Exporter {
  public:
-  static constexpr std::chrono::milliseconds kLookPause{1000};
+  static constexpr std::chrono::milliseconds kPollInterval{1000};
   // After this long without Ticked, /healthz fails. The loop may wait for the kubelet (5 s at a time), its PodResources
   // (3 s) and schedulers (5 s each).
   static constexpr Clock::Duration kStandstill = std::chrono::minutes(1);

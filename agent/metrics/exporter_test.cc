@@ -5,7 +5,7 @@
 
 #include "agent/metrics/testing/http.h"
 #include "agent/metrics/testing/node.h"
-#include "agent/testing_clock.h"
+#include "agent/testing/clock.h"
 
 namespace gpuloom {
 namespace {

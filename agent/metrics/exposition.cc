@@ -251,13 +251,13 @@ void AddDomain(const std::string& gpu_uuid, const std::string& name, const Domai
                Number(domain.counts.lost));
 }
 
-void AddGpu(const std::string& uuid, const GpuUse& gpu, Families* out) {
+void AddGpu(const std::string& uuid, const GpuUse& gpu, Clock::Duration wall_ahead, Families* out) {
   const Labels labels = {{"gpu", uuid}};
   out->Counter("gpuloom_gpu_scheduler_restarts_total",
                "How often another scheduler was found for the GPU than the one before.", labels,
                Number(gpu.scheduler_restarts));
   out->Gauge("gpuloom_gpu_report_timestamp_seconds", "When the GPU's scheduler answered last.",
-             labels, UnixSeconds(gpu.reported_at));
+             labels, UnixSeconds(gpu.reported_at + wall_ahead));
   // A scheduler before control 3.3 says nothing of its GPU: better no series than one of zeros.
   if (!gpu.tells_gpu) return;
   if (gpu.is_answering) {
@@ -364,7 +364,8 @@ void AddNode(const NodeFigures& node, const Ledger& ledger, Families* out) {
   }
 }
 
-void AddPolicy(const NodeFigures& node, const PolicyHistory& policy, Families* out) {
+void AddPolicy(const NodeFigures& node, const PolicyHistory& policy, Clock::Duration wall_ahead,
+               Families* out) {
   out->Gauge("gpuloom_policy_in_force", "1 while a policy is in force; else nobody gets slots.", {},
              node.has_policy ? 1 : 0);
   out->Gauge("gpuloom_policy_generation",
@@ -375,12 +376,13 @@ void AddPolicy(const NodeFigures& node, const PolicyHistory& policy, Families* o
   // Before the first one there is no time to tell.
   if (policy.generation != 0) {
     out->Gauge("gpuloom_policy_change_timestamp_seconds",
-               "When the policy in force was taken over.", {}, UnixSeconds(policy.changed_at));
+               "When the policy in force was taken over.", {},
+               UnixSeconds(policy.changed_at + wall_ahead));
   }
   if (!policy.last_error.empty()) {
     out->Gauge("gpuloom_policy_error_timestamp_seconds",
                "When the policy's file was refused last, first seen; absent: never.", {},
-               UnixSeconds(policy.error_at));
+               UnixSeconds(policy.error_at + wall_ahead));
   }
 }
 
@@ -399,12 +401,12 @@ void PolicyHistory::Follow(const NodeFigures& node, Clock::Time now) {
 }
 
 std::string FormatMetrics(const Ledger& ledger, const NodeFigures& node,
-                          const PolicyHistory& policy) {
+                          const PolicyHistory& policy, Clock::Duration wall_ahead) {
   Families families;
   AddNode(node, ledger, &families);
-  AddPolicy(node, policy, &families);
+  AddPolicy(node, policy, wall_ahead, &families);
   for (const auto& [uuid, gpu] : ledger.gpus) {
-    AddGpu(uuid, gpu, &families);
+    AddGpu(uuid, gpu, wall_ahead, &families);
     for (const auto& [name, domain] : gpu.domains) {
       AddDomain(uuid, name, domain, gpu.is_answering, &families);
     }

@@ -29,7 +29,8 @@ inline constexpr const char* kFaultNames[] = {"broke_protocol", "lost_device", "
                                               "lost_executor", "long_kernel"};
 static_assert(std::size(kFaultNames) == control::kFaults, "each fault has its name");
 
+// `wall_ahead`: Clock::WallAhead of the clock of all these times.
 std::string FormatMetrics(const Ledger& ledger, const NodeFigures& node,
-                          const PolicyHistory& policy);
+                          const PolicyHistory& policy, Clock::Duration wall_ahead);
 
 }  // namespace gpuloom

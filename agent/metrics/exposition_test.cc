@@ -54,12 +54,21 @@ class ExpositionTest : public ::testing::Test {
     node_.policy_trouble = "policy.yaml:1:2: no";
     policy_.Follow(node_, kNow);
   }
-  std::string Text() const { return FormatMetrics(ledger_, node_, policy_); }
+  std::string Text() const { return FormatMetrics(ledger_, node_, policy_, wall_ahead_); }
 
   Ledger ledger_;
   NodeFigures node_;
   PolicyHistory policy_;
+  Clock::Duration wall_ahead_{};
 };
+
+TEST_F(ExpositionTest, TimesAreWallTime) {
+  wall_ahead_ = seconds(-3600);
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("\ngpuloom_policy_error_timestamp_seconds 1699996400\n"));
+  EXPECT_THAT(text, ContainsRegex("\ngpuloom_policy_change_timestamp_seconds 169999640[0-9]\n"));
+  EXPECT_THAT(text, ContainsRegex("\ngpuloom_gpu_report_timestamp_seconds.* 1699996402\n"));
+}
 
 TEST_F(ExpositionTest, Figures) {
   const std::string text = Text();

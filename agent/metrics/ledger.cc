@@ -156,8 +156,8 @@ void Ledger::Add(const std::string& gpu_uuid, const GpuReport& report, bool is_n
 void Ledger::ChargeWhatWasHeld(const std::string& gpu_uuid, Clock::Duration held) {
   const double seconds = std::chrono::duration<double>(held).count();
   for (const auto& [name, tenant] : tenants) {
-    // A tenant that was not in the last report held nothing.
-    if (name.gpu_uuid != gpu_uuid || tenant.now.slots == 0) continue;
+    // A tenant that was not in the last report held nothing: its figures are 0.
+    if (name.gpu_uuid != gpu_uuid) continue;
     NamespaceUse& use = namespaces[name.pod_namespace];
     use.memory_byte_seconds += static_cast<double>(tenant.now.memory_used_bytes) * seconds;
     use.quota_byte_seconds += static_cast<double>(tenant.now.memory_quota_bytes) * seconds;
@@ -186,7 +186,7 @@ void Ledger::AddAllocations(const std::string& gpu_uuid, GpuUse* gpu, const GpuR
     allocations[Text(state.name)] = {name, counts};
 
     // Several allocations may be one tenant: an init container's and its successor's, or those of
-    // pods that follow one another.
+    // pods that follow one another. Each has only the slots that it still holds.
     Tenant& tenant = tenants[name];
     AddTo(added, &tenant.counts);
     tenant.now.slots += state.slots;

@@ -55,7 +55,7 @@ TEST_F(LedgerFile, WhatWasCountedComesBackToTheFigure) {
   for (Ledger* ledger : {&ledger_, &after}) {
     ledger->Add(kGpu, ReportOf({a}, 111.234), true, now_);
   }
-  EXPECT_EQ(FormatMetrics(after, {}, {}), FormatMetrics(ledger_, {}, {}));
+  EXPECT_EQ(FormatMetrics(after, {}, {}, {}), FormatMetrics(ledger_, {}, {}, {}));
   EXPECT_EQ(after.namespaces["red"].counts.kernels, 50u);
 }
 

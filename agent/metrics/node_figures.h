@@ -25,6 +25,8 @@ struct NodeFigures {
   bool has_unusable_gpu = false;
   uint64_t allocations = 0;        // directories that containers may have mounted
   uint64_t bound_allocations = 0;  // those of them whose pod is known
+  // Slots that bound allocations hold now, by the allocation's name: Allocator::SlotsHeld.
+  std::map<std::string, uint64_t> slots_held;
   uint64_t watches = 0;  // kubelets' streams of the device list; 0: no pod can be placed here
   uint64_t registrations = 0;
   // Failed calls to the kubelet, and the kubelet's requests and how many of them were refused, all by call. The keys

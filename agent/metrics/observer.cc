@@ -3,11 +3,34 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "agent/cat.h"
 #include "agent/identity/kept_text.h"
 #include "agent/metrics/ledger_file.h"
+#include "proto/control/connection.h"
 
 namespace gpuloom {
+namespace {
+
+// A scheduler keeps allocations that are not collected yet, and those of init containers as long as the pod. Of these it
+// reports what was given, and here becomes what is still held: nobody pays for a slot that another one has.
+void LeaveWhatIsHeld(const std::map<std::string, uint64_t>& slots_held, GpuReport* report) {
+  for (control::AllocationState& state : report->allocations) {
+    const auto known = slots_held.find(std::string(state.name, control::TextLength(state.name)));
+    // Not recorded here any more: of the moment before it is removed there as well.
+    if (known == slots_held.end() || known->second >= state.slots) continue;
+    const uint64_t quota_bytes = state.memory_quota_bytes / state.slots * known->second;
+    const uint64_t given_back_bytes = state.memory_quota_bytes - quota_bytes;
+    report->gpu.memory_promised_bytes -=
+        std::min(report->gpu.memory_promised_bytes, given_back_bytes);
+    state.memory_quota_bytes = quota_bytes;
+    state.slots = static_cast<uint32_t>(known->second);
+  }
+}
+
+}  // namespace
 
 void Observer::Load() {
   std::string complaint;
@@ -17,13 +40,14 @@ void Observer::Load() {
   clients_.clear();
   is_interrupted_ = false;
   next_keep_ = {};
+  if (options_.loaded) options_.loaded(ledger);
   const MutexLock lock(mutex_);
   ledger_ = std::move(ledger);
   shares_ = {};
   metrics_ = state_ = nullptr;
 }
 
-void Observer::Look(Clock::Time now) {
+void Observer::Look(Clock::Time now, Clock::Duration wall_ahead) {
   NodeFigures node = options_.node();
   for (const std::string& uuid : options_.gpu_uuids) {
     // Without a new page: what was asked so far is in the ledger, and Keep follows.
@@ -36,11 +60,12 @@ void Observer::Look(Clock::Time now) {
     }
     // Without mutex_, which requests for the figures need: a scheduler that hangs costs its time
     // limit here and nobody else.
-    const absl::StatusOr<GpuReport> report =
+    absl::StatusOr<GpuReport> report =
         client == nullptr ? absl::UnavailableError("no scheduler") : client->Report();
     // Connected to anew at the next look, whatever it was: this client may be that of a scheduler
     // that has ended.
     if (!report.ok()) client = nullptr;
+    if (report.ok()) LeaveWhatIsHeld(node.slots_held, &*report);
     const MutexLock lock(mutex_);
     if (report.ok()) {
       ledger_.Add(uuid, *report, is_new_connection, now);
@@ -56,6 +81,7 @@ void Observer::Look(Clock::Time now) {
     refusals_.Follow(node, now);
     node_ = std::move(node);
     looked_at_ = now;
+    wall_ahead_ = wall_ahead;
     metrics_ = state_ = nullptr;
   }
   // Between two keeps no figure is lost that anybody was shown: Metrics keeps what it shows.
@@ -93,7 +119,8 @@ std::shared_ptr<const std::string> Observer::Metrics() {
     const MutexLock lock(mutex_);
     // It is on disk: the thread that made it has held keep_mutex_ until then.
     if (metrics_ != nullptr) return metrics_;
-    metrics = std::make_shared<const std::string>(FormatMetrics(ledger_, node_, policy_));
+    metrics =
+        std::make_shared<const std::string>(FormatMetrics(ledger_, node_, policy_, wall_ahead_));
     metrics_ = metrics;
     ledger = FormatLedger(ledger_);
   }
@@ -106,7 +133,7 @@ std::shared_ptr<const std::string> Observer::State() {
   const MutexLock lock(mutex_);
   if (state_ == nullptr) {
     state_ = std::make_shared<const std::string>(
-        FormatState(ledger_, node_, policy_, shares_, refusals_, looked_at_));
+        FormatState(ledger_, node_, policy_, shares_, refusals_, looked_at_, wall_ahead_));
   }
   return state_;
 }

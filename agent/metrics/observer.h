@@ -42,6 +42,8 @@ class Observer {
     std::function<absl::StatusOr<std::shared_ptr<SchedulerClient>>(const std::string& directory)>
         connect;
     std::function<NodeFigures()> node;  // called from Look
+    // Called from Load with what it has loaded. May be empty.
+    std::function<void(const Ledger&)> loaded;
   };
 
   explicit Observer(Options options) : options_(std::move(options)) {}
@@ -49,7 +51,8 @@ class Observer {
   // Continues from the ledger in the state directory, which another agent may have changed in the meantime.
   void Load();
   // Asks every scheduler once. Call it about once a second.
-  void Look(Clock::Time now);
+  // `wall_ahead` is the clock's WallAhead.
+  void Look(Clock::Time now, Clock::Duration wall_ahead = {});
   // A look in progress asks no further scheduler, and later ones ask none until the next Load, so that ending waits
   // for at most one scheduler that hangs. Safe from any thread.
   void Interrupt() { is_interrupted_ = true; }
@@ -80,6 +83,7 @@ class Observer {
   ShareHistory shares_ GPULOOM_GUARDED_BY(mutex_);
   RefusalTimes refusals_ GPULOOM_GUARDED_BY(mutex_);
   Clock::Time looked_at_ GPULOOM_GUARDED_BY(mutex_);
+  Clock::Duration wall_ahead_ GPULOOM_GUARDED_BY(mutex_){};
   // Null: not made yet.
   std::shared_ptr<const std::string> metrics_ GPULOOM_GUARDED_BY(mutex_);
   std::shared_ptr<const std::string> state_ GPULOOM_GUARDED_BY(mutex_);

@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <map>
 #include <optional>
+#include <vector>
 
 #include "agent/metrics/testing/node.h"
-#include "agent/testing_full_disk.h"
+#include "agent/testing/full_disk.h"
 
 namespace gpuloom {
 namespace {
@@ -41,6 +43,49 @@ TEST_F(ObserverTest, ShowsWhatSchedulersReportAndAsksOverOneConnection) {
   observer->Look(now_ + seconds(1));
   EXPECT_THAT(*observer->Metrics(), HasSubstr(Kernels(30)));
   EXPECT_EQ(connections_, 1);
+}
+
+// Schedulers report what was given. An init container's slots pass to the container behind it, and those of a pod that has
+// ended are collected later.
+TEST_F(ObserverTest, OnlyWhatIsStillHeldIsShownAndCharged) {
+  std::map<std::string, uint64_t> held = {{"init", 1}, {"main", 1}, {"ended", 0}};
+  Observer::Options options = Options();
+  options.node = [&held] {
+    NodeFigures node;
+    node.slots_held = held;
+    return node;
+  };
+  Observer observer(options);
+  observer.Load();
+  const auto report = [this](double running_s) {
+    std::vector<control::AllocationState> states = {AllocationOf("init", "red", "p"),
+                                                    AllocationOf("main", "red", "p"),
+                                                    AllocationOf("ended", "red", "before")};
+    GpuReport told = ReportOf(states, running_s);
+    told.gpu.memory_promised_bytes = 3 * 2048;
+    const MutexLock lock(scheduler_->mutex);
+    scheduler_->report = told;
+  };
+  const std::string gpu = ",gpu=\"" + std::string(kGpu) + "\"} ";
+  report(100);
+  observer.Look(now_);
+  EXPECT_THAT(*observer.Metrics(), HasSubstr("pod=\"p\",container=\"main\"" + gpu + "2\n"));
+  report(110);
+  observer.Look(now_ + seconds(10));
+  const std::string metrics = *observer.Metrics();
+  EXPECT_THAT(metrics, HasSubstr("gpuloom_namespace_slot_seconds_total{namespace=\"red\"} 20\n"));
+  EXPECT_THAT(metrics,
+              HasSubstr("gpuloom_namespace_quota_byte_seconds_total{namespace=\"red\"} 20480\n"));
+  EXPECT_THAT(metrics, HasSubstr("gpuloom_gpu_memory_promised_bytes{gpu=\"" + std::string(kGpu) +
+                                 "\"} 2048\n"));
+  // The kubelet lists the pod again: it was a wrong list.
+  held["ended"] = 2;
+  report(120);
+  observer.Look(now_ + seconds(20));
+  report(130);
+  observer.Look(now_ + seconds(30));
+  EXPECT_THAT(*observer.Metrics(),
+              HasSubstr("gpuloom_namespace_slot_seconds_total{namespace=\"red\"} 80\n"));
 }
 
 TEST_F(ObserverTest, ASchedulerThatIsGoneIsShownAndFoundAgain) {

@@ -26,29 +26,33 @@ std::vector<double> SeriesOf(const Name& name, size_t steps, Shares shares_of) {
 void ShareHistory::Follow(const Ledger& ledger, Clock::Time now) {
   const bool is_first = began_ == Clock::Time();
   if (!is_first && now - began_ < kStep) return;
-  const double step_ns =
-      std::chrono::duration<double, std::nano>(now - (is_first ? now - kStep : began_)).count();
-  Step step;
-  // What reports tell late would otherwise be more than all.
-  const auto share = [step_ns](uint64_t ns) {
-    return std::min(1.0, static_cast<double>(ns) / step_ns);
-  };
-  std::map<TenantName, uint64_t> tenants_ns;
+  // What was computed since the last step.
+  std::map<TenantName, uint64_t> tenants_ns, of_tenants_ns;
+  std::map<std::string, uint64_t> gpus_ns, of_gpus_ns, of_gpus_tenants_ns;
   for (const auto& [name, tenant] : ledger.tenants) {
     const uint64_t ns = tenants_ns[name] = tenant.counts.time.compute_ns;
     const auto before = tenants_ns_.find(name);
     // All figures of a tenant that was not known before are new, except in the first step, when they may be old.
     const uint64_t known_ns = before == tenants_ns_.end() ? (is_first ? ns : 0) : before->second;
-    if (ns > known_ns) step.tenants[name] = share(ns - known_ns);
+    if (ns <= known_ns) continue;
+    of_tenants_ns[name] = ns - known_ns;
+    of_gpus_tenants_ns[name.gpu_uuid] += ns - known_ns;
   }
-  std::map<std::string, uint64_t> gpus_ns;
   for (const auto& [uuid, gpu] : ledger.gpus) {
     const uint64_t ns = gpus_ns[uuid] = gpu.counts.busy.compute_ns;
     const auto before = gpus_ns_.find(uuid);
     // A GPU that is new to the ledger has its whole past in its first figure.
-    if (before != gpus_ns_.end() && ns > before->second)
-      step.gpus[uuid] = share(ns - before->second);
+    if (before != gpus_ns_.end() && ns > before->second) of_gpus_ns[uuid] = ns - before->second;
   }
+  // With what reports tell late there may be more than the step is long: that is all of it, for the GPU and its tenants together.
+  const uint64_t step_ns = static_cast<uint64_t>(std::chrono::nanoseconds(now - began_).count());
+  const auto share = [&](uint64_t ns, const std::string& gpu) {
+    const auto all_ns = std::max({step_ns, of_gpus_ns[gpu], of_gpus_tenants_ns[gpu]});
+    return static_cast<double>(ns) / static_cast<double>(all_ns);
+  };
+  Step step;
+  for (const auto& [name, ns] : of_tenants_ns) step.tenants[name] = share(ns, name.gpu_uuid);
+  for (const auto& [uuid, ns] : of_gpus_ns) step.gpus[uuid] = share(ns, uuid);
   tenants_ns_ = std::move(tenants_ns);
   gpus_ns_ = std::move(gpus_ns);
   began_ = now;

@@ -21,7 +21,8 @@ class ShareHistory {
   // Call it after each update of the ledger; a step ends after kStep.
   void Follow(const Ledger& ledger, Clock::Time now);
 
-  // Shares from 0 to 1, one for each step so far, the oldest first; empty: nothing in any of them.
+  // Shares from 0 to 1, one for each step so far, the oldest first; empty: nothing in any of them. Those of a GPU's tenants are 1
+  // together at most.
   std::vector<double> Of(const TenantName& tenant) const;
   std::vector<double> OfGpu(const std::string& uuid) const;
   size_t steps() const { return steps_.size(); }

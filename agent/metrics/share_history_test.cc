@@ -47,6 +47,16 @@ TEST_F(ShareHistoryTest, EachStepHasWhatWasComputedInIt) {
   EXPECT_THAT(history_.Of(NameOf("nobody")), IsEmpty());
 }
 
+TEST_F(ShareHistoryTest, WhatReportsTellLateIsSharedAmongAll) {
+  Step({});
+  Step({{"p", 0}, {"q", 0}});
+  Step({{"p", 4}, {"q", 2}, {"new", 2}});
+  EXPECT_THAT(history_.OfGpu(kGpu), ElementsAre(0, 1));
+  EXPECT_THAT(history_.Of(NameOf("p")), ElementsAre(0, 0.5));
+  EXPECT_THAT(history_.Of(NameOf("q")), ElementsAre(0, 0.25));
+  EXPECT_THAT(history_.Of(NameOf("new")), ElementsAre(0, 0.25));
+}
+
 TEST_F(ShareHistoryTest, KeepsTheLastMinutes) {
   Step({{"p", 0}});
   Step({{"p", 5}});

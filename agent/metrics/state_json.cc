@@ -13,10 +13,10 @@ using Json = nlohmann::ordered_json;
 
 double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
-// Unix time in seconds, or null: it has not happened.
-Json TimeOf(Clock::Time time) {
+// Wall time, as Unix time in seconds, or null: it has not happened.
+Json TimeOf(Clock::Time time, Clock::Duration wall_ahead) {
   if (time == Clock::Time()) return nullptr;
-  return std::chrono::duration<double>(time.time_since_epoch()).count();
+  return std::chrono::duration<double>((time + wall_ahead).time_since_epoch()).count();
 }
 
 template <typename Busy>  // TimeUsage or BusyTime
@@ -55,7 +55,7 @@ const char* StateOf(const TenantGauges& now, bool is_known) {
 }
 
 Json TenantOf(const TenantName& name, const Tenant& tenant, bool is_known,
-              const ShareHistory& shares) {
+              const ShareHistory& shares, Clock::Duration wall_ahead) {
   const TenantCounts& counts = tenant.counts;
   Json unsupported = tenant.unsupported;
   if (tenant.other_unsupported) unsupported.push_back("other");
@@ -65,7 +65,7 @@ Json TenantOf(const TenantName& name, const Tenant& tenant, bool is_known,
           {"gpu", name.gpu_uuid},
           {"trust_domain", tenant.trust_domain},
           {"state", StateOf(tenant.now, is_known)},
-          {"last_seen", TimeOf(tenant.last_seen)},
+          {"last_seen", TimeOf(tenant.last_seen, wall_ahead)},
           {"slots", tenant.now.slots},
           {"processes", tenant.now.sessions},
           {"processes_begun", counts.sessions_begun},
@@ -86,18 +86,23 @@ Json TenantOf(const TenantName& name, const Tenant& tenant, bool is_known,
           {"shares", SharesOf(shares.Of(name))}};
 }
 
-Json GpuOf(const NodeFigures::OneGpu& one, const Ledger& ledger, const ShareHistory& shares) {
+Json GpuOf(const NodeFigures::OneGpu& one, const Ledger& ledger, const ShareHistory& shares,
+           Clock::Duration wall_ahead) {
   // A GPU whose scheduler has never answered has zeros, and is not up.
   static const GpuUse kNone;
   const auto found = ledger.gpus.find(one.gpu.uuid);
   const GpuUse& gpu = found == ledger.gpus.end() ? kNone : found->second;
+  int64_t since_unix_s = one.standing.since_unix_s;
+  if (since_unix_s != 0) {
+    since_unix_s += std::chrono::floor<std::chrono::seconds>(wall_ahead).count();
+  }
   Json json = {{"gpu", one.gpu.uuid},
                {"index", one.gpu.index},
                {"name", one.gpu.name},
                {"healthy", one.standing.state == GpuState::kHealthy},
                {"state", kGpuStateNames[static_cast<size_t>(one.standing.state)]},
                {"state_reason", one.standing.reason},
-               {"state_since", one.standing.since_unix_s},
+               {"state_since", since_unix_s},
                {"slots", one.standing.slots},
                {"slots_allocated", one.standing.held},
                {"slots_beyond", one.standing.beyond},
@@ -109,7 +114,7 @@ Json GpuOf(const NodeFigures::OneGpu& one, const Ledger& ledger, const ShareHist
                {"memory_bytes", one.gpu.total_bytes},
                {"scheduler_up", gpu.is_answering},
                {"scheduler_restarts", gpu.scheduler_restarts},
-               {"reported", TimeOf(gpu.reported_at)},
+               {"reported", TimeOf(gpu.reported_at, wall_ahead)},
                {"busy_seconds", EnginesOf(gpu.counts.busy)},
                {"executors_started", gpu.counts.started},
                {"executors_failed", gpu.counts.failed},
@@ -160,18 +165,19 @@ Clock::Time RefusalTimes::Of(const RefusedRequest& refusal) const {
 }
 
 std::string FormatState(const Ledger& ledger, const NodeFigures& node, const PolicyHistory& policy,
-                        const ShareHistory& shares, const RefusalTimes& refusals, Clock::Time now) {
+                        const ShareHistory& shares, const RefusalTimes& refusals, Clock::Time now,
+                        Clock::Duration wall_ahead) {
   Json json = {{"version", kVersion},
-               {"time", TimeOf(now)},
+               {"time", TimeOf(now, wall_ahead)},
                {"step_seconds", std::chrono::duration<double>(ShareHistory::kStep).count()},
                {"node", {{"trouble", node.node_trouble}, {"unusable_gpu", node.has_unusable_gpu}}},
                {"policy",
                 {{"in_force", node.has_policy},
                  {"generation", policy.generation},
-                 {"changed", TimeOf(policy.changed_at)},
+                 {"changed", TimeOf(policy.changed_at, wall_ahead)},
                  {"error", policy.trouble},
                  {"last_error", policy.last_error},
-                 {"last_error_time", TimeOf(policy.error_at)}}},
+                 {"last_error_time", TimeOf(policy.error_at, wall_ahead)}}},
                {"kubelet",
                 {{"watches", node.watches},
                  {"registrations", node.registrations},
@@ -182,12 +188,12 @@ std::string FormatState(const Ledger& ledger, const NodeFigures& node, const Pol
                {"namespaces", Json::array()},
                {"refusals", Json::array()}};
   for (const NodeFigures::OneGpu& gpu : node.gpus) {
-    json["gpus"].push_back(GpuOf(gpu, ledger, shares));
+    json["gpus"].push_back(GpuOf(gpu, ledger, shares, wall_ahead));
   }
   for (const auto& [name, tenant] : ledger.tenants) {
     const auto gpu = ledger.gpus.find(name.gpu_uuid);
     const bool is_known = gpu != ledger.gpus.end() && gpu->second.is_answering;
-    json["tenants"].push_back(TenantOf(name, tenant, is_known, shares));
+    json["tenants"].push_back(TenantOf(name, tenant, is_known, shares, wall_ahead));
   }
   for (const auto& [name, use] : ledger.namespaces) {
     json["namespaces"].push_back(NamespaceOf(name, use));
@@ -196,7 +202,7 @@ std::string FormatState(const Ledger& ledger, const NodeFigures& node, const Pol
     json["refusals"].push_back({{"call", refusal.call},
                                 {"reason", refusal.reason},
                                 {"times", refusal.times},
-                                {"last", TimeOf(refusals.Of(refusal))}});
+                                {"last", TimeOf(refusals.Of(refusal), wall_ahead)}});
   }
   // Bytes that are not UTF-8 are replaced.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -28,7 +28,9 @@ class RefusalTimes {
   std::map<std::pair<std::string, std::string>, Seen> seen_;  // by call and reason
 };
 
+// `now`, and all times, are the agent's clock's; `wall_ahead` is its WallAhead.
 std::string FormatState(const Ledger& ledger, const NodeFigures& node, const PolicyHistory& policy,
-                        const ShareHistory& shares, const RefusalTimes& refusals, Clock::Time now);
+                        const ShareHistory& shares, const RefusalTimes& refusals, Clock::Time now,
+                        Clock::Duration wall_ahead);
 
 }  // namespace gpuloom

@@ -48,16 +48,33 @@ class StateJson : public ::testing::Test {
     shares_.Follow(ledger_, now_);
   }
   Json State() const {
-    return Json::parse(FormatState(ledger_, node_, policy_, shares_, refusals_, now_));
+    return Json::parse(FormatState(ledger_, node_, policy_, shares_, refusals_, now_, wall_ahead_));
   }
 
   Clock::Time now_{seconds(1'700'000'000)};
+  Clock::Duration wall_ahead_{};
   Ledger ledger_;
   NodeFigures node_;
   PolicyHistory policy_;
   ShareHistory shares_;
   RefusalTimes refusals_;
 };
+
+TEST_F(StateJson, TimesAreWallTime) {
+  node_.gpus[0].standing.since_unix_s = 1'700'000'001;
+  const Json before = State();
+  wall_ahead_ = seconds(-3600);
+  const Json state = State();
+  const auto expect_earlier = [&](const char* place) {
+    const Json::json_pointer pointer(place);
+    EXPECT_EQ(state.at(pointer).get<double>(), before.at(pointer).get<double>() - 3600) << place;
+  };
+  for (const char* place : {"/time", "/gpus/0/state_since", "/gpus/0/reported", "/policy/changed",
+                            "/tenants/0/last_seen", "/refusals/0/last"}) {
+    expect_earlier(place);
+  }
+  EXPECT_EQ(state["policy"]["last_error_time"], nullptr) << "never stays never";
+}
 
 TEST_F(StateJson, SaysWhoUsesWhatAndWhatWasRefused) {
   node_.node_trouble = "inventory: GPU 1: handle: GPU is lost";

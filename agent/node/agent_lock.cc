@@ -8,8 +8,8 @@
 namespace gpuloom {
 namespace {
 
-std::string PathOf(const std::string& state_directory) {
-  return state_directory + "/" + kAgentLockName;
+std::string PathOf(const std::string& state_directory, const char* name = kAgentLockName) {
+  return state_directory + "/" + name;
 }
 
 }  // namespace
@@ -20,7 +20,14 @@ bool HasHadAgent(const std::string& state_directory) {
 
 bool LacksAgent(const std::string& state_directory) {
   const std::string lock = PathOf(state_directory);
-  return access(lock.c_str(), R_OK) == 0 && !IsLocked(lock);
+  if (access(lock.c_str(), R_OK) != 0 || IsLocked(lock)) return false;
+  // Between two agents nobody holds it for a moment.
+  if (IsLocked(PathOf(state_directory, kNextLockName)) ||
+      IsLocked(PathOf(state_directory, kLeavingLockName))) {
+    return false;
+  }
+  // One that was the next or leaving takes this lock before it lets go of the other.
+  return !IsLocked(lock);
 }
 
 }  // namespace gpuloom

@@ -23,6 +23,13 @@ TEST(AgentLock, TellsAnAgentInChargeFromOneThatIsGoneAndFromNone) {
   lock.fd.Reset();
   EXPECT_TRUE(HasHadAgent(state));
   EXPECT_TRUE(LacksAgent(state));
+  for (const char* name : {"/agent.next", "/agent.leaving"}) {
+    LockFile other = TakeLock(state + name);
+    ASSERT_TRUE(other.fd.valid()) << other.error;
+    EXPECT_FALSE(LacksAgent(state)) << name << ": it is about to be in charge";
+    other.fd.Reset();
+    EXPECT_TRUE(LacksAgent(state)) << name;
+  }
   std::filesystem::remove_all(state);
 }
 

@@ -80,7 +80,7 @@ std::optional<DrainOrder> ReadDrainOrder(const std::string& folder) {
   return order;
 }
 
-std::string DrainedBecause(const std::string& folder) {
+std::string DrainReason(const std::string& folder) {
   const std::optional<DrainOrder> order = ReadDrainOrder(folder);
   if (!order) return "";
   return order->reason.empty() ? kDrainedByOperator
@@ -123,6 +123,7 @@ std::string FormatStanding(const GpuStanding& standing) {
                {"memory_bytes", standing.memory_bytes},
                {"numa_node", standing.numa_node},
                {"sickness", standing.sickness},
+               {"sickness_source", standing.sickness_source},
                {"policy_rules_impossible", standing.impossible_rules},
                {"policy_impossible", standing.impossible}});
 }
@@ -156,6 +157,8 @@ std::optional<GpuStanding> ReadStanding(const std::string& folder) {
       OneLine(ValueOf<std::string>(json, "sickness",
                                    standing.state == GpuState::kSick ? standing.reason : ""),
               kMaxReasonBytes);
+  standing.sickness_source =
+      OneLine(ValueOf<std::string>(json, "sickness_source", ""), kMaxReasonBytes);
   standing.impossible_rules = ValueOf<uint64_t>(json, "policy_rules_impossible", 0);
   if (const auto lines = json.find("policy_impossible"); lines != json.end() && lines->is_array()) {
     for (const Json& line : *lines) {

@@ -35,7 +35,7 @@ std::optional<DrainOrder> ReadDrainOrder(const std::string& folder);
 [[nodiscard]] bool RemoveDrainOrder(const std::string& folder, std::string* error);
 
 // "drained by operator: new fans"; empty: the GPU is not drained.
-std::string DrainedBecause(const std::string& folder);
+std::string DrainReason(const std::string& folder);
 
 enum class GpuState : uint32_t {
   kHealthy,
@@ -65,6 +65,8 @@ struct GpuStanding {
   int64_t numa_node = -1;
   // Why it is sick, whatever the state: one that is drained may be. The next agent begins with it.
   std::string sickness = {};
+  // Whose word that is (Sickness::NameOf); empty in an older agent's file.
+  std::string sickness_source = {};
   bool operator==(const GpuStanding&) const = default;
 };
 

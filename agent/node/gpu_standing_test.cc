@@ -34,14 +34,14 @@ class GpuStandingTest : public ::testing::Test {
 
 TEST_F(GpuStandingTest, AnOrderIsKeptUntilItIsTakenBack) {
   EXPECT_FALSE(ReadDrainOrder(folder_).has_value());
-  EXPECT_EQ(DrainedBecause(folder_), "");
+  EXPECT_EQ(DrainReason(folder_), "");
   ASSERT_TRUE(WriteDrainOrder(folder_, {1000, "fans \"A\"\nand B"}, &error_)) << error_;
   ASSERT_TRUE(ReadDrainOrder(folder_).has_value());
   EXPECT_EQ(ReadDrainOrder(folder_)->since_unix_s, 1000);
-  EXPECT_EQ(DrainedBecause(folder_), "drained by operator: fans \"A\"\\nand B");
+  EXPECT_EQ(DrainReason(folder_), "drained by operator: fans \"A\"\\nand B");
   ASSERT_TRUE(WriteDrainOrder(folder_, {2000, ""}, &error_));
   EXPECT_EQ(ReadDrainOrder(folder_)->since_unix_s, 1000) << "it has been drained since then";
-  EXPECT_EQ(DrainedBecause(folder_), "drained by operator");
+  EXPECT_EQ(DrainReason(folder_), "drained by operator");
   ASSERT_TRUE(RemoveDrainOrder(folder_, &error_));
   ASSERT_TRUE(RemoveDrainOrder(folder_, &error_));
   EXPECT_FALSE(ReadDrainOrder(folder_).has_value());
@@ -57,7 +57,7 @@ TEST_F(GpuStandingTest, AnAgentThatBeginsMeanwhileLosesNoOrder) {
   for (int i = 0; i < 200 && !HasFailure(); ++i) {
     const std::string reason = std::to_string(i);
     EXPECT_TRUE(WriteDrainOrder(folder_, {1000, reason}, &error_)) << error_;
-    EXPECT_EQ(DrainedBecause(folder_), "drained by operator: " + reason);
+    EXPECT_EQ(DrainReason(folder_), "drained by operator: " + reason);
   }
   ends = true;
   for (std::thread& agent : agents) agent.join();
@@ -66,11 +66,11 @@ TEST_F(GpuStandingTest, AnAgentThatBeginsMeanwhileLosesNoOrder) {
 TEST_F(GpuStandingTest, WhatCannotBeReadDrains) {
   for (const char* text : {"", "{", "[1]", "{\"since\": \"noon\", \"reason\": 7}"}) {
     std::ofstream(folder_ + "/drained.json") << text;
-    EXPECT_EQ(DrainedBecause(folder_), "drained by operator") << text;
+    EXPECT_EQ(DrainReason(folder_), "drained by operator") << text;
   }
   fs::remove(folder_ + "/drained.json");
   fs::create_directory(folder_ + "/drained.json");
-  EXPECT_EQ(DrainedBecause(folder_), "drained by operator");
+  EXPECT_EQ(DrainReason(folder_), "drained by operator");
 }
 
 TEST_F(GpuStandingTest, AFolderThatCannotBeWrittenIsNamed) {
@@ -80,9 +80,23 @@ TEST_F(GpuStandingTest, AFolderThatCannotBeWrittenIsNamed) {
 
 TEST_F(GpuStandingTest, AStandingComesBackAsItWas) {
   EXPECT_FALSE(ReadStanding(folder_).has_value());
-  const GpuStanding standing = {
-      GpuState::kDrained,       "drained by operator", 1000,  5, 10,      5, 1, 4096, 8192, 3, 2,
-      {"p.yaml:1:2: too much"}, "NVIDIA H100",         16384, 1, "Xid 79"};
+  const GpuStanding standing = {GpuState::kDrained,
+                                "drained by operator",
+                                1000,
+                                5,
+                                10,
+                                5,
+                                1,
+                                4096,
+                                8192,
+                                3,
+                                2,
+                                {"p.yaml:1:2: too much"},
+                                "NVIDIA H100",
+                                16384,
+                                1,
+                                "Xid 79",
+                                "event"};
   std::ofstream(StandingPath(folder_)) << FormatStanding(standing);
   ASSERT_TRUE(ReadStanding(folder_).has_value());
   EXPECT_EQ(*ReadStanding(folder_), standing);
@@ -96,6 +110,7 @@ TEST_F(GpuStandingTest, AStandingComesBackAsItWas) {
   EXPECT_EQ(ReadStanding(folder_)->index, -1) << "an older agent's";
   std::ofstream(StandingPath(folder_)) << "{\"state\": \"sick\", \"reason\": \"Xid 79\"}";
   EXPECT_EQ(ReadStanding(folder_)->sickness, "Xid 79") << "an older agent's";
+  EXPECT_EQ(ReadStanding(folder_)->sickness_source, "");
 }
 
 }  // namespace

@@ -20,6 +20,10 @@ class LineBudget {
   static constexpr uint32_t kAtOnce = 64;
   static constexpr uint64_t kRefillNs = 2'000'000'000;
 
+  LineBudget() = default;
+  // Of lines that come for another reason than a tenant.
+  LineBudget(uint32_t at_once, std::chrono::nanoseconds refill) : lines_(at_once, refill) {}
+
   // Returns false if the line must be left out. Otherwise *left_out is how many were left out since the last one
   // written.
   [[nodiscard]] bool Take(uint64_t now_ns, uint64_t* left_out) {

@@ -7,6 +7,8 @@
 
 #include <atomic>
 
+#include "agent/node/clock.h"
+
 namespace gpuloom {
 namespace {
 
@@ -49,12 +51,8 @@ void WriteLogLine(std::string_view program, LogLevel level, std::string_view tex
 
 bool TakeLogLine(LineBudget* budget, std::string_view program, LogLevel level) {
   if (!IsLogged(level)) return false;
-  timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  const uint64_t now_ns =
-      static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
   uint64_t left_out = 0;
-  if (!budget->Take(now_ns, &left_out)) return false;
+  if (!budget->Take(NowNs(), &left_out)) return false;
   if (left_out != 0) {
     char text[80];
     // The budget does not know whose it is; the line that follows does.

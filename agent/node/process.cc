@@ -89,7 +89,7 @@ std::string OwnProgram() {
   return std::string(self, size > 0 ? static_cast<size_t>(size) : 0);
 }
 
-std::string HowItEnded(int wait_status) {
+std::string ExitText(int wait_status) {
   if (!WIFSIGNALED(wait_status)) {
     return "exited with status " + std::to_string(WEXITSTATUS(wait_status));
   }

@@ -28,7 +28,7 @@ struct ProcessStart {
                                 const std::string& log_path, pid_t* pid);
 
 // "exited with status 1", "killed by signal 11 (SIGSEGV)"; `wait_status` is waitpid's.
-std::string HowItEnded(int wait_status);
+std::string ExitText(int wait_status);
 inline constexpr char kEndedWell[] = "exited with status 0";
 
 // The path of this process's own program; the others are installed beside it. Empty if /proc is missing.

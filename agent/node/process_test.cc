@@ -55,7 +55,7 @@ TEST_F(ProcessTest, DescriptorsComeInTheirOrderWhateverTheirNumbers) {
   start.descriptors = {pipes[1][1], pipes[0][1]};
   pid_t pid = 0;
   ASSERT_EQ(StartProcess(start, &pid), 0);
-  EXPECT_EQ(HowItEnded(Wait(pid)), kEndedWell);
+  EXPECT_EQ(ExitText(Wait(pid)), kEndedWell);
   const char* const expected[] = {"second\n", "first\n"};
   for (int i = 0; i < 2; ++i) {
     close(pipes[i][1]);
@@ -80,7 +80,7 @@ TEST_F(ProcessTest, IsInAGroupOfItsOwnOrASessionOfItsOwn) {
     EXPECT_EQ(getpgid(pid), pid);
     EXPECT_EQ(getsid(pid) == pid, has_own_session);
     ASSERT_EQ(kill(pid, SIGKILL), 0);
-    EXPECT_EQ(HowItEnded(Wait(pid)), "killed by signal 9 (SIGKILL)");
+    EXPECT_EQ(ExitText(Wait(pid)), "killed by signal 9 (SIGKILL)");
   }
 }
 
@@ -95,7 +95,7 @@ TEST_F(ProcessTest, SignalsAreNeitherBlockedNorIgnored) {
     ASSERT_EQ(StartDetached({"/bin/sh", "-c", std::string("kill -") + name + " $$; echo goes on"},
                             environ, log_, &pid),
               0);
-    EXPECT_NE(HowItEnded(Wait(pid)).find(name), std::string::npos) << Log();
+    EXPECT_NE(ExitText(Wait(pid)).find(name), std::string::npos) << Log();
   }
   signal(SIGPIPE, handler);
   sigprocmask(SIG_SETMASK, &before, nullptr);
@@ -106,7 +106,7 @@ TEST_F(ProcessTest, ADetachedOneAppendsToItsLog) {
   pid_t pid = 0;
   ASSERT_EQ(
       StartDetached({"/bin/sh", "-c", "echo out; echo error >&2; exit 3"}, environ, log_, &pid), 0);
-  EXPECT_EQ(HowItEnded(Wait(pid)), "exited with status 3");
+  EXPECT_EQ(ExitText(Wait(pid)), "exited with status 3");
   EXPECT_EQ(Log(), "before\nout\nerror\n");
 }
 

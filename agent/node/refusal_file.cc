@@ -27,7 +27,8 @@ std::string FormatRefusals(const std::vector<KnownRefusal>& refusals) {
     json.push_back({{"call", refusal.call},
                     {"reason", refusal.reason},
                     {"times", refusal.times},
-                    {"last", refusal.last_unix_s}});
+                    {"last", refusal.last_unix_s},
+                    {"namespace", refusal.pod_namespace}});
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -51,6 +52,9 @@ std::vector<KnownRefusal> ReadRefusals(const std::string& state_directory) {
     refusal.reason = OneLine(one["reason"].get<std::string>(), kMaxTextBytes);
     if (one.contains("times") && one["times"].is_number_unsigned()) refusal.times = one["times"];
     if (one.contains("last") && one["last"].is_number_integer()) refusal.last_unix_s = one["last"];
+    if (one.contains("namespace") && one["namespace"].is_string()) {
+      refusal.pod_namespace = OneLine(one["namespace"].get<std::string>(), kMaxTextBytes);
+    }
     refusals.push_back(std::move(refusal));
   }
   return refusals;

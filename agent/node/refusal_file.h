@@ -13,7 +13,8 @@ struct KnownRefusal {
   std::string call;    // of the device-plugin API
   std::string reason;  // one line
   uint64_t times = 0;
-  int64_t last_unix_s = 0;
+  int64_t last_unix_s = 0;         // of the agent's clock
+  std::string pod_namespace = {};  // empty: not known
   bool operator==(const KnownRefusal&) const = default;
 };
 

@@ -50,6 +50,11 @@ absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string
   }
   const absl::StatusOr<Allocation> allocation = TakeSlots(*gpu_uuid, device_ids);
   if (!allocation.ok()) return allocation.status();
+  // Again, now that there is a record: who orders to drain from now on finds it and waits for it.
+  if (const std::string closed = Closed(*gpu_uuid); !closed.empty()) {
+    GiveBackSlots(*allocation);
+    return absl::FailedPreconditionError(closed);
+  }
   const std::string directory = options_.book->DirectoryOf(allocation->name);
 
   // A failure is no refusal: PreStart adds the allocation again before it binds it.
@@ -114,10 +119,20 @@ absl::StatusOr<Allocation> Allocator::TakeSlots(const std::string& gpu_uuid,
   absl::StatusOr<Allocation> allocation =
       options_.book->Add(gpu_uuid, device_ids, options_.library_files, options_.clock->Now(),
                          AutoSlotBytes(capacity), std::move(shapes_slots));
-  if (allocation.ok() && options_.on_use) {
-    options_.on_use(gpu_uuid, UseOf(capacity, options_.book->All()));
-  }
+  if (allocation.ok()) ReportUse(gpu_uuid);
   return allocation;
+}
+
+void Allocator::GiveBackSlots(const Allocation& allocation) {
+  const MutexLock lock(allocation_mutex_);
+  // Sweep retries what cannot be removed now.
+  (void)options_.book->Remove(allocation.name);
+  ReportUse(allocation.gpu_uuid);
+}
+
+void Allocator::ReportUse(const std::string& gpu_uuid) const {
+  if (!options_.on_use) return;
+  options_.on_use(gpu_uuid, UseOf(options_.capacities.at(gpu_uuid), options_.book->All()));
 }
 
 absl::Status Allocator::CheckSingleSlots(const SlotUse& use,
@@ -265,6 +280,23 @@ SlotUse Allocator::UseOf(const Capacity& capacity,
   uint64_t slot_bytes = AutoSlotBytes(capacity);
   if (rule != nullptr && !rule->is_auto) slot_bytes = std::min(slot_bytes, rule->slot_bytes);
   return SlotUse(capacity, allocations, slot_bytes, policy != nullptr && policy->overcommit);
+}
+
+std::map<std::string, uint64_t> Allocator::SlotsHeld() const {
+  const std::vector<Allocation> allocations = options_.book->All();
+  const std::map<std::string, size_t> devices = DevicesLeft(allocations);
+  std::map<std::string, uint64_t> slots;
+  const MutexLock lock(collector_mutex_);
+  for (const Allocation& allocation : allocations) {
+    const auto left = devices.find(allocation.name);
+    if (left == devices.end()) continue;
+    // A device is one slot, or of a shape, and then the only one.
+    slots[allocation.name] =
+        collector_.IsGone(allocation.name)
+            ? 0
+            : SlotsOf(allocation).size() * left->second / allocation.device_ids.size();
+  }
+  return slots;
 }
 
 std::map<std::string, SlotUse> Allocator::SlotUses() const {

@@ -76,7 +76,9 @@ class Allocator {
   void TakeBack(const ContainerSetup& setup);
 
   // Finds the pod, applies the policy, and binds the allocation at the scheduler. OK: the container may start.
-  absl::Status PreStart(const std::vector<std::string>& device_ids);
+  // *pod_namespace becomes that of the pod as soon as it is known, for a refusal, too.
+  absl::Status PreStart(const std::vector<std::string>& device_ids,
+                        std::string* pod_namespace = nullptr);
 
   // Tells a scheduler that has just been connected everything it must know, and only that. What the
   // policy gives now is granted as by Regrant: it may have changed while no agent was in charge.
@@ -90,6 +92,9 @@ class Allocator {
   // Ends the allocations whose pods are gone, and deletes the libraries that no allocation uses, unless a predecessor
   // may still hand out its own. Returns one line for each trouble.
   std::vector<std::string> Sweep(bool has_predecessor = false);
+  // How many slots each bound allocation's pod holds now, by name. 0: the pod has ended, or the slots have passed to a later
+  // one, and the allocation is only not collected yet.
+  std::map<std::string, uint64_t> SlotsHeld() const GPULOOM_EXCLUDES(collector_mutex_);
   // The use of each GPU, by UUID.
   std::map<std::string, SlotUse> SlotUses() const;
   // Says which kubelet runs; the id distinguishes its starts. Until it is called, Sweep ends nothing.
@@ -136,14 +141,18 @@ class Allocator {
   // per trouble. False: nothing has changed.
   bool RenewRecord(const Gate& gate, const Policy& policy, Allocation* allocation,
                    std::vector<std::string>* troubles) const GPULOOM_REQUIRES(gate.mutex);
-  // Tells what RenewRecord has made of `before`, and sets the record back if that is refused.
-  absl::Status TellRenewed(const Gate& gate, SchedulerClient* scheduler, const Allocation& renewed,
+  // Tells what RenewRecord has made of `before`, and if that is refused, sets the record back and tells `before`.
+  absl::Status SendRenewed(const Gate& gate, SchedulerClient* scheduler, const Allocation& renewed,
                            const Allocation& before) const GPULOOM_REQUIRES(gate.mutex);
   std::string Closed(const std::string& gpu_uuid) const;
   // Makes an allocation of these devices, all of this GPU; fails if they cannot be given.
   absl::StatusOr<Allocation> TakeSlots(const std::string& gpu_uuid,
                                        const std::vector<std::string>& device_ids)
       GPULOOM_EXCLUDES(allocation_mutex_);
+  // Of an allocation that nobody has been told of.
+  void GiveBackSlots(const Allocation& allocation) GPULOOM_EXCLUDES(allocation_mutex_);
+  // To on_use, after a change of the records.
+  void ReportUse(const std::string& gpu_uuid) const GPULOOM_REQUIRES(allocation_mutex_);
   static absl::Status CheckSingleSlots(const SlotUse& use,
                                        const std::vector<std::string>& device_ids);
   // Chooses the slots for a shape's device.
@@ -153,7 +162,7 @@ class Allocator {
   // Why the GPU cannot keep the promise of this memory to the allocation's holder; empty: it can.
   std::string Shortage(const Capacity& capacity, const Policy& policy, const Allocation& allocation,
                        uint64_t wanted_bytes) const;
-  absl::Status Tell(SchedulerClient* scheduler, const Allocation& allocation) const;
+  absl::Status SendGrant(SchedulerClient* scheduler, const Allocation& allocation) const;
   absl::StatusOr<std::shared_ptr<SchedulerClient>> WaitForScheduler(
       const std::string& gpu_uuid) const;
 
@@ -162,7 +171,7 @@ class Allocator {
   // Held from checking what has been given until more is given. No other process is asked meanwhile.
   Mutex allocation_mutex_;
   std::map<std::string, Gate> gates_;  // by GPU uuid; the map itself never changes
-  Mutex collector_mutex_;
+  mutable Mutex collector_mutex_;
   Collector collector_ GPULOOM_GUARDED_BY(collector_mutex_);
 };
 

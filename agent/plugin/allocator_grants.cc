@@ -74,7 +74,8 @@ void SayStarted(const Allocation& allocation) {
 // First what takes time and changes nothing: who the pod is, and a scheduler to tell. Then, under
 // the GPU's lock, everything else. The kubelet repeats a start that is refused, so each step must
 // bear being done twice.
-absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
+absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids,
+                                 std::string* pod_namespace) {
   const absl::StatusOr<std::string> gpu_uuid = RequireOneGpu(device_ids);
   if (!gpu_uuid.ok()) return gpu_uuid.status();
   const auto gate = gates_.find(*gpu_uuid);
@@ -86,6 +87,7 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids) {
   if (options_.book->FindByDevices(device_ids).empty()) return NoAllocation(device_ids);
   const absl::StatusOr<PodContainer> owner = resolver_.Resolve(device_ids);
   if (!owner.ok()) return owner.status();
+  if (pod_namespace != nullptr) *pod_namespace = owner->pod_namespace;
   const absl::StatusOr<std::shared_ptr<SchedulerClient>> scheduler = WaitForScheduler(*gpu_uuid);
   if (!scheduler.ok()) return scheduler.status();
   const absl::StatusOr<std::string> started =
@@ -172,7 +174,7 @@ absl::Status Allocator::BindFirst(const Gate& gate, const Policy& policy, Alloca
   binding.owner = owner;
   binding.bound_at = options_.clock->Now();
   SetGrant(gate.capacity, policy, allocation, &binding);
-  if (absl::Status status = Tell(scheduler, allocation); !status.ok()) {
+  if (absl::Status status = SendGrant(scheduler, allocation); !status.ok()) {
     return absl::Status(status.code(), Cat(Describe(owner), ": ", std::string(status.message())));
   }
   // Behind the scheduler's consent: a record must not claim a binding that was refused. If this
@@ -192,10 +194,10 @@ absl::Status Allocator::StartAgain(const Gate& gate, const Policy& policy,
   std::vector<std::string> troubles;
   RenewRecord(gate, policy, &renewed, &troubles);
   for (const std::string& trouble : troubles) spdlog::warn("{}", trouble);
-  absl::Status told = TellRenewed(gate, scheduler, renewed, allocation);
-  if (!told.ok()) {
+  absl::Status sent = SendRenewed(gate, scheduler, renewed, allocation);
+  if (!sent.ok()) {
     return absl::Status(
-        told.code(), Cat(Describe(allocation.binding->owner), ": ", std::string(told.message())));
+        sent.code(), Cat(Describe(allocation.binding->owner), ": ", std::string(sent.message())));
   }
   SayStarted(renewed);
   return absl::OkStatus();
@@ -266,11 +268,11 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
     std::vector<std::string> troubles;
     if (policy != nullptr) RenewRecord(gate->second, *policy, &renewed, &troubles);
     for (const std::string& trouble : troubles) spdlog::error("{}", trouble);
-    absl::Status told = TellRenewed(gate->second, scheduler, renewed, *allocation);
-    if (absl::IsUnavailable(told)) return told;
+    absl::Status sent = SendRenewed(gate->second, scheduler, renewed, *allocation);
+    if (absl::IsUnavailable(sent)) return sent;
     // One that is refused must not keep the others from their GPU.
-    if (!told.ok()) {
-      spdlog::error("restore: {}: {}", allocation->name, std::string(told.message()));
+    if (!sent.ok()) {
+      spdlog::error("restore: {}: {}", allocation->name, std::string(sent.message()));
     }
   }
   // What the scheduler has and the book does not was collected, or taken back, while it had no
@@ -303,9 +305,9 @@ std::vector<std::string> Allocator::Regrant() {
     // If its scheduler is away, or goes away now, Restore tells it later.
     const auto scheduler = options_.scheduler(allocation->gpu_uuid);
     if (!scheduler.ok()) continue;
-    absl::Status told = TellRenewed(gate->second, scheduler->get(), renewed, *allocation);
-    if (!told.ok() && !absl::IsUnavailable(told)) {
-      troubles.push_back(KeepsOldGrant(*allocation, told));
+    absl::Status sent = SendRenewed(gate->second, scheduler->get(), renewed, *allocation);
+    if (!sent.ok() && !absl::IsUnavailable(sent)) {
+      troubles.push_back(KeepsOldGrant(*allocation, sent));
     }
   }
   return troubles;
@@ -320,7 +322,7 @@ bool Allocator::RenewRecord(const Gate& gate, const Policy& policy, Allocation* 
   Binding& binding = *allocation->binding;
   SetGrant(gate.capacity, policy, before, &binding);
   // All else of the new grant holds; only the memory stays.
-  std::string keeps_because = BrokenPromiseTo(policy, gate.capacity, binding.owner.pod_namespace);
+  std::string keeps_because = WhyImpossibleFor(policy, gate.capacity, binding.owner.pod_namespace);
   if (keeps_because.empty() && binding.quota_bytes > before.binding->quota_bytes) {
     keeps_because = Shortage(gate.capacity, policy, before, binding.quota_bytes);
   }
@@ -338,16 +340,18 @@ bool Allocator::RenewRecord(const Gate& gate, const Policy& policy, Allocation* 
   return true;
 }
 
-absl::Status Allocator::TellRenewed(const Gate&, SchedulerClient* scheduler,
+absl::Status Allocator::SendRenewed(const Gate&, SchedulerClient* scheduler,
                                     const Allocation& renewed, const Allocation& before) const {
-  absl::Status told = Tell(scheduler, renewed);
+  absl::Status sent = SendGrant(scheduler, renewed);
   // A scheduler that is gone is told by Restore.
-  if (told.ok() || absl::IsUnavailable(told) || renewed.binding == before.binding) return told;
+  if (sent.ok() || absl::IsUnavailable(sent) || renewed.binding == before.binding) return sent;
   if (absl::Status status = options_.book->Bind(before.name, *before.binding); !status.ok()) {
     spdlog::error("policy: the record of {} says what its scheduler has refused: {}",
                   Describe(before.binding->owner), std::string(status.message()));
   }
-  return told;
+  // One that has just come up has no grant of it yet, and without any the tenant is not served.
+  const absl::Status former = SendGrant(scheduler, before);
+  return absl::IsUnavailable(former) ? former : sent;
 }
 
 std::string Allocator::Shortage(const Capacity& capacity, const Policy& policy,
@@ -365,7 +369,7 @@ std::string Allocator::Shortage(const Capacity& capacity, const Policy& policy,
              "reserve or the policy was changed; more is free when they end");
 }
 
-absl::Status Allocator::Tell(SchedulerClient* scheduler, const Allocation& allocation) const {
+absl::Status Allocator::SendGrant(SchedulerClient* scheduler, const Allocation& allocation) const {
   if (absl::Status status =
           scheduler->AddAllocation(allocation.name, options_.book->DirectoryOf(allocation.name),
                                    static_cast<int>(SlotsOf(allocation).size()));

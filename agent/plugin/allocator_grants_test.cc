@@ -6,7 +6,7 @@
 #include <future>
 
 #include "agent/plugin/testing/allocator_fixture.h"
-#include "agent/testing_full_disk.h"
+#include "agent/testing/full_disk.h"
 
 namespace gpuloom {
 namespace {
@@ -34,6 +34,19 @@ TEST_F(AllocatorTest, AContainerThatStartsAgainGetsNoMoreThanIsLeft) {
   ASSERT_TRUE(allocator_->PreStart(Ids({7})).ok());
   EXPECT_EQ(order.memory_quota_bytes, 26 * kGiB);
   EXPECT_EQ(book_->Find(names[7])->binding->quota_bytes, 26 * kGiB);
+}
+
+TEST_F(AllocatorTest, AFreshSchedulerThatRefusesTheRenewedGrantGetsTheFormerOne) {
+  const std::vector<std::string> names = StartPodsOn({0});
+  // It and the agent were away when the policy changed.
+  scheduler_->added.clear();
+  scheduler_->bound.clear();
+  UsePolicy("defaults: {memory: 5GiB}");
+  scheduler_->refuses_above_bytes = kGiB;
+  EXPECT_TRUE(allocator_->Restore(kUuid, scheduler_.get()).ok());
+  ASSERT_TRUE(scheduler_->bound.contains(names[0]));
+  EXPECT_EQ(scheduler_->bound.at(names[0]).memory_quota_bytes, kGiB);
+  EXPECT_EQ(book_->Find(names[0])->binding->quota_bytes, kGiB);
 }
 
 TEST_F(AllocatorTest, AContainerStartsAgainOnAFullDisk) {
@@ -123,12 +136,12 @@ TEST_F(AllocatorTest, APolicyThatChangedWithoutAnAgentIsGrantedAsFarAsMemoryIsLe
   for (int restart = 0; restart < 2; ++restart) {
     FakeScheduler fresh;
     ASSERT_TRUE(allocator_->Restore(kUuid, &fresh).ok());
-    uint64_t told_bytes = 0;
+    uint64_t granted_bytes = 0;
     for (const std::string& name : names) {
-      told_bytes += fresh.bound.at(name).memory_quota_bytes;
+      granted_bytes += fresh.bound.at(name).memory_quota_bytes;
       EXPECT_EQ(book_->Find(name)->binding->quota_bytes, fresh.bound.at(name).memory_quota_bytes);
     }
-    EXPECT_EQ(told_bytes, 134 * kGiB);
+    EXPECT_EQ(granted_bytes, 134 * kGiB);
     EXPECT_EQ(allocator_->SlotUses().at(kUuid).promised_bytes(), 134 * kGiB);
   }
 }

@@ -7,13 +7,21 @@
 #include <filesystem>
 #include <fstream>
 
+#include "agent/node/library_folder.h"
 #include "agent/plugin/testing/allocator_fixture.h"
-#include "agent/testing_full_disk.h"
+#include "agent/testing/full_disk.h"
 
 namespace gpuloom {
 namespace {
 
 namespace fs = std::filesystem;
+
+#if defined(__x86_64__)
+constexpr bool kHas32BitPrograms = true;
+#else
+constexpr bool kHas32BitPrograms = false;
+#endif
+
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -21,6 +29,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Key;
 using ::testing::Not;
+using ::testing::Pair;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 
@@ -31,7 +40,7 @@ TEST_F(AllocatorTest, AContainerGetsTheDirectoryTheLibrariesAndNoDevice) {
   ASSERT_TRUE(setup.ok()) << setup.status();
   EXPECT_EQ(setup->envs.at("NVIDIA_VISIBLE_DEVICES"), "void");
   EXPECT_THAT(setup->envs, Not(Contains(Key("LD_LIBRARY_PATH"))));
-  ASSERT_THAT(setup->mounts, SizeIs(18));
+  ASSERT_THAT(setup->mounts, SizeIs(kHas32BitPrograms ? 18 : 16));
   EXPECT_EQ(setup->mounts[0].container_path, "/var/run/gpuloom");
   EXPECT_EQ(setup->envs.at("LD_PRELOAD"), "/usr/local/nvidia/$LIB/libcuda.so.1");
   std::map<std::string, std::string> paths;
@@ -50,13 +59,13 @@ TEST_F(AllocatorTest, AContainerGetsTheDirectoryTheLibrariesAndNoDevice) {
     }
   }
   // Whatever a distribution's loader makes of $LIB (tests/integration/agent_image_test.cc has loaders).
-  for (const char* lib : {"lib64", "lib", "lib/x86_64-linux-gnu"}) {
+  for (const char* lib : {"lib64", "lib", "lib/" GPULOOM_LIBRARY_FOLDER}) {
     const std::string path = std::string("/usr/local/nvidia/") + lib + "/libcuda.so.1";
     EXPECT_THAT(paths[path], HasSubstr("/built-1-")) << path;
   }
   for (const char* lib : {"lib32", "lib/i386-linux-gnu"}) {
     const std::string path = std::string("/usr/local/nvidia/") + lib + "/libcuda.so.1";
-    EXPECT_THAT(paths[path], ::testing::EndsWith("/empty-i386.so")) << path;
+    EXPECT_EQ(paths[path].ends_with("/empty-i386.so"), kHas32BitPrograms) << path;
   }
   EXPECT_EQ(scheduler_->added.at(NameOf(*setup)).second, 2);
   EXPECT_THAT(scheduler_->bound, IsEmpty());
@@ -126,6 +135,23 @@ TEST_F(AllocatorTest, Malicious_SlotsThatTheGpuDoesNotHaveAreRefused) {
   EXPECT_TRUE(allocator_->Allocate({MakeDeviceId(kUuid, 9)}).ok());
 }
 
+// Who drains looks for records after the order: one that is written later must not become a pod's.
+TEST_F(AllocatorTest, AnOrderToDrainThatComesWhileSlotsAreTakenIsSeen) {
+  shapes_ = {2};
+  Reopen();
+  on_use_ = [this] {
+    EXPECT_EQ(book_->All().size(), 1u);
+    drained_ = "drained";
+  };
+  const auto refused = allocator_->Allocate({MakeDeviceId({kUuid, 2, 0})});
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("is drained"));
+  EXPECT_THAT(book_->All(), IsEmpty());
+  EXPECT_THAT(closed_, IsEmpty()) << "the slots are free again, and that is said";
+  EXPECT_THAT(scheduler_->added, IsEmpty());
+  drained_ = "";
+  EXPECT_TRUE(allocator_->Allocate({MakeDeviceId({kUuid, 2, 0})}).ok());
+}
+
 TEST_F(AllocatorTest, IdsThatPassToAnotherPodGetAFreshDirectory) {
   const auto first = allocator_->Allocate(Ids({0}));
   Holds("a", "p", Ids({0}));
@@ -191,14 +217,14 @@ TEST_F(AllocatorTest, AChangeOfPolicyReachesRunningPods) {
   ASSERT_TRUE(allocator_->PreStart(Ids({0, 1})).ok());
   EXPECT_EQ(scheduler_->bound.at(NameOf(*setup)).memory_quota_bytes, 2 * kGiB);
   WritePolicy("defaults: {memory: 5GiB}");
-  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   EXPECT_THAT(allocator_->Regrant(), IsEmpty());
   EXPECT_THAT(scheduler_->prepared, SizeIs(1));
   EXPECT_EQ(scheduler_->bound.at(NameOf(*setup)).memory_quota_bytes, 10 * kGiB);
   EXPECT_EQ(book_->All().front().binding->quota_bytes, 10 * kGiB);
 
   WritePolicy("defaults: {memory: 6GiB}");
-  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   scheduler_->refuse = true;
   EXPECT_THAT(allocator_->Regrant(),
               ElementsAre(HasSubstr("pod a/p, container main keeps its old grant")));
@@ -208,7 +234,7 @@ TEST_F(AllocatorTest, AChangeOfPolicyReachesRunningPods) {
 // Each with one slot, of the number's own.
 TEST_F(AllocatorTest, WhatRunsKeepsItsMemoryWhenSlotsBecomeFewer) {
   WritePolicy("defaults: {memory: auto}");
-  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   std::vector<std::string> names;
   for (int slot = 0; slot < 10; ++slot) {
     names.push_back(NameOf(*allocator_->Allocate(Ids({slot}))));
@@ -255,7 +281,7 @@ TEST_F(AllocatorTest, WhatRunsKeepsItsMemoryWhenSlotsBecomeFewer) {
 
 TEST_F(AllocatorTest, WhatRunsKeepsItsMemoryWhenSlotsBecomeMore) {
   WritePolicy("defaults: {memory: auto}");
-  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   Reopen(2);
   const auto setup = allocator_->Allocate(Ids({0, 1}));
   Holds("a", "p", Ids({0, 1}));
@@ -273,7 +299,7 @@ TEST_F(AllocatorTest, WhatRunsKeepsItsMemoryWhenSlotsBecomeMore) {
 
 TEST_F(AllocatorTest, APolicyThatGivesMoreThanIsLeftLeavesWhatWasPromised) {
   WritePolicy("defaults: {memory: 13GiB}");
-  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   std::vector<std::string> names;
   for (int slot = 0; slot < 10; ++slot) {
     names.push_back(NameOf(*allocator_->Allocate(Ids({slot}))));
@@ -282,7 +308,7 @@ TEST_F(AllocatorTest, APolicyThatGivesMoreThanIsLeftLeavesWhatWasPromised) {
   }
   Reopen(5);
   WritePolicy("defaults: {memory: 26GiB}");
-  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   EXPECT_THAT(
       allocator_->Regrant(),
       ::testing::AllOf(SizeIs(10), ::testing::Each(HasSubstr("keeps its 13GiB of memory"))));
@@ -290,7 +316,7 @@ TEST_F(AllocatorTest, APolicyThatGivesMoreThanIsLeftLeavesWhatWasPromised) {
     EXPECT_EQ(scheduler_->bound.at(name).memory_quota_bytes, 13 * kGiB);
   }
   WritePolicy("defaults: {memory: 26GiB}\novercommit: true\n");
-  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   EXPECT_THAT(allocator_->Regrant(), IsEmpty());
   EXPECT_EQ(scheduler_->bound.at(names[9]).memory_quota_bytes, 26 * kGiB);
 }
@@ -309,7 +335,7 @@ TEST_F(AllocatorTest, SharesOfTimeMemoryWaitAndTracesReachRunningPodsToo) {
         std::tuple(", timeShareMax: 30%}", control::ShareTerms{100, 100, 2, 300, 0}, 0u),
         std::tuple(", memoryWait: 5m}", control::ShareTerms{100, 100, 2, 0, 0}, 300'000u)}) {
     WritePolicy(memory + rule);
-    ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+    ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
     EXPECT_THAT(allocator_->Regrant(), IsEmpty());
     EXPECT_EQ(order.shares, shares) << rule;
     EXPECT_EQ(order.memory_wait_ms, wait_ms) << rule;
@@ -320,7 +346,7 @@ TEST_F(AllocatorTest, SharesOfTimeMemoryWaitAndTracesReachRunningPodsToo) {
   WritePolicy(memory +
               ", memoryWait: 5m, maxKernelTime: {warn: 10s, end: 1m}, smPercent: 50%, "
               "smReserved: 25%, trace: own, rescueAfter: never}");
-  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   EXPECT_THAT(allocator_->Regrant(), IsEmpty());
   EXPECT_EQ(order.kernels, (control::KernelTerms{10'000, 60'000}));
   EXPECT_EQ(order.partition, (control::PartitionTerms{50, 25, 0, 0}));
@@ -359,13 +385,13 @@ TEST_F(AllocatorTest, WithoutAPolicyNothingStartsAndWhatRunsKeepsItsGrant) {
   EXPECT_EQ(fresh.bound.at(NameOf(*running)).memory_quota_bytes, 2 * kGiB);
   EXPECT_EQ(fresh.bound.at(NameOf(*running)).trust_domain, "pod/rich/p");
   WritePolicy("");
-  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   EXPECT_TRUE(allocator_->PreStart(Ids({1})).ok());
 }
 
 TEST_F(AllocatorTest, WhatThePolicyForbidsDoesNotStart) {
   WritePolicy("namespaces:\n  no: {deny: true}\n  elsewhere: {gpus: [1]}\n");
-  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   ASSERT_TRUE(allocator_->Allocate(Ids({0})).ok());
   Holds("no", "p", Ids({0}));
   EXPECT_THAT(std::string(allocator_->PreStart(Ids({0})).message()),
@@ -377,14 +403,14 @@ TEST_F(AllocatorTest, WhatThePolicyForbidsDoesNotStart) {
               AllOf(HasSubstr("policy.yaml:3:21: namespaces.elsewhere.gpus: "), HasSubstr(kUuid)));
   EXPECT_THAT(scheduler_->bound, IsEmpty());
   WritePolicy("namespaces: {elsewhere: {gpus: [GPU-aaaa*]}}");
-  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   EXPECT_TRUE(allocator_->PreStart(Ids({0})).ok()) << "the kubelet tries again";
   EXPECT_TRUE(allocator_->PreStart(Ids({1})).ok());
 }
 
 TEST_F(AllocatorTest, WhoseRuleIsImpossibleOnTheGpuDoesNotStartAndOthersDo) {
   WritePolicy("defaults: {memory: 20GiB}\nnamespaces:\n  small: {memory: 1GiB}\n");
-  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   ASSERT_TRUE(allocator_->Allocate(Ids({0})).ok());
   Holds("big", "p", Ids({0}));
   const absl::Status refused = allocator_->PreStart(Ids({0}));
@@ -400,7 +426,7 @@ TEST_F(AllocatorTest, WhoseRuleIsImpossibleOnTheGpuDoesNotStartAndOthersDo) {
   Holds("small", "q", Ids({1}));
   EXPECT_TRUE(allocator_->PreStart(Ids({1})).ok());
   WritePolicy("defaults: {memory: 12GiB}");
-  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   EXPECT_TRUE(allocator_->PreStart(Ids({0})).ok()) << "the kubelet tries again";
 }
 
@@ -409,7 +435,7 @@ TEST_F(AllocatorTest, WhoRunsKeepsItsMemoryWhenItsRuleBecomesImpossible) {
   Holds("a", "p", Ids({0, 1}));
   ASSERT_TRUE(allocator_->PreStart(Ids({0, 1})).ok());
   WritePolicy("defaults: {memory: 20GiB, weight: 7}\n");
-  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   EXPECT_THAT(allocator_->Regrant(),
               ElementsAre(AllOf(HasSubstr("pod a/p, container main keeps its 2GiB of memory"),
                                 HasSubstr("policy.yaml:1:20: defaults.memory: "))));
@@ -425,7 +451,7 @@ TEST_F(AllocatorTest, WhoRunsKeepsItsMemoryWhenItsRuleBecomesImpossible) {
 
 TEST_F(AllocatorTest, MaxTenantsCountsWhatTheKubeletShowsAndWasAdmitted) {
   WritePolicy("namespaces: {two: {maxTenants: 2}}");
-  ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+  ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   // One GPU's slots: an init container and the container that takes over its ID are one tenant.
   for (const auto& slots : {std::vector<int>{0, 1}, {0}, {2}, {3}, {4}, {5}}) {
     ASSERT_TRUE(allocator_->Allocate(Ids(slots)).ok());
@@ -489,6 +515,33 @@ TEST_F(AllocatorTest, SweepEndsWhatIsOverAndKeepsOldShimsUntilThen) {
   EXPECT_FALSE(fs::exists(old_nvml));
   EXPECT_THAT(scheduler_->added, IsEmpty());
   EXPECT_THAT(book_->All(), IsEmpty());
+}
+
+// What is charged: the kubelet does not say when it takes a slot back.
+TEST_F(AllocatorTest, ASlotIsHeldOnceAndNoLongerThanItsPod) {
+  allocator_->KubeletSeen("kubelet 1");
+  clock_.Advance(minutes(10));
+  ASSERT_TRUE(allocator_->Allocate(Ids({0, 1})).ok());
+  EXPECT_THAT(allocator_->SlotsHeld(), IsEmpty());
+  Holds("a", "p", Ids({0, 1}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0, 1})).ok());
+  const std::string first = book_->All().front().name;
+  EXPECT_THAT(allocator_->SlotsHeld(), ElementsAre(Pair(first, 2)));
+  // It ends within a minute. Nothing is removed yet, and nothing held.
+  pods_.held.clear();
+  clock_.Advance(std::chrono::seconds(2));
+  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
+  EXPECT_THAT(allocator_->SlotsHeld(), ElementsAre(Pair(first, 0)));
+  EXPECT_EQ(book_->All().size(), 1u);
+  // The next one has its slots: that is proof, and the first goes at once.
+  clock_.Advance(std::chrono::seconds(2));
+  ASSERT_TRUE(allocator_->Allocate(Ids({0, 1})).ok());
+  Holds("a", "next", Ids({0, 1}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0, 1})).ok());
+  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
+  ASSERT_EQ(book_->All().size(), 1u);
+  EXPECT_THAT(allocator_->SlotsHeld(), ElementsAre(Pair(book_->All().front().name, 2)));
+  EXPECT_THAT(scheduler_->added, SizeIs(1));
 }
 
 TEST_F(AllocatorTest, AnAgentsStartRenewsNoGraceButAKubeletsDoes) {

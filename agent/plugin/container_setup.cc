@@ -4,6 +4,7 @@
 #include <array>
 
 #include "agent/cat.h"
+#include "agent/node/library_folder.h"
 
 namespace gpuloom {
 namespace {
@@ -13,7 +14,7 @@ constexpr char kSocketMount[] = "/var/run/gpuloom";
 constexpr char kTraceMount[] = "/usr/local/bin/gpuloom-trace";
 // The folders in which loaders of Debian and Red Hat images look, and where NVIDIA's own images expect the driver.
 constexpr std::array<const char*, 3> kLibraryDirectories = {
-    "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64"};
+    "/usr/lib/" GPULOOM_LIBRARY_FOLDER, "/usr/lib64", "/usr/local/nvidia/lib64"};
 // Programs ask for a library with its number and without.
 struct LibraryName {
   const char* name;
@@ -32,9 +33,15 @@ constexpr std::array<LibraryName, 4> kLibraryNames = {{
 // something, too (but those of distributions that say "lib" for them, see docs/installation.md).
 constexpr char kPreload[] = "/usr/local/nvidia/$LIB/libcuda.so.1";
 constexpr std::array<const char*, 2> kFurtherPreloads = {
-    "/usr/local/nvidia/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/local/nvidia/lib/libcuda.so.1"};
+    "/usr/local/nvidia/lib/" GPULOOM_LIBRARY_FOLDER "/libcuda.so.1",
+    "/usr/local/nvidia/lib/libcuda.so.1"};
+#if defined(__x86_64__)
 constexpr std::array<const char*, 2> kPreloads32 = {
     "/usr/local/nvidia/lib/i386-linux-gnu/libcuda.so.1", "/usr/local/nvidia/lib32/libcuda.so.1"};
+#else
+// A Grace's processors run no 32-bit programs.
+constexpr std::array<const char*, 0> kPreloads32 = {};
+#endif
 
 }  // namespace
 

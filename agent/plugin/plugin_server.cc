@@ -12,6 +12,8 @@
 
 #include "agent/cat.h"
 #include "agent/log_lines.h"
+#include "agent/node/clock.h"
+#include "agent/node/line_budgets.h"
 #include "agent/node/log.h"
 #include "agent/plugin/probe.h"
 #include "proto/kubelet/deviceplugin/v1beta1/api.grpc.pb.h"
@@ -147,8 +149,10 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
                                  const v1beta1::PreStartContainerRequest* request,
                                  v1beta1::PreStartContainerResponse*) override {
     options_.refusals->CountRequest(kPreStart);
-    const absl::Status status = options_.allocator->PreStart(ToVector(request->devices_ids()));
-    return status.ok() ? grpc::Status::OK : Refuse(kPreStart, status);
+    std::string pod_namespace;
+    const absl::Status status =
+        options_.allocator->PreStart(ToVector(request->devices_ids()), &pod_namespace);
+    return status.ok() ? grpc::Status::OK : Refuse(kPreStart, status, pod_namespace);
   }
 
   std::atomic<int> watchers = 0;
@@ -156,22 +160,26 @@ class PluginServer::Service : public v1beta1::DevicePlugin::Service {
   std::atomic<bool> is_ready = false;
 
  private:
-  grpc::Status Refuse(const char* call, const absl::Status& status) {
+  // The namespace is empty where the kubelet's request does not say whose it is.
+  grpc::Status Refuse(const char* call, const absl::Status& status,
+                      const std::string& pod_namespace = "") {
     const std::string reason(status.message());
     // The message may name pods and rules; the log escapes it (log_lines.h).
-    if (MayLog()) spdlog::warn("{} refused: {}", call, reason);
-    options_.refusals->Add(call, reason);
+    if (MayLog(pod_namespace)) spdlog::warn("{} refused: {}", call, reason);
+    options_.refusals->Add(call, reason, pod_namespace);
     return ToGrpc(status);
   }
 
   // A controller whose pods are refused makes new ones as fast as the kubelet refuses them.
-  bool MayLog() {
+  // The others' refusals are logged all the same.
+  bool MayLog(const std::string& pod_namespace) {
     const MutexLock lock(mutex_);
-    return TakeLogLine(&refusal_lines_, kAgentProgram, LogLevel::kWarning);
+    return TakeLogLine(&refusal_lines_.Of(pod_namespace, NowNs()), kAgentProgram,
+                       LogLevel::kWarning);
   }
 
   Mutex mutex_;
-  LineBudget refusal_lines_ GPULOOM_GUARDED_BY(mutex_);
+  LineBudgets refusal_lines_ GPULOOM_GUARDED_BY(mutex_);
   const Options options_;
 };
 

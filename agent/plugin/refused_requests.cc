@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "agent/node/fair_cut.h"
 #include "agent/node/one_line.h"
 
 namespace gpuloom {
@@ -18,8 +19,9 @@ void RefusedRequests::CountRequest(const std::string& call) {
   ++requests_[call];
 }
 
-void RefusedRequests::Add(const std::string& call, const std::string& reason) {
-  RefusedRequest refusal = {call, OneLine(reason, kMostReasonBytes), 1};
+void RefusedRequests::Add(const std::string& call, const std::string& reason,
+                          const std::string& pod_namespace) {
+  RefusedRequest refusal = {call, OneLine(reason, kMostReasonBytes), 1, pod_namespace};
   const MutexLock lock(mutex_);
   ++counts_[call];
   const auto same = std::ranges::find_if(latest_, [&](const RefusedRequest& known) {
@@ -31,7 +33,7 @@ void RefusedRequests::Add(const std::string& call, const std::string& reason) {
     latest_.erase(same);
   }
   latest_.push_front(std::move(refusal));
-  if (latest_.size() > kMostKept) latest_.pop_back();
+  CutFairly(&latest_, kMostKept);
 }
 
 std::map<std::string, uint64_t> RefusedRequests::Counts() const {

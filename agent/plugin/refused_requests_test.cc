@@ -24,6 +24,21 @@ TEST(RefusedRequests, TheSameAgainIsOneMoreOfIt) {
                                              RefusedRequest{"Allocate", "policy: no", 1}));
 }
 
+TEST(RefusedRequests, Malicious_OneNamespacesRefusalsLeaveTheOthers) {
+  RefusedRequests refusals({});
+  refusals.Add("PreStartContainer", "pod b/p: no", "b");
+  refusals.Add("Allocate", "no GPU has 4");
+  for (int i = 0; i < 1000; ++i) {
+    refusals.Add("PreStartContainer", "pod a/p-" + std::to_string(i) + ": no", "a");
+  }
+  const std::vector<RefusedRequest> latest = refusals.Latest();
+  ASSERT_EQ(latest.size(), RefusedRequests::kMostKept);
+  EXPECT_EQ(latest[0], (RefusedRequest{"PreStartContainer", "pod a/p-999: no", 1, "a"}));
+  EXPECT_EQ(latest[17], (RefusedRequest{"PreStartContainer", "pod a/p-982: no", 1, "a"}));
+  EXPECT_EQ(latest[18], (RefusedRequest{"Allocate", "no GPU has 4", 1}));
+  EXPECT_EQ(latest[19], (RefusedRequest{"PreStartContainer", "pod b/p: no", 1, "b"}));
+}
+
 TEST(RefusedRequests, Malicious_RefusalsWithoutEndLeaveTheLatest) {
   RefusedRequests refusals({});
   for (int i = 0; i < 1000; ++i) {

@@ -24,7 +24,7 @@ void Registrar::Tick(bool may_register, bool has_predecessor) {
   if (!Serve()) return;
   // Looked at before Register is called, so that a kubelet which restarts meanwhile counts as a new
   // one.
-  LookAtKubelet();
+  CheckKubelet();
   if (!kubelet_.has_value()) return;
   // What was shown for its sake (ShowRefusing) has cost this agent the kubelet's connection to it:
   // only a new registration lets that kubelet notice when this agent ends.
@@ -33,7 +33,7 @@ void Registrar::Tick(bool may_register, bool has_predecessor) {
     registered_with_.reset();
   }
   had_predecessor_ = has_predecessor;
-  if (registered_with_ == kubelet_) LookAtWatch(has_predecessor);
+  if (registered_with_ == kubelet_) CheckWatch(has_predecessor);
   if (registered_with_ == kubelet_) return;
   if (!may_register || clock_->Now() < next_try_) return;
   next_try_ = clock_->Now() + kRetryPause;
@@ -72,7 +72,7 @@ bool Registrar::Serve() {
   return true;
 }
 
-void Registrar::LookAtKubelet() {
+void Registrar::CheckKubelet() {
   const std::string path = options_.kubelet_directory + kKubeletSocket;
   const std::optional<FileId> found = Look(path);
   if (!found.has_value()) {
@@ -87,7 +87,7 @@ void Registrar::LookAtKubelet() {
   kubelet_ = found;
 }
 
-void Registrar::LookAtWatch(bool has_predecessor) {
+void Registrar::CheckWatch(bool has_predecessor) {
   if (server_->watchers() > 0) {
     is_watched_ = true;
     has_been_watched_ = true;

@@ -72,9 +72,9 @@ class Registrar {
 
   // Returns false, after logging it, while our own socket cannot be made.
   bool Serve();
-  void LookAtKubelet();
+  void CheckKubelet();
   // After a registration: is it in effect?
-  void LookAtWatch(bool has_predecessor);
+  void CheckWatch(bool has_predecessor);
   void ShowRefusing();
   absl::Status Register(const std::string& socket_name);
   void Say(const std::string& trouble);

@@ -13,7 +13,7 @@
 
 #include "agent/plugin/device_board.h"
 #include "agent/plugin/plugin_socket.h"
-#include "agent/testing_clock.h"
+#include "agent/testing/clock.h"
 #include "proto/channel/unique_fd.h"
 
 namespace gpuloom {

@@ -20,7 +20,7 @@ uint64_t AutoSlotBytes(const Capacity& capacity) {
   return share_bytes / kQuotaGranuleBytes * kQuotaGranuleBytes;
 }
 
-std::string Where(const Policy& policy, const Place& place, const std::string& key) {
+std::string Where(const Policy& policy, const SourcePosition& place, const std::string& key) {
   return policy.file + ":" + std::to_string(place.line) + ":" + std::to_string(place.column) +
          ": " + key + ": ";
 }

@@ -16,7 +16,7 @@
 namespace gpuloom {
 
 // Where something is written, for messages.
-struct Place {
+struct SourcePosition {
   int line = 0;
   int column = 0;
 };
@@ -24,7 +24,7 @@ struct Place {
 template <typename T>
 struct Setting {
   T value{};
-  Place place;
+  SourcePosition place;
 };
 
 inline constexpr std::array<std::string_view, arbiter::kPriorities> kPriorityNames = {
@@ -128,6 +128,6 @@ uint64_t AutoReserveBytes(uint64_t total_bytes, int slots);
 uint64_t AutoSlotBytes(const Capacity& capacity);
 
 // "policy.yaml:3:5: namespaces.team-a.memory: ", the beginning of every message about a key.
-std::string Where(const Policy& policy, const Place& place, const std::string& key);
+std::string Where(const Policy& policy, const SourcePosition& place, const std::string& key);
 
 }  // namespace gpuloom

@@ -73,8 +73,8 @@ void Run(const std::string& text) {
 
   Capacity capacity{"gpu", uint64_t{80} << 30, 0, 16};
   capacity.reserve_bytes = AutoReserveBytes(capacity.total_bytes, capacity.slots);
-  for (const BrokenPromise& promise : BrokenPromises(*policy, capacity)) {
-    Check(NamesItsPlace(promise.message) && !policy->overcommit);
+  for (const ImpossibleRule& one : ImpossibleRules(*policy, capacity)) {
+    Check(NamesItsPlace(one.message) && !policy->overcommit);
   }
   std::vector<std::string> namespaces = {"default", "team-a", "x"};
   for (const PolicyRule& rule : policy->namespaces) {

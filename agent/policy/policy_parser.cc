@@ -86,13 +86,13 @@ class Parser {
 
  private:
   // Always false, so that a step can return it.
-  bool Fail(const Place& place, const std::string& key, const std::string& message) {
+  bool Fail(const SourcePosition& place, const std::string& key, const std::string& message) {
     *error_ = policy_.file + ":" + std::to_string(place.line) + ":" + std::to_string(place.column) +
               ": " + key + (key.empty() ? "" : ": ") + message;
     return false;
   }
   bool Fail(const YAML::Node& node, const std::string& key, const std::string& message) {
-    return Fail(PlaceOf(node), key, message);
+    return Fail(PositionOf(node), key, message);
   }
 
   // If `known` is empty, all keys are names and allowed. yaml-cpp itself accepts a key that is
@@ -103,7 +103,7 @@ class Parser {
       if (!entry.first.IsScalar()) return Fail(entry.first, path, "a key must be a word");
       const std::string key = entry.first.Scalar();
       const std::string full = Below(path, key);
-      const int line = PlaceOf(entry.first).line;
+      const int line = PositionOf(entry.first).line;
       if (const auto [first, is_new] = seen.emplace(key, line); !is_new) {
         return Fail(entry.first, full,
                     "written twice, first in line " + std::to_string(first->second));
@@ -170,12 +170,12 @@ class Parser {
             node, rule->path + ".maxTenants",
             "write a whole number from 1 to 1000, without quotes; none at all is deny: true");
       }
-      rule->max_tenants = {*value, PlaceOf(node)};
+      rule->max_tenants = {*value, PositionOf(node)};
     }
     if (const YAML::Node node = map["rescueAfter"]) {
       const std::optional<uint32_t> value = ParseRescueAfter(node, rule->path + ".rescueAfter");
       if (!value) return false;
-      rule->rescue_after_ms = {*value, PlaceOf(node)};
+      rule->rescue_after_ms = {*value, PositionOf(node)};
     }
     const YAML::Node pods = map["pods"];
     return !pods || pods.IsNull() || ParsePods(pods, rule);
@@ -217,7 +217,7 @@ class Parser {
       if (!value) {
         return Fail(node, path + ".weight", "write a whole number from 1 to 1000, without quotes");
       }
-      keys->weight = {*value, PlaceOf(node)};
+      keys->weight = {*value, PositionOf(node)};
     }
     if (const YAML::Node node = map["priority"]) {
       if (!ParsePriority(node, path + ".priority", &keys->priority)) return false;
@@ -240,7 +240,7 @@ class Parser {
     if (const YAML::Node node = map["memoryWait"]) {
       const std::optional<uint32_t> seconds = ParseTime(node, path + ".memoryWait", 0, "");
       if (!seconds) return false;
-      keys->memory_wait_s = {*seconds, PlaceOf(node)};
+      keys->memory_wait_s = {*seconds, PositionOf(node)};
     }
     if (const YAML::Node node = map["maxKernelTime"]) {
       if (!ParseKernelTime(node, path + ".maxKernelTime", &keys->max_kernel_time)) return false;
@@ -251,7 +251,7 @@ class Parser {
     if (const YAML::Node node = map["deny"]) {
       const std::optional<bool> value = TruthValue(node);
       if (!value) return Fail(node, path + ".deny", "write true or false, without quotes");
-      keys->deny = {*value, PlaceOf(node)};
+      keys->deny = {*value, PositionOf(node)};
     }
     const YAML::Node gpus = map["gpus"];
     return !gpus || ParseGpus(gpus, path + ".gpus", &keys->gpus);
@@ -277,7 +277,7 @@ class Parser {
       }
       rule = {false, *size};
     }
-    *memory = {rule, PlaceOf(node)};
+    *memory = {rule, PositionOf(node)};
     return true;
   }
 
@@ -302,7 +302,7 @@ class Parser {
       domain.kind = TrustDomainRule::Kind::kNamed;
       domain.name = node.Scalar();
     }
-    *trust_domain = {domain, PlaceOf(node)};
+    *trust_domain = {domain, PositionOf(node)};
     return true;
   }
 
@@ -311,7 +311,7 @@ class Parser {
     const std::string text = node.IsScalar() ? node.Scalar() : "";
     // At most one name matches.
     for (const arbiter::Priority each : arbiter::kAllPriorities) {
-      if (text == kPriorityNames[arbiter::Index(each)]) *priority = {each, PlaceOf(node)};
+      if (text == kPriorityNames[arbiter::Index(each)]) *priority = {each, PositionOf(node)};
     }
     if (priority->has_value()) return true;
     const std::string nearest(NearestWord(text, kPriorityNames));
@@ -323,7 +323,7 @@ class Parser {
                   std::optional<Setting<TraceRule>>* trace) {
     const std::string text = node.IsScalar() ? node.Scalar() : "";
     for (const TraceRule each : {TraceRule::kNone, TraceRule::kOwn}) {
-      if (text == kTraceNames[static_cast<size_t>(each)]) *trace = {each, PlaceOf(node)};
+      if (text == kTraceNames[static_cast<size_t>(each)]) *trace = {each, PositionOf(node)};
     }
     if (trace->has_value()) return true;
     const std::string nearest(NearestWord(text, kTraceNames));
@@ -341,7 +341,7 @@ class Parser {
         // Whole numbers only, as everywhere in a policy.
         text.ends_with('%') ? WholeNumber(text.substr(0, text.size() - 1), 1, 100) : std::nullopt;
     if (!value) return Fail(node, key, "write a share from 1% to 100%, in whole numbers");
-    *percent = {*value, PlaceOf(node)};
+    *percent = {*value, PositionOf(node)};
     return true;
   }
 
@@ -407,7 +407,7 @@ class Parser {
       if (!value) return false;
       *seconds = *value;
     }
-    *kernel_time = {rule, PlaceOf(map)};
+    *kernel_time = {rule, PositionOf(map)};
     return true;
   }
 
@@ -439,7 +439,7 @@ class Parser {
       }
       patterns.push_back({std::nullopt, text});
     }
-    *gpus = {std::move(patterns), PlaceOf(list)};
+    *gpus = {std::move(patterns), PositionOf(list)};
     return true;
   }
 

@@ -225,7 +225,7 @@ TEST(ParsePolicy, TheExamplesAndTheChartsDefaultAreGood) {
     text << std::ifstream(root / name).rdbuf();
     ASSERT_FALSE(text.str().empty()) << name;
     EXPECT_TRUE(
-        BrokenPromises(MustParse(text.str()), {"GPU-1", 140 * kGiB, 6 * kGiB, 10, 0, ""}).empty());
+        ImpossibleRules(MustParse(text.str()), {"GPU-1", 140 * kGiB, 6 * kGiB, 10, 0, ""}).empty());
   }
   YAML::Emitter chart;
   chart << YAML::LoadFile(root / "charts/gpuloom/values.yaml")["policy"];

@@ -145,8 +145,8 @@ bool IsTooMuch(const MemoryRule& memory, const Capacity& gpu) {
   return !memory.is_auto && memory.slot_bytes > room_bytes / static_cast<uint64_t>(gpu.slots);
 }
 
-std::string BrokenPromiseOf(const Policy& policy, const Capacity& gpu,
-                            const Chosen<MemoryRule>& memory) {
+std::string WhyImpossible(const Policy& policy, const Capacity& gpu,
+                          const Chosen<MemoryRule>& memory) {
   if (policy.overcommit || !IsTooMuch(memory.value, gpu)) return "";
   return Where(policy, memory.place, memory.key) + std::to_string(gpu.slots) + " slots x " +
          FormatSize(memory.value.slot_bytes) + " is more than GPU " + gpu.gpu + " has (" +
@@ -204,12 +204,12 @@ Grant Decide(const Policy& policy, const Capacity& capacity, std::string_view po
   return grant;
 }
 
-std::string BrokenPromiseTo(const Policy& policy, const Capacity& gpu,
-                            std::string_view pod_namespace) {
-  return BrokenPromiseOf(policy, gpu, SettingsOfNamespace(policy, pod_namespace).memory);
+std::string WhyImpossibleFor(const Policy& policy, const Capacity& gpu,
+                             std::string_view pod_namespace) {
+  return WhyImpossible(policy, gpu, SettingsOfNamespace(policy, pod_namespace).memory);
 }
 
-std::vector<BrokenPromise> BrokenPromises(const Policy& policy, const Capacity& gpu) {
+std::vector<ImpossibleRule> ImpossibleRules(const Policy& policy, const Capacity& gpu) {
   // A GPU without any slots has its own reason (NothingLeft).
   if (policy.overcommit || AutoSlotBytes(gpu) == 0) return {};
   // First the namespaces to which the rules belong; then others that may use the GPU because a rule of their own allows
@@ -226,14 +226,14 @@ std::vector<BrokenPromise> BrokenPromises(const Policy& policy, const Capacity& 
   if (open.empty()) return {};
   names.push_back("");
   for (const PolicyRule& rule : policy.namespaces) names.push_back(rule.pattern);
-  std::vector<BrokenPromise> broken;
+  std::vector<ImpossibleRule> broken;
   for (const std::string_view name : names) {
     if (open.empty()) break;
     const NamespaceSettings settings = SettingsOfNamespace(policy, name);
     const std::string& key = settings.memory.key;
     // A namespace that may not use the GPU is promised nothing there. Each rule is reported once.
     if (settings.deny.value || !IsAmong(gpu, settings.gpus.value) || open.erase(key) == 0) continue;
-    broken.push_back({key, BrokenPromiseOf(policy, gpu, settings.memory)});
+    broken.push_back({key, WhyImpossible(policy, gpu, settings.memory)});
   }
   return broken;
 }
@@ -248,7 +248,7 @@ std::string Refusal(const Policy& policy, const Capacity& gpu, const Candidate& 
       SettingsOfPod(policy, candidate.pod_namespace, candidate.pod, candidate.container);
   refusal = RefusalOf(policy, gpu, of_pod, "pod " + std::string(candidate.pod) + " of " + name);
   if (!refusal.empty()) return refusal;
-  refusal = BrokenPromiseOf(policy, gpu, of_namespace.memory);
+  refusal = WhyImpossible(policy, gpu, of_namespace.memory);
   if (!refusal.empty()) return refusal;
   const Chosen<uint32_t>& most = of_namespace.max_tenants;
   if (most.value == 0 || candidate.tenants_of_namespace < most.value) return "";

@@ -22,7 +22,7 @@ template <typename T>
 struct Chosen {
   T value{};
   std::string key;  // "namespaces.team-a.weight"; empty: built in
-  Place place;
+  SourcePosition place;
 };
 
 struct PodSettings {
@@ -73,19 +73,19 @@ struct Candidate {
 
 // Why the GPU cannot keep what the memory rule promises a namespace, with file, line, key and what to do: the rule's
 // memory times the slots, plus the reserve, is more than the GPU has, and `overcommit` is not set. Empty: it can.
-std::string BrokenPromiseTo(const Policy& policy, const Capacity& gpu,
-                            std::string_view pod_namespace);
+std::string WhyImpossibleFor(const Policy& policy, const Capacity& gpu,
+                             std::string_view pod_namespace);
 
 // A rule that is impossible on a GPU: the pods to which it applies are refused there, all others are served.
-struct BrokenPromise {
+struct ImpossibleRule {
   std::string key;      // "namespaces.team-a.memory"
-  std::string message;  // as BrokenPromiseTo
+  std::string message;  // as WhyImpossibleFor
 };
 
 // Each rule once. Leaves out rules that apply only to pods which `deny` and `gpus` keep off the GPU, as far as the
 // file's own names and globs show it: a name that matches two globs at once may be refused without being foreseen
 // here.
-std::vector<BrokenPromise> BrokenPromises(const Policy& policy, const Capacity& gpu);
+std::vector<ImpossibleRule> ImpossibleRules(const Policy& policy, const Capacity& gpu);
 
 // Why this container may not use this GPU, with file, line and key. Empty: it may.
 std::string Refusal(const Policy& policy, const Capacity& gpu, const Candidate& candidate);

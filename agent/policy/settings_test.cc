@@ -290,29 +290,29 @@ TEST(Refusal, GpusByNumberUuidAndProduct) {
   }
 }
 
-std::vector<std::string> KeysOf(const std::vector<BrokenPromise>& promises) {
+std::vector<std::string> KeysOf(const std::vector<ImpossibleRule>& promises) {
   std::vector<std::string> keys;
-  for (const BrokenPromise& promise : promises) keys.push_back(promise.key);
+  for (const ImpossibleRule& one : promises) keys.push_back(one.key);
   return keys;
 }
 
-TEST(BrokenPromises, NameWhatIsMoreThanThereIsUnlessOvercommit) {
+TEST(ImpossibleRules, NameWhatIsMoreThanThereIsUnlessOvercommit) {
   const std::string text = "defaults:\n  memory: 13GiB\nnamespaces:\n  big:\n    memory: 14GiB\n";
   const Policy policy = MustParse(text);
-  const std::vector<BrokenPromise> broken = BrokenPromises(policy, H200());
+  const std::vector<ImpossibleRule> broken = ImpossibleRules(policy, H200());
   ASSERT_THAT(KeysOf(broken), ElementsAre("namespaces.big.memory"));
   EXPECT_THAT(
       broken[0].message,
       HasSubstr("p.yaml:5:13: namespaces.big.memory: 10 slots x 14GiB is more than GPU GPU-1 has"));
-  EXPECT_EQ(BrokenPromiseTo(policy, H200(), "big"), broken[0].message);
-  EXPECT_EQ(BrokenPromiseTo(policy, H200(), "other"), "");
-  EXPECT_THAT(BrokenPromises(MustParse(text + "overcommit: true\n"), H200()), IsEmpty());
+  EXPECT_EQ(WhyImpossibleFor(policy, H200(), "big"), broken[0].message);
+  EXPECT_EQ(WhyImpossibleFor(policy, H200(), "other"), "");
+  EXPECT_THAT(ImpossibleRules(MustParse(text + "overcommit: true\n"), H200()), IsEmpty());
   // The reserve counts: 14 x 10 would fit without it.
-  EXPECT_THAT(KeysOf(BrokenPromises(MustParse("defaults: {memory: 14GiB}"), H200())),
+  EXPECT_THAT(KeysOf(ImpossibleRules(MustParse("defaults: {memory: 14GiB}"), H200())),
               ElementsAre("defaults.memory"));
 }
 
-TEST(BrokenPromises, AreNoneToWhomMayNotUseTheGpuAnyway) {
+TEST(ImpossibleRules, AreNoneToWhomMayNotUseTheGpuAnyway) {
   const Capacity h100 = {"GPU-2", 80 * kGiB, 6 * kGiB, 10, 0, "NVIDIA H100 80GB HBM3"};
   for (const char* text : {
            "namespaces: {team-h200: {gpus: ['NVIDIA H200'], memory: 13GiB}}",
@@ -323,15 +323,15 @@ TEST(BrokenPromises, AreNoneToWhomMayNotUseTheGpuAnyway) {
            "defaults: {memory: 13GiB}\nnamespaces: {'*': {memory: 1GiB}}",
        }) {
     const Policy policy = MustParse(text);
-    EXPECT_THAT(KeysOf(BrokenPromises(policy, h100)), IsEmpty()) << text;
-    EXPECT_THAT(KeysOf(BrokenPromises(policy, H200())), IsEmpty()) << text;
+    EXPECT_THAT(KeysOf(ImpossibleRules(policy, h100)), IsEmpty()) << text;
+    EXPECT_THAT(KeysOf(ImpossibleRules(policy, H200())), IsEmpty()) << text;
   }
   // A rule of its own lets it on the GPU, with a wider rule's memory.
   const Policy mixed = MustParse(
       "defaults: {gpus: ['NVIDIA H200'], memory: 13GiB}\n"
       "namespaces: {a: {gpus: ['*']}, b: {memory: 1GiB, gpus: ['*']}}");
-  EXPECT_THAT(KeysOf(BrokenPromises(mixed, h100)), ElementsAre("defaults.memory"));
-  EXPECT_THAT(KeysOf(BrokenPromises(mixed, H200())), IsEmpty());
+  EXPECT_THAT(KeysOf(ImpossibleRules(mixed, h100)), ElementsAre("defaults.memory"));
+  EXPECT_THAT(KeysOf(ImpossibleRules(mixed, H200())), IsEmpty());
   EXPECT_NE(Refusal(mixed, h100, {"a", "p", "main", 0}), "");
   EXPECT_EQ(Refusal(mixed, h100, {"b", "p", "main", 0}), "");
 }

@@ -30,11 +30,11 @@ class DocumentStart : public YAML::EventHandler {
 };
 
 // yaml-cpp counts from 0, editors from 1.
-Place PlaceOf(const YAML::Mark& mark) { return {mark.line + 1, mark.column + 1}; }
+SourcePosition PositionOf(const YAML::Mark& mark) { return {mark.line + 1, mark.column + 1}; }
 
 // Finds where a second document begins. Does not use YAML::LoadAll, which returns endless empty documents where no node
 // can begin (", a").
-std::optional<Place> SecondDocument(const std::string& text) {
+std::optional<SourcePosition> SecondDocument(const std::string& text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
   DocumentStart first, second;
@@ -43,24 +43,24 @@ std::optional<Place> SecondDocument(const std::string& text) {
   if (second.mark.pos == first.mark.pos) {
     throw YAML::ParserException(first.mark, "nothing can begin with this");
   }
-  return PlaceOf(second.mark);
+  return PositionOf(second.mark);
 }
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
 
-Place PlaceOf(const YAML::Node& node) { return PlaceOf(node.Mark()); }
+SourcePosition PositionOf(const YAML::Node& node) { return PositionOf(node.Mark()); }
 
 std::optional<YAML::Node> LoadDocument(const std::string& text, YamlMistake* mistake) {
   try {
-    if (const std::optional<Place> second = SecondDocument(text)) {
+    if (const std::optional<SourcePosition> second = SecondDocument(text)) {
       *mistake = {*second, "a second YAML document: a policy is one"};
       return std::nullopt;
     }
     return YAML::Load(text);
   } catch (const YAML::Exception& e) {
-    *mistake = {PlaceOf(e.mark), "not YAML: " + e.msg};
+    *mistake = {PositionOf(e.mark), "not YAML: " + e.msg};
     return std::nullopt;
   }
 }

@@ -13,11 +13,11 @@
 namespace gpuloom {
 
 struct YamlMistake {
-  Place place;
+  SourcePosition place;
   std::string message;
 };
 
-Place PlaceOf(const YAML::Node& node);
+SourcePosition PositionOf(const YAML::Node& node);
 
 // nullopt with the mistake if it is not YAML, or more than one document. For empty text the node is undefined.
 [[nodiscard]] std::optional<YAML::Node> LoadDocument(const std::string& text, YamlMistake* mistake);

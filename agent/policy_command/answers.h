@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function for each kind of question about a policy. All but Show, which reads files, are pure and safe from any
-// thread.
+// One function for each kind of question about a policy. Show and Simulate read the files that the command names; the others
+// are pure. All are safe from any thread.
 #pragma once
 
 #include <optional>

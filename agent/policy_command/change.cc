@@ -140,7 +140,7 @@ class Comparison {
   uint64_t QuotaThen(const RunningTenant& tenant, const Capacity& gpu) const {
     const MemoryRule now = SettingsOfNamespace(now_, tenant.pod_namespace).memory.value;
     const MemoryRule then = SettingsOfNamespace(then_, tenant.pod_namespace).memory.value;
-    if (now == then || !BrokenPromiseTo(then_, gpu, tenant.pod_namespace).empty()) {
+    if (now == then || !WhyImpossibleFor(then_, gpu, tenant.pod_namespace).empty()) {
       return tenant.memory_quota_bytes;
     }
     return Decide(then_, gpu, tenant.pod_namespace, tenant.pod).slot_bytes * tenant.slots;
@@ -161,9 +161,9 @@ class Comparison {
     GpuChange change;
     change.gpu = &gpu.capacity;
     std::set<std::string> now;
-    for (const BrokenPromise& promise : BrokenPromises(now_, gpu.capacity)) now.insert(promise.key);
-    for (const BrokenPromise& promise : BrokenPromises(then_, gpu.capacity)) {
-      if (!now.contains(promise.key)) change.impossible.push_back(promise.message);
+    for (const ImpossibleRule& one : ImpossibleRules(now_, gpu.capacity)) now.insert(one.key);
+    for (const ImpossibleRule& one : ImpossibleRules(then_, gpu.capacity)) {
+      if (!now.contains(one.key)) change.impossible.push_back(one.message);
     }
     const uint64_t room_bytes =
         gpu.capacity.total_bytes - std::min(gpu.capacity.total_bytes, gpu.capacity.reserve_bytes);

@@ -74,10 +74,10 @@ Answer Bad(const PolicyCommand& command, const std::string& error) {
   return answer;
 }
 
-Answer Bad(const PolicyCommand& command, const std::vector<BrokenPromise>& broken) {
+Answer Bad(const PolicyCommand& command, const std::vector<ImpossibleRule>& broken) {
   std::string errors;
-  for (const BrokenPromise& promise : broken) {
-    errors += (errors.empty() ? "" : "\n") + promise.message;
+  for (const ImpossibleRule& one : broken) {
+    errors += (errors.empty() ? "" : "\n") + one.message;
   }
   return Bad(command, errors);
 }
@@ -98,8 +98,8 @@ Answer Check(const PolicyCommand& command, const std::optional<Policy>& policy,
     if (capacity) error = NothingLeft(*capacity);
     if (!error.empty()) return {"", "gpuloom: " + error + "\n", kMistake};
     capacity->product = product;
-    const std::vector<BrokenPromise> broken =
-        BrokenPromises(WithoutUnknownGpus(*policy, product), *capacity);
+    const std::vector<ImpossibleRule> broken =
+        ImpossibleRules(WithoutUnknownGpus(*policy, product), *capacity);
     if (!broken.empty()) return Bad(command, broken);
     text += "a GPU " + gpu + ": " + std::to_string(command.slots) + " slots, " +
             FormatSize(capacity->reserve_bytes) + " kept for the executors, auto is " +

@@ -4,12 +4,11 @@
 #include <CLI/CLI.hpp>
 
 #include "agent/answer/command_line.h"
+#include "agent/node/node_folders.h"
 #include "agent/node/size.h"
 
 namespace gpuloom {
 namespace {
-
-constexpr char kAgentsStateDir[] = "/var/lib/gpuloom";
 
 void AddOutput(CLI::App* question, PolicyCommand* command) {
   AddOutputOption(question, [command](Format format) { command->format = format; });
@@ -91,13 +90,13 @@ const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
                                "Example: gpuloom policy diff new-policy.yaml",
                                Kind::kDiff, command);
   diff->add_option("--state-dir", command->state_dir,
-                   "the agent's state folder (/var/lib/gpuloom)");
+                   "the agent's state folder ($GPULOOM_STATE_DIR, or /var/lib/gpuloom)");
   AddOutput(diff, command);
   // Takes the place of AddQuestion's callback. The default is set here, because an option that is
   // not given does not touch the field, and show and diff share it.
   diff->callback([command] {
     command->kind = Kind::kDiff;
-    if (command->state_dir.empty()) command->state_dir = kAgentsStateDir;
+    if (command->state_dir.empty()) command->state_dir = AgentsStateDir();
   });
 
   CLI::App* show =
@@ -107,25 +106,35 @@ const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
                              "Example: gpuloom policy show");
   show->add_option("file", command->file, "the agent's policy file (/etc/gpuloom/policy.yaml)");
   show->add_option("--state-dir", command->state_dir,
-                   "the agent's state folder (/var/lib/gpuloom)");
+                   "the agent's state folder ($GPULOOM_STATE_DIR, or /var/lib/gpuloom)");
   AddOutput(show, command);
   show->callback([command] {
     command->kind = Kind::kShow;
     if (command->file.empty()) command->file = "/etc/gpuloom/policy.yaml";
-    if (command->state_dir.empty()) command->state_dir = kAgentsStateDir;
+    if (command->state_dir.empty()) command->state_dir = AgentsStateDir();
   });
 
   CLI::App* simulate = AddQuestion(
       policy, "simulate",
-      "Prints the shares and latencies that the policy would give to tenants of a simulated GPU.\n"
+      "Prints the shares and latencies that the policy would give to tenants of simulated GPUs.\n"
       "Example: gpuloom policy simulate policy.yaml --tenant namespace=a,name=server,requests=8ms",
       Kind::kSimulate, command);
   simulate
       ->add_option("--tenant", command->tenants,
                    "namespace=NAME,name=POD[/CONTAINER], and what gpuloom-simulate --help lists, "
                    "but for what the policy says; once for each")
-      ->required()
       ->allow_extra_args(false);
+  simulate->add_option("--tenants", command->tenants_file,
+                       "a file with a tenant on each line, as --tenant; - for standard input");
+  simulate->add_option("--trace", command->trace_file,
+                       "a file with the tenants' requests, a row of "
+                       "at_us,tenant,kernel_us,count for each; - for standard input");
+  simulate
+      ->add_option("--gpus", command->simulated_gpus,
+                   "how many equal GPUs the tenants are dealt out to, in turn")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 10'000));
+  AddOutput(simulate, command);
   // Handed on as they are; the simulator judges them.
   for (const char* name : {"--seconds", "--seed"}) {
     simulate->add_option_function<std::string>(
@@ -135,6 +144,16 @@ const CLI::App* AddPolicyCommand(CLI::App* program, PolicyCommand* command) {
         },
         "as gpuloom-simulate's");
   }
+  // Takes the place of AddQuestion's callback.
+  simulate->callback([command] {
+    command->kind = Kind::kSimulate;
+    if (command->tenants.empty() && command->tenants_file.empty()) {
+      throw CLI::ValidationError("--tenant", "or --tenants is required");
+    }
+    const int inputs = (command->file == "-" ? 1 : 0) + (command->tenants_file == "-" ? 1 : 0) +
+                       (command->trace_file == "-" ? 1 : 0);
+    if (inputs > 1) throw CLI::ValidationError("-", "standard input is one file only");
+  });
   return policy;
 }
 

@@ -37,6 +37,9 @@ struct PolicyCommand {
   // kSimulate
   std::vector<std::string> tenants;    // as gpuloom-simulate's --tenant
   std::vector<std::string> simulator;  // its other arguments
+  std::string tenants_file;            // a tenant on each line; empty: none
+  std::string trace_file;              // agent/simulator/trace_rows.h; empty: none
+  uint32_t simulated_gpus = 1;
 };
 
 // The path from which the file is read.

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -291,6 +292,15 @@ TEST(PolicyCommandLine, TakesQuestionsAndRefusesHalfOnes) {
   EXPECT_THAT(command.tenants, ElementsAre("namespace=a", "namespace=b"));
   EXPECT_THAT(command.simulator, ElementsAre("--seconds", "2"));
   command = {};
+  ASSERT_TRUE(Parse(
+      {"policy", "simulate", "f", "--tenants", "-", "--trace", "t", "--gpus", "40", "-o", "json"},
+      &command));
+  EXPECT_EQ(command.kind, Kind::kSimulate);
+  EXPECT_EQ(command.tenants_file, "-");
+  EXPECT_EQ(command.trace_file, "t");
+  EXPECT_EQ(command.simulated_gpus, 40u);
+  EXPECT_EQ(command.format, Format::kJson);
+  command = {};
   ASSERT_TRUE(Parse({"policy", "diff", "-", "-o", "json"}, &command));
   EXPECT_EQ(command.kind, Kind::kDiff);
   EXPECT_EQ(command.file, "-");
@@ -302,22 +312,31 @@ TEST(PolicyCommandLine, TakesQuestionsAndRefusesHalfOnes) {
   EXPECT_EQ(command.file, "/etc/gpuloom/policy.yaml");
   EXPECT_EQ(command.state_dir, "/var/lib/gpuloom");
   command = {};
+  setenv("GPULOOM_STATE_DIR", "/srv/gpuloom", 1);
+  ASSERT_TRUE(Parse({"policy", "show"}, &command));
+  EXPECT_EQ(command.state_dir, "/srv/gpuloom");
+  unsetenv("GPULOOM_STATE_DIR");
+  command = {};
   ASSERT_TRUE(Parse({"policy", "show", "f", "--state-dir", "/s", "-o", "json"}, &command));
   EXPECT_EQ(command.file, "f");
   EXPECT_EQ(command.state_dir, "/s");
   EXPECT_EQ(command.format, Format::kJson);
-  for (const auto& words :
-       std::vector<std::vector<std::string>>{{"policy"},
-                                             {"policy", "check"},
-                                             {"policy", "check", "f", "g"},
-                                             {"policy", "check", "f", "--gpu"},
-                                             {"policy", "check", "f", "--gpu", "80GB"},
-                                             {"policy", "check", "f", "--gpu", "H200="},
-                                             {"policy", "check", "f", "--slots", "0"},
-                                             {"policy", "diff"},
-                                             {"policy", "explain", "f"},
-                                             {"policy", "simulate", "f"},
-                                             {"policy", "obey", "f"}}) {
+  for (const auto& words : std::vector<std::vector<std::string>>{
+           {"policy"},
+           {"policy", "check"},
+           {"policy", "check", "f", "g"},
+           {"policy", "check", "f", "--gpu"},
+           {"policy", "check", "f", "--gpu", "80GB"},
+           {"policy", "check", "f", "--gpu", "H200="},
+           {"policy", "check", "f", "--slots", "0"},
+           {"policy", "diff"},
+           {"policy", "explain", "f"},
+           {"policy", "simulate", "f"},
+           {"policy", "simulate", "f", "--trace", "t"},
+           {"policy", "simulate", "-", "--tenants", "-"},
+           {"policy", "simulate", "f", "--tenants", "t", "--gpus", "0"},
+           {"policy", "obey", "f"}}) {
+    command = {};
     EXPECT_FALSE(Parse(words, &command)) << ::testing::PrintToString(words);
   }
 }

@@ -15,6 +15,7 @@
 #include "agent/answer/command_line.h"
 #include "agent/node/command_mistake.h"
 #include "agent/node/duration.h"
+#include "agent/node/node_folders.h"
 #include "agent/node/process.h"
 #include "agent/node/size.h"
 #include "agent/policy_command/command_line.h"
@@ -39,9 +40,10 @@ uint32_t PercentOf(const char* option, const std::string& text) {
 // The same option of all commands that ask schedulers (SearchedFolders); that of `run` means
 // another thing.
 void AddStateDir(CLI::App* command, std::string* state_dir) {
-  command->add_option("--state-dir", *state_dir,
-                      "state folder of the node's agent, or of one scheduler (default: "
-                      "/var/lib/gpuloom, and those of this user's gpuloom run)");
+  command->add_option(
+      "--state-dir", *state_dir,
+      "state folder of the node's agent, or of one scheduler (default: "
+      "$GPULOOM_STATE_DIR, or /var/lib/gpuloom, and those of this user's gpuloom run)");
 }
 
 // Commands that differ in nothing but what they are about.
@@ -113,8 +115,9 @@ void AddDoctor(CLI::App* app, std::optional<DoctorCommand>* doctor) {
   // The doctor looks at what is installed with this program, wherever that is.
   command->program = OwnProgram();
   AddStateDir(added, &command->state_dir);
-  added->add_option("--kubelet-dir", command->kubelet_dir, "the kubelet's folder")
-      ->capture_default_str();
+  command->kubelet_dir = KubeletDir();
+  added->add_option("--kubelet-dir", command->kubelet_dir,
+                    "the kubelet's folder ($GPULOOM_KUBELET_DIR, or /var/lib/kubelet)");
   added->add_option("--policy", command->policy_file, "the agent's policy file")
       ->capture_default_str();
   added->add_option(

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 namespace gpuloom::run {
 namespace {
@@ -176,12 +177,16 @@ TEST(CommandLine, TheDoctorTakesWhereToLook) {
   ASSERT_TRUE(line && line->doctor);
   EXPECT_EQ(line->doctor->root, "");
   EXPECT_EQ(line->doctor->kubelet_dir, "/var/lib/kubelet");
+  setenv("GPULOOM_KUBELET_DIR", "/srv/kubelet", 1);
+  line = Parse({"doctor"}, &status);
+  EXPECT_EQ(line->doctor->kubelet_dir, "/srv/kubelet");
   line = Parse({"doctor", "--root", "/host", "--policy", "p", "--kubelet-dir", "/k", "-o", "json"},
                &status);
   ASSERT_TRUE(line && line->doctor);
   EXPECT_EQ(line->doctor->root, "/host");
   EXPECT_EQ(line->doctor->policy_file, "p");
-  EXPECT_EQ(line->doctor->kubelet_dir, "/k");
+  EXPECT_EQ(line->doctor->kubelet_dir, "/k");  // the option counts before the variable
+  unsetenv("GPULOOM_KUBELET_DIR");
   EXPECT_EQ(line->doctor->format, Format::kJson);
 }
 

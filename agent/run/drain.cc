@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using SteadyTime = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kLookAgain{250};
+constexpr std::chrono::milliseconds kPollInterval{250};
 // What is not known after this stays so until somebody mends it: an agent starts a scheduler again within half a minute
 // (agent/supervisor/backoff.h).
 constexpr std::chrono::seconds kBecomesKnown{35};
@@ -153,7 +153,8 @@ Holders HoldersOf(const Folder& folder, const AllFigures& all) {
 // the GPU's folder, so draining needs no scheduler, and one that starts later finds it.
 class Drainage {
  public:
-  Drainage(const DrainCommand& command, const Tell& tell) : command_(command), tell_(tell) {}
+  Drainage(const DrainCommand& command, const OnLine& on_line)
+      : command_(command), on_line_(on_line) {}
 
   Answer Run() {
     if (!FindFolders()) return std::move(answer_);
@@ -281,7 +282,7 @@ class Drainage {
     auto last_known = begin;
     while (Tenants() != 0 || !Unknown().empty()) {
       const std::string line = WaitsFor();
-      if (line != said) tell_(line);
+      if (line != said) on_line_(line);
       said = line;
       const auto now = SteadyTime::now();
       if (Tenants() != 0) last_known = now;
@@ -290,7 +291,7 @@ class Drainage {
         answer_.exit_status = kPartly;
         return;
       }
-      std::this_thread::sleep_for(kLookAgain);
+      std::this_thread::sleep_for(kPollInterval);
       Look();
     }
   }
@@ -308,7 +309,7 @@ class Drainage {
   // Reads the folders again, to report the GPUs' actual state, whichever command has ordered it.
   void Say() {
     for (const Folder& folder : folders_) {
-      const std::string why = DrainedBecause(folder.path);
+      const std::string why = DrainReason(folder.path);
       answer_.text += folder.name + (why.empty() ? " is open to everybody\n" : " is " + why + "\n");
     }
     if (command_.undo) return;
@@ -365,7 +366,7 @@ class Drainage {
   }
 
   const DrainCommand& command_;
-  const Tell& tell_;
+  const OnLine& on_line_;
   Answer answer_;
   std::vector<Folder> folders_;
   std::vector<Holders> holders_;       // of each of them
@@ -374,8 +375,8 @@ class Drainage {
 
 }  // namespace
 
-Answer Drain(const DrainCommand& command, const Tell& tell) {
-  return Drainage(command, tell).Run();
+Answer Drain(const DrainCommand& command, const OnLine& on_line) {
+  return Drainage(command, on_line).Run();
 }
 
 }  // namespace gpuloom::run

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// `gpuloom drain`: this machine's GPUs get nobody new, until that is undone. The order lies in the GPU's folder
-// (agent/node/gpu_standing.h), where the agent and `gpuloom run` find it; what runs goes on. Who holds slots of an agent's GPUs
-// its records say, with or without a scheduler; elsewhere the scheduler. One thread; waits for answers, and as long as it is
-// told for tenants to end.
+// `gpuloom drain`: keeps new tenants off this machine's GPUs until that is undone; running tenants
+// go on. The order is a file in the GPU's folder (agent/node/gpu_standing.h), which the agent and
+// `gpuloom run` read. Who holds slots comes from the agent's records, with or without a scheduler,
+// and from the scheduler where there is no agent. Single-threaded; blocks for answers and, if asked
+// to wait, until tenants have ended or its time is over.
 #pragma once
 
 #include <chrono>
@@ -17,20 +18,19 @@ namespace gpuloom::run {
 
 struct DrainCommand {
   bool undo = false;
-  std::string
-      gpu;  // a UUID, or a beginning that one GPU alone has, or what the folder is called; empty: all
-  std::string reason;  // for whoever asks why
+  std::string gpu;     // a UUID or its unambiguous prefix, or the folder's name; empty: all
+  std::string reason;  // shown to whoever asks why
   bool wait = false;
   std::optional<std::chrono::milliseconds> timeout;  // of waiting; nullopt: no limit
   std::string state_dir;                             // as SearchedFolders
   Format format = Format::kTable;
 };
 
-// Called with each line that whoever waits should see at once, without its end.
-using Tell = std::function<void(const std::string& line)>;
+// Receives each progress line for whoever waits, without the newline.
+using OnLine = std::function<void(const std::string& line)>;
 
-// kNotGood: not everywhere, or no such GPU; then it does not wait. kPartly: drained, but somebody still holds slots when the
-// time is over, or it has not been known for half a minute who does.
-Answer Drain(const DrainCommand& command, const Tell& tell);
+// kNotGood: not drained everywhere, or no such GPU; then it does not wait. kPartly: drained, but
+// slots are still held when the time is over, or for half a minute it was not known who holds them.
+Answer Drain(const DrainCommand& command, const OnLine& on_line);
 
 }  // namespace gpuloom::run

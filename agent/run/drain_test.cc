@@ -11,7 +11,7 @@
 
 #include "agent/node/gpu_standing.h"
 #include "agent/run/testing/run_fixture.h"
-#include "agent/testing_read_only.h"
+#include "agent/testing/read_only.h"
 
 namespace gpuloom::run {
 namespace {
@@ -28,7 +28,7 @@ using Json = nlohmann::json;
 class DrainTest : public GpuloomRun {
  protected:
   Answer Drain(const DrainCommand& command) {
-    return run::Drain(command, [this](const std::string& line) { told_ += line + "\n"; });
+    return run::Drain(command, [this](const std::string& line) { printed_ += line + "\n"; });
   }
   // As the agent does; before a pod starts nobody knows whose the slots are.
   void WriteRecord(const std::string& gpu, const std::string& pod) const {
@@ -43,7 +43,7 @@ class DrainTest : public GpuloomRun {
     return command;
   }
 
-  std::string told_;  // while it waited
+  std::string printed_;  // while it waited
 };
 
 TEST_F(DrainTest, NobodyNewGetsTheGpuAndWhoIsThereIsWaitedFor) {
@@ -94,8 +94,8 @@ TEST_F(DrainTest, GpusOfAnAgentAreDrainedWithoutTheirSchedulersToo) {
   ASSERT_EQ(gpus.size(), 1u);
   EXPECT_EQ(gpus[0]["gpu"], two);
   EXPECT_EQ(gpus[0]["drained"], true);
-  EXPECT_EQ(DrainedBecause(FolderOfGpu(state_, one)), "");
-  EXPECT_EQ(DrainedBecause(FolderOfGpu(state_, two)), "drained by operator");
+  EXPECT_EQ(DrainReason(FolderOfGpu(state_, one)), "");
+  EXPECT_EQ(DrainReason(FolderOfGpu(state_, two)), "drained by operator");
 
   command.gpu = "GPU-3";
   const Answer unknown = Drain(command);
@@ -125,9 +125,9 @@ TEST_F(DrainTest, WhoHoldsSlotsIsWaitedForWithoutASchedulerToo) {
                                               "ended stay taken"),
                                     HasSubstr("2 tenants are still there")));
   // Also while it waits, once for each change.
-  EXPECT_THAT(told_, StartsWith("waits for pods that hold slots: a pod that has not started, "
-                                "team-a/train-7/main; "));
-  EXPECT_EQ(std::ranges::count(told_, '\n'), 1) << told_;
+  EXPECT_THAT(printed_, StartsWith("waits for pods that hold slots: a pod that has not started, "
+                                   "team-a/train-7/main; "));
+  EXPECT_EQ(std::ranges::count(printed_, '\n'), 1) << printed_;
   command.format = Format::kJson;
   const Json gpus = Json::parse(Drain(command).text)["gpus"];
   EXPECT_EQ(gpus[0]["tenants"][1]["pod"], "train-7");
@@ -139,14 +139,14 @@ TEST_F(DrainTest, WhoHoldsSlotsIsWaitedForWithoutASchedulerToo) {
   command.timeout.reset();
   EXPECT_EQ(Drain(command).exit_status, kGood);
   command.gpu = one;
-  told_.clear();
+  printed_.clear();
   std::thread ended([&] {
     EXPECT_TRUE(Within(seconds(60), [&] { return Read(state_ / "ended") == "yes"; }));
     fs::remove(state_ / "records" / (one + ".yaml"));
     fs::remove(state_ / "records" / (one + "train-7.yaml"));
   });
   const Answer done = run::Drain(command, [this](const std::string& line) {
-    told_ += line + "\n";
+    printed_ += line + "\n";
     std::ofstream(state_ / "ended") << "yes";
   });
   ended.join();
@@ -198,7 +198,7 @@ TEST_F(DrainTest, NobodyWaitsForAGpuThatCouldNotBeClosed) {
     const bool is_said = answer.trouble.find("drained.json") != answer.trouble.npos &&
                          answer.trouble.find("Read-only file system") != answer.trouble.npos &&
                          answer.text.find(gpu + " is open to everybody") != answer.text.npos &&
-                         told_.empty();
+                         printed_.empty();
     if (!is_said) fputs((answer.text + answer.trouble).c_str(), stderr);
     _exit(is_said ? answer.exit_status : 78);
   }
@@ -221,12 +221,12 @@ TEST_F(DrainTest, ABeginningThatSeveralGpusHaveIsRefused) {
                                         "changed: " +
                                         one + ", " + two));
   for (const std::string& uuid : {one, two}) {
-    EXPECT_EQ(DrainedBecause(FolderOfGpu(state_, uuid)), "");
+    EXPECT_EQ(DrainReason(FolderOfGpu(state_, uuid)), "");
   }
   command.gpu = two;
   EXPECT_EQ(Drain(command).exit_status, kGood);
-  EXPECT_EQ(DrainedBecause(FolderOfGpu(state_, one)), "");
-  EXPECT_EQ(DrainedBecause(FolderOfGpu(state_, two)), "drained by operator");
+  EXPECT_EQ(DrainReason(FolderOfGpu(state_, one)), "");
+  EXPECT_EQ(DrainReason(FolderOfGpu(state_, two)), "drained by operator");
 }
 
 TEST_F(DrainTest, ANodeWithoutAGpuIsDrained) {

@@ -5,7 +5,7 @@
 
 #include "agent/node/layout.h"
 #include "agent/node/one_line.h"
-#include "agent/run/program_output.h"
+#include "agent/node/program_output.h"
 
 namespace gpuloom::run {
 namespace {

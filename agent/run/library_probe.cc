@@ -126,7 +126,7 @@ bool IsOfTheDriver(const std::string& path) {
 }
 
 // After the computation, when all that is needed for it has been opened.
-void LookForTheDriver() {
+void ExpectNoDriver() {
   std::ifstream maps("/proc/self/maps");
   bool is_ours_mapped = false;
   for (std::string line; std::getline(maps, line);) {
@@ -211,7 +211,7 @@ int main() {
              processes[0].used == after.used,
          std::to_string(count) + " processes, the first " + std::to_string(processes[0].pid));
   Compute(cuda, memory);
-  LookForTheDriver();
+  ExpectNoDriver();
   Call(cuda, "cuMemFree_v2", memory);
   Call(nvml, "nvmlShutdown");
   if (wrong == 0) printf("ok\n");

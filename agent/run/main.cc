@@ -37,8 +37,9 @@
 #include "agent/run/drain.h"
 #include "agent/run/installation.h"
 #include "agent/run/local_allocation.h"
-#include "agent/run/scheduler_place.h"
+#include "agent/run/running_tenants.h"
 #include "agent/run/scheduler_start.h"
+#include "agent/run/scheduler_target.h"
 #include "agent/run/state_dir.h"
 #include "agent/run/status.h"
 #include "agent/run/suspend.h"
@@ -46,7 +47,6 @@
 #include "agent/run/top.h"
 #include "agent/run/trace.h"
 #include "agent/run/unsupported_report.h"
-#include "agent/run/who_runs.h"
 #include "proto/cuda/driver_features.h"
 #include "proto/wire/session.h"
 
@@ -70,12 +70,19 @@ int Print(const Answer& answer, FILE* text_to = stdout) {
   return answer.exit_status == kGood ? kNotGood : answer.exit_status;
 }
 
+std::string WhyDrained(const std::string& state_dir) {
+  const std::string drained = DrainReason(state_dir);
+  return drained.empty() ? ""
+                         : "the GPU of " + state_dir + " is " + drained +
+                               "; gpuloom drain --undo opens it again";
+}
+
 int Main(int argc, char** argv) {
   int status = 0;
   const std::optional<CommandLine> line = ParseCommandLine(argc, argv, &status);
   if (!line) return status;
   if (line->policy && line->policy->kind == PolicyCommand::Kind::kDiff) {
-    return Print(AnswerAboutChange(*line->policy, WhoRuns(line->policy->state_dir)));
+    return Print(AnswerAboutChange(*line->policy, RunningTenants(line->policy->state_dir)));
   }
   if (line->policy) return Print(AnswerAboutPolicy(*line->policy));
   if (line->suspend) return Print(Suspend(*line->suspend));
@@ -96,12 +103,11 @@ int Main(int argc, char** argv) {
   std::string error;
   Installation installation;
   if (!FindInstallation(OwnProgram(), &installation, &error)) return Fail(error);
-  SchedulerPlace place = PlaceOf(*line, installation);
-  if (!MakeStateDir(&place.state_dir, &error)) return Fail(error);
+  SchedulerTarget target = TargetOf(*line, installation);
+  if (!MakeStateDir(&target.state_dir, &error)) return Fail(error);
 
-  if (const std::string drained = DrainedBecause(place.state_dir); !drained.empty()) {
-    return Fail("the GPU of " + place.state_dir + " is " + drained +
-                "; gpuloom drain --undo opens it again");
+  if (const std::string drained = WhyDrained(target.state_dir); !drained.empty()) {
+    return Fail(drained);
   }
 
   TenantFolder folder;  // outlives the allocation, which lives as long as the client's connection
@@ -109,8 +115,8 @@ int Main(int argc, char** argv) {
   // A scheduler may be about to end, unused, between our finding it and our asking: then there is
   // room for another.
   for (int attempt = 0;; ++attempt) {
-    if (!ReachScheduler(place, &client, &error)) return Fail(error);
-    if (!folder.made() && !folder.Make(place.state_dir, installation.libraries, &error)) {
+    if (!ReachScheduler(target, &client, &error)) return Fail(error);
+    if (!folder.made() && !folder.Make(target.state_dir, installation.libraries, &error)) {
       return Fail(error);
     }
     LocalAllocation allocation;
@@ -118,6 +124,12 @@ int Main(int argc, char** argv) {
                  &error) &&
         client.AddAllocation(allocation.add, &error) &&
         client.BindAllocation(allocation.bind, &error)) {
+      // Again, since the scheduler may have been started meanwhile: who orders it from now on finds
+      // the allocation and waits for it.
+      if (const std::string drained = WhyDrained(target.state_dir); !drained.empty()) {
+        (void)client.RemoveAllocation(folder.name(), &error);
+        return Fail(drained);
+      }
       // A failure is ignored: the command's first call starts the executor, too, and gets the error.
       std::string ignored;
       (void)client.PrepareExecutor(folder.name(), &ignored);
@@ -126,7 +138,8 @@ int Main(int argc, char** argv) {
     if (client.connected() || attempt == 3) return Fail(error);
   }
 
-  if (const std::string off = WhatIsOff(static_cast<int>(client.driver_version())); !off.empty()) {
+  if (const std::string off = MissingFeatures(static_cast<int>(client.driver_version()));
+      !off.empty()) {
     fprintf(stderr, "gpuloom: %s\n", off.c_str());
   }
   const std::string preload = folder.Preload(installation.libraries.cuda, getenv("LD_PRELOAD"));
@@ -134,7 +147,7 @@ int Main(int argc, char** argv) {
   const std::string path = folder.Path(getenv("PATH"));
   // Until here a signal simply ends us, and with us the allocation.
   BlockSignals();
-  const std::string log = place.state_dir + "/scheduler.log";
+  const std::string log = target.state_dir + "/scheduler.log";
   status = RunCommand(
       line->command,
       {{"LD_PRELOAD", preload},

@@ -25,7 +25,7 @@ class RunMemoryWait : public GpuloomRun {
   }
   bool HasMemory(const std::string& name) const { return Read(root_ / name).ends_with(" 1\n"); }
   void Stop(const std::string& name) const { std::ofstream(root_ / (name + ".stop")) << "now"; }
-  bool SomebodyWaits() const {
+  bool AnyRequestWaits() const {
     control::Client client;
     std::string error;
     std::vector<control::AllocationState> states;
@@ -47,7 +47,7 @@ TEST_F(RunMemoryWait, ACommandGetsTheMemoryThatAnotherLeaves) {
   EXPECT_NE(Wait(impatient), 0);
   EXPECT_THAT(Errors(), HasSubstr("cuMemAlloc_v2: 2")) << "out of memory";
   const pid_t patient = Tenant("patient", "10m");
-  EXPECT_TRUE(Within(seconds(60), [&] { return SomebodyWaits(); })) << Errors();
+  EXPECT_TRUE(Within(seconds(60), [&] { return AnyRequestWaits(); })) << Errors();
   EXPECT_FALSE(HasMemory("patient"));
   Stop("holder");
   EXPECT_EQ(Wait(holder), 0);

@@ -8,6 +8,7 @@
 #include "agent/answer/table.h"
 #include "agent/node/refusal_file.h"
 #include "agent/run/scheduler_search.h"
+#include "agent/run/shown_time.h"
 #include "agent/run/tenant_since.h"
 
 namespace gpuloom::run {
@@ -98,7 +99,11 @@ std::string FormatAllRefusals(const std::string& state_dir,
                               const std::vector<SchedulerFigures>& schedulers, Format format) {
   std::vector<KnownRefusal> refusals;
   for (const std::string& place : SearchedFolders(state_dir)) {
-    for (KnownRefusal& refusal : ReadRefusals(place)) refusals.push_back(std::move(refusal));
+    const ShownTime shown(place);
+    for (KnownRefusal& refusal : ReadRefusals(place)) {
+      refusal.last_unix_s = shown.Of(refusal.last_unix_s);
+      refusals.push_back(std::move(refusal));
+    }
   }
   std::vector<Tenant> tenants = TenantsOf(schedulers);
   std::erase_if(tenants, std::not_fn(HasTrouble));

@@ -4,8 +4,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "agent/node/refusal_file.h"
 
 namespace gpuloom::run {
 namespace {
@@ -38,6 +43,19 @@ std::string Table(const std::vector<control::AllocationState>& tenants) {
 
 TEST(Refusals, WhoWasRefusedNothingIsNotThere) {
   EXPECT_EQ(Table({Tenant("p")}), "LAST   TIMES   WHAT   POD   REASON\n");
+}
+
+TEST(Refusals, LastIsWallTimeAfterTheMachinesClockWasSet) {
+  std::string state = ::testing::TempDir() + "refusalsXXXXXX";
+  ASSERT_NE(mkdtemp(state.data()), nullptr);
+  std::ofstream(RefusalPath(state)) << FormatRefusals({{"Allocate", "no", 1, 1'700'000'000}});
+  // The agent's clock began this boot in 1970.
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::ofstream(state + "/clock.yaml") << "boot: \"" << boot << "\"\nsinceBootMs: 0\ntimeMs: 0\n";
+  const Json json = Json::parse(FormatAllRefusals(state, {}, Format::kJson));
+  EXPECT_GT(json["refusals"][0]["last"].get<int64_t>(), 3'000'000'000);
+  std::filesystem::remove_all(state);
 }
 
 TEST(Refusals, EachKindHasItsLineAndOneReasonIsWhole) {

@@ -5,8 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 
+#include "agent/node/gpu_standing.h"
 #include "agent/run/state_dir.h"
 #include "agent/run/testing/run_fixture.h"
 #include "proto/control/testing/recording.h"
@@ -104,6 +108,24 @@ TEST_F(GpuloomRun, TheCommandsStatusIsOurs) {
   EXPECT_EQ(Run({"/etc/passwd"}), 126);
   EXPECT_TRUE(Within(seconds(60), [&] { return !SchedulerRuns(); }))
       << "it ends when nobody uses it any more";
+}
+
+TEST_F(GpuloomRun, AnOrderToDrainThatComesWhileTheSchedulerIsAskedKeepsTheCommandOut) {
+  std::filesystem::create_directories(state_);
+  std::atomic<bool> was_removed = false;
+  const control::RecordedScheduler scheduler(
+      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.0/run_3.1.txt"),
+      [&](uint32_t type) {
+        std::string error;
+        if (type == control::kType<control::AddAllocation>) {
+          EXPECT_TRUE(WriteDrainOrder(state_, {1, "new driver"}, &error)) << error;
+        }
+        if (type == control::kType<control::RemoveAllocation>) was_removed = true;
+      });
+  EXPECT_NE(Run({"touch", root_ / "began"}), 0);
+  EXPECT_THAT(Errors(), ::testing::HasSubstr("drained by operator: new driver"));
+  EXPECT_FALSE(std::filesystem::exists(root_ / "began"));
+  EXPECT_TRUE(was_removed) << "before the command ends, and with it the connection";
 }
 
 // What the scheduler of another release has answered to today's command, word for word.
@@ -256,9 +278,22 @@ TEST_F(GpuloomRun, ASignalIsPassedOn) {
   EXPECT_THAT(Output(), ::testing::HasSubstr("got"));
 }
 
+// For a shell: waits for this file.
+std::string Until(const std::string& file) {
+  return "while [ ! -e " + file + " ]; do sleep 0.02; done";
+}
+
 TEST_F(GpuloomRun, ManyAtOnceShareOneScheduler) {
   std::vector<pid_t> runs;
-  for (int i = 0; i < 8; ++i) runs.push_back(Start({"sh", "-c", "sleep 0.3"}));
+  const std::string go = root_ / "go";
+  for (int i = 0; i < 8; ++i) {
+    runs.push_back(Start({"sh", "-c", "touch " + go + std::to_string(i) + "; " + Until(go)}));
+  }
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_TRUE(
+        Within(seconds(60), [&] { return std::filesystem::exists(go + std::to_string(i)); }));
+  }
+  std::ofstream{go};
   for (const pid_t run : runs) EXPECT_EQ(Wait(run), 0);
   const std::string log = Read(state_ / "scheduler.log");
   const auto count = [&log](const char* text) {
@@ -297,11 +332,13 @@ TEST_F(GpuloomRun, ASoftwareGpuWithOtherSettingsIsNotUsed) {
     unsetenv("GPULOOM_SOFTGPU_MEMORY");
     return pid;
   };
-  const pid_t first = start("1GiB", {"sh", "-c", "echo ready; exec sleep 1"});
+  const std::string go = root_ / "go";
+  const pid_t first = start("1GiB", {"sh", "-c", "echo ready; " + Until(go)});
   ASSERT_TRUE(Within(seconds(60), [&] { return Output().find("ready") != std::string::npos; }));
   EXPECT_EQ(Wait(start("2GiB", {"true"})), 125);
   EXPECT_THAT(Errors(), ::testing::HasSubstr("GPULOOM_SOFTGPU_MEMORY=1GiB"));
   EXPECT_EQ(Wait(start("1GiB", {"true"})), 0);
+  std::ofstream{go};
   EXPECT_EQ(Wait(first), 0);
   // One that is about to end is waited for.
   EXPECT_EQ(Wait(start("2GiB", {GPULOOM_PYTHON, "-c", kTotal})), 0) << Errors();
@@ -318,11 +355,15 @@ TEST_F(GpuloomRun, WhenItIsKilledNothingIsLeft) {
 }
 
 TEST_F(GpuloomRun, ASchedulerThatDiesIsNamedAndTheNextRunStartsAnother) {
-  const pid_t pid = Start({"sh", "-c", "echo ready; sleep 0.5; exit 4"});
+  const std::string go = root_ / "go";
+  const pid_t pid = Start({"sh", "-c", "echo ready; " + Until(go) + "; exit 4"});
   ASSERT_TRUE(Within(seconds(60), [&] { return Output().find("ready") != std::string::npos; }));
   kill(SchedulerPid(), SIGKILL);
+  EXPECT_TRUE(Within(seconds(60), [&] {
+    return Errors().find("the scheduler is gone") != std::string::npos;
+  })) << Errors();
+  std::ofstream{go};
   EXPECT_EQ(Wait(pid), 4);
-  EXPECT_THAT(Errors(), ::testing::HasSubstr("the scheduler is gone"));
   EXPECT_EQ(Run({"true"}), 0);
 }
 

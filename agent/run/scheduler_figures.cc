@@ -16,21 +16,21 @@
 namespace gpuloom::run {
 namespace {
 
-bool Ask(const std::string& folder, SchedulerFigures* figures, bool* nobody_there,
+bool Ask(const std::string& folder, SchedulerFigures* figures, bool* not_listening,
          std::string* error) {
   control::Client client;
-  *nobody_there = false;
+  *not_listening = false;
   figures->folder = folder;
   figures->standing = ReadStanding(folder);
   figures->standing_is_current = !figures->standing || !LacksAgent(StateFolderOf(folder));
-  if (const std::string drained = DrainedBecause(folder); !drained.empty()) {
+  if (const std::string drained = DrainReason(folder); !drained.empty()) {
     if (!figures->standing) figures->standing.emplace();
     figures->standing->state = gpuloom::GpuState::kDrained;
     figures->standing->reason = drained;
     figures->standing_is_current = true;
   }
   if (!client.Connect(folder, control::Client::kDefaultTimeout, error)) {
-    *nobody_there = client.nobody_there();
+    *not_listening = client.not_listening();
     return false;
   }
   figures->memory_bytes = client.device_memory_bytes();
@@ -252,16 +252,16 @@ AllFigures AskSchedulers(const std::string& state_dir) {
   for (const std::string& folder : folders) {
     SchedulerFigures figures;
     std::string error;
-    bool nobody_there = false;
+    bool not_listening = false;
     // Four kinds: it answers; an agent's GPU is without one; a socket of `gpuloom run` that was
     // left behind, of which nothing need be said unless nothing else is found; one that does not
     // answer.
-    if (Ask(folder, &figures, &nobody_there, &error)) {
+    if (Ask(folder, &figures, &not_listening, &error)) {
       all.schedulers.push_back(std::move(figures));
-    } else if (nobody_there && LacksScheduler(folder)) {
+    } else if (not_listening && LacksScheduler(folder)) {
       all.missing.push_back(folder);
       all.silent.push_back(Silent(figures));
-    } else if (nobody_there && !IsOfAgent(folder)) {
+    } else if (not_listening && !IsOfAgent(folder)) {
       unseen += "; " + error;
     } else {
       all.troubles.push_back(error);

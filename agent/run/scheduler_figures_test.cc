@@ -12,9 +12,9 @@
 
 #include "agent/node/lock_file.h"
 #include "agent/run/drain.h"
+#include "agent/run/running_tenants.h"
 #include "agent/run/status.h"
 #include "agent/run/suspend.h"
-#include "agent/run/who_runs.h"
 #include "proto/channel/socket.h"
 #include "proto/control/testing/recording.h"
 
@@ -97,7 +97,7 @@ TEST_F(SchedulerFiguresTest, AGpuOfAnAgentWithoutAScheduler) {
                                 "gpuloom doctor says what to do\n"),
                       HasSubstr("gpuloom: no scheduler runs for GPU-3,"), Not(HasSubstr("GPU-1"))));
   }
-  EXPECT_THAT(WhoRuns(state_).troubles, ::testing::Contains(HasSubstr("runs for GPU-2")));
+  EXPECT_THAT(RunningTenants(state_).troubles, ::testing::Contains(HasSubstr("runs for GPU-2")));
 }
 
 TEST_F(SchedulerFiguresTest, WithoutAnySchedulerNoOtherFolderIsAskedFor) {
@@ -135,7 +135,7 @@ TEST_F(SchedulerFiguresTest, ADrainedGpuWithoutASchedulerMayStillBeHeld) {
   DrainCommand command;
   command.state_dir = state_;
   command.gpu = "GPU-2";
-  const Tell nobody = [](const std::string&) {};
+  const OnLine nobody = [](const std::string&) {};
   const Answer answer = Drain(command, nobody);
   EXPECT_EQ(answer.exit_status, kGood) << "it is drained";
   EXPECT_EQ(answer.text, "GPU-2 is drained by operator\nnobody is there any more\n");
@@ -176,7 +176,7 @@ TEST_F(SchedulerFiguresTest, ASchedulerThatHasJustStartedAgainIsNotWhoSaysThatNo
   GpuStanding standing;
   standing.slots = 10;
   std::ofstream(StandingPath(Folder("GPU-1"))) << FormatStanding(standing);
-  const Running running = WhoRuns(state_);
+  const Running running = RunningTenants(state_);
   ASSERT_EQ(running.tenants.size(), 1u);
   EXPECT_EQ(running.tenants[0].pod, "train-7");
   EXPECT_EQ(running.tenants[0].memory_quota_bytes, 2097152u);
@@ -223,7 +223,7 @@ TEST_F(SchedulerFiguresTest, ANodeWithoutAGpuIsNotBroken) {
       EXPECT_EQ(answer.exit_status, kGood) << answer.trouble;
       EXPECT_EQ(answer.trouble, "gpuloom: this node has no GPU to share\n");
     }
-    EXPECT_THAT(WhoRuns(state_).troubles, ElementsAre());
+    EXPECT_THAT(RunningTenants(state_).troubles, ElementsAre());
     SuspendCommand suspend;
     suspend.state_dir = state_;
     EXPECT_EQ(Suspend(suspend).trouble, "gpuloom: this node has no GPU to share\n");
@@ -246,6 +246,22 @@ TEST_F(SchedulerFiguresTest, WhatAnAgentThatIsGoneHasSaidIsSaidToBeOld) {
   ASSERT_TRUE(WriteDrainOrder(Folder("GPU-1"), {1, "fans"}, &error)) << error;
   EXPECT_THAT(Ask(About::kGpus).text,
               AllOf(HasSubstr("drained by operator: fans"), Not(HasSubstr("no agent"))));
+}
+
+TEST_F(SchedulerFiguresTest, AStateIsSinceAWallTimeAfterTheMachinesClockWasSet) {
+  GpuStanding standing;
+  standing.state = GpuState::kSick;
+  standing.since_unix_s = 1'700'000'000;
+  std::ofstream(StandingPath(Folder("GPU-1"))) << FormatStanding(standing);
+  const auto since = [&]() -> int64_t {
+    return Json::parse(Ask(About::kGpus, Format::kJson).text)["gpus"][0]["state_since"];
+  };
+  EXPECT_EQ(since(), 1'700'000'000);
+  // The agent's clock began this boot in 1970.
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::ofstream(state_ + "/clock.yaml") << "boot: \"" << boot << "\"\nsinceBootMs: 0\ntimeMs: 0\n";
+  EXPECT_GT(since(), 3'000'000'000);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "agent/node/agent_lock.h"
+#include "agent/node/node_folders.h"
 #include "agent/node/one_line.h"
 #include "agent/run/doctor/look.h"
 #include "agent/run/state_dir.h"
@@ -23,7 +24,7 @@ std::vector<std::string> SearchedFolders(const std::string& state_dir) {
   if (!state_dir.empty()) return {state_dir};
   const std::string own = DefaultStateDir("gpu");
   // DefaultStateDir names one device's folder; this wants the one that all of them are in.
-  return {kAgentsStateDir, kServiceStateDir, own.substr(0, own.rfind('/'))};
+  return {AgentsStateDir(), kServiceStateDir, own.substr(0, own.rfind('/'))};
 }
 
 std::vector<std::string> FindSchedulers(const std::vector<std::string>& folders,
@@ -64,7 +65,7 @@ bool IsOfAgent(const std::string& folder) {
 
 bool LacksScheduler(const std::string& folder) {
   if (!IsOfAgent(folder)) return false;
-  const SocketState state = LookAtSocket(folder, control::kControlSocketName);
+  const SocketState state = ProbeSocket(folder, control::kControlSocketName);
   return state == SocketState::kMissing || state == SocketState::kDead;
 }
 

@@ -8,10 +8,8 @@
 
 namespace gpuloom::run {
 
-inline constexpr char kAgentsStateDir[] = "/var/lib/gpuloom";
-
 // Where a command looks: `state_dir`, an agent's state folder or that of one scheduler; or, if that is empty, the
-// agent's default, those of gpuloom-scheduler@.service and those of this user's `gpuloom run`.
+// agent's (AgentsStateDir), those of gpuloom-scheduler@.service and those of this user's `gpuloom run`.
 std::vector<std::string> SearchedFolders(const std::string& state_dir);
 
 // Returns those of these folders, and of the folders in them, that have a scheduler's control socket, and those that an

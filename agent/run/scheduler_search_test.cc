@@ -49,6 +49,10 @@ TEST(SchedulerSearch, LooksWhereItIsTold) {
   ASSERT_EQ(places.size(), 3u);
   EXPECT_EQ(places[0], "/var/lib/gpuloom");
   EXPECT_EQ(places[1], "/run/gpuloom");
+  setenv("GPULOOM_STATE_DIR", "/srv/gpuloom", 1);
+  EXPECT_EQ(SearchedFolders("")[0], "/srv/gpuloom");
+  EXPECT_THAT(SearchedFolders("/a"), ::testing::ElementsAre("/a"));
+  unsetenv("GPULOOM_STATE_DIR");
   EXPECT_EQ(NoSchedulerFound({"/a", "/b"}, ""),
             "no scheduler is found in /a, /b: name the agent's state folder with --state-dir");
   EXPECT_EQ(NoSchedulerFound({"/a", "/b"}, "; /b is closed to this user"),

@@ -38,8 +38,8 @@ constexpr off_t kMaxLogBytes = 1 << 20;
 // A scheduler that this process has started, while it is our child. It outlives us without notice.
 class Started {
  public:
-  explicit Started(const SchedulerPlace& place)
-      : place_(place), log_path_(place.state_dir + "/scheduler.log") {}
+  explicit Started(const SchedulerTarget& target)
+      : target_(target), log_path_(target.state_dir + "/scheduler.log") {}
 
   bool running() const { return pid_ > 0; }
   [[nodiscard]] bool Start(std::string* error);
@@ -50,7 +50,7 @@ class Started {
   const std::string& log_path() const { return log_path_; }
 
  private:
-  const SchedulerPlace& place_;
+  const SchedulerTarget& target_;
   std::string log_path_;
   off_t log_begin_ = 0;
   pid_t pid_ = 0;
@@ -65,8 +65,8 @@ bool Started::Start(std::string* error) {
   log_begin_ = stat(log_path_.c_str(), &status) == 0 ? status.st_size : 0;
 
   const std::vector<std::string> arguments = {
-      place_.program,   "--gpu",          place_.gpu,          "--state-dir",
-      place_.state_dir, "--cuda-library", place_.cuda_library, "--exit-when-unused"};
+      target_.program,   "--gpu",          target_.gpu,          "--state-dir",
+      target_.state_dir, "--cuda-library", target_.cuda_library, "--exit-when-unused"};
   std::vector<char*> envp;
   std::string library_path = "LD_LIBRARY_PATH=" + WithoutOuterFolder(getenv("LD_LIBRARY_PATH"));
   for (char* const* variable = environ; *variable != nullptr; ++variable) {
@@ -80,7 +80,7 @@ bool Started::Start(std::string* error) {
   const int result = StartDetached(arguments, envp.data(), log_path_, &pid_);
   if (result != 0) {
     pid_ = 0;
-    *error = "cannot start " + place_.program + ": " + strerror(result);
+    *error = "cannot start " + target_.program + ": " + strerror(result);
     return false;
   }
   return true;
@@ -114,10 +114,10 @@ std::string Started::Output() const {
 }
 
 // The scheduler's own words, and what to do about the commonest reasons.
-std::string WhyItEnded(const SchedulerPlace& place, const Started& started, int status) {
+std::string WhyItEnded(const SchedulerTarget& target, const Started& started, int status) {
   const std::string output = started.Output();
   if (status == kNoGpu && output.find("cannot load") != std::string::npos) {
-    if (place.softgpu) return "the software GPU is not installed: " + output;
+    if (target.softgpu) return "the software GPU is not installed: " + output;
     return "no NVIDIA driver found: " + output + "\ngpuloom: without a GPU use --softgpu";
   }
   if (status == kNoGpu) {
@@ -161,7 +161,7 @@ std::string Listed(const Settings& settings) {
 
 // Returns true if the software GPU that answered has our settings. Returns false without a message
 // if it has others but no user, and so ends when we disconnect.
-bool HasOurSettings(const SchedulerPlace& place, control::Client* client, std::string* error) {
+bool HasOurSettings(const SchedulerTarget& target, control::Client* client, std::string* error) {
   const Settings ours = OurSettings();
   Settings theirs;
   // Not known, as of another user's process: taken for the same rather than refused.
@@ -169,7 +169,7 @@ bool HasOurSettings(const SchedulerPlace& place, control::Client* client, std::s
   std::vector<control::AllocationState> used;
   std::string gone;
   if (client->ListAllocations(&used, &gone) && !used.empty()) {
-    *error = "the software GPU of " + place.state_dir +
+    *error = "the software GPU of " + target.state_dir +
              " is in use with other settings (there: " + Listed(theirs) +
              "; here: " + Listed(ours) +
              "): wait for the commands that use it, or name another --state-dir";
@@ -180,13 +180,13 @@ bool HasOurSettings(const SchedulerPlace& place, control::Client* client, std::s
 
 }  // namespace
 
-bool ReachScheduler(const SchedulerPlace& place, control::Client* client, std::string* error) {
-  const Clock::time_point deadline = Clock::now() + place.patience;
-  Started started(place);
+bool ReachScheduler(const SchedulerTarget& target, control::Client* client, std::string* error) {
+  const Clock::time_point deadline = Clock::now() + target.patience;
+  Started started(target);
   std::string connect_error;
   while (Clock::now() < deadline) {
-    if (client->Connect(place.state_dir, control::Client::kDefaultTimeout, &connect_error)) {
-      if (!place.softgpu || HasOurSettings(place, client, error)) return true;
+    if (client->Connect(target.state_dir, control::Client::kDefaultTimeout, &connect_error)) {
+      if (!target.softgpu || HasOurSettings(target, client, error)) return true;
       if (!error->empty()) return false;
       connect_error = "one with other settings does not end";
       // Starting a scheduler takes 100 ms, so do not add much; asking again costs only a system
@@ -202,18 +202,18 @@ bool ReachScheduler(const SchedulerPlace& place, control::Client* client, std::s
     // Neither is a failure: with kAlreadyRunning another one was faster, and with 0 it found itself
     // unused before we had connected.
     if (started.Ended(&status) && status != kAlreadyRunning && status != 0) {
-      *error = WhyItEnded(place, started, status);
+      *error = WhyItEnded(target, started, status);
       return false;
     }
     // Started again when another one held the lock and has ended since, without answering us. While it
     // holds it, ours would only say so in its log.
-    if (!started.running() && !IsLocked(place.state_dir + "/" + control::kLockName) &&
+    if (!started.running() && !IsLocked(target.state_dir + "/" + control::kLockName) &&
         !started.Start(error)) {
       return false;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  *error = "no scheduler answered in " + std::to_string(place.patience.count()) +
+  *error = "no scheduler answered in " + std::to_string(target.patience.count()) +
            " s: " + connect_error + "; its log is " + started.log_path();
   return false;
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connects to the scheduler of a state folder, starting one when none answers. Any number of processes may do so at the
 // same time: the lock file admits one scheduler, and all of them connect to it. One thread; blocks for up to
-// SchedulerPlace::patience.
+// SchedulerTarget::patience.
 #pragma once
 
 #include <string>
 
-#include "agent/run/scheduler_place.h"
+#include "agent/run/scheduler_target.h"
 #include "proto/control/client.h"
 
 namespace gpuloom::run {
 
 // False with a message. A scheduler that was started outlives this process, and ends by itself when nobody uses it.
-[[nodiscard]] bool ReachScheduler(const SchedulerPlace& place, control::Client* client,
+[[nodiscard]] bool ReachScheduler(const SchedulerTarget& target, control::Client* client,
                                   std::string* error);
 
 }  // namespace gpuloom::run

@@ -14,6 +14,7 @@
 #include "agent/node/gpu_standing.h"
 #include "agent/node/list_folder.h"
 #include "agent/node/one_line.h"
+#include "agent/run/shown_time.h"
 
 namespace gpuloom::run {
 namespace {
@@ -79,6 +80,7 @@ bool ReadRecord(const fs::path& path, SlotRecord* record, std::string* error) {
 SlotRecords ReadSlotRecords(const std::string& state_dir) {
   SlotRecords all;
   const fs::path folder = fs::path(state_dir) / "records";
+  const ShownTime shown(state_dir);
   std::error_code failed;
   // An agent may add and remove records meanwhile: what is gone by the time it is read is no trouble.
   for (const fs::path& path : ListFolder(folder, &failed)) {
@@ -87,6 +89,7 @@ SlotRecords ReadSlotRecords(const std::string& state_dir) {
     std::string error;
     if (ReadRecord(path, &record, &error)) {
       record.folder = FolderOfGpu(state_dir, record.gpu);
+      record.since_unix_s = shown.Of(record.since_unix_s);
       all.records.push_back(std::move(record));
     } else if (!error.empty()) {
       all.troubles.push_back(path.string() + " cannot be read: " + error);
@@ -110,6 +113,7 @@ std::optional<SlotRecord> ReadSlotRecord(const std::string& state_dir,
     return std::nullopt;
   }
   record.folder = FolderOfGpu(state_dir, record.gpu);
+  record.since_unix_s = ShownTime(state_dir).Of(record.since_unix_s);
   return record;
 }
 

@@ -24,7 +24,7 @@ struct SlotRecord {
   std::string pod_namespace, pod, container;
   std::string trust_domain;
   uint64_t quota_bytes = 0;
-  int64_t since_unix_s = 0;
+  int64_t since_unix_s = 0;  // wall time
 };
 
 struct SlotRecords {

@@ -5,6 +5,7 @@
 #include "agent/run/status.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "agent/run/refusals.h"
 #include "agent/run/scheduler_figures.h"
 #include "agent/run/scheduler_search.h"
+#include "agent/run/shown_time.h"
 #include "agent/run/tenant_since.h"
 #include "agent/run/versions.h"
 
@@ -110,6 +112,11 @@ std::string StandingOf(const SchedulerFigures& scheduler) {
   return text;
 }
 
+// As wall time. The folder is <state>/gpus/<GPU>.
+int64_t StateSince(const std::filesystem::path& folder, const GpuStanding& standing) {
+  return ShownTime(folder.parent_path().parent_path()).Of(standing.since_unix_s);
+}
+
 // The agent's report comes first, because it is known whatever the scheduler's version.
 Json JsonOf(const SchedulerFigures& scheduler) {
   Json json = {{"gpu", scheduler.name()},
@@ -120,7 +127,7 @@ Json JsonOf(const SchedulerFigures& scheduler) {
     const GpuStanding& standing = *scheduler.standing;
     json["state"] = StateNameOf(standing);
     json["state_reason"] = standing.reason;
-    json["state_since"] = standing.since_unix_s;
+    json["state_since"] = StateSince(scheduler.folder, standing);
     json["state_is_current"] = scheduler.standing_is_current;
     json["slots"] = {{"all", standing.slots},
                      {"held", standing.held},

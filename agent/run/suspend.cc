@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kLookAgain{20};
+constexpr std::chrono::milliseconds kPollInterval{20};
 // How many names an error lists.
 constexpr size_t kNamed = 20;
 
@@ -69,7 +69,7 @@ class Suspension {
   }
 
   // For people; a document has it as fields.
-  void Tell(const std::string& line) {
+  void PrintLine(const std::string& line) {
     if (command_.format == Format::kTable) outcome_.text += line + "\n";
   }
 
@@ -85,9 +85,9 @@ class Suspension {
       std::vector<control::AllocationState> states;
       if (!asked.client.Connect(folder, control::Client::kDefaultTimeout, &error)) {
         // It has no tenants that could be suspended.
-        if (asked.client.nobody_there() && LacksScheduler(folder)) {
+        if (asked.client.not_listening() && LacksScheduler(folder)) {
           missing.push_back(NoSchedulerRuns(folder));
-        } else if (asked.client.nobody_there()) {
+        } else if (asked.client.not_listening()) {
           unseen_ += "; " + error;
         } else {
           all_answer = Fail(error);
@@ -147,7 +147,7 @@ class Suspension {
         }
       }
     }
-    if (said && !command_.suspend) Tell(NameOf(command_) + " goes on");
+    if (said && !command_.suspend) PrintLine(NameOf(command_) + " goes on");
     return said;
   }
 
@@ -160,7 +160,7 @@ class Suspension {
         if (!Look(&asked, &waits)) return;
       }
       if (waits.empty()) {
-        Tell(NameOf(command_) + " is suspended: nothing of it is at a GPU");
+        PrintLine(NameOf(command_) + " is suspended: nothing of it is at a GPU");
         return;
       }
       if (Clock::now() >= deadline) {
@@ -170,7 +170,7 @@ class Suspension {
                             "start until gpuloom resume\n";
         return;
       }
-      std::this_thread::sleep_for(kLookAgain);
+      std::this_thread::sleep_for(kPollInterval);
     }
   }
 

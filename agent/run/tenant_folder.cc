@@ -10,6 +10,7 @@
 
 #include <sstream>
 
+#include "agent/node/library_folder.h"
 #include "agent/node/random_hex.h"
 #include "proto/wire/session.h"
 
@@ -25,7 +26,7 @@ constexpr char kTrace[] = "/gpuloom-trace";
 constexpr struct {
   const char* name;
   const char* target;
-} kFurtherNames[] = {{"/lib64", "lib"}, {"/lib/x86_64-linux-gnu", "."}};
+} kFurtherNames[] = {{"/lib64", "lib"}, {"/lib/" GPULOOM_LIBRARY_FOLDER, "."}};
 
 // NVIDIA's names, with and without the number: programs ask for either.
 constexpr struct {

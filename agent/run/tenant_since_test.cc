@@ -27,6 +27,11 @@ TEST(SinceOf, TheAgentsRecordOrTheFolderOfTheCommand) {
   for (const char* wrong : {"", "..", "../records", "/etc/passwd"}) {
     EXPECT_EQ(SinceOf(folder, wrong), 0) << wrong;
   }
+  // It is the time of the agent's clock, which began this boot in 1970.
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::ofstream(state + "/clock.yaml") << "boot: \"" << boot << "\"\nsinceBootMs: 0\ntimeMs: 0\n";
+  EXPECT_GT(SinceOf(folder, "a"), 3'000'000'000);
   std::filesystem::remove_all(state);
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <utmp.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "agent/run/testing/run_fixture.h"
@@ -145,9 +146,13 @@ class Terminal {
 TEST_F(TopTest, SaysWhatTenantsHadInTheInterval) {
   const pid_t tenant = Tenant("one");
   Json top;
+  // It is alone: the GPU's time is its own, but where an executor's report came between the two questions.
   ASSERT_TRUE(Within(seconds(60), [&] {
     top = Json::parse(Print({"top", "--once", "-o", "json", "--interval", "1s"}));
-    return top["tenants"].size() == 1 && top["tenants"][0]["gpu_share"] > 0;
+    return top["tenants"].size() == 1 && top["tenants"][0]["gpu_share"] > 0 &&
+           top["gpus"].size() == 1 &&
+           std::abs(top["tenants"][0]["gpu_share"].get<double>() -
+                    top["gpus"][0]["busy"].get<double>()) < 1e-6;
   })) << top;
   EXPECT_GE(top["seconds"], 1.0);
   const Json& one = top["tenants"][0];
@@ -155,9 +160,7 @@ TEST_F(TopTest, SaysWhatTenantsHadInTheInterval) {
   EXPECT_EQ(one["state"], "runs");
   EXPECT_GT(one["kernels_per_second"], 0);
   EXPECT_GT(one["memory_used_bytes"], 0);
-  ASSERT_EQ(top["gpus"].size(), 1u);
   EXPECT_EQ(one["gpu"], top["gpus"][0]["gpu"]);
-  EXPECT_NEAR(one["gpu_share"], top["gpus"][0]["busy"], 1e-6) << "it is alone";
 
   const std::string table = Print({"top", "-n", "2", "--interval", "1s"});
   EXPECT_THAT(table, Not(HasSubstr("\x1b"))) << "no terminal, no sequences";

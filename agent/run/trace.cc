@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "agent/answer/table.h"
+#include "agent/node/clock.h"
 #include "agent/node/one_line.h"
 #include "agent/run/scheduler_search.h"
 #include "agent/run/trace_file.h"
@@ -36,13 +36,6 @@ constexpr uint32_t kMarginMs = 30'000;
 template <size_t N>
 std::string Text(const char (&field)[N]) {
   return OneLine({field, control::TextLength(field)}, kLongestNameBytes);
-}
-
-// On the clock of the records: a part's window is cut by it.
-uint64_t NowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 std::string Fixed(double number) {
@@ -130,9 +123,9 @@ class Tracing {
       std::vector<control::DomainState> domains;
       if (!asked.client.Connect(folder, kAnswerWithin, &error)) {
         // A socket that a scheduler of a `gpuloom run` has left behind has no tenants.
-        if (asked.client.nobody_there() && LacksScheduler(folder)) {
+        if (asked.client.not_listening() && LacksScheduler(folder)) {
           Miss(NoSchedulerRuns(folder));
-        } else if (asked.client.nobody_there() && !IsOfAgent(folder)) {
+        } else if (asked.client.not_listening() && !IsOfAgent(folder)) {
           unseen += "; " + error;
         } else {
           Miss(error);
@@ -160,7 +153,7 @@ class Tracing {
         static_cast<uint64_t>(command_.time.count()) + kMarginMs, control::kMaxTraceMs));
     std::erase_if(asked_, [&](Asked& asked) {
       std::string error;
-      // Before it is asked for: no record of this trace can be earlier.
+      // By the clock of the records, and before it is asked for: no record of this trace can be earlier.
       asked.begin_ns = NowNs();
       if (asked.client.BeginTrace(limit_ms, &error)) return false;
       Miss("the GPU " + asked.name + " is not traced: " + error);

@@ -21,11 +21,11 @@ std::string UnsupportedLine(const control::AllocationState& state) {
 }
 
 void SayUnsupported(const std::string& allocation, control::Client* client) {
-  constexpr int kLooks = 50;
+  constexpr int kMaxPolls = 50;
   constexpr useconds_t kPauseUs = 5000;
   std::string error;
   std::vector<control::AllocationState> states;
-  for (int look = 0; look < kLooks; ++look) {
+  for (int look = 0; look < kMaxPolls; ++look) {
     if (!client->connected() || !client->ListAllocations(&states, &error)) return;
     const auto ours =
         std::find_if(states.begin(), states.end(), [&](const control::AllocationState& state) {
@@ -34,7 +34,7 @@ void SayUnsupported(const std::string& allocation, control::Client* client) {
     if (ours == states.end()) return;
     // The last look counts whatever it shows: something in the background may go on with the
     // session.
-    if (ours->sessions != 0 && look + 1 < kLooks) {
+    if (ours->sessions != 0 && look + 1 < kMaxPolls) {
       usleep(kPauseUs);
       continue;
     }

@@ -17,7 +17,7 @@ uint64_t LargestOwnBytes(uint64_t memory_quota_bytes) {
   return std::max(kLeastDeviceRangeBytes, std::bit_ceil(memory_quota_bytes * 2));
 }
 
-constexpr uint64_t kSessions = 64;  // Scheduler::kMaxSessionsPerAllocation
+constexpr uint64_t kSessions = 64;  // kMaxSessionsPerAllocation
 
 }  // namespace
 

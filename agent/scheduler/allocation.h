@@ -73,7 +73,7 @@ struct Allocation {
 
   bool bound = false;
   Identity identity;
-  std::shared_ptr<const uint64_t> namespace_id;  // Scheduler::NumberOfNamespace's, once bound
+  std::shared_ptr<const uint64_t> namespace_id;  // Shares::NumberOfNamespace's, once bound
   std::string trust_domain;
   uint64_t pinned_limit_bytes = 0;
   control::ShareTerms shares{};
@@ -109,6 +109,8 @@ struct Allocation {
   // "namespace/pod/container", or the allocation's name before it is bound.
   std::string Label() const { return bound ? identity.Label() : "allocation " + name; }
 };
+
+using AllocationPtr = std::shared_ptr<Allocation>;
 
 // Applies the message to a live allocation. Returns false with a message, and changes nothing, if a
 // value is out of range or the allocation would change its identity.

@@ -89,7 +89,7 @@ bool ChildProcess::Reap(std::string* how) {
   int status = 0;
   waitpid(pid_, &status, 0);
   pid_ = 0;
-  *how = HowItEnded(status);
+  *how = ExitText(status);
   // Our own SIGKILL is told apart: one from elsewhere mostly comes from the kernel, for lack of
   // memory.
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {

@@ -25,7 +25,7 @@ class ChildProcess {
   // Sends SIGKILL to the whole group; the process is dead once Reap says so. Returns false with a message if the
   // process runs as another user by then and we may not signal it.
   [[nodiscard]] bool Kill(std::string* error);
-  // True once the process has ended; `how` then says how (HowItEnded in agent/node/process.h).
+  // True once the process has ended; `how` then says how (ExitText in agent/node/process.h).
   [[nodiscard]] bool Reap(std::string* how);
 
  private:

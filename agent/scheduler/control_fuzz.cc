@@ -3,7 +3,7 @@
 // executor, which is not trusted. The input is a list of steps; the messages are made from the list that dispatch is made
 // from, right or nearly right. Whatever is said, the scheduler must serve the next agent and give back all memory at its end.
 //
-// An executor's end of the socket comes from a process that the scheduler starts and that lends it (lent_executor.cc).
+// An executor's end of the socket comes from a process that the scheduler starts and that lends it (testing/lent_executor.cc).
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -102,7 +102,7 @@ class Harness {
     agent_ =
         control::Connection(channel::ConnectTo((folder_ / control::kControlSocketName).c_str()));
     Check(agent_.valid());
-    Tell(&agent_, control::ControlHello{control::kControlMajor, control::kControlMinor});
+    SendTo(&agent_, control::ControlHello{control::kControlMajor, control::kControlMinor});
   }
 
   // An allocation with an executor that is ready and a session.
@@ -110,7 +110,7 @@ class Harness {
     control::AddAllocation add{};
     control::SetText(add.name, "a");
     control::SetText(add.directory, directory_.c_str());
-    Tell(&agent_, add);
+    SendTo(&agent_, add);
     control::BindAllocation bind{};
     control::SetText(bind.name, "a");
     control::SetText(bind.pod_namespace, "a");
@@ -123,17 +123,17 @@ class Harness {
     // Some requests wait.
     bind.memory_wait_ms = 1000;
     device_.room_bytes = uint64_t{64} << 20;
-    Tell(&agent_, bind);
+    SendTo(&agent_, bind);
     Attach();
     // One may be left from Turn. The wait is for the process only; nothing else here depends on
     // time.
     Check(executor_.valid() || TakeExecutor(60'000));
-    Tell(&executor_, control::ExecutorReady{1, 0, 0, 0, {}, {}, {}, 0});
-    Tell(&executor_, control::SessionReady{session_id_, 1, 0, {}, 0, 0});
+    SendTo(&executor_, control::ExecutorReady{1, 0, 0, 0, {}, {}, {}, 0});
+    SendTo(&executor_, control::SessionReady{session_id_, 1, 0, {}, 0, 0});
   }
 
   template <control::Message M>
-  void Tell(control::Connection* connection, const M& message) {
+  void SendTo(control::Connection* connection, const M& message) {
     (void)connection->Send(++request_, message, nullptr, 0, MSG_DONTWAIT);
     Turn();
   }

@@ -6,7 +6,7 @@
 // after: until then its back-off and its log budget hold for whoever comes next, and its counters
 // go on. Then it is forgotten, however it ended: namespaces are made and deleted by the thousand.
 //
-// Owned by Scheduler; its loop's thread only. Time is an argument.
+// Owned by TrustDomains; the scheduler's thread only. Time is an argument.
 #pragma once
 
 #include <chrono>

@@ -24,7 +24,7 @@ class DomainTest : public SchedulerTest {
   void LoseExecutorBeforeAllocation(const std::string& name) {
     Tenant tenant;
     ASSERT_TRUE(tenant.Attach(Allocate(&client_, name, name)));
-    tenant.Tell('x');
+    tenant.SendByte('x');
     EXPECT_TRUE(tenant.HungUp());
     EXPECT_TRUE(ExecutorsEnd());
     Remove(name);
@@ -37,7 +37,7 @@ class DomainTest : public SchedulerTest {
     EXPECT_TRUE(tenant.HungUp());
     EXPECT_EQ(tenant.Order('1'), 'k');
     EXPECT_EQ(Gpu().sessions, 1u);
-    tenant.Tell('T');
+    tenant.SendByte('T');
   }
   void FailToStart(const std::string& name) {
     SetExecutorStart("refuse");

@@ -49,14 +49,14 @@ class EventLoop::StepClock {
   }
 
   // The step ends here, and the next one begins.
-  void End(const Place& place) {
+  void End(const SourceLocation& place) {
     const Clock::time_point now = Clock::now();
     if (now - began_ >= slow_) Complain(place, now - began_);
     began_ = now;
   }
 
  private:
-  void Complain(const Place& place, Clock::duration took) {
+  void Complain(const SourceLocation& place, Clock::duration took) {
     const Used used = UsedByThread();
     const char* name = strrchr(place.file, '/');
     char text[320];
@@ -136,7 +136,7 @@ EventLoop::EventLoop(Clock::duration slow_step)
     : slow_step_(slow_step), epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
 
 Watch EventLoop::WatchFd(int fd, uint32_t events, std::function<void(uint32_t)> handler,
-                         Place place) {
+                         SourceLocation place) {
   const uint64_t id = ++last_id_;
   epoll_event event{};
   event.events = events;
@@ -147,7 +147,7 @@ Watch EventLoop::WatchFd(int fd, uint32_t events, std::function<void(uint32_t)> 
   return Watch(this, id);
 }
 
-Timer EventLoop::After(Clock::duration delay, std::function<void()> handler, Place place) {
+Timer EventLoop::After(Clock::duration delay, std::function<void()> handler, SourceLocation place) {
   const uint64_t id = ++last_id_;
   // Absolute times, so that a loop that was busy fires what is due in the right order.
   timers_.emplace(Clock::now() + delay, Pending{id, std::move(handler), place});

@@ -70,15 +70,15 @@ class EventLoop {
   bool valid() const { return epoll_.valid(); }
 
   // Where in the source a handler was registered.
-  struct Place {
+  struct SourceLocation {
     const char* file;
     int line;
   };
 
   [[nodiscard]] Watch WatchFd(int fd, uint32_t events, std::function<void(uint32_t)> handler,
-                              Place place = {__builtin_FILE(), __builtin_LINE()});
+                              SourceLocation place = {__builtin_FILE(), __builtin_LINE()});
   [[nodiscard]] Timer After(Clock::duration delay, std::function<void()> handler,
-                            Place place = {__builtin_FILE(), __builtin_LINE()});
+                            SourceLocation place = {__builtin_FILE(), __builtin_LINE()});
 
   // Runs until Stop is called.
   void Run();
@@ -95,12 +95,12 @@ class EventLoop {
   struct Watched {
     int fd;
     std::function<void(uint32_t)> handler;
-    Place place;
+    SourceLocation place;
   };
   struct Pending {
     uint64_t id;
     std::function<void()> handler;
-    Place place;
+    SourceLocation place;
   };
 
   class StepClock;

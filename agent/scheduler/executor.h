@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One executor process of a trust domain, as the scheduler holds it: process, control connection, and the ids of the
-// sessions it serves. Owned by Scheduler; plain state, advanced by executor_flow.cc on the scheduler's thread.
+// sessions it serves. Owned by the registry; plain state, advanced by Executors on the scheduler's thread.
 //
 //   kStarting ── ExecutorReady ──→ kReady ── idle, fault, hang-up, does not drain ──→ kDying ──
 //   reaped ──→ gone
@@ -34,7 +34,7 @@ class Executor {
   enum class State { kStarting, kReady, kDying };
 
   uint64_t id = 0;
-  std::string domain;  // empty: a spare executor that has none yet (spare_flow.cc)
+  std::string domain;  // empty: a spare executor that has none yet (spare_executors.h)
   State state = State::kStarting;
   bool was_ready = false;
   bool lenient = false;     // started leniently, because the driver does not start fully confined

@@ -36,7 +36,7 @@ void ExecutorLog::Drain() {
   for (int i = 0; i < kMostPieces && ReadSome(); ++i) {
   }
   if (!line_.empty()) EndLine();
-  TellDropped();
+  LogDropped();
   watch_.End();
 }
 
@@ -66,7 +66,7 @@ void ExecutorLog::EndLine() {
   if (now - second_began_ >= std::chrono::seconds(1)) {
     second_began_ = now;
     bytes_this_second_ = 0;
-    TellDropped();
+    LogDropped();
   }
   line_ = OneLine(line_, kMaxLineBytes);  // in the form in which it will be written
   bytes_this_second_ += kLinesOwnBytes + line_.size();
@@ -81,7 +81,7 @@ void ExecutorLog::EndLine() {
   line_.clear();
 }
 
-void ExecutorLog::TellDropped() {
+void ExecutorLog::LogDropped() {
   if (dropped_lines_ == 0) return;
   LogOfExecutor(LogLevel::kWarning,
                 std::to_string(dropped_lines_) + " lines were dropped: too many in a second");

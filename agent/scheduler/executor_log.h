@@ -39,7 +39,7 @@ class ExecutorLog {
   bool ReadSome();
   void Copy(const char* text, size_t bytes);
   void EndLine();
-  void TellDropped();
+  void LogDropped();
 
   Now now_;
   channel::UniqueFd reader_;

@@ -54,7 +54,7 @@ TEST_F(SchedulerTest, Malicious_SessionsWithoutEndTakeNobodysAddresses) {
   const std::string directory = Allocate(&client, "a", "team-a");
   const std::string elsewhere = Allocate(&client, "b", "team-b");
   const AddressLimits limits = DeviceAddressLimits(kGiB);
-  std::vector<Tenant> crowd(Scheduler::kMaxSessionsPerAllocation);
+  std::vector<Tenant> crowd(kMaxSessionsPerAllocation);
   uint64_t held_bytes = 0;
   for (Tenant& tenant : crowd) {
     ASSERT_TRUE(tenant.Attach(directory));
@@ -406,7 +406,7 @@ TEST_F(SchedulerTest, ADriverThatDoesNotStartFullyConfinedGetsALenientExecutor) 
 }
 
 TEST_F(SchedulerTest, Malicious_ExecutorThatDiesOrHangsAtItsStart) {
-  options_.start_timeout = seconds(5);  // that of the honest ones here too
+  options_.start_timeout = seconds(15);  // that of the honest ones here too
   Start();
   control::Client client = Controller();
   for (const std::string mode : {"die", "hang"}) {

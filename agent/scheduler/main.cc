@@ -25,6 +25,7 @@
 #include "agent/scheduler/state_lock.h"
 #include "proto/control/version.h"
 #include "proto/cuda/driver_features.h"
+#include "proto/wire/regions.h"
 
 namespace gpuloom::scheduler {
 namespace {
@@ -50,6 +51,11 @@ int Main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   RaiseDescriptorLimit();
 
+  if (sysconf(_SC_PAGESIZE) != int64_t{wire::kPageBytes}) {
+    LogError("this kernel's pages have " + std::to_string(sysconf(_SC_PAGESIZE) >> 10) +
+             " KiB, and gpuloom needs a kernel with pages of 4 KiB");
+    return kHostFailed;
+  }
   const LockFile lock = LockState(options.state_dir);
   if (!lock.fd.valid()) {
     LogError(lock.error);
@@ -72,7 +78,7 @@ int Main(int argc, char** argv) {
   const DeviceFacts& facts = device->facts();
   LogInfo("serves " + facts.name + ", " + FormatUuid(facts.uuid) + ", " +
           std::to_string(facts.total_memory_bytes >> 20) + " MiB, from " + options.state_dir);
-  if (const std::string off = WhatIsOff(facts.driver_version); !off.empty())
+  if (const std::string off = MissingFeatures(facts.driver_version); !off.empty())
     LogInfo("cuda: " + off);
 
   EventLoop loop;

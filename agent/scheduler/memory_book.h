@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Physical device memory by session: created, counted, returned. What an executor sends is untrusted: sizes are
-// checked, and a memory id is looked up under the session it must belong to. Owned by Scheduler; its thread only. The
+// checked, and a memory id is looked up under the session it must belong to. Owned by MemoryGrants; the scheduler's thread only. The
 // device must outlive it.
 //
 // A session's memory is in SessionMemory, owned by the session; call ReleaseAll before that ends.

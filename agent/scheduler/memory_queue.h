@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests for device memory that their allocation's quota allows and for which the device has no room, in order of
-// arrival. Pure bookkeeping, owned by Scheduler; its thread only. `now` is any time that never goes back. Why requests
+// arrival. Pure bookkeeping, owned by MemoryGrants; the scheduler's thread only. `now` is any time that never goes back. Why requests
 // are tried in this order: docs/design/memory.md.
 //
 //   queue.Add({…}, now);                          where it has room, and MayWait says so

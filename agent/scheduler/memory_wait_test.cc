@@ -22,7 +22,7 @@ class MemoryWaitTest : public SchedulerTest {
     // 256 MiB that somebody else holds; the device has no more.
     device_.room_bytes = 256 * kMiB;
     Attach("holder", &holder_, milliseconds(0));
-    holder_.Tell('G');
+    holder_.SendByte('G');
     ASSERT_EQ(holder_.Answer(), 0);
   }
 
@@ -52,7 +52,7 @@ class MemoryWaitTest : public SchedulerTest {
 TEST_F(MemoryWaitTest, ARequestWaitsUntilMemoryComesBack) {
   Tenant tenant;
   Attach("a", &tenant, minutes(10));
-  tenant.Tell('M');
+  tenant.SendByte('M');
   EXPECT_TRUE(Waits("a"));
   EXPECT_EQ(tenant.Answer(kNow), -1);
   EXPECT_EQ(State(&client_, "a").memory_used_bytes, 0u) << "charged when it is there";
@@ -82,7 +82,7 @@ TEST_F(MemoryWaitTest, ItIsOutOfMemoryAtItsTime) {
 TEST_F(MemoryWaitTest, ASessionsEndGivesItsMemoryToWhoWaits) {
   Tenant tenant;
   Attach("a", &tenant, minutes(10));
-  tenant.Tell('G');
+  tenant.SendByte('G');
   EXPECT_TRUE(Waits("a"));
   holder_.Leave();
   EXPECT_EQ(tenant.Answer(), 0);
@@ -92,7 +92,7 @@ TEST_F(MemoryWaitTest, WhatAnotherKeepsIsAskedBackBeforeAnybodyWaits) {
   EXPECT_EQ(holder_.Order('k'), 'k');
   Tenant tenant;
   Attach("a", &tenant, minutes(10));
-  tenant.Tell('M');
+  tenant.SendByte('M');
   EXPECT_EQ(tenant.Answer(), 0);
 }
 
@@ -108,7 +108,7 @@ TEST_F(MemoryWaitTest, TheQuotaIsNeverWaitedFor) {
 TEST_F(MemoryWaitTest, AQuotaThatSinksMeanwhileRefuses) {
   Tenant tenant;
   Attach("a", &tenant, minutes(10));
-  tenant.Tell('G');
+  tenant.SendByte('G');
   EXPECT_TRUE(Waits("a"));
   Bind("a", minutes(10), 64 * kMiB);
   EXPECT_EQ(holder_.Order('r'), 0);
@@ -119,7 +119,7 @@ TEST_F(MemoryWaitTest, AQuotaThatSinksMeanwhileRefuses) {
 TEST_F(MemoryWaitTest, AShorterWaitAppliesToWhoWaitsAlready) {
   Tenant tenant;
   Attach("a", &tenant, minutes(10));
-  tenant.Tell('M');
+  tenant.SendByte('M');
   EXPECT_TRUE(Waits("a"));
   Bind("a", milliseconds(0));
   EXPECT_EQ(tenant.Answer(), CUDA_ERROR_OUT_OF_MEMORY);
@@ -137,7 +137,7 @@ TEST_F(MemoryWaitTest, ALongerWaitThanAnHourIsRefused) {
 TEST_F(MemoryWaitTest, ATenantThatLeavesWaitsNoMore) {
   Tenant tenant;
   Attach("a", &tenant, minutes(10));
-  tenant.Tell('M');
+  tenant.SendByte('M');
   EXPECT_TRUE(Waits("a"));
   tenant.Leave();
   EXPECT_TRUE(Waits("a", 0));
@@ -147,18 +147,18 @@ TEST_F(MemoryWaitTest, ATenantThatLeavesWaitsNoMore) {
 TEST_F(MemoryWaitTest, ASessionThatItsExecutorEndsWaitsNoMore) {
   Tenant tenant;
   Attach("a", &tenant, minutes(10));
-  tenant.Tell('M');
+  tenant.SendByte('M');
   EXPECT_TRUE(Waits("a"));
-  tenant.Tell('S');
+  tenant.SendByte('S');
   EXPECT_EQ(tenant.Answer(), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
 TEST_F(MemoryWaitTest, AnExecutorThatDiesWaitsNoMore) {
   Tenant tenant;
   Attach("a", &tenant, minutes(10));
-  tenant.Tell('M');
+  tenant.SendByte('M');
   EXPECT_TRUE(Waits("a"));
-  tenant.Tell('x');
+  tenant.SendByte('x');
   EXPECT_TRUE(Waits("a", 0));
   EXPECT_EQ(holder_.Order('r'), 0);
   ExpectServed(root_ / "a");
@@ -168,7 +168,7 @@ TEST_F(MemoryWaitTest, NobodyWaitsBehindOneThatWaits) {
   Tenant large, small;
   Attach("a", &large, minutes(10));
   Attach("b", &small, milliseconds(0));
-  large.Tell('G');
+  large.SendByte('G');
   EXPECT_TRUE(Waits("a"));
   device_.room_bytes = 320 * kMiB;
   EXPECT_EQ(small.Order('m'), 0) << "there is room for it";
@@ -178,7 +178,7 @@ TEST_F(MemoryWaitTest, NobodyWaitsBehindOneThatWaits) {
 TEST_F(MemoryWaitTest, Malicious_WhatTheDeviceCanNeverGiveIsRefusedAtOnce) {
   Tenant culprit;
   Attach("a", &culprit, minutes(60));
-  culprit.Tell('E');
+  culprit.SendByte('E');
   EXPECT_EQ(culprit.Answer(), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(State(&client_, "a").memory_waiting, 0u);
 }
@@ -187,12 +187,12 @@ TEST_F(MemoryWaitTest, Malicious_ManyRequestsFillOnlyTheirOwnPartOfTheQueue) {
   Tenant culprit, honest;
   Attach("a", &culprit, minutes(60));
   Attach("b", &honest, minutes(10));
-  for (size_t i = 0; i < 2 * MemoryQueue::kMaxWaitingOfAllocation; ++i) culprit.Tell('G');
+  for (size_t i = 0; i < 2 * MemoryQueue::kMaxWaitingOfAllocation; ++i) culprit.SendByte('G');
   for (size_t i = 0; i < MemoryQueue::kMaxWaitingOfAllocation; ++i) {
     ASSERT_EQ(culprit.Answer(), CUDA_ERROR_OUT_OF_MEMORY) << "what does not fit is answered";
   }
   EXPECT_TRUE(Waits("a", MemoryQueue::kMaxWaitingOfAllocation));
-  honest.Tell('M');
+  honest.SendByte('M');
   EXPECT_TRUE(Waits("b"));
   device_.room_bytes = 320 * kMiB;
   // The next moment in which the queue is looked at.
@@ -204,7 +204,7 @@ TEST_F(MemoryWaitTest, Malicious_MemoryThatComesBackInManyPiecesCostsFewTries) {
   Attach("a", &waits, minutes(10));
   Attach("b", &culprit, milliseconds(0));
   device_.room_bytes = 320 * kMiB;
-  waits.Tell('G');
+  waits.SendByte('G');
   EXPECT_TRUE(Waits("a"));
   const auto begin = EventLoop::Clock::now();
   const int before = device_.tries;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trace that a tenant has requested of its own work (proto/wire/trace.h), as the scheduler holds it: one at a time
-// for each executor. Owned by Scheduler; plain state, which own_trace_flow.cc changes on the scheduler's thread. The
+// for each executor. Owned by OwnTraces; plain state, on the scheduler's thread. The
 // executor records that allocation's work only; the scheduler copies the records to the tenant, which gets no
 // descriptor of the memory and so cannot keep it.
 //

@@ -277,7 +277,7 @@ TEST_F(OwnTraceTest, AnExecutorThatEndsIsSaidToHave) {
   ASSERT_TRUE(Attach(&tenant, directory));
   Requester requester(directory, kLongMs);
   ASSERT_TRUE(Records(&tenant, 1));
-  tenant.Tell('F');
+  tenant.SendByte('F');
   EXPECT_EQ(requester.Refusal(), "the executor has ended: its programs must be started again");
   ExpectServed(directory);
 }

@@ -92,7 +92,7 @@ TEST_F(ReportTest, EachDomainsExecutorSaysItsRelease) {
   EXPECT_EQ(domains_[1].executor_has_cupti, 1u);
   EXPECT_STREQ(domains_[2].executor_version, "") << "it has none";
   // Once it is lost, nothing of it is said.
-  one.Tell('x');
+  one.SendByte('x');
   EXPECT_TRUE(Has("a", control::Fault::kLostExecutor));
   Gpu();
   EXPECT_STREQ(domains_[1].executor_version, "");
@@ -104,9 +104,9 @@ TEST_F(ReportTest, ATenantThatGoesBecauseItsExecutorHasGoneHasAFault) {
   ASSERT_TRUE(other.Attach(Allocate(&client_, "b", "blue")));
   // The scheduler sees both at once, and what the executor had still to say first.
   device_.stalls = true;
-  other.Tell('m');
+  other.SendByte('m');
   device_.tries.wait(0);
-  one.Tell('X');
+  one.SendByte('X');
   EXPECT_TRUE(one.DoorbellHungUp());
   one.Leave();
   device_.stalls = false;
@@ -218,7 +218,7 @@ TEST_F(ReportTest, WhoBrokeTheProtocolIsCountedAndTheNeighbourIsNot) {
   Tenant breaker, neighbour;
   ASSERT_TRUE(breaker.Attach(Allocate(&client_, "a", "red")));
   ASSERT_TRUE(neighbour.Attach(Allocate(&client_, "b", "red")));
-  breaker.Tell('e');
+  breaker.SendByte('e');
   EXPECT_TRUE(Has("a", control::Fault::kBrokeProtocol));
   for (const uint64_t count : State(&client_, "b").faults) EXPECT_EQ(count, 0u);
 }
@@ -227,7 +227,7 @@ TEST_F(ReportTest, AFaultSaysWhichKernelAndTheNeighbourIsNotTold) {
   Tenant culprit, neighbour;
   ASSERT_TRUE(culprit.Attach(Allocate(&client_, "a", "red")));
   ASSERT_TRUE(neighbour.Attach(Allocate(&client_, "b", "red")));
-  culprit.Tell('F');
+  culprit.SendByte('F');
   EXPECT_TRUE(Has("a", control::Fault::kLostDevice));
   EXPECT_STREQ(
       State(&client_, "a").latest_fault,
@@ -245,7 +245,7 @@ TEST_F(ReportTest, AFaultIsSaidAlsoWhereOtherProcessesOfItsContainerAreLostByIt)
   ASSERT_TRUE(culprit.Attach(directory));
   ASSERT_TRUE(last.Attach(directory));
   ASSERT_TRUE(neighbour.Attach(Allocate(&client_, "b", "red")));
-  culprit.Tell('F');
+  culprit.SendByte('F');
   EXPECT_TRUE(Has("a", control::Fault::kLostDevice));
   EXPECT_EQ(Faults("a", control::Fault::kLostExecutor), 2u);
   EXPECT_STREQ(
@@ -262,7 +262,7 @@ TEST_F(ReportTest, WhoComesWhileANeighbourFaultsIsNotToldWhoItWas) {
   ASSERT_TRUE(late.Connect(directory));
   ASSERT_TRUE(channel::SendMessage(late.socket.get(), &hello, sizeof(hello)));
   ASSERT_TRUE(Becomes(&client_, "b", [](const auto& state) { return state.sessions == 1; }));
-  culprit.Tell('F');
+  culprit.SendByte('F');
   ASSERT_TRUE(late.ReceiveWelcome());
   EXPECT_EQ(late.welcome.admission, wire::Admission::kDeviceLost);
   EXPECT_THAT(late.welcome.message, ::testing::EndsWith("CUDA_ERROR_ILLEGAL_ADDRESS (700)"));
@@ -272,7 +272,7 @@ TEST_F(ReportTest, Malicious_RefusalsDoNotHideWhatAProcessHasEndedBy) {
   const std::string directory = Allocate(&client_, "a", "red");
   Tenant culprit;
   ASSERT_TRUE(culprit.Attach(directory));
-  culprit.Tell('F');
+  culprit.SendByte('F');
   EXPECT_TRUE(Has("a", control::Fault::kLostDevice));
   const std::string fault = State(&client_, "a").latest_fault;
   const wire::Hello hello{wire::kHelloMagic,      wire::kWireMajor, wire::kWireMinor, 0, 0, 0,
@@ -290,7 +290,7 @@ TEST_F(ReportTest, ALostExecutorIsCountedForAllThatHadSessionsThere) {
   ASSERT_TRUE(one.Attach(Allocate(&client_, "a", "red")));
   ASSERT_TRUE(other.Attach(Allocate(&client_, "b", "red")));
   ASSERT_TRUE(elsewhere.Attach(Allocate(&client_, "c", "blue")));
-  one.Tell('x');
+  one.SendByte('x');
   EXPECT_TRUE(Has("a", control::Fault::kLostExecutor));
   EXPECT_TRUE(Has("b", control::Fault::kLostExecutor));
   EXPECT_EQ(Faults("c", control::Fault::kLostExecutor), 0u);

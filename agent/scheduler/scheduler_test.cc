@@ -499,7 +499,7 @@ TEST_F(SchedulerTest, SessionsBeyondTheCapAreRefusedUntilOneEnds) {
   Start();
   control::Client client = Controller();
   const std::string directory = Allocate(&client, "a", "team-a");
-  std::vector<Tenant> tenants(Scheduler::kMaxSessionsPerAllocation);
+  std::vector<Tenant> tenants(kMaxSessionsPerAllocation);
   for (Tenant& tenant : tenants) {
     ASSERT_TRUE(tenant.Attach(directory));
     ASSERT_TRUE(tenant.accepted()) << tenant.welcome.message;

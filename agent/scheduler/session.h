@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tenant process's session as the scheduler holds it: from its accepted Hello until its executor holds nothing of it.
-// Owned by Scheduler's table; plain state, advanced by session_flow.cc on the scheduler's thread.
+// Owned by the registry; plain state, advanced by Sessions on the scheduler's thread.
 //
 //            executor ready              SessionReady, Welcome sent
 //   kWaiting ───────────────→ kAdding ──────────────────────────→ kLive
@@ -36,6 +36,9 @@ struct SessionRegions {
   channel::UniqueFd tenant_doorbell;
   channel::UniqueFd executor_doorbell;
 };
+
+// More processes than any container of one pod has been seen to use a GPU with.
+inline constexpr uint32_t kMaxSessionsPerAllocation = 64;
 
 struct Session {
   enum class State { kWaiting, kAdding, kLive, kEnding };
@@ -75,7 +78,7 @@ struct Session {
     bool any = false;
     uint64_t number = 0;
     uint64_t began_part_ns = 0;  // its executor's part of the device's time when it began
-    bool told = false;           // counted
+    bool counted = false;        // in Allocation::long_kernels
   };
   Kernel kernel;
 

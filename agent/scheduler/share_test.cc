@@ -168,7 +168,7 @@ TEST_F(ShareTest, ASuspendedAllocationIsHeldOnceNothingOfItRuns) {
   EXPECT_EQ(state.held_sessions, 0u);
 }
 
-TEST_F(ShareTest, ASuspendedAllocationStaysSoWithoutItsAskerAndForNewSessions) {
+TEST_F(ShareTest, ASuspendedAllocationStaysSoWithoutItsClientAndForNewSessions) {
   const std::string directory = Add(&client_, "a");
   Bind("a", {});
   Suspend("a", true);

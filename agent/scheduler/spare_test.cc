@@ -3,6 +3,10 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
 
 #include "agent/scheduler/scheduler.h"
 #include "agent/scheduler/testing/scheduler_fixture.h"
@@ -15,6 +19,18 @@ using std::chrono::seconds;
 using ::testing::Contains;
 using ::testing::Not;
 
+// When it began, and of those that began at once the one with the higher number: numbers begin anew from time to time.
+std::pair<uint64_t, pid_t> AgeOf(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  // Field 22 in proc(5), the 20th behind the name, which may hold anything.
+  std::istringstream rest(text.substr(std::min(text.rfind(')') + 1, text.size())));
+  std::string field;
+  for (int i = 0; i < 20; ++i) rest >> field;
+  return {field.empty() ? 0 : std::stoull(field), pid};
+}
+
 class SpareTest : public SchedulerTest {
  protected:
   SpareTest() { options_.spare_executors = 1; }
@@ -23,7 +39,7 @@ class SpareTest : public SchedulerTest {
   static pid_t Newest(size_t executors) {
     std::vector<pid_t> all;
     EXPECT_TRUE(WaitFor([&] { return (all = Children()).size() == executors; })) << all.size();
-    return all.empty() ? 0 : *std::max_element(all.begin(), all.end());
+    return all.empty() ? 0 : *std::ranges::max_element(all, {}, AgeOf);
   }
   static pid_t ExecutorOf(Tenant* tenant) {
     return static_cast<pid_t>(tenant->OrderForNumber('p'));
@@ -78,7 +94,7 @@ TEST_F(SpareTest, ADomainWhoseExecutorHasDiedGetsIt) {
   Tenant tenant;
   ASSERT_TRUE(tenant.Attach(directory));
   const pid_t spare = Newest(2);
-  tenant.Tell('x');
+  tenant.SendByte('x');
   EXPECT_TRUE(tenant.HungUp());
   ASSERT_TRUE(tenant.Attach(directory));
   EXPECT_EQ(ExecutorOf(&tenant), spare);
@@ -93,7 +109,7 @@ TEST_F(SpareTest, Malicious_ADomainWhoseExecutorsDieAgainAndAgainLeavesItToOther
     Tenant hostile;
     ASSERT_TRUE(hostile.Attach(directory));
     (void)Newest(2);
-    hostile.Tell('x');
+    hostile.SendByte('x');
     ASSERT_TRUE(hostile.HungUp());
   }
   const pid_t spare = Newest(1);

@@ -29,7 +29,7 @@ void SendRefusal(int socket, uint32_t magic, wire::Admission admission,
   answer.minor = wire::kWireMinor;
   answer.admission = admission;
   control::SetText(answer.message, message.c_str());
-  // A visitor that is gone, or has filled its own socket, misses only its own explanation.
+  // A peer that is gone, or has filled its own socket, misses only its own explanation.
   [[maybe_unused]] const bool sent =
       channel::SendMessage(socket, &answer, sizeof(answer), nullptr, 0, MSG_DONTWAIT);
 }
@@ -76,17 +76,17 @@ bool TenantDoor::Open(const std::string& directory, std::string* error) {
 
 bool TenantDoor::present() const { return access(path_.c_str(), F_OK) == 0; }
 
-// Connecting costs a tenant nothing, so it is bounded three ways: visitors per second, visitors per
-// turn of the loop, and visitors that have sent nothing.
+// Connecting costs a tenant nothing, so it is bounded three ways: connections per second,
+// connections per turn of the loop, and connections that have sent nothing.
 void TenantDoor::Accept() {
   const auto now = EventLoop::Clock::now();
   if (now - second_began_ >= std::chrono::seconds(1)) {
     second_began_ = now;
-    visitors_this_second_ = 0;
+    connections_this_second_ = 0;
   }
   // A few per turn of the loop, so that a crowd at one door keeps no other waiting.
   for (int i = 0; i < 8; ++i) {
-    if (visitors_this_second_ >= kMaxVisitorsPerSecond) {
+    if (connections_this_second_ >= kMaxConnectionsPerSecond) {
       Pause(std::chrono::seconds(1) - (now - second_began_));
       return;
     }
@@ -101,17 +101,18 @@ void TenantDoor::Accept() {
       }
       return;
     }
-    ++visitors_this_second_;
+    ++connections_this_second_;
     ucred peer{};
     socklen_t size = sizeof(peer);
     getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size);
     // Its watch and its timer go with it.
     if (silent_.size() >= kMaxSilent) silent_.pop_front();
     silent_.push_back(Silent{std::move(socket), peer.pid, {}, {}});
-    const auto visitor = std::prev(silent_.end());
-    visitor->watch = loop_->WatchFd(visitor->socket.get(), EPOLLIN,
-                                    [this, visitor](uint32_t) { ReadHello(visitor); });
-    visitor->deadline = loop_->After(kHelloTimeout, [this, visitor] { silent_.erase(visitor); });
+    const auto connection = std::prev(silent_.end());
+    connection->watch = loop_->WatchFd(connection->socket.get(), EPOLLIN,
+                                       [this, connection](uint32_t) { ReadHello(connection); });
+    connection->deadline =
+        loop_->After(kHelloTimeout, [this, connection] { silent_.erase(connection); });
   }
 }
 
@@ -124,45 +125,45 @@ void TenantDoor::Pause(EventLoop::Clock::duration time) {
 // One message decides. A short or unknown one is closed without an answer: it is not from our shim.
 // One of another version is told what to do.
 void TenantDoor::ReadHello(SilentList::iterator silent) {
-  Visitor visitor{};
+  TenantConnection connection{};
   uint8_t said_untrusted[wire::kLongestHelloBytes];
   const ptrdiff_t size =
       channel::ReceiveMessage(silent->socket.get(), said_untrusted, sizeof(said_untrusted), nullptr,
                               0, nullptr, MSG_DONTWAIT);
   if (size < 0 && errno == EAGAIN) return;
-  // Its watch and deadline end here: from now on the descriptor belongs to the visitor.
+  // Its watch and deadline end here: from now on the descriptor belongs to the connection.
   silent->watch.End();
-  visitor.socket = std::move(silent->socket);
-  visitor.pid = silent->pid;
+  connection.socket = std::move(silent->socket);
+  connection.pid = silent->pid;
   silent_.erase(silent);
   const bool is_long_enough = size >= static_cast<ptrdiff_t>(wire::kShortestHelloBytes);
   if (is_long_enough) {
     // A longer Hello of a newer minor is cut to what is known here; a shorter one leaves the rest
     // zero.
-    memcpy(&visitor.hello, said_untrusted,
-           std::min(static_cast<size_t>(size), sizeof(visitor.hello)));
+    memcpy(&connection.hello, said_untrusted,
+           std::min(static_cast<size_t>(size), sizeof(connection.hello)));
   }
-  const uint32_t magic = visitor.hello.magic;
+  const uint32_t magic = connection.hello.magic;
   if (!is_long_enough ||
       (magic != wire::kHelloMagic && magic != wire::kQueryMagic && magic != wire::kTraceMagic)) {
-    LogDebug(ProcessText(visitor.pid) + " at " + path_ + " said no proper Hello");
+    LogDebug(ProcessText(connection.pid) + " at " + path_ + " said no proper Hello");
     return;
   }
-  if (!wire::CanServe(visitor.hello.major, visitor.hello.minor)) {
+  if (!wire::CanServe(connection.hello.major, connection.hello.minor)) {
     const auto version = [](uint16_t major, uint16_t minor) {
       return std::to_string(major) + "." + std::to_string(minor);
     };
     const auto refuse = magic == wire::kQueryMagic   ? RefuseQuery
                         : magic == wire::kTraceMagic ? RefuseTrace
                                                      : Refuse;
-    refuse(visitor.socket.get(), wire::Admission::kWrongVersion,
+    refuse(connection.socket.get(), wire::Admission::kWrongVersion,
            "wire: the library in the container speaks version " +
-               version(visitor.hello.major, visitor.hello.minor) + ", this node's scheduler " +
-               version(wire::kWireMajor, wire::kWireMinor) +
+               version(connection.hello.major, connection.hello.minor) +
+               ", this node's scheduler " + version(wire::kWireMajor, wire::kWireMinor) +
                ": restart the pod to get the node's library");
     return;
   }
-  on_visitor_(std::move(visitor));
+  on_connection_(std::move(connection));
 }
 
 }  // namespace gpuloom::scheduler

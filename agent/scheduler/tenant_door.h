@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket of one allocation: whoever connects here *is* that allocation. Listens, reads each visitor's Hello, checks
-// its version, and passes on those that may become sessions and those that only query. A visitor that connects and
+// The socket of one allocation: whoever connects here *is* that allocation. Listens, reads each connection's Hello, checks
+// its version, and passes on those that may become sessions and those that only query. A peer that connects and
 // sends nothing, sends too much, or comes too often costs a descriptor for a few seconds at most, and other allocations
-// do not notice. Owned by Scheduler; its loop's thread only.
+// do not notice. Owned by the registry; the scheduler's thread only.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@
 
 namespace gpuloom::scheduler {
 
-struct Visitor {
+struct TenantConnection {
   channel::UniqueFd socket;
   // Of a version that is served. Its magic is kHelloMagic, or kQueryMagic or kTraceMagic for a mere query.
   wire::Hello hello;
@@ -33,15 +33,15 @@ class TenantDoor {
  public:
   // A tenant sends Hello right after it connects; five seconds cover a stopped or swapped-out one.
   static constexpr std::chrono::seconds kHelloTimeout{5};
-  // Above this, the oldest silent visitor is disconnected: an honest one is not silent.
+  // Above this, the oldest silent connection is disconnected: an honest one is not silent.
   static constexpr size_t kMaxSilent = 16;
   // More connections in a second than any program makes; further ones wait in the backlog.
-  static constexpr int kMaxVisitorsPerSecond = 200;
+  static constexpr int kMaxConnectionsPerSecond = 200;
 
-  using OnVisitor = std::function<void(Visitor)>;
+  using OnConnection = std::function<void(TenantConnection)>;
 
-  TenantDoor(EventLoop* loop, OnVisitor on_visitor)
-      : loop_(loop), on_visitor_(std::move(on_visitor)) {}
+  TenantDoor(EventLoop* loop, OnConnection on_connection)
+      : loop_(loop), on_connection_(std::move(on_connection)) {}
   ~TenantDoor();
 
   // Creates `directory`/gpuloom.sock. Returns false with a message.
@@ -60,16 +60,16 @@ class TenantDoor {
 
   void Accept();
   void Pause(EventLoop::Clock::duration time);
-  void ReadHello(SilentList::iterator visitor);
+  void ReadHello(SilentList::iterator connection);
 
   EventLoop* loop_;
-  OnVisitor on_visitor_;
+  OnConnection on_connection_;
   std::string path_;
   channel::UniqueFd listener_;
   Watch watch_;
   SilentList silent_;
   EventLoop::Clock::time_point second_began_{};
-  int visitors_this_second_ = 0;
+  int connections_this_second_ = 0;
   Timer pause_;
 };
 

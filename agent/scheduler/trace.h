@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An operator's trace (docs/tracing.md), as the scheduler holds it: which executors record, into which memory, and what
-// their sessions are charged meanwhile. Owned by Scheduler; plain state, which trace_flow.cc changes on the scheduler's
-// thread. The scheduler creates the memory, passes it on and never reads it.
+// their sessions are charged meanwhile. Owned by OperatorTraces; plain state, on the scheduler's thread. The scheduler creates the memory, passes it on and never reads it.
 //
 //   recording ── EndTrace, or the limit ──→ stopped ── EndTrace, and all have written or patience is over ──→ deleted
 //
@@ -28,6 +27,8 @@ inline constexpr size_t kMaxTracePartsOfDomain = 2;
 // takes no memory.
 inline constexpr size_t kMaxTraceSessions = 2048;
 
+struct Controller;
+
 struct Trace {
   struct Part {
     std::string domain;
@@ -47,7 +48,7 @@ struct Trace {
   };
 
   uint64_t id = 0;
-  uint64_t controller = 0;  // the one that began it
+  const Controller* controller = nullptr;  // the one that began it
   EventLoop::Clock::time_point began;
   bool stopped = false;
   bool begins = true;  // BeginTrace is not answered yet

@@ -213,7 +213,7 @@ TEST_F(TraceTest, AnExecutorThatDiesIsSaidToHaveAndItsRecordsAreThere) {
   ASSERT_TRUE(dies.Attach(Allocate(&client_, "a", "red")));
   ASSERT_TRUE(lives.Attach(Allocate(&client_, "b", "blue")));
   Begin(&client_);
-  dies.Tell('F');
+  dies.SendByte('F');
   EXPECT_TRUE(dies.HungUp());
   const control::Client::Trace trace = End(&client_);
   ASSERT_EQ(trace.parts.size(), 2u);
@@ -233,7 +233,7 @@ TEST_F(TraceTest, Malicious_AnExecutorThatNeverEndsStartingAgainFillsNoMemory) {
   for (size_t i = 0; i < kMaxTracePartsOfDomain + 2; ++i) {
     Tenant tenant;
     ASSERT_TRUE(tenant.Attach(directory));
-    tenant.Tell('x');
+    tenant.SendByte('x');
     EXPECT_TRUE(tenant.HungUp());
   }
   const control::Client::Trace trace = End(&client_);

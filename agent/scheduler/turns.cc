@@ -41,14 +41,14 @@ Turns::Domain* Turns::Find(const Executor& executor) {
   return it == domains_.end() || it->second.executor != &executor ? nullptr : &it->second;
 }
 
-const Turns::Place* Turns::Find(const std::string& domain, uint64_t allocation_id_untrusted) const {
-  const auto it = places_.find({allocation_id_untrusted, domain});
-  return it == places_.end() ? nullptr : &it->second;
+const Turns::Entry* Turns::Find(const std::string& domain, uint64_t allocation_id_untrusted) const {
+  const auto it = entries_.find({allocation_id_untrusted, domain});
+  return it == entries_.end() ? nullptr : &it->second;
 }
 
-Turns::Places::iterator Turns::FirstOf(const Allocation& allocation) {
-  const auto it = places_.lower_bound({allocation.id, std::string()});
-  return it == places_.end() || it->first.first != allocation.id ? places_.end() : it;
+Turns::Entries::iterator Turns::FirstOf(const Allocation& allocation) {
+  const auto it = entries_.lower_bound({allocation.id, std::string()});
+  return it == entries_.end() || it->first.first != allocation.id ? entries_.end() : it;
 }
 
 // A domain with nothing left is forgotten unless it owes time: coming back under its name must not
@@ -65,16 +65,16 @@ void Turns::ForgetDomains() {
 
 void Turns::Add(const Allocation& allocation, const Key& key) {
   const uint64_t now = Now();
-  Place& place = places_[key];
-  place.space = *allocation.namespace_id;
-  const auto [space, is_new] = namespaces_.try_emplace(place.space);
+  Entry& entry = entries_[key];
+  entry.space = *allocation.namespace_id;
+  const auto [space, is_new] = namespaces_.try_emplace(entry.space);
   if (is_new) {
     space->second.id = arbiter_.AddNamespace(arbiter::OfNamespace(allocation.shares), now);
   }
   ++space->second.allocations;
   Domain& domain = DomainOf(key.second);
   ++domain.allocations;
-  place.id = arbiter_.AddAllocation(
+  entry.id = arbiter_.AddAllocation(
       space->second.id, domain.id,
       arbiter::OfAllocation(allocation.shares, allocation.slots, allocation.rescue_after_ms), now);
 }
@@ -82,9 +82,9 @@ void Turns::Add(const Allocation& allocation, const Key& key) {
 // Also for places in former domains: their processes still run under these terms.
 void Turns::Set(const Allocation& allocation) {
   const Key key(allocation.id, allocation.trust_domain);
-  if (!places_.contains(key)) Add(allocation, key);
+  if (!entries_.contains(key)) Add(allocation, key);
   const uint64_t now = Now();
-  for (auto it = FirstOf(allocation); it != places_.end() && it->first.first == allocation.id;
+  for (auto it = FirstOf(allocation); it != entries_.end() && it->first.first == allocation.id;
        ++it) {
     arbiter_.SetNamespace(namespaces_.at(it->second.space).id,
                           arbiter::OfNamespace(allocation.shares), now);
@@ -102,24 +102,24 @@ void Turns::Set(const Allocation& allocation) {
 // was; twice that, for the reason in the header.
 void Turns::SetOverrunEnd(const std::string& domain) {
   uint64_t longest_ms = 0;
-  for (const auto& [key, place] : places_) {
-    if (key.second == domain) longest_ms = std::max<uint64_t>(longest_ms, place.end_after_ms);
+  for (const auto& [key, entry] : entries_) {
+    if (key.second == domain) longest_ms = std::max<uint64_t>(longest_ms, entry.end_after_ms);
   }
   arbiter_.SetOverrunEnd(domains_.at(domain).id,
                          std::max(overrun_end_ns_, 2 * longest_ms * 1'000'000));
 }
 
-void Turns::RemovePlace(Places::iterator it) {
+void Turns::RemoveEntry(Entries::iterator it) {
   const std::string name = it->first.second;
-  const Place place = it->second;
-  places_.erase(it);
+  const Entry entry = it->second;
+  entries_.erase(it);
   const uint64_t now = Now();
   Domain& domain = domains_.at(name);
   // Another may get the number.
   std::erase_if(domain.usage,
-                [&](const arbiter::Ran& ran) { return ran.allocation_untrusted == place.id; });
-  arbiter_.RemoveAllocation(place.id, now);
-  const auto space = namespaces_.find(place.space);
+                [&](const arbiter::Ran& ran) { return ran.allocation_untrusted == entry.id; });
+  arbiter_.RemoveAllocation(entry.id, now);
+  const auto space = namespaces_.find(entry.space);
   if (--space->second.allocations == 0) {
     arbiter_.RemoveNamespace(space->second.id, now);
     namespaces_.erase(space);
@@ -129,8 +129,8 @@ void Turns::RemovePlace(Places::iterator it) {
 }
 
 void Turns::Remove(const Allocation& allocation) {
-  for (auto it = FirstOf(allocation); it != places_.end(); it = FirstOf(allocation)) {
-    RemovePlace(it);
+  for (auto it = FirstOf(allocation); it != entries_.end(); it = FirstOf(allocation)) {
+    RemoveEntry(it);
   }
   Decide();
 }
@@ -165,7 +165,7 @@ void Turns::End(const Executor& executor) {
 
 void Turns::SetWants(const Executor& executor, uint64_t allocation_id_untrusted, bool wants) {
   const Domain* domain = Find(executor);
-  const Place* place = Find(executor.domain, allocation_id_untrusted);
+  const Entry* place = Find(executor.domain, allocation_id_untrusted);
   // While an executor is alone, no turn has been requested.
   if (domain == nullptr || domain->turn == Turn::kUnsaid || place == nullptr) return;
   arbiter_.SetWants(place->id, wants, Now());
@@ -178,7 +178,7 @@ void Turns::AddUsage(const Executor& executor, const control::TurnUsage& usage) 
   if (domain == nullptr) return;
   for (uint32_t i = 0; i < usage.count && domain->usage.size() < arbiter::TurnArbiter::kMaxNamed;
        ++i) {
-    const Place* place = Find(executor.domain, usage.uses[i].allocation_id);
+    const Entry* place = Find(executor.domain, usage.uses[i].allocation_id);
     if (place != nullptr) domain->usage.push_back({place->id, usage.uses[i].used_ns});
   }
   if (usage.more != 0) return;

@@ -93,7 +93,7 @@ class Turns {
     arbiter::NamespaceId id;
     uint32_t allocations = 0;
   };
-  struct Place {
+  struct Entry {
     arbiter::AllocationId id;
     uint64_t space = 0;
     uint32_t end_after_ms = 0;  // how long a kernel may run, as in control::KernelTerms
@@ -101,15 +101,15 @@ class Turns {
   // By allocation and domain: an allocation may be in several, because a new trust domain only applies to processes
   // that start after the change.
   using Key = std::pair<uint64_t, std::string>;
-  using Places = std::map<Key, Place>;
+  using Entries = std::map<Key, Entry>;
 
   Domain& DomainOf(const std::string& name);
   // The domain of a live executor; nullptr if the executor never began or has ended.
   Domain* Find(const Executor& executor);
-  const Place* Find(const std::string& domain, uint64_t allocation_id_untrusted) const;
-  Places::iterator FirstOf(const Allocation& allocation);
+  const Entry* Find(const std::string& domain, uint64_t allocation_id_untrusted) const;
+  Entries::iterator FirstOf(const Allocation& allocation);
   void Add(const Allocation& allocation, const Key& key);
-  void RemovePlace(Places::iterator it);
+  void RemoveEntry(Entries::iterator it);
   void SetOverrunEnd(const std::string& domain);
   void ForgetDomains();  // those that have nothing left
   void Give(Domain* domain, const control::GiveTurn& turn);
@@ -125,7 +125,7 @@ class Turns {
   arbiter::TurnArbiter arbiter_;
   std::map<std::string, Domain> domains_;
   std::map<uint64_t, Namespace> namespaces_;
-  Places places_;
+  Entries entries_;
   uint32_t executors_ = 0;
   uint32_t last_request_ = 0;
   Timer timer_;

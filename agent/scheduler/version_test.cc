@@ -22,7 +22,8 @@ TEST_F(SchedulerTest, TenantsOfEveryOlderMinorAreServed) {
   const std::string directory = Allocate(&client, "a", "team-a");
   const size_t hello_bytes[] = {wire::kShortestHelloBytes,    offsetof(wire::Hello, token),
                                 offsetof(wire::Hello, token), sizeof(wire::Hello),
-                                sizeof(wire::Hello),          sizeof(wire::Hello)};
+                                sizeof(wire::Hello),          sizeof(wire::Hello),
+                                sizeof(wire::Hello)};
   ASSERT_EQ(std::size(hello_bytes), wire::kWireMinor + 1u) << "one for each minor";
   for (uint16_t minor = 0; minor <= wire::kWireMinor; ++minor) {
     SCOPED_TRACE(minor);
@@ -154,10 +155,10 @@ TEST_F(SchedulerTest, AnUnknownMessageIsRefusedAndTheConnectionGoesOn) {
 }
 
 // What the agent and the command of another release have said, word for word.
-class RecordedAsker : public SchedulerTest, public ::testing::WithParamInterface<const char*> {};
+class RecordedClient : public SchedulerTest, public ::testing::WithParamInterface<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(
-    Releases, RecordedAsker,
+    Releases, RecordedClient,
     ::testing::Values("control_3.0/agent_3.0", "control_3.0/run_3.0", "control_3.1/agent_3.1",
                       "control_3.1/run_3.1", "control_3.2/agent_3.2", "control_3.2/run_3.2",
                       "control_3.3/agent_3.3", "control_3.3/run_3.3", "control_3.3/status_3.3",
@@ -171,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(
       return text;
     });
 
-TEST_P(RecordedAsker, IsAnsweredAsByItsOwnScheduler) {
+TEST_P(RecordedClient, IsAnsweredAsByItsOwnScheduler) {
   Start();
   const control::Recording recording =
       control::ReadRecording(std::string(GPULOOM_GOLDEN "/") + GetParam() + ".txt");

@@ -69,6 +69,21 @@ TenantSpec RandomTenant(Random* random) {
   return tenant;
 }
 
+// As a policy's trustDomain would: it is the namespace's.
+void DrawDomains(GpuSpec* gpu, Random* random) {
+  uint32_t domains = 1;  // the first is for those that share one
+  for (uint32_t space = 0; space < gpu->spaces.size(); ++space) {
+    const bool shares = random->Below(2) == 0;
+    const bool splits = random->Below(3) == 0;
+    const uint32_t own = domains;
+    for (TenantSpec& tenant : gpu->tenants) {
+      if (tenant.space != space || shares) continue;
+      if (splits || domains == own) ++domains;
+      tenant.domain = domains - 1;
+    }
+  }
+}
+
 // One GPU, a line for each tenant.
 std::string ReportTenants(const Arguments& arguments) {
   std::string text;
@@ -104,6 +119,7 @@ std::vector<GpuSpec> RandomCluster(uint32_t tenants, uint32_t gpus, uint64_t see
   std::vector<GpuSpec> cluster(gpus);
   for (GpuSpec& gpu : cluster) gpu.spaces = {{.weight = 100}, {.weight = 200}, {.weight = 400}};
   for (uint32_t i = 0; i < tenants; ++i) cluster[i % gpus].tenants.push_back(RandomTenant(&random));
+  for (GpuSpec& gpu : cluster) DrawDomains(&gpu, &random);
   return cluster;
 }
 

@@ -12,7 +12,8 @@
 namespace gpuloom::simulator {
 
 // Tenants of all kinds: servers with bursts, trainings, notebooks and batch jobs, in three namespaces, with classes,
-// and with narrow and wide kernels.
+// and with narrow and wide kernels. On each GPU each namespace has a trust domain of its own, one for each of its pods,
+// or shares one with others.
 std::vector<GpuSpec> RandomCluster(uint32_t tenants, uint32_t gpus, uint64_t seed);
 
 struct ClassResult {

@@ -3,11 +3,95 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace gpuloom::simulator {
 namespace {
 
+using arbiter::Priority;
+
+constexpr uint64_t kMs = 1'000'000;
+
+// The longest of what RandomCluster draws, each a fifth longer than it was asked for.
+constexpr uint64_t kLongestKernelNs = 2'400'000;
+constexpr uint64_t kLongestRequestNs = 20 * 120'000;  // of a server
+
+// Those that always want in each namespace of the class, so that there the namespaces compete.
+bool Compete(const GpuSpec& spec) {
+  std::vector<bool> wants(spec.spaces.size());
+  for (const TenantSpec& it : spec.tenants) {
+    if (it.policy.priority == Priority::kNormal && it.endless() && it.on_ns == 0) {
+      wants[it.space] = true;
+    }
+  }
+  return std::count(wants.begin(), wants.end(), true) == std::ssize(wants);
+}
+
+void ExpectSharesByWeight(const GpuSpec& spec, const Gpu& gpu) {
+  std::vector<double> used(spec.spaces.size());
+  double all = 0;
+  double weights = 0;
+  for (uint32_t i = 0; i < spec.tenants.size(); ++i) {
+    if (spec.tenants[i].policy.priority != Priority::kNormal) continue;
+    used[spec.tenants[i].space] += static_cast<double>(gpu.charged_ns(i));
+    all += static_cast<double>(gpu.charged_ns(i));
+  }
+  for (const auto& space : spec.spaces) weights += space.weight;
+  for (size_t i = 0; i < used.size(); ++i) {
+    EXPECT_NEAR(used[i] / all, spec.spaces[i].weight / weights, 0.03) << "namespace " << i;
+  }
+}
+
+// Pauses are turns if the classes are in different trust domains, and divided by those that starve
+// (docs/design/sharing-time.md).
+void ExpectNoClassStarves(const GpuSpec& spec, const Gpu& gpu) {
+  constexpr uint64_t kPauseNs = 5 * kMs + 2 * (kMs + kLongestKernelNs);
+  uint64_t lower = 0;
+  for (const TenantSpec& it : spec.tenants) lower += it.policy.priority == Priority::kHigh ? 0 : 1;
+  const uint64_t bound_ns = std::max(spec.turns.starvation_ns + 2 * kPauseNs,
+                                     lower * arbiter::StarvationGuard::kPauseShare * kPauseNs);
+  for (const Priority priority : {Priority::kNormal, Priority::kLow}) {
+    EXPECT_LE(gpu.longest_gap_ns(priority), bound_ns + kLongestKernelNs)
+        << arbiter::Index(priority);
+  }
+}
+
+TEST(Cluster, SharesDelaysAndGapsAreAsPromisedOnEachGpu) {
+  constexpr uint64_t kSpanNs = 3'000 * kMs;
+  constexpr uint64_t kSeed = 12;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(kSeed));
+  uint32_t compete = 0;
+  uint32_t several_domains = 0;
+  std::vector<uint64_t> high_ns;
+  uint64_t seed = kSeed;
+  for (const GpuSpec& spec : RandomCluster(2'000, 200, kSeed)) {
+    SCOPED_TRACE("GPU " + std::to_string(seed - kSeed));
+    Gpu gpu(spec, seed++);
+    gpu.RunTo(kSpanNs);
+    if (Compete(spec)) {
+      ++compete;
+      ExpectSharesByWeight(spec, gpu);
+    }
+    ExpectNoClassStarves(spec, gpu);
+    for (uint32_t i = 0; i < spec.tenants.size(); ++i) {
+      if (spec.tenants[i].policy.priority != Priority::kHigh) continue;
+      high_ns.insert(high_ns.end(), gpu.latencies(i).begin(), gpu.latencies(i).end());
+    }
+    several_domains += spec.tenants.back().domain != spec.tenants.front().domain ? 1 : 0;
+  }
+  EXPECT_GE(compete, 20u);
+  EXPECT_GE(several_domains, 50u);
+  ASSERT_GE(high_ns.size(), 10'000u);
+  std::sort(high_ns.begin(), high_ns.end());
+  // Itself, another server's request before it, what runs, and what is in flight of a turn.
+  EXPECT_LE(high_ns[high_ns.size() * 99 / 100],
+            2 * kLongestRequestNs + kLongestKernelNs + arbiter::TurnLimits{}.in_flight_ns);
+  std::printf("%zu requests of high: p99 %.3f ms; namespaces compete on %u GPUs\n", high_ns.size(),
+              static_cast<double>(high_ns[high_ns.size() * 99 / 100]) / kMs, compete);
+}
+
 TEST(Cluster, ThousandsOfTenantsOnHundredsOfGpus) {
-  constexpr uint64_t kSpanNs = 60'000'000;
+  constexpr uint64_t kSpanNs = 1'000'000'000;
   constexpr uint64_t kSeed = 12;
   std::printf("seed %llu\n", static_cast<unsigned long long>(kSeed));
   const auto gpus = RandomCluster(2'000, 200, kSeed);

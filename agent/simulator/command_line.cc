@@ -63,7 +63,7 @@ bool Time(const std::string& text, uint64_t* time_ns) {
 }
 
 // The index of a name, which is appended if it is new.
-uint32_t Place(const std::string& name, std::vector<std::string>* names) {
+uint32_t IndexOf(const std::string& name, std::vector<std::string>* names) {
   const auto it = std::find(names->begin(), names->end(), name);
   const auto place = static_cast<uint32_t>(it - names->begin());
   if (it == names->end()) names->push_back(name);
@@ -118,6 +118,8 @@ bool SetKey(const std::string& key, const std::string& value, Tenant* tenant) {
   return false;
 }
 
+}  // namespace
+
 bool AddTenant(const std::string& text, Arguments* arguments, std::string* error) {
   Tenant tenant;
   // Up to and including the end: an empty word, as behind a last comma, is refused.
@@ -127,7 +129,7 @@ bool AddTenant(const std::string& text, Arguments* arguments, std::string* error
     const size_t equals = word.find('=');
     if (equals == std::string::npos ||
         !SetKey(word.substr(0, equals), word.substr(equals + 1), &tenant)) {
-      *error = "--tenant: " + word + ": no such key, or not a value of it; see --help";
+      *error = word + ": no such key, or not a value of it; see --help";
       return false;
     }
     begin = end + 1;
@@ -138,8 +140,8 @@ bool AddTenant(const std::string& text, Arguments* arguments, std::string* error
   }
   // Without a namespace it has one of its own.
   const std::string space = tenant.space.empty() ? tenant.spec.name : tenant.space;
-  tenant.spec.space = Place(space, &arguments->spaces);
-  tenant.spec.domain = Place(tenant.domain, &arguments->domains);
+  tenant.spec.space = IndexOf(space, &arguments->spaces);
+  tenant.spec.domain = IndexOf(tenant.domain, &arguments->domains);
   gpu.spaces.resize(arguments->spaces.size());
   // Tenants of one namespace may each name its weight: the last one counts.
   if (tenant.space_weight != 0) {
@@ -149,11 +151,7 @@ bool AddTenant(const std::string& text, Arguments* arguments, std::string* error
   return true;
 }
 
-}  // namespace
-
 bool Parse(const std::vector<std::string>& words, Arguments* arguments, std::string* error) {
-  // The spec begins with one namespace, for those who fill it by hand.
-  arguments->gpu.spaces.clear();
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (word == "--help") {
@@ -170,7 +168,10 @@ bool Parse(const std::vector<std::string>& words, Arguments* arguments, std::str
     double seconds = 0;
     bool good = true;
     if (word == "--tenant") {
-      if (!AddTenant(value, arguments, error)) return false;
+      if (!AddTenant(value, arguments, error)) {
+        error->insert(0, "--tenant: ");
+        return false;
+      }
     } else if (word == "--random") {
       good = Number(value, 1, 1'000'000, &number);
       arguments->random_tenants = static_cast<uint32_t>(number);

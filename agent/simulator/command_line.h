@@ -13,7 +13,8 @@ namespace gpuloom::simulator {
 struct Arguments {
   std::vector<std::string> spaces;  // names of namespaces, by their number in `gpu`
   std::vector<std::string> domains;
-  GpuSpec gpu;  // with the named tenants; `gpus` says how many GPUs are like it
+  // with the named tenants and their namespaces; `gpus` says how many GPUs are like it
+  GpuSpec gpu = {.spaces = {}};
   // instead of named ones: this many of all kinds, spread over the GPUs
   uint32_t random_tenants = 0;
   uint32_t gpus = 1;
@@ -23,6 +24,9 @@ struct Arguments {
 };
 
 extern const char kUsage[];
+
+// Adds what one --tenant describes.
+[[nodiscard]] bool AddTenant(const std::string& text, Arguments* arguments, std::string* error);
 
 // False when an argument is wrong; `error` says which and why.
 [[nodiscard]] bool Parse(const std::vector<std::string>& words, Arguments* arguments,

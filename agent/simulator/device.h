@@ -32,6 +32,7 @@ struct Kernel {
   uint32_t context = 0;
   uint32_t priority = 0;  // 0 goes first
   uint32_t width = 1;     // 1 … capacity
+  uint64_t asked_ns = 0;  // its length before it varied: what tells launches of a tenant apart
   uint64_t length_ns = 0;
   uint64_t predicted_ns = 0;
   uint64_t queued_ns = 0;  // when its tenant launched it

@@ -11,16 +11,21 @@ using arbiter::Engine;
 
 // How much an endless tenant has in its ring at a time; Submit() fills it up again.
 constexpr size_t kRingDepth = 32;
-// Kernels of one tenant that a driver takes in before it is full.
-constexpr uint32_t kDriverQueue = 256;
+// How far ahead the executor submits of a stream that nothing bounds, in time and in kernels
+// (agent/executor/stream/stream_set.h).
+constexpr uint64_t kAheadNs = 8'000'000;
+constexpr uint64_t kLeastAhead = 2;
+constexpr uint64_t kMostAhead = 256;
 // How often what runs is charged, as the arbiter asks for: at least each millisecond.
 constexpr uint64_t kRoundNs = 1'000'000;
+// An executor whose turn goes on says who ran as often as one that hands its turns over.
+constexpr uint64_t kRoundsOfUsage = 2;
 
-// A tenant launches one kernel again and again, so its number is enough to tell launches apart.
-arbiter::LaunchKey Key(uint32_t tenant) {
+// Kernels of one tenant that were asked to take equally long are launches of the same function.
+arbiter::LaunchKey Key(const Kernel& kernel) {
   arbiter::LaunchKey key;
-  key.function = 1;
-  key.owner = tenant;
+  key.function = kernel.asked_ns;
+  key.owner = kernel.tenant;
   return key;
 }
 
@@ -89,7 +94,7 @@ void Gpu::RunTo(uint64_t until_ns) {
     if (at_ns > until_ns) break;
     // Nothing has changed since the last moment, so the whole time between was idle with work
     // queued.
-    if (device_.idle() && SomebodyMay()) wasted_ns_ += at_ns - now_ns_;
+    if (device_.idle() && AnyEligible()) wasted_ns_ += at_ns - now_ns_;
     now_ns_ = at_ns;
     // The meter gets the end at once; the executor sees it after reaction_ns, and until then the
     // arbiters count the kernel as in flight.
@@ -110,7 +115,7 @@ void Gpu::RunTo(uint64_t until_ns) {
 }
 
 // Somebody has queued work that no ceiling keeps back.
-bool Gpu::SomebodyMay() const {
+bool Gpu::AnyEligible() const {
   return std::any_of(tenants_.begin(), tenants_.end(), [this](const Tenant& it) {
     const bool limited = it.spec.policy.ceiling_permille < arbiter::kNoCeilingPermille ||
                          spec_.spaces[it.spec.space].ceiling_permille < arbiter::kNoCeilingPermille;
@@ -134,6 +139,11 @@ void Gpu::Handle(const Event& event) {
       for (uint32_t i = 0; i < tenants_.size(); ++i) {
         if (tenants_[i].in_flight != 0) Charge(i);
       }
+      if (++rounds_ % kRoundsOfUsage == 0) {
+        for (Domain& domain : domains_) {
+          if (domain.arbiter->has_turn()) SendUsage(domain);
+        }
+      }
       Push(now_ns_ + kRoundNs, What::kRound, 0);
       return;
   }
@@ -151,10 +161,10 @@ void Gpu::Switch(uint32_t number, bool on) {
   if (!on) return;
   // Servers wait for a first request, which may be left from before; endless tenants fill their
   // ring.
-  if (it.spec.request_gap_ns != 0) {
-    if (!it.has_next_request) PushRequest(number);
-  } else {
+  if (it.spec.endless()) {
     Fill(number);
+  } else if (!it.has_next_request) {
+    PushRequest(number);
   }
 }
 
@@ -168,12 +178,13 @@ void Gpu::Launch(uint32_t number, Kernel kernel) {
   kernel.context = its.domain;
   kernel.priority = static_cast<uint32_t>(arbiter::Index(its.policy.priority));
   kernel.width = std::max(1u, spec_.capacity * its.width_permille / 1000);
+  if (kernel.asked_ns == 0) kernel.asked_ns = its.kernel_ns;
   // Between jitter_ns less and jitter_ns more, evenly.
-  const uint64_t jitter_ns = its.kernel_ns * its.jitter_permille / 1000;
+  const uint64_t jitter_ns = kernel.asked_ns * its.jitter_permille / 1000;
   kernel.length_ns =
-      std::max<uint64_t>(1, its.kernel_ns - jitter_ns + random_.Below(2 * jitter_ns + 1));
+      std::max<uint64_t>(1, kernel.asked_ns - jitter_ns + random_.Below(2 * jitter_ns + 1));
   // Kept with the kernel: Submitted and Finished must name the prediction with which it was queued.
-  kernel.predicted_ns = predictor_.Predict(Key(number)).ns;
+  kernel.predicted_ns = predictor_.Predict(Key(kernel)).ns;
   kernel.queued_ns = now_ns_;
   // Its wait for a first end begins now.
   if (it.queued.empty() && it.in_flight == 0) it.wants_since_ns = now_ns_;
@@ -194,10 +205,13 @@ void Gpu::Request(uint32_t number) {
   it.has_next_request = false;
   if (!it.on) return;
   const uint64_t request = ++it.requests_made;
-  for (uint32_t i = 0; i < it.spec.request_kernels; ++i) {
+  Arrival arrival{now_ns_, it.spec.kernel_ns, it.spec.request_kernels};
+  if (!it.spec.trace.empty()) arrival = it.spec.trace[it.next_arrival++];
+  for (uint32_t i = 0; i < arrival.kernels; ++i) {
     Kernel kernel;
+    kernel.asked_ns = arrival.kernel_ns;
     kernel.request = request;
-    kernel.last_of_request = i + 1 == it.spec.request_kernels;
+    kernel.last_of_request = i + 1 == arrival.kernels;
     Launch(number, kernel);
   }
   PushRequest(number);
@@ -205,14 +219,27 @@ void Gpu::Request(uint32_t number) {
 
 void Gpu::PushRequest(uint32_t number) {
   Tenant& it = tenants_[number];
+  const std::vector<Arrival>& trace = it.spec.trace;
+  if (!trace.empty()) {
+    it.has_next_request = it.next_arrival < trace.size();
+    if (it.has_next_request)
+      Push(std::max(trace[it.next_arrival].at_ns, now_ns_), What::kRequest, number);
+    return;
+  }
   it.has_next_request = true;
   Push(now_ns_ + random_.Exponential(it.spec.request_gap_ns), What::kRequest, number);
 }
 
-// For turns only: inside a domain, Queued and Finished say the same.
+// For turns and gaps only: inside a domain, Queued and Finished say the same.
 void Gpu::NoteWants(uint32_t number) {
-  const Tenant& it = tenants_[number];
-  turns_.SetWants(it.in_turns, !it.queued.empty() || it.in_flight != 0, now_ns_);
+  Tenant& it = tenants_[number];
+  const bool wants = !it.queued.empty() || it.in_flight != 0;
+  turns_.SetWants(it.in_turns, wants, now_ns_);
+  if (wants == it.wants) return;
+  it.wants = wants;
+  Class& its = ClassOf(it);
+  its.wanting += wants ? 1 : -1;
+  if (wants && its.wanting == 1) its.since_ns = now_ns_;
 }
 
 // What the tenant has used since it was last charged. Turns are charged elsewhere, when they end:
@@ -231,7 +258,7 @@ void Gpu::Seen(uint32_t number, const Execution& done) {
   const uint64_t took_ns = done.end_ns - done.begin_ns;
   // The lower and the upper bound of what it can have taken are equal: a simulated device knows
   // exactly.
-  predictor_.Learn(Key(number), {took_ns, took_ns});
+  predictor_.Learn(Key(kernel), {took_ns, took_ns});
   Charge(number);
   // 0: the meter has charged it.
   domains_[it.spec.domain].arbiter->Finished(it.session, Engine::kCompute, {1, kernel.predicted_ns},
@@ -240,6 +267,9 @@ void Gpu::Seen(uint32_t number, const Execution& done) {
   ++it.kernels;
   it.longest_gap_ns = std::max(it.longest_gap_ns, now_ns_ - it.wants_since_ns);
   it.wants_since_ns = now_ns_;
+  Class& its = ClassOf(it);
+  its.longest_gap_ns = std::max(its.longest_gap_ns, now_ns_ - its.since_ns);
+  its.since_ns = now_ns_;
   // By the device's clock: a request's latency is its tenant's, not the executor's.
   if (kernel.last_of_request) it.latency_ns.push_back(done.end_ns - kernel.queued_ns);
   NoteWants(number);
@@ -255,7 +285,14 @@ void Gpu::Submit(uint32_t number) {
                                               {1, kernel.predicted_ns}, now_ns_);
   device_.Submit(kernel, now_ns_);
   // An endless tenant fills up what it has handed over.
-  if (it.spec.request_gap_ns == 0) Fill(number);
+  if (it.spec.endless()) Fill(number);
+}
+
+// How many kernels of the tenant the executor has at the device at most.
+uint64_t Gpu::MostAhead(const Tenant& tenant) const {
+  const uint64_t each_ns = tenant.queued.empty() ? 0 : tenant.queued.front().predicted_ns;
+  return std::max(tenant.spec.streams, 1u) *
+         std::clamp(kAheadNs / std::max<uint64_t>(each_ns, 1), kLeastAhead, kMostAhead);
 }
 
 // Asks the domain's arbiter until it has no order more.
@@ -265,11 +302,12 @@ void Gpu::PumpDomain(Domain& domain) {
     ++decisions_;
     const uint32_t number = domain.tenant_of_session[arbiter::Index(order->session)];
     Tenant& it = tenants_[number];
-    // An order without a bound is still limited by the driver's queue.
-    if (order->budget_ns == UINT64_MAX && it.in_flight >= kDriverQueue) break;
+    const bool bounded = order->budget_ns != UINT64_MAX;
+    if (!bounded && it.in_flight >= MostAhead(it)) break;
     // The ring of an endless tenant is never empty; what is in it now is enough for one order.
     uint64_t submitted_ns = 0;
     for (size_t left = it.queued.size(); left != 0; --left) {
+      if (!bounded && it.in_flight >= MostAhead(it)) break;
       const uint64_t next_ns = it.queued.front().predicted_ns;
       // The first kernel goes whatever it takes: a budget below one kernel would stop the tenant.
       if (submitted_ns != 0 && submitted_ns + next_ns > order->budget_ns) break;
@@ -289,18 +327,23 @@ void Gpu::PumpDomain(Domain& domain) {
 // domain is at the device, which may be long after kYield.
 void Gpu::Drain(Domain& domain) {
   if (!domain.is_to_drain || domain.deaf || !domain.arbiter->drained()) return;
+  SendUsage(domain);
+  turns_.Drained(domain.in_turns, now_ns_);
+  domain.is_to_drain = false;
+}
+
+// Who ran in the domain since it said so last.
+void Gpu::SendUsage(Domain& domain) {
   std::vector<arbiter::Ran> division;
   meter_.SettleTo(now_ns_);
   for (const uint32_t number : domain.tenants) {
     Tenant& it = tenants_[number];
-    // Since the last turn; charged_ns() counts from the beginning.
+    // charged_ns() counts from the beginning.
     const uint64_t charged_ns = meter_.charged_ns(number);
     if (charged_ns != it.divided_ns) division.push_back({it.in_turns, charged_ns - it.divided_ns});
     it.divided_ns = charged_ns;
   }
-  turns_.Divide(domain.in_turns, division, now_ns_);
-  turns_.Drained(domain.in_turns, now_ns_);
-  domain.is_to_drain = false;
+  if (!division.empty()) turns_.Divide(domain.in_turns, division, now_ns_);
 }
 
 // Does the scheduler's work: passes orders to the executors and their answers back. A domain that
@@ -338,8 +381,8 @@ void Gpu::Pump() {
   if (!spec_.governed) {
     // Ungoverned tenants fill the driver's queue, and the device takes the kernels as they come.
     for (uint32_t i = 0; i < tenants_.size(); ++i) {
-      for (size_t left = tenants_[i].queued.size();
-           left != 0 && tenants_[i].in_flight < kDriverQueue; --left) {
+      for (size_t left = tenants_[i].queued.size(); left != 0 && tenants_[i].in_flight < kMostAhead;
+           --left) {
         Submit(i);
       }
     }
@@ -371,10 +414,17 @@ TenantResult Gpu::Result(uint32_t number) const {
   return result;
 }
 
+uint64_t Gpu::longest_gap_ns(arbiter::Priority priority) const {
+  const Class& its = classes_[arbiter::Index(priority)];
+  return std::max(its.longest_gap_ns, its.wanting == 0 ? 0 : now_ns_ - its.since_ns);
+}
+
 // Both cores see the same policy at the same moment.
 void Gpu::SetPolicy(uint32_t number, const arbiter::AllocationPolicy& policy) {
   Tenant& it = tenants_[number];
+  if (it.wants) --ClassOf(it).wanting;
   it.spec.policy = policy;
+  if (it.wants && ++ClassOf(it).wanting == 1) ClassOf(it).since_ns = now_ns_;
   domains_[it.spec.domain].arbiter->SetAllocation(it.in_domain, policy, now_ns_);
   turns_.SetAllocation(it.in_turns, policy, now_ns_);
 }

@@ -7,6 +7,7 @@
 // It owns all that it simulates; one thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -23,6 +24,13 @@
 
 namespace gpuloom::simulator {
 
+// A request of a trace: `kernels` of one length, one after the other, launched at that moment.
+struct Arrival {
+  uint64_t at_ns = 0;
+  uint64_t kernel_ns = 0;
+  uint32_t kernels = 1;
+};
+
 struct TenantSpec {
   std::string name;
   uint32_t space = 0;   // its namespace: a place in GpuSpec::spaces
@@ -37,6 +45,10 @@ struct TenantSpec {
   uint64_t on_ns = 0;            // bursts: it works for this long,
   uint64_t off_ns = 0;           // and then pauses for this long; 0: always on
   uint64_t begins_ns = 0;
+  // In the order of time; instead of kernel_ns, requests and bursts.
+  std::vector<Arrival> trace = {};
+
+  bool endless() const { return request_gap_ns == 0 && trace.empty(); }
 };
 
 struct GpuSpec {
@@ -54,7 +66,8 @@ struct TenantResult {
   uint64_t charged_ns = 0;
   uint64_t kernels = 0;
   uint64_t requests = 0;
-  std::vector<uint64_t> latency_ns;  // of each request, from its launch to its last kernel's end
+  // of each request, sorted: from its launch to its last kernel's end
+  std::vector<uint64_t> latency_ns;
   // the longest time without the end of a kernel while it wanted the device
   uint64_t longest_gap_ns = 0;
   arbiter::Waits waits;
@@ -68,6 +81,10 @@ class Gpu {
 
   // The results so far; the latencies are sorted.
   TenantResult Result(uint32_t tenant) const;
+  // In the order in which the requests ended.
+  const std::vector<uint64_t>& latencies(uint32_t tenant) const {
+    return tenants_[tenant].latency_ns;
+  }
   uint64_t charged_ns(uint32_t tenant) const { return meter_.charged_ns(tenant); }
   uint64_t busy_ns() const { return device_.busy_ns(now_ns_); }
   // The time in which the device did nothing although somebody had queued work that no ceiling held back. Only the
@@ -80,6 +97,9 @@ class Gpu {
   const arbiter::TurnArbiter& turns() const { return turns_; }
   uint32_t executors_ended() const { return executors_ended_; }
   uint64_t most_lower_in_flight_ns() const { return most_lower_in_flight_ns_; }
+
+  // The longest time in which somebody of the class wanted the device and no kernel of the class ended.
+  uint64_t longest_gap_ns(arbiter::Priority priority) const;
 
   void SetPolicy(uint32_t tenant, const arbiter::AllocationPolicy& policy);
   void SetSpace(uint32_t space, const arbiter::NamespacePolicy& policy);
@@ -95,7 +115,9 @@ class Gpu {
     uint32_t first_stream = 0;
     uint32_t next_stream = 0;
     bool on = false;
+    bool wants = false;
     bool has_next_request = false;  // among the events
+    size_t next_arrival = 0;        // of its trace
     std::deque<Kernel> queued;
     uint32_t in_flight = 0;
     uint64_t requests_made = 0;
@@ -114,6 +136,11 @@ class Gpu {
     bool is_to_drain = false;
     std::vector<uint32_t> tenants;
     std::vector<uint32_t> tenant_of_session;
+  };
+  struct Class {
+    uint32_t wanting = 0;
+    uint64_t since_ns = 0;  // it has wanted the device without the end of a kernel
+    uint64_t longest_gap_ns = 0;
   };
   enum class What : uint8_t { kRequest, kSwitch, kSeen, kRound };
   struct Event {
@@ -139,12 +166,17 @@ class Gpu {
   void Launch(uint32_t number, Kernel kernel);
   void Charge(uint32_t number);
   void NoteWants(uint32_t number);
+  Class& ClassOf(const Tenant& tenant) {
+    return classes_[arbiter::Index(tenant.spec.policy.priority)];
+  }
   void Submit(uint32_t number);
+  uint64_t MostAhead(const Tenant& tenant) const;
   void Pump();
   void PumpDomain(Domain& domain);
   void PumpTurns();
   void Drain(Domain& domain);
-  bool SomebodyMay() const;
+  void SendUsage(Domain& domain);
+  bool AnyEligible() const;
 
   const GpuSpec spec_;
   Random random_;
@@ -155,10 +187,12 @@ class Gpu {
   std::vector<arbiter::NamespaceId> spaces_;
   std::vector<Tenant> tenants_;
   std::vector<Domain> domains_;
+  std::array<Class, arbiter::kPriorities> classes_ = {};
   std::priority_queue<Event, std::vector<Event>, Later> events_;
   uint64_t orders_ = 0;
   uint64_t now_ns_ = 0;
   uint64_t wasted_ns_ = 0;
+  uint64_t rounds_ = 0;
   uint64_t decisions_ = 0;
   uint64_t most_lower_in_flight_ns_ = 0;
   uint32_t executors_ended_ = 0;  // because they did not leave the device to others

@@ -34,13 +34,13 @@ class ControlClient : public SchedulerClient {
     const MutexLock lock(mutex_);
     std::string error;
     if (client_.Connect(directory_, control::Client::kDefaultTimeout, &error)) {
-      const std::string off = WhatIsOff(static_cast<int>(client_.driver_version()));
+      const std::string off = MissingFeatures(static_cast<int>(client_.driver_version()));
       // Said at each connection, so that the log of every agent has it.
       if (!off.empty()) spdlog::warn("cuda: GPU in {}: {}", directory_, off);
       return absl::OkStatus();
     }
     // The supervisor tells the three apart: only where nobody is there may it start one.
-    if (client_.nobody_there()) return absl::NotFoundError(error);
+    if (client_.not_listening()) return absl::NotFoundError(error);
     if (client_.refused()) return absl::FailedPreconditionError(error);
     return Gone(error);
   }

@@ -41,12 +41,12 @@ TEST_F(GoneGpusTest, AFolderIsAsideWhileItsGpuIsGoneWithTheOrderToDrainIt) {
   EXPECT_FALSE(IsThere("GPU-2"));
   EXPECT_THAT(SetAsideGoneGpus(state_, {"GPU-1"}), IsEmpty());
   TakeBackGpu(state_, "GPU-2");
-  EXPECT_EQ(DrainedBecause(FolderOfGpu(state_, "GPU-2")), "drained by operator: fans");
+  EXPECT_EQ(DrainReason(FolderOfGpu(state_, "GPU-2")), "drained by operator: fans");
   // And again, over what was aside before.
   EXPECT_THAT(SetAsideGoneGpus(state_, {"GPU-1"}), ElementsAre("GPU-2"));
   fs::create_directories(FolderOfGpu(state_, "GPU-2"));
   TakeBackGpu(state_, "GPU-2");
-  EXPECT_EQ(DrainedBecause(FolderOfGpu(state_, "GPU-2")), "") << "another one is there";
+  EXPECT_EQ(DrainReason(FolderOfGpu(state_, "GPU-2")), "") << "another one is there";
   EXPECT_THAT(SetAsideGoneGpus(state_, {"GPU-1"}), ElementsAre("GPU-2"));
 }
 

@@ -43,7 +43,7 @@ std::optional<std::string> ReapProcess(pid_t pid) {
   if (ended == 0 || (ended < 0 && errno == EINTR)) return std::nullopt;
   // Nobody else may have reaped it: then how it ended is not known, but it has.
   if (ended < 0) return Cat("vanished: ", strerror(errno));
-  return HowItEnded(status);
+  return ExitText(status);
 }
 
 void ReapStrays(const std::set<pid_t>& ours) {

@@ -89,6 +89,24 @@ TEST_F(SchedulersOnly, AGpuThatComesLaterGetsOneAndTheOthersGoOn) {
   EXPECT_FALSE(std::getline(begun, line)) << "it was started once";
 }
 
+TEST_F(SchedulersOnly, AGpuThatIsGoneGetsNoneAnyMoreAndTheOthersGoOn) {
+  bool was_removed = false;
+  each_time_ = [&](Supervisor* supervisor) {
+    if (was_removed || !fs::exists(Directory() + "/begun")) return;
+    EXPECT_TRUE(supervisor->AddGpu("GPU-2").ok());
+    if (!fs::exists(state_ + "/gpus/GPU-2/begun")) return;
+    // Until the one that was started has ended.
+    supervisor->RemoveGpu("GPU-2");
+    was_removed = absl::IsNotFound(supervisor->Client("GPU-2").status());
+    if (was_removed) std::ofstream(Directory() + "/ready") << "x";
+  };
+  Run("echo begun >> $1/begun; case $1 in *GPU-2) exit 1;; esac;"
+      "trap 'touch $1/ended; exit 0' TERM; while :; do sleep 0.01; done",
+      /*time_passes=*/false);
+  EXPECT_FALSE(is_any_running_);
+  EXPECT_TRUE(fs::exists(Directory() + "/ended"));
+}
+
 TEST_F(SchedulersOnly, AreNotWaitedForForEver) {
   Run("trap '' TERM; echo $$ > $1/pid; touch $1/ready; while :; do sleep 0.01; done",
       /*time_passes=*/true);

@@ -37,6 +37,15 @@ absl::Status Supervisor::AddGpu(const std::string& gpu_uuid) {
   return absl::OkStatus();
 }
 
+void Supervisor::RemoveGpu(const std::string& gpu_uuid) {
+  const auto found = watched_.find(gpu_uuid);
+  if (found == watched_.end()) return;
+  if (found->second.client != nullptr || found->second.pid != 0) return;
+  spdlog::info("supervisor: GPU {}: gone; no scheduler is started for it", gpu_uuid);
+  const MutexLock lock(mutex_);
+  watched_.erase(found);
+}
+
 void Supervisor::Tick(Clock::Time now) {
   for (auto& [gpu_uuid, watched] : watched_) Look(gpu_uuid, &watched, now);
   // After the looks, which reap our own. 0 may be among these ids: no process has it.
@@ -118,10 +127,10 @@ void Supervisor::Look(const std::string& gpu_uuid, Watched* watched, Clock::Time
   if (client.ok()) {
     // Without mutex_: it tells every allocation, which may take seconds, and Client must not wait
     // for that.
-    const absl::Status told = options_.on_connected(gpu_uuid, client->get());
-    if (!told.ok()) {
+    const absl::Status result = options_.on_connected(gpu_uuid, client->get());
+    if (!result.ok()) {
       watched->backoff.Failed(now);
-      Complain(gpu_uuid, watched, std::string(told.message()));
+      Complain(gpu_uuid, watched, std::string(result.message()));
       return;
     }
     spdlog::info("supervisor: GPU {}: {} scheduler in {}", gpu_uuid,

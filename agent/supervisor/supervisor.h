@@ -42,6 +42,9 @@ class Supervisor {
 
   // Makes the GPU's directory, or takes it back (gone_gpus.h). On Tick's thread; again, it changes nothing.
   absl::Status AddGpu(const std::string& gpu_uuid) GPULOOM_EXCLUDES(mutex_);
+  // Of a GPU that is gone no scheduler is started any more; does nothing while one is connected or was started and still
+  // runs. On Tick's thread.
+  void RemoveGpu(const std::string& gpu_uuid) GPULOOM_EXCLUDES(mutex_);
 
   // Looks after every scheduler once. Call it a few times a second. The schedulers that this object has started log as
   // much as this process does (LogsMore).

@@ -22,7 +22,7 @@
 #include "agent/node/log.h"
 #include "agent/supervisor/control_client.h"
 #include "agent/supervisor/scheduler_process.h"
-#include "agent/testing_clock.h"
+#include "agent/testing/clock.h"
 #include "proto/control/connection.h"
 #include "proto/control/testing/recording.h"
 #include "proto/sync/testing/wait_for.h"
@@ -49,27 +49,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const char kUuid[] = "GPU-1";
-
-TEST(Backoff, DoublesAndStartsAnewAfterALongRun) {
-  TestingClock clock;
-  Backoff backoff;
-  EXPECT_TRUE(backoff.MayStart(clock.Now()));
-  Clock::Duration last{};
-  for (int i = 0; i < 10; ++i) {
-    backoff.Started(clock.Now());
-    backoff.Failed(clock.Now());
-    EXPECT_FALSE(backoff.MayStart(clock.Now()));
-    EXPECT_GE(backoff.pause(), last);
-    last = backoff.pause();
-    clock.Advance(last);
-    EXPECT_TRUE(backoff.MayStart(clock.Now()));
-  }
-  EXPECT_EQ(last, Backoff::kLongest);
-  backoff.Started(clock.Now());
-  clock.Advance(Backoff::kStable);
-  backoff.Failed(clock.Now());
-  EXPECT_EQ(backoff.pause(), Backoff::kFirst);
-}
 
 class FakeClient : public SchedulerClient {
  public:
@@ -138,6 +117,42 @@ class SupervisorTest : public InTemporaryDirectory {
   std::vector<std::string> connected_;
 };
 
+TEST_F(SupervisorTest, NoSchedulerIsStartedForAGpuThatWasRemoved) {
+  Supervisor supervisor = MakeSupervisor("echo begun >> $2/begun; exit 3");
+  ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
+  const auto has_failed = [&] {
+    return supervisor.Client(kUuid).status().message().find("at its start") != std::string::npos;
+  };
+  TickUntil(&supervisor, has_failed);
+  supervisor.RemoveGpu(kUuid);
+  EXPECT_TRUE(absl::IsNotFound(supervisor.Client(kUuid).status()));
+  clock_.Advance(Backoff::kLongest);
+  supervisor.Tick(clock_.Now());
+  EXPECT_FALSE(supervisor.IsAnyRunning());
+  EXPECT_EQ(fs::file_size(Directory() + "/begun"), 6u) << "it was started once";
+  // It is back.
+  ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
+  TickUntil(&supervisor, [&] { return fs::file_size(Directory() + "/begun") == 12; });
+  TickUntil(&supervisor, has_failed);
+}
+
+TEST_F(SupervisorTest, AGpuWhoseSchedulerRunsIsNotRemoved) {
+  Supervisor supervisor =
+      MakeSupervisor("trap 'exit 0' TERM; touch $2/begun; while :; do sleep 0.01; done");
+  ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
+  TickUntil(&supervisor, [&] { return fs::exists(Directory() + "/begun"); });
+  supervisor.RemoveGpu(kUuid);
+  EXPECT_TRUE(absl::IsUnavailable(supervisor.Client(kUuid).status())) << "it is on its way";
+  client_ = std::make_shared<FakeClient>();
+  supervisor.Tick(clock_.Now());
+  supervisor.RemoveGpu(kUuid);
+  EXPECT_TRUE(supervisor.IsServing(kUuid));
+  supervisor.RequestStop();
+  EXPECT_TRUE(WaitFor([&] { return !supervisor.IsAnyRunning(); }));
+  supervisor.RemoveGpu(kUuid);
+  EXPECT_TRUE(supervisor.IsServing(kUuid)) << "it is still connected";
+}
+
 TEST_F(SupervisorTest, AdoptsARunningScheduler) {
   client_ = std::make_shared<FakeClient>();
   Supervisor supervisor = MakeSupervisor("touch $2/started");
@@ -152,8 +167,9 @@ TEST_F(SupervisorTest, AdoptsARunningScheduler) {
 }
 
 TEST_F(SupervisorTest, StartsOneInItsOwnSessionAndConnects) {
-  Supervisor supervisor =
-      MakeSupervisor("ps -o sid= -p $$ > $2/sid; echo $$ > $2/pid; echo hello; sleep 1");
+  Supervisor supervisor = MakeSupervisor(
+      "ps -o sid= -p $$ > $2/sid; echo $$ > $2/pid; echo hello; while [ -e $2 ]; do sleep 0.1; "
+      "done");
   ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
   TickUntil(&supervisor, [&] {
     return fs::exists(Directory() + "/pid") && fs::file_size(Directory() + "/pid") > 0;
@@ -222,7 +238,7 @@ TEST_F(SupervisorTest, WhatItStartedLogsAsMuchAsItselfOnceItAnswers) {
 
 TEST_F(SupervisorTest, AHangUpMeansASchedulerIsLookedForAnew) {
   client_ = std::make_shared<FakeClient>();
-  Supervisor supervisor = MakeSupervisor("touch $2/started; sleep 1");
+  Supervisor supervisor = MakeSupervisor("touch $2/started; while [ -e $2 ]; do sleep 0.1; done");
   ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
   supervisor.Tick(clock_.Now());
   client_->connected = false;

@@ -19,7 +19,7 @@ std::string TextOfErrno(int reason) {
 bool Client::Connect(const std::string& state_dir, std::chrono::milliseconds timeout,
                      std::string* error) {
   connection_.Close();
-  refused_ = nobody_there_ = false;
+  refused_ = not_listening_ = false;
   path_ = state_dir + "/" + kControlSocketName;
   timeout_ = timeout;
   deadline_ = Clock::now() + timeout;
@@ -29,7 +29,7 @@ bool Client::Connect(const std::string& state_dir, std::chrono::milliseconds tim
   if (!socket.valid()) {
     const int reason = errno;
     // Whoever listens and accepts nobody is there, and hangs.
-    nobody_there_ = reason != EAGAIN;
+    not_listening_ = reason != EAGAIN;
     *error = "control: cannot connect to " + path_ + ": " + TextOfErrno(reason);
     return false;
   }

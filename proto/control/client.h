@@ -31,7 +31,7 @@ class Client {
   void Close() { connection_.Close(); }
   bool connected() const { return connection_.valid(); }
   // After a failed Connect: no process listens there.
-  bool nobody_there() const { return nobody_there_; }
+  bool not_listening() const { return not_listening_; }
   // After a failed Connect: a scheduler answered and refused us (another major). Retrying will not
   // help.
   bool refused() const { return refused_; }
@@ -125,7 +125,7 @@ class Client {
   uint32_t last_request_ = 0;
   uint64_t device_memory_bytes_ = 0;
   uint32_t driver_version_ = 0;
-  bool nobody_there_ = false;
+  bool not_listening_ = false;
   bool refused_ = false;
 };
 

@@ -177,7 +177,7 @@ class ClientTest : public ::testing::Test {
 TEST_F(ClientTest, NobodyThereIsNamed) {
   EXPECT_FALSE(client_.Connect(folder_ + "/none", milliseconds(100), &error_));
   EXPECT_THAT(error_, ::testing::HasSubstr(folder_ + "/none/control.sock"));
-  EXPECT_TRUE(client_.nobody_there());
+  EXPECT_TRUE(client_.not_listening());
   EXPECT_FALSE(client_.refused());
 }
 
@@ -208,7 +208,7 @@ TEST_F(ClientTest, AListIsCollectedAndARefusedRequestKeepsTheConnection) {
     ASSERT_TRUE(connection.Receive(&in));
     Reply(connection, in.header.request, false, "no");
   });
-  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(10), &error_)) << error_;
+  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(60), &error_)) << error_;
   EXPECT_EQ(client_.device_memory_bytes(), 77u);
   std::vector<AllocationState> states;
   ASSERT_TRUE(client_.ListAllocations(&states, &error_)) << error_;
@@ -224,7 +224,7 @@ TEST_F(ClientTest, ASchedulerOf3_0IsSpokenToAsItKnows) {
   listener_.Reset();
   const RecordedScheduler scheduler(
       folder_, ReadRecording(GPULOOM_SOURCE_DIR "/tests/golden/control_3.0/run_3.1.txt"));
-  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(10), &error_)) << error_;
+  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(60), &error_)) << error_;
   EXPECT_EQ(client_.device_memory_bytes(), uint64_t{1} << 30);
   AddAllocation add{};
   EXPECT_TRUE(client_.AddAllocation(add, &error_)) << error_;
@@ -243,7 +243,7 @@ TEST_F(ClientTest, ASchedulerOf3_1IsSpokenToAsItKnows) {
   listener_.Reset();
   const RecordedScheduler scheduler(
       folder_, ReadRecording(GPULOOM_SOURCE_DIR "/tests/golden/control_3.1/run_3.2.txt"));
-  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(10), &error_)) << error_;
+  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(60), &error_)) << error_;
   EXPECT_FALSE(client_.scheduler_speaks_3_2());
   BindAllocation bind{};
   bind.shares.weight = 300;
@@ -260,7 +260,7 @@ TEST_F(ClientTest, ASchedulerOf3_2IsSpokenToAsItKnows) {
   listener_.Reset();
   const RecordedScheduler scheduler(
       folder_, ReadRecording(GPULOOM_SOURCE_DIR "/tests/golden/control_3.2/run_3.3.txt"));
-  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(10), &error_)) << error_;
+  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(60), &error_)) << error_;
   EXPECT_TRUE(client_.scheduler_speaks_3_2());
   EXPECT_FALSE(client_.scheduler_speaks_3_3());
   std::vector<AllocationState> states;
@@ -275,7 +275,7 @@ TEST_F(ClientTest, ASchedulerOf3_3IsSpokenToAsItKnows) {
   listener_.Reset();
   const RecordedScheduler scheduler(
       folder_, ReadRecording(GPULOOM_SOURCE_DIR "/tests/golden/control_3.3/run_3.4.txt"));
-  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(10), &error_)) << error_;
+  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(60), &error_)) << error_;
   EXPECT_TRUE(client_.scheduler_speaks_3_3());
   EXPECT_FALSE(client_.scheduler_speaks_3_4());
   std::vector<AllocationState> states;
@@ -302,7 +302,7 @@ TEST_F(ClientTest, TheGpuAndItsDomainsAreCollected) {
     }
     Reply(connection, in.header.request, true, "");
   });
-  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(10), &error_)) << error_;
+  ASSERT_TRUE(client_.Connect(folder_, std::chrono::seconds(60), &error_)) << error_;
   EXPECT_TRUE(client_.scheduler_speaks_3_3());
   GpuState gpu;
   std::vector<DomainState> domains;
@@ -362,7 +362,7 @@ TEST_F(ClientTest, ASchedulerThatAcceptsNobodyCostsTheTimeoutOnly) {
   EXPECT_EQ(errno, EAGAIN);
   EXPECT_FALSE(client_.Connect(folder_, milliseconds(50), &error_));
   EXPECT_THAT(error_, ::testing::HasSubstr("control.sock: no answer in time"));
-  EXPECT_FALSE(client_.nobody_there()) << "it hangs";
+  EXPECT_FALSE(client_.not_listening()) << "it hangs";
 }
 
 // Its parts come one by one, each of them in time.

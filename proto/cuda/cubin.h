@@ -41,13 +41,13 @@ class Cubin {
     return fatbin_internal::ReadAt<Section>(bytes_.data() + header_.section_offset +
                                             uint64_t{i} * header_.section_entry_bytes);
   }
-  bool LiesInside(const Section& section) const {
+  bool IsInBounds(const Section& section) const {
     return section.offset <= bytes_.size() && section.size <= bytes_.size() - section.offset;
   }
 
   // The name at `offset` in a table of names.
   std::optional<std::string_view> NameIn(const Section& names, uint64_t offset) const {
-    if (!LiesInside(names) || offset >= names.size) return std::nullopt;
+    if (!IsInBounds(names) || offset >= names.size) return std::nullopt;
     const std::string_view table(reinterpret_cast<const char*>(bytes_.data()) + names.offset,
                                  names.size);
     const std::string_view name = table.substr(offset);
@@ -64,7 +64,7 @@ class Cubin {
   }
   // The number of symbols in such a section.
   uint64_t SymbolCount(const Section& table) const {
-    return LiesInside(table) ? table.size / sizeof(Symbol) : 0;
+    return IsInBounds(table) ? table.size / sizeof(Symbol) : 0;
   }
   static uint64_t SymbolOffset(const Section& table, uint64_t i) {
     return table.offset + i * sizeof(Symbol);

@@ -38,7 +38,7 @@ TEST(Cubin, HasSectionsNamesAndSymbols) {
   ASSERT_EQ(cubin.section_count(), 4u);
   EXPECT_EQ(cubin.NameOf(cubin.SectionAt(0)), "");
   EXPECT_EQ(cubin.NameOf(cubin.SectionAt(3)), ".text.k");
-  EXPECT_FALSE(cubin.LiesInside(cubin.SectionAt(3))) << "it has no content";
+  EXPECT_FALSE(cubin.IsInBounds(cubin.SectionAt(3))) << "it has no content";
   const Cubin::Section table = cubin.SectionAt(2);
   ASSERT_TRUE(Cubin::IsSymbols(table));
   ASSERT_EQ(cubin.SymbolCount(table), 2u);

@@ -7,7 +7,7 @@ std::string CudaVersionText(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-std::string WhatIsOff(int driver_version) {
+std::string MissingFeatures(int driver_version) {
   std::string off;
   // The list is in the order of versions, so those of one version form one clause.
   int since = 0;

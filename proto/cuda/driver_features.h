@@ -29,6 +29,6 @@ std::string CudaVersionText(int version);
 
 // "the driver's CUDA 12.2 is older than 13.0: off are conditional graph nodes (they need 12.3), …"; empty if nothing
 // is off, and for 0: unknown.
-std::string WhatIsOff(int driver_version);
+std::string MissingFeatures(int driver_version);
 
 }  // namespace gpuloom

@@ -10,17 +10,17 @@ namespace gpuloom {
 namespace {
 
 TEST(DriverFeatures, NamesWhatIsOff) {
-  EXPECT_EQ(WhatIsOff(0), "");
-  EXPECT_EQ(WhatIsOff(13000), "");
-  EXPECT_EQ(WhatIsOff(12080), "");
-  EXPECT_EQ(WhatIsOff(12060),
+  EXPECT_EQ(MissingFeatures(0), "");
+  EXPECT_EQ(MissingFeatures(13000), "");
+  EXPECT_EQ(MissingFeatures(12080), "");
+  EXPECT_EQ(MissingFeatures(12060),
             "the driver's CUDA version is 12.6, so these are off: from CUDA 12.8 on: "
             "conditional graph nodes that switch or have two branches, wide im2col tensor maps");
-  EXPECT_EQ(WhatIsOff(12040),
+  EXPECT_EQ(MissingFeatures(12040),
             "the driver's CUDA version is 12.4, so these are off: from CUDA 12.5 on: green "
             "contexts, smPercent and smReserved; from 12.8 on: conditional graph nodes that "
             "switch or have two branches, wide im2col tensor maps");
-  const std::string oldest = WhatIsOff(12020);
+  const std::string oldest = MissingFeatures(12020);
   for (const DriverFeature& feature : kDriverFeatures) {
     EXPECT_NE(oldest.find(feature.what), oldest.npos) << feature.what;
   }

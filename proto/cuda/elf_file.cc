@@ -76,7 +76,7 @@ bool ElfFile::IsSound() {
     return std::all_of(sections_.begin(), sections_.end(),
                        [&](const ElfSection& section) { return (this->*holds)(section); });
   };
-  return SegmentsAreSound() && all(&ElfFile::LiesInside) && all(&ElfFile::ContentIsSound);
+  return SegmentsAreSound() && all(&ElfFile::IsInBounds) && all(&ElfFile::ContentIsSound);
 }
 
 bool ElfFile::EachNamed(std::string_view name,
@@ -148,7 +148,7 @@ bool ElfFile::ContentsFit() const {
 }
 
 // Checks a section's place, its name, and its references to other sections.
-bool ElfFile::LiesInside(const ElfSection& section) const {
+bool ElfFile::IsInBounds(const ElfSection& section) const {
   if (section.type == kNull) return &section == &sections_.front();
   if (!HasNoContent(section.type) && !Fits(section.offset, section.size, bytes_.size())) {
     return false;
@@ -313,7 +313,7 @@ bool ElfFile::IsNamed(const ElfSection& section, std::string_view name) const {
   const ElfSection& table = sections_[header_.section_names];
   const uint64_t room = table.size - section.name;
   const auto* begin = reinterpret_cast<const char*>(bytes_.data()) + table.offset + section.name;
-  // LiesInside has checked that the name begins in the table.
+  // IsInBounds has checked that the name begins in the table.
   return room > name.size() && std::string_view(begin, name.size()) == name &&
          begin[name.size()] == 0;
 }

@@ -34,7 +34,7 @@ class ElfFile {
   bool SegmentsAreSound() const;
   bool TableIsSound() const;
   bool ContentsFit() const;
-  bool LiesInside(const fatbin_internal::ElfSection& section) const;
+  bool IsInBounds(const fatbin_internal::ElfSection& section) const;
   bool ContentIsSound(const fatbin_internal::ElfSection& section) const;
   bool SymbolsAreSound(const fatbin_internal::ElfSection& table) const;
   bool RelocationsAreSound(const fatbin_internal::ElfSection& table, uint64_t entry_bytes) const;

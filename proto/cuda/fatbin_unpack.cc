@@ -87,6 +87,7 @@ bool UnpackMember(const FatbinMember& member, size_t limit_bytes, std::vector<ui
              " bytes, more than the limit of " + std::to_string(limit_bytes);
     return false;
   }
+  out->reserve(member.uncompressed_bytes + 1);
   switch (member.compression) {
     case FatbinCompression::kNone:
       out->assign(member.payload, member.payload + member.payload_bytes);
@@ -217,7 +218,7 @@ bool MayPrint(std::span<const uint8_t> bytes) {
       bytes, [](FatbinMemberKind, std::span<const uint8_t> member) { return NamesPrintf(member); });
 }
 
-ImageContent LookInto(std::span<const uint8_t> bytes) {
+ImageContent InspectImage(std::span<const uint8_t> bytes) {
   ImageContent content = {false, false, true, 0};
   bool is_clear = true;
   const auto take = [&](FatbinMemberKind kind, std::span<const uint8_t> member) {

@@ -19,7 +19,8 @@ namespace gpuloom {
 inline constexpr size_t kMaxMemberBytes = size_t{512} << 20;
 
 // Unpacks the payload of `member`: exactly member.uncompressed_bytes, which may not exceed `limit_bytes`. Returns
-// false with *error ("zstd: Corrupted block detected") if it cannot be unpacked.
+// false with *error ("zstd: Corrupted block detected") if it cannot be unpacked. *out has room for one byte more, so that
+// a NUL behind it costs no copy.
 [[nodiscard]] bool UnpackMember(const FatbinMember& member, size_t limit_bytes,
                                 std::vector<uint8_t>* out, std::string* error);
 
@@ -52,6 +53,6 @@ struct ImageContent {
   bool is_sound;
   uint64_t device_bytes;
 };
-[[nodiscard]] ImageContent LookInto(std::span<const uint8_t> image);
+[[nodiscard]] ImageContent InspectImage(std::span<const uint8_t> image);
 
 }  // namespace gpuloom

@@ -85,14 +85,14 @@ TEST(HasVariables, WhatCannotBeReadIsNotShared) {
   EXPECT_TRUE(HasVariables(std::span<const uint8_t>()));
 }
 
-TEST(LookInto, Malicious_LooksIntoEveryMember) {
+TEST(InspectImage, Malicious_LooksIntoEveryMember) {
   const auto ends = Bytes(std::string(kVariable) + "vprintf" + '\0');
-  EXPECT_TRUE(LookInto(Fatbin({ends, ends})).is_sound);
+  EXPECT_TRUE(InspectImage(Fatbin({ends, ends})).is_sound);
   // What is known already does not end the look.
   const auto image = Bytes(
       "\x7f"
       "ELF0000");
-  const ImageContent content = LookInto(Fatbin({ends, image}));
+  const ImageContent content = InspectImage(Fatbin({ends, image}));
   EXPECT_FALSE(content.is_sound);
   EXPECT_TRUE(content.variables && content.prints);
 }
@@ -172,9 +172,9 @@ TEST(HasVariables, ReferencesAreState) {
   EXPECT_TRUE(with(kSurface));
 }
 
-TEST(LookInto, AnswersBothInOneLook) {
+TEST(InspectImage, AnswersBothInOneLook) {
   const auto expect = [](std::span<const uint8_t> image) {
-    const ImageContent content = LookInto(image);
+    const ImageContent content = InspectImage(image);
     EXPECT_EQ(content.variables, HasVariables(image));
     EXPECT_EQ(content.prints, MayPrint(image));
   };

@@ -170,7 +170,7 @@ void KernelLayouts::AddCubin(std::span<const uint8_t> bytes) {
   for (uint32_t i = 0; i < cubin.section_count(); ++i) {
     const Cubin::Section section = cubin.SectionAt(i);
     const auto name = cubin.NameOf(section);
-    if (!name || !name->starts_with(kInfo) || !cubin.LiesInside(section)) continue;
+    if (!name || !name->starts_with(kInfo) || !cubin.IsInBounds(section)) continue;
     Add(name->substr(kInfo.size()), ParamsOf(bytes.subspan(section.offset, section.size)));
   }
 }

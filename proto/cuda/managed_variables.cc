@@ -44,7 +44,7 @@ struct Symbols {
       if (section.link >= cubin.section_count()) return false;
       table = section;
       names = cubin.SectionAt(section.link);
-      return cubin.LiesInside(names);
+      return cubin.IsInBounds(names);
     }
     return true;
   }
@@ -180,7 +180,7 @@ bool ListManagedVariables(std::span<const uint8_t> bytes, std::vector<ManagedVar
       variable.align_bytes = std::clamp(section.align, variable.align_bytes, kMostAlignedBytes);
     }
     if (!fatbin_internal::HasNoContent(section.type)) {
-      if (!cubin.LiesInside(section)) return false;
+      if (!cubin.IsInBounds(section)) return false;
       copied_bytes += symbol.size;
       if (copied_bytes > bytes.size()) return false;
       const uint8_t* begin = bytes.data() + section.offset + symbol.value;

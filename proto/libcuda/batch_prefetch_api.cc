@@ -25,7 +25,7 @@ bool IsManaged(CUdeviceptr address, size_t size_bytes) {
                                 size_bytes) == CUDA_SUCCESS;
 }
 
-bool IsPlace(const CUmemLocation& location) {
+bool IsLocation(const CUmemLocation& location) {
   switch (location.type) {
     case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA:
@@ -49,15 +49,15 @@ CUresult Judge(const Ranges& ranges, unsigned long long flags) {
   return CUDA_SUCCESS;
 }
 
-CUresult JudgePlaces(const CUmemLocation* places, const size_t* first, size_t place_count,
-                     size_t count) {
+CUresult JudgeLocations(const CUmemLocation* places, const size_t* first, size_t place_count,
+                        size_t count) {
   if (places == nullptr || first == nullptr || place_count == 0 || place_count > count ||
       first[0] != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   for (size_t i = 0; i < place_count; ++i) {
     // Two places may begin at the same index: then no range belongs to the first.
-    if (first[i] >= count || (i > 0 && first[i] < first[i - 1]) || !IsPlace(places[i])) {
+    if (first[i] >= count || (i > 0 && first[i] < first[i - 1]) || !IsLocation(places[i])) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   }
@@ -79,7 +79,7 @@ CUresult Prefetch(const Ranges& ranges, const CUmemLocation* places, const size_
                   DefaultStream null_means) {
   CUDA_RETURN_IF_ERROR(graph::CheckReady());
   CUresult result = Judge(ranges, flags);
-  if (result == CUDA_SUCCESS) result = JudgePlaces(places, first, place_count, ranges.count);
+  if (result == CUDA_SUCCESS) result = JudgeLocations(places, first, place_count, ranges.count);
   if (result == CUDA_SUCCESS) result = JudgeStream(stream, null_means);
   size_t place = 0;
   for (size_t i = 0; result == CUDA_SUCCESS && i < ranges.count; ++i) {

@@ -114,8 +114,8 @@ CUresult JudgeQuestion(const unsigned* capabilities, const CUatomicOperation* op
   return result;
 }
 
-CUresult TellAtomics(unsigned* capabilities, const CUatomicOperation* operations, unsigned count,
-                     bool link_has_atomics) {
+CUresult ReportAtomics(unsigned* capabilities, const CUatomicOperation* operations, unsigned count,
+                       bool link_has_atomics) {
   for (unsigned i = 0; i < count; ++i) {
     if (static_cast<unsigned>(operations[i]) >= CU_ATOMIC_OPERATION_MAX) {
       return CUDA_ERROR_INVALID_VALUE;
@@ -153,7 +153,7 @@ CUresult cuDeviceGetHostAtomicCapabilities(unsigned* capabilities,
   int atomics = 0;
   CUDA_RETURN_IF_ERROR(
       cuDeviceGetAttribute(&atomics, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, device));
-  return TellAtomics(capabilities, operations, count, atomics != 0);
+  return ReportAtomics(capabilities, operations, count, atomics != 0);
 }
 
 CUresult cuDeviceGetP2PAtomicCapabilities(unsigned* capabilities,
@@ -165,7 +165,7 @@ CUresult cuDeviceGetP2PAtomicCapabilities(unsigned* capabilities,
   int atomics = 0;
   CUDA_RETURN_IF_ERROR(cuDeviceGetP2PAttribute(
       &atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, source, destination));
-  return TellAtomics(capabilities, operations, count, atomics != 0);
+  return ReportAtomics(capabilities, operations, count, atomics != 0);
 }
 
 }  // extern "C"

@@ -126,7 +126,8 @@ using AllCommands = CommandList<
     LibraryCompile,
     ManagedSpace,
     ManagedMap,
-    ManagedUnmap>;
+    ManagedUnmap,
+    LibrarySizeKnown>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

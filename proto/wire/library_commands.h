@@ -10,6 +10,23 @@ namespace gpuloom::wire {
 // Images of at least this size are first requested by their hash; sending smaller ones costs less than that.
 inline constexpr uint64_t kByHashBytes = 64u << 10;
 
+// Hashing an image of at least this size takes longer than asking first whether one of its size is known.
+inline constexpr uint64_t kBySizeBytes = 1u << 20;
+
+// Whether an image of this size is known, or will be soon because a session of this trust domain has just loaded it. If
+// not, its hash is not worth computing: the tenant sends the bytes. Any size is allowed.
+struct LibrarySizeKnown {
+  static constexpr std::string_view kName = "LibrarySizeKnown";
+  static constexpr bool kReply = true;
+  struct Request {
+    uint64_t image_bytes;
+  };
+  struct Reply {
+    uint32_t known;  // 0 or 1
+    uint32_t unused;
+  };
+};
+
 // LibraryLoad of an image that a session of this trust domain has sent before, named by the SHA-256 of its bytes. If
 // none is known the result is success with known == 0, the id stays unused, and the tenant sends the bytes. Reply
 // payload: the JIT's error log (text).

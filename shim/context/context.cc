@@ -61,7 +61,7 @@ void TearDownLocked() GPULOOM_REQUIRES(primary.lock) {
   ReleaseAllMemory();
   ResetAllLibraries();
   ResetReferences();
-  ForgetMadeObjects();
+  ForgetContextObjects();
   primary.context.active.store(false, std::memory_order_release);
   primary.epoch.fetch_add(1, std::memory_order_acq_rel);
 }

@@ -66,11 +66,11 @@ bool WasGreenContext(CUcontext context);
 // true if it has destroyed what held a reference; else the result is
 // CUDA_ERROR_CONTEXT_IS_DESTROYED.
 [[nodiscard]] CUresult ReleasePrimaryWith(bool (*end)(void* data), void* data);
-void ForgetMadeObjects();  // call it after a reset of the primary context, which ends everything
+void ForgetContextObjects();  // call it after a reset of the primary context, which ends everything
 
 // Objects made in a created context are destroyed with it; for the primary one nothing is noted. Pools, what is
 // allocated from them, and memory of cuMemCreate belong to the device.
-enum class MadeKind : uint32_t {
+enum class ContextObjectKind : uint32_t {
   kStream,
   kEvent,
   kModule,
@@ -83,9 +83,9 @@ enum class MadeKind : uint32_t {
   kSurface,
   kLink,
 };
-void NoteMade(MadeKind kind, uint64_t handle);
-void ForgetMade(MadeKind kind, uint64_t handle);
+void NoteContextObject(ContextObjectKind kind, uint64_t handle);
+void ForgetContextObject(ContextObjectKind kind, uint64_t handle);
 // The context in which the object was made.
-CUcontext ContextOf(MadeKind kind, uint64_t handle);
+CUcontext ContextOf(ContextObjectKind kind, uint64_t handle);
 
 }  // namespace gpuloom

@@ -22,7 +22,7 @@ constexpr size_t kRestingContexts = 256;
 struct Made {
   Context* context;
   uint64_t handle;
-  MadeKind kind;
+  ContextObjectKind kind;
 };
 
 struct Created {
@@ -94,37 +94,37 @@ bool TakeNewestOf(const Context* context, Made* made) {
 // Errors do not stop it: what cannot be destroyed by name goes when the session ends.
 void DestroyMade(const Made& made) {
   switch (made.kind) {
-    case MadeKind::kStream:
+    case ContextObjectKind::kStream:
       (void)cuStreamDestroy_v2(reinterpret_cast<CUstream>(made.handle));
       return;
-    case MadeKind::kEvent:
+    case ContextObjectKind::kEvent:
       (void)cuEventDestroy_v2(reinterpret_cast<CUevent>(made.handle));
       return;
-    case MadeKind::kModule:
+    case ContextObjectKind::kModule:
       (void)cuModuleUnload(reinterpret_cast<CUmodule>(made.handle));
       return;
-    case MadeKind::kDeviceMemory:
+    case ContextObjectKind::kDeviceMemory:
       (void)cuMemFree_v2(made.handle);
       return;
-    case MadeKind::kHostMemory:
+    case ContextObjectKind::kHostMemory:
       (void)cuMemFreeHost(reinterpret_cast<void*>(made.handle));
       return;
-    case MadeKind::kOpenedMemory:
+    case ContextObjectKind::kOpenedMemory:
       CloseShared(made.handle);
       return;
-    case MadeKind::kArray:
+    case ContextObjectKind::kArray:
       (void)cuArrayDestroy(reinterpret_cast<CUarray>(made.handle));
       return;
-    case MadeKind::kMipmap:
+    case ContextObjectKind::kMipmap:
       (void)cuMipmappedArrayDestroy(reinterpret_cast<CUmipmappedArray>(made.handle));
       return;
-    case MadeKind::kTexture:
+    case ContextObjectKind::kTexture:
       (void)cuTexObjectDestroy(made.handle);
       return;
-    case MadeKind::kSurface:
+    case ContextObjectKind::kSurface:
       (void)cuSurfObjectDestroy(made.handle);
       return;
-    case MadeKind::kLink:
+    case ContextObjectKind::kLink:
       (void)cuLinkDestroy(reinterpret_cast<CUlinkState>(made.handle));
       return;
   }
@@ -186,13 +186,13 @@ void EndContext(Context* context) {
   GiveContext(context);
 }
 
-void ForgetMadeObjects() {
+void ForgetContextObjects() {
   Holding holding(&created.lock);
   created.made.Clear();
   created.made_count.store(0, std::memory_order_release);
 }
 
-void NoteMade(MadeKind kind, uint64_t handle) {
+void NoteContextObject(ContextObjectKind kind, uint64_t handle) {
   // What is made in a green context belongs to the primary one, except its streams
   // (green_context.h).
   const CUcontext current = CurrentThread().current;
@@ -205,7 +205,7 @@ void NoteMade(MadeKind kind, uint64_t handle) {
   created.made_count.store(created.made.count(), std::memory_order_release);
 }
 
-void ForgetMade(MadeKind kind, uint64_t handle) {
+void ForgetContextObject(ContextObjectKind kind, uint64_t handle) {
   if (created.made_count.load(std::memory_order_acquire) == 0) return;
   Holding holding(&created.lock);
   for (size_t i = created.made.count(); i-- > 0;) {
@@ -216,7 +216,7 @@ void ForgetMade(MadeKind kind, uint64_t handle) {
   created.made_count.store(created.made.count(), std::memory_order_release);
 }
 
-CUcontext ContextOf(MadeKind kind, uint64_t handle) {
+CUcontext ContextOf(ContextObjectKind kind, uint64_t handle) {
   if (created.made_count.load(std::memory_order_acquire) == 0) return PrimaryContext();
   Holding holding(&created.lock);
   for (const Made& made : created.made) {

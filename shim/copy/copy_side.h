@@ -16,7 +16,7 @@ enum class CopySide : uint32_t { kDevice, kManaged, kPinned, kPageable, kArray }
 
 inline CopySide SideOf(const KnownMemory& memory) {
   if (memory.kind == MemoryKind::kPinnedHost) return CopySide::kPinned;
-  return LiesInArena(memory) ? CopySide::kManaged : CopySide::kDevice;
+  return IsInArena(memory) ? CopySide::kManaged : CopySide::kDevice;
 }
 
 // No device is involved: the caller copies, once the stream has come to it (SynchronizeForTurn).

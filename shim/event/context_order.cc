@@ -102,7 +102,7 @@ CUresult Record(CUcontext context, CUevent event) {
   CUDA_RETURN_IF_ERROR(JudgeContext(context));
   const bool green = IsGreenContext(context);
   if (FindEvent(event) == nullptr ||
-      ContextOf(MadeKind::kEvent, reinterpret_cast<uint64_t>(event)) !=
+      ContextOf(ContextObjectKind::kEvent, reinterpret_cast<uint64_t>(event)) !=
           (green ? PrimaryContext() : context)) {
     return CUDA_ERROR_INVALID_HANDLE;
   }

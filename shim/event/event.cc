@@ -81,7 +81,7 @@ CUresult Destroy(Event* event) {
     if (!events.table.Give(events.lock, event, /*reuse=*/false)) return CUDA_ERROR_INVALID_HANDLE;
   }
   graph::ForgetEvent(reinterpret_cast<CUevent>(event));
-  ForgetMade(MadeKind::kEvent, reinterpret_cast<uint64_t>(event));
+  ForgetContextObject(ContextObjectKind::kEvent, reinterpret_cast<uint64_t>(event));
   const CUresult result = session.Post<wire::EventDestroy>({IdOf(event)});
   Holding holding(&events.lock);
   events.table.Reuse(events.lock, events.table.IdOf(event));
@@ -232,7 +232,7 @@ CUresult OpenEvent(const wire::Token& token, CUevent* handle) {
     return result;
   }
   *handle = reinterpret_cast<CUevent>(event);
-  NoteMade(MadeKind::kEvent, reinterpret_cast<uint64_t>(event));
+  NoteContextObject(ContextObjectKind::kEvent, reinterpret_cast<uint64_t>(event));
   return CUDA_SUCCESS;
 }
 
@@ -287,7 +287,8 @@ CUresult cuEventCreate(CUevent* handle, unsigned flags) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const CUresult result = Make(flags, handle);
-  if (result == CUDA_SUCCESS) NoteMade(MadeKind::kEvent, reinterpret_cast<uint64_t>(*handle));
+  if (result == CUDA_SUCCESS)
+    NoteContextObject(ContextObjectKind::kEvent, reinterpret_cast<uint64_t>(*handle));
   return result;
 }
 

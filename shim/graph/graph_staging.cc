@@ -31,7 +31,7 @@ CUresult Judge(const Box& box, CUmemorytype type, BoxEnd* end) {
   if (end->address == 0 || !SpanOf(box, *end, &span)) return CUDA_ERROR_INVALID_VALUE;
   KnownMemory found;
   if (FindMemory(end->address, span, &found)) {
-    end->host = LiesInArena(found);
+    end->host = IsInArena(found);
     return CUDA_SUCCESS;
   }
   if (type == CU_MEMORYTYPE_DEVICE || FindMemory(end->address, 1, &found) ||

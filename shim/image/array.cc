@@ -118,8 +118,9 @@ void Give(Array* array) {
   arrays.table.Give(arrays.lock, array);
 }
 
-MadeKind MadeKindOf(const Array& array) {
-  return array.kind == Array::Kind::kMipmap ? MadeKind::kMipmap : MadeKind::kArray;
+ContextObjectKind ContextObjectKindOf(const Array& array) {
+  return array.kind == Array::Kind::kMipmap ? ContextObjectKind::kMipmap
+                                            : ContextObjectKind::kArray;
 }
 
 // Makes an array, or with levels != 0 a mipmapped one.
@@ -143,7 +144,7 @@ CUresult Create(const CUDA_ARRAY3D_DESCRIPTOR& descriptor, uint32_t levels, Arra
     return result;
   }
   array->levels = reply.levels;
-  NoteMade(MadeKindOf(*array), reinterpret_cast<uint64_t>(array));
+  NoteContextObject(ContextObjectKindOf(*array), reinterpret_cast<uint64_t>(array));
   *made = array;
   return CUDA_SUCCESS;
 }
@@ -174,7 +175,7 @@ CUresult Destroy(Array* array) {
       arrays.table.Give(arrays.lock, level, false);
     }
   }
-  ForgetMade(MadeKindOf(*array), reinterpret_cast<uint64_t>(array));
+  ForgetContextObject(ContextObjectKindOf(*array), reinterpret_cast<uint64_t>(array));
   // Only now, so that no thread can bind them again.
   UnbindArray(array);
   for (uint32_t i = 1; i < count; ++i) UnbindArray(levels[i]);

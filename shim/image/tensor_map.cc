@@ -33,7 +33,7 @@ constinit Maps maps;
 
 // FNV-1a, by words. Requests have no padding, so equal ones have equal bytes; they are compared as
 // a whole afterwards.
-uint32_t PlaceOf(const Request& request) {
+uint32_t SlotFor(const Request& request) {
   uint32_t words[sizeof(Request) / 4];
   memcpy(words, &request, sizeof(request));
   uint64_t hash = 0xcbf29ce484222325;
@@ -43,7 +43,7 @@ uint32_t PlaceOf(const Request& request) {
 
 bool Recall(const Request& request, CUtensorMap* map) {
   Holding holding(&maps.lock);
-  const Kept& kept = maps.kept[PlaceOf(request)];
+  const Kept& kept = maps.kept[SlotFor(request)];
   if (!kept.used || memcmp(&kept.request, &request, sizeof(request)) != 0) return false;
   memcpy(map, kept.map, sizeof(kept.map));
   return true;
@@ -51,7 +51,7 @@ bool Recall(const Request& request, CUtensorMap* map) {
 
 void Keep(const Request& request, const uint8_t* map) {
   Holding holding(&maps.lock);
-  Kept& kept = maps.kept[PlaceOf(request)];
+  Kept& kept = maps.kept[SlotFor(request)];
   kept.used = true;
   kept.request = request;
   memcpy(kept.map, map, sizeof(kept.map));

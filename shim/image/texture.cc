@@ -198,7 +198,7 @@ CUresult cuTexObjectCreate(CUtexObject* texture, const CUDA_RESOURCE_DESC* resou
     (void)DestroyTexture(reply.texture);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  NoteMade(MadeKind::kTexture, reply.texture);
+  NoteContextObject(ContextObjectKind::kTexture, reply.texture);
   *texture = reply.texture;
   return CUDA_SUCCESS;
 }
@@ -206,7 +206,7 @@ CUresult cuTexObjectCreate(CUtexObject* texture, const CUDA_RESOURCE_DESC* resou
 CUresult cuTexObjectDestroy(CUtexObject texture) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   if (!Remove(&views.textures, texture)) return CUDA_SUCCESS;  // as the driver does
-  ForgetMade(MadeKind::kTexture, texture);
+  ForgetContextObject(ContextObjectKind::kTexture, texture);
   return DestroyTexture(texture);
 }
 
@@ -260,7 +260,7 @@ CUresult cuSurfObjectCreate(CUsurfObject* surface, const CUDA_RESOURCE_DESC* res
     (void)DestroySurface(reply.surface);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  NoteMade(MadeKind::kSurface, reply.surface);
+  NoteContextObject(ContextObjectKind::kSurface, reply.surface);
   *surface = reply.surface;
   return CUDA_SUCCESS;
 }
@@ -268,7 +268,7 @@ CUresult cuSurfObjectCreate(CUsurfObject* surface, const CUDA_RESOURCE_DESC* res
 CUresult cuSurfObjectDestroy(CUsurfObject surface) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   if (!Remove(&views.surfaces, surface)) return CUDA_SUCCESS;  // as the driver does
-  ForgetMade(MadeKind::kSurface, surface);
+  ForgetContextObject(ContextObjectKind::kSurface, surface);
   return DestroySurface(surface);
 }
 

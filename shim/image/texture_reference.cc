@@ -33,7 +33,7 @@ struct Reference {
   TextureReference texture;
   CUarray array;  // of a surface reference
   // What was sent to the executor last. All zero: nothing yet, or that it is unbound.
-  wire::ReferenceSet::Request told;
+  wire::ReferenceSet::Request sent;
 };
 
 struct References {
@@ -113,14 +113,14 @@ wire::ReferenceSet::Request Describe(const TextureReference& state) {
 
 // Does not repeat what the executor knows: CUDA 11's runtime binds everything again before each
 // launch.
-CUresult Tell(Reference* reference, wire::ReferenceSet::Request request) {
-  if (reference->library == nullptr || memcmp(&request, &reference->told, sizeof(request)) == 0) {
+CUresult SetBinding(Reference* reference, wire::ReferenceSet::Request request) {
+  if (reference->library == nullptr || memcmp(&request, &reference->sent, sizeof(request)) == 0) {
     return CUDA_SUCCESS;
   }
-  const wire::ReferenceSet::Request told = request;
+  const wire::ReferenceSet::Request sent = request;
   request.reference = IdOf(reference);
   const CUresult result = session.Post<wire::ReferenceSet>(request);
-  if (result == CUDA_SUCCESS) reference->told = told;
+  if (result == CUDA_SUCCESS) reference->sent = sent;
   return result;
 }
 
@@ -135,7 +135,7 @@ void ForEachLocked(Visit visit) GPULOOM_REQUIRES(references.lock) {
 void Unbind(Reference* reference) {
   reference->texture.bound = false;
   reference->array = nullptr;
-  (void)Tell(reference, {});  // can fail only if every call does
+  (void)SetBinding(reference, {});  // can fail only if every call does
 }
 
 bool LooksAt(const Reference& reference, const void* array) {
@@ -185,7 +185,7 @@ CUresult ChangeReference(CUtexref handle, ReferenceChange change, void* argument
   if (reference == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   TextureReference changed = reference->texture;
   CUresult result = change(&changed, argument);
-  if (result == CUDA_SUCCESS) result = Tell(reference, Describe(changed));
+  if (result == CUDA_SUCCESS) result = SetBinding(reference, Describe(changed));
   if (result == CUDA_SUCCESS) reference->texture = changed;
   return result;
 }
@@ -229,7 +229,7 @@ CUresult BindReference(CUsurfref handle, CUarray array) {
   request.bound = 1;
   request.look.resource = wire::ViewResource::kArray;
   request.look.array = wire::ArrayId{id};
-  const CUresult result = Tell(reference, request);
+  const CUresult result = SetBinding(reference, request);
   if (result == CUDA_SUCCESS) reference->array = array;
   return result;
 }

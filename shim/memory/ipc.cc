@@ -121,7 +121,7 @@ CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags
     if (!Same(one.token, text.token)) continue;
     if (one.size_bytes != text.size_bytes) return CUDA_ERROR_INVALID_VALUE;
     ++one.opens;
-    NoteMade(MadeKind::kOpenedMemory, one.begin);
+    NoteContextObject(ContextObjectKind::kOpenedMemory, one.begin);
     *address = one.begin + text.offset_bytes;
     return CUDA_SUCCESS;
   }
@@ -131,7 +131,7 @@ CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags
     (void)UnmapLocked(fresh.begin);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  NoteMade(MadeKind::kOpenedMemory, fresh.begin);
+  NoteContextObject(ContextObjectKind::kOpenedMemory, fresh.begin);
   *address = fresh.begin + text.offset_bytes;
   return CUDA_SUCCESS;
 }
@@ -182,7 +182,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr address) {
   CUDA_RETURN_IF_ERROR(NeedContext());
   uint64_t begin;
   const CUresult result = Close(address, &begin);
-  if (result == CUDA_SUCCESS) ForgetMade(MadeKind::kOpenedMemory, begin);
+  if (result == CUDA_SUCCESS) ForgetContextObject(ContextObjectKind::kOpenedMemory, begin);
   return result;
 }
 

@@ -84,7 +84,7 @@ TEST_F(EventHandles, ManyThreadsThatWaitLeaveRoomForOtherCalls) {
     EXPECT_EQ(cu_.cuCtxSetCurrent(context_), CUDA_SUCCESS);
     return cu_.cuMemAlloc_v2(&memory, 1 << 20);
   });
-  EXPECT_EQ(other.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_EQ(other.wait_for(std::chrono::seconds(60)), std::future_status::ready);
   EXPECT_EQ(done, 0u);
   node_.PublishEventsDone();
   EXPECT_EQ(other.get(), CUDA_SUCCESS);

@@ -50,7 +50,7 @@ bool IsHost(const CUmemLocation& location) {
          location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
 }
 
-bool IsPlace(const CUmemLocation& location) {
+bool IsLocation(const CUmemLocation& location) {
   return IsHost(location) ||
          (location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == kOnlyDevice);
 }
@@ -73,7 +73,7 @@ CUresult NoteAdvice(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
       said->read_mostly = advice == CU_MEM_ADVISE_SET_READ_MOSTLY;
       return CUDA_SUCCESS;
     case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
-      if (!IsPlace(location)) return CUDA_ERROR_INVALID_VALUE;
+      if (!IsLocation(location)) return CUDA_ERROR_INVALID_VALUE;
       said->preferred = location;
       return CUDA_SUCCESS;
     case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
@@ -81,7 +81,7 @@ CUresult NoteAdvice(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
       return CUDA_SUCCESS;
     case CU_MEM_ADVISE_SET_ACCESSED_BY:
     case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
-      if (!IsPlace(location)) return CUDA_ERROR_INVALID_VALUE;
+      if (!IsLocation(location)) return CUDA_ERROR_INVALID_VALUE;
       // The host always has access, so it is not noted.
       if (!IsHost(location)) said->accessed_by_device = advice == CU_MEM_ADVISE_SET_ACCESSED_BY;
       return CUDA_SUCCESS;
@@ -113,7 +113,7 @@ CUresult Prefetch(uint64_t address, uint64_t size_bytes, const CUmemLocation& lo
   wire::StreamId stream;
   CUDA_RETURN_IF_ERROR(FindStream(handle, null_means, &stream));
   if (flags != 0 || !IsManaged(address, size_bytes)) return CUDA_ERROR_INVALID_VALUE;
-  if (!IsPlace(location)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!IsLocation(location)) return CUDA_ERROR_INVALID_DEVICE;
   CUDA_RETURN_IF_ERROR(RefuseInCapture(stream));
   {
     Holding holding(&managed.lock);
@@ -134,7 +134,8 @@ int DeviceOf(const CUmemLocation& location) {
 }
 
 // Writes one attribute. CUDA judges each by the size that the program says it has.
-CUresult Tell(void* data, size_t data_bytes, CUmem_range_attribute attribute, const Advice& said) {
+CUresult WriteAttribute(void* data, size_t data_bytes, CUmem_range_attribute attribute,
+                        const Advice& said) {
   const auto number = [&](int value) {
     if (data_bytes != sizeof(value)) return CUDA_ERROR_INVALID_VALUE;
     memcpy(data, &value, sizeof(value));
@@ -181,7 +182,7 @@ CUresult GetAttributes(void** data, const size_t* data_bytes,
   if (said == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    CUDA_RETURN_IF_ERROR(Tell(data[i], data_bytes[i], attributes[i], *said));
+    CUDA_RETURN_IF_ERROR(WriteAttribute(data[i], data_bytes[i], attributes[i], *said));
   }
   return CUDA_SUCCESS;
 }
@@ -290,7 +291,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size_bytes, unsigned fla
     migrates ? GiveMigrating(begin) : GivePinned(begin);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  NoteMade(MadeKind::kDeviceMemory, begin);
+  NoteContextObject(ContextObjectKind::kDeviceMemory, begin);
   *address = begin;
   return CUDA_SUCCESS;
 }

@@ -34,7 +34,7 @@ constexpr size_t kPitchBytes = 512;
 // A reset leaves these: modules are unloaded on their own, and mappings belong to the process.
 bool BelongsToNoContext(const KnownMemory& entry) {
   return entry.kind == MemoryKind::kGlobal || entry.kind == MemoryKind::kMapped ||
-         (LiesInArena(entry) && entry.object == kBelongsToOther);
+         (IsInArena(entry) && entry.object == kBelongsToOther);
 }
 
 // Only mapped memory can be without access, until cuMemSetAccess.
@@ -71,7 +71,7 @@ CUresult Allocate(CUdeviceptr* address, size_t size_bytes) {
   // Potentially unsafe while a stream captures, as CUDA calls it.
   CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   CUDA_RETURN_IF_ERROR(MakeDeviceMemory(size_bytes, address));
-  NoteMade(MadeKind::kDeviceMemory, *address);
+  NoteContextObject(ContextObjectKind::kDeviceMemory, *address);
   return CUDA_SUCCESS;
 }
 
@@ -99,7 +99,7 @@ CUresult AllocateHost(void** address, size_t size_bytes, unsigned flags) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = reinterpret_cast<void*>(begin);
-  NoteMade(MadeKind::kHostMemory, begin);
+  NoteContextObject(ContextObjectKind::kHostMemory, begin);
   return CUDA_SUCCESS;
 }
 
@@ -146,7 +146,7 @@ bool FindMemory(uint64_t address, uint64_t size_bytes, KnownMemory* found) {
     Holding holding(&memory.lock);
     if (!FindAccessibleLocked(address, size_bytes, found)) return false;
   }
-  return !IsMigrating(*found) || PlaceMigrating(found->begin);
+  return !IsMigrating(*found) || MapMigrating(found->begin);
 }
 
 bool FindAccessible(uint64_t address, uint64_t size_bytes, KnownMemory* found) {
@@ -234,7 +234,7 @@ void ReleaseAllMemory() {
     if (entry.kind == MemoryKind::kManaged) ForgetManaged(entry.begin);
     if (IsMigrating(entry)) {
       GiveMigrating(entry.begin);
-    } else if (LiesInArena(entry)) {
+    } else if (IsInArena(entry)) {
       GivePinned(entry.begin);
       // Pooled memory is missing here: it goes with its pools below.
     } else if (entry.kind == MemoryKind::kDevice) {
@@ -282,7 +282,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   if (graph::FreesGraphMemory(address, &of_graph)) return of_graph;
   KnownMemory freed;
   if (ForgetMemory(address, MemoryKind::kDevice, &freed)) {
-    ForgetMade(MadeKind::kDeviceMemory, address);
+    ForgetContextObject(ContextObjectKind::kDeviceMemory, address);
     const CUresult result = session.WaitForAll();
     GiveDeviceMemory(address, freed.size_bytes, wire::kLegacyStream, wire::Ticket{0});
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
@@ -297,7 +297,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   KnownMemory known;
   const bool variable = FindKnown(address, &known) && known.object == kBelongsToOther;
   if (!variable && ForgetMemory(address, MemoryKind::kManaged)) {
-    ForgetMade(MadeKind::kDeviceMemory, address);
+    ForgetContextObject(ContextObjectKind::kDeviceMemory, address);
     const CUresult result = session.WaitForAll();
     ForgetManaged(address);
     known.object == kMigrates ? GiveMigrating(address) : GivePinned(address);
@@ -352,7 +352,7 @@ CUresult cuMemFreeHost(void* address) {
       !ForgetMemory(begin, MemoryKind::kPinnedHost)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  ForgetMade(MadeKind::kHostMemory, begin);
+  ForgetContextObject(ContextObjectKind::kHostMemory, begin);
   // Waits for copies and kernels that still use it, because the memory will be reused.
   const CUresult result = session.WaitForAll();
   GivePinned(begin);

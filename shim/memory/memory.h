@@ -57,7 +57,7 @@ inline bool IsTheProgramsToo(const KnownMemory& memory) {
   return memory.kind == MemoryKind::kPinnedHost || memory.kind == MemoryKind::kManaged;
 }
 // Returns true for memory that the device reaches in host memory, at the program's address.
-inline bool LiesInArena(const KnownMemory& memory) {
+inline bool IsInArena(const KnownMemory& memory) {
   return IsTheProgramsToo(memory) && !IsMigrating(memory);
 }
 

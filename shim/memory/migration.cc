@@ -32,34 +32,34 @@ std::atomic<uint64_t> space_bytes{0};
 
 namespace {
 
-// What comes home for one touch, at first and at most. A program that goes on behind what came last gets twice as much
-// each time.
+// How much one page fault fetches from the device: at first, and at most. Sequential access doubles
+// it each time.
 constexpr uint64_t kChunkBytes = 64u << 10;
 constexpr uint64_t kMostChunks = (16u << 20) / kChunkBytes;
-// So long a touch waits for the program's work in silence.
+// A fault that waits longer than this for the program's work is logged.
 constexpr int64_t kSilentWaitNs = 5'000'000'000;
 
-// What the device finds at a range's addresses.
-enum class Place : uint8_t { kNothing, kDevice, kPages };
+// What is mapped at a range's addresses on the device.
+enum class Backing : uint8_t { kNothing, kDevice, kPages };
 
-// One allocation. While it is at the device (kDevice) its chunks are at home or away; otherwise all
-// of them are at home.
+// One allocation. A chunk is home (in the arena's pages) or away (in device memory); only a range
+// that has device memory (kDevice) has chunks that are away.
 struct Range {
   uint64_t begin;       // for program and device
   uint64_t size_bytes;  // whole granules
   uint64_t pages;       // the same memory in the arena
-  Place place;
+  Backing backing;
   bool prefers_host;
   uint64_t serial;  // never used again
   // CU_MEM_ATTACH_*, and by which stream: a touch waits for that stream alone, or for all work.
   unsigned attachment;
   wire::StreamId attached;
-  uint32_t users;  // threads that are writing work which names it: what is away stays away
+  uint32_t users;  // threads that are writing commands which name it: nothing is fetched
   // For each chunk, whether it is away; only chunks from first_home up to end_home can be at home.
   uint8_t* away;
   uint64_t first_home;
   uint64_t end_home;
-  // The chunk that a program that reads sequentially touches next, and how many it got last.
+  // Where a sequential reader faults next, and how many chunks its last fault fetched.
   uint64_t next_chunk;
   uint64_t next_chunks;
 
@@ -69,22 +69,21 @@ struct Range {
 
 enum class Ability : uint8_t { kUnknown, kMigrates, kStays };
 
-// Lock order: pools.lock, then this lock, then physical_lock and the ring's. The lock is held while
-// copies are waited for, by our thread for page faults, too; it is released while somebody else's
-// work has to end first (PauseLocked).
+// Lock order: pools.lock, then this lock, then physical_lock and the ring's. Held while waiting for
+// copies, even on the page-fault thread; released while waiting for other work (PauseLocked).
 struct Migration {
   Lock lock;
   Ability ability GPULOOM_GUARDED_BY(lock) = Ability::kUnknown;
   channel::Range space GPULOOM_GUARDED_BY(lock);
   uint64_t after_last GPULOOM_GUARDED_BY(lock) = 0;  // where the next range is looked for first
   Growing<Range> ranges GPULOOM_GUARDED_BY(lock);    // sorted by address
-  // Copies go through it; it waits for no other. Of the context with this epoch.
+  // For our copies; does not wait for other streams. Of the context with this epoch.
   wire::StreamId stream GPULOOM_GUARDED_BY(lock){0};
   uint32_t epoch GPULOOM_GUARDED_BY(lock) = 0;
   bool has_stream GPULOOM_GUARDED_BY(lock) = false;
-  bool told_of_wait GPULOOM_GUARDED_BY(lock) = false;
+  bool logged_wait GPULOOM_GUARDED_BY(lock) = false;
   uint64_t last_serial GPULOOM_GUARDED_BY(lock) = 0;
-  // Threads that wait until no range has users. No new ones come meanwhile.
+  // Threads that wait until no range has users. New users wait meanwhile.
   uint32_t settlers GPULOOM_GUARDED_BY(lock) = 0;
   // Streams may wait for the program, or are about to.
   bool may_wait GPULOOM_GUARDED_BY(lock) = false;
@@ -139,12 +138,12 @@ bool FindRun(const Range& range, bool away, uint64_t from, uint64_t end, uint64_
   return *first != *behind;
 }
 
-// Sends the chunks of [first, end) that are at home to the device. They are hidden first: a thread that writes to them
-// meanwhile waits for us. NOT_SUPPORTED if some cannot be hidden: then all still count as at home, and those that were
-// hidden already are shown again at their first touch.
+// Copies the home chunks of [first, end) to the device. Their pages are hidden first: a thread that
+// writes to them meanwhile faults and waits. NOT_SUPPORTED if some cannot be hidden: all chunks
+// still count as home then, and hidden pages are shown again at their first fault.
 CUresult SendChunksLocked(Range* range, uint64_t first, uint64_t end)
     GPULOOM_REQUIRES(migration.lock) {
-  if (range->place != Place::kDevice) return CUDA_SUCCESS;
+  if (range->backing != Backing::kDevice) return CUDA_SUCCESS;
   if (first < range->first_home) first = range->first_home;
   if (end > range->end_home) end = range->end_home;
   if (first >= end) return CUDA_SUCCESS;
@@ -169,8 +168,8 @@ CUresult SendChunksLocked(Range* range, uint64_t first, uint64_t end)
   return CUDA_SUCCESS;
 }
 
-// Chunks of [first, end), all away, come home. They are the program's even if the session has ended meanwhile: with
-// what they had when they were sent.
+// Fetches the chunks of [first, end), all of which are away. If the session has ended they count as
+// home all the same, with the content that they had when they were sent.
 CUresult FetchChunksLocked(Range* range, uint64_t first, uint64_t end)
     GPULOOM_REQUIRES(migration.lock) {
   wire::Ticket ticket{0};
@@ -200,13 +199,13 @@ CUresult MapLocked(const Range& range, wire::PhysicalId physical) GPULOOM_REQUIR
 }
 
 void UnmapLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
-  if (range.place == Place::kNothing) return;
+  if (range.backing == Backing::kNothing) return;
   wire::ManagedUnmap::Reply none;
   (void)session.Call<wire::ManagedUnmap>({wire::DevicePtr{range.begin}, range.size_bytes}, &none);
 }
 
-// Gives the range device memory of its own, which the mapping holds. OUT_OF_MEMORY beyond the quota; this is not
-// counted as a refusal, because no call of the program fails.
+// Backs the range with device memory, which only the mapping holds. OUT_OF_MEMORY beyond the quota;
+// not counted as a refusal, because no call of the program fails.
 CUresult MapDeviceMemoryLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
   if (!QuotaHasRoom(range.size_bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   Holding holding(&physical_lock);
@@ -219,44 +218,44 @@ CUresult MapDeviceMemoryLocked(const Range& range) GPULOOM_REQUIRES(migration.lo
   return result;
 }
 
-// Gives the device something at the range's addresses, if it has nothing there: memory of its own
-// if that may be and the quota has room, else the pages. All chunks are at home before and after.
-CUresult PlaceLocked(Range* range) GPULOOM_REQUIRES(migration.lock) {
-  if (range->place != Place::kNothing) return CUDA_SUCCESS;
+// Maps the range on the device unless it is mapped already: to device memory if the range may
+// migrate and the quota has room, else to its host pages. All chunks are home before and after.
+CUresult EnsureMappedLocked(Range* range) GPULOOM_REQUIRES(migration.lock) {
+  if (range->backing != Backing::kNothing) return CUDA_SUCCESS;
   if (!range->prefers_host && migration.ability == Ability::kMigrates) {
     const CUresult result = MapDeviceMemoryLocked(*range);
     if (result == CUDA_SUCCESS) {
-      range->place = Place::kDevice;
+      range->backing = Backing::kDevice;
       if (WatchPages(range->begin, range->size_bytes)) return CUDA_SUCCESS;
       UnmapLocked(*range);
-      range->place = Place::kNothing;
+      range->backing = Backing::kNothing;
     } else if (result != CUDA_ERROR_OUT_OF_MEMORY) {
       return result;
     }
   }
   CUDA_RETURN_IF_ERROR(MapLocked(*range, wire::PhysicalId{0}));
-  range->place = Place::kPages;
+  range->backing = Backing::kPages;
   return CUDA_SUCCESS;
 }
 
-// From device memory to pages, for good: all of it comes home. The device is done with it.
+// Moves the range to its host pages for good. The device must have finished with it.
 CUresult SettleLocked(Range* range) GPULOOM_REQUIRES(migration.lock) {
-  if (range->place != Place::kDevice) return CUDA_SUCCESS;
+  if (range->backing != Backing::kDevice) return CUDA_SUCCESS;
   uint64_t first, behind;
   for (uint64_t at = 0; FindRun(*range, true, at, range->chunks(), &first, &behind); at = behind) {
     CUDA_RETURN_IF_ERROR(FetchChunksLocked(range, first, behind));
   }
   UnwatchPages(range->begin, range->size_bytes);
   UnmapLocked(*range);
-  range->place = Place::kNothing;
+  range->backing = Backing::kNothing;
   range->prefers_host = true;
-  return PlaceLocked(range);
+  return EnsureMappedLocked(range);
 }
 
-// The device finds the newest of all of it.
+// Makes the latest content of the whole range visible to the device.
 CUresult SendLocked(Range* range) GPULOOM_REQUIRES(migration.lock) {
-  if (!range->AnyHome() || range->place == Place::kPages) return CUDA_SUCCESS;
-  CUDA_RETURN_IF_ERROR(PlaceLocked(range));
+  if (!range->AnyHome() || range->backing == Backing::kPages) return CUDA_SUCCESS;
+  CUDA_RETURN_IF_ERROR(EnsureMappedLocked(range));
   const CUresult result = SendChunksLocked(range, 0, range->chunks());
   if (result != CUDA_ERROR_NOT_SUPPORTED) return result;
   // Memory that the program has locked cannot be hidden.
@@ -264,11 +263,11 @@ CUresult SendLocked(Range* range) GPULOOM_REQUIRES(migration.lock) {
   return SettleLocked(range);
 }
 
-// The largest that the device has in memory of its own; null if there is none.
+// The largest range in device memory; null if there is none.
 Range* LargestAtDeviceLocked() GPULOOM_REQUIRES(migration.lock) {
   Range* largest = nullptr;
   for (Range& range : migration.ranges) {
-    if (range.place != Place::kDevice) continue;
+    if (range.backing != Backing::kDevice) continue;
     if (largest == nullptr || range.size_bytes > largest->size_bytes) largest = &range;
   }
   return largest;
@@ -281,14 +280,15 @@ bool AnyUserLocked() GPULOOM_REQUIRES(migration.lock) {
   return false;
 }
 
-// Lets others have the lock for a moment.
+// Releases the lock for a moment.
 void PauseLocked() GPULOOM_REQUIRES(migration.lock) {
   migration.lock.Release();
   Pause();
   migration.lock.Acquire();
 }
 
-// Waits until no thread writes work that names managed memory, and all work is done. The lock is released meanwhile.
+// Waits, with the lock released, until no thread is writing commands that name managed memory and
+// all work is done.
 CUresult WaitUntilUnusedLocked() GPULOOM_REQUIRES(migration.lock) {
   ++migration.settlers;
   while (AnyUserLocked()) PauseLocked();
@@ -296,7 +296,7 @@ CUresult WaitUntilUnusedLocked() GPULOOM_REQUIRES(migration.lock) {
   return session.WaitForAll();
 }
 
-// For good, as nobody knows when the streams have stopped waiting for the program: see
+// For good, because we cannot know when the streams stop waiting for the program: see
 // WaitForProgram.
 CUresult SettleAllLocked() GPULOOM_REQUIRES(migration.lock) {
   for (Range& range : migration.ranges) range.prefers_host = true;
@@ -308,7 +308,7 @@ CUresult SettleAllLocked() GPULOOM_REQUIRES(migration.lock) {
 
 // ---- faults ----
 
-// Waits until nobody writes work that names the range; the lock is released meanwhile. Null if there is none.
+// Finds the range and waits, with the lock released, until it has no users. Null if there is none.
 Range* FindUnusedLocked(uint64_t address) GPULOOM_REQUIRES(migration.lock) {
   Range* range;
   ++migration.settlers;
@@ -318,8 +318,8 @@ Range* FindUnusedLocked(uint64_t address) GPULOOM_REQUIRES(migration.lock) {
   return range;
 }
 
-// Natively no processor may touch managed memory while kernels run, where a device says that it cannot do both at once,
-// as ours does. Programs that try all the same wait here.
+// Our device reports no concurrent managed access, so programs may not touch managed memory while
+// kernels run. One that does so all the same waits here.
 void WaitForWorkLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
   if (range.attachment == CU_MEM_ATTACH_SINGLE || range.attachment == CU_MEM_ATTACH_HOST) {
     (void)session.WaitForStream(range.attached);
@@ -333,8 +333,8 @@ void WaitForWorkLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
     }
     Pause();
     if (NowNs() - since_ns <= kSilentWaitNs) continue;
-    if (!migration.told_of_wait) {
-      migration.told_of_wait = true;
+    if (!migration.logged_wait) {
+      migration.logged_wait = true;
       Log(LogLevel::kWarn,
           "the program touches managed memory while its kernels run, and waits for them; if they "
           "wait for it, too, run it with GPULOOM_MANAGED_MEMORY=host");
@@ -344,8 +344,8 @@ void WaitForWorkLocked(const Range& range) GPULOOM_REQUIRES(migration.lock) {
   (void)session.WaitForAll();
 }
 
-// Runs on our thread; the toucher waits in the kernel. Errors are ignored: a program whose session
-// has ended gets what its pages had last, rather than a thread that never goes on.
+// Runs on the page-fault thread while the faulting thread waits in the kernel. Errors are ignored:
+// after its session has ended a program sees its pages' last content instead of hanging.
 void OnFault(uint64_t address) {
   Holding holding(&migration.lock);
   Range* range = FindUnusedLocked(address);
@@ -357,7 +357,7 @@ void OnFault(uint64_t address) {
   uint64_t end = chunk + 1;
   if (range->away[chunk] != 0) {
     WaitForWorkLocked(*range);
-    // A sequential reader announces itself by faulting exactly behind what came last.
+    // Sequential access faults exactly behind what was fetched last.
     const bool goes_on = chunk == range->next_chunk && range->next_chunks != 0;
     range->next_chunks = goes_on ? range->next_chunks * 2 : 1;
     if (range->next_chunks > kMostChunks) range->next_chunks = kMostChunks;
@@ -372,8 +372,8 @@ void OnFault(uint64_t address) {
 
 // ---- ability ----
 
-// Asked once, at the first allocation that is large enough. Minor version 5 of the wire brought
-// managed memory's commands.
+// Determined once, at the first allocation that is large enough. Managed memory's commands came
+// with minor version 5 of the wire.
 Ability FindAbilityLocked() GPULOOM_REQUIRES(migration.lock) {
   if (!session.settings().managed_migrates || !session.ServerKnows(5)) {
     return Ability::kStays;
@@ -393,7 +393,7 @@ Ability FindAbilityLocked() GPULOOM_REQUIRES(migration.lock) {
   return Ability::kMigrates;
 }
 
-// All begin at multiples of a step.
+// Finds free addresses at or above `from`. All ranges begin at multiples of a step.
 bool FindSpaceLocked(uint64_t from, uint64_t size_bytes, uint64_t* begin)
     GPULOOM_REQUIRES(migration.lock) {
   uint64_t candidate = from;
@@ -406,11 +406,11 @@ bool FindSpaceLocked(uint64_t from, uint64_t size_bytes, uint64_t* begin)
   return migration.space.Contains(candidate, size_bytes);
 }
 
-// Unwatched first, so that a thread which touches it meanwhile does not wait for ever for memory
-// that is gone.
+// Stops watching the pages first, so that a thread that touches freed memory does not wait for
+// ever.
 void DropLocked(size_t i) GPULOOM_REQUIRES(migration.lock) {
   const Range range = migration.ranges[i];
-  if (range.place == Place::kDevice) UnwatchPages(range.begin, range.size_bytes);
+  if (range.backing == Backing::kDevice) UnwatchPages(range.begin, range.size_bytes);
   UnmapLocked(range);
   GiveShownPages(range.begin, range.size_bytes, range.pages);
   free(range.away);
@@ -426,7 +426,7 @@ CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
   if (migration.ability != Ability::kMigrates || size_bytes > migration.space.size_bytes) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  // While streams may wait for the program, a touch must not wait for the streams: see
+  // While streams may wait for the program, a fault must not wait for the streams: see
   // WaitForProgram.
   if (migration.posting.load() != 0) return CUDA_ERROR_NOT_SUPPORTED;
   if (migration.may_wait) {
@@ -436,7 +436,7 @@ CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
   const uint64_t granules = (size_bytes + kGranuleBytes - 1) / kGranuleBytes;
   Range range = {};
   range.size_bytes = granules * kGranuleBytes;
-  // Not at once where another has just been: its pages may be unpinned later.
+  // Freed addresses are not reused at once, because their pages may be unpinned later.
   if (!FindSpaceLocked(migration.after_last, range.size_bytes, &range.begin) &&
       !FindSpaceLocked(migration.space.begin, range.size_bytes, &range.begin)) {
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -444,7 +444,7 @@ CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
   range.serial = ++migration.last_serial;
   range.attachment = flags;
   range.attached = wire::kLegacyStream;
-  // All at home.
+  // All chunks are home.
   range.end_home = range.chunks();
   range.away = static_cast<uint8_t*>(calloc(range.chunks(), 1));
   if (range.away == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -475,10 +475,10 @@ void EndMigrating() {
   migration.has_stream = false;
 }
 
-bool PlaceMigrating(uint64_t begin) {
+bool MapMigrating(uint64_t begin) {
   Holding holding(&migration.lock);
   Range* range = FindLocked(begin);
-  return range != nullptr && PlaceLocked(range) == CUDA_SUCCESS;
+  return range != nullptr && EnsureMappedLocked(range) == CUDA_SUCCESS;
 }
 
 CUresult PrefetchMigrating(uint64_t address, uint64_t size_bytes, bool to_device) {
@@ -487,15 +487,15 @@ CUresult PrefetchMigrating(uint64_t address, uint64_t size_bytes, bool to_device
   if (range == nullptr) return CUDA_SUCCESS;
   const uint64_t first = (address - range->begin) / kChunkBytes;
   if (!to_device) {
-    // It comes when it is touched, in large pieces.
+    // Fetched when it is touched, in large pieces.
     range->next_chunk = first;
     range->next_chunks = kMostChunks;
     return CUDA_SUCCESS;
   }
-  CUDA_RETURN_IF_ERROR(PlaceLocked(range));
+  CUDA_RETURN_IF_ERROR(EnsureMappedLocked(range));
   const uint64_t end = (address - range->begin + size_bytes + kChunkBytes - 1) / kChunkBytes;
   const CUresult result = SendChunksLocked(range, first, end);
-  return result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : result;  // a launch sees to that
+  return result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : result;  // a launch handles it
 }
 
 CUresult PreferHost(uint64_t begin, bool on) {
@@ -503,12 +503,12 @@ CUresult PreferHost(uint64_t begin, bool on) {
   Range* range = FindLocked(begin);
   if (range == nullptr) return CUDA_SUCCESS;
   if (!on) {
-    // What has been settled because streams may wait for the program stays so.
-    if (!migration.may_wait && range->place == Place::kNothing) range->prefers_host = false;
+    // Ranges that were settled because streams may wait for the program stay settled.
+    if (!migration.may_wait && range->backing == Backing::kNothing) range->prefers_host = false;
     return CUDA_SUCCESS;
   }
   range->prefers_host = true;
-  if (range->place != Place::kDevice) return CUDA_SUCCESS;
+  if (range->backing != Backing::kDevice) return CUDA_SUCCESS;
   CUDA_RETURN_IF_ERROR(WaitUntilUnusedLocked());
   range = FindLocked(begin);
   return range == nullptr ? CUDA_SUCCESS : SettleLocked(range);
@@ -545,9 +545,9 @@ bool MigrateHome(uint64_t size_bytes) {
   return left_bytes != 0;
 }
 
-// Under the lock also where nothing migrates yet: an allocation of another thread is either there to
-// be settled, or sees this and stays in host memory. Announced first, because settling releases the
-// lock meanwhile.
+// Takes the lock even if nothing migrates yet: another thread's allocation is either settled here,
+// or sees `posting` and stays in host memory. `posting` is raised first: settling releases the
+// lock.
 WaitForProgram::WaitForProgram(bool waits) : waits_(waits) {
   if (!waits_) return;
   Holding holding(&migration.lock);
@@ -561,7 +561,7 @@ WaitForProgram::~WaitForProgram() {
   if (waits_) migration.posting.fetch_sub(1);
 }
 
-// Holding the lock is what keeps everything away: OnFault needs it to bring anything home.
+// Holding the lock keeps all chunks on the device: OnFault needs it to fetch any.
 void MigrationHold::Begin() GPULOOM_NO_THREAD_SAFETY_ANALYSIS {
   migration.lock.Acquire();
   locked_ = true;
@@ -574,7 +574,7 @@ void MigrationHold::End() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { migration.lock.Rel
 
 void MigrationUse::Begin(uint64_t to, uint64_t from) {
   Holding holding(&migration.lock);
-  // Otherwise copies that follow each other closely could keep a settler waiting for ever.
+  // Otherwise copies in close succession could starve a settler.
   while (migration.settlers != 0) PauseLocked();
   for (int i = 0; i < 2; ++i) {
     const uint64_t address = i == 0 ? to : from;

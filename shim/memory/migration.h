@@ -36,7 +36,7 @@ void GiveMigrating(uint64_t begin);
 void EndMigrating();
 
 // Makes the memory accessible to the device, for callers that pass it an address. False if there is no memory.
-[[nodiscard]] bool PlaceMigrating(uint64_t begin);
+[[nodiscard]] bool MapMigrating(uint64_t begin);
 
 // Advice, prefetches and attachments of the program, for [address, address + size_bytes) in one allocation.
 [[nodiscard]] CUresult PrefetchMigrating(uint64_t address, uint64_t size_bytes, bool to_device);

@@ -74,7 +74,8 @@ CUresult Describe(void* out, CUpointer_attribute attribute, uint64_t address,
       // These belong to the device, not to a context.
       if (mapped || pooled) return Write<CUcontext>(out, nullptr);
       return Write<CUcontext>(
-          out, ContextOf(host ? MadeKind::kHostMemory : MadeKind::kDeviceMemory, found.begin));
+          out, ContextOf(host ? ContextObjectKind::kHostMemory : ContextObjectKind::kDeviceMemory,
+                         found.begin));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Write<unsigned>(out, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:

@@ -66,7 +66,7 @@ CUresult AllocateFromPool(CUdeviceptr* address, size_t size_bytes, CUmemoryPool 
 // Up to which ticket of the stream memory may be used that is freed there now. A non-blocking
 // stream's own work is all; a blocking stream is also ordered after work queued in other streams,
 // so a mark tells where that ends.
-CUresult PlaceOfFreeing(wire::StreamId stream, wire::Ticket* ticket) {
+CUresult TicketOfFreeing(wire::StreamId stream, wire::Ticket* ticket) {
   *ticket = session.LastTicket(stream);
   if (!BlocksLegacy(stream)) return CUDA_SUCCESS;
   return MarkStream(stream, ticket);
@@ -91,10 +91,10 @@ CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {
   const bool pooled = ForgetMemory(address, MemoryKind::kPooled, &freed);
   if (!pooled) {
     if (!ForgetMemory(address, MemoryKind::kDevice, &freed)) return CUDA_ERROR_INVALID_VALUE;
-    ForgetMade(MadeKind::kDeviceMemory, address);
+    ForgetContextObject(ContextObjectKind::kDeviceMemory, address);
   }
   wire::Ticket ticket{0};
-  CUDA_RETURN_IF_ERROR(PlaceOfFreeing(stream, &ticket));
+  CUDA_RETURN_IF_ERROR(TicketOfFreeing(stream, &ticket));
   if (pooled) {
     GiveToPool(freed.object, stream, ticket);
   } else {
@@ -111,7 +111,7 @@ CUresult Need(CUmemoryPool handle, Pool** pool) {
 }
 
 // `pool`: null if there was no memory for it.
-CUresult Tell(CUmemoryPool* handle, Pool* pool) {
+CUresult ReturnPool(CUmemoryPool* handle, Pool* pool) {
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *handle = reinterpret_cast<CUmemoryPool>(pool);
@@ -119,7 +119,7 @@ CUresult Tell(CUmemoryPool* handle, Pool* pool) {
 }
 
 // Only pools of device memory are supported, and only of memory that does not move.
-CUresult JudgePlace(const CUmemLocation* location, CUmemAllocationType type) {
+CUresult JudgeLocation(const CUmemLocation* location, CUmemAllocationType type) {
   CUDA_RETURN_IF_ERROR(session.Check());
   if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
@@ -180,11 +180,11 @@ extern "C" {
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* handle, CUdevice device) {
   CUDA_RETURN_IF_ERROR(NeedDevice(device));
-  return Tell(handle, DefaultPool());
+  return ReturnPool(handle, DefaultPool());
 }
 CUresult cuDeviceGetMemPool(CUmemoryPool* handle, CUdevice device) {
   CUDA_RETURN_IF_ERROR(NeedDevice(device));
-  return Tell(handle, CurrentPool());
+  return ReturnPool(handle, CurrentPool());
 }
 CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
   CUDA_RETURN_IF_ERROR(NeedDevice(device));
@@ -198,15 +198,15 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle) {
 
 CUresult cuMemGetDefaultMemPool(CUmemoryPool* handle, CUmemLocation* location,
                                 CUmemAllocationType type) {
-  CUDA_RETURN_IF_ERROR(JudgePlace(location, type));
-  return Tell(handle, DefaultPool());
+  CUDA_RETURN_IF_ERROR(JudgeLocation(location, type));
+  return ReturnPool(handle, DefaultPool());
 }
 CUresult cuMemGetMemPool(CUmemoryPool* handle, CUmemLocation* location, CUmemAllocationType type) {
-  CUDA_RETURN_IF_ERROR(JudgePlace(location, type));
-  return Tell(handle, CurrentPool());
+  CUDA_RETURN_IF_ERROR(JudgeLocation(location, type));
+  return ReturnPool(handle, CurrentPool());
 }
 CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool handle) {
-  CUDA_RETURN_IF_ERROR(JudgePlace(location, type));
+  CUDA_RETURN_IF_ERROR(JudgeLocation(location, type));
   return cuDeviceSetMemPool(location->id, handle);
 }
 

@@ -227,7 +227,7 @@ bool MoveAllLocked(const SharedPages& pages) GPULOOM_REQUIRES(moved.lock) {
   return true;
 }
 
-void GivePlace(const SharedPages& pages) {
+void ReleasePages(const SharedPages& pages) {
   if (pages.block != 0) {
     GivePinned(pages.block);
   } else {
@@ -235,7 +235,7 @@ void GivePlace(const SharedPages& pages) {
   }
 }
 
-CUresult TakePlace(SharedPages* pages) {
+CUresult ReservePages(SharedPages* pages) {
   if (pages->size_bytes >= kRegionBytes) {
     CUDA_RETURN_IF_ERROR(TakeRegion(pages->size_bytes, pages->begin, &pages->place));
   } else {
@@ -246,7 +246,7 @@ CUresult TakePlace(SharedPages* pages) {
   ProcessMap map;
   Mapped arena;
   if (!map.Find(pages->place, &arena) || arena.begin > pages->place) {
-    GivePlace(*pages);
+    ReleasePages(*pages);
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   pages->device = arena.device;
@@ -302,10 +302,10 @@ CUresult SharePages(uint64_t begin, uint64_t size_bytes, SharedPages* pages) {
   SharedPages wanted = {};
   wanted.begin = first;
   wanted.size_bytes = end - first;
-  CUDA_RETURN_IF_ERROR(TakePlace(&wanted));
+  CUDA_RETURN_IF_ERROR(ReservePages(&wanted));
   bool in_use;
   if (!Move(wanted, &in_use)) {
-    if (!in_use) GivePlace(wanted);
+    if (!in_use) ReleasePages(wanted);
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   LockAsBefore(first, end - first, memory);
@@ -332,7 +332,7 @@ void UnsharePages(const SharedPages& pages) {
   // Otherwise the program keeps the arena's pages, which are as good, and nobody else gets them.
   if (!back) return;
   LockAsBefore(pages.begin, pages.size_bytes, memory);
-  GivePlace(pages);
+  ReleasePages(pages);
 }
 
 }  // namespace gpuloom

@@ -84,11 +84,11 @@ CUresult ReadJitOptions(unsigned count, const CUjit_option* options, void** valu
              : CUDA_ERROR_INVALID_VALUE;
 }
 
-JitReportPlace JitReportPlace::For(const JitOptions& options) {
+JitReportBuffer JitReportBuffer::For(const JitOptions& options) {
   return {0, CapacityOf(options.infos), CapacityOf(options.errors)};
 }
 
-void JitReportPlace::Tell(const wire::JitReport& report, const JitOptions& options) const {
+void JitReportBuffer::Deliver(const wire::JitReport& report, const JitOptions& options) const {
   const auto* texts = reinterpret_cast<const char*>(address);
   const auto within = [](uint32_t bytes, uint32_t most) { return bytes < most ? bytes : most; };
   WriteText(options.infos, texts, within(report.info_bytes, info_capacity_bytes));
@@ -98,7 +98,7 @@ void JitReportPlace::Tell(const wire::JitReport& report, const JitOptions& optio
   if (options.threads_out != nullptr) SetNumber(options.threads_out, report.threads_per_block);
 }
 
-void TellError(const JitOptions& options, const char* error, size_t bytes) {
+void WriteJitError(const JitOptions& options, const char* error, size_t bytes) {
   WriteText(options.infos, "", 0);
   WriteText(options.errors, error, bytes);
   if (options.wall_time_out != nullptr) SetNumber(options.wall_time_out, 0);

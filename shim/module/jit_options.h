@@ -44,20 +44,20 @@ struct JitOptions {
 
 // A place in the arena for a report's texts, and the way back to the program.
 //
-//   JitReportPlace place = JitReportPlace::For(options);
-//   place.address = …; ask the executor with place's fields; place.Tell(report, options);
-struct JitReportPlace {
+//   JitReportBuffer place = JitReportBuffer::For(options);
+//   place.address = …; ask the executor with place's fields; place.Deliver(report, options);
+struct JitReportBuffer {
   uint64_t address = 0;  // of the texts
   uint32_t info_capacity_bytes = 0;
   uint32_t error_capacity_bytes = 0;
 
-  static JitReportPlace For(const JitOptions& options);
+  static JitReportBuffer For(const JitOptions& options);
   uint32_t size_bytes() const { return info_capacity_bytes + error_capacity_bytes; }
   // Writes the executor's report to the program.
-  void Tell(const wire::JitReport& report, const JitOptions& options) const;
+  void Deliver(const wire::JitReport& report, const JitOptions& options) const;
 };
 
 // For a load without a compiler: `error` in its buffer, nothing in the other, no time.
-void TellError(const JitOptions& options, const char* error, size_t bytes);
+void WriteJitError(const JitOptions& options, const char* error, size_t bytes);
 
 }  // namespace gpuloom

@@ -84,7 +84,7 @@ bool HasMember(const Image& image) {
 
 // With lazy loading CUDA reports errors in a library's code when it is first used. Here they are
 // known at once, so they are kept for then.
-CUresult TellLater(CUresult failure, bool is_module, Library** out) {
+CUresult DeferError(CUresult failure, bool is_module, Library** out) {
   if (is_module || session.settings().eager_modules) return failure;
   Library* library;
   {
@@ -133,7 +133,7 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
     if (result == CUDA_SUCCESS) return result;
   }
   if (result != CUDA_SUCCESS) log.Say(jit);
-  if (IsOfImage(result)) return TellLater(result, is_module, out);
+  if (IsOfImage(result)) return DeferError(result, is_module, out);
   if (result == CUDA_SUCCESS && memory == ImageMemory::kPreserved) {
     (*out)->image_bytes = image.size_bytes;
     (*out)->image = image.bytes;
@@ -194,7 +194,8 @@ CUresult Unload(Library* library) {
   // Last, because an id that is free here must be free in the executor.
   ReleaseKernels(library);
   ReleaseReferences(library);
-  if (library->is_module) ForgetMade(MadeKind::kModule, reinterpret_cast<uint64_t>(library));
+  if (library->is_module)
+    ForgetContextObject(ContextObjectKind::kModule, reinterpret_cast<uint64_t>(library));
   ForgetList(library);
   ReleaseManaged(library);
   Holding holding(&libraries.lock);
@@ -257,7 +258,8 @@ CUresult Answer(CUresult result, const Library* library, Handle* out) {
 
 // A module belongs to the context it was loaded in.
 CUresult AnswerModule(CUresult result, const Library* library, CUmodule* module) {
-  if (result == CUDA_SUCCESS) NoteMade(MadeKind::kModule, reinterpret_cast<uint64_t>(library));
+  if (result == CUDA_SUCCESS)
+    NoteContextObject(ContextObjectKind::kModule, reinterpret_cast<uint64_t>(library));
   return Answer(result, library, module);
 }
 

@@ -14,9 +14,9 @@ namespace gpuloom {
 namespace {
 
 // Gives what the executor has taken apart a place for its `__managed__` variables.
-CUresult PlaceVariables(Library* library, uint32_t managed_bytes, ReplyPayload* log) {
+CUresult AssignVariableMemory(Library* library, uint32_t managed_bytes, ReplyPayload* log) {
   if (managed_bytes == 0) return CUDA_SUCCESS;
-  CUresult result = PlaceManaged(library, managed_bytes);
+  CUresult result = ReserveManaged(library, managed_bytes);
   if (result != CUDA_SUCCESS) {
     (void)UnloadImage(library);
     return result;
@@ -32,13 +32,22 @@ CUresult CallLoad(Library* library, uint64_t address, uint64_t image_bytes, Repl
   wire::LibraryLoad::Reply reply;
   const CUresult result = session.Call<wire::LibraryLoad>(
       {IdOf(library), 0, wire::HostPtr{address}, image_bytes}, &reply, nullptr, 0, log);
-  return result != CUDA_SUCCESS ? result : PlaceVariables(library, reply.managed_bytes, log);
+  return result != CUDA_SUCCESS ? result : AssignVariableMemory(library, reply.managed_bytes, log);
+}
+
+// Whether the domain may have the image, as far as can be said without hashing it.
+bool MayBeKnown(uint64_t image_bytes) {
+  if (image_bytes < wire::kByHashBytes || !HashesImagesFast()) return false;
+  if (image_bytes < wire::kBySizeBytes || !session.ServerKnows(6)) return true;
+  wire::LibrarySizeKnown::Reply reply;
+  const CUresult result = session.Call<wire::LibrarySizeKnown>({image_bytes}, &reply);
+  return result == CUDA_SUCCESS && reply.known != 0;
 }
 
 // Asks for the image by its hash if that is cheaper than sending it; sends it if nobody has loaded
 // it yet.
 CUresult SendImage(Library* library, const void* image, uint64_t image_bytes, ReplyPayload* log) {
-  if (image_bytes >= wire::kByHashBytes && HashesImagesFast()) {
+  if (MayBeKnown(image_bytes)) {
     const ImageHash hash = HashImage(static_cast<const uint8_t*>(image), image_bytes);
     wire::LibraryLoadByHash::Request request = {IdOf(library), 0, {}};
     memcpy(request.hash, hash.words, sizeof(request.hash));
@@ -59,7 +68,7 @@ CUresult SendImage(Library* library, const void* image, uint64_t image_bytes, Re
 // Has the image compiled with the program's options, and gives it what the compiler reports.
 CUresult CompileImage(Library* library, const void* image, uint64_t image_bytes,
                       const JitOptions& jit, LoadLog* log) {
-  JitReportPlace place = JitReportPlace::For(jit);
+  JitReportBuffer place = JitReportBuffer::For(jit);
   // For our own log line, where the program has no buffer.
   if (place.error_capacity_bytes == 0) place.error_capacity_bytes = LoadLog::kTextBytes;
   uint64_t address;
@@ -74,7 +83,7 @@ CUresult CompileImage(Library* library, const void* image, uint64_t image_bytes,
        wire::HostPtr{place.address}, place.error_capacity_bytes, 0},
       &reply, jit.list, jit.list_bytes());
   if (result == CUDA_SUCCESS) {
-    place.Tell(reply.report, jit);
+    place.Deliver(reply.report, jit);
     result = static_cast<CUresult>(reply.result);
     const uint32_t said = reply.report.error_bytes < place.error_capacity_bytes
                               ? reply.report.error_bytes
@@ -82,7 +91,8 @@ CUresult CompileImage(Library* library, const void* image, uint64_t image_bytes,
     log->Set(reinterpret_cast<const char*>(place.address) + place.info_capacity_bytes, said);
   }
   GiveTransferSpace(address);
-  return result != CUDA_SUCCESS ? result : PlaceVariables(library, reply.managed_bytes, nullptr);
+  return result != CUDA_SUCCESS ? result
+                                : AssignVariableMemory(library, reply.managed_bytes, nullptr);
 }
 
 // Machine code needs no compiler.
@@ -102,7 +112,7 @@ CUresult LoadImage(Library* library, const void* image, uint64_t image_bytes, co
   char text[wire::kReplyPayloadBytes];
   ReplyPayload reply = {text, sizeof(text), 0};
   const CUresult result = SendImage(library, image, image_bytes, &reply);
-  TellError(jit, text, reply.size_bytes);
+  WriteJitError(jit, text, reply.size_bytes);
   log->Set(text, reply.size_bytes);
   return result;
 }

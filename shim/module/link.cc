@@ -39,9 +39,9 @@ Link* Find(CUlinkState state) { return links.table.Find(state); }
 
 // Gets what the linker has reported so far, and passes it on. Errors are ignored: the report
 // explains a result that the program gets anyway.
-void TellReport(Link* link) {
+void ForwardReport(Link* link) {
   if (!link->jit.WantsReport()) return;
-  JitReportPlace place = JitReportPlace::For(link->jit);
+  JitReportBuffer place = JitReportBuffer::For(link->jit);
   if (place.size_bytes() != 0) {
     if (TakeTransferSpace(place.size_bytes(), &place.address) != CUDA_SUCCESS) return;
     memset(reinterpret_cast<void*>(place.address), 0, place.size_bytes());
@@ -50,7 +50,7 @@ void TellReport(Link* link) {
   if (session.Call<wire::LinkReport>({IdOf(link), place.info_capacity_bytes,
                                       wire::HostPtr{place.address}, place.error_capacity_bytes, 0},
                                      &reply) == CUDA_SUCCESS) {
-    place.Tell(reply.report, link->jit);
+    place.Deliver(reply.report, link->jit);
   }
   if (place.size_bytes() != 0) GiveTransferSpace(place.address);
 }
@@ -92,7 +92,7 @@ CUresult AddFromArena(Link* link, CUjitInputType type, uint64_t address, uint64_
       {IdOf(link), static_cast<uint32_t>(type), wire::HostPtr{address}, bytes, options.count, 0},
       &reply, payload, option_bytes + static_cast<uint32_t>(name_bytes));
   // A program looks at its buffers after the first failure, not only after cuLinkComplete.
-  if (result != CUDA_SUCCESS) TellReport(link);
+  if (result != CUDA_SUCCESS) ForwardReport(link);
   return result;
 }
 
@@ -158,7 +158,7 @@ CUresult Complete(Link* link) {
   if (link->image != nullptr) return CUDA_SUCCESS;  // it is complete
   wire::LinkComplete::Reply reply;
   CUresult result = session.Call<wire::LinkComplete>({IdOf(link)}, &reply);
-  TellReport(link);
+  ForwardReport(link);
   if (result != CUDA_SUCCESS) return result;
   result = ReadImage(link, reply.image_bytes);
   if (result != CUDA_SUCCESS) {
@@ -174,7 +174,7 @@ CUresult Destroy(Link* link) {
     Holding holding(&links.lock);
     if (!links.table.Give(links.lock, link, /*reuse=*/false)) return CUDA_ERROR_INVALID_HANDLE;
   }
-  ForgetMade(MadeKind::kLink, reinterpret_cast<uint64_t>(link));
+  ForgetContextObject(ContextObjectKind::kLink, reinterpret_cast<uint64_t>(link));
   wire::LinkDestroy::Reply reply;
   const CUresult result = session.Call<wire::LinkDestroy>({IdOf(link)}, &reply);
   free(link->image);
@@ -231,7 +231,7 @@ CUresult cuLinkCreate_v2(unsigned count, CUjit_option* options, void** values, C
   Link* link = nullptr;
   const CUresult result = Create(jit, &link);
   if (result != CUDA_SUCCESS) return result;
-  NoteMade(MadeKind::kLink, reinterpret_cast<uint64_t>(link));
+  NoteContextObject(ContextObjectKind::kLink, reinterpret_cast<uint64_t>(link));
   *state = reinterpret_cast<CUlinkState>(link);
   return CUDA_SUCCESS;
 }

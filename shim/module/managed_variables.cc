@@ -10,7 +10,7 @@
 
 namespace gpuloom {
 
-CUresult PlaceManaged(Library* library, uint64_t size_bytes) {
+CUresult ReserveManaged(Library* library, uint64_t size_bytes) {
   // A reload keeps the addresses, which the program may still hold; only another image needs
   // another size.
   if (library->managed_begin != 0 && library->managed_bytes != size_bytes) ReleaseManaged(library);

@@ -12,7 +12,7 @@
 namespace gpuloom {
 
 // Gives the library's variables their place, zeroed. A reloaded library keeps it.
-[[nodiscard]] CUresult PlaceManaged(Library* library, uint64_t size_bytes);
+[[nodiscard]] CUresult ReserveManaged(Library* library, uint64_t size_bytes);
 // The device must have finished with them. Does nothing without a place.
 void ReleaseManaged(Library* library);
 

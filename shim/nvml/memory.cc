@@ -5,7 +5,7 @@
 namespace gpuloom::nvml {
 namespace {
 
-Return LookAtMemory(DeviceHandle device, Memory* memory) {
+Return QueryMemory(DeviceHandle device, Memory* memory) {
   if (const Return result = CheckDevice(device); result != kSuccess) return result;
   wire::QueryAnswer now;
   if (const Return result = node.Look(&now); result != kSuccess) return result;
@@ -54,14 +54,14 @@ using namespace gpuloom::nvml;  // NVML's functions are written in our terms
 
 NVML_EXPORT int nvmlDeviceGetMemoryInfo(DeviceHandle device, Memory* memory) {
   if (memory == nullptr) return kInvalidArgument;
-  return LookAtMemory(device, memory);
+  return QueryMemory(device, memory);
 }
 
 NVML_EXPORT int nvmlDeviceGetMemoryInfo_v2(DeviceHandle device, MemoryV2* memory) {
   if (memory == nullptr) return kInvalidArgument;
   if (memory->version != VersionOf(sizeof(*memory), 2)) return kArgumentVersionMismatch;
   Memory now;
-  if (const Return result = LookAtMemory(device, &now); result != kSuccess) return result;
+  if (const Return result = QueryMemory(device, &now); result != kSuccess) return result;
   // Nothing of the quota is kept back for the system.
   *memory = {memory->version, now.total, 0, now.free, now.used};
   return kSuccess;

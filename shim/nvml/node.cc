@@ -60,7 +60,7 @@ Return Node::Init() {
     last_ = answer;
     last_valid_ = true;
     credit_ns_ = kBurst * kTurnNs;
-    last_look_ns_ = NowNs();
+    last_query_ns_ = NowNs();
   }
   init_count_.fetch_add(1, std::memory_order_release);
   return kSuccess;
@@ -79,9 +79,9 @@ Return Node::Shutdown() {
 Return Node::Look(wire::QueryAnswer* answer) {
   Holding holding(&lock_);
   const int64_t now_ns = NowNs();
-  credit_ns_ += now_ns - last_look_ns_;
+  credit_ns_ += now_ns - last_query_ns_;
   if (credit_ns_ > kBurst * kTurnNs) credit_ns_ = kBurst * kTurnNs;
-  last_look_ns_ = now_ns;
+  last_query_ns_ = now_ns;
   if (credit_ns_ < kTurnNs && last_valid_) {
     *answer = last_;
     return kSuccess;

@@ -20,7 +20,8 @@ class Node {
   bool initialized() const { return init_count_.load(std::memory_order_acquire) != 0; }
 
   // The allocation's current state. A caller in a tight loop gets an answer up to 50 ms old: the
-  // scheduler serves an allocation's visitors at a limited rate, and new sessions are among them.
+  // scheduler serves an allocation's connections at a limited rate, and new sessions are among
+  // them.
   [[nodiscard]] Return Look(wire::QueryAnswer* answer);
 
   // Constant from the first Init on.
@@ -46,7 +47,7 @@ class Node {
   wire::QueryAnswer last_ GPULOOM_GUARDED_BY(lock_) = {};
   bool last_valid_ GPULOOM_GUARDED_BY(lock_) = false;
   int64_t credit_ns_ GPULOOM_GUARDED_BY(lock_) = 0;  // time saved up for fresh answers
-  int64_t last_look_ns_ GPULOOM_GUARDED_BY(lock_) = 0;
+  int64_t last_query_ns_ GPULOOM_GUARDED_BY(lock_) = 0;
 };
 
 extern Node node;

@@ -91,17 +91,18 @@ class Door {
     while (true) {
       pollfd ready = {listener_.get(), POLLIN, 0};
       if (poll(&ready, 1, -1) != 1 || (ready.revents & POLLIN) == 0 || ends_) return;
-      const channel::UniqueFd visitor(accept(listener_.get(), nullptr, nullptr));
-      if (!visitor.valid()) continue;
+      const channel::UniqueFd connection(accept(listener_.get(), nullptr, nullptr));
+      if (!connection.valid()) continue;
       wire::Hello hello{};
-      if (channel::ReceiveMessage(visitor.get(), &hello, sizeof(hello)) < 0) continue;
+      if (channel::ReceiveMessage(connection.get(), &hello, sizeof(hello)) < 0) continue;
       {
         std::lock_guard<std::mutex> lock(mutex_);
         last_ = hello;
       }
       ++visits_;
       // Who does not wait for the answer misses it.
-      [[maybe_unused]] const bool sent = channel::SendMessage(visitor.get(), &answer, answer_bytes);
+      [[maybe_unused]] const bool sent =
+          channel::SendMessage(connection.get(), &answer, answer_bytes);
     }
   }
 
@@ -464,7 +465,7 @@ TEST_F(Nvml, ASchedulerThatEndsIsALostDevice) {
 TEST_F(Nvml, AForkedChildMayGoOnAsking) {
   Begin();
   std::atomic<bool> ends{false};
-  std::thread asker([&] {
+  std::thread caller([&] {
     DeviceHandle device = Device();
     uint64_t memory[3] = {};
     while (!ends) Call("nvmlDeviceGetMemoryInfo", device, &memory[0]);
@@ -482,7 +483,7 @@ TEST_F(Nvml, AForkedChildMayGoOnAsking) {
     EXPECT_EQ(status, 0);
   }
   ends = true;
-  asker.join();
+  caller.join();
 }
 
 TEST_F(Nvml, ThePageListsWhatAnswers) {

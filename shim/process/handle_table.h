@@ -55,14 +55,14 @@ class HandleTable {
 
   // The object, or nullptr if `handle` is not a live handle of this kind.
   T* Find(const void* handle) const {
-    T* object = Place(handle);
+    T* object = SlotOf(handle);
     return object != nullptr && object->alive.load(std::memory_order_acquire) != 0 ? object
                                                                                    : nullptr;
   }
   // The place of an object of this kind that has ended or was never made; otherwise nullptr. Its id may be reused at
   // any time, so its fields are only a hint.
   const T* FindGone(const void* handle) const {
-    const T* object = Place(handle);
+    const T* object = SlotOf(handle);
     return object != nullptr && object->alive.load(std::memory_order_acquire) == 0 ? object
                                                                                    : nullptr;
   }
@@ -81,7 +81,7 @@ class HandleTable {
   static constexpr size_t kReservedBytes =
       (size_t{kCapacity} * sizeof(T) + kStepBytes - 1) / kStepBytes * kStepBytes;
 
-  T* Place(const void* handle) const {
+  T* SlotOf(const void* handle) const {
     T* const base = base_.load(std::memory_order_acquire);
     const uintptr_t offset =
         reinterpret_cast<uintptr_t>(handle) - reinterpret_cast<uintptr_t>(base);

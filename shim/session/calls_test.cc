@@ -241,6 +241,18 @@ TEST_F(Calls, AnImageThatTheDomainHasIsNotSentAgain) {
   EXPECT_EQ(node_.images().size(), 4u);
 }
 
+TEST_F(Calls, ALargeImageIsHashedOnlyIfOneOfItsSizeIsKnown) {
+  if (!HashesImagesFast()) GTEST_SKIP() << "here sending an image costs less than its hash";
+  const std::string image = ".version 8.0\n" + std::string(wire::kBySizeBytes, ' ');
+  CUmodule module = nullptr;
+  ASSERT_EQ(cu_.cuModuleLoadData(&module, image.c_str()), CUDA_SUCCESS);
+  EXPECT_EQ(node_.count("LibrarySizeKnown"), 1u);
+  EXPECT_EQ(node_.count("LibraryLoadByHash"), 0u);
+  ASSERT_EQ(cu_.cuModuleLoadData(&module, image.c_str()), CUDA_SUCCESS);
+  EXPECT_EQ(node_.count("LibraryLoadByHash"), 1u);
+  EXPECT_EQ(node_.images().size(), 1u);
+}
+
 TEST_F(Calls, TheCompilersWordsReachTheProgram) {
   node_.AnswerLoadWith(CUDA_ERROR_INVALID_PTX, "line 3: no such instruction");
   char errors[16] = "", infos[16] = "x";

@@ -84,16 +84,16 @@ CUresult Session::Attach() {
     if (!try_again) break;
   }
   if (result == CUDA_SUCCESS) state_.store(State::kAttached, std::memory_order_release);
-  untold_failure_.store(result);
+  pending_error_.store(result);
   return result;
 }
 
 CUresult Session::Initialize() {
   // What an earlier Attach failed with, for which nobody has been told yet. Taking it makes a later
   // cuInit try again.
-  CUDA_RETURN_IF_ERROR(untold_failure_.exchange(CUDA_SUCCESS));
+  CUDA_RETURN_IF_ERROR(pending_error_.exchange(CUDA_SUCCESS));
   if (const CUresult result = Attach(); result != CUDA_SUCCESS) {
-    untold_failure_.store(CUDA_SUCCESS);
+    pending_error_.store(CUDA_SUCCESS);
     return result;
   }
   if (!settings_.device_visible) return CUDA_ERROR_NO_DEVICE;
@@ -297,8 +297,8 @@ CUresult Session::WaitForHostFunction(uint32_t n, uint64_t* id) {
 
 // Past the ring and its lock: a full ring may be waiting for just these functions.
 void Session::HostFunctionsDone(uint32_t count) {
-  BesideRecords().PublishHostFunctionsDone(count);
-  if (BesideRecords().ExecutorSleeps()) channel::RingDoorbell(doorbell_);
+  OutOfBandWriter().PublishHostFunctionsDone(count);
+  if (OutOfBandWriter().ExecutorSleeps()) channel::RingDoorbell(doorbell_);
 }
 
 // Through the program's stdout, whose buffer keeps the order with the program's own text, as
@@ -320,8 +320,8 @@ void Session::WritePrintedText(uint64_t announced_bytes) {
     fwrite(completions.text() + at, 1, bytes, stdout);
     read += bytes;
     text_bytes_read_.store(read, std::memory_order_release);
-    BesideRecords().PublishTextRead(read);
-    if (BesideRecords().ExecutorSleeps()) channel::RingDoorbell(doorbell_);
+    OutOfBandWriter().PublishTextRead(read);
+    if (OutOfBandWriter().ExecutorSleeps()) channel::RingDoorbell(doorbell_);
   }
 }
 

@@ -206,7 +206,7 @@ class Session {
   }
 
   // Not analysed: what is published beside the records needs no lock (ring_writer.h).
-  wire::RingWriter& BesideRecords() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { return ring_; }
+  wire::RingWriter& OutOfBandWriter() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { return ring_; }
 
   uint16_t TakeReplySlot();
   void GiveReplySlot(uint16_t slot);
@@ -224,7 +224,7 @@ class Session {
   Lock attach_lock_;
   bool fork_handled_ GPULOOM_GUARDED_BY(attach_lock_) = false;
   FailureLog failures_{LogLevel::kError, "no GPU"};
-  std::atomic<CUresult> untold_failure_{CUDA_SUCCESS};
+  std::atomic<CUresult> pending_error_{CUDA_SUCCESS};
   Settings settings_;
   wire::DeviceSnapshot device_ = {};
   channel::Range device_range_;

@@ -246,8 +246,8 @@ TEST_F(Session, AChildOfAProcessThatIsJustAttachingIsItsOwn) {
   setenv(wire::kSocketDirVariable, busy.c_str(), 1);
   setenv("GPULOOM_LOG", "off", 1);
   std::thread attaching([this] { EXPECT_NE(cu_.cuInit(0), CUDA_SUCCESS); });
-  pollfd visitor = {listener.get(), POLLIN, 0};
-  ASSERT_EQ(poll(&visitor, 1, 10'000), 1);
+  pollfd connection = {listener.get(), POLLIN, 0};
+  ASSERT_EQ(poll(&connection, 1, 10'000), 1);
   const channel::UniqueFd tenant(accept(listener.get(), nullptr, nullptr));
   ASSERT_TRUE(tenant.valid());
   char hello[256];

@@ -26,7 +26,7 @@ constexpr int64_t kYieldNs = 5'000'000;
 constexpr int kManyProcessors = 4;
 // If the program asks for spinning: a wait longer than this must notice a hang-up.
 constexpr int64_t kLongSpinNs = 100'000'000;
-constexpr int64_t kLookIntervalNs = 10'000'000;
+constexpr int64_t kHangUpPollNs = 10'000'000;
 constexpr int64_t kRoomNapNs = 50'000;
 constexpr uint32_t kRoomSpins = 2000;
 
@@ -103,7 +103,7 @@ CUresult Waiting::Sleep(const Awaited& awaited) {
       Holding holding(&sleep_lock_);
       // Since we looked, the thread that led may have consumed the doorbell byte that was meant for us.
       if (wake_.load(std::memory_order_relaxed) != seen) continue;
-      if (!led_) led_ = lead = true;
+      if (!has_poller_) has_poller_ = lead = true;
     }
     if (!lead) {
       FutexWait(&wake_, seen);
@@ -113,7 +113,7 @@ CUresult Waiting::Sleep(const Awaited& awaited) {
     bool others;
     {
       Holding holding(&sleep_lock_);
-      led_ = false;
+      has_poller_ = false;
       others = sleepers_ > 1;
       // Before the next one leads: what the doorbell said is gone.
       wake_.fetch_add(1, std::memory_order_acq_rel);
@@ -141,7 +141,7 @@ void Waiting::PollDoorbell() {
   if (hung_up) NoteHangUp();
 }
 
-void Waiting::LookForHangUp(int64_t timeout_ns) {
+void Waiting::PollForHangUp(int64_t timeout_ns) {
   pollfd peers[2] = {{doorbell_, 0, 0}, {connection_, 0, 0}};
   const timespec timeout = {timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
   if (ppoll(peers, 2, &timeout, nullptr) <= 0) return;
@@ -155,7 +155,7 @@ CUresult Waiting::WaitForRoom(uint32_t turn) {
   } else {
     // The executor does not ring when it moves its head, so take a short nap, which ends at a
     // hang-up.
-    LookForHangUp(kRoomNapNs);
+    PollForHangUp(kRoomNapNs);
   }
   return Health();
 }
@@ -163,10 +163,10 @@ CUresult Waiting::WaitForRoom(uint32_t turn) {
 CUresult Waiting::HealthOfPoller() {
   CUDA_RETURN_IF_ERROR(Health());
   const int64_t now_ns = Now(CLOCK_MONOTONIC_COARSE);
-  int64_t last_ns = last_look_ns_.load(std::memory_order_relaxed);
-  if (now_ns - last_ns >= kLookIntervalNs &&
-      last_look_ns_.compare_exchange_strong(last_ns, now_ns, std::memory_order_relaxed)) {
-    LookForHangUp(0);
+  int64_t last_ns = last_hang_up_poll_ns_.load(std::memory_order_relaxed);
+  if (now_ns - last_ns >= kHangUpPollNs &&
+      last_hang_up_poll_ns_.compare_exchange_strong(last_ns, now_ns, std::memory_order_relaxed)) {
+    PollForHangUp(0);
   }
   return Health();
 }
@@ -184,7 +184,7 @@ CUresult Waiting::NoteFailure() {
   const uint32_t fault = completions_.fault();
   const wire::Fatal fatal = completions_.fatal();
   if (fault != 0) {
-    if (lost_.load(std::memory_order_relaxed) == 0 && !fault_told_.exchange(true)) {
+    if (lost_.load(std::memory_order_relaxed) == 0 && !fault_reported_.exchange(true)) {
       uint32_t bytes = completions_.fault_text_bytes();
       if (bytes > wire::kFaultTextBytes) bytes = wire::kFaultTextBytes;
       if (bytes != 0) WriteError(completions_.fault_text(), bytes);

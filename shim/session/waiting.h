@@ -74,7 +74,7 @@ class Waiting {
   void LoseSession(CUresult code, const char* reason);
   void NoteHangUp();
   // Blocks for `timeout_ns` (negative: for ever) or until a peer hangs up.
-  void LookForHangUp(int64_t timeout_ns);
+  void PollForHangUp(int64_t timeout_ns);
   void PollDoorbell();
 
   wire::CompletionReader completions_;
@@ -83,15 +83,15 @@ class Waiting {
   int doorbell_ = -1;
   int connection_ = -1;
   std::atomic<int> lost_{0};  // the sticky CUresult
-  std::atomic<bool> fault_told_{false};
-  std::atomic<int64_t> last_look_ns_{0};
+  std::atomic<bool> fault_reported_{false};
+  std::atomic<int64_t> last_hang_up_poll_ns_{0};
   std::atomic<unsigned> schedule_{0};
   bool many_processors_ = false;
 
   Lock sleep_lock_;
   // CommandHead::tenant_sleeps is 1 while not zero.
   uint32_t sleepers_ GPULOOM_GUARDED_BY(sleep_lock_) = 0;
-  bool led_ GPULOOM_GUARDED_BY(sleep_lock_) = false;  // a thread is polling
+  bool has_poller_ GPULOOM_GUARDED_BY(sleep_lock_) = false;  // a thread is polling
   std::atomic<uint32_t> wake_{0};  // changes whenever the sleepers should check again
 };
 

@@ -61,7 +61,7 @@ void Call(const KeptHostFunction& kept, CUresult status) {
 
 // When the session is lost: calls the remaining callbacks with the error, in the order in which
 // they were added.
-void TellCallbacks(CUresult status) {
+void FailCallbacks(CUresult status) {
   for (;;) {
     uint64_t oldest = 0;
     {
@@ -91,7 +91,7 @@ void RunFunctions() {
     uint64_t id = 0;
     const CUresult result = session.WaitForHostFunction(done, &id);
     if (result != CUDA_SUCCESS) {
-      TellCallbacks(result);
+      FailCallbacks(result);
       return;
     }
     KeptHostFunction kept;

@@ -16,11 +16,11 @@ class HostFunctions : public ShimTest {
   void SetUp() override { Begin(); }
 };
 
-struct Told {
+struct CallbackResult {
   std::atomic<int> calls{0};
   std::atomic<int> status{-1};
-  static void CUDA_CB Tell(CUstream, CUresult status, void* told) {
-    auto* self = static_cast<Told*>(told);
+  static void CUDA_CB Record(CUstream, CUresult status, void* outcome) {
+    auto* self = static_cast<CallbackResult*>(outcome);
     self->status = status;
     ++self->calls;
   }
@@ -96,13 +96,13 @@ TEST_F(HostFunctions, CallsInsideAreNotPermitted) {
 TEST_F(HostFunctions, CallbacksHearOfTheSessionsLossAndFunctionsAreDropped) {
   Gate gate;
   std::atomic<int> ran{0};
-  Told first, second;
+  CallbackResult first, second;
   ASSERT_EQ(cu_.cuLaunchHostFunc(nullptr, &Gate::Pass, &gate), CUDA_SUCCESS);
   while (!gate.entered) std::this_thread::yield();
   node_.PauseReading(true);
-  ASSERT_EQ(cu_.cuStreamAddCallback(nullptr, &Told::Tell, &first, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cu_.cuStreamAddCallback(nullptr, &CallbackResult::Record, &first, 0), CUDA_SUCCESS);
   ASSERT_EQ(cu_.cuLaunchHostFunc(nullptr, &Count, &ran), CUDA_SUCCESS);
-  ASSERT_EQ(cu_.cuStreamAddCallback(nullptr, &Told::Tell, &second, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cu_.cuStreamAddCallback(nullptr, &CallbackResult::Record, &second, 0), CUDA_SUCCESS);
   testing::internal::CaptureStderr();
   node_.PublishFault(CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(cu_.cuStreamSynchronize(nullptr), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -113,8 +113,9 @@ TEST_F(HostFunctions, CallbacksHearOfTheSessionsLossAndFunctionsAreDropped) {
   EXPECT_EQ(first.status, CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(second.status, CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(ran, 0);
-  Told later;
-  EXPECT_EQ(cu_.cuStreamAddCallback(nullptr, &Told::Tell, &later, 0), CUDA_ERROR_ILLEGAL_ADDRESS);
+  CallbackResult later;
+  EXPECT_EQ(cu_.cuStreamAddCallback(nullptr, &CallbackResult::Record, &later, 0),
+            CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 TEST_F(HostFunctions, AForkedChildHasNone) {

@@ -99,7 +99,7 @@ CUresult EndAtExecutor(Stream* stream) {
   const wire::StreamId id = IdOf(stream);
   graph::ForgetStream(RefOf(id));
   DetachMigrating(id);
-  ForgetMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
+  ForgetContextObject(ContextObjectKind::kStream, reinterpret_cast<uint64_t>(stream));
   // The stream's last command: its id is reused only when the executor has ended the stream.
   return session.PostOnStream<wire::StreamDestroy>(
       id, 0, [&](wire::StreamDestroy::Request& request, uint8_t*) { request = {id}; });
@@ -115,14 +115,14 @@ CUresult DestroyStream(Stream* stream) {
   return result;
 }
 
-CUresult TellExecutor(const Stream& stream) {
+CUresult CreateAtExecutor(const Stream& stream) {
   const bool nonblocking = (stream.flags & CU_STREAM_NON_BLOCKING) != 0;
   wire::StreamCreate::Reply reply;
   return session.Call<wire::StreamCreate>({IdOf(&stream), nonblocking ? 1u : 0u, stream.priority},
                                           &reply);
 }
 
-CUresult TellExecutor(const Stream& stream, const GreenContext* green) {
+CUresult CreateAtExecutor(const Stream& stream, const GreenContext* green) {
   wire::GreenStreamCreate::Reply reply;
   return session.Call<wire::GreenStreamCreate>({IdOf(&stream), IdOf(green), 0, stream.priority},
                                                &reply);
@@ -145,7 +145,8 @@ CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out,
   ResetStreamAttributes(wire::StreamId{id});
   streams.green[id].store(green, std::memory_order_release);
   streams.nonblocking[id].store((flags & CU_STREAM_NON_BLOCKING) != 0, std::memory_order_release);
-  const CUresult result = green == nullptr ? TellExecutor(*stream) : TellExecutor(*stream, green);
+  const CUresult result =
+      green == nullptr ? CreateAtExecutor(*stream) : CreateAtExecutor(*stream, green);
   if (result != CUDA_SUCCESS) {
     Holding holding(&streams.lock);
     streams.green[id].store(nullptr, std::memory_order_release);
@@ -153,7 +154,7 @@ CUresult MakeStream(uint32_t flags, int priority, StreamUse use, Stream** out,
     return result;
   }
   if (use == StreamUse::kProgram && green == nullptr) {
-    NoteMade(MadeKind::kStream, reinterpret_cast<uint64_t>(stream));
+    NoteContextObject(ContextObjectKind::kStream, reinterpret_cast<uint64_t>(stream));
   }
   // Visible to StreamsOf from here on, and ordered right after: whichever of the two comes second
   // sees the other (see OrderNewStream and StreamsOf).
@@ -204,8 +205,9 @@ const Stream* StreamAt(wire::StreamId id) {
 
 CUcontext ContextOf(const Stream& stream) {
   const GreenContext* green = GreenOf(streams.table.IdOf(&stream));
-  return green != nullptr ? reinterpret_cast<CUcontext>(green->context)
-                          : ContextOf(MadeKind::kStream, reinterpret_cast<uint64_t>(&stream));
+  return green != nullptr
+             ? reinterpret_cast<CUcontext>(green->context)
+             : ContextOf(ContextObjectKind::kStream, reinterpret_cast<uint64_t>(&stream));
 }
 
 // On the path of every launch: handles are looked up without a lock.

@@ -167,6 +167,13 @@ class TestingNode::Ring {
                 reply.report.error_bytes);
     Reply<wire::LibraryCompile>(record, CUDA_SUCCESS, reply);
   }
+  void On(wire::Tag<wire::LibrarySizeKnown>, const wire::LibrarySizeKnown::Request& r,
+          const wire::Record& record) {
+    const bool known = std::any_of(images_.begin(), images_.end(), [&r](const auto& image) {
+      return image.size() == r.image_bytes;
+    });
+    Reply<wire::LibrarySizeKnown>(record, CUDA_SUCCESS, {known ? 1u : 0u, 0});
+  }
   void On(wire::Tag<wire::LibraryLoadByHash>, const wire::LibraryLoadByHash::Request& r,
           const wire::Record& record) {
     const ImageHash hash = {{r.hash[0], r.hash[1], r.hash[2], r.hash[3]}};

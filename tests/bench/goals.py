@@ -27,6 +27,10 @@ def times_native(least, mps_least=None):
     return Goal(words, judge)
 
 
+def times_mps(least):
+    return Goal(f"≥ {least:g}x MPS", lambda _native, ours, mps: mps is not None and ours >= least * mps)
+
+
 def of_native_time(most):
     return Goal(f"≤ {most:g}x native time", lambda native, ours, _: native is not None and ours <= most * native)
 
@@ -53,6 +57,7 @@ GOALS = [
     (r"launch_event_older_\d+", of_native_time(1)),
     (r"launch_fresh_50", of_native_time(1)),
     (r"launch_rate_8", times_native(3, 1.5)),
+    (r"launch_rate_changing_8", times_mps(1)),
     (r"copy_(h2d|d2h)_pinned_.*", times_native(0.98)),
     (r"copy_(h2d|d2h)_pageable_(4|64)KiB", times_native(1)),
     (r"copy_(h2d|d2h)_pageable_\d+(MiB|GiB)", times_native(1.2)),
@@ -74,6 +79,9 @@ GOALS = [
     (r"transformer_training", times_native(1.05)),
     (r"gemm_4096", times_native(0.99)),
     (r"resnet50_b1_x4", times_native(1.5, 1.2)),
+    (r"resnet50_b1_x8", times_mps(1.5)),
+    (r"(gemm_4096|resnet50_b32)_cpu", of_native_time(1.2)),  # the device is the limit
+    (r"[a-z0-9_]+_cpu", of_native_time(1.5)),
     (r"sharing_short_beside_long(_domains)?", between(47, 53, "%")),
     (r"sharing_error_.*", at_most(3, "%")),
     (r"sharing_busy_x(2|4)_on_off", at_least(0.98, "× sharing off")),

@@ -67,8 +67,8 @@ struct Work {
 };
 
 // Gets ready to work and says so:
-//   {"name":"ready","pid":…,"iterations":…,"kernel_us":…,"alone_us":…}     the last two only where they were measured:
-// a kernel among others, and a launch with the wait for its end. Then, for a line `run START_NS WINDOWS` on standard
+//   {"name":"ready","pid":…,"iterations":…,"kernel_us":…,"alone_us":…,"alone_longest_us":…}     the last three only where
+// they were measured: a kernel among others, and a launch with the wait for its end, the median and the longest. Then, for a line `run START_NS WINDOWS` on standard
 // input, works from before START_NS (CLOCK_MONOTONIC) through so many windows of 100 ms, and reports what was done in
 // each; requests also how long they took, from before the launch until the end was seen:
 //   {"name":"work","windows":[…],"requests":…,"p50_us":…,"p99_us":…,"longest_us":…}

@@ -221,9 +221,13 @@ class Stage:
         results.add_detail(line.name, side, "rates", rates)
         for key in ("p50_ms", "p99_ms", "issue_ms"):
             results.add_detail(line.name, side, key, [answer[key] for answer in answers])
-        results.add_detail(line.name, side, "tenant_cpu_ms", [sum(answer["cpu_s"] for answer in answers) / steps * 1e3])
+        tenant_cpu_ms = sum(answer["cpu_s"] for answer in answers) / steps * 1e3
+        results.add_detail(line.name, side, "tenant_cpu_ms", [tenant_cpu_ms])
+        node_cpu_ms = node_cpu_s / steps * 1e3
         if side == "gpuloom":
-            results.add_detail(line.name, side, "node_cpu_ms", [node_cpu_s / steps * 1e3])
+            results.add_detail(line.name, side, "node_cpu_ms", [node_cpu_ms])
+        if len(line.members) == 1:
+            results.add(f"{line.name}_cpu", side, "ms of processors a step", tenant_cpu_ms + node_cpu_ms)
 
     def compare(self, line):
         """Every process once more, on each side: is everything as it was natively before?"""

@@ -49,13 +49,13 @@ void RecordForms::SetUp() {
   meter_->Settle();
 }
 
-wire::HostPtr RecordForms::Place(std::span<const uint8_t> bytes) const {
+wire::HostPtr RecordForms::StageBytes(std::span<const uint8_t> bytes) const {
   std::memcpy(reinterpret_cast<void*>(Host(0)), bytes.data(), bytes.size());
   return wire::HostPtr{Host(0)};
 }
 
-wire::HostPtr RecordForms::PlaceText(std::string_view text) const {
-  return Place({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+wire::HostPtr RecordForms::StageText(std::string_view text) const {
+  return StageBytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 
 }  // namespace gpuloom::executor

@@ -82,8 +82,8 @@ class RecordForms {
   uint64_t Slice(uint32_t slice) const { return meter_->order().device_range_begin + slice * 1024; }
   uint64_t Mapping(uint32_t mapping) const { return space_ + (uint64_t{mapping} << 21); }
   // Copies it to where images lie.
-  wire::HostPtr Place(std::span<const uint8_t> bytes) const;
-  wire::HostPtr PlaceText(std::string_view text) const;
+  wire::HostPtr StageBytes(std::span<const uint8_t> bytes) const;
+  wire::HostPtr StageText(std::string_view text) const;
   static std::vector<uint8_t> Bytes(std::string_view text) { return {text.begin(), text.end()}; }
 
   Meter* const meter_;

@@ -55,7 +55,7 @@ std::vector<uint8_t> JitOptions() {
 
 void RecordForms::SetUpCode() {
   const auto load = [this](LibraryId library, const std::string& text) {
-    meter_->Ask<LibraryLoad>({library, 0, PlaceText(text), text.size()});
+    meter_->Ask<LibraryLoad>({library, 0, StageText(text), text.size()});
   };
   const std::string head(kHead);
   load(kCode, head + std::string(kPlain) + WideKernel(longest_.size() / 8));
@@ -75,7 +75,7 @@ void RecordForms::SetUpCode() {
   const std::string text = head + std::string(kPlain);
   for (const LinkId link : {kLinked, kOpen, kFresh}) {
     Post<LinkCreate>({link});
-    meter_->Ask<LinkAdd>({link, kTextType, PlaceText(text), text.size(), 0, 0}, Bytes("part"));
+    meter_->Ask<LinkAdd>({link, kTextType, StageText(text), text.size(), 0, 0}, Bytes("part"));
   }
   Post<LinkComplete>({kLinked});
 }
@@ -98,6 +98,7 @@ void RecordForms::FillCode() {
       },
       [=, this] { image('\n'); });
   On<LibraryLoadByHash>([this] { PostAny<LibraryLoadByHash>({kNew, 0, {1, 2, 3, 4}}); });
+  On<LibrarySizeKnown>([this] { Post<LibrarySizeKnown>({kImageBytes}); });
   On<LibraryPlace>([this] {
     Post<LibraryPlace>({kUnplaced, 0, HostPtr{Host(kManaged + kManagedBytes)}});
   });

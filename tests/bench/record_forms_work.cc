@@ -30,7 +30,7 @@ void RecordForms::SetUpWork() {
   Post<GraphInstantiate>({kSmall, 0, HostPtr{0}, 0}, graph.Block());
   for (uint32_t i = 1; i < kMaxConditions; ++i) Post<ConditionCreate>({kFull, 0, 0, 0});
   meter_->Settle();
-  Post<GraphInstantiate>({kLarge, 0, Place(large_graph_), large_graph_.size()});
+  Post<GraphInstantiate>({kLarge, 0, StageBytes(large_graph_), large_graph_.size()});
 }
 
 void RecordForms::FillWork() {
@@ -101,7 +101,7 @@ void RecordForms::FillGraphs() {
       [this] {
         Post<GraphInstantiate>({kNewGraph, 0, HostPtr{Host(0)}, large_graph_.size()});
       },
-      [this] { Place(large_graph_); });
+      [this] { StageBytes(large_graph_); });
   On<GraphUpdate>([this] {
     TestingGraph update;
     for (uint32_t i = 0; i < 16; ++i) update.AddKernel(1, params_);

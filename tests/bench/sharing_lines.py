@@ -79,6 +79,11 @@ def longest_wait(outcome):
     return max(0.0, outcome.answers[0]["longest_us"] - outcome.ready[0]["alone_us"])
 
 
+def longest_alone(outcome):
+    """Of requests while nobody else is there: what the machine itself adds to one of many."""
+    return outcome.ready[0]["alone_longest_us"] - outcome.ready[0]["alone_us"]
+
+
 def settled(outcome):
     """How long until the shares were those of the weights exchanged; a round that ended before is a missed goal."""
     seconds = sharing.settled_s(outcome.work, [tenant.weight for tenant in reversed(outcome.tenants)], outcome.changed_s)
@@ -90,8 +95,8 @@ def beside(first, second, *more):
     return [first] + [dataclasses.replace(tenant, second_domain=True) for tenant in (second, *more)]
 
 
-def error_line(name, *tenants):
-    return Line(beside(*tenants), [Figure(f"sharing_error_{name}", "%", error)], (1, 2))
+def error_line(name, *tenants, **more):
+    return Line(beside(*tenants), [Figure(f"sharing_error_{name}", "%", error)], (1, 2), **more)
 
 
 def lines(full):
@@ -101,7 +106,9 @@ def lines(full):
     limited, larger = (Tenant(waves=16, queued=4, sm_percent=percent) for percent in (25, 70))
     return [
         Line(beside(Tenant(queued=64), Tenant(kernel_us=5000, queued=4)),
-             [Figure("sharing_short_beside_long", "%", share_of_first)], (1, 2)),
+             [Figure("sharing_short_beside_long", "%", share_of_first), Figure("sharing_error_lengths", "%", error)], (1, 2)),
+        *(error_line(f"{name}_lengths", Tenant(weight=short, queued=64), Tenant(kernel_us=5000, queued=4, weight=long),
+                     sides=("gpuloom",)) for name, short, long in (("1_3", 100, 300), ("10_90", 10, 90))),
         error_line("1_3", Tenant(weight=100), Tenant(weight=300)),
         error_line("10_90", Tenant(weight=10), Tenant(weight=90)),
         error_line("graphs", Tenant(), Tenant(graph=20, queued=4)),
@@ -113,7 +120,7 @@ def lines(full):
               Figure("sharing_busy_x40", "%", busy, on_off=True)]),
         Line(beside(Tenant(kernel_us=1000, busy_percent=50, priority="high"),
                     Tenant(kernel_us=5000, queued=4, priority="low")),
-             [Figure("sharing_longest_wait", "us", longest_wait)], (1, 2)),
+             [Figure("sharing_longest_wait", "us", longest_wait), Figure("sharing_longest_alone", "us", longest_alone)], (1, 2)),
         Line([Tenant(ceiling_percent=25)], [Figure("sharing_ceiling_25", "%", busy)], sides=("gpuloom",)),
         Line([limited], [Figure("sharing_sm_25", "%", busy)], sides=("gpuloom",), of_rate=True),
         Line([larger], [Figure("sharing_sm_70", "%", busy)], sides=("gpuloom",), of_rate=True),
@@ -183,7 +190,8 @@ def compete_for(seconds, run, side, tenants, kernels, domains, exchange):
             answers.append(said[-1])
         work = sharing.busy_us(answers, [kernels[tenant.kernel_us]["kernel_us"] * max(1, tenant.waves) for tenant in tenants])
         if any(map(any, work)):
-            said = [f"{sharing.device_busy(part):.1f} % busy, of it {in_words(part)}" for part in sharing.seconds(work)]
+            said = [f"{sharing.device_busy(part):.1f} % busy, of it {in_words(part)}, luckiest {sharing.luckiest_to_unluckiest(part):.3g}×"
+                    for part in sharing.seconds(work)]
             run.say(f"{side}: {in_words(work)} % of what was done; by second: {'; '.join(said)}")
         return Outcome(tenants, work, ready, answers, changed_s)
     finally:

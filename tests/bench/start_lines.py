@@ -4,6 +4,7 @@ is the first of its trust domain; alone, and six at once. Natively a first proce
 scheduler does."""
 
 import contextlib
+import os
 import pathlib
 import subprocess
 import time
@@ -16,6 +17,7 @@ AT_ONCE = 6
 LINES = (("domain_start", 1, 0), ("domain_start_spare", 1, 1), (f"domain_start_x{AT_ONCE}", AT_ONCE, 0),
          (f"domain_start_x{AT_ONCE}_spare", AT_ONCE, 1))
 SPARE_PATIENCE_S = 20
+SLOTS = 10  # the chart's default; an agent gives the contexts on its GPUs as many hardware queues
 
 
 @contextlib.contextmanager
@@ -26,7 +28,8 @@ def scheduler(run, spares):
     log = pathlib.Path(run.state_dir) / "start_lines.log"
     with open(log, "w", encoding="utf-8") as file:
         process = subprocess.Popen([program, "--gpu", str(run.options.gpu), *library, "--state-dir", run.state_dir,
-                                    "--spare-executors", str(spares), "--idle-timeout", "1s"], stdout=file, stderr=file)
+                                    "--spare-executors", str(spares), "--idle-timeout", "1s"], stdout=file, stderr=file,
+                                   env={"CUDA_DEVICE_MAX_CONNECTIONS": str(SLOTS), **os.environ})
     try:
         wait_for(lambda: (pathlib.Path(run.state_dir) / "control.sock").exists(), f"the scheduler's socket: {log.read_text()}")
         yield log

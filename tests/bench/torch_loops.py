@@ -75,6 +75,17 @@ class ResNet50(nn.Module):
         return self.head(F.adaptive_avg_pool2d(self.blocks(self.stem(x)), 1).flatten(1))
 
 
+def device_s(program, steps):
+    """Of a step, as CUPTI sees it. Everything is on one stream: nothing overlaps."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        for _ in range(steps):
+            program.finish(program.issue())
+        torch.cuda.synchronize()
+    return sum(event.self_device_time_total for event in profiled.key_averages()) / 1e6 / steps
+
+
 class Inference(Synchronised):
     """A model's answer to one input, eager, in half precision."""
 
@@ -93,6 +104,9 @@ class Inference(Synchronised):
             result = hash_of(self.model(self.input))
         repeatable(False)
         return result
+
+    def device_s(self, steps):
+        return device_s(self, steps)
 
 
 def encoder():
@@ -286,14 +300,7 @@ class LanguageModel:
         return loop.hash_of(*(self.finish(self.issue()) for _ in range(self.CHECKED)))
 
     def device_s(self, steps):
-        """Of a step, as CUPTI sees it. Everything is on one stream: nothing overlaps."""
-        from torch.profiler import ProfilerActivity, profile
-
-        with profile(activities=[ProfilerActivity.CUDA]) as profiled:
-            for _ in range(steps):
-                self.finish(self.issue())
-            torch.cuda.synchronize()
-        return sum(event.self_device_time_total for event in profiled.key_averages()) / 1e6 / steps
+        return device_s(self, steps)
 
 
 LOOPS = {

@@ -228,11 +228,12 @@ double Launches::AloneUs() {
   return LaunchOne() && WaitForOldest() ? static_cast<double>(NowNs() - start_ns) / 1e3 : 0;
 }
 
-double MedianAloneUs(Launches& launches, int times) {
+// Of so many requests, sorted.
+std::vector<double> SamplesAloneUs(Launches& launches, int times) {
   std::vector<double> samples;
   for (int i = 0; i < times; ++i) samples.push_back(launches.AloneUs());
   std::sort(samples.begin(), samples.end());
-  return Percentile(samples, 0.5);
+  return samples;
 }
 
 std::string Field(const char* key, double value) {
@@ -264,20 +265,24 @@ std::string SendRequests(Gpu& gpu, Launches& launches, WindowCounts& counts, Ran
 
 bool RunWork(Gpu& gpu, const Plan& plan, const Work& work) {
   Launches launches(gpu, work);
-  double alone_us = 0;
-  if (launches.Start(plan)) {
-    if (work.busy_percent > 0) alone_us = MedianAloneUs(launches, plan.Times(100, 3));
+  double alone_us = 0, alone_longest_us = 0;
+  if (launches.Start(plan) && work.busy_percent > 0) {
+    const std::vector<double> alone = SamplesAloneUs(launches, plan.Times(1000, 3));
+    alone_us = Percentile(alone, 0.5);
+    alone_longest_us = alone.back();
   }
   if (gpu.failed()) {
     ReportError("ready", gpu.TakeError());
     return false;
   }
-  ReportFact("ready",
-             "\"pid\":" + std::to_string(getpid()) +
-                 ",\"iterations\":" + std::to_string(launches.iterations()) +
-                 ",\"multiprocessors\":" + std::to_string(launches.multiprocessors()) +
-                 (launches.kernel_us() > 0 ? Field("kernel_us", launches.kernel_us()) : "") +
-                 (alone_us > 0 ? Field("alone_us", alone_us) : ""));
+  ReportFact(
+      "ready",
+      "\"pid\":" + std::to_string(getpid()) +
+          ",\"iterations\":" + std::to_string(launches.iterations()) +
+          ",\"multiprocessors\":" + std::to_string(launches.multiprocessors()) +
+          (launches.kernel_us() > 0 ? Field("kernel_us", launches.kernel_us()) : "") +
+          (alone_us > 0 ? Field("alone_us", alone_us) + Field("alone_longest_us", alone_longest_us)
+                        : ""));
   char line[128];
   uint64_t start_ns = 0;
   size_t windows = 0;

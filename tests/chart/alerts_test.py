@@ -21,6 +21,8 @@ METRICS = ROOT / "docs/metrics.md"
 
 GPU = 'job="gpuloom-system/gpuloom-metrics",instance="10.0.0.1:9464",gpu="GPU-1"'
 AGENT = 'job="gpuloom-system/gpuloom-metrics",instance="10.0.0.1:9464"'
+OTHER_AGENT = 'job="gpuloom-system/gpuloom-metrics",instance="10.0.0.2:9464"'
+OTHER_GPU = 'job="gpuloom-system/gpuloom-metrics",instance="10.0.0.2:9464",gpu="GPU-2"'
 TENANT = f'{GPU},namespace="team-a",pod="train-7",container="main"'
 NAMESPACE = f'{AGENT},namespace="team-a"'
 DOMAIN = f'{GPU},trust_domain="team-a"'
@@ -30,6 +32,8 @@ HEALTHY = {
     f"up{{{AGENT}}}": "1x120",
     'up{job="prometheus",instance="localhost:9090"}': "0x120",
     f"gpuloom_build_info{{{AGENT}}}": "1x120",
+    # Another node's.
+    f"gpuloom_build_info{{{OTHER_AGENT}}}": "1x120",
     f"gpuloom_kubelet_watches{{{AGENT}}}": "1x120",
     f"gpuloom_policy_error{{{AGENT}}}": "0x120",
     f"gpuloom_policy_in_force{{{AGENT}}}": "1x120",
@@ -38,9 +42,19 @@ HEALTHY = {
     f"gpuloom_gpu_healthy{{{GPU}}}": "1x120",
     f"gpuloom_node_gpu_unusable{{{AGENT}}}": "0x120",
     f'gpuloom_gpu_state{{{GPU},state="drained"}}': "0x120",
+    f'gpuloom_gpu_state{{{GPU},state="sick"}}': "0x120",
+    f'gpuloom_gpu_state{{{GPU},state="unavailable"}}': "0x120",
     f"gpuloom_gpu_scheduler_restarts_total{{{GPU}}}": "1x120",
     f"gpuloom_gpu_slots{{{GPU}}}": "10x120",
     f"gpuloom_gpu_slots_allocated{{{GPU}}}": "9x120",
+    f"gpuloom_gpu_slots_beyond{{{GPU}}}": "0x120",
+    f"gpuloom_gpu_slots_withheld{{{GPU}}}": "0x120",
+    # Another, of another node, which has a slot when this one has none.
+    f"gpuloom_gpu_healthy{{{OTHER_GPU}}}": "1x120",
+    f"gpuloom_gpu_slots{{{OTHER_GPU}}}": "5x120",
+    f"gpuloom_gpu_slots_allocated{{{OTHER_GPU}}}": "4x120",
+    f"gpuloom_gpu_slots_beyond{{{OTHER_GPU}}}": "0x120",
+    f"gpuloom_gpu_slots_withheld{{{OTHER_GPU}}}": "0x120",
     f"gpuloom_domain_executors_failed_total{{{DOMAIN}}}": "3x120",
     f"gpuloom_domain_executors_lost_total{{{DOMAIN}}}": "2x120",
     f'gpuloom_kubelet_refusals_total{{{AGENT},call="GetPreferredAllocation"}}': "0x60 1x60",
@@ -63,7 +77,10 @@ HEALTHY = {
 # {alert: (what is different from the 61st minute on, {the minute: whether it fires})}
 SICK = {
     "GpuloomAgentDown": ({f"up{{{AGENT}}}": "1x59 0x60"}, {63: False, 66: True}),
-    "GpuloomNoMetrics": ({f"gpuloom_build_info{{{AGENT}}}": "1x59 stale"}, {74: False, 77: True}),
+    # One node's agent has no pod that could be asked, another's has.
+    "GpuloomAgentGone": ({f"up{{{AGENT}}}": "1x59 stale", f"gpuloom_build_info{{{AGENT}}}": "1x59 stale"},
+                         {68: False, 72: True, 110: True}),
+    "GpuloomNoMetrics": ({f"gpuloom_build_info{{{AGENT}}}": "1x59 stale", f"gpuloom_build_info{{{OTHER_AGENT}}}": "1x59 stale"}, {74: False, 77: True}),
     "GpuloomNotRegistered": ({f"gpuloom_kubelet_watches{{{AGENT}}}": "1x59 0x60"}, {63: False, 66: True}),
     "GpuloomSchedulerDown": ({f"gpuloom_gpu_scheduler_up{{{GPU}}}": "1x59 0x60", f"gpuloom_gpu_healthy{{{GPU}}}": "1x59 0x60"},
                              {61: False, 63: True, 100: True}),
@@ -75,13 +92,36 @@ SICK = {
     "GpuloomPolicyError": ({f"gpuloom_policy_error{{{AGENT}}}": "0x59 1x60"}, {63: False, 66: True}),
     "GpuloomPolicyPartly": ({f"gpuloom_policy_rules_impossible{{{GPU}}}": "0x59 2x60"}, {63: False, 66: True}),
     "GpuloomNoPolicy": ({f"gpuloom_policy_in_force{{{AGENT}}}": "1x59 0x60"}, {63: False, 66: True}),
-    "GpuloomNoSlots": ({f"gpuloom_gpu_slots_allocated{{{GPU}}}": "9x59 10x60"}, {73: False, 76: True}),
+    "GpuloomNoSlots": ({f"gpuloom_gpu_slots_allocated{{{GPU}}}": "9x59 10x60", f"gpuloom_gpu_slots_allocated{{{OTHER_GPU}}}": "4x59 5x60"},
+                       {73: False, 76: True}),
     "GpuloomPodsRefused": ({f'gpuloom_kubelet_refusals_total{{{AGENT},call="GetPreferredAllocation"}}': "0x59 0+2x60"}, {61: False, 66: True}),
     "GpuloomQuotaPressure": ({f'gpuloom_tenant_refusals_total{{{TENANT},kind="memory"}}': "7x59 8+1x60"}, {68: False, 75: True}),
     "GpuloomMemoryWaits": ({f"gpuloom_tenant_memory_waiting{{{TENANT}}}": "0x59 2x60"}, {68: False, 71: True}),
     "GpuloomThrottled": ({f"gpuloom_tenant_throttled_seconds_sum{{{TENANT}}}": "0+6x59 354+50x60"}, {90: False, 110: True}),
     "GpuloomFaults": ({f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="did_not_drain"}}': "0x59 1x60"}, {59: False, 61: True, 80: False}),
     "GpuloomProtocolBroken": ({f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="broke_protocol"}}': "1x59 2x60"}, {59: False, 61: True}),
+}
+# What is said of slots that are free and cannot be had, and of those that are: (what is different from the beginning, how many
+# are free, how many GPUs are sick).
+OF_SLOTS = {
+    "nothing is different": ({}, 2, 0),
+    "a GPU holds twice its slots since their number was lowered, the other one has none in use":
+        ({f"gpuloom_gpu_slots{{{GPU}}}": "5x120", f"gpuloom_gpu_slots_allocated{{{GPU}}}": "10x120",
+          f"gpuloom_gpu_slots_beyond{{{GPU}}}": "5x120", f"gpuloom_gpu_slots_allocated{{{OTHER_GPU}}}": "0x120"}, 5, 0),
+    "a slot of those that are left is free again, and others are still held beyond them":
+        ({f"gpuloom_gpu_slots{{{GPU}}}": "5x120", f"gpuloom_gpu_slots_beyond{{{GPU}}}": "5x120",
+          f"gpuloom_gpu_slots_allocated{{{OTHER_GPU}}}": "5x120"}, 1, 0),
+    "no memory is left for the free ones":
+        ({f"gpuloom_gpu_slots_withheld{{{GPU}}}": "1x120", f"gpuloom_gpu_slots_withheld{{{OTHER_GPU}}}": "1x120"}, 0, 0),
+    "the one with free slots is drained":
+        ({f"gpuloom_gpu_slots_allocated{{{OTHER_GPU}}}": "5x120", f"gpuloom_gpu_healthy{{{GPU}}}": "0x120",
+          f'gpuloom_gpu_state{{{GPU},state="drained"}}': "1x120"}, 0, 0),
+    "the one with free slots is sick":
+        ({f"gpuloom_gpu_slots_allocated{{{OTHER_GPU}}}": "5x120", f"gpuloom_gpu_healthy{{{GPU}}}": "0x120",
+          f'gpuloom_gpu_state{{{GPU},state="sick"}}': "1x120"}, 0, 1),
+    "its scheduler is gone, and its node has another that has no state":
+        ({f"gpuloom_gpu_healthy{{{GPU}}}": "0x120", f'gpuloom_gpu_state{{{GPU},state="unavailable"}}': "1x120",
+          f"gpuloom_node_gpu_unusable{{{AGENT}}}": "1x120"}, 1, 2),
 }
 # What Prometheus knows of whom it asks.
 OF_A_TARGET = {"job", "instance"}
@@ -148,11 +188,28 @@ class Alerts(unittest.TestCase):
             self.assertLessEqual(set(different), set(HEALTHY), alert)
             tests.append({"interval": "1m", "input_series": Series(HEALTHY | different), "promql_expr_test": [
                 Firing(minute, [alert] if fires else []) for minute, fires in minutes.items()]})
+        self.CheckRules(tests)
+
+    def CheckRules(self, tests):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "alerts.yaml")
             path.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
             tested = Promtool("test", "rules", path)
         self.assertEqual(tested.returncode, 0, tested.stdout + tested.stderr)
+
+    def test_slots_that_nobody_can_have_are_not_free(self):
+        """Neither for the alert nor for the dashboard."""
+        dashboard = json.loads(DASHBOARD.read_text())
+        [free], [sick] = ([panel["targets"][0]["expr"] for panel in dashboard["panels"] if panel["title"] == title]
+                          for title in ("Free slots", "Sick GPUs"))
+        for case, (different, free_slots, sick_gpus) in OF_SLOTS.items():
+            self.assertLessEqual(set(different), set(HEALTHY), case)
+            with self.subTest(case):
+                self.CheckRules([{"interval": "1m", "input_series": Series(HEALTHY | different), "promql_expr_test": [
+                    {"expr": 'count(ALERTS{alertname="GpuloomNoSlots",alertstate="firing"}) or vector(0)', "eval_time": "30m",
+                     "exp_samples": [{"labels": "{}", "value": int(free_slots == 0)}]},
+                    {"expr": free, "eval_time": "30m", "exp_samples": [{"labels": "{}", "value": free_slots}]},
+                    {"expr": sick, "eval_time": "30m", "exp_samples": [{"labels": "{}", "value": sick_gpus}]}]}])
 
     def test_prometheus_takes_every_expression(self):
         """Grafana's own variables stand for what Grafana puts there."""

@@ -49,8 +49,7 @@ class Node(unittest.TestCase):
         self.environment = dict(os.environ, GPULOOM_SOFTGPU_DEVICES="1", GPULOOM_SOFTGPU_MEMORY="2GiB", GPULOOM_SOFTGPU_QUIET="1")
 
     def EndEverything(self):
-        for pid in demo.Descendants():
-            os.kill(pid, signal.SIGKILL)
+        demo.SignalDescendants(signal.SIGKILL)
         demo.WaitUntilAlone(PATIENCE)
 
     def Start(self, *command, log):
@@ -100,9 +99,7 @@ class Node(unittest.TestCase):
         agent.wait(PATIENCE)
         self.assertRegex(removal.stdout.readline(), r"/gpus/.+/lock is held")
         self.assertTrue(list(self.state.glob("gpus/*/control.sock")), "a scheduler's files were taken away")
-        for pid, name in demo.Descendants().items():
-            if name.startswith("gpuloom-schedu"):
-                os.kill(pid, signal.SIGTERM)
+        demo.SignalDescendants(signal.SIGTERM, "gpuloom-scheduler")
         self.assertIn("nothing of gpuloom is left", removal.stdout.read())
         self.assertEqual(removal.wait(PATIENCE), 0)
         self.assertEqual(list(self.state.iterdir()), [])
@@ -188,9 +185,7 @@ class Node(unittest.TestCase):
         self.Await(lambda: "team-a/train-7" in self.Log("agent.log"))
         agent.kill()
         agent.wait(PATIENCE)
-        for pid, name in demo.Descendants().items():
-            if name.startswith("gpuloom-schedu"):
-                os.kill(pid, signal.SIGKILL)
+        demo.SignalDescendants(signal.SIGKILL, "gpuloom-scheduler")
         waits = ("waits for pods that hold slots: team-a/train-7", "; no agent is in charge, so slots of pods that have ended")
         drain = self.StartScript("drain-node.sh", self.state)
         self.assertIn("".join(waits), drain.stdout.readline())

@@ -41,13 +41,13 @@ def Hooks(values, *flags):
 
 class Objects(unittest.TestCase):
     def test_each_phase_has_a_daemon_set_and_a_job_that_waits_for_it(self):
-        hooks = Hooks({"stateDir": "/srv/g", "kubeletDir": "/srv/kubelet", "uninstallHooks": {"timeout": "90s"}})
+        hooks = Hooks({"stateDir": "/srv/g", "kubeletDir": "/srv/kubelet", "uninstallHooks": {"timeout": "90s"}, "logLevel": "error", "logFormat": "json"})
         self.assertEqual(len(hooks), 7)
         for work, phase in (("drain", "pre-delete"), ("removal", "post-delete")):
             daemon_set, job = hooks["DaemonSet", f"gpuloom-{work}"], hooks["Job", f"gpuloom-{work}"]
             self.assertEqual([made["metadata"]["annotations"]["helm.sh/hook"] for made in (daemon_set, job)], [phase, phase])
             [wait] = job["spec"]["template"]["spec"]["containers"]
-            self.assertEqual(wait["args"], [f"--await-pods=gpuloom-{work}", "--await-timeout=90s"])
+            self.assertEqual(wait["args"], [f"--await-pods=gpuloom-{work}", "--await-timeout=90s", "--log-level=error", "--log-format=json"])
             self.assertEqual(job["spec"]["backoffLimit"], 0)
             pod = daemon_set["spec"]["template"]
             self.assertEqual(pod["metadata"]["labels"], daemon_set["spec"]["selector"]["matchLabels"])
@@ -107,6 +107,28 @@ class Objects(unittest.TestCase):
             for made in [*pod["initContainers"], *pod["containers"], *waiting["spec"]["containers"]]:
                 self.assertEqual(made["image"], "r.example/g:1")
 
+    def test_quotas_let_them_in_and_meshes_know_them(self):
+        labels, annotations = {"sidecar.istio.io/inject": "false"}, {"linkerd.io/inject": "disabled"}
+        shared = {"podLabels": labels, "podAnnotations": annotations}
+        own = {"requests": {"cpu": "20m", "memory": "40Mi"}, "limits": {"cpu": "1", "memory": "80Mi"}, "claims": [{"name": "a"}]}
+        self.assertEqual(Refusals(shared | {"hookResources": own}), [])
+        removal = RENDERING.Render(shared | {"removeState": True})[0]
+        test = RENDERING.Render(shared)[0]["Pod", "gpuloom-test"]
+        made = [*Hooks(shared).values(), *removal.values()]
+        pods = [one["spec"]["template"] for one in made if one["kind"] in ("DaemonSet", "Job")] + [test]
+        self.assertEqual(len(pods), 6)
+        for pod in pods:
+            self.assertLessEqual(labels.items(), pod["metadata"]["labels"].items())
+            self.assertLessEqual(annotations.items(), pod["metadata"]["annotations"].items())
+            for container in [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]:
+                self.assertLessEqual({"cpu", "memory"}, set(container["resources"]["requests"]))
+                self.assertIn("memory", container["resources"]["limits"])
+        for one in Hooks({"hookResources": own}).values():
+            if one["kind"] in ("DaemonSet", "Job"):
+                pod = one["spec"]["template"]["spec"]
+                for container in [*pod.get("initContainers", []), *pod["containers"]]:
+                    self.assertEqual(container["resources"], own)
+
     def test_openshift_wants_its_constraints_for_the_hooks_too(self):
         self.assertIn({"apiGroups": ["security.openshift.io"], "resources": ["securitycontextconstraints"],
                        "resourceNames": ["privileged"], "verbs": ["use"]},
@@ -116,7 +138,7 @@ class Objects(unittest.TestCase):
         self.assertEqual(len(Hooks({})), 7)
         old = RENDERING.folder / "old.yaml"
         values = yaml.safe_load((CHART / "values.yaml").read_text())
-        del values["uninstallHooks"]
+        del values["uninstallHooks"], values["hookResources"]
         old.write_text(yaml.safe_dump(values))
         reused = Hooks({}, "-upgrade", "-defaults", str(old))
         self.assertEqual(reused, Hooks({}, "-upgrade"), "an upgrade with --reuse-values")

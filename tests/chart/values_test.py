@@ -116,7 +116,7 @@ ARGUMENTS = {"resourceName": ("example.org/slot", "--resource-name", ["agent"]),
 # What tests below and chart_test.py say more of than a row can, and what other tests are about.
 TESTED = {"global", "policy", "gpuNodeLabels", "softgpu.enabled", "softgpu.devices", "softgpu.memory", "kubeletDir",
           "nvidiaRuntimeConfigDir", "nameOverride", "fullnameOverride", "commonLabels", "affinityPresets"}
-OTHER_TESTS = {"events": "observing_test.py", "metrics": "observing_test.py", "networkPolicy": "observing_test.py", "removeState": "removal_test.py",
+OTHER_TESTS = {"events": "observing_test.py", "metrics": "observing_test.py", "networkPolicy": "observing_test.py", "removeState": "removal_test.py", "hookResources": "uninstall_test.py",
                "uninstallHooks": "uninstall_test.py"}
 
 # [(values, what helm says)]: more than the wrong type, which each value refuses.
@@ -314,6 +314,9 @@ class Values(unittest.TestCase):
         paths = {volume["name"]: volume["hostPath"]["path"] for volume in Pod("agent", "volumes")(manifests) if "hostPath" in volume}
         self.assertEqual(paths, {"device-plugins": "/srv/kubelet/device-plugins", "pod-resources": "/srv/kubelet/pod-resources",
                                  "state": "/srv/state", "nvidia-runtime-config": "/etc/runtime"})
+        for name in COMPONENTS:  # for gpuloom's commands there
+            self.assertIn({"name": "GPULOOM_STATE_DIR", "value": "/srv/state"}, Container(name, "env")(manifests))
+            self.assertIn({"name": "GPULOOM_KUBELET_DIR", "value": "/srv/kubelet"}, Container(name, "env")(manifests))
         manifests, _ = RENDERING.Render({"nvidiaRuntimeConfigDir": ""})
         self.assertNotIn("nvidia-runtime-config", [volume["name"] for volume in Pod("agent", "volumes")(manifests)])
 

@@ -364,9 +364,9 @@ int Forked() {
 
 int OpensHandles() {
   Begin();
-  const auto size = Told<size_t>("GPULOOM_TEST_SIZE");
-  const auto memory_handle = Told<CUipcMemHandle>("GPULOOM_TEST_MEMORY");
-  const auto event_handle = Told<CUipcEventHandle>("GPULOOM_TEST_EVENT");
+  const auto size = FromParent<size_t>("GPULOOM_TEST_SIZE");
+  const auto memory_handle = FromParent<CUipcMemHandle>("GPULOOM_TEST_MEMORY");
+  const auto event_handle = FromParent<CUipcEventHandle>("GPULOOM_TEST_EVENT");
   constexpr unsigned kLazy = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
   CUdeviceptr memory = 0;
   CUdeviceptr again = 0;
@@ -396,8 +396,8 @@ int OpensHandles() {
 
 int ImportsDescriptor() {
   Begin();
-  const auto size = Told<size_t>("GPULOOM_TEST_SIZE");
-  const auto fd = Told<int>("GPULOOM_TEST_DESCRIPTOR");
+  const auto size = FromParent<size_t>("GPULOOM_TEST_SIZE");
+  const auto fd = FromParent<int>("GPULOOM_TEST_DESCRIPTOR");
   CUmemGenericAllocationHandle memory = 0;
   CUdeviceptr address = 0;
   CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, device},

@@ -28,9 +28,9 @@ int ImportsPoolAndDies();
 int ExportsPoolAndDies();
 int FreesBehindAGate();
 
-// For children to come; they find it with Told.
+// For children to come; they find it with FromParent.
 template <typename T>
-void Tell(const char* name, const T& value) {
+void PassToChild(const char* name, const T& value) {
   std::string text;
   const auto* bytes = reinterpret_cast<const unsigned char*>(&value);
   for (size_t i = 0; i < sizeof(value); ++i) {
@@ -43,7 +43,7 @@ void Tell(const char* name, const T& value) {
 
 // What the test has told in the environment.
 template <typename T>
-T Told(const char* name) {
+T FromParent(const char* name) {
   T value = {};
   const char* text = std::getenv(name);
   auto* bytes = reinterpret_cast<unsigned char*>(&value);

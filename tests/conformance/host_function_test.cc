@@ -34,13 +34,13 @@ struct Seen {
   }
 };
 
-struct Told {
+struct CallbackResult {
   std::atomic<int> calls{0};
   CUstream stream = nullptr;
   CUresult status = CUDA_ERROR_UNKNOWN;
 
-  static void CUDA_CB Tell(CUstream stream, CUresult status, void* told) {
-    auto* self = static_cast<Told*>(told);
+  static void CUDA_CB Record(CUstream stream, CUresult status, void* outcome) {
+    auto* self = static_cast<CallbackResult*>(outcome);
     self->stream = stream;
     self->status = status;
     ++self->calls;
@@ -145,26 +145,27 @@ TEST_F(HostFunctions, TheFunctionSeesCopiesAndMayChangeWhatIsCopiedNext) {
 
 TEST_F(HostFunctions, CallbackLearnsItsStreamAndStatus) {
   CUstream stream = Stream();
-  Told told, legacy;
-  ASSERT_EQ(Cu().cuStreamAddCallback(stream, &Told::Tell, &told, 0), CUDA_SUCCESS);
-  ASSERT_EQ(Cu().cuStreamAddCallback(nullptr, &Told::Tell, &legacy, 0), CUDA_SUCCESS);
+  CallbackResult outcome, legacy;
+  ASSERT_EQ(Cu().cuStreamAddCallback(stream, &CallbackResult::Record, &outcome, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamAddCallback(nullptr, &CallbackResult::Record, &legacy, 0), CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
-  EXPECT_EQ(told.calls, 1);
-  EXPECT_EQ(told.stream, stream);
-  EXPECT_EQ(told.status, CUDA_SUCCESS);
+  EXPECT_EQ(outcome.calls, 1);
+  EXPECT_EQ(outcome.stream, stream);
+  EXPECT_EQ(outcome.status, CUDA_SUCCESS);
   EXPECT_EQ(legacy.calls, 1);
   EXPECT_EQ(legacy.stream, nullptr);
 }
 
 TEST_F(HostFunctions, PerThreadEntryPoints) {
-  Told told;
+  CallbackResult outcome;
   Gate gate;
   ASSERT_EQ(Cu().cuLaunchHostFunc_ptsz(nullptr, &Gate::Pass, &gate), CUDA_SUCCESS);
-  ASSERT_EQ(Cu().cuStreamAddCallback_ptsz(nullptr, &Told::Tell, &told, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuStreamAddCallback_ptsz(nullptr, &CallbackResult::Record, &outcome, 0),
+            CUDA_SUCCESS);
   EXPECT_EQ(Cu().cuStreamQuery(CU_STREAM_PER_THREAD), CUDA_ERROR_NOT_READY);
   gate.open = true;
   ASSERT_EQ(Cu().cuStreamSynchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
-  EXPECT_EQ(told.calls, 1);
+  EXPECT_EQ(outcome.calls, 1);
 }
 
 TEST_F(HostFunctions, ManyOfOneStreamRunInOrder) {
@@ -274,10 +275,11 @@ TEST_F(HostFunctions, WrongCalls) {
   CUstream stream = Stream();
   EXPECT_EQ(Cu().cuLaunchHostFunc(stream, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(Cu().cuStreamAddCallback(stream, nullptr, nullptr, 0), CUDA_ERROR_INVALID_VALUE);
-  Told told;
-  EXPECT_EQ(Cu().cuStreamAddCallback(stream, &Told::Tell, &told, 1), CUDA_ERROR_INVALID_VALUE);
+  CallbackResult outcome;
+  EXPECT_EQ(Cu().cuStreamAddCallback(stream, &CallbackResult::Record, &outcome, 1),
+            CUDA_ERROR_INVALID_VALUE);
   ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
-  EXPECT_EQ(told.calls, 0);
+  EXPECT_EQ(outcome.calls, 0);
 }
 
 }  // namespace

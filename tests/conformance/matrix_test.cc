@@ -65,17 +65,19 @@ std::string Beginning(uint32_t register_bits, uint32_t a, uint32_t b, uint32_t c
 
 // Where a lane's element lies, as PTX's pictures of mma have it. Registers of A and B hold `per`
 // elements; registers of C and D count as one element each.
-struct Place {
+struct Position {
   uint32_t row, column;
 };
-Place PlaceInA(uint32_t m, uint32_t per, uint32_t lane, uint32_t r, uint32_t j) {
+Position PositionInA(uint32_t m, uint32_t per, uint32_t lane, uint32_t r, uint32_t j) {
   const uint32_t halves = m / 8;
   return {lane / 4 + (r % halves) * 8, lane % 4 * per + j + (r / halves) * 4 * per};
 }
-Place PlaceInB(uint32_t per, uint32_t lane, uint32_t r, uint32_t j) {
+Position PositionInB(uint32_t per, uint32_t lane, uint32_t r, uint32_t j) {
   return {lane % 4 * per + j + r * 4 * per, lane / 4};
 }
-Place PlaceInC(uint32_t lane, uint32_t i) { return {lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2}; }
+Position PositionInC(uint32_t lane, uint32_t i) {
+  return {lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2};
+}
 
 constexpr Form kMmaForms[] = {
     {16, 8, 8, "f32", "f16", "f16", "f32"},
@@ -130,18 +132,18 @@ TEST_F(Matrices, Mma) {
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
       for (uint32_t r = 0; r < a_count; ++r) {
         for (uint32_t j = 0; j < per; ++j) {
-          const Place at = PlaceInA(form.m, per, lane, r, j);
+          const Position at = PositionInA(form.m, per, lane, r, j);
           put(r, lane, j * a.bits, a, left.At(at.row, at.column));
         }
       }
       for (uint32_t r = 0; r < b_count; ++r) {
         for (uint32_t j = 0; j < per; ++j) {
-          const Place at = PlaceInB(per, lane, r, j);
+          const Position at = PositionInB(per, lane, r, j);
           put(a_count + r, lane, j * b.bits, b, right.At(at.row, at.column));
         }
       }
       for (uint32_t i = 0; i < sums; ++i) {
-        const Place at = PlaceInC(lane, i);
+        const Position at = PositionInC(lane, i);
         put(a_count + b_count + i / c_per, lane, i % c_per * c.bits, c,
             start.At(at.row, at.column));
       }
@@ -178,7 +180,7 @@ TEST_F(Matrices, Mma) {
     int wrong = 0;
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
       for (uint32_t i = 0; i < sums; ++i) {
-        const Place place = PlaceInC(lane, i);
+        const Position place = PositionInC(lane, i);
         const uint64_t got = GetBits(
             output, (uint64_t{i / d_per} * kLanes + lane) * word_bits + i % d_per * d.bits, d.bits);
         wrong += got != Encode(d, want.At(place.row, place.column)) ? 1 : 0;

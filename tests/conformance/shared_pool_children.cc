@@ -20,7 +20,7 @@ void Hold(bool condition, const char* what) {
 }
 
 CUmemoryPool Import() {
-  const auto fd = Told<int>("GPULOOM_TEST_DESCRIPTOR");
+  const auto fd = FromParent<int>("GPULOOM_TEST_DESCRIPTOR");
   CUmemoryPool pool = nullptr;
   Want(Cu().cuMemPoolImportFromShareableHandle(
            &pool, reinterpret_cast<void*>(static_cast<intptr_t>(fd)), kDescriptor, 0),
@@ -29,7 +29,7 @@ CUmemoryPool Import() {
 }
 
 CUdeviceptr Import(CUmemoryPool pool, const char* name) {
-  auto data = Told<CUmemPoolPtrExportData>(name);
+  auto data = FromParent<CUmemPoolPtrExportData>(name);
   CUdeviceptr memory = 0;
   Want(Cu().cuMemPoolImportPointer(&memory, pool, &data), CUDA_SUCCESS, name);
   return memory;
@@ -56,9 +56,9 @@ void TryWhatIsNotAllowed(CUmemoryPool pool, CUstream stream) {
   Hold(Cu().cuMemPoolImportPointer(&address, pool, &none) != CUDA_SUCCESS,
        "nothing was imported as a pointer");
   Want(Cu().cuMemPoolImportPointer(&address, pool, nullptr), CUDA_ERROR_INVALID_VALUE, "no data");
-  auto data = Told<CUmemPoolPtrExportData>("GPULOOM_TEST_POINTER");
+  auto data = FromParent<CUmemPoolPtrExportData>("GPULOOM_TEST_POINTER");
   Want(Cu().cuMemPoolImportPointer(nullptr, pool, &data), CUDA_ERROR_INVALID_VALUE, "no result");
-  auto strange = Told<CUmemPoolPtrExportData>("GPULOOM_TEST_STRANGE_POINTER");
+  auto strange = FromParent<CUmemPoolPtrExportData>("GPULOOM_TEST_STRANGE_POINTER");
   Want(Cu().cuMemPoolImportPointer(&address, pool, &strange), CUDA_ERROR_INVALID_VALUE,
        "another pool's pointer");
 }
@@ -67,7 +67,7 @@ void TryWhatIsNotAllowed(CUmemoryPool pool, CUstream stream) {
 
 int ImportsPool() {
   Begin();
-  const auto size = Told<size_t>("GPULOOM_TEST_SIZE");
+  const auto size = FromParent<size_t>("GPULOOM_TEST_SIZE");
   CUstream stream = nullptr;
   Want(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS, "cuStreamCreate");
   CUmemoryPool pool = Import();
@@ -118,7 +118,7 @@ int ImportsPool() {
 
 int ImportsPoolAndDies() {
   Begin();
-  const auto size = Told<size_t>("GPULOOM_TEST_SIZE");
+  const auto size = FromParent<size_t>("GPULOOM_TEST_SIZE");
   const CUdeviceptr memory = Import(Import(), "GPULOOM_TEST_POINTER");
   ReadAndWrite(memory, size, nullptr);
   Want(Cu().cuCtxSynchronize(), CUDA_SUCCESS, "cuCtxSynchronize");
@@ -130,14 +130,14 @@ int ImportsPoolAndDies() {
 // behind the event.
 int FreesBehindAGate() {
   Begin();
-  const auto size = Told<size_t>("GPULOOM_TEST_SIZE");
-  const auto socket = Told<int>("GPULOOM_TEST_SOCKET");
+  const auto size = FromParent<size_t>("GPULOOM_TEST_SIZE");
+  const auto socket = FromParent<int>("GPULOOM_TEST_SOCKET");
   const CUdeviceptr memory = Import(Import(), "GPULOOM_TEST_POINTER");
   CUstream stream = nullptr;
   CUevent event = nullptr;
   void* pinned = nullptr;
   Want(Cu().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS, "cuStreamCreate");
-  Want(Cu().cuIpcOpenEventHandle(&event, Told<CUipcEventHandle>("GPULOOM_TEST_EVENT")),
+  Want(Cu().cuIpcOpenEventHandle(&event, FromParent<CUipcEventHandle>("GPULOOM_TEST_EVENT")),
        CUDA_SUCCESS, "cuIpcOpenEventHandle");
   Want(Cu().cuMemHostAlloc(&pinned, size + 4096, CU_MEMHOSTALLOC_DEVICEMAP), CUDA_SUCCESS,
        "cuMemHostAlloc");
@@ -162,8 +162,8 @@ int FreesBehindAGate() {
 
 int ExportsPoolAndDies() {
   Begin();
-  const auto size = Told<size_t>("GPULOOM_TEST_SIZE");
-  const auto socket = Told<int>("GPULOOM_TEST_SOCKET");
+  const auto size = FromParent<size_t>("GPULOOM_TEST_SIZE");
+  const auto socket = FromParent<int>("GPULOOM_TEST_SOCKET");
   CUmemPoolProps properties = {};
   properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.handleTypes = kDescriptor;

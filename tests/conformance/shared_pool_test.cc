@@ -63,11 +63,11 @@ class SharedPools : public WithContext {
   // What an allocation in it is exported for; nobody needs the descriptor.
   void ExportOnly(CUmemoryPool pool) { close(Export(pool)); }
   // For a child to inherit; the caller's.
-  int TellPool(CUmemoryPool pool) {
+  int PassPool(CUmemoryPool pool) {
     const int exported = Export(pool);
     const int inherited = fcntl(exported, F_DUPFD, 3);  // without close-on-exec
     close(exported);
-    Tell("GPULOOM_TEST_DESCRIPTOR", inherited);
+    PassToChild("GPULOOM_TEST_DESCRIPTOR", inherited);
     return inherited;
   }
   // The first end is ours, the second a child's, who finds it.
@@ -76,7 +76,7 @@ class SharedPools : public WithContext {
     const timeval patience = {60, 0};
     ASSERT_EQ(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
     fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-    Tell("GPULOOM_TEST_SOCKET", ends[1]);
+    PassToChild("GPULOOM_TEST_SOCKET", ends[1]);
   }
   // Once the driver has what it needs for such work itself.
   size_t FreeBefore() {
@@ -118,14 +118,14 @@ TEST_F(SharedPools, AnotherProcessUsesAllocations) {
   ASSERT_NE(pool, nullptr);
   const CUdeviceptr strange_memory = Take(strange, 4096);
   ExportOnly(strange);
-  Tell("GPULOOM_TEST_STRANGE_POINTER", Export(strange_memory));
+  PassToChild("GPULOOM_TEST_STRANGE_POINTER", Export(strange_memory));
   for (const size_t size : {size_t{4096}, 3 * kMiB, 40 * kMiB}) {
     const CUdeviceptr first = Take(pool, size);
     const CUdeviceptr second = Take(pool, size);
-    const int inherited = TellPool(pool);
-    Tell("GPULOOM_TEST_POINTER", Export(first));
-    Tell("GPULOOM_TEST_SECOND_POINTER", Export(second));
-    Tell("GPULOOM_TEST_SIZE", size);
+    const int inherited = PassPool(pool);
+    PassToChild("GPULOOM_TEST_POINTER", Export(first));
+    PassToChild("GPULOOM_TEST_SECOND_POINTER", Export(second));
+    PassToChild("GPULOOM_TEST_SIZE", size);
     EXPECT_EQ(RunChild("imports_pool"), 0);
     close(inherited);
     for (const CUdeviceptr memory : {first, second}) {
@@ -144,13 +144,13 @@ TEST_F(SharedPools, ADestroyedPoolServesWhileItHasAllocations) {
   CUmemoryPool strange = MakePool();
   const CUdeviceptr strange_memory = Take(strange, 4096);
   ExportOnly(strange);
-  Tell("GPULOOM_TEST_STRANGE_POINTER", Export(strange_memory));
+  PassToChild("GPULOOM_TEST_STRANGE_POINTER", Export(strange_memory));
   const CUdeviceptr first = Take(pool, size);
   const CUdeviceptr second = Take(pool, size);
-  const int inherited = TellPool(pool);
-  Tell("GPULOOM_TEST_POINTER", Export(first));
-  Tell("GPULOOM_TEST_SECOND_POINTER", Export(second));
-  Tell("GPULOOM_TEST_SIZE", size);
+  const int inherited = PassPool(pool);
+  PassToChild("GPULOOM_TEST_POINTER", Export(first));
+  PassToChild("GPULOOM_TEST_SECOND_POINTER", Export(second));
+  PassToChild("GPULOOM_TEST_SIZE", size);
   EXPECT_EQ(Cu().cuMemPoolDestroy(pool), CUDA_SUCCESS);
   EXPECT_EQ(RunChild("imports_pool"), 0);
   close(inherited);
@@ -177,9 +177,9 @@ TEST_F(SharedPools, AnImporterThatIsKilledTakesNothingAlong) {
   const size_t before = FreeBefore();
   CUmemoryPool pool = MakePool();
   const CUdeviceptr memory = Take(pool, size);
-  const int inherited = TellPool(pool);
-  Tell("GPULOOM_TEST_POINTER", Export(memory));
-  Tell("GPULOOM_TEST_SIZE", size);
+  const int inherited = PassPool(pool);
+  PassToChild("GPULOOM_TEST_POINTER", Export(memory));
+  PassToChild("GPULOOM_TEST_SIZE", size);
   EXPECT_EQ(RunChild("imports_pool_and_dies"), kKilled);
   close(inherited);
   EXPECT_EQ(Download<uint8_t>(memory, size), std::vector<uint8_t>(size, 0x42));
@@ -196,7 +196,7 @@ TEST_F(SharedPools, AnExporterThatIsKilledLeavesWhatIsImported) {
   const size_t before = FreeBefore();
   int ends[2];
   ASSERT_NO_FATAL_FAILURE(Connect(ends));
-  Tell("GPULOOM_TEST_SIZE", size);
+  PassToChild("GPULOOM_TEST_SIZE", size);
   int status = -1;
   std::thread child([&] {
     status = RunChild("exports_pool_and_dies");
@@ -238,12 +238,12 @@ TEST_F(SharedPools, FreesInTheOrderOfAnEventOfBothProcesses) {
   ASSERT_EQ(Cu().cuIpcGetEventHandle(&event_handle, event), CUDA_SUCCESS);
   CUmemoryPool pool = MakePool();
   CUdeviceptr memory = Take(pool, size);
-  const int inherited = TellPool(pool);
+  const int inherited = PassPool(pool);
   int ends[2];
   ASSERT_NO_FATAL_FAILURE(Connect(ends));
-  Tell("GPULOOM_TEST_POINTER", Export(memory));
-  Tell("GPULOOM_TEST_SIZE", size);
-  Tell("GPULOOM_TEST_EVENT", event_handle);
+  PassToChild("GPULOOM_TEST_POINTER", Export(memory));
+  PassToChild("GPULOOM_TEST_SIZE", size);
+  PassToChild("GPULOOM_TEST_EVENT", event_handle);
   int status = -1;
   std::thread child([&] {
     status = RunChild("frees_behind_a_gate");

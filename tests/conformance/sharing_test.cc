@@ -36,9 +36,9 @@ TEST_F(Sharing, AnotherProcessUsesMemoryAndEvent) {
     const CUstream stream = Stream();
     ASSERT_EQ(Cu().cuMemsetD8Async(memory, 0x21, size, stream), CUDA_SUCCESS);
     ASSERT_EQ(Cu().cuEventRecord(event, stream), CUDA_SUCCESS);
-    Tell("GPULOOM_TEST_MEMORY", memory_handle);
-    Tell("GPULOOM_TEST_EVENT", event_handle);
-    Tell("GPULOOM_TEST_SIZE", size);
+    PassToChild("GPULOOM_TEST_MEMORY", memory_handle);
+    PassToChild("GPULOOM_TEST_EVENT", event_handle);
+    PassToChild("GPULOOM_TEST_SIZE", size);
     ASSERT_EQ(RunChild("opens_handles"), 0);
     ASSERT_EQ(Cu().cuEventSynchronize(event), CUDA_SUCCESS);
     EXPECT_EQ(Cu().cuEventQuery(event), CUDA_SUCCESS);
@@ -109,8 +109,8 @@ TEST_F(Sharing, ADescriptorsMemoryInAnotherProcess) {
                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
             CUDA_SUCCESS);
   const int inherited = fcntl(exported, F_DUPFD, 3);  // without close-on-exec
-  Tell("GPULOOM_TEST_DESCRIPTOR", inherited);
-  Tell("GPULOOM_TEST_SIZE", size);
+  PassToChild("GPULOOM_TEST_DESCRIPTOR", inherited);
+  PassToChild("GPULOOM_TEST_SIZE", size);
   EXPECT_EQ(RunChild("imports_descriptor"), 0);
   close(inherited);
   close(exported);

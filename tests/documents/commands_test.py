@@ -79,46 +79,46 @@ INSTEAD = {
     "kubectl exec trainer-0 -- gpuloom-trace --seconds 5 -o - > trace.json":
         ("no pod is at work here; own_trace_test traces one",
          '"$GPULOOM_STAND_IN_BUILD/bin/gpuloom" run --softgpu --trace own -- gpuloom-trace --help'),
-    "tests/versions/record.py --asker OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "tests/versions/record.py --client OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.0 --name 3.0":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
-    "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "tests/versions/record.py --client build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.0 --name 3.1":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
-    "tests/versions/record.py --asker OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "tests/versions/record.py --client OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.1 --name 3.1":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
-    "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "tests/versions/record.py --client build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.1 --name 3.2":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
-    "tests/versions/record.py --asker OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "tests/versions/record.py --client OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.2 --name 3.2":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
-    "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "tests/versions/record.py --client build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.2 --name 3.3":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
-    "tests/versions/record.py --asker OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "tests/versions/record.py --client OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.3 --name 3.3":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
-    "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "tests/versions/record.py --client build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.3 --name 3.4":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
-    "tests/versions/record.py --asker OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "tests/versions/record.py --client OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.4 --name 3.4":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
-    "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "tests/versions/record.py --client build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.4 --name 3.5":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
-    "tests/versions/record.py --asker OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "tests/versions/record.py --client OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.5 --name 3.5":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
-    "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "tests/versions/record.py --client build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.5 --name 3.6":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
-    "tests/versions/record.py --asker OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "tests/versions/record.py --client OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.6 --name 3.6":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
-    "tests/versions/record.py --asker build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "tests/versions/record.py --client build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.6 --name 3.7":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
 }
@@ -187,6 +187,18 @@ def CheckQueries(test, text):
     test.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
 
 
+def CheckRelabelling(test, text):
+    """A part of a scrape configuration that promtool takes, which gives all agents of a node one instance."""
+    part = yaml.safe_load(text)
+    test.assertEqual([rule["target_label"] for rule in part["relabel_configs"]], ["instance"])
+    whole = {"scrape_configs": [{"job_name": "gpuloom", "static_configs": [{"targets": ["node-1:9400"]}], **part}]}
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        yaml.safe_dump(whole, file)
+        file.flush()
+        checked = subprocess.run(["promtool", "check", "config", "--syntax-only", file.name], capture_output=True, text=True, check=False)
+    test.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+
+
 def CheckCuptiIsFound(test, text):
     """Values with which the chart mounts, in the schedulers' pods, a folder in which executors look for CUPTI."""
     values = yaml.safe_load(text)
@@ -216,6 +228,7 @@ FORMATS = {("docs/policy.md", "defaults:"): CheckPolicy,
            ("docs/metrics.md", "sum by (call) (rate(gpuloom_kubelet_refusals_total[15m])) / "
                                "sum by (call) (rate(gpuloom_kubelet_requests_total[15m]))"): CheckQueries,
            ("docs/metrics.md", "2.50 / 3600 * ("): CheckQueries,
+           ("docs/metrics.md", "relabel_configs:"): CheckRelabelling,
            ("docs/tracing.md", "schedulers:"): CheckCuptiIsFound,
            ("docs/installation.md", "resources:"): CheckResources,
            ("docs/installation.md", "accept-nvidia-visible-devices-envvar-when-unprivileged = false"): CheckRuntimeConfig}
@@ -303,6 +316,22 @@ class Documents(unittest.TestCase):
                     self.CheckCommands(document, commands)
                     typed += len(commands)
         self.assertGreater(typed, 0)
+
+    def test_the_charts_notes_can_be_typed(self):
+        """What helm tells a reader to do next."""
+        for flags, values, asked in (("", {}, 7), (" --set removeState=true", {"removeState": True}, 3)):
+            machine = checkout.Checkout(FOLDER, BUILD, RENDERER, NOTHING | {"pushed": CLUSTER["pushed"]}, {})
+            self.addCleanup(machine.Leave)
+            values_file = pathlib.Path(machine.holder.name, "notes.yaml")
+            values_file.write_text(yaml.safe_dump(values))
+            rendered = subprocess.run([RENDERER, "-only", "NOTES.txt", ROOT / "charts/gpuloom", values_file], capture_output=True, text=True,
+                                      check=True).stdout
+            commands = re.findall(r"^(?:.*: |\s*)((?:kubectl|helm) .*)$", rendered, re.MULTILINE)
+            self.assertEqual(len(commands), asked, rendered)
+            for command in [f"helm install gpuloom charts/gpuloom -n gpuloom-system --create-namespace "
+                            f"--set image.repository=registry.example/team/gpuloom{flags}", *commands]:
+                status, output = machine.Type(Replaced(command))
+                self.assertEqual(status, 0, f"{command}\n{output}")
 
     def CheckCommands(self, document, commands):
         machine = checkout.Checkout(FOLDER, BUILD, RENDERER, CLUSTER if document in IN_A_CLUSTER else NOTHING,

@@ -21,7 +21,7 @@ std::optional<control::AllocationState> AskScheduler(const FakeContainer& contai
   control::Client client;
   std::string error;
   std::vector<control::AllocationState> states;
-  if (!client.Connect(path.parent_path(), std::chrono::seconds(3), &error) ||
+  if (!client.Connect(path.parent_path(), std::chrono::seconds(60), &error) ||
       !client.ListAllocations(&states, &error)) {
     return std::nullopt;
   }
@@ -35,7 +35,7 @@ std::optional<control::AllocationState> AskScheduler(const FakeContainer& contai
 
 std::optional<control::AllocationState> AskSchedulerAtTheEnd(const FakeContainer& container) {
   std::optional<control::AllocationState> state = AskScheduler(container);
-  for (int turn = 0; turn < 250 && state.has_value() && state->sessions != 0; ++turn) {
+  for (int turn = 0; turn < 3000 && state.has_value() && state->sessions != 0; ++turn) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     state = AskScheduler(container);
   }

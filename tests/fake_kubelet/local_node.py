@@ -27,13 +27,6 @@ class Trouble(Exception):
     pass
 
 
-def Kill(pid):
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # it has ended by itself
-
-
 def Files(folder):
     """Everything below it, sockets and folders included."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
@@ -142,8 +135,7 @@ class LocalNode:
         return probe.returncode == 0
 
     def End(self, keeps_logs=False):
-        for pid in demo.Descendants():
-            Kill(pid)
+        demo.SignalDescendants(signal.SIGKILL)
         demo.WaitUntilAlone(PATIENCE)
         if keeps_logs:
             print(f"logs: {self.folder}", file=sys.stderr)

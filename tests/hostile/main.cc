@@ -63,7 +63,7 @@ struct Options {
 
 // A look at a process. An image that is being copied may have 64 MiB; AddressSanitizer keeps 256 MiB of what is freed, and
 // its shadow.
-struct Look {
+struct Footprint {
   pid_t pid = -1;
   uint64_t bytes = 0;
   size_t descriptors = 0;
@@ -72,9 +72,11 @@ struct Look {
 constexpr uint64_t kMayGrowBytes = (executor::kSanitized ? 768 : 256) * kMiB;
 constexpr size_t kMayGrowCount = 32;  // pools of threads and descriptors are not always as full
 
-Look LookAt(pid_t pid) { return {pid, PrivateBytes(pid), DescriptorCount(pid), ThreadCount(pid)}; }
+Footprint Measure(pid_t pid) {
+  return {pid, PrivateBytes(pid), DescriptorCount(pid), ThreadCount(pid)};
+}
 
-std::string Text(const Look& look) {
+std::string Text(const Footprint& look) {
   char text[128];
   std::snprintf(text, sizeof(text), "%.1f MiB, %zu descriptors, %zu threads",
                 static_cast<double>(look.bytes) / kMiB, look.descriptors, look.threads);
@@ -250,10 +252,10 @@ class Run {
   std::vector<std::unique_ptr<Honest>> honest_;
   Tally tally_;
   struct Both {
-    testing::Look executor, scheduler;
+    testing::Footprint executor, scheduler;
   };
-  Both LookAtBoth() {
-    return {LookAt(stack_.ExecutorOf("shared")), LookAt(stack_.scheduler().pid())};
+  Both MeasureBoth() {
+    return {Measure(stack_.ExecutorOf("shared")), Measure(stack_.scheduler().pid())};
   }
   // What has grown since the first look; empty: nothing.
   std::string Growth(const Both& now) const;
@@ -296,7 +298,7 @@ void Run::Look() {
       Fail("allocation " + hostile.allocation().name + " still has sessions");
     }
   }
-  looks_.push_back(LookAtBoth());
+  looks_.push_back(MeasureBoth());
   std::printf("%6lld s: executor %s; scheduler %s\n",
               static_cast<long long>(
                   std::chrono::duration_cast<seconds>(steady_clock::now() - begin_).count()),
@@ -307,8 +309,8 @@ void Run::Look() {
 std::string Run::Growth(const Both& now) const {
   for (const auto& [name, what] :
        {std::pair{"executor", &Both::executor}, {"scheduler", &Both::scheduler}}) {
-    const testing::Look& first = looks_[1].*what;
-    const testing::Look& last = now.*what;
+    const testing::Footprint& first = looks_[1].*what;
+    const testing::Footprint& last = now.*what;
     if (last.bytes > first.bytes + kMayGrowBytes ||
         last.descriptors > first.descriptors + kMayGrowCount ||
         last.threads > first.threads + kMayGrowCount) {
@@ -346,7 +348,7 @@ bool Run::Go() {
     }
   }
   begin_ = steady_clock::now();
-  looks_.push_back(LookAtBoth());
+  looks_.push_back(MeasureBoth());
   std::printf("before:   executor %s; scheduler %s\n", Text(looks_[0].executor).c_str(),
               Text(looks_[0].scheduler).c_str());
   // Pools and caches have filled at the first look, so there are two at least.
@@ -362,8 +364,8 @@ bool Run::Go() {
   }
   tally_.Print();
   // What waits for an idle device is let go of now that the honest ones have stopped.
-  if (!failed_ && !Eventually([this] { return Growth(LookAtBoth()).empty(); })) {
-    Fail(Growth(LookAtBoth()));
+  if (!failed_ && !Eventually([this] { return Growth(MeasureBoth()).empty(); })) {
+    Fail(Growth(MeasureBoth()));
   }
   honest_.clear();
   // Nobody works any more: what waited for that is given back while the executors live.

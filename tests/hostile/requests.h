@@ -119,7 +119,7 @@ class Requests {
   bool AddNode(executor::TestingGraph* graph, uint32_t kind);
   // `kinds`: what its nodes are.
   std::vector<uint8_t> GraphDefinition(std::vector<uint32_t>* kinds);
-  void PlaceBlock(std::vector<uint8_t> block, wire::HostPtr* where, uint64_t* size_bytes,
+  void StageBlock(std::vector<uint8_t> block, wire::HostPtr* where, uint64_t* size_bytes,
                   Draft* draft);
   // The answer makes the id one to use. False when there is no id.
   bool Expect(Names* names, uint32_t id, Draft* draft, uint32_t owner = 0);

@@ -60,6 +60,10 @@ void Requests::FillCode() {
     draft->payload = JitOptions();
     return ExpectLibrary(library, draft, offsetof(wire::LibraryCompile::Reply, managed_bytes));
   });
+  On<wire::LibrarySizeKnown>([this](auto* request, Draft*) {
+    request->image_bytes = random_.Chance(2) ? random_.Next() : AnyImage().size_bytes;
+    return true;
+  });
   On<wire::LibraryLoadByHash>([this](auto* request, Draft*) {
     request->library = wire::LibraryId{libraries_.New(&random_)};
     for (uint64_t& word : request->hash) word = random_.Next();

@@ -70,7 +70,7 @@ std::vector<uint8_t> Requests::GraphDefinition(std::vector<uint32_t>* kinds) {
 }
 
 // In the ring, or in the arena, where it may change any time.
-void Requests::PlaceBlock(std::vector<uint8_t> block, wire::HostPtr* where, uint64_t* size_bytes,
+void Requests::StageBlock(std::vector<uint8_t> block, wire::HostPtr* where, uint64_t* size_bytes,
                           Draft* draft) {
   draft->has_grid = true;
   if (random_.Chance(70)) {
@@ -89,7 +89,7 @@ void Requests::FillGraphs() {
     if (graph == 0 || !keeps_addresses_) return false;
     request->graph = wire::GraphId{graph};
     request->flags = random_.Below(2);
-    PlaceBlock(GraphDefinition(&graph_nodes_[graph]), &request->definition,
+    StageBlock(GraphDefinition(&graph_nodes_[graph]), &request->definition,
                &request->definition_bytes, draft);
     return Expect(&graphs_, graph, draft);
   });
@@ -102,7 +102,7 @@ void Requests::FillGraphs() {
     if (kinds[index] == kNodes || !AddNode(&change, kinds[index])) return false;
     change.Rename(0, index);
     request->graph = wire::GraphId{graph};
-    PlaceBlock(change.Block(), &request->update, &request->update_bytes, draft);
+    StageBlock(change.Block(), &request->update, &request->update_bytes, draft);
     return true;
   });
   const auto with_stream = [this](auto* request, Draft*) {

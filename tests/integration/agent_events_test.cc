@@ -143,6 +143,20 @@ TEST_F(AgentEvents, AFaultAndARefusalAreEventsOfThePodThatHadThem) {
   EXPECT_THAT(metrics, HasSubstr("\ngpuloom_events_dropped_total 0\n"));
 }
 
+TEST_F(AgentEvents, WhatHappensWhileNoAgentRunsIsToldByTheNextOneOnce) {
+  const FakeContainer p = Admit("team-a", "p");
+  const FakeContainer q = Admit("team-b", "q");
+  RunTenant(q, {"fault"});
+  ASSERT_TRUE(WaitForEvent("team-b/q", "GpuFault")) << node_.AgentLog() << node_.ApiServerLog();
+  node_.KillAgent(SIGTERM);  // so that it keeps what it has told
+  RunTenant(p, {"fault"});
+  node_.StartAgent(arguments_);
+  ASSERT_TRUE(WaitForEvent("team-a/p", "GpuFault")) << node_.AgentLog() << node_.ApiServerLog();
+  EXPECT_EQ(Events("team-a/p", "GpuFault").at(0)["count"], 1);
+  ASSERT_EQ(Events("team-b/q", "GpuFault").size(), 1u);
+  EXPECT_EQ(Events("team-b/q", "GpuFault").at(0)["count"], 1);
+}
+
 // As of a StatefulSet.
 TEST_F(AgentEvents, APodThatHasTheNameOfAnEarlierOneHasEventsOfItsOwn) {
   RunTenant(Admit("team-a", "p"), {"fault"});

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "agent/metrics/testing/http.h"
+#include "agent/node/pci.h"
 #include "tests/integration/agent_tenant_fixture.h"
 
 namespace gpuloom {
@@ -59,7 +60,7 @@ class AgentHealth : public AgentTenant {
   std::string State(const std::string& gpu, const char* state) {
     return "gpuloom_gpu_state{gpu=\"" + UuidOf(gpu) + "\",state=\"" + state + "\"} 1";
   }
-  bool IsTold(const std::string& text) {
+  bool IsReported(const std::string& text) {
     return node_.WaitFor([&] { return node_.ApiServerLog().find(text) != std::string::npos; });
   }
 
@@ -89,7 +90,7 @@ TEST_F(AgentHealth, AGpuThatFallsOffTheBusIsOfferedToNobodyAndTheOtherIsNotDistu
   EXPECT_THAT(node_.RunAgentProbe("--probe-ready"),
               AllOf(HasSubstr(reason + "; it is probed"), Not(HasSubstr(UuidOf(first_)))));
   EXPECT_EQ(node_.RunAgentProbe("--probe"), "") << "nobody is to restart the agent";
-  EXPECT_TRUE(IsTold("\"reason\": \"GpuSick\", \"message\": \"GPU " + reason + "\""))
+  EXPECT_TRUE(IsReported("\"reason\": \"GpuSick\", \"message\": \"GPU " + reason + "\""))
       << node_.ApiServerLog();
   EXPECT_TRUE(WaitForMetric(State(second_, "sick")));
   EXPECT_TRUE(WaitForMetric(State(first_, "healthy")));
@@ -108,8 +109,8 @@ TEST_F(AgentHealth, AGpuThatFallsOffTheBusIsOfferedToNobodyAndTheOtherIsNotDistu
   node_.LoseGpus(false);
   ASSERT_TRUE(node_.WaitFor([&] { return OfferedGpus().size() == 2; })) << node_.AgentLog();
   EXPECT_TRUE(node_.WaitForLog(UuidOf(second_) + " is healthy"));
-  EXPECT_TRUE(
-      IsTold("\"reason\": \"GpuHealthy\", \"message\": \"GPU " + UuidOf(second_) + " is healthy\""))
+  EXPECT_TRUE(IsReported("\"reason\": \"GpuHealthy\", \"message\": \"GPU " + UuidOf(second_) +
+                         " is healthy\""))
       << node_.ApiServerLog();
   EXPECT_TRUE(WaitForMetric(State(second_, "healthy")));
   EXPECT_TRUE(node_.WaitFor([&] { return node_.RunAgentProbe("--probe-ready").empty(); }));
@@ -231,6 +232,63 @@ TEST_F(AgentHealthRestarted, AGpuThatIsTakenOutIsForgottenAndItsOrderIsThereWhen
   EXPECT_EQ(OfferedGpus(), left);
 }
 
+// Without it this node has no driver, as one on which nothing is to drive.
+class AgentOnlyGpu : public AgentTenant {
+ protected:
+  AgentOnlyGpu() : AgentTenant(1, 5) {}
+  void SetUp() override {
+    if (HasNvidiaGpuOnPci(kPciDevices)) GTEST_SKIP() << "this machine's own GPU would be missed";
+    StartSchedulers();
+    AgentTenant::SetUp();
+    const std::string id = *node_.kubelet().healthy_ids().begin();
+    uuid_ = "GPU" + id.substr(3, id.find("::") - 3);
+  }
+  void TearDown() override { EndSchedulers(); }
+  std::vector<std::string> AgentArguments() const override { return {"--schedulers", "adopt"}; }
+  void StartSchedulers() { schedulers_ = node_.StartFurtherAgent({"--schedulers", "only"}); }
+  void EndSchedulers() {
+    const pid_t ended = std::exchange(schedulers_, 0);
+    if (ended == 0) return;
+    kill(ended, SIGTERM);
+    EXPECT_EQ(waitpid(ended, nullptr, 0), ended);
+  }
+
+  pid_t schedulers_ = 0;
+  std::string uuid_;
+};
+
+TEST_F(AgentOnlyGpu, ThatIsTakenOutIsForgottenAndItsOrderIsThereWhenItIsBack) {
+  int status = -1;
+  node_.RunGpuloom({"drain", uuid_, "--reason", "swap"}, &status);
+  ASSERT_EQ(status, 0);
+  EndSchedulers();
+  node_.KillAgent(SIGTERM);
+  node_.StartAgentWithNvml(GPULOOM_NVML_WITHOUT_DRIVER, AgentArguments());
+  ASSERT_TRUE(node_.WaitForLog("GPU " + uuid_ + " is no longer on this node")) << node_.AgentLog();
+  ASSERT_TRUE(node_.WaitFor([&] {
+    return node_.kubelet().registrations() >= 2 && node_.kubelet().healthy_devices() == 0;
+  })) << node_.AgentLog();
+  EXPECT_EQ(node_.RunAgentProbe("--probe"), "");
+  for (const char* command : {"gpus", "tenants", "refusals", "doctor"}) {
+    EXPECT_THAT(node_.RunGpuloom({command}, &status), Not(HasSubstr(uuid_))) << command;
+  }
+  EXPECT_THAT(node_.RunGpuloom({"gpus"}, &status), HasSubstr("this node has no GPU to share"));
+
+  node_.KillAgent(SIGTERM);
+  StartSchedulers();
+  node_.StartAgent(AgentArguments());
+  EXPECT_TRUE(node_.WaitFor([&] {
+    const std::string said = node_.RunGpuloom({"gpus"}, &status);
+    return status == 0 && said.find("drained by operator: swap") != std::string::npos;
+  })) << node_.AgentLog();
+  EXPECT_EQ(node_.kubelet().healthy_devices(), 0u);
+  node_.RunGpuloom({"drain", uuid_, "--undo"}, &status);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(node_.kubelet().WaitForDevices(5, kAgentPatience).ok()) << node_.AgentLog();
+  const Ran ran = Run(Admit("team-a", "p"), "gpuloom-tenant", {"vadd"});
+  EXPECT_EQ(ran.result.exit_code, 0) << ran.output << node_.AgentLog();
+}
+
 TEST(AgentHealthOfTheNode, AGpuThatCannotEvenBeNamedIsToldWhereverSomebodyLooks) {
   AgentNode node;
   ASSERT_TRUE(node.kubelet().Start().ok());
@@ -252,6 +310,18 @@ TEST(AgentHealthOfTheNode, AGpuThatCannotEvenBeNamedIsToldWhereverSomebodyLooks)
            std::string::npos;
   })) << node.ApiServerLog();
   EXPECT_THAT(node.RunAgentProbe("--probe-ready"), HasSubstr(trouble));
+}
+
+// The watch for faults keeps the library open, which shows this process the GPUs of that moment only.
+TEST(AgentHealthOfTheNode, AGpuThatHasItsNameAgainIsSharedWithoutARestart) {
+  AgentNode node;
+  ASSERT_TRUE(node.kubelet().Start().ok());
+  node.TakeNameOfGpu(1);
+  node.StartAgentWithNvml(GPULOOM_NVML_WITH_FAULTS, {});
+  ASSERT_TRUE(node.WaitForLog("on 1 GPUs")) << node.AgentLog();
+  ASSERT_TRUE(node.WaitForLog("nvml: GPU 1: handle: GPU is lost")) << node.AgentLog();
+  node.ForgetNvmlEvents();
+  EXPECT_TRUE(node.WaitForLog("on 2 GPUs")) << node.AgentLog();
 }
 
 }  // namespace

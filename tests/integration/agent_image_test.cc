@@ -56,7 +56,7 @@ class AgentImage : public ::testing::Test {
     }
     ASSERT_TRUE(node_.kubelet().Start().ok());
     node_.StartAgent();
-    ASSERT_TRUE(node_.kubelet().WaitForDevices(10, std::chrono::seconds(10)).ok())
+    ASSERT_TRUE(node_.kubelet().WaitForDevices(10, std::chrono::seconds(60)).ok())
         << node_.AgentLog();
     const auto pod = node_.kubelet().Admit({"team-a", "p", {{"main", 1, false}}});
     ASSERT_TRUE(pod.ok()) << pod.status();

@@ -188,6 +188,10 @@ TEST_F(AgentKubelet, AReplacedAgentAdoptsWhatRuns) {
   const FakeContainer before = Run("a", "p", 1);
   const std::vector<pid_t> schedulers = node_.SchedulerPids();
   ASSERT_THAT(schedulers, SizeIs(2));
+  // A hardware queue for each of the node's slots, for the contexts of all executors.
+  std::ifstream file("/proc/" + std::to_string(schedulers.front()) + "/environ");
+  const std::string environment{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(environment, HasSubstr(std::string("CUDA_DEVICE_MAX_CONNECTIONS=10") + '\0'));
   node_.KillAgent(SIGKILL);
   // The scheduler serves on.
   EXPECT_STREQ(AskScheduler(before)->pod, "p");
@@ -234,8 +238,12 @@ TEST_F(AgentKubelet, IdsThatPassToAnotherNamespaceGetAFreshDirectory) {
   const auto second = node_.kubelet().PrepareStart("b", "q", "main");
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_NE(Directory(*second), Directory(first));
-  EXPECT_STREQ(AskScheduler(first)->pod_namespace, "a");
   EXPECT_STREQ(AskScheduler(*second)->pod_namespace, "b");
+  // The first one's goes at once, with the times of collecting that an agent has by itself: nobody shall be taken for the
+  // holder of what another one has.
+  EXPECT_TRUE(node_.WaitFor([&] { return !fs::exists(Directory(first)); })) << node_.AgentLog();
+  EXPECT_FALSE(AskScheduler(first).has_value());
+  EXPECT_TRUE(AskScheduler(*second).has_value());
 }
 
 TEST_F(AgentKubelet, ADeletedPodsDirectoryIsCollected) {

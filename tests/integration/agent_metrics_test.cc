@@ -10,11 +10,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <thread>
 
 #include "agent/metrics/testing/http.h"
 #include "tests/fake_kubelet/allocation_report.h"
 #include "tests/integration/agent_tenant_fixture.h"
 #include "tests/integration/process.h"
+#include "tests/integration/prometheus.h"
 
 namespace gpuloom {
 namespace {
@@ -22,33 +24,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
-
-// One that was free a moment ago, below those that the kernel gives to connections: other tests make them all the time.
-int FreePort() {
-  static int next = 20'000 + getpid() % 10'000;
-  for (; next < 32'000; ++next) {
-    const channel::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(next));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
-      return next++;
-    }
-  }
-  ADD_FAILURE() << "no port is free";
-  return 0;
-}
-
-std::string UrlEscaped(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    char hex[4];
-    snprintf(hex, sizeof(hex), "%%%02x", static_cast<unsigned char>(c));
-    escaped += isalnum(static_cast<unsigned char>(c)) ? std::string(1, c) : hex;
-  }
-  return escaped;
-}
 
 // The queries of a document's blocks: each begins at the left.
 std::vector<std::string> QueriesOf(const std::string& document) {
@@ -65,27 +40,6 @@ std::vector<std::string> QueriesOf(const std::string& document) {
     }
   }
   return queries;
-}
-
-// Those of a dashboard's panels, as they are asked for all namespaces and GPUs and the time since the test began.
-std::vector<std::string> ExpressionsOf(const std::string& path) {
-  const std::pair<std::string, std::string> variables[] = {
-      {"$__rate_interval", "1m"}, {"$__range", "1h"}, {"$namespace", ".*"}, {"$gpu", ".*"}};
-  std::ifstream file(path);
-  std::vector<std::string> expressions;
-  const Json dashboard = Json::parse(file);
-  for (const Json& panel : dashboard["panels"]) {
-    for (const Json& target : panel.value("targets", Json::array())) {
-      std::string expression = target["expr"];
-      for (const auto& [name, value] : variables) {
-        for (size_t at; (at = expression.find(name)) != expression.npos;) {
-          expression.replace(at, name.size(), value);
-        }
-      }
-      expressions.push_back(expression);
-    }
-  }
-  return expressions;
 }
 
 class AgentMetrics : public AgentTenant {
@@ -133,8 +87,64 @@ class AgentMetrics : public AgentTenant {
     return tenant;
   }
 
-  const int port_ = FreePort();
+  const int port_ = testing::FreePort();
 };
+
+// From the policy's file to what the device does: for programs that run, and that notice nothing else of it.
+TEST_F(AgentMetrics, AChangeOfThePolicyChangesWhatRunningTenantsGet) {
+  const FakeContainer a = Admit("team-a", "p");
+  const FakeContainer b = Admit("team-b", "q");
+  const testing::Process of_a = Rest(a);
+  const testing::Process of_b = Rest(b);
+  const auto used_ns = [](const FakeContainer& container) {
+    return static_cast<double>(AskScheduler(container)->time.compute_ns);
+  };
+  // Within a second, as often as it takes until it is between these.
+  const auto part_of_a_is_in = [&](double least, double most) {
+    const double before_a = used_ns(a);
+    const double before_b = used_ns(b);
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    const double more_a = used_ns(a) - before_a;
+    const double part = more_a / (more_a + used_ns(b) - before_b);
+    return part > least && part < most;
+  };
+  EXPECT_TRUE(node_.WaitFor([&] { return part_of_a_is_in(0.4, 0.6); })) << node_.AgentLog();
+  node_.WritePolicy("namespaces: {team-b: {weight: 300}}\n");
+  EXPECT_TRUE(node_.WaitFor([&] { return part_of_a_is_in(0.17, 0.33); })) << node_.AgentLog();
+  node_.WritePolicy("namespaces: {team-a: {weight: 300}}\n");
+  EXPECT_TRUE(node_.WaitFor([&] { return part_of_a_is_in(0.67, 0.83); })) << node_.AgentLog();
+}
+
+// Pods one after another in one slot, and a container behind an init container: who pays by slots pays for one at a time.
+TEST_F(AgentMetrics, SlotsThatPassOnAreHeldOnce) {
+  const auto held = [&](double slots) {
+    return node_.WaitFor([&] { return Now("gpuloom_tenant_slots") == slots; });
+  };
+  FakeContainer last = Admit("team-a", "p0");
+  EXPECT_TRUE(held(1)) << Body("/metrics");
+  for (int i = 1; i < 4; ++i) {
+    node_.kubelet().RemovePod("team-a", "p" + std::to_string(i - 1));
+    const std::string name = "p" + std::to_string(i);
+    ASSERT_TRUE(node_.kubelet()
+                    .AdmitWithDevices({"team-a", name, {{"main", 1, false}}}, {last.device_ids})
+                    .ok());
+    last = Restart("team-a", name.c_str());
+    EXPECT_TRUE(node_.WaitFor([&] {
+      return Now("gpuloom_tenant_slots", {"pod=\"" + name + "\""}) == 1;
+    })) << Body("/metrics");
+    EXPECT_EQ(Now("gpuloom_tenant_slots"), 1) << Body("/metrics");
+  }
+  ASSERT_TRUE(
+      node_.kubelet().Admit({"team-b", "q", {{"setup", 3, true}, {"main", 2, false}}}).ok());
+  ASSERT_TRUE(node_.kubelet().PrepareStart("team-b", "q", "setup").ok()) << node_.AgentLog();
+  EXPECT_TRUE(held(4)) << Body("/metrics");
+  ASSERT_TRUE(node_.kubelet().PrepareStart("team-b", "q", "main").ok()) << node_.AgentLog();
+  EXPECT_TRUE(node_.WaitFor([&] {
+    return Now("gpuloom_tenant_slots", {"container=\"main\"", "pod=\"q\""}) == 2;
+  })) << Body("/metrics");
+  EXPECT_EQ(Now("gpuloom_tenant_slots"), 4) << Body("/metrics");
+  EXPECT_EQ(Now("gpuloom_gpu_slots_allocated"), 4);
+}
 
 TEST_F(AgentMetrics, WhatTenantsDidIsCountedScrapedAndAnswersTheDocumentsQueries) {
   const FakeContainer a = Admit("team-a", "p");
@@ -200,50 +210,83 @@ TEST_F(AgentMetrics, WhatTenantsDidIsCountedScrapedAndAnswersTheDocumentsQueries
   EXPECT_EQ(promtool.ExitStatus(), 0) << promtool.output();
   EXPECT_EQ(promtool.output(), "");
 
-  std::ofstream(folder + "/prometheus.yml")
-      << "global: {scrape_interval: 1s}\n"
-      << "scrape_configs:\n"
-      << "  - job_name: gpuloom\n"
-      << "    honor_labels: true\n"
-      << "    static_configs: [{targets: ['127.0.0.1:" << port_ << "']}]\n";
-  const int prometheus_port = FreePort();
-  const testing::Process prometheus(
-      {"/usr/bin/prometheus", "--config.file=" + folder + "/prometheus.yml",
-       "--storage.tsdb.path=" + folder + "/data", "--log.level=error",
-       "--web.listen-address=127.0.0.1:" + std::to_string(prometheus_port)});
-  const auto query = [&](const std::string& promql) {
-    const std::string answer =
-        HttpGet(prometheus_port, "/api/v1/query?query=" + UrlEscaped(promql));
-    const size_t end = answer.find("\r\n\r\n");
-    return end == answer.npos ? Json() : Json::parse(answer.substr(end + 4), nullptr, false);
-  };
-  const auto results = [&](const std::string& promql) {
-    const Json answer = query(promql);
-    return answer.is_object() && answer.value("status", "") == "success" ? answer["data"]["result"]
-                                                                         : Json();
-  };
+  const testing::Prometheus prometheus(folder + "/scraping", port_);
   // Twice, so that there is a rate.
   ASSERT_TRUE(node_.WaitFor([&] {
-    const Json scrapes = results("count_over_time(gpuloom_gpu_slots[5m])");
+    const Json scrapes = prometheus.Results("count_over_time(gpuloom_gpu_slots[5m])");
     return scrapes.size() == 1 && std::stod(scrapes[0]["value"][1].get<std::string>()) >= 2;
   }));
-  const Json kernels = results("gpuloom_tenant_kernels_total{namespace=\"team-a\",pod=\"p\"}");
+  const Json kernels =
+      prometheus.Results("gpuloom_tenant_kernels_total{namespace=\"team-a\",pod=\"p\"}");
   ASSERT_EQ(kernels.size(), 1u) << kernels;
   EXPECT_EQ(kernels[0]["value"][1], "1");
   const std::vector<std::string> documented = QueriesOf(GPULOOM_SOURCE_DIR "/docs/metrics.md");
   EXPECT_GT(documented.size(), 8u);
   for (const std::string& promql : documented) {
-    EXPECT_EQ(query(promql).value("status", ""), "success") << promql << query(promql);
+    EXPECT_EQ(prometheus.Query(promql).value("status", ""), "success")
+        << promql << prometheus.Query(promql);
   }
-  const Json cost = results(documented.back());
+  const Json cost = prometheus.Results(documented.back());
   EXPECT_EQ(cost.size(), 2u) << documented.back() << cost;
   // What the dashboard draws: each of its panels has series of this node. A quantile of nothing, as of waits where nobody
   // waited, is one, too.
-  const std::vector<std::string> drawn =
-      ExpressionsOf(GPULOOM_SOURCE_DIR "/charts/gpuloom/dashboards/gpuloom.json");
+  std::ifstream dashboard(GPULOOM_SOURCE_DIR "/charts/gpuloom/dashboards/gpuloom.json");
+  const std::vector<std::string> drawn = testing::ExpressionsOf(Json::parse(dashboard));
   EXPECT_GT(drawn.size(), 30u);
   for (const std::string& promql : drawn) {
-    EXPECT_TRUE(node_.WaitFor([&] { return !results(promql).empty(); })) << promql << query(promql);
+    EXPECT_TRUE(node_.WaitFor([&] { return !prometheus.Results(promql).empty(); }))
+        << promql << prometheus.Query(promql);
+  }
+}
+
+TEST_F(AgentMetrics, TheDocumentsChargeIsForWhatTheAgentHasCounted) {
+  const FakeContainer a = Admit("team-a", "p");
+  const FakeContainer b = Admit("team-b", "q");
+  for (const FakeContainer* container : {&a, &b}) RunTenant(*container, {"vadd"});
+  const auto are_over = [&](int sessions) {
+    const std::string text = Body("/metrics");
+    return Sum(text, "gpuloom_tenant_sessions_started_total") == sessions &&
+           Sum(text, "gpuloom_tenant_sessions") == 0;
+  };
+  ASSERT_TRUE(node_.WaitFor([&] { return are_over(2); }));
+  const std::vector<std::string> gpu = {"team-b", "compute"};
+  const double gpu_before = Now("gpuloom_namespace_gpu_seconds_total", gpu);
+  const double slots_before = Now("gpuloom_namespace_slot_seconds_total", {"team-a"});
+  const testing::Prometheus prometheus(node_.state_directory() + "-prometheus", port_);
+  // One number, of a time.
+  const auto number = [&](const std::string& promql, const Json& time) {
+    const Json found = prometheus.Results(promql, time);
+    return found.size() == 1 ? std::stod(found[0]["value"][1].get<std::string>()) : 0;
+  };
+  const std::string gpu_seconds =
+      "gpuloom_namespace_gpu_seconds_total{engine=\"compute\",namespace=\"team-b\"}";
+  ASSERT_TRUE(node_.WaitFor([&] { return number(gpu_seconds, nullptr) > 0; }));
+  RunTenant(b, {"spin", "1"});
+  ASSERT_TRUE(node_.WaitFor([&] { return are_over(3); }));
+  const double used = Now("gpuloom_namespace_gpu_seconds_total", gpu) - gpu_before;
+  EXPECT_GT(used, 0.9);
+  ASSERT_TRUE(node_.WaitFor(
+      [&] { return std::abs(number(gpu_seconds, nullptr) - gpu_before - used) < 1e-9 * used; }));
+
+  const Json cost = prometheus.Results(QueriesOf(GPULOOM_SOURCE_DIR "/docs/metrics.md").back());
+  const double slots_now = Now("gpuloom_namespace_slot_seconds_total", {"team-a"});
+  ASSERT_EQ(cost.size(), 2u) << cost;
+  const Json time = cost[0]["value"][0];
+  // Prometheus's increase is of the time between its first and last scrape, and by a half or 1.1 of the time between two more at
+  // either end: how much is the agent's to say, within that.
+  const double most = 1 + 2.2 / (number("count_over_time(" + gpu_seconds + "[1d])", time) - 1);
+  const double charged = number("increase(" + gpu_seconds + "[1d])", time);
+  EXPECT_GE(charged, used * (1 - 1e-9));
+  EXPECT_LE(charged, used * most);
+  for (const Json& one : cost) {
+    const std::string team = one["metric"]["namespace"];
+    const double slots = number(
+        "increase(gpuloom_namespace_slot_seconds_total{namespace=\"" + team + "\"}[1d])", time);
+    EXPECT_GT(slots, 0);
+    EXPECT_LE(slots, (slots_now - slots_before) * most) << "both had their slot all the time";
+    // One slot of ten is a tenth of the GPU.
+    const double hours = std::max(slots / 10, team == "team-b" ? charged : 0) / 3600;
+    EXPECT_NEAR(std::stod(one["value"][1].get<std::string>()), 2.50 * hours, 1e-9) << cost;
   }
 }
 

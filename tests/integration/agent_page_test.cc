@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node's page in a real browser: what it shows of real tenants, and of names and messages that would be markup. Skipped
-// where there is no Chromium. With GPULOOM_PAGE_SCREENSHOT=FILE.png the real run goes on for five minutes and leaves a picture
+// The node's page in a real browser: what it shows of real tenants, and of names and messages that would be markup. With
+// GPULOOM_PAGE_SCREENSHOT=FILE.png the real run goes on for five minutes and leaves a picture
 // there: docs/node-page.png.
 #include <gmock/gmock.h>
 #include <signal.h>
@@ -13,8 +13,9 @@
 #include "agent/metrics/exporter.h"
 #include "agent/metrics/testing/http.h"
 #include "agent/metrics/testing/node.h"
-#include "agent/testing_clock.h"
+#include "agent/testing/clock.h"
 #include "tests/integration/agent_tenant_fixture.h"
+#include "tests/integration/browser.h"
 #include "tests/integration/process.h"
 
 namespace gpuloom {
@@ -24,44 +25,10 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr char kChromium[] = "/usr/bin/chromium";
-
-bool HasChromium() { return std::filesystem::exists(kChromium); }
-#define SKIP_WITHOUT_CHROMIUM() \
-  if (!HasChromium()) GTEST_SKIP() << "no " << kChromium << ": deploy/install-deps.sh installs it"
-
-// What a browser that has a folder to itself says of the page after some seconds of its own time.
-struct Browser {
-  explicit Browser(std::string folder_to_use) : folder(std::move(folder_to_use)) {
-    std::filesystem::create_directory(folder);
-  }
-  int Run(const std::vector<std::string>& arguments, int port) {
-    std::string command =
-        std::string("exec ") + kChromium +
-        " --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars "
-        "--enable-logging=stderr --virtual-time-budget=6000 --user-data-dir=" +
-        folder;
-    for (const std::string& argument : arguments) command += " " + argument;
-    command += " http://127.0.0.1:" + std::to_string(port) + "/ 2>" + folder + "/log";
-    testing::Process process({"/bin/sh", "-c", command}, {"HOME=" + folder});
-    const int status = process.ExitStatus(testing::Milliseconds(120'000));
-    dom = process.output();
-    std::ostringstream text;
-    text << std::ifstream(folder + "/log").rdbuf();
-    log = text.str();
-    return status;
-  }
-
-  const std::string folder;
-  std::string dom;
-  std::string log;
-};
-
 // A tenant's program may not say what an operator's browser does.
 class HostilePage : public MetricsNode {};
 
 TEST_F(HostilePage, Malicious_NamesAndReasonsAreText) {
-  SKIP_WITHOUT_CHROMIUM();
   const std::string image = "<img src=x onerror=document.title='taken'>";
   const std::string script = "</script><script>document.title='taken'</script>";
   control::AllocationState state = AllocationOf("a1", "red", image);
@@ -93,7 +60,7 @@ TEST_F(HostilePage, Malicious_NamesAndReasonsAreText) {
     return exporter.port() != 0 &&
            HttpGet(exporter.port(), "/api/v1/state").find("taken") != std::string::npos;
   }));
-  Browser browser(state_ + "/browser");
+  testing::Browser browser(state_ + "/browser");
   ASSERT_EQ(browser.Run({"--dump-dom"}, exporter.port()), 0) << browser.log;
   EXPECT_THAT(browser.dom, AllOf(HasSubstr("<title>gpuloom</title>"),
                                  HasSubstr("red/&lt;img src=x onerror=document.title='taken'&gt;"),
@@ -124,7 +91,6 @@ class AgentPage : public AgentTenant {
 };
 
 TEST_F(AgentPage, ShowsTenantsSharesAndRefusals) {
-  SKIP_WITHOUT_CHROMIUM();
   const char* picture = getenv("GPULOOM_PAGE_SCREENSHOT");
   // Faults of one must not end another: each has a trust domain of its own.
   const FakeContainer trains = Admit("team-vision", "train-0");
@@ -155,7 +121,7 @@ TEST_F(AgentPage, ShowsTenantsSharesAndRefusals) {
     return state.is_object() && !state["gpus"].empty() && state["gpus"][0]["shares"].size() >= 2 &&
            state.dump().find("\"lost_device\":1") != std::string::npos;
   })) << State();
-  Browser browser(node_.state_directory() + "-browser");
+  testing::Browser browser(node_.state_directory() + "-browser");
   if (picture != nullptr) {
     std::this_thread::sleep_for(ShareHistory::kSteps * ShareHistory::kStep);
     EXPECT_EQ(

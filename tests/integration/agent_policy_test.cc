@@ -59,7 +59,7 @@ class AgentPolicy : public ::testing::Test {
     const auto state = container.ok() ? AskScheduler(*container) : std::nullopt;
     return state.has_value() ? state->memory_quota_bytes : 0;
   }
-  bool IsTold(const std::string& text) {
+  bool IsReported(const std::string& text) {
     return node_.WaitFor([&] { return node_.ApiServerLog().find(text) != std::string::npos; });
   }
 
@@ -76,8 +76,8 @@ TEST_F(AgentPolicy, AGpuThatIsTooSmallForTheReserveCostsNoOther) {
       "GPU " + Gpus().at(1) + " has 512MiB, --reserve keeps 512MiB: nothing is left for 10 slots";
   EXPECT_THAT(node_.AgentLog(), HasSubstr(reason));
   EXPECT_TRUE(node_.WaitForLog("is unavailable: " + reason)) << node_.AgentLog();
-  EXPECT_TRUE(IsTold("GpuUnavailable"));
-  EXPECT_TRUE(IsTold(reason));
+  EXPECT_TRUE(IsReported("GpuUnavailable"));
+  EXPECT_TRUE(IsReported(reason));
   EXPECT_THAT(node_.RunAgentProbe("--probe-ready"), HasSubstr(reason));
   EXPECT_EQ(node_.RunAgentProbe("--probe"), "");
   int status = -1;
@@ -117,8 +117,8 @@ TEST_F(AgentPolicy, ARuleThatOneGpuCannotKeepToIsImpossibleThereAlone) {
       "policy.yaml:4:20: namespaces.team-a.memory: 10 slots x 100MiB is more than GPU " +
       Gpus().at(0) + " has";
   EXPECT_TRUE(node_.WaitForLog("policy.yaml reloaded")) << node_.AgentLog();
-  EXPECT_TRUE(IsTold("GpuPolicyPartly")) << node_.AgentLog();
-  EXPECT_TRUE(IsTold(reason));
+  EXPECT_TRUE(IsReported("GpuPolicyPartly")) << node_.AgentLog();
+  EXPECT_TRUE(IsReported(reason));
   EXPECT_TRUE(node_.WaitFor([&] {
     return node_.RunAgentProbe("--probe-ready").find(reason) != std::string::npos;
   })) << node_.RunAgentProbe("--probe-ready");

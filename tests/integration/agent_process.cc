@@ -182,6 +182,10 @@ void AgentNode::LoseGpus(bool are_lost) const {
   fs::remove(LostPath());
 }
 
+void AgentNode::TakeNameOfGpu(int number) const {
+  Replace(NvmlEventsPath(), "nameless " + std::to_string(number) + "\n");
+}
+
 void AgentNode::ForgetNvmlEvents() const { Replace(NvmlEventsPath(), ""); }
 
 void AgentNode::LoseGpu(int number) const {

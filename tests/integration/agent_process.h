@@ -43,7 +43,9 @@ class AgentNode {
   void LoseGpus(bool are_lost) const;
   // One of them has: the driver goes on without it, and libnvml_faults.so tells of it. Until LoseGpus(false).
   void LoseGpu(int number) const;
-  // The same, but NVML has forgotten it, as after the driver was loaded again.
+  // Whoever opens libnvml_faults.so from now on is not told which GPU this is.
+  void TakeNameOfGpu(int number) const;
+  // NVML has forgotten all that, as after the driver was loaded again.
   void ForgetNvmlEvents() const;
   // Starts the stand-in for an API server that knows these pods, and returns the agent's arguments for it.
   std::vector<std::string> StartApiServer(const std::string& pods_json);

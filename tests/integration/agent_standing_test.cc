@@ -158,13 +158,13 @@ TEST_F(AgentStanding, KubernetesIsToldWhatBecomesOfGpusAndThePolicy) {
   Start(10);
   int status = -1;
   (void)node_.RunGpuloom({"drain", "--reason", "new fans"}, &status);
-  const auto is_told = [&](const std::string& text) {
+  const auto is_reported = [&](const std::string& text) {
     return node_.WaitFor([&] { return node_.ApiServerLog().find(text) != std::string::npos; });
   };
-  EXPECT_TRUE(is_told("is drained: drained by operator: new fans")) << node_.AgentLog();
+  EXPECT_TRUE(is_reported("is drained: drained by operator: new fans")) << node_.AgentLog();
   node_.WritePolicy("defaults: {memory: 7 elephants}");
-  EXPECT_TRUE(is_told("GpuPolicyRefused")) << node_.AgentLog();
-  EXPECT_TRUE(is_told("7 elephants"));
+  EXPECT_TRUE(is_reported("GpuPolicyRefused")) << node_.AgentLog();
+  EXPECT_TRUE(is_reported("7 elephants"));
   EXPECT_THAT(node_.ApiServerLog(), HasSubstr("\"kind\": \"Node\", \"name\": \"node-1\""));
 }
 

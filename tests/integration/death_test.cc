@@ -211,7 +211,8 @@ TEST_F(DeathByDrain, EndlessKernelCostsItsDomainTheExecutor) {
   culprit.CloseInput();
   ASSERT_EQ(culprit.ExitStatus(), 0);
   EXPECT_EQ(ErrorOf(neighbour).code, kLaunchFailed);
-  EXPECT_GE(std::chrono::steady_clock::now() - begin, kDrainTimeout)
+  // Half of it: the executor counts from the beginning of its ring thread's round, which may be earlier than this test's.
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, kDrainTimeout / 2)
       << "its domain goes on till then";
   EXPECT_TRUE(stack_.BackToNothing(a_));
   EXPECT_TRUE(stack_.BackToNothing(b_));

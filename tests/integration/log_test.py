@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What is logged by an agent, its scheduler and its executors, as it was configured: as objects of JSON, from the level that was
-asked for; and everything, from all of them, between SIGUSR1 and SIGHUP.
+asked for, with what gRPC says; and everything, from all of them, between SIGUSR1 and SIGHUP.
 
 usage: log_test.py BUILD_FOLDER
 """
@@ -46,8 +46,7 @@ class Log(unittest.TestCase):
         self.addCleanup(self.EndEverything)
 
     def EndEverything(self):
-        for pid in demo.Descendants():
-            os.kill(pid, signal.SIGKILL)
+        demo.SignalDescendants(signal.SIGKILL)
         self.agent.wait()
         demo.WaitUntilAlone(PATIENCE)
 
@@ -122,6 +121,22 @@ class Log(unittest.TestCase):
             self.Tenant("after")
             return len(self.Debug()) == before
         self.Until(ATenantAddsNothing, "a tenant is still logged in full")
+
+    def test_what_grpc_says_of_a_missing_kubelet_folder_has_the_format_too(self):
+        with open(self.state / "agent.log", "wb") as log:
+            self.agent = subprocess.Popen([BUILD / "bin/gpuloom-agent", "--schedulers=adopt", "--log-format=json", "--state-dir", self.state,
+                                           "--kubelet-dir", self.state / "none", "--pod-resources-socket", self.state / "none/kubelet.sock",
+                                           "--softgpu", BUILD / "lib/softgpu/libcuda.so.1"], stderr=log, env=ENVIRONMENT)
+        # Every line is an object, or this fails.
+        self.Until(lambda: self.Said("gRPC: ") == {"gpuloom-agent"}, "gRPC says nothing")
+
+    def test_whoever_awaits_pods_has_the_format_too(self):
+        self.agent = subprocess.Popen([BUILD / "bin/gpuloom-agent", "--await-pods=x", "--await-timeout=0s", "--log-format=json",
+                                       "--api-server=http://127.0.0.1:1", "--service-account", self.state], stderr=subprocess.PIPE, text=True)
+        (self.state / "namespace").write_text("gpuloom-system")
+        _, said = self.agent.communicate(timeout=PATIENCE)
+        self.assertEqual({json.loads(line)["program"] for line in said.splitlines()}, {"gpuloom-agent"})
+        self.assertEqual(self.agent.returncode, 1)
 
     def test_all_keep_to_the_level(self):
         self.Start("--log-level=error", "--log-format=text")

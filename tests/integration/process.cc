@@ -66,7 +66,19 @@ Process::Process(std::vector<std::string> arguments, const std::vector<std::stri
     if (!replaced) envp.push_back(*entry);
   }
   envp.push_back(nullptr);
-  const int error = posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), envp.data());
+  // A child may have ended before it reads what WriteLine writes: the test says so, and does not end by the signal.
+  // The child has the signal as any program has.
+  static const auto kIgnored = signal(SIGPIPE, SIG_IGN);
+  if (kIgnored == SIG_ERR) Die("signal", errno);
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGPIPE);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  const int error = posix_spawn(&pid_, argv[0], &actions, &attributes, argv.data(), envp.data());
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(to_child[0]);
   close(from_child[1]);

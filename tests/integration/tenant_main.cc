@@ -467,7 +467,7 @@ constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 // What both know of the allocation.
 constexpr unsigned char kShared = 0x5a;
 
-int FreeWhenTold(CUdeviceptr memory, CUmemoryPool pool) {
+int FreeOnRequest(CUdeviceptr memory, CUmemoryPool pool) {
   std::string line;
   if (std::getline(std::cin, line)) {
     Ok(cu.cuMemFreeAsync(memory, nullptr), "cuMemFreeAsync");
@@ -496,7 +496,7 @@ int Share(size_t mib) {
   Ok(cu.cuMemPoolExportToShareableHandle(&fd, pool, kDescriptor, 0), "export");
   Ok(cu.cuMemPoolExportPointer(&data, memory), "cuMemPoolExportPointer");
   Say("shared " + std::to_string(getpid()) + " " + std::to_string(fd) + " " + ToText(data));
-  return FreeWhenTold(memory, pool);
+  return FreeOnRequest(memory, pool);
 }
 
 int Take(const std::string& pid, const std::string& descriptor, const std::string& text) {

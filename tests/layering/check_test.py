@@ -5,6 +5,7 @@
 import pathlib
 import tempfile
 import unittest
+import unittest.mock
 
 import check
 
@@ -78,6 +79,24 @@ class CheckTest(unittest.TestCase):
         for name in ("shim/exec.cc", "shim/graphs/exec.cc", "agent/executor/exec.cc", "agent/executor/context/limit.cc",
                      "agent/softgpu/graph.cc", "agent/softgpu/exec/bits.cc"):
             self.assertEqual(1, len(self.Offences({name: ""})), name)
+
+    def testHeadersThatManyInclude(self):
+        def Tree(many, sources=12):
+            """`many` of the sources include one header by way of another, two of them that one beside it."""
+            tree = {"agent/executor/launch/far.h": "#pragma once\n",
+                    "agent/executor/launch/near.h": '#pragma once\n#include "agent/executor/launch/far.h"\n'}
+            for i in range(sources):
+                names = ["near"] * (i < many - 2) + ["far"] * (many - 2 <= i < many)
+                tree[f"agent/executor/launch/source{i}.cc"] = "".join(f'#include "agent/executor/launch/{name}.h"\n' for name in names)
+            return tree
+        self.assertEqual([], self.Offences(Tree(4)))
+        self.assertEqual([], self.Offences(Tree(5, sources=11)))
+        (offence,) = self.Offences(Tree(5))
+        self.assertIn("agent/executor/launch/far.h: 5 of 12 sources include it, more than a third", offence)
+        with unittest.mock.patch.dict(check.WIDE, {"agent/executor": {"agent/executor/launch/far.h": "a reason"}}):
+            self.assertEqual([], self.Offences(Tree(5)))
+            (offence,) = self.Offences(Tree(4))
+            self.assertIn("agent/executor/launch/far.h: only 4 of 12 sources include it", offence)
 
     def testAFolderWithoutARuleIsRefused(self):
         for name in ("proto/new/x.h", "agent/new/x.cc", "agent/new/testing/x.cc"):

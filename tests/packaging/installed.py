@@ -127,8 +127,7 @@ class Machine:
         test.addCleanup(self.End)
 
     def End(self):
-        for pid in demo.Descendants():
-            os.kill(pid, signal.SIGKILL)
+        demo.SignalDescendants(signal.SIGKILL)
         for process in self.started:
             process.communicate()
         demo.WaitUntilAlone(PATIENCE)

@@ -27,7 +27,7 @@ OVERLOOKED = {
     "bogus-mail-host-in-debian-changelog": "the same",
     "initial-upload-closes-no-bugs": "they are not of Debian's archive",
     "statically-linked-binary": "gpuloom-trace runs in containers beside any C library, or none",
-    "no-manual-page": "gpuloom-agent and kubectl-gpuloom have --help",
+    "no-manual-page": "gpuloom-agent and kubectl-gpuloom have --help, and nobody types kubectl_complete-gpuloom",
 }
 
 

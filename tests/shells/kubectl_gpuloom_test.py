@@ -34,12 +34,16 @@ class KubectlGpuloom(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory(prefix="gpuloom-kubectl-")
         self.addCleanup(self.folder.cleanup)
         self.path = pathlib.Path(self.folder.name)
+        # Where no scheduler of somebody else's is looked at.
+        self.runtime = tempfile.TemporaryDirectory(prefix="gpuloom-runtime-")
+        self.addCleanup(self.runtime.cleanup)
         self.kept = set()
         self.cluster = {"agents": [Agent("b"), Agent("a")], "pods": {"team-a/p": "b"}, "answers": {}, "log": str(self.path / "log")}
 
     def Environment(self):
         (self.path / "cluster.json").write_text(json.dumps(self.cluster))
         return dict(os.environ, PATH=f"{HERE / 'stand_ins'}{os.pathsep}{os.environ['PATH']}", TMPDIR=self.folder.name,
+                    XDG_RUNTIME_DIR=self.runtime.name,
                     GPULOOM_STAND_IN_CLUSTER=str(self.path / "cluster.json"), GPULOOM_STAND_IN_PROGRAM=str(BUILD / "bin/gpuloom"))
 
     def Run(self, *words, status=0, given=""):
@@ -69,6 +73,55 @@ class KubectlGpuloom(unittest.TestCase):
         out, err = self.Run("tenants", status=1)
         self.assertIn("b      team-vision   train-7-12345   runs\n", out)
         self.assertEqual(err, "a: gpuloom: no scheduler\n")
+
+    def Clock(self):
+        """A `sleep` that ends when every other one has been ended: when the other node has answered. Returns what it was told."""
+        self.kept |= {"programs", "limits", "sleepers"}
+        programs = self.path / "programs"
+        programs.mkdir()
+        sleep = programs / "sleep"
+        sleep.write_text('#!/bin/bash\nfolder=$(dirname "$(dirname "$0")")\necho "$1" >>"$folder/limits"\necho $$ >>"$folder/sleepers"\n'
+                         'alive() { mapfile -t all <"$folder/sleepers"; ((${#all[@]} == 1)) && return; for pid in "${all[@]}"; do\n'
+                         '  [[ $pid != $$ ]] && kill -0 "$pid" 2>/dev/null && return; done; return 1; }\n'
+                         'while alive; do /bin/sleep 0.02; done\n')
+        sleep.chmod(0o755)
+        inherited = self.Environment
+        self.Environment = lambda: (lambda found: found | {"PATH": f"{programs}{os.pathsep}{found['PATH']}"})(inherited())
+
+        def Told():
+            told = (self.path / "limits").read_text().split()
+            for name in ("limits", "sleepers"):
+                (self.path / name).unlink()
+            return told
+        return Told
+
+    def test_a_node_that_hangs_costs_nobody_elses_answer(self):
+        told = self.Clock()
+        self.cluster["answers"] = {"a": {"out": ONE, "until": "/none"}, "b": {"out": OTHER}}
+        out, err = self.Run("tenants", status=1)
+        self.assertEqual(out, "NODE   NAMESPACE     POD             STATE\nb      team-vision   train-7-12345   runs\n")
+        self.assertEqual(err, "a: gpuloom: no answer within 60 s (--node-timeout): kubectl describe node a\n")
+        self.assertEqual(told(), ["60", "60"])
+        self.cluster["answers"]["b"]["out"] = "[]\n"
+        nodes = json.loads(self.Run("--node-timeout", "7", "tenants", "-o", "json", status=1)[0])["nodes"]
+        self.assertEqual([one["answer"] for one in nodes], [None, []])
+        self.assertEqual(told(), ["7", "7"])
+        for seconds, limit in (("2", "62"), ("0.5", "61")):
+            self.kept.add("traces")
+            self.assertIn("a: gpuloom: no answer", self.Run("trace", "--seconds", seconds, "-o", str(self.path / "traces"), status=1)[1])
+            self.assertEqual([path.name for path in (self.path / "traces").iterdir()], ["b.json"])
+            shutil.rmtree(self.path / "traces")
+            self.kept.remove("traces")
+            self.assertEqual(told(), [limit, limit])
+        self.Run("--node", "a", "--node", "b", "drain", status=1)
+        self.assertEqual(told(), ["60", "60"])
+
+    def test_what_waits_for_others_has_no_limit(self):
+        self.Clock()
+        self.kept = {"programs"}  # no clock has run
+        self.cluster["answers"] = {"a": {"out": "nobody is there\n"}, "b": {"out": "nobody is there\n"}}
+        self.Run("--node", "a", "--node", "b", "drain", "--wait", "--timeout", "120m")
+        self.Run("--node", "a", "top", "-n", "3")
 
     def test_documents_are_put_together(self):
         document = json.loads(self.Run("version", "-o", "json")[0])
@@ -225,7 +278,64 @@ class KubectlGpuloom(unittest.TestCase):
         self.assertIn("cannot be written", self.Run("--node", "a", "trace", "--seconds", "2", "-o", "/none/trace.json", status=1)[1])
         self.assertNotIn(" exec ", "\n".join(self.Log()[asked:]))
         self.Run("--node", "a", "trace", "--seconds", "2", "-o", "/dev/null", status=1)
+        self.assertIn("b: gpuloom: /dev/full cannot be written",
+                      self.Run("--node", "b", "trace", "--seconds", "2", "-o", "/dev/full", status=1)[1])
         self.assertTrue(pathlib.Path("/dev/null").is_char_device())
+
+    def test_a_trace_that_cannot_be_written_costs_neither_the_former_one_nor_those_of_other_nodes(self):
+        self.kept = {"traces", "programs"}
+        traces, programs = self.path / "traces/all", self.path / "programs"
+        traces.mkdir(parents=True)
+        programs.mkdir()
+        self.cluster["agents"] = [Agent("a"), Agent("b"), Agent("c")]
+        self.cluster["answers"] = {node: {"out": f"{node} now\n"} for node in "abc"}
+        for node in "ab":
+            (traces / f"{node}.json").write_text(f"{node} before\n")
+            (traces / f"{node}.json").chmod(0o600)
+        # A disk that is full when it is the turn of the second node's file.
+        cat = programs / "cat"
+        cat.write_text('#!/bin/sh\ncase $(readlink "/proc/$$/fd/1") in */b.json*) echo "cat: No space left on device" >&2; exit 1 ;; esac\n'
+                       'exec /bin/cat "$@"\n')
+        cat.chmod(0o755)
+        inherited = self.Environment()
+        self.Environment = lambda: inherited | {"PATH": f"{programs}{os.pathsep}{inherited['PATH']}"}
+        _, err = self.Run("trace", "--seconds", "2", "-o", str(traces), status=1)
+        self.assertEqual(err, f"cat: No space left on device\nb: gpuloom: {traces}/b.json cannot be written\n")
+        self.assertEqual({path.name for path in traces.iterdir()}, {"a.json", "b.json", "c.json"})
+        self.assertEqual(self.Traces(), {"all/a.json": "a now\n", "all/b.json": "b before\n", "all/c.json": "c now\n"})
+
+    def test_every_file_of_a_trace_is_tried_before_anybody_records(self):
+        self.kept = {"traces"}
+        traces = self.path / "traces"
+        (traces / "b.json").mkdir(parents=True)
+        (traces / "a.json").write_text("before\n")
+        (traces / "a.json").chmod(0o600)
+        _, err = self.Run("trace", "--seconds", "2", "-o", str(traces), status=1)
+        self.assertIn(f"kubectl gpuloom: {traces}/b.json cannot be written", err)
+        self.assertNotIn("/a.json", err)
+        self.assertNotIn(" exec ", "\n".join(self.Log()))
+        (traces / "b.json").rmdir()
+        self.assertEqual([path.name for path in traces.iterdir()], ["a.json"])
+        self.assertEqual(self.Traces(), {"a.json": "before\n"})
+
+    def test_a_link_leads_to_a_trace(self):
+        self.kept = {"traces"}
+        traces = self.path / "traces"
+        (traces / "elsewhere").mkdir(parents=True)
+        (traces / "elsewhere/real.json").write_text("before\n")
+        (traces / "link").symlink_to("elsewhere/real.json")
+        self.cluster["answers"] = {"a": {"out": "now\n"}}
+        self.Run("--node", "a", "trace", "--seconds", "2", "-o", str(traces / "link"))
+        self.assertTrue((traces / "link").is_symlink())
+        self.assertEqual(self.Traces(), {"elsewhere/real.json": "now\n"})
+
+    def test_a_node_that_is_named_twice_is_asked_once(self):
+        self.kept = {"traces"}
+        (self.path / "traces").mkdir()
+        self.cluster["answers"] = {"a": {"out": "whole\n"}}
+        self.Run("--node", "a", "--node", "a", "trace", "--seconds", "2", "-o", str(self.path / "traces/one.json"))
+        self.assertEqual(self.Traces(), {"one.json": "whole\n"})
+        self.assertEqual(self.Run("--node", "a", "--node", "a", "doctor")[0], "== a\nwhole\n")
 
     def test_top_is_one_look_at_several_nodes_and_live_at_one(self):
         self.cluster["answers"] = {"a": {"out": "table\n"}, "b": {"out": "table\n"}}
@@ -242,7 +352,8 @@ class KubectlGpuloom(unittest.TestCase):
         self.assertIn(" exec --stdin --tty ", self.Log()[-1])
 
     def test_mistakes_are_said(self):
-        for words in ([], ["run", "--", "ls"], ["policy", "check", "f"], ["policy"], ["policy", "diff"], ["policy", "diff", "-o", "json"], ["--node"], ["suspend"], ["suspend", "p"], ["drain"]):
+        for words in ([], ["run", "--", "ls"], ["policy", "check", "f"], ["policy"], ["policy", "diff"], ["policy", "diff", "-o", "json"], ["--node"], ["suspend"], ["suspend", "p"], ["drain"],
+                      ["--node-timeout", "0", "gpus"], ["--node-timeout", "1m", "gpus"]):
             self.Run(*words, status=2)
         self.assertEqual(self.Log(), [], "nothing was asked of the cluster")
         self.cluster["agents"] = []

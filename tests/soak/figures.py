@@ -7,9 +7,12 @@ import os
 import pathlib
 import re
 import statistics
+import time
 
 # Between lives of rest: what an allocator keeps, and threads that gRPC makes as it likes.
 ALLOWED = {"memory_kib": 6144, "descriptors": 4, "threads": 6}
+# An agent knows the pods of its last five minutes (Ledger::kLinger): until then it holds more and more of them.
+FILLS_SECONDS = 300
 
 
 @dataclasses.dataclass
@@ -19,6 +22,13 @@ class Process:
     memory_kib: int
     descriptors: int
     threads: int
+    age_seconds: float
+
+
+def Age(stat):
+    """Seconds since the process began whose /proc/PID/stat this is."""
+    ticks = int(stat.rsplit(")", 1)[1].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def Look(pid, name):
@@ -29,7 +39,8 @@ def Look(pid, name):
         rollup = (proc / "smaps_rollup").read_text()
         # What is the process's own: pages that it shares with its children or files are nobody's growth.
         private = sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith(("Private_Clean", "Private_Dirty")))
-        return Process(pid, name, private, len(os.listdir(proc / "fd")), int(status["Threads"]))
+        age = Age((proc / "stat").read_text())
+        return Process(pid, name, private, len(os.listdir(proc / "fd")), int(status["Threads"]), age)
     except (OSError, KeyError):
         return None
 
@@ -54,9 +65,17 @@ class Life:
     looks: list = dataclasses.field(default_factory=list)  # (round, Process)
 
 
+def Settled(looks):
+    """Without the first one, and without the time in which its tables fill, if the process was looked at for as long again."""
+    settled = [process for _, process in looks if process.age_seconds > FILLS_SECONDS]
+    if settled and settled[-1].age_seconds > 2 * FILLS_SECONDS:
+        return settled
+    return [process for _, process in looks[1:]]
+
+
 def Growth(looks, what):
-    """Of the median of the last third over that of the first, without the first look of all, in which it still warms up."""
-    values = [getattr(process, what) for _, process in looks[1:]]
+    """Of the median of the last third over that of the first."""
+    values = [getattr(process, what) for process in Settled(looks)]
     third = max(1, len(values) // 3)
     return statistics.median_low(values[-third:]) - statistics.median_low(values[:third])
 

@@ -11,10 +11,11 @@ import unittest
 import figures
 
 
-def Life(values, what="descriptors"):
+def Life(values, what="descriptors", seconds=1):
+    """Looked at every so many seconds."""
     life = figures.Life("scheduler", 7)
     for number, value in enumerate(values):
-        held = {"memory_kib": 1000, "descriptors": 20, "threads": 5, what: value}
+        held = {"memory_kib": 1000, "descriptors": 20, "threads": 5, "age_seconds": number * seconds, what: value}
         life.looks.append((number, figures.Process(7, "scheduler", **held)))
     return life
 
@@ -35,6 +36,15 @@ class Judging(unittest.TestCase):
         self.assertEqual(figures.Judge([Life([5, 20, 20, 20, 20, 20, 20, 20])], 4), [])
         self.assertEqual(figures.Judge([Life([20, 20, 20, 20, 20, 20, 99, 20])], 4), [])
 
+    def test_tables_that_fill_are_not_growth_and_what_grows_then_is(self):
+        fills = list(range(1000, 31000, 1000)) + [30000] * 40
+        self.assertEqual(figures.Judge([Life(fills, "memory_kib", seconds=10)], 4), [])
+        (said,) = figures.Judge([Life(fills, "memory_kib", seconds=1)], 4)  # no agent needs memory for so few pods
+        self.assertIn("memory_kib more", said)
+        leaks = [value + 250 * number for number, value in enumerate(fills)]
+        (said,) = figures.Judge([Life(leaks, "memory_kib", seconds=10)], 4)
+        self.assertIn("memory_kib more", said)
+
     def test_a_short_life_says_nothing(self):
         self.assertEqual(figures.Judge([Life([20, 40, 60])], 4), [])
 
@@ -42,6 +52,7 @@ class Judging(unittest.TestCase):
         look = figures.Look(os.getpid(), "me")
         self.assertGreater(look.memory_kib, 1000)
         self.assertGreaterEqual(look.threads, 1)
+        self.assertTrue(0 <= look.age_seconds < 600, look.age_seconds)
         with tempfile.TemporaryFile():
             self.assertEqual(figures.Look(os.getpid(), "me").descriptors, look.descriptors + 1)
         ended = subprocess.Popen([sys.executable, "-c", ""])

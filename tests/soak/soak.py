@@ -28,7 +28,7 @@ import report
 import watching
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fake_kubelet"))
-from local_node import PATIENCE, Files, Kill, LocalNode, Trouble, demo  # noqa: E402
+from local_node import PATIENCE, Files, LocalNode, Trouble, demo  # noqa: E402
 
 GPUS, SLOTS = 2, 20
 AT_ONCE = 4
@@ -211,7 +211,7 @@ class Soak(LocalNode):
         """One of them, if there is one."""
         alive = self.Named(program)
         if alive:
-            Kill(self.random.choice(alive))
+            demo.Signal(self.random.choice(alive), signal.SIGKILL)
 
     # What an operator does.
 
@@ -223,7 +223,7 @@ class Soak(LocalNode):
             self.wrong.append(f"gpuloom {' '.join(words)}: exit status {command.returncode}: {said}{self.Tail('gpuloom.log')}")
         return said
 
-    def LookAround(self):
+    def Sample(self):
         """`gpuloom top`, and a trace of what runs from now on."""
         shown = self.Ask("top", "--once", "-o", "json")
         if len(json.loads(shown or "{}").get("gpus", [])) != GPUS:
@@ -287,7 +287,7 @@ class Soak(LocalNode):
 
     def Events(self, may_restart, may_drain):
         """(at which part of the time, what) in their order."""
-        events = [(0.05, self.LookAround), (0.3, lambda: self.Disturb("executors killed", lambda: self.Kill("gpuloom-executor")))]
+        events = [(0.05, self.Sample), (0.3, lambda: self.Disturb("executors killed", lambda: self.Kill("gpuloom-executor")))]
         if may_restart:
             kinds = [self.RollAgent, lambda: self.Disturb("schedulers killed", lambda: self.Kill("gpuloom-scheduler")), self.KillAgent]
             self.last_restart = self.round

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records what a release's agent or `gpuloom run` and a release's scheduler say to one another, on the software GPU.
 
-usage: record.py --asker BUILD --scheduler BUILD --recorder PROGRAM --out FOLDER --name NAME [--only run|status|agent]
+usage: record.py --client BUILD --scheduler BUILD --recorder PROGRAM --out FOLDER --name NAME [--only run|status|agent]
 
 BUILD has bin/ and lib/ of one release. Writes FOLDER/run_NAME.txt, the conversation of one command, FOLDER/status_NAME.txt, a
 scrape, and FOLDER/agent_NAME.txt, that of two pods, from the agent's start to its end.
@@ -54,7 +54,7 @@ class Between:
 def RecordRun(arguments):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuloom-record-"))
     between = Between(arguments, folder, arguments.out / f"run_{arguments.name}.txt")
-    subprocess.run([arguments.asker / "bin/gpuloom", "run", "--softgpu", "--state-dir", folder, "--", "true"],
+    subprocess.run([arguments.client / "bin/gpuloom", "run", "--softgpu", "--state-dir", folder, "--", "true"],
                    env=ENVIRONMENT, check=True)
     between.End()
 
@@ -63,13 +63,13 @@ def RecordStatus(arguments):
     """A scrape: what the agent asks for metrics and `gpuloom gpus` for people, of a GPU that nobody uses. Since 3.3."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuloom-record-"))
     between = Between(arguments, folder, arguments.out / f"status_{arguments.name}.txt")
-    subprocess.run([arguments.asker / "bin/gpuloom", "gpus", "--state-dir", folder], env=ENVIRONMENT, check=True)
+    subprocess.run([arguments.client / "bin/gpuloom", "gpus", "--state-dir", folder], env=ENVIRONMENT, check=True)
     between.End()
 
 
 def RecordAgent(arguments):
     """Two pods, one of which is gone long enough to be collected while the other runs."""
-    binaries = arguments.asker / "bin"
+    binaries = arguments.client / "bin"
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuloom-record-"))
     scenario, kubelet_folder = folder / "scenario.yaml", folder / "kubelet"
     scenario.write_text("pods:\n" + "".join(
@@ -82,7 +82,7 @@ def RecordAgent(arguments):
     agent = subprocess.Popen(
         [binaries / "gpuloom-agent", "--state-dir", folder / "state", "--kubelet-dir", kubelet_folder / "device-plugins",
          "--pod-resources-socket", kubelet_folder / "pod-resources/kubelet.sock", "--schedulers", "adopt", "--softgpu",
-         arguments.asker / "lib/softgpu/libcuda.so.1", "--grace-seconds", "0", "--missing-seconds", "1"], env=ENVIRONMENT)
+         arguments.client / "lib/softgpu/libcuda.so.1", "--grace-seconds", "0", "--missing-seconds", "1"], env=ENVIRONMENT)
     kubelet.communicate()
     agent.send_signal(signal.SIGTERM)
     agent.wait(60)
@@ -91,7 +91,7 @@ def RecordAgent(arguments):
 
 def Arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("asker", "scheduler", "recorder", "out"):
+    for name in ("client", "scheduler", "recorder", "out"):
         parser.add_argument("--" + name, type=lambda text: pathlib.Path(text).resolve(), required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--only", choices=["run", "status", "agent"])

@@ -18,24 +18,24 @@ int Record(const char* listen_path, const char* scheduler_path, const char* out_
   const channel::UniqueFd listener = channel::ListenAt(listen_path);
   pollfd coming{listener.get(), POLLIN, 0};
   if (!listener.valid() || poll(&coming, 1, -1) != 1) return 1;
-  const channel::UniqueFd asker(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const channel::UniqueFd client(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   const channel::UniqueFd scheduler = channel::ConnectTo(scheduler_path);
-  if (!asker.valid() || !scheduler.valid()) {
+  if (!client.valid() || !scheduler.valid()) {
     perror("gpuloom-record-control");
     return 1;
   }
   control::Recording recording;
   for (;;) {
-    pollfd ready[] = {{asker.get(), POLLIN, 0}, {scheduler.get(), POLLIN, 0}};
+    pollfd ready[] = {{client.get(), POLLIN, 0}, {scheduler.get(), POLLIN, 0}};
     poll(ready, 2, -1);
     const bool from_scheduler = ready[1].revents != 0;
-    const int from = from_scheduler ? scheduler.get() : asker.get();
+    const int from = from_scheduler ? scheduler.get() : client.get();
     control::RecordedMessage message{from_scheduler, std::vector<uint8_t>(1 << 16)};
     const ptrdiff_t size =
         channel::ReceiveMessage(from, message.bytes.data(), message.bytes.size());
     if (size < 0) break;
     message.bytes.resize(static_cast<size_t>(size));
-    if (!channel::SendMessage(from_scheduler ? asker.get() : scheduler.get(), message.bytes.data(),
+    if (!channel::SendMessage(from_scheduler ? client.get() : scheduler.get(), message.bytes.data(),
                               message.bytes.size())) {
       break;
     }

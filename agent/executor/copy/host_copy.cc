@@ -16,7 +16,7 @@ constexpr uint64_t kPieceBytes = 16u << 20;
 constexpr uint64_t kRowCostBytes = 4096;
 
 // The address of the block's next byte on this side.
-uint64_t PlaceOf(const HostBlock::Side& side, const HostBlock& block) {
+uint64_t AddressOf(const HostBlock::Side& side, const HostBlock& block) {
   return side.address + block.row / block.height * side.slice_bytes +
          block.row % block.height * side.row_bytes + block.x_bytes;
 }
@@ -30,8 +30,8 @@ HostBlock::Side SideOf(const wire::GraphCopyEnd& end) {
 bool CopyPiece(const HostMemory& host, HostBlock* block) {
   for (uint64_t spent = 0; spent < kPieceBytes && !block->IsDone();) {
     const uint64_t bytes = std::min(block->width_bytes - block->x_bytes, kPieceBytes - spent);
-    const uint64_t to = PlaceOf(block->to, *block);
-    const uint64_t from = PlaceOf(block->from, *block);
+    const uint64_t to = AddressOf(block->to, *block);
+    const uint64_t from = AddressOf(block->from, *block);
     // Checked for each piece: a tenant may punch holes at any time.
     if (!host.Populated(to, bytes) || !host.Populated(from, bytes)) return false;
     std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
@@ -78,7 +78,7 @@ void HostCopies::CopyNextPiece(const std::shared_ptr<Run>& run) {
                  if (run->failed) {
                    Log(LogLevel::kDebug, "session %llu (%s): pages of a pinned copy are missing",
                        static_cast<unsigned long long>(id()), label());
-                   port_->TellAsyncError(run->stream, CUDA_ERROR_INVALID_VALUE);
+                   port_->ReportAsyncError(run->stream, CUDA_ERROR_INVALID_VALUE);
                  }
                  run->on_done();
                });

@@ -3,6 +3,9 @@
 
 #include <cstring>
 
+#include "agent/executor/device/device.h"
+#include "agent/executor/session/tenant.h"
+
 namespace gpuloom::executor {
 
 // Called once, before there are tenants. If it fails, inline copies go from pageable memory.

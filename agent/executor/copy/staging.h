@@ -7,11 +7,12 @@
 #include <cstdint>
 #include <span>
 
-#include "agent/executor/device/device.h"
 #include "agent/executor/memory/device_space.h"
-#include "agent/executor/session/tenant.h"
 
 namespace gpuloom::executor {
+
+class Device;
+struct Tenant;
 
 class Staging {
  public:

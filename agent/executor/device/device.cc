@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "agent/executor/module/linker.h"
 #include "agent/executor/process/log.h"
 #include "agent/node/gpu_uuid.h"
 
@@ -35,6 +36,9 @@ bool IsSticky(CUresult result) {
       return false;
   }
 }
+
+Device::Device(const Driver& driver) : cuda_(driver), linker_(std::make_unique<Linker>()) {}
+Device::~Device() = default;
 
 // By UUID and not by number: the driver's order of devices depends on the environment.
 bool Device::Find(const std::string& uuid, std::string* error) {

@@ -9,20 +9,23 @@
 
 #include <atomic>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "agent/executor/module/linker.h"
 #include "proto/cuda/driver.h"
 
 namespace gpuloom::executor {
+
+class Linker;
 
 // Returns true for errors after which the context, and with it the process, is unusable.
 bool IsSticky(CUresult result);
 
 class Device {
  public:
-  explicit Device(const Driver& driver) : cuda_(driver) {}
+  explicit Device(const Driver& driver);
+  ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
@@ -51,7 +54,7 @@ class Device {
   CUresult JudgeImage(CUresult result) {
     return result == CUDA_ERROR_UNKNOWN ? result : Judge(result);
   }
-  Linker& linker() { return linker_; }
+  Linker& linker() { return *linker_; }
   // Whether the driver loads a cubin that was taken out of a fatbin: NVIDIA's does, the software one takes only PTX.
   // Workers read it, and set it after their first attempt.
   enum class Cubins : uint8_t { kUnknown, kTaken, kRefused };
@@ -103,7 +106,7 @@ class Device {
   CUcontext context_ = nullptr;
   int priority_least_ = 0;
   int priority_greatest_ = 0;
-  Linker linker_;
+  const std::unique_ptr<Linker> linker_;
   std::atomic<Cubins> cubins_{Cubins::kUnknown};
   std::atomic<CUresult> lost_{CUDA_SUCCESS};
   std::map<int, std::vector<CUstream>> idle_streams_;

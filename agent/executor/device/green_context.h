@@ -11,11 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "agent/executor/device/device.h"
 #include "agent/executor/device/spare_greens.h"
+#include "proto/cuda/driver.h"
 #include "proto/wire/green_context_commands.h"
 
 namespace gpuloom::executor {
+
+class Device;
 
 // Per session: at most this many in use, and as many again unused.
 inline constexpr uint32_t kMaxGreenContexts = 64;

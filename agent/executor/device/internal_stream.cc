@@ -4,6 +4,8 @@
 #include <cstring>
 #include <memory>
 
+#include "agent/executor/copy/staging.h"
+#include "agent/executor/device/device.h"
 #include "agent/executor/stream/stream_command.h"
 
 namespace gpuloom::executor {

@@ -6,12 +6,14 @@
 #include <deque>
 #include <functional>
 
-#include "agent/executor/copy/staging.h"
-#include "agent/executor/device/device.h"
 #include "agent/executor/memory/device_space.h"
+#include "proto/cuda/cuda_all.h"
 #include "proto/wire/memory_operation_commands.h"
 
 namespace gpuloom::executor {
+
+class Device;
+class Staging;
 
 class InternalStream {
  public:

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "agent/executor/process/log.h"
+#include "agent/executor/session/work_pool.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -42,7 +43,7 @@ uint32_t Quiet::Drop(const void* owner) {
 
 void Quiet::Close() {
   closed_ = true;
-  hurried_ = 0;
+  expedited_ = 0;
   std::deque<Piece> pieces;
   pieces.swap(needed_);
   pieces.clear();  // may retire, which is refused now
@@ -54,14 +55,14 @@ void Quiet::Retire(std::function<void()> work, std::function<void()> done) {
   retired_.push_back({nullptr, std::move(work), std::move(done)});
 }
 
-void Quiet::HurryRetired() {
-  if (hurried_ == 0) hurried_since_ns_ = 0;
+void Quiet::ExpediteRetired() {
+  if (expedited_ == 0) expedited_since_ns_ = 0;
   // All that is there now: whoever hurries does not know which piece it waits for.
-  hurried_ = retired_.size();
+  expedited_ = retired_.size();
 }
 
-bool Quiet::AnyoneMayHold(uint64_t now_ns, std::span<const Party> parties) const {
-  if (hurried_ != 0 && now_ns - hurried_since_ns_ >= kPatienceNs) return true;
+bool Quiet::CanHold(uint64_t now_ns, std::span<const Party> parties) const {
+  if (expedited_ != 0 && now_ns - expedited_since_ns_ >= kPatienceNs) return true;
   // A short list: a session has at most one request for each of its reply slots.
   const void* last = nullptr;
   for (const Piece& piece : needed_) {
@@ -76,9 +77,9 @@ bool Quiet::AnyoneMayHold(uint64_t now_ns, std::span<const Party> parties) const
 // Opens and ends the moment in which all sessions' submissions are held back. It ends well when
 // somebody was served and nobody waits any more, or after kLongestHoldNs. It is given up when
 // nobody could be served and every session has been held for as long as its patience allows.
-void Quiet::LookAtHold(uint64_t now_ns, std::span<const Party> parties) {
+void Quiet::UpdateHold(uint64_t now_ns, std::span<const Party> parties) {
   if (held_since_ns_ == 0) {
-    if (!AnyNeeded() || now_ns < next_hold_ns_ || !AnyoneMayHold(now_ns, parties)) return;
+    if (!AnyNeeded() || now_ns < next_hold_ns_ || !CanHold(now_ns, parties)) return;
     held_since_ns_ = now_ns;
     served_ = false;
     linger_until_ns_ = 0;
@@ -96,7 +97,7 @@ void Quiet::LookAtHold(uint64_t now_ns, std::span<const Party> parties) {
     uint64_t longest_ns = kLeastPatientNs;
     for (const Party& party : parties)
       longest_ns = std::max(longest_ns, Patience(party.command_ns));
-    if (held_ns < longest_ns && AnyoneMayHold(now_ns, parties)) return;
+    if (held_ns < longest_ns && CanHold(now_ns, parties)) return;
     // A kernel that does not end makes every hold useless: the pauses between holds double.
     given_up_ns_ = std::min(std::max(held_ns, 2 * given_up_ns_), kLongestGivenUpNs);
     next_hold_ns_ = now_ns + std::max(given_up_ns_, held_ns);
@@ -140,8 +141,8 @@ bool Quiet::Tick(uint64_t now_ns, std::span<Party> parties, bool others_at_devic
   for (auto piece = needed_.rbegin(); piece != needed_.rend() && piece->since_ns == 0; ++piece) {
     piece->since_ns = now_ns;
   }
-  if (hurried_ != 0 && hurried_since_ns_ == 0) hurried_since_ns_ = now_ns;
-  LookAtHold(now_ns, parties);
+  if (expedited_ != 0 && expedited_since_ns_ == 0) expedited_since_ns_ = now_ns;
+  UpdateHold(now_ns, parties);
   const bool at_device =
       others_at_device || std::any_of(parties.begin(), parties.end(),
                                       [](const Party& party) { return party.at_device; });
@@ -151,8 +152,8 @@ bool Quiet::Tick(uint64_t now_ns, std::span<Party> parties, bool others_at_devic
     if (!needed_.empty() && may_begin) {
       Begin(&needed_, now_ns);
     } else if (!retired_.empty() &&
-               ((hurried_ != 0 && may_begin) || (!AnyNeeded() && idle_ns >= kQuietNs))) {
-      hurried_ -= hurried_ != 0;
+               ((expedited_ != 0 && may_begin) || (!AnyNeeded() && idle_ns >= kQuietNs))) {
+      expedited_ -= expedited_ != 0;
       Begin(&retired_, now_ns);
     }
   }

@@ -29,9 +29,9 @@
 #include <functional>
 #include <span>
 
-#include "agent/executor/session/work_pool.h"
-
 namespace gpuloom::executor {
+
+class WorkPool;
 
 class Quiet {
  public:
@@ -54,7 +54,7 @@ class Quiet {
   uint32_t Drop(const void* owner);
   void Retire(std::function<void()> work, std::function<void()> done);
   // Call when something waits for retired work, to run it soon.
-  void HurryRetired();
+  void ExpediteRetired();
 
   // Drops what is left; at process exit the driver cleans it up.
   void Close();
@@ -68,7 +68,7 @@ class Quiet {
   bool Holding() const { return running_ || held_since_ns_ != 0; }
   bool Running() const { return running_; }
   bool empty() const { return needed_.empty() && retired_.empty(); }
-  bool AnyNeeded() const { return !needed_.empty() || hurried_ != 0; }
+  bool AnyNeeded() const { return !needed_.empty() || expedited_ != 0; }
 
   // Long enough for a driver call to return and for most launches to find a gap, short compared
   // with the start of a program.
@@ -103,15 +103,15 @@ class Quiet {
   };
   void Begin(std::deque<Piece>* pieces, uint64_t now_ns);
   // Returns true if a caller waits whose own tenant has nothing at the device.
-  bool AnyoneMayHold(uint64_t now_ns, std::span<const Party> parties) const;
-  void LookAtHold(uint64_t now_ns, std::span<const Party> parties);
+  bool CanHold(uint64_t now_ns, std::span<const Party> parties) const;
+  void UpdateHold(uint64_t now_ns, std::span<const Party> parties);
   void HoldParties(uint64_t now_ns, std::span<Party> parties);
 
   WorkPool* pool_;
   std::deque<Piece> needed_;
   std::deque<Piece> retired_;
-  size_t hurried_ = 0;  // how many of the first pieces in retired_ something waits for
-  uint64_t hurried_since_ns_ = 0;
+  size_t expedited_ = 0;  // how many of the first pieces in retired_ something waits for
+  uint64_t expedited_since_ns_ = 0;
   bool closed_ = false;
   bool running_ = false;
   bool ended_ = false;      // a piece has ended since the last Tick

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/executor/session/slice.h"
+#include "agent/executor/session/work_pool.h"
+
 namespace gpuloom::executor {
 namespace {
 
@@ -172,21 +175,21 @@ TEST_F(QuietBesideAnEndlessKernel, AHoldThatDoesNotHelpIsGivenUpAndTheNextComesL
   EXPECT_THAT(TakeMade(), ElementsAre("load")) << "at once when nothing is in the way";
 }
 
-TEST_F(QuietBesideAnEndlessKernel, OfTheAskersOwnNobodyElseIsHeld) {
+TEST_F(QuietBesideAnEndlessKernel, OfTheCallersOwnNobodyElseIsHeld) {
   parties_[0].at_device = true;
   const Seen seen = Watch(20'000'000'000);
   EXPECT_EQ(seen.held_ns, 0u);
   EXPECT_FALSE(Held(1));
 }
 
-TEST_F(QuietBesideAnEndlessKernel, OfAnotherProcessOfTheAskersNobodyElseIsHeld) {
+TEST_F(QuietBesideAnEndlessKernel, OfAnotherProcessOfTheCallersNobodyElseIsHeld) {
   parties_[1].tenant = &own_;
   at_device_ = true;
   const Seen seen = Watch(20'000'000'000);
   EXPECT_EQ(seen.held_ns, 0u);
 }
 
-TEST_F(QuietTest, TheAskersOwnWorkMakesWayWhileNobodyElseIsHeld) {
+TEST_F(QuietTest, TheCallersOwnWorkMakesWayWhileNobodyElseIsHeld) {
   parties_[0].at_device = true;
   Need("load");
   Round(1);
@@ -228,7 +231,7 @@ TEST_F(QuietTest, WhoComputesInLongPiecesIsWaitedForAndOthersGoOnMeanwhile) {
 
 TEST_F(QuietTest, WhatIsHurriedIsMadeInAMomentOfItsOwn) {
   quiet_.Retire(Work("unpin"), {});
-  quiet_.HurryRetired();
+  quiet_.ExpediteRetired();
   quiet_.Retire(Work("later"), {});
   at_device_ = true;
   Round(1);

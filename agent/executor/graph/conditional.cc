@@ -5,6 +5,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/graph/conditionals.h"
 #include "agent/executor/graph/graph.h"
+#include "agent/executor/session/work_pool.h"
 
 namespace gpuloom::executor {
 

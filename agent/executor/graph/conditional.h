@@ -11,10 +11,12 @@
 #include <memory>
 #include <vector>
 
-#include "agent/executor/device/device.h"
-#include "agent/executor/session/work_pool.h"
+#include "proto/cuda/cuda_all.h"
 
 namespace gpuloom::executor {
+
+class Device;
+class WorkPool;
 
 struct Reservation {
   // The counts are the session's: of its handles, and of driver nodes in its graphs.

@@ -163,7 +163,7 @@ void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& req
   if (conditional) {
     plan->reservation->busy = 1;
     // Otherwise they would pile up if the device is never idle.
-    if (services_.graphs->retired != 0) services_.quiet->HurryRetired();
+    if (services_.graphs->retired != 0) services_.quiet->ExpediteRetired();
   }
   ++outstanding_;
   services_.quiet->Need(owner(), build, [this, finish] {
@@ -192,7 +192,6 @@ void Graphs::On(wire::Tag<wire::GraphUpdate>, const wire::GraphUpdate::Request& 
     return Refuse(wire::Fatal::kBadArgument);
   }
   auto plan = std::make_shared<GraphPlan>(host_->budget);
-  plan->band = port_->Band();
   GraphBlock block;
   if (!FindGraphBlock(request.update, request.update_bytes, record, plan.get(), &block)) return;
   if (reservation != nullptr) ++reservation->busy;
@@ -282,7 +281,7 @@ void Graphs::FinishUpdate(Graph& graph) {
   if (!update.answered) return update.answer();
   --graph.answered_updates;
   if (services_.device->Judge(update.plan->result) != CUDA_SUCCESS) {
-    port_->TellAsyncError(wire::kLegacyStream, update.plan->result);
+    port_->ReportAsyncError(wire::kLegacyStream, update.plan->result);
   }
 }
 
@@ -349,7 +348,7 @@ bool Graphs::TakesReservation(Caller caller, const wire::GraphInstantiate::Reque
     return false;
   }
   if (reservation.users != 0) {
-    if (services_.graphs->retired != 0) services_.quiet->HurryRetired();
+    if (services_.graphs->retired != 0) services_.quiet->ExpediteRetired();
     graphs_to_make_.push_back({caller, request, plan});
     return false;
   }

@@ -20,14 +20,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "agent/executor/device/device.h"
-#include "agent/executor/device/device_charge.h"
-#include "agent/executor/device/quiet.h"
 #include "agent/executor/graph/conditional.h"
 #include "agent/executor/graph/graph_sections.h"
 #include "agent/executor/session/host_budget.h"
 #include "agent/executor/session/large_free.h"
-#include "agent/executor/session/work_pool.h"
 #include "agent/executor/stream/point.h"
 #include "agent/executor/stream/priority_band.h"
 #include "proto/wire/graph_commands.h"
@@ -35,6 +31,10 @@
 
 namespace gpuloom::executor {
 
+class Device;
+class DeviceCharge;
+class Quiet;
+class WorkPool;
 struct OperationsRun;
 
 // Nodes of all graphs of a session, including destroyed graphs that still run. A node takes
@@ -91,7 +91,7 @@ struct GraphPlan {
 
   HostCharge charge;
   bool is_paid = false;
-  DeviceChargeRef device_charge;  // of a definition: for the graph made from it
+  std::shared_ptr<DeviceCharge> device_charge;  // of a definition: for the graph made from it
   std::vector<uint8_t> block;
   wire::GraphReader reader;
   wire::GraphScopes scopes;  // of a definition
@@ -166,9 +166,7 @@ struct GraphRecordEvent {
   explicit GraphRecordEvent(Device* owner) : device(owner) {}
   GraphRecordEvent(const GraphRecordEvent&) = delete;
   GraphRecordEvent& operator=(const GraphRecordEvent&) = delete;
-  ~GraphRecordEvent() {
-    if (event != nullptr) device->GiveEvent(true, event);
-  }
+  ~GraphRecordEvent();
   Device* const device;
   CUevent event = nullptr;
 };
@@ -194,19 +192,21 @@ class Graph {
   void Build(GraphPlan* plan);
   // Worker, or the ring thread for a few entries. Sets new parameters.
   void Apply(GraphPlan* plan);
-  // Worker, while no launch of the graph is at CUDA and no update under way. From then on its kernels run in `context`;
-  // those of graphs with conditional nodes cannot move (docs/design/sm-partitions.md). After a failure the graph is as
-  // it was.
-  CUresult MoveTo(CUcontext context);
-  // Where its kernels run. It changes only while `moving`.
+  // Worker, while no update is under way. From the next launch on its kernels run in `context`, and in `band` if its
+  // nodes' priorities count; launches that are at CUDA go on as they are. Graphs with conditional nodes cannot move
+  // (docs/design/sm-partitions.md). After a failure the graph is as it was.
+  CUresult MoveTo(CUcontext context, const PriorityBand& band);
+  // Where its kernels run, and in which band. They change only while `moving`.
   CUcontext context() const { return context_; }
+  bool IsIn(const PriorityBand& band) const { return !node_priorities_ || band_ == band; }
   // Returns true if Apply will process the whole graph, however small the update is.
   bool ChangesAttributes(const GraphPlan& plan) const;
   // After Apply: takes over those parts of an update that the driver does not handle.
   void AdoptUpdate(const GraphPlan& plan);
 
   uint32_t sections() const { return static_cast<uint32_t>(sections_.size()); }
-  // Null if the section has no device nodes.
+  bool HasExec(uint32_t section) const { return sections_[section].graph != nullptr; }
+  // Null if the section has no device nodes. It changes only while `moving`.
   CUgraphExec exec(uint32_t section) const { return sections_[section].exec; }
   // What the host does after a section; exactly one of these. Host nodes do not depend on each other.
   struct HostNode {
@@ -262,6 +262,7 @@ class Graph {
   bool moving = false;                  // MoveTo is under way
   CUresult move_result = CUDA_SUCCESS;  // of the last MoveTo
   CUcontext moved_to = nullptr;         // its destination
+  PriorityBand moved_into;              // the same
   // Sectioned launches whose last section is not at CUDA yet, by ticket. Only the first may begin.
   std::deque<uint64_t> cut_launches;
 
@@ -277,6 +278,7 @@ class Graph {
     CUgraphNode handle = nullptr;
     CUkernel kernel = nullptr;  // of a kernel node
     uint64_t attributes_hash = 0;
+    int priority = 0;    // of a kernel node: as the program asked for it
     uint32_t place = 0;  // index in records, waits, or the section's host nodes
     uint32_t section = 0;
     bool on_host = false;
@@ -304,13 +306,12 @@ class Graph {
   // Instantiates the section's graph into it.
   CUresult Instantiate(Section* section);
   // Where nodes other than kernels run.
-  CUcontext CopyContext() const {
-    return reservation_ == nullptr ? device_->context() : reservation_->context;
-  }
+  CUcontext CopyContext() const;
   // For a reservation's graph that has its nodes already: sets the parameters of the plan.
   void Renew(GraphPlan* plan);
   CUresult RenewNode(const GraphPlan& plan, uint32_t i);
-  CUresult SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode node) const;
+  CUresult SetAttributes(const GraphPlan& plan, uint32_t entry, Node* node) const;
+  CUresult SetPriority(const Node& node, const PriorityBand& band) const;
   CUresult ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole);
 
   Device* const device_;
@@ -320,10 +321,11 @@ class Graph {
   const std::shared_ptr<uint64_t> session_nodes_;
   uint64_t counted_nodes_ = 0;
   uint64_t counted_graphs_ = 0;
-  const std::shared_ptr<HostCharge> charge_;  // held until the driver's objects are destroyed
-  DeviceChargeRef device_charge_;             // the same
+  const std::shared_ptr<HostCharge> charge_;     // held until the driver's objects are destroyed
+  std::shared_ptr<DeviceCharge> device_charge_;  // the same
   CUcontext context_ = nullptr;
   bool node_priorities_ = false;
+  PriorityBand band_;
   ReservationRef reservation_;  // null: this Graph owns the driver's graph
   std::vector<Section> sections_;
   uint32_t kernels_ = 0;

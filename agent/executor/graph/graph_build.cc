@@ -5,8 +5,11 @@
 #include <cstring>
 
 #include "agent/executor/copy/host_copy.h"
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/quiet.h"
 #include "agent/executor/graph/graph.h"
 #include "agent/executor/graph/graph_node.h"
+#include "agent/executor/session/work_pool.h"
 #include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
@@ -36,6 +39,10 @@ CUresult AddTo(const Driver& cuda, const Edges& edges) {
 }
 
 }  // namespace
+
+GraphRecordEvent::~GraphRecordEvent() {
+  if (event != nullptr) device->GiveEvent(true, event);
+}
 
 // The last holder (the session's table, a queued or a running launch) destroys it, on the ring thread. The counts stay
 // until the driver's objects are destroyed, as their memory does.
@@ -69,12 +76,17 @@ Graph::~Graph() {
   pool_->Post(std::move(destroy), std::move(done));
 }
 
+CUcontext Graph::CopyContext() const {
+  return reservation_ == nullptr ? device_->context() : reservation_->context;
+}
+
 // The destructor takes back what is counted here, or the reservation's does for the reservation's graph, whether or not
 // the build succeeds.
 CUresult Graph::Prepare(const GraphPlan& plan) {
   reservation_ = plan.reservation;
   context_ = reservation_ == nullptr ? plan.context : reservation_->context;
   node_priorities_ = plan.node_priorities;
+  band_ = plan.band;
   device_charge_ = plan.device_charge;
   // The driver has a graph for each body, empty ones too.
   const uint64_t bodies = plan.scopes.scopes().empty() ? 0 : plan.scopes.scopes().size() - 1;
@@ -249,7 +261,7 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
       CUDA_RETURN_IF_ERROR(
           cuda.cuGraphAddKernelNode_v2(handle, graph, nullptr, 0, &kernel.value()));
       nodes_[i].attributes_hash = HashAttributes(plan, node);
-      return SetAttributes(plan, i, *handle);
+      return SetAttributes(plan, i, &nodes_[i]);
     }
     case GraphNodeKind::kCopy: {
       const CUDA_MEMCPY3D copy = CopyNode(plan, i);
@@ -303,10 +315,11 @@ CUresult Graph::AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& bodi
 // Priorities are mapped into the band of the session's class. Where nodes' priorities count (and
 // not the stream's), a node without one would have the device's default, which may lie outside the
 // band.
-CUresult Graph::SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode node) const {
+CUresult Graph::SetAttributes(const GraphPlan& plan, uint32_t entry, Node* node) const {
   const wire::GraphNode form = plan.reader.Node(entry);
   const auto kernel = plan.reader.Body<wire::GraphKernel>(form);
-  bool has_priority = false;
+  bool has_priority = node_priorities_;
+  node->priority = 0;
   for (uint32_t i = 0; i < kernel.attributes; ++i) {
     const wire::GraphAttribute attribute = plan.reader.Attribute(form, i);
     const auto id = static_cast<CUlaunchAttributeID>(attribute.id);
@@ -318,15 +331,20 @@ CUresult Graph::SetAttributes(const GraphPlan& plan, uint32_t entry, CUgraphNode
     static_assert(sizeof(value) == sizeof(attribute.value));
     std::memcpy(&value, attribute.value, sizeof(value));
     if (id == CU_LAUNCH_ATTRIBUTE_PRIORITY) {
-      value.priority = plan.band.Map(value.priority);
+      node->priority = value.priority;
       has_priority = true;
+      continue;
     }
-    CUDA_RETURN_IF_ERROR(device_->cuda().cuGraphKernelNodeSetAttribute(node, id, &value));
+    CUDA_RETURN_IF_ERROR(device_->cuda().cuGraphKernelNodeSetAttribute(node->handle, id, &value));
   }
-  if (has_priority || !plan.node_priorities) return CUDA_SUCCESS;
+  return has_priority ? SetPriority(*node, band_) : CUDA_SUCCESS;
+}
+
+CUresult Graph::SetPriority(const Node& node, const PriorityBand& band) const {
   CUlaunchAttributeValue value = {};
-  value.priority = plan.band.Map(0);
-  return device_->cuda().cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value);
+  value.priority = band.Map(node.priority);
+  return device_->cuda().cuGraphKernelNodeSetAttribute(node.handle, CU_LAUNCH_ATTRIBUTE_PRIORITY,
+                                                       &value);
 }
 
 }  // namespace gpuloom::executor

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves graphs of a session whose multiprocessors have changed. An executable graph keeps the multiprocessors that it
-// was made for, so it is made again, before its next launch.
+// Moves graphs of a session whose multiprocessors or class have changed. An executable graph keeps the multiprocessors
+// that it was made for, and its nodes' priorities, so it is made again, before its next launch.
 #include <memory>
 #include <utility>
 
@@ -14,7 +14,7 @@ namespace gpuloom::executor {
 
 // Kernel nodes of the driver's graphs get the new context, then all sections are instantiated anew,
 // and only when that has worked do the new executable graphs take the old ones' place.
-CUresult Graph::MoveTo(CUcontext context) {
+CUresult Graph::MoveTo(CUcontext context, const PriorityBand& band) {
   const Driver& cuda = device_->cuda();
   // The driver's graphs contain every update, except for nodes that are switched off.
   for (const Node& node : nodes_) {
@@ -26,6 +26,7 @@ CUresult Graph::MoveTo(CUcontext context) {
     params.kern = node.kernel;
     params.ctx = context;
     CUDA_RETURN_IF_ERROR(cuda.cuGraphKernelNodeSetParams_v2(node.handle, &params));
+    if (node_priorities_) CUDA_RETURN_IF_ERROR(SetPriority(node, band));
   }
   std::vector<Section> made(sections_.size());
   CUresult result = CUDA_SUCCESS;
@@ -43,7 +44,9 @@ CUresult Graph::MoveTo(CUcontext context) {
     if (result == CUDA_SUCCESS) std::swap(made[i].exec, sections_[i].exec);
     if (made[i].exec != nullptr) cuda.cuGraphExecDestroy(made[i].exec);
   }
-  if (result == CUDA_SUCCESS) context_ = context;
+  if (result != CUDA_SUCCESS) return result;
+  context_ = context;
+  band_ = band;
   return result;
 }
 
@@ -51,13 +54,19 @@ CUresult Graph::MoveTo(CUcontext context) {
 // and updates of the graph wait meanwhile.
 bool Graphs::Follows(const GraphRef& graph) {
   const CUcontext context = port_->context();
+  const PriorityBand band = port_->Band();
   if (graph->moving) return false;
-  if (graph->context() == context || graph->reservation() != nullptr) return true;
-  // A move that has failed is not tried again before the session's multiprocessors change again.
-  if (graph->move_result != CUDA_SUCCESS && graph->moved_to == context) return true;
+  const bool is_there = graph->context() == context && graph->IsIn(band);
+  if (is_there || graph->reservation() != nullptr) return true;
+  // A move that has failed is not tried again before the session's multiprocessors or class change again.
+  if (graph->move_result != CUDA_SUCCESS && graph->moved_to == context &&
+      graph->moved_into == band) {
+    return true;
+  }
   if (!graph->updates.empty() && graph->updates.front().running) return false;
   graph->moving = true;
   graph->moved_to = context;
+  graph->moved_into = band;
   // Both the old and the new graphs exist here.
   struct Room {
     GraphRoom* of;
@@ -77,7 +86,7 @@ bool Graphs::Follows(const GraphRef& graph) {
   };
   const bool fits = services_.graphs->Fits(graph->sections(), graph->nodes());
   auto room = std::make_shared<Room>(services_.graphs, graph->sections(), graph->nodes());
-  auto move = [graph, context] { graph->move_result = graph->MoveTo(context); };
+  auto move = [graph, context, band] { graph->move_result = graph->MoveTo(context, band); };
   const auto finish = [this, graph, room] {
     room->of->OnMade();
     services_.device->Judge(graph->move_result);

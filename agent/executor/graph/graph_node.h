@@ -7,6 +7,7 @@
 
 #include "agent/executor/graph/graph.h"
 #include "agent/executor/launch/kernel_node.h"
+#include "proto/cuda/driver.h"
 
 namespace gpuloom::executor {
 

@@ -2,6 +2,7 @@
 // Graphs with conditional nodes are built into the driver's graph that their handles were made for.
 // There is one, so when such a graph is instantiated again, its nodes are there already: they get
 // their parameters anew, whatever those were and whatever has become of what they named.
+#include "agent/executor/device/device.h"
 #include "agent/executor/graph/graph.h"
 #include "agent/executor/graph/graph_node.h"
 #include "agent/executor/process/log.h"

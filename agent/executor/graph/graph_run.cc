@@ -27,7 +27,7 @@ std::shared_ptr<SectionedLaunch> Graphs::CutLaunch(const Stream& stream, const G
   auto launch =
       std::make_shared<SectionedLaunch>(SectionedLaunch{graph, command->ticket, stream.id});
   for (uint32_t i = 0; i + 1 < graph->sections(); ++i) {
-    command->parts += graph->exec(i) != nullptr;
+    command->parts += graph->HasExec(i);
   }
   graph->cut_launches.push_back(static_cast<uint64_t>(command->ticket));
   command->gate = std::make_shared<Gate>();
@@ -47,7 +47,7 @@ bool Graphs::ReachesSection(const std::shared_ptr<SectionedLaunch>& launch) {
   }
   for (;; launch->GoOn()) {
     if (launch->next != 0 && !TakesHostsTurn(launch)) return false;
-    if (graph.exec(launch->next) != nullptr || launch->next + 1 == graph.sections()) return true;
+    if (graph.HasExec(launch->next) || launch->next + 1 == graph.sections()) return true;
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "agent/executor/device/device.h"
 #include "agent/executor/graph/graph.h"
 #include "agent/executor/graph/graph_node.h"
 #include "proto/cuda/return_if_error.h"
@@ -67,7 +68,7 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
         if (result != CUDA_SUCCESS || hash == node.attributes_hash) break;
         node.attributes_hash = hash;
         *whole = true;
-        result = SetAttributes(plan, entry, node.handle);
+        result = SetAttributes(plan, entry, &node);
         break;
       }
       case GraphNodeKind::kCopy: {

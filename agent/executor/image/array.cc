@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "agent/executor/device/device.h"
+#include "agent/executor/device/device_charge.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/image/arrays.h"
 #include "proto/cuda/array_format.h"

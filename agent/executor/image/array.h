@@ -10,11 +10,13 @@
 #include <optional>
 #include <vector>
 
-#include "agent/executor/device/device_charge.h"
-#include "agent/executor/device/quiet.h"
+#include "proto/cuda/driver.h"
 #include "proto/wire/array_commands.h"
 
 namespace gpuloom::executor {
+
+class DeviceCharge;
+class Quiet;
 
 struct DeviceArray {
   DeviceArray(Quiet* destroys, const Driver* driver, const wire::ArrayCreate::Request& judged)
@@ -34,7 +36,7 @@ struct DeviceArray {
   CUarray array = nullptr;  // one of the two is set
   CUmipmappedArray mipmap = nullptr;
   uint32_t levels = 0;  // of `mipmap`
-  DeviceChargeRef charge;
+  std::shared_ptr<DeviceCharge> charge;
 };
 using ArrayRef = std::shared_ptr<DeviceArray>;
 
@@ -45,6 +47,9 @@ struct ArrayEntry {
   std::optional<uint32_t> level;
   std::vector<wire::ArrayId> levels;  // of a mipmapped one: levels that have ids
 };
+
+// Host memory that a texture or a surface takes, ours and the driver's.
+inline constexpr uint64_t kViewTakesBytes = 512;
 
 // The most device memory that the driver takes for it, in bytes. UINT64_MAX for sizes that no
 // device has.

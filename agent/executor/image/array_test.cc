@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays, views and block copies of sessions of the real loop, with a driver that needs no GPU.
+#include "agent/executor/image/array.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "agent/executor/image/arrays.h"
 #include "agent/executor/testing/driver.h"
 #include "agent/executor/testing/peer.h"
 

@@ -11,9 +11,6 @@
 
 namespace gpuloom::executor {
 
-// Host memory that a texture or a surface takes, ours and the driver's.
-inline constexpr uint64_t kViewTakesBytes = 512;
-
 class Arrays final : public Part {
  public:
   // `on_destroy`: the tenant has destroyed the array, and all work that names it is done.
@@ -53,7 +50,8 @@ class Arrays final : public Part {
     ArrayRef array;
     std::optional<uint32_t> level;  // of the array
   };
-  void MakeArray(Caller caller, const wire::ArrayCreate::Request& request, DeviceChargeRef charge);
+  void MakeArray(Caller caller, const wire::ArrayCreate::Request& request,
+                 std::shared_ptr<DeviceCharge> charge);
   void DestroyArray(Caller caller, const ArrayRef& whole);
   ArrayEntry* FindArray(wire::ArrayId id_untrusted);  // refuses if there is none
 

@@ -199,13 +199,13 @@ CUresult References::SetSurface(const Driver& cuda, const One& one, const Bindin
 
 // Sets one reference at the driver. After a failure nobody knows which binding the driver has, so
 // both are held until a later call succeeds.
-CUresult References::Tell(const Driver& cuda, One* one, const BindingRef& wanted) {
+CUresult References::Apply(const Driver& cuda, One* one, const BindingRef& wanted) {
   // Gives up on a reference that the driver keeps refusing, because what we hold for it must be
   // bounded.
   if (one->held.size() >= kMostHeld) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult told =
+  const CUresult applied =
       one->surface != nullptr ? SetSurface(cuda, *one, *wanted) : SetTexture(cuda, one, *wanted);
-  if (told == CUDA_SUCCESS) {
+  if (applied == CUDA_SUCCESS) {
     one->set = wanted;
     one->held.clear();
   } else if (std::find(one->held.begin(), one->held.end(), wanted) == one->held.end()) {
@@ -214,7 +214,7 @@ CUresult References::Tell(const Driver& cuda, One* one, const BindingRef& wanted
     if (one->set != nullptr) one->held.push_back(std::move(one->set));
     one->set = nullptr;
   }
-  return told;
+  return applied;
 }
 
 // Compares identities: a program that binds the same again makes a new binding, which costs a few
@@ -227,8 +227,8 @@ CUresult References::Set(const Driver& cuda, const Bindings& bindings) {
     if (wanted == nullptr || wanted == ones_[i].set) continue;
     if (!wanted->bound) {
       Forget(cuda, &ones_[i]);
-    } else if (const CUresult told = Tell(cuda, &ones_[i], wanted); told != CUDA_SUCCESS) {
-      result = told;
+    } else if (const CUresult applied = Apply(cuda, &ones_[i], wanted); applied != CUDA_SUCCESS) {
+      result = applied;
     }
   }
   return result;
@@ -237,15 +237,15 @@ CUresult References::Set(const Driver& cuda, const Bindings& bindings) {
 // If the driver refuses, it still uses what was bound, so we keep holding that.
 void References::Forget(const Driver& cuda, One* one) {
   if (one->set == nullptr && one->held.empty()) return;
-  const CUresult told = one->surface != nullptr ? SetSurface(cuda, *one, Binding())
-                                                : SetTexture(cuda, one, Binding());
-  if (told != CUDA_SUCCESS) return;
+  const CUresult applied = one->surface != nullptr ? SetSurface(cuda, *one, Binding())
+                                                   : SetTexture(cuda, one, Binding());
+  if (applied != CUDA_SUCCESS) return;
   one->set = nullptr;
   one->held.clear();
 }
 
 // The tenant has destroyed the array: its memory must not wait for the next launch of this library.
-void References::LetGo(const Driver& cuda, const ArrayRef& array) {
+void References::Release(const Driver& cuda, const ArrayRef& array) {
   for (size_t i = 0; i < ones_.size(); ++i) {
     One& one = ones_[i];
     if (one.set == nullptr || one.set->array != array ||
@@ -282,7 +282,7 @@ struct TextureReferences::ReferenceLookup {
 
   // The initial state of a texture reference of no library. The driver's own one is destroyed again
   // at once.
-  void LookAtNew(const Driver& cuda) {
+  void InspectNew(const Driver& cuda) {
     if (cuda.cuTexRefCreate == nullptr) return;
     result = cuda.cuTexRefCreate(&texture);
     if (result != CUDA_SUCCESS) return;
@@ -297,7 +297,7 @@ void TextureReferences::On(wire::Tag<wire::ReferenceGet>,
   auto lookup = std::make_shared<ReferenceLookup>();
   lookup->kind = request.kind;
   if (request.library == wire::LibraryId{0} && request.reference == wire::ReferenceId{0}) {
-    return modules_.Post([lookup, &cuda = services_.device->cuda()] { lookup->LookAtNew(cuda); },
+    return modules_.Post([lookup, &cuda = services_.device->cuda()] { lookup->InspectNew(cuda); },
                          [this, lookup, caller] {
                            Reply<wire::ReferenceGet>(caller,
                                                      services_.device->Judge(lookup->result),
@@ -380,7 +380,7 @@ void TextureReferences::LetReferencesGo(const ArrayRef& whole) {
   if (references_.size() == 0) return;
   libraries_.ForEach([&](const Library& library) {
     if (library.loaded != nullptr && library.loaded->references != nullptr) {
-      library.loaded->references->LetGo(services_.device->cuda(), whole);
+      library.loaded->references->Release(services_.device->cuda(), whole);
     }
   });
 }

@@ -67,7 +67,7 @@ class References {
   [[nodiscard]] CUresult Set(const Driver& cuda, const Bindings& bindings);
   // Makes the driver's references drop the array, unless it is still wanted. No launch that has been read uses it any
   // more.
-  void LetGo(const Driver& cuda, const ArrayRef& array);
+  void Release(const Driver& cuda, const ArrayRef& array);
 
  private:
   struct One {
@@ -79,7 +79,7 @@ class References {
   };
   static constexpr size_t kMostHeld = 16;
   size_t Add(const One& one);
-  static CUresult Tell(const Driver& cuda, One* one, const BindingRef& wanted);
+  static CUresult Apply(const Driver& cuda, One* one, const BindingRef& wanted);
   static void Forget(const Driver& cuda, One* one);
   static CUresult SetSampler(const Driver& cuda, One* one, const CUDA_TEXTURE_DESC& wanted);
   static CUresult SetFormat(const Driver& cuda, One* one, CUarray_format format, int channels);

@@ -2,7 +2,9 @@
 #include "agent/executor/launch/chain.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "agent/executor/device/device.h"
 #include "agent/executor/launch/kernel_node.h"
 #include "agent/executor/stream/stream_set.h"
 #include "proto/sync/cpu_pause.h"
@@ -31,9 +33,14 @@ void AddLibrary(Chain* chain, const void* library) {
   if (std::find(known.begin(), known.end(), library) == known.end()) known.push_back(library);
 }
 
+// Where kernels have no parameters the pointers may be null, which memcmp does not take.
+bool SameBytes(const uint8_t* left, const uint8_t* right, size_t bytes) {
+  return bytes == 0 || std::memcmp(left, right, bytes) == 0;
+}
+
 }  // namespace
 
-// Usually on a worker (Chains::LetGo), because destroying takes the driver's locks.
+// Usually on a worker (Chains::ReleaseChains), because destroying takes the driver's locks.
 Chain::~Chain() {
   if (exec != nullptr) cuda->cuGraphExecDestroy(exec);
   if (graph != nullptr) cuda->cuGraphDestroy(graph);
@@ -80,7 +87,7 @@ Chains::Found Chains::Find(const Chunk& chunk, const Target& target) {
 
 // Whether this content came up before, unless another has taken its place in the table since. A
 // wrong answer costs a chain that is made in vain, or made later.
-bool Chains::SawBefore(uint64_t content) {
+bool Chains::SeenBefore(uint64_t content) {
   uint64_t& place = seen_[content % seen_.size()];
   const bool seen = place == content;
   place = content;
@@ -111,7 +118,7 @@ ChainRef Chains::Take(const Chunk& chunk, const Target& target, bool* exact) {
   Slot* slot = found.exact;
   bool again = *exact;
   if (!*exact) {
-    again = SawBefore(chunk.content);
+    again = SeenBefore(chunk.content);
     slot = Choose(chunk, target, found, again);
     if (slot == nullptr) return nullptr;
     // Nobody may find it while it changes.
@@ -205,7 +212,7 @@ CUresult Chains::Set(Chain* chain, const Chunk& chunk, CUkernel* refused) {
       const ChunkNode& old = chain->nodes[i];
       const uint8_t* old_params = chain->params.data() + old_at;
       old_at += Chunk::RoundUp(old.param_bytes);
-      if (old == node && std::memcmp(params, old_params, node.param_bytes) == 0) continue;
+      if (old == node && SameBytes(params, old_params, node.param_bytes)) continue;
     }
     AddLibrary(chain, node.library);
     result = SetNode(*chain, i, node, params);
@@ -237,13 +244,13 @@ bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t*
       found->second->context != target.context) {
     const Holding lock(mutex_);
     ++counts_.plain;
-    if (found == singles_.end() && SawBefore(key))
+    if (found == singles_.end() && SeenBefore(key))
       Want(chunk, node, params, 1, target.context, target.cuda);
     return false;
   }
   Chain& single = *found->second;
   CUresult result = CUDA_SUCCESS;
-  if (std::memcmp(single.params.data(), params, node.param_bytes) != 0) {
+  if (!SameBytes(single.params.data(), params, node.param_bytes)) {
     result = SetNode(single, 0, node, params);
     if (result != CUDA_SUCCESS) Refuse(node.kernel);
     // Also after a failure: the single is then dropped below.
@@ -255,7 +262,7 @@ bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t*
   if (result != CUDA_SUCCESS) {
     std::vector<ChainRef> dropped = {std::move(found->second)};
     singles_.erase(found);
-    LetGo(std::move(dropped));
+    ReleaseChains(std::move(dropped));
     return false;
   }
   const Holding lock(mutex_);

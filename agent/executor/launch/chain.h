@@ -19,15 +19,16 @@
 #include <unordered_set>
 #include <vector>
 
-#include "agent/executor/device/device.h"
-#include "agent/executor/device/quiet.h"
-#include "agent/executor/graph/graph.h"
 #include "agent/executor/launch/chunk.h"
-#include "agent/executor/session/work_pool.h"
+#include "proto/cuda/driver.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 
+class Device;
+class Quiet;
+class WorkPool;
+struct GraphRoom;
 struct Stream;
 
 // Limits on how many exist at a time. A graph of up to 64 nodes takes 112 KiB of device memory.
@@ -109,7 +110,7 @@ class Chains {
   std::vector<ChainRef> TakeOut(const void* library);
 
   // Runs `action` when the graphs now being released by workers are gone; immediately if there are none.
-  void WhenLetGo(std::function<void()> action);
+  void AfterRelease(std::function<void()> action);
 
   struct Counts {
     uint64_t replayed = 0;   // chunks launched with the chain unchanged
@@ -172,7 +173,7 @@ class Chains {
   Found Find(const Chunk& chunk, const Target& target) GPULOOM_REQUIRES(mutex_);
   Slot* Choose(const Chunk& chunk, const Target& target, const Found& found, bool again)
       GPULOOM_REQUIRES(mutex_);
-  bool SawBefore(uint64_t content) GPULOOM_REQUIRES(mutex_);
+  bool SeenBefore(uint64_t content) GPULOOM_REQUIRES(mutex_);
   // `refused` stays unchanged if the failure is not due to one kernel.
   CUresult Set(Chain* chain, const Chunk& chunk, CUkernel* refused);
   CUresult SetNode(const Chain& chain, uint32_t index, const ChunkNode& node,
@@ -189,8 +190,8 @@ class Chains {
   void DropChains(size_t count, std::vector<ChainRef>* dropped) GPULOOM_REQUIRES(mutex_);
   void TakeFromRoom(const std::vector<ChainRef>& chains);
   // On a worker.
-  void LetGo(std::vector<ChainRef> chains);
-  void HaveGone();
+  void ReleaseChains(std::vector<ChainRef> chains);
+  void OnReleaseDone();
   // Waits until no chain is held; none can be taken while the caller has the lock.
   void WaitForHolders() const GPULOOM_REQUIRES(mutex_);
 
@@ -201,8 +202,8 @@ class Chains {
   // Ring thread only.
   std::unordered_map<uint64_t, ChainRef> singles_;  // by SingleKey
   bool making_ = false;
-  uint32_t letting_go_ = 0;  // jobs that release graphs
-  std::vector<std::function<void()>> when_let_go_;
+  uint32_t releasing_ = 0;  // jobs that release graphs
+  std::vector<std::function<void()>> on_released_;
 
   mutable Mutex mutex_;
   std::vector<Slot> slots_ GPULOOM_GUARDED_BY(mutex_);

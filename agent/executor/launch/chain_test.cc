@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
+#include <set>
 #include <thread>
 
 #include "agent/executor/launch/chunk.h"
 #include "agent/executor/testing/driver.h"
 #include "agent/executor/testing/peer.h"
+#include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -67,6 +70,27 @@ TEST_F(ChainTest, NothingIsBatchedWhenThatIsTurnedOff) {
   for (int i = 0; i < 640; ++i) last = tenant->LaunchPlain(0, 1);
   ASSERT_TRUE(tenant->WaitDone(0, last));
   EXPECT_EQ(Count(TestingDriver::TakeCalls(), "launch"), 640u);
+}
+
+TEST_F(ChainTest, KernelsWithoutParametersGoByGraphs) {
+  Driver driver = driver_;
+  driver.cuKernelGetParamInfo = [](CUkernel, size_t, size_t*, size_t*) {
+    return CUDA_ERROR_INVALID_VALUE;
+  };
+  TestingScheduler scheduler(driver, true);
+  tenant_ = scheduler.AddTenant();
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  for (const int launches : {1, 64}) {
+    EXPECT_TRUE(TestingScheduler::WaitUntil([&] {
+      TestingDriver::TakeCalls();
+      Ticket last{};
+      for (int i = 0; i < launches; ++i) last = tenant_->Launch(0, 1, {});
+      return !tenant_->WaitDone(0, last) || TestingDriver::WasCalled("graph");
+    })) << launches;
+  }
+  EXPECT_EQ(tenant_->reader.fatal(), wire::Fatal::kNone);
+  EXPECT_EQ(tenant_->reader.async_error_count(), 0u);
+  tenant_.reset();
 }
 
 TEST_F(ChainTest, WhatAGraphRefusesGoesPlainly) {
@@ -170,6 +194,101 @@ TEST(ChainThreadsTest, NothingIsDoneBeforeItHasBeenLaunched) {
     gate.closed = false;
     ASSERT_TRUE(works);
     ASSERT_TRUE(tenant->WaitDone(0, last));
+  }
+}
+
+// The context of each chain's nodes, and which streams are a partition's: what CUDA does not say afterwards.
+struct Contexts {
+  Mutex mutex;
+  std::map<CUgraph, CUcontext> of_graph GPULOOM_GUARDED_BY(mutex);
+  std::map<CUgraphExec, CUcontext> of_exec GPULOOM_GUARDED_BY(mutex);
+  std::map<CUstream, CUcontext> of_stream GPULOOM_GUARDED_BY(mutex);  // of partitions' streams
+  std::set<CUcontext> of_partitions GPULOOM_GUARDED_BY(mutex);
+  std::map<CUcontext, size_t> launches GPULOOM_GUARDED_BY(mutex);
+  size_t elsewhere GPULOOM_GUARDED_BY(mutex) = 0;  // of them, in a stream of another context
+};
+Contexts contexts;
+Driver before_contexts;
+
+const Driver& DriverOfContexts() {
+  before_contexts = TestingDriver::Reset();
+  static Driver driver;
+  driver = before_contexts;
+  driver.cuGraphAddKernelNode_v2 = [](CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+                                      size_t count, const CUDA_KERNEL_NODE_PARAMS_v2* params) {
+    const MutexLock lock(contexts.mutex);
+    contexts.of_graph[graph] = params->ctx;
+    return before_contexts.cuGraphAddKernelNode_v2(node, graph, after, count, params);
+  };
+  driver.cuGraphInstantiateWithFlags = [](CUgraphExec* exec, CUgraph graph,
+                                          unsigned long long flags) {
+    const CUresult result = before_contexts.cuGraphInstantiateWithFlags(exec, graph, flags);
+    const MutexLock lock(contexts.mutex);
+    contexts.of_exec[*exec] = contexts.of_graph[graph];
+    return result;
+  };
+  driver.cuGreenCtxStreamCreate = [](CUstream* stream, CUgreenCtx green, unsigned flags,
+                                     int priority) {
+    const CUresult result = before_contexts.cuGreenCtxStreamCreate(stream, green, flags, priority);
+    const MutexLock lock(contexts.mutex);
+    CUcontext context = nullptr;
+    (void)before_contexts.cuCtxFromGreenCtx(&context, green);
+    contexts.of_stream[*stream] = context;
+    contexts.of_partitions.insert(context);
+    return result;
+  };
+  driver.cuGraphLaunch = [](CUgraphExec exec, CUstream stream) {
+    {
+      const MutexLock lock(contexts.mutex);
+      const CUcontext of_exec = contexts.of_exec[exec];
+      ++contexts.launches[of_exec];
+      const auto of_stream = contexts.of_stream.find(stream);
+      contexts.elsewhere += of_stream == contexts.of_stream.end()
+                                ? contexts.of_partitions.contains(of_exec)
+                                : of_exec != of_stream->second;
+    }
+    return before_contexts.cuGraphLaunch(exec, stream);
+  };
+  return driver;
+}
+
+// A chain keeps the multiprocessors that its nodes were made for: those of one partition never serve another's launches, though
+// kernels and parameters are the same.
+TEST(ChainPartitionsTest, EachPartitionHasChainsOfItsOwn) {
+  TestingScheduler scheduler(DriverOfContexts(), true);
+  const auto add = [&](const control::PartitionTerms& terms) {
+    scheduler.partition = terms;
+    auto tenant = scheduler.AddTenant();
+    EXPECT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
+    return tenant;
+  };
+  const auto free = add({});
+  const auto quarter = add({0, 0, 25, 0});
+  const auto half = add({0, 0, 50, 0});
+  const auto burst = [](TestingTenant& tenant) {
+    TestingDriver::Hold();
+    Ticket last{};
+    for (int i = 0; i < 640; ++i) last = tenant.LaunchPlain(0, 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    TestingDriver::Release();
+    return tenant.WaitDone(0, last);
+  };
+  const auto served = [] {
+    const MutexLock lock(contexts.mutex);
+    return static_cast<size_t>(
+        std::count_if(contexts.launches.begin(), contexts.launches.end(),
+                      [](const auto& of_context) { return of_context.second >= 5; }));
+  };
+  for (int i = 0; i < 200 && served() < 3; ++i) {
+    for (TestingTenant* tenant : {free.get(), quarter.get(), half.get()}) {
+      ASSERT_TRUE(burst(*tenant));
+    }
+  }
+  EXPECT_EQ(served(), 3u) << "whoever has a partition launches by chains, too";
+  const MutexLock lock(contexts.mutex);
+  EXPECT_EQ(contexts.elsewhere, 0u);
+  for (const auto& tenant : {free.get(), quarter.get(), half.get()}) {
+    EXPECT_EQ(tenant->reader.async_error_count(), 0u);
   }
 }
 

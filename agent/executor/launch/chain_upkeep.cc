@@ -4,8 +4,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/quiet.h"
+#include "agent/executor/graph/graph.h"
 #include "agent/executor/launch/chain.h"
 #include "agent/executor/launch/kernel_node.h"
+#include "agent/executor/session/work_pool.h"
 #include "proto/sync/cpu_pause.h"
 
 namespace gpuloom::executor {
@@ -148,10 +152,10 @@ void Chains::MakeWanted() {
     work->dropped.clear();
     for (Wanted& wanted : work->wanted) wanted.made = Make(wanted);
   };
-  ++letting_go_;
+  ++releasing_;
   auto done = [this, work] {
     making_ = false;
-    HaveGone();
+    OnReleaseDone();
     Adopt(&work->wanted);
     room_->OnMade();
     MakeWanted();
@@ -251,24 +255,25 @@ void Chains::Forget(CUkernel kernel) {
     dropped.push_back(std::move(entry.second));
     return true;
   });
-  if (!dropped.empty()) LetGo(std::move(dropped));
+  if (!dropped.empty()) ReleaseChains(std::move(dropped));
 }
 
-void Chains::LetGo(std::vector<ChainRef> chains) {
+void Chains::ReleaseChains(std::vector<ChainRef> chains) {
   TakeFromRoom(chains);
-  ++letting_go_;
-  pool_->Post([chains = std::move(chains)]() mutable { chains.clear(); }, [this] { HaveGone(); });
+  ++releasing_;
+  pool_->Post([chains = std::move(chains)]() mutable { chains.clear(); },
+              [this] { OnReleaseDone(); });
 }
 
-void Chains::HaveGone() {
-  if (--letting_go_ != 0) return;
-  const auto actions = std::exchange(when_let_go_, {});
+void Chains::OnReleaseDone() {
+  if (--releasing_ != 0) return;
+  const auto actions = std::exchange(on_released_, {});
   for (const auto& action : actions) action();
 }
 
-void Chains::WhenLetGo(std::function<void()> action) {
-  if (letting_go_ == 0) return action();
-  when_let_go_.push_back(std::move(action));
+void Chains::AfterRelease(std::function<void()> action) {
+  if (releasing_ == 0) return action();
+  on_released_.push_back(std::move(action));
 }
 
 // Called from the library's destructor: nothing that waits here names it any more. What still runs

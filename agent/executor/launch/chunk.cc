@@ -6,6 +6,7 @@
 #include "agent/executor/launch/launches.h"
 #include "agent/executor/launch/submitters.h"
 #include "agent/executor/module/kernels.h"
+#include "agent/executor/session/time_sharing.h"
 #include "agent/executor/stream/stream_set.h"
 
 namespace gpuloom::executor {
@@ -94,8 +95,8 @@ void Launches::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
       params += Chunk::RoundUp(node.param_bytes);
       continue;
     }
-    port_->TellAsyncError(stream.id,
-                          services_.device->Judge(LaunchPlainly(cuda, node, params, stream.cuda)));
+    port_->ReportAsyncError(
+        stream.id, services_.device->Judge(LaunchPlainly(cuda, node, params, stream.cuda)));
     params += Chunk::RoundUp(node.param_bytes);
   }
 }
@@ -105,7 +106,7 @@ void Launches::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
 void Launches::OnSubmitted(SubmitJobPtr job) {
   Stream& stream = *job->stream;
   --jobs_out_;
-  for (const CUresult error : job->errors) port_->TellAsyncError(stream.id, error);
+  for (const CUresult error : job->errors) port_->ReportAsyncError(stream.id, error);
   uint32_t weight = job->chunk->size();
   if (job->chain != nullptr) {
     weight = std::min(kChainWeight, weight);

@@ -5,6 +5,7 @@
 #include "agent/executor/launch/launch_attributes.h"
 #include "agent/executor/launch/launches.h"
 #include "agent/executor/module/kernels.h"
+#include "agent/executor/stream/priority_band.h"
 #include "agent/executor/stream/stream_set.h"
 #include "proto/cuda/return_if_error.h"
 

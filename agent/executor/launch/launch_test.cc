@@ -15,6 +15,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using wire::Fatal;
 using wire::HostPtr;
 using wire::KernelId;
@@ -105,6 +106,32 @@ TEST_F(LaunchTest, Malicious_PrioritiesStayInTheBandOfTheClass) {
   ASSERT_TRUE(launch());
   ASSERT_EQ(instantiate(2), CUDA_SUCCESS);
   EXPECT_THAT(TestingDriver::TakePriorities(), ElementsAre(-5, -5, -5, -4));
+  // So do graphs, each once, before their next launch.
+  const auto launch_graph = [&](uint32_t id) {
+    return low->WaitDone(1, low->Post<wire::GraphLaunch>({wire::GraphId{id}, StreamId{1}}));
+  };
+  ASSERT_TRUE(launch_graph(1));
+  EXPECT_THAT(TestingDriver::TakePriorities(), ElementsAre(-5, -4));
+  ASSERT_TRUE(launch_graph(1));
+  ASSERT_TRUE(launch_graph(2));
+  EXPECT_THAT(TestingDriver::TakePriorities(), IsEmpty());
+  terms.priority = 3;
+  scheduler_.SetShares(*low, terms);
+  ASSERT_TRUE(scheduler_.Reclaim(*low));
+  ASSERT_TRUE(launch_graph(2));
+  EXPECT_THAT(TestingDriver::TakePriorities(), ElementsAre(-1, 0));
+  // A graph that goes by its stream's priority is not made again.
+  ASSERT_EQ(low->Call<wire::GraphInstantiate>({wire::GraphId{3}, 0, HostPtr{0}, 0}, nullptr,
+                                              graph.Block()),
+            CUDA_SUCCESS);
+  TestingDriver::TakePriorities();
+  TestingDriver::TakeCalls();
+  terms.priority = 2;
+  scheduler_.SetShares(*low, terms);
+  ASSERT_TRUE(scheduler_.Reclaim(*low));
+  ASSERT_TRUE(launch_graph(3));
+  EXPECT_THAT(TestingDriver::TakeCalls(), Not(Contains("instantiate")));
+  EXPECT_EQ(low->reader.async_error_count(), 0u);
 }
 
 // Whoever always has more to do in a stream would keep it, and so the band of a class that it is no longer in.

@@ -3,8 +3,9 @@
 
 #include <chrono>
 
-#include "agent/executor/device/clock.h"
+#include "agent/executor/device/device.h"
 #include "agent/executor/process/crash_report.h"
+#include "agent/node/clock.h"
 #include "proto/sync/cpu_pause.h"
 #include "proto/sync/mutex.h"
 

@@ -13,7 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "agent/executor/device/device.h"
 #include "agent/executor/launch/chain.h"
 #include "agent/executor/launch/chunk.h"
 #include "proto/sync/cond_var.h"
@@ -21,6 +20,7 @@
 
 namespace gpuloom::executor {
 
+class Device;
 class Launches;
 struct Stream;
 

@@ -8,6 +8,12 @@
 #include <algorithm>
 #include <map>
 
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/quiet.h"
+#include "agent/executor/graph/graph.h"
+#include "agent/executor/session/slice.h"
+#include "agent/executor/session/work_pool.h"
+
 namespace gpuloom::executor {
 namespace {
 
@@ -254,7 +260,7 @@ TEST_F(SubmittersTest, WhatGraphsNameWaitsUntilTheyAreLetGo) {
   chains_.Forget(kernel_);
   bool gone = false;
   int live = -1;
-  chains_.WhenLetGo([&] {
+  chains_.AfterRelease([&] {
     gone = true;
     live = TestingGraph::live;
   });
@@ -267,7 +273,7 @@ TEST_F(SubmittersTest, WhatGraphsNameWaitsUntilTheyAreLetGo) {
   }
   EXPECT_EQ(live, 0);
   gone = false;
-  chains_.WhenLetGo([&] { gone = true; });
+  chains_.AfterRelease([&] { gone = true; });
   EXPECT_TRUE(gone) << "there are none";
 }
 

@@ -21,6 +21,7 @@
 #include "agent/executor/session/session_port.h"
 #include "proto/channel/region.h"
 #include "proto/control/connection.h"
+#include "proto/cuda/driver.h"
 
 namespace gpuloom::executor {
 
@@ -100,12 +101,12 @@ class DeviceMemory final : public Part {
   void DropTables();
 
  private:
-  // memory.cc
+  // device_memory.cc
   void RefuseAddresses(Caller caller, uint64_t size_bytes);
   void AskForSlab();
   void ServeSmall(CUresult failure);
   void FreeAllocation(uint64_t address, wire::Ticket ticket, std::function<void()> done);
-  void TellMemory(Caller caller);
+  void AnswerMemoryInfo(Caller caller);
 
   // grant.cc
   struct NewMemory;
@@ -121,12 +122,12 @@ class DeviceMemory final : public Part {
   void Unmap(uint64_t address, PhysicalRef memory, std::function<void()> done);
   void JudgeUnmap(CUresult result);
   bool MayKeep(const Physical& memory) const;
-  bool LetGo(const PhysicalRef& memory);
+  bool ReleaseHold(const PhysicalRef& memory);
   void GiveBack(std::vector<KeptMemory::Block> blocks, std::function<void()> done);
   void GiveBackKept(std::vector<KeptMemory::Block> blocks);
   void BeginReturn();
   void EndReturn();
-  void TellReturned();
+  void OnAllReturned();
   void LeaveOne(const PhysicalRef& memory);
 
   // shared_pool.cc

@@ -6,6 +6,7 @@
 #include "agent/executor/memory/device_memory.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/scheduler_link.h"
+#include "agent/executor/session/work_pool.h"
 #include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
@@ -52,7 +53,7 @@ void DeviceMemory::MapHeld(const PhysicalRef& memory, uint64_t address,
         if (services_.device->Judge(*result) == CUDA_SUCCESS) {
           blocks_[address] = memory;
         } else {
-          if (LetGo(memory)) GiveBack({{memory, 0, 0}}, [] {});
+          if (ReleaseHold(memory)) GiveBack({{memory, 0, 0}}, [] {});
         }
         --outstanding_;
         done(*result);

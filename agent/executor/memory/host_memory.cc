@@ -109,7 +109,7 @@ void PinnedMemory::TryHostRegister(Caller caller, uint64_t address, uint64_t siz
   if (host.pinned.Overlaps(address, size_bytes)) {
     // Pinned earlier and not yet unpinned: CUDA still sees the old pages there.
     host_waiting_.push_back({caller, address, size_bytes});
-    services_.quiet->HurryRetired();
+    services_.quiet->ExpediteRetired();
     return;
   }
   if (size_bytes > order_.pinned_limit_bytes ||

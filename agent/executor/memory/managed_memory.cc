@@ -10,6 +10,7 @@
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/memory/host_memory.h"
 #include "agent/executor/process/log.h"
+#include "agent/executor/session/work_pool.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000  // newer than some headers
@@ -147,7 +148,7 @@ void ManagedMemory::Map(Caller caller, uint64_t address) {
   const Mapping& mapping = mappings_.at(address);
   if (host_->leaving_managed.Overlaps(address, wire::RoundUpToManagedStep(mapping.size_bytes))) {
     waiting_.emplace_back(caller, address);
-    return services_.quiet->HurryRetired();
+    return services_.quiet->ExpediteRetired();
   }
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
   memory_.Post(

@@ -104,14 +104,11 @@ TEST_F(ManagedMemoryOfSession, EndsWithTheSession) {
   ASSERT_TRUE(ended.has_value());
   EXPECT_EQ(scheduler_.memory_in_use(), 0u);
   // The host range comes back once its pages are unpinned.
-  const auto fresh = AddTenant();
-  EXPECT_TRUE(fresh->Wait([&] {
-    void* const free = mmap(reinterpret_cast<void*>(at), 2 * kStep, PROT_NONE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    if (free == MAP_FAILED) return false;
-    munmap(free, 2 * kStep);
-    return true;
-  }));
+  ASSERT_TRUE(scheduler_.WaitArenaReturned(order.session_id));
+  void* const free = mmap(reinterpret_cast<void*>(at), 2 * kStep, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  EXPECT_EQ(free, reinterpret_cast<void*>(at)) << "something is mapped there";
+  if (free != MAP_FAILED) munmap(free, 2 * kStep);
   ExpectServed(neighbour_.get());
 }
 

@@ -15,11 +15,12 @@
 #include <set>
 #include <utility>
 
-#include "agent/executor/stream/point.h"
 #include "proto/cuda/cuda_all.h"
 #include "proto/wire/shared_pool_commands.h"
 
 namespace gpuloom::executor {
+
+struct Point;
 
 using TokenKey = std::pair<uint64_t, uint64_t>;
 inline TokenKey KeyOf(const wire::Token& token) { return {token.words[0], token.words[1]}; }
@@ -51,8 +52,8 @@ struct SharedEvent {
   SharedEvent& operator=(const SharedEvent&) = delete;
   ~SharedEvent();
 
-  PointRef latest;       // null: never recorded
-  uint64_t session = 0;  // of the stream that this point is in
+  std::shared_ptr<Point> latest;  // null: never recorded
+  uint64_t session = 0;           // of the stream that this point is in
   TokenKey token{0, 0};
   SharedMemory* named_by = nullptr;
 };

@@ -4,6 +4,7 @@
 // it.
 #include "agent/executor/device/device.h"
 #include "agent/executor/memory/device_memory.h"
+#include "agent/executor/session/work_pool.h"
 
 namespace gpuloom::executor {
 namespace {

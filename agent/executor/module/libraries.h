@@ -51,10 +51,10 @@ class Libraries final : public Part {
   Library* FindLoaded(wire::LibraryId id, const LibraryRef& loaded);
   // Runs `work`, a look-up, as soon as that disturbs no session. `work` returns true if the library is
   // certainly on the device now: later look-ups then do not wait. `done` may run after the session's end.
-  using LookUp = std::function<bool()>;
-  void UseLibrary(const LibraryRef& library, LookUp work, std::function<void()> done);
+  using Lookup = std::function<bool()>;
+  void UseLibrary(const LibraryRef& library, Lookup work, std::function<void()> done);
   // Looks a kernel up first, so that PTX is compiled.
-  void UseCompiled(const LibraryRef& library, LookUp work, std::function<void()> done);
+  void UseCompiled(const LibraryRef& library, Lookup work, std::function<void()> done);
 
   // At session end, in this order, each drops one piece; returns true if that was the last.
   bool DropReferences() { return DropPiece(&references_); }

@@ -70,7 +70,7 @@ Library* Libraries::FindLoaded(wire::LibraryId id, const LibraryRef& loaded) {
 
 // Two steps as in KernelGet: PTX that the driver still has to compile is compiled on a worker
 // first. All sessions wait during a quiet moment, so nothing may be compiled in one.
-void Libraries::UseLibrary(const LibraryRef& library, LookUp work, std::function<void()> done) {
+void Libraries::UseLibrary(const LibraryRef& library, Lookup work, std::function<void()> done) {
   if (library->usable) return UseCompiled(library, std::move(work), std::move(done));
   modules_.Post(
       [&cuda = services_.device->cuda(), handle = library->handle] { CompileText(cuda, handle); },
@@ -79,7 +79,7 @@ void Libraries::UseLibrary(const LibraryRef& library, LookUp work, std::function
       });
 }
 
-void Libraries::UseCompiled(const LibraryRef& library, LookUp work, std::function<void()> done) {
+void Libraries::UseCompiled(const LibraryRef& library, Lookup work, std::function<void()> done) {
   // Both paths hold the library: unloading it waits for the device, but not for a worker.
   if (library->usable) {
     return modules_.Post([work = std::move(work)] { (void)work(); },

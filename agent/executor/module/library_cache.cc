@@ -79,7 +79,7 @@ LoadedLibrary::~LoadedLibrary() {
   if (chains == nullptr) {
     unload();
   } else {
-    chains->WhenLetGo(std::move(unload));
+    chains->AfterRelease(std::move(unload));
   }
 }
 
@@ -145,11 +145,18 @@ void LibraryCache::Remember(const ImageHash& hash, ImageRef image, uint64_t now_
   image->remembered = std::make_unique<HostCharge>(budget_);
   if (!image->remembered->Add(cost_bytes)) return;
   bytes_ += cost_bytes;
+  Expect(image->sent_bytes);
   entries_.emplace(hash, Entry{std::move(image), nullptr, now_ns});
+}
+
+void LibraryCache::Expected(uint64_t sent_bytes) {
+  const auto it = sizes_.find(sent_bytes);
+  if (--it->second == 0) sizes_.erase(it);
 }
 
 LibraryCache::Entries::iterator LibraryCache::Erase(Entries::iterator entry) {
   bytes_ -= CostOf(*entry->second.image);
+  Expected(entry->second.image->sent_bytes);
   return entries_.erase(entry);
 }
 

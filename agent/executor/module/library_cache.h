@@ -47,7 +47,13 @@ struct KnownImage {
     std::copy(image.begin(), image.end(), own.begin());
     bytes = std::move(own);
   }
+  // Takes over what was unpacked (UnpackMember), which has room for the NUL.
+  void SetBytes(std::vector<uint8_t>&& image) {
+    image.push_back(0);
+    bytes = std::move(image);
+  }
 
+  uint64_t sent_bytes = 0;  // the size of what the tenant sent
   bool has_variables = true;
   bool prints = true;
   uint64_t device_bytes = 0;  // charged to each session that loads it
@@ -149,6 +155,11 @@ class LibraryCache {
     LibraryRef library;  // null: every tenant loads its own
   };
   Known Find(const ImageHash& hash, uint64_t now_ns);
+  // Returns true if an image of which so many bytes were sent is known, or expected.
+  bool KnowsSize(uint64_t sent_bytes) const { return sizes_.contains(sent_bytes); }
+  // An image of this size will probably be added, from the one call until the other.
+  void Expect(uint64_t sent_bytes) { ++sizes_[sent_bytes]; }
+  void Expected(uint64_t sent_bytes);
   // Shares `library`, which is marked as shared, from now on unless the image has variables. Existing entries stay; an image
   // for which there is no room, next to removed images that are still in use, is not cached.
   void Add(const ImageHash& hash, ImageRef image, const LibraryRef& library, uint64_t now_ns);
@@ -170,6 +181,7 @@ class LibraryCache {
   const std::shared_ptr<SessionBudget> budget_;
   uint64_t key_[2];
   Entries entries_;
+  std::map<uint64_t, uint32_t> sizes_;  // how many there are of what was sent, by its size
   uint64_t bytes_ = 0;
 };
 

@@ -19,8 +19,8 @@ using wire::LibraryId;
 constexpr uint8_t kName[] = {'k'};
 
 // Puts an input for link 1 into the tenant's arena.
-wire::LinkAdd::Request Place(const TestingTenant& tenant, CUjitInputType type, const void* bytes,
-                             size_t size_bytes) {
+wire::LinkAdd::Request StageInput(const TestingTenant& tenant, CUjitInputType type,
+                                  const void* bytes, size_t size_bytes) {
   const auto arena = static_cast<uint64_t>(tenant.order.host_range_begin + kImageOffset);
   std::memcpy(reinterpret_cast<void*>(arena), bytes, size_bytes);
   wire::LinkAdd::Request add = {};
@@ -46,7 +46,7 @@ class LibraryLifeTest : public ::testing::Test {
     return static_cast<CUresult>(answer->result);
   }
   static bool BecomesHeld(int calls) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (TestingDriver::held_calls() != calls) {
       if (std::chrono::steady_clock::now() > end) return false;
       std::this_thread::yield();
@@ -62,7 +62,7 @@ class LibraryLifeTest : public ::testing::Test {
                          [&](const std::string& call) { return call.starts_with(what); });
   }
   bool BecomesCalled(std::string_view what, ptrdiff_t times) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     do {
       if (Called(what) == times) return true;
       std::this_thread::yield();
@@ -85,7 +85,7 @@ class LibraryLifeTest : public ::testing::Test {
               CUDA_SUCCESS);
     ASSERT_EQ(neighbour_->Call<wire::HostUnregister>({wire::HostPtr{page}, size_bytes}),
               CUDA_SUCCESS);
-    ASSERT_TRUE(BecomesCalled("unregister", 1));
+    ASSERT_TRUE(BecomesCalled("unregister " + std::to_string(page), 1));
   }
   void ExpectNeighbourServed() {
     EXPECT_EQ(neighbour_->reader.fatal(), Fatal::kNone);
@@ -343,7 +343,7 @@ TEST(LinkBudget, WhatTakesTooMuchToBeJudgedIsOutOfMemory) {
   std::memcpy(fatbin.data() + sizeof(FatbinHeader), &member, sizeof(member));
   ASSERT_EQ(tenant->Call<wire::LinkCreate>({wire::LinkId{1}}), CUDA_SUCCESS);
   const wire::LinkAdd::Request add =
-      Place(*tenant, CU_JIT_INPUT_FATBINARY, fatbin.data(), fatbin.size());
+      StageInput(*tenant, CU_JIT_INPUT_FATBINARY, fatbin.data(), fatbin.size());
   // The answer, and what the linker's log says.
   const auto log_of = [&](CUresult expected) {
     const wire::Ticket asked = tenant->Post<wire::LinkAdd>(add, {}, 5);
@@ -366,7 +366,7 @@ TEST_F(LibraryLifeTest, ATenantEndsWhileItLinks) {
   TestingDriver::HoldCalls("link");
   ASSERT_EQ(tenant_->Call<wire::LinkCreate>({wire::LinkId{1}}), CUDA_SUCCESS);
   const wire::LinkAdd::Request add =
-      Place(*tenant_, CU_JIT_INPUT_PTX, kEmptyPtx.data(), kEmptyPtx.size());
+      StageInput(*tenant_, CU_JIT_INPUT_PTX, kEmptyPtx.data(), kEmptyPtx.size());
   ASSERT_EQ(tenant_->Call<wire::LinkAdd>(add), CUDA_SUCCESS);
   tenant_->Post<wire::LinkComplete>({wire::LinkId{1}}, {}, 5);
   ASSERT_TRUE(BecomesHeld(1));

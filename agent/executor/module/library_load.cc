@@ -5,6 +5,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/module/loading.h"
 #include "agent/executor/process/log.h"
+#include "agent/executor/session/work_pool.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -171,6 +172,12 @@ void LibraryLoader::On(wire::Tag<wire::LibraryLoadByHash>,
   Reply<wire::LibraryLoadByHash>(loading->caller, CUDA_SUCCESS, {0, 0});
 }
 
+void LibraryLoader::On(wire::Tag<wire::LibrarySizeKnown>,
+                       const wire::LibrarySizeKnown::Request& request, const wire::Record& record) {
+  const bool known = services_.libraries->KnowsSize(request.image_bytes);
+  Reply<wire::LibrarySizeKnown>(CallerOf(record), CUDA_SUCCESS, {known ? 1u : 0u, 0});
+}
+
 // Returns false if no image with its hash is known. Otherwise the answer follows: either the
 // domain's loaded library is shared, or, where the image has variables or the library is no longer
 // there, its bytes are loaded once more.
@@ -227,6 +234,8 @@ void LibraryLoader::FinishLoad(const std::shared_ptr<Loading>& loading) {
   HoldLibrary(loading.get());
   if (!serving()) return;
   if (loading->managed != nullptr) {
+    // Never remembered.
+    loading->DropSent();
     const auto bytes = static_cast<uint32_t>(loading->managed->size_bytes());
     libraries_.Find(loading->id)->placing = loading;
     return Reply<wire::LibraryLoad>(loading->caller, CUDA_SUCCESS, {0, bytes});
@@ -291,18 +300,20 @@ void LibraryLoader::Settle(const Loading& loading) {
 }
 
 // For future tenants. This tenant already has its answer, because hashing a large image takes a
-// while.
+// while; meanwhile others learn that it is worth asking.
 void LibraryLoader::Remember(const std::shared_ptr<Loading>& loading) {
   if (loading->result != CUDA_SUCCESS) return;
   LibraryCache* cache = services_.libraries;
   if (loading->is_hashed) {
     return cache->Add(loading->hash, loading->image, loading->library, now_ns());
   }
-  services_.modules->Post(
-      [loading, cache] { loading->hash = cache->Hash(WithoutNul(loading->image->bytes)); },
-      [loading, cache, now_ns = now_ns()] {
-        cache->Add(loading->hash, loading->image, loading->library, now_ns);
-      });
+  cache->Expect(loading->image->sent_bytes);
+  services_.modules->Post([loading, cache] { loading->HashLoaded(*cache); },
+                          [loading, cache, now_ns = now_ns()] {
+                            loading->DropSent();
+                            cache->Add(loading->hash, loading->image, loading->library, now_ns);
+                            cache->Expected(loading->image->sent_bytes);
+                          });
 }
 
 }  // namespace gpuloom::executor

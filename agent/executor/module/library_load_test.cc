@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <thread>
+
 #include "agent/executor/testing/driver.h"
 #include "agent/executor/testing/peer.h"
 #include "proto/cuda/fatbin.h"
@@ -250,6 +253,25 @@ TEST_F(LibraryLoadTest, TheDriverGetsTheOnlyCubinForItsDevice) {
   EXPECT_TRUE(BecomesKnown(neighbour_.get(), 1, image)) << "by the hash of what was sent";
 }
 
+TEST_F(LibraryLoadTest, WhoHashesAnImageHasReasonTo) {
+  const auto known = [&](uint64_t image_bytes) {
+    wire::LibrarySizeKnown::Reply reply = {};
+    EXPECT_EQ(neighbour_->Call<wire::LibrarySizeKnown>({image_bytes}, &reply), CUDA_SUCCESS);
+    return reply.known != 0;
+  };
+  const std::string image = Fatbin({Cubin(512, 1000), Cubin(wire::kByHashBytes, 4)}, {80, 90});
+  EXPECT_FALSE(known(image.size()));
+  ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
+  EXPECT_TRUE(known(image.size())) << "at once, though it is hashed later";
+  EXPECT_TRUE(BecomesKnown(neighbour_.get(), 1, image)) << "by the hash of what was sent";
+  EXPECT_TRUE(known(image.size()));
+  EXPECT_FALSE(known(image.size() - 1));
+  // Nobody's word is taken for a size: it is a question only.
+  EXPECT_FALSE(known(0));
+  EXPECT_FALSE(known(UINT64_MAX));
+  EXPECT_EQ(tenant_->LoadLibrary(2, Fatbin({"no cubin"}, {90})), CUDA_ERROR_INVALID_IMAGE);
+}
+
 TEST_F(LibraryLoadTest, WhereTwoCubinsFitTheDriverChooses) {
   const std::string image = Fatbin({Cubin(512, 0), Cubin(1024, 0)}, {90, 90});
   ASSERT_EQ(tenant_->LoadLibrary(1, image), CUDA_SUCCESS);
@@ -265,6 +287,24 @@ TEST_F(LibraryLoadTest, ADriverThatTakesNoCubinsGetsAllThatWasSent) {
   const std::string other = Fatbin({Cubin(512, 1000), Cubin(600, 2000)}, {80, 90});
   ASSERT_EQ(tenant_->LoadLibrary(2, other), CUDA_SUCCESS);
   EXPECT_THAT(LoadCalls(), ::testing::ElementsAre("load")) << "it is not asked again";
+}
+
+// The first programs of a trust domain may load at the same time.
+TEST_F(LibraryLoadTest, ADriverThatTakesNoCubinsGetsAllThatWasSentAlsoByWhoTriedMeanwhile) {
+  TestingDriver::RefuseCubins();
+  TestingDriver::HoldCalls("load cubin", 1);
+  std::optional<CUresult> loaded;
+  std::thread load([&] {
+    loaded = tenant_->LoadLibrary(1, Fatbin({Cubin(512, 1000), Cubin(512, 2000)}, {80, 90}));
+  });
+  EXPECT_TRUE(WaitFor([] { return TestingDriver::held_calls() == 1; }));
+  const std::string other = Fatbin({Cubin(512, 1000), Cubin(600, 2000)}, {80, 90});
+  EXPECT_EQ(neighbour_->LoadLibrary(1, other), CUDA_SUCCESS);
+  EXPECT_THAT(LoadCalls(), ::testing::ElementsAre("refuse", "load"));
+  TestingDriver::ReleaseCalls();
+  load.join();
+  EXPECT_EQ(loaded, CUDA_SUCCESS);
+  EXPECT_THAT(LoadCalls(), ::testing::ElementsAre("refuse", "load"));
 }
 
 TEST_F(LibraryLoadTest, Malicious_ADamagedCubinIsNotTakenFromAFatbin) {

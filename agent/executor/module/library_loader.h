@@ -19,6 +19,8 @@ class LibraryLoader final : public Part {
   void On(wire::Tag<wire::LibraryLoad>, const wire::LibraryLoad::Request&, const wire::Record&);
   void On(wire::Tag<wire::LibraryLoadByHash>, const wire::LibraryLoadByHash::Request&,
           const wire::Record&);
+  void On(wire::Tag<wire::LibrarySizeKnown>, const wire::LibrarySizeKnown::Request&,
+          const wire::Record&);
   void On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Request&,
           const wire::Record&);
   void On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request&, const wire::Record&);

@@ -64,7 +64,7 @@ class Linker {
   };
 
   // Call when some caller's `left` has become true.
-  void LookAgain() {
+  void Recheck() {
     const MutexLock lock(mutex_);
     changed_.NotifyAll();
   }

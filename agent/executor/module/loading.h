@@ -99,7 +99,8 @@ struct Loading {
   bool is_compiled = false;   // from PTX, by us: the compiler's options do not apply any more
   bool is_cubin = false;      // taken out of the fatbin that the tenant sent
   bool went_back = false;     // to that fatbin, whose cubin the driver has refused
-  std::vector<uint8_t> sent;  // that fatbin, while the driver may yet refuse its cubin
+  // That fatbin, while the driver may yet refuse its cubin, or it is not hashed yet.
+  std::vector<uint8_t> sent;
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
   CUlibrary handle = nullptr;
   CUlibrary tried = nullptr;  // loaded only to see whether the driver takes it; to be unloaded
@@ -125,6 +126,7 @@ struct Loading {
     if (!Afford(size_bytes + 1)) return;
     const auto begin = Clock::now();
     fresh = std::make_shared<KnownImage>();
+    fresh->sent_bytes = size_bytes;
     fresh->bytes.resize(size_bytes + 1);
     if (!host.Read(address, fresh->bytes.data(), size_bytes)) fresh.reset();
     copy_ms = MillisecondsSince(begin);
@@ -134,6 +136,17 @@ struct Loading {
   void Hash(const LibraryCache& cache) {
     hash = cache.Hash(WithoutNul(fresh->bytes));
     is_hashed = true;
+  }
+
+  // The same after the load, of what is left of what was sent.
+  void HashLoaded(const LibraryCache& cache) {
+    hash = cache.Hash(WithoutNul(sent.empty() ? image->bytes : sent));
+    is_hashed = true;
+  }
+
+  void DropSent() {
+    cost->host.ShrinkTo(cost->host.bytes() - sent.size());
+    sent = {};
   }
 
   // The image's bytes live as long as the library, so the driver need not copy them.
@@ -208,20 +221,21 @@ struct Loading {
 
   // Goes on with only the cubin that this device needs, where the driver's choice is clear. Most of a library's code is
   // for other devices, and would be unpacked and examined in vain.
-  void TakeCubin(Device* device, const LibraryCache& cache) {
+  void TakeCubin(Device* device) {
     std::vector<uint8_t> cubin;
-    if (device->cubins() == Device::Cubins::kRefused ||
+    const Device::Cubins cubins = device->cubins();
+    if (cubins == Device::Cubins::kRefused ||
         !TakeOnlyCubin(WithoutNul(fresh->bytes), device->Capability(), &cubin)) {
       return;
     }
-    // The next tenant will ask by the hash of what was sent.
-    if (!is_hashed) Hash(cache);
-    if (device->cubins() == Device::Cubins::kUnknown) sent = std::move(fresh->bytes);
-    fresh->SetBytes(cubin);
+    // The next tenant will ask by the hash of what was sent. This one has its answer before that is computed.
+    if (!is_hashed || cubins == Device::Cubins::kUnknown) sent = std::move(fresh->bytes);
+    fresh->SetBytes(std::move(cubin));
     is_cubin = true;
   }
 
   // After Load. Returns true if the driver does not load cubins: then all that was sent is examined and loaded instead.
+  // Another load may have found that out since this one took its cubin.
   bool GoBackToFatbin(Device* device) {
     if (!is_cubin) {
       // Only what loads now proves that the cubin's kind was the trouble, and not the image.
@@ -230,9 +244,10 @@ struct Loading {
     }
     is_cubin = false;
     if (handle != nullptr) device->set_cubins(Device::Cubins::kTaken);
-    if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && !sent.empty()) {
+    if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && device->cubins() != Device::Cubins::kTaken) {
       went_back = true;
       fresh = std::make_shared<KnownImage>();
+      fresh->sent_bytes = sent.size() - 1;
       fresh->bytes = std::move(sent);
       cost->host.ShrinkTo(fresh->bytes.size());
       cost->device.reset();
@@ -240,8 +255,7 @@ struct Loading {
       result = CUDA_ERROR_INVALID_IMAGE;
       return true;
     }
-    cost->host.ShrinkTo(cost->host.bytes() - sent.size());
-    sent = {};
+    if (is_hashed) DropSent();
     return false;
   }
 
@@ -257,8 +271,8 @@ struct Loading {
     // Members are unpacked one at a time, and the driver has its own copy.
     if (!Afford(2 * member_bytes)) return;
     const auto begin = Clock::now();
-    if (!whole) TakeCubin(device, cache);
-    const ImageContent content = LookInto(WithoutNul(fresh->bytes));
+    if (!whole) TakeCubin(device);
+    const ImageContent content = InspectImage(WithoutNul(fresh->bytes));
     fresh->has_variables = content.variables;
     fresh->prints = content.prints;
     fresh->device_bytes = content.device_bytes;
@@ -301,7 +315,7 @@ struct Loading {
     // Both the loaded image and the one that was sent count.
     if (is_text) fresh->has_variables |= HasVariables(WithoutNul(fresh->bytes));
     if (is_compiled) {
-      const ImageContent compiled = LookInto(WithoutNul(fresh->bytes));
+      const ImageContent compiled = InspectImage(WithoutNul(fresh->bytes));
       fresh->device_bytes = std::max(fresh->device_bytes, compiled.device_bytes);
     }
     // For PTX that was not compiled, the driver's own error has precedence.
@@ -336,7 +350,7 @@ struct Loading {
   // Whether the driver takes cubins has to be known before the variables get an address: after that
   // nothing goes back to the fatbin.
   void TryManaged(Device* device) {
-    if (!managed->is_cubin() || device->cubins() != Device::Cubins::kUnknown) return;
+    if (!managed->is_cubin() || device->cubins() == Device::Cubins::kTaken) return;
     const CUresult outcome = managed->Try(device->cuda(), &tried);
     if (outcome == CUDA_SUCCESS) device->set_cubins(Device::Cubins::kTaken);
     if (outcome != CUDA_ERROR_NO_BINARY_FOR_GPU) return;

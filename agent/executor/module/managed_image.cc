@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/executor/module/managed_image.h"
 
+#include "agent/executor/device/device.h"
+#include "agent/executor/module/linker.h"
 #include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
@@ -77,7 +79,7 @@ std::unique_ptr<ManagedImage> ManagedImage::Find(Device* device, DeviceCode* cod
   }
   if (!ListManagedVariables(found->code_.bytes, &found->variables_)) return nullptr;
   ReleaseManagedVariables(std::span<uint8_t>(found->code_.bytes));
-  return !found->variables_.empty() && found->PlaceAll() ? std::move(found) : nullptr;
+  return !found->variables_.empty() && found->LayOut() ? std::move(found) : nullptr;
 }
 
 // For PTX, only the driver knows sizes and initial values: it loads the text once as it is.
@@ -112,12 +114,12 @@ bool ManagedImage::ReadText(const Driver& cuda, CUlibrary library, const Afford&
     found = cuda.cuMemcpyDtoH_v2(variable.initial.data(), address, size_bytes) == CUDA_SUCCESS;
     variables_.push_back(std::move(variable));
   }
-  return found && !variables_.empty() && variables_.size() == text_names_.size() && PlaceAll();
+  return found && !variables_.empty() && variables_.size() == text_names_.size() && LayOut();
 }
 
 // Lays the variables out one behind the other, each aligned as it demands, in what the tenant will
 // provide as one piece.
-bool ManagedImage::PlaceAll() {
+bool ManagedImage::LayOut() {
   for (const ManagedVariable& variable : variables_) {
     const uint64_t align = variable.align_bytes;
     offsets_.push_back((size_bytes_ + align - 1) / align * align);
@@ -154,7 +156,7 @@ CUresult ManagedImage::Try(const Driver& cuda, CUlibrary* library) const {
   return LoadLinked(cuda, code_, &names, &places, library);
 }
 
-std::vector<ManagedImage::Services> ManagedImage::PlacesAt(uint64_t address) const {
+std::vector<ManagedImage::Services> ManagedImage::VariablesAt(uint64_t address) const {
   std::vector<Services> places;
   for (size_t i = 0; i < variables_.size(); ++i) {
     places.push_back({variables_[i].name, address + offsets_[i], variables_[i].size_bytes});

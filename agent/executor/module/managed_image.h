@@ -16,13 +16,15 @@
 #include <utility>
 #include <vector>
 
-#include "agent/executor/device/device.h"
 #include "agent/executor/memory/host_memory.h"
 #include "agent/executor/module/jit_options.h"
 #include "proto/cuda/device_bytes.h"
+#include "proto/cuda/driver.h"
 #include "proto/cuda/managed_variables.h"
 
 namespace gpuloom::executor {
+
+class Device;
 
 // Chooses the code that the device's driver would load from the image. Returns false if none fits.
 // `only_text`: its machine code has been refused.
@@ -66,11 +68,11 @@ class ManagedImage {
   // kernel is first requested: this object must live until the library is unloaded.
   CUresult Load(const Driver& cuda, const HostMemory& host, uint64_t address, CUlibrary* library);
   // Call after Load.
-  std::vector<Services> PlacesAt(uint64_t address) const;
+  std::vector<Services> VariablesAt(uint64_t address) const;
 
  private:
   bool LoadText(const Driver& cuda);
-  bool PlaceAll();
+  bool LayOut();
 
   DeviceCode code_;  // with the variables released
   CUlibrary text_ = nullptr;

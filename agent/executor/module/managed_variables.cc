@@ -17,7 +17,7 @@ void LibraryLoader::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::
   // Registered, so that kernels can reach it.
   if (!OwnsHost(place, image.size_bytes())) return Refuse(wire::Fatal::kBadRange);
   auto loading = std::exchange(library->placing, nullptr);
-  library->managed = image.PlacesAt(place);
+  library->managed = image.VariablesAt(place);
   modules_.Post([loading, host = host_, place,
                  &cuda = services_.device->cuda()] { loading->LoadAt(cuda, *host, place); },
                 // Releases the arena, on this thread.

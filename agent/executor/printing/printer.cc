@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "agent/executor/device/device.h"
 #include "agent/executor/process/log.h"
 
 namespace gpuloom::executor {

@@ -19,10 +19,14 @@
 #include <string>
 
 #include "agent/executor/printing/driver_output.h"
-#include "agent/executor/session/work_pool.h"
+#include "agent/executor/session/lane.h"
 #include "agent/node/line_budget.h"
+#include "proto/cuda/cuda_all.h"
 
 namespace gpuloom::executor {
+
+class Device;
+class WorkPool;
 
 class Printer {
  public:

@@ -60,7 +60,7 @@ class Namespaces {
     if (is_in_ && users != 0) what_ = "of users, network and IPC";
     if (!is_in_) why_ = Because("unshare");
   }
-  void Tell() const {
+  void Report() const {
     if (is_in_) {
       mechanisms_->Had("namespaces", what_);
     } else {
@@ -115,7 +115,7 @@ bool Confine(const ConfinementWishes& wishes, Confinement* confinement, std::str
   // the only way to the others; where user namespaces are forbidden the others are tried alone.
   namespaces.Enter(Namespaces::Kind::kWithUsers);
   namespaces.Enter(Namespaces::Kind::kOfTheNode);
-  namespaces.Tell();
+  namespaces.Report();
   // A user namespace gives all capabilities inside it; they are dropped here, too.
   if (!GiveUpPrivileges(error)) return false;
 

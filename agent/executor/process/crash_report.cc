@@ -30,15 +30,15 @@ constexpr size_t kCrashStackBytes = 64 << 10;
 constexpr size_t kMaxThreads = 256;
 // The signal that asks a thread of ours where it is.
 constexpr int kWhereSignal = SIGUSR2;
-constexpr timespec kWhereLook = {0, 1'000'000};
-constexpr int kWhereLooks = 20;
+constexpr timespec kWherePollTime = {0, 1'000'000};
+constexpr int kWherePolls = 20;
 
 // Read by signal handlers: set before these are installed, and not changed afterwards.
 int g_log = -1;
 int g_errors = -1;
 std::atomic<bool> g_reported{false};
 std::array<std::atomic<pid_t>, kMaxThreads> g_threads{};  // 0: a free place
-std::atomic<bool> g_told{false};
+std::atomic<bool> g_calls_written{false};
 
 // The calling thread's stack for handlers, and its place in the list of threads that can be asked
 // where they are. With more threads than places the last ones are not asked.
@@ -103,7 +103,7 @@ void WriteCalls(const char* what) {
 // Runs in the thread that was asked, which continues afterwards.
 void OnWhere(int) {
   WriteCalls("meanwhile");
-  g_told = true;
+  g_calls_written = true;
 }
 
 // One after the other, so that their lines do not mix; a thread that does not answer is left out.
@@ -112,9 +112,9 @@ void AskTheOthers() {
   for (const std::atomic<pid_t>& place : g_threads) {
     const pid_t thread = place;
     if (thread == 0 || thread == self) continue;
-    g_told = false;
+    g_calls_written = false;
     if (tgkill(getpid(), thread, kWhereSignal) != 0) continue;
-    for (int i = 0; i < kWhereLooks && !g_told; ++i) nanosleep(&kWhereLook, nullptr);
+    for (int i = 0; i < kWherePolls && !g_calls_written; ++i) nanosleep(&kWherePollTime, nullptr);
   }
 }
 

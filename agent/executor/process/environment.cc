@@ -8,9 +8,9 @@
 
 namespace gpuloom::executor {
 
-LogLevel LogLevelOf(LogLevel told) {
+LogLevel LogLevelOf(LogLevel given) {
   const char* level = getenv("GPULOOM_EXECUTOR_LOG");
-  return level == nullptr ? told : ParseLogLevel(level).value_or(told);
+  return level == nullptr ? given : ParseLogLevel(level).value_or(given);
 }
 
 namespace {

@@ -11,7 +11,7 @@ namespace gpuloom::executor {
 
 // GPULOOM_EXECUTOR_LOG, for debugging: overrides the scheduler's level. Returns `told` if it is not set, or names no
 // level.
-LogLevel LogLevelOf(LogLevel told);
+LogLevel LogLevelOf(LogLevel given);
 
 // Returns false if GPULOOM_EXECUTOR_BATCHING=off, for comparisons (docs/design/batching.md).
 bool IsBatchingOn();

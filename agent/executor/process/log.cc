@@ -2,10 +2,11 @@
 #include "agent/executor/process/log.h"
 
 #include <stdio.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstdarg>
+
+#include "agent/node/clock.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -15,10 +16,8 @@ void Write(LogLevel level, const char* format, va_list arguments) {
   char text[1024];
   int begin = 0;
   if (IsLogged(LogLevel::kDebug)) {
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    begin = snprintf(text, sizeof(text), "[%lld.%06ld] ", static_cast<long long>(now.tv_sec),
-                     now.tv_nsec / 1000);
+    const auto now_us = static_cast<unsigned long long>(NowNs() / 1000);
+    begin = snprintf(text, sizeof(text), "[%llu.%06llu] ", now_us / 1'000'000, now_us % 1'000'000);
   }
   const size_t room = sizeof(text) - static_cast<size_t>(begin);
   // The length of the whole text, which may exceed the room for it.

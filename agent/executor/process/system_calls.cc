@@ -88,6 +88,7 @@ constexpr uint32_t kAllowed[] = {
     SYS_pipe2,
     SYS_mkdirat,
     SYS_unlinkat,
+    SYS_renameat,
     SYS_renameat2,
     SYS_fchmod,
     SYS_utimensat,
@@ -177,7 +178,6 @@ constexpr uint32_t kAllowed[] = {
     SYS_uname,
     SYS_capget,
 #if defined(__x86_64__)
-    SYS_renameat,
     SYS_arch_prctl,
     SYS_open,
     SYS_stat,
@@ -199,6 +199,10 @@ constexpr uint32_t kAllowed[] = {
     SYS_time,
     SYS_getrlimit,
     SYS_alarm,
+#elif defined(__aarch64__)
+    // What the C library makes chmod and alarm of, which are no calls there.
+    SYS_fchmodat,
+    SYS_setitimer,
 #endif
 };
 
@@ -260,6 +264,8 @@ constexpr uint32_t kRefused[] = {
 constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 #elif defined(__aarch64__)
 constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
+#else
+#error "which numbers do this architecture's system calls have?"
 #endif
 
 constexpr uint32_t kUnknown = SECCOMP_RET_ERRNO | ENOSYS;

@@ -11,9 +11,9 @@
 #include <functional>
 #include <utility>
 
-#include "agent/executor/session/slice.h"
-
 namespace gpuloom::executor {
+
+class Slice;
 
 class Chores {
  public:
@@ -28,17 +28,12 @@ class Chores {
     if (!waiting_.empty() || !chore()) waiting_.push_back(std::move(chore));
   }
   // Returns true if there was anything to do.
-  bool Run(Slice* slice) {
-    if (waiting_.empty()) return false;
-    do {
-      if (!waiting_.front()()) continue;
-      waiting_.pop_front();
-    } while (!waiting_.empty() && !slice->Over());
-    return true;
-  }
+  bool Run(Slice* slice) { return !waiting_.empty() && RunWaiting(slice); }
   bool empty() const { return waiting_.empty(); }
 
  private:
+  bool RunWaiting(Slice* slice);
+
   std::deque<Chore> waiting_;
 };
 

@@ -9,6 +9,7 @@
 #include "agent/executor/printing/text_sender.h"
 #include "agent/executor/session/id_table.h"
 #include "agent/executor/session/range_table.h"
+#include "agent/executor/session/slice.h"
 
 namespace gpuloom::executor {
 namespace {

@@ -27,7 +27,7 @@ std::string Loop::LogDriverErrors() {
     const size_t end = std::min(text.find('\n', begin), text.size());
     LogFor(&driver_lines_, LogLevel::kInfo, "the driver says: %.*s", static_cast<int>(end - begin),
            // For the operator. A tenant gets the text only where it is certain to be its own, see
-           // TellFault.
+           // ReportFault.
            text.c_str() + begin);
     begin = end + 1;
   }
@@ -52,7 +52,7 @@ void Loop::EndForKernel(uint64_t session_id, std::string_view text) {
   scheduler_.Send(fault);
 }
 
-void Loop::TellFault() {
+void Loop::ReportFault() {
   const CUresult result = device_->lost();
   std::vector<const Session*> suspects;
   for (const auto& session : sessions_) {

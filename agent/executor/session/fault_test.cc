@@ -48,7 +48,7 @@ class FaultTest : public ::testing::Test {
   TestingScheduler scheduler_{driver_,
                               /*batches=*/true,
                               /*submit_threads=*/-1,
-                              DomainBudget::kDefaultBytes,
+                              /*memory_limit_bytes=*/0,
                               /*means=*/nullptr,
                               &output_};
   std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a session lets go of: kept for its next need, or given back to the scheduler.
+// Memory that a session frees: kept for its next allocation, or returned to the scheduler.
 #include <algorithm>
 
 #include "agent/executor/device/device.h"
 #include "agent/executor/memory/device_memory.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/scheduler_link.h"
+#include "agent/executor/session/work_pool.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -20,8 +21,8 @@ constexpr size_t kMemoryPiece = 32;
 
 }  // namespace
 
-// Unmaps memory and lets go of it. Calls `done` when it is kept, or the scheduler has what nobody
-// holds any more.
+// Unmaps memory and drops one hold on it. Calls `done` when the memory is kept or, if nobody holds
+// it any more, returned to the scheduler.
 void DeviceMemory::Unmap(uint64_t address, PhysicalRef memory, std::function<void()> done) {
   BeginReturn();
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
@@ -45,15 +46,15 @@ void DeviceMemory::JudgeUnmap(CUresult result) {
          static_cast<unsigned long long>(id()), label(), services_.device->NameOf(result));
 }
 
-// Returns true if nobody else holds it or can get it, and this session holds it only once.
+// Returns true if this session has the only hold on it and nobody else can get one.
 bool DeviceMemory::MayKeep(const Physical& memory) const {
   return serving() && memory.charged_session == id() && memory.token == TokenKey{0, 0} &&
          memory.holders.size() == 1 && memory.holders.begin()->first == id() &&
          memory.holders.begin()->second == 1;
 }
 
-// Returns true if no session holds it any more.
-bool DeviceMemory::LetGo(const PhysicalRef& memory) {
+// Gives up one of this session's holds. Returns true if no session holds the memory any more.
+bool DeviceMemory::ReleaseHold(const PhysicalRef& memory) {
   const auto holder = memory->holders.find(id());
   if (holder != memory->holders.end() && --holder->second == 0) memory->holders.erase(holder);
   if (!memory->holders.empty()) return false;
@@ -64,16 +65,15 @@ bool DeviceMemory::LetGo(const PhysicalRef& memory) {
 // Releases one hold. Calls `done` when the memory is kept or, if that was the last hold, returned
 // to the scheduler.
 void DeviceMemory::Drop(const PhysicalRef& memory, std::function<void()> done) {
-  // Kept memory is still held by this session: a hold is given up only in LetGo.
+  // Kept memory is still held by this session: only ReleaseHold gives up a hold.
   if (MayKeep(*memory) && kept_.Keep({memory, 0, now_ns()})) return done();
-  if (!LetGo(memory)) return done();
+  if (!ReleaseHold(memory)) return done();
   GiveBack({{memory, 0, 0}}, std::move(done));
 }
 
-// Unmaps blocks that nobody holds any more and returns them to the scheduler, which gets a message
-// for each. Calls `done` when it has answered the last one: the messages are handled in order, so
-// it has the others by then. The handle is released first, or the memory would not be free at the
-// device when the scheduler counts it as such.
+// Unmaps blocks that nobody holds any more and returns them to the scheduler, with one message
+// each. Calls `done` when the last one is answered: messages are handled in order. The handles are
+// released first, so that what the scheduler counts as free is free on the device.
 void DeviceMemory::GiveBack(std::vector<KeptMemory::Block> blocks, std::function<void()> done) {
   BeginReturn();
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
@@ -106,12 +106,12 @@ void DeviceMemory::GiveBack(std::vector<KeptMemory::Block> blocks, std::function
       });
 }
 
-// MayKeep has kept only what this session alone held, so nobody holds these when it has let them
-// go.
+// MayKeep admits only memory that this session alone holds, so nobody holds these after
+// ReleaseHold.
 void DeviceMemory::GiveBackKept(std::vector<KeptMemory::Block> blocks) {
   for (const auto& [memory, address, since_ns] : blocks) {
     if (address != 0) blocks_.erase(address);
-    (void)LetGo(memory);
+    (void)ReleaseHold(memory);
   }
   for (size_t i = 0; i < blocks.size(); i += kBlocksAtATime) {
     const auto begin = blocks.begin() + static_cast<ptrdiff_t>(i);
@@ -128,7 +128,7 @@ void DeviceMemory::GiveBackOld(uint64_t now_ns) {
 void DeviceMemory::Reclaim(uint64_t reclaim_id) {
   GiveBackKept(kept_.TakeAll());
   reclaims_.push_back(reclaim_id);
-  if (returning_ == 0) TellReturned();
+  if (returning_ == 0) OnAllReturned();
 }
 
 void DeviceMemory::BeginReturn() {
@@ -138,24 +138,23 @@ void DeviceMemory::BeginReturn() {
 
 void DeviceMemory::EndReturn() {
   --outstanding_;
-  if (--returning_ == 0) TellReturned();
+  if (--returning_ == 0) OnAllReturned();
 }
 
-// Serves whatever has waited for memory to be back at the scheduler: reclaims, and queries of how
-// much is free.
-void DeviceMemory::TellReturned() {
+// Answers what has waited for memory to be returned: reclaims, and queries for free memory.
+void DeviceMemory::OnAllReturned() {
   for (const uint64_t reclaim_id : std::exchange(reclaims_, {})) {
     services_.scheduler->Send(control::MemoryReclaimed{id(), reclaim_id});
   }
-  for (const Caller caller : std::exchange(asking_memory_, {})) TellMemory(caller);
+  for (const Caller caller : std::exchange(asking_memory_, {})) AnswerMemoryInfo(caller);
 }
 
-// At the end of the session: hands on, or forgets, memory that is charged to it and that others
-// still hold.
+// At the end of the session, for memory that is charged to it: transfers the charge to another
+// holder, or forgets the memory if there is none.
 void DeviceMemory::LeaveOne(const PhysicalRef& memory) {
   if (memory->holders.empty()) return services_.shared->Forget(*memory);
   const uint64_t heir = memory->holders.begin()->first;
-  // Any holder will do: a session that keeps the memory pays for it.
+  // Any holder will do: whoever keeps memory is charged for it.
   services_.scheduler->Send(control::MemoryTransfer{id(), heir, memory->memory_id});
   services_.shared->Charge(memory.get(), heir);
 }
@@ -165,40 +164,40 @@ void DeviceMemory::End() {
   asking_memory_.clear();
 }
 
-// Returns one piece: what is mapped, by address, and what nobody else holds. Returns true if that
-// was the last.
+// Unmaps one batch of the session's memory and returns what nobody else holds. Returns true if that
+// was the last batch.
 bool DeviceMemory::ReturnMemory() {
   std::vector<std::pair<uint64_t, uint64_t>> mapped;
   std::vector<PhysicalRef> unheld;
-  const auto let_go = [&](const PhysicalRef& memory) {
-    if (LetGo(memory)) unheld.push_back(memory);
+  const auto release = [&](const PhysicalRef& memory) {
+    if (ReleaseHold(memory)) unheld.push_back(memory);
   };
   // In the first call only; later ones find nothing kept.
   for (const KeptMemory::Block& kept : kept_.TakeAll()) {
-    if (kept.address == 0) let_go(kept.memory);  // mapped memory is among the blocks
+    if (kept.address == 0) release(kept.memory);  // mapped memory is among the blocks
   }
   size_t left = kMemoryPiece;
   for (; left != 0 && !blocks_.empty(); --left) {
     const auto block = blocks_.extract(blocks_.begin());
     mapped.emplace_back(block.key(), block.mapped()->size_bytes);
-    let_go(block.mapped());
+    release(block.mapped());
   }
   for (; left != 0 && !mappings_.empty(); --left) {
     const auto mapping = mappings_.extract(mappings_.begin());
     mapped.emplace_back(mapping.key(), mapping.mapped().size_bytes);
-    let_go(mapping.mapped().memory);
+    release(mapping.mapped().memory);
   }
   for (; left != 0 && !left_holds_.empty(); --left) {
-    let_go(left_holds_.back());
+    release(left_holds_.back());
     left_holds_.pop_back();
   }
   for (; left != 0; --left) {
     const std::unique_ptr<PhysicalRef> memory = physicals_.TakeAny();
     if (memory == nullptr) break;
-    if (*memory != nullptr) let_go(*memory);
+    if (*memory != nullptr) release(*memory);
   }
-  // No result is looked at: the address range is freed as a whole behind this, and an error that
-  // costs the device shows itself elsewhere.
+  // Results are ignored: the whole address range is freed after this, and an error that costs the
+  // device is noticed elsewhere.
   memory_.Post(
       [&cuda = services_.device->cuda(), mapped = std::move(mapped), unheld] {
         for (const auto& [address, size_bytes] : mapped) cuda.cuMemUnmap(address, size_bytes);
@@ -214,8 +213,8 @@ bool DeviceMemory::ReturnMemory() {
   return left != 0;
 }
 
-// Memory that is exported and held by other sessions outlives this one and is charged to one of
-// them from now on.
+// Exported memory that other sessions hold outlives this one, and is charged to one of them from
+// now on.
 bool DeviceMemory::LeaveToOthers() {
   for (size_t left = kMemoryPiece; left != 0; --left) {
     const PhysicalRef memory = services_.shared->AnyChargedTo(id());

@@ -88,7 +88,8 @@ TEST_F(HoldTest, TheTimeInWhichWorkWaitsIsCounted) {
   ASSERT_TRUE(ended.has_value() && idle_ended.has_value());
   const std::chrono::nanoseconds held(ended->time.held_ns);
   EXPECT_GE(held, least);
-  EXPECT_LE(held, most);
+  // The ring thread counts from the beginning of its round, which may be before `begin`.
+  EXPECT_LE(held, most + std::chrono::seconds(1));
   EXPECT_EQ(idle_ended->time.held_ns, 0u) << "nothing of it waited";
 }
 

@@ -10,7 +10,7 @@ namespace gpuloom::executor {
 namespace {
 
 // Below, freeing is a matter of microseconds.
-constexpr size_t kLargeBytes = 1u << 20;
+constexpr size_t kWorthMovingBytes = 1u << 20;
 
 // One thread for the process, made with the first large buffer.
 class Freeing {
@@ -62,7 +62,7 @@ class Freeing {
 
 void FreeElsewhere(std::vector<uint8_t> bytes) {
   // Freed here, with the argument.
-  if (bytes.capacity() < kLargeBytes) return;
+  if (bytes.capacity() < kWorthMovingBytes) return;
   static Freeing freeing;
   freeing.Take(&bytes);
 }

@@ -3,14 +3,15 @@
 
 #include <algorithm>
 
+#include "agent/executor/device/device.h"
 #include "agent/executor/session/session.h"
 
 namespace gpuloom::executor {
 
 // The watch is shown the heads of all sessions, not only of those with a limit: it has to know what
 // else was at the device, for that time does not count.
-void LongKernels::LookAtAll(TimeSharing::Sessions sessions, uint64_t now_ns) {
-  looked_ns_ = now_ns;
+void LongKernels::PollAll(Sessions sessions, uint64_t now_ns) {
+  last_poll_ns_ = now_ns;
   const auto is_limited = [](const auto& session) {
     return session->share().kernels != control::KernelTerms{};
   };
@@ -42,13 +43,13 @@ void LongKernels::LookAtAll(TimeSharing::Sessions sessions, uint64_t now_ns) {
   for (size_t i = 0; i < heads_.size(); ++i) {
     if (!heads_[i].work.watched || whose[i]->share().kernels == control::KernelTerms{}) continue;
     const uint64_t ran_ns = watch_.ran_ns(heads_[i].work.session, heads_[i].work.piece);
-    uint64_t& told_ns = told_ns_[whose[i]->id()];
-    if (ran_ns < told_ns) told_ns = 0;  // another kernel
-    if (ran_ns < told_ns + kLongNs) continue;
-    told_ns = ran_ns;
-    Tell(whose[i]->id(), heads_[i], ran_ns);
+    uint64_t& last_reported_ns = last_reported_ns_[whose[i]->id()];
+    if (ran_ns < last_reported_ns) last_reported_ns = 0;  // another kernel
+    if (ran_ns < last_reported_ns + kLongNs) continue;
+    last_reported_ns = ran_ns;
+    Report(whose[i]->id(), heads_[i], ran_ns);
   }
-  std::erase_if(told_ns_, [&](const auto& entry) {
+  std::erase_if(last_reported_ns_, [&](const auto& entry) {
     return std::none_of(sessions.begin(), sessions.end(),
                         [&](const auto& session) { return session->id() == entry.first; });
   });
@@ -56,7 +57,7 @@ void LongKernels::LookAtAll(TimeSharing::Sessions sessions, uint64_t now_ns) {
 
 // The scheduler answers at once in most cases, with `ok`; anything else means that the kernel may
 // run no longer.
-void LongKernels::Tell(uint64_t session_id, const HeadOfStream& head, uint64_t ran_ns) {
+void LongKernels::Report(uint64_t session_id, const HeadOfStream& head, uint64_t ran_ns) {
   control::LongKernel message = {};
   message.session_id = session_id;
   message.kernel = head.work.piece;

@@ -12,16 +12,20 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "agent/arbiter/kernel_watch.h"
-#include "agent/executor/device/device.h"
 #include "agent/executor/session/scheduler_link.h"
-#include "agent/executor/session/time_sharing.h"
+#include "proto/cuda/cuda_all.h"
 
 namespace gpuloom::executor {
+
+class Device;
+class Session;
 
 // What is at the head of one of a session's streams.
 struct HeadOfStream {
@@ -40,28 +44,29 @@ class LongKernels {
   LongKernels(Device* device, SchedulerLink* scheduler, OnTooLong on_too_long)
       : device_(device), scheduler_(scheduler), on_too_long_(std::move(on_too_long)) {}
 
+  using Sessions = std::span<const std::unique_ptr<Session>>;
   // Call in each round of the loop, after completions have been seen.
-  void Look(TimeSharing::Sessions sessions, uint64_t now_ns) {
-    if (now_ns - looked_ns_ >= kLookEveryNs) LookAtAll(sessions, now_ns);
+  void Look(Sessions sessions, uint64_t now_ns) {
+    if (now_ns - last_poll_ns_ >= kPollIntervalNs) PollAll(sessions, now_ns);
   }
 
-  static constexpr uint64_t kLookEveryNs = 50'000'000;
+  static constexpr uint64_t kPollIntervalNs = 50'000'000;
   // Kernels of this age are reported, and again at this interval: the shortest limit that a policy
   // can set.
   static constexpr uint64_t kLongNs = 1'000'000'000;
 
  private:
-  void LookAtAll(TimeSharing::Sessions sessions, uint64_t now_ns);
-  void Tell(uint64_t session_id, const HeadOfStream& head, uint64_t ran_ns);
+  void PollAll(Sessions sessions, uint64_t now_ns);
+  void Report(uint64_t session_id, const HeadOfStream& head, uint64_t ran_ns);
 
   Device* const device_;
   SchedulerLink* const scheduler_;
   const OnTooLong on_too_long_;
-  uint64_t looked_ns_ = 0;
+  uint64_t last_poll_ns_ = 0;
   arbiter::KernelWatch watch_;
   // By session: the age at which the watched kernel was reported.
-  std::unordered_map<uint64_t, uint64_t> told_ns_;
-  // Used by LookAtAll.
+  std::unordered_map<uint64_t, uint64_t> last_reported_ns_;
+  // Used by PollAll.
   std::vector<HeadOfStream> heads_;
   std::vector<arbiter::AtHead> work_;
 };

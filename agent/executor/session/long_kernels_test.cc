@@ -113,8 +113,8 @@ class LongKernelsTest : public ::testing::Test {
     return true;
   }
   // Keeps short kernels queued in the stream until something is said of the culprit.
-  std::optional<control::LongKernel> KeepBusyUntilTold(TestingTenant* busy, uint32_t stream,
-                                                       const TestingTenant& culprit) {
+  std::optional<control::LongKernel> KeepBusyUntilReported(TestingTenant* busy, uint32_t stream,
+                                                           const TestingTenant& culprit) {
     std::deque<Ticket> queued;
     const auto until = steady_clock::now() + std::chrono::seconds(60);
     while (!scheduler_.LongKernelOf(culprit).has_value() && steady_clock::now() < until) {
@@ -233,7 +233,7 @@ TEST_F(LongKernelsTest, Malicious_ShortKernelsOfItsOwnHideNone) {
   TestingTenant* const tenant = Add();
   ASSERT_TRUE(tenant->CreateStream(1, true));
   Await(tenant);
-  EXPECT_TRUE(KeepBusyUntilTold(tenant, 1, *tenant).has_value());
+  EXPECT_TRUE(KeepBusyUntilReported(tenant, 1, *tenant).has_value());
 }
 
 TEST_F(LongKernelsTest, Malicious_NeighboursKernelsHideNoneAndAreNotTold) {
@@ -241,7 +241,7 @@ TEST_F(LongKernelsTest, Malicious_NeighboursKernelsHideNoneAndAreNotTold) {
   TestingTenant* const culprit = Add();
   TestingTenant* const honest = Add();
   Await(culprit);
-  EXPECT_TRUE(KeepBusyUntilTold(honest, 0, *culprit).has_value());
+  EXPECT_TRUE(KeepBusyUntilReported(honest, 0, *culprit).has_value());
   EXPECT_FALSE(scheduler_.LongKernelOf(*honest).has_value());
 }
 

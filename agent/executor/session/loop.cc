@@ -9,10 +9,11 @@
 
 #include <algorithm>
 
-#include "agent/executor/device/clock.h"
 #include "agent/executor/launch/launches.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/session.h"
+#include "agent/executor/session/slice.h"
+#include "agent/node/clock.h"
 #include "proto/control/version.h"
 #include "proto/sync/cpu_pause.h"
 
@@ -106,7 +107,7 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
       sharing_(shares),
       turns_(&sharing_, &scheduler_),
       tracer_(device, means != nullptr ? means : &kNoMeans, wake_.get(),
-              {[this] { TellCounters(); },
+              {[this] { ReportCounters(); },
                [this](uint64_t trace_id, control::TraceStep step) {
                  scheduler_.Send(control::TraceProgress{trace_id, static_cast<uint32_t>(step), 0});
                }}),
@@ -143,7 +144,7 @@ bool Loop::Start(std::string* error) {
   } else if (internal_.Start(error)) {
     staging_.Start(device_);
     partitions_.Start();
-    tracer_.Took(internal_.stream(), {wire::kTraceOfExecutor, 0, 0});
+    tracer_.OnStreamAcquired(internal_.stream(), {wire::kTraceOfExecutor, 0, 0});
     Log(LogLevel::kDebug, "start: staging memory is pinned");
     return true;
   }
@@ -173,7 +174,7 @@ Loop::Outcome Loop::Run() {
     const bool worked = Serve(now_ns);
     // Before tenants are notified: nothing that this round has seen may be taken for a success.
     if (device_->lost() != CUDA_SUCCESS) {
-      TellFault();
+      ReportFault();
       return Outcome::kDeviceLost;
     }
     for (const auto& session : sessions_) session->Notify();
@@ -190,6 +191,10 @@ Loop::Outcome Loop::Run() {
     const uint64_t idle_ns = now_ns - last_work_ns;
     // Held-back commands are submitted in the next round, so there must be one.
     const bool released = !quiet_.Idle() && TickQuiet(now_ns, idle_ns);
+    // Whatever it was may let go what waits.
+    if (worked || released) {
+      for (const auto& session : sessions_) session->CheckAgain();
+    }
     const int64_t sleep_ns = worked || released || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
     if (sleep_ns == 0) {
       // A tenant may be waiting for what comes next over this socket.
@@ -274,7 +279,7 @@ bool Loop::Spin() {
   for (int turn = 0; turn < kSpinTurns; ++turn) {
     for (const auto& session : sessions_) {
       if (session->HasWork()) return false;
-      if (!session->AnyoneWaitsForUs()) continue;
+      if (!session->HasPollWaiter()) continue;
       // One query of the driver takes the time of that many turns.
       turn += kPollTurns;
       Slice slice(kShortestSliceNs);
@@ -287,7 +292,7 @@ bool Loop::Spin() {
   return false;
 }
 
-void Loop::TellCounters() {
+void Loop::ReportCounters() {
   sharing_.Settle(sessions_);
   for (const auto& session : sessions_) session->SendCounters();
 }
@@ -299,7 +304,7 @@ void Loop::SendCounters(uint64_t now_ns) {
     session->SendCounters();
     session->GiveBackOld(now_ns);
   }
-  turns_.TellUsage();
+  turns_.SendUsage();
   modules_.Tick(now_ns);
   LogDriverErrors();
   libraries_.Tick(now_ns);
@@ -307,8 +312,8 @@ void Loop::SendCounters(uint64_t now_ns) {
   const uint64_t all =
       chunks.replayed + chunks.updated + chunks.rewritten + chunks.single + chunks.plain;
   // An idle executor logs nothing.
-  if (all == chunks_told_) return;
-  chunks_told_ = all;
+  if (all == chunks_reported_) return;
+  chunks_reported_ = all;
   Log(LogLevel::kDebug,
       "launches so far: chunks %llu replayed, %llu updated, %llu rewritten; %llu by singles, %llu "
       "plain; %zu chains, %zu singles",
@@ -374,6 +379,10 @@ bool Loop::AnyWordOverdue() const {
 
 // The shortest of what work, sharing and turns allow.
 int64_t Loop::SleepNs(uint64_t idle_ns) const {
+  if (!std::all_of(sessions_.begin(), sessions_.end(),
+                   [](const auto& session) { return session->CheckedAllWaiting(); })) {
+    return 0;
+  }
   int64_t sleep_ns = SleepForWorkNs(idle_ns);
   // Some streams of a session with very many have not been looked at.
   if (sharing_.limited() && (sleep_ns < 0 || sleep_ns > kShortestSleepNs) &&

@@ -72,7 +72,7 @@ class Loop {
   bool Serve(uint64_t now_ns);
   // Polls for a few microseconds, only for what can arrive at any moment. Returns true if something arrived.
   bool Spin();
-  void TellCounters();
+  void ReportCounters();
   void SendCounters(uint64_t now_ns);
   void DropEnded();
   // Returns true if some session has ceased to be held.
@@ -100,7 +100,7 @@ class Loop {
   void On(const control::StartTracingOwn& order, control::Incoming* in, uint64_t now_ns);
   void On(const control::StopTracing& order, control::Incoming* in, uint64_t now_ns);
   void LogPredictions() const;
-  void TellFault();
+  void ReportFault();
   control::ExecutorFault SuspectedOf(const Session& session) const;
   // Call when the policy does not let a kernel of the session run any longer.
   void EndForKernel(uint64_t session_id, std::string_view text);
@@ -149,7 +149,7 @@ class Loop {
   bool watching_write_ = false;
   LineBudget driver_lines_;
   uint64_t last_counters_ns_ = 0;
-  uint64_t chunks_told_ = 0;
+  uint64_t chunks_reported_ = 0;
 };
 
 }  // namespace gpuloom::executor

@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "agent/executor/copy/staging.h"
+#include "agent/executor/device/device.h"
 #include "agent/executor/testing/driver.h"
 #include "agent/executor/testing/graph.h"
 #include "agent/executor/testing/peer.h"

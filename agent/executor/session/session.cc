@@ -9,6 +9,8 @@
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/session/session_parts.h"
+#include "agent/executor/session/slice.h"
+#include "agent/executor/session/time_sharing.h"
 #include "proto/channel/socket.h"
 
 namespace gpuloom::executor {
@@ -95,6 +97,7 @@ std::unique_ptr<Session> Session::Make(const Services& services, const control::
   }
 
   if (!session->parts_->device_memory.Reserve(error)) return nullptr;
+  session->parts_->submission.BeginWords();
   session->streams_.Add(wire::kLegacyStream, true, 0, wire::Ticket{0});
   return session;
 }
@@ -176,11 +179,11 @@ void Session::NoteHeld(uint64_t now_ns) {
 }
 
 // Called after reading and submitting in a round, so what is at the device is known.
-void Session::TellHeld() {
+void Session::SendHeld() {
   for (size_t i = 0; i < holds_.size(); ++i) {
     SchedulerHold& hold = holds_[i];
-    if (!hold.holds || hold.told || AtDevice()) continue;
-    hold.told = true;
+    if (!hold.holds || hold.acknowledged || AtDevice()) continue;
+    hold.acknowledged = true;
     services_.scheduler->Send(control::SessionHeld{id(), static_cast<uint32_t>(i), 0},
                               hold.request);
   }
@@ -321,7 +324,7 @@ void Session::PublishFault(CUresult result, std::string_view text) {
 
 void Session::SendCounters() {
   if (!HasCounters()) return;
-  progress_told_ = Progress();
+  progress_reported_ = Progress();
   services_.scheduler->Send(
       control::SessionCounters{id(), kernels_launched_, TimeUsed(), share_.counts});
 }
@@ -356,9 +359,9 @@ void Session::AfterEarlierWork(wire::Ticket ticket, std::function<void()> action
 bool Session::PollStreams() { return parts_->submission.PollStreams(); }
 
 // A mark that the device reports by itself needs no haste of ours.
-bool Session::AnyoneWaitsForUs() const {
+bool Session::HasPollWaiter() const {
   return std::any_of(streams_.active().begin(), streams_.active().end(), [](const Stream* stream) {
-    return !stream->marks.empty() && !stream->marks.front().point->told;
+    return !stream->marks.empty() && !stream->marks.front().point->device_notifies;
   });
 }
 
@@ -373,7 +376,7 @@ bool Session::Poll(uint64_t now_ns, Slice* slice) {
   if (state_ != State::kEnding || (streams_.Idle() && outstanding_ == 0))
     any |= parts_->submission.RunFences(slice);
   any |= parts_->events.AnswerEventWaits();
-  TellHeld();
+  SendHeld();
   FollowPartition();
   if (state_ == State::kEnding || state_ == State::kReturning) any |= GoOnEnding();
   return any;

@@ -21,12 +21,12 @@
 #include "agent/arbiter/sm_division.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/session/session_port.h"
-#include "agent/executor/session/slice.h"
 #include "agent/executor/stream/stream_set.h"
 #include "proto/channel/unique_fd.h"
 
 namespace gpuloom::executor {
 
+class Slice;
 struct HeadOfStream;
 
 class Session final : private SessionPort {
@@ -64,15 +64,19 @@ class Session final : private SessionPort {
   // Whether there are commands that are not submitted, whatever they wait for.
   bool HasWaiting() const { return streams_.waiting_commands() != 0; }
   // Returns true if Ready has looked at all waiting commands.
-  bool KnowsReady() const { return streams_.LooksAtAll(); }
+  bool KnowsReady() const { return streams_.ScansAll(); }
+  // Returns false if SubmitWaiting's slices have left some out since CheckAgain: the loop must not sleep before it has
+  // come to them.
+  bool CheckedAllWaiting() const { return state_ != State::kServing || streams_.CheckedAll(); }
+  void CheckAgain() { streams_.CheckAgain(); }
   uint64_t last_read_ns() const { return last_read_ns_; }
   Share& share() { return share_; }
   const Share& share() const { return share_; }
   bool held() const { return held_; }
   // What could go to each engine at present, apart from the limits of its share.
   std::array<arbiter::Work, arbiter::kEngines> Ready();
-  // Returns true if a caller may be waiting for Poll, rather than for the device to notify it (Point::told).
-  bool AnyoneWaitsForUs() const;
+  // Returns true if a caller may be waiting for Poll, rather than for the device to notify it (Point::device_notifies).
+  bool HasPollWaiter() const;
   // Wakes the tenant if it sleeps and something was published since.
   void Notify();
   void OnDoorbell(uint64_t now_ns);  // the doorbell rang, or hung up
@@ -90,7 +94,7 @@ class Session final : private SessionPort {
   bool HasText() const;
   // Reports to the scheduler what has been done, if that has changed.
   void SendCounters();
-  bool HasCounters() const { return progress_told_ != Progress(); }
+  bool HasCounters() const { return progress_reported_ != Progress(); }
   // As in DeviceMemory.
   void GiveBackOld(uint64_t now_ns);
   bool HasKept() const;
@@ -130,7 +134,7 @@ class Session final : private SessionPort {
   // Grows with everything that SendCounters reports.
   uint64_t Progress() const;
   void UpdateHeld();
-  void TellHeld();
+  void SendHeld();
   // Moves to the multiprocessors that Partitions names. Held until they are ready and nothing of it is at the device.
   void FollowPartition();
   bool MayRead() const;
@@ -141,7 +145,7 @@ class Session final : private SessionPort {
   // session_end.cc
   bool HasRunOut();
   bool GoOnEnding();
-  void TellWaits();
+  void SendWaits();
   void ReturnEverything();
   void SendEnded(bool drained);
 
@@ -151,7 +155,7 @@ class Session final : private SessionPort {
   bool quiet_held_ = false;
   struct SchedulerHold {
     bool holds = false;
-    bool told = false;  // SessionHeld has been sent
+    bool acknowledged = false;  // SessionHeld has been sent
     uint32_t request = 0;
   };
   std::array<SchedulerHold, control::kHoldReasons> holds_;  // by reason
@@ -163,7 +167,7 @@ class Session final : private SessionPort {
   uint64_t held_ns_ = 0;  // until held_noted_ns_
   uint64_t deadline_ns_ = 0;
   uint32_t returning_waits_ = 0;  // reported while memory is being returned
-  uint64_t progress_told_ = 0;
+  uint64_t progress_reported_ = 0;
   bool ring_empty_ = true;  // as of the last read
   bool chunks_first_ = false;
   static constexpr uint64_t kAtWorkNs = 1'000'000;

@@ -6,6 +6,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/memory/host_memory.h"
+#include "agent/executor/module/linker.h"
 #include "agent/executor/printing/printer.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/scheduler_link.h"
@@ -39,9 +40,9 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   parts_->managed_memory.End();
   parts_->pinned_memory.End();
   parts_->graphs.End();
-  // Before LookAgain and Leave: workers that are woken by these must see it.
+  // Before Recheck and Leave: workers that are woken by these must see it.
   *left_ = true;
-  services_.device->linker().LookAgain();
+  services_.device->linker().Recheck();
   modules_.Leave();
   parts_->links.End();
   // A neighbour's long kernel must not keep this session from ending.
@@ -59,7 +60,7 @@ constexpr uint32_t kMostReturningWaits = 5;
 
 // Waiting because of others does not count: for memory that is cleared after their work, or for a
 // driver call that waits for it.
-void Session::TellWaits() {
+void Session::SendWaits() {
   services_.scheduler->Send(control::SessionWaits{id()});
   deadline_ns_ = now_ns_ + uint64_t{order_.drain_timeout_ms} * 1'000'000;
 }
@@ -67,7 +68,7 @@ void Session::TellWaits() {
 bool Session::GoOnEnding() {
   if (state_ == State::kReturning) {
     // If this takes longer, something hangs: the scheduler then has the executor say where.
-    if (now_ns_ > deadline_ns_ && returning_waits_++ < kMostReturningWaits) TellWaits();
+    if (now_ns_ > deadline_ns_ && returning_waits_++ < kMostReturningWaits) SendWaits();
     return false;
   }
 
@@ -77,7 +78,7 @@ bool Session::GoOnEnding() {
   }
   if (now_ns_ <= deadline_ns_) return false;
   if (!AtDevice()) {
-    TellWaits();
+    SendWaits();
     return false;
   }
   // Never suppressed: it is the executor's last line, and other tenants lose their work because of

@@ -8,6 +8,8 @@
 #include "agent/executor/device/partitions.h"
 #include "agent/executor/memory/host_memory.h"
 #include "agent/executor/process/log.h"
+#include "agent/executor/session/time_sharing.h"
+#include "agent/executor/stream/priority_band.h"
 #include "agent/executor/stream/stream_set.h"
 
 namespace gpuloom::executor {
@@ -35,7 +37,7 @@ SessionPort::SessionPort(const Services& services, const control::AddSession& or
 
 // An error that CUDA would return from some later call. The log line is for debugging only, because
 // a tenant can cause it at will.
-void SessionPort::TellAsyncError(wire::StreamId stream, CUresult result) {
+void SessionPort::ReportAsyncError(wire::StreamId stream, CUresult result) {
   // A lost device is reported by PublishFault, to all sessions.
   if (result == CUDA_SUCCESS || services_.device->lost() != CUDA_SUCCESS) return;
   writer_.PublishAsyncError(static_cast<uint32_t>(result));

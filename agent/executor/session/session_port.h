@@ -13,11 +13,10 @@
 #include <string_view>
 
 #include "agent/executor/session/chores.h"
+#include "agent/executor/session/lane.h"
 #include "agent/executor/session/services.h"
+#include "agent/executor/session/share.h"
 #include "agent/executor/session/tenant.h"
-#include "agent/executor/session/time_sharing.h"
-#include "agent/executor/session/work_pool.h"
-#include "agent/executor/stream/priority_band.h"
 #include "agent/node/shared_region.h"
 #include "proto/control/messages.h"
 #include "proto/cuda/cuda_all.h"
@@ -31,6 +30,7 @@ class DeviceCharge;
 class StreamSet;
 struct HostMemory;
 struct Partition;
+struct PriorityBand;
 struct Stream;
 
 // Identifies the caller that waits for an answer.
@@ -70,7 +70,7 @@ class SessionPort {
   // Call when there is something new for the tenant to see.
   void Publish() { published_ = true; }
   // Reports the failure of a stream command that no caller waits for.
-  void TellAsyncError(wire::StreamId stream, CUresult result);
+  void ReportAsyncError(wire::StreamId stream, CUresult result);
   void CountKernels(uint64_t launched) { kernels_launched_ += launched; }
 
   // For handlers: the tenant violated the protocol, and the session ends when the handler returns.

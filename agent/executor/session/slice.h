@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "agent/executor/device/clock.h"
+#include "agent/node/clock.h"
 
 namespace gpuloom::executor {
 

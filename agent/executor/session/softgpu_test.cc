@@ -556,7 +556,7 @@ TEST_F(SoftGpuTest, Malicious_ManyNodesThatWait) {
 
 // A tenant whose kernel runs without end wishes for a moment of quiet, by raising a limit; a neighbour that loads
 // nothing computes on.
-TEST_F(SoftGpuTest, Malicious_AWishForQuietBesideTheAskersOwnKernel) {
+TEST_F(SoftGpuTest, Malicious_AWishForQuietBesideTheCallersOwnKernel) {
   ComputesBeside(tenant_.get(), nullptr);
 }
 

@@ -6,6 +6,7 @@
 
 #include "agent/arbiter/terms.h"
 #include "agent/executor/session/session.h"
+#include "agent/executor/session/slice.h"
 #include "agent/executor/stream/work_counts.h"
 #include "agent/executor/trace/tracer.h"
 
@@ -27,9 +28,9 @@ constexpr uint64_t kSettleSeldomNs = 500'000;
 constexpr uint64_t kSeveralNs = 5'000'000;
 
 // How long a limited session's work may be at the device without any of it ending before the rest
-// may go, too: see LetGoOn. Long compared with what is in flight, short compared with a program's
-// patience. It doubles while nothing else helps, because work that is let go in this way keeps to
-// no bound.
+// may go, too: see SubmitToIdleStreams. Long compared with what is in flight, short compared with a
+// program's patience. It doubles while nothing else helps, because work that is let go in this way
+// keeps to no bound.
 constexpr uint64_t kGoesOnNs = 10'000'000;
 constexpr uint32_t kDoublings = 8;
 // The same while other executors have their turn: a session that waits for a turn would have had it
@@ -208,10 +209,14 @@ bool TimeSharing::GiveOrders(Sessions sessions, uint64_t slice_ns) {
     while (const auto order = arbiter_.Next(engine, now)) {
       Session* session = by_session_[Index(order->session)];
       any |= Order(session, engine, {true, false, order->budget_ns, {}}, now, slice_ns);
-      if (round.Over()) break;
+      // There may be more, also if none of these could go: the loop must not sleep before it has asked.
+      if (round.Over()) {
+        any = true;
+        break;
+      }
     }
   }
-  for (const auto& session : sessions) any |= LetGoOn(session.get(), now, slice_ns);
+  for (const auto& session : sessions) any |= SubmitToIdleStreams(session.get(), now, slice_ns);
   return any;
 }
 
@@ -237,31 +242,32 @@ bool TimeSharing::Order(Session* session, Engine engine, Share::Room room, uint6
   arbiter_.Submitted(share.session, engine, submitted, now_ns);
   NoteReady(session, now_ns);
   // A regular order has helped, so patience begins anew.
-  if (!room.idle_streams) share.let_go_on = 0;
+  if (!room.idle_streams) share.idle_submissions = 0;
   return true;
 }
 
 // The arbiter's sums grow while the session waits; their growth since the last order is how long
 // this one was waited for.
 void TimeSharing::NoteWait(Share* share, Engine engine, uint64_t now_ns) const {
-  arbiter::Waits& told = share->waits_told[static_cast<size_t>(engine)];
-  const arbiter::Waits before = std::exchange(told, arbiter_.waits(share->session, engine, now_ns));
-  Observe(told.queue_ns - before.queue_ns, &share->counts.queue);
-  const uint64_t throttled_ns = told.throttled_ns - before.throttled_ns;
+  arbiter::Waits& counted = share->waits_counted[static_cast<size_t>(engine)];
+  const arbiter::Waits before =
+      std::exchange(counted, arbiter_.waits(share->session, engine, now_ns));
+  Observe(counted.queue_ns - before.queue_ns, &share->counts.queue);
+  const uint64_t throttled_ns = counted.throttled_ns - before.throttled_ns;
   if (throttled_ns != 0) Observe(throttled_ns, &share->counts.throttled);
 }
 
 // A kernel may wait for what its own program does in another stream: what a session has at the
 // device must not keep the rest of it away for ever. So a session of which nothing has ended for
 // long may submit to streams that have nothing at the device, whoever's turn it is.
-bool TimeSharing::LetGoOn(Session* session, uint64_t now_ns, uint64_t slice_ns) {
+bool TimeSharing::SubmitToIdleStreams(Session* session, uint64_t now_ns, uint64_t slice_ns) {
   Share& share = session->share();
   if (!session->AtDevice() || session->held()) {
     share.went_on_ns = now_ns;
     return false;
   }
   const uint64_t patience_ns = arbiter_.has_turn() ? kGoesOnNs : kGoesOnWithoutTurnNs;
-  if (now_ns - share.went_on_ns < patience_ns << share.let_go_on) return false;
+  if (now_ns - share.went_on_ns < patience_ns << share.idle_submissions) return false;
   share.went_on_ns = now_ns;
   bool any = false;
   for (const Engine engine : kAllEngines) {
@@ -269,7 +275,7 @@ bool TimeSharing::LetGoOn(Session* session, uint64_t now_ns, uint64_t slice_ns) 
     // To idle streams only: behind a stream's own kernel nothing could help it.
     any |= Order(session, engine, {true, true, arbiter::kUnbounded, {}}, now_ns, slice_ns);
   }
-  if (any) share.let_go_on = std::min(share.let_go_on + 1, kDoublings);
+  if (any) share.idle_submissions = std::min(share.idle_submissions + 1, kDoublings);
   return any;
 }
 

@@ -12,7 +12,6 @@
 // polled, then Settle. Owned by the loop; ring thread only.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -25,62 +24,15 @@
 #include "agent/arbiter/launch_predictor.h"
 #include "agent/arbiter/round_trip.h"
 #include "agent/arbiter/work_meter.h"
-#include "agent/executor/device/clock.h"
+#include "agent/executor/session/share.h"
 #include "agent/executor/stream/tally.h"
+#include "agent/node/clock.h"
 #include "proto/control/messages.h"
 
 namespace gpuloom::executor {
 
 class Session;
 class Tracer;
-
-// One session's place among the others. Owned by the session.
-struct Share {
-  // What the present order lets it submit.
-  struct Room {
-    bool open = false;
-    bool idle_streams = false;  // only to streams that have nothing at the device
-    uint64_t budget_ns = 0;
-    arbiter::Work submitted;
-
-    bool IsOpen(bool stream_at_device) const {
-      return open && !IsFull() && !(idle_streams && stream_at_device);
-    }
-    // The first piece always fits.
-    bool IsFull() const { return submitted.pieces != 0 && submitted.predicted_ns >= budget_ns; }
-    bool Fits(uint64_t predicted_ns) const {
-      return submitted.pieces == 0 ||
-             predicted_ns <= budget_ns - std::min(budget_ns, submitted.predicted_ns);
-    }
-  };
-
-  arbiter::SessionId session{};
-  arbiter::AllocationId allocation{};
-  uint64_t session_id = 0;     // the scheduler's
-  uint64_t allocation_id = 0;  // the scheduler's
-  bool limited = false;
-  std::array<Room, arbiter::kEngines> rooms;
-  std::array<arbiter::Work, arbiter::kEngines> queued;  // as the arbiter knows it
-  std::array<uint32_t, arbiter::kEngines> heads = {};   // streams whose oldest mark is the engine's
-  std::array<uint64_t, arbiter::kEngines> used_ns = {};
-  uint64_t noted_ns = 0;    // the part of all that which Turns has noted
-  uint64_t went_on_ns = 0;  // when it last made progress, or LetGoOn let it submit
-  uint32_t let_go_on = 0;   // how often LetGoOn has let it since a regular order
-  control::KernelTerms kernels{};
-  // For how long the finished work of the kernels' engine was at the head of its stream, by LevelOf
-  // its priority.
-  std::array<uint64_t, 8> ended_ns = {};
-  control::WorkCounts counts{};                                   // for the scheduler
-  std::array<arbiter::Waits, arbiter::kEngines> waits_told = {};  // the part of these in `counts`
-
-  // CUDA's priorities: 0 is the lowest, negative ones are higher.
-  static uint32_t LevelOf(int cuda_priority) {
-    return static_cast<uint32_t>(std::clamp(-cuda_priority, 0, 7));
-  }
-
-  Room& room(arbiter::Engine engine) { return rooms[static_cast<size_t>(engine)]; }
-  const Room& room(arbiter::Engine engine) const { return rooms[static_cast<size_t>(engine)]; }
-};
 
 class TimeSharing {
  public:
@@ -179,7 +131,7 @@ class TimeSharing {
              uint64_t slice_ns);
   // How long the session has waited for what has just been submitted.
   void NoteWait(Share* share, arbiter::Engine engine, uint64_t now_ns) const;
-  bool LetGoOn(Session* session, uint64_t now_ns, uint64_t slice_ns);
+  bool SubmitToIdleStreams(Session* session, uint64_t now_ns, uint64_t slice_ns);
   arbiter::WorkMeter& meter(arbiter::Engine engine) { return meters_[static_cast<size_t>(engine)]; }
 
   const bool enforces_;

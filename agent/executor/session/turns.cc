@@ -6,6 +6,7 @@
 
 #include "agent/arbiter/terms.h"
 #include "agent/executor/session/session.h"
+#include "agent/executor/session/time_sharing.h"
 
 namespace gpuloom::executor {
 
@@ -54,7 +55,7 @@ void Turns::Note(Session* session, uint64_t now_ns) {
 
 // Tells the scheduler of changes only: which allocation wants the device, or has stopped wanting it
 // after a pause that is longer than its usual ones.
-void Turns::TellWants(uint64_t now_ns) {
+void Turns::SendWants(uint64_t now_ns) {
   const bool is_alone = sharing_->turn_is_endless() && now_ns - others_ns_ >= kOthersLingerNs;
   waits_ = false;
   wake_at_ns_ = UINT64_MAX;
@@ -76,7 +77,7 @@ void Turns::TellWants(uint64_t now_ns) {
 }
 
 // Usage goes ahead of TurnDrained, by which the scheduler divides what the turn has cost.
-void Turns::Look(TimeSharing::Sessions sessions, uint64_t now_ns) {
+void Turns::Look(Sessions sessions, uint64_t now_ns) {
   if (!shares_device_) return;
   bool at_device = false;
   for (Allocation& its : allocations_) its.working = false;
@@ -84,14 +85,26 @@ void Turns::Look(TimeSharing::Sessions sessions, uint64_t now_ns) {
     Note(session.get(), now_ns);
     at_device |= session->AtDevice();
   }
-  TellWants(now_ns);
+  SendWants(now_ns);
+  if (now_ns - last_usage_ns_ >= kUsagePeriodNs && MustSendUsage()) {
+    last_usage_ns_ = now_ns;
+    SendUsage();
+  }
   if (!drains_ || at_device) return;
-  TellUsage();
+  SendUsage();
   scheduler_->Send(control::TurnDrained{}, *std::exchange(drains_, {}));
 }
 
+// While others wait the scheduler decides by it whether this turn goes on: what it knows of the last one may be the
+// opposite. Where only one allocation wants the device there is nothing to divide.
+bool Turns::MustSendUsage() const {
+  if (!has_turn_ || sharing_->turn_is_endless()) return false;
+  return std::count_if(allocations_.begin(), allocations_.end(),
+                       [](const Allocation& its) { return its.id != 0 && its.wants; }) > 1;
+}
+
 // As many messages as it takes; `more` tells the scheduler that the sum is not complete yet.
-void Turns::TellUsage() {
+void Turns::SendUsage() {
   if (!shares_device_) return;
   for (Allocation& its : allocations_) {
     if (its.used_ns != 0) left_.push_back({its.id, std::exchange(its.used_ns, 0)});

@@ -17,9 +17,11 @@
 
 #include "agent/arbiter/patience.h"
 #include "agent/executor/session/scheduler_link.h"
-#include "agent/executor/session/time_sharing.h"
 
 namespace gpuloom::executor {
+
+class Session;
+class TimeSharing;
 
 class Turns {
  public:
@@ -31,10 +33,11 @@ class Turns {
   // Answered with `request` when nothing is at the device.
   void End(uint32_t request);
 
+  using Sessions = std::span<const std::unique_ptr<Session>>;
   // Call at the end of each round of the loop, when what was read in it waits or is at the device.
-  void Look(TimeSharing::Sessions sessions, uint64_t now_ns);
-  // Call about once a second: reports which allocations have used the device.
-  void TellUsage();
+  void Look(Sessions sessions, uint64_t now_ns);
+  // Call about once a second; Look does it more often where it matters: reports which allocations have used the device.
+  void SendUsage();
   // When Look may have something to send without an event; UINT64_MAX: never.
   uint64_t wake_at_ns() const { return wake_at_ns_; }
   // An allocation wants the device, and another domain has the turn.
@@ -48,6 +51,9 @@ class Turns {
   // messages to the scheduler.
   static constexpr uint64_t kLongIdleNs = 20'000'000;
   static constexpr uint64_t kOthersLingerNs = 100'000'000;
+  // How often a turn that others wait for says who uses it. It is divided as was said last, so an account that is as old as
+  // a turn is long would be that of other work.
+  static constexpr uint64_t kUsagePeriodNs = 2'000'000;
 
  private:
   struct Allocation {
@@ -62,7 +68,8 @@ class Turns {
   };
 
   void Note(Session* session, uint64_t now_ns);
-  void TellWants(uint64_t now_ns);
+  void SendWants(uint64_t now_ns);
+  bool MustSendUsage() const;
 
   TimeSharing* sharing_;
   SchedulerLink* scheduler_;
@@ -73,7 +80,8 @@ class Turns {
   std::optional<uint32_t> drains_;  // the EndTurn that is to be answered
   bool waits_ = false;
   uint64_t wake_at_ns_ = UINT64_MAX;
-  std::vector<Allocation> allocations_;       // by TimeSharing's number, which may be reused
+  uint64_t last_usage_ns_ = 0;           // when it last said who uses the turn, while it had it
+  std::vector<Allocation> allocations_;  // by TimeSharing's number, which may be reused
   std::vector<control::AllocationUse> left_;  // what allocations that are gone have used
 };
 

@@ -129,6 +129,25 @@ TEST_F(TurnsTest, WhoeverHasUsedATurnIsNamed) {
   EXPECT_EQ(scheduler_.TurnUse(*neighbour), 0u);
 }
 
+// What the scheduler divides a turn by must be of this turn, not of one long ago.
+TEST_F(TurnsTest, AContestedTurnOfSeveralSaysAgainAndAgainWhoUsesIt) {
+  const auto neighbour = AddTenant();
+  ASSERT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
+  TestingDriver::Hold();
+  tenant_->LaunchPlain(0, 1);
+  neighbour->LaunchPlain(0, 1);
+  ASSERT_TRUE(scheduler_.WaitWants(*tenant_, true));
+  ASSERT_TRUE(scheduler_.WaitWants(*neighbour, true));
+  const auto begun = std::chrono::steady_clock::now();
+  const int before = scheduler_.TurnMessages();
+  scheduler_.GiveTurn(3, 1'000'000);
+  constexpr int kMessages = 20;
+  EXPECT_TRUE(tenant_->Wait([&] { return scheduler_.TurnMessages() - before >= kMessages; }));
+  // Without it there is one a second.
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(kMessages) * 3 / 4);
+  TestingDriver::Release();
+}
+
 TEST_F(TurnsTest, QuietMomentsComeWithoutATurn) {
   ASSERT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
   const Ticket last = tenant_->LaunchPlain(0, 1);

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <iterator>
 
-#include "agent/executor/device/clock.h"
+#include "agent/executor/device/device.h"
 #include "agent/executor/process/crash_report.h"
+#include "agent/executor/session/slice.h"
+#include "agent/node/clock.h"
 #include "proto/sync/cpu_pause.h"
 #include "proto/sync/mutex.h"
 
@@ -91,7 +93,7 @@ void WorkPool::Post(std::function<void()> work, std::function<void()> done, cons
     const MutexLock lock(mutex_);
     jobs_.push_back({std::move(work), std::move(done), owner, tenant});
     // The worker that polls takes this one; for a second job another thread is woken.
-    somebody_looks = one_is_awake_ && jobs_.size() == 1;
+    somebody_looks = worker_spinning_ && jobs_.size() == 1;
     waiting_count_.store(static_cast<uint32_t>(jobs_.size()), std::memory_order_release);
   }
   if (!somebody_looks) changed_.NotifyOne();
@@ -172,7 +174,7 @@ void WorkPool::Expect() {
   if (!HasManyProcessors()) return;
   expected_until_ns_.store(NowNs() + kExpectedNs, std::memory_order_relaxed);
   const MutexLock lock(mutex_);
-  if (!one_is_awake_) changed_.NotifyOne();
+  if (!worker_spinning_) changed_.NotifyOne();
 }
 
 // Takes all that has finished with one lock, and keeps what the slice leaves over for the next
@@ -207,19 +209,19 @@ void WorkPool::Run(Worker* self) {
     auto next = jobs_.end();
     while (!stopping_ && (next = NextJob()) == jobs_.end()) {
       // Jobs that may not run yet are no reason to poll: their tenant's other jobs must end first.
-      if (one_is_awake_ || !jobs_.empty() ||
+      if (worker_spinning_ || !jobs_.empty() ||
           NowNs() >= expected_until_ns_.load(std::memory_order_relaxed)) {
         changed_.Wait(mutex_);
         continue;
       }
-      one_is_awake_ = true;
+      worker_spinning_ = true;
       lock.Unlock();
       while (waiting_count_.load(std::memory_order_acquire) == 0 &&
              NowNs() < expected_until_ns_.load(std::memory_order_relaxed)) {
         for (int i = 0; i < 16; ++i) CpuPause();
       }
       lock.Lock();
-      one_is_awake_ = false;
+      worker_spinning_ = false;
     }
     if (stopping_) return;
     Job job = std::move(*next);
@@ -307,42 +309,6 @@ void OwnThread::Post(std::function<void()> work, std::function<void()> done) {
   ++pool_->posted_;
   jobs_->waiting.push_back({std::move(work), std::move(done)});
   jobs_->changed.NotifyAll();
-}
-
-void Lane::Post(std::function<void()> work, std::function<void()> done) {
-  waiting_.emplace_back(std::move(work), std::move(done));
-  if (!busy_) Next();
-}
-
-void Lane::PostNext(std::function<void()> work, std::function<void()> done) {
-  waiting_.emplace_front(std::move(work), std::move(done));
-  if (!busy_) Next();
-}
-
-// One job at a time is with the pool. `done` may post to this lane: that job waits, because busy_
-// is still set.
-void Lane::Next() {
-  if (waiting_.empty()) {
-    busy_ = false;
-    return;
-  }
-  busy_ = true;
-  auto [work, done] = std::move(waiting_.front());
-  waiting_.pop_front();
-  pool_->Post(
-      std::move(work),
-      [this, done = std::move(done)] {
-        done();
-        Next();
-      },
-      this, tenant_);
-}
-
-void Lane::Leave() {
-  waiting_.clear();
-  // If the job had not begun the lane is idle at once; otherwise it is when the job's `done` has
-  // run.
-  if (busy_ && pool_->Leave(this)) busy_ = false;
 }
 
 }  // namespace gpuloom::executor

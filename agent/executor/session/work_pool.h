@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads for slow CUDA calls: loading modules, importing and mapping memory, pinning. Work runs on
 // a thread of the pool, where the device's context is current; `done` runs on the ring thread, in
-// RunFinished. A Lane runs the jobs of one session in order, one at a time, so that a session with
-// many slow jobs occupies at most one thread.
+// RunFinished. Sessions post through lanes (lane.h).
 //
 // An OwnThread is for libraries that require all calls for an object to come from one thread.
 //
@@ -10,7 +9,7 @@
 // half of the threads at a time; and when a job is slow, or its session is gone (Lane::Leave), a new thread replaces
 // the one that runs it, which ends with its job. So slow jobs take no threads from others, up to kMostLeft.
 //
-// Post, RunFinished, Lane and OwnThread belong to the ring thread. Work must not throw and must not
+// Post, RunFinished and OwnThread belong to the ring thread. Work must not throw and must not
 // touch ring thread data.
 #pragma once
 
@@ -22,13 +21,14 @@
 #include <thread>
 #include <vector>
 
-#include "agent/executor/device/device.h"
-#include "agent/executor/session/slice.h"
 #include "proto/channel/unique_fd.h"
 #include "proto/sync/cond_var.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom::executor {
+
+class Device;
+class Slice;
 
 class WorkPool {
  public:
@@ -111,8 +111,8 @@ class WorkPool {
   std::deque<std::function<void()>> finished_ GPULOOM_GUARDED_BY(mutex_);
   std::atomic<bool> any_finished_{false};
   bool stopping_ = false;
-  bool one_is_awake_ GPULOOM_GUARDED_BY(mutex_) = false;  // polling waiting_count_
-  std::atomic<uint32_t> waiting_count_{0};                // size of jobs_
+  bool worker_spinning_ GPULOOM_GUARDED_BY(mutex_) = false;  // polling waiting_count_
+  std::atomic<uint32_t> waiting_count_{0};                   // size of jobs_
   std::atomic<uint64_t> expected_until_ns_{0};
   std::deque<std::function<void()>> taken_;  // of finished_; ring thread only, like the next two
   uint64_t posted_ = 0;
@@ -121,27 +121,6 @@ class WorkPool {
   std::list<Worker> workers_;
   uint32_t left_ GPULOOM_GUARDED_BY(mutex_) = 0;  // in workers_
   std::vector<Own> own_;
-};
-
-class Lane {
- public:
-  explicit Lane(WorkPool* pool, const void* tenant = nullptr) : pool_(pool), tenant_(tenant) {}
-
-  // `done` runs before the lane's next job begins. The lane must live until it is idle.
-  void Post(std::function<void()> work, std::function<void()> done);
-  // Posts ahead of everything else that waits: for a `done` that continues what its job began.
-  void PostNext(std::function<void()> work, std::function<void()> done);
-  // Drops what has not begun. Running work goes on, and its `done` is called as usual.
-  void Leave();
-  bool Idle() const { return !busy_; }
-
- private:
-  void Next();
-
-  WorkPool* pool_;
-  const void* tenant_;
-  std::deque<std::pair<std::function<void()>, std::function<void()>>> waiting_;
-  bool busy_ = false;
 };
 
 class OwnThread {

@@ -3,6 +3,9 @@
 
 #include <atomic>
 
+#include "agent/executor/device/device.h"
+#include "agent/executor/device/quiet.h"
+#include "agent/executor/session/lane.h"
 #include "proto/wire/regions.h"
 
 namespace gpuloom::executor {
@@ -19,10 +22,8 @@ static_assert(offsetof(wire::CompletionRegion, completed) % wire::kPageBytes == 
 
 }  // namespace
 
-bool CompletionWords::Write(Lane* lane, CUstream stream, wire::StreamId id, wire::Ticket ticket) {
-  // The first waits are answered by the event alone: registering must delay neither this thread nor
-  // them.
-  if (state_ == State::kUnknown) Register(lane);
+bool CompletionWords::Write(CUstream stream, wire::StreamId id, wire::Ticket ticket) {
+  // A wait that comes before the words are registered is answered by the event alone.
   if (state_ != State::kReachable) return false;
   const CUdeviceptr word = words_ + static_cast<uint32_t>(id) * sizeof(uint64_t);
   return device_->Judge(device_->cuda().cuStreamWriteValue64_v2(
@@ -38,7 +39,7 @@ bool CompletionWords::Reached(wire::StreamId id, wire::Ticket ticket) const {
          static_cast<uint64_t>(ticket);
 }
 
-void CompletionWords::Register(Lane* lane) {
+void CompletionWords::Begin(Lane* lane) {
   const Driver& cuda = device_->cuda();
   if (cuda.cuStreamWriteValue64_v2 == nullptr || cuda.cuMemHostRegister_v2 == nullptr ||
       cuda.cuMemHostGetDevicePointer_v2 == nullptr) {

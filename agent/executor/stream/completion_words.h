@@ -13,22 +13,28 @@
 
 #include <memory>
 
-#include "agent/executor/device/device.h"
-#include "agent/executor/device/quiet.h"
-#include "agent/executor/session/work_pool.h"
 #include "agent/node/shared_region.h"
+#include "proto/cuda/cuda_all.h"
 #include "proto/wire/handles.h"
 
 namespace gpuloom::executor {
+
+class Device;
+class Lane;
+class Quiet;
 
 class CompletionWords {
  public:
   CompletionWords(Device* device, Quiet* quiet, std::shared_ptr<SharedRegion> region)
       : device_(device), quiet_(quiet), region_(std::move(region)) {}
 
+  // Starts registering the words, on `lane`. Call once, when the session begins: registering takes the driver's locks,
+  // and a program's first launches would wait for them if it came with their end.
+  void Begin(Lane* lane);
+
   // The word of `id` becomes `ticket` after everything in `stream`. Returns false if the GPU cannot
-  // reach the words, or not yet; the first call registers them on `lane`.
-  bool Write(Lane* lane, CUstream stream, wire::StreamId id, wire::Ticket ticket);
+  // reach the words, or not yet.
+  bool Write(CUstream stream, wire::StreamId id, wire::Ticket ticket);
 
   // A hint: the tenant may have written the word itself.
   bool Reached(wire::StreamId id, wire::Ticket ticket) const;
@@ -39,7 +45,6 @@ class CompletionWords {
  private:
   enum class State { kUnknown, kComing, kReachable, kUnreachable };
 
-  void Register(Lane* lane);
   void Unregister();
 
   Device* const device_;

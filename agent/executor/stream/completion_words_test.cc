@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // When the device itself tells a waiting tenant what is done, and when it must not.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,8 +41,8 @@ class CompletionWordsTest : public ::testing::Test {
              }) == count;
     });
   }
-  // The first wait only begins to let the device reach the words.
-  void LetDeviceTell() {
+  // The words are registered behind the session's begin.
+  void LetDeviceNotify() {
     SetWaits(1);
     ASSERT_TRUE(
         tenant_->Wait([&] { return Writes(CallsUntil(0, tenant_->LaunchPlain(0, 1))) != 0; }));
@@ -58,7 +57,7 @@ class CompletionWordsTest : public ::testing::Test {
 TEST_F(CompletionWordsTest, TheDeviceTellsWhoWaitsAndNobodyElse) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
   EXPECT_EQ(Writes(CallsUntil(0, tenant_->LaunchPlain(0, 1))), 0);
-  LetDeviceTell();
+  LetDeviceNotify();
   const auto calls = CallsUntil(0, tenant_->LaunchPlain(0, 1));
   ASSERT_EQ(calls.size(), 3u) << ::testing::PrintToString(calls);
   EXPECT_TRUE(calls[0].starts_with("launch"));
@@ -86,7 +85,7 @@ TEST_F(CompletionWordsTest, PagesThatTheDeviceCannotReachDoNotStayRegistered) {
 TEST_F(CompletionWordsTest, NotWhileAnotherStreamsWorkIsUnfinished) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
   ASSERT_TRUE(tenant_->CreateStream(1, /*nonblocking=*/true));
-  ASSERT_NO_FATAL_FAILURE(LetDeviceTell());
+  ASSERT_NO_FATAL_FAILURE(LetDeviceNotify());
   TestingDriver::Hold();
   const Ticket other = tenant_->LaunchPlain(1, 1);
   std::vector<std::string> calls;
@@ -104,7 +103,7 @@ TEST_F(CompletionWordsTest, EventsButNotThoseWithTimesNorThoseBehindNothing) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
   tenant_->Post<wire::EventCreate>({EventId{1}, /*timing=*/0});
   tenant_->Post<wire::EventCreate>({EventId{2}, /*timing=*/1});
-  ASSERT_NO_FATAL_FAILURE(LetDeviceTell());
+  ASSERT_NO_FATAL_FAILURE(LetDeviceNotify());
   EXPECT_EQ(Writes(CallsUntil(0, tenant_->Post<wire::EventRecord>({EventId{1}, StreamId{0}}))), 0);
   for (const uint32_t event : {1u, 2u}) {
     TestingDriver::Hold();
@@ -123,7 +122,7 @@ TEST_F(CompletionWordsTest, EventsButNotThoseWithTimesNorThoseBehindNothing) {
 // The tenant may give the id to a new stream as soon as it sees the old one's end.
 TEST_F(CompletionWordsTest, NotTheEndOfADestroyedStream) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
-  ASSERT_NO_FATAL_FAILURE(LetDeviceTell());
+  ASSERT_NO_FATAL_FAILURE(LetDeviceNotify());
   for (int turn = 0; turn < 2; ++turn) {
     ASSERT_TRUE(tenant_->CreateStream(1, /*nonblocking=*/true)) << "the id is in use";
     TestingDriver::TakeCalls();
@@ -144,7 +143,7 @@ TEST_F(CompletionWordsTest, NotTheEndOfADestroyedStream) {
 TEST_F(CompletionWordsTest, NotOfAGraphThatRecordsEvents) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
   tenant_->Post<wire::EventCreate>({EventId{1}, /*timing=*/1});
-  ASSERT_NO_FATAL_FAILURE(LetDeviceTell());
+  ASSERT_NO_FATAL_FAILURE(LetDeviceNotify());
   for (const bool records : {false, true}) {
     TestingGraph graph;
     graph.AddKernel(1, PlainParams());
@@ -162,7 +161,7 @@ TEST_F(CompletionWordsTest, NotOfAGraphThatRecordsEvents) {
 TEST_F(CompletionWordsTest, NotWhereSessionsShareEvents) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
   tenant_->Post<wire::EventCreate>({EventId{1}, /*timing=*/0});
-  ASSERT_NO_FATAL_FAILURE(LetDeviceTell());
+  ASSERT_NO_FATAL_FAILURE(LetDeviceNotify());
   ASSERT_EQ(tenant_->Call<wire::EventShare>({EventId{1}}), CUDA_SUCCESS);
   TestingDriver::TakeCalls();
   EXPECT_EQ(Writes(CallsUntil(0, tenant_->LaunchPlain(0, 1))), 0);
@@ -170,19 +169,12 @@ TEST_F(CompletionWordsTest, NotWhereSessionsShareEvents) {
 
 TEST_F(CompletionWordsTest, TheDriverLetsGoWhenNothingRuns) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
-  ASSERT_NO_FATAL_FAILURE(LetDeviceTell());
+  ASSERT_NO_FATAL_FAILURE(LetDeviceNotify());
   TestingDriver::TakeCalls();
   const uint64_t id = tenant_->order.session_id;
   tenant_.reset();
   ASSERT_TRUE(scheduler_.WaitEnded(id).has_value());
-  std::vector<std::string> calls;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (std::find(calls.begin(), calls.end(), "unregister") == calls.end() &&
-         std::chrono::steady_clock::now() < end) {
-    for (std::string& call : TestingDriver::TakeCalls()) calls.push_back(std::move(call));
-    std::this_thread::yield();
-  }
-  EXPECT_THAT(calls, ::testing::Contains("unregister"));
+  EXPECT_TRUE(TestingScheduler::WaitUntil([] { return TestingDriver::WasCalled("unregister"); }));
   EXPECT_EQ(TestingDriver::unquiet_calls(), 0);
 }
 

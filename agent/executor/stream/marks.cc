@@ -21,7 +21,7 @@ namespace {
 
 // If the device has not reported for this long what it was to report, we query it: a lost device
 // reports nothing.
-constexpr uint64_t kTellingNs = 200'000;
+constexpr uint64_t kNotifyTimeoutNs = 200'000;
 
 }  // namespace
 
@@ -91,23 +91,23 @@ void Submission::EndMarks(Stream& stream, const Tally& tally, uint32_t commands)
                                        services_.sharing->ChainBoundNs(share_, now));
 }
 
-void Submission::AddMark(Stream& stream, PointRef point, bool tell) {
+void Submission::AddMark(Stream& stream, PointRef point, bool notify) {
   // A stream without anything at CUDA has nothing to wait for: PollStreams finds the mark done.
-  if (stream.cuda != nullptr) RecordMark(stream, point.get(), tell);
+  if (stream.cuda != nullptr) RecordMark(stream, point.get(), notify);
   streams_.AddMark(stream, std::move(point), now_ns());
   BeginMark(stream, 0);
 }
 
-void Submission::MarkSubmitted(Stream& stream, bool tell) {
+void Submission::MarkSubmitted(Stream& stream, bool notify) {
   AddMark(
       stream,
       std::make_shared<Point>(services_.device, stream.id, wire::Ticket{stream.submitted}, false),
-      tell);
+      notify);
 }
 
-void Submission::RecordMark(const Stream& stream, Point* point, bool tell) {
+void Submission::RecordMark(const Stream& stream, Point* point, bool notify) {
   // Before the event: when the tenant has seen the word, no event before it is pending.
-  point->told = tell && words_.Write(&memory_, stream.cuda, stream.id, point->ticket);
+  point->device_notifies = notify && words_.Write(stream.cuda, stream.id, point->ticket);
   CUresult result = services_.device->TakeEvent(point->timing, &point->event);
   if (result == CUDA_SUCCESS) {
     result =
@@ -126,7 +126,7 @@ void Submission::RecordMark(const Stream& stream, Point* point, bool tell) {
 // unknown: other streams' work that this one waited for, what its kernels printed, the time of an
 // event that a graph recorded, the end of a destroyed stream, whose id the tenant then gives to the
 // next one.
-bool Submission::MayTell(const Stream& stream) const {
+bool Submission::MayNotify(const Stream& stream) const {
   if (!writer()->TenantWaits() || !serving() || stream.destroyed) return false;
   if (events_->shares_events() || !stream.printing.empty() || stream.green != nullptr) return false;
   const auto records = [](const GraphRun& run) { return !run.points.empty(); };
@@ -141,7 +141,7 @@ bool Submission::AddMarks() {
   bool any = false;
   for (Stream* stream : streams_.TakeUnmarked()) {
     if (stream->unmarked == 0) continue;
-    MarkSubmitted(*stream, MayTell(*stream));
+    MarkSubmitted(*stream, MayNotify(*stream));
     any = true;
   }
   return any;
@@ -184,7 +184,7 @@ bool Submission::TakeDone(Stream& stream) {
   while (!stream.marks.empty()) {
     const Mark& mark = stream.marks.front();
     // Querying an event too early costs as much as a launch, and no thread waits for it.
-    if (mark.point->told && now_ns() - mark.made_ns < kTellingNs &&
+    if (mark.point->device_notifies && now_ns() - mark.made_ns < kNotifyTimeoutNs &&
         !words_.Reached(stream.id, mark.point->ticket)) {
       break;
     }

@@ -19,12 +19,12 @@ namespace {
 
 // A waiting word is checked again after a sixty-fourth of the time it has been waited for, within
 // these limits.
-constexpr uint64_t kLookSoonestNs = 1'000;
-constexpr uint64_t kLookLatestNs = 1'000'000;
+constexpr uint64_t kShortestPollNs = 1'000;
+constexpr uint64_t kLongestPollNs = 1'000'000;
 // How many checks of waiting words a round of the loop makes.
-constexpr uint32_t kLooksAtATime = 16;
+constexpr uint32_t kPollsPerRound = 16;
 // The cost of a look at device memory, in looks at host memory: two calls to CUDA.
-constexpr uint32_t kDeviceLookCost = 8;
+constexpr uint32_t kDevicePollCost = 8;
 // The condition within an operation's flags; the other flag concerns writes by other devices.
 constexpr uint32_t kConditions = 3;
 
@@ -45,7 +45,7 @@ struct MemoryOperations::WordWatch {
   CUresult result = CUDA_SUCCESS;
   uint64_t since_ns = 0;
   uint64_t next_ns = 0;
-  uint64_t turn = 0;  // see TakeLook
+  uint64_t turn = 0;  // see TakePollBudget
 
   bool Look(uint64_t word) {
     satisfied = wait.word_bytes == 8
@@ -63,7 +63,7 @@ struct OperationsRun {
   std::shared_ptr<MemoryOperations::WordWatch> watch;  // of the next one
   bool writing = false;                                // the same
   CUresult result = CUDA_SUCCESS;
-  uint64_t turn = 0;  // see TakeLook
+  uint64_t turn = 0;  // see TakePollBudget
 };
 
 bool WaitsForValue(const wire::GraphMemoryOperation& operation) {
@@ -83,7 +83,7 @@ bool MemoryOperations::GoOn(const OperationsRunRef& run) {
   for (; run->next < run->operations->size(); ++run->next) {
     if (run->writing) return false;
     if (run->result != CUDA_SUCCESS) {
-      port_->TellAsyncError(run->stream, run->result);
+      port_->ReportAsyncError(run->stream, run->result);
       return true;
     }
     const wire::GraphMemoryOperation& one = (*run->operations)[run->next];
@@ -97,11 +97,11 @@ bool MemoryOperations::GoOn(const OperationsRunRef& run) {
       // It was mapped when the graph was made, and what is freed after the launch stays until the
       // launch is done.
       if (!device_memory_->IsStillThere(one.address, bytes, !WaitsForValue(one))) {
-        port_->TellAsyncError(run->stream, CUDA_ERROR_ILLEGAL_ADDRESS);
+        port_->ReportAsyncError(run->stream, CUDA_ERROR_ILLEGAL_ADDRESS);
         return true;
       }
       if (!WaitsForValue(one)) {
-        if (!TakeLook(kDeviceLookCost, &run->turn)) return false;
+        if (!TakePollBudget(kDevicePollCost, &run->turn)) return false;
         run->writing = true;
         ++outstanding_;
         const wire::StreamWriteValue::Request write{one.address, one.value, run->stream, bytes};
@@ -117,7 +117,7 @@ bool MemoryOperations::GoOn(const OperationsRunRef& run) {
           WordWatch{{one.address, one.value, run->stream, bytes, one.flags & kConditions, 0},
                     OwnsHost(one.address, bytes)});
     }
-    LookAtWord(run->watch);
+    PollWord(run->watch);
     if (run->watch->result != CUDA_SUCCESS) run->result = run->watch->result;
     if (!run->watch->satisfied && run->result == CUDA_SUCCESS) return false;
     run->watch.reset();
@@ -127,7 +127,7 @@ bool MemoryOperations::GoOn(const OperationsRunRef& run) {
 
 void MemoryOperations::BeginRound() {
   watching_words_ = words_overdue_ = false;
-  looks_left_ = kLooksAtATime;
+  poll_budget_ = kPollsPerRound;
   first_turn_ = std::exchange(next_first_turn_, UINT64_MAX);
 }
 
@@ -165,39 +165,39 @@ void MemoryOperations::On(wire::Tag<wire::StreamWaitValue>,
   command.gate = std::make_shared<Gate>();
   auto watch = std::make_shared<WordWatch>(WordWatch{request, in_host_memory});
   command.gate->try_open = [this, watch](Gate* gate) {
-    LookAtWord(watch);
+    PollWord(watch);
     gate->open = watch->satisfied;
   };
   streams_.Enqueue(*stream, std::move(command));
 }
 
-// A round has kLooksAtATime units; a look at device memory costs eight. A requester that is refused
-// keeps a number, and the lowest number of a round goes first in the next one, whatever units are
-// left: otherwise the streams at the end of the list would never be looked at.
-bool MemoryOperations::TakeLook(uint32_t cost, uint64_t* turn) {
+// A round has kPollsPerRound units; a look at device memory costs eight. A requester that is
+// refused keeps a number, and the lowest number of a round goes first in the next one, whatever
+// units are left: otherwise the streams at the end of the list would never be looked at.
+bool MemoryOperations::TakePollBudget(uint32_t cost, uint64_t* turn) {
   const bool has_room = cost == 1 || services_.internal->HasRoom();
   const bool is_first = *turn != 0 && *turn == first_turn_;
-  if (!has_room || (looks_left_ < cost && !is_first)) {
+  if (!has_room || (poll_budget_ < cost && !is_first)) {
     // Without room in the driver's queue a further round of the loop at once would not help.
     words_overdue_ |= has_room;
     if (*turn == 0) *turn = ++last_turn_;
     next_first_turn_ = std::min(next_first_turn_, *turn);
     return false;
   }
-  looks_left_ -= std::min(looks_left_, cost);
+  poll_budget_ -= std::min(poll_budget_, cost);
   *turn = 0;
   return true;
 }
 
 // Memory that a command names stays mapped until the command is done.
-void MemoryOperations::LookAtWord(const std::shared_ptr<WordWatch>& watch) {
+void MemoryOperations::PollWord(const std::shared_ptr<WordWatch>& watch) {
   if (watch->satisfied) return;
   watching_words_ = true;
   if (watch->reading || now_ns() < watch->next_ns) return;
-  if (!TakeLook(watch->in_host_memory ? 1 : kDeviceLookCost, &watch->turn)) return;
+  if (!TakePollBudget(watch->in_host_memory ? 1 : kDevicePollCost, &watch->turn)) return;
   if (watch->since_ns == 0) watch->since_ns = now_ns();
   watch->next_ns =
-      now_ns() + std::clamp((now_ns() - watch->since_ns) / 64, kLookSoonestNs, kLookLatestNs);
+      now_ns() + std::clamp((now_ns() - watch->since_ns) / 64, kShortestPollNs, kLongestPollNs);
   const wire::StreamWaitValue::Request& wait = watch->wait;
   if (watch->in_host_memory) {
     uint64_t word = 0;

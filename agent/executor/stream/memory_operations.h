@@ -55,15 +55,15 @@ class MemoryOperations final : public Part {
  private:
   friend struct OperationsRun;
   struct WordWatch;
-  void LookAtWord(const std::shared_ptr<WordWatch>& watch);
+  void PollWord(const std::shared_ptr<WordWatch>& watch);
   // Returns false if no more words may be looked at in this round of the loop. `turn` belongs to the requester, and is
   // 0 at first: it keeps the place of a requester that was refused.
-  bool TakeLook(uint32_t cost, uint64_t* turn);
+  bool TakePollBudget(uint32_t cost, uint64_t* turn);
 
   const DeviceMemory* const device_memory_;
   bool watching_words_ = false;
   bool words_overdue_ = false;
-  uint32_t looks_left_ = 0;  // in this round
+  uint32_t poll_budget_ = 0;  // in this round
   // Requests come in the same order in every round, so if there are more of them than a round has looks, the last ones
   // would never get one. So the requester that has been refused for longest gets one more look.
   uint64_t last_turn_ = 0;

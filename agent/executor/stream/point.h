@@ -7,19 +7,19 @@
 
 #include <memory>
 
-#include "agent/executor/device/device.h"
+#include "proto/cuda/cuda_all.h"
 #include "proto/wire/handles.h"
 
 namespace gpuloom::executor {
+
+class Device;
 
 struct Point {
   Point(Device* owner, wire::StreamId in_stream, wire::Ticket at_ticket, bool with_timing)
       : device(owner), stream(in_stream), ticket(at_ticket), timing(with_timing) {}
   Point(const Point&) = delete;
   Point& operator=(const Point&) = delete;
-  ~Point() {
-    if (event != nullptr && event_owner == nullptr) device->GiveEvent(timing, event);
-  }
+  ~Point();
 
   Device* const device;  // null in tests without a driver
   const wire::StreamId stream;
@@ -27,7 +27,8 @@ struct Point {
   const bool timing;
   CUevent event = nullptr;                  // null until it is recorded
   std::shared_ptr<const void> event_owner;  // for a graph's event, which the graph records
-  bool told = false;  // the device notifies the tenant, before we know (completion_words.h)
+  bool device_notifies =
+      false;  // the device notifies the tenant, before we know (completion_words.h)
   bool done = false;
 };
 using PointRef = std::shared_ptr<Point>;

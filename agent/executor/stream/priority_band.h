@@ -19,6 +19,8 @@ struct PriorityBand {
   int least = 0;
   int greatest = 0;
 
+  bool operator==(const PriorityBand&) const = default;
+
   // For a device with priorities from `least` to `greatest`.
   static PriorityBand Of(arbiter::Priority priority, int least, int greatest) {
     const int levels = least - greatest + 1;

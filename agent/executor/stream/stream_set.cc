@@ -6,6 +6,7 @@
 
 #include "agent/executor/image/texture_reference.h"
 #include "agent/executor/session/chores.h"
+#include "agent/executor/session/slice.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 // Chunks kept for reuse with their vectors' memory. Further ones are freed.
 constexpr size_t kIdleChunks = 64;
 // Waiting streams that SubmitWaiting looks at between two looks at the clock.
-constexpr size_t kLooksAtATime = 64;
+constexpr size_t kStreamsPerCheck = 64;
 
 size_t DependencyBytes(const std::vector<Dependency>& dependencies) {
   return dependencies.size() * sizeof(Dependency);
@@ -27,8 +28,8 @@ size_t BindingBytes(const std::shared_ptr<const Bindings>& bindings) {
 }
 
 // Host memory of a waiting command, for the limit at which the ring is read no further
-// (Session::MayRead). Must not change while it waits but by what ThinOut subtracts: the same number
-// is taken off when it goes.
+// (Session::MayRead). Must not change while it waits but by what SubmitWaitsEarly subtracts: the
+// same number is taken off when it goes.
 size_t CostBytes(const StreamCommand& command) {
   size_t bytes =
       sizeof(StreamCommand) + command.payload.size() + DependencyBytes(command.dependencies);
@@ -220,7 +221,7 @@ bool StreamSet::HasRoom(const Stream& stream) const {
 
 // Submitted is enough: the GPU then waits for the rest (StreamSink::WaitFor). `completed` is looked
 // at as well because a stream of this id may have been created anew, with a later ticket.
-bool StreamSet::HasGone(const Dependency& dependency) const {
+bool StreamSet::IsSubmitted(const Dependency& dependency) const {
   if (dependency.foreign) return dependency.point->done || dependency.point->event != nullptr;
   const Stream* other = FindAny(dependency.stream);
   // A stream that no longer exists had finished before.
@@ -228,20 +229,20 @@ bool StreamSet::HasGone(const Dependency& dependency) const {
          other->completed >= static_cast<uint64_t>(dependency.ticket);
 }
 
-bool StreamSet::HaveGone(const std::vector<Dependency>& dependencies) const {
+bool StreamSet::AreSubmitted(const std::vector<Dependency>& dependencies) const {
   return std::all_of(dependencies.begin(), dependencies.end(),
-                     [this](const Dependency& dependency) { return HasGone(dependency); });
+                     [this](const Dependency& dependency) { return IsSubmitted(dependency); });
 }
 
 // If a command waits for many others, the waits that are possible already are passed to CUDA: it
 // keeps them until the stream is given work, which is this command.
-void StreamSet::ThinOut(Stream& stream) {
+void StreamSet::SubmitWaitsEarly(Stream& stream) {
   std::vector<Dependency>& dependencies = stream.waiting.front().dependencies;
   // A gated command goes when its dependencies are done, not merely submitted, and then needs no
   // waits.
   if (stream.waiting.front().gate != nullptr || !HasRoom(stream)) return;
   for (size_t i = 0; i < kMaxWaitsAtOnce && dependencies.size() > kMaxWaitsAtOnce; ++i) {
-    if (!HasGone(dependencies.back())) return;
+    if (!IsSubmitted(dependencies.back())) return;
     sink_->WaitFor(stream, dependencies.back());
     dependencies.pop_back();
     waiting_bytes_ -= sizeof(Dependency);
@@ -250,9 +251,9 @@ void StreamSet::ThinOut(Stream& stream) {
 
 bool StreamSet::IsReady(const Stream& stream, const StreamCommand& command) const {
   if (!HasRoom(stream) ||
-      // ThinOut comes first.
+      // SubmitWaitsEarly comes first.
       (command.dependencies.size() > kMaxWaitsAtOnce && command.gate == nullptr) ||
-      !HaveGone(command.dependencies)) {
+      !AreSubmitted(command.dependencies)) {
     return false;
   }
   return (command.gate == nullptr || PassesGate(stream, command)) && sink_->HasRoom(command);
@@ -286,10 +287,10 @@ void StreamSet::SubmitNow(Stream& stream, StreamCommand& command) {
     stream.busy_first = first;
     stream.busy_ticket = ticket;
     stream.busy_commands = command.commands;
-    TakePlaces(command.commands);
+    AcquireQueueSpace(command.commands);
     return;
   }
-  TakePlaces(command.weight);
+  AcquireQueueSpace(command.weight);
   Count(stream, first, ticket, command.commands, command.weight);
 }
 
@@ -299,7 +300,7 @@ void StreamSet::SubmitPart(Stream& stream, StreamCommand& command) {
   sink_->Submit(stream, command);
   command.gate->open = false;
   --command.parts;
-  TakePlaces(1);
+  AcquireQueueSpace(1);
   Count(stream, static_cast<uint64_t>(command.ticket), stream.submitted, 1, 1);
 }
 
@@ -308,17 +309,17 @@ void StreamSet::OnSubmitted(Stream& stream, uint32_t weight) {
   stream.tally.Add(std::exchange(stream.busy_tally, {}));
   // The session may have ended meanwhile.
   stream.enqueued = std::max(stream.enqueued, stream.busy_ticket);
-  GivePlaces(stream.busy_commands);
-  TakePlaces(weight);
+  ReleaseQueueSpace(stream.busy_commands);
+  AcquireQueueSpace(weight);
   Count(stream, stream.busy_first, stream.busy_ticket, stream.busy_commands, weight);
 }
 
-void StreamSet::TakePlaces(uint32_t places) {
+void StreamSet::AcquireQueueSpace(uint32_t places) {
   queued_ += places;
   room_->Take(places);
 }
 
-void StreamSet::GivePlaces(uint32_t places) {
+void StreamSet::ReleaseQueueSpace(uint32_t places) {
   queued_ -= places;
   room_->Give(places);
 }
@@ -359,14 +360,15 @@ bool StreamSet::SubmitWaiting(Slice* slice, bool one_each) {
   while (progress && !over && !waiting_.empty()) {
     progress = false;
     for (size_t looked = 0; looked < waiting_.size() && !over; ++looked) {
+      // Looking at a stream that cannot continue takes time, too.
+      if (looked % kStreamsPerCheck == kStreamsPerCheck - 1 && (over = slice->Over())) break;
       turn_ = (turn_ + 1) % waiting_.size();
       Stream* stream = waiting_[turn_];
-      // Looking at a stream that cannot continue takes time, too.
-      if (looked % kLooksAtATime == kLooksAtATime - 1) over = slice->Over();
+      ++checked_in_vain_;
       while (!over && !stream->waiting.empty()) {
         if (stream->waiting.front().dependencies.size() > kMaxWaitsAtOnce) {
           const size_t before = stream->waiting.front().dependencies.size();
-          ThinOut(*stream);
+          SubmitWaitsEarly(*stream);
           progress |= stream->waiting.front().dependencies.size() != before;
         }
         if (!CanSubmit(*stream, stream->waiting.front())) break;
@@ -388,6 +390,7 @@ bool StreamSet::SubmitWaiting(Slice* slice, bool one_each) {
       }
     }
     any |= progress;
+    if (progress) checked_in_vain_ = 0;
     over = over || (progress && slice->Over());
   }
   // The next call begins behind the last stream that had its turn, not behind the last one looked
@@ -433,7 +436,7 @@ void StreamSet::CompleteOldestMark(Stream& stream, uint64_t now_ns) {
   streams_at_device_ -= mark.commands != 0 && stream.in_flight == mark.commands;
   stream.in_flight -= mark.commands;
   stream.queued -= mark.weight;
-  GivePlaces(mark.weight);
+  ReleaseQueueSpace(mark.weight);
   stream.marks.pop_front();
   --marks_;
 }

@@ -30,12 +30,12 @@
 
 #include "agent/arbiter/cut_point.h"
 #include "agent/executor/device/driver_room.h"
-#include "agent/executor/session/slice.h"
 #include "agent/executor/stream/stream_command.h"
 #include "agent/executor/stream/tally.h"
 
 namespace gpuloom::executor {
 
+class Slice;
 struct Chain;
 struct GreenContext;
 
@@ -109,8 +109,8 @@ struct Stream {
   CUcontext context = nullptr;  // the sink's, of `cuda`: where its kernels run
   int cuda_priority = 0;        // the sink's, of `cuda`: in its class's band
   uint32_t terms = 0;           // the sink's: TimeSharing::changes() when that was looked at
-  bool drains = false;      // the sink's: nothing more is submitted until CUDA has nothing of it
-  bool waits_told = false;  // the sink's: CUDA makes it wait, and no work came after that
+  bool drains = false;  // the sink's: nothing more is submitted until CUDA has nothing of it
+  bool waits_enqueued = false;  // the sink's: CUDA makes it wait, and no work came after that
   std::shared_ptr<const void> charge;  // the sink's, for `cuda`; null for a session's first ones
   uint64_t enqueued = 0;               // newest ticket
   uint64_t submitted = 0;              // newest ticket that CUDA has
@@ -219,25 +219,30 @@ class StreamSet {
   // takes one command of each stream at a time, and the next call continues after the last one.
   bool SubmitWaiting(Slice* slice, bool one_each = false);
 
+  // A slice may be over before all waiting streams have been looked at. Returns true if all have been since a command
+  // last went, or since CheckAgain: then calling SubmitWaiting again is of no use until something else has happened.
+  bool CheckedAll() const { return checked_in_vain_ >= waiting_.size(); }
+  void CheckAgain() { checked_in_vain_ = 0; }
+
   // Calls `command` or `chunk` for what would be submitted next in each stream if its turn allowed it. If there are
   // many streams it looks at some of them, and at the next ones when called again.
   template <typename OnCommand, typename OnChunk>
   void ForEachReady(OnCommand&& command, OnChunk&& chunk) {
-    for (size_t looked = 0; looked < std::min(waiting_.size(), kMostLooks); ++looked) {
+    for (size_t looked = 0; looked < std::min(waiting_.size(), kMaxScanned); ++looked) {
       const Stream* stream = waiting_[ready_turn_++ % waiting_.size()];
       if (!stream->waiting.empty() && IsReady(*stream, stream->waiting.front())) {
         command(stream->waiting.front());
       }
     }
-    for (size_t looked = 0; looked < std::min(open_.size(), kMostLooks); ++looked) {
+    for (size_t looked = 0; looked < std::min(open_.size(), kMaxScanned); ++looked) {
       const Stream* stream = open_[open_turn_++ % open_.size()];
       if (MayClose(*stream)) chunk(*stream->open);
     }
   }
-  static constexpr size_t kMostLooks = 64;
+  static constexpr size_t kMaxScanned = 64;
 
   // Returns true if ForEachReady looks at all of them each time.
-  bool LooksAtAll() const { return waiting_.size() <= kMostLooks && open_.size() <= kMostLooks; }
+  bool ScansAll() const { return waiting_.size() <= kMaxScanned && open_.size() <= kMaxScanned; }
 
   // Call when the commands that end with the stream's oldest mark are done.
   void CompleteOldestMark(Stream& stream, uint64_t now_ns);
@@ -274,7 +279,7 @@ class StreamSet {
   void SetActive(Stream& stream);
   void Wait(Stream& stream, StreamCommand&& command);
   bool HasRoom(const Stream& stream) const;
-  bool HaveGone(const std::vector<Dependency>& dependencies) const;
+  bool AreSubmitted(const std::vector<Dependency>& dependencies) const;
   bool IsReady(const Stream& stream, const StreamCommand& command) const;
   bool CanSubmit(const Stream& stream, const StreamCommand& command) const {
     return IsReady(stream, command) && sink_->MaySubmit(stream, command);
@@ -282,17 +287,17 @@ class StreamSet {
   // Whether the stream's open chunk could be submitted.
   bool MayClose(const Stream& stream) const {
     return stream.open != nullptr && stream.waiting.empty() && HasRoom(stream) &&
-           HaveGone(stream.open_dependencies);
+           AreSubmitted(stream.open_dependencies);
   }
-  bool HasGone(const Dependency& dependency) const;
-  void ThinOut(Stream& stream);
+  bool IsSubmitted(const Dependency& dependency) const;
+  void SubmitWaitsEarly(Stream& stream);
   bool PassesGate(const Stream& stream, const StreamCommand& command) const;
   void SubmitNow(Stream& stream, StreamCommand& command);
   // For parts other than the last: the command stays at the head of its stream.
   void SubmitPart(Stream& stream, StreamCommand& command);
   // In the driver's queues.
-  void TakePlaces(uint32_t places);
-  void GivePlaces(uint32_t places);
+  void AcquireQueueSpace(uint32_t places);
+  void ReleaseQueueSpace(uint32_t places);
   void Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t commands, uint32_t weight);
 
   StreamSink* sink_;
@@ -313,7 +318,8 @@ class StreamSet {
   uint32_t streams_at_device_ = 0;  // with commands in flight
   uint32_t marks_ = 0;              // the marks of all streams
   size_t turn_ = 0;                 // index in `waiting_`: where SubmitWaiting begins
-  size_t ready_turn_ = 0;           // the same for ForEachReady
+  size_t checked_in_vain_ = 0;      // by SubmitWaiting, at so many in a row
+  size_t ready_turn_ = 0;           // as turn_, for ForEachReady
   size_t open_turn_ = 0;            // the same in `open_`
   uint64_t last_order_ = 0;
 };

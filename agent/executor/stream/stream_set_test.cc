@@ -8,6 +8,7 @@
 #include <set>
 
 #include "agent/executor/image/texture_reference.h"
+#include "agent/executor/session/slice.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -107,6 +108,29 @@ TEST_F(StreamSetTest, WhatDrainsGoesOnWhenCudaHasNothingOfIt) {
   Complete(a);
   EXPECT_TRUE(SubmitWaiting());
   EXPECT_THAT(TakeSubmitted(), ElementsAre(Submitted{1, 2, {}}));
+}
+
+// Whoever sleeps when nothing went would otherwise never come to those that no slice had time for.
+TEST_F(StreamSetTest, SlicesThatAreOverAtOnceComeToAllStreams) {
+  constexpr uint32_t kStreams = 250;  // fewer than the driver takes at once
+  may_submit_ = false;
+  for (uint32_t id = 1; id <= kStreams; ++id) Enqueue(Add(id));
+  static uint64_t now_ns;
+  const auto submit = [this] {
+    Slice slice(1, [] { return ++now_ns; });
+    return set_.SubmitWaiting(&slice);
+  };
+  int calls = 0;
+  for (; !set_.CheckedAll() && calls < 100; ++calls) EXPECT_FALSE(submit());
+  EXPECT_TRUE(set_.CheckedAll());
+  EXPECT_GT(calls, 1);
+  set_.CheckAgain();
+  EXPECT_FALSE(set_.CheckedAll());
+
+  may_submit_ = true;
+  for (calls = 0; !set_.CheckedAll() && calls < 10'000; ++calls) submit();
+  EXPECT_EQ(TakeSubmitted().size(), kStreams);
+  EXPECT_TRUE(set_.CheckedAll());
 }
 
 TEST_F(StreamSetTest, StreamsTogetherDoNotFillTheDriversQueues) {
@@ -298,7 +322,7 @@ TEST_F(StreamSetTest, WhileItIsOthersTurnNothingGoesAndLaunchesGather) {
 }
 
 TEST_F(StreamSetTest, Malicious_OfManyReadyStreamsSomeAreLookedAtAtATime) {
-  constexpr uint32_t kStreams = 2 * StreamSet::kMostLooks;
+  constexpr uint32_t kStreams = 2 * StreamSet::kMaxScanned;
   may_submit_ = false;
   for (uint32_t i = 1; i <= kStreams; ++i) Enqueue(Add(i, /*blocking=*/false));
   std::set<uint64_t> seen;
@@ -306,7 +330,7 @@ TEST_F(StreamSetTest, Malicious_OfManyReadyStreamsSomeAreLookedAtAtATime) {
     set_.ForEachReady(
         [&](const StreamCommand& command) { seen.insert(static_cast<uint64_t>(command.ticket)); },
         [](const Chunk&) {});
-    EXPECT_EQ(seen.size(), round * StreamSet::kMostLooks);
+    EXPECT_EQ(seen.size(), round * StreamSet::kMaxScanned);
   }
 }
 

@@ -11,7 +11,6 @@
 
 #include "agent/executor/printing/text_sender.h"
 #include "agent/executor/session/session_port.h"
-#include "agent/executor/session/slice.h"
 #include "agent/executor/stream/completion_words.h"
 #include "agent/executor/stream/stream_set.h"
 #include "agent/executor/stream/timed_launch.h"
@@ -22,6 +21,7 @@ class Copies;
 class Events;
 class Graphs;
 class Launches;
+class Slice;
 struct HeadOfStream;
 
 class Submission final : public Part, public StreamSink {
@@ -68,6 +68,8 @@ class Submission final : public Part, public StreamSink {
   bool PollText() { return text_.Poll(); }
   bool HasText() const { return !text_.empty(); }
 
+  // When the session begins.
+  void BeginWords() { words_.Begin(&memory_); }
   // At session end: drops one piece; returns true if that was the last.
   bool GiveStreams();
   // After GiveStreams: the device does not write words any more.
@@ -93,8 +95,8 @@ class Submission final : public Part, public StreamSink {
   template <typename F>
   bool Fits(const Stream& stream, arbiter::Engine engine, F key) const;
   // Adds a mark behind all that is at CUDA.
-  void MarkSubmitted(Stream& stream, bool tell = false);
-  void RecordMark(const Stream& stream, Point* point, bool tell);
+  void MarkSubmitted(Stream& stream, bool notify = false);
+  void RecordMark(const Stream& stream, Point* point, bool notify);
   void MarkBefore(Stream& stream, const StreamCommand& command);
   void Count(Stream& stream, const StreamCommand& command);
   // For the meter: the work has been there since `since_ns`, or since it was submitted.
@@ -102,7 +104,7 @@ class Submission final : public Part, public StreamSink {
   void BeginMeter(Stream& stream, const Tally& tally, uint64_t since_ns);
   bool KernelIsTimed(const Stream& stream) const;
   // Nothing of the stream is at the device or on its way there, and the command waits for nothing.
-  static bool IsLone(const Stream& stream, const StreamCommand& command);
+  static bool IsAlone(const Stream& stream, const StreamCommand& command);
   // For TimedLaunch. Returns true if the command is timed: its mark needs an event with timing.
   bool BeginTimed(const Stream& stream, StreamCommand* command);
   void LearnRoundTrip(const PointRef& reached);
@@ -111,8 +113,8 @@ class Submission final : public Part, public StreamSink {
   void EndMarks(Stream& stream, const Tally& tally, uint32_t commands);
   CUresult SubmitWork(Stream& stream, StreamCommand& command, CUresult made);
   // With `tell` the device notifies the tenant when the mark is reached, before we know.
-  void AddMark(Stream& stream, PointRef point, bool tell = false);
-  bool MayTell(const Stream& stream) const;
+  void AddMark(Stream& stream, PointRef point, bool notify = false);
+  bool MayNotify(const Stream& stream) const;
   // Removes the stream's completed marks. Returns true if there were any.
   bool TakeDone(Stream& stream);
 

@@ -10,6 +10,7 @@
 #include "agent/executor/graph/graphs.h"
 #include "agent/executor/launch/launches.h"
 #include "agent/executor/printing/printer.h"
+#include "agent/executor/session/slice.h"
 #include "agent/executor/session/time_sharing.h"
 #include "agent/executor/stream/submission.h"
 #include "agent/executor/stream/work_counts.h"
@@ -91,7 +92,7 @@ CUresult Submission::MakeStream(Stream& stream) {
       stream.drains = true;
       return CUDA_SUCCESS;
     }
-    if (stream.waits_told) {
+    if (stream.waits_enqueued) {
       // Nothing of the stream is at the device, but perhaps a wait for an event of another stream or session.
       graphs_->FinishGraphs(stream);
       former = stream.cuda;
@@ -107,8 +108,8 @@ CUresult Submission::MakeStream(Stream& stream) {
   if (stream.cuda != nullptr) return CUDA_SUCCESS;
   CUDA_RETURN_IF_ERROR(NewStream(stream, priority, &stream.cuda));
   if (services_.tracer != nullptr) {
-    services_.tracer->Took(stream.cuda,
-                           {id(), share_.allocation_id, static_cast<uint32_t>(stream.id)});
+    services_.tracer->OnStreamAcquired(
+        stream.cuda, {id(), share_.allocation_id, static_cast<uint32_t>(stream.id)});
   }
   if (former != nullptr) WaitForFormer(stream.cuda, former);
   return CUDA_SUCCESS;
@@ -124,13 +125,13 @@ void Submission::WaitForFormer(CUstream stream, CUstream former) {
   if (result == CUDA_SUCCESS) result = cuda.cuStreamWaitEvent(stream, event, 0);
   services_.device->Judge(result);
   if (event != nullptr) services_.device->GiveEvent(/*timing=*/false, event);
-  if (services_.tracer != nullptr) services_.tracer->Gave(former);
+  if (services_.tracer != nullptr) services_.tracer->OnStreamReleased(former);
   services_.device->DropStream(former);
 }
 
 void Submission::GiveStream(Stream& stream) {
   graphs_->FinishGraphs(stream);
-  if (services_.tracer != nullptr) services_.tracer->Gave(stream.cuda);
+  if (services_.tracer != nullptr) services_.tracer->OnStreamReleased(stream.cuda);
   if (stream.context != services_.device->context()) {
     return services_.device->DropStream(stream.cuda);
   }
@@ -143,7 +144,7 @@ void Submission::GiveStream(Stream& stream) {
 // submitted, so that what waits for it goes on.
 void Submission::Submit(Stream& stream, StreamCommand& command) {
   // As the stream was before this command: Count and the marks change it.
-  const bool lone = IsLone(stream, command);
+  const bool alone = IsAlone(stream, command);
   MarkBefore(stream, command);
   for (const Dependency& dependency : command.dependencies) WaitFor(stream, dependency);
   CUresult result = CUDA_SUCCESS;
@@ -155,16 +156,16 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
                                                  : stream.submitted);
   }
   Count(stream, command);
-  const bool timed = result == CUDA_SUCCESS && lone && BeginTimed(stream, &command);
+  const bool timed = result == CUDA_SUCCESS && alone && BeginTimed(stream, &command);
   result = services_.device->Judge(SubmitWork(stream, command, result));
   if (stream.busy) {
     stream.busy_tally = std::exchange(stream.tally, {});
     // It counts as running meanwhile: others that are ahead wait until it has caught up.
     if (!stream.metered) BeginMeter(stream, stream.busy_tally, 0);
   }
-  stream.waits_told = false;
+  stream.waits_enqueued = false;
   for (uint32_t i = 0; i < command.commands && result != CUDA_SUCCESS; ++i) {
-    port_->TellAsyncError(stream.id, result);
+    port_->ReportAsyncError(stream.id, result);
   }
   const bool piece = MarksAtOnce(command.work);
   marked_piece_ |= piece;
@@ -173,20 +174,20 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
   if (timed) {
     auto point = std::make_shared<Point>(services_.device, stream.id, command.ticket, true);
     timed_.Launched(point, stream.tally.since_ns, services_.sharing->now_ns());
-    return AddMark(stream, std::move(point), MayTell(stream));
+    return AddMark(stream, std::move(point), MayNotify(stream));
   }
   // Counted with this command, which StreamSet adds after us. What another thread launches is
   // marked when it comes back.
   if (!stream.busy && (stream.unmarked + command.commands >= kCommandsPerMark || marks) &&
       !std::holds_alternative<RecordWork>(command.work)) {
     AddMark(stream, std::make_shared<Point>(services_.device, stream.id, command.ticket, false),
-            piece && MayTell(stream));
+            piece && MayNotify(stream));
   }
 }
 
-bool Submission::IsLone(const Stream& stream, const StreamCommand& command) {
+bool Submission::IsAlone(const Stream& stream, const StreamCommand& command) {
   return command.parts == 1 && command.dependencies.empty() && stream.marks.empty() &&
-         stream.unmarked == 0 && !stream.tally.any && !stream.waits_told;
+         stream.unmarked == 0 && !stream.tally.any && !stream.waits_enqueued;
 }
 
 bool Submission::BeginTimed(const Stream& stream, StreamCommand* command) {
@@ -297,7 +298,7 @@ CUresult Submission::SubmitWork(Stream& stream, StreamCommand& command, CUresult
     // The tenant's event is also the mark that reports its completion. For its time, we look at the
     // event itself; an event with no work before it has happened at once, without the device.
     const bool behind_work = stream.unmarked != 0 || !stream.marks.empty();
-    AddMark(stream, record->point, behind_work && !record->point->timing && MayTell(stream));
+    AddMark(stream, record->point, behind_work && !record->point->timing && MayNotify(stream));
     return made;
   }
   if (auto* graph = std::get_if<GraphWork>(&command.work)) {
@@ -361,7 +362,7 @@ void Submission::WaitFor(Stream& stream, const Dependency& dependency) {
     const CUevent recorded = dependency.point->done ? nullptr : dependency.point->event;
     if (recorded == nullptr || MakeStream(stream) != CUDA_SUCCESS) return;
     services_.device->Judge(services_.device->cuda().cuStreamWaitEvent(stream.cuda, recorded, 0));
-    stream.waits_told = true;
+    stream.waits_enqueued = true;
     std::erase_if(stream.foreign, [](const auto& wait) { return wait.second->done; });
     if (stream.foreign.size() == kMaxForeignWaits) stream.foreign.erase(stream.foreign.begin());
     // For LongKernels: time in which work waits for another session is nobody's long kernel.
@@ -392,7 +393,7 @@ void Submission::WaitFor(Stream& stream, const Dependency& dependency) {
   // the device up.
   if (event == nullptr || MakeStream(stream) != CUDA_SUCCESS) return;
   services_.device->Judge(services_.device->cuda().cuStreamWaitEvent(stream.cuda, event, 0));
-  stream.waits_told = true;
+  stream.waits_enqueued = true;
 }
 
 // Everything older is submitted and marked first, or nothing might ever tell that it is done. The

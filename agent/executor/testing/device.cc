@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "agent/executor/device/device.h"
 #include "agent/node/gpu_uuid.h"
 
 namespace gpuloom::executor {

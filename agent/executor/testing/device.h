@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "agent/executor/device/device.h"
-
 namespace gpuloom::executor {
+
+class Device;
 
 inline constexpr uint64_t kTestingDeviceBegin = 0x5000'0000'0000;
 // Used neither by programs nor by sanitizers (AddressSanitizer's heap is at 0x6000'…).

@@ -58,7 +58,7 @@ void OnLinksThread(CUlinkState state) {
 
 void TakeLong(std::string_view what) {
   MutexLock lock(S().mutex);
-  if (S().held_call != what) return;
+  if (S().held_call != what || S().held_calls == S().most_held_calls) return;
   ++S().held_calls;
   while (S().held_call == what) S().calls_changed.Wait(S().mutex);
   --S().held_calls;
@@ -70,9 +70,9 @@ void LetCallsGo() GPULOOM_REQUIRES(S().mutex) {
 }
 
 // A call that waits for the whole device on real hardware.
-CUresult Synchronising(const char* what) {
+CUresult Synchronising(std::string what) {
   const MutexLock lock(S().mutex);
-  S().calls.push_back(what);
+  S().calls.push_back(std::move(what));
   if (S().AnythingPending()) ++S().unquiet;
   return S().failure;
 }
@@ -206,7 +206,9 @@ void FillTable(Driver* d) {
   d->cuMemHostGetDevicePointer_v2 = [](CUdeviceptr* address, void* memory, unsigned) {
     return *address = reinterpret_cast<CUdeviceptr>(memory), CUDA_SUCCESS;
   };
-  d->cuMemHostUnregister = [](void*) { return Synchronising("unregister"); };
+  d->cuMemHostUnregister = [](void* memory) {
+    return Synchronising("unregister " + std::to_string(reinterpret_cast<uintptr_t>(memory)));
+  };
 
   d->cuMemcpy3DAsync_v2 = [](const CUDA_MEMCPY3D*, CUstream stream) {
     return Work("copy", stream);
@@ -322,11 +324,12 @@ void FillTable(Driver* d) {
   };
   d->cuLibraryLoadData = [](CUlibrary* library, const void* image, CUjit_option*, void**, unsigned,
                             CUlibraryOption*, void**, unsigned) {
-    const MutexLock lock(S().mutex);
     const bool is_cubin = std::memcmp(image,
                                       "\x7f"
                                       "ELF",
                                       4) == 0;
+    if (is_cubin) TakeLong("load cubin");
+    const MutexLock lock(S().mutex);
     if (is_cubin && S().refuses_cubins) {
       S().calls.push_back("refuse");
       return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -462,9 +465,10 @@ void TestingDriver::Release() {
   LetCallsGo();
 }
 
-void TestingDriver::HoldCalls(const char* what) {
+void TestingDriver::HoldCalls(const char* what, int most) {
   const MutexLock lock(S().mutex);
   S().held_call = what;
+  S().most_held_calls = most;
 }
 
 void TestingDriver::ReleaseCalls() {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <climits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,9 +41,10 @@ class TestingDriver {
   // Local memory per thread that every kernel needs.
   static void SetLocalBytes(int bytes);
 
-  // From now on these slow calls do not return until ReleaseCalls: "link" (cuLinkComplete), "look up"
-  // (cuLibraryGetKernel), "set" (cuKernelSetAttribute), "unmap" and "occupancy" (and "fill", of bytes). Release and Reset release them too.
-  static void HoldCalls(const char* what);
+  // From now on these slow calls, `most` of them at a time, do not return until ReleaseCalls: "link" (cuLinkComplete),
+  // "look up" (cuLibraryGetKernel), "load cubin", "set" (cuKernelSetAttribute), "unmap" and "occupancy" (and "fill", of
+  // bytes). Release and Reset release them too.
+  static void HoldCalls(const char* what, int most = INT_MAX);
   static void ReleaseCalls();
   // How many are in the driver now.
   static int held_calls();
@@ -66,8 +68,8 @@ class TestingDriver {
 
   // The calls made, in order: "graph 1" (a graph launch), "update", "launch 1", "copy 2", "clear 1" (a fill
   // of memory without a wanted address), "record 3 1" (event, stream), "wait 2 3" (stream, event), "condition
-  // 1 0" (a handle's default, and flags), "load", "load cubin", "refuse" (a cubin), "unload", "unmap", "unregister", "green stream 3 of 16" (of a green
-  // context of so many multiprocessors). Streams and events are numbered from 1 in order of creation.
+  // 1 0" (a handle's default, and flags), "load", "load cubin", "refuse" (a cubin), "unload", "unmap", "unregister
+  // 4096" (its address), "green stream 3 of 16" (of a green context of so many multiprocessors). Streams and events are numbered from 1 in order of creation.
   static std::vector<std::string> TakeCalls();
   // Returns true if a call that begins like this was made since they were last taken.
   static bool WasCalled(std::string_view begin);

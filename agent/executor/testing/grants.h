@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <map>
 
-#include "agent/executor/device/device.h"
 #include "proto/control/connection.h"
+#include "proto/cuda/driver.h"
 
 namespace gpuloom::executor {
 

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "agent/executor/session/host_budget.h"
 #include "agent/executor/session/loop.h"
 #include "agent/executor/testing/device.h"
 #include "proto/channel/socket.h"
@@ -86,18 +87,20 @@ bool TestingTenant::CreateStream(uint32_t stream, bool nonblocking) {
 TestingScheduler::TestingScheduler(const Driver& driver, bool batches, int submit_threads,
                                    uint64_t memory_limit_bytes, const TraceMeans* means,
                                    DriverOutput* output)
-    : grants_(&driver), device_(driver) {
-  StartFirst(&device_);
+    : grants_(&driver), device_(std::make_unique<Device>(driver)) {
+  StartFirst(device_.get());
   std::string error;
   channel::UniqueFd ours;
   channel::UniqueFd theirs;
   Check(channel::MakePair(SOCK_SEQPACKET, &ours, &theirs), "control socket");
   connection_ = control::Connection(std::move(ours));
-  loop_ = std::make_unique<Loop>(&device_, std::move(theirs), output, batches, submit_threads,
-                                 memory_limit_bytes, /*shares=*/true, means);
+  loop_ = std::make_unique<Loop>(
+      device_.get(), std::move(theirs), output, batches, submit_threads,
+      memory_limit_bytes == 0 ? DomainBudget::kDefaultBytes : memory_limit_bytes,
+      /*shares=*/true, means);
   Check(loop_->Start(&error), error.c_str());
   loop_thread_ = std::thread([this] {
-    device_.MakeCurrent();
+    device_->MakeCurrent();
     loop_->Run();
     loop_ended_ = true;
   });
@@ -130,6 +133,7 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
   control::SessionReady ready;
   control::SessionEnded ended;
   control::SessionWaits waits;
+  control::ArenaReturned arena;
   control::ExecutorFault fault;
   control::MemoryReclaimed reclaimed;
   control::SessionHeld held;
@@ -146,6 +150,8 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
     ended_[ended.session_id] = ended;
   } else if (in.As(&waits)) {
     ++waits_[waits.session_id];
+  } else if (in.As(&arena)) {
+    arenas_returned_.insert(arena.session_id);
   } else if (in.As(&fault)) {
     fault_ = fault;
   } else if (in.As(&reclaimed)) {
@@ -366,12 +372,17 @@ std::optional<control::SessionEnded> TestingScheduler::WaitEnded(
 }
 
 bool TestingScheduler::WaitWaits(uint64_t session_id, int times) {
-  return WaitUntil(
-      [&] {
-        const MutexLock lock(mutex_);
-        return waits_[session_id] >= times;
-      },
-      std::chrono::seconds(10));
+  return WaitUntil([&] {
+    const MutexLock lock(mutex_);
+    return waits_[session_id] >= times;
+  });
+}
+
+bool TestingScheduler::WaitArenaReturned(uint64_t session_id) {
+  return WaitUntil([&] {
+    const MutexLock lock(mutex_);
+    return arenas_returned_.contains(session_id);
+  });
 }
 
 std::optional<control::ExecutorFault> TestingScheduler::WaitFault() {

@@ -10,12 +10,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <thread>
 #include <vector>
 
-#include "agent/executor/device/device.h"
-#include "agent/executor/session/host_budget.h"
 #include "agent/executor/testing/grants.h"
 #include "agent/executor/testing/regions.h"
 #include "proto/channel/unique_fd.h"
@@ -26,6 +25,7 @@
 
 namespace gpuloom::executor {
 
+class Device;
 class DriverOutput;
 class Loop;
 class TestingScheduler;
@@ -105,10 +105,10 @@ class TestingTenant : public TestingRegions {
 
 class TestingScheduler {
  public:
-  // Starts a device on `driver`, and the loop; the other parameters are Loop's.
+  // Starts a device on `driver`, and the loop; the other parameters are Loop's (a limit of 0: its default).
   explicit TestingScheduler(const Driver& driver, bool batches = true, int submit_threads = -1,
-                            uint64_t memory_limit_bytes = DomainBudget::kDefaultBytes,
-                            const TraceMeans* means = nullptr, DriverOutput* output = nullptr);
+                            uint64_t memory_limit_bytes = 0, const TraceMeans* means = nullptr,
+                            DriverOutput* output = nullptr);
   // Closes the control socket and waits for the loop to end.
   ~TestingScheduler();
 
@@ -164,9 +164,22 @@ class TestingScheduler {
       uint64_t session_id, std::chrono::milliseconds timeout = std::chrono::seconds(60));
   // The executor has reported this often that the session waits for others.
   bool WaitWaits(uint64_t session_id, int times);
+  // The executor no longer has the session's arena mapped.
+  bool WaitArenaReturned(uint64_t session_id);
   std::optional<control::ExecutorFault> WaitFault();
   // Returns false if the loop has not ended within the timeout.
   bool WaitLoopEnd(std::chrono::milliseconds timeout);
+
+  // Returns false if it does not become true in time. It is looked at once in any case.
+  template <typename F>
+  static bool WaitUntil(F condition, std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+    const auto end = std::chrono::steady_clock::now() + timeout;
+    do {
+      if (condition()) return true;
+      std::this_thread::yield();
+    } while (std::chrono::steady_clock::now() < end);
+    return false;
+  }
 
   // Reclaims the tenant's kept memory; returns false if no answer came in time.
   bool Reclaim(const TestingTenant& tenant);
@@ -188,20 +201,10 @@ class TestingScheduler {
   uint64_t host_range_bytes = 64u << 20;
 
  private:
-  // Returns false if it does not become true in time. It is looked at once in any case.
-  template <typename F>
-  static bool WaitUntil(F condition, std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
-    const auto end = std::chrono::steady_clock::now() + timeout;
-    do {
-      if (condition()) return true;
-      std::this_thread::yield();
-    } while (std::chrono::steady_clock::now() < end);
-    return false;
-  }
   void Serve();
   void OnMessage(const control::Incoming& in);
 
-  Device device_;
+  const std::unique_ptr<Device> device_;
   control::Connection connection_;
   channel::UniqueFd stop_;
   std::unique_ptr<Loop> loop_;
@@ -219,6 +222,7 @@ class TestingScheduler {
   std::map<uint64_t, control::SessionReady> ready_ GPULOOM_GUARDED_BY(mutex_);
   std::map<uint64_t, control::SessionEnded> ended_ GPULOOM_GUARDED_BY(mutex_);
   std::map<uint64_t, int> waits_ GPULOOM_GUARDED_BY(mutex_);
+  std::set<uint64_t> arenas_returned_ GPULOOM_GUARDED_BY(mutex_);
   std::vector<uint32_t> held_ GPULOOM_GUARDED_BY(mutex_);     // the holds that were acknowledged
   std::vector<uint32_t> drained_ GPULOOM_GUARDED_BY(mutex_);  // the turns
   std::map<uint64_t, bool> wants_ GPULOOM_GUARDED_BY(mutex_);

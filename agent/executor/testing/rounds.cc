@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/executor/session/slice.h"
 #include "agent/executor/testing/device.h"
 #include "proto/channel/socket.h"
 

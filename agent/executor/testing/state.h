@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <climits>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -52,6 +53,7 @@ struct TestingState {
   CondVar calls_changed;
   std::string held_call GPULOOM_GUARDED_BY(mutex);  // empty: none
   int held_calls GPULOOM_GUARDED_BY(mutex) = 0;
+  int most_held_calls GPULOOM_GUARDED_BY(mutex) = INT_MAX;
 
   bool Done(const Pending& pending) const GPULOOM_REQUIRES(mutex) {
     return (!pending.held || release > pending.since) &&

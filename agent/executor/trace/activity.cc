@@ -10,8 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "agent/executor/device/clock.h"
+#include "agent/executor/device/device.h"
 #include "agent/executor/process/crash_report.h"
+#include "agent/node/clock.h"
 #include "proto/sync/cond_var.h"
 #include "proto/sync/mutex.h"
 
@@ -167,10 +168,10 @@ std::optional<uint32_t> Activity::IdOf(CUstream stream) const {
 // Released, so that whoever sees the state sees what it says of `why_` and the region.
 void Activity::SetState(State state) {
   state_.store(state, std::memory_order_release);
-  Tell();
+  Notify();
 }
 
-void Activity::Tell() const {
+void Activity::Notify() const {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t size = write(wake_fd_, &one, sizeof(one));
 }
@@ -210,7 +211,7 @@ void Activity::Run() {
   writer_->Begin(wire::TraceSource::kCupti, "", NowNs());
   // Not done if the process ends meanwhile.
   State starting = State::kStarting;
-  if (state_.compare_exchange_strong(starting, State::kRecords)) Tell();
+  if (state_.compare_exchange_strong(starting, State::kRecords)) Notify();
   while (state() == State::kRecords) {
     TheBuffers().WaitForOne();
     ReadBuffers();

@@ -17,12 +17,13 @@
 #include <string>
 #include <thread>
 
-#include "agent/executor/device/device.h"
 #include "agent/executor/trace/cupti.h"
 #include "agent/executor/trace/stream_owners.h"
 #include "agent/executor/trace/trace_writer.h"
 
 namespace gpuloom::executor {
+
+class Device;
 
 // The size that CUPTI's documentation recommends; 64 MiB in all.
 inline constexpr size_t kActivityBufferBytes = 4u << 20;
@@ -62,7 +63,7 @@ class Activity {
   void Write(wire::TraceRecord record, uint32_t stream_id, const char* name);
   void NoteDropped();
   void SetState(State state);
-  void Tell() const;
+  void Notify() const;
 
   const Device* const device_;
   const Cupti& cupti_;

@@ -19,7 +19,7 @@ constexpr const char* kFolders[] = {"/usr/local/cuda/lib64", "/usr/local/cuda/ex
 
 // In the order in which they are tried: paths that exist, then plain names for the loader. A CUPTI
 // beside the driver belongs to it most likely.
-std::vector<std::string> Places(const void* driver) {
+std::vector<std::string> CandidatePaths(const void* driver) {
   std::vector<std::string> folders;
   Dl_info library{};
   if (driver != nullptr && dladdr(driver, &library) != 0) {
@@ -102,7 +102,7 @@ bool LoadCupti(const std::string& setting, const void* driver, Cupti* cupti, std
   if (!setting.empty()) return LoadFrom(setting, cupti, why);
   // What exists and cannot be used is worth knowing; the last ones are names only.
   std::string first;
-  for (const std::string& place : Places(driver)) {
+  for (const std::string& place : CandidatePaths(driver)) {
     if (LoadFrom(place, cupti, why)) return true;
     if (first.empty() && place[0] == '/') first = *why;
   }

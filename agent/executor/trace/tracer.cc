@@ -6,9 +6,10 @@
 
 #include <utility>
 
-#include "agent/executor/device/clock.h"
+#include "agent/executor/device/device.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/stream/stream_command.h"
+#include "agent/node/clock.h"
 
 namespace gpuloom::executor {
 
@@ -16,8 +17,8 @@ using control::TraceStep;
 using wire::TraceKind;
 using wire::TraceRecord;
 
-Tracer::Tracer(Device* device, const TraceMeans* means, int wake_fd, Teller teller)
-    : device_(device), means_(means), teller_(std::move(teller)) {
+Tracer::Tracer(Device* device, const TraceMeans* means, int wake_fd, Callbacks callbacks)
+    : device_(device), means_(means), callbacks_(std::move(callbacks)) {
   if (means->cupti) activity_ = std::make_unique<Activity>(device, *means->cupti, wake_fd);
 }
 
@@ -27,25 +28,25 @@ void Tracer::Start(Trace trace) {
   next_ = std::move(trace);
   if (state_ == State::kNone) return Begin();
   if (state_ == State::kRecords) return EndRecording();
-  is_to_end_ = true;
+  stop_requested_ = true;
 }
 
 // A trace that has not begun is reported as written at once, with nothing in it.
 void Tracer::Stop(uint64_t trace_id) {
   if (next_ && next_->id == trace_id) {
     next_.reset();
-    return teller_.progress(trace_id, TraceStep::kWritten);
+    return callbacks_.progress(trace_id, TraceStep::kWritten);
   }
   if (!trace_ || trace_->id != trace_id) return;
   if (state_ == State::kRecords) return EndRecording();
-  is_to_end_ = true;
+  stop_requested_ = true;
 }
 
 // With CUPTI the trace begins when it records, which takes it a moment: from now on owners are
 // noted, with ids when CUPTI can be asked for them.
 void Tracer::Begin() {
   trace_ = std::exchange(next_, {});
-  is_to_end_ = false;
+  stop_requested_ = false;
   if (!writer_.Map(trace_->region.get(), trace_->most_records)) {
     Log(LogLevel::kError, "trace: its memory cannot be mapped: %s", strerror(errno));
     return EndTrace();
@@ -71,17 +72,17 @@ void Tracer::BeginOwn(const std::string& why) {
   notes_ = true;
   // Reports what all sessions have used so far, so that what they use during the trace is a
   // difference of two reports.
-  teller_.counters();
+  callbacks_.counters();
   writer_.SetBegin(NowNs());
-  teller_.progress(trace_->id, TraceStep::kRecords);
+  callbacks_.progress(trace_->id, TraceStep::kRecords);
 }
 
 // Our own records end here. CUPTI's come for a moment longer: its thread is told to stop, and Poll
 // sees when it is done.
 void Tracer::EndRecording() {
-  teller_.counters();
+  callbacks_.counters();
   writer_.SetEnd(NowNs());
-  teller_.progress(trace_->id, TraceStep::kStopped);
+  callbacks_.progress(trace_->id, TraceStep::kStopped);
   if (std::exchange(notes_, false)) return EndTrace();
   state_ = State::kWriting;
   activity_->Stop();
@@ -90,7 +91,7 @@ void Tracer::EndRecording() {
 void Tracer::EndTrace() {
   writer_.Unmap();
   state_ = State::kNone;
-  teller_.progress(std::exchange(trace_, {})->id, TraceStep::kWritten);
+  callbacks_.progress(std::exchange(trace_, {})->id, TraceStep::kWritten);
   if (next_) Begin();
 }
 
@@ -105,16 +106,16 @@ bool Tracer::Poll() {
       for (const auto& [cuda, owner] : streams_) {
         owners_.Add(activity_->IdOf(cuda), owner, 0);
       }
-      teller_.counters();
+      callbacks_.counters();
       writer_.SetBegin(NowNs());
-      teller_.progress(trace_->id, TraceStep::kRecords);
+      callbacks_.progress(trace_->id, TraceStep::kRecords);
       // The trace was to stop before it had begun.
-      if (is_to_end_) EndRecording();
+      if (stop_requested_) EndRecording();
       return true;
     case Activity::State::kFailed:
       activity_->Finish();
       BeginOwn(activity_->why());
-      if (is_to_end_) EndRecording();
+      if (stop_requested_) EndRecording();
       return true;
     case Activity::State::kDone:
       activity_->Finish();
@@ -127,7 +128,7 @@ bool Tracer::Poll() {
 
 // While CUPTI attaches it cannot be asked for the stream's id; all ids are asked for when it
 // records.
-void Tracer::Took(CUstream cuda, const StreamOwner& owner) {
+void Tracer::OnStreamAcquired(CUstream cuda, const StreamOwner& owner) {
   streams_[cuda] = owner;
   if (notes_ || (state_ != State::kAttaching && state_ != State::kRecords)) return;
   owners_.Add(state_ == State::kRecords ? activity_->IdOf(cuda) : std::nullopt, owner, NowNs());

@@ -14,7 +14,6 @@
 #include <string>
 #include <unordered_map>
 
-#include "agent/executor/device/device.h"
 #include "agent/executor/stream/tally.h"
 #include "agent/executor/trace/activity.h"
 #include "agent/executor/trace/stream_owners.h"
@@ -24,6 +23,8 @@
 
 namespace gpuloom::executor {
 
+class Device;
+
 // CUPTI, if it was found.
 struct TraceMeans {
   std::optional<Cupti> cupti;
@@ -32,14 +33,14 @@ struct TraceMeans {
 
 class Tracer {
  public:
-  struct Teller {
+  struct Callbacks {
     // Sends the scheduler what all sessions have used until now.
     std::function<void()> counters;
     std::function<void(uint64_t trace_id, control::TraceStep step)> progress;
   };
 
   // `device` and `means` outlive it; `wake_fd` as in Activity.
-  Tracer(Device* device, const TraceMeans* means, int wake_fd, Teller teller);
+  Tracer(Device* device, const TraceMeans* means, int wake_fd, Callbacks callbacks);
 
   bool has_cupti() const { return means_->cupti.has_value(); }
   // CUPTI's description, or why there is none.
@@ -62,9 +63,9 @@ class Tracer {
   // Returns true if something has happened. Call in each round.
   bool Poll();
 
-  // From Took to Gave, the CUDA stream belongs to this session's stream.
-  void Took(CUstream cuda, const StreamOwner& owner);
-  void Gave(CUstream cuda) { streams_.erase(cuda); }
+  // From OnStreamAcquired to OnStreamReleased, the CUDA stream belongs to this session's stream.
+  void OnStreamAcquired(CUstream cuda, const StreamOwner& owner);
+  void OnStreamReleased(CUstream cuda) { streams_.erase(cuda); }
 
   // Whether commands are to be noted in their streams' tallies: any, or this allocation's.
   bool notes() const { return notes_; }
@@ -88,14 +89,14 @@ class Tracer {
 
   Device* const device_;
   const TraceMeans* const means_;
-  const Teller teller_;
+  const Callbacks callbacks_;
   std::unordered_map<CUstream, StreamOwner> streams_;  // in use
   StreamOwners owners_;
   TraceWriter writer_;
   std::unique_ptr<Activity> activity_;  // null: no CUPTI
   State state_ = State::kNone;
   bool notes_ = false;
-  bool is_to_end_ = false;  // as soon as it records
+  bool stop_requested_ = false;  // as soon as it records
   std::optional<Trace> trace_;
   std::optional<Trace> next_;
 };

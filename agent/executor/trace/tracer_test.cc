@@ -7,8 +7,8 @@
 #include <array>
 #include <string>
 
-#include "agent/executor/device/clock.h"
 #include "agent/executor/testing/tenant_test_fixture.h"
+#include "agent/node/clock.h"
 #include "proto/channel/region.h"
 
 namespace gpuloom::executor {
@@ -24,8 +24,7 @@ class TracerTest : public ::testing::Test {
  protected:
   // The fixture is used where `means` has it.
   void Start() {
-    scheduler_ =
-        std::make_unique<TestingScheduler>(driver_, true, -1, DomainBudget::kDefaultBytes, &means_);
+    scheduler_ = std::make_unique<TestingScheduler>(driver_, true, -1, 0, &means_);
     tenant_ = AddTenant();
   }
   ~TracerTest() override { TestingDriver::Release(); }

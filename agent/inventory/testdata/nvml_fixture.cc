@@ -9,6 +9,7 @@ namespace {
 
 // The file that GPULOOM_NVML_FIXTURE names says what has happened: "xid INDEX NUMBER", told once to an event set that
 // was there before, and "lost INDEX", as long as it says so. The GPUs are the first two whose UUIDs are asked for.
+// "nameless INDEX": like the real library, it knows until it is closed what it found when it was opened.
 int devices[2];
 char uuids[2][64];
 bool is_registered[2];  // in the event set; one that is lost lets the set tell of nothing else
@@ -17,13 +18,14 @@ unsigned told = 0;      // xids
 // Calls back for each line.
 template <typename Line>
 void ForEachLine(Line on_line) {
-  std::FILE* const file = std::fopen(std::getenv("GPULOOM_NVML_FIXTURE"), "r");
+  const char* const path = std::getenv("GPULOOM_NVML_FIXTURE");
+  std::FILE* const file = path == nullptr ? nullptr : std::fopen(path, "r");
   if (file == nullptr) return;
   for (char line[64]; std::fgets(line, sizeof(line), file) != nullptr;) {
     char what[16] = {};
     int index = 0, number = 0;
     if (std::sscanf(line, "%15s %d %d", what, &index, &number) >= 2) {
-      on_line(std::strcmp(what, "xid") == 0, &devices[index], number);
+      on_line(what, &devices[index], number);
     }
   }
   std::fclose(file);
@@ -31,13 +33,18 @@ void ForEachLine(Line on_line) {
 
 bool IsLost(const void* device) {
   bool is_lost = false;
-  ForEachLine([&](bool is_xid, const void* of, int) { is_lost |= !is_xid && device == of; });
+  ForEachLine([&](const char* what, const void* of, int) {
+    is_lost |= std::strcmp(what, "lost") == 0 && device == of;
+  });
   return is_lost;
 }
 
+int opened = 0;
+bool is_nameless[2];
+
 unsigned Xids() {
   unsigned xids = 0;
-  ForEachLine([&](bool is_xid, const void*, int) { xids += is_xid; });
+  ForEachLine([&](const char* what, const void*, int) { xids += std::strcmp(what, "xid") == 0; });
   return xids;
 }
 
@@ -54,10 +61,23 @@ int nvmlInit_v2() {
 #ifdef FIXTURE_DRIVER_MISSING
   return 9;
 #else
+#ifdef FIXTURE_FAULTS
+  if (opened++ == 0) {
+    is_nameless[0] = is_nameless[1] = false;
+    ForEachLine([](const char* what, const void* device, int) {
+      if (std::strcmp(what, "nameless") == 0) is_nameless[device == &devices[0] ? 0 : 1] = true;
+    });
+  }
+#endif
   return 0;
 #endif
 }
-int nvmlShutdown() { return 0; }
+int nvmlShutdown() {
+#ifdef FIXTURE_FAULTS
+  --opened;
+#endif
+  return 0;
+}
 const char* nvmlErrorString(int code) { return code == 9 ? "Driver Not Loaded" : "GPU is lost"; }
 int nvmlDeviceGetCount_v2(unsigned* count) {
 #ifdef FIXTURE_NONE
@@ -73,6 +93,9 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
 #endif
 #ifdef FIXTURE_GPU_NAMELESS
   if (index == 1) return 15;
+#endif
+#ifdef FIXTURE_FAULTS
+  if (is_nameless[index]) return 15;
 #endif
   *device = &devices[index];
   return 0;
@@ -145,8 +168,8 @@ int nvmlEventSetWait_v2(void*, EventData* event, unsigned) {
   if (Xids() < told) told = 0;  // another file
   unsigned seen = 0;
   int result = 10;  // timeout
-  ForEachLine([&](bool is_xid, void* device, int number) {
-    if (!is_xid || seen++ != told || result == 0) return;
+  ForEachLine([&](const char* what, void* device, int number) {
+    if (std::strcmp(what, "xid") != 0 || seen++ != told || result == 0) return;
     *event = {device, 8, static_cast<unsigned long long>(number), 0, 0};
     result = 0;
   });

@@ -17,7 +17,7 @@
 
 #include "agent/inventory/slots.h"
 #include "agent/plugin/allocator.h"
-#include "agent/testing_clock.h"
+#include "agent/testing/clock.h"
 
 namespace gpuloom {
 
@@ -38,7 +38,8 @@ class AllocatorTest : public ::testing::Test {
     }
     absl::Status BindAllocation(const BindOrder& order) override {
       if (const auto hook = std::exchange(on_bind, nullptr)) hook();
-      if (refuse) return absl::FailedPreconditionError("scheduler: no");
+      if (refuse || order.memory_quota_bytes > refuses_above_bytes)
+        return absl::FailedPreconditionError("scheduler: no");
       bound[order.name] = order;
       return absl::OkStatus();
     }
@@ -66,6 +67,7 @@ class AllocatorTest : public ::testing::Test {
     std::map<std::string, BindOrder> bound;
     std::vector<std::string> prepared;
     bool refuse = false;
+    uint64_t refuses_above_bytes = UINT64_MAX;
     std::function<void()> on_bind;  // the next time; may be null
   };
 
@@ -115,7 +117,10 @@ class AllocatorTest : public ::testing::Test {
     }
     options.resource_name = "gpuloom.io/gpu";
     options.shapes = shapes_;
-    options.on_use = [this](const std::string&, const SlotUse& use) { closed_ = use.Closed(); };
+    options.on_use = [this](const std::string&, const SlotUse& use) {
+      closed_ = use.Closed();
+      if (const auto hook = std::exchange(on_use_, nullptr)) hook();
+    };
     options.closed = [this](const std::string&) { return drained_; };
     options.pinned_limit_bytes = 3 * kGiB;
     options.scheduler =
@@ -129,7 +134,7 @@ class AllocatorTest : public ::testing::Test {
   }
   void UsePolicy(const std::string& text) {
     WritePolicy(text);
-    ASSERT_EQ(policy_->LookAgain().outcome, PolicyWatcher::Outcome::kReloaded);
+    ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   }
   // A pod of its own for each slot, started. Returns their allocations' names.
   std::vector<std::string> StartPodsOn(std::vector<int> slots) {
@@ -164,6 +169,7 @@ class AllocatorTest : public ::testing::Test {
   std::shared_ptr<FakeScheduler> other_scheduler_ = std::make_shared<FakeScheduler>();
   bool scheduler_is_up_ = true;
   std::function<void()> on_scheduler_;       // when it is asked for next; may be null
+  std::function<void()> on_use_;             // when slots are taken next; may be null
   std::string drained_;                      // why the GPU gets no new pods
   std::vector<std::string> gpus_ = {kUuid};  // from the next Reopen on
   std::vector<int> shapes_;                  // from the next Reopen on

@@ -30,7 +30,7 @@ absl::Status CheckPolicyFile(const std::string& path) {
   return Parse(path, *text).status();
 }
 
-PolicyWatcher::Look PolicyWatcher::LoadFirst() {
+PolicyWatcher::LoadResult PolicyWatcher::LoadFirst() {
   if (path_.empty()) {
     Use(Policy());
     return {Outcome::kReloaded, "", ""};
@@ -61,24 +61,24 @@ PolicyWatcher::Look PolicyWatcher::LoadFirst() {
   return ReadFile();
 }
 
-PolicyWatcher::Look PolicyWatcher::LookAgain() {
+PolicyWatcher::LoadResult PolicyWatcher::Reload() {
   if (path_.empty()) return {};
   return ReadFile();
 }
 
 // Three outcomes: the file cannot be read, it is what was judged already, or it is new and is
 // judged. Each of them tries to keep what is not kept yet.
-PolicyWatcher::Look PolicyWatcher::ReadFile() {
+PolicyWatcher::LoadResult PolicyWatcher::ReadFile() {
   std::string error;
   const std::optional<std::string> text = ReadPolicyFile(path_, PolicySource::kFile, &error);
   if (!text) {
     // The same reason again is not told again, but stays in Trouble().
     const bool is_new = error != last_read_error_;
     last_read_error_ = error;
-    Look look = Refuse(error);
-    if (!is_new) look = {};
-    look.not_kept = Keep();
-    return look;
+    LoadResult result = Refuse(error);
+    if (!is_new) result = {};
+    result.not_kept = Keep();
+    return result;
   }
   const bool was_unreadable = !last_read_error_.empty();
   last_read_error_.clear();
@@ -94,10 +94,10 @@ PolicyWatcher::Look PolicyWatcher::ReadFile() {
   last_content_ = *text;
   absl::StatusOr<Policy> policy = Parse(path_, *text);
   if (!policy.ok()) {
-    Look look = Refuse(std::string(policy.status().message()));
-    content_trouble_ = look.reason;
-    look.not_kept = Keep();
-    return look;
+    LoadResult result = Refuse(std::string(policy.status().message()));
+    content_trouble_ = result.reason;
+    result.not_kept = Keep();
+    return result;
   }
   content_trouble_.clear();
   in_force_ = "; the old policy stays in force";
@@ -110,9 +110,9 @@ PolicyWatcher::Look PolicyWatcher::ReadFile() {
 
 // Judges promises before it takes the lock: readers wait for a swap of pointers only.
 void PolicyWatcher::Use(Policy policy) {
-  std::map<std::string, std::vector<BrokenPromise>> impossible;
+  std::map<std::string, std::vector<ImpossibleRule>> impossible;
   for (const Capacity& capacity : capacities_) {
-    std::vector<BrokenPromise> broken = BrokenPromises(policy, capacity);
+    std::vector<ImpossibleRule> broken = ImpossibleRules(policy, capacity);
     if (!broken.empty()) impossible[capacity.gpu] = std::move(broken);
   }
   const MutexLock lock(mutex_);
@@ -122,11 +122,11 @@ void PolicyWatcher::Use(Policy policy) {
   impossible_ = std::move(impossible);
 }
 
-PolicyWatcher::Look PolicyWatcher::Refuse(const std::string& reason) {
-  Look look{Outcome::kRefused, reason + in_force_, ""};
+PolicyWatcher::LoadResult PolicyWatcher::Refuse(const std::string& reason) {
+  LoadResult result{Outcome::kRefused, reason + in_force_, ""};
   const MutexLock lock(mutex_);
-  trouble_ = look.reason;
-  return look;
+  trouble_ = result.reason;
+  return result;
 }
 
 std::string PolicyWatcher::Keep() {
@@ -157,13 +157,13 @@ std::string PolicyWatcher::Trouble() const {
   return trouble_;
 }
 
-std::map<std::string, std::vector<BrokenPromise>> PolicyWatcher::Impossible() const {
+std::map<std::string, std::vector<ImpossibleRule>> PolicyWatcher::Impossible() const {
   const MutexLock lock(mutex_);
   return impossible_;
 }
 
-std::string PolicyWatcher::Partly() const {
-  const std::map<std::string, std::vector<BrokenPromise>> impossible = Impossible();
+std::string PolicyWatcher::ImpossibleText() const {
+  const std::map<std::string, std::vector<ImpossibleRule>> impossible = Impossible();
   if (impossible.empty()) return "";
   size_t others = 0;
   for (const auto& [gpu, broken] : impossible) others += broken.size();

@@ -9,7 +9,7 @@
 // The same file may serve nodes with other GPUs: rules that a GPU of this node cannot keep (they promise more memory
 // than it has) are impossible there, and the others are in force.
 //
-// Owned by the agent. LoadFirst and LookAgain are called from one thread; const functions are safe from any.
+// Owned by the agent. LoadFirst and Reload are called from one thread; const functions are safe from any.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ absl::Status CheckPolicyFile(const std::string& path);
 class PolicyWatcher {
  public:
   enum class Outcome { kUnchanged, kReloaded, kRefused };
-  struct Look {
+  struct LoadResult {
     Outcome outcome = Outcome::kUnchanged;
     std::string reason;  // of kRefused: what is wrong, and what is in force instead
     // Why the policy in force could not be kept for the next start; each reason is reported once. Every look tries
@@ -49,11 +49,11 @@ class PolicyWatcher {
   // The GPUs against which promises are judged. Call it before LoadFirst.
   void SetCapacities(std::vector<Capacity> capacities) { capacities_ = std::move(capacities); }
 
-  // Call it once, before LookAgain. Returns kReloaded or kRefused; after kRefused the last good policy is in force, or
+  // Call it once, before Reload. Returns kReloaded or kRefused; after kRefused the last good policy is in force, or
   // none.
-  Look LoadFirst();
+  LoadResult LoadFirst();
   // A mistake is reported once per content, not at every look.
-  Look LookAgain();
+  LoadResult Reload();
 
   // Null when no policy is in force.
   std::shared_ptr<const Policy> Current() const;
@@ -62,16 +62,16 @@ class PolicyWatcher {
   // Why the file is not what is in force; empty while it is.
   std::string Trouble() const;
   // The rules in force that are impossible, by GPU; without GPUs that have none.
-  std::map<std::string, std::vector<BrokenPromise>> Impossible() const;
+  std::map<std::string, std::vector<ImpossibleRule>> Impossible() const;
   // The same in one line for the operator; empty: there are none.
-  std::string Partly() const;
+  std::string ImpossibleText() const;
 
  private:
   // Reads and judges the file, unless its content is the one judged last.
-  Look ReadFile();
+  LoadResult ReadFile();
   void Use(Policy policy);
-  Look Refuse(const std::string& reason);
-  // Writes the content in force to kept_path_ unless it lies there. Returns Look::not_kept.
+  LoadResult Refuse(const std::string& reason);
+  // Writes the content in force to kept_path_ unless it lies there. Returns LoadResult::not_kept.
   std::string Keep();
 
   const std::string path_;
@@ -88,7 +88,7 @@ class PolicyWatcher {
   std::shared_ptr<const Policy> current_ GPULOOM_GUARDED_BY(mutex_);
   uint64_t generation_ GPULOOM_GUARDED_BY(mutex_) = 0;
   std::string trouble_ GPULOOM_GUARDED_BY(mutex_);
-  std::map<std::string, std::vector<BrokenPromise>> impossible_ GPULOOM_GUARDED_BY(mutex_);
+  std::map<std::string, std::vector<ImpossibleRule>> impossible_ GPULOOM_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuloom

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "agent/identity/kept_text.h"
-#include "agent/testing_full_disk.h"
+#include "agent/testing/full_disk.h"
 
 namespace gpuloom {
 namespace {
@@ -68,9 +68,9 @@ TEST_F(PolicyFile, Malicious_APipeInItsPlaceIsNotWaitedFor) {
   ASSERT_EQ(watcher->LoadFirst().outcome, Outcome::kReloaded);
   fs::remove(directory_ / "p.yaml");
   ASSERT_EQ(mkfifo((directory_ / "p.yaml").c_str(), 0600), 0);
-  const PolicyWatcher::Look look = watcher->LookAgain();
-  EXPECT_EQ(look.outcome, Outcome::kRefused);
-  EXPECT_THAT(look.reason, HasSubstr("p.yaml: is not a file"));
+  const PolicyWatcher::LoadResult result = watcher->Reload();
+  EXPECT_EQ(result.outcome, Outcome::kRefused);
+  EXPECT_THAT(result.reason, HasSubstr("p.yaml: is not a file"));
   EXPECT_EQ(SlotBytes(watcher), kGiB);
 }
 
@@ -78,39 +78,39 @@ TEST_F(PolicyFile, ABadFileKeepsTheOldPolicyAndSaysSoOnce) {
   Write("p.yaml", "defaults: {memory: 1GiB}");
   const auto watcher = Start();
   ASSERT_EQ(watcher->LoadFirst().outcome, Outcome::kReloaded);
-  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kUnchanged);
   EXPECT_EQ(watcher->Trouble(), "");
   EXPECT_EQ(watcher->Generation(), 1u);
 
   for (const char* bad : {"defaults: {memory: 1GB}", "defaults: {memory: 7 elephants}"}) {
     Write("p.yaml", bad);
-    const PolicyWatcher::Look look = watcher->LookAgain();
-    EXPECT_EQ(look.outcome, Outcome::kRefused);
-    EXPECT_THAT(look.reason, AllOf(HasSubstr("p.yaml:1:20: defaults.memory"),
-                                   HasSubstr("the old policy stays in force")));
-    EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
-    EXPECT_EQ(watcher->Trouble(), look.reason) << "said once, but wrong until it is mended";
+    const PolicyWatcher::LoadResult result = watcher->Reload();
+    EXPECT_EQ(result.outcome, Outcome::kRefused);
+    EXPECT_THAT(result.reason, AllOf(HasSubstr("p.yaml:1:20: defaults.memory"),
+                                     HasSubstr("the old policy stays in force")));
+    EXPECT_EQ(watcher->Reload().outcome, Outcome::kUnchanged);
+    EXPECT_EQ(watcher->Trouble(), result.reason) << "said once, but wrong until it is mended";
     EXPECT_EQ(SlotBytes(watcher), kGiB);
     EXPECT_EQ(watcher->Generation(), 1u);
   }
 
   fs::remove(directory_ / "p.yaml");
-  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kRefused);
-  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kRefused);
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kUnchanged);
   EXPECT_THAT(watcher->Trouble(), HasSubstr("No such file"));
   EXPECT_EQ(SlotBytes(watcher), kGiB);
 
   Write("p.yaml", "defaults: {memory: 2GiB}");
-  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kReloaded);
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kReloaded);
   EXPECT_EQ(SlotBytes(watcher), 2 * kGiB);
   EXPECT_EQ(watcher->Generation(), 2u);
   EXPECT_EQ(watcher->Trouble(), "");
 
   // Gone for a moment, and the same again.
   fs::rename(directory_ / "p.yaml", directory_ / "away");
-  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kRefused);
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kRefused);
   fs::rename(directory_ / "away", directory_ / "p.yaml");
-  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kUnchanged);
   EXPECT_EQ(watcher->Trouble(), "");
 }
 
@@ -125,7 +125,7 @@ TEST_F(PolicyFile, FollowsAConfigMapsSymlinkSwap) {
   ASSERT_EQ(watcher->LoadFirst().outcome, Outcome::kReloaded);
   fs::create_directory_symlink("..v2", directory_ / "..new");
   fs::rename(directory_ / "..new", directory_ / "..data");
-  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kReloaded);
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kReloaded);
   EXPECT_EQ(SlotBytes(watcher), 3 * kGiB);
 }
 
@@ -133,7 +133,7 @@ TEST_F(PolicyFile, WithoutAFileTheDefaultsHoldAndNothingIsKept) {
   PolicyWatcher watcher("", kept_);
   EXPECT_EQ(watcher.Current(), nullptr);
   EXPECT_EQ(watcher.LoadFirst().outcome, Outcome::kReloaded);
-  EXPECT_EQ(watcher.LookAgain().outcome, Outcome::kUnchanged);
+  EXPECT_EQ(watcher.Reload().outcome, Outcome::kUnchanged);
   EXPECT_NE(watcher.Current(), nullptr);
   EXPECT_FALSE(fs::exists(kept_));
 }
@@ -144,17 +144,17 @@ TEST_F(PolicyFile, TheLastGoodOneHoldsOverAStartWithABadFile) {
     const auto watcher = Start();
     ASSERT_EQ(watcher->LoadFirst().outcome, Outcome::kReloaded);
     Write("p.yaml", "defaults: {memory: 3 elephants}");
-    ASSERT_EQ(watcher->LookAgain().outcome, Outcome::kRefused);
+    ASSERT_EQ(watcher->Reload().outcome, Outcome::kRefused);
     EXPECT_EQ(*KeptText(kept_), good);
   }
   for (int restarts = 0; restarts < 2; ++restarts) {
     const auto watcher = Start();
-    const PolicyWatcher::Look look = watcher->LoadFirst();
-    EXPECT_EQ(look.outcome, Outcome::kRefused);
-    EXPECT_THAT(look.reason,
+    const PolicyWatcher::LoadResult result = watcher->LoadFirst();
+    EXPECT_EQ(result.outcome, Outcome::kRefused);
+    EXPECT_THAT(result.reason,
                 AllOf(HasSubstr("p.yaml:1:20: defaults.memory: "),
                       HasSubstr("the last good policy stays in force"), HasSubstr(kept_.string())));
-    EXPECT_EQ(watcher->Trouble(), look.reason);
+    EXPECT_EQ(watcher->Trouble(), result.reason);
     EXPECT_EQ(SlotBytes(watcher), 2 * kGiB);
   }
   fs::remove(directory_ / "p.yaml");
@@ -162,7 +162,7 @@ TEST_F(PolicyFile, TheLastGoodOneHoldsOverAStartWithABadFile) {
   EXPECT_EQ(watcher->LoadFirst().outcome, Outcome::kRefused);
   EXPECT_EQ(SlotBytes(watcher), 2 * kGiB);
   Write("p.yaml", "defaults: {memory: 4GiB}");
-  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kReloaded);
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kReloaded);
   EXPECT_EQ(watcher->Trouble(), "");
   EXPECT_EQ(*KeptText(kept_), "defaults: {memory: 4GiB}");
 }
@@ -170,17 +170,17 @@ TEST_F(PolicyFile, TheLastGoodOneHoldsOverAStartWithABadFile) {
 TEST_F(PolicyFile, WithoutALastGoodOneNoneIsInForceUntilTheFileIsRight) {
   Write("p.yaml", "defaults: {memroy: 1GiB}");
   const auto watcher = Start();
-  const PolicyWatcher::Look look = watcher->LoadFirst();
-  EXPECT_EQ(look.outcome, Outcome::kRefused);
-  EXPECT_THAT(look.reason,
+  const PolicyWatcher::LoadResult result = watcher->LoadFirst();
+  EXPECT_EQ(result.outcome, Outcome::kRefused);
+  EXPECT_THAT(result.reason,
               AllOf(HasSubstr("did you mean memory?"), HasSubstr("there has been no good one"),
                     HasSubstr("offers no slots until")));
   EXPECT_EQ(watcher->Current(), nullptr);
-  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
-  EXPECT_EQ(watcher->Trouble(), look.reason);
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kUnchanged);
+  EXPECT_EQ(watcher->Trouble(), result.reason);
   EXPECT_FALSE(fs::exists(kept_));
   Write("p.yaml", "defaults: {memory: 1GiB}");
-  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kReloaded);
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kReloaded);
   EXPECT_EQ(SlotBytes(watcher), kGiB);
 }
 
@@ -191,28 +191,28 @@ TEST_F(PolicyFile, WhatOneGpuCannotKeepToIsInForceForTheOthersAndSaid) {
   const auto watcher = Start();
   EXPECT_EQ(watcher->LoadFirst().outcome, Outcome::kReloaded);
   EXPECT_THAT(watcher->Impossible(), IsEmpty()) << "nobody asks the other GPU to keep it";
-  EXPECT_EQ(watcher->Partly(), "");
+  EXPECT_EQ(watcher->ImpossibleText(), "");
 
   const char* partly = "defaults: {memory: 4GiB}\nnamespaces: {team-a: {memory: 13GiB}}\n";
   Write("p.yaml", partly);
-  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kReloaded);
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kReloaded);
   EXPECT_EQ(watcher->Trouble(), "") << "the file is what is in force";
   EXPECT_EQ(SlotBytes(watcher), 4 * kGiB);
   EXPECT_EQ(*KeptText(kept_), partly);
   const auto impossible = watcher->Impossible();
   ASSERT_THAT(impossible, ElementsAre(Pair("GPU-2", SizeIs(1))));
   EXPECT_EQ(impossible.at("GPU-2")[0].key, "namespaces.team-a.memory");
-  EXPECT_THAT(watcher->Partly(),
+  EXPECT_THAT(watcher->ImpossibleText(),
               AllOf(HasSubstr("p.yaml:2:31: namespaces.team-a.memory: 10 slots x 13GiB is more "
                               "than GPU GPU-2 has"),
                     Not(HasSubstr(" more:"))));
 
   Write("p.yaml", "defaults: {memory: 20GiB}\nnamespaces: {team-a: {memory: 13GiB}}\n");
-  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kReloaded);
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kReloaded);
   EXPECT_THAT(watcher->Impossible(),
               ElementsAre(Pair("GPU-1", SizeIs(1)), Pair("GPU-2", SizeIs(2))));
-  EXPECT_THAT(watcher->Partly(), HasSubstr("GPU-1 has"));
-  EXPECT_THAT(watcher->Partly(), HasSubstr("(and 2 more: gpuloom policy show)"));
+  EXPECT_THAT(watcher->ImpossibleText(), HasSubstr("GPU-1 has"));
+  EXPECT_THAT(watcher->ImpossibleText(), HasSubstr("(and 2 more: gpuloom policy show)"));
 
   // Also at a first start, and from the last good one.
   fs::remove(kept_);
@@ -223,8 +223,8 @@ TEST_F(PolicyFile, WhatOneGpuCannotKeepToIsInForceForTheOthersAndSaid) {
   EXPECT_EQ(SlotBytes(restarted), 20 * kGiB);
   EXPECT_THAT(restarted->Impossible(), SizeIs(2));
   Write("p.yaml", "defaults: {memory: 2GiB}");
-  EXPECT_EQ(restarted->LookAgain().outcome, Outcome::kReloaded);
-  EXPECT_EQ(restarted->Partly(), "");
+  EXPECT_EQ(restarted->Reload().outcome, Outcome::kReloaded);
+  EXPECT_EQ(restarted->ImpossibleText(), "");
 }
 
 TEST_F(PolicyFile, ALastGoodOneThatCannotBeUsedIsNoPolicy) {
@@ -274,17 +274,17 @@ TEST_F(PolicyFile, WhatCannotBeKeptIsInForceAllTheSameAndTriedAgain) {
   Write("p.yaml", "defaults: {memory: 2GiB}");
   const auto watcher = Start();
   auto disk = std::make_optional<FullDisk>();
-  const PolicyWatcher::Look look = watcher->LoadFirst();
-  const PolicyWatcher::Look again = watcher->LookAgain();
+  const PolicyWatcher::LoadResult result = watcher->LoadFirst();
+  const PolicyWatcher::LoadResult again = watcher->Reload();
   disk.reset();
-  EXPECT_EQ(look.outcome, Outcome::kReloaded);
-  EXPECT_THAT(look.not_kept, HasSubstr("policy: cannot be kept for the next start: state: "));
+  EXPECT_EQ(result.outcome, Outcome::kReloaded);
+  EXPECT_THAT(result.not_kept, HasSubstr("policy: cannot be kept for the next start: state: "));
   EXPECT_EQ(SlotBytes(watcher), 2 * kGiB);
   EXPECT_EQ(watcher->Trouble(), "");
   EXPECT_EQ(again.not_kept, "") << "said once";
   EXPECT_EQ(*KeptText(kept_), "defaults: {memory: 1GiB}") << "the earlier one still lies there";
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), {}), 2) << "and nothing half written";
-  EXPECT_EQ(watcher->LookAgain().outcome, Outcome::kUnchanged);
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kUnchanged);
   EXPECT_EQ(*KeptText(kept_), "defaults: {memory: 2GiB}");
 }
 
@@ -293,7 +293,7 @@ TEST_F(PolicyFile, AMissingFolderToKeepItInIsToldOnce) {
   kept_ = directory_ / "none" / "kept.yaml";
   const auto watcher = Start();
   EXPECT_THAT(watcher->LoadFirst().not_kept, HasSubstr(kept_.string() + ": open: "));
-  EXPECT_EQ(watcher->LookAgain().not_kept, "");
+  EXPECT_EQ(watcher->Reload().not_kept, "");
   EXPECT_EQ(SlotBytes(watcher), kGiB);
 }
 

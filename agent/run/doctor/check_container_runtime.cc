@@ -1,5 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVIDIA's container runtime, and the runtime that starts it.
+#include <glob.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "agent/node/runtime_check.h"
 #include "agent/run/doctor/doctor.h"
 #include "agent/run/doctor/look.h"
@@ -11,16 +20,68 @@ namespace {
 constexpr const char* kConfigs[] = {"/etc/gpuloom-node/nvidia-container-runtime/config.toml",
                                     "/etc/nvidia-container-runtime/config.toml"};
 
+// The first is containerd's own; distributions of Kubernetes that bring a containerd keep it elsewhere.
+constexpr const char* kContainerdConfigs[] = {
+    "/etc/containerd/config.toml", "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+    "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+    "/var/snap/microk8s/current/args/containerd.toml", "/etc/k0s/containerd.toml"};
+// Patterns may match anything.
+constexpr size_t kMostConfigs = 100;
+
+// What a configuration of containerd imports: paths, with wildcards. The key stands above all
+// tables; the list may have several lines.
+std::vector<std::string> ImportsOf(std::string_view text) {
+  constexpr std::string_view kKey = "imports";
+  for (size_t at = 0; at < text.size();) {
+    at = std::min(text.find_first_not_of(" \t\r\n", at), text.size());
+    if (text.substr(at).starts_with("[")) break;
+    const size_t value = text.find_first_not_of(" \t", at + kKey.size());
+    if (text.substr(at).starts_with(kKey) && value < text.size() && text[value] == '=') {
+      const std::string_view list = text.substr(value, text.find(']', value) - value);
+      std::vector<std::string> imports;
+      for (size_t begin = list.find_first_of("\"'"); begin < list.size();) {
+        const size_t end = list.find(list[begin], begin + 1);
+        if (end == list.npos) break;
+        imports.emplace_back(list.substr(begin + 1, end - begin - 1));
+        begin = list.find_first_of("\"'", end + 1);
+      }
+      return imports;
+    }
+    at = text.find('\n', at);
+  }
+  return {};
+}
+
+// Adds a file below `root` and what it imports, each once.
+void AddContainerdConfig(const std::string& root, const std::string& path,
+                         std::set<std::string>* read, std::string* text) {
+  if (read->size() >= kMostConfigs || !read->insert(path).second) return;
+  const std::string own = ReadText(root + path);
+  *text += own;
+  for (const std::string& import : ImportsOf(own)) {
+    // A relative path is relative to the folder of the file; an absolute one replaces it.
+    const std::string pattern =
+        root + (std::filesystem::path(path).parent_path() / import).string();
+    glob_t found = {};
+    if (glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0) {
+      for (size_t i = 0; i < found.gl_pathc; ++i) {
+        AddContainerdConfig(root, found.gl_pathv[i] + root.size(), read, text);
+      }
+    }
+    globfree(&found);
+  }
+}
+
 // The whole configuration of the runtime that starts containers, whichever it is.
 std::string RuntimesText(const std::string& root) {
-  std::string text = ReadText(root + "/etc/containerd/config.toml") +
-                     ReadText(root + "/etc/docker/daemon.json") +
-                     ReadText(root + "/etc/crio/crio.conf");
-  for (const std::string folder : {"/etc/containerd/conf.d", "/etc/crio/crio.conf.d"}) {
-    for (const std::string& name : NamesIn(root + folder)) {
-      std::string path = root;
-      text += ReadText(path.append(folder).append("/").append(name));
-    }
+  std::string text =
+      ReadText(root + "/etc/docker/daemon.json") + ReadText(root + "/etc/crio/crio.conf");
+  std::set<std::string> read;
+  for (const char* config : kContainerdConfigs) AddContainerdConfig(root, config, &read, &text);
+  const std::string folder = "/etc/crio/crio.conf.d";
+  for (const std::string& name : NamesIn(root + folder)) {
+    std::string path = root;
+    text += ReadText(path.append(folder).append("/").append(name));
   }
   return text;
 }

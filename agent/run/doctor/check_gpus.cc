@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "agent/node/library_folder.h"
 #include "agent/node/pci.h"
 #include "agent/run/doctor/doctor.h"
 #include "agent/run/doctor/look.h"
@@ -15,12 +16,12 @@ namespace {
 // The driver of CUDA 13.0, with which gpuloom is tested.
 constexpr int kTestedDriver = 580;
 
-constexpr const char* kLibraryFolders[] = {"/usr/lib/x86_64-linux-gnu",
+constexpr const char* kLibraryFolders[] = {"/usr/lib/" GPULOOM_LIBRARY_FOLDER,
                                            "/usr/lib64",
                                            "/usr/lib",
-                                           "/lib/x86_64-linux-gnu",
+                                           "/lib/" GPULOOM_LIBRARY_FOLDER,
                                            "/usr/local/nvidia/lib64",
-                                           "/run/nvidia/driver/usr/lib/x86_64-linux-gnu"};
+                                           "/run/nvidia/driver/usr/lib/" GPULOOM_LIBRARY_FOLDER};
 
 // Not by dlopen: the doctor may look at another root.
 Finding Libraries(const std::string& root) {

@@ -3,6 +3,7 @@
 // executors run less confined, which the scheduler logs.
 #include "agent/run/doctor/doctor.h"
 #include "agent/run/doctor/look.h"
+#include "proto/wire/regions.h"
 
 namespace gpuloom::run {
 namespace {
@@ -56,8 +57,16 @@ Finding UserNamespaces(const std::string& root) {
 
 Findings CheckKernel(const DoctorCommand& command) {
   const std::string release = FirstLine(ReadText(command.root + "/proc/sys/kernel/osrelease"));
-  Findings findings = {
-      {"kernel", Verdict::kOk, release.empty() ? "of an unknown release" : "Linux " + release, ""}};
+  Finding kernel = {"kernel", Verdict::kOk,
+                    release.empty() ? "of an unknown release" : "Linux " + release, ""};
+  // As kernels for arm64 may have.
+  if (command.page_bytes() != wire::kPageBytes) {
+    kernel.verdict = Verdict::kError;
+    kernel.found += ", with pages of " + std::to_string(command.page_bytes() >> 10) +
+                    " KiB: no scheduler starts there";
+    kernel.remedy = "a kernel with pages of 4 KiB";
+  }
+  Findings findings = {kernel};
   // The running kernel's, also below another root: there is only one.
   findings.push_back(Landlock(command.landlock_version()));
   findings.push_back(SystemCalls(command.root));

@@ -3,16 +3,20 @@
 #include <string_view>
 
 #include "agent/node/process.h"
+#include "agent/node/program_output.h"
 #include "agent/run/doctor/doctor.h"
 #include "agent/run/doctor/look.h"
-#include "agent/run/program_output.h"
 
 namespace gpuloom::run {
 namespace {
 
+// Of distributions of Kubernetes that have it elsewhere.
+constexpr const char* kOtherFolders[] = {"/var/lib/k0s/kubelet",
+                                         "/var/snap/microk8s/common/var/lib/kubelet"};
+
 Finding Socket(const std::string& root, const std::string& folder, const std::string& name) {
   const std::string path = folder + "/" + name;
-  switch (LookAtSocket(root + folder, name)) {
+  switch (ProbeSocket(root + folder, name)) {
     case SocketState::kListening:
       return {"kubelet", Verdict::kOk, path + " answers", ""};
     case SocketState::kClosed:
@@ -49,27 +53,28 @@ Finding AskAgent(const DoctorCommand& command, const std::string& folder) {
     return {"device plugin", Verdict::kError, "gpuloom's agent listens and does not answer",
             remedy};
   }
-  if (HowItEnded(*output.wait_status) == kEndedWell) {
+  if (ExitText(*output.wait_status) == kEndedWell) {
     return {"device plugin", Verdict::kOk, "gpuloom's agent serves the kubelet and is ready", ""};
   }
-  return {
-      "device plugin", Verdict::kError,
-      "gpuloom's agent is not ready: " + (said.empty() ? HowItEnded(*output.wait_status) : said),
-      remedy};
+  return {"device plugin", Verdict::kError,
+          "gpuloom's agent is not ready: " + (said.empty() ? ExitText(*output.wait_status) : said),
+          remedy};
 }
 
 Findings Plugins(const DoctorCommand& command, const std::string& folder) {
   const std::string& root = command.root;
   size_t serving = 0;
+  size_t dead = 0;
   bool is_closed = false;
   Findings findings;
   for (const std::string& name : NamesIn(root + folder)) {
     const bool is_ours = name.starts_with("gpuloom-") && name.ends_with(".sock");
     const bool is_nvidias = name.starts_with("nvidia") && name.ends_with(".sock");
     if (!is_ours && !is_nvidias) continue;
-    const SocketState state = LookAtSocket(root + folder, name);
+    const SocketState state = ProbeSocket(root + folder, name);
     // Then nothing is known of it, and Socket has said so.
     is_closed |= state == SocketState::kClosed;
+    dead += is_ours && state == SocketState::kDead;
     if (state != SocketState::kListening) continue;
     if (is_ours) {
       ++serving;
@@ -89,6 +94,12 @@ Findings Plugins(const DoctorCommand& command, const std::string& folder) {
                         "there is none, the node's "
                         "labels: docs/installation.md"});
   }
+  if (dead > 0) {
+    findings.push_back({"device plugin", Verdict::kWarning,
+                        "left in " + folder + " by agents that did not end by themselves: " +
+                            std::to_string(dead) + " sockets gpuloom-….sock",
+                        "delete them, or leave them: the kubelet does when it starts"});
+  }
   return findings;
 }
 
@@ -97,6 +108,13 @@ Findings Plugins(const DoctorCommand& command, const std::string& folder) {
 Findings CheckKubelet(const DoctorCommand& command) {
   const std::string plugins = command.kubelet_dir + "/device-plugins";
   if (!Exists(command.root + command.kubelet_dir)) {
+    for (const std::string other : kOtherFolders) {
+      if (!Exists(command.root + other)) continue;
+      std::string remedy = "value kubeletDir: ";
+      remedy.append(other).append("; this command: --kubelet-dir ").append(other);
+      return {{"kubelet", Verdict::kError,
+               "its folder is " + other + ", not " + command.kubelet_dir, remedy}};
+    }
     return {{"kubelet", Verdict::kOk,
              "none on this machine (" + command.kubelet_dir + "): gpuloom run needs none", ""}};
   }

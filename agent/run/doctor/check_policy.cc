@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The policy file, and whether it is what is in force.
+#include "agent/node/node_folders.h"
 #include "agent/policy_command/policy_command.h"
 #include "agent/run/doctor/doctor.h"
 #include "agent/run/doctor/look.h"
-#include "agent/run/scheduler_search.h"
 
 namespace gpuloom::run {
 
@@ -14,7 +14,7 @@ Findings CheckPolicy(const DoctorCommand& command) {
   question.format = Format::kJson;
   question.file = command.root + command.policy_file;
   question.state_dir =
-      command.root + (command.state_dir.empty() ? kAgentsStateDir : command.state_dir);
+      command.root + (command.state_dir.empty() ? AgentsStateDir() : command.state_dir);
   const Json shown = Json::parse(AnswerAboutPolicy(question).text);
   const bool has_file = Exists(question.file);
   // An agent without --policy keeps nothing.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The schedulers: whether there is one for each GPU that the agent knows, whether it answers, and what it has to say.
+#include "agent/node/node_folders.h"
 #include "agent/run/doctor/doctor.h"
 #include "agent/run/doctor/look.h"
 #include "agent/run/scheduler_figures.h"
@@ -88,17 +89,17 @@ Findings OfOne(const SchedulerFigures& scheduler) {
 Findings CheckSchedulers(const DoctorCommand& command) {
   std::string state_dir = command.state_dir;
   if (!command.root.empty())
-    state_dir = command.root + (state_dir.empty() ? kAgentsStateDir : state_dir);
+    state_dir = command.root + (state_dir.empty() ? AgentsStateDir() : state_dir);
   // An agent's folders are looked at even where nothing in them answers: a scheduler that is
   // missing does not tell of itself.
   const std::string agents =
-      command.root + (command.state_dir.empty() ? kAgentsStateDir : command.state_dir);
+      command.root + (command.state_dir.empty() ? AgentsStateDir() : command.state_dir);
   Findings findings;
   // An agent makes a folder for each GPU that it has found.
   for (const std::string& gpu : NamesIn(agents + "/gpus")) {
     std::string folder = agents;
     folder.append("/gpus/").append(gpu);
-    switch (LookAtSocket(folder, control::kControlSocketName)) {
+    switch (ProbeSocket(folder, control::kControlSocketName)) {
       case SocketState::kListening:
         break;
       case SocketState::kClosed:

@@ -8,11 +8,12 @@
 #include <cstdio>
 
 #include "agent/answer/table.h"
+#include "agent/node/agent_lock.h"
+#include "agent/node/node_folders.h"
 #include "agent/run/doctor/doctor.h"
 #include "agent/run/doctor/look.h"
 #include "agent/run/executor_program.h"
 #include "agent/run/installation.h"
-#include "agent/run/scheduler_search.h"
 #include "proto/channel/unique_fd.h"
 #include "proto/control/messages.h"
 #include "proto/control/version.h"
@@ -148,6 +149,47 @@ Findings Executor(const std::string& program) {
   return findings;
 }
 
+// What an agent has set aside because it could not read it, below <state>: files that end in .bad.
+std::vector<std::string> SetAside(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const std::string below : {"/", "/records/"}) {
+    for (const std::string& name : NamesIn(folder + below)) {
+      if (name.ends_with(".bad")) names.push_back(below + name);
+    }
+  }
+  return names;
+}
+
+// Of an agent, and nothing of gpuloom runs any more.
+bool IsLeftBehind(const std::string& folder) {
+  if (!LacksAgent(folder)) return false;
+  const std::string gpus = folder + "/gpus/";
+  for (const std::string& gpu : NamesIn(gpus)) {
+    const SocketState state = ProbeSocket(gpus + gpu, control::kControlSocketName);
+    if (state == SocketState::kListening || state == SocketState::kClosed) return false;
+  }
+  return true;
+}
+
+Findings Leftovers(const std::string& root, const std::string& folder) {
+  Findings findings;
+  const std::vector<std::string> aside = SetAside(root + folder);
+  if (!aside.empty()) {
+    const std::string more =
+        aside.size() == 1 ? "" : " and " + std::to_string(aside.size() - 1) + " more";
+    findings.push_back({"state folder", Verdict::kWarning,
+                        "an agent could not read, and has set aside: " + folder + aside[0] + more,
+                        "its log said why; delete them when nobody needs them for that"});
+  }
+  if (IsLeftBehind(root + folder)) {
+    findings.push_back(
+        {"state folder", Verdict::kWarning,
+         "no agent and no scheduler runs, and an installation has left " + folder,
+         "if gpuloom is gone from this node for good, delete the folder; else start the agent"});
+  }
+  return findings;
+}
+
 Finding Program(const std::string& program) {
   Installation installation;
   std::string error;
@@ -165,7 +207,7 @@ Findings CheckState(const DoctorCommand& command) {
   if (findings[0].verdict == Verdict::kOk) {
     for (Finding& finding : Executor(command.program)) findings.push_back(std::move(finding));
   }
-  const std::string folder = command.state_dir.empty() ? kAgentsStateDir : command.state_dir;
+  const std::string folder = command.state_dir.empty() ? AgentsStateDir() : command.state_dir;
   if (!Exists(command.root + folder)) {
     if (!Exists(command.root + command.kubelet_dir)) {
       findings.push_back(
@@ -188,6 +230,7 @@ Findings CheckState(const DoctorCommand& command) {
   if (Exists(command.root + folder + "/" + control::kControlSocketName)) return findings;
   for (Finding& finding : Room(command, folder)) findings.push_back(std::move(finding));
   findings.push_back(Libraries(command.root, folder));
+  for (Finding& finding : Leftovers(command.root, folder)) findings.push_back(std::move(finding));
   return findings;
 }
 

@@ -32,6 +32,8 @@ int LandlockVersion() {
   return version > 0 ? static_cast<int>(version) : 0;
 }
 
+uint64_t PageBytes() { return static_cast<uint64_t>(sysconf(_SC_PAGESIZE)); }
+
 const char* NameOf(Verdict verdict) { return kVerdicts[static_cast<size_t>(verdict)]; }
 
 // A line for each finding, and its remedy below it, behind an arrow.
@@ -56,6 +58,7 @@ std::string FormatFindings(const Findings& findings) {
 Answer Doctor(DoctorCommand command) {
   if (command.file_system == nullptr) command.file_system = FileSystemOf;
   if (command.landlock_version == nullptr) command.landlock_version = LandlockVersion;
+  if (command.page_bytes == nullptr) command.page_bytes = PageBytes;
   Findings findings;
   // From the bottom up: a fault in a lower layer often causes those above.
   for (const auto check : {CheckKernel, CheckGpus, CheckContainerRuntime, CheckKubelet, CheckPolicy,

@@ -32,6 +32,7 @@ struct DoctorCommand {
   // Seams for tests, which have a folder instead of a machine.
   std::optional<FileSystem> (*file_system)(const std::string& path) = nullptr;
   int (*landlock_version)() = nullptr;  // 0: this kernel has none
+  uint64_t (*page_bytes)() = nullptr;
 };
 
 enum class Verdict { kOk, kWarning, kError };

@@ -45,6 +45,7 @@ class DoctorTest : public ::testing::Test {
     command_.program = root_ + "/opt/gpuloom/bin/gpuloom";
     command_.format = Format::kJson;
     command_.landlock_version = [] { return 4; };
+    command_.page_bytes = [] { return uint64_t{4096}; };
     command_.file_system = [](const std::string&) -> std::optional<FileSystem> {
       return FileSystem{false, uint64_t{10} << 30, UINT64_MAX};
     };
@@ -163,6 +164,12 @@ TEST_F(DoctorTest, TheExecutorIsOfThisReleaseAndSaysWhetherThereIsCupti) {
   EXPECT_THAT(Of("installation"), AllOf(HasSubstr("error: "), HasSubstr("bin/gpuloom-executor: ")));
 }
 
+TEST_F(DoctorTest, OnLargePagesNoSchedulerStarts) {
+  command_.page_bytes = [] { return uint64_t{65536}; };
+  EXPECT_THAT(Of("kernel"),
+              StartsWith("error: Linux 6.1.0-18-amd64, with pages of 64 KiB: no scheduler starts"));
+}
+
 TEST_F(DoctorTest, WhatConfinementWantsOfTheKernel) {
   command_.landlock_version = [] { return 0; };
   EXPECT_THAT(Of("landlock"),
@@ -182,6 +189,9 @@ TEST_F(DoctorTest, DriverAndDevices) {
   Write("/proc/driver/nvidia/version",
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.54.03  Release\n");
   EXPECT_THAT(Of("driver"), StartsWith("warning: NVIDIA 535.54.03: "));
+  Write("/proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX aarch64 Kernel Module  580.95.05  Release\n");
+  EXPECT_EQ(Of("driver"), "ok: NVIDIA 580.95.05 → \n");
   Remove("/usr/lib64/libcuda.so.1");
   EXPECT_THAT(Of("driver libraries"),
               AllOf(StartsWith("error: libcuda.so.1 is in none"), HasSubstr("runtimeClassName")));
@@ -224,10 +234,61 @@ TEST_F(DoctorTest, TheContainerRuntimesConfiguration) {
   Write("/etc/containerd/config.toml", "version = 2\n");
   EXPECT_THAT(Of("container runtime"),
               HasSubstr("error: the container runtime's configuration has no runtime nvidia"));
-  Write("/etc/containerd/conf.d/99-nvidia.toml", "[plugins.x.containerd.runtimes.nvidia]\n");
-  EXPECT_THAT(Of("container runtime"), Not(HasSubstr("has no runtime nvidia")));
   Write("/etc/containerd/config.toml", "default_runtime_name = \"nvidia\"\n");
   EXPECT_THAT(Of("container runtime"), HasSubstr("warning: NVIDIA's runtime is the default"));
+}
+
+TEST_F(DoctorTest, WhatContainerdsConfigurationImports) {
+  const char* const kMissing = "has no runtime nvidia";
+  Write("/etc/containerd/config.toml", "version = 2\n[imports]\nimports = [\"/etc/x.toml\"]\n");
+  Write("/etc/x.toml", "[plugins.x.containerd.runtimes.nvidia]\n");
+  Write("/etc/containerd/conf.d/99-nvidia.toml", "[plugins.x.containerd.runtimes.nvidia]\n");
+  EXPECT_THAT(Of("container runtime"), HasSubstr(kMissing)) << "nobody imports these";
+  for (const char* imports :
+       {"imports = [\"/etc/containerd/conf.d/*.toml\"]\n", "imports=['conf.d/*.toml']\n",
+        "imports = [\n  \"/etc/none.toml\",\n  \"/etc/x.toml\",\n]\n",
+        "imports = [\"config.toml\", \"/etc/*.toml\"]\n"}) {
+    Write("/etc/containerd/config.toml", std::string("# x\nversion = 2\n") + imports);
+    EXPECT_THAT(Of("container runtime"), Not(HasSubstr(kMissing))) << imports;
+  }
+  for (const char* wrong : {"imports = [\"/etc/x.toml", "imports", "imports =", "imports = [\"]"}) {
+    Write("/etc/containerd/config.toml", wrong);
+    EXPECT_THAT(Of("container runtime"), HasSubstr(kMissing)) << wrong;
+  }
+}
+
+TEST_F(DoctorTest, DistributionsHaveAContainerdOfTheirOwn) {
+  for (const char* config :
+       {"/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+        "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+        "/var/snap/microk8s/current/args/containerd.toml", "/etc/k0s/containerd.toml"}) {
+    Write(config, "version = 2\n");
+    EXPECT_THAT(Of("container runtime"), HasSubstr("has no runtime nvidia")) << config;
+    Write(config, "version = 2\n[plugins.x.containerd.runtimes.nvidia]\n");
+    EXPECT_THAT(Of("container runtime"), Not(HasSubstr("has no runtime nvidia"))) << config;
+    Remove(config);
+  }
+}
+
+TEST_F(DoctorTest, AKubeletThatIsElsewhereIsNamed) {
+  Remove("/var/lib/kubelet");
+  EXPECT_THAT(Of("kubelet"), StartsWith("ok: none on this machine"));
+  for (const std::string folder :
+       {"/var/snap/microk8s/common/var/lib/kubelet", "/var/lib/k0s/kubelet"}) {
+    Write(folder + "/x", "");
+    EXPECT_EQ(Of("kubelet"), "error: its folder is " + folder +
+                                 ", not /var/lib/kubelet → value kubeletDir: " + folder +
+                                 "; this command: --kubelet-dir " + folder + "\n");
+  }
+}
+
+TEST_F(DoctorTest, SocketsThatAgentsHaveLeft) {
+  Bind(std::string(kPlugins) + "gpuloom-00000001.sock");
+  Bind(std::string(kPlugins) + "gpuloom-00000002.sock");
+  Bind(std::string(kPlugins) + "another.sock");
+  EXPECT_THAT(Of("device plugin"),
+              HasSubstr("warning: left in /var/lib/kubelet/device-plugins by agents that did not "
+                        "end by themselves: 2 sockets"));
 }
 
 TEST_F(DoctorTest, TheKubeletAndWhoServesIt) {
@@ -388,6 +449,20 @@ TEST_F(DoctorTest, AnAgentThatListensAndIsNotReadySaysWhy) {
       answers("echo 'gpuloom-agent: probe: no agent of this container serves in x'; exit 1"),
       StartsWith("ok: gpuloom's agent serves the kubelet; whether it is ready can be asked "
                  "in its own pod"));
+}
+
+TEST_F(DoctorTest, WhatAnInstallationHasLeft) {
+  EXPECT_THAT(Of("state folder"), Not(HasSubstr("left")));
+  Write(std::string(kState) + "/agent.lock", "1\n");
+  EXPECT_THAT(Of("state folder"),
+              HasSubstr("warning: no agent and no scheduler runs, and an installation has left "
+                        "/var/lib/gpuloom → if gpuloom is gone from this node for good, delete"));
+  Listen(std::string(kState) + "/gpus/GPU-1/" + control::kControlSocketName);
+  EXPECT_THAT(Of("state folder"), Not(HasSubstr("left"))) << "its scheduler serves";
+  Write(std::string(kState) + "/metrics.json.bad", "x");
+  EXPECT_THAT(Of("state folder"), HasSubstr("has set aside: /var/lib/gpuloom/metrics.json.bad →"));
+  Write(std::string(kState) + "/records/a.yaml.bad", "x");
+  EXPECT_THAT(Of("state folder"), HasSubstr("metrics.json.bad and 1 more →"));
 }
 
 TEST_F(DoctorTest, ANodeWithoutAGpuNeedsNoScheduler) {

@@ -67,7 +67,7 @@ std::string NvidiaDriver(const std::string& root) {
   return text.empty() ? "" : DriverVersion(text);
 }
 
-SocketState LookAtSocket(const std::string& folder, const std::string& name) {
+SocketState ProbeSocket(const std::string& folder, const std::string& name) {
   struct stat status = {};
   if (stat((folder + "/" + name).c_str(), &status) != 0) {
     return errno == EACCES ? SocketState::kClosed : SocketState::kMissing;

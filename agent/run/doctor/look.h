@@ -18,6 +18,6 @@ std::string NvidiaDriver(const std::string& root);
 
 enum class SocketState { kMissing, kDead, kListening, kClosed };
 // Whether a process listens at folder/name; kClosed: this user may not connect. The path may be of any length.
-SocketState LookAtSocket(const std::string& folder, const std::string& name);
+SocketState ProbeSocket(const std::string& folder, const std::string& name);
 
 }  // namespace gpuloom::run

@@ -62,7 +62,7 @@ uint32_t Tenant::OrderForNumber(char byte) {
   return recv(doorbell, &answer, sizeof(answer), MSG_WAITALL) == sizeof(answer) ? answer : 0;
 }
 
-void Tenant::Tell(char byte) {
+void Tenant::SendByte(char byte) {
   if (send(fds[wire::kDoorbellFd].get(), &byte, 1, MSG_NOSIGNAL) != 1) ADD_FAILURE() << "gone";
 }
 

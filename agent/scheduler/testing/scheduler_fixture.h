@@ -99,7 +99,7 @@ class Tenant {
   int Order(char byte);
   uint32_t OrderForNumber(char byte);
   // The same in two steps; `limit` 0: only if it is there. -1 if nothing has come.
-  void Tell(char byte);
+  void SendByte(char byte);
   int Answer(std::chrono::milliseconds limit = std::chrono::seconds(60));
   // Returns true if the scheduler or the executor closes its end within `limit`.
   bool HungUp(std::chrono::milliseconds limit = std::chrono::seconds(60)) const;

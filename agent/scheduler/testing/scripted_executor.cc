@@ -120,8 +120,8 @@ class Executor {
       StartTracing(start_tracing_own.trace_id, start_tracing_own.allocation_id, in->fds[0].get());
     } else if (in->As(&stop_tracing)) {
       if (stop_tracing.trace_id == trace_) traces_ = 0;
-      TellTrace(stop_tracing.trace_id, control::TraceStep::kStopped);
-      TellTrace(stop_tracing.trace_id, control::TraceStep::kWritten);
+      SendTraceStep(stop_tracing.trace_id, control::TraceStep::kStopped);
+      SendTraceStep(stop_tracing.trace_id, control::TraceStep::kWritten);
     } else if (in->As(&granted)) {
       const auto it = sessions_.find(granted.session_id);
       if (it == sessions_.end()) return;
@@ -137,7 +137,7 @@ class Executor {
       turn_ = 0;
       drains_ = true;
       end_request_ = in->header.request;
-      LookDrained();
+      MaybeSendDrained();
     } else if (in->As(&add)) {
       if (!answers_sessions_) return;
       control::SessionReady ready{};
@@ -151,7 +151,7 @@ class Executor {
         session.held = add.held != 0;
       }
       Send(ready);
-      if (ready.ok) TellHeld(add.session_id);
+      if (ready.ok) SendHeld(add.session_id);
     } else if (in->As(&shares)) {
       ++set_shares_;
       for (auto& [id, session] : sessions_) {
@@ -166,7 +166,7 @@ class Executor {
       if (it == sessions_.end()) return;
       it->second.held = hold.hold != 0;
       it->second.hold_request = in->header.request;
-      TellHeld(hold.session_id);
+      SendHeld(hold.session_id);
     } else if (in->As(&remove)) {
       const auto it = sessions_.find(remove.session_id);
       if (it != sessions_.end() && it->second.ends) End(it, wire::Fatal::kNone);
@@ -198,21 +198,21 @@ class Executor {
     uint64_t counts[] = {records, 0};
     if (exaggerates_ && allocation_id != 0) counts[0] = counts[1] = UINT64_MAX;
     if (pwrite(region, counts, sizeof(counts), 0) < 0) _exit(1);
-    TellTrace(trace_id, control::TraceStep::kRecords);
+    SendTraceStep(trace_id, control::TraceStep::kRecords);
   }
 
-  void TellTrace(uint64_t trace_id, control::TraceStep step) {
+  void SendTraceStep(uint64_t trace_id, control::TraceStep step) {
     if (tells_traces_) Send(control::TraceProgress{trace_id, static_cast<uint32_t>(step), 0});
   }
 
-  void TellHeld(uint64_t id) {
+  void SendHeld(uint64_t id) {
     const Session& session = sessions_.at(id);
     if (!session.held || session.works) return;
     if (!control_.Send(session.hold_request, control::SessionHeld{id, 0, 0})) _exit(0);
   }
 
   // As far as its sessions begin kernels, see b.
-  void LookDrained() {
+  void MaybeSendDrained() {
     const bool works = std::any_of(sessions_.begin(), sessions_.end(),
                                    [](const auto& entry) { return entry.second.works; });
     if (!drains_ || works) return;
@@ -385,8 +385,8 @@ class Executor {
         break;
       case 'B':
         session.works = false;
-        TellHeld(id);
-        LookDrained();
+        SendHeld(id);
+        MaybeSendDrained();
         done();
         break;
       case 'H': {

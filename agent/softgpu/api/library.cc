@@ -48,7 +48,7 @@ CUresult RequireModule(CUlibrary handle, std::shared_ptr<LoadedModule>& module) 
 // driver.
 // A failure that is an image's own. One of memory is told at once, since the next attempt may
 // succeed.
-bool IsToldLater(CUresult failure) {
+bool IsDeferredError(CUresult failure) {
   if (failure != CUDA_ERROR_INVALID_IMAGE && failure != CUDA_ERROR_INVALID_PTX &&
       failure != CUDA_ERROR_UNSUPPORTED_PTX_VERSION) {
     return false;
@@ -84,13 +84,13 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* image, CUjit_option* j
                          ReadExternals(jit_count, jit_options, jit_values));
   }
   if (result == CUDA_SUCCESS) {
-    jit_log.TellSuccess(EntriesOf(*library->blueprint));
+    jit_log.WriteSuccess(EntriesOf(*library->blueprint));
   } else {
-    jit_log.TellError(log);
+    jit_log.WriteError(log);
     if (!log.empty())
       Say(log);  // the runtime loads without a log buffer, so nobody else would tell
   }
-  if (IsToldLater(result)) {
+  if (IsDeferredError(result)) {
     // A library without code: everything that uses it returns the failure, and unloading works as
     // for any other.
     library = std::make_shared<LoadedLibrary>();

@@ -41,7 +41,7 @@ CUresult Require(CUlinkState handle, std::shared_ptr<LinkState>& state) {
 }
 
 CUresult Fail(const LinkState& state, std::string_view why, CUresult result) {
-  state.log.TellError(why);
+  state.log.WriteError(why);
   return result;
 }
 
@@ -151,7 +151,7 @@ CUresult cuLinkComplete(CUlinkState handle, void** image, size_t* size_bytes) {
   for (const ptx::FunctionTree& function : tree.functions) {
     if (function.is_entry) entries.emplace_back(function.name);
   }
-  state->log.TellSuccess(entries);
+  state->log.WriteSuccess(entries);
   *image = state->linked.data();
   // With the NUL behind it, because the image is PTX text.
   if (size_bytes != nullptr) *size_bytes = state->linked.size() + 1;

@@ -32,10 +32,10 @@ CUresult Load(CUmodule* handle, const void* image, const JitLog& jit_log,
   std::shared_ptr<LoadedModule> module;
   if (result == CUDA_SUCCESS) result = LoadModule(*context, ptx, module, log, externals);
   if (result != CUDA_SUCCESS) {
-    jit_log.TellError(log);
+    jit_log.WriteError(log);
     return result;
   }
-  jit_log.TellSuccess(EntriesOf(*module->code));
+  jit_log.WriteSuccess(EntriesOf(*module->code));
   *handle = reinterpret_cast<CUmodule>(module.get());
   return CUDA_SUCCESS;
 }

@@ -6,7 +6,7 @@
 
 #include "agent/softgpu/driver/address_table.h"
 #include "agent/softgpu/driver/context.h"
-#include "agent/softgpu/driver/physical.h"
+#include "agent/softgpu/driver/physical_memory.h"
 #include "agent/softgpu/driver/pool.h"
 #include "agent/softgpu/driver/pool_file.h"
 #include "agent/softgpu/driver/state.h"

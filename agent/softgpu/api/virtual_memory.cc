@@ -4,7 +4,7 @@
 #include "agent/softgpu/driver/virtual_memory.h"
 
 #include "agent/softgpu/driver/address_table.h"
-#include "agent/softgpu/driver/physical.h"
+#include "agent/softgpu/driver/physical_memory.h"
 #include "agent/softgpu/driver/pool_file.h"
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"

@@ -13,7 +13,7 @@
 
 #include "agent/softgpu/driver/address_table.h"
 #include "agent/softgpu/driver/context.h"
-#include "agent/softgpu/driver/physical.h"
+#include "agent/softgpu/driver/physical_memory.h"
 #include "agent/softgpu/driver/retirement.h"
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"

@@ -80,7 +80,7 @@ void JitLog::Fill(CUjit_option buffer, CUjit_option size_option, uint32_t capaci
 }
 
 // Only the requested options are written. The wall time is a float, put into the pointer's lower half.
-void JitLog::Tell(std::string_view info, std::string_view error) const {
+void JitLog::Write(std::string_view info, std::string_view error) const {
   Fill(CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, info_capacity_, info);
   Fill(CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, error_capacity_, error);
   if (void** const time = Find(CU_JIT_WALL_TIME); time != nullptr) {
@@ -93,7 +93,7 @@ void JitLog::Tell(std::string_view info, std::string_view error) const {
   }
 }
 
-void JitLog::TellSuccess(const std::vector<std::string>& entries) const {
+void JitLog::WriteSuccess(const std::vector<std::string>& entries) const {
   std::string info;
   void* const* const verbose = Find(CU_JIT_LOG_VERBOSE);
   if (verbose != nullptr && NumberOf(verbose) != 0) {
@@ -101,7 +101,7 @@ void JitLog::TellSuccess(const std::vector<std::string>& entries) const {
       info.append("softgpu info    : Compiled entry function '").append(name).append("'\n");
     }
   }
-  Tell(info, {});
+  Write(info, {});
 }
 
 }  // namespace gpuloom::softgpu

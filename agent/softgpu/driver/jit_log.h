@@ -25,15 +25,15 @@ class JitLog {
   [[nodiscard]] CUresult Judge() const;
 
   // Writes each text into its buffer, as much as fits, and the number of bytes into its size option.
-  void TellError(std::string_view text) const { Tell({}, text); }
+  void WriteError(std::string_view text) const { Write({}, text); }
   // With a verbose log, one line for each function that kernels are launched by.
-  void TellSuccess(const std::vector<std::string>& entries) const;
+  void WriteSuccess(const std::vector<std::string>& entries) const;
 
  private:
   void** Find(CUjit_option option) const;
   uint32_t CapacityOf(CUjit_option size) const;
   void Fill(CUjit_option buffer, CUjit_option size, uint32_t capacity, std::string_view text) const;
-  void Tell(std::string_view info, std::string_view error) const;
+  void Write(std::string_view info, std::string_view error) const;
 
   unsigned count_ = 0;
   CUjit_option* options_ = nullptr;

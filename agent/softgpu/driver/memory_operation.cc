@@ -18,7 +18,7 @@ namespace {
 
 // Long enough to leave the processor to others, and short enough not to matter compared with a
 // kernel.
-constexpr auto kLookAgain = std::chrono::microseconds(20);
+constexpr auto kPollInterval = std::chrono::microseconds(20);
 
 // A wait reads, a write writes: the memory must allow just that.
 bool Reachable(const MemoryOperation& operation) {
@@ -29,7 +29,7 @@ bool Reachable(const MemoryOperation& operation) {
 // Atomic, because another thread or process writes the word while it is looked at; the address is
 // aligned (Prepare).
 template <typename T>
-bool LookOnce(const MemoryOperation& operation) {
+bool PollOnce(const MemoryOperation& operation) {
   const std::atomic_ref<T> word(*reinterpret_cast<T*>(operation.address));
   return WaitIsOver(word.load(), static_cast<T>(operation.value), operation.condition);
 }
@@ -58,9 +58,9 @@ void RunOne(const MemoryOperation& operation) {
       if (operation.kind == MemoryOperation::Kind::kWrite) {
         return operation.wide ? Write<uint64_t>(operation) : Write<uint32_t>(operation);
       }
-      if (operation.wide ? LookOnce<uint64_t>(operation) : LookOnce<uint32_t>(operation)) return;
+      if (operation.wide ? PollOnce<uint64_t>(operation) : PollOnce<uint32_t>(operation)) return;
     }
-    std::this_thread::sleep_for(kLookAgain);
+    std::this_thread::sleep_for(kPollInterval);
   }
 }
 

@@ -25,7 +25,7 @@ constexpr char kPrefix[] = "gpuloom-softgpu-pool-";
 // none too few: only pages that are in use take memory.
 constexpr uint64_t kTimesMemory = 4;
 constexpr uint64_t kGranuleBytes = uint64_t{2} << 20;
-// Beyond whole granules, so that nobody takes the file for physical memory (physical.h).
+// Beyond whole granules, so that nobody takes the file for physical memory (physical_memory.h).
 constexpr uint64_t kOddBytes = 4096;
 
 uint64_t RoundUp(uint64_t number, uint64_t step) { return (number + step - 1) / step * step; }

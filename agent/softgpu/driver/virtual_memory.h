@@ -10,7 +10,7 @@
 #include <map>
 #include <memory>
 
-#include "agent/softgpu/driver/physical.h"
+#include "agent/softgpu/driver/physical_memory.h"
 #include "proto/cuda/cuda_all.h"
 #include "proto/sync/mutex.h"
 

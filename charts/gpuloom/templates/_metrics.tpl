@@ -57,6 +57,11 @@ honorLabels: true
 relabelings:
   - sourceLabels: [__meta_kubernetes_pod_node_name]
     targetLabel: node
+  # An agent's figures go on with its node's next agent, and so must their series: no label may name the pod.
+  - sourceLabels: [__meta_kubernetes_pod_node_name]
+    targetLabel: instance
+  - action: labeldrop
+    regex: pod|container|endpoint
   {{- with .relabelings }}
   {{- toYaml . | nindent 2 }}
   {{- end }}

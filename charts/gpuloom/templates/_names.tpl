@@ -78,6 +78,14 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end }}
 {{- end -}}
 
+{{/* Where `gpuloom` in the pod looks. */}}
+{{- define "gpuloom.folderEnvironment" -}}
+- name: GPULOOM_STATE_DIR
+  value: {{ .Values.stateDir | quote }}
+- name: GPULOOM_KUBELET_DIR
+  value: {{ .Values.kubeletDir | quote }}
+{{- end -}}
+
 {{/* Root, because the kubelet's sockets and the state belong to root; nothing of root's powers beyond what is named here. */}}
 {{- define "gpuloom.securityContext" -}}
 runAsUser: 0

@@ -67,9 +67,13 @@ template:
     labels:
       {{- include "gpuloom.selector" .root | nindent 6 }}
       app.kubernetes.io/component: {{ .work }}
-      {{- with .root.Values.commonLabels }}
-      {{- toYaml . | nindent 6 }}
+      {{- with include "gpuloom.hookPodLabels" (merge (dict "component" "schedulers") .) }}
+      {{- . | nindent 6 }}
       {{- end }}
+    {{- with include "gpuloom.podSetting" (merge (dict "component" "schedulers" "key" "podAnnotations") .) }}
+    annotations:
+      {{- . | nindent 6 }}
+    {{- end }}
   spec:
     # Where the schedulers are or were.
     {{- include "gpuloom.podPlacement" (merge (dict "component" "schedulers") .) | nindent 4 }}
@@ -89,6 +93,8 @@ template:
           {{- end }}
         securityContext:
           {{- include "gpuloom.securityContext" dict | nindent 10 }}
+        resources:
+          {{- include "gpuloom.hookResources" .root | nindent 10 }}
         volumeMounts:
           {{- if eq .work "removal" }}
           - name: device-plugins
@@ -104,6 +110,8 @@ template:
         command: [/bin/sleep, infinity]
         securityContext:
           {{- include "gpuloom.securityContext" dict | nindent 10 }}
+        resources:
+          {{- include "gpuloom.hookResources" .root | nindent 10 }}
     volumes:
       {{- if eq .work "removal" }}
       - name: device-plugins

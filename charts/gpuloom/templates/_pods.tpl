@@ -36,6 +36,20 @@ annotations:
 {{- end }}
 {{- end -}}
 
+{{/* Labels and annotations of the pods of hooks, of the component's: (dict "root" $ "component" "agent" or "schedulers"). */}}
+{{- define "gpuloom.hookPodLabels" -}}
+{{- $own := fromYaml (include "gpuloom.podSetting" (merge (dict "key" "podLabels") .)) }}
+{{- with merge dict $own (default dict .root.Values.commonLabels) }}
+{{- toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Of the containers that work for hooks; a release that is upgraded with --reuse-values has no such value. */}}
+{{- define "gpuloom.hookResources" -}}
+{{- $small := dict "requests" (dict "cpu" "10m" "memory" "32Mi") "limits" (dict "memory" "256Mi") -}}
+{{- toYaml (default $small .Values.hookResources) -}}
+{{- end -}}
+
 {{- define "gpuloom.podPlacement" -}}
 {{- $values := .root.Values -}}
 serviceAccountName: {{ default (include "gpuloom.serviceAccount" .root) .serviceAccount }}

@@ -63,8 +63,10 @@ std::string RecordingText(const Recording& recording) {
   return text;
 }
 
-RecordedScheduler::RecordedScheduler(const std::string& state_dir, Recording recording)
+RecordedScheduler::RecordedScheduler(const std::string& state_dir, Recording recording,
+                                     std::function<void(uint32_t type)> on_message)
     : recording_(std::move(recording)),
+      on_message_(std::move(on_message)),
       listener_(channel::ListenAt((state_dir + "/" + kControlSocketName).c_str())) {
   if (!listener_.valid() || !channel::MakePair(SOCK_STREAM, &stop_read_, &stop_write_)) abort();
   has_minors_ =
@@ -101,6 +103,7 @@ bool RecordedScheduler::AnswerOne(int connection) {
   if (size < 0) return false;
   said.bytes.resize(static_cast<size_t>(size));
   const MessageHeader header = said.header();
+  if (on_message_) on_message_(header.type);
   const auto find = [&](bool same_hello) {
     return std::find_if(recording_.begin(), recording_.end(), [&](const RecordedMessage& recorded) {
       return !recorded.from_scheduler && recorded.header().type == header.type &&

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -36,13 +37,14 @@ RecordedMessage MakeRecorded(bool from_scheduler, const M& message) {
 Recording ReadRecording(const std::string& path);
 std::string RecordingText(const Recording& recording);
 
-// Listens at `state_dir`/control.sock on its own thread and answers each message as the recorded scheduler answered
+// Listens at `state_dir`/control.sock on its own thread, calls `on_message`, if any, with each message's type, and answers each message as the recorded scheduler answered
 // one of the same type and size (since 3.1 also a shorter one's: what it does not know is ignored), a Hello as the
 // same Hello or else as the first; a client that sends anything else is disconnected. Serves until it is destroyed,
 // one connection after the other.
 class RecordedScheduler {
  public:
-  RecordedScheduler(const std::string& state_dir, Recording recording);
+  RecordedScheduler(const std::string& state_dir, Recording recording,
+                    std::function<void(uint32_t type)> on_message = nullptr);
   ~RecordedScheduler();
 
   // Returns true if something was sent that the recorded scheduler was never asked.
@@ -54,6 +56,7 @@ class RecordedScheduler {
   bool AnswerOne(int connection);
 
   const Recording recording_;
+  const std::function<void(uint32_t)> on_message_;
   bool has_minors_ = false;  // the recorded scheduler: it is not of 3.0
   channel::UniqueFd listener_;
   channel::UniqueFd stop_read_, stop_write_;

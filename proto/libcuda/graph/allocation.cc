@@ -188,7 +188,7 @@ GraphMemory* TakeFreed(Graph* graph, const Edge* before, size_t count, size_t si
   if (smallest == graph->freed.count() || !Fits(*graph->freed[smallest], size_bytes)) {
     return nullptr;
   }
-  const uint64_t most = kMaxLooksPerNode * graph->nodes.count();
+  const uint64_t most = kMaxScannedPerNode * graph->nodes.count();
   const uint64_t mark = NewMark();
   Growing<Node*> seen = {};  // what is done before the new node: nearest first
   const auto see = [&seen, mark](const Edge& edge) {

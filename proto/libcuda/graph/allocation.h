@@ -38,7 +38,7 @@ extern std::atomic<uint32_t> graph_memory_count;
 // The most nodes and edges that are visited, per node of the graph, in search of memory for its allocation nodes;
 // beyond that, nodes get memory of their own. So building a graph takes time proportional to its size. A chain of
 // this length is always searched to its end.
-inline constexpr uint64_t kMaxLooksPerNode = 1024;
+inline constexpr uint64_t kMaxScannedPerNode = 1024;
 
 // Finds memory for a node of `graph` that depends on `before`, and reserves it until the node is added; null: none.
 [[nodiscard]] GraphMemory* TakeFreed(Graph* graph, const Edge* before, size_t count,

@@ -186,7 +186,7 @@ TEST_F(Model, TheSearchForMemoryEndsBeforeItTakesLong) {
   const size_t before = library.last_address;
   for (size_t i = 0; i < 2000; ++i) last = Allocate({last}, 4096);
   EXPECT_EQ(library.last_address, before + 2000);
-  EXPECT_LE(graph_->looked_at, kMaxLooksPerNode * graph_->nodes.count());
+  EXPECT_LE(graph_->looked_at, kMaxScannedPerNode * graph_->nodes.count());
 }
 
 TEST_F(Model, AnotherGraphsFreedMemoryIsNotReused) {

@@ -79,7 +79,7 @@ struct Graph {
   UseTable uses;  // of a graph without an owner; executable graphs' copies note nothing
   // Memory that its nodes have freed and may get again: smallest first, then by address.
   Growing<GraphMemory*> freed;
-  uint64_t looked_at;  // nodes and edges visited in search of such memory (kMaxLooksPerNode)
+  uint64_t looked_at;  // nodes and edges visited in search of such memory (kMaxScannedPerNode)
 };
 
 class GPULOOM_SCOPED_CAPABILITY GraphLock {

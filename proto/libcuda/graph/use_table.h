@@ -23,7 +23,7 @@ class UseTable {
   // Returns null if nothing was noted for the address.
   AddressUses* Find(CUdeviceptr address) const {
     if (capacity_ == 0 || address == 0) return nullptr;
-    AddressUses* place = PlaceOf(address);
+    AddressUses* place = SlotFor(address);
     return place->address == 0 ? nullptr : place;
   }
   // Makes room for `more` addresses. False if out of memory; then nothing has changed.
@@ -43,7 +43,7 @@ class UseTable {
   }
   // Adds the address, or finds it; it must not be 0. Unless it is there already, Reserve must have made room for it.
   AddressUses* Add(CUdeviceptr address) {
-    AddressUses* place = PlaceOf(address);
+    AddressUses* place = SlotFor(address);
     if (place->address == 0) {
       place->address = address;
       ++count_;
@@ -69,7 +69,7 @@ class UseTable {
   size_t count() const { return count_; }
 
  private:
-  AddressUses* PlaceOf(CUdeviceptr address) const {
+  AddressUses* SlotFor(CUdeviceptr address) const {
     size_t i = ((address >> 9) * 0x9e3779b97f4a7c15) >> 32 & (capacity_ - 1);
     while (uses_[i].address != 0 && uses_[i].address != address) i = (i + 1) & (capacity_ - 1);
     return &uses_[i];

@@ -71,10 +71,11 @@ bool DecodeRsqrt(Decoder& decoder, Op& op) {
     return false;
   }
   if (!upper_half) {
-    return decoder.Emit(Map1<double, double>([](double a) { return 1.0 / std::sqrt(a); }), in);
+    return decoder.Emit(Map1<double, double>([](double a) { return Made(1.0 / std::sqrt(a), a); }),
+                        in);
   }
-  return decoder.Emit(Map1<double, double>([](double a) { return UpperHalf(1.0 / std::sqrt(a)); }),
-                      in);
+  return decoder.Emit(
+      Map1<double, double>([](double a) { return UpperHalf(Made(1.0 / std::sqrt(a), a)); }), in);
 }
 
 bool DecodeSinCos(Decoder& decoder, Op& op) {

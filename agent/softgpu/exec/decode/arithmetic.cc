@@ -154,7 +154,7 @@ namespace {
 template <class T>
 T Divide(T a, T b) {
   if constexpr (sizeof(T) == 8) {
-    return DivOrOnes(a, b);
+    return DivideOrAllOnes(a, b);
   } else {
     // Lanes that divide by zero, or are off, divide too: their result is replaced.
     const T safe = b == 0 ? T{1} : b;
@@ -169,7 +169,7 @@ T Divide(T a, T b) {
 template <class T>
 T Remainder(T a, T b) {
   if constexpr (sizeof(T) == 8) {
-    return RemOrOnes(a, b);
+    return RemainderOrAllOnes(a, b);
   } else {
     // Because the products wrap around, this is right even where the quotient does not fit.
     return b == 0 ? static_cast<T>(~T{0}) : SubWrap(a, MulWrap(Divide(a, b), b));

@@ -121,7 +121,7 @@ Operation BitsAtomic(std::string_view what) {
 // once.
 template <class H>
 uint16_t AddHalf(uint16_t a, uint16_t b) {
-  const double sum = AddToOdd(ToFloat(H{a}), ToFloat(H{b}));
+  const double sum = AddRoundToOdd(ToFloat(H{a}), ToFloat(H{b}));
   if constexpr (std::is_same_v<H, Half>) return ToHalf(sum).bits;
   return ToBfloat(sum).bits;
 }
@@ -157,7 +157,7 @@ Operation HalfAtomic(std::string_view what, bool pair) {
 
 Operation FloatAdd(ptx::Type type, ptx::Space space) {
   if (type == ptx::Type::kF64) {
-    return Make<double>([](double a, double b, double) { return a + b; });
+    return Make<double>([](double a, double b, double) { return Made(a + b, a, b); });
   }
   // In global memory a GPU flushes subnormal numbers, in shared memory not. A generic address
   // counts as global.

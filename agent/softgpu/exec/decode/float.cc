@@ -88,43 +88,44 @@ float DivideApproximately(float a, float b) {
 template <class T>
 Handler SumOf(uint16_t mode, bool subtract) {
   if (mode == 0) {
-    return subtract ? Map2<T, T, T>([](T a, T b) { return Canonical(a - b); })
-                    : Map2<T, T, T>([](T a, T b) { return Canonical(a + b); });
+    return subtract ? Map2<T, T, T>([](T a, T b) { return Canonical(Made(a - b, a, b)); })
+                    : Map2<T, T, T>([](T a, T b) { return Canonical(Made(a + b, a, b)); });
   }
   if (RoundOf(mode) == Round::kNearest) {
-    return subtract ? Moded<T, 2>([](T a, T b, T) { return a - b; })
-                    : Moded<T, 2>([](T a, T b, T) { return a + b; });
+    return subtract ? Moded<T, 2>([](T a, T b, T) { return Made(a - b, a, b); })
+                    : Moded<T, 2>([](T a, T b, T) { return Made(a + b, a, b); });
   }
-  return subtract ? Rounded<T, 2>([](T a, T b, T) { return a - b; })
-                  : Rounded<T, 2>([](T a, T b, T) { return a + b; });
+  return subtract ? Rounded<T, 2>([](T a, T b, T) { return Made(a - b, a, b); })
+                  : Rounded<T, 2>([](T a, T b, T) { return Made(a + b, a, b); });
 }
 
 template <class T>
 Handler MulOf(uint16_t mode) {
-  if (mode == 0) return Map2<T, T, T>([](T a, T b) { return Canonical(a * b); });
+  if (mode == 0) return Map2<T, T, T>([](T a, T b) { return Canonical(Made(a * b, a, b)); });
   if (RoundOf(mode) == Round::kNearest) {
-    return Moded<T, 2>([](T a, T b, T) { return a * b; });
+    return Moded<T, 2>([](T a, T b, T) { return Made(a * b, a, b); });
   }
-  return Rounded<T, 2>([](T a, T b, T) { return a * b; });
+  return Rounded<T, 2>([](T a, T b, T) { return Made(a * b, a, b); });
 }
 
 template <class T>
 Handler FmaOf(uint16_t mode) {
   if (mode == 0) {
-    return Map3<T, T, T, T>([](T a, T b, T c) { return Canonical(std::fma(a, b, c)); });
+    return Map3<T, T, T, T>(
+        [](T a, T b, T c) { return Canonical(Made(std::fma(a, b, c), a, b, c)); });
   }
   if (RoundOf(mode) == Round::kNearest) {
-    return Moded<T, 3>([](T a, T b, T c) { return std::fma(a, b, c); });
+    return Moded<T, 3>([](T a, T b, T c) { return Made(std::fma(a, b, c), a, b, c); });
   }
-  return Rounded<T, 3>([](T a, T b, T c) { return std::fma(a, b, c); });
+  return Rounded<T, 3>([](T a, T b, T c) { return Made(std::fma(a, b, c), a, b, c); });
 }
 
 template <class T>
 Handler DivOf(uint16_t mode) {
   if (RoundOf(mode) == Round::kNearest) {
-    return Moded<T, 2>([](T a, T b, T) { return a / b; });
+    return Moded<T, 2>([](T a, T b, T) { return Made(a / b, a, b); });
   }
-  return Rounded<T, 2>([](T a, T b, T) { return a / b; });
+  return Rounded<T, 2>([](T a, T b, T) { return Made(a / b, a, b); });
 }
 
 template <class T>
@@ -143,9 +144,9 @@ Handler RcpOf(uint16_t mode) {
 template <class T>
 Handler SqrtOf(uint16_t mode) {
   if (RoundOf(mode) == Round::kNearest) {
-    return Moded<T, 1>([](T a, T, T) { return std::sqrt(a); });
+    return Moded<T, 1>([](T a, T, T) { return Made(std::sqrt(a), a); });
   }
-  return Rounded<T, 1>([](T a, T, T) { return std::sqrt(a); });
+  return Rounded<T, 1>([](T a, T, T) { return Made(std::sqrt(a), a); });
 }
 
 template <class F>

@@ -46,13 +46,13 @@ double ExtremeOf(double a, double b, bool max, uint16_t mode) {
 double Compute(HalfOp what, double a, double b, double c, uint16_t mode) {
   switch (what) {
     case HalfOp::kAdd:
-      return AddToOdd(a, b);
+      return AddRoundToOdd(a, b);
     case HalfOp::kSub:
-      return AddToOdd(a, -b);
+      return AddRoundToOdd(a, -b);
     case HalfOp::kMul:
       return a * b;
     case HalfOp::kFma:
-      return AddToOdd(a * b, c);
+      return AddRoundToOdd(a * b, c);
     case HalfOp::kMin:
       return ExtremeOf(a, b, false, mode);
     case HalfOp::kMax:

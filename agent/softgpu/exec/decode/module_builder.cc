@@ -100,8 +100,8 @@ bool ModuleBuilder::NumberReferences(std::vector<ImageReference>* references) {
 
 // All of a module's variables lie in one piece of device memory: first every variable gets an
 // offset, then the piece is allocated, then offsets become addresses.
-bool ModuleBuilder::PlaceGlobals(const Module::AllocateGlobals& allocate,
-                                 std::vector<Global>* globals) {
+bool ModuleBuilder::LayOutGlobals(const Module::AllocateGlobals& allocate,
+                                  std::vector<Global>* globals) {
   uint64_t size_bytes = 0;
   uint64_t align_bytes = 16;
   for (const ptx::Variable& variable : tree_.variables) {
@@ -214,8 +214,8 @@ bool ModuleBuilder::FillGlobals(const std::vector<Global>& globals) {
 
 bool ModuleBuilder::Declare(const Module::AllocateGlobals& allocate, std::vector<Global>* globals,
                             std::vector<ImageReference>* references) {
-  return NumberFunctions() && NumberReferences(references) && PlaceGlobals(allocate, globals) &&
-         FillGlobals(*globals) && PlaceShared();
+  return NumberFunctions() && NumberReferences(references) && LayOutGlobals(allocate, globals) &&
+         FillGlobals(*globals) && LayOutShared();
 }
 
 // The functions that a kernel may reach by the names in its text, itself included. Pointers to
@@ -238,7 +238,7 @@ std::set<uint32_t> ModuleBuilder::Reachable(uint32_t function) const {
 
 // Shared variables that device functions use keep one place in all kernels, at the start; a
 // variable that only one kernel uses lies behind them, so that kernels do not pay for each other's.
-bool ModuleBuilder::PlaceShared() {
+bool ModuleBuilder::LayOutShared() {
   names_used_.resize(trees_.size());
   for (size_t i = 0; i < trees_.size(); ++i) {
     // Every operand that names a variable or function counts as a use, whatever the instruction
@@ -308,7 +308,7 @@ bool ModuleBuilder::PlaceShared() {
   return true;
 }
 
-// Called in the order of the function's text, as PlaceShared() has counted.
+// Called in the order of the function's text, as LayOutShared() has counted.
 bool ModuleBuilder::AddShared(uint64_t size_bytes, uint32_t align_bytes, uint64_t* offset) {
   *offset = Align(shared_end_, align_bytes);
   if (*offset + size_bytes > kMaxSharedBytesPerBlock) return false;

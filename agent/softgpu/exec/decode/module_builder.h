@@ -48,10 +48,10 @@ class ModuleBuilder {
  private:
   bool NumberFunctions();
   bool NumberReferences(std::vector<ImageReference>* references);
-  bool PlaceGlobals(const Module::AllocateGlobals& allocate, std::vector<Global>* globals);
+  bool LayOutGlobals(const Module::AllocateGlobals& allocate, std::vector<Global>* globals);
   bool FillGlobals(const std::vector<Global>& globals);
   bool WriteInitialValues(const ptx::Variable& variable, uint64_t address);
-  bool PlaceShared();
+  bool LayOutShared();
   [[nodiscard]] std::set<uint32_t> Reachable(uint32_t function) const;
   // Whether the effect of a kernel may depend on the order of its blocks.
   [[nodiscard]] bool KeepsOrder(uint32_t kernel) const;

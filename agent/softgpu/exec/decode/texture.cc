@@ -50,7 +50,7 @@ Step SampleTexture(Warp& warp, const Instr& in) {
                           "a handle that is no texture, or a reference without one");
       }
     }
-    Place place;
+    TextureCoordinate place;
     place.dimensions = in.extra & kDimensions;
     place.integers = (in.extra & kIntegers) != 0;
     for (uint32_t i = 0; i < place.dimensions; ++i) {

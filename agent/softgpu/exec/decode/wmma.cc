@@ -55,7 +55,7 @@ Step Transfer(Warp& warp, const Instr& in) {
         word = wide ? warp.Source<uint64_t>(ref)[lane] : warp.Source<uint32_t>(ref)[lane];
       }
       for (uint32_t j = 0; j < fragment.PerRegister(); ++j) {
-        const Fragment::Place place = fragment.PlaceOf(lane, r, j);
+        const Fragment::Position place = fragment.PositionOf(lane, r, j);
         const uint64_t bit = bits * (refs[kByColumns] != 0 ? place.column * stride + place.row
                                                            : place.row * stride + place.column);
         const uint64_t address = base + bit / 8;

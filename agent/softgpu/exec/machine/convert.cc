@@ -166,7 +166,7 @@ uint64_t IntegerToFloat(Wide value, const Conversion& how) {
   // To 16 bits: two exact doubles, added so that the sum can be rounded once more.
   const auto high = static_cast<double>(static_cast<int64_t>(value >> 32)) * 0x1p32;
   const auto low = static_cast<double>(static_cast<uint32_t>(value));
-  return FromDouble(AddToOdd(high, low), how);
+  return FromDouble(AddRoundToOdd(high, low), how);
 }
 
 }  // namespace

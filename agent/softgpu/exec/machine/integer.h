@@ -73,7 +73,7 @@ inline int16_t MulHigh(int16_t a, int16_t b) {
 
 // For a division by zero, and its remainder, a GPU gives all ones.
 template <class T>
-T DivOrOnes(T a, T b) {
+T DivideOrAllOnes(T a, T b) {
   if (b == 0) return static_cast<T>(~T{0});
   if constexpr (std::is_signed_v<T>) {
     if (b == -1) return SubWrap(T{0}, a);
@@ -81,7 +81,7 @@ T DivOrOnes(T a, T b) {
   return static_cast<T>(a / b);
 }
 template <class T>
-T RemOrOnes(T a, T b) {
+T RemainderOrAllOnes(T a, T b) {
   if (b == 0) return static_cast<T>(~T{0});
   if constexpr (std::is_signed_v<T>) {
     if (b == -1) return 0;

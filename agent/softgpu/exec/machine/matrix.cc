@@ -190,7 +190,7 @@ Fragment Fragment::Of(Element element, Role role, const MatrixShape& shape) {
 
 // Where element `at` of register `index` lies. C and D spread two neighbors over each register or
 // pair of registers; A and B fill registers along the direction that is multiplied away.
-Fragment::Place Fragment::PlaceOf(uint32_t lane, uint32_t index, uint32_t at) const {
+Fragment::Position Fragment::PositionOf(uint32_t lane, uint32_t index, uint32_t at) const {
   const uint32_t group = lane / 4;
   const uint32_t per = PerRegister();
   if (role == Role::kC) {
@@ -220,7 +220,7 @@ Matrix Fragment::Read(const Warp& warp, const uint32_t* refs) const {
       const uint64_t word = RegisterBytes() == 8 ? warp.Source<uint64_t>(refs[r])[lane]
                                                  : warp.Source<uint32_t>(refs[r])[lane];
       for (uint32_t j = 0; j < per; ++j) {
-        const Place place = PlaceOf(lane, r, j);
+        const Position place = PositionOf(lane, r, j);
         matrix.At(place.row, place.column) = ValueOf(element, word, j);
       }
     }
@@ -234,7 +234,7 @@ void Fragment::Write(Warp& warp, const uint32_t* refs, const Matrix& matrix, boo
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
       uint64_t word = 0;
       for (uint32_t j = 0; j < per; ++j) {
-        const Place place = PlaceOf(lane, r, j);
+        const Position place = PositionOf(lane, r, j);
         word |= BitsFrom(element, matrix.At(place.row, place.column), saturate)
                 << (j * BitsOf(element));
       }

@@ -83,10 +83,10 @@ struct Fragment {
   [[nodiscard]] static Fragment Of(Element element, Role role, const MatrixShape& shape);
   [[nodiscard]] uint32_t RegisterBytes() const { return element == Element::kF64 ? 8 : 4; }
   [[nodiscard]] uint32_t PerRegister() const { return 8 * RegisterBytes() / BitsOf(element); }
-  struct Place {
+  struct Position {
     uint32_t row, column;
   };
-  [[nodiscard]] Place PlaceOf(uint32_t lane, uint32_t index, uint32_t at) const;
+  [[nodiscard]] Position PositionOf(uint32_t lane, uint32_t index, uint32_t at) const;
   // Reads all lanes. `refs`: the registers.
   [[nodiscard]] Matrix Read(const Warp& warp, const uint32_t* refs) const;
   void Write(Warp& warp, const uint32_t* refs, const Matrix& matrix, bool saturate) const;

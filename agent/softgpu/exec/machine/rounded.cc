@@ -29,7 +29,7 @@ ScopedRound::ScopedRound(Round round) : before_(std::fegetround()) {
 }
 ScopedRound::~ScopedRound() { std::fesetround(before_); }
 
-double AddToOdd(double a, double b) {
+double AddRoundToOdd(double a, double b) {
   const double sum = a + b;
   // Infinity and not-a-number: there is no rest to speak of.
   if (!std::isfinite(sum)) return sum;

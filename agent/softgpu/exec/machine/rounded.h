@@ -28,6 +28,22 @@ inline float Canonical(float value) {
 }
 inline double Canonical(double value) { return value; }
 
+// `result`, which an operation made of `operands`. A not-a-number that double precision makes of numbers has its sign set
+// on a GPU, as on x86, and not on arm64.
+template <class T, class... Operands>
+[[gnu::always_inline]] inline T Made(T result, Operands... operands) {
+#if defined(__aarch64__)
+  if constexpr (sizeof(T) == 8) {
+    if (result != result && ((operands == operands) && ...)) {
+      return std::bit_cast<double>(uint64_t{0xfff8000000000000});
+    }
+  }
+#else
+  (static_cast<void>(operands), ...);
+#endif
+  return result;
+}
+
 inline float Flushed(float value) {
   return std::fabs(value) < std::numeric_limits<float>::min() ? std::copysign(0.0f, value) : value;
 }
@@ -82,6 +98,6 @@ template <class T>
 
 // a + b with its last bit set when it is not exact ("round to odd"). Rounding that once more to a narrower format gives
 // the same as rounding the exact sum.
-[[nodiscard]] double AddToOdd(double a, double b);
+[[nodiscard]] double AddRoundToOdd(double a, double b);
 
 }  // namespace gpuloom::softgpu

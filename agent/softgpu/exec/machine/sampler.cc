@@ -104,7 +104,8 @@ int64_t Wrapped(int64_t i, uint32_t size, AddressMode mode) {
 // One image, seen through a texture from one place. Refers to all its arguments.
 class Level {
  public:
-  Level(const Texture& texture, const Image& image, const Place& place, const ReadBytes& read)
+  Level(const Texture& texture, const Image& image, const TextureCoordinate& place,
+        const ReadBytes& read)
       : texture_(texture), image_(image), place_(place), read_(read) {
     // Only the dimensions that the shape has: a layer is an index of its own and is never filtered.
     const uint32_t sizes[3] = {image.width, image.height, image.depth};
@@ -221,15 +222,15 @@ class Level {
 
   const Texture& texture_;
   const Image& image_;
-  const Place& place_;
+  const TextureCoordinate& place_;
   const ReadBytes& read_;
   uint32_t size_[3] = {1, 1, 1};
   AddressMode mode_[3] = {};
   float at_[3] = {};
 };
 
-bool SampleLevel(const Texture& texture, uint32_t level, const Place& place, const ReadBytes& read,
-                 Element* element) {
+bool SampleLevel(const Texture& texture, uint32_t level, const TextureCoordinate& place,
+                 const ReadBytes& read, Element* element) {
   const Image& image = texture.levels[level];
   const Level at(texture, image, place, read);
   // Integers cannot be mixed, and integer coordinates name one element.
@@ -239,7 +240,7 @@ bool SampleLevel(const Texture& texture, uint32_t level, const Place& place, con
 
 }  // namespace
 
-void OntoCube(const Texture& texture, Place* place, float (*gradients)[3]) {
+void OntoCube(const Texture& texture, TextureCoordinate* place, float (*gradients)[3]) {
   // Of each face of a cube: the axis that is longest, and which way the other two run. Faces are
   // +x, -x, +y, -y, +z, -z; the signs are those of OpenGL's table of cube maps.
   struct Face {
@@ -297,8 +298,8 @@ float LevelOf(const Texture& texture, uint32_t dimensions, const float (*gradien
   return std::log2(longest);
 }
 
-bool Sample(const Texture& texture, const Place& place, float level, const ReadBytes& read,
-            Element* element) {
+bool Sample(const Texture& texture, const TextureCoordinate& place, float level,
+            const ReadBytes& read, Element* element) {
   // The level of detail is limited twice: by the texture's bounds, then by the levels that exist.
   const auto last = static_cast<float>(texture.levels.size() - 1);
   float lod = std::isnan(level) ? 0 : level;
@@ -326,8 +327,8 @@ bool Sample(const Texture& texture, const Place& place, float level, const ReadB
 }
 
 // tld4 has no level of detail: it reads the first level.
-bool Gather(const Texture& texture, const Place& place, uint32_t channel, const ReadBytes& read,
-            Element* element) {
+bool Gather(const Texture& texture, const TextureCoordinate& place, uint32_t channel,
+            const ReadBytes& read, Element* element) {
   return Level(texture, texture.levels[0], place, read).Gather(channel, element);
 }
 

@@ -2,7 +2,7 @@
 // The scheduler of a warp's lanes: which of them run, for how long, and where they meet again.
 //
 // A lane's place is lane_frame_ and lane_pc_. While its group runs, `pc` counts and lane_pc_ is out
-// of date: every way out of the running group goes through Park() or Place(), which write it.
+// of date: every way out of the running group goes through Park() or SetLanePc(), which write it.
 // Select() chooses the next group from what stands there.
 #include "agent/softgpu/exec/machine/warp.h"
 
@@ -150,7 +150,7 @@ bool Warp::Select() {
       return true;
     }
     // Some of them wait at a barrier or in a warp-wide instruction, so each needs its place.
-    Place(live_, pc);
+    SetLanePc(live_, pc);
   }
   ++turn_;
   // Lanes in different frames, or a group that must not be chosen again, need the slow way.

@@ -211,7 +211,7 @@ class Warp {
     const bool forward = target > next;
     const uint32_t wait = forward ? taken : active & ~taken;
     const uint32_t wait_at = forward ? target : next;
-    Place(wait, wait_at);
+    SetLanePc(wait, wait_at);
     merge_pc_ = std::min(merge_pc_, wait_at);
     active &= ~wait;
     ++turn_;
@@ -251,10 +251,10 @@ class Warp {
       together_ = true;
       pc = at;
     } else {
-      Place(lanes, at);
+      SetLanePc(lanes, at);
     }
   }
-  void Place(uint32_t lanes, uint32_t at) {
+  void SetLanePc(uint32_t lanes, uint32_t at) {
     // Written with masks, for which the compiler makes no branches.
     const uint64_t turn = turn_;
     ForAll([=, this](uint32_t i) {

@@ -56,7 +56,7 @@ Step Warp::CallLanes(const Function& callee, const CallSite& site, uint32_t lane
   // The callee's lanes are placed before anything is chosen: only when all active lanes call
   // together, as nearly always, does the warp go on inside without another Select().
   ForEach(lanes, [&](uint32_t lane) { lane_frame_[lane] = inner; });
-  Place(lanes, 0);
+  SetLanePc(lanes, 0);
   if (lanes != active) return Step::kSwitch;
   Enter(inner);
   pc = 0;
@@ -107,7 +107,7 @@ void Warp::ReturnLanes(uint32_t lanes) {
     ForEach(lanes, [&](uint32_t lane) { allocated[lane] = inner->allocated[lane]; });
   }
   ForEach(lanes, [&](uint32_t lane) { lane_frame_[lane] = outer; });
-  Place(lanes, inner->return_pc);
+  SetLanePc(lanes, inner->return_pc);
   inner->lanes &= ~lanes;
   if (inner->lanes == 0) DropFrame(inner);
 }

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// One session's place among the others that share the device's time (time_sharing.h). Owned by the session; ring thread
+// only.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "agent/arbiter/domain_arbiter.h"
+#include "proto/control/messages.h"
+
+namespace gpuloom::executor {
+
+struct Share {
+  // What the present order lets it submit.
+  struct Room {
+    bool open = false;
+    bool idle_streams = false;  // only to streams that have nothing at the device
+    uint64_t budget_ns = 0;
+    arbiter::Work submitted;
+
+    bool IsOpen(bool stream_at_device) const {
+      return open && !IsFull() && !(idle_streams && stream_at_device);
+    }
+    // The first piece always fits.
+    bool IsFull() const { return submitted.pieces != 0 && submitted.predicted_ns >= budget_ns; }
+    bool Fits(uint64_t predicted_ns) const {
+      return submitted.pieces == 0 ||
+             predicted_ns <= budget_ns - std::min(budget_ns, submitted.predicted_ns);
+    }
+  };
+
+  arbiter::SessionId session{};
+  arbiter::AllocationId allocation{};
+  uint64_t session_id = 0;     // the scheduler's
+  uint64_t allocation_id = 0;  // the scheduler's
+  bool limited = false;
+  std::array<Room, arbiter::kEngines> rooms;
+  std::array<arbiter::Work, arbiter::kEngines> queued;  // as the arbiter knows it
+  std::array<uint32_t, arbiter::kEngines> heads = {};   // streams whose oldest mark is the engine's
+  std::array<uint64_t, arbiter::kEngines> used_ns = {};
+  uint64_t noted_ns = 0;    // the part of all that which Turns has noted
+  uint64_t went_on_ns = 0;  // when it last made progress, or SubmitToIdleStreams let it submit
+  uint32_t idle_submissions = 0;  // how often SubmitToIdleStreams has let it since a regular order
+  control::KernelTerms kernels{};
+  // For how long the finished work of the kernels' engine was at the head of its stream, by LevelOf
+  // its priority.
+  std::array<uint64_t, 8> ended_ns = {};
+  control::WorkCounts counts{};  // for the scheduler
+  std::array<arbiter::Waits, arbiter::kEngines> waits_counted =
+      {};  // the part of these in `counts`
+
+  // CUDA's priorities: 0 is the lowest, negative ones are higher.
+  static uint32_t LevelOf(int cuda_priority) {
+    return static_cast<uint32_t>(std::clamp(-cuda_priority, 0, 7));
+  }
+
+  Room& room(arbiter::Engine engine) { return rooms[static_cast<size_t>(engine)]; }
+  const Room& room(arbiter::Engine engine) const { return rooms[static_cast<size_t>(engine)]; }
+};
+
+}  // namespace gpuloom::executor

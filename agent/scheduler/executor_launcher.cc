@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/scheduler/executor_launcher.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <memory>
+#include <vector>
+
+#include "agent/node/gpu_uuid.h"
+#include "agent/scheduler/device.h"
+#include "agent/scheduler/log.h"
+#include "proto/control/connection.h"
+
+namespace gpuloom::scheduler {
+
+// What an executor gets on its command line is all that it may know before it is confined; its
+// domain's name only, no tenant's. It inherits its end of the control socket, the lock of its user,
+// and a pipe for its log.
+bool ExecutorLauncher::Start(Executor* executor, int control, std::string* error) {
+  if (!options_.executor_users.Take(&executor->user, error)) return false;
+  executor->folder = folders_.NewPath();
+  executor->log = std::make_unique<ExecutorLog>(loop_);
+  if (!executor->log->valid()) {
+    *error = std::string("scheduler: no pipe for an executor's log: ") + strerror(errno);
+    return false;
+  }
+  std::vector<std::string> command = {
+      options_.executor_path,
+      "--gpu",
+      FormatUuid(device_->facts().uuid),
+      "--cuda-library",
+      options_.cuda_library,
+      "--log-level",
+      options_.executor_log_level,
+      "--folder",
+      executor->folder,
+      "--control-version",
+      control::VersionText(control::kControlMajor, control::kControlMinor),
+      "--tell-refused-calls"};
+  if (!executor->is_spare()) command.insert(command.end(), {"--domain", executor->domain});
+  executor->lenient = drivers_need_leniency_;
+  if (executor->lenient) command.push_back("--lenient");
+  if (options_.executor_memory_bytes != 0) {
+    command.insert(command.end(),
+                   {"--memory-limit", std::to_string(options_.executor_memory_bytes)});
+  }
+  // The lock is inherited, so the number stays taken while any process of the executor lives, even
+  // if this scheduler dies.
+  std::vector<int> descriptors = {control};
+  if (executor->user.id != 0) {
+    command.insert(command.end(), {"--user", std::to_string(executor->user.id)});
+    descriptors.push_back(executor->user.lock.get());
+  }
+  return executor->process.Start(command, executor->log->TakeWriter().get(), descriptors, error);
+}
+
+void ExecutorLauncher::NeedLeniency(const std::string& reason_untrusted) {
+  if (std::exchange(drivers_need_leniency_, true)) return;
+  LogWarning("the driver does not start in a fully confined executor (" + reason_untrusted +
+             "): from now on executors have no list of files and a shorter one of system calls "
+             "(docs/design/taken-over-executor.md)");
+}
+
+}  // namespace gpuloom::scheduler
