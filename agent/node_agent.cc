@@ -83,6 +83,7 @@ NodeAgent::NodeAgent(const CommandLine& line, Inventory inventory,
       kubelet_record_(line.state_directory),
       shims_(line.state_directory),
       book_(line.state_directory),
+      tenant_watches_(line.state_directory + "/events.json"),
       // allocator_ is made by Open only, but nothing is connected before the first Tick, which is
       // after it.
       supervisor_([&] {
@@ -184,6 +185,7 @@ absl::Status NodeAgent::Open() {
   }
   ReportImpossibleRules(policy_, [this](const Event& event) { events_->Report(event); });
   MakeHealth();
+  tenant_watches_.Load();
   MakeStandings();
   refusals_.emplace(line_.state_directory);
   upkeep_.emplace(Upkeep::Options{
@@ -197,7 +199,6 @@ absl::Status NodeAgent::Open() {
     // Connections of its own, so that a report never waits for the supervisor's, nor the reverse.
     observer.connect = ConnectToScheduler;
     observer.node = [this] { return Figures(); };
-    observer.loaded = [this](const Ledger& ledger) { ResumeWatches(ledger); };
     exporter_.emplace(*line_.metrics_address, AllowedHosts(line_.metrics_hosts),
                       std::move(observer), clock_);
     exporter_->Start();
@@ -240,24 +241,12 @@ void NodeAgent::MakeStandings() {
                      /*is_said=*/false, gpu.uuid});
   };
   options.on_report = [this](const Gpu& gpu, const GpuReport& report) {
-    for (const Event& event : tenant_watches_[gpu.uuid].Look(report)) events_->Report(event);
+    const std::vector<Event> events = tenant_watches_.Look(gpu.uuid, report);
+    tenant_watches_.Keep();
+    for (const Event& event : events) events_->Report(event);
   };
   options.capacities = capacities_;
   standings_.emplace(std::move(options));
-}
-
-// Of a GPU that the ledger does not know, what was there before is no news.
-void NodeAgent::ResumeWatches(const Ledger& ledger) {
-  for (const auto& [uuid, gpu] : ledger.gpus) {
-    std::map<std::string, TenantWatch::Counts> known;
-    for (const auto& [name, allocation] : gpu.allocations) {
-      const TenantCounts& counts = allocation.counts;
-      TenantWatch::Counts& seen = known[name];
-      seen = {counts.memory_refusals, counts.session_refusals, counts.long_kernels, {}};
-      std::copy(std::begin(counts.faults), std::end(counts.faults), std::begin(seen.faults));
-    }
-    tenant_watches_[uuid].Resume(std::move(known));
-  }
 }
 
 void NodeAgent::MakeHealth() {
@@ -333,6 +322,7 @@ void NodeAgent::Rest() {
 
 void NodeAgent::Resume() {
   upkeep_->Resume();
+  tenant_watches_.Load();  // the other agent may have told something
   events_->Start();
   health_->Start();
   if (exporter_.has_value()) exporter_->Start();

@@ -22,7 +22,7 @@
 #include "agent/clock.h"
 #include "agent/command_line.h"
 #include "agent/events/event_sender.h"
-#include "agent/events/tenant_watch.h"
+#include "agent/events/tenant_watches.h"
 #include "agent/gpu_standings.h"
 #include "agent/identity/allocation_book.h"
 #include "agent/identity/kubelet_record.h"
@@ -30,7 +30,6 @@
 #include "agent/inventory/gpu_health.h"
 #include "agent/inventory/gpu_list.h"
 #include "agent/metrics/exporter.h"
-#include "agent/metrics/ledger.h"
 #include "agent/plugin/allocator.h"
 #include "agent/plugin/device_board.h"
 #include "agent/plugin/plugins.h"
@@ -68,7 +67,6 @@ class NodeAgent {
 
  private:
   absl::Status MakeEvents();
-  void ResumeWatches(const Ledger& ledger);
   void MakeHealth();
   void MakeStandings();
   // Of GPUs that were taken out, once nobody holds them.
@@ -84,6 +82,7 @@ class NodeAgent {
   const KubeletRecord kubelet_record_;
   ShimStore shims_;
   AllocationBook book_;
+  TenantWatches tenant_watches_;
   Supervisor supervisor_;
   std::atomic<uint64_t> failed_lists_ = 0;  // calls of the kubelet's PodResources that failed
   // Made by Open.
@@ -93,7 +92,6 @@ class NodeAgent {
   RefusedRequests refused_{PluginServer::RefusableCalls()};
   std::optional<Plugins> plugins_;
   std::optional<EventSender> events_;
-  std::map<std::string, TenantWatch> tenant_watches_;  // by GPU
   std::optional<GpuHealth> health_;
   std::optional<GpuStandings> standings_;
   std::optional<RefusalLog> refusals_;

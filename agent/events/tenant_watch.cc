@@ -2,6 +2,7 @@
 #include "agent/events/tenant_watch.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -30,6 +31,13 @@ std::string Count(uint64_t number, const char* one, const char* many) {
   return Cat(number, " ", number == 1 ? one : many);
 }
 
+bool WentBack(const TenantWatch::Counts& before, const TenantWatch::Counts& now) {
+  return now.memory_refusals < before.memory_refusals ||
+         now.session_refusals < before.session_refusals || now.long_kernels < before.long_kernels ||
+         !std::equal(std::begin(before.faults), std::end(before.faults), std::begin(now.faults),
+                     std::less_equal<>());
+}
+
 }  // namespace
 
 void TenantWatch::Resume(std::map<std::string, Counts> known) {
@@ -49,9 +57,9 @@ std::vector<Event> TenantWatch::Look(const GpuReport& report) {
     const auto known = known_.find(name);
     // One that was there before this agent looked first.
     const bool is_news = known != known_.end() || has_looked_;
-    const Counts before = known == known_.end() ? Counts{} : known->second;
-    // Also when a counter went back: a new scheduler counts from 0, and what exceeds that is news
-    // again.
+    // A new scheduler counts from 0.
+    const bool is_anew = known == known_.end() || WentBack(known->second, now);
+    const Counts before = is_anew ? Counts{} : known->second;
     seen[name] = now;
     if (!is_news) continue;
     // One for each counter that has grown, of the same pod.

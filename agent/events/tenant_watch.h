@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns what has happened to a GPU's tenants since the scheduler's last report into events of their pods: refused
-// memory, processes that were not admitted, faults. What was counted before the first report makes no events, but for
-// what is told of by Resume.
+// memory, processes that were not admitted, faults. What was counted before the first report makes no events, unless it
+// goes on from what an earlier agent has seen (tenant_watches.h).
 //
-// One value for each GPU, used from one thread.
+// A value, used from one thread.
 #pragma once
 
 #include <map>
@@ -22,11 +22,14 @@ class TenantWatch {
     uint64_t session_refusals = 0;
     uint64_t long_kernels = 0;
     uint64_t faults[control::kFaults] = {};
+    bool operator==(const Counts&) const = default;
   };
 
   // Before the first report: goes on from what another agent has seen, by allocation. What has happened since is news.
   void Resume(std::map<std::string, Counts> known);
   std::vector<Event> Look(const GpuReport& report);
+  // As of the last report, by allocation.
+  const std::map<std::string, Counts>& known() const { return known_; }
 
  private:
   bool has_looked_ = false;

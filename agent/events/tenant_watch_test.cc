@@ -96,10 +96,12 @@ TEST_F(TenantWatchTest, ASchedulerThatBeginsAnewCountsAnew) {
   control::AllocationState state = Of("one", "p");
   state.faults[0] = 5;
   (void)Look({state});
-  state.faults[0] = 1;
+  state.faults[0] = 0;
   EXPECT_THAT(Look({state}), IsEmpty());
-  state.faults[0] = 2;
+  state.faults[0] = 5;
   EXPECT_THAT(Look({state}), SizeIs(1));
+  state.faults[0] = 2;
+  EXPECT_THAT(Look({state}).at(0).message, HasSubstr("2 processes")) << "all since it began";
   state.bound = 0;
   state.faults[0] = 9;
   EXPECT_THAT(Look({state}), IsEmpty());

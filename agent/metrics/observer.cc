@@ -40,7 +40,6 @@ void Observer::Load() {
   clients_.clear();
   is_interrupted_ = false;
   next_keep_ = {};
-  if (options_.loaded) options_.loaded(ledger);
   const MutexLock lock(mutex_);
   ledger_ = std::move(ledger);
   shares_ = {};

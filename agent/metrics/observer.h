@@ -42,8 +42,6 @@ class Observer {
     std::function<absl::StatusOr<std::shared_ptr<SchedulerClient>>(const std::string& directory)>
         connect;
     std::function<NodeFigures()> node;  // called from Look
-    // Called from Load with what it has loaded. May be empty.
-    std::function<void(const Ledger&)> loaded;
   };
 
   explicit Observer(Options options) : options_(std::move(options)) {}

@@ -148,7 +148,7 @@ TEST_F(AgentEvents, WhatHappensWhileNoAgentRunsIsToldByTheNextOneOnce) {
   const FakeContainer q = Admit("team-b", "q");
   RunTenant(q, {"fault"});
   ASSERT_TRUE(WaitForEvent("team-b/q", "GpuFault")) << node_.AgentLog() << node_.ApiServerLog();
-  node_.KillAgent(SIGTERM);  // so that it keeps what it has told
+  node_.KillAgent(SIGKILL);
   RunTenant(p, {"fault"});
   node_.StartAgent(arguments_);
   ASSERT_TRUE(WaitForEvent("team-a/p", "GpuFault")) << node_.AgentLog() << node_.ApiServerLog();

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tenant watches of a node's GPUs, and what they have told of, in the agent's state: an agent that ends in any way is
+// followed by one that tells what has happened meanwhile, and nothing twice. Used from one thread.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "agent/events/tenant_watch.h"
+
+namespace gpuloom {
+
+class TenantWatches {
+ public:
+  // `path`: where it is kept (kept_text.h).
+  explicit TenantWatches(std::string path) : path_(std::move(path)) {}
+
+  // Goes on from what was kept last; a former call's reports are forgotten. If nothing was kept, or it is damaged, which is
+  // logged, what was counted before the first report of each GPU is no news.
+  void Load();
+  // As TenantWatch's, for the report's GPU.
+  std::vector<Event> Look(const std::string& gpu_uuid, const GpuReport& report);
+  // Call between Look and telling its events, which are posted later in any case. Writes to the disk only if there was
+  // news; what goes wrong is logged once, and tried again at the next call.
+  void Keep();
+
+ private:
+  using Known = std::map<std::string, std::map<std::string, TenantWatch::Counts>>;  // by GPU
+  static std::string Format(const Known& known);
+  static absl::StatusOr<Known> Parse(const std::string& text);
+
+  const std::string path_;
+  std::map<std::string, TenantWatch> watches_;  // by GPU
+  bool was_kept_ = false;                       // there was something to load
+  Known loaded_;                                // of GPUs without a report yet
+  std::string kept_;
+  std::string last_trouble_;
+};
+
+}  // namespace gpuloom

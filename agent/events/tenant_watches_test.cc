@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/events/tenant_watches.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "agent/testing/full_disk.h"
+#include "proto/control/connection.h"
+
+namespace gpuloom {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class TenantWatchesTest : public ::testing::Test {
+ protected:
+  TenantWatchesTest() {
+    std::string path = (fs::temp_directory_path() / "gpuloom-watches-test-XXXXXX").string();
+    directory_ = mkdtemp(path.data());
+    path_ = directory_ / "events.json";
+  }
+  ~TenantWatchesTest() override { fs::remove_all(directory_); }
+
+  // An agent begins.
+  TenantWatches Begin() const {
+    TenantWatches watches(path_);
+    watches.Load();
+    return watches;
+  }
+  // One report of one tenant with so many faults.
+  static std::vector<Event> Look(TenantWatches* watches, uint64_t faults,
+                                 const char* gpu = "GPU-1") {
+    GpuReport report;
+    report.tells_gpu = true;
+    control::SetText(report.gpu.uuid, gpu);
+    control::AllocationState state{};
+    control::SetText(state.name, "one");
+    control::SetText(state.pod_namespace, "team-a");
+    control::SetText(state.pod, "p");
+    state.bound = 1;
+    state.faults[1] = faults;
+    report.allocations = {state};
+    return watches->Look(gpu, report);
+  }
+
+  fs::path directory_;
+  fs::path path_;
+};
+
+TEST_F(TenantWatchesTest, TheFirstAgentOfANodeTellsOnlyWhatHappensThen) {
+  TenantWatches first = Begin();
+  EXPECT_THAT(Look(&first, 3), IsEmpty());
+  EXPECT_THAT(Look(&first, 4), SizeIs(1));
+}
+
+TEST_F(TenantWatchesTest, TheNextAgentTellsWhatHasHappenedMeanwhileAndNothingTwice) {
+  TenantWatches first = Begin();
+  (void)Look(&first, 0);
+  first.Keep();
+  EXPECT_THAT(Look(&first, 1), SizeIs(1));
+  first.Keep();  // and then it is killed
+  TenantWatches second = Begin();
+  EXPECT_THAT(Look(&second, 1), IsEmpty());
+  EXPECT_THAT(Look(&second, 1), IsEmpty());
+  TenantWatches third = Begin();
+  const std::vector<Event> events = Look(&third, 3);
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_THAT(events[0].message, HasSubstr("2 processes"));
+}
+
+TEST_F(TenantWatchesTest, ATenantThatCameWhileNoAgentRanIsToldOf) {
+  TenantWatches first = Begin();
+  first.Keep();
+  TenantWatches second = Begin();
+  EXPECT_THAT(Look(&second, 1), SizeIs(1));
+}
+
+TEST_F(TenantWatchesTest, AGpuThatIsSilentKeepsWhatWasTold) {
+  TenantWatches first = Begin();
+  (void)Look(&first, 0, "GPU-1");
+  (void)Look(&first, 0, "GPU-2");
+  EXPECT_THAT(Look(&first, 2, "GPU-2"), SizeIs(1));
+  first.Keep();
+  TenantWatches second = Begin();
+  EXPECT_THAT(Look(&second, 1, "GPU-1"), SizeIs(1));
+  second.Keep();
+  TenantWatches third = Begin();
+  EXPECT_THAT(Look(&third, 2, "GPU-2"), IsEmpty());
+}
+
+TEST_F(TenantWatchesTest, TheDiskIsWrittenToOnlyWithNews) {
+  TenantWatches first = Begin();
+  (void)Look(&first, 0);
+  first.Keep();
+  const auto written = fs::last_write_time(path_);
+  fs::last_write_time(path_, written - std::chrono::hours(1));
+  (void)Look(&first, 0);
+  first.Keep();
+  EXPECT_EQ(fs::last_write_time(path_), written - std::chrono::hours(1));
+  (void)Look(&first, 1);
+  first.Keep();
+  EXPECT_GE(fs::last_write_time(path_), written);
+}
+
+TEST_F(TenantWatchesTest, WhatIsDamagedIsNoReasonToTellEverythingAgain) {
+  for (const char* text : {"half", "", "{}", R"({"told": {"GPU-1": {"one": 3}}})"}) {
+    std::ofstream(path_) << text;
+    TenantWatches watches = Begin();
+    EXPECT_THAT(Look(&watches, 3), IsEmpty()) << text;
+    EXPECT_THAT(Look(&watches, 4), SizeIs(1)) << text;
+    watches.Keep();
+    TenantWatches next = Begin();
+    EXPECT_THAT(Look(&next, 5), SizeIs(1)) << text;
+  }
+}
+
+TEST_F(TenantWatchesTest, OnAFullDiskItIsTriedAgain) {
+  TenantWatches first = Begin();
+  (void)Look(&first, 0);
+  first.Keep();
+  EXPECT_THAT(Look(&first, 1), SizeIs(1));
+  {
+    const FullDisk full;
+    first.Keep();
+  }
+  first.Keep();
+  TenantWatches second = Begin();
+  EXPECT_THAT(Look(&second, 1), IsEmpty());
+}
+
+}  // namespace
+}  // namespace gpuloom
