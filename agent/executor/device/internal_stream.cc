@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/executor/device/internal_stream.h"
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "agent/executor/copy/staging.h"
 #include "agent/executor/device/device.h"
@@ -19,31 +21,49 @@ constexpr uint64_t kHiddenBytes = uint64_t{1} << 40;
 }  // namespace
 
 // Without hidden addresses each grant reserves some of its own (grant.cc).
-bool InternalStream::Start(std::string* error) {
-  // A tenant waits for this short work, so it goes before kernels that are queued at the device.
-  const CUresult result = device_->TakeStream(device_->priority_greatest(), &stream_);
-  if (result == CUDA_SUCCESS) {
-    CUdeviceptr begin = 0;
-    if (device_->cuda().cuMemAddressReserve(&begin, kHiddenBytes, kGranuleBytes, 0, 0) ==
-        CUDA_SUCCESS) {
-      hidden_ = FreeAddresses(begin, kHiddenBytes);
-    }
-    return true;
+bool InternalStream::Start(std::function<void(CUstream)> on_stream, std::string* error) {
+  on_stream_ = std::move(on_stream);
+  CUresult result = CUDA_SUCCESS;
+  words_ = LineOf(device_->priority_greatest(), &result);
+  if (words_ == nullptr) {
+    *error = std::string("cuda: cuStreamCreateWithPriority: ") + device_->NameOf(result);
+    return false;
   }
-  *error = std::string("cuda: cuStreamCreateWithPriority: ") + device_->NameOf(result);
-  return false;
+  CUdeviceptr begin = 0;
+  if (device_->cuda().cuMemAddressReserve(&begin, kHiddenBytes, kGranuleBytes, 0, 0) ==
+      CUDA_SUCCESS) {
+    hidden_ = FreeAddresses(begin, kHiddenBytes);
+  }
+  return true;
 }
 
-// In words: grants are whole granules.
-void InternalStream::Clear(uint64_t address, uint64_t size_bytes,
+InternalStream::Line* InternalStream::LineOf(int priority, CUresult* result) {
+  const auto [it, is_new] = lines_.try_emplace(priority);
+  if (is_new) {
+    *result = device_->TakeStream(priority, &it->second.stream);
+    if (*result != CUDA_SUCCESS) {
+      lines_.erase(it);
+      return nullptr;
+    }
+    on_stream_(it->second.stream);
+  }
+  return &it->second;
+}
+
+// In words: grants are whole granules. Without a stream of its own priority it goes with the words: no tenant fails for
+// want of one.
+void InternalStream::Clear(uint64_t address, uint64_t size_bytes, int priority,
                            std::function<void(CUresult)> done) {
   const Driver& cuda = device_->cuda();
+  CUresult result = CUDA_SUCCESS;
+  Line* line = LineOf(priority, &result);
+  if (line == nullptr) line = words_;
   CUevent event = nullptr;
-  CUresult result = device_->TakeEvent(false, &event);
+  result = device_->TakeEvent(false, &event);
   if (result == CUDA_SUCCESS) {
-    result = device_->Judge(cuda.cuMemsetD32Async(address, 0, size_bytes / 4, stream_));
+    result = device_->Judge(cuda.cuMemsetD32Async(address, 0, size_bytes / 4, line->stream));
   }
-  Queue(event, result, [done = std::move(done)](CUresult cleared) {
+  Queue(line, event, result, [done = std::move(done)](CUresult cleared) {
     done(cleared);
     return true;
   });
@@ -60,9 +80,10 @@ void InternalStream::Read(uint64_t address, uint32_t size_bytes, Staging* stagin
   auto pageable = std::make_shared<uint64_t>(0);
   void* to = pinned != nullptr ? static_cast<void*>(pinned) : pageable.get();
   if (result == CUDA_SUCCESS) {
-    result = device_->Judge(device_->cuda().cuMemcpyDtoHAsync_v2(to, address, size_bytes, stream_));
+    result = device_->Judge(
+        device_->cuda().cuMemcpyDtoHAsync_v2(to, address, size_bytes, words_->stream));
   }
-  Queue(event, result, [=, done = std::move(done)](CUresult read) {
+  Queue(words_, event, result, [=, done = std::move(done)](CUresult read) {
     uint64_t word = *pageable;
     if (pinned != nullptr) {
       std::memcpy(&word, pinned, sizeof(word));
@@ -77,42 +98,55 @@ void InternalStream::Write(const wire::StreamWriteValue::Request& write,
   CUevent event = nullptr;
   CUresult result = device_->TakeEvent(false, &event);
   if (result == CUDA_SUCCESS) {
-    result = device_->Judge(SubmitWriteValue(device_->cuda(), write, stream_));
+    result = device_->Judge(SubmitWriteValue(device_->cuda(), write, words_->stream));
   }
-  Queue(event, result, [done = std::move(done)](CUresult written) {
+  Queue(words_, event, result, [done = std::move(done)](CUresult written) {
     done(written);
     return true;
   });
 }
 
 // A failure is queued as well, so that `done` runs in Poll, in order, and never within the call.
-void InternalStream::Queue(CUevent event, CUresult result, std::function<bool(CUresult)> done) {
+void InternalStream::Queue(Line* line, CUevent event, CUresult result,
+                           std::function<bool(CUresult)> done) {
   if (result == CUDA_SUCCESS) {
-    result = device_->Judge(device_->cuda().cuEventRecord(event, stream_));
+    result = device_->Judge(device_->cuda().cuEventRecord(event, line->stream));
   }
   if (result != CUDA_SUCCESS && event != nullptr) {
     device_->GiveEvent(false, event);
     event = nullptr;
   }
-  waiting_.push_back({event, result, std::move(done)});
+  line->waiting.push_back({event, result, std::move(done)});
 }
 
-// The stream is in order: behind an event that is not reached none is.
+// The callbacks may add lines, which moves none.
 bool InternalStream::Poll() {
   bool any = false;
-  while (!waiting_.empty()) {
-    CUresult result = waiting_.front().result;
-    if (waiting_.front().event != nullptr) {
-      result = device_->Judge(device_->cuda().cuEventQuery(waiting_.front().event));
+  for (auto& [priority, line] : lines_) any |= Poll(&line);
+  return any;
+}
+
+// A stream is in order: behind an event that is not reached none is.
+bool InternalStream::Poll(Line* line) {
+  bool any = false;
+  while (!line->waiting.empty()) {
+    CUresult result = line->waiting.front().result;
+    if (line->waiting.front().event != nullptr) {
+      result = device_->Judge(device_->cuda().cuEventQuery(line->waiting.front().event));
       if (result == CUDA_ERROR_NOT_READY) break;
-      device_->GiveEvent(false, waiting_.front().event);
+      device_->GiveEvent(false, line->waiting.front().event);
     }
     // Taken out first: it may queue more.
-    const auto done = std::move(waiting_.front().done);
-    waiting_.pop_front();
+    const auto done = std::move(line->waiting.front().done);
+    line->waiting.pop_front();
     any |= done(result);
   }
   return any;
+}
+
+bool InternalStream::Idle() const {
+  return std::all_of(lines_.begin(), lines_.end(),
+                     [](const auto& entry) { return entry.second.waiting.empty(); });
 }
 
 }  // namespace gpuloom::executor

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor's own stream, for clearing memory before a tenant gets it and for reading words of
-// device memory, and the callbacks that wait for it. Owned by the loop; ring thread only.
+// The executor's own streams, for clearing memory before a tenant gets it and for words of device
+// memory, and the callbacks that wait for them. Owned by the loop; ring thread only.
 #pragma once
 
 #include <deque>
 #include <functional>
+#include <map>
+#include <string>
 
 #include "agent/executor/memory/device_space.h"
 #include "proto/cuda/cuda_all.h"
@@ -19,17 +21,16 @@ class InternalStream {
  public:
   explicit InternalStream(Device* device) : device_(device) {}
 
-  // Returns false with a message if the stream cannot be created.
-  [[nodiscard]] bool Start(std::string* error);
-
-  CUstream stream() const { return stream_; }
+  // `on_stream` is called with each stream that is made, now and later. Returns false with a message if there is none.
+  [[nodiscard]] bool Start(std::function<void(CUstream)> on_stream, std::string* error);
 
   // Addresses unknown to tenants, for clearing memory there. Returns 0 if none are left.
   uint64_t TakeHidden(uint64_t size_bytes) { return hidden_.Take(size_bytes); }
   void GiveHidden(uint64_t address, uint64_t size_bytes) { hidden_.Give(address, size_bytes); }
 
-  // Writes zeros; `done` runs in Poll with the result.
-  void Clear(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done);
+  // Writes zeros, in the order of the calls with the same `priority` (CUDA's); `done` runs in Poll with the result.
+  void Clear(uint64_t address, uint64_t size_bytes, int priority,
+             std::function<void(CUresult)> done);
 
   // Copies up to 8 bytes out; `done` runs in Poll and returns whether the word was useful: reading
   // a word that has not changed is no reason for the loop to stay awake.
@@ -39,11 +40,11 @@ class InternalStream {
   // Writes a 4- or 8-byte word in device memory or pinned host memory; `done` runs in Poll.
   void Write(const wire::StreamWriteValue::Request& write, std::function<void(CUresult)> done);
   // For Read and Write: a full driver queue (about 1,000 entries) would block this thread.
-  bool HasRoom() const { return waiting_.size() < 256; }
+  bool HasRoom() const { return words_->waiting.size() < 256; }
 
   // Returns true if something useful finished (see OnWord).
   bool Poll();
-  bool Idle() const { return waiting_.empty(); }
+  bool Idle() const;
 
  private:
   struct Waiting {
@@ -51,12 +52,20 @@ class InternalStream {
     CUresult result;
     std::function<bool(CUresult)> done;
   };
-  void Queue(CUevent event, CUresult result, std::function<bool(CUresult)> done);
+  struct Line {
+    CUstream stream = nullptr;
+    std::deque<Waiting> waiting;
+  };
+  // Made at first use. Returns nullptr, with the reason in *result, if that fails.
+  Line* LineOf(int priority, CUresult* result);
+  void Queue(Line* line, CUevent event, CUresult result, std::function<bool(CUresult)> done);
+  bool Poll(Line* line);
 
   Device* device_;
-  CUstream stream_ = nullptr;
+  std::function<void(CUstream)> on_stream_;
   FreeAddresses hidden_;
-  std::deque<Waiting> waiting_;
+  std::map<int, Line> lines_;  // by priority: one for words, one for each class of tenants
+  Line* words_ = nullptr;      // a tenant waits for this short work: the greatest priority
 };
 
 }  // namespace gpuloom::executor

@@ -27,6 +27,7 @@ uint64_t OwnBytes(const control::AddSession& order) {
 
 DeviceMemory::DeviceMemory(SessionPort* port)
     : Part(port),
+      clears_(port),
       space_(order_.device_range_begin, OwnBytes(order_)),
       reservable_{order_.device_range_begin + OwnBytes(order_),
                   order_.device_range_bytes - OwnBytes(order_)} {}

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/executor/memory/clears.h"
 #include "agent/executor/memory/device_space.h"
 #include "agent/executor/memory/kept_memory.h"
 #include "agent/executor/memory/physical_memory.h"
@@ -91,6 +92,10 @@ class DeviceMemory final : public Part {
   // Returns all kept memory, and tells the scheduler once it is returned.
   void Reclaim(uint64_t reclaim_id);
 
+  // See Clears.
+  bool SubmitClears() { return clears_.Submit(); }
+  arbiter::Work ClearsReady() const { return clears_.Ready(); }
+
   // Call when the session ends.
   void End();
   // After End, in this order, each drops one piece; returns true if that was the last.
@@ -136,6 +141,7 @@ class DeviceMemory final : public Part {
   // virtual_memory.cc
   void ChangeAccess(Caller caller, uint64_t address, uint64_t size_bytes, uint32_t flags);
 
+  Clears clears_;
   DeviceSpace space_;
   bool address_reserved_ = false;
   std::map<uint64_t, PhysicalRef> blocks_;  // mapped at the spans of space_

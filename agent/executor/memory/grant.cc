@@ -172,13 +172,12 @@ void DeviceMemory::OnGranted(uint64_t address, uint64_t size_bytes, control::Inc
                [this, memory, &cuda, device, must_clear, done = std::move(done)] {
                  services_.memory->Expect();
                  if (!must_clear || memory->result != CUDA_SUCCESS) return Arrive(*memory, done);
-                 services_.internal->Clear(
-                     memory->hidden, memory->size_bytes,
-                     [this, memory, &cuda, device, done](CUresult cleared) {
-                       memory->result = cleared;
-                       memory_.Post([memory, &cuda, device] { memory->Show(cuda, device); },
-                                    [this, memory, done] { Arrive(*memory, done); });
-                     });
+                 clears_.Add(memory->hidden, memory->size_bytes,
+                             [this, memory, &cuda, device, done](CUresult cleared) {
+                               memory->result = cleared;
+                               memory_.Post([memory, &cuda, device] { memory->Show(cuda, device); },
+                                            [this, memory, done] { Arrive(*memory, done); });
+                             });
                });
 }
 
@@ -192,8 +191,11 @@ void DeviceMemory::Arrive(NewMemory& memory, const OnMemory& done) {
   const auto fd = std::make_shared<channel::UniqueFd>(std::move(memory.fd));
   services_.memory->Post([fd] { fd->Reset(); }, [] {});
   if (services_.device->Judge(memory.result) != CUDA_SUCCESS) {
-    LogFor(&tenant_->lines, LogLevel::kError, "cuda: mapping memory for session %llu (%s): %s",
-           static_cast<unsigned long long>(id()), label(), services_.device->NameOf(memory.result));
+    // What an ended session has not cleared is no failure of the device.
+    if (serving())
+      LogFor(&tenant_->lines, LogLevel::kError, "cuda: mapping memory for session %llu (%s): %s",
+             static_cast<unsigned long long>(id()), label(),
+             services_.device->NameOf(memory.result));
     services_.scheduler->Send(control::MemoryReturn{id(), memory.memory_id});
     return done(memory.result, nullptr);
   }

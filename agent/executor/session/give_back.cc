@@ -162,6 +162,7 @@ void DeviceMemory::LeaveOne(const PhysicalRef& memory) {
 void DeviceMemory::End() {
   small_waiting_.clear();
   asking_memory_.clear();
+  clears_.Cancel();
 }
 
 // Unmaps one batch of the session's memory and returns what nobody else holds. Returns true if that

@@ -141,10 +141,13 @@ bool Loop::Start(std::string* error) {
       !Watch(epoll_.get(), EPOLL_CTL_ADD, scheduler_.fd(), EPOLLIN, kControlKey) ||
       !Watch(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), EPOLLIN, kWakeKey)) {
     *error = std::string("setting up the event loop: ") + strerror(errno);
-  } else if (internal_.Start(error)) {
+  } else if (internal_.Start(
+                 [this](CUstream stream) {
+                   tracer_.OnStreamAcquired(stream, {wire::kTraceOfExecutor, 0, 0});
+                 },
+                 error)) {
     staging_.Start(device_);
     partitions_.Start();
-    tracer_.OnStreamAcquired(internal_.stream(), {wire::kTraceOfExecutor, 0, 0});
     Log(LogLevel::kDebug, "start: staging memory is pinned");
     return true;
   }

@@ -182,7 +182,7 @@ void Session::NoteHeld(uint64_t now_ns) {
 void Session::SendHeld() {
   for (size_t i = 0; i < holds_.size(); ++i) {
     SchedulerHold& hold = holds_[i];
-    if (!hold.holds || hold.acknowledged || AtDevice()) continue;
+    if (!hold.holds || hold.acknowledged || OccupiesDevice()) continue;
     hold.acknowledged = true;
     services_.scheduler->Send(control::SessionHeld{id(), static_cast<uint32_t>(i), 0},
                               hold.request);
@@ -257,6 +257,7 @@ bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
     return true;
   }
   any |= state_ == State::kServing && streams_.SubmitWaiting(slice);
+  any |= !held_ && parts_->device_memory.SubmitClears();
   if (ring_empty_) streams_.Flush(true);
   if (held_) NoteHeld(now_ns);
   // Functions that have become due must run at once.
@@ -267,6 +268,7 @@ bool Session::SubmitWaiting(uint64_t now_ns, Slice* slice) {
 // The room of the order decides what goes (Submission::MaySubmit); this only offers.
 void Session::SubmitOrdered(Slice* slice) {
   if (state_ != State::kServing) return;
+  if (!held_) parts_->device_memory.SubmitClears();
   // Waiting commands and open chunks alternate in going first.
   chunks_first_ = !chunks_first_;
   if (chunks_first_) streams_.Flush(true);
@@ -277,7 +279,13 @@ void Session::SubmitOrdered(Slice* slice) {
 
 std::array<arbiter::Work, arbiter::kEngines> Session::Ready() {
   if (state_ != State::kServing) return {};
-  return parts_->submission.Ready();
+  auto ready = parts_->submission.Ready();
+  if (held_) return ready;
+  const arbiter::Work to_clear = parts_->device_memory.ClearsReady();
+  arbiter::Work& compute = ready[static_cast<size_t>(arbiter::Engine::kCompute)];
+  compute.pieces += to_clear.pieces;
+  compute.predicted_ns += to_clear.predicted_ns;
+  return ready;
 }
 
 std::string Session::NameOf(CUkernel kernel) const { return parts_->kernels.NameOf(kernel); }

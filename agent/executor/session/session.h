@@ -59,10 +59,10 @@ class Session final : private SessionPort {
   bool AtWork(uint64_t now_ns) const { return now_ns - last_read_ns_ < kAtWorkNs; }
   // Returns true if it has work for the device, or had some very recently.
   bool WantsDevice(uint64_t now_ns) const {
-    return AtDevice() || (!held_ && (AtWork(now_ns) || HasWaiting()));
+    return OccupiesDevice() || (!held_ && (AtWork(now_ns) || HasWaiting()));
   }
-  // Whether there are commands that are not submitted, whatever they wait for.
-  bool HasWaiting() const { return streams_.waiting_commands() != 0; }
+  // Whether there are commands that are not submitted, whatever they wait for, or memory to clear.
+  bool HasWaiting() const { return streams_.waiting_commands() != 0 || share_.clears_waiting != 0; }
   // Returns true if Ready has looked at all waiting commands.
   bool KnowsReady() const { return streams_.ScansAll(); }
   // Returns false if SubmitWaiting's slices have left some out since CheckAgain: the loop must not sleep before it has
@@ -103,7 +103,10 @@ class Session final : private SessionPort {
   // Returns true if the session has ended, and no worker has any of its work.
   bool Gone() const;
   uint64_t allocation_id() const { return order_.allocation_id; }
+  // Whether any of its program's commands are there.
   bool AtDevice() const { return streams_.AtDevice(); }
+  // Includes memory that is being cleared for it.
+  bool OccupiesDevice() const { return AtDevice() || share_.clears_at_device != 0; }
   // The multiprocessors that it may use, in the numbering of Partitions.
   arbiter::SmGroups Multiprocessors() const;
   // Adds what is at the heads of its streams and belongs to the kernels' engine.

@@ -40,7 +40,9 @@ struct Share {
   std::array<arbiter::Work, arbiter::kEngines> queued;  // as the arbiter knows it
   std::array<uint32_t, arbiter::kEngines> heads = {};   // streams whose oldest mark is the engine's
   std::array<uint64_t, arbiter::kEngines> used_ns = {};
-  uint64_t noted_ns = 0;    // the part of all that which Turns has noted
+  uint32_t clears_waiting = 0;    // memory to clear (memory/clears.h)
+  uint32_t clears_at_device = 0;  // pieces of it
+  uint64_t noted_ns = 0;          // the part of all that which Turns has noted
   uint64_t went_on_ns = 0;  // when it last made progress, or SubmitToIdleStreams let it submit
   uint32_t idle_submissions = 0;  // how often SubmitToIdleStreams has let it since a regular order
   control::KernelTerms kernels{};

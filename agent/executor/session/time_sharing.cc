@@ -262,7 +262,7 @@ void TimeSharing::NoteWait(Share* share, Engine engine, uint64_t now_ns) const {
 // long may submit to streams that have nothing at the device, whoever's turn it is.
 bool TimeSharing::SubmitToIdleStreams(Session* session, uint64_t now_ns, uint64_t slice_ns) {
   Share& share = session->share();
-  if (!session->AtDevice() || session->held()) {
+  if (!session->OccupiesDevice() || session->held()) {
     share.went_on_ns = now_ns;
     return false;
   }
@@ -326,7 +326,7 @@ void TimeSharing::Settle(Sessions sessions) {
 // function does not want the device. If that is not known of all streams, everything that waits
 // counts.
 bool TimeSharing::HasWork(const Session& session) const {
-  if (session.AtDevice()) return true;
+  if (session.OccupiesDevice()) return true;
   if (session.held()) return false;
   if (!limited_ || !session.KnowsReady()) return session.HasWaiting();
   const auto& queued = session.share().queued;

@@ -83,7 +83,7 @@ void Turns::Look(Sessions sessions, uint64_t now_ns) {
   for (Allocation& its : allocations_) its.working = false;
   for (const auto& session : sessions) {
     Note(session.get(), now_ns);
-    at_device |= session->AtDevice();
+    at_device |= session->OccupiesDevice();
   }
   SendWants(now_ns);
   if (now_ns - last_usage_ns_ >= kUsagePeriodNs && MustSendUsage()) {

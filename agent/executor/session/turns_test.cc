@@ -158,14 +158,6 @@ TEST_F(TurnsTest, QuietMomentsComeWithoutATurn) {
   EXPECT_TRUE(tenant_->WaitDone(0, last));
 }
 
-TEST_F(TurnsTest, MemoryIsClearedWithoutATurn) {
-  ASSERT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
-  scheduler_.must_clear = true;
-  const uint64_t address = tenant_->Alloc(4u << 20);
-  EXPECT_NE(address, 0u);
-  EXPECT_EQ(tenant_->Free(address), CUDA_SUCCESS);
-}
-
 TEST_F(TurnsTest, AHoldIsAcknowledgedWithoutATurn) {
   ASSERT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
   const Ticket last = tenant_->LaunchPlain(0, 1);

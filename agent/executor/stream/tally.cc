@@ -124,4 +124,7 @@ LaunchKey KeyOf(const Chunk& chunk) {
   return key;
 }
 
+// Beside the commands' kinds, which are indices into their variant.
+LaunchKey KeyOfClear(uint64_t size_bytes) { return OfBytes(std::variant_size_v<Work>, size_bytes); }
+
 }  // namespace gpuloom::executor

@@ -26,6 +26,7 @@ CUkernel KernelOf(const StreamCommand& command);
 // Commands that take about as long have the same key. The caller adds the owner.
 arbiter::LaunchKey KeyOf(const StreamCommand& command);
 arbiter::LaunchKey KeyOf(const Chunk& chunk);
+arbiter::LaunchKey KeyOfClear(uint64_t size_bytes);  // memory/clears.h
 
 // What a trace records of the commands, noted while there is a trace (trace/tracer.h).
 struct Noted {

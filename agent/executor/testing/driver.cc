@@ -173,7 +173,7 @@ void FillTable(Driver* d) {
     return Work("fill", stream);
   };
   d->cuMemsetD32Async = [](CUdeviceptr address, unsigned, size_t, CUstream stream) {
-    return Work(address == kHidden ? "clear" : "fill", stream);
+    return Work(address >= kHidden ? "clear" : "fill", stream);
   };
 
   d->cuMemAddressReserve = [](CUdeviceptr* address, size_t, size_t, CUdeviceptr wanted,

@@ -42,7 +42,7 @@ TestingRounds::TestingRounds(const Driver& driver, Habits habits)
       host_end_(kTestingHostBegin) {
   context_memory_ = std::make_unique<ContextMemory>(device_.ResidentThreads());
   std::string error;
-  Check(internal_.Start(&error), error);
+  Check(internal_.Start([](CUstream) {}, &error), error);
   staging_.Start(&device_);
   channel::UniqueFd ours, theirs;
   Check(channel::MakePair(SOCK_SEQPACKET, &ours, &theirs), "the scheduler's socket");
