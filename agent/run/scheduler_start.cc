@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -35,6 +36,12 @@ constexpr int kAlreadyRunning = 4;
 // A log that has grown beyond this is begun anew with the next scheduler.
 constexpr off_t kMaxLogBytes = 1 << 20;
 
+// Returns false where the process that listens at the socket is not known, as in other namespaces.
+bool PeerOf(int socket, ucred* peer) {
+  socklen_t size = sizeof(*peer);
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, peer, &size) == 0 && peer->pid > 0;
+}
+
 // A scheduler that this process has started, while it is our child. It outlives us without notice.
 class Started {
  public:
@@ -45,6 +52,8 @@ class Started {
   [[nodiscard]] bool Start(std::string* error);
   // True once it has ended; *status is its exit status.
   [[nodiscard]] bool Ended(int* status);
+  // Ends it if another one serves us, so that it does not begin behind that one and serve nobody.
+  void EndUnlessReached(const control::Client& client) const;
   // What it has written to its log since it was started.
   std::string Output() const;
   const std::string& log_path() const { return log_path_; }
@@ -95,6 +104,11 @@ bool Started::Ended(int* status) {
   return true;
 }
 
+void Started::EndUnlessReached(const control::Client& client) const {
+  ucred peer{};
+  if (running() && PeerOf(client.fd(), &peer) && peer.pid != pid_) kill(pid_, SIGTERM);
+}
+
 std::string Started::Output() const {
   const channel::UniqueFd log(open(log_path_.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text(4096, '\0');
@@ -143,8 +157,7 @@ Settings OurSettings() {
 // possible.
 bool SettingsOfScheduler(int socket, Settings* settings) {
   ucred peer{};
-  socklen_t size = sizeof(peer);
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) return false;
+  if (!PeerOf(socket, &peer)) return false;
   std::ifstream environment("/proc/" + std::to_string(peer.pid) + "/environ", std::ios::binary);
   if (!environment) return false;
   for (std::string variable; std::getline(environment, variable, '\0');) {
@@ -186,7 +199,10 @@ bool ReachScheduler(const SchedulerTarget& target, control::Client* client, std:
   std::string connect_error;
   while (Clock::now() < deadline) {
     if (client->Connect(target.state_dir, control::Client::kDefaultTimeout, &connect_error)) {
-      if (!target.softgpu || HasOurSettings(target, client, error)) return true;
+      if (!target.softgpu || HasOurSettings(target, client, error)) {
+        started.EndUnlessReached(*client);
+        return true;
+      }
       if (!error->empty()) return false;
       connect_error = "one with other settings does not end";
       // Starting a scheduler takes 100 ms, so do not add much; asking again costs only a system
