@@ -117,8 +117,8 @@ int Main(int argc, char** argv) {
   Log(LogLevel::kDebug, "start: %s",
       means.cupti ? ("CUPTI is " + means.cupti->path).c_str() : means.why_not.c_str());
   Device device(driver);
-  if (!device.Start(line->gpu, &error)) {
-    Refuse(std::move(control), error, /*driver_failed=*/true);
+  if (const CUresult result = device.Start(line->gpu, &error); result != CUDA_SUCCESS) {
+    Refuse(std::move(control), error, MayBeConfinement(result));
     return 1;
   }
   Log(LogLevel::kDebug, "start: the context is made");

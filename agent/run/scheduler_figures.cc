@@ -158,6 +158,14 @@ ByWord ExecutorCuptis(const SchedulerFigures& scheduler) {
   return domains;
 }
 
+std::vector<std::string> LenientDomains(const SchedulerFigures& scheduler) {
+  std::vector<std::string> names;
+  for (const control::DomainState& domain : scheduler.domains) {
+    if (domain.executor_is_lenient != 0) names.push_back(Text(domain.name));
+  }
+  return names;
+}
+
 std::string SomeOf(const std::vector<std::string>& names) {
   constexpr size_t kMost = 10;
   std::string text;

@@ -63,6 +63,8 @@ inline double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 using ByWord = std::map<std::string, std::vector<std::string>>;
 ByWord ExecutorVersions(const SchedulerFigures& scheduler);
 ByWord ExecutorCuptis(const SchedulerFigures& scheduler);  // or "none; " and why
+// The trust domains whose executors are not fully confined.
+std::vector<std::string> LenientDomains(const SchedulerFigures& scheduler);
 // "a, b and 7 more"
 std::string SomeOf(const std::vector<std::string>& names);
 

@@ -75,6 +75,12 @@ Json TextOrNull(const char (&field)[N]) {
   return text.empty() ? Json() : Json(text);
 }
 
+// Null: no executor is ready, or its scheduler is an older one.
+Json FullyConfined(const control::DomainState& domain) {
+  if (Text(domain.executor_version).empty()) return {};
+  return domain.executor_is_lenient == 0;
+}
+
 const char* StateNameOf(const GpuStanding& standing) {
   return kGpuStateNames[static_cast<size_t>(standing.state)];
 }
@@ -162,6 +168,7 @@ Json JsonOf(const SchedulerFigures& scheduler) {
                                      {"overruns", domain.overruns},
                                      {"executors",
                                       {{"version", TextOrNull(domain.executor_version)},
+                                       {"fully_confined", FullyConfined(domain)},
                                        {"now", domain.executors},
                                        {"started", domain.executors_started},
                                        {"failed", domain.executors_failed},

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -39,7 +40,8 @@ bool ExecutorLauncher::Start(Executor* executor, int control, std::string* error
       control::VersionText(control::kControlMajor, control::kControlMinor),
       "--tell-refused-calls"};
   if (!executor->is_spare()) command.insert(command.end(), {"--domain", executor->domain});
-  executor->lenient = drivers_need_leniency_;
+  executor->lenient = leniency_ == Leniency::kOnce || leniency_ == Leniency::kNeeded;
+  if (leniency_ == Leniency::kOnce) leniency_ = Leniency::kUntried;
   if (executor->lenient) command.push_back("--lenient");
   if (options_.executor_memory_bytes != 0) {
     command.insert(command.end(),
@@ -55,11 +57,29 @@ bool ExecutorLauncher::Start(Executor* executor, int control, std::string* error
   return executor->process.Start(command, executor->log->TakeWriter().get(), descriptors, error);
 }
 
-void ExecutorLauncher::NeedLeniency(const std::string& reason_untrusted) {
-  if (std::exchange(drivers_need_leniency_, true)) return;
-  LogWarning("the driver does not start in a fully confined executor (" + reason_untrusted +
-             "): from now on executors have no list of files and a shorter one of system calls "
+void ExecutorLauncher::NoteReady(const Executor& executor) {
+  if (!executor.lenient) {
+    leniency_ = Leniency::kNever;
+    return;
+  }
+  LogWarning(executor.Label() +
+             " is not fully confined: it has no list of files and a shorter one of system calls "
              "(docs/design/taken-over-executor.md)");
+}
+
+bool ExecutorLauncher::NoteDriverFailed(const Executor& executor,
+                                        const std::string& reason_untrusted) {
+  if (executor.lenient || leniency_ == Leniency::kNever) return false;
+  if (leniency_ == Leniency::kNeeded) return true;
+  // The driver starts without it, and does not with it, at the same time.
+  const bool lenient_ready =
+      std::any_of(registry_.executors.begin(), registry_.executors.end(), [](const auto& entry) {
+        return entry.second->lenient && entry.second->state == Executor::State::kReady;
+      });
+  leniency_ = lenient_ready ? Leniency::kNeeded : Leniency::kOnce;
+  LogWarning("the driver does not start in a fully confined executor (" + reason_untrusted + "): " +
+             (lenient_ready ? "from now on none is fully confined" : "the next one is not"));
+  return true;
 }
 
 }  // namespace gpuloom::scheduler

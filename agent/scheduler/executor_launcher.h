@@ -19,9 +19,12 @@ class ExecutorLauncher : public Part {
 
   // `control`: the executor's end of its connection. Returns false with a message.
   [[nodiscard]] bool Start(Executor* executor, int control, std::string* error);
-  // The driver does not start in a fully confined executor: from now on all are started leniently. `reason` is an
-  // executor's word.
-  void NeedLeniency(const std::string& reason_untrusted);
+  // Call for each executor that is ready.
+  void NoteReady(const Executor& executor);
+  // Call when the driver did not start in an executor, for a reason that confinement may be. Returns true if that was
+  // not the executor's fault: a lenient one is tried in its place.
+  [[nodiscard]] bool NoteDriverFailed(const Executor& executor,
+                                      const std::string& reason_untrusted);
   // Call when the executor's processes are dead.
   void Remove(Executor* executor) { folders_.Remove(executor->folder, std::move(executor->user)); }
   // Removes the folders that killed schedulers left behind.
@@ -31,9 +34,16 @@ class ExecutorLauncher : public Part {
   bool removing() const { return folders_.removing(); }
 
  private:
+  // What passes, as a GPU that is lost for a moment, must not leave executors without full confinement.
+  enum class Leniency {
+    kUntried,  // no fully confined executor was ready yet
+    kOnce,     // one has failed: the next executor is lenient, and the one after it is not
+    kNeeded,   // one has failed while a lenient one was ready
+    kNever,    // one was ready: failed starts have other reasons
+  };
+
   ExecutorFolders folders_;
-  // Learned from the first executor that failed on this GPU.
-  bool drivers_need_leniency_ = false;
+  Leniency leniency_ = Leniency::kUntried;
 };
 
 }  // namespace gpuloom::scheduler

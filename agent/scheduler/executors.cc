@@ -146,11 +146,9 @@ void Executors::On(Executor* executor, const control::ExecutorReady& message, co
   if (executor->state != Executor::State::kStarting) return;
   executor->peer->ExpectDescriptors(0);
   if (message.ok == 0) {
-    if (message.driver_failed != 0 && !executor->lenient) {
-      // Confinement may be the reason; if it is not, the next start will fail, too.
-      executor->steps_down = true;
-      called_.launcher->NeedLeniency(control::TextOf(message.message));
-    }
+    executor->steps_down =
+        message.driver_failed != 0 &&
+        called_.launcher->NoteDriverFailed(*executor, control::TextOf(message.message));
     Lose(executor, End::kAsk, control::TextOf(message.message));
     return;
   }
@@ -167,6 +165,7 @@ void Executors::On(Executor* executor, const control::ExecutorReady& message, co
   // Whatever it did before, it starts: the back-off begins anew.
   HistoryOf(executor->domain).failures = 0;
   LogFor(&HistoryOf(executor->domain).lines, LogLevel::kInfo, executor->Label() + " is ready");
+  called_.launcher->NoteReady(*executor);
   if (LogsMore()) executor->process.Signal(LogSignal(true));
   called_.spare_executors->Schedule();
   if (!executor->is_spare()) BeginServing(executor);

@@ -389,22 +389,6 @@ TEST_F(SchedulerTest, Malicious_TenantsThatComeAgainAndAgainWhereNoProcessCanBeS
   ExpectServed(a);
 }
 
-// The driver of another machine may need what ours does not.
-TEST_F(SchedulerTest, ADriverThatDoesNotStartFullyConfinedGetsALenientExecutor) {
-  Start();
-  control::Client client = Controller();
-  const std::string a = Allocate(&client, "a", "team-a");
-  const std::string b = Allocate(&client, "b", "team-b");
-  SetExecutorStart("strict");
-  Tenant tenant;
-  ASSERT_TRUE(tenant.Attach(a));
-  EXPECT_EQ(tenant.welcome.admission, wire::Admission::kDeviceLost);
-  ASSERT_TRUE(Becomes(&client, "a", [](const auto& s) { return s.sessions == 0; }));
-  // At once, and for good.
-  ExpectServed(a);
-  ExpectServed(b);
-}
-
 TEST_F(SchedulerTest, Malicious_ExecutorThatDiesOrHangsAtItsStart) {
   options_.start_timeout = seconds(15);  // that of the honest ones here too
   Start();

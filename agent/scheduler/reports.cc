@@ -132,6 +132,7 @@ void Reports::SendDomains(Domains* domains, Peer* peer, uint32_t request) {
       control::SetText(domain.executor_version, serving->second->version.c_str());
       control::SetText(domain.executor_cupti, serving->second->cupti.c_str());
       domain.executor_has_cupti = serving->second->has_cupti ? 1 : 0;
+      domain.executor_is_lenient = serving->second->lenient ? 1 : 0;
     }
     peer->Send(request, domain);
   }

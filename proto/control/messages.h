@@ -213,7 +213,8 @@ struct ExecutorReady {
   static constexpr Route kRoute = Route::kExecutorSays;
   static constexpr size_t kShortestBytes = 528;
   uint32_t ok;
-  uint32_t driver_failed;  // 1: not ok, because the driver does not start in this process
+  // 1: not ok, because the driver does not start in this process, for a reason that confinement may be.
+  uint32_t driver_failed;
   // As reported by cuCtxGetStreamPriorityRange, which needs a context; the scheduler has none.
   int32_t stream_priority_least;
   int32_t stream_priority_greatest;
@@ -594,7 +595,8 @@ struct DomainState {
   char executor_version[64];
   char executor_cupti[256];
   uint32_t executor_has_cupti;
-  uint32_t unused_too;
+  uint32_t
+      executor_is_lenient;  // 1: the serving one is not fully confined: its driver does not start otherwise
 };
 
 // ---- long kernels, since 3.4 ----

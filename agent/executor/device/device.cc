@@ -41,33 +41,41 @@ Device::Device(const Driver& driver) : cuda_(driver), linker_(std::make_unique<L
 Device::~Device() = default;
 
 // By UUID and not by number: the driver's order of devices depends on the environment.
-bool Device::Find(const std::string& uuid, std::string* error) {
+CUresult Device::Find(const std::string& uuid, std::string* error) {
   int count = 0;
   CUresult result = cuda_.cuDeviceGetCount(&count);
   for (int i = 0; i < count && result == CUDA_SUCCESS; ++i) {
     CUuuid bytes;
     result = cuda_.cuDeviceGet(&device_, i);
     if (result == CUDA_SUCCESS) result = cuda_.cuDeviceGetUuid_v2(&bytes, device_);
-    if (result == CUDA_SUCCESS && FormatUuid(bytes.bytes) == uuid) return true;
+    if (result == CUDA_SUCCESS && FormatUuid(bytes.bytes) == uuid) return CUDA_SUCCESS;
   }
-  *error = result != CUDA_SUCCESS
-               ? std::string("cuda: looking for ") + uuid + ": " + NameOf(result)
-               : "cuda: no device " + uuid + " among " + std::to_string(count) + " devices";
-  return false;
+  if (result != CUDA_SUCCESS) {
+    *error = std::string("cuda: looking for ") + uuid + ": " + NameOf(result);
+    return result;
+  }
+  *error = "cuda: no device " + uuid + " among " + std::to_string(count) + " devices";
+  return CUDA_ERROR_NO_DEVICE;
 }
 
-bool Device::Start(const std::string& uuid, std::string* error) {
-  const auto check = [&](CUresult result, const char* call) {
+CUresult Device::Start(const std::string& uuid, std::string* error) {
+  CUresult result = CUDA_SUCCESS;
+  const auto check = [&](CUresult call_result, const char* call) {
+    result = call_result;
     if (result == CUDA_SUCCESS) return true;
     *error = std::string("cuda: ") + call + " for " + uuid + ": " + NameOf(result);
     return false;
   };
-  if (!check(cuda_.cuInit(0), "cuInit") || !Find(uuid, error)) return false;
+  if (!check(cuda_.cuInit(0), "cuInit")) return result;
+  result = Find(uuid, error);
+  if (result != CUDA_SUCCESS) return result;
   Log(LogLevel::kDebug, "start: cuInit is done");
-  return check(cuda_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain") &&
-         check(cuda_.cuCtxSetCurrent(context_), "cuCtxSetCurrent") &&
-         check(cuda_.cuCtxGetStreamPriorityRange(&priority_least_, &priority_greatest_),
-               "cuCtxGetStreamPriorityRange");
+  if (check(cuda_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain") &&
+      check(cuda_.cuCtxSetCurrent(context_), "cuCtxSetCurrent")) {
+    check(cuda_.cuCtxGetStreamPriorityRange(&priority_least_, &priority_greatest_),
+          "cuCtxGetStreamPriorityRange");
+  }
+  return result;
 }
 
 void Device::MakeCurrent() const { cuda_.cuCtxSetCurrent(context_); }

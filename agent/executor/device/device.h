@@ -30,8 +30,9 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   // Retains the primary context of the device with this UUID ("GPU-…", as nvidia-smi prints it) and
-  // makes it current on this thread. Returns false with a message.
-  [[nodiscard]] bool Start(const std::string& uuid, std::string* error);
+  // makes it current on this thread. An error comes with a message; CUDA_ERROR_NO_DEVICE where the driver has no such
+  // device.
+  [[nodiscard]] CUresult Start(const std::string& uuid, std::string* error);
 
   // Call on every other thread that makes CUDA calls.
   void MakeCurrent() const;
@@ -99,7 +100,7 @@ class Device {
   const char* NameOf(CUkernel kernel) const;
 
  private:
-  bool Find(const std::string& uuid, std::string* error);
+  CUresult Find(const std::string& uuid, std::string* error);
 
   Driver cuda_;
   CUdevice device_ = 0;

@@ -5,6 +5,23 @@
 
 namespace gpuloom::executor {
 
+bool MayBeConfinement(CUresult result) {
+  switch (result) {
+    // What the device or its settings lack, whoever asks.
+    case CUDA_SUCCESS:
+    case CUDA_ERROR_OUT_OF_MEMORY:
+    case CUDA_ERROR_STUB_LIBRARY:
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+    case CUDA_ERROR_DEVICE_NOT_LICENSED:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+    case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE:
+      return false;
+    default:
+      return true;
+  }
+}
+
 void Refuse(channel::UniqueFd control, const std::string& error, bool driver_failed) {
   Log(LogLevel::kError, "%s", error.c_str());
   control::Connection connection(std::move(control));

@@ -21,6 +21,18 @@ TEST(Refusal, TheSchedulerIsToldWhyAndThenHungUpOn) {
   EXPECT_FALSE(scheduler.Receive(&in));
 }
 
+TEST(Refusal, WhatTheDeviceLacksIsNoMatterOfConfinement) {
+  for (const CUresult result : {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_ECC_UNCORRECTABLE,
+                                CUDA_ERROR_DEVICE_UNAVAILABLE, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH}) {
+    EXPECT_FALSE(MayBeConfinement(result)) << result;
+  }
+  // A file or a system call that is refused.
+  for (const CUresult result :
+       {CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_UNKNOWN}) {
+    EXPECT_TRUE(MayBeConfinement(result)) << result;
+  }
+}
+
 TEST(Refusal, ALongReasonIsCut) {
   int ends[2] = {};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);

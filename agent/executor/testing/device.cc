@@ -17,7 +17,7 @@ void StartFirst(Device* device) {
   std::string error = "no first device";
   if (driver.cuInit(0) == CUDA_SUCCESS && driver.cuDeviceGet(&first, 0) == CUDA_SUCCESS &&
       driver.cuDeviceGetUuid_v2(&uuid, first) == CUDA_SUCCESS) {
-    if (device->Start(FormatUuid(uuid.bytes), &error)) return;
+    if (device->Start(FormatUuid(uuid.bytes), &error) == CUDA_SUCCESS) return;
   }
   fprintf(stderr, "the test's device: %s\n", error.c_str());
   abort();

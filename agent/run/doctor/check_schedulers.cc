@@ -62,6 +62,15 @@ Findings OfOne(const SchedulerFigures& scheduler) {
          "executors of " + scheduler.name() + ": " + cupti + ", of " + SomeOf(domains), ""});
   }
   const std::string log = scheduler.folder + "/scheduler.log";
+  if (const std::vector<std::string> lenient = LenientDomains(scheduler); !lenient.empty()) {
+    findings.push_back(
+        {"executors", Verdict::kWarning,
+         "executors of " + scheduler.name() +
+             " are not fully confined, because the driver does not start in one that is: of " +
+             SomeOf(lenient),
+         log + " says what the driver said; what is open then: "
+               "docs/design/taken-over-executor.md"});
+  }
   // Counts since the scheduler began: a warning may be about what is long over.
   if (scheduler.gpu.executors_failed > 0) {
     findings.push_back({"executors", Verdict::kWarning,

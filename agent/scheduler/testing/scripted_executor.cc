@@ -5,7 +5,7 @@
 // scheduler_fixture.h has the list of bytes.
 //
 // The file named in GPULOOM_EXECUTOR_START says how it starts: "die", "refuse", "strict"
-// (its driver starts with --lenient only), "hang", "no session", "older" (says nothing of its release), or well.
+// (its driver starts with --lenient only), "no driver" (it does not with that either), "hang", "no session", "older" (says nothing of its release), or well.
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -51,8 +51,8 @@ class Executor {
     if (start_ == "die") return 1;
     if (start_ == "hang") pause();
     control::ExecutorReady ready{};
-    ready.ok = start_ != "refuse" && (start_ != "strict" || lenient_);
-    ready.driver_failed = start_ == "strict" && !lenient_;
+    ready.driver_failed = start_ == "no driver" || (start_ == "strict" && !lenient_);
+    ready.ok = start_ != "refuse" && ready.driver_failed == 0;
     ready.stream_priority_greatest = -5;
     control::SetText(ready.message, "the scripted executor refuses");
     if (start_ != "older") {
