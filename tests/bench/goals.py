@@ -84,6 +84,7 @@ GOALS = [
     (r"[a-z0-9_]+_cpu", of_native_time(1.5)),
     (r"sharing_short_beside_long(_domains)?", between(47, 53, "%")),
     (r"sharing_error_.*", at_most(3, "%")),
+    (r"sharing_alone_.*", at_least(0.99, "× sharing off")),
     (r"sharing_busy_x(2|4)_on_off", at_least(0.98, "× sharing off")),
     (r"sharing_busy_x40_on_off", at_least(0.99, "× sharing off")),
     (r"sharing_spread_x40", at_most(1.1, "× the unluckiest")),

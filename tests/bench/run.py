@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 
+import alone_lines
 import inference_lines
 import language_lines
 import library_lines
@@ -166,6 +167,8 @@ class Run:
             library_lines.measure(self)
         if self.selection.may_want("starts"):
             start_lines.measure(self)
+        if self.selection.may_want("sharing"):
+            alone_lines.measure(self)
         with self.under_mps() if self.full else contextlib.nullcontext():
             tenant_lines.measure(self)
             if self.selection.may_want("sharing"):

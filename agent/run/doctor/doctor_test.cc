@@ -470,7 +470,8 @@ TEST_F(DoctorTest, ANodeWithoutAGpuNeedsNoScheduler) {
   EXPECT_EQ(Of("schedulers"), "ok: this node has no GPU to share → \n");
 }
 
-TEST_F(DoctorTest, ExecutorsOfAnotherReleaseThanTheirScheduler) {
+// What a scheduler of this release with these domains answers.
+control::Recording Describing(const std::vector<control::DomainState>& domains) {
   control::Answer yes{};
   yes.ok = 1;
   yes.major = control::kControlMajor;
@@ -486,19 +487,26 @@ TEST_F(DoctorTest, ExecutorsOfAnotherReleaseThanTheirScheduler) {
       control::MakeRecorded(true, yes),
       control::MakeRecorded(false, control::DescribeGpu{}),
       control::MakeRecorded(true, gpu)};
+  for (const control::DomainState& domain : domains) {
+    recording.push_back(control::MakeRecorded(true, domain));
+  }
+  recording.push_back(control::MakeRecorded(true, yes));
+  return recording;
+}
+
+TEST_F(DoctorTest, ExecutorsOfAnotherReleaseThanTheirScheduler) {
+  std::vector<control::DomainState> domains;
   for (const auto& [name, version] :
        {std::pair("old", "0.1.9 (abc)"), {"new", kVersion}, {"silent", ""}}) {
-    control::DomainState domain{};
+    control::DomainState& domain = domains.emplace_back();
     control::SetText(domain.name, name);
     control::SetText(domain.executor_version, version);
     control::SetText(domain.executor_cupti, *version == 0 ? "" : "libcupti.so.13");
     domain.executor_has_cupti = 1;
-    recording.push_back(control::MakeRecorded(true, domain));
   }
-  recording.push_back(control::MakeRecorded(true, yes));
   const std::string folder = root_ + kState + "/gpus/GPU-1";
   fs::create_directories(folder);
-  const control::RecordedScheduler scheduler(folder, recording);
+  const control::RecordedScheduler scheduler(folder, Describing(domains));
   EXPECT_EQ(Of("executors"),
             "warning: executors of GPU-1 are of another release than their scheduler, 0.1.9 (abc): "
             "of old → they serve; where their programs may end, replace the scheduler: "
@@ -508,6 +516,19 @@ TEST_F(DoctorTest, ExecutorsOfAnotherReleaseThanTheirScheduler) {
   EXPECT_EQ(Of("CUPTI"),
             "ok: installed: libcupti.so.1, API 17, /c → \nok: executors of GPU-1: libcupti.so.13, "
             "of old, new → \n");
+}
+
+TEST_F(DoctorTest, ExecutorsThatAreNotFullyConfined) {
+  std::vector<control::DomainState> domains(2);
+  control::SetText(domains[0].name, "blue");
+  control::SetText(domains[1].name, "red");
+  domains[1].executor_is_lenient = 1;
+  const std::string folder = root_ + kState + "/gpus/GPU-1";
+  fs::create_directories(folder);
+  const control::RecordedScheduler scheduler(folder, Describing(domains));
+  EXPECT_THAT(Of("executors"),
+              AllOf(HasSubstr("warning: executors of GPU-1 are not fully confined"),
+                    HasSubstr(": of red →"), HasSubstr("scheduler.log says")));
 }
 
 TEST_F(DoctorTest, Malicious_NamesDoNotReachTheTerminalAsTheyAre) {
