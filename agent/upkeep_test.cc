@@ -13,9 +13,12 @@
 #include <utility>
 
 #include "agent/inventory/slots.h"
+#include "agent/node/lock_file.h"
 #include "agent/plugin/plugins.h"
+#include "agent/supervisor/scheduler_process.h"
 #include "agent/testing/clock.h"
 #include "proto/control/connection.h"
+#include "proto/control/messages.h"
 
 namespace gpuloom {
 namespace {
@@ -116,6 +119,9 @@ class UpkeepTest : public ::testing::Test {
       return DrainReason(FolderOfGpu(state_, gpu));
     };
     allocator.scheduler = [this](const std::string& gpu) { return supervisor_->Client(gpu); };
+    allocator.scheduler_is_gone = [this](const std::string& gpu) {
+      return IsSchedulerGone(FolderOfGpu(state_, gpu));
+    };
     allocator.collector_times = {std::chrono::seconds(0), std::chrono::seconds(3)};
     allocator_.emplace(std::move(allocator));
 
@@ -426,6 +432,23 @@ TEST_F(UpkeepTest, WhatAPodLeftBehindIsCollected) {
   pods_.held.clear();
   for (int i = 0; i < 5; ++i) TickAfter(std::chrono::seconds(4));
   EXPECT_THAT(scheduler_->names, IsEmpty());
+}
+
+TEST_F(UpkeepTest, WhatAPodLeftBehindIsCollectedOnceNoSchedulerCanServeIt) {
+  TickAfter({});
+  StartContainer();
+  pods_.held.clear();
+  // It hangs.
+  LockFile lock = TakeLock(FolderOfGpu(state_, kUuid) + "/" + control::kLockName);
+  ASSERT_TRUE(lock.fd.valid()) << lock.error;
+  scheduler_->is_connected = false;
+  scheduler_ = nullptr;
+  for (int i = 0; i < 10; ++i) TickAfter(std::chrono::seconds(4));
+  EXPECT_THAT(book_->All(), SizeIs(1));
+  // It has ended, and none can be started for a GPU that is gone.
+  lock.fd.Reset();
+  TickAfter(std::chrono::seconds(4));
+  EXPECT_THAT(book_->All(), IsEmpty());
 }
 
 }  // namespace

@@ -55,6 +55,8 @@ class Allocator {
     bool tells_page_faults = false;   // see kPageFaultDevice
     std::function<absl::StatusOr<std::shared_ptr<SchedulerClient>>(const std::string& gpu_uuid)>
         scheduler;
+    // Whether certainly no process is this GPU's scheduler, be it one that does not answer. May be null: unknown.
+    std::function<bool(const std::string& gpu_uuid)> scheduler_is_gone;
     CollectorTimes collector_times;
     // How long PreStartContainer waits for a pod to appear, or for a scheduler to come back; the kubelet's limit for
     // the call is 30 s.
@@ -145,6 +147,8 @@ class Allocator {
   absl::Status SendRenewed(const Gate& gate, SchedulerClient* scheduler, const Allocation& renewed,
                            const Allocation& before) const GPULOOM_REQUIRES(gate.mutex);
   std::string Closed(const std::string& gpu_uuid) const;
+  // Has the GPU's scheduler end the allocation, if there is one.
+  absl::Status EndAtScheduler(const Allocation& allocation) const;
   // Makes an allocation of these devices, all of this GPU; fails if they cannot be given.
   absl::StatusOr<Allocation> TakeSlots(const std::string& gpu_uuid,
                                        const std::vector<std::string>& device_ids)

@@ -130,6 +130,7 @@ class AllocatorTest : public ::testing::Test {
       if (!scheduler_is_up_) return absl::UnavailableError("supervisor: no scheduler");
       return std::shared_ptr<SchedulerClient>(scheduler_);
     };
+    options.scheduler_is_gone = [this](const std::string&) { return scheduler_is_gone_; };
     allocator_.emplace(std::move(options));
   }
   void UsePolicy(const std::string& text) {
@@ -168,6 +169,7 @@ class AllocatorTest : public ::testing::Test {
   std::shared_ptr<FakeScheduler> scheduler_ = std::make_shared<FakeScheduler>();
   std::shared_ptr<FakeScheduler> other_scheduler_ = std::make_shared<FakeScheduler>();
   bool scheduler_is_up_ = true;
+  bool scheduler_is_gone_ = false;
   std::function<void()> on_scheduler_;       // when it is asked for next; may be null
   std::function<void()> on_use_;             // when slots are taken next; may be null
   std::string drained_;                      // why the GPU gets no new pods
