@@ -87,8 +87,8 @@ class Allocator {
   absl::Status Restore(const std::string& gpu_uuid, SchedulerClient* scheduler);
 
   // Call it after a change of policy: gives every bound allocation its new grant, but more memory only where the GPU
-  // has it left; where the new rule is impossible on the GPU, the allocation keeps its memory. Returns one line for
-  // each allocation for which that failed.
+  // has it left, with what others give up; where the new rule is impossible on the GPU, the allocation keeps its
+  // memory. Returns one line for each allocation for which that failed.
   std::vector<std::string> Regrant();
 
   // Ends the allocations whose pods are gone, and deletes the libraries that no allocation uses, unless a predecessor
@@ -138,6 +138,9 @@ class Allocator {
   absl::StatusOr<uint32_t> OtherTenants(const std::string& gpu_uuid,
                                         const std::vector<std::string>& device_ids,
                                         const std::string& pod_namespace) const;
+  // All allocations, and last those whose holders the policy gives more memory than they have: what others give up is
+  // there for them then. Each part oldest first.
+  std::vector<Allocation> GrowingLast(const Policy& policy) const;
   // Gives the bound allocation, and its record, what the policy grants its owner now: more memory
   // only where the GPU has it left, and the same where the rule is impossible on the GPU. One line
   // per trouble. False: nothing has changed.

@@ -259,7 +259,7 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
   }
   // Without a policy in force what runs keeps what it was granted last.
   const auto policy = options_.policy->Current();
-  for (const Allocation& seen : options_.book->All()) {
+  for (const Allocation& seen : policy == nullptr ? options_.book->All() : GrowingLast(*policy)) {
     if (seen.gpu_uuid != gpu_uuid) continue;
     const MutexLock lock(gate->second.mutex);
     const std::optional<Allocation> allocation = options_.book->Find(seen.name);
@@ -292,7 +292,7 @@ std::vector<std::string> Allocator::Regrant() {
   std::vector<std::string> troubles;
   const auto policy = options_.policy->Current();
   if (policy == nullptr) return troubles;
-  for (const Allocation& seen : options_.book->All()) {
+  for (const Allocation& seen : GrowingLast(*policy)) {
     const auto gate = gates_.find(seen.gpu_uuid);
     if (gate == gates_.end()) continue;
     const MutexLock lock(gate->second.mutex);
@@ -311,6 +311,19 @@ std::vector<std::string> Allocator::Regrant() {
     }
   }
   return troubles;
+}
+
+// By what the book says now: one that starts meanwhile may be in either part.
+std::vector<Allocation> Allocator::GrowingLast(const Policy& policy) const {
+  std::vector<Allocation> allocations = options_.book->All();
+  std::ranges::stable_partition(allocations, [&](const Allocation& allocation) {
+    const auto gate = gates_.find(allocation.gpu_uuid);
+    if (gate == gates_.end() || !allocation.binding.has_value()) return true;
+    Binding granted = *allocation.binding;
+    SetGrant(gate->second.capacity, policy, allocation, &granted);
+    return granted.quota_bytes <= allocation.binding->quota_bytes;
+  });
+  return allocations;
 }
 
 // The record first: of two that grow the second counts the first, and what the disk refuses nobody

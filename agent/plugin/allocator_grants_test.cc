@@ -146,6 +146,34 @@ TEST_F(AllocatorTest, APolicyThatChangedWithoutAnAgentIsGrantedAsFarAsMemoryIsLe
   }
 }
 
+TEST_F(AllocatorTest, MemoryThatAPolicyTakesFromSomeIsThereForOthersWhoeverIsOlder) {
+  UsePolicy("defaults: {memory: 13GiB}");
+  const std::string first = StartPodsOn({0}, "first").front();
+  clock_.Advance(std::chrono::seconds(1));
+  std::vector<std::string> others = StartPodsOn({1, 2, 3, 4, 5, 6, 7, 8});
+  clock_.Advance(std::chrono::seconds(1));
+  const std::string last = StartPodsOn({9}, "last").front();
+  Reopen(5);
+  const auto granted_bytes = [](const FakeScheduler& scheduler, const std::string& name) {
+    return scheduler.bound.at(name).memory_quota_bytes;
+  };
+  // All of 134 GiB.
+  UsePolicy("defaults: {memory: 12GiB}\nnamespaces: {first: {memory: 26GiB}}");
+  EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+  EXPECT_EQ(granted_bytes(*scheduler_, first), 26 * kGiB);
+  EXPECT_EQ(granted_bytes(*scheduler_, last), 12 * kGiB);
+  UsePolicy("defaults: {memory: 12GiB}\nnamespaces: {last: {memory: 26GiB}}");
+  EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+  EXPECT_EQ(granted_bytes(*scheduler_, first), 12 * kGiB);
+  EXPECT_EQ(granted_bytes(*scheduler_, last), 26 * kGiB);
+  // And while no scheduler was there.
+  UsePolicy("defaults: {memory: 13GiB}");
+  FakeScheduler fresh;
+  ASSERT_TRUE(allocator_->Restore(kUuid, &fresh).ok());
+  others.insert(others.end(), {first, last});
+  for (const std::string& name : others) EXPECT_EQ(granted_bytes(fresh, name), 13 * kGiB);
+}
+
 TEST_F(AllocatorTest, WhatTheDiskRefusesNoSchedulerIsTold) {
   const std::vector<std::string> names = StartPodsOn({0});
   UsePolicy("defaults: {memory: 5GiB}");

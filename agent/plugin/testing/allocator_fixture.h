@@ -138,11 +138,11 @@ class AllocatorTest : public ::testing::Test {
     ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   }
   // A pod of its own for each slot, started. Returns their allocations' names.
-  std::vector<std::string> StartPodsOn(std::vector<int> slots) {
+  std::vector<std::string> StartPodsOn(std::vector<int> slots, const char* pod_namespace = "a") {
     std::vector<std::string> names;
     for (const int slot : slots) {
       names.push_back(NameOf(*allocator_->Allocate(Ids({slot}))));
-      Holds("a", ("p" + std::to_string(slot)).c_str(), Ids({slot}));
+      Holds(pod_namespace, ("p" + std::to_string(slot)).c_str(), Ids({slot}));
       EXPECT_TRUE(allocator_->PreStart(Ids({slot})).ok());
     }
     return names;
