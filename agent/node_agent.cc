@@ -371,6 +371,7 @@ NodeFigures NodeAgent::Figures() const {
   figures.has_policy = policy_.Current() != nullptr;
   figures.policy_generation = policy_.Generation();
   figures.policy_trouble = policy_.Trouble();
+  figures.failed_grants = allocator_->FailedGrants();
   return figures;
 }
 

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <stdlib.h>
 
 #include <algorithm>
@@ -10,6 +12,7 @@
 #include <fstream>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "agent/inventory/slots.h"
@@ -41,6 +44,8 @@ class FakeScheduler : public SchedulerClient {
     return absl::OkStatus();
   }
   absl::Status BindAllocation(const BindOrder& order) override {
+    if (order.memory_quota_bytes > refuses_above_bytes)
+      return absl::FailedPreconditionError("scheduler: no");
     quotas.push_back(order.memory_quota_bytes);
     return absl::OkStatus();
   }
@@ -65,6 +70,7 @@ class FakeScheduler : public SchedulerClient {
   std::set<std::string> names;
   std::vector<std::string> prepared;
   std::vector<uint64_t> quotas;
+  uint64_t refuses_above_bytes = UINT64_MAX;
   int looks = 0;
   GpuReport report;
   bool is_connected = true;
@@ -367,6 +373,41 @@ TEST_F(UpkeepTest, AChangedPolicyIsGrantedToWhatRunsWhenItIsLookedAt) {
   WritePolicy("2 elephants");
   TickAfter(Upkeep::kPolicyPause);
   EXPECT_THAT(scheduler_->quotas, SizeIs(2));
+}
+
+TEST_F(UpkeepTest, AGrantThatFailsIsTriedAgainAndShownUntilItIsDone) {
+  TickAfter(std::chrono::minutes(1));
+  StartContainer();
+  const auto before = spdlog::default_logger();
+  std::ostringstream log;
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  const auto said = [&log](const std::string& text) {
+    const std::string all = log.str();
+    int times = 0;
+    for (size_t at = all.find(text); at != all.npos; at = all.find(text, at + 1)) ++times;
+    return times;
+  };
+  scheduler_->refuses_above_bytes = kGiB;
+  WritePolicy("2GiB");
+  for (int i = 0; i < 3; ++i) TickAfter(Upkeep::kSweepPause);
+  EXPECT_THAT(
+      board_->Trouble(),
+      AllOf(HasSubstr("pod team-a/pod-1, container main keeps its old grant: scheduler: no"),
+            HasSubstr("tried again")));
+  EXPECT_TRUE(IsHealthy());
+  EXPECT_EQ(said("keeps its old grant"), 1);
+  scheduler_->refuses_above_bytes = 2 * kGiB;
+  TickAfter(Upkeep::kSweepPause);
+  EXPECT_EQ(scheduler_->quotas.back(), 2 * kGiB);
+  EXPECT_EQ(book_->All().front().binding->quota_bytes, 2 * kGiB);
+  TickAfter(Upkeep::kSweepPause);
+  EXPECT_EQ(board_->Trouble(), "");
+  EXPECT_EQ(said("no pod keeps an old grant any more"), 1);
+  const size_t told = scheduler_->quotas.size();
+  for (int i = 0; i < 3; ++i) TickAfter(Upkeep::kSweepPause);
+  EXPECT_EQ(scheduler_->quotas.size(), told) << "there is nothing left to do";
+  spdlog::set_default_logger(before);
 }
 
 TEST_F(UpkeepTest, WhatALeavingAgentGrantedByAnOlderPolicyIsGrantedAnewWhenItHasEnded) {

@@ -436,6 +436,7 @@ TEST_F(AllocatorTest, WhoRunsKeepsItsMemoryWhenItsRuleBecomesImpossible) {
   EXPECT_THAT(allocator_->Regrant(),
               ElementsAre(AllOf(HasSubstr("pod a/p, container main keeps its 2GiB of memory"),
                                 HasSubstr("policy.yaml:1:20: defaults.memory: "))));
+  EXPECT_FALSE(allocator_->OwesGrants()) << "it needs another policy";
   const BindOrder& order = scheduler_->bound.at(NameOf(*running));
   EXPECT_EQ(order.memory_quota_bytes, 2 * kGiB);
   EXPECT_EQ(order.shares.namespace_weight, 7u) << "all else applies";
