@@ -20,6 +20,7 @@
 #include "agent/supervisor/control_client.h"
 #include "agent/supervisor/gone_gpus.h"
 #include "agent/supervisor/scheduler_command.h"
+#include "agent/supervisor/scheduler_process.h"
 
 namespace gpuloom {
 namespace {
@@ -165,6 +166,9 @@ absl::Status NodeAgent::Open() {
   }
   // Called on gRPC's threads; Client is safe from any.
   options.scheduler = [this](const std::string& uuid) { return supervisor_.Client(uuid); };
+  options.scheduler_is_gone = [this](const std::string& uuid) {
+    return IsSchedulerGone(FolderOfGpu(line_.state_directory, uuid));
+  };
   options.collector_times = {std::chrono::seconds(line_.grace_seconds), missing};
   allocator_.emplace(std::move(options));
   for (const Gpu& gpu : inventory_.gpus) {
@@ -357,6 +361,7 @@ NodeFigures NodeAgent::Figures() const {
   figures.has_policy = policy_.Current() != nullptr;
   figures.policy_generation = policy_.Generation();
   figures.policy_trouble = policy_.Trouble();
+  figures.failed_grants = allocator_->FailedGrants();
   return figures;
 }
 

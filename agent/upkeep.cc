@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "agent/cat.h"
+
 namespace gpuloom {
 
 void ReportImpossibleRules(const PolicyWatcher& policy,
@@ -44,6 +46,8 @@ void Upkeep::Tick(Clock::Time now, bool has_predecessor) {
     next_sweep_ =
         now + std::min<Clock::Duration>(kSweepPause, std::chrono::seconds(1) + options_.missing);
     Sweep(has_predecessor);
+    // What the sweep has freed may be what somebody lacks.
+    RepeatGrants();
   }
 }
 
@@ -53,7 +57,7 @@ void Upkeep::ShowTrouble() {
   std::string troubles;
   for (const std::string& trouble :
        {options_.node_trouble, options_.policy->Trouble(), options_.policy->ImpossibleText(),
-        options_.standings->Trouble()}) {
+        GrantTrouble(), options_.standings->Trouble()}) {
     if (!trouble.empty()) troubles += (troubles.empty() ? "" : "; ") + trouble;
   }
   options_.board->SetTrouble(troubles);
@@ -86,6 +90,28 @@ void Upkeep::FollowPolicy() {
 
 void Upkeep::Regrant() {
   for (const std::string& trouble : options_.allocator->Regrant()) spdlog::error("{}", trouble);
+  failed_grants_ = options_.allocator->FailedGrants();
+}
+
+// That somebody lacks memory was said when the policy changed, and changes with each pod that comes or ends. What fails
+// is said once.
+void Upkeep::RepeatGrants() {
+  if (options_.allocator->OwesGrants()) (void)options_.allocator->Regrant();
+  std::vector<std::string> failed = options_.allocator->FailedGrants();
+  for (const std::string& line : failed) {
+    if (std::ranges::find(failed_grants_, line) == failed_grants_.end()) spdlog::error("{}", line);
+  }
+  if (failed.empty() && !failed_grants_.empty()) {
+    spdlog::info("policy: no pod keeps an old grant any more");
+  }
+  failed_grants_ = std::move(failed);
+}
+
+std::string Upkeep::GrantTrouble() const {
+  const std::vector<std::string> failed = options_.allocator->FailedGrants();
+  if (failed.empty()) return "";
+  return Cat(failed.front(), failed.size() == 1 ? "" : Cat(" (and ", failed.size() - 1, " more)"),
+             "; it is tried again");
 }
 
 void Upkeep::SayUnsupported() {

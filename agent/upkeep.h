@@ -63,6 +63,10 @@ class Upkeep {
   bool MayRegister(Clock::Time now);
   void FollowPolicy();
   void Regrant();
+  // Regrants until everybody has what the policy grants.
+  void RepeatGrants();
+  // Whose grants failed, in one line for the operator; empty: nobody's.
+  std::string GrantTrouble() const;
   void SayUnsupported();
   void Sweep(bool has_predecessor);
 
@@ -74,6 +78,7 @@ class Upkeep {
   bool had_predecessor_ = false;  // at the last tick
   UnsupportedLog unsupported_log_;
   std::vector<std::string> last_troubles_;  // of the last sweep: each list is logged once
+  std::vector<std::string> failed_grants_;  // that were logged
 };
 
 }  // namespace gpuloom

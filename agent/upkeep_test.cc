@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <stdlib.h>
 
 #include <algorithm>
@@ -10,12 +12,16 @@
 #include <fstream>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <utility>
 
 #include "agent/inventory/slots.h"
+#include "agent/node/lock_file.h"
 #include "agent/plugin/plugins.h"
+#include "agent/supervisor/scheduler_process.h"
 #include "agent/testing/clock.h"
 #include "proto/control/connection.h"
+#include "proto/control/messages.h"
 
 namespace gpuloom {
 namespace {
@@ -38,6 +44,8 @@ class FakeScheduler : public SchedulerClient {
     return absl::OkStatus();
   }
   absl::Status BindAllocation(const BindOrder& order) override {
+    if (order.memory_quota_bytes > refuses_above_bytes)
+      return absl::FailedPreconditionError("scheduler: no");
     quotas.push_back(order.memory_quota_bytes);
     return absl::OkStatus();
   }
@@ -62,6 +70,7 @@ class FakeScheduler : public SchedulerClient {
   std::set<std::string> names;
   std::vector<std::string> prepared;
   std::vector<uint64_t> quotas;
+  uint64_t refuses_above_bytes = UINT64_MAX;
   int looks = 0;
   GpuReport report;
   bool is_connected = true;
@@ -116,6 +125,9 @@ class UpkeepTest : public ::testing::Test {
       return DrainReason(FolderOfGpu(state_, gpu));
     };
     allocator.scheduler = [this](const std::string& gpu) { return supervisor_->Client(gpu); };
+    allocator.scheduler_is_gone = [this](const std::string& gpu) {
+      return IsSchedulerGone(FolderOfGpu(state_, gpu));
+    };
     allocator.collector_times = {std::chrono::seconds(0), std::chrono::seconds(3)};
     allocator_.emplace(std::move(allocator));
 
@@ -363,6 +375,41 @@ TEST_F(UpkeepTest, AChangedPolicyIsGrantedToWhatRunsWhenItIsLookedAt) {
   EXPECT_THAT(scheduler_->quotas, SizeIs(2));
 }
 
+TEST_F(UpkeepTest, AGrantThatFailsIsTriedAgainAndShownUntilItIsDone) {
+  TickAfter(std::chrono::minutes(1));
+  StartContainer();
+  const auto before = spdlog::default_logger();
+  std::ostringstream log;
+  spdlog::set_default_logger(
+      std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  const auto said = [&log](const std::string& text) {
+    const std::string all = log.str();
+    int times = 0;
+    for (size_t at = all.find(text); at != all.npos; at = all.find(text, at + 1)) ++times;
+    return times;
+  };
+  scheduler_->refuses_above_bytes = kGiB;
+  WritePolicy("2GiB");
+  for (int i = 0; i < 3; ++i) TickAfter(Upkeep::kSweepPause);
+  EXPECT_THAT(
+      board_->Trouble(),
+      AllOf(HasSubstr("pod team-a/pod-1, container main keeps its old grant: scheduler: no"),
+            HasSubstr("tried again")));
+  EXPECT_TRUE(IsHealthy());
+  EXPECT_EQ(said("keeps its old grant"), 1);
+  scheduler_->refuses_above_bytes = 2 * kGiB;
+  TickAfter(Upkeep::kSweepPause);
+  EXPECT_EQ(scheduler_->quotas.back(), 2 * kGiB);
+  EXPECT_EQ(book_->All().front().binding->quota_bytes, 2 * kGiB);
+  TickAfter(Upkeep::kSweepPause);
+  EXPECT_EQ(board_->Trouble(), "");
+  EXPECT_EQ(said("no pod keeps an old grant any more"), 1);
+  const size_t told = scheduler_->quotas.size();
+  for (int i = 0; i < 3; ++i) TickAfter(Upkeep::kSweepPause);
+  EXPECT_EQ(scheduler_->quotas.size(), told) << "there is nothing left to do";
+  spdlog::set_default_logger(before);
+}
+
 TEST_F(UpkeepTest, WhatALeavingAgentGrantedByAnOlderPolicyIsGrantedAnewWhenItHasEnded) {
   upkeep_->Tick(clock_.Now(), /*has_predecessor=*/true);
   StartContainer();
@@ -426,6 +473,23 @@ TEST_F(UpkeepTest, WhatAPodLeftBehindIsCollected) {
   pods_.held.clear();
   for (int i = 0; i < 5; ++i) TickAfter(std::chrono::seconds(4));
   EXPECT_THAT(scheduler_->names, IsEmpty());
+}
+
+TEST_F(UpkeepTest, WhatAPodLeftBehindIsCollectedOnceNoSchedulerCanServeIt) {
+  TickAfter({});
+  StartContainer();
+  pods_.held.clear();
+  // It hangs.
+  LockFile lock = TakeLock(FolderOfGpu(state_, kUuid) + "/" + control::kLockName);
+  ASSERT_TRUE(lock.fd.valid()) << lock.error;
+  scheduler_->is_connected = false;
+  scheduler_ = nullptr;
+  for (int i = 0; i < 10; ++i) TickAfter(std::chrono::seconds(4));
+  EXPECT_THAT(book_->All(), SizeIs(1));
+  // It has ended, and none can be started for a GPU that is gone.
+  lock.fd.Reset();
+  TickAfter(std::chrono::seconds(4));
+  EXPECT_THAT(book_->All(), IsEmpty());
 }
 
 }  // namespace

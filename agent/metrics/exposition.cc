@@ -373,6 +373,10 @@ void AddPolicy(const NodeFigures& node, const PolicyHistory& policy, Clock::Dura
              Number(policy.generation));
   out->Gauge("gpuloom_policy_error", "1 while the policy's file is refused.", {},
              policy.trouble.empty() ? 0 : 1);
+  out->Gauge("gpuloom_policy_grants_failed",
+             "Grants of the policy that containers do not have, because they could not be recorded "
+             "or the scheduler refused them; tried again.",
+             {}, Number(node.failed_grants.size()));
   // Before the first one there is no time to tell.
   if (policy.generation != 0) {
     out->Gauge("gpuloom_policy_change_timestamp_seconds",

@@ -52,6 +52,7 @@ class ExpositionTest : public ::testing::Test {
     node_.has_policy = true;
     node_.policy_generation = 2;
     node_.policy_trouble = "policy.yaml:1:2: no";
+    node_.failed_grants = {"policy: pod a/p keeps its old grant: scheduler: no"};
     policy_.Follow(node_, kNow);
   }
   std::string Text() const { return FormatMetrics(ledger_, node_, policy_, wall_ahead_); }
@@ -102,6 +103,7 @@ TEST_F(ExpositionTest, Figures) {
            std::string("gpuloom_namespace_slot_seconds_total{namespace=\"red\"} 4"),
            std::string("gpuloom_policy_generation 2"),
            std::string("gpuloom_policy_error 1"),
+           std::string("gpuloom_policy_grants_failed 1"),
            std::string("gpuloom_policy_error_timestamp_seconds 1700000000"),
            std::string("gpuloom_kubelet_errors_total{call=\"List\"} 3"),
            std::string("gpuloom_kubelet_requests_total{call=\"Allocate\"} 40"),

@@ -40,6 +40,8 @@ struct NodeFigures {
   bool has_policy = false;
   uint64_t policy_generation = 0;
   std::string policy_trouble;  // why the file is not what is in force
+  // Which containers do not have what it grants them, and why, in a line each: Allocator::FailedGrants.
+  std::vector<std::string> failed_grants;
 };
 
 }  // namespace gpuloom

@@ -176,6 +176,7 @@ std::string FormatState(const Ledger& ledger, const NodeFigures& node, const Pol
                  {"generation", policy.generation},
                  {"changed", TimeOf(policy.changed_at, wall_ahead)},
                  {"error", policy.trouble},
+                 {"failed_grants", node.failed_grants},
                  {"last_error", policy.last_error},
                  {"last_error_time", TimeOf(policy.error_at, wall_ahead)}}},
                {"kubelet",

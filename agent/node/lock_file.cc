@@ -38,6 +38,14 @@ pid_t Holder(int fd) {
   return pid;
 }
 
+// For reading: flock needs no more, and the folder may be mounted read-only for this process.
+channel::UniqueFd OpenToCheck(const std::string& path) {
+  return channel::UniqueFd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+}
+
+// Shared: two that ask at the same time do not take each other for the holder.
+bool LockShared(int fd) { return flock(fd, LOCK_SH | LOCK_NB) == 0; }
+
 }  // namespace
 
 LockFile TakeLock(const std::string& path, const std::string& line) {
@@ -76,10 +84,14 @@ std::string LineOfHolder(const std::string& path) {
 }
 
 bool IsLocked(const std::string& path) {
-  // Opened for reading: flock needs no more, and the folder may be mounted read-only for this process.
-  const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  // Shared: two that ask at the same time do not take each other for the holder.
-  return fd.valid() && flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  const channel::UniqueFd fd = OpenToCheck(path);
+  return fd.valid() && !LockShared(fd.get()) && errno == EWOULDBLOCK;
+}
+
+bool IsCertainlyUnlocked(const std::string& path) {
+  const channel::UniqueFd fd = OpenToCheck(path);
+  if (!fd.valid()) return errno == ENOENT;
+  return LockShared(fd.get());
 }
 
 }  // namespace gpuloom

@@ -25,6 +25,9 @@ LockFile TakeLock(const std::string& path, const std::string& line = {});
 // Returns whether any process holds it; needs only permission to read the file. Takes the lock for an instant.
 bool IsLocked(const std::string& path);
 
+// Returns whether certainly no process holds it: false, too, where that cannot be found out.
+bool IsCertainlyUnlocked(const std::string& path);
+
 // The line of the latest holder, unescaped and cut to what the first 256 bytes of the file hold; empty: there is
 // none, or it cannot be read.
 std::string LineOfHolder(const std::string& path);

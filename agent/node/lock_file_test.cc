@@ -57,6 +57,19 @@ TEST_F(LockFileTest, IsSeenByWhoeverMayOnlyReadIt) {
   ASSERT_EQ(seteuid(user), 0);
 }
 
+TEST_F(LockFileTest, IsCertainlyUnlockedOnlyWhereThatIsKnown) {
+  EXPECT_TRUE(IsCertainlyUnlocked(path_)) << "nobody has made it";
+  LockFile lock = TakeLock(path_);
+  ASSERT_TRUE(lock.fd.valid()) << lock.error;
+  EXPECT_FALSE(IsCertainlyUnlocked(path_));
+  lock.fd.Reset();
+  EXPECT_TRUE(IsCertainlyUnlocked(path_));
+  const std::string unknown = folder_ + "/leads to itself";
+  fs::create_symlink(unknown, unknown);
+  EXPECT_FALSE(IsCertainlyUnlocked(unknown));
+  EXPECT_FALSE(IsLocked(unknown));
+}
+
 TEST_F(LockFileTest, WhoOnlyLooksKeepsNobodyFromTakingIt) {
   { const LockFile made = TakeLock(path_); }
   std::atomic<bool> ends = false;

@@ -227,12 +227,7 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
     for (const std::string& name : over) {
       const std::optional<Allocation> allocation = options_.book->Find(name);
       if (!allocation.has_value()) continue;
-      absl::Status status;
-      // If the GPU is no longer in the inventory, no scheduler has the allocation.
-      if (options_.capacities.contains(allocation->gpu_uuid)) {
-        const auto scheduler = options_.scheduler(allocation->gpu_uuid);
-        status = scheduler.ok() ? (*scheduler)->RemoveAllocation(name) : scheduler.status();
-      }
+      absl::Status status = EndAtScheduler(*allocation);
       // Last: with the record the next sweep would lose the name to try again with, and the slots
       // would be free while the scheduler still serves their holder.
       if (status.ok()) status = options_.book->Remove(name);
@@ -256,6 +251,18 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
     troubles.push_back(std::string(status.message()));
   }
   return troubles;
+}
+
+absl::Status Allocator::EndAtScheduler(const Allocation& allocation) const {
+  const std::string& gpu_uuid = allocation.gpu_uuid;
+  // If the GPU is no longer in the inventory, no scheduler has the allocation.
+  if (!options_.capacities.contains(gpu_uuid)) return absl::OkStatus();
+  const auto scheduler = options_.scheduler(gpu_uuid);
+  if (scheduler.ok()) return (*scheduler)->RemoveAllocation(allocation.name);
+  // One that runs and is silent may serve it. Where none runs none does: of a GPU that is lost none will ever start. One
+  // that starts after all learns the allocations by Restore, from the records.
+  const bool is_gone = options_.scheduler_is_gone && options_.scheduler_is_gone(gpu_uuid);
+  return is_gone ? absl::OkStatus() : scheduler.status();
 }
 
 void Allocator::KubeletSeen(const std::string& kubelet_id) {

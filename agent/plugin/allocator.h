@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -55,6 +56,8 @@ class Allocator {
     bool tells_page_faults = false;   // see kPageFaultDevice
     std::function<absl::StatusOr<std::shared_ptr<SchedulerClient>>(const std::string& gpu_uuid)>
         scheduler;
+    // Whether certainly no process is this GPU's scheduler, be it one that does not answer. May be null: unknown.
+    std::function<bool(const std::string& gpu_uuid)> scheduler_is_gone;
     CollectorTimes collector_times;
     // How long PreStartContainer waits for a pod to appear, or for a scheduler to come back; the kubelet's limit for
     // the call is 30 s.
@@ -85,9 +88,13 @@ class Allocator {
   absl::Status Restore(const std::string& gpu_uuid, SchedulerClient* scheduler);
 
   // Call it after a change of policy: gives every bound allocation its new grant, but more memory only where the GPU
-  // has it left; where the new rule is impossible on the GPU, the allocation keeps its memory. Returns one line for
-  // each allocation for which that failed.
+  // has it left, with what others give up; where the new rule is impossible on the GPU, the allocation keeps its
+  // memory. Returns one line for each allocation for which that failed. Call it again now and then while OwesGrants.
   std::vector<std::string> Regrant();
+  // Whether an allocation lacks what the policy grants it and may have it later, be it only memory that is not left.
+  bool OwesGrants() const GPULOOM_EXCLUDES(owed_mutex_);
+  // One line for each of those allocations whose grant could not be recorded, or was refused by the scheduler.
+  std::vector<std::string> FailedGrants() const GPULOOM_EXCLUDES(owed_mutex_);
 
   // Ends the allocations whose pods are gone, and deletes the libraries that no allocation uses, unless a predecessor
   // may still hand out its own. Returns one line for each trouble.
@@ -136,15 +143,28 @@ class Allocator {
   absl::StatusOr<uint32_t> OtherTenants(const std::string& gpu_uuid,
                                         const std::vector<std::string>& device_ids,
                                         const std::string& pod_namespace) const;
+  // All allocations, and last those whose holders the policy gives more memory than they have: what others give up is
+  // there for them then. Each part oldest first.
+  std::vector<Allocation> GrowingLast(const Policy& policy) const;
   // Gives the bound allocation, and its record, what the policy grants its owner now: more memory
   // only where the GPU has it left, and the same where the rule is impossible on the GPU. One line
   // per trouble. False: nothing has changed.
   bool RenewRecord(const Gate& gate, const Policy& policy, Allocation* allocation,
                    std::vector<std::string>* troubles) const GPULOOM_REQUIRES(gate.mutex);
+  // Why an allocation does not have what the policy grants it.
+  enum class Owed { kMemoryIsNotLeft, kIsNotRecorded, kIsRefused };
+  // `line` says so; empty: not for this reason any more.
+  void Owe(const std::string& name, Owed reason, const std::string& line) const
+      GPULOOM_EXCLUDES(owed_mutex_);
+  bool IsOwed(const std::string& name, Owed reason) const GPULOOM_EXCLUDES(owed_mutex_);
+  // Nothing is owed to allocations that are over.
+  void ForgetOwed() GPULOOM_EXCLUDES(owed_mutex_);
   // Tells what RenewRecord has made of `before`, and if that is refused, sets the record back and tells `before`.
   absl::Status SendRenewed(const Gate& gate, SchedulerClient* scheduler, const Allocation& renewed,
                            const Allocation& before) const GPULOOM_REQUIRES(gate.mutex);
   std::string Closed(const std::string& gpu_uuid) const;
+  // Has the GPU's scheduler end the allocation, if there is one.
+  absl::Status EndAtScheduler(const Allocation& allocation) const;
   // Makes an allocation of these devices, all of this GPU; fails if they cannot be given.
   absl::StatusOr<Allocation> TakeSlots(const std::string& gpu_uuid,
                                        const std::vector<std::string>& device_ids)
@@ -171,6 +191,9 @@ class Allocator {
   // Held from checking what has been given until more is given. No other process is asked meanwhile.
   Mutex allocation_mutex_;
   std::map<std::string, Gate> gates_;  // by GPU uuid; the map itself never changes
+  mutable Mutex owed_mutex_;
+  mutable std::map<std::pair<std::string, Owed>, std::string> owed_
+      GPULOOM_GUARDED_BY(owed_mutex_);  // lines by allocation
   mutable Mutex collector_mutex_;
   Collector collector_ GPULOOM_GUARDED_BY(collector_mutex_);
 };

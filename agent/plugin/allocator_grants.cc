@@ -62,6 +62,14 @@ std::string KeepsOldGrant(const Allocation& allocation, const absl::Status& stat
              " keeps its old grant: ", std::string(status.message()));
 }
 
+// What was recorded before is no other grant: then the scheduler has what it was told last, be it nothing.
+std::string DescribeRefusal(const Allocation& renewed, const Allocation& before,
+                            const absl::Status& status) {
+  if (renewed.binding != before.binding) return KeepsOldGrant(before, status);
+  return Cat("policy: ", Describe(renewed.binding->owner),
+             " is refused its grant: ", std::string(status.message()));
+}
+
 void SayStarted(const Allocation& allocation) {
   const Binding& binding = *allocation.binding;
   spdlog::info("start: {}: {}, {} slots, {}, trust domain {}", allocation.name,
@@ -259,7 +267,7 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
   }
   // Without a policy in force what runs keeps what it was granted last.
   const auto policy = options_.policy->Current();
-  for (const Allocation& seen : options_.book->All()) {
+  for (const Allocation& seen : policy == nullptr ? options_.book->All() : GrowingLast(*policy)) {
     if (seen.gpu_uuid != gpu_uuid) continue;
     const MutexLock lock(gate->second.mutex);
     const std::optional<Allocation> allocation = options_.book->Find(seen.name);
@@ -290,9 +298,10 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
 
 std::vector<std::string> Allocator::Regrant() {
   std::vector<std::string> troubles;
+  ForgetOwed();
   const auto policy = options_.policy->Current();
   if (policy == nullptr) return troubles;
-  for (const Allocation& seen : options_.book->All()) {
+  for (const Allocation& seen : GrowingLast(*policy)) {
     const auto gate = gates_.find(seen.gpu_uuid);
     if (gate == gates_.end()) continue;
     const MutexLock lock(gate->second.mutex);
@@ -301,16 +310,31 @@ std::vector<std::string> Allocator::Regrant() {
     const std::optional<Allocation> allocation = options_.book->Find(seen.name);
     if (!allocation.has_value()) continue;
     Allocation renewed = *allocation;
-    if (!RenewRecord(gate->second, *policy, &renewed, &troubles)) continue;
+    // Then the record may say what the scheduler does not know.
+    const bool was_refused = IsOwed(allocation->name, Owed::kIsRefused);
+    if (!RenewRecord(gate->second, *policy, &renewed, &troubles) && !was_refused) continue;
     // If its scheduler is away, or goes away now, Restore tells it later.
     const auto scheduler = options_.scheduler(allocation->gpu_uuid);
     if (!scheduler.ok()) continue;
     absl::Status sent = SendRenewed(gate->second, scheduler->get(), renewed, *allocation);
     if (!sent.ok() && !absl::IsUnavailable(sent)) {
-      troubles.push_back(KeepsOldGrant(*allocation, sent));
+      troubles.push_back(DescribeRefusal(renewed, *allocation, sent));
     }
   }
   return troubles;
+}
+
+// By what the book says now: one that starts meanwhile may be in either part.
+std::vector<Allocation> Allocator::GrowingLast(const Policy& policy) const {
+  std::vector<Allocation> allocations = options_.book->All();
+  std::ranges::stable_partition(allocations, [&](const Allocation& allocation) {
+    const auto gate = gates_.find(allocation.gpu_uuid);
+    if (gate == gates_.end() || !allocation.binding.has_value()) return true;
+    Binding granted = *allocation.binding;
+    SetGrant(gate->second.capacity, policy, allocation, &granted);
+    return granted.quota_bytes <= allocation.binding->quota_bytes;
+  });
+  return allocations;
 }
 
 // The record first: of two that grow the second counts the first, and what the disk refuses nobody
@@ -323,28 +347,77 @@ bool Allocator::RenewRecord(const Gate& gate, const Policy& policy, Allocation* 
   SetGrant(gate.capacity, policy, before, &binding);
   // All else of the new grant holds; only the memory stays.
   std::string keeps_because = WhyImpossibleFor(policy, gate.capacity, binding.owner.pod_namespace);
+  std::string shortage;
   if (keeps_because.empty() && binding.quota_bytes > before.binding->quota_bytes) {
-    keeps_because = Shortage(gate.capacity, policy, before, binding.quota_bytes);
+    shortage = Shortage(gate.capacity, policy, before, binding.quota_bytes);
+    keeps_because = shortage;
   }
+  // An impossible rule is no debt: it needs another policy.
+  Owe(before.name, Owed::kMemoryIsNotLeft, shortage);
   if (!keeps_because.empty()) {
     binding.quota_bytes = before.binding->quota_bytes;
     troubles->push_back(Cat("policy: ", Describe(binding.owner), " keeps its ",
                             FormatSize(binding.quota_bytes), " of memory: ", keeps_because));
   }
-  if (binding == *before.binding) return false;
-  if (absl::Status status = options_.book->Bind(before.name, binding); !status.ok()) {
-    *allocation = before;
-    troubles->push_back(KeepsOldGrant(before, status));
-    return false;
+  const bool is_changed = binding != *before.binding;
+  const absl::Status recorded =
+      is_changed ? options_.book->Bind(before.name, binding) : absl::OkStatus();
+  const std::string not_recorded = recorded.ok() ? "" : KeepsOldGrant(before, recorded);
+  Owe(before.name, Owed::kIsNotRecorded, not_recorded);
+  if (recorded.ok()) return is_changed;
+  *allocation = before;
+  troubles->push_back(not_recorded);
+  return false;
+}
+
+void Allocator::Owe(const std::string& name, Owed reason, const std::string& line) const {
+  const MutexLock lock(owed_mutex_);
+  if (line.empty()) {
+    owed_.erase({name, reason});
+  } else {
+    owed_[{name, reason}] = line;
   }
-  return true;
+}
+
+bool Allocator::IsOwed(const std::string& name, Owed reason) const {
+  const MutexLock lock(owed_mutex_);
+  return owed_.contains({name, reason});
+}
+
+// The book is not asked under the lock. A name is of one allocation for ever.
+void Allocator::ForgetOwed() {
+  std::set<std::string> names;
+  {
+    const MutexLock lock(owed_mutex_);
+    for (const auto& [key, line] : owed_) names.insert(key.first);
+  }
+  std::erase_if(names,
+                [&](const std::string& name) { return options_.book->Find(name).has_value(); });
+  const MutexLock lock(owed_mutex_);
+  std::erase_if(owed_, [&](const auto& entry) { return names.contains(entry.first.first); });
+}
+
+bool Allocator::OwesGrants() const {
+  const MutexLock lock(owed_mutex_);
+  return !owed_.empty();
+}
+
+std::vector<std::string> Allocator::FailedGrants() const {
+  std::vector<std::string> lines;
+  const MutexLock lock(owed_mutex_);
+  for (const auto& [key, line] : owed_) {
+    if (key.second != Owed::kMemoryIsNotLeft) lines.push_back(line);
+  }
+  return lines;
 }
 
 absl::Status Allocator::SendRenewed(const Gate&, SchedulerClient* scheduler,
                                     const Allocation& renewed, const Allocation& before) const {
   absl::Status sent = SendGrant(scheduler, renewed);
-  // A scheduler that is gone is told by Restore.
-  if (sent.ok() || absl::IsUnavailable(sent) || renewed.binding == before.binding) return sent;
+  // A scheduler that is gone is told by Restore, and what is not bound by PreStart.
+  if (absl::IsUnavailable(sent) || !renewed.binding.has_value()) return sent;
+  Owe(renewed.name, Owed::kIsRefused, sent.ok() ? "" : DescribeRefusal(renewed, before, sent));
+  if (sent.ok() || renewed.binding == before.binding) return sent;
   if (absl::Status status = options_.book->Bind(before.name, *before.binding); !status.ok()) {
     spdlog::error("policy: the record of {} says what its scheduler has refused: {}",
                   Describe(before.binding->owner), std::string(status.message()));

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <future>
+#include <optional>
 
 #include "agent/plugin/testing/allocator_fixture.h"
 #include "agent/testing/full_disk.h"
@@ -16,6 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 TEST_F(AllocatorTest, AContainerThatStartsAgainGetsNoMoreThanIsLeft) {
   UsePolicy("defaults: {memory: 13GiB}");
@@ -146,6 +148,34 @@ TEST_F(AllocatorTest, APolicyThatChangedWithoutAnAgentIsGrantedAsFarAsMemoryIsLe
   }
 }
 
+TEST_F(AllocatorTest, MemoryThatAPolicyTakesFromSomeIsThereForOthersWhoeverIsOlder) {
+  UsePolicy("defaults: {memory: 13GiB}");
+  const std::string first = StartPodsOn({0}, "first").front();
+  clock_.Advance(std::chrono::seconds(1));
+  std::vector<std::string> others = StartPodsOn({1, 2, 3, 4, 5, 6, 7, 8});
+  clock_.Advance(std::chrono::seconds(1));
+  const std::string last = StartPodsOn({9}, "last").front();
+  Reopen(5);
+  const auto granted_bytes = [](const FakeScheduler& scheduler, const std::string& name) {
+    return scheduler.bound.at(name).memory_quota_bytes;
+  };
+  // All of 134 GiB.
+  UsePolicy("defaults: {memory: 12GiB}\nnamespaces: {first: {memory: 26GiB}}");
+  EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+  EXPECT_EQ(granted_bytes(*scheduler_, first), 26 * kGiB);
+  EXPECT_EQ(granted_bytes(*scheduler_, last), 12 * kGiB);
+  UsePolicy("defaults: {memory: 12GiB}\nnamespaces: {last: {memory: 26GiB}}");
+  EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+  EXPECT_EQ(granted_bytes(*scheduler_, first), 12 * kGiB);
+  EXPECT_EQ(granted_bytes(*scheduler_, last), 26 * kGiB);
+  // And while no scheduler was there.
+  UsePolicy("defaults: {memory: 13GiB}");
+  FakeScheduler fresh;
+  ASSERT_TRUE(allocator_->Restore(kUuid, &fresh).ok());
+  others.insert(others.end(), {first, last});
+  for (const std::string& name : others) EXPECT_EQ(granted_bytes(fresh, name), 13 * kGiB);
+}
+
 TEST_F(AllocatorTest, WhatTheDiskRefusesNoSchedulerIsTold) {
   const std::vector<std::string> names = StartPodsOn({0});
   UsePolicy("defaults: {memory: 5GiB}");
@@ -154,13 +184,87 @@ TEST_F(AllocatorTest, WhatTheDiskRefusesNoSchedulerIsTold) {
     const FullDisk full;
     EXPECT_THAT(allocator_->Regrant(),
                 ElementsAre(HasSubstr("pod a/p0, container main keeps its old grant")));
+    EXPECT_THAT(allocator_->FailedGrants(),
+                ElementsAre(AllOf(HasSubstr("pod a/p0"), HasSubstr("free space"))));
     EXPECT_TRUE(allocator_->Restore(kUuid, &fresh).ok());
   }
   EXPECT_EQ(scheduler_->bound.at(names[0]).memory_quota_bytes, kGiB);
   EXPECT_EQ(fresh.bound.at(names[0]).memory_quota_bytes, kGiB);
   EXPECT_EQ(book_->Find(names[0])->binding->quota_bytes, kGiB);
+  EXPECT_TRUE(allocator_->OwesGrants());
   EXPECT_THAT(allocator_->Regrant(), IsEmpty());
   EXPECT_EQ(scheduler_->bound.at(names[0]).memory_quota_bytes, 5 * kGiB);
+  EXPECT_FALSE(allocator_->OwesGrants());
+  EXPECT_THAT(allocator_->FailedGrants(), IsEmpty());
+}
+
+TEST_F(AllocatorTest, WhatASchedulerRefusesIsOwedUntilItTakesIt) {
+  const std::vector<std::string> names = StartPodsOn({0, 1});
+  UsePolicy("defaults: {memory: 5GiB}");
+  scheduler_->refuses_above_bytes = kGiB;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(allocator_->Regrant(), SizeIs(2));
+    EXPECT_THAT(allocator_->FailedGrants(),
+                UnorderedElementsAre(HasSubstr("pod a/p0, container main keeps its old grant"),
+                                     HasSubstr("pod a/p1, container main keeps its old grant")));
+  }
+  // A pod that ends lacks nothing.
+  ASSERT_TRUE(book_->Remove(names[1]).ok());
+  EXPECT_THAT(allocator_->Regrant(), SizeIs(1));
+  EXPECT_THAT(allocator_->FailedGrants(), SizeIs(1));
+  scheduler_->refuses_above_bytes = UINT64_MAX;
+  EXPECT_TRUE(allocator_->OwesGrants());
+  EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+  EXPECT_FALSE(allocator_->OwesGrants());
+  EXPECT_THAT(allocator_->FailedGrants(), IsEmpty());
+  EXPECT_EQ(scheduler_->bound.at(names[0]).memory_quota_bytes, 5 * kGiB);
+}
+
+TEST_F(AllocatorTest, WhatASchedulerThatComesUpRefusesIsOwed) {
+  const std::vector<std::string> names = StartPodsOn({0});
+  scheduler_->bound.clear();
+  scheduler_->refuse = true;
+  EXPECT_TRUE(allocator_->Restore(kUuid, scheduler_.get()).ok());
+  EXPECT_THAT(allocator_->FailedGrants(),
+              ElementsAre(HasSubstr("pod a/p0, container main is refused its grant")));
+  scheduler_->refuse = false;
+  EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+  EXPECT_FALSE(allocator_->OwesGrants());
+  EXPECT_TRUE(scheduler_->bound.contains(names[0])) << "though its record has not changed";
+}
+
+TEST_F(AllocatorTest, ARefusedGrantThatStaysRecordedIsOwedToo) {
+  const std::vector<std::string> names = StartPodsOn({0});
+  UsePolicy("defaults: {memory: 5GiB}");
+  std::optional<FullDisk> full;
+  scheduler_->on_bind = [&] { full.emplace(); };
+  scheduler_->refuses_above_bytes = kGiB;
+  EXPECT_THAT(allocator_->Regrant(), SizeIs(1));
+  full.reset();
+  EXPECT_EQ(book_->Find(names[0])->binding->quota_bytes, 5 * kGiB);
+  EXPECT_THAT(allocator_->Regrant(), SizeIs(1));
+  scheduler_->refuses_above_bytes = UINT64_MAX;
+  EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+  EXPECT_EQ(scheduler_->bound.at(names[0]).memory_quota_bytes, 5 * kGiB);
+  EXPECT_FALSE(allocator_->OwesGrants());
+}
+
+TEST_F(AllocatorTest, MemoryThatIsNotLeftIsOwedAndNoFailure) {
+  UsePolicy("defaults: {memory: 13GiB}");
+  const std::vector<std::string> names = StartPodsOn({0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  EXPECT_FALSE(allocator_->OwesGrants());
+  Reopen(5);
+  UsePolicy("defaults: {memory: 26GiB}");
+  EXPECT_THAT(allocator_->Regrant(), SizeIs(10));
+  EXPECT_TRUE(allocator_->OwesGrants());
+  EXPECT_THAT(allocator_->FailedGrants(), IsEmpty());
+  ASSERT_TRUE(book_->Remove(names[0]).ok());
+  ASSERT_TRUE(book_->Remove(names[1]).ok());
+  EXPECT_THAT(allocator_->Regrant(), SizeIs(6)) << "two get it";
+  EXPECT_TRUE(allocator_->OwesGrants());
+  for (size_t i = 2; i < names.size(); ++i) ASSERT_TRUE(book_->Remove(names[i]).ok());
+  EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+  EXPECT_FALSE(allocator_->OwesGrants());
 }
 
 TEST_F(AllocatorTest, WhatASchedulerRefusesIsInNoRecord) {

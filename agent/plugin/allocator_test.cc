@@ -29,11 +29,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Key;
 using ::testing::Not;
-using ::testing::Pair;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
-
-using std::chrono::minutes;
 
 TEST_F(AllocatorTest, AContainerGetsTheDirectoryTheLibrariesAndNoDevice) {
   const auto setup = allocator_->Allocate(Ids({0, 1}));
@@ -439,6 +436,7 @@ TEST_F(AllocatorTest, WhoRunsKeepsItsMemoryWhenItsRuleBecomesImpossible) {
   EXPECT_THAT(allocator_->Regrant(),
               ElementsAre(AllOf(HasSubstr("pod a/p, container main keeps its 2GiB of memory"),
                                 HasSubstr("policy.yaml:1:20: defaults.memory: "))));
+  EXPECT_FALSE(allocator_->OwesGrants()) << "it needs another policy";
   const BindOrder& order = scheduler_->bound.at(NameOf(*running));
   EXPECT_EQ(order.memory_quota_bytes, 2 * kGiB);
   EXPECT_EQ(order.shares.namespace_weight, 7u) << "all else applies";
@@ -472,103 +470,6 @@ TEST_F(AllocatorTest, MaxTenantsCountsWhatTheKubeletShowsAndWasAdmitted) {
   // a has ended: its place is free before its allocation is swept.
   pods_.held.erase(pods_.held.begin());
   EXPECT_TRUE(allocator_->PreStart(Ids({3})).ok());
-}
-
-TEST_F(AllocatorTest, SweepEndsWhatIsOverAndKeepsOldShimsUntilThen) {
-  const auto setup = allocator_->Allocate(Ids({0}));
-  const std::string old_shim = setup->mounts[1].host_path;
-  const std::string old_nvml = setup->mounts[3].host_path;
-  ASSERT_NE(old_shim, old_nvml);
-  Holds("a", "p", Ids({0}));
-  ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
-  std::ofstream(state_ + "/built.so") << "\177ELF of a new version";
-  {
-    Allocator::Options options;
-    options.book = &*book_;
-    options.kubelet_record = &*kubelet_record_;
-    options.shims = &*shims_;
-    options.library_files = {*shims_->Install(state_ + "/built.so", "2"),
-                             *shims_->Install(state_ + "/built-nvml.so", "2"),
-                             *shims_->Install(state_ + "/built-trace", "2")};
-    options.policy = &*policy_;
-    options.pod_resources = &pods_;
-    options.clock = &clock_;
-    options.capacities[kUuid] = {kUuid, 140 * kGiB, 6 * kGiB, 10};
-    options.scheduler =
-        [this](const std::string&) -> absl::StatusOr<std::shared_ptr<SchedulerClient>> {
-      return std::shared_ptr<SchedulerClient>(scheduler_);
-    };
-    allocator_.emplace(std::move(options));
-  }
-  allocator_->KubeletSeen("kubelet 1");
-  clock_.Advance(minutes(10));
-  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
-  EXPECT_TRUE(fs::exists(old_shim));
-  EXPECT_TRUE(fs::exists(old_nvml));
-  pods_.held.clear();
-  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
-  EXPECT_TRUE(fs::exists(setup->mounts[0].host_path));
-  clock_.Advance(minutes(1));
-  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
-  EXPECT_FALSE(fs::exists(setup->mounts[0].host_path));
-  EXPECT_FALSE(fs::exists(old_shim));
-  EXPECT_FALSE(fs::exists(old_nvml));
-  EXPECT_THAT(scheduler_->added, IsEmpty());
-  EXPECT_THAT(book_->All(), IsEmpty());
-}
-
-// What is charged: the kubelet does not say when it takes a slot back.
-TEST_F(AllocatorTest, ASlotIsHeldOnceAndNoLongerThanItsPod) {
-  allocator_->KubeletSeen("kubelet 1");
-  clock_.Advance(minutes(10));
-  ASSERT_TRUE(allocator_->Allocate(Ids({0, 1})).ok());
-  EXPECT_THAT(allocator_->SlotsHeld(), IsEmpty());
-  Holds("a", "p", Ids({0, 1}));
-  ASSERT_TRUE(allocator_->PreStart(Ids({0, 1})).ok());
-  const std::string first = book_->All().front().name;
-  EXPECT_THAT(allocator_->SlotsHeld(), ElementsAre(Pair(first, 2)));
-  // It ends within a minute. Nothing is removed yet, and nothing held.
-  pods_.held.clear();
-  clock_.Advance(std::chrono::seconds(2));
-  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
-  EXPECT_THAT(allocator_->SlotsHeld(), ElementsAre(Pair(first, 0)));
-  EXPECT_EQ(book_->All().size(), 1u);
-  // The next one has its slots: that is proof, and the first goes at once.
-  clock_.Advance(std::chrono::seconds(2));
-  ASSERT_TRUE(allocator_->Allocate(Ids({0, 1})).ok());
-  Holds("a", "next", Ids({0, 1}));
-  ASSERT_TRUE(allocator_->PreStart(Ids({0, 1})).ok());
-  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
-  ASSERT_EQ(book_->All().size(), 1u);
-  EXPECT_THAT(allocator_->SlotsHeld(), ElementsAre(Pair(book_->All().front().name, 2)));
-  EXPECT_THAT(scheduler_->added, SizeIs(1));
-}
-
-TEST_F(AllocatorTest, AnAgentsStartRenewsNoGraceButAKubeletsDoes) {
-  const auto setup = allocator_->Allocate(Ids({0}));
-  const std::string directory = setup->mounts[0].host_path;
-  allocator_->KubeletSeen("kubelet 1");
-  clock_.Advance(minutes(6));
-  Reopen();
-  allocator_->KubeletSeen("kubelet 1");
-  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
-  clock_.Advance(std::chrono::seconds(59));
-  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
-  EXPECT_TRUE(fs::exists(directory));
-  // Meanwhile the kubelet has restarted, too.
-  Reopen();
-  allocator_->KubeletSeen("kubelet 2");
-  for (int minute = 0; minute < 5; ++minute) {
-    EXPECT_THAT(allocator_->Sweep(), IsEmpty());
-    clock_.Advance(minutes(1));
-    Reopen();
-    allocator_->KubeletSeen("kubelet 2");
-  }
-  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
-  EXPECT_TRUE(fs::exists(directory));
-  clock_.Advance(minutes(1));
-  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
-  EXPECT_FALSE(fs::exists(directory));
 }
 
 TEST_F(AllocatorTest, TakeBackLeavesNothing) {

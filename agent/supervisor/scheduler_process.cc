@@ -62,4 +62,8 @@ bool IsSchedulerLockHeld(const std::string& directory) {
   return IsLocked(directory + "/" + control::kLockName);
 }
 
+bool IsSchedulerGone(const std::string& directory) {
+  return IsCertainlyUnlocked(directory + "/" + control::kLockName);
+}
+
 }  // namespace gpuloom

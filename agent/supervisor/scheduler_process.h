@@ -29,5 +29,7 @@ void ReapStrays(const std::set<pid_t>& ours);
 
 // Whether a process holds the scheduler's lock in this directory.
 bool IsSchedulerLockHeld(const std::string& directory);
+// Whether certainly none does, be it only because there is no such directory.
+bool IsSchedulerGone(const std::string& directory);
 
 }  // namespace gpuloom

@@ -130,6 +130,7 @@ class AllocatorTest : public ::testing::Test {
       if (!scheduler_is_up_) return absl::UnavailableError("supervisor: no scheduler");
       return std::shared_ptr<SchedulerClient>(scheduler_);
     };
+    options.scheduler_is_gone = [this](const std::string&) { return scheduler_is_gone_; };
     allocator_.emplace(std::move(options));
   }
   void UsePolicy(const std::string& text) {
@@ -137,11 +138,11 @@ class AllocatorTest : public ::testing::Test {
     ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   }
   // A pod of its own for each slot, started. Returns their allocations' names.
-  std::vector<std::string> StartPodsOn(std::vector<int> slots) {
+  std::vector<std::string> StartPodsOn(std::vector<int> slots, const char* pod_namespace = "a") {
     std::vector<std::string> names;
     for (const int slot : slots) {
       names.push_back(NameOf(*allocator_->Allocate(Ids({slot}))));
-      Holds("a", ("p" + std::to_string(slot)).c_str(), Ids({slot}));
+      Holds(pod_namespace, ("p" + std::to_string(slot)).c_str(), Ids({slot}));
       EXPECT_TRUE(allocator_->PreStart(Ids({slot})).ok());
     }
     return names;
@@ -168,6 +169,7 @@ class AllocatorTest : public ::testing::Test {
   std::shared_ptr<FakeScheduler> scheduler_ = std::make_shared<FakeScheduler>();
   std::shared_ptr<FakeScheduler> other_scheduler_ = std::make_shared<FakeScheduler>();
   bool scheduler_is_up_ = true;
+  bool scheduler_is_gone_ = false;
   std::function<void()> on_scheduler_;       // when it is asked for next; may be null
   std::function<void()> on_use_;             // when slots are taken next; may be null
   std::string drained_;                      // why the GPU gets no new pods
