@@ -46,7 +46,7 @@ AgentNode::AgentNode(int gpus, int slots, std::string shim, FakeKubelet::Takeove
   }
   nvml_ = directory_ + "/libgpuloom-nvml.so";
   std::ofstream(nvml_) << "\177ELF: no container of these tests loads this one";
-  WritePolicy("");
+  WritePolicy("{}\n");
   FakeKubelet::Habits habits;
   habits.pre_start_tries = 1;
   habits.takeover = takeover;
