@@ -324,5 +324,27 @@ TEST(AgentHealthOfTheNode, AGpuThatHasItsNameAgainIsSharedWithoutARestart) {
   EXPECT_TRUE(node.WaitForLog("on 2 GPUs")) << node.AgentLog();
 }
 
+TEST(AgentHealthOfTheNode, ADriverThatHangsWhenAnAgentBeginsHoldsUpNeitherTheAgentNorItsEnd) {
+  AgentNode node;
+  ASSERT_TRUE(node.kubelet().Start().ok());
+  node.HangAtGpu(0);
+  node.StartAgentWithNvml(GPULOOM_NVML_WITH_FAULTS, {});
+  ASSERT_TRUE(node.WaitForLog("the driver has not said for 20 s which GPUs there are"))
+      << node.AgentLog();
+  EXPECT_TRUE(node.WaitForLog("on 0 GPUs")) << node.AgentLog();
+  EXPECT_TRUE(node.WaitFor([&] { return node.RunAgentProbe("--probe").empty(); }))
+      << node.AgentLog();
+  node.ForgetNvmlEvents();
+  EXPECT_TRUE(node.WaitForLog("on 2 GPUs")) << node.AgentLog();
+
+  // One that waits for the driver still.
+  node.KillAgent(SIGTERM);
+  node.HangAtGpu(0);
+  node.StartAgentWithNvml(GPULOOM_NVML_WITH_FAULTS, {"--log-level", "debug"});
+  ASSERT_TRUE(node.WaitForLog("inventory: asking the driver")) << node.AgentLog();
+  node.KillAgent(SIGTERM);
+  EXPECT_THAT(node.AgentLog(), Not(HasSubstr("on 0 GPUs")));
+}
+
 }  // namespace
 }  // namespace gpuloom

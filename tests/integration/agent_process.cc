@@ -145,6 +145,7 @@ void AgentNode::StartAgentWithNvml(const std::string& library,
   arguments.erase(softgpu, softgpu + 2);
   const std::string folder = directory_ + "/driver";
   fs::create_directory(folder);
+  fs::remove(folder + "/libnvidia-ml.so.1");
   fs::create_symlink(library, folder + "/libnvidia-ml.so.1");
   ++agents_;
   agent_ = Spawn(arguments, LogPath(), folder);
@@ -184,6 +185,10 @@ void AgentNode::LoseGpus(bool are_lost) const {
 
 void AgentNode::TakeNameOfGpu(int number) const {
   Replace(NvmlEventsPath(), "nameless " + std::to_string(number) + "\n");
+}
+
+void AgentNode::HangAtGpu(int number) const {
+  Replace(NvmlEventsPath(), "hang " + std::to_string(number) + "\n");
 }
 
 void AgentNode::ForgetNvmlEvents() const { Replace(NvmlEventsPath(), ""); }
