@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -20,6 +21,7 @@
 #include "agent/events/pods_wait.h"
 #include "agent/handover.h"
 #include "agent/identity/allocation_book.h"
+#include "agent/inventory/fault_poll.h"
 #include "agent/inventory/gpu_list.h"
 #include "agent/inventory/gpu_probe.h"
 #include "agent/inventory/inventory_process.h"
@@ -282,4 +284,10 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace gpuloom
 
-int main(int argc, char** argv) { return gpuloom::Main(argc, argv); }
+int main(int argc, char** argv) {
+  const int exit_status = gpuloom::Main(argc, argv);
+  if (!gpuloom::FaultPoll::IsOneLeftBehind()) return exit_status;
+  // A driver that hangs would keep its library's end, too.
+  fflush(nullptr);
+  _exit(exit_status);
+}
