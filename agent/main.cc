@@ -7,9 +7,12 @@
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <future>
 #include <set>
+#include <thread>
 
 #include "absl/strings/str_split.h"
 #include "agent/capacities.h"
@@ -18,6 +21,7 @@
 #include "agent/events/pods_wait.h"
 #include "agent/handover.h"
 #include "agent/identity/allocation_book.h"
+#include "agent/inventory/fault_poll.h"
 #include "agent/inventory/gpu_list.h"
 #include "agent/inventory/gpu_probe.h"
 #include "agent/inventory/inventory_process.h"
@@ -67,22 +71,41 @@ int Answer(const absl::Status& status) {
   return 1;
 }
 
-absl::StatusOr<Inventory> FindGpus(const CommandLine& line) {
+InventorySources SourcesOf(const CommandLine& line) {
   InventorySources sources;
   sources.cuda_library = line.softgpu;
   sources.state_directory = line.state_directory;
   for (const Allocation& allocation : AllocationBook(line.state_directory).All()) {
     sources.held.insert(allocation.gpu_uuid);
   }
-  return TakeInventory(sources);
+  return sources;
 }
 
-// The same, later on: see inventory_process.h.
-absl::StatusOr<Inventory> LookForGpusAgain(const CommandLine& line) {
+// This program again, which lists the GPUs and ends: see inventory_process.h.
+std::vector<std::string> ListingProgram(const CommandLine& line) {
   std::vector<std::string> arguments = {OwnProgram(), "--list-gpus", "--state-dir",
                                         line.state_directory};
   if (!line.softgpu.empty()) arguments.insert(arguments.end(), {"--softgpu", line.softgpu});
-  absl::StatusOr<Inventory> inventory = RunForInventory(arguments);
+  return arguments;
+}
+
+// What an agent begins with. Nothing where it is to end first: it does not wait for a driver that hangs. A CUDA library that is
+// named is the operator's choice of GPUs, and one that cannot be used ends the agent.
+std::optional<absl::StatusOr<Inventory>> FindGpus(const CommandLine& line) {
+  if (!line.softgpu.empty()) return TakeInventory(SourcesOf(line));
+  spdlog::debug("inventory: asking the driver which GPUs there are");
+  std::packaged_task<absl::StatusOr<Inventory>()> search(
+      [line] { return RunForFirstInventory(ListingProgram(line), SourcesOf(line)); });
+  std::future<absl::StatusOr<Inventory>> found = search.get_future();
+  std::thread(std::move(search)).detach();
+  while (!stop_requested) {
+    if (found.wait_for(kTick) == std::future_status::ready) return found.get();
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<Inventory> LookForGpusAgain(const CommandLine& line) {
+  absl::StatusOr<Inventory> inventory = RunForInventory(ListingProgram(line));
   if (!inventory.ok()) spdlog::warn("{}", std::string(inventory.status().message()));
   return inventory;
 }
@@ -189,7 +212,7 @@ int Main(int argc, char** argv) {
     return trouble.empty() ? 0 : 1;
   }
   if (line->list_gpus) {
-    const absl::StatusOr<Inventory> inventory = FindGpus(*line);
+    const absl::StatusOr<Inventory> inventory = TakeInventory(SourcesOf(*line));
     if (!inventory.ok()) return Fail(inventory.status());
     printf("%s", PrintInventory(*inventory).c_str());
     return 0;
@@ -229,9 +252,11 @@ int Main(int argc, char** argv) {
   // Another round only where GPUs were missing or could not be used, and this has changed (InventoryWatch).
   std::optional<Inventory> change;
   while (!stop_requested) {
-    // What changed has been looked at already, by a thread that a hanging driver may hold up.
-    const std::optional<Inventory> changed = std::exchange(change, std::nullopt);
-    const absl::StatusOr<Inventory> inventory = changed ? *changed : FindGpus(*line);
+    // What changed is known already.
+    std::optional<absl::StatusOr<Inventory>> found = std::exchange(change, std::nullopt);
+    if (!found) found = FindGpus(*line);
+    if (!found) break;
+    const absl::StatusOr<Inventory>& inventory = *found;
     if (!inventory.ok()) return Fail(inventory.status());
     const absl::StatusOr<std::map<std::string, Capacity>> capacities =
         CapacitiesOf(inventory->gpus, line->slots, line->reserve);
@@ -259,4 +284,10 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace gpuloom
 
-int main(int argc, char** argv) { return gpuloom::Main(argc, argv); }
+int main(int argc, char** argv) {
+  const int exit_status = gpuloom::Main(argc, argv);
+  if (!gpuloom::FaultPoll::IsOneLeftBehind()) return exit_status;
+  // A driver that hangs would keep its library's end, too.
+  fflush(nullptr);
+  _exit(exit_status);
+}

@@ -195,7 +195,7 @@ absl::Status NodeAgent::Open() {
   upkeep_.emplace(Upkeep::Options{
       inventory_.gpus, line_.policy, inventory_.is_unusable ? inventory_.trouble : "", missing,
       &supervisor_, &*standings_, &*board_, &*plugins_, &policy_, &*allocator_,
-      [this](const Event& event) { events_->Report(event); }});
+      [this](const Event& event) { events_->Report(event); }, &*health_});
   if (line_.metrics_address.has_value()) {
     Observer::Options observer;
     observer.state_directory = line_.state_directory;
@@ -344,8 +344,11 @@ NodeFigures NodeAgent::Figures() const {
   for (const Gpu& gpu : inventory_.gpus) {
     figures.gpus.push_back({gpu, board_->StandingOf(gpu.uuid)});
   }
+  const std::string driver_trouble = health_->DriverTrouble();
   figures.node_trouble = inventory_.trouble;
-  figures.has_unusable_gpu = inventory_.is_unusable;
+  if (!figures.node_trouble.empty() && !driver_trouble.empty()) figures.node_trouble += "; ";
+  figures.node_trouble += driver_trouble;
+  figures.has_unusable_gpu = inventory_.is_unusable || !driver_trouble.empty();
   figures.watches = static_cast<uint64_t>(plugins_->watchers());
   const Plugins::Counts counts = plugins_->counts();
   figures.registrations = counts.registrations;

@@ -27,6 +27,7 @@ void ReportImpossibleRules(const PolicyWatcher& policy,
 void Upkeep::Tick(Clock::Time now, bool has_predecessor) {
   options_.supervisor->Tick(now);
   options_.standings->Look(now);
+  FollowDriver();
   ShowTrouble();
   options_.plugins->Tick(MayRegister(now), has_predecessor);
   if (now >= next_policy_look_) {
@@ -56,8 +57,8 @@ void Upkeep::Tick(Clock::Time now, bool has_predecessor) {
 void Upkeep::ShowTrouble() {
   std::string troubles;
   for (const std::string& trouble :
-       {options_.node_trouble, options_.policy->Trouble(), options_.policy->ImpossibleText(),
-        GrantTrouble(), options_.standings->Trouble()}) {
+       {options_.node_trouble, driver_trouble_, options_.policy->Trouble(),
+        options_.policy->ImpossibleText(), GrantTrouble(), options_.standings->Trouble()}) {
     if (!trouble.empty()) troubles += (troubles.empty() ? "" : "; ") + trouble;
   }
   options_.board->SetTrouble(troubles);
@@ -67,6 +68,17 @@ bool Upkeep::MayRegister(Clock::Time now) {
   if (!first_tick_.has_value()) first_tick_ = now;
   // Not for ever: schedulers that cannot be started must not keep the others' GPUs from pods.
   return options_.standings->HaveAllServed() || now - *first_tick_ >= GpuStandings::kUnhealthyAfter;
+}
+
+void Upkeep::FollowDriver() {
+  std::string trouble = options_.health->DriverTrouble();
+  if (trouble == driver_trouble_) return;
+  driver_trouble_ = std::move(trouble);
+  if (driver_trouble_.empty()) return spdlog::info("nvml: the driver answers again");
+  spdlog::error("{}", driver_trouble_);
+  if (options_.report) {
+    options_.report({true, "", "", "", "GpuUnusable", driver_trouble_, /*is_said=*/true});
+  }
 }
 
 void Upkeep::FollowPolicy() {

@@ -47,6 +47,7 @@ class Upkeep {
     PolicyWatcher* policy = nullptr;
     Allocator* allocator = nullptr;
     std::function<void(const Event& event)> report;  // may be null
+    const GpuHealth* health = nullptr;
   };
 
   explicit Upkeep(Options options) : options_(std::move(options)) {}
@@ -61,6 +62,8 @@ class Upkeep {
   // While this agent does not yet know its devices to be healthy, it does not take them over from an agent that shows
   // them as healthy.
   bool MayRegister(Clock::Time now);
+  // Says once that the driver does not answer, and that it does again.
+  void FollowDriver();
   void FollowPolicy();
   void Regrant();
   // Regrants until everybody has what the policy grants.
@@ -75,6 +78,7 @@ class Upkeep {
   Clock::Time next_policy_look_;
   Clock::Time next_unsupported_look_;
   Clock::Time next_sweep_;
+  std::string driver_trouble_;    // as last said
   bool had_predecessor_ = false;  // at the last tick
   UnsupportedLog unsupported_log_;
   std::vector<std::string> last_troubles_;  // of the last sweep: each list is logged once

@@ -15,8 +15,10 @@
 #include <sstream>
 #include <utility>
 
+#include "agent/events/event.h"
 #include "agent/inventory/slots.h"
 #include "agent/node/lock_file.h"
+#include "agent/inventory/testing/driver_gate.h"
 #include "agent/plugin/plugins.h"
 #include "agent/supervisor/scheduler_process.h"
 #include "agent/testing/clock.h"
@@ -32,6 +34,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 const char kUuid[] = "GPU-aaaaaaaa-0000-0000-0000-000000000001";
 constexpr uint64_t kGiB = uint64_t{1} << 30;
@@ -167,6 +170,8 @@ class UpkeepTest : public ::testing::Test {
     options.plugins = &*plugins_;
     options.policy = &*policy_;
     options.allocator = &*allocator_;
+    options.health = &*health_;
+    options.report = [this](const Event& event) { events_.push_back(event); };
     upkeep_.emplace(std::move(options));
   }
   void TearDown() override {
@@ -215,6 +220,7 @@ class UpkeepTest : public ::testing::Test {
   int probes_ = 0;
   int reports_ = 0;  // that were read
   std::vector<std::string> changes_;
+  std::vector<Event> events_;
   std::optional<GpuStandings> standings_;
   std::optional<Upkeep> upkeep_;
 };
@@ -438,6 +444,39 @@ TEST_F(UpkeepTest, AWrongPolicyIsShownAndTakesNoGpuAway) {
   WritePolicy("2GiB");
   TickAfter(std::chrono::minutes(1));
   TickAfter(std::chrono::minutes(1));
+  EXPECT_EQ(board_->Trouble(), "");
+}
+
+TEST_F(UpkeepTest, ADriverThatHangsIsSaidOnceAndTakesNoGpuAway) {
+  const auto gate = std::make_shared<DriverGate>();
+  gate->Hang(true);
+  GpuHealth::Options options;
+  options.gpu_uuids = {kUuid};
+  options.probe = [](const std::string&, const std::atomic<bool>&) {
+    return ProbeResult{true, ""};
+  };
+  options.clock = &clock_;
+  options.poll_patience = std::chrono::milliseconds(1);
+  options.poll = [gate] {
+    gate->Pass();
+    return std::vector<GpuFault>();
+  };
+  health_.emplace(std::move(options));
+  health_->Look();
+  TickAfter({});
+  EXPECT_EQ(board_->Trouble(), "");
+  for (int i = 0; i < 3; ++i) {
+    TickAfter(GpuHealth::kSilence);
+    health_->Look();
+    EXPECT_THAT(board_->Trouble(), StartsWith("nvml: the driver has not answered for 30 s"));
+    EXPECT_TRUE(IsHealthy());
+  }
+  ASSERT_THAT(events_, SizeIs(1));
+  EXPECT_EQ(events_[0].reason, "GpuUnusable");
+  EXPECT_EQ(events_[0].message, board_->Trouble());
+  gate->Hang(false);
+  while (!health_->DriverTrouble().empty()) health_->Look();
+  TickAfter({});
   EXPECT_EQ(board_->Trouble(), "");
 }
 

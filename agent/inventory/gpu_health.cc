@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Neither NVML nor a probe is asked under mutex_: both may hang, and Trouble is asked by the
+// Neither NVML nor a probe is waited for under mutex_: both may hang, and Trouble is asked by the
 // agent's loop. The thread alone uses faults_. is_stopping_ is atomic for the probe, which looks at
 // it without the lock; it is set under the lock, so that the thread's wait does not miss it.
 #include "agent/inventory/gpu_health.h"
+
+#include "agent/cat.h"
 
 namespace gpuloom {
 namespace {
@@ -19,13 +21,22 @@ GpuHealth::GpuHealth(Options options) : options_(std::move(options)) {
   for (const Known& known : options_.known) {
     sicknesses_.at(known.gpu_uuid).Remember(options_.clock->Now(), known.reason, known.source);
   }
-  if (options_.nvml_library.empty()) return;
-  faults_ = std::make_unique<FaultWatch>(options_.gpu_uuids, options_.nvml_library);
+  if (options_.poll) {
+    faults_ = std::make_unique<FaultPoll>(options_.poll);
+  } else if (!options_.nvml_library.empty()) {
+    auto watch = std::make_shared<FaultWatch>(options_.gpu_uuids, options_.nvml_library);
+    faults_ = std::make_unique<FaultPoll>([watch = std::move(watch)] { return watch->Look(); });
+  }
 }
 
 void GpuHealth::Start() {
   Stop();
   is_stopping_ = false;
+  {
+    // The time in between, in which nobody was there to hear the answer, is none of the driver's.
+    const MutexLock lock(mutex_);
+    if (polling_since_.has_value()) polling_since_ = options_.clock->Now();
+  }
   watcher_ = std::thread([this] { Watch(); });
 }
 
@@ -47,15 +58,45 @@ void GpuHealth::Watch() {
   }
 }
 
-void GpuHealth::Look() {
-  if (faults_ != nullptr) {
-    const std::vector<GpuFault> faults = faults_->Look();
+void GpuHealth::HearFaults() {
+  {
     const MutexLock lock(mutex_);
-    // faults_ knows the same GPUs, so `at` finds each.
-    for (const GpuFault& fault : faults) {
-      sicknesses_.at(fault.gpu_uuid).Fault(options_.clock->Now(), fault.reason, SourceOf(fault));
-    }
+    if (!polling_since_.has_value()) polling_since_ = options_.clock->Now();
   }
+  const std::optional<std::vector<GpuFault>> faults = faults_->Poll(options_.poll_patience);
+  const Clock::Time now = options_.clock->Now();
+  const MutexLock lock(mutex_);
+  if (!faults.has_value()) {
+    if (!IsSilent(now) || is_silence_known_) return;
+    is_silence_known_ = true;
+    // Whether they work is for a probe to say, once: who fails after that is suspected by executors.
+    for (auto& [uuid, sickness] : sicknesses_) sickness.Suspect(now);
+    return;
+  }
+  polling_since_.reset();
+  is_silence_known_ = false;
+  // The poll is about the same GPUs, so `at` finds each.
+  for (const GpuFault& fault : *faults) {
+    sicknesses_.at(fault.gpu_uuid).Fault(now, fault.reason, SourceOf(fault));
+  }
+}
+
+bool GpuHealth::IsSilent(Clock::Time now) const {
+  return polling_since_.has_value() && now - *polling_since_ >= kSilence;
+}
+
+std::string GpuHealth::DriverTrouble() const {
+  const Clock::Time now = options_.clock->Now();
+  const MutexLock lock(mutex_);
+  if (!IsSilent(now)) return "";
+  return Cat(
+      "nvml: the driver has not answered for ",
+      std::chrono::duration_cast<std::chrono::seconds>(kSilence).count(),
+      " s: faults of GPUs are not heard of; see dmesg, and does nvidia-smi answer on the node?");
+}
+
+void GpuHealth::Look() {
+  if (faults_ != nullptr) HearFaults();
   for (const std::string& uuid : options_.gpu_uuids) {
     {
       const MutexLock lock(mutex_);

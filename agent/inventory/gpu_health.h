@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which of the node's GPUs are sick. A thread of its own watches and probes them, so that a driver that hangs delays
-// nothing else. Owned by NodeAgent; the clock outlives it. Start and Stop are called from one thread; Suspect and
-// Trouble are safe from any. Stop waits for the thread, which ends a probe early.
+// nothing else. Owned by NodeAgent; the clock outlives it. Start and Stop are called from one thread; Suspect, Trouble and
+// DriverTrouble are safe from any. Stop waits for the thread, which ends a probe early.
+//
+// Faults are polled on another thread (fault_poll.h): an NVML that hangs holds up neither probes nor Stop, and the destructor
+// for no longer than that says.
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "agent/clock.h"
-#include "agent/inventory/fault_watch.h"
+#include "agent/inventory/fault_poll.h"
 #include "agent/inventory/gpu_probe.h"
 #include "agent/inventory/sickness.h"
 #include "proto/sync/cond_var.h"
@@ -24,6 +28,8 @@ namespace gpuloom {
 class GpuHealth {
  public:
   static constexpr std::chrono::milliseconds kPollInterval{1000};
+  // Opening NVML takes up to some ten seconds where many GPUs are asleep.
+  static constexpr Clock::Duration kSilence = std::chrono::seconds(30);
 
   struct Known {
     std::string gpu_uuid;
@@ -39,6 +45,10 @@ class GpuHealth {
     Clock* clock = nullptr;
     // What was wrong before: those GPUs are sick until a probe, the first thing that is done, succeeds.
     std::vector<Known> known = {};
+    // How long probes wait for a poll for faults. One that takes longer is heard at a later round.
+    std::chrono::milliseconds poll_patience{1000};
+    // Instead of what nvml_library reports, for tests.
+    std::function<std::vector<GpuFault>()> poll = {};
   };
 
   explicit GpuHealth(Options options);
@@ -53,19 +63,27 @@ class GpuHealth {
   void Suspect(const std::string& gpu_uuid);
   // Why it is sick, in one line; empty: it is not.
   std::string Trouble(const std::string& gpu_uuid) const { return Of(gpu_uuid).reason(); }
+  // Why faults are not heard of: the driver has not answered for kSilence. One line, the same for as long as it lasts; empty: it
+  // answers, or nothing is asked of it.
+  std::string DriverTrouble() const;
   // All that is known of it now; of a GPU that is not its own, nothing.
   Sickness Of(const std::string& gpu_uuid) const;
 
  private:
   void Watch();
+  void HearFaults();
+  bool IsSilent(Clock::Time now) const GPULOOM_REQUIRES(mutex_);
 
   const Options options_;
-  std::unique_ptr<FaultWatch> faults_;  // the thread's
+  std::unique_ptr<FaultPoll> faults_;  // the thread's; null: nothing reports any
   std::thread watcher_;
   std::atomic<bool> is_stopping_ = false;
   mutable Mutex mutex_;
   CondVar stop_;
   std::map<std::string, Sickness> sicknesses_ GPULOOM_GUARDED_BY(mutex_);
+  std::optional<Clock::Time> polling_since_
+      GPULOOM_GUARDED_BY(mutex_);  // nothing: no poll is under way
+  bool is_silence_known_ GPULOOM_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace gpuloom

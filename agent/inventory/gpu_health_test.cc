@@ -7,13 +7,17 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <memory>
+#include <thread>
 
+#include "agent/inventory/testing/driver_gate.h"
 #include "agent/testing/clock.h"
 
 namespace gpuloom {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 const char kFirst[] = "GPU-00000000-0000-0000-0000-000000000001";
 const char kSecond[] = "GPU-00000000-0000-0000-0000-000000000002";
@@ -126,6 +130,69 @@ TEST_F(GpuHealthTest, WhatTheDriverReportsIsSickUntilAProbeSucceeds) {
   clock_.Advance(Sickness::kFirstPause);
   health.Look();
   EXPECT_EQ(health.Trouble(kSecond), "");
+}
+
+class HangingDriver : public GpuHealthTest {
+ protected:
+  // As an NVML that hangs makes it.
+  GpuHealth::Options OptionsOfNvml() {
+    GpuHealth::Options options = OptionsFor("");
+    options.poll_patience = std::chrono::milliseconds(1);
+    options.poll = [gate = gate_] {
+      gate->Pass();
+      return std::vector<GpuFault>{{kSecond, "Xid 48", /*is_event=*/true}};
+    };
+    return options;
+  }
+
+  std::shared_ptr<DriverGate> gate_ = std::make_shared<DriverGate>();
+};
+
+TEST_F(HangingDriver, IsSaidAfterAWhileAndHoldsUpNoProbe) {
+  gate_->Hang(true);
+  GpuHealth health(OptionsOfNvml());
+  EXPECT_EQ(health.DriverTrouble(), "");
+  health.Look();
+  health.Suspect(kFirst);
+  health.Look();
+  EXPECT_THAT(probed_, ElementsAre(kFirst));
+  clock_.Advance(GpuHealth::kSilence - Clock::Duration(1));
+  EXPECT_EQ(health.DriverTrouble(), "");
+  clock_.Advance(Clock::Duration(1));
+  EXPECT_THAT(health.DriverTrouble(), HasSubstr("nvml: the driver has not answered for 30 s"));
+  // Whether the GPUs work is for probes to say.
+  probed_.clear();
+  for (int i = 0; i < 3; ++i) health.Look();
+  EXPECT_THAT(probed_, ElementsAre(kFirst, kSecond));
+  EXPECT_EQ(health.Trouble(kSecond), "");
+  clock_.Advance(GpuHealth::kSilence);
+  health.Look();
+  EXPECT_THAT(health.DriverTrouble(), HasSubstr("for 30 s")) << "the same for as long as it lasts";
+  EXPECT_THAT(probed_, ElementsAre(kFirst, kSecond)) << "once";
+
+  gate_->Hang(false);
+  while (!health.DriverTrouble().empty()) health.Look();
+  EXPECT_EQ(health.Trouble(kSecond), "Xid 48") << "what it has to say is heard";
+}
+
+TEST_F(HangingDriver, KeepsNobodyWhoEndsAndIsHeardByWhoBeginsAnew) {
+  gate_->Hang(true);
+  auto health = std::make_unique<GpuHealth>(OptionsOfNvml());
+  health->Start();
+  gate_->AwaitHang();
+  health->Stop();
+  // Another agent was in charge meanwhile.
+  clock_.Advance(2 * GpuHealth::kSilence);
+  health->Start();
+  EXPECT_EQ(health->DriverTrouble(), "");
+  gate_->Hang(false);
+  while (health->Trouble(kSecond).empty()) std::this_thread::yield();
+  gate_->Hang(true);
+  gate_->AwaitHang();
+  health.reset();
+  EXPECT_TRUE(FaultPoll::IsOneLeftBehind());
+  gate_->Hang(false);
+  while (FaultPoll::IsOneLeftBehind()) std::this_thread::yield();
 }
 
 TEST_F(GpuHealthTest, TheThreadLooksUntilItIsStopped) {

@@ -97,7 +97,11 @@ absl::StatusOr<GpuList> ListGpus(const std::string& cuda_library, const std::str
 }
 
 absl::StatusOr<Inventory> TakeInventory(const InventorySources& sources) {
-  absl::StatusOr<GpuList> list = ListGpus(sources.cuda_library, sources.nvml_library);
+  return MakeInventory(ListGpus(sources.cuda_library, sources.nvml_library), sources);
+}
+
+absl::StatusOr<Inventory> MakeInventory(absl::StatusOr<GpuList> list,
+                                        const InventorySources& sources) {
   const bool is_named = !sources.cuda_library.empty();
   if (is_named && !list.ok() && !absl::IsNotFound(list.status())) return list.status();
   Inventory inventory;

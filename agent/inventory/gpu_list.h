@@ -45,4 +45,8 @@ struct InventorySources {
 // be used: that is the operator's own choice of GPUs.
 absl::StatusOr<Inventory> TakeInventory(const InventorySources& sources);
 
+// The same with what the driver has said elsewhere, or why it has not.
+absl::StatusOr<Inventory> MakeInventory(absl::StatusOr<GpuList> list,
+                                        const InventorySources& sources);
+
 }  // namespace gpuloom

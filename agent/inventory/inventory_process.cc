@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "agent/cat.h"
 #include "agent/node/one_line.h"
+#include "agent/node/process.h"
 #include "agent/node/program_output.h"
 
 namespace gpuloom {
@@ -17,6 +18,7 @@ using Json = nlohmann::json;
 // More than the most GPUs of a node take.
 constexpr size_t kMostBytes = 256 << 10;
 constexpr size_t kMostQuotedBytes = 200;
+constexpr std::string_view kSubject = "inventory: ";
 
 Json JsonOf(const Gpu& gpu) {
   return {{"uuid", gpu.uuid},
@@ -57,20 +59,36 @@ absl::StatusOr<Inventory> ReadInventory(std::string_view said) {
     json.at("isUnusable").get_to(inventory.is_unusable);
     return inventory;
   } catch (const Json::exception&) {
-    return absl::InternalError(Cat("inventory: looking for GPUs printed no inventory but \"",
+    return absl::InternalError(Cat(kSubject, "looking for GPUs printed no inventory but \"",
                                    OneLine(std::string(said), kMostQuotedBytes), "\""));
   }
 }
 
-absl::StatusOr<Inventory> RunForInventory(const std::vector<std::string>& arguments) {
-  const ProgramOutput output =
-      RunForOutput(arguments, std::chrono::seconds(kLookTimeoutSeconds), kMostBytes);
-  if (!output.trouble.empty()) return absl::InternalError(Cat("inventory: ", output.trouble));
+absl::StatusOr<Inventory> RunForInventory(const std::vector<std::string>& arguments,
+                                          std::chrono::seconds patience) {
+  const ProgramOutput output = RunForOutput(arguments, patience, kMostBytes);
+  if (!output.trouble.empty()) return absl::InternalError(Cat(kSubject, output.trouble));
   if (!output.wait_status) {
-    return absl::DeadlineExceededError(Cat("inventory: the driver has not said for ",
-                                           kLookTimeoutSeconds, " s which GPUs there are"));
+    return absl::DeadlineExceededError(Cat(kSubject, "the driver has not said for ",
+                                           patience.count(),
+                                           " s which GPUs there are; see dmesg, and does "
+                                           "nvidia-smi answer on the node?"));
   }
-  return ReadInventory(output.said);
+  absl::StatusOr<Inventory> inventory = ReadInventory(output.said);
+  if (inventory.ok()) return inventory;
+  return absl::InternalError(
+      Cat(std::string(inventory.status().message()), " (", ExitText(*output.wait_status), ")"));
+}
+
+absl::StatusOr<Inventory> RunForFirstInventory(const std::vector<std::string>& arguments,
+                                               const InventorySources& sources,
+                                               std::chrono::seconds patience) {
+  absl::StatusOr<Inventory> inventory = RunForInventory(arguments, patience);
+  if (inventory.ok()) return inventory;
+  std::string reason(inventory.status().message());
+  // The inventory's own text begins with the same.
+  if (reason.starts_with(kSubject)) reason.erase(0, kSubject.size());
+  return MakeInventory(absl::UnavailableError(reason), sources);
 }
 
 }  // namespace gpuloom

@@ -4,6 +4,7 @@
 // nameless until the process ends. And a broken driver hangs that process and not this one.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,8 +21,16 @@ std::string PrintInventory(const Inventory& inventory);
 // if it is none.
 absl::StatusOr<Inventory> ReadInventory(std::string_view said);
 
-// Runs the program, which prints an inventory, for kLookTimeoutSeconds at most. Any thread; it waits for the program.
+// Runs the program, which prints an inventory, for `patience` at most. Any thread; it waits for the program.
 inline constexpr int kLookTimeoutSeconds = 20;
-absl::StatusOr<Inventory> RunForInventory(const std::vector<std::string>& arguments);
+absl::StatusOr<Inventory> RunForInventory(
+    const std::vector<std::string>& arguments,
+    std::chrono::seconds patience = std::chrono::seconds(kLookTimeoutSeconds));
+
+// For who has none yet: where the program prints no inventory, one of a node whose driver has said nothing, for that reason, as
+// gpu_list.h makes it of what the state and the hardware know.
+absl::StatusOr<Inventory> RunForFirstInventory(
+    const std::vector<std::string>& arguments, const InventorySources& sources,
+    std::chrono::seconds patience = std::chrono::seconds(kLookTimeoutSeconds));
 
 }  // namespace gpuloom

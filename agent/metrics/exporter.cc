@@ -30,7 +30,7 @@ Exporter::Exporter(ListenAddress address, AllowedHosts hosts, Observer::Options 
 void Exporter::Start() {
   Stop();
   last_tick_ = clock_->Now();
-  observer_.Load();
+  observer_.Load(last_tick_);
   {
     const MutexLock lock(mutex_);
     is_stopping_ = false;

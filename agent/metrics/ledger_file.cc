@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/metrics/ledger_file.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -152,6 +153,16 @@ void ParseGpu(const Json& json, Ledger* ledger) {
   }
 }
 
+void EndAt(Clock::Time now, Ledger* ledger) {
+  const auto end = [now](Clock::Time* time) { *time = std::min(*time, now); };
+  for (auto& [name, tenant] : ledger->tenants) end(&tenant.last_seen);
+  for (auto& [name, use] : ledger->namespaces) end(&use.last_seen);
+  for (auto& [uuid, gpu] : ledger->gpus) {
+    end(&gpu.reported_at);
+    for (auto& [name, domain] : gpu.domains) end(&domain.last_seen);
+  }
+}
+
 }  // namespace
 
 std::string FormatLedger(const Ledger& ledger) {
@@ -187,12 +198,15 @@ absl::StatusOr<Ledger> ParseLedger(const std::string& text) {
   }
 }
 
-Ledger LoadLedger(const std::string& path, std::string* complaint) {
+Ledger LoadLedger(const std::string& path, Clock::Time now, std::string* complaint) {
   complaint->clear();
   const absl::StatusOr<std::string> text = KeptText(path);
   if (absl::IsNotFound(text.status())) return {};
   absl::StatusOr<Ledger> ledger = text.ok() ? ParseLedger(*text) : text.status();
-  if (ledger.ok()) return *std::move(ledger);
+  if (ledger.ok()) {
+    EndAt(now, &*ledger);
+    return *std::move(ledger);
+  }
   // Not left in place, where the next Keep would write over what an operator may want to mend.
   const std::string aside = path + ".bad";
   const bool is_aside = rename(path.c_str(), aside.c_str()) == 0;

@@ -17,7 +17,8 @@ std::string FormatLedger(const Ledger& ledger);
 absl::StatusOr<Ledger> ParseLedger(const std::string& text);
 
 // An empty ledger if none was ever kept. A file that is damaged, or that another release wrote, is renamed to PATH.bad;
-// `complaint` then says so, and the ledger starts empty.
-Ledger LoadLedger(const std::string& path, std::string* complaint);
+// `complaint` then says so, and the ledger starts empty. No time in it is after `now`: a ledger of before a reboot is of the future
+// where the machine's date was wrong then or is lost now, and what was seen there would be kept until that has come.
+Ledger LoadLedger(const std::string& path, Clock::Time now, std::string* complaint);
 
 }  // namespace gpuloom

@@ -61,18 +61,39 @@ TEST_F(LedgerFile, WhatWasCountedComesBackToTheFigure) {
 
 TEST_F(LedgerFile, NoFileIsAnEmptyLedger) {
   std::string complaint;
-  EXPECT_TRUE(LoadLedger(path_, &complaint).namespaces.empty());
+  EXPECT_TRUE(LoadLedger(path_, now_, &complaint).namespaces.empty());
   EXPECT_EQ(complaint, "");
+}
+
+// The date was wrong when it was written, by a year, and is right now.
+TEST_F(LedgerFile, WhatWasSeenInTheFutureIsForgottenAsIfItWereSeenNow) {
+  now_ += std::chrono::hours(24 * 365);
+  control::AllocationState a = AllocationOf("a1", "red", "p");
+  ledger_.Add(kGpu, ReportOf({a}, 110), false, now_);
+  ASSERT_TRUE(KeepText(path_, FormatLedger(ledger_)).ok());
+  now_ -= std::chrono::hours(24 * 365);
+  std::string complaint;
+  Ledger loaded = LoadLedger(path_, now_, &complaint);
+  EXPECT_EQ(complaint, "");
+  EXPECT_EQ(loaded.namespaces["red"].last_seen, now_);
+  EXPECT_EQ(loaded.gpus[kGpu].reported_at, now_);
+  loaded.Forget(now_ + Ledger::kLinger);
+  EXPECT_EQ(loaded.tenants.size(), 1u);
+  EXPECT_FALSE(loaded.gpus[kGpu].domains.empty());
+  loaded.Forget(now_ + Ledger::kLinger + std::chrono::seconds(1));
+  EXPECT_TRUE(loaded.tenants.empty());
+  EXPECT_TRUE(loaded.gpus[kGpu].domains.empty());
+  EXPECT_EQ(loaded.namespaces.size(), 1u) << "which charge-back needs";
 }
 
 TEST_F(LedgerFile, ADamagedFileIsSaidSetAsideAndBegunAnew) {
   ASSERT_TRUE(KeepText(path_, FormatLedger(ledger_)).ok());
   std::string complaint;
-  EXPECT_EQ(LoadLedger(path_, &complaint).namespaces.size(), 1u);
+  EXPECT_EQ(LoadLedger(path_, now_, &complaint).namespaces.size(), 1u);
   EXPECT_EQ(complaint, "");
   for (const std::string text : {"", "{", "half a ledger"}) {
     std::ofstream(path_) << text;
-    EXPECT_TRUE(LoadLedger(path_, &complaint).namespaces.empty());
+    EXPECT_TRUE(LoadLedger(path_, now_, &complaint).namespaces.empty());
     EXPECT_THAT(complaint, AllOf(HasSubstr(path_ + " is damaged"),
                                  HasSubstr("counting from 0 again"), HasSubstr(path_ + ".bad")));
     EXPECT_FALSE(fs::exists(path_));
@@ -96,7 +117,7 @@ TEST_F(LedgerFile, Malicious_WhatIsNoLedgerIsNotTaken) {
     EXPECT_FALSE(ParseLedger(text).ok()) << text;
     ASSERT_TRUE(KeepText(path_, text).ok());
     std::string complaint;
-    EXPECT_TRUE(LoadLedger(path_, &complaint).namespaces.empty());
+    EXPECT_TRUE(LoadLedger(path_, now_, &complaint).namespaces.empty());
     EXPECT_THAT(complaint,
                 AllOf(HasSubstr("metrics: " + path_), HasSubstr("counting from 0 again")));
   }

@@ -32,9 +32,9 @@ void LeaveWhatIsHeld(const std::map<std::string, uint64_t>& slots_held, GpuRepor
 
 }  // namespace
 
-void Observer::Load() {
+void Observer::Load(Clock::Time now) {
   std::string complaint;
-  Ledger ledger = LoadLedger(LedgerPath(), &complaint);
+  Ledger ledger = LoadLedger(LedgerPath(), now, &complaint);
   if (!complaint.empty()) spdlog::error("{}", complaint);
   // New connections, so that the ledger looks whether the schedulers are still the same.
   clients_.clear();

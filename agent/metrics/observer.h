@@ -47,7 +47,7 @@ class Observer {
   explicit Observer(Options options) : options_(std::move(options)) {}
 
   // Continues from the ledger in the state directory, which another agent may have changed in the meantime.
-  void Load();
+  void Load(Clock::Time now);
   // Asks every scheduler once. Call it about once a second.
   // `wall_ahead` is the clock's WallAhead.
   void Look(Clock::Time now, Clock::Duration wall_ahead = {});

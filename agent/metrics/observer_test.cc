@@ -22,7 +22,7 @@ class ObserverTest : public MetricsNode {
   // An agent's, on the same state.
   std::unique_ptr<Observer> Start() {
     auto observer = std::make_unique<Observer>(Options());
-    observer->Load();
+    observer->Load(now_);
     return observer;
   }
   static std::string Kernels(int count) {
@@ -56,7 +56,7 @@ TEST_F(ObserverTest, OnlyWhatIsStillHeldIsShownAndCharged) {
     return node;
   };
   Observer observer(options);
-  observer.Load();
+  observer.Load(now_);
   const auto report = [this](double running_s) {
     std::vector<control::AllocationState> states = {AllocationOf("init", "red", "p"),
                                                     AllocationOf("main", "red", "p"),
@@ -160,7 +160,7 @@ TEST_F(ObserverTest, WhoEndsIsNotKeptBySchedulersThatHang) {
   observer->Interrupt();
   observer->Look(now_);
   EXPECT_EQ(connections_, 0);
-  observer->Load();
+  observer->Load(now_);
   observer->Look(now_);
   EXPECT_EQ(connections_, 1);
 }

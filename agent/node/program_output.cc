@@ -25,9 +25,14 @@ std::string ReadAll(int fd, std::chrono::seconds patience, size_t most_bytes) {
   while (said.size() < most_bytes) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     pollfd polled{fd, POLLIN, 0};
-    if (left.count() <= 0 || poll(&polled, 1, static_cast<int>(left.count())) != 1) break;
+    if (left.count() <= 0) break;
+    const int ready = poll(&polled, 1, static_cast<int>(left.count()));
+    // A signal, as for another log level, says nothing about the program.
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready != 1) break;
     char text[512];
     const ssize_t size = read(fd, text, sizeof(text));
+    if (size < 0 && errno == EINTR) continue;
     if (size <= 0) break;
     said.append(text, static_cast<size_t>(size));
   }

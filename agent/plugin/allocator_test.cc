@@ -381,7 +381,7 @@ TEST_F(AllocatorTest, WithoutAPolicyNothingStartsAndWhatRunsKeepsItsGrant) {
   ASSERT_TRUE(allocator_->Restore(kUuid, &fresh).ok());
   EXPECT_EQ(fresh.bound.at(NameOf(*running)).memory_quota_bytes, 2 * kGiB);
   EXPECT_EQ(fresh.bound.at(NameOf(*running)).trust_domain, "pod/rich/p");
-  WritePolicy("");
+  WritePolicy("{}");
   ASSERT_EQ(policy_->Reload().outcome, PolicyWatcher::Outcome::kReloaded);
   EXPECT_TRUE(allocator_->PreStart(Ids({1})).ok());
 }

@@ -69,7 +69,7 @@ class Parser {
  public:
   Parser(const std::string& file, std::string* error) : error_(error) { policy_.file = file; }
 
-  std::optional<Policy> Parse(const std::string& text) {
+  std::optional<Policy> Parse(const std::string& text, EmptyText empty) {
     YamlMistake mistake;
     const std::optional<YAML::Node> root = LoadDocument(text, &mistake);
     if (!root) {
@@ -77,10 +77,12 @@ class Parser {
       return std::nullopt;
     }
     policy_.defaults.path = "defaults";
-    if (root->IsDefined() && !root->IsNull() &&
-        !(ParseRoot(*root) && CheckPriorities() && CheckTraces())) {
+    const bool is_empty = !root->IsDefined() || root->IsNull();
+    if (is_empty && empty == EmptyText::kMistake) {
+      FailAsEmpty(*root);
       return std::nullopt;
     }
+    if (!is_empty && !(ParseRoot(*root) && CheckPriorities() && CheckTraces())) return std::nullopt;
     return std::move(policy_);
   }
 
@@ -93,6 +95,13 @@ class Parser {
   }
   bool Fail(const YAML::Node& node, const std::string& key, const std::string& message) {
     return Fail(PositionOf(node), key, message);
+  }
+
+  // Only a null that is written has a place.
+  void FailAsEmpty(const YAML::Node& root) {
+    const bool has_place = root.IsDefined() && !root.Mark().is_null();
+    Fail(has_place ? PositionOf(root) : SourcePosition{1, 1}, "",
+         "is empty; write {} for a policy without rules");
   }
 
   // If `known` is empty, all keys are names and allowed. yaml-cpp itself accepts a key that is
@@ -487,8 +496,8 @@ class Parser {
 }  // namespace
 
 std::optional<Policy> ParsePolicy(const std::string& file, const std::string& text,
-                                  std::string* error) {
-  return Parser(file, error).Parse(text);
+                                  std::string* error, EmptyText empty) {
+  return Parser(file, error).Parse(text, empty);
 }
 
 }  // namespace gpuloom

@@ -10,9 +10,15 @@
 
 namespace gpuloom {
 
-// `file` is used in messages only. Empty text is the empty policy: the built-in defaults. nullopt with the first
-// mistake if the text is not a policy.
+// What a text is that says nothing: an empty one, one of comments only, or null. Nobody means it, and it would lift every limit:
+// a file is empty between the moment when it is cut off and the one when it is written anew. Former releases took it for a policy
+// without rules, and what they have kept of it stays in force.
+enum class EmptyText { kMistake, kNoRules };
+
+// `file` is used in messages only. nullopt with the first mistake if the text is not a policy. A map without keys, {}, is one
+// without rules: the built-in defaults.
 [[nodiscard]] std::optional<Policy> ParsePolicy(const std::string& file, const std::string& text,
-                                                std::string* error);
+                                                std::string* error,
+                                                EmptyText empty = EmptyText::kMistake);
 
 }  // namespace gpuloom

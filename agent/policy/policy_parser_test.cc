@@ -62,8 +62,26 @@ TEST(ParsePolicy, MessagesCarryFileLineAndKey) {
     EXPECT_FALSE(ParsePolicy("p.yaml", c.text, &error)) << c.text;
     EXPECT_THAT(error, HasSubstr(c.message)) << c.text;
   }
-  MustParse("");
   MustParse("defaults:\nnamespaces:\n  a:\n");
+}
+
+TEST(ParsePolicy, ATextThatSaysNothingIsAMistakeAndOneWithoutRulesIsNot) {
+  struct Case {
+    std::string text;
+    const char* place;
+  };
+  for (const Case& c : {Case{"", "p.yaml:1:1: "}, Case{"\n\n", "p.yaml:1:1: "},
+                        Case{"# defaults:\n", "p.yaml:1:1: "},
+                        Case{std::string(3, '\0'), "p.yaml:1:1: "}, Case{"null", "p.yaml:1:1: "},
+                        Case{"# a\n ~\n", "p.yaml:2:2: "}, Case{"---\n# a\n", "p.yaml:"}}) {
+    std::string error;
+    EXPECT_FALSE(ParsePolicy("p.yaml", c.text, &error)) << c.text;
+    EXPECT_THAT(error, AllOf(StartsWith(c.place), HasSubstr("is empty; write {} for a policy")))
+        << c.text;
+    EXPECT_TRUE(ParsePolicy("p.yaml", c.text, &error, EmptyText::kNoRules)) << error;
+  }
+  EXPECT_TRUE(MustParse("{}").namespaces.empty());
+  MustParse("# nothing is limited\n---\n{}\n");
 }
 
 TEST(ParsePolicy, WrongValuesOfEachKeySayWhatToWrite) {

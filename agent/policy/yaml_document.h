@@ -19,7 +19,8 @@ struct YamlMistake {
 
 SourcePosition PositionOf(const YAML::Node& node);
 
-// nullopt with the mistake if it is not YAML, or more than one document. For empty text the node is undefined.
+// nullopt with the mistake if it is not YAML, or more than one document. Of a text without any node it is
+// null, and has no place.
 [[nodiscard]] std::optional<YAML::Node> LoadDocument(const std::string& text, YamlMistake* mistake);
 
 // Whether it is written without quotes.

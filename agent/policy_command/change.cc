@@ -297,7 +297,7 @@ Answer AnswerAboutChange(const PolicyCommand& command, const Running& running) {
   if (!then) return Mistake(error);
   const KeptPolicy kept = ReadKeptPolicy(command.state_dir);
   if (!kept.text) return Mistake(kept.trouble);
-  const std::optional<Policy> now = ParsePolicy(kept.path, *kept.text, &error);
+  const std::optional<Policy> now = ParsePolicy(kept.path, *kept.text, &error, EmptyText::kNoRules);
   // An older release may have accepted what this one does not know.
   if (!now) return Mistake(error);
 

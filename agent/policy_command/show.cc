@@ -65,8 +65,9 @@ FileNow JudgeFile(const std::string& path, const KeptPolicy& kept, bool lacks_ag
   std::string error;
   const std::optional<std::string> text = ReadPolicyFile(path, PolicySource::kFile, &error);
   if (!text) return {"unreadable", error};
-  if (kept.text && *text == *kept.text) return {lacks_agent ? "same" : "in force", ""};
+  // Before it is compared: what an agent of a former release has kept may be refused as a file now.
   if (!ParsePolicy(path, *text, &error)) return {"wrong", error};
+  if (kept.text && *text == *kept.text) return {lacks_agent ? "same" : "in force", ""};
   if (!kept.text) return {"differs", path + " is a policy, and nothing shows that it is in force"};
   const std::string from =
       " from line " + std::to_string(FirstOtherLine(*text, *kept.text)) + " on";

@@ -33,11 +33,11 @@ NO_DOMAINS = ["Team_A", "team.a", "''", "null", "[pod]", "{pod: true}", "x" * 64
 NAMESPACES = ["a", "team-a", "'*'", "team-*", "'t?am'", "kube-system", "'123'", "x" * 63]
 NO_NAMESPACES = ["Team", "a_b", "a.b", "''", "x" * 64, "'[ab]'", "a/b"]
 
-GOOD = ["", "{}", "null", "# nothing but a comment", "overcommit: true", "overcommit: false", "defaults:", "namespaces:",
+GOOD = ["{}", "---\n{}", "overcommit: true", "overcommit: false", "defaults:", "namespaces:",
         "defaults: {}", "namespaces: {}", "namespaces: {a: }", "namespaces: {a: {}}",
         "namespaces: {a: {memory: 8GiB, trustDomain: pod}, 'b-*': {memory: auto}}",
         "namespaces: {a: {pods: }}", "namespaces: {a: {pods: {}}}", "namespaces: {a: {pods: {p: }}}"]
-BAD = ["- a", "text", "3", "default: {}", "weights: {}", "Defaults: {}", "defaults: 3", "defaults: [memory]", "namespaces: [a]",
+BAD = ["", "null", "~", "---", "# nothing but a comment", "- a", "text", "3", "default: {}", "weights: {}", "Defaults: {}", "defaults: 3", "defaults: [memory]", "namespaces: [a]",
        "namespaces: a", "namespaces: {a: 3}", "namespaces: {a: [memory]}", "namespaces: {a: {memroy: 8GiB}}",
        "namespaces: {a: {trustdomain: pod}}", "namespaces: {a: {overcommit: true}}", "overcommit:", "overcommit: maybe", "overcommit: 1",
        "overcommit: 'true'", "overcommit: [true]", "memory: 8GiB", "trustDomain: pod", "defaults: {weights: 3}",

@@ -119,6 +119,28 @@ TEST_F(AgentHealth, AGpuThatFallsOffTheBusIsOfferedToNobodyAndTheOtherIsNotDistu
   EXPECT_EQ(node_.SchedulerPids(), schedulers);
 }
 
+// Once it serves: NVML stays open for the faults that it reports.
+TEST_F(AgentHealth, ADriverThatHangsLaterIsSaidAndKeepsNeitherTenantsNorTheAgentsEnd) {
+  node_.HangAtGpu(0);
+  const std::string trouble = "nvml: the driver has not answered for 30 s";
+  ASSERT_TRUE(node_.WaitForLog(trouble)) << node_.AgentLog();
+  EXPECT_TRUE(WaitForMetric("gpuloom_node_gpu_unusable 1"));
+  EXPECT_TRUE(IsReported("\"reason\": \"GpuUnusable\", \"message\": \"" + trouble))
+      << node_.ApiServerLog();
+  EXPECT_THAT(node_.RunAgentProbe("--probe-ready"), HasSubstr(trouble));
+  EXPECT_EQ(node_.RunAgentProbe("--probe"), "");
+  EXPECT_EQ(OfferedGpus().size(), 2u) << "probes say that they work";
+  const Ran ran = Run(AdmitOn(first_, "team-a"), "gpuloom-tenant", {"vadd"});
+  EXPECT_EQ(ran.result.exit_code, 0) << ran.output << node_.AgentLog();
+
+  node_.KillAgent(SIGTERM);
+  EXPECT_THAT(node_.AgentLog(), AllOf(HasSubstr("is left behind"), HasSubstr("agent: stopped")));
+  node_.ForgetNvmlEvents();
+  node_.StartAgent(AgentArguments());
+  EXPECT_TRUE(node_.WaitFor([&] { return node_.RunAgentProbe("--probe-ready").empty(); }))
+      << node_.AgentLog();
+}
+
 // An update of the agent, a restart of the node: with the schedulers in a process of their own, as in the chart's pod.
 class AgentHealthRestarted : public AgentHealth {
  protected:
@@ -322,6 +344,28 @@ TEST(AgentHealthOfTheNode, AGpuThatHasItsNameAgainIsSharedWithoutARestart) {
   ASSERT_TRUE(node.WaitForLog("nvml: GPU 1: handle: GPU is lost")) << node.AgentLog();
   node.ForgetNvmlEvents();
   EXPECT_TRUE(node.WaitForLog("on 2 GPUs")) << node.AgentLog();
+}
+
+TEST(AgentHealthOfTheNode, ADriverThatHangsWhenAnAgentBeginsHoldsUpNeitherTheAgentNorItsEnd) {
+  AgentNode node;
+  ASSERT_TRUE(node.kubelet().Start().ok());
+  node.HangAtGpu(0);
+  node.StartAgentWithNvml(GPULOOM_NVML_WITH_FAULTS, {});
+  ASSERT_TRUE(node.WaitForLog("the driver has not said for 20 s which GPUs there are"))
+      << node.AgentLog();
+  EXPECT_TRUE(node.WaitForLog("on 0 GPUs")) << node.AgentLog();
+  EXPECT_TRUE(node.WaitFor([&] { return node.RunAgentProbe("--probe").empty(); }))
+      << node.AgentLog();
+  node.ForgetNvmlEvents();
+  EXPECT_TRUE(node.WaitForLog("on 2 GPUs")) << node.AgentLog();
+
+  // One that waits for the driver still.
+  node.KillAgent(SIGTERM);
+  node.HangAtGpu(0);
+  node.StartAgentWithNvml(GPULOOM_NVML_WITH_FAULTS, {"--log-level", "debug"});
+  ASSERT_TRUE(node.WaitForLog("inventory: asking the driver")) << node.AgentLog();
+  node.KillAgent(SIGTERM);
+  EXPECT_THAT(node.AgentLog(), Not(HasSubstr("on 0 GPUs")));
 }
 
 }  // namespace

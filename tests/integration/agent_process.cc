@@ -46,7 +46,7 @@ AgentNode::AgentNode(int gpus, int slots, std::string shim, FakeKubelet::Takeove
   }
   nvml_ = directory_ + "/libgpuloom-nvml.so";
   std::ofstream(nvml_) << "\177ELF: no container of these tests loads this one";
-  WritePolicy("");
+  WritePolicy("{}\n");
   FakeKubelet::Habits habits;
   habits.pre_start_tries = 1;
   habits.takeover = takeover;
@@ -145,6 +145,7 @@ void AgentNode::StartAgentWithNvml(const std::string& library,
   arguments.erase(softgpu, softgpu + 2);
   const std::string folder = directory_ + "/driver";
   fs::create_directory(folder);
+  fs::remove(folder + "/libnvidia-ml.so.1");
   fs::create_symlink(library, folder + "/libnvidia-ml.so.1");
   ++agents_;
   agent_ = Spawn(arguments, LogPath(), folder);
@@ -184,6 +185,10 @@ void AgentNode::LoseGpus(bool are_lost) const {
 
 void AgentNode::TakeNameOfGpu(int number) const {
   Replace(NvmlEventsPath(), "nameless " + std::to_string(number) + "\n");
+}
+
+void AgentNode::HangAtGpu(int number) const {
+  Replace(NvmlEventsPath(), "hang " + std::to_string(number) + "\n");
 }
 
 void AgentNode::ForgetNvmlEvents() const { Replace(NvmlEventsPath(), ""); }

@@ -45,6 +45,8 @@ class AgentNode {
   void LoseGpu(int number) const;
   // Whoever opens libnvml_faults.so from now on is not told which GPU this is.
   void TakeNameOfGpu(int number) const;
+  // libnvidia-ml.so.1 hangs when it is opened, and when it is asked about this one.
+  void HangAtGpu(int number) const;
   // NVML has forgotten all that, as after the driver was loaded again.
   void ForgetNvmlEvents() const;
   // Starts the stand-in for an API server that knows these pods, and returns the agent's arguments for it.

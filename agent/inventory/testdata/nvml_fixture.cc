@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A libnvidia-ml.so.1 for tests: two GPUs, or what FIXTURE_* asks for.
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -9,7 +11,8 @@ namespace {
 
 // The file that GPULOOM_NVML_FIXTURE names says what has happened: "xid INDEX NUMBER", told once to an event set that
 // was there before, and "lost INDEX", as long as it says so. The GPUs are the first two whose UUIDs are asked for.
-// "nameless INDEX": like the real library, it knows until it is closed what it found when it was opened.
+// "nameless INDEX": like the real library, it knows until it is closed what it found when it was opened. "hang INDEX": who opens
+// it, or asks for that GPU's memory, waits as long as it says so.
 int devices[2];
 char uuids[2][64];
 bool is_registered[2];  // in the event set; one that is lost lets the set tell of nothing else
@@ -31,12 +34,16 @@ void ForEachLine(Line on_line) {
   std::fclose(file);
 }
 
-bool IsLost(const void* device) {
-  bool is_lost = false;
+bool Says(const char* word, const void* device) {
+  bool says = false;
   ForEachLine([&](const char* what, const void* of, int) {
-    is_lost |= std::strcmp(what, "lost") == 0 && device == of;
+    says |= std::strcmp(what, word) == 0 && device == of;
   });
-  return is_lost;
+  return says;
+}
+bool IsLost(const void* device) { return Says("lost", device); }
+void AwaitDriver(const void* device) {
+  while (Says("hang", device)) usleep(10'000);
 }
 
 int opened = 0;
@@ -62,6 +69,7 @@ int nvmlInit_v2() {
   return 9;
 #else
 #ifdef FIXTURE_FAULTS
+  for (const int& device : devices) AwaitDriver(&device);
   if (opened++ == 0) {
     is_nameless[0] = is_nameless[1] = false;
     ForEachLine([](const char* what, const void* device, int) {
@@ -116,6 +124,7 @@ int nvmlDeviceGetMemoryInfo([[maybe_unused]] void* device, Memory* memory) {
   return 15;
 #else
 #ifdef FIXTURE_FAULTS
+  AwaitDriver(device);
   if (IsLost(device)) return 15;
 #endif
   *memory = {1ULL << 37, 1, 2};

@@ -14,9 +14,10 @@ namespace gpuloom {
 namespace {
 
 // `name` is the file's in messages.
-absl::StatusOr<Policy> Parse(const std::string& name, const std::string& text) {
+absl::StatusOr<Policy> Parse(const std::string& name, const std::string& text,
+                             EmptyText empty = EmptyText::kMistake) {
   std::string error;
-  std::optional<Policy> policy = ParsePolicy(name, text, &error);
+  std::optional<Policy> policy = ParsePolicy(name, text, &error, empty);
   if (!policy) return absl::InvalidArgumentError(error);
   return *std::move(policy);
 }
@@ -41,7 +42,7 @@ PolicyWatcher::LoadResult PolicyWatcher::LoadFirst() {
   // file is right, it takes over at once.
   in_force_ = "; no policy is in force";
   if (kept.ok()) {
-    absl::StatusOr<Policy> policy = Parse(kept_path_, *kept);
+    absl::StatusOr<Policy> policy = Parse(kept_path_, *kept, EmptyText::kNoRules);
     if (policy.ok()) {
       good_content_ = *kept;
       is_kept_ = true;

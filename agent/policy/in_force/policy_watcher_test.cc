@@ -114,6 +114,44 @@ TEST_F(PolicyFile, ABadFileKeepsTheOldPolicyAndSaysSoOnce) {
   EXPECT_EQ(watcher->Trouble(), "");
 }
 
+// Whoever writes a file in place cuts it off first.
+TEST_F(PolicyFile, AnEmptyFileKeepsTheOldPolicyAlsoOverAStart) {
+  Write("p.yaml", "namespaces: {a: {deny: true}}");
+  const auto watcher = Start();
+  ASSERT_EQ(watcher->LoadFirst().outcome, Outcome::kReloaded);
+  for (const char* empty : {"", "# namespaces: {a: {deny: true}}\n", "null\n"}) {
+    Write("p.yaml", empty);
+    const PolicyWatcher::LoadResult result = watcher->Reload();
+    EXPECT_EQ(result.outcome, Outcome::kRefused) << empty;
+    EXPECT_THAT(result.reason, AllOf(HasSubstr("p.yaml:1:1: is empty; write {}"),
+                                     HasSubstr("the old policy stays in force")));
+    EXPECT_EQ(watcher->Trouble(), result.reason);
+    EXPECT_THAT(watcher->Current()->namespaces, SizeIs(1));
+    const auto restarted = Start();
+    EXPECT_EQ(restarted->LoadFirst().outcome, Outcome::kRefused);
+    EXPECT_THAT(restarted->Current()->namespaces, SizeIs(1));
+  }
+  EXPECT_FALSE(CheckPolicyFile(directory_ / "p.yaml").ok());
+  Write("p.yaml", "{}");
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kReloaded);
+  EXPECT_THAT(watcher->Current()->namespaces, IsEmpty());
+  EXPECT_TRUE(CheckPolicyFile(directory_ / "p.yaml").ok());
+}
+
+// An agent of a former release took it. The node must not lose its slots by the upgrade.
+TEST_F(PolicyFile, AnEmptyOneThatWasKeptStaysInForceWhileTheFileIsRefused) {
+  for (const char* empty : {"", "null\n"}) {
+    Write("p.yaml", empty);
+    ASSERT_TRUE(KeepText(kept_, empty).ok());
+    const auto watcher = Start();
+    const PolicyWatcher::LoadResult result = watcher->LoadFirst();
+    EXPECT_EQ(result.outcome, Outcome::kRefused);
+    EXPECT_THAT(result.reason, AllOf(HasSubstr("is empty; write {}"),
+                                     HasSubstr("the last good policy stays in force")));
+    EXPECT_NE(watcher->Current(), nullptr);
+  }
+}
+
 TEST_F(PolicyFile, FollowsAConfigMapsSymlinkSwap) {
   fs::create_directory(directory_ / "..v1");
   fs::create_directory(directory_ / "..v2");
