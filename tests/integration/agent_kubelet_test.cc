@@ -247,7 +247,7 @@ TEST_F(AgentKubelet, IdsThatPassToAnotherNamespaceGetAFreshDirectory) {
 }
 
 TEST_F(AgentKubelet, ADeletedPodsDirectoryIsCollected) {
-  Start({"--grace-seconds", "1", "--missing-seconds", "1"});
+  Start({"--grace-seconds", "1", "--missing-seconds", "3"});
   const FakeContainer gone = Run("a", "p", 1);
   const FakeContainer stays = Run("b", "q", 1);
   node_.kubelet().RemovePod("a", "p");
