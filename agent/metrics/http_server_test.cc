@@ -98,7 +98,13 @@ class HttpServerTest : public ::testing::Test {
     server_.reset();
     spdlog::set_default_logger(before_);
   }
-  void Start(const std::string& address = "127.0.0.1:0", HttpServer::Limits limits = {}) {
+  // Who is served stands still for a while, where the machine does.
+  static HttpServer::Limits Patient() {
+    HttpServer::Limits limits;
+    limits.request = limits.answer = milliseconds(600'000);
+    return limits;
+  }
+  void Start(const std::string& address = "127.0.0.1:0", HttpServer::Limits limits = Patient()) {
     server_ = Make(address, limits);
     server_->Start();
     ASSERT_TRUE(WaitFor([&] { return server_->port() != 0; }));
@@ -201,7 +207,7 @@ TEST_F(HttpServerTest, APortInUseIsSaidOnceAndTakenWhenItIsFree) {
 }
 
 TEST_F(HttpServerTest, Malicious_WhoHangsIsHungUpOnAndKeepsNobodyOut) {
-  HttpServer::Limits limits;
+  HttpServer::Limits limits = Patient();
   limits.connections = 4;
   // Once with all the time in the world, for whoever else comes, and once without.
   for (const milliseconds limit : {milliseconds(600'000), milliseconds(200)}) {
@@ -229,7 +235,7 @@ TEST_F(HttpServerTest, Malicious_WhoHangsIsHungUpOnAndKeepsNobodyOut) {
 }
 
 TEST_F(HttpServerTest, Malicious_AFloodOfConnectionsKeepsNobodyOut) {
-  HttpServer::Limits limits;
+  HttpServer::Limits limits = Patient();
   limits.connections = 4;
   Start("127.0.0.1:0", limits);
   std::vector<std::unique_ptr<Peer>> flood;
@@ -239,7 +245,7 @@ TEST_F(HttpServerTest, Malicious_AFloodOfConnectionsKeepsNobodyOut) {
 }
 
 TEST_F(HttpServerTest, Malicious_DeafPeersAndAFloodKeepNobodyOut) {
-  HttpServer::Limits limits;
+  HttpServer::Limits limits = Patient();
   limits.connections = 4;
   Start("127.0.0.1:0", limits);
   std::vector<std::unique_ptr<Peer>> hostile;
@@ -262,7 +268,7 @@ TEST_F(HttpServerTest, Malicious_DeafPeersAndAFloodKeepNobodyOut) {
 }
 
 TEST_F(HttpServerTest, Malicious_ManyDeafPeersKeepNobodyOut) {
-  HttpServer::Limits limits;
+  HttpServer::Limits limits = Patient();
   limits.connections = 4;
   Start("127.0.0.1:0", limits);
   std::vector<std::unique_ptr<Peer>> deaf;

@@ -150,7 +150,7 @@ TEST_F(TopTest, SaysWhatTenantsHadInTheInterval) {
   ASSERT_TRUE(Within(seconds(60), [&] {
     top = Json::parse(Print({"top", "--once", "-o", "json", "--interval", "1s"}));
     return top["tenants"].size() == 1 && top["tenants"][0]["gpu_share"] > 0 &&
-           top["gpus"].size() == 1 &&
+           top["tenants"][0]["kernels_per_second"] > 0 && top["gpus"].size() == 1 &&
            std::abs(top["tenants"][0]["gpu_share"].get<double>() -
                     top["gpus"][0]["busy"].get<double>()) < 1e-6;
   })) << top;
@@ -158,7 +158,6 @@ TEST_F(TopTest, SaysWhatTenantsHadInTheInterval) {
   const Json& one = top["tenants"][0];
   EXPECT_EQ(one["namespace"], "local");
   EXPECT_EQ(one["state"], "runs");
-  EXPECT_GT(one["kernels_per_second"], 0);
   EXPECT_GT(one["memory_used_bytes"], 0);
   EXPECT_EQ(one["gpu"], top["gpus"][0]["gpu"]);
 
@@ -184,7 +183,7 @@ TEST_F(TopTest, CtrlCLeavesTheTerminalAsItWas) {
   ASSERT_TRUE(terminal.Writes(kEnter));
   EXPECT_THAT(terminal.Screen()[0], HasSubstr("gpuloom top, measuring"));
   EXPECT_FALSE(terminal.IsAsBefore()) << "keys come one by one";
-  ASSERT_TRUE(terminal.Writes("gpuloom top, over 1.")) << terminal.rest();
+  ASSERT_TRUE(terminal.Writes("gpuloom top, over ")) << terminal.rest();
   terminal.Type("\x03");
   const int status = terminal.WaitFor(0);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;

@@ -256,12 +256,15 @@ TEST_F(ShareTest, Malicious_AHoldThatNobodyAskedForIsNotBelieved) {
   Tenant liar;
   ASSERT_TRUE(liar.Attach(directory));
   EXPECT_EQ(liar.Order('L'), 'k');
+  // Behind what its executor has said.
+  EXPECT_EQ(liar.Order('m'), 0);
   EXPECT_EQ(State(&client_, "a").held_sessions, 0u);
   // And one of an earlier hold is none of a later one's.
   EXPECT_EQ(liar.Order('b'), 'k');
   Suspend("a", true);
   EXPECT_EQ(liar.Order('L'), 'k');
   EXPECT_EQ(liar.Order('H'), 1);
+  EXPECT_EQ(liar.Order('m'), 0);
   EXPECT_EQ(State(&client_, "a").held_sessions, 0u);
   ExpectServed(directory);
 }

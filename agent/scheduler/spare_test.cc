@@ -108,9 +108,12 @@ TEST_F(SpareTest, Malicious_ADomainWhoseExecutorsDieAgainAndAgainLeavesItToOther
   for (int i = 0; i < 2; ++i) {
     Tenant hostile;
     ASSERT_TRUE(hostile.Attach(directory));
+    const pid_t dies = ExecutorOf(&hostile);
     (void)Newest(2);
     hostile.SendByte('x');
     ASSERT_TRUE(hostile.HungUp());
+    // Until then it is a child like the others.
+    ASSERT_TRUE(WaitFor([&] { return kill(dies, 0) != 0; }));
   }
   const pid_t spare = Newest(1);
   Tenant hostile;

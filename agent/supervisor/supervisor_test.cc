@@ -263,6 +263,8 @@ TEST_F(SupervisorTest, AHeldLockIsNotStartedOver) {
   supervisor.Tick(clock_.Now());
   EXPECT_THAT(std::string(supervisor.Client(kUuid).status().message()),
               HasSubstr("does not answer"));
+  // Neither now nor before.
+  EXPECT_FALSE(supervisor.IsAnyRunning());
   EXPECT_FALSE(fs::exists(Directory() + "/started"));
   close(lock);
 }
@@ -300,6 +302,7 @@ TEST_F(SupervisorTest, OnlyAdoptsWhenToldSo) {
   Supervisor supervisor = MakeSupervisor("touch $2/started", /*may_start=*/false);
   ASSERT_TRUE(supervisor.AddGpu(kUuid).ok());
   supervisor.Tick(clock_.Now());
+  EXPECT_FALSE(supervisor.IsAnyRunning());
   EXPECT_FALSE(fs::exists(Directory() + "/started"));
 }
 
@@ -351,7 +354,7 @@ class ControlClientTest : public InTemporaryDirectory {
     EXPECT_TRUE(listener_.valid());
     return std::thread([this, serve] {
       pollfd ready = {listener_.get(), POLLIN, 0};  // which does not block
-      ASSERT_EQ(poll(&ready, 1, 10'000), 1);
+      ASSERT_EQ(poll(&ready, 1, 60'000), 1);
       control::Connection connection(
           channel::UniqueFd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
       serve(&connection);

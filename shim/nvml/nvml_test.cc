@@ -400,11 +400,14 @@ TEST_F(Nvml, FreshAnswersAreAskedAtABoundedRate) {
   Begin();
   const DeviceHandle device = Device();
   Memory memory{};
+  const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 500; ++i) {
     EXPECT_EQ(Call("nvmlDeviceGetMemoryInfo", device, &memory), kSuccess);
   }
   EXPECT_GE(door_->visits(), 2);
-  EXPECT_LT(door_->visits(), 250);
+  // On a slow machine its calls are far apart.
+  const auto took = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(door_->visits(), 100 + took / std::chrono::milliseconds(50));
 }
 
 // What was asked for in vain is not charged to the time after.

@@ -247,7 +247,7 @@ TEST_F(Session, AChildOfAProcessThatIsJustAttachingIsItsOwn) {
   setenv("GPULOOM_LOG", "off", 1);
   std::thread attaching([this] { EXPECT_NE(cu_.cuInit(0), CUDA_SUCCESS); });
   pollfd connection = {listener.get(), POLLIN, 0};
-  ASSERT_EQ(poll(&connection, 1, 10'000), 1);
+  ASSERT_EQ(poll(&connection, 1, 60'000), 1);
   const channel::UniqueFd tenant(accept(listener.get(), nullptr, nullptr));
   ASSERT_TRUE(tenant.valid());
   char hello[256];
@@ -257,7 +257,7 @@ TEST_F(Session, AChildOfAProcessThatIsJustAttachingIsItsOwn) {
   setenv(wire::kSocketDirVariable, node_.directory().c_str(), 1);
   const pid_t child = fork();
   if (child == 0) {
-    alarm(10);
+    alarm(60);
     close(go_on[1]);
     const CUresult result = cu_.cuInit(0);
     char none;

@@ -71,7 +71,10 @@ class TestingNode::Ring {
     reader_ = std::make_unique<wire::RingReader>(commands_, &completions_->head);
     writer_ = std::make_unique<wire::CompletionWriter>(completions_, commands_);
     next_address_ = welcome.device_range_begin;
-    thread_ = std::thread([this] { Read(); });
+    thread_ = std::thread([this] {
+      Read();
+      ended_ = true;
+    });
   }
   ~Ring() {
     stop_ = true;
@@ -101,7 +104,11 @@ class TestingNode::Ring {
     const MutexLock lock(mutex_);
     return images_;
   }
-  void set_paused(bool paused) { paused_ = paused; }
+  // Once it stands still, awake, or reads again.
+  void set_paused(bool paused) {
+    paused_ = paused;
+    Await([&] { return ended_ || stands_ == paused; });
+  }
   void set_held(bool held) {
     const MutexLock lock(mutex_);
     held_ = held;
@@ -386,7 +393,8 @@ class TestingNode::Ring {
   void Read() {
     wire::Record record;
     while (!stop_) {
-      if (paused_) {
+      stands_ = paused_.load();
+      if (stands_) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         continue;
       }
@@ -410,7 +418,7 @@ class TestingNode::Ring {
       if (!reader_->AnnounceSleep()) continue;
       FinishHostFunctions();
       pollfd doorbell = {doorbell_.get(), POLLIN, 0};
-      poll(&doorbell, 1, 1000);
+      poll(&doorbell, 1, 1);  // paused_ rings no bell
       reader_->Awake();
       if (!channel::DrainDoorbell(doorbell_.get())) return;
     }
@@ -474,7 +482,7 @@ class TestingNode::Ring {
   std::string load_log_;
 
   std::atomic<bool> stop_{false};
-  std::atomic<bool> paused_{false};
+  std::atomic<bool> paused_{false}, stands_{false}, ended_{false};
   std::thread thread_;
 };
 

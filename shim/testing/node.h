@@ -74,7 +74,7 @@ class TestingNode {
   size_t count(std::string_view name) { return seen(name).size(); }
   void WaitForCount(std::string_view name, size_t count);
 
-  // Stops or resumes reading the ring.
+  // Stops or resumes reading the ring; returns once that is so. While it is stopped the executor is awake.
   void PauseReading(bool pause);
   // Blocks until the tenant has filled the ring while it is not read.
   void WaitForFullRing();

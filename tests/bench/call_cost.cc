@@ -143,7 +143,6 @@ void MakeCalls(const char* library, Shared& shared) {
     Require(tenant.cu.cuStreamSynchronize(tenant.stream), "cuStreamSynchronize");
     node.PauseReading(true);
     one.call(tenant);
-    usleep(20'000);
     Mark();
     for (int i = 0; i < kCalls; ++i) one.call(tenant);
     Mark();

@@ -76,7 +76,7 @@ size_t WithContext::FreeBytes() {
 
 testing::AssertionResult WithContext::FreeAgainAfter(size_t taken_bytes,
                                                      const std::function<size_t()>& use) {
-  int tries_left = CountsOthers() ? 100 : 1;
+  int tries_left = CountsOthers() ? 3000 : 1;  // a minute
   for (;;) {
     const size_t before = FreeBytes();
     const size_t during = use();

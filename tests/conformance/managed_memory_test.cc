@@ -463,24 +463,31 @@ TEST_P(ManagedMemory, ATouchWaitsForTheProgramsKernels) {
   if (GetParam() == 0) GTEST_SKIP() << "small allocations are the same pages for both";
   // It is in host memory while others hold what there is of the device's: one of several does migrate.
   int waited = 0;
-  for (int i = 0; i < 20 && waited == 0; ++i) {
+  for (int i = 0; i < 20 && waited != 4; ++i) {
     const CUdeviceptr address = Managed(kMiB);
     const auto* words = reinterpret_cast<const volatile uint32_t*>(address);
-    for (uint32_t value = 1; value < 5; ++value) {
+    waited = 0;
+    for (uint32_t value = 1; value < 9; ++value) {
       ASSERT_EQ(Launch(Function("spin"), 1, 1, nullptr, uint64_t{20'000'000}), CUDA_SUCCESS);
       ASSERT_EQ(Launch(Function("fill"), 64, 64, nullptr, address, value, 4096u), CUDA_SUCCESS);
-      waited += words[4095] == value ? 1 : 0;
+      const bool waits = words[4095] == value;
+      // Where it is in host memory, a thread that stands still meanwhile sees the end of the kernels now and then, too. Where
+      // four touches have waited, each does.
+      if (value < 5) {
+        waited += waits ? 1 : 0;
+      } else if (waited == 4) {
+        EXPECT_TRUE(waits) << value;
+      }
     }
-    ASSERT_TRUE(waited == 0 || waited == 4) << waited;
     ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
-    EXPECT_EQ(words[4095], 4u);
+    EXPECT_EQ(words[4095], 8u);
   }
-  if (waited == 0 && !KernelTellsOfPageFaults()) {
+  if (waited != 4 && !KernelTellsOfPageFaults()) {
     GTEST_SKIP() << "the kernel tells this process of no page faults, so nothing migrates";
   }
   char name[256] = "";
   ASSERT_EQ(Cu().cuDeviceGetName(name, sizeof(name), device_), CUDA_SUCCESS);
-  if (waited == 0 && std::strstr(name, "softgpu") == nullptr) {
+  if (waited != 4 && std::strstr(name, "softgpu") == nullptr) {
     GTEST_SKIP()
         << "it did not migrate: the driver gave none of the addresses, or others hold its memory";
   }

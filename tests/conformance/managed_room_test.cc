@@ -56,7 +56,7 @@ TEST_F(WithKernels, ManagedMemoryIsMadeWhileAFunctionIsQueued) {
   };
   const CUhostFn wait = [](void* data) {
     auto* gate = static_cast<Gate*>(data);
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!gate->open && !gate->given_up) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
       if (std::chrono::steady_clock::now() > until) gate->given_up = true;

@@ -218,6 +218,8 @@ TEST_F(AgentHealthRestarted, ASickGpuIsSickForTheNextAgentUntilAProbeSucceeds) {
   node_.KillAgent(SIGKILL);
   node_.StartAgent(AgentArguments());
   ASSERT_TRUE(node_.WaitForLog("agent: ready")) << node_.AgentLog();
+  // Until it has said so to the kubelet, for which it was gone.
+  ASSERT_TRUE(node_.WaitFor([&] { return !OfferedGpus().empty(); })) << node_.AgentLog();
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(OfferedGpus(), left);
     EXPECT_THAT(node_.RunAgentProbe("--probe-ready"), HasSubstr(sick));
@@ -241,7 +243,7 @@ TEST_F(AgentHealthRestarted, AGpuThatIsTakenOutIsForgottenAndItsOrderIsThereWhen
     EXPECT_EQ(status, 0) << said;
     EXPECT_THAT(said, Not(HasSubstr(UuidOf(second_)))) << command;
   }
-  EXPECT_EQ(node_.RunAgentProbe("--probe-ready"), "");
+  EXPECT_TRUE(node_.WaitFor([&] { return node_.RunAgentProbe("--probe-ready").empty(); }));
 
   node_.LoseGpus(false);
   EndSchedulers();
@@ -251,7 +253,7 @@ TEST_F(AgentHealthRestarted, AGpuThatIsTakenOutIsForgottenAndItsOrderIsThereWhen
     const std::string said = node_.RunGpuloom({"gpus"}, &status);
     return status == 0 && said.find("drained by operator: swap") != std::string::npos;
   })) << node_.AgentLog();
-  EXPECT_EQ(OfferedGpus(), left);
+  EXPECT_TRUE(node_.WaitFor([&] { return OfferedGpus() == left; })) << node_.AgentLog();
 }
 
 // Without it this node has no driver, as one on which nothing is to drive.

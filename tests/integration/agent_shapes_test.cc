@@ -66,8 +66,9 @@ class AgentShapes : public ::testing::Test {
   void Remove(const std::string& name) { node_.kubelet().RemovePod("a", name); }
 
   AgentNode node_{2, 10};
+  // Longer than this process stands still between its kubelet's Allocate and the list that has the pod.
   std::vector<std::string> arguments_ = {"--slot-shapes",     "2,4", "--grace-seconds", "0",
-                                         "--missing-seconds", "1"};
+                                         "--missing-seconds", "3"};
 };
 
 // The case for which there are shapes: the node has enough slots, and no GPU has.

@@ -28,7 +28,7 @@ class AgentStanding : public ::testing::Test {
     StartAgent(devices);
   }
   void StartAgent(size_t devices) {
-    std::vector<std::string> arguments = {"--grace-seconds", "0", "--missing-seconds", "1"};
+    std::vector<std::string> arguments = {"--grace-seconds", "0", "--missing-seconds", "3"};
     arguments.insert(arguments.end(), more_arguments_.begin(), more_arguments_.end());
     node_.StartAgent(arguments);
     const absl::Status status = node_.kubelet().WaitForDevices(devices, kPatience);

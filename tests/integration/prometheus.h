@@ -23,18 +23,27 @@
 
 namespace gpuloom::testing {
 
-// One that was free a moment ago, below those that the kernel gives to connections: other tests make them all the time.
+// One that is free, below those that the kernel gives to connections: other tests make them all the time. The same port of
+// 127.0.0.2 is this process's until it ends, so that no other test is given it before it is used, or between two users.
 inline int FreePort() {
   static int next = 20'000 + getpid() % 10'000;
-  for (; next < 32'000; ++next) {
-    const channel::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  static std::vector<channel::UniqueFd> reserved;
+  const auto taken = [](in_addr_t host) {
+    channel::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<uint16_t>(next));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
-      return next++;
+    address.sin_addr.s_addr = htonl(host);
+    if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+      fd.Reset();
     }
+    return fd;
+  };
+  for (; next < 32'000; ++next) {
+    channel::UniqueFd reservation = taken(INADDR_LOOPBACK + 1);
+    if (!reservation.valid() || !taken(INADDR_LOOPBACK).valid()) continue;
+    reserved.push_back(std::move(reservation));
+    return next++;
   }
   ADD_FAILURE() << "no port is free";
   return 0;

@@ -41,32 +41,44 @@ class TurnsTest : public ::testing::Test {
 };
 
 TEST_F(TurnsTest, DomainsShareByWeight) {
-  const Allocation light = Allocate("light", {0, 100, 0, 0, 0});
-  const Allocation heavy = Allocate("heavy", {0, 300, 0, 0, 0});
-  Process of_light = Start(light);
-  Process of_heavy = Start(heavy);
-  const auto begin = std::chrono::steady_clock::now();
-  Keep({&of_light, &of_heavy}, "3");
-  const double light_ns = End(light, &of_light);
-  const double heavy_ns = End(heavy, &of_heavy);
-  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
-  // Without weights it is 1; a busy machine takes its part.
-  EXPECT_GT(heavy_ns / light_ns, 1.5) << light_ns << " " << heavy_ns;
-  EXPECT_LT(heavy_ns / light_ns, 8) << light_ns << " " << heavy_ns;
-  // One after the other, and without long gaps between.
-  EXPECT_GT(light_ns + heavy_ns, 1e9);
-  EXPECT_LT(light_ns + heavy_ns, 1.3 * took.count()) << "they ran beside each other";
+  double light_ns = 0, heavy_ns = 0, took_ns = 0;
+  int round = 0;
+  // In all rounds so far: a machine that stands still makes what runs then dearer, but that is not always the same one.
+  EXPECT_TRUE(Eventually([&] {
+    const std::string name = std::to_string(++round);
+    const Allocation light = Allocate("light" + name, {0, 100, 0, 0, 0});
+    const Allocation heavy = Allocate("heavy" + name, {0, 300, 0, 0, 0});
+    Process of_light = Start(light);
+    Process of_heavy = Start(heavy);
+    const auto begin = std::chrono::steady_clock::now();
+    Keep({&of_light, &of_heavy}, "3");
+    light_ns += End(light, &of_light);
+    heavy_ns += End(heavy, &of_heavy);
+    took_ns +=
+        std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
+    // Without weights it is 1; a busy machine takes its part.
+    return heavy_ns > 1.5 * light_ns && heavy_ns < 8 * light_ns &&
+           // One after the other, and without long gaps between.
+           light_ns + heavy_ns > 1e9 && light_ns + heavy_ns < 1.3 * took_ns;
+  })) << light_ns
+      << " " << heavy_ns << " " << took_ns;
 }
 
 TEST_F(TurnsTest, AHigherClassLeavesTheLowerOneItsGaps) {
-  const Allocation low = Allocate("low", {0, 0, 3, 0, 0});
-  const Allocation high = Allocate("high", {0, 0, 1, 0, 0});
-  Process of_low = Start(low);
-  Process of_high = Start(high);
-  Keep({&of_low, &of_high}, "1");
-  const double low_ns = End(low, &of_low);
-  const double high_ns = End(high, &of_high);
-  EXPECT_GT(high_ns, 2 * low_ns) << low_ns << " " << high_ns;
+  double low_ns = 0, high_ns = 0;
+  int round = 0;
+  EXPECT_TRUE(Eventually([&] {
+    const std::string name = std::to_string(++round);
+    const Allocation low = Allocate("low" + name, {0, 0, 3, 0, 0});
+    const Allocation high = Allocate("high" + name, {0, 0, 1, 0, 0});
+    Process of_low = Start(low);
+    Process of_high = Start(high);
+    Keep({&of_low, &of_high}, "1");
+    low_ns += End(low, &of_low);
+    high_ns += End(high, &of_high);
+    return high_ns > 2 * low_ns;
+  })) << low_ns
+      << " " << high_ns;
 }
 
 TEST_F(TurnsTest, ADomainGoesOnWhenTheOtherDies) {

@@ -45,18 +45,24 @@ KNOWN_PODS = 100
 TRACE_SECONDS = 0.5
 # Why a pod is refused that nothing disturbs: the slots were given to a pod of another resource a moment before.
 RACES = (" is a part of ", ", fewer than ")
+# Sockets that hold ports until this process ends.
+RESERVED = []
 
 
 def FreePort():
-    """One that was free a moment ago, below those that the kernel gives to connections."""
+    """One that is free, below those that the kernel gives to connections. The same port of 127.0.0.2 is this process's until it
+    ends, so that nobody else who asks so is given it before it is used."""
     for port in itertools.count(20000 + os.getpid() % 10000):
+        reserved = socket.socket()
         with socket.socket() as taken:
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
+                reserved.bind(("127.0.0.2", port))
                 taken.bind(("127.0.0.1", port))
+                RESERVED.append(reserved)
                 return port
             except OSError:
-                pass
+                reserved.close()
 
 
 class Soak(LocalNode):

@@ -31,9 +31,9 @@ class ChainTest : public ::testing::Test {
     TestingDriver::Hold();
     Ticket last{};
     for (int i = 0; i < launches; ++i) last = tenant_->LaunchPlain(0, 1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    const bool have_come = tenant_->Call<wire::MemInfo>({}) == CUDA_SUCCESS;
     TestingDriver::Release();
-    return tenant_->WaitDone(0, last);
+    return have_come && tenant_->WaitDone(0, last);
   }
   static size_t Count(const std::vector<std::string>& calls, std::string_view what) {
     return static_cast<size_t>(
@@ -42,13 +42,12 @@ class ChainTest : public ::testing::Test {
   }
   // Until chains are there and used.
   bool BurstsGoByGraphs() {
-    for (int i = 0; i < 200; ++i) {
+    return TestingScheduler::WaitUntil([&] {
       TestingDriver::TakeCalls();
-      if (!Burst(640)) return false;
+      EXPECT_TRUE(Burst(640));
       const auto calls = TestingDriver::TakeCalls();
-      if (Count(calls, "graph") >= 5 && Count(calls, "launch") < 320) return true;
-    }
-    return false;
+      return Count(calls, "graph") >= 5 && Count(calls, "launch") < 320;
+    });
   }
 
   const Driver& driver_ = TestingDriver::Reset();
@@ -121,11 +120,11 @@ TEST_F(ChainTest, AttributesOfAKernelThatChangeAreNotForgottenByGraphs) {
   TestingDriver::TakeCalls();
   // Every node that is used is set again, as soon as a burst goes by graphs.
   size_t updates = 0;
-  for (int i = 0; i < 200 && updates <= 8; ++i) {
-    ASSERT_TRUE(Burst(640));
+  EXPECT_TRUE(TestingScheduler::WaitUntil([&] {
+    EXPECT_TRUE(Burst(640));
     updates += Count(TestingDriver::TakeCalls(), "update");
-  }
-  EXPECT_GT(updates, 8u);
+    return updates > 8;
+  })) << updates;
 }
 
 // Launches of another thread than the one that asks for events wait here while it is closed.
@@ -269,9 +268,9 @@ TEST(ChainPartitionsTest, EachPartitionHasChainsOfItsOwn) {
     TestingDriver::Hold();
     Ticket last{};
     for (int i = 0; i < 640; ++i) last = tenant.LaunchPlain(0, 1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    const bool have_come = tenant.Call<wire::MemInfo>({}) == CUDA_SUCCESS;
     TestingDriver::Release();
-    return tenant.WaitDone(0, last);
+    return have_come && tenant.WaitDone(0, last);
   };
   const auto served = [] {
     const MutexLock lock(contexts.mutex);
@@ -279,12 +278,12 @@ TEST(ChainPartitionsTest, EachPartitionHasChainsOfItsOwn) {
         std::count_if(contexts.launches.begin(), contexts.launches.end(),
                       [](const auto& of_context) { return of_context.second >= 5; }));
   };
-  for (int i = 0; i < 200 && served() < 3; ++i) {
+  EXPECT_TRUE(TestingScheduler::WaitUntil([&] {
     for (TestingTenant* tenant : {free.get(), quarter.get(), half.get()}) {
-      ASSERT_TRUE(burst(*tenant));
+      EXPECT_TRUE(burst(*tenant));
     }
-  }
-  EXPECT_EQ(served(), 3u) << "whoever has a partition launches by chains, too";
+    return served() == 3;
+  })) << "whoever has a partition launches by chains, too";
   const MutexLock lock(contexts.mutex);
   EXPECT_EQ(contexts.elsewhere, 0u);
   for (const auto& tenant : {free.get(), quarter.get(), half.get()}) {

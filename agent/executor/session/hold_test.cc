@@ -69,15 +69,19 @@ TEST_F(HoldTest, ASessionCanBeginHeld) {
 
 TEST_F(HoldTest, TheTimeInWhichWorkWaitsIsCounted) {
   const auto idle = AddTenant();
+  // The ring thread counts from the beginning of its round, which for what follows is later.
+  const auto begin = std::chrono::steady_clock::now();
   ASSERT_TRUE(scheduler_.WaitHeld(scheduler_.Hold(*tenant_, true)));
   ASSERT_TRUE(scheduler_.WaitHeld(scheduler_.Hold(*idle, true)));
-  const auto begin = std::chrono::steady_clock::now();
   const Ticket last = tenant_->LaunchPlain(0, 1);
   // It waits by then.
   EXPECT_EQ(tenant_->Call<wire::MemInfo>({}), CUDA_SUCCESS);
   const auto waits = std::chrono::steady_clock::now();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const auto least = std::chrono::steady_clock::now() - waits;
+  // The round that ends the hold begins behind this answer, which is the scheduler's.
+  EXPECT_EQ(tenant_->Call<wire::MemInfo>({}), CUDA_SUCCESS);
+  EXPECT_EQ(tenant_->Call<wire::MemInfo>({}), CUDA_SUCCESS);
   scheduler_.Hold(*tenant_, false);
   scheduler_.Hold(*idle, false);
   EXPECT_TRUE(tenant_->WaitDone(0, last));
@@ -88,8 +92,7 @@ TEST_F(HoldTest, TheTimeInWhichWorkWaitsIsCounted) {
   ASSERT_TRUE(ended.has_value() && idle_ended.has_value());
   const std::chrono::nanoseconds held(ended->time.held_ns);
   EXPECT_GE(held, least);
-  // The ring thread counts from the beginning of its round, which may be before `begin`.
-  EXPECT_LE(held, most + std::chrono::seconds(1));
+  EXPECT_LE(held, most);
   EXPECT_EQ(idle_ended->time.held_ns, 0u) << "nothing of it waited";
 }
 

@@ -3,7 +3,7 @@
 // green contexts, pinned memory. Whatever they do, the neighbour is served.
 #include <gtest/gtest.h>
 
-#include <ctime>
+#include <algorithm>
 
 #include "agent/executor/copy/staging.h"
 #include "agent/executor/device/device.h"
@@ -60,7 +60,14 @@ TEST_F(RingShareTest, Malicious_CostlyCommandsLeaveTheNeighbourItsTurn) {
   const wire::Ticket launch = honest_->LaunchPlain(0, 1);
   TestingDriver::ReleaseCalls();
   ASSERT_TRUE(honest_->WaitDone(0, launch));
-  EXPECT_LE(Count(TestingDriver::TakeCalls(), "fill"), 64u);
+  // Those before it: what goes later keeps nobody, and its number is only this thread's slowness.
+  std::vector<std::string> calls = TestingDriver::TakeCalls();
+  const auto launched = std::find_if(calls.begin(), calls.end(), [](const std::string& call) {
+    return call.starts_with("launch");
+  });
+  ASSERT_NE(launched, calls.end());
+  calls.erase(launched, calls.end());
+  EXPECT_LE(Count(calls, "fill"), 64u);
 }
 
 TEST_F(RingShareTest, TheNamesOfALargeImageAreCountedOnce) {
@@ -75,14 +82,9 @@ TEST_F(RingShareTest, TheNamesOfALargeImageAreCountedOnce) {
   TestingDriver::SetKernelNames(1, "found");
   ASSERT_EQ(honest_->Call<wire::LibraryKernels>({LibraryId{1}, 0}, &reply), CUDA_SUCCESS);
   EXPECT_EQ(reply.kernel_count, 1u);
-  // Processor time: what a busy machine takes from us isn't in it.
-  const auto time = [](TestingTenant* tenant) {
-    const std::clock_t begin = std::clock();
-    for (int i = 0; i < 200; ++i) (void)tenant->Call<wire::LibraryKernels>({LibraryId{1}, 0});
-    return std::clock() - begin;
-  };
-  const std::clock_t few = time(honest_.get());
-  EXPECT_LT(time(hostile_.get()), 20 * few + CLOCKS_PER_SEC / 2);
+  // Whoever asked the driver again would hear of one.
+  ASSERT_EQ(hostile_->Call<wire::LibraryKernels>({LibraryId{1}, 0}, &reply), CUDA_SUCCESS);
+  EXPECT_EQ(reply.kernel_count, 4u);
 }
 
 // Somebody's text is compiled without end, and nobody can stop that: texts of others go to the driver as they

@@ -85,14 +85,17 @@ TEST_F(TurnsTest, LaunchesOfALoneTenantAreNoMessages) {
     EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1)));
   } while (std::chrono::steady_clock::now() - others <
            std::chrono::nanoseconds(Turns::kOthersLingerNs) * 11 / 10);
+  // Behind a round of the loop that began since then; what it said of earlier ones has come.
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1)));
+  EXPECT_EQ(tenant_->Call<wire::MemInfo>({}), CUDA_SUCCESS);
   const int pauses_before = scheduler_.Pauses(*tenant_);
   const auto begun = std::chrono::steady_clock::now();
   const int before = scheduler_.TurnMessages();
   for (int i = 0; i < 1000; ++i) EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1)));
   const auto took = std::chrono::steady_clock::now() - begun;
-  // On a machine that does other things in between, pauses are longer.
-  const auto pauses = took / std::chrono::nanoseconds(Turns::kLongIdleNs);
-  EXPECT_LE(scheduler_.TurnMessages() - before, 2 * pauses + 2);
+  // On a machine that does other things in between, pauses are longer. Use is said once a second.
+  const auto pauses = took / std::chrono::nanoseconds(Turns::kLongIdleNs) + 1;
+  EXPECT_LE(scheduler_.TurnMessages() - before, 2 * pauses + 2 + took / std::chrono::seconds(1));
   EXPECT_TRUE(scheduler_.WaitPauses(*tenant_, pauses_before + 1))
       << "said by itself, when it has been idle";
 }
@@ -100,18 +103,17 @@ TEST_F(TurnsTest, LaunchesOfALoneTenantAreNoMessages) {
 // Others need not ask for the turn first and wait for the answer.
 TEST_F(TurnsTest, WhileOthersHaveTurnsTooShortPausesAreSaid) {
   const auto said_early = [&] {
+    // Before the round of the loop in which the launch is seen.
+    const auto begun = std::chrono::steady_clock::now();
     EXPECT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
     scheduler_.GiveTurn();
     const int before = scheduler_.Pauses(*tenant_);
-    const auto begun = std::chrono::steady_clock::now();
     EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1)));
     EXPECT_TRUE(scheduler_.WaitPauses(*tenant_, before + 1));
     return std::chrono::steady_clock::now() - begun < std::chrono::nanoseconds(Turns::kLongIdleNs);
   };
-  // A machine that does other things in between takes longer, once or twice.
-  bool is_early = false;
-  for (int i = 0; i < 100 && !is_early; ++i) is_early = said_early();
-  EXPECT_TRUE(is_early);
+  // A machine that does other things in between takes longer, but not always.
+  EXPECT_TRUE(scheduler_.WaitUntil(said_early));
   EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1))) << "it still has its turn";
 }
 
@@ -132,19 +134,24 @@ TEST_F(TurnsTest, WhoeverHasUsedATurnIsNamed) {
 // What the scheduler divides a turn by must be of this turn, not of one long ago.
 TEST_F(TurnsTest, AContestedTurnOfSeveralSaysAgainAndAgainWhoUsesIt) {
   const auto neighbour = AddTenant();
+  // Without it there is one a second, as often as sessions are counted: one that is held with work always is.
+  const auto held = AddTenant();
+  ASSERT_TRUE(scheduler_.WaitHeld(scheduler_.Hold(*held, true)));
+  held->LaunchPlain(0, 1);
   ASSERT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
   TestingDriver::Hold();
   tenant_->LaunchPlain(0, 1);
   neighbour->LaunchPlain(0, 1);
   ASSERT_TRUE(scheduler_.WaitWants(*tenant_, true));
   ASSERT_TRUE(scheduler_.WaitWants(*neighbour, true));
-  const auto begun = std::chrono::steady_clock::now();
   const int before = scheduler_.TurnMessages();
+  const int counted = scheduler_.CounterMessages(*held);
   scheduler_.GiveTurn(3, 1'000'000);
-  constexpr int kMessages = 20;
-  EXPECT_TRUE(tenant_->Wait([&] { return scheduler_.TurnMessages() - before >= kMessages; }));
-  // Without it there is one a second.
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(kMessages) * 3 / 4);
+  constexpr int kMore = 20;
+  EXPECT_TRUE(tenant_->Wait([&] {
+    const int said = scheduler_.TurnMessages() - before;
+    return said >= kMore + scheduler_.CounterMessages(*held) - counted;
+  }));
   TestingDriver::Release();
 }
 

@@ -169,6 +169,7 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
     }
   } else if (in.As(&counters)) {
     counters_[counters.session_id] = counters;
+    ++counter_messages_[counters.session_id];
   } else if (in.As(&long_kernel)) {
     long_kernels_[long_kernel.session_id] = long_kernel;
     control::Answer answer = {};
@@ -247,6 +248,11 @@ void TestingScheduler::SetPartition(const TestingTenant& tenant,
 control::SessionCounters TestingScheduler::CountersOf(const TestingTenant& tenant) {
   const MutexLock lock(mutex_);
   return counters_[tenant.order.session_id];
+}
+
+int TestingScheduler::CounterMessages(const TestingTenant& tenant) {
+  const MutexLock lock(mutex_);
+  return counter_messages_[tenant.order.session_id];
 }
 
 std::optional<control::LongKernel> TestingScheduler::LongKernelOf(const TestingTenant& tenant) {

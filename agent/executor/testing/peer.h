@@ -128,6 +128,8 @@ class TestingScheduler {
   control::KernelTerms kernels = {};
   // Of its last SessionCounters.
   control::SessionCounters CountersOf(const TestingTenant& tenant);
+  // How many of these have come: of a session that is held with work, one a second.
+  int CounterMessages(const TestingTenant& tenant);
   // What the executor has last said of a long kernel of the tenant's; nullopt: nothing.
   std::optional<control::LongKernel> LongKernelOf(const TestingTenant& tenant);
   std::optional<control::LongKernel> WaitLongKernel(const TestingTenant& tenant);
@@ -230,6 +232,7 @@ class TestingScheduler {
   std::map<uint64_t, uint64_t> turn_use_ns_ GPULOOM_GUARDED_BY(mutex_);  // the same
   std::map<uint64_t, control::LongKernel> long_kernels_ GPULOOM_GUARDED_BY(mutex_);   // by session
   std::map<uint64_t, control::SessionCounters> counters_ GPULOOM_GUARDED_BY(mutex_);  // the same
+  std::map<uint64_t, int> counter_messages_ GPULOOM_GUARDED_BY(mutex_);               // the same
   std::string kernels_end_ GPULOOM_GUARDED_BY(mutex_);
   int turn_messages_ GPULOOM_GUARDED_BY(mutex_) = 0;
   std::vector<control::TraceProgress> traces_ GPULOOM_GUARDED_BY(mutex_);
