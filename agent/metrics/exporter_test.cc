@@ -102,7 +102,7 @@ TEST_F(ExporterTest,
   exporter_->Stop();
   EXPECT_EQ(exporter_->port(), 0);
   Observer other(Options());
-  other.Load();
+  other.Load(clock_.Now());
   Report(0, 1);  // the scheduler was restarted meanwhile
   other.Look(clock_.Now());
   Report(5, 2);

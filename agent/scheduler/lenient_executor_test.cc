@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // When an executor is started without full confinement (docs/design/taken-over-executor.md), and when it is not.
 #include "agent/scheduler/testing/scheduler_fixture.h"
+#include "proto/sync/testing/wait_for.h"
 
 namespace gpuloom::scheduler {
 namespace {

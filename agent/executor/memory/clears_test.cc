@@ -14,7 +14,7 @@ namespace {
 
 using wire::Ticket;
 
-constexpr uint64_t kLarge = 2 * Clears::kPieceBytes;
+constexpr uint64_t kLarge = Clears::kPieceBytes + Clears::kLittleBytes;  // two pieces
 constexpr uint16_t kSlot = 5;
 
 class ClearsTest : public TenantTest {
@@ -85,7 +85,7 @@ TEST_F(ClearsTest, WhoIsHeldWaitsAndIsHeldOnceItIsDone) {
   TestingDriver::Release();
   ASSERT_TRUE(scheduler_.WaitHeld(hold));
   EXPECT_TRUE(tenant_->Wait([&] { return Has(*tenant_, first); }));
-  const Ticket second = Ask(tenant_.get(), Clears::kPieceBytes);
+  const Ticket second = Ask(tenant_.get(), 2 * Clears::kLittleBytes);
   EXPECT_TRUE(tenant_->Never([&] { return Has(*tenant_, second); }));
   scheduler_.Hold(*tenant_, false);
   EXPECT_TRUE(tenant_->Wait([&] { return Has(*tenant_, second); }));
