@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures what a tenant that allocates and frees without end takes from a neighbour that fills memory without end.
 
-  allocation_churn.py --gpuloom PATH/gpuloom [--domains same,other] [--seconds 5]
+  allocation_churn.py --gpuloom PATH/gpuloom [--domains same,other] [--seconds 5] [--ceiling 5%]
 
 New memory is cleared before its tenant gets it, and the sizes differ, so that none of it is what the tenant had kept. Prints
 for each arrangement the neighbour's rate against its rate alone in the same run, and how much was allocated meanwhile.
@@ -43,7 +43,10 @@ def allocate(library, size):
 
 def wait_for_start():
     print("ready", flush=True)
-    return float(sys.stdin.readline())
+    line = sys.stdin.readline()
+    if not line:
+        sys.exit(0)  # nobody asks any more
+    return float(line)
 
 
 def fill(mib):
@@ -78,9 +81,9 @@ def churn(mib):
 
 
 class Tenant:
-    def __init__(self, options, state, domain, slots, *command):
+    def __init__(self, options, state, domain, slots, terms, *command):
         self.process = subprocess.Popen(
-            [options.gpuloom, "run", *options.driver, "--state-dir", state, "--slots", str(slots), "--domain", domain, "--",
+            [options.gpuloom, "run", *options.driver, "--state-dir", state, "--slots", str(slots), "--domain", domain, *terms, "--",
              sys.executable, os.path.abspath(__file__), *map(str, command)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.expect("ready")
@@ -101,14 +104,15 @@ class Tenant:
         return rate
 
     def end(self):
-        self.process.kill()
+        self.process.stdin.close()
         self.process.wait()
 
 
 def measure(options, arrangement):
     with tempfile.TemporaryDirectory(prefix="gpuloom-churn-", ignore_cleanup_errors=True) as state:
-        filler = Tenant(options, state, "one", 2, "--fill", options.fill_mib)
-        churner = Tenant(options, state, "one" if arrangement == "same" else "two", 6, "--churn", options.churn_mib)
+        ceiling = ["--time-share-max", options.ceiling] if options.ceiling else []
+        filler = Tenant(options, state, "one", 2, [], "--fill", options.fill_mib)
+        churner = Tenant(options, state, "one" if arrangement == "same" else "two", 6, ceiling, "--churn", options.churn_mib)
         try:
             for tenants in ((filler,), (filler, churner)):  # warm up
                 for tenant in tenants:
@@ -134,6 +138,7 @@ def main(arguments):
     parser.add_argument("--softgpu", dest="driver", action="store_const", const=["--softgpu"], default=[])
     parser.add_argument("--domains", default="same,other")
     parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--ceiling", metavar="PERCENT", help="timeShareMax of the tenant that allocates, as 5%%")
     parser.add_argument("--fill-mib", type=int, default=1024)
     parser.add_argument("--churn-mib", type=int, default=20480)
     parser.add_argument("--fill", type=int, help=argparse.SUPPRESS)
