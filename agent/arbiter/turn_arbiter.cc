@@ -139,6 +139,7 @@ void TurnArbiter::ShowAll(const Domain& domain, uint64_t now_ns) {
 void TurnArbiter::SetWants(AllocationId id, bool wants, uint64_t now_ns) {
   Allocation& it = At(id);
   if (it.wants == wants) return;
+  CountAlone(now_ns);
   it.wants = wants;
   wanting_[Index(it.priority)] += wants ? 1 : -1;
   Domain& domain = At(it.domain);
@@ -211,6 +212,7 @@ uint32_t TurnArbiter::Choose(uint64_t now_ns) {
 void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
   const Allocation& it = allocations_[allocation];
   const auto number = static_cast<uint32_t>(it.domain);
+  CountAlone(now_ns);
   turn_.domain = number;
   turn_.allocation = allocation;
   turn_.priority = it.priority;
@@ -224,10 +226,12 @@ void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
   domains_[number].priority = it.priority;
   domains_[number].rescued = guard_.rescuing(it.priority);
   Meter(number, now_ns);
+  CountAlone(now_ns);
 }
 
 // No domain has a turn after this. The last one may still have work at the device.
 void TurnArbiter::EndTurn(uint64_t now_ns) {
+  CountAlone(now_ns);
   guard_.NoteProgress(turn_.priority, now_ns);
   turn_ = Turn{};
 }

@@ -176,6 +176,7 @@ class TurnArbiter {
     uint64_t overrun_end_ns = 0;
     uint64_t overruns = 0;
     uint64_t paid_ns = 0;                   // how much of its charge in the meter has been divided
+    uint64_t alone_ns = 0;                  // of what has not: when no other domain wanted a turn
     uint32_t winner = UINT32_MAX;           // the allocation because of which it had its last turn
     Priority priority = Priority::kNormal;  // the winner's
     std::vector<Ran> division;
@@ -203,7 +204,8 @@ class TurnArbiter {
   double OthersTimes(const Domain& domain) const;
   uint64_t QuietSinceNs() const;
   void Settle(uint32_t domain, uint64_t now_ns);
-  void Pay(uint32_t allocation, uint64_t ns, uint64_t now_ns);
+  void Pay(uint32_t allocation, uint64_t ns, uint64_t owed_ns, uint64_t now_ns);
+  void CountAlone(uint64_t now_ns);
   void NoteClasses(uint64_t now_ns);
   bool HigherLingers(uint64_t now_ns) const;
   uint32_t Choose(uint64_t now_ns);
@@ -229,6 +231,8 @@ class TurnArbiter {
   std::vector<uint32_t> overrunning_;
   std::vector<uint32_t> out_;
   Turn turn_;
+  uint32_t counted_ = kNone;  // the domain that had the turn when CountAlone was called last
+  uint64_t counted_ns_ = 0;   // what it had been charged then
   uint32_t wanting_domains_ = 0;
   std::array<uint32_t, kPriorities> wanting_ = {};  // allocations that want the device
   std::array<bool, kPriorities> was_active_ = {};

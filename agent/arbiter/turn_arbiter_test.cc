@@ -94,6 +94,31 @@ TEST(TurnArbiter, TwoTakeTurnsAndAreAcknowledged) {
   EXPECT_EQ(arbiter.charged_ns(a), now_ns + kMs);
 }
 
+// Alone, its executor keeps to the ceiling; the turn lasts for as long as it wants anything, as a program always does that
+// waits at its ceiling. It used to owe all of that: twenty times as long without a turn.
+TEST(TurnArbiter, ATurnThatNobodyElseWantedCountsAgainstNoCeiling) {
+  Scheduler scheduler;
+  TurnArbiter& arbiter = scheduler.arbiter;
+  const DomainId one = scheduler.Domain();
+  const AllocationId a = arbiter.AddAllocation(scheduler.space, one, {.ceiling_permille = 50}, 0);
+  const AllocationId b = scheduler.Allocation(scheduler.Domain());
+  arbiter.SetWants(a, true, 0);
+  ASSERT_EQ(arbiter.Next(0)->domain, one);
+  constexpr uint64_t kBegin = 10'000 * kMs;
+  EXPECT_FALSE(arbiter.Next(kBegin));
+  arbiter.SetWants(b, true, kBegin);
+  const uint64_t alone_ns = kBegin;
+  for (uint64_t now_ns = kBegin; now_ns < kBegin + 1000 * kMs; now_ns += kMs / 10) {
+    while (const auto order = arbiter.Next(now_ns)) {
+      if (order->kind == Kind::kYield) arbiter.Drained(order->domain, now_ns);
+    }
+  }
+  const uint64_t beside_ns = arbiter.charged_ns(a) - alone_ns;
+  EXPECT_GE(beside_ns, 40 * kMs);
+  EXPECT_LE(beside_ns, 60 * kMs);
+  EXPECT_GE(arbiter.charged_ns(b), 930 * kMs);
+}
+
 // Nothing of `one` is at the device any more, which has the turn, and `two` comes.
 struct Leaving : Scheduler {
   DomainId one = Domain();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What domains are charged for their turns, and how that is divided among their allocations.
 #include <algorithm>
+#include <utility>
 
 #include "agent/arbiter/turn_arbiter.h"
 
@@ -76,43 +77,61 @@ uint64_t TurnArbiter::QuietSinceNs() const {
   return since_ns;
 }
 
-void TurnArbiter::Pay(uint32_t allocation, uint64_t ns, uint64_t now_ns) {
+// Call before every change of who has the turn or wants one, and when a turn has begun: adds up for how long the domain that has it was alone.
+void TurnArbiter::CountAlone(uint64_t now_ns) {
+  meter_.SettleTo(now_ns);
+  const uint64_t charged_ns = turn_.domain == kNone ? 0 : meter_.charged_ns(turn_.domain);
+  if (turn_.domain != kNone && counted_ == turn_.domain && Alone(turn_.domain)) {
+    domains_[turn_.domain].alone_ns += charged_ns - counted_ns_;
+  }
+  counted_ = turn_.domain;
+  counted_ns_ = charged_ns;
+}
+
+// Of `ns`, the allocation owes `owed_ns` to others, and it counts against its ceiling.
+void TurnArbiter::Pay(uint32_t allocation, uint64_t ns, uint64_t owed_ns, uint64_t now_ns) {
   if (ns == 0) return;
   Allocation& it = allocations_[allocation];
   it.charged_ns += ns;
-  policy_.tree().Charge(it.leaf, ns, now_ns);
+  if (owed_ns != 0) policy_.tree().Charge(it.leaf, owed_ns, now_ns);
 }
 
-// Divides what the domain was charged since the last time. Nanoseconds that rounding would lose go to the next part:
+// Divides what the domain was charged since the last time. Nothing is owed for the part in which no other domain wanted a
+// turn: the domain had it for as long as it wanted anything, be it what its own ceiling, which its executor keeps to,
+// lets go in a minute. Nanoseconds that rounding would lose go to the next part:
 // the parts add up to the whole.
 void TurnArbiter::Settle(uint32_t number, uint64_t now_ns) {
-  meter_.SettleTo(now_ns);
+  CountAlone(now_ns);
   Domain& it = domains_[number];
   const uint64_t unpaid_ns = meter_.charged_ns(number) - it.paid_ns;
+  const uint64_t owed_ns = unpaid_ns - std::min(unpaid_ns, std::exchange(it.alone_ns, 0));
   if (unpaid_ns == 0) return;
   it.paid_ns += unpaid_ns;
+  __extension__ using Wide = unsigned __int128;
+  const auto pay = [&](uint32_t allocation, uint64_t ns) {
+    Pay(allocation, ns, static_cast<uint64_t>(Wide{ns} * owed_ns / unpaid_ns), now_ns);
+  };
   uint64_t sum = 0;
   for (const Ran& ran : it.division) sum += ran.used_ns_untrusted;
   if (sum == 0) {
     // The executor said nothing that can be used: the whole goes to the allocation for which the
     // turn was given, or to another of the domain. Saying nothing must not make time free.
     if (it.winner != kNone) {
-      Pay(it.winner, unpaid_ns, now_ns);
+      pay(it.winner, unpaid_ns);
     } else if (!it.allocations.empty()) {
-      Pay(it.allocations.front(), unpaid_ns, now_ns);
+      pay(it.allocations.front(), unpaid_ns);
     } else {
       unattributed_ns_ += unpaid_ns;
     }
     return;
   }
   // The running sum is scaled, not each part: the last value is exactly unpaid_ns.
-  __extension__ using Wide = unsigned __int128;
   uint64_t before = 0;
   uint64_t paid_ns = 0;
   for (const Ran& ran : it.division) {
     before += ran.used_ns_untrusted;
     const auto upto_ns = static_cast<uint64_t>(Wide{unpaid_ns} * before / sum);
-    Pay(static_cast<uint32_t>(ran.allocation_untrusted), upto_ns - paid_ns, now_ns);
+    pay(static_cast<uint32_t>(ran.allocation_untrusted), upto_ns - paid_ns);
     paid_ns = upto_ns;
   }
 }

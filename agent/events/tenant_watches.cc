@@ -38,7 +38,8 @@ std::string TenantWatches::Format(const Known& known) {
 absl::StatusOr<TenantWatches::Known> TenantWatches::Parse(const std::string& text) {
   try {
     Known known;
-    for (const auto& [uuid, allocations] : Json::parse(text).at("told").items()) {
+    const Json told = Json::parse(text).at("told");
+    for (const auto& [uuid, allocations] : told.items()) {
       for (const auto& [name, json] : allocations.items()) {
         TenantWatch::Counts& counts = known[uuid][name];
         counts.memory_refusals = json.at("memory_refusals").get<uint64_t>();

@@ -133,6 +133,9 @@ TEST_F(AllocatorTest, WhatAPodLeftOnAGpuWithoutASchedulerIsForgotten) {
               ElementsAre(AllOf(HasSubstr(names[0]), HasSubstr("no scheduler"))));
   EXPECT_THAT(book_->All(), SizeIs(1));
   scheduler_is_gone_ = true;
+  // Its time has begun anew.
+  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
+  clock_.Advance(minutes(1));
   EXPECT_THAT(allocator_->Sweep(), IsEmpty());
   EXPECT_THAT(book_->All(), IsEmpty());
   EXPECT_EQ(allocator_->SlotUses().at(kUuid).held(), 0u);

@@ -98,7 +98,7 @@ TEST_F(PolicyQuestion, CheckJudgesPromisesAgainstEachGpu) {
   command_.reserve = "20GiB";
   EXPECT_EQ(Ask("defaults: {memory: 7GiB}").exit_status, 1);
   command_.reserve = "much";
-  EXPECT_EQ(Ask("").exit_status, 2);
+  EXPECT_EQ(Ask("{}").exit_status, 2);
 }
 
 TEST_F(PolicyQuestion, CheckKnowsWhatIsForOtherGpusByTheirProduct) {
@@ -228,7 +228,7 @@ TEST_F(PolicyQuestion, SimulateGivesTenantsWhatThePolicySays) {
     ADD_FAILURE() << "no line of " << tenant << ":\n" << answer.text;
     return 0.0;
   };
-  EXPECT_NEAR(share("", "server-1"), 50, 3);
+  EXPECT_NEAR(share("{}", "server-1"), 50, 3);
   EXPECT_NEAR(share("namespaces: {a: {weight: 300}}", "server-1"), 75, 3);
   EXPECT_NEAR(share("namespaces: {a: {timeShareMax: 10%}}", "server-1"), 10, 3);
   EXPECT_NEAR(share("namespaces: {a: {pods: {'server-*': {timeShareMax: 20%}}}}", "server-1"), 20,
@@ -249,7 +249,7 @@ TEST_F(PolicyQuestion, SimulateGivesTenantsWhatThePolicySays) {
   for (const char* wrong : {"name=a", "namespace=a,weight=3", "namespace=a,priority=high",
                             "namespace=a,max=5", "namespace=a,domain=d", "namespace=a,colour=3"}) {
     command_.tenants = {wrong};
-    const Answer answer = Ask("");
+    const Answer answer = Ask("{}");
     EXPECT_EQ(answer.exit_status, 2) << wrong;
     EXPECT_THAT(answer.trouble, HasSubstr("gpuloom: --tenant: ")) << wrong;
   }

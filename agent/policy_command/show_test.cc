@@ -128,13 +128,6 @@ TEST_F(PolicyShow, AFileThatIsNotInForceIsSaidToBeAnother) {
   EXPECT_THAT(answer.trouble, HasSubstr(command_.file + ":2:3: defaults.wait: unknown key"));
   EXPECT_THAT(answer.text, AllOf(HasSubstr("weight: 50"), HasSubstr(": wrong\n")));
   EXPECT_EQ(Document()["file_state"], "wrong");
-  // A former release took this one.
-  Keep(SealText(""));
-  Write("");
-  answer = AnswerAboutPolicy(command_);
-  EXPECT_EQ(answer.exit_status, kNotGood);
-  EXPECT_THAT(answer.trouble, HasSubstr(command_.file + ":1:1: is empty; write {}"));
-  EXPECT_EQ(Document()["file_state"], "wrong");
   std::filesystem::remove(command_.file);
   answer = AnswerAboutPolicy(command_);
   EXPECT_EQ(answer.exit_status, kNotGood);
@@ -142,6 +135,15 @@ TEST_F(PolicyShow, AFileThatIsNotInForceIsSaidToBeAnother) {
               AllOf(HasSubstr("No such file"), HasSubstr("gpuloom policy show FILE")));
   EXPECT_EQ(Document()["file_state"], "unreadable");
   EXPECT_EQ(Document()["policy"], "defaults:\n  weight: 50\n");
+}
+
+TEST_F(PolicyShow, AnEmptyFileThatAFormerReleaseTookIsWrongNow) {
+  Keep(SealText(""));
+  Write("");
+  const Answer answer = AnswerAboutPolicy(command_);
+  EXPECT_EQ(answer.exit_status, kNotGood);
+  EXPECT_THAT(answer.trouble, HasSubstr(command_.file + ":1:1: is empty; write {}"));
+  EXPECT_EQ(Document()["file_state"], "wrong");
 }
 
 TEST_F(PolicyShow, WithoutAKeptOneNothingIsClaimed) {

@@ -106,7 +106,8 @@ bool Started::Ended(int* status) {
 
 void Started::EndUnlessReached(const control::Client& client) const {
   ucred peer{};
-  if (running() && PeerOf(client.fd(), &peer) && peer.pid != pid_) kill(pid_, SIGTERM);
+  // Killed, because it has done nothing without the lock and takes up its signals only behind that.
+  if (running() && PeerOf(client.fd(), &peer) && peer.pid != pid_) kill(pid_, SIGKILL);
 }
 
 std::string Started::Output() const {

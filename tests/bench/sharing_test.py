@@ -5,6 +5,7 @@
 import re
 import unittest
 
+import alone_lines
 import goals
 import inference_lines
 import language_lines
@@ -108,7 +109,7 @@ class LinesTest(unittest.TestCase):
         self.assertEqual(len(rows), len(set(rows)))
         for row in rows:
             self.assertTrue(row.startswith("sharing_"), row)
-        rows += [*inference_lines.ROWS, *language_lines.rows()]
+        rows += [*map(alone_lines.row, (*alone_lines.CALLS, alone_lines.PROGRAM)), *inference_lines.ROWS, *language_lines.rows()]
         judged = [row for row in rows if goals.goal_of(row)]
         for pattern, _ in goals.GOALS:
             if pattern.startswith("sharing_"):

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that is cleared before a tenant gets it is the tenant's work, and takes no more of the device than that may.
-#include "agent/executor/memory/clears.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +12,10 @@ namespace {
 
 using wire::Ticket;
 
-constexpr uint64_t kLarge = Clears::kPieceBytes + Clears::kLittleBytes;  // two pieces
+// As in clears.h: what goes at once, and the pieces of more.
+constexpr uint64_t kLittle = 32u << 20;
+constexpr uint64_t kPiece = 256u << 20;
+constexpr uint64_t kLarge = kPiece + kLittle;  // two pieces
 constexpr uint16_t kSlot = 5;
 
 class ClearsTest : public TenantTest {
@@ -85,7 +86,7 @@ TEST_F(ClearsTest, WhoIsHeldWaitsAndIsHeldOnceItIsDone) {
   TestingDriver::Release();
   ASSERT_TRUE(scheduler_.WaitHeld(hold));
   EXPECT_TRUE(tenant_->Wait([&] { return Has(*tenant_, first); }));
-  const Ticket second = Ask(tenant_.get(), 2 * Clears::kLittleBytes);
+  const Ticket second = Ask(tenant_.get(), 2 * kLittle);
   EXPECT_TRUE(tenant_->Never([&] { return Has(*tenant_, second); }));
   scheduler_.Hold(*tenant_, false);
   EXPECT_TRUE(tenant_->Wait([&] { return Has(*tenant_, second); }));
