@@ -2,11 +2,10 @@
 // Terminates an executor that could not start. Called from main.
 #pragma once
 
-#include <cuda.h>
-
 #include <string>
 
 #include "proto/control/connection.h"
+#include "proto/cuda/cuda_all.h"
 
 namespace gpuloom::executor {
 
