@@ -107,6 +107,7 @@ void TurnArbiter::ExecutorEnded(DomainId id, uint64_t now_ns) {
   }
   // The ended executor's account of its sessions does not apply to the next one.
   it.division.clear();
+  it.unreported_ns = it.unreported_alone_ns = 0;
   // The next executor inherits what this one owes.
   if (OwesNs(number) != 0) return;
   it.out = false;

@@ -175,8 +175,11 @@ class TurnArbiter {
     uint64_t even_at_ns = 0;
     uint64_t overrun_end_ns = 0;
     uint64_t overruns = 0;
-    uint64_t paid_ns = 0;                   // how much of its charge in the meter has been divided
-    uint64_t alone_ns = 0;                  // of what has not: when no other domain wanted a turn
+    uint64_t paid_ns = 0;   // how much of its charge in the meter has been divided
+    uint64_t alone_ns = 0;  // of what has not: when no other domain wanted a turn
+    // What was divided since the executor's last report: of times when no other domain wanted a turn, and of others.
+    uint64_t unreported_alone_ns = 0;
+    uint64_t unreported_ns = 0;
     uint32_t winner = UINT32_MAX;           // the allocation because of which it had its last turn
     Priority priority = Priority::kNormal;  // the winner's
     std::vector<Ran> division;
@@ -206,6 +209,7 @@ class TurnArbiter {
   void Settle(uint32_t domain, uint64_t now_ns);
   void Pay(uint32_t allocation, uint64_t ns, uint64_t owed_ns, uint64_t now_ns);
   void CountAlone(uint64_t now_ns);
+  void PayAlone(uint32_t domain, uint64_t now_ns);
   void NoteClasses(uint64_t now_ns);
   bool HigherLingers(uint64_t now_ns) const;
   uint32_t Choose(uint64_t now_ns);

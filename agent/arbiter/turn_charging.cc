@@ -96,10 +96,8 @@ void TurnArbiter::Pay(uint32_t allocation, uint64_t ns, uint64_t owed_ns, uint64
   if (owed_ns != 0) policy_.tree().Charge(it.leaf, owed_ns, now_ns);
 }
 
-// Divides what the domain was charged since the last time. Nothing is owed for the part in which no other domain wanted a
-// turn: the domain had it for as long as it wanted anything, be it what its own ceiling, which its executor keeps to,
-// lets go in a minute. Nanoseconds that rounding would lose go to the next part:
-// the parts add up to the whole.
+// Divides what the domain was charged since the last time. What is owed of the part in which no other domain wanted a turn,
+// PayAlone decides. Nanoseconds that rounding would lose go to the next part: the parts add up to the whole.
 void TurnArbiter::Settle(uint32_t number, uint64_t now_ns) {
   CountAlone(now_ns);
   Domain& it = domains_[number];
@@ -107,6 +105,8 @@ void TurnArbiter::Settle(uint32_t number, uint64_t now_ns) {
   const uint64_t owed_ns = unpaid_ns - std::min(unpaid_ns, std::exchange(it.alone_ns, 0));
   if (unpaid_ns == 0) return;
   it.paid_ns += unpaid_ns;
+  it.unreported_ns += owed_ns;
+  it.unreported_alone_ns += unpaid_ns - owed_ns;
   __extension__ using Wide = unsigned __int128;
   const auto pay = [&](uint32_t allocation, uint64_t ns) {
     Pay(allocation, ns, static_cast<uint64_t>(Wide{ns} * owed_ns / unpaid_ns), now_ns);
@@ -153,6 +153,25 @@ void TurnArbiter::Divide(DomainId id, std::span<const Ran> division_untrusted, u
     it.division.push_back({ran.allocation_untrusted, std::min(ran.used_ns_untrusted, kMost)});
   }
   Settle(static_cast<uint32_t>(id), now_ns);
+  PayAlone(static_cast<uint32_t>(id), now_ns);
+}
+
+// A domain that is alone has a turn for as long as it wants anything, be it what a ceiling lets go in a minute. So of that
+// time it owes what its executor says that was used. One that says less gains nothing from other domains, which wanted
+// nothing then.
+void TurnArbiter::PayAlone(uint32_t number, uint64_t now_ns) {
+  Domain& it = domains_[number];
+  uint64_t sum = 0;
+  for (const Ran& ran : it.division) sum += ran.used_ns_untrusted;
+  const uint64_t beyond_ns = sum - std::min(sum, std::exchange(it.unreported_ns, 0));
+  const uint64_t owed_ns = std::min(std::exchange(it.unreported_alone_ns, 0), beyond_ns);
+  if (owed_ns == 0) return;
+  __extension__ using Wide = unsigned __int128;
+  for (const Ran& ran : it.division) {
+    const auto part_ns = static_cast<uint64_t>(Wide{owed_ns} * ran.used_ns_untrusted / sum);
+    const Allocation& allocation = allocations_[static_cast<size_t>(ran.allocation_untrusted)];
+    if (part_ns != 0) policy_.tree().Charge(allocation.leaf, part_ns, now_ns);
+  }
 }
 
 }  // namespace gpuloom::arbiter

@@ -86,9 +86,9 @@ bool GpuHealth::IsSilent(Clock::Time now) const {
 }
 
 std::string GpuHealth::DriverTrouble() const {
-  const Clock::Time now = options_.clock->Now();
   const MutexLock lock(mutex_);
-  if (!IsSilent(now)) return "";
+  // Only of a poll that was looked at: probes may have been in the way of taking the answer.
+  if (!is_silence_known_) return "";
   return Cat(
       "nvml: the driver has not answered for ",
       std::chrono::duration_cast<std::chrono::seconds>(kSilence).count(),

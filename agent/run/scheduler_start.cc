@@ -200,10 +200,8 @@ bool ReachScheduler(const SchedulerTarget& target, control::Client* client, std:
   std::string connect_error;
   while (Clock::now() < deadline) {
     if (client->Connect(target.state_dir, control::Client::kDefaultTimeout, &connect_error)) {
-      if (!target.softgpu || HasOurSettings(target, client, error)) {
-        started.EndUnlessReached(*client);
-        return true;
-      }
+      started.EndUnlessReached(*client);
+      if (!target.softgpu || HasOurSettings(target, client, error)) return true;
       if (!error->empty()) return false;
       connect_error = "one with other settings does not end";
       // Starting a scheduler takes 100 ms, so do not add much; asking again costs only a system

@@ -62,6 +62,8 @@ void ExecutorLauncher::NoteReady(const Executor& executor) {
     leniency_ = Leniency::kNever;
     return;
   }
+  // Twice one has failed, and the next, which was lenient, has not.
+  if (++lenient_ready_ == 2) leniency_ = Leniency::kNeeded;
   LogWarning(executor.Label() +
              " is not fully confined: it has no list of files and a shorter one of system calls "
              "(docs/design/taken-over-executor.md)");

@@ -38,12 +38,13 @@ class ExecutorLauncher : public Part {
   enum class Leniency {
     kUntried,  // no fully confined executor was ready yet
     kOnce,     // one has failed: the next executor is lenient, and the one after it is not
-    kNeeded,   // one has failed while a lenient one was ready
+    kNeeded,   // one has failed while a lenient one was ready, or twice before one that was
     kNever,    // one was ready: failed starts have other reasons
   };
 
   ExecutorFolders folders_;
   Leniency leniency_ = Leniency::kUntried;
+  int lenient_ready_ = 0;  // how many lenient ones were
 };
 
 }  // namespace gpuloom::scheduler

@@ -57,6 +57,21 @@ TEST_F(LenientExecutorTest, ServesWhereTheDriverStartsInNoOther) {
   EXPECT_TRUE(IsLenient("c"));
 }
 
+// Without another domain nothing is known beside it.
+TEST_F(LenientExecutorTest, ServesForGoodOnceTwoHaveServedBehindOthersThatFailed) {
+  SetExecutorStart("strict");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(IsServed("a"));
+    Tenant tenant;
+    ASSERT_TRUE(tenant.Attach(Allocate(&client_, "ends" + std::to_string(i), "a")));
+    ASSERT_TRUE(tenant.accepted());
+    tenant.SendByte('x');
+    ASSERT_TRUE(tenant.HungUp());
+  }
+  EXPECT_TRUE(IsServed("a"));
+  EXPECT_TRUE(IsLenient("a"));
+}
+
 TEST_F(LenientExecutorTest, IsTheOnlyOneAfterATroubleThatPasses) {
   SetExecutorStart("strict");
   EXPECT_FALSE(IsServed("a"));

@@ -23,9 +23,8 @@ constexpr uint64_t kHiddenBytes = uint64_t{1} << 40;
 // Without hidden addresses each grant reserves some of its own (grant.cc).
 bool InternalStream::Start(std::function<void(CUstream)> on_stream, std::string* error) {
   on_stream_ = std::move(on_stream);
-  CUresult result = CUDA_SUCCESS;
-  words_ = LineOf(device_->priority_greatest(), &result);
-  if (words_ == nullptr) {
+  const CUresult result = MakeStream(device_->priority_greatest(), &words_);
+  if (result != CUDA_SUCCESS) {
     *error = std::string("cuda: cuStreamCreateWithPriority: ") + device_->NameOf(result);
     return false;
   }
@@ -37,29 +36,26 @@ bool InternalStream::Start(std::function<void(CUstream)> on_stream, std::string*
   return true;
 }
 
-InternalStream::Line* InternalStream::LineOf(int priority, CUresult* result) {
-  const auto [it, is_new] = lines_.try_emplace(priority);
-  if (is_new) {
-    *result = device_->TakeStream(priority, &it->second.stream);
-    if (*result != CUDA_SUCCESS) {
-      lines_.erase(it);
-      return nullptr;
-    }
-    on_stream_(it->second.stream);
-  }
-  return &it->second;
+CUresult InternalStream::MakeStream(int priority, Line* line) {
+  const CUresult result = device_->TakeStream(priority, &line->stream);
+  if (result == CUDA_SUCCESS) on_stream_(line->stream);
+  return result;
 }
 
-// In words: grants are whole granules. Without a stream of its own priority it goes with the words: no tenant fails for
-// want of one.
+InternalStream::Line* InternalStream::LineOf(int priority) {
+  const auto [it, is_new] = clears_.try_emplace(priority);
+  if (!is_new || MakeStream(priority, &it->second) == CUDA_SUCCESS) return &it->second;
+  clears_.erase(it);
+  return &words_;
+}
+
+// In words: grants are whole granules.
 void InternalStream::Clear(uint64_t address, uint64_t size_bytes, int priority,
                            std::function<void(CUresult)> done) {
   const Driver& cuda = device_->cuda();
-  CUresult result = CUDA_SUCCESS;
-  Line* line = LineOf(priority, &result);
-  if (line == nullptr) line = words_;
+  Line* const line = LineOf(priority);
   CUevent event = nullptr;
-  result = device_->TakeEvent(false, &event);
+  CUresult result = device_->TakeEvent(false, &event);
   if (result == CUDA_SUCCESS) {
     result = device_->Judge(cuda.cuMemsetD32Async(address, 0, size_bytes / 4, line->stream));
   }
@@ -81,9 +77,9 @@ void InternalStream::Read(uint64_t address, uint32_t size_bytes, Staging* stagin
   void* to = pinned != nullptr ? static_cast<void*>(pinned) : pageable.get();
   if (result == CUDA_SUCCESS) {
     result = device_->Judge(
-        device_->cuda().cuMemcpyDtoHAsync_v2(to, address, size_bytes, words_->stream));
+        device_->cuda().cuMemcpyDtoHAsync_v2(to, address, size_bytes, words_.stream));
   }
-  Queue(words_, event, result, [=, done = std::move(done)](CUresult read) {
+  Queue(&words_, event, result, [=, done = std::move(done)](CUresult read) {
     uint64_t word = *pageable;
     if (pinned != nullptr) {
       std::memcpy(&word, pinned, sizeof(word));
@@ -98,9 +94,9 @@ void InternalStream::Write(const wire::StreamWriteValue::Request& write,
   CUevent event = nullptr;
   CUresult result = device_->TakeEvent(false, &event);
   if (result == CUDA_SUCCESS) {
-    result = device_->Judge(SubmitWriteValue(device_->cuda(), write, words_->stream));
+    result = device_->Judge(SubmitWriteValue(device_->cuda(), write, words_.stream));
   }
-  Queue(words_, event, result, [done = std::move(done)](CUresult written) {
+  Queue(&words_, event, result, [done = std::move(done)](CUresult written) {
     done(written);
     return true;
   });
@@ -121,8 +117,8 @@ void InternalStream::Queue(Line* line, CUevent event, CUresult result,
 
 // The callbacks may add lines, which moves none.
 bool InternalStream::Poll() {
-  bool any = false;
-  for (auto& [priority, line] : lines_) any |= Poll(&line);
+  bool any = Poll(&words_);
+  for (auto& [priority, line] : clears_) any |= Poll(&line);
   return any;
 }
 
@@ -145,7 +141,8 @@ bool InternalStream::Poll(Line* line) {
 }
 
 bool InternalStream::Idle() const {
-  return std::all_of(lines_.begin(), lines_.end(),
+  return words_.waiting.empty() &&
+         std::all_of(clears_.begin(), clears_.end(),
                      [](const auto& entry) { return entry.second.waiting.empty(); });
 }
 

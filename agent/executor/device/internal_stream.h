@@ -40,7 +40,7 @@ class InternalStream {
   // Writes a 4- or 8-byte word in device memory or pinned host memory; `done` runs in Poll.
   void Write(const wire::StreamWriteValue::Request& write, std::function<void(CUresult)> done);
   // For Read and Write: a full driver queue (about 1,000 entries) would block this thread.
-  bool HasRoom() const { return words_->waiting.size() < 256; }
+  bool HasRoom() const { return words_.waiting.size() < 256; }
 
   // Returns true if something useful finished (see OnWord).
   bool Poll();
@@ -56,16 +56,17 @@ class InternalStream {
     CUstream stream = nullptr;
     std::deque<Waiting> waiting;
   };
-  // Made at first use. Returns nullptr, with the reason in *result, if that fails.
-  Line* LineOf(int priority, CUresult* result);
+  CUresult MakeStream(int priority, Line* line);
+  // Made at first use. Without a stream of its own priority memory is cleared among the words.
+  Line* LineOf(int priority);
   void Queue(Line* line, CUevent event, CUresult result, std::function<bool(CUresult)> done);
   bool Poll(Line* line);
 
   Device* device_;
   std::function<void(CUstream)> on_stream_;
   FreeAddresses hidden_;
-  std::map<int, Line> lines_;  // by priority: one for words, one for each class of tenants
-  Line* words_ = nullptr;      // a tenant waits for this short work: the greatest priority
+  Line words_;                  // a tenant waits for this short work: the greatest priority
+  std::map<int, Line> clears_;  // by priority, one for each class of tenants
 };
 
 }  // namespace gpuloom::executor

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "agent/executor/device/internal_stream.h"
+#include "agent/executor/session/long_kernels.h"
 #include "agent/executor/session/time_sharing.h"
 #include "agent/executor/stream/priority_band.h"
 
@@ -37,9 +38,12 @@ bool Clears::Submit() {
   return any;
 }
 
-// A session that is alone has nobody who waits for an end of it.
+// A session that is alone has nobody who waits for an end of it; and one whose kernel may wait for what its program does
+// behind this allocation must have all of it (SubmitToIdleStreams), and not a piece now and then.
 uint64_t Clears::NextPieceBytes(const Clear& clear) const {
-  return share_.limited ? std::min(clear.left_bytes, kPieceBytes) : clear.left_bytes;
+  const Share::Room& room = share_.room(arbiter::Engine::kCompute);
+  const bool whole = !share_.limited || (room.open && room.idle_streams);
+  return whole ? clear.left_bytes : std::min(clear.left_bytes, kPieceBytes);
 }
 
 uint64_t Clears::PredictNs(uint64_t size_bytes) const {
@@ -78,10 +82,20 @@ void Clears::SubmitPiece(const ClearRef& clear, uint64_t size_bytes) {
 void Clears::BeginOldest(uint64_t since_ns) {
   if (metered_ || at_device_.empty()) return;
   metered_ = services_.sharing->BeginMark(&share_, at_device_.front(), since_ns);
+  head_ns_ = std::max(since_ns, at_device_.front().since_ns);
+}
+
+void Clears::AddHead(std::vector<HeadOfStream>* heads) const {
+  if (!metered_) return;
+  HeadOfStream head;
+  head.work = {share_.session, share_.allocation, *metered_, head_ns_,
+               Share::LevelOf(port_->Band().greatest)};
+  heads->push_back(head);
 }
 
 void Clears::OnPiece(const ClearRef& clear, CUresult result) {
   const uint64_t now = services_.sharing->now_ns();
+  share_.ended_ns[Share::LevelOf(port_->Band().greatest)] += now - std::min(now, head_ns_);
   services_.sharing->EndMark(&share_, /*stream=*/0, at_device_.front(),
                              *std::exchange(metered_, {}), now);
   at_device_.pop_front();

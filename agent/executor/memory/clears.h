@@ -10,11 +10,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "agent/executor/session/session_port.h"
 #include "agent/executor/stream/tally.h"
 
 namespace gpuloom::executor {
+
+struct HeadOfStream;
 
 class Clears final : public Part {
  public:
@@ -32,6 +35,8 @@ class Clears final : public Part {
   bool Submit();
   // What could go at once if the session had no limits.
   arbiter::Work Ready() const;
+  // Adds what is at the device, which keeps others' kernels waiting.
+  void AddHead(std::vector<HeadOfStream>* heads) const;
   // The session does not serve any more: what is not at the device is not cleared.
   void Cancel();
 
@@ -54,6 +59,7 @@ class Clears final : public Part {
   std::deque<ClearRef> waiting_;  // with bytes left
   std::deque<Tally> at_device_;   // oldest first
   std::optional<uint64_t> metered_;
+  uint64_t head_ns_ = 0;  // since when that is metered
 };
 
 }  // namespace gpuloom::executor

@@ -95,6 +95,7 @@ class DeviceMemory final : public Part {
   // See Clears.
   bool SubmitClears() { return clears_.Submit(); }
   arbiter::Work ClearsReady() const { return clears_.Ready(); }
+  void AddHead(std::vector<HeadOfStream>* heads) const { clears_.AddHead(heads); }
 
   // Call when the session ends.
   void End();

@@ -292,6 +292,7 @@ std::string Session::NameOf(CUkernel kernel) const { return parts_->kernels.Name
 
 void Session::AddHeads(std::vector<HeadOfStream>* heads) const {
   parts_->submission.AddHeads(heads);
+  parts_->device_memory.AddHead(heads);
 }
 
 // Returns false, with the announcement taken back, if something is there after all.

@@ -109,7 +109,7 @@ class Session final : private SessionPort {
   bool OccupiesDevice() const { return AtDevice() || share_.clears_at_device != 0; }
   // The multiprocessors that it may use, in the numbering of Partitions.
   arbiter::SmGroups Multiprocessors() const;
-  // Adds what is at the heads of its streams and belongs to the kernels' engine.
+  // Adds what is at the heads of its streams and belongs to the kernels' engine, and memory that is being cleared.
   void AddHeads(std::vector<HeadOfStream>* heads) const;
   // A function's name as the session's own tables have it, because a lost driver may report nothing. Empty: unknown.
   std::string NameOf(CUkernel kernel) const;
