@@ -327,7 +327,7 @@ std::vector<std::string> Allocator::Regrant() {
 // By what the book says now: one that starts meanwhile may be in either part.
 std::vector<Allocation> Allocator::GrowingLast(const Policy& policy) const {
   std::vector<Allocation> allocations = options_.book->All();
-  std::ranges::stable_partition(allocations, [&](const Allocation& allocation) {
+  std::stable_partition(allocations.begin(), allocations.end(), [&](const Allocation& allocation) {
     const auto gate = gates_.find(allocation.gpu_uuid);
     if (gate == gates_.end() || !allocation.binding.has_value()) return true;
     Binding granted = *allocation.binding;
