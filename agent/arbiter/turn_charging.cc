@@ -6,6 +6,15 @@
 #include "agent/arbiter/turn_arbiter.h"
 
 namespace gpuloom::arbiter {
+namespace {
+
+uint64_t SumOf(const std::vector<Ran>& division) {
+  uint64_t sum = 0;
+  for (const Ran& ran : division) sum += ran.used_ns_untrusted;
+  return sum;
+}
+
+}  // namespace
 
 // A domain is metered from Grant until Drained, except while it has a turn but wants nothing:
 // another gets the device then.
@@ -77,7 +86,8 @@ uint64_t TurnArbiter::QuietSinceNs() const {
   return since_ns;
 }
 
-// Call before every change of who has the turn or wants one, and when a turn has begun: adds up for how long the domain that has it was alone.
+// Call before every change of who has the turn or wants one, and when a turn has begun: adds up for how long the domain
+// that has it was alone.
 void TurnArbiter::CountAlone(uint64_t now_ns) {
   meter_.SettleTo(now_ns);
   const uint64_t charged_ns = turn_.domain == kNone ? 0 : meter_.charged_ns(turn_.domain);
@@ -111,8 +121,7 @@ void TurnArbiter::Settle(uint32_t number, uint64_t now_ns) {
   const auto pay = [&](uint32_t allocation, uint64_t ns) {
     Pay(allocation, ns, static_cast<uint64_t>(Wide{ns} * owed_ns / unpaid_ns), now_ns);
   };
-  uint64_t sum = 0;
-  for (const Ran& ran : it.division) sum += ran.used_ns_untrusted;
+  const uint64_t sum = SumOf(it.division);
   if (sum == 0) {
     // The executor said nothing that can be used: the whole goes to the allocation for which the
     // turn was given, or to another of the domain. Saying nothing must not make time free.
@@ -161,8 +170,7 @@ void TurnArbiter::Divide(DomainId id, std::span<const Ran> division_untrusted, u
 // nothing then.
 void TurnArbiter::PayAlone(uint32_t number, uint64_t now_ns) {
   Domain& it = domains_[number];
-  uint64_t sum = 0;
-  for (const Ran& ran : it.division) sum += ran.used_ns_untrusted;
+  const uint64_t sum = SumOf(it.division);
   const uint64_t beyond_ns = sum - std::min(sum, std::exchange(it.unreported_ns, 0));
   const uint64_t owed_ns = std::min(std::exchange(it.unreported_alone_ns, 0), beyond_ns);
   if (owed_ns == 0) return;

@@ -51,8 +51,7 @@ FaultPoll::~FaultPoll() {
   }
   spdlog::warn(
       "nvml: the driver still does not answer: the thread that waits for it is left behind, and "
-      "ends "
-      "with this process or when the driver answers");
+      "ends with this process or when the driver answers");
   thread_.detach();
 }
 

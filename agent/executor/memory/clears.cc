@@ -64,9 +64,7 @@ void Clears::SubmitPiece(const ClearRef& clear, uint64_t size_bytes) {
     const arbiter::LaunchKey key = KeyOfClear(size_bytes);
     const arbiter::Prediction prediction = services_.sharing->Predict(share_, key);
     tally.Add(key, prediction);
-    arbiter::Work& submitted = share_.room(arbiter::Engine::kCompute).submitted;
-    ++submitted.pieces;
-    submitted.predicted_ns += prediction.ns;
+    share_.room(arbiter::Engine::kCompute).Add(prediction.ns);
   }
   const uint64_t address = std::exchange(clear->next, clear->next + size_bytes);
   clear->left_bytes -= size_bytes;

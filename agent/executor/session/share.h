@@ -23,6 +23,10 @@ struct Share {
     bool IsOpen(bool stream_at_device) const {
       return open && !IsFull() && !(idle_streams && stream_at_device);
     }
+    void Add(uint64_t predicted_ns) {
+      ++submitted.pieces;
+      submitted.predicted_ns += predicted_ns;
+    }
     // The first piece always fits.
     bool IsFull() const { return submitted.pieces != 0 && submitted.predicted_ns >= budget_ns; }
     bool Fits(uint64_t predicted_ns) const {

@@ -285,9 +285,7 @@ void Submission::Count(Stream& stream, const StreamCommand& command) {
   const arbiter::LaunchKey key = KeyOf(command);
   const arbiter::Prediction prediction = services_.sharing->Predict(share_, key);
   stream.tally.Add(key, prediction);
-  arbiter::Work& submitted = share_.room(*engine).submitted;
-  ++submitted.pieces;
-  submitted.predicted_ns += prediction.ns;
+  share_.room(*engine).Add(prediction.ns);
 }
 
 // `made`: whether it has a CUDA stream. Without one, too, an event counts as recorded and a graph as launched: others may
