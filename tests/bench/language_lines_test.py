@@ -31,13 +31,10 @@ class LanguageLinesTest(testing_programs.ProgramsTest):
             self.assertEqual((seconds.count(name), everybody.count(name)), (1, 4))
 
     def test_other_words_than_natively_are_an_error(self):
-        def lies(name):
-            program = self.folder / "lies.py"
-            program.write_text(self.program.read_text().replace(
-                'return "right"', 'import os\n        return str(os.getpid())'))
-            return [sys.executable, str(program), name]
-
-        errors = self.results_of(language_lines.measure, lies).errors
+        program = self.folder / "lies.py"
+        program.write_text(self.program.read_text().replace(
+            'return "right"', 'import os\n        return str(os.getpid())'))
+        errors = self.results_of(language_lines.measure, lambda name: [sys.executable, str(program), name]).errors
         self.assertIn("natively", errors[language_lines.row(2), "native"])
 
 
