@@ -2,6 +2,7 @@
 #include "agent/arbiter/work_meter.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 namespace gpuloom::arbiter {
@@ -35,40 +36,114 @@ void WorkMeter::Run(Work* work, uint64_t since_ns) {
   sessions_.Begin(static_cast<uint32_t>(work->session), since_ns);
 }
 
-Duration WorkMeter::End(Piece piece, uint64_t at_ns) {
-  const auto found = std::find_if(live_.begin(), live_.end(),
-                                  [piece](const Work& work) { return work.number == piece; });
-  if (found == live_.end()) return {0, 0};
-  // A copy: the piece leaves live_ below, and a vector moves what is behind it.
-  Work work = *found;
-  uint64_t first_ns = work.since_ns;
-  // Earlier pieces that are still there and came together with this one (kTogetherNs) count as behind it, since it
-  // ended first. The other earlier pieces keep their place before it.
+WorkMeter::Works::iterator WorkMeter::Find(Piece piece) {
+  return std::find_if(live_.begin(), live_.end(),
+                      [piece](const Work& work) { return work.number == piece; });
+}
+
+// Whatever came later waited for this, so it did not begin earlier than now, if it is another
+// session's. A session's own pieces are not excused: they would all be charged to it in any case.
+void WorkMeter::Remove(Works::iterator found, uint64_t began_ns, uint64_t at_ns) {
+  Work work = *found;  // a copy: a vector moves what is behind it
+  for (auto later = live_.erase(found); later != live_.end(); ++later) {
+    if (later->session != work.session) later->others_until_ns = at_ns;
+  }
+  charged_[Index(work.session)].ended_ns = at_ns;
+  if (!work.running) Run(&work, began_ns);
+  allocations_.End(static_cast<uint32_t>(work.allocation), at_ns);
+  sessions_.End(static_cast<uint32_t>(work.session), at_ns);
+}
+
+// Earlier pieces that are still there and came together with this one (kTogetherNs) count as behind it, since it ended
+// first. The other earlier pieces keep their place before it. Returns since when there was work that it went ahead of.
+uint64_t WorkMeter::PassTogether(Works::iterator found, uint64_t at_ns) {
+  uint64_t first_ns = found->since_ns;
   for (auto earlier = live_.begin(); earlier != found; ++earlier) {
-    if (earlier->session == work.session || earlier->running ||
-        earlier->since_ns + kTogetherNs < work.since_ns) {
+    if (earlier->session == found->session || earlier->running ||
+        earlier->since_ns + kTogetherNs < found->since_ns) {
       continue;
     }
     earlier->others_until_ns = at_ns;
     first_ns = std::min(first_ns, earlier->since_ns);
   }
-  // Whatever came later waited for this, so it did not begin earlier than now, if it is another
-  // session's. A session's own pieces are not excused: they would all be charged to it in any case.
-  for (auto later = live_.erase(found); later != live_.end(); ++later) {
-    if (later->session != work.session) later->others_until_ns = at_ns;
-  }
-  charged_[Index(work.session)].ended_ns = at_ns;
-  const uint64_t earliest_ns = std::min(work.since_ns, at_ns);
-  const uint64_t latest_ns = std::clamp(work.others_until_ns, earliest_ns, at_ns);
-  if (!work.running) {
-    const uint64_t predicted = at_ns - std::min(at_ns, work.predicted_ns);
-    const uint64_t began_ns = std::clamp(predicted, earliest_ns, latest_ns);
-    // Work that it went ahead of is not charged for the time before it began, so this work is.
-    Run(&work, latest_ns == earliest_ns ? std::min(began_ns, first_ns) : began_ns);
-  }
-  allocations_.End(static_cast<uint32_t>(work.allocation), at_ns);
-  sessions_.End(static_cast<uint32_t>(work.session), at_ns);
+  return first_ns;
+}
+
+Duration WorkMeter::End(Piece piece, uint64_t at_ns) {
+  const auto found = Find(piece);
+  if (found == live_.end()) return {0, 0};
+  const uint64_t first_ns = PassTogether(found, at_ns);
+  const uint64_t earliest_ns = std::min(found->since_ns, at_ns);
+  const uint64_t latest_ns = std::clamp(found->others_until_ns, earliest_ns, at_ns);
+  const uint64_t predicted = at_ns - std::min(at_ns, found->predicted_ns);
+  const uint64_t began_ns = std::clamp(predicted, earliest_ns, latest_ns);
+  // Work that it went ahead of is not charged for the time before it began, so this work is.
+  Remove(found, latest_ns == earliest_ns ? std::min(began_ns, first_ns) : began_ns, at_ns);
   return {at_ns - latest_ns, at_ns - earliest_ns};
+}
+
+// How much longer it takes. What has outrun its prediction takes as long again, for all that is known.
+uint64_t WorkMeter::LeftNs(const Work& work, uint64_t ran_ns) {
+  return ran_ns < work.predicted_ns ? work.predicted_ns - ran_ns : work.predicted_ns;
+}
+
+// Both lists are in the order in which the pieces came.
+bool WorkMeter::HadMore(std::span<const Seen> seen, uint64_t until_ns) const {
+  auto next = seen.begin();
+  for (const Work& work : live_) {
+    if (next != seen.end() && work.number == next->piece) {
+      if (next->next_ns < until_ns) return true;
+      ++next;
+    } else if (work.since_ns < until_ns) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// For learning, a piece took no more than was predicted: the rest of its part may be time in which the device was idle.
+Duration WorkMeter::EndEstimated(const Seen& seen, uint64_t after_ns, uint64_t end_ns) {
+  const auto found = Find(seen.piece);
+  const uint64_t first_ns = PassTogether(found, end_ns);
+  const uint64_t earliest_ns = std::min(found->since_ns, end_ns);
+  uint64_t began_ns = std::clamp(std::max(found->others_until_ns, after_ns), earliest_ns, end_ns);
+  if (began_ns == earliest_ns) began_ns = std::min(began_ns, first_ns);
+  const uint64_t predicted_ns = found->predicted_ns;
+  Remove(found, began_ns, end_ns);
+  return {std::min(end_ns - began_ns, predicted_ns), seen.at_ns - earliest_ns};
+}
+
+void WorkMeter::End(std::span<Seen> seen, uint64_t looked_ns) {
+  if (seen.empty()) return;
+  assert(Find(seen.front().piece) != live_.end());
+  const Work& first = *Find(seen.front().piece);
+  const uint64_t began_ns = std::max(first.since_ns, first.others_until_ns);
+  const uint64_t from_ns = std::max({looked_ns, settled_ns_, began_ns});
+  uint64_t seen_ns = from_ns;
+  uint64_t left_ns = 0;
+  bool predicted = looked_ns != 0;
+  for (Seen& it : seen) {
+    it.left_ns = LeftNs(*Find(it.piece), &it == seen.data() ? from_ns - began_ns : 0);
+    left_ns += it.left_ns;
+    predicted &= it.left_ns != 0;
+    seen_ns = std::max(seen_ns, it.at_ns);
+  }
+  const uint64_t gap_ns = seen_ns - from_ns;
+  if (!predicted || gap_ns <= kSeldomNs) {
+    for (Seen& it : seen) it.took = End(it.piece, it.at_ns);
+    return;
+  }
+  const bool idle = left_ns < gap_ns && !HadMore(seen, from_ns + left_ns);
+  const uint64_t divided_ns = idle ? left_ns : gap_ns;
+  uint64_t before_ns = 0;
+  uint64_t end_ns = 0;  // of the piece before
+  for (Seen& it : seen) {
+    before_ns += it.left_ns;
+    __extension__ using Wide = unsigned __int128;
+    const auto part_ns = static_cast<uint64_t>(Wide{divided_ns} * before_ns / left_ns);
+    const uint64_t after_ns = std::exchange(end_ns, std::min(from_ns + part_ns, it.at_ns));
+    it.took = EndEstimated(it, after_ns, end_ns);
+  }
 }
 
 // The piece that runs, if the first one, with nothing of another session before it, has been first for long: of those

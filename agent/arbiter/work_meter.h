@@ -14,6 +14,9 @@
 // So a wrong prediction moves a charge by at most what others had in flight before, which the arbiter bounds. The work
 // that has been there longest counts as running, so that all charges add up to the time in which there was any work.
 //
+// Where nobody looked for long, because the thread was in the driver, all that ended meanwhile is seen at once, and later
+// than it ended. Its ends are then estimated, too: one after the other, each as much later as was predicted.
+//
 // At each moment the engine's time is divided among the allocations whose work runs, however many sessions and streams
 // they have. An allocation's part is divided among its sessions in proportion to the time in which their work ran.
 //
@@ -23,6 +26,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "agent/arbiter/busy_meter.h"
@@ -42,8 +46,23 @@ class WorkMeter {
 
   // The piece was only submitted at `at_ns`, because it had to wait for a thread.
   void Delay(Piece piece, uint64_t at_ns);
-  // If several ends are seen at once, pass the pieces in the order in which they came.
+  // The piece was seen to have ended right after it had.
   Duration End(Piece piece, uint64_t at_ns);
+
+  struct Seen {
+    Piece piece;
+    uint64_t at_ns;  // when it was seen to have ended
+    // Since when the device has had more of the same stream, of which the meter does not know yet; UINT64_MAX: it has not.
+    uint64_t next_ns;
+    // Written by End: what it took, and how much of that was left when nobody looked any more.
+    Duration took = {};
+    uint64_t left_ns = 0;
+  };
+  // Pieces that have been seen to have ended since the last call, in the order in which they came. None had at `looked_ns`
+  // (0: not known). Where that is longer ago than kSeldomNs, the time since then is divided among them in proportion to
+  // their predictions. If they were all that the device had, none is charged more than was predicted: the device was idle
+  // for the rest, as nobody could submit more.
+  void End(std::span<Seen> seen, uint64_t looked_ns);
 
   // Call at least every millisecond while there is work. A charge is settled when nothing can change it
   // any more, and kLatestNs later in any case.
@@ -62,6 +81,8 @@ class WorkMeter {
   // its stream 1 to 5 µs earlier.
   static constexpr uint64_t kTogetherNs = 20'000;
   static constexpr uint64_t kLatestNs = 20'000'000;
+  // Longer than the loop needs for a round with a few sessions.
+  static constexpr uint64_t kSeldomNs = 100'000;
 
  private:
   struct Work {
@@ -80,13 +101,23 @@ class WorkMeter {
     bool listed = false;
   };
 
+  using Works = std::vector<Work>;
+
+  Works::iterator Find(Piece piece);
   void Run(Work* work, uint64_t since_ns);
+  uint64_t PassTogether(Works::iterator found, uint64_t at_ns);
+  static uint64_t LeftNs(const Work& work, uint64_t ran_ns);
+  bool HadMore(std::span<const Seen> seen, uint64_t until_ns) const;
+  // `after_ns`: the end of the piece before.
+  Duration EndEstimated(const Seen& seen, uint64_t after_ns, uint64_t end_ns);
+  // Takes it out of live_. It ran from `began_ns`, or from where its beginning is settled.
+  void Remove(Works::iterator found, uint64_t began_ns, uint64_t at_ns);
   Work* LongFirst(Work* work, size_t others, uint64_t now_ns);
   void Divide();
 
   BusyMeter allocations_;
   BusyMeter sessions_;
-  std::vector<Work> live_;  // in the order in which it came
+  Works live_;  // in the order in which it came
   Piece pieces_ = 0;
   uint64_t settled_ns_ = 0;
   std::vector<Charged> charged_;      // by session

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 namespace gpuloom::arbiter {
 namespace {
 
@@ -103,13 +106,95 @@ TEST(WorkMeter, OfTwoThatCameTogetherTheOneThatEndsFirstWasFirst) {
     const auto of_a = meter.Begin(kA, kOfA, 50'000, 0);
     const auto of_b = meter.Begin(kB, kOfB, 5 * kMs, 3'000);
     for (uint64_t now = kMs; settles && now < 5 * kMs; now += kMs) meter.Settle(now);
-    meter.End(of_b, 5 * kMs);
+    WorkMeter::Seen seen = {of_b, 5 * kMs, UINT64_MAX};
+    meter.End({&seen, 1}, settles ? 4 * kMs : 1'000);
     const auto took = meter.End(of_a, 5 * kMs + 50'000);
     EXPECT_EQ(took.least_ns, 50'000u);
     meter.Settle(10 * kMs);
     EXPECT_EQ(meter.Take(kA), 50'000u);
     EXPECT_EQ(meter.Take(kB), 5 * kMs);
   }
+}
+
+// The loop has not looked for 10 ms. What ended meanwhile ended one after the other, and then the device was idle.
+TEST(WorkMeter, WhatIsSeenLateIsChargedItsPart) {
+  WorkMeter meter;
+  std::vector<WorkMeter::Seen> seen;
+  for (const auto& [session, allocation] : {std::pair{kA, kOfA}, {kB, kOfB}, {kA, kOfA}}) {
+    seen.push_back({meter.Begin(session, allocation, 200'000, 0), 10 * kMs, UINT64_MAX});
+  }
+  meter.End(seen, /*looked_ns=*/1'000);
+  for (const WorkMeter::Seen& it : seen) {
+    EXPECT_LE(it.took.least_ns, 200'000u);
+    EXPECT_EQ(it.took.most_ns, 10 * kMs);
+  }
+  EXPECT_TRUE(meter.idle());
+  meter.Settle(20 * kMs);
+  EXPECT_EQ(meter.Take(kA), 400'000u);
+  EXPECT_EQ(meter.Take(kB), 200'000u);
+}
+
+TEST(WorkMeter, WhatIsSeenLateIsChargedAllOfItIfTheDeviceHadMore) {
+  for (const bool same_stream : {false, true}) {
+    WorkMeter meter;
+    std::vector<WorkMeter::Seen> seen = {
+        {meter.Begin(kA, kOfA, 300'000, 0), 10 * kMs, UINT64_MAX},
+        {meter.Begin(kB, kOfB, 100'000, 0), 10 * kMs, same_stream ? 350'000 : UINT64_MAX}};
+    if (!same_stream) meter.Begin(kC, kOfB, 100'000, 350'000);
+    meter.End(seen, 1'000);
+    meter.Settle(40 * kMs);
+    EXPECT_NEAR(static_cast<double>(meter.Take(kA)), 7.5 * kMs, 10'000);
+    EXPECT_NEAR(static_cast<double>(meter.Take(kB)), 2.5 * kMs, 10'000);
+  }
+}
+
+// What came when the device must have been idle has its own time.
+TEST(WorkMeter, WhatCameBehindWhatIsSeenLateHasItsOwnTime) {
+  WorkMeter meter;
+  std::vector<WorkMeter::Seen> seen = {{meter.Begin(kA, kOfA, 200'000, 0), 10 * kMs, UINT64_MAX}};
+  const auto behind = meter.Begin(kB, kOfB, 200'000, 9 * kMs);
+  meter.End(seen, 1'000);
+  meter.End(behind, 10 * kMs + 50'000);
+  meter.Settle(20 * kMs);
+  EXPECT_EQ(meter.Take(kA), 200'000u);
+  EXPECT_EQ(meter.Take(kB), kMs + 50'000);
+}
+
+// Predictions that add up to more than the time are cut, and what has run already counts.
+TEST(WorkMeter, TooLittleTimeIsDividedByPredictions) {
+  WorkMeter meter;
+  std::vector<WorkMeter::Seen> seen = {{meter.Begin(kA, kOfA, 2 * kMs, 0), 2 * kMs, UINT64_MAX},
+                                       {meter.Begin(kB, kOfB, kMs, 0), 2 * kMs, UINT64_MAX}};
+  meter.End(seen, kMs);  // a half of the first, then both in the time of one
+  meter.Settle(20 * kMs);
+  EXPECT_EQ(meter.Take(kA), kMs + kMs / 2);
+  EXPECT_EQ(meter.Take(kB), kMs / 2);
+}
+
+// Nobody knows how long it takes; and what is seen soon is charged as it is seen.
+TEST(WorkMeter, WithoutPredictionsWhatIsSeenCounts) {
+  for (const uint64_t predicted_ns : {0, 5'000}) {
+    WorkMeter meter;
+    const uint64_t at_ns = predicted_ns == 0 ? 10 * kMs : WorkMeter::kSeldomNs;
+    std::vector<WorkMeter::Seen> seen = {
+        {meter.Begin(kA, kOfA, predicted_ns, 0), at_ns, UINT64_MAX}};
+    meter.End(seen, 1'000);
+    EXPECT_EQ(seen[0].took.least_ns, at_ns);
+    meter.Settle(20 * kMs);
+    EXPECT_EQ(meter.Take(kA), at_ns);
+  }
+}
+
+// Who makes a kernel look short, and has it seen late, takes nothing from who waits behind it.
+TEST(WorkMeter, Malicious_AWrongPredictionBehindALongLookIsNobodyElsesTime) {
+  WorkMeter meter;
+  std::vector<WorkMeter::Seen> seen = {{meter.Begin(kA, kOfA, 10'000, 0), 10 * kMs, UINT64_MAX}};
+  const auto waits = meter.Begin(kB, kOfB, 100'000, 5'000);
+  meter.End(seen, 1'000);
+  meter.End(waits, 10 * kMs + 100'000);
+  meter.Settle(20 * kMs);
+  EXPECT_EQ(meter.Take(kA), 10 * kMs);
+  EXPECT_EQ(meter.Take(kB), 100'000u);
 }
 
 // Whatever the predictions: all that was charged is the time in which there was work.

@@ -5,6 +5,7 @@
 
 #include "agent/executor/device/device.h"
 #include "agent/executor/process/crash_report.h"
+#include "agent/executor/stream/tally.h"
 #include "agent/node/clock.h"
 #include "proto/sync/cpu_pause.h"
 #include "proto/sync/mutex.h"
@@ -115,10 +116,14 @@ void Submitters::Run(Lane* lane) {
 // Without singles: those are the ring thread's, and their launches would contend for one of the
 // driver's locks (docs/design/batching.md).
 void Submitters::Launch(SubmitJob* job) const {
-  job->began_ns = NowNs();
+  const uint64_t called_ns = NowNs();
   job->chain =
       chains_->Launch(*job->chunk, {job->stream, job->cuda_stream, job->context, job->idle});
-  if (job->chain != nullptr) return;
+  if (job->chain == nullptr) LaunchOneByOne(job);
+  job->began_ns = Tally::LaunchedNs(called_ns, NowNs());
+}
+
+void Submitters::LaunchOneByOne(SubmitJob* job) const {
   const uint8_t* params = job->chunk->params.data();
   for (const ChunkNode& node : job->chunk->nodes) {
     const CUresult result =

@@ -34,9 +34,9 @@ struct SubmitJob {
   CUcontext context;  // the stream's
   Launches* launches;
   Stream* stream;
-  bool idle;                     // as in Chains::Target
-  uint64_t began_ns;             // when its thread began with it
-  ChainRef chain;                // the one that launched it; null: launched one by one
+  bool idle;          // as in Chains::Target
+  uint64_t began_ns;  // when its thread began with it; behind a long call: Tally::LaunchedNs
+  ChainRef chain;     // the one that launched it; null: launched one by one
   std::vector<CUresult> errors;  // of launches that CUDA refused
 };
 using SubmitJobPtr = std::unique_ptr<SubmitJob>;
@@ -70,6 +70,7 @@ class Submitters {
   };
   void Run(Lane* lane);
   void Launch(SubmitJob* job) const;
+  void LaunchOneByOne(SubmitJob* job) const;
 
   Device* const device_;
   Chains* const chains_;

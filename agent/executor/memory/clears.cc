@@ -94,8 +94,9 @@ void Clears::AddHead(std::vector<HeadOfStream>* heads) const {
 void Clears::OnPiece(const ClearRef& clear, CUresult result) {
   const uint64_t now = services_.sharing->now_ns();
   share_.ended_ns[Share::LevelOf(port_->Band().greatest)] += now - std::min(now, head_ns_);
+  const uint64_t next_ns = at_device_.size() > 1 ? at_device_[1].since_ns : UINT64_MAX;
   services_.sharing->EndMark(&share_, /*stream=*/0, at_device_.front(),
-                             *std::exchange(metered_, {}), now);
+                             *std::exchange(metered_, {}), next_ns, now);
   at_device_.pop_front();
   BeginOldest(now);
   --share_.clears_at_device;

@@ -139,7 +139,7 @@ void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
     used |= session->Multiprocessors();
     last = session.get();
   }
-  const uint64_t now = clock_();
+  const uint64_t now = round_ns_ = clock_();
   if (meet) several_ns_ = now;
   several_ = meet || (several_ns_ != 0 && now - several_ns_ < kSeveralNs);
   limited_ = false;
@@ -282,22 +282,37 @@ bool TimeSharing::SubmitToIdleStreams(Session* session, uint64_t now_ns, uint64_
 // In the order in which they came to the device: two of which one waited for the other are often
 // seen to end at once.
 void TimeSharing::FinishMarks() {
-  std::sort(reached_.begin(), reached_.end(),
-            [](const Reached& a, const Reached& b) { return a.metered < b.metered; });
-  for (const Reached& mark : reached_) {
-    const arbiter::Duration took = meter(mark.tally.engine).End(mark.metered, mark.at_ns);
-    if (tracer_ != nullptr && tracer_->notes()) {
-      // As the meter believes that it began.
-      const uint64_t ran_ns = std::clamp(mark.tally.work.predicted_ns, took.least_ns, took.most_ns);
-      tracer_->Reached(mark.tally, mark.session_id, mark.stream, mark.at_ns - ran_ns, mark.at_ns);
+  std::sort(reached_.begin(), reached_.end(), [](const Reached& a, const Reached& b) {
+    return a.tally.engine != b.tally.engine ? a.tally.engine < b.tally.engine
+                                            : a.seen.piece < b.seen.piece;
+  });
+  for (auto next = reached_.begin(); next != reached_.end();) {
+    const auto begin = next;
+    seen_.clear();
+    for (; next != reached_.end() && next->tally.engine == begin->tally.engine; ++next) {
+      seen_.push_back(next->seen);
     }
-    const uint32_t pieces = mark.tally.work.pieces;
-    if (pieces == 0 || !mark.tally.alike) continue;
-    arbiter::LaunchKey key = mark.tally.key;
-    key.owner = static_cast<uint32_t>(mark.session);
-    predictor_.Learn(key, {took.least_ns / pieces, took.most_ns / pieces});
+    meter(begin->tally.engine).End(seen_, looked_ns_);
+    for (auto mark = begin; mark != next; ++mark) {
+      FinishMark(*mark, seen_[static_cast<size_t>(mark - begin)].took);
+    }
   }
   reached_.clear();
+  looked_ns_ = round_ns_;
+}
+
+void TimeSharing::FinishMark(const Reached& mark, const arbiter::Duration& took) {
+  const arbiter::Work& work = mark.tally.work;
+  if (tracer_ != nullptr && tracer_->notes()) {
+    // As the meter believes that it began.
+    const uint64_t ran_ns = std::clamp(work.predicted_ns, took.least_ns, took.most_ns);
+    const uint64_t at_ns = mark.seen.at_ns;
+    tracer_->Reached(mark.tally, mark.session_id, mark.stream, at_ns - ran_ns, at_ns);
+  }
+  if (work.pieces == 0 || !mark.tally.alike) return;
+  arbiter::LaunchKey key = mark.tally.key;
+  key.owner = static_cast<uint32_t>(mark.session);
+  predictor_.Learn(key, {took.least_ns / work.pieces, took.most_ns / work.pieces});
 }
 
 // Learning comes with each round, charging less often: it costs a look at all sessions for each
@@ -356,10 +371,11 @@ uint64_t TimeSharing::BeginMark(Share* share, const Tally& tally, uint64_t since
 // Only noted here: the meter learns it in FinishMarks, when all sessions have been polled, because
 // the order of polling is not that of ending.
 void TimeSharing::EndMark(Share* share, uint32_t stream, const Tally& tally, uint64_t metered,
-                          uint64_t now_ns) {
+                          uint64_t next_ns, uint64_t now_ns) {
   share->went_on_ns = now_ns;
   --share->heads[static_cast<size_t>(tally.engine)];
-  reached_.push_back({metered, now_ns, share->session, share->session_id, stream, tally});
+  reached_.push_back(
+      {{metered, now_ns, next_ns}, share->session, share->session_id, stream, tally});
   // Pieces were counted only if the session was limited when it submitted them; the arbiter has no
   // others.
   if (tally.work.pieces != 0) {

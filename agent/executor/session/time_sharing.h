@@ -80,9 +80,10 @@ class TimeSharing {
     meter(engine).Delay(metered, at_ns + round_trip_.ns());
   }
   // The mark has been reached. What its work took is known when all sessions have been polled.
-  // `stream`: the session's number of it.
+  // `stream`: the session's number of it. `next_ns`: since when the
+  // stream has had more at the device; UINT64_MAX: it has not.
   void EndMark(Share* share, uint32_t stream, const Tally& tally, uint64_t metered,
-               uint64_t now_ns);
+               uint64_t next_ns, uint64_t now_ns);
   // The tracer is called with each mark that is reached and the estimated beginning of its work. It
   // outlives this; may be null.
   void SetTracer(Tracer* tracer) { tracer_ = tracer; }
@@ -108,8 +109,7 @@ class TimeSharing {
   };
 
   struct Reached {
-    uint64_t metered;
-    uint64_t at_ns;
+    arbiter::WorkMeter::Seen seen;
     arbiter::SessionId session;
     uint64_t session_id;
     uint32_t stream;
@@ -123,6 +123,7 @@ class TimeSharing {
 
   void SetLimited(Share* share, bool limited, uint64_t now_ns);
   void FinishMarks();
+  void FinishMark(const Reached& mark, const arbiter::Duration& took);
   void ForgetEnded(uint64_t now_ns);
   void Leave(arbiter::AllocationId left, uint64_t now_ns);
   void NoteReady(Session* session, uint64_t now_ns);
@@ -144,7 +145,10 @@ class TimeSharing {
   std::unordered_map<uint64_t, Namespace> namespaces_;
   std::unordered_map<uint64_t, Allocation> allocations_;
   std::vector<Session*> by_session_;
-  std::vector<Reached> reached_;  // in this round
+  std::vector<Reached> reached_;                // in this round
+  std::vector<arbiter::WorkMeter::Seen> seen_;  // used by FinishMarks
+  uint64_t round_ns_ = 0;                       // when this round began
+  uint64_t looked_ns_ = 0;  // the one before: what is reached now was not reached then
   std::deque<Ended> ended_;
   bool limited_ = false;  // some session is limited
   bool several_ = false;

@@ -74,6 +74,14 @@ bool Submission::WaitsForOthers(const Stream& stream, wire::Ticket ticket) {
   });
 }
 
+// Since when the device has had what comes behind the marks that were reached.
+uint64_t Submission::NextSinceNs(const Stream& stream) {
+  for (const Mark& mark : stream.marks) {
+    if (mark.tally.any) return mark.tally.since_ns;
+  }
+  return stream.tally.any ? stream.tally.since_ns : UINT64_MAX;
+}
+
 // Settles the marks that were just seen to be reached, `commands` of the tenant's commands in all:
 // the meter learns what they took, and the stream's next chains are cut by what such work was
 // predicted to take.
@@ -85,7 +93,7 @@ void Submission::EndMarks(Stream& stream, const Tally& tally, uint32_t commands)
     share_.ended_ns[Share::LevelOf(stream.cuda_priority)] += now - std::min(now, stream.head_ns);
   }
   services_.sharing->EndMark(&share_, static_cast<uint32_t>(stream.id), tally,
-                             *std::exchange(stream.metered, {}), now);
+                             *std::exchange(stream.metered, {}), NextSinceNs(stream), now);
   if (commands == 0) return;
   stream.max_chunk = stream.cut.Update(tally.work.predicted_ns / commands,
                                        services_.sharing->ChainBoundNs(share_, now));

@@ -105,6 +105,8 @@ class Submission final : public Part, public StreamSink {
   bool KernelIsTimed(const Stream& stream) const;
   // Nothing of the stream is at the device or on its way there, and the command waits for nothing.
   static bool IsAlone(const Stream& stream, const StreamCommand& command);
+  static bool IsLaunch(const StreamCommand& command);
+  static uint64_t NextSinceNs(const Stream& stream);
   // For TimedLaunch. Returns true if the command is timed: its mark needs an event with timing.
   bool BeginTimed(const Stream& stream, StreamCommand* command);
   void LearnRoundTrip(const PointRef& reached);

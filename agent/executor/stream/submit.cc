@@ -155,9 +155,13 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
     stream.printing.push_back(command.parts == 1 ? static_cast<uint64_t>(command.ticket)
                                                  : stream.submitted);
   }
+  const bool first = !stream.tally.any;
   Count(stream, command);
   const bool timed = result == CUDA_SUCCESS && alone && BeginTimed(stream, &command);
   result = services_.device->Judge(SubmitWork(stream, command, result));
+  if (first && share_.limited && IsLaunch(command)) {
+    stream.tally.since_ns = Tally::LaunchedNs(stream.tally.since_ns, services_.sharing->now_ns());
+  }
   if (stream.busy) {
     stream.busy_tally = std::exchange(stream.tally, {});
     // It counts as running meanwhile: others that are ahead wait until it has caught up.
@@ -188,6 +192,13 @@ void Submission::Submit(Stream& stream, StreamCommand& command) {
 bool Submission::IsAlone(const Stream& stream, const StreamCommand& command) {
   return command.parts == 1 && command.dependencies.empty() && stream.marks.empty() &&
          stream.unmarked == 0 && !stream.tally.any && !stream.waits_enqueued;
+}
+
+// Not a graph: its first nodes may run while the driver still works on its last ones.
+bool Submission::IsLaunch(const StreamCommand& command) {
+  return std::holds_alternative<LaunchWork>(command.work) ||
+         std::holds_alternative<LaunchExWork>(command.work) ||
+         std::holds_alternative<ChunkWork>(command.work);
 }
 
 bool Submission::BeginTimed(const Stream& stream, StreamCommand* command) {

@@ -59,6 +59,14 @@ struct Tally {
   // A mark takes about a microsecond.
   static constexpr uint64_t kMarkedNs = 10'000;
 
+  // A call that launches takes microseconds. At a kernel's first launch it may load the kernel first, or it waits for room
+  // in the device's queue, and what it launches comes to the device at its end.
+  static constexpr uint64_t kLongCallNs = 1'000'000;
+  // From when on what was launched between the two counts as submitted.
+  static uint64_t LaunchedNs(uint64_t called_ns, uint64_t returned_ns) {
+    return returned_ns - called_ns > kLongCallNs ? returned_ns : called_ns;
+  }
+
   bool any = false;  // there is work for an engine
   arbiter::Engine engine = arbiter::Engine::kCompute;
   uint64_t since_ns = 0;  // when the first command was submitted
