@@ -105,6 +105,11 @@ function(gpuloom_test_results name)
     ENVIRONMENT "GTEST_OUTPUT=xml:${CMAKE_BINARY_DIR}/results/${name}.xml;${ARGN}")
 endfunction()
 
+# gpuloom_scripts(TEST …): tests that run nothing of this build. It is enough to run them with one of the builds.
+function(gpuloom_scripts)
+  set_property(TEST ${ARGN} APPEND PROPERTY LABELS scripts)
+endfunction()
+
 # gpuloom_test_with_grpc(NAME): ThreadSanitizer leaves alone what gRPC, which is not instrumented, has the C library do.
 # tests/tsan.supp has the rest.
 function(gpuloom_test_with_grpc name)
@@ -112,14 +117,18 @@ function(gpuloom_test_with_grpc name)
     ENVIRONMENT_MODIFICATION "TSAN_OPTIONS=string_append: ignore_noninstrumented_modules=1")
 endfunction()
 
-# gpuloom_fuzzer(NAME SOURCES a.cc … LIBS x …): a libFuzzer target; the corpus lies in tests/fuzz/NAME/.
+# gpuloom_fuzzer(NAME SOURCES a.cc … LIBS x … COVERS y …): a libFuzzer target; the corpus lies in tests/fuzz/NAME/. What the
+# input reaches in the libraries y guides it: only these are compiled to say so, which makes code larger and slower.
 function(gpuloom_fuzzer name)
   if(NOT GPULOOM_FUZZ)
     return()
   endif()
-  cmake_parse_arguments(T "" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(T "" "" "SOURCES;LIBS;COVERS" ${ARGN})
   add_executable(${name} ${T_SOURCES})
   target_link_libraries(${name} PRIVATE gpuloom_flags ${T_LIBS})
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  foreach(target ${name} ${T_COVERS})
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endforeach()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
 endfunction()

@@ -142,8 +142,8 @@ if ((!quick)); then
   if ended_well asan; then
     begin tidy tidy
     begin tsan compile tsan
-    # Another driver plays the same code; once is enough.
-    run_tests asan -LE machines
+    # Another driver plays the same code, and scripts run none of it; once is enough.
+    run_tests asan -LE 'machines|scripts'
     run_fuzzers
     ((long)) || run_random hostility "two minutes" build/asan/tests/gpuloom-random-hostility --seconds 120 --log build/long/executors.log
     say "tidy"
