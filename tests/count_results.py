@@ -1,15 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts test cases. usage: count_results.py BUILD_DIR
+"""Counts test cases.
+
+usage: count_results.py BUILD_DIR            counts
+       count_results.py --again BUILD_DIR    which failed tests are to run once more, as a pattern for ctest -R
 
 Reads ctest's junit.xml and, for tests that are GoogleTest programs, the cases in results/<test>.xml. A program that
-crashed counts as one failure, beside the cases that its file still tells about. Prints "passed failed skipped" on the
-first line, then one line for each failed or skipped case.
+crashed counts as one failure, beside the cases that its file still tells about. Prints "passed failed skipped unsteady" on the
+first line, then one line for each failed or skipped case, and for each unsteady test.
+
+A test may fail because a machine with much else to do stood still. Up to MOST_AGAIN tests of a build are run once more, alone
+(junit_again.xml): one that passes then is unsteady, which does not fail the run and is said at its end. A crash, or what a
+sanitizer found, is a failure however often it does not come again.
 """
 
 import pathlib
+import re
 import sys
 import xml.etree.ElementTree as xml
+
+MOST_AGAIN = 2
+FOUND = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:|Assertion .* failed")
 
 
 def CountCases(path):
@@ -27,12 +38,30 @@ def CountCases(path):
     return cases
 
 
+def Tests(path):
+    """{name: element} of one of ctest's files; none if there is no such file."""
+    return {test.get("name"): test for test in xml.parse(path).getroot().iter("testcase")} if path.is_file() else {}
+
+
+def MayRunAgain(test):
+    """`test` failed. Not if it crashed or a sanitizer found something, in it or in a process whose output it shows."""
+    failure = test.find("failure")
+    message = failure.get("message", "") if failure is not None else ""
+    return message in ("Failed", "Timeout", "") and not FOUND.search(test.findtext("system-out", ""))
+
+
+def Again(build):
+    failed = [test for test in Tests(build / "junit.xml").values() if test.get("status") == "fail"]
+    return failed if len(failed) <= MOST_AGAIN and all(map(MayRunAgain, failed)) else []
+
+
 def Count(build):
+    first, again = Tests(build / "junit.xml"), Tests(build / "junit_again.xml")
     cases = []
-    for test in xml.parse(build / "junit.xml").getroot().iter("testcase"):
-        name = test.get("name")
-        status = test.get("status")
-        state = {"run": "passed", "fail": "failed"}.get(status, "skipped")
+    for name, test in {**first, **again}.items():
+        state = {"run": "passed", "fail": "failed"}.get(test.get("status"), "skipped")
+        if name in again and state == "passed":
+            cases.append(("unsteady", name))
         results = build / "results" / f"{name}.xml"
         try:
             inner = CountCases(results) if results.is_file() else []
@@ -46,8 +75,13 @@ def Count(build):
 
 
 def main():
+    if sys.argv[1] == "--again":
+        names = [re.escape(test.get("name")) for test in Again(pathlib.Path(sys.argv[2]))]
+        if names:
+            print(f"^({'|'.join(names)})$")
+        return
     cases = Count(pathlib.Path(sys.argv[1]))
-    print(*(sum(state == wanted for state, _ in cases) for wanted in ("passed", "failed", "skipped")))
+    print(*(sum(state == wanted for state, _ in cases) for wanted in ("passed", "failed", "skipped", "unsteady")))
     for state, name in cases:
         if state != "passed":
             print(f"  {state}: {name}")
