@@ -3,7 +3,8 @@
 // executor at will, so losses of a single namespace never do, however many there are. Losses of two namespaces within
 // kWindow have the GPU probed; the probe alone decides whether it is sick (agent/inventory/sickness.h).
 //
-// One value for each GPU, used from one thread. Time is an argument.
+// One value for each GPU, owned by GpuStandings, used from one thread; keeps nothing of the report. Time is an
+// argument.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,8 @@
 // Among an allocation's own sessions the first counts as running, and the allocation's own higher levels do not stop
 // the count: a tenant must not hide a kernel behind another one of its own.
 //
-// The executor's ring thread only; one watch for each domain. Nothing fails. Times are nanoseconds of any clock that
-// never goes back. docs/design/sharing-time.md.
+// A value, owned by LongKernels; the executor's ring thread only; one watch for each executor. Nothing fails. Times are
+// nanoseconds of any clock that never goes back. docs/design/sharing-time.md.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 // recent pauses; it begins at `most_ns`, and pauses longer than that do not count. A program that computes for a
 // quarter of a millisecond and then thinks for two shows no such pause, and gets `least_ns`.
 //
-// Plain value, no clock and no I/O; one thread. Nanoseconds.
+// Plain value, a member of the executor's turns, no clock and no I/O; one thread. Nothing fails. Nanoseconds.
 #pragma once
 
 #include <algorithm>

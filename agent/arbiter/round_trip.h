@@ -7,7 +7,7 @@
 // their way back do not count. A tenant can raise it only by work whose completion is seen late,
 // and kMostNs bounds what it gains by that.
 //
-// Plain value; the executor's ring thread only. Times are nanoseconds.
+// Plain value, owned by TimeSharing; the executor's ring thread only. Nothing fails. Times are nanoseconds.
 #pragma once
 
 #include <array>

@@ -29,8 +29,8 @@
 //   tree.Charge(leaf, measured_ns, now); tree.RemoveInFlight(leaf, predicted_ns, now);
 //   tree.Wake(now);                               // at wake_at_ns() at the latest
 //
-// `now_ns` is any clock that does not go back. Plain value, one thread. A wrong call (for a node that does not exist)
-// is our bug and is asserted.
+// `now_ns` is any clock that does not go back. Plain value, owned by its policy tree; one thread. A wrong call (for a
+// node that does not exist) is our bug and is asserted.
 #pragma once
 
 #include <array>

@@ -11,7 +11,7 @@
 // If several classes are due, the one goes first that has waited for longest, measured by its own bound: pauses that are
 // all taken are divided by the number of sessions, and no class keeps another from its rescue.
 //
-// Plain value, no clock; one thread. Nanoseconds. Nothing fails.
+// Plain value, a member of its arbiter, no clock; one thread. Nanoseconds. Nothing fails.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What executor and arbiter exchange about work. Plain values; times are nanoseconds.
+// What executor and arbiter exchange about work. Plain values, safe to copy to any thread; times are nanoseconds.
 #pragma once
 
 #include <cstddef>

@@ -20,9 +20,9 @@
 // At each moment the engine's time is divided among the allocations whose work runs, however many sessions and streams
 // they have. An allocation's part is divided among its sessions in proportion to the time in which their work ran.
 //
-// The executor's ring thread only; one meter for each engine. Nothing fails. Times are nanoseconds of any clock that
-// never goes back. Ending a piece and settling each walk once over what is at the heads of streams, whatever tenants
-// have there; memory is allocated only when more is there than ever before.
+// A value, owned by TimeSharing; the executor's ring thread only; one meter for each engine. Nothing fails. Times are
+// nanoseconds of any clock that never goes back. Ending a piece and settling each walk once over what is at the heads
+// of streams, whatever tenants have there; memory is allocated only when more is there than ever before.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,8 @@
 // post every ten seconds, and delays neither other namespaces' events nor the node's. The node's events come first,
 // then the namespaces' in turn; a namespace whose events the server cannot take at present waits alone.
 //
-// A value; one thread at a time. Time is an argument.
+// A value, owned by the event sender, whose mutex guards it; copies what it is given. Nothing fails: what has no room
+// is counted (dropped). Time is an argument.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // memory, processes that were not admitted, faults. What was counted before the first report makes no events, unless it
 // goes on from what an earlier agent has seen (tenant_watches.h).
 //
-// A value, used from one thread.
+// A value, owned by TenantWatches, used from one thread; keeps nothing of the report. Nothing fails.
 #pragma once
 
 #include <map>

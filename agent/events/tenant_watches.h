@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tenant watches of a node's GPUs, and what they have told of, in the agent's state: an agent that ends in any way is
-// followed by one that tells what has happened meanwhile, and nothing twice. Used from one thread.
+// The tenant watches of a node's GPUs, and what they have told of, in the agent's state: an agent that ends in any way
+// is followed by one that tells what has happened meanwhile, and nothing twice. Owned by the node agent, used from its
+// thread only. The file belongs to the agent that is in charge.
 #pragma once
 
 #include <map>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which allocations are over. The kubelet never says so: an allocation is over when PodResources has ceased to
-// show its device IDs for its pod. A value; one thread at a time. Time is an argument.
+// show its device IDs for its pod. A value; its owner, the allocator, guards it with a mutex. Removes nothing itself.
+// Time is an argument.
 //
 // Careful on purpose, because removing a directory ends a running container's CUDA work:
 //  - an allocation that has no pod yet is not judged in its first minutes, and none in the kubelet's (a restarted kubelet

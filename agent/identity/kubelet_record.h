@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Remembers in the state directory when the running kubelet was first seen, so that a new agent recognises a kubelet
-// that an earlier agent has seen. Used from one thread.
+// that an earlier agent has seen. Owned by the node agent and outlives the allocator that asks it; used from one
+// thread. Has no state but the file's path.
 #pragma once
 
 #include <string>

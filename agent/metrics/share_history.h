@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The share of each GPU's time in which each tenant computed, in steps over the last minutes. For the node's page; lost
-// when the agent ends. A value; one thread at a time. Time is an argument.
+// when the agent ends. A value; its owner, the observer, guards it with a mutex. Keeps nothing of the ledger. Time is
+// an argument.
 #pragma once
 
 #include <deque>

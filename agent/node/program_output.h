@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Another program of ours, run for what it says. One thread; waits for the program, for `patience` at most.
+// Another program of ours, run for what it says. One thread; waits for the program, for `patience` and two seconds at
+// most. The program is the call's own: when it returns, that has ended or was killed. A caller that reaps every child
+// may take its exit status first, which then counts as 0.
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times that an agent has stored, as wall time. They are its clock's (agent/steady_clock.h), which may be far from the wall
-// clock: <state>/clock.yaml says how far. Where there is none, or none of this boot, times stay as they are. Reads the file when
-// it is made, then a value.
+// Times that an agent has stored, as wall time. They are its clock's (agent/steady_clock.h), which may be far from the
+// wall clock: <state>/clock.yaml says how far. Where there is none, or none of this boot, times stay as they are. Reads
+// the file when it is made; then an immutable value, safe from any thread, which keeps nothing open and does not follow
+// the file.
 #pragma once
 
 #include <cstdint>

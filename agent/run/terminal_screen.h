@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A terminal as a screen that is redrawn again and again, with escape sequences that all current terminals know. Its
 // former state and content are restored when the object ends, and when a signal ends or stops the process. At most one
-// object exists; one thread.
+// object exists, on the stack of its command; one thread. Signal handlers that it has installed use the terminal until
+// the object ends.
 #pragma once
 
 #include <chrono>

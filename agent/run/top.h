@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `gpuloom top`: shows repeatedly what this machine's GPUs and tenants do. Asks the schedulers and changes nothing;
-// ends by itself, by a key, or by a signal. One thread.
+// ends by itself, by a key, or by a signal. One thread, which Top keeps until then; nothing outlives it. What a
+// scheduler does not answer is said above or behind the tables, and the next look asks it again.
 #pragma once
 
 #include <chrono>

@@ -67,7 +67,8 @@ void Controllers::Accept() {
     // No descriptor or memory is left. The listener stays readable, so without a pause the loop
     // would spin.
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-      LogWarning(std::string("cannot accept a control connection: ") + strerror(errno));
+      LogWarning(std::string("control: cannot accept a connection: ") + strerror(errno) +
+                 "; tried again in a second: raise the limit of open files, or free memory here");
       watch_.Change(0);
       pause_ = loop_->After(std::chrono::seconds(1), [this] { watch_.Change(EPOLLIN); });
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts the processes of executors, each with its user, its folder and its log, and removes the folders when they are
-// dead. A part of the scheduler; its thread only.
+// dead. A part of the scheduler; its thread only. Process, log and folder's name are the Executor's, which the registry
+// owns; this part keeps a folder from Remove on, until it is deleted.
 #pragma once
 
 #include <string>

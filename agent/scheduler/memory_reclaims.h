@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rounds in which sessions are asked to return the memory that they have freed and keep (docs/design/memory.md): those
 // of one allocation when its quota is full, all when the device is. An executor is believed for its own sessions only.
-// A part of the scheduler; its thread only.
+// A part of the scheduler; its thread only. What `then` uses must live until it is called, which may be before Reclaim
+// returns; it cannot be taken back.
 #pragma once
 
 #include <chrono>

@@ -101,7 +101,8 @@ void OperatorTraces::AddPart(Executor* executor) {
     part.region = channel::MakeSealedMemory("gpuloom-trace", wire::kTraceRegionBytes);
     if (part.region.valid()) fds[0].Reset(dup(part.region.get()));
     if (!fds[0].valid()) {
-      LogWarning(std::string("a trace: cannot make shared memory: ") + strerror(errno));
+      LogWarning("trace: cannot make shared memory for the " + executor->Name() + ": " +
+                 strerror(errno) + "; it is left out: free memory of the node, and trace again");
     }
   }
   if (!fds[0].valid()) {

@@ -85,7 +85,9 @@ void OwnTraces::Begin(const AllocationPtr& allocation, TenantConnection connecti
     owned->region = channel::MakeSealedMemory("gpuloom-own-trace", wire::kTraceRegionBytes);
     if (owned->region.valid()) fds[0].Reset(dup(owned->region.get()));
     if (!fds[0].valid()) {
-      LogWarning(std::string("a trace: cannot make shared memory: ") + strerror(errno));
+      LogFor(&allocation->lines, LogLevel::kWarning,
+             "trace: cannot make shared memory for " + allocation->Label() + ": " +
+                 strerror(errno) + "; it is refused: free memory of the node");
       why_not = "the node has no memory for a trace now: try again later";
     }
   }

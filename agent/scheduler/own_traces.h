@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tenants' own traces (own_trace.h): requested on an allocation's socket, allowed by its policy, recorded by its
-// executor. Neither the tenant nor the executor is trusted: each can advance only its own trace, and the scheduler never
-// blocks on either. A part of the scheduler; its thread only.
+// executor. Neither the tenant nor the executor is trusted: each can advance only its own trace, and the scheduler
+// never blocks on either. A part of the scheduler; its thread only. Owns the traces, each with its tenant's connection
+// and its memory; a trace keeps its allocation alive, and names its executor by id, because it may end first.
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which part of the device's and of the host's address window each session has (docs/design/addresses.md). A session's
 // host range stays taken until its executor says that it has unmapped the arena, or is dead. A part of the scheduler;
-// its thread only.
+// its thread only. Owns the windows; the session has its ranges, and after its end the executor the host one
+// (Executor::arenas).
 #pragma once
 
 #include <string>

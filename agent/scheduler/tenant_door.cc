@@ -96,7 +96,8 @@ void TenantDoor::Accept() {
       // No descriptors or memory: the connection stays in the backlog, and the listener readable,
       // so looking again at once would spin.
       if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-        LogWarning("cannot accept a connection at " + path_ + ": " + strerror(errno));
+        LogWarning("tenant: cannot accept a connection at " + path_ + ": " + strerror(errno) +
+                   "; tried again in a second: raise the limit of open files, or free memory here");
         Pause(std::chrono::seconds(1));
       }
       return;

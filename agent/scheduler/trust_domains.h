@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The book of trust domains (domain_book.h), and when one is forgotten. A part of the scheduler; its thread only.
+// The book of trust domains (domain_book.h), and when one is forgotten. A part of the scheduler; its thread only. Owns
+// the book; book() stays valid as long as this does, which outlives the parts that have it.
 #pragma once
 
 #include "agent/scheduler/domain_book.h"

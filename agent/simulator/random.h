@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pseudo-random numbers that are the same for the same seed everywhere (splitmix64). Plain value,
-// one thread. Not for secrets.
+// one thread; a copy goes on with the same numbers. Nothing fails. Not for secrets.
 #pragma once
 
 #include <cmath>

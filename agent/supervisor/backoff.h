@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long to wait before the next start: the pause doubles from kFirst to kLongest, and begins again at kFirst after a
-// run of at least kStable. A value; time is an argument. Used from one thread.
+// run of at least kStable. A value, one for each GPU, owned by the supervisor; time is an argument. Used from one
+// thread.
 #pragma once
 
 #include <algorithm>

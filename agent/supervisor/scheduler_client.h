@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's interface to one GPU's scheduler; control_client.h is the real implementation. Safe from any thread.
+// Arguments are used during the call only, and answers are copies.
 // Every call is bounded in time and repeatable: adding or binding again what is there already is not an error.
 // Unavailable (message starts "scheduler:") means that the connection is lost for good: the supervisor finds or
 // starts another scheduler and gives it all allocations again. Any other failure is a refusal, in the scheduler's

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logs which unsupported CUDA features tenants have asked for: each name once per allocation, and for each namespace no
-// more lines than its budget allows. One thread.
+// more lines than its budget allows. Owned by Upkeep, whose thread uses it; keeps copies of names. Nothing fails.
 #pragma once
 
 #include <map>

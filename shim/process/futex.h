@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Locks and waiting of our own: the C library's have symbol versions that older containers lack.
-// Constant-initialised, no destructor, all-zero is unlocked; safe from any thread. Clang's analysis
-// checks what a lock guards (proto/sync/thread_annotations.h).
+// Constant-initialised, no destructor, all-zero is unlocked; safe from any thread. Owned by what it guards;
+// one in a static object can be used until the process is gone. Not for memory that is shared with
+// another process. Clang's analysis checks what a lock guards (proto/sync/thread_annotations.h).
 #pragma once
 
 #include <linux/futex.h>

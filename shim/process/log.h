@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Log lines for the operator on standard error, "gpuloom: …". Never a cause of failure; safe from
-// any thread. Warnings are shown unless session.cc has read something else from GPULOOM_LOG.
+// any thread. Warnings are shown unless session.cc has read something else from GPULOOM_LOG. The level
+// is the process's. `what` of a FailureLog outlives it.
 #pragma once
 
 #include <atomic>

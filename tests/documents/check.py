@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The documents name things that exist: tests (`Suite.Name`), files (`proto/wire/ring_reader.h`) and links.
+"""The documents name things that exist: tests (`Suite.Name`), files (`proto/wire/ring_reader.h`) and links. Rows of their tables
+end where their line does, without which the table ends there too.
 
 usage: check.py
 """
@@ -50,17 +51,29 @@ def DeadLink(document, name, anchor):
     return bool(anchor) and target.suffix == ".md" and anchor not in Anchors(target.read_text())
 
 
+def BrokenRows(text):
+    """The numbers of lines that begin a table's row and do not end it."""
+    numbers, is_code = [], False
+    for number, line in enumerate(text.splitlines(), 1):
+        is_code ^= line.lstrip().startswith("```")
+        if not is_code and line.lstrip().startswith("|") and not line.rstrip().endswith("|"):
+            numbers.append(number)
+    return numbers
+
+
 def main():
     tests = Tests()
     wrong = []
     for document in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]):
-        for number, line in enumerate(document.read_text().splitlines(), 1):
-            where = f"{document.relative_to(ROOT)}:{number}"
+        text, name_here = document.read_text(), document.relative_to(ROOT)
+        wrong += [f"{name_here}:{number}: the row of a table does not end in |, so the table ends here" for number in BrokenRows(text)]
+        for number, line in enumerate(text.splitlines(), 1):
+            where = f"{name_here}:{number}"
             wrong += [f"{where}: no test is called {name}" for name in NAMED_TEST.findall(line) if name not in tests]
             wrong += [f"{where}: there is no {name}" for name in NAMED_FILE.findall(line) if not (ROOT / name).exists()]
             wrong += [f"{where}: the link to {name}{anchor and '#' + anchor} leads nowhere" for name, anchor in LINK.findall(line)
                       if DeadLink(document, name, anchor)]
-    print("\n".join(wrong + [f"documents: {len(wrong)} wrong names"]))
+    print("\n".join(wrong + [f"documents: {len(wrong)} wrong names, links and rows"]))
     return 1 if wrong else 0
 
 

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What check.py takes for a link that leads nowhere."""
+"""What check.py takes for a link that leads nowhere, and for a row that does not end."""
 
+import contextlib
+import io
 import pathlib
 import tempfile
 import unittest
+import unittest.mock
 
 import check
 
@@ -35,6 +38,24 @@ class Links(unittest.TestCase):
             for name, anchor, is_dead in [("b.md", "", False), ("b.md", "other", False), ("b.md", "upgrading", True), ("", "upgrading-1", False),
                                           ("", "no-heading", True), ("c.md", "", True), (".", "", False)]:
                 self.assertEqual(check.DeadLink(document, name, anchor), is_dead, (name, anchor))
+
+
+class Rows(unittest.TestCase):
+    def test_a_row_ends_where_its_line_does(self):
+        self.assertEqual(check.BrokenRows("| a | b |\n| --- | --- |\n| c | d\ne |\n| f | g | \n  | h | i\n"), [3, 6])
+
+    def test_code_has_no_rows(self):
+        self.assertEqual(check.BrokenRows("```text\n| a\n```\n| b\n"), [4])
+
+    def test_every_document_is_looked_at(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "docs/design").mkdir(parents=True)
+            (root / "docs/design/a.md").write_text("| a | b\nc |\n")
+            said = io.StringIO()
+            with unittest.mock.patch.object(check, "ROOT", root), contextlib.redirect_stdout(said):
+                self.assertEqual(check.main(), 1)
+            self.assertIn("docs/design/a.md:1: the row of a table", said.getvalue())
 
 
 if __name__ == "__main__":

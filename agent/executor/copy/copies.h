@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for copies and fills in streams. Ring thread only.
+// The part of a session for copies and fills in streams. Ring thread only. The parts that it points to are made before
+// it and outlive it.
+//
+// A payload belongs to its command until it is submitted. What is staged of it then belongs to the stream, in the
+// executor's memory (staging.h), until FreeStaged; where that has no room, CUDA copies the payload itself.
 #pragma once
 
 #include <cstdint>

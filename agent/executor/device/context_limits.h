@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for the limits of the one primary context. Ring thread only.
+// The part of a session for the limits of the one primary context. Ring thread only. Has no state: what was raised is
+// the context's, and its charge the executor's (ContextMemory); both outlive the session. Refusals are replies.
 #pragma once
 
 #include "agent/executor/session/session_port.h"

@@ -4,7 +4,7 @@
 // driver call; returned by the last reference, possibly after the session's end: until then it stays on the
 // allocation's account.
 //
-// Ring thread only. Sizes are bytes.
+// Ring thread only. `scheduler` outlives every charge. Sizes are bytes.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a session for green contexts and device resources. Ring thread only.
+//
+// Owns the ids. A green context is shared with what was made in it; its last user leaves it to the session's spare
+// ones, which GiveSpares returns for other sessions: the driver's object is never destroyed (spare_greens.h).
 #pragma once
 
 #include <memory>

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a session for events and for callers waiting for one. Ring thread only.
+//
+// Owns the events. What others wait for is a point (point.h), which they share: it outlives the event. Callers that
+// still wait when the session ends get no answer.
 #pragma once
 
 #include <utility>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a session for the conditional handles of its graphs (docs/design/conditional-nodes.md). Ring thread
-// only.
+// only. Owns the ids; a reservation is shared with the graph that is made with it, and so are the counts, which
+// therefore may outlive the session.
 #pragma once
 
 #include <cstdint>

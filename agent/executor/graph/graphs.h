@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a session for graphs (docs/design/running-graphs.md): created and updated in order
 // with their launches, launched like any other stream command. Ring thread only.
+//
+// Owns the ids; a Graph is shared with its launches, queued and running, and outlives its id with them (graph.h). The
+// parts that this one points to are made before it and outlive it.
 #pragma once
 
 #include <cstdint>

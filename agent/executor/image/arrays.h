@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a session for arrays, and for textures and surfaces on them. Ring thread only.
+//
+// Owns the ids, the textures and the surfaces. An array itself is shared (array.h): it outlives its id for as long as a
+// texture, a surface or a command names it. The driver's calls run on the lane's workers, which hold what they use;
+// what the driver refuses is the reply's result.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a session for texture and surface references (texture_reference.h), which are stored
-// in the libraries' table. Ring thread only.
+// in the libraries' table. Ring thread only. Owns nothing; `libraries` and `arrays` are made before it and outlive it.
 #pragma once
 
 #include "agent/executor/module/libraries.h"

@@ -12,7 +12,8 @@ namespace gpuloom::executor {
 
 [[nodiscard]] bool KnowsAttributes(const wire::LaunchAttributes& attributes_untrusted);
 
-// A launch configuration and the attributes it points to. Neither copyable nor movable.
+// A launch configuration and the attributes it points to, for one call of the driver: made on the caller's stack, keeps
+// nothing of its arguments. Neither copyable nor movable.
 class LaunchConfig {
  public:
   LaunchConfig(const uint32_t (&grid)[3], const uint32_t (&block)[3], uint32_t dynamic_shared_bytes,

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a session for launches: of single kernels, and of several that go to CUDA together
-// (chunk.h). Ring thread only.
+// (chunk.h). Ring thread only, also for what submitters' threads have launched (submitters.h).
+//
+// A job on such a thread points to this part and to its stream, which stays busy until OnSubmitted; a session does not
+// end while a stream is busy, so both are still there. `kernels` is made before this part and outlives it. What CUDA
+// refuses is an asynchronous error of the stream.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a session for managed memory that migrates (docs/design/managed-memory.md): what the device finds at the
-// program's addresses for it, which is either physical memory or pages of the session's arena. Ring thread only.
+// program's addresses for it, which is either physical memory or pages of the session's arena. Ring thread only. Owns
+// the mappings, and shares the physical memory; `device_memory` is made before it and outlives it. Addresses that are
+// still to be unmapped when the session has ended are HostMemory's.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a session for pinned parts of its arena. Ring thread only.
+// The part of a session for pinned parts of its arena. Ring thread only. Which parts these are stands in HostMemory,
+// which is shared with whatever is still pinned and so may outlive the session; this part only has who waits.
 #pragma once
 
 #include <deque>

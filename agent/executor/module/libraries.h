@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a session for loaded libraries, and for what was looked up in them (kernels,
 // variables, texture references), which goes away with the library. Ring thread only.
+//
+// Owns the three tables, in which the loader, kernels and texture references work, too. A loaded library is shared with
+// its kernels, with commands, and with the cache (library_cache.h); it is unloaded by the last of them. `device_memory`
+// outlives this.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,8 @@
 // only this process can access them; so the tenant provides an address in its arena, and the image
 // is loaded with the variables declared as lying there (docs/design/managed-variables.md).
 //
-// Used on worker threads, one at a time. Trusts nothing in the image. An image that it cannot parse
+// Owned by the load (loading.h) and, once the driver has it, by the loaded library. Used on worker threads, one at a
+// time. Trusts nothing in the image. An image that it cannot parse
 // is not handled here (Find returns null) and goes to the driver unchanged.
 #pragma once
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the jobs of one session in order, one at a time, on a pool's threads (work_pool.h), so that a session with many
-// slow jobs occupies at most one thread. Ring thread only.
+// slow jobs occupies at most one thread. Ring thread only. Owned by the session; `pool` outlives it, and `tenant` is
+// only compared. `work` runs on a thread of the pool and must not touch the ring thread's data; `done` runs on the ring
+// thread.
 #pragma once
 
 #include <deque>

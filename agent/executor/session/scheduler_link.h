@@ -2,6 +2,9 @@
 // The executor's end of the control socket: requests to the scheduler with their answers, and
 // messages without answers. Nothing here blocks: what the socket does not accept is queued. Ring
 // thread only. When the scheduler is gone, closed() is true and the process must end.
+//
+// Owned by the loop; outlives sessions and pools. What an answer's handler uses must live until the
+// answer has come: requests cannot be taken back.
 #pragma once
 
 #include <deque>

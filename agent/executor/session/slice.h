@@ -3,7 +3,7 @@
 // least one piece is always done, so that every session makes progress, however short the slice; so a slice is
 // exceeded by at most one piece. Time starts at the first check: if there is nothing to do, the clock is not read.
 //
-// Ring thread only.
+// Made on the ring thread's stack for a round or a session's part of it. Ring thread only. Nothing fails.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a session for writing words and waiting for words, in streams and in graphs. Ring thread only.
+//
+// Each wait is owned by what waits, a stream's command or a graph's launch; this part only divides the looks of a round
+// among them. `device_memory` is made before it and outlives it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a session between its streams and CUDA's: submission, waits between streams, marks,
 // completion, and what waits for these. Only this part submits commands to CUDA. Ring thread only.
+//
+// The last of the parts: those that it calls are made before it and outlive it. Streams are the session's, CUDA's
+// streams come from the device and return to it; actions that wait for earlier work may use any part.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of an opcode behind its name: ".rn", ".ftz", ".f32" of "add.rn.ftz.f32". A decoder
 // takes those that it understands; an instruction with parts left over is not supported. Plain
-// value of views into the PTX text, which must outlive it.
+// value of views into the PTX text, which must outlive it; used on the loading thread.
 #pragma once
 
 #include <initializer_list>

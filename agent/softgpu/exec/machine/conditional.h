@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The value of a conditional handle: kernels set it, and a graph's conditional nodes depend on it.
 //
-// Shared by all launches that may use it. A handle whose value is gone is invalid, and never names
-// another value. Safe from any thread.
+// Shared by its graph and by all launches that may use it; ends with the last of them. A handle whose value is gone is
+// invalid, and never names another value. Safe from any thread.
 #pragma once
 
 #include <atomic>
