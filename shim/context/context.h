@@ -41,6 +41,10 @@ uint32_t ContextEpoch();
 // active. On the path of every launch.
 [[nodiscard]] CUresult NeedContext();
 
+// For calls that need no current context but wait, or send something: initialised, session alive, and not within a host
+// function, for which such a call would wait.
+[[nodiscard]] CUresult NeedSession();
+
 // CUDA_ERROR_INVALID_DEVICE unless it is ours. Includes NOT_INITIALIZED, but not a lost session:
 // facts about the device stay available.
 [[nodiscard]] CUresult NeedDevice(CUdevice device);

@@ -8,6 +8,7 @@
 #include "shim/process/futex.h"
 #include "shim/process/growing.h"
 #include "shim/process/handle_table.h"
+#include "shim/stream/host_function.h"
 
 namespace gpuloom {
 namespace {
@@ -133,6 +134,7 @@ void DestroyMade(const Made& made) {
 // Streams of other contexts are waited for, too: what they run may use this context's memory.
 CUresult Destroy(CUcontext handle) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (InsideHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindCreatedContext(handle);
   if (context == nullptr || context->green != nullptr) return CUDA_ERROR_INVALID_CONTEXT;
