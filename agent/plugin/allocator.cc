@@ -241,6 +241,12 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
   // The agent that is leaving still gives its own libraries to containers that are in no record
   // yet.
   if (has_predecessor) return troubles;
+  // Nor is it known which libraries these use.
+  const std::vector<std::string> unread = options_.book->Unread();
+  for (const std::string& name : unread) {
+    troubles.push_back(Cat("state: the record of allocation ", name, " cannot be read"));
+  }
+  if (!unread.empty()) return troubles;
   std::set<std::string> used;
   const auto use = [&used](const LibraryFiles& files) {
     used.insert({files.cuda, files.nvml, files.trace});

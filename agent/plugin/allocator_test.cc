@@ -198,6 +198,24 @@ TEST_F(AllocatorTest, ANewSchedulerIsToldEverythingAndNothingElse) {
   EXPECT_THAT(of_other_gpu.added, IsEmpty());
 }
 
+TEST_F(AllocatorTest, WhoseRecordCannotBeReadKeepsItsGpu) {
+  const auto setup = allocator_->Allocate(Ids({0}));
+  Holds("a", "p", Ids({0}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
+  const std::string name = NameOf(*setup);
+  const std::string record = state_ + "/records/" + name + ".yaml";
+  fs::rename(record, record + ".there");
+  fs::create_symlink(record, record);
+  std::vector<std::string> complaints;
+  ASSERT_TRUE(book_.emplace(state_).Load(&complaints).ok());
+  ASSERT_TRUE(allocator_->Restore(kUuid, scheduler_.get()).ok());
+  EXPECT_TRUE(scheduler_->added.contains(name));
+  EXPECT_THAT(allocator_->Sweep(), ElementsAre(HasSubstr(name)));
+  fs::rename(record + ".there", record);
+  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
+  EXPECT_THAT(book_->All(), SizeIs(1));
+}
+
 TEST_F(AllocatorTest, AllocateDoesNotNeedTheScheduler) {
   scheduler_is_up_ = false;
   const auto setup = allocator_->Allocate(Ids({0}));
