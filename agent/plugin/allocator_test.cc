@@ -498,5 +498,24 @@ TEST_F(AllocatorTest, TakeBackLeavesNothing) {
   EXPECT_FALSE(fs::exists(setup->mounts[0].host_path));
 }
 
+TEST_F(AllocatorTest, SlotsThatAreFreeAgainAreSaidToBe) {
+  shapes_ = {2};
+  Reopen();
+  const auto taken = allocator_->Allocate({MakeDeviceId({kUuid, 2, 0})});
+  EXPECT_THAT(closed_, Not(IsEmpty()));
+  allocator_->TakeBack(*taken);
+  EXPECT_THAT(closed_, IsEmpty());
+  // A pod that is gone without a start.
+  ASSERT_TRUE(allocator_->Allocate({MakeDeviceId({kUuid, 2, 0})}).ok());
+  EXPECT_THAT(closed_, Not(IsEmpty()));
+  allocator_->KubeletSeen("kubelet 1");
+  for (int look = 0; look < 3; ++look) {
+    clock_.Advance(std::chrono::minutes(10));
+    EXPECT_THAT(allocator_->Sweep(), IsEmpty());
+  }
+  EXPECT_THAT(book_->All(), IsEmpty());
+  EXPECT_THAT(closed_, IsEmpty());
+}
+
 }  // namespace
 }  // namespace gpuloom
