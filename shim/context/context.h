@@ -28,8 +28,9 @@ struct Context {
   std::atomic<uint32_t> users;  // of created ones: cuCtxAttach and cuCtxDetach count
   std::atomic<bool> ending;     // of created ones: a thread is destroying it
   uint32_t api_version;
-  uint64_t id;          // of created ones
-  GreenContext* green;  // null: not of one
+  uint64_t id;             // of created ones
+  GreenContext* green;     // null: not of one
+  uint32_t newest_object;  // of created ones (context_objects.h)
 };
 
 CUcontext PrimaryContext();
