@@ -288,6 +288,7 @@ void NodeAgent::SetAsideFolders(Clock::Time now) {
   const bool has_none = inventory_.gpus.empty();
   if ((has_none && inventory_.is_unusable) || now < next_folder_look_) return;
   next_folder_look_ = now + Upkeep::kSweepPause;
+  if (!book_.Unread().empty()) return;  // they may hold any
   std::set<std::string> kept;
   for (const Gpu& gpu : inventory_.gpus) kept.insert(gpu.uuid);
   for (const Allocation& allocation : book_.All()) kept.insert(allocation.gpu_uuid);

@@ -95,6 +95,7 @@ absl::Status AllocationBook::RefreshLocked(std::vector<std::string>* complaints)
   // What is known is looked at by its name, too: a listing may leave out a record that another
   // agent replaces meanwhile.
   for (const auto& [name, known] : by_name_) names.insert(name);
+  names.insert(unread_.begin(), unread_.end());
   for (const std::string& name : names) RefreshOneLocked(name, complaints);
   return absl::OkStatus();
 }
@@ -105,7 +106,11 @@ void AllocationBook::RefreshOneLocked(const std::string& name,
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0) {
     // Whatever else is wrong does not end an allocation: what is known of it stays.
-    if (errno == ENOENT) by_name_.erase(name);
+    if (errno == ENOENT) {
+      ForgetLocked(name);
+    } else {
+      NoteUnreadLocked(name, Cat("state: ", path, ": stat: ", strerror(errno)), complaints);
+    }
     return;
   }
   // Taken before the content is read: if the file is replaced in between, the next look reads it
@@ -113,29 +118,52 @@ void AllocationBook::RefreshOneLocked(const std::string& name,
   const FileId file = {info.st_ino,
                        int64_t{info.st_ctim.tv_sec} * 1'000'000'000 + info.st_ctim.tv_nsec};
   const auto known = by_name_.find(name);
-  if (known != by_name_.end() && known->second.read_from == file) return;
+  if (known != by_name_.end() && known->second.read_from == file) {
+    unread_.erase(name);
+    return;
+  }
   const absl::StatusOr<std::string> text = ReadStateFile(path);
   // Removed since the stat.
   if (absl::IsNotFound(text.status())) {
-    by_name_.erase(name);
+    ForgetLocked(name);
     return;
   }
-  absl::StatusOr<Allocation> allocation = text.ok() ? ParseRecord(*text) : text.status();
+  // The disk, or the process's limits, for a moment: only what was read can be damaged.
+  if (!text.ok()) {
+    NoteUnreadLocked(name, std::string(text.status().message()), complaints);
+    return;
+  }
+  absl::StatusOr<Allocation> allocation = ParseRecord(*text);
   // A record that was copied under another name would give two allocations one directory.
   if (allocation.ok() && (allocation->name != name || !IsName(name))) {
     allocation = absl::DataLossError(Cat("names allocation ", allocation->name));
   }
   if (allocation.ok()) {
     by_name_[name] = {*std::move(allocation), file};
+    unread_.erase(name);
   } else if (complaints != nullptr) {
     std::error_code ignored;
     // If this fails, the record is tried again at the next start.
     fs::rename(path, records_ + "/" + name + kSetAsideSuffix, ignored);
-    by_name_.erase(name);
+    ForgetLocked(name);
     complaints->push_back(Cat("state: ", path, ": ", std::string(allocation.status().message()),
                               "; set aside as ", name,
                               ".bad: its container needs a restart of its pod"));
+  } else {
+    NoteUnreadLocked(name, "", nullptr);
   }
+}
+
+void AllocationBook::ForgetLocked(const std::string& name) const {
+  by_name_.erase(name);
+  unread_.erase(name);
+}
+
+void AllocationBook::NoteUnreadLocked(const std::string& name, const std::string& why,
+                                      std::vector<std::string>* complaints) const {
+  if (by_name_.contains(name)) return;
+  unread_.insert(name);
+  if (complaints != nullptr) complaints->push_back(Cat(why, "; kept, and read again later"));
 }
 
 absl::StatusOr<Allocation> AllocationBook::Add(const std::string& gpu_uuid,
@@ -202,7 +230,7 @@ absl::Status AllocationBook::Remove(const std::string& name) {
   if (!error) fs::remove(RecordOf(name), error);
   if (error)
     return absl::InternalError(Cat("state: removing allocation ", name, ": ", error.message()));
-  by_name_.erase(name);
+  ForgetLocked(name);
   return absl::OkStatus();
 }
 
@@ -232,6 +260,18 @@ std::vector<Allocation> AllocationBook::All() const {
   }
   SortOldestFirst(&all);
   return all;
+}
+
+bool AllocationBook::MayHave(const std::string& name) const {
+  const MutexLock lock(mutex_);
+  RefreshOneLocked(name, nullptr);
+  return by_name_.contains(name) || unread_.contains(name);
+}
+
+std::vector<std::string> AllocationBook::Unread() const {
+  const MutexLock lock(mutex_);
+  (void)RefreshLocked(nullptr);
+  return {unread_.begin(), unread_.end()};
 }
 
 std::string AllocationBook::DirectoryOf(const std::string& name) const {

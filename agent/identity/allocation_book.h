@@ -8,12 +8,14 @@
 // agent in charge may call Remove.
 //
 // A change is on disk before it is visible: if it cannot be written, the call fails and nothing has changed. A record
-// that cannot be read at Load is renamed to NAME.bad and reported; its directory is kept, because a running container
-// may have it mounted.
+// that is damaged at Load is renamed to NAME.bad and reported; its directory is kept, because a running container may
+// have it mounted. One that cannot be read, as when the process has no file descriptors left, stays, and is tried again
+// by every later query: its allocation may be in use, and nobody may end it (MayHave).
 #pragma once
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,7 +30,8 @@ class AllocationBook {
  public:
   explicit AllocationBook(const std::string& state_directory);
 
-  // Makes the directories and reads the records. Appends to `complaints` one line per record that is set aside.
+  // Makes the directories and reads the records. Appends to `complaints` one line per record that is set aside, or that
+  // cannot be read.
   absl::Status Load(std::vector<std::string>* complaints);
 
   // A new allocation with a fresh random name and an empty directory of mode 0755 (the tenant's
@@ -44,6 +47,10 @@ class AllocationBook {
   // The allocations with exactly these device IDs, oldest first.
   std::vector<Allocation> FindByDevices(std::vector<std::string> device_ids) const;
   std::vector<Allocation> All() const;  // oldest first
+  // Whether there is such an allocation, or a record of that name that cannot be read now.
+  bool MayHave(const std::string& name) const;
+  // The names of records that cannot be read now, and never could: whatever these allocations use must be kept.
+  std::vector<std::string> Unread() const;
 
   std::string DirectoryOf(const std::string& name) const;
 
@@ -61,16 +68,20 @@ class AllocationBook {
 
   std::string RecordOf(const std::string& name) const;
   absl::Status WriteRecord(const Allocation& allocation) const;
-  // Take over what has changed on disk, for all records or for one. A record that cannot be read stays as it was known,
-  // unless `complaints` is given: then it is set aside.
+  // Take over what has changed on disk, for all records or for one. A record that is damaged or cannot be read stays as
+  // it was known; with `complaints` given one that is damaged is set aside.
   absl::Status RefreshLocked(std::vector<std::string>* complaints) const GPULOOM_REQUIRES(mutex_);
   void RefreshOneLocked(const std::string& name, std::vector<std::string>* complaints) const
       GPULOOM_REQUIRES(mutex_);
+  void ForgetLocked(const std::string& name) const GPULOOM_REQUIRES(mutex_);
+  void NoteUnreadLocked(const std::string& name, const std::string& why,
+                        std::vector<std::string>* complaints) const GPULOOM_REQUIRES(mutex_);
 
   const std::string allocations_;
   const std::string records_;
   mutable Mutex mutex_;
   mutable std::map<std::string, Known> by_name_ GPULOOM_GUARDED_BY(mutex_);
+  mutable std::set<std::string> unread_ GPULOOM_GUARDED_BY(mutex_);  // none of by_name_
 };
 
 }  // namespace gpuloom

@@ -23,6 +23,7 @@ namespace {
 bool g_folders_fail = false;
 int g_entries_until_failure = -1;  // negative: none comes
 std::string g_unlisted;            // a file's name
+bool g_files_fail = false;
 }  // namespace
 
 // In place of libc's: a disk that fails only behind the rename, where the folder is written.
@@ -33,6 +34,16 @@ extern "C" int fsync(int fd) {
     return -1;
   }
   return static_cast<int>(syscall(SYS_fsync, fd));
+}
+
+// In place of libc's: a disk that fails for a moment.
+extern "C" ssize_t read(int fd, void* to, size_t bytes) {
+  struct stat info = {};
+  if (g_files_fail && fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
+    errno = EIO;
+    return -1;
+  }
+  return syscall(SYS_read, fd, to, bytes);
 }
 
 // In place of libc's: a listing that ends early, or leaves out a file that is there, as that of a
@@ -53,6 +64,8 @@ namespace gpuloom {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -271,8 +284,32 @@ TEST_F(Book, ABrokenRecordIsSetAsideAndItsDirectoryKept) {
     EXPECT_THAT(Reopen().All(), SizeIs(1));
     EXPECT_THAT(complaints_, SizeIs(restart == 0 ? 1 : 0));
     EXPECT_TRUE(fs::exists(book_->DirectoryOf(a->name)));
+    EXPECT_FALSE(book_->MayHave(a->name));
   }
   EXPECT_TRUE(book_->Find(b->name).has_value());
+}
+
+TEST_F(Book, ARecordThatCannotBeReadForAMomentIsKept) {
+  const auto a = book_->Add("GPU-1", {"x"}, {"s", "n"}, kNow);
+  const std::string record = state_ + "/records/" + a->name + ".yaml";
+  g_files_fail = true;
+  EXPECT_THAT(Reopen().All(), IsEmpty());
+  EXPECT_THAT(complaints_, ElementsAre(AllOf(HasSubstr(record + ": read: "), HasSubstr("kept"))));
+  EXPECT_TRUE(book_->MayHave(a->name));
+  EXPECT_THAT(book_->Unread(), ElementsAre(a->name));
+  g_files_fail = false;
+  EXPECT_THAT(book_->All(), SizeIs(1));
+  EXPECT_THAT(book_->Unread(), IsEmpty());
+  // One that cannot even be looked at.
+  fs::rename(record, record + ".there");
+  fs::create_symlink(record, record);
+  EXPECT_THAT(Reopen().All(), IsEmpty());
+  EXPECT_THAT(complaints_, SizeIs(1));
+  EXPECT_TRUE(book_->MayHave(a->name));
+  EXPECT_TRUE(fs::exists(book_->DirectoryOf(a->name)));
+  fs::remove(record);
+  EXPECT_FALSE(book_->MayHave(a->name));
+  EXPECT_THAT(book_->Unread(), IsEmpty());
 }
 
 TEST_F(Book, TwoAgentsKnowTheSame) {

@@ -52,7 +52,7 @@ absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string
   if (!allocation.ok()) return allocation.status();
   // Again, now that there is a record: who orders to drain from now on finds it and waits for it.
   if (const std::string closed = Closed(*gpu_uuid); !closed.empty()) {
-    GiveBackSlots(*allocation);
+    (void)GiveBackSlots(*allocation);  // Sweep retries what cannot be removed now
     return absl::FailedPreconditionError(closed);
   }
   const std::string directory = options_.book->DirectoryOf(allocation->name);
@@ -123,11 +123,12 @@ absl::StatusOr<Allocation> Allocator::TakeSlots(const std::string& gpu_uuid,
   return allocation;
 }
 
-void Allocator::GiveBackSlots(const Allocation& allocation) {
+absl::Status Allocator::GiveBackSlots(const Allocation& allocation) {
   const MutexLock lock(allocation_mutex_);
-  // Sweep retries what cannot be removed now.
-  (void)options_.book->Remove(allocation.name);
-  ReportUse(allocation.gpu_uuid);
+  absl::Status removed = options_.book->Remove(allocation.name);
+  // Of a GPU that is gone nobody is told.
+  if (options_.capacities.contains(allocation.gpu_uuid)) ReportUse(allocation.gpu_uuid);
+  return removed;
 }
 
 void Allocator::ReportUse(const std::string& gpu_uuid) const {
@@ -209,8 +210,7 @@ void Allocator::TakeBack(const ContainerSetup& setup) {
     // next Restore, because the book does not have it any more.
     (void)(*scheduler)->RemoveAllocation(name);
   }
-  // Sweep retries what cannot be removed now.
-  (void)options_.book->Remove(name);
+  (void)GiveBackSlots(*allocation);  // Sweep retries what cannot be removed now
 }
 
 std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
@@ -230,7 +230,7 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
       absl::Status status = EndAtScheduler(*allocation);
       // Last: with the record the next sweep would lose the name to try again with, and the slots
       // would be free while the scheduler still serves their holder.
-      if (status.ok()) status = options_.book->Remove(name);
+      if (status.ok()) status = GiveBackSlots(*allocation);
       if (status.ok()) {
         spdlog::info("collect: {}: its pod is gone", name);
       } else {
@@ -241,6 +241,12 @@ std::vector<std::string> Allocator::Sweep(bool has_predecessor) {
   // The agent that is leaving still gives its own libraries to containers that are in no record
   // yet.
   if (has_predecessor) return troubles;
+  // Nor is it known which libraries these use.
+  const std::vector<std::string> unread = options_.book->Unread();
+  for (const std::string& name : unread) {
+    troubles.push_back(Cat("state: the record of allocation ", name, " cannot be read"));
+  }
+  if (!unread.empty()) return troubles;
   std::set<std::string> used;
   const auto use = [&used](const LibraryFiles& files) {
     used.insert({files.cuda, files.nvml, files.trace});

@@ -76,7 +76,7 @@ class Allocator {
   // PreStartContainer.
   absl::StatusOr<ContainerSetup> Allocate(const std::vector<std::string>& device_ids);
   // Undoes an Allocate of the same request of the kubelet, when a later container of the request was refused.
-  void TakeBack(const ContainerSetup& setup);
+  void TakeBack(const ContainerSetup& setup) GPULOOM_EXCLUDES(allocation_mutex_);
 
   // Finds the pod, applies the policy, and binds the allocation at the scheduler. OK: the container may start.
   // *pod_namespace becomes that of the pod as soon as it is known, for a refusal, too.
@@ -98,7 +98,7 @@ class Allocator {
 
   // Ends the allocations whose pods are gone, and deletes the libraries that no allocation uses, unless a predecessor
   // may still hand out its own. Returns one line for each trouble.
-  std::vector<std::string> Sweep(bool has_predecessor = false);
+  std::vector<std::string> Sweep(bool has_predecessor = false) GPULOOM_EXCLUDES(allocation_mutex_);
   // How many slots each bound allocation's pod holds now, by name. 0: the pod has ended, or the slots have passed to a later
   // one, and the allocation is only not collected yet.
   std::map<std::string, uint64_t> SlotsHeld() const GPULOOM_EXCLUDES(collector_mutex_);
@@ -169,8 +169,8 @@ class Allocator {
   absl::StatusOr<Allocation> TakeSlots(const std::string& gpu_uuid,
                                        const std::vector<std::string>& device_ids)
       GPULOOM_EXCLUDES(allocation_mutex_);
-  // Of an allocation that nobody has been told of.
-  void GiveBackSlots(const Allocation& allocation) GPULOOM_EXCLUDES(allocation_mutex_);
+  // Removes the record of an allocation that its scheduler does not have, or does not have any more.
+  absl::Status GiveBackSlots(const Allocation& allocation) GPULOOM_EXCLUDES(allocation_mutex_);
   // To on_use, after a change of the records.
   void ReportUse(const std::string& gpu_uuid) const GPULOOM_REQUIRES(allocation_mutex_);
   static absl::Status CheckSingleSlots(const SlotUse& use,

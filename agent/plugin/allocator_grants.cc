@@ -288,9 +288,10 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
   const absl::StatusOr<std::vector<std::string>> known = scheduler->ListAllocations();
   if (!known.ok()) return known.status();
   // Asked after the scheduler was: one that another agent adds now is in the book before. One by
-  // one, because a listing may leave out a record that another agent replaces meanwhile.
+  // one, because a listing may leave out a record that another agent replaces meanwhile. One whose
+  // record cannot be read now may have a container that runs.
   for (const std::string& name : *known) {
-    if (options_.book->Find(name).has_value()) continue;
+    if (options_.book->MayHave(name)) continue;
     if (absl::Status status = scheduler->RemoveAllocation(name); !status.ok()) return status;
   }
   return absl::OkStatus();

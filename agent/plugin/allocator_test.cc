@@ -198,6 +198,24 @@ TEST_F(AllocatorTest, ANewSchedulerIsToldEverythingAndNothingElse) {
   EXPECT_THAT(of_other_gpu.added, IsEmpty());
 }
 
+TEST_F(AllocatorTest, WhoseRecordCannotBeReadKeepsItsGpu) {
+  const auto setup = allocator_->Allocate(Ids({0}));
+  Holds("a", "p", Ids({0}));
+  ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
+  const std::string name = NameOf(*setup);
+  const std::string record = state_ + "/records/" + name + ".yaml";
+  fs::rename(record, record + ".there");
+  fs::create_symlink(record, record);
+  std::vector<std::string> complaints;
+  ASSERT_TRUE(book_.emplace(state_).Load(&complaints).ok());
+  ASSERT_TRUE(allocator_->Restore(kUuid, scheduler_.get()).ok());
+  EXPECT_TRUE(scheduler_->added.contains(name));
+  EXPECT_THAT(allocator_->Sweep(), ElementsAre(HasSubstr(name)));
+  fs::rename(record + ".there", record);
+  EXPECT_THAT(allocator_->Sweep(), IsEmpty());
+  EXPECT_THAT(book_->All(), SizeIs(1));
+}
+
 TEST_F(AllocatorTest, AllocateDoesNotNeedTheScheduler) {
   scheduler_is_up_ = false;
   const auto setup = allocator_->Allocate(Ids({0}));
@@ -478,6 +496,25 @@ TEST_F(AllocatorTest, TakeBackLeavesNothing) {
   EXPECT_THAT(book_->All(), IsEmpty());
   EXPECT_THAT(scheduler_->added, IsEmpty());
   EXPECT_FALSE(fs::exists(setup->mounts[0].host_path));
+}
+
+TEST_F(AllocatorTest, SlotsThatAreFreeAgainAreSaidToBe) {
+  shapes_ = {2};
+  Reopen();
+  const auto taken = allocator_->Allocate({MakeDeviceId({kUuid, 2, 0})});
+  EXPECT_THAT(closed_, Not(IsEmpty()));
+  allocator_->TakeBack(*taken);
+  EXPECT_THAT(closed_, IsEmpty());
+  // A pod that is gone without a start.
+  ASSERT_TRUE(allocator_->Allocate({MakeDeviceId({kUuid, 2, 0})}).ok());
+  EXPECT_THAT(closed_, Not(IsEmpty()));
+  allocator_->KubeletSeen("kubelet 1");
+  for (int look = 0; look < 3; ++look) {
+    clock_.Advance(std::chrono::minutes(10));
+    EXPECT_THAT(allocator_->Sweep(), IsEmpty());
+  }
+  EXPECT_THAT(book_->All(), IsEmpty());
+  EXPECT_THAT(closed_, IsEmpty());
 }
 
 }  // namespace

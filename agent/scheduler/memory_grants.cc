@@ -193,9 +193,9 @@ void MemoryGrants::UpdateWait(const Allocation& allocation) {
 }
 
 // The two ways to more room: over the quota, only the allocation's own sessions can return what
-// they keep; under it with a full device, all can, and after them spare executors give way. `then`
-// is called again when that is done, with what exists then: session and executor are looked up
-// anew.
+// they keep; under it with a full device, all can, and after them spare executors give way. Who went the first way may
+// need the second behind it. `then` is called again when that is done, with what exists then: session and executor are
+// looked up anew.
 void MemoryGrants::WithRoom(Executor* executor, uint64_t session_id_untrusted, uint64_t size_bytes,
                             const OnRoom& then) {
   Session* session = registry_.FindServed(session_id_untrusted, *executor);
@@ -206,6 +206,12 @@ void MemoryGrants::WithRoom(Executor* executor, uint64_t session_id_untrusted, u
     return then(requester, registry_.FindServed(session_id, *requester), last_try);
   };
   const auto again = [retry] { (void)retry(true); };
+  const auto of_all = [this, retry, again] {
+    reclaims_->Reclaim(nullptr, kReclaimTimeout, [this, retry, again] {
+      if (spare_executors_->count() == 0) return again();
+      if (!retry(false)) spare_executors_->Without(again);
+    });
+  };
   if (session == nullptr) {
     then(executor, nullptr, true);
     return;
@@ -215,12 +221,19 @@ void MemoryGrants::WithRoom(Executor* executor, uint64_t session_id_untrusted, u
   if (size_bytes > usage.quota_bytes()) {
     then(executor, session, true);
   } else if (size_bytes > usage.free_bytes()) {
-    reclaims_->Reclaim(session->allocation.get(), kReclaimTimeout, again);
+    const auto has_quota = [this, executor_id = executor->id, session_id = session_id_untrusted,
+                            size_bytes] {
+      Executor* requester = registry_.FindConnected(executor_id);
+      Session* asks = requester == nullptr ? nullptr : registry_.FindServed(session_id, *requester);
+      return asks != nullptr && size_bytes <= asks->allocation->usage.free_bytes();
+    };
+    reclaims_->Reclaim(session->allocation.get(), kReclaimTimeout,
+                       [retry, again, of_all, has_quota] {
+                         if (!has_quota()) return again();
+                         if (!retry(false)) of_all();
+                       });
   } else if (!then(executor, session, false)) {
-    reclaims_->Reclaim(nullptr, kReclaimTimeout, [this, retry, again] {
-      if (spare_executors_->count() == 0) return again();
-      if (!retry(false)) spare_executors_->Without(again);
-    });
+    of_all();
   }
 }
 

@@ -178,6 +178,29 @@ TEST_F(SchedulerTest, WhatOneSessionKeepsGoesToAnotherThatNeedsIt) {
   EXPECT_EQ(State(&client, "a").memory_refused_count, 1u);
 }
 
+TEST_F(SchedulerTest, WhoNeedsItsOwnKeptMemoryAndOthersGetsBoth) {
+  Start();
+  control::Client client = Controller();
+  device_.room_bytes = 384 * kMiB;
+  const std::string directory = Allocate(&client, "a", "team-a", 384 * kMiB);
+  Tenant asks, keeper, neighbour;
+  ASSERT_TRUE(asks.Attach(directory));
+  ASSERT_TRUE(keeper.Attach(directory));
+  ASSERT_TRUE(neighbour.Attach(Allocate(&client, "b", "team-b", 384 * kMiB)));
+  EXPECT_EQ(asks.Order('m'), 0);
+  EXPECT_EQ(asks.Order('m'), 0);
+  EXPECT_EQ(keeper.Order('m'), 0);
+  EXPECT_EQ(keeper.Order('k'), 'k');
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(neighbour.Order('m'), 0);
+  EXPECT_EQ(neighbour.Order('k'), 'k');
+  // Without what its other session keeps the quota has no room for 256 MiB, and with it the device has none.
+  asks.SendByte('G');
+  EXPECT_EQ(asks.Answer(), 0);
+  EXPECT_EQ(State(&client, "a").memory_used_bytes, 384 * kMiB);
+  EXPECT_EQ(State(&client, "a").memory_refused_count, 0u);
+  EXPECT_EQ(State(&client, "b").memory_used_bytes, 0u);
+}
+
 TEST_F(SchedulerTest, MemoryIsMadeAheadForWhoAsksAgainAndAgain) {
   options_.make_spare_memory = true;
   Start();

@@ -174,6 +174,11 @@ CUresult NeedContext() {
   return CUDA_SUCCESS;
 }
 
+CUresult NeedSession() {
+  CUDA_RETURN_IF_ERROR(session.Check());
+  return InsideHostFunction() ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+}
+
 CUresult NeedDevice(CUdevice device) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   if (InsideHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
@@ -240,6 +245,7 @@ CUresult cuCtxSetCurrent(CUcontext context) {
 
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (InsideHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (FindContext(context) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return PushContext(context);
@@ -378,7 +384,7 @@ CUresult cuCtxSynchronize_v2(CUcontext handle) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
   const Context* context = FindContext(handle);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   return SynchronizeContext(*context);
 }
 

@@ -28,8 +28,9 @@ struct Context {
   std::atomic<uint32_t> users;  // of created ones: cuCtxAttach and cuCtxDetach count
   std::atomic<bool> ending;     // of created ones: a thread is destroying it
   uint32_t api_version;
-  uint64_t id;          // of created ones
-  GreenContext* green;  // null: not of one
+  uint64_t id;             // of created ones
+  GreenContext* green;     // null: not of one
+  uint32_t newest_object;  // of created ones (context_objects.h)
 };
 
 CUcontext PrimaryContext();
@@ -40,6 +41,10 @@ uint32_t ContextEpoch();
 // For calls that work in the current context: initialised, session alive, a context current and
 // active. On the path of every launch.
 [[nodiscard]] CUresult NeedContext();
+
+// For calls that need no current context but wait, or send something: initialised, session alive, and not within a host
+// function, for which such a call would wait.
+[[nodiscard]] CUresult NeedSession();
 
 // CUDA_ERROR_INVALID_DEVICE unless it is ours. Includes NOT_INITIALIZED, but not a lost session:
 // facts about the device stay available.

@@ -3,11 +3,13 @@
 #include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/runtime_tables.h"
 #include "shim/context/context.h"
+#include "shim/context/context_objects.h"
 #include "shim/event/context_order.h"
 #include "shim/memory/memory.h"
 #include "shim/process/futex.h"
 #include "shim/process/growing.h"
 #include "shim/process/handle_table.h"
+#include "shim/stream/host_function.h"
 
 namespace gpuloom {
 namespace {
@@ -17,19 +19,11 @@ constexpr uint32_t kMaxContexts = 1024;
 // error and not another context.
 constexpr size_t kRestingContexts = 256;
 
-// An object made in a created context. Kept in one list for all of these, in the order of making;
-// few programs create contexts, and those have few objects in them.
-struct Made {
-  Context* context;
-  uint64_t handle;
-  ContextObjectKind kind;
-};
-
 struct Created {
   HandleTable<Context, kMaxContexts> table;
   Lock lock;
   Growing<uint32_t> resting GPULOOM_GUARDED_BY(lock);
-  Growing<Made> made GPULOOM_GUARDED_BY(lock);
+  ContextObjects made GPULOOM_GUARDED_BY(lock);
   // The primary context's are small numbers.
   uint64_t last_id GPULOOM_GUARDED_BY(lock) = uint64_t{1} << 32;
   std::atomic<size_t> made_count{0};  // so that programs without such contexts take no lock
@@ -79,20 +73,15 @@ void GiveContext(Context* context) {
 }
 
 // The newest first: an object is destroyed before those that it was made from.
-bool TakeNewestOf(const Context* context, Made* made) {
+bool TakeNewestOf(const Context* context, ContextObjects::Object* made) {
   Holding holding(&created.lock);
-  for (size_t i = created.made.count(); i-- > 0;) {
-    if (created.made[i].context != context) continue;
-    *made = created.made[i];
-    created.made.Remove(i);
-    created.made_count.store(created.made.count(), std::memory_order_release);
-    return true;
-  }
-  return false;
+  const bool took = created.made.TakeNewest(context, made);
+  created.made_count.store(created.made.count(), std::memory_order_release);
+  return took;
 }
 
 // Errors do not stop it: what cannot be destroyed by name goes when the session ends.
-void DestroyMade(const Made& made) {
+void DestroyMade(const ContextObjects::Object& made) {
   switch (made.kind) {
     case ContextObjectKind::kStream:
       (void)cuStreamDestroy_v2(reinterpret_cast<CUstream>(made.handle));
@@ -133,6 +122,7 @@ void DestroyMade(const Made& made) {
 // Streams of other contexts are waited for, too: what they run may use this context's memory.
 CUresult Destroy(CUcontext handle) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (InsideHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = FindCreatedContext(handle);
   if (context == nullptr || context->green != nullptr) return CUDA_ERROR_INVALID_CONTEXT;
@@ -143,7 +133,7 @@ CUresult Destroy(CUcontext handle) {
   thread.current = handle;  // objects are destroyed in their own context
   ResetRuntimeContext(handle);
   if (session.Check() == CUDA_SUCCESS) (void)session.WaitForAll();
-  for (Made made; TakeNewestOf(context, &made);) DestroyMade(made);
+  for (ContextObjects::Object made; TakeNewestOf(context, &made);) DestroyMade(made);
   ForgetContextOrder(handle);
   thread.current = before;
   if (before == handle) (void)PopContext(nullptr);
@@ -201,30 +191,22 @@ void NoteContextObject(ContextObjectKind kind, uint64_t handle) {
   }
   Holding holding(&created.lock);
   // If this fails, it is destroyed with the session instead of with its context.
-  (void)created.made.Push({reinterpret_cast<Context*>(current), handle, kind});
+  (void)created.made.Add({reinterpret_cast<Context*>(current), handle, kind});
   created.made_count.store(created.made.count(), std::memory_order_release);
 }
 
 void ForgetContextObject(ContextObjectKind kind, uint64_t handle) {
   if (created.made_count.load(std::memory_order_acquire) == 0) return;
   Holding holding(&created.lock);
-  for (size_t i = created.made.count(); i-- > 0;) {
-    if (created.made[i].kind != kind || created.made[i].handle != handle) continue;
-    created.made.Remove(i);
-    break;
-  }
+  created.made.Remove(kind, handle);
   created.made_count.store(created.made.count(), std::memory_order_release);
 }
 
 CUcontext ContextOf(ContextObjectKind kind, uint64_t handle) {
   if (created.made_count.load(std::memory_order_acquire) == 0) return PrimaryContext();
   Holding holding(&created.lock);
-  for (const Made& made : created.made) {
-    if (made.kind == kind && made.handle == handle) {
-      return reinterpret_cast<CUcontext>(made.context);
-    }
-  }
-  return PrimaryContext();
+  Context* context = created.made.ContextOf(kind, handle);
+  return context == nullptr ? PrimaryContext() : reinterpret_cast<CUcontext>(context);
 }
 
 }  // namespace gpuloom

@@ -53,8 +53,7 @@ CUresult Find(CUgreenCtx handle, GreenContext** green) {
 }
 
 CUresult Need(CUgreenCtx handle, GreenContext** green) {
-  if (InsideHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   return Find(handle, green);
 }
 
@@ -190,7 +189,7 @@ CUresult CheckResourceDevice(CUdevice device) { return NeedDevice(device); }
 
 // How many multiprocessors a part has, and how it can be split.
 CUresult GetPart(CUdevice, uint32_t part, SmCounts* has) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   wire::PartGet::Reply reply = {};
   const CUresult result = session.Call<wire::PartGet>({wire::DevicePartId{part}}, &reply);
   *has = CountsOf(reply.has);
@@ -199,7 +198,7 @@ CUresult GetPart(CUdevice, uint32_t part, SmCounts* has) {
 
 CUresult SplitPart(CUdevice, uint32_t part, const SmSplit& split, uint32_t* groups, SmCounts* group,
                    SmCounts* remaining) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   wire::PartSplit::Reply reply = {};
   const CUresult result =
       session.Call<wire::PartSplit>({wire::DevicePartId{part}, 0, ArgumentsOf(split)}, &reply);

@@ -27,10 +27,11 @@ CUresult FindOwnStream(wire::StreamId* stream) {
   Holding holding(&copies.lock);
   if (!copies.prepared || copies.epoch != ContextEpoch()) {
     CUDA_RETURN_IF_ERROR(StartHostFunctions());
-    // Later the thread could not report that there is no memory for them.
-    Staging staging{};
-    CUDA_RETURN_IF_ERROR(TakeStaging(&staging));
-    GiveStaging(staging, wire::kLegacyStream, wire::Ticket{0});
+    // Later the thread could not report that there is no memory for it. Callers may have some of their own.
+    const CUresult result = MakeStagingForQueuedCopies();
+    if (result != CUDA_SUCCESS) {
+      return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_ERROR_NOT_SUPPORTED : result;
+    }
     CUDA_RETURN_IF_ERROR(MakeOwnStream(CU_STREAM_NON_BLOCKING, &copies.stream));
     copies.epoch = ContextEpoch();
     copies.prepared = true;

@@ -17,8 +17,8 @@
 
 namespace gpuloom {
 
-// Makes what queued copies need: thread, stream and staging. NOT_SUPPORTED where the process can have no threads;
-// copies are then made by their callers.
+// Makes what queued copies need: thread, stream and staging. NOT_SUPPORTED where the process can have no threads, or
+// no pinned memory is left; copies are then made by their callers.
 [[nodiscard]] CUresult PrepareQueuedCopies();
 
 struct QueuedCopy {

@@ -41,7 +41,8 @@ enum class Staged : bool { kSource, kDestination };
 template <typename Pieces>
 class CopyIn {
  public:
-  CopyIn(Pieces* pieces, wire::StreamId stream) : pieces_(pieces), stream_(stream) {}
+  CopyIn(Pieces* pieces, wire::StreamId stream, StagingFor whose = StagingFor::kCallers)
+      : pieces_(pieces), stream_(stream), whose_(whose) {}
 
   CUresult Run(Help help, wire::Ticket* ticket) {
     DoTogether([](void* self) { static_cast<CopyIn*>(self)->Part(); }, this, help);
@@ -55,7 +56,7 @@ class CopyIn {
     typename Pieces::Piece piece;
     while (Next(&piece)) {
       Staging staging{};
-      CUresult result = TakeStaging(&staging);
+      CUresult result = TakeStaging(whose_, &staging);
       wire::Ticket ticket{0};
       if (result == CUDA_SUCCESS) {
         pieces_->Fill(piece, staging.data);
@@ -75,6 +76,7 @@ class CopyIn {
 
   Pieces* const pieces_;
   const wire::StreamId stream_;
+  const StagingFor whose_;
   Lock lock_;  // also held for pieces_->Next
   wire::Ticket newest_ GPULOOM_GUARDED_BY(lock_){0};
   CUresult result_ GPULOOM_GUARDED_BY(lock_) = CUDA_SUCCESS;
@@ -84,7 +86,8 @@ class CopyIn {
 template <typename Pieces>
 class CopyOut {
  public:
-  CopyOut(Pieces* pieces, wire::StreamId stream) : pieces_(pieces), stream_(stream) {}
+  CopyOut(Pieces* pieces, wire::StreamId stream, StagingFor whose = StagingFor::kCallers)
+      : pieces_(pieces), stream_(stream), whose_(whose) {}
 
   CUresult Run(Help help) {
     DoTogether([](void* self) { static_cast<CopyOut*>(self)->Part(); }, this, help);
@@ -119,7 +122,7 @@ class CopyOut {
       Arriving next{};
       // A thread that holds a buffer never waits for another.
       if (held_ == 0) {
-        result_ = TakeStaging(&next.staging);
+        result_ = TakeStaging(whose_, &next.staging);
         if (result_ != CUDA_SUCCESS) break;
       } else if (!TryTakeStaging(&next.staging)) {
         break;
@@ -142,6 +145,7 @@ class CopyOut {
 
   Pieces* const pieces_;
   const wire::StreamId stream_;
+  const StagingFor whose_;
   Lock lock_;  // also held for pieces_->Next
   // `count_` from `first_` on, oldest first.
   Arriving arriving_[kStagingBuffers] GPULOOM_GUARDED_BY(lock_) = {};
@@ -158,8 +162,8 @@ template <typename Pieces>
 void CopyUntilArrived(Pieces* pieces, Staged staged, wire::StreamId stream, Help help) {
   wire::Ticket ticket{0};
   if (staged == Staged::kDestination) {
-    (void)CopyOut(pieces, stream).Run(help);
-  } else if (CopyIn(pieces, stream).Run(help, &ticket) == CUDA_SUCCESS) {
+    (void)CopyOut(pieces, stream, StagingFor::kQueuedCopies).Run(help);
+  } else if (CopyIn(pieces, stream, StagingFor::kQueuedCopies).Run(help, &ticket) == CUDA_SUCCESS) {
     (void)session.WaitFor(stream, ticket);
   }
 }

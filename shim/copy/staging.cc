@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/copy/staging.h"
 
+#include <limits.h>
+
 #include <atomic>
 
 #include "proto/cuda/return_if_error.h"
@@ -32,6 +34,7 @@ struct Buffers {
       result = TakePinned(uint64_t{kBytes} * count, &address);
       if (result != CUDA_ERROR_OUT_OF_MEMORY) break;
     }
+    if (result != CUDA_SUCCESS) count = 0;
     return result;
   }
   Staging TakeLocked(uint32_t index) GPULOOM_REQUIRES(lock) {
@@ -48,50 +51,68 @@ struct Buffers {
     }
     return false;
   }
+  // Takes the one that the device will have finished with first; *used says what to wait for.
+  bool TakeOldestLocked(Staging* staging, Buffer* used) GPULOOM_REQUIRES(lock) {
+    const Buffer* oldest = nullptr;
+    for (uint32_t i = 0; i < count; ++i) {
+      const Buffer& buffer = buffers[i];
+      if (!buffer.taken && (oldest == nullptr || buffer.ticket < oldest->ticket)) oldest = &buffer;
+    }
+    if (oldest == nullptr) return false;
+    *used = *oldest;
+    *staging = TakeLocked(static_cast<uint32_t>(oldest - buffers));
+    return true;
+  }
 };
 // The small ones are all made or none: without them copies travel in their commands.
 constinit Buffers<kStagingBuffers, 1, kStagingBytes> large;
 constinit Buffers<kSmallStagingBuffers, kSmallStagingBuffers, kSmallStagingBytes> small;
+// Its index is kStagingBuffers.
+constinit Buffers<1, 1, kStagingBytes> of_queued_copies;
 
 // For threads that wait for a buffer which another thread, not the device, is using.
 constinit std::atomic<uint32_t> given{0};
 constinit std::atomic<uint32_t> waiters{0};
 
-// The buffer that the device has used for longest, or kStagingBuffers if there is none.
-uint32_t OldestLocked() GPULOOM_REQUIRES(large.lock) {
-  uint32_t oldest = kStagingBuffers;
-  for (uint32_t i = 0; i < large.count; ++i) {
-    if (large.buffers[i].taken) continue;
-    if (oldest == kStagingBuffers || large.buffers[i].ticket < large.buffers[oldest].ticket) {
-      oldest = i;
-    }
+// Also takes a buffer that the device still uses, and says so in *used.
+bool TakeAny(StagingFor whose, Staging* staging, Buffer* used) {
+  if (whose == StagingFor::kCallers) {
+    Holding holding(&large.lock);
+    return large.TryTakeLocked(staging) || large.TakeOldestLocked(staging, used);
   }
-  return oldest;
+  if (TryTakeStaging(staging)) return true;
+  Holding holding(&of_queued_copies.lock);
+  if (!of_queued_copies.TakeOldestLocked(staging, used)) return false;
+  staging->index = kStagingBuffers;
+  return true;
 }
 
 }  // namespace
 
-// If no buffer is free, takes the one that the device will have finished with first, and waits for
-// the device; if threads hold all of them, waits until one gives one back.
-CUresult TakeStaging(Staging* staging) {
+CUresult MakeStagingForQueuedCopies() {
+  {
+    Holding holding(&of_queued_copies.lock);
+    CUDA_RETURN_IF_ERROR(of_queued_copies.CutLocked());
+  }
+  // Without these queued copies are only slower.
+  Holding holding(&large.lock);
+  (void)large.CutLocked();
+  return CUDA_SUCCESS;
+}
+
+// If threads hold all buffers, waits until one gives one back.
+CUresult TakeStaging(StagingFor whose, Staging* staging) {
+  if (whose == StagingFor::kCallers) {
+    Holding holding(&large.lock);
+    CUDA_RETURN_IF_ERROR(large.CutLocked());
+  }
   for (;;) {
     // Before the look, so that a buffer which is given back after it ends the sleep at once.
     const uint32_t seen = given.load(std::memory_order_seq_cst);
-    uint32_t oldest;
-    Buffer buffer = {};
-    {
-      Holding holding(&large.lock);
-      CUDA_RETURN_IF_ERROR(large.CutLocked());
-      if (large.TryTakeLocked(staging)) return CUDA_SUCCESS;
-      oldest = OldestLocked();
-      if (oldest != kStagingBuffers) {
-        buffer = large.buffers[oldest];
-        *staging = large.TakeLocked(oldest);
-      }
-    }
-    if (oldest != kStagingBuffers) {
-      const CUresult result = session.WaitFor(buffer.stream, buffer.ticket);
-      if (result != CUDA_SUCCESS) GiveStaging(*staging, buffer.stream, buffer.ticket);
+    Buffer used = {};
+    if (TakeAny(whose, staging, &used)) {
+      const CUresult result = session.WaitFor(used.stream, used.ticket);
+      if (result != CUDA_SUCCESS) GiveStaging(*staging, used.stream, used.ticket);
       return result;
     }
     waiters.fetch_add(1, std::memory_order_seq_cst);
@@ -102,16 +123,20 @@ CUresult TakeStaging(Staging* staging) {
 
 bool TryTakeStaging(Staging* staging) {
   Holding holding(&large.lock);
-  return large.CutLocked() == CUDA_SUCCESS && large.TryTakeLocked(staging);
+  return large.TryTakeLocked(staging);
 }
 
 void GiveStaging(const Staging& staging, wire::StreamId stream, wire::Ticket ticket) {
-  {
+  const bool any_may_take = staging.index != kStagingBuffers;
+  if (any_may_take) {
     Holding holding(&large.lock);
     large.buffers[staging.index] = {false, stream, ticket};
+  } else {
+    Holding holding(&of_queued_copies.lock);
+    of_queued_copies.buffers[0] = {false, stream, ticket};
   }
   given.fetch_add(1, std::memory_order_seq_cst);
-  if (waiters.load(std::memory_order_seq_cst) != 0) FutexWake(&given, 1);
+  if (waiters.load(std::memory_order_seq_cst) != 0) FutexWake(&given, any_may_take ? 1 : INT_MAX);
 }
 
 bool TryTakeSmallStaging(Staging* staging) {

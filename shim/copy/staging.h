@@ -23,8 +23,15 @@ struct Staging {
   uint8_t* data;  // kStagingBytes
 };
 
+// A queued copy holds a stream of the program's until it is done (queued_copy.h), and what is behind it there may use all
+// buffers: it must not wait for them. So queued copies have one of their own besides, and take the others only when free.
+enum class StagingFor : bool { kCallers, kQueuedCopies };
+
+// Before the first queued copy.
+[[nodiscard]] CUresult MakeStagingForQueuedCopies();
+
 // Waits until one is free.
-[[nodiscard]] CUresult TakeStaging(Staging* staging);
+[[nodiscard]] CUresult TakeStaging(StagingFor whose, Staging* staging);
 // Returns false if none is free right now. For callers that already hold one, which must not wait for another.
 [[nodiscard]] bool TryTakeStaging(Staging* staging);
 // Free again once the stream has reached the ticket; a zero ticket means at once.

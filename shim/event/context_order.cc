@@ -11,7 +11,6 @@
 #include "shim/process/futex.h"
 #include "shim/process/growing.h"
 #include "shim/session/session.h"
-#include "shim/stream/host_function.h"
 #include "shim/stream/stream.h"
 
 namespace gpuloom {
@@ -78,8 +77,7 @@ CUresult MakeLocked(CUcontext context, ContextOrder** made) GPULOOM_REQUIRES(all
 }
 
 CUresult JudgeContext(CUcontext handle) {
-  CUDA_RETURN_IF_ERROR(session.Check());
-  if (InsideHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
+  CUDA_RETURN_IF_ERROR(NeedSession());
   const Context* context = handle == nullptr ? nullptr : FindContext(handle);
   return context == nullptr || !context->active.load(std::memory_order_acquire)
              ? CUDA_ERROR_INVALID_CONTEXT

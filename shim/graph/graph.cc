@@ -10,6 +10,7 @@
 #include "shim/module/kernel.h"
 #include "shim/module/library.h"
 #include "shim/session/session.h"
+#include "shim/stream/host_function.h"
 #include "shim/stream/stream.h"
 
 namespace gpuloom {
@@ -65,8 +66,8 @@ namespace graph {
 CUresult CheckDevice(CUdevice device) { return NeedDevice(device); }
 
 CUresult CheckInitialized() {
-  return session.state() == Session::State::kInitialized ? CUDA_SUCCESS
-                                                         : CUDA_ERROR_NOT_INITIALIZED;
+  if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  return InsideHostFunction() ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 CUresult CheckReady() { return NeedContext(); }
 CUcontext CurrentContext() { return CurrentThread().current; }

@@ -275,7 +275,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* address, size_t* pitch, size_t width_by
 // threads that free one address, one succeeds. Then all of the program's work is waited for, as
 // CUDA does; what is freed may be reused at once.
 CUresult cuMemFree_v2(CUdeviceptr address) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   if (address == 0) return CUDA_SUCCESS;
   CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   CUresult of_graph;
@@ -343,7 +343,7 @@ CUresult cuMemAllocHost(void** address, unsigned size_bytes) {
 }
 
 CUresult cuMemFreeHost(void* address) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   if (address == nullptr) return CUDA_SUCCESS;
   CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   const auto begin = reinterpret_cast<uint64_t>(address);

@@ -105,7 +105,7 @@ CUresult Free(CUdeviceptr address, CUstream handle, DefaultStream null_means) {
 
 // Pools belong to the device, so their functions need no current context.
 CUresult Need(CUmemoryPool handle, Pool** pool) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   *pool = FindPool(handle);
   return *pool == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
@@ -120,7 +120,7 @@ CUresult ReturnPool(CUmemoryPool* handle, Pool* pool) {
 
 // Only pools of device memory are supported, and only of memory that does not move.
 CUresult JudgeLocation(const CUmemLocation* location, CUmemAllocationType type) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type != CU_MEM_LOCATION_TYPE_DEVICE) {
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -211,7 +211,7 @@ CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUme
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* handle, const CUmemPoolProps* wanted) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   if (handle == nullptr || wanted == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUDA_RETURN_IF_ERROR(JudgeProperties(*wanted));
   Pool* pool = nullptr;
@@ -298,7 +298,7 @@ CUresult cuMemPoolExportToShareableHandle(void* shareable, CUmemoryPool handle,
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* shareable,
                                             CUmemAllocationHandleType type,
                                             unsigned long long flags) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   if (handle == nullptr || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags != 0) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -310,7 +310,7 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* handle, void* shareabl
 }
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* data, CUdeviceptr address) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   return data == nullptr ? CUDA_ERROR_INVALID_VALUE : ExportPointer(address, data);
 }
 

@@ -108,7 +108,7 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
                      const CUmemAllocationProp* wanted, unsigned long long flags) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   if (handle == nullptr || wanted == nullptr || flags != 0 || size_bytes == 0 ||
       !IsGranular(size_bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -125,7 +125,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   Holding holding(&physical_lock);
   PhysicalMemory* memory = FindPhysicalLocked(handle);
   if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -136,7 +136,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 // Another handle to what is mapped at the pointer, even if the program has released all others: the
 // mapping has held it.
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* pointer) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   PhysicalMemory* memory;
   {
     Holding holding(&physical_lock);
@@ -154,7 +154,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
                                                 CUmemGenericAllocationHandle handle) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   uint32_t handle_types;
   {
     Holding holding(&physical_lock);
@@ -172,7 +172,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
 
 CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType type, unsigned long long flags) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   wire::PhysicalExport::Reply reply;
   {
     Holding holding(&physical_lock);
@@ -190,7 +190,7 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shareable,
                                         CUmemAllocationHandleType type) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   if (handle == nullptr || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -211,7 +211,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
 
 CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size_bytes, size_t alignment_bytes,
                              CUdeviceptr wanted, unsigned long long flags) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   if (pointer == nullptr || flags != 0 || size_bytes == 0 || !IsGranular(size_bytes) ||
       !IsGranular(wanted) || (alignment_bytes & (alignment_bytes - 1)) != 0) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -224,7 +224,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size_bytes, size_t ali
 
 // The lock keeps mappings from coming between the look and the free.
 CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size_bytes) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   Holding holding(&physical_lock);
   KnownMemory known;
   if (!IsReserved(pointer, size_bytes) ||
@@ -237,7 +237,7 @@ CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size_bytes) {
 
 CUresult cuMemMap(CUdeviceptr pointer, size_t size_bytes, size_t offset_bytes,
                   CUmemGenericAllocationHandle handle, unsigned long long flags) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   if (size_bytes == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Holding holding(&physical_lock);
   PhysicalMemory* memory = FindPhysicalLocked(handle);
@@ -261,14 +261,14 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t size_bytes, size_t offset_bytes,
 }
 
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t size_bytes) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   Holding holding(&physical_lock);
   return UnmapLocked(pointer, size_bytes);
 }
 
 CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size_bytes, const CUmemAccessDesc* descriptors,
                         size_t count) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   if (descriptors == nullptr || count == 0 || size_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     const CUmemLocationType type = descriptors[i].location.type;

@@ -6,6 +6,7 @@
 
 #include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/stepwise_launch.h"
+#include "shim/context/context.h"
 #include "shim/module/library.h"
 #include "shim/process/futex.h"
 #include "shim/process/handle_table.h"
@@ -190,7 +191,7 @@ Kernel* FindKernel(const void* handle) { return kernels.Find(handle); }
 
 // A kernel belongs to its library, so no current context is needed.
 CUresult FindUsableKernel(const void* handle, Kernel** kernel) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   *kernel = FindKernel(handle);
   return *kernel == nullptr ? CUDA_ERROR_INVALID_HANDLE : RefreshKernel(*kernel);
 }

@@ -54,7 +54,7 @@ CUresult LoadAs(bool is_module, Library** out, Ask ask) {
 }
 
 // Modules belong to a context. Libraries can be loaded, used and unloaded without one.
-CUresult NeedOwner(bool is_module) { return is_module ? NeedContext() : session.Check(); }
+CUresult NeedOwner(bool is_module) { return is_module ? NeedContext() : NeedSession(); }
 
 // Linked device code (-rdc=true) that was linked for other devices, or is PTX and so was not
 // linked: its parts are linked for this device. `failure` is the linked image's error, and the
@@ -204,7 +204,7 @@ CUresult Unload(Library* library) {
 }
 
 CUresult UnloadHandle(const void* handle, bool is_module) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   if (handle == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // also where there is no context
   CUDA_RETURN_IF_ERROR(NeedOwner(is_module));
   Library* library = FindLibrary(handle);
@@ -358,7 +358,7 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary libra
 
 CUresult cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary handle,
                              const char* name) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   Library* library = FindLibrary(handle);
   const CUresult result = CheckVariableName(library, name, address, bytes);
   return result != CUDA_SUCCESS ? result : FindManagedVariable(library, name, address, bytes);

@@ -15,6 +15,7 @@
 #include "shim/module/jit_options.h"
 #include "shim/process/futex.h"
 #include "shim/process/handle_table.h"
+#include "shim/stream/host_function.h"
 
 namespace gpuloom {
 namespace {
@@ -57,7 +58,7 @@ void ForwardReport(Link* link) {
 
 // Needs no context: the runtime loads libraries, whose parts are linked here, before it has one.
 CUresult Create(const JitOptions& jit, Link** out) {
-  CUDA_RETURN_IF_ERROR(session.Check());
+  CUDA_RETURN_IF_ERROR(NeedSession());
   Link* link;
   {
     Holding holding(&links.lock);
@@ -288,6 +289,7 @@ CUresult cuLinkComplete(CUlinkState state, void** image, size_t* image_bytes) {
 
 CUresult cuLinkDestroy(CUlinkState state) {
   if (session.state() != Session::State::kInitialized) return CUDA_ERROR_NOT_INITIALIZED;
+  if (InsideHostFunction()) return CUDA_ERROR_NOT_PERMITTED;
   Link* link = Find(state);
   return link == nullptr ? CUDA_ERROR_INVALID_HANDLE : Destroy(link);
 }

@@ -2,9 +2,12 @@
 // Host functions and stream callbacks: in the stream's order, in the program's own process.
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
+#include <vector>
 
 #include "tests/conformance/fixture.h"
+#include "tests/conformance/kernels.h"
 
 namespace gpuloom::conformance {
 namespace {
@@ -241,19 +244,110 @@ TEST_F(HostFunctions, FromManyThreadsWithDataOfTheirOwn) {
   EXPECT_EQ(ran, kThreads * kFunctions);
 }
 
+// What waits would wait for the function itself.
 TEST_F(HostFunctions, NoCudaCallsInside) {
   CUstream stream = Stream();
-  CUresult inside = CUDA_SUCCESS;
+  const CUevent event = Event();
+  const CUdeviceptr memory = Alloc(4);
+  void* const host = HostAlloc(4096);
+  CUcontext created = nullptr;
+  ASSERT_EQ(Cu().cuCtxCreate_v2(&created, 0, device_), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuCtxPopCurrent_v2(nullptr), CUDA_SUCCESS);
+  CUmemAllocationProp properties = {};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device_};
+  size_t granule = 0;
+  ASSERT_EQ(
+      Cu().cuMemGetAllocationGranularity(&granule, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+      CUDA_SUCCESS);
+  CUmemGenericAllocationHandle physical = 0;
+  CUdeviceptr mapped = 0;
+  CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  ASSERT_EQ(Cu().cuMemCreate(&physical, granule, &properties, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemAddressReserve(&mapped, granule, 0, 0, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemMap(mapped, granule, 0, physical, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuMemSetAccess(mapped, granule, &access, 1), CUDA_SUCCESS);
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+  CUmemPoolProps pool_properties = {};
+  pool_properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  pool_properties.location = properties.location;
+  CUmemoryPool pool = nullptr;
+  ASSERT_EQ(Cu().cuMemPoolCreate(&pool, &pool_properties), CUDA_SUCCESS);
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(Cu().cuGraphCreate(&graph, 0), CUDA_SUCCESS);
+  ASSERT_EQ(Cu().cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  CUlibrary library = nullptr;
+  ASSERT_EQ(Cu().cuLibraryLoadData(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0),
+            CUDA_SUCCESS);
+  CUlinkState link = nullptr;
+  ASSERT_EQ(Cu().cuLinkCreate_v2(0, nullptr, nullptr, &link), CUDA_SUCCESS);
+
+  struct Call {
+    const char* name;
+    std::function<CUresult()> make;
+    CUresult result = CUDA_SUCCESS;
+  };
+  CUdeviceptr address = 0;
+  std::vector<Call> calls = {
+      {"cuMemAlloc", [&] { return Cu().cuMemAlloc_v2(&address, 4); }},
+      {"cuMemFree", [&] { return Cu().cuMemFree_v2(memory); }},
+      {"cuMemFreeHost", [&] { return Cu().cuMemFreeHost(host); }},
+      {"cuMemHostUnregister", [&] { return Cu().cuMemHostUnregister(host); }},
+      {"cuStreamSynchronize", [&] { return Cu().cuStreamSynchronize(stream); }},
+      {"cuStreamDestroy", [&] { return Cu().cuStreamDestroy_v2(stream); }},
+      {"cuEventRecord", [&] { return Cu().cuEventRecord(event, stream); }},
+      {"cuEventSynchronize", [&] { return Cu().cuEventSynchronize(event); }},
+      {"cuEventDestroy", [&] { return Cu().cuEventDestroy_v2(event); }},
+      {"cuLaunchKernel", [&] { return Launch(store_, 1, 1, stream, device_word_, 1u); }},
+      // First what would make a context current.
+      {"cuCtxSetCurrent", [&] { return Cu().cuCtxSetCurrent(context_); }},
+      {"cuCtxPushCurrent", [&] { return Cu().cuCtxPushCurrent_v2(context_); }},
+      {"cuCtxSynchronize", [&] { return Cu().cuCtxSynchronize(); }},
+      {"cuCtxDestroy", [&] { return Cu().cuCtxDestroy_v2(created); }},
+      {"cuDevicePrimaryCtxRelease", [&] { return Cu().cuDevicePrimaryCtxRelease_v2(device_); }},
+      {"cuMemCreate", [&] { return Cu().cuMemCreate(&physical, granule, &properties, 0); }},
+      {"cuMemAddressReserve", [&] { return Cu().cuMemAddressReserve(&address, granule, 0, 0, 0); }},
+      {"cuMemSetAccess", [&] { return Cu().cuMemSetAccess(mapped, granule, &access, 1); }},
+      {"cuMemUnmap", [&] { return Cu().cuMemUnmap(mapped, granule); }},
+      {"cuMemMap", [&] { return Cu().cuMemMap(mapped, granule, 0, physical, 0); }},
+      {"cuMemRelease", [&] { return Cu().cuMemRelease(physical); }},
+      {"cuMemAddressFree", [&] { return Cu().cuMemAddressFree(mapped, granule); }},
+      {"cuMemPoolTrimTo", [&] { return Cu().cuMemPoolTrimTo(pool, 0); }},
+      {"cuMemPoolDestroy", [&] { return Cu().cuMemPoolDestroy(pool); }},
+      {"cuGraphLaunch", [&] { return Cu().cuGraphLaunch(exec, stream); }},
+      {"cuGraphExecDestroy", [&] { return Cu().cuGraphExecDestroy(exec); }},
+      {"cuGraphDestroy", [&] { return Cu().cuGraphDestroy(graph); }},
+      {"cuModuleUnload", [&] { return Cu().cuModuleUnload(module_); }},
+      {"cuLibraryUnload", [&] { return Cu().cuLibraryUnload(library); }},
+      {"cuLinkDestroy", [&] { return Cu().cuLinkDestroy(link); }},
+  };
+  if (!IsDriverBelow(13000)) {
+    calls.push_back({"cuCtxSynchronize_v2", [&] { return Cu().cuCtxSynchronize_v2(context_); }});
+  }
   ASSERT_EQ(Cu().cuLaunchHostFunc(
                 stream,
-                [](void* result) {
-                  CUdeviceptr memory = 0;
-                  *static_cast<CUresult*>(result) = Cu().cuMemAlloc_v2(&memory, 4);
+                [](void* data) {
+                  for (Call& call : *static_cast<std::vector<Call>*>(data)) {
+                    call.result = call.make();
+                  }
                 },
-                &inside),
+                &calls),
             CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
-  EXPECT_EQ(inside, CUDA_ERROR_NOT_PERMITTED);
+  for (const Call& call : calls) {
+    EXPECT_EQ(call.result, CUDA_ERROR_NOT_PERMITTED) << call.name;
+  }
+  // Nothing has happened.
+  EXPECT_EQ(Cu().cuLinkDestroy(link), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuLibraryUnload(library), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuGraphDestroy(graph), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemPoolDestroy(pool), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemUnmap(mapped, granule), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemAddressFree(mapped, granule), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuMemRelease(physical), CUDA_SUCCESS);
+  EXPECT_EQ(Cu().cuCtxDestroy_v2(created), CUDA_SUCCESS);
 }
 
 // Destroying the stream lets its functions run.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -126,6 +127,35 @@ TEST_P(RegisteredCopies, OfParts) {
   EXPECT_EQ(pages_[begin - 1], 1);
   EXPECT_EQ(pages_[begin + size], 1);
   Unregister(begin);
+}
+
+// Pageable memory behind it, as much as is ever staged at once, in its own stream or in one that waits for it.
+TEST_P(RegisteredCopies, DoNotWaitForWhatIsBehindThem) {
+  ASSERT_NO_FATAL_FAILURE(Register(0, kSize));
+  const CUstream stream = Stream(), other = Stream();
+  const CUevent arrived = Event();
+  const auto words = Pattern(kSize / 4, 4);
+  const auto behind = Pattern(kSize / 4, 5);
+  const CUdeviceptr from = Upload(words);
+  const CUdeviceptr to = Alloc(kSize);
+  for (const CUstream last : {stream, other}) {
+    std::memset(pages_, 1, kSize);
+    Block(stream);
+    ASSERT_EQ(Cu().cuMemcpyDtoHAsync_v2(pages_, from, kSize, stream), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuEventRecord(arrived, stream), CUDA_SUCCESS);
+    ASSERT_EQ(Cu().cuStreamWaitEvent(last, arrived, 0), CUDA_SUCCESS);
+    // The copy may wait for the device, so another thread lets it go on.
+    std::thread opens([this] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      Open();
+    });
+    EXPECT_EQ(Cu().cuMemcpyHtoDAsync_v2(to, behind.data(), kSize, last), CUDA_SUCCESS);
+    opens.join();
+    ASSERT_EQ(Cu().cuStreamSynchronize(last), CUDA_SUCCESS);
+    EXPECT_EQ(std::memcmp(pages_, words.data(), kSize), 0);
+    EXPECT_EQ(Download<uint32_t>(to, kSize / 4), behind);
+  }
+  Unregister(0);
 }
 
 // A small copy from it is behind a large one to it, in another stream that waits for the first.

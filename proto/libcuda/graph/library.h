@@ -22,7 +22,7 @@ struct StreamRef {
 
 // NOT_INITIALIZED, or INVALID_DEVICE.
 [[nodiscard]] CUresult CheckDevice(CUdevice device);
-// cuInit was called. Without the lock.
+// cuInit was called, and this is no host function. Without the lock.
 [[nodiscard]] CUresult CheckInitialized();
 // Initialised, healthy, a context current. Without the lock.
 [[nodiscard]] CUresult CheckReady();
