@@ -74,19 +74,23 @@ CUresult MapLocked(const MemoryText& text, uint64_t* begin) GPULOOM_REQUIRES(sha
   if (result != CUDA_SUCCESS) return result;
   result = released;
   if (result == CUDA_SUCCESS) {
+    const ChangingRange range(*begin, size_bytes);
     result = SetAccessLocked(*begin, size_bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   }
   if (result != CUDA_SUCCESS) {
+    const ChangingRange range(*begin, size_bytes);
     (void)UnmapPhysicalLocked(*begin);
     FreeAddresses(*begin);
   }
   return result;
 }
 
-CUresult UnmapLocked(uint64_t begin) GPULOOM_REQUIRES(shared.lock) {
+// Waits for the device's earlier work, so only what forgets everything holds shared.lock meanwhile.
+CUresult Unmap(const Opened& one) {
   Holding holding(&physical_lock);
-  const CUresult result = UnmapPhysicalLocked(begin);
-  FreeAddresses(begin);
+  const ChangingRange range(one.begin, one.size_bytes);
+  const CUresult result = UnmapPhysicalLocked(one.begin);
+  FreeAddresses(one.begin);
   return result;
 }
 
@@ -128,7 +132,7 @@ CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags
   Opened fresh = {text.token, 0, text.size_bytes, 1, 0};
   CUDA_RETURN_IF_ERROR(MapLocked(text, &fresh.begin));
   if (!shared.opened.Push(fresh)) {
-    (void)UnmapLocked(fresh.begin);
+    (void)Unmap(fresh);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   NoteContextObject(ContextObjectKind::kOpenedMemory, fresh.begin);
@@ -138,16 +142,22 @@ CUresult Open(CUdeviceptr* address, const CUipcMemHandle& handle, unsigned flags
 
 // `begin`: of the mapping.
 CUresult Close(CUdeviceptr address, uint64_t* begin) {
-  Holding holding(&shared.lock);
-  for (size_t i = 0; i < shared.opened.count(); ++i) {
+  Opened last;
+  {
+    Holding holding(&shared.lock);
+    size_t i = 0;
+    while (i < shared.opened.count() &&
+           address - shared.opened[i].begin >= shared.opened[i].size_bytes) {
+      ++i;
+    }
+    if (i == shared.opened.count()) return CUDA_ERROR_INVALID_VALUE;
     Opened& one = shared.opened[i];
-    if (address - one.begin >= one.size_bytes) continue;
     *begin = one.begin;
     if (--one.opens != 0) return CUDA_SUCCESS;
+    last = one;
     shared.opened.Remove(i);
-    return UnmapLocked(*begin);
   }
-  return CUDA_ERROR_INVALID_VALUE;
+  return Unmap(last);
 }
 
 }  // namespace
@@ -159,7 +169,7 @@ void CloseShared(uint64_t begin) {
 
 void CloseAllShared() {
   Holding holding(&shared.lock);
-  for (const Opened& one : shared.opened) (void)UnmapLocked(one.begin);
+  for (const Opened& one : shared.opened) (void)Unmap(one);
   shared.opened.Clear();
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/memory/physical_memory.h"
 
+#include <climits>
+
 #include "proto/cuda/return_if_error.h"
 #include "shim/memory/memory.h"
 #include "shim/process/handle_table.h"
@@ -18,7 +20,45 @@ constinit HandleTable<PhysicalMemory, wire::kMaxPhysicals> table;
 
 wire::PhysicalId IdOf(const PhysicalMemory* memory) { return wire::PhysicalId{table.IdOf(memory)}; }
 
+struct Changing {
+  ChangingRange* ranges GPULOOM_GUARDED_BY(physical_lock) = nullptr;
+  uint32_t waiters GPULOOM_GUARDED_BY(physical_lock) = 0;
+  std::atomic<uint32_t> ended{0};  // how many ranges, wrapping around
+};
+constinit Changing changing;
+
 }  // namespace
+
+ChangingRange::ChangingRange(uint64_t begin, uint64_t size_bytes)
+    : begin_(begin), size_bytes_(size_bytes) {
+  while (!IsFreeLocked()) {
+    const uint32_t seen = changing.ended.load(std::memory_order_relaxed);
+    ++changing.waiters;
+    physical_lock.Release();
+    FutexWait(&changing.ended, seen);
+    physical_lock.Acquire();
+    --changing.waiters;
+  }
+  next_ = changing.ranges;
+  changing.ranges = this;
+}
+
+ChangingRange::~ChangingRange() {
+  ChangingRange** link = &changing.ranges;
+  while (*link != this) link = &(*link)->next_;
+  *link = next_;
+  changing.ended.fetch_add(1, std::memory_order_relaxed);
+  if (changing.waiters != 0) FutexWake(&changing.ended, INT_MAX);
+}
+
+bool ChangingRange::IsFreeLocked() const {
+  for (const ChangingRange* other = changing.ranges; other != nullptr; other = other->next_) {
+    if (begin_ - other->begin_ < other->size_bytes_ || other->begin_ - begin_ < size_bytes_) {
+      return false;
+    }
+  }
+  return true;
+}
 
 PhysicalMemory* FindPhysicalLocked(CUmemGenericAllocationHandle handle) {
   PhysicalMemory* memory = table.Find(reinterpret_cast<const void*>(handle));
@@ -104,8 +144,10 @@ CUresult UnmapPhysicalLocked(uint64_t address) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   wire::MemUnmap::Reply reply;
+  physical_lock.Release();
   const CUresult result =
       session.Call<wire::MemUnmap>({wire::DevicePtr{address}, known.size_bytes}, &reply);
+  physical_lock.Acquire();
   // There is one: a mapping holds it.
   PhysicalMemory* memory = table.At(known.object);
   --memory->mappings;
@@ -113,8 +155,8 @@ CUresult UnmapPhysicalLocked(uint64_t address) {
   return result != CUDA_SUCCESS ? result : released;
 }
 
-// Judged as a whole before anything is sent, so that a wrong range changes nothing. The lock keeps
-// the mappings as they are in between.
+// Judged as a whole before anything is sent, so that a wrong range changes nothing. The caller's
+// ChangingRange keeps the mappings as they are in between.
 CUresult SetAccessLocked(uint64_t address, uint64_t size_bytes, uint32_t flags) {
   const uint64_t end = address + size_bytes;
   KnownMemory known;
@@ -125,8 +167,11 @@ CUresult SetAccessLocked(uint64_t address, uint64_t size_bytes, uint32_t flags) 
     }
   }
   wire::MemSetAccess::Reply reply;
-  CUDA_RETURN_IF_ERROR(
-      session.Call<wire::MemSetAccess>({wire::DevicePtr{address}, size_bytes, flags, 0}, &reply));
+  physical_lock.Release();
+  const CUresult result =
+      session.Call<wire::MemSetAccess>({wire::DevicePtr{address}, size_bytes, flags, 0}, &reply);
+  physical_lock.Acquire();
+  if (result != CUDA_SUCCESS) return result;
   for (uint64_t at = address; at != end; at += known.size_bytes) {
     if (!FindKnown(at, &known)) break;
     SetMemoryFlags(at, flags);

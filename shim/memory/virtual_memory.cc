@@ -222,10 +222,11 @@ CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t size_bytes, size_t ali
   return result;
 }
 
-// The lock keeps mappings from coming between the look and the free.
+// The lock keeps mappings from coming between the look and the free, and none is on its way.
 CUresult cuMemAddressFree(CUdeviceptr pointer, size_t size_bytes) {
   CUDA_RETURN_IF_ERROR(NeedSession());
   Holding holding(&physical_lock);
+  const ChangingRange range(pointer, size_bytes);
   KnownMemory known;
   if (!IsReserved(pointer, size_bytes) ||
       (FindKnownFrom(pointer, &known) && known.begin - pointer < size_bytes)) {
@@ -240,6 +241,7 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t size_bytes, size_t offset_bytes,
   CUDA_RETURN_IF_ERROR(NeedSession());
   if (size_bytes == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Holding holding(&physical_lock);
+  const ChangingRange range(pointer, size_bytes);
   PhysicalMemory* memory = FindPhysicalLocked(handle);
   if (memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t reserved, reserved_bytes;
@@ -263,6 +265,7 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t size_bytes, size_t offset_bytes,
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t size_bytes) {
   CUDA_RETURN_IF_ERROR(NeedSession());
   Holding holding(&physical_lock);
+  const ChangingRange range(pointer, size_bytes);
   return UnmapLocked(pointer, size_bytes);
 }
 
@@ -283,6 +286,7 @@ CUresult cuMemSetAccess(CUdeviceptr pointer, size_t size_bytes, const CUmemAcces
     return CUDA_ERROR_INVALID_VALUE;
   }
   Holding holding(&physical_lock);
+  const ChangingRange range(pointer, size_bytes);
   // All descriptors name the one device: the last one counts.
   return SetAccessLocked(pointer, size_bytes, descriptors[count - 1].flags);
 }

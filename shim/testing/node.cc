@@ -115,6 +115,8 @@ class TestingNode::Ring {
     if (held) return;
     for (const auto& [stream, ticket] : held_back_) writer_->PublishCompleted(stream, ticket);
     held_back_.clear();
+    for (const wire::Record& record : unmaps_) Reply<wire::MemUnmap>(record, CUDA_SUCCESS, {});
+    unmaps_.clear();
     Wake();
   }
   bool tenant_sleeps() const { return writer_->TenantSleeps(); }
@@ -281,7 +283,7 @@ class TestingNode::Ring {
   static constexpr bool kSucceeds =
       IsOneOf<C, wire::ArrayDestroy, wire::EventOpen, wire::GreenStreamCreate, wire::HostRegister,
               wire::HostUnregister, wire::LinkCreate, wire::LinkDestroy, wire::MemMap,
-              wire::MemSetAccess, wire::MemUnmap, wire::PhysicalRelease, wire::StreamCreate,
+              wire::MemSetAccess, wire::PhysicalCreate, wire::PhysicalRelease, wire::StreamCreate,
               wire::SurfaceDestroy, wire::TextureDestroy>;
   // Other commands are not served here: their tests run on the executor.
   template <wire::Command C>
@@ -333,6 +335,11 @@ class TestingNode::Ring {
   void On(wire::Tag<wire::PhysicalImport>, const wire::PhysicalImport::Request&,
           const wire::Record& record) {
     Reply<wire::PhysicalImport>(record, 0, {kImportedBytes});
+  }
+  // Behind all earlier work.
+  void On(wire::Tag<wire::MemUnmap>, const wire::MemUnmap::Request&, const wire::Record& record) {
+    if (held_) return unmaps_.push_back(record);
+    Reply<wire::MemUnmap>(record, CUDA_SUCCESS, {});
   }
   void On(wire::Tag<wire::MemInfo>, const wire::MemInfo::Request&, const wire::Record& record) {
     Reply<wire::MemInfo>(record, 0, {uint64_t{5} << 30, uint64_t{6} << 30});
@@ -474,6 +481,7 @@ class TestingNode::Ring {
   uint64_t last_view_ = 0;
   bool events_done_ = false;
   std::vector<wire::Record> event_waits_;
+  std::vector<wire::Record> unmaps_;
   bool held_ = false;
   std::map<wire::StreamId, wire::Ticket> held_back_;
   std::vector<std::pair<wire::StreamId, wire::Ticket>> due_;  // host functions, all that ever were

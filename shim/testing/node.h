@@ -78,7 +78,7 @@ class TestingNode {
   void PauseReading(bool pause);
   // Blocks until the tenant has filled the ring while it is not read.
   void WaitForFullRing();
-  // Work is read but not reported as done; releasing the hold reports it.
+  // Work is read but not reported as done, and nothing is unmapped; releasing the hold reports it.
   void HoldCompletions(bool hold);
   // Blocks until a thread of the tenant sleeps.
   void WaitForSleeper();

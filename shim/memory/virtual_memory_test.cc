@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What waits for the device's earlier work keeps nothing else waiting.
+#include <cstring>
+#include <thread>
+
+#include "shim/testing/loaded_shim.h"
+
+namespace gpuloom {
+namespace {
+
+class VirtualMemory : public ShimTest {
+ protected:
+  static constexpr size_t kBytes = size_t{2} << 20;
+
+  void SetUp() override {
+    Begin();
+    properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties_.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  }
+  CUdeviceptr Reserve() {
+    CUdeviceptr address = 0;
+    EXPECT_EQ(cu_.cuMemAddressReserve(&address, kBytes, 0, 0, 0), CUDA_SUCCESS);
+    return address;
+  }
+  CUmemGenericAllocationHandle Create() {
+    CUmemGenericAllocationHandle memory = 0;
+    EXPECT_EQ(cu_.cuMemCreate(&memory, kBytes, &properties_, 0), CUDA_SUCCESS);
+    return memory;
+  }
+
+  CUmemAllocationProp properties_ = {};
+};
+
+TEST_F(VirtualMemory, WhatIsBeingUnmappedHoldsUpNothingElse) {
+  const CUmemGenericAllocationHandle memory = Create();
+  const CUdeviceptr address = Reserve();
+  ASSERT_EQ(cu_.cuMemMap(address, kBytes, 0, memory, 0), CUDA_SUCCESS);
+  node_.HoldCompletions(true);
+  std::thread unmaps([&] { EXPECT_EQ(cu_.cuMemUnmap(address, kBytes), CUDA_SUCCESS); });
+  node_.WaitForCount("MemUnmap", 1);
+  const CUmemGenericAllocationHandle other_memory = Create();
+  const CUdeviceptr other = Reserve();
+  EXPECT_EQ(cu_.cuMemMap(other, kBytes, 0, other_memory, 0), CUDA_SUCCESS);
+  const CUmemAccessDesc access = {properties_.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  EXPECT_EQ(cu_.cuMemSetAccess(other, kBytes, &access, 1), CUDA_SUCCESS);
+  EXPECT_EQ(cu_.cuMemRelease(other_memory), CUDA_SUCCESS);
+  // The mapping still holds it.
+  EXPECT_EQ(cu_.cuMemRelease(memory), CUDA_SUCCESS);
+  EXPECT_EQ(node_.count("PhysicalRelease"), 0u);
+  node_.HoldCompletions(false);
+  unmaps.join();
+  EXPECT_EQ(node_.count("PhysicalRelease"), 1u);
+  EXPECT_EQ(cu_.cuMemUnmap(address, kBytes), CUDA_SUCCESS) << "there is nothing left";
+  EXPECT_EQ(node_.count("MemUnmap"), 1u);
+}
+
+// The executor would end the session.
+TEST_F(VirtualMemory, WhatIsBeingUnmappedIsLeftAloneUntilThen) {
+  const CUmemGenericAllocationHandle memory = Create();
+  const CUdeviceptr address = Reserve();
+  ASSERT_EQ(cu_.cuMemMap(address, kBytes, 0, memory, 0), CUDA_SUCCESS);
+  node_.HoldCompletions(true);
+  std::thread unmaps([&] { EXPECT_EQ(cu_.cuMemUnmap(address, kBytes), CUDA_SUCCESS); });
+  node_.WaitForCount("MemUnmap", 1);
+  std::thread maps([&] { EXPECT_EQ(cu_.cuMemMap(address, kBytes, 0, memory, 0), CUDA_SUCCESS); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(node_.count("MemMap"), 1u);
+  node_.HoldCompletions(false);
+  unmaps.join();
+  maps.join();
+  EXPECT_EQ(node_.count("MemMap"), 2u);
+  EXPECT_EQ(cu_.cuMemUnmap(address, kBytes), CUDA_SUCCESS);
+  EXPECT_EQ(cu_.cuMemAddressFree(address, kBytes), CUDA_SUCCESS);
+}
+
+TEST_F(VirtualMemory, OfAnotherProcessThatIsBeingClosedHoldsUpNothingElse) {
+  const auto handle = [](uint64_t token) {
+    const uint64_t text[] = {0x6970636d6d6f6f6c,         ~uint64_t{0}, token, token, 0,
+                             TestingNode::kImportedBytes};
+    CUipcMemHandle made = {};
+    memcpy(&made, text, sizeof(text));
+    return made;
+  };
+  CUdeviceptr first = 0, second = 0;
+  ASSERT_EQ(cu_.cuIpcOpenMemHandle_v2(&first, handle(1), 1), CUDA_SUCCESS);
+  node_.HoldCompletions(true);
+  std::thread closes([&] {
+    EXPECT_EQ(cu_.cuCtxSetCurrent(context_), CUDA_SUCCESS);
+    EXPECT_EQ(cu_.cuIpcCloseMemHandle(first), CUDA_SUCCESS);
+  });
+  node_.WaitForCount("MemUnmap", 1);
+  EXPECT_EQ(cu_.cuIpcOpenMemHandle_v2(&second, handle(2), 1), CUDA_SUCCESS);
+  node_.HoldCompletions(false);
+  closes.join();
+  EXPECT_EQ(cu_.cuIpcCloseMemHandle(second), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace gpuloom
