@@ -243,6 +243,23 @@ TEST_F(StreamSetTest, WhatWaitingLaunchesKeepIsCounted) {
   EXPECT_EQ(set_.waiting_bytes(), 0u);
 }
 
+// One for each node that records an event, and a launch is 32 bytes in the ring.
+TEST_F(StreamSetTest, Malicious_PointsOfWaitingGraphsAreCounted) {
+  Stream& a = Add(1);
+  room_ = false;
+  GraphWork graph{};
+  for (uint64_t i = 0; i < 1000; ++i) {
+    graph.points.push_back(std::make_shared<Point>(nullptr, a.id, Ticket{i}, false));
+  }
+  Enqueue(a, {}, std::move(graph));
+  EXPECT_GT(set_.waiting_bytes(), 1000 * sizeof(Point));
+  Enqueue(a, {}, RecordWork{std::make_shared<Point>(nullptr, a.id, Ticket{1}, false)});
+  EXPECT_GT(set_.waiting_bytes(), 1001 * sizeof(Point) + 2 * sizeof(StreamCommand));
+  room_ = true;
+  EXPECT_TRUE(SubmitWaiting());
+  EXPECT_EQ(set_.waiting_bytes(), 0u);
+}
+
 TEST_F(StreamSetTest, OfWhatTakesLongNoMoreGoesThanTheDeviceNeeds) {
   Stream& a = Add(1);
   for (uint32_t i = 0; i < kMaxInFlight; ++i) Enqueue(a);
