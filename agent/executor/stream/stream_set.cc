@@ -264,7 +264,7 @@ bool StreamSet::IsReady(const Stream& stream, const StreamCommand& command) cons
     return false;
   }
   return (command.gate == nullptr || PassesGate(stream, command)) &&
-         sink_->HasRoom(command);
+         sink_->HasRoom(stream, command);
 }
 
 // Opens the gate if everything before the command is known to be done: the stream's own work,

@@ -69,7 +69,7 @@ class StreamSetTest : public ::testing::Test, private StreamSink {
   Stream& legacy_ = Add(0);
 
  private:
-  bool HasRoom(const StreamCommand&) const override { return room_; }
+  bool HasRoom(const Stream&, const StreamCommand&) const override { return room_; }
   bool MaySubmit(const Stream&, const StreamCommand&) const override { return may_submit_; }
   bool MaySubmit(const Stream&, const Chunk&) const override { return may_submit_; }
 
