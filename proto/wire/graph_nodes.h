@@ -9,6 +9,8 @@
 // The tenant flattens child graphs (their nodes between two empty ones) and handles the memory of allocation nodes
 // itself; neither is a kind here. Edges refer to nodes by their position.
 //
+// Bodies are in the order of their nodes and do not overlap: what a block makes the executor keep is bounded by its size.
+//
 // The bodies of conditional nodes follow the graph's own nodes, in the order of their owners (graph_scopes.h); edges
 // stay within one.
 //
@@ -232,10 +234,11 @@ class GraphReader {
     }
     block_ = block;
     head_ = head;
+    uint64_t bodies_end = GraphBodiesOffset(head.nodes, head.edges);
     for (uint32_t i = 0; i < head.nodes; ++i) {
       const GraphNode node = Node(i);
       if (form == Form::kDefinition && (node.index != i || node.flags != 0)) return false;
-      if (!IsWhole(node, form)) return false;
+      if (!IsWhole(node, form, &bodies_end)) return false;
     }
     for (uint32_t i = 0; i < head.edges; ++i) {
       const GraphEdge edge = Edge(i);
@@ -296,8 +299,9 @@ class GraphReader {
     return value;
   }
 
-  // The body is inside the block and has exactly the size that it claims.
-  bool IsWhole(const GraphNode& node, Form form) const {
+  // The body is inside the block, behind the bodies before it, which end at *bodies_end, and has exactly the size that
+  // it claims.
+  bool IsWhole(const GraphNode& node, Form form, uint64_t* bodies_end) const {
     if (static_cast<uint16_t>(node.kind) >= kGraphNodeKinds ||
         (node.flags & ~kGraphNodeDisabled) != 0) {
       return false;
@@ -306,11 +310,11 @@ class GraphReader {
     if (node.body_bytes == 0 && (form == Form::kUpdate || node.kind == GraphNodeKind::kEmpty)) {
       return true;
     }
-    if (node.body_offset % kGraphBodyAlignment != 0 ||
-        node.body_offset < GraphBodiesOffset(head_.nodes, head_.edges) ||
+    if (node.body_offset % kGraphBodyAlignment != 0 || node.body_offset < *bodies_end ||
         uint64_t{node.body_offset} + node.body_bytes > block_.size()) {
       return false;
     }
+    *bodies_end = uint64_t{node.body_offset} + node.body_bytes;
     uint64_t size_bytes = GraphBodyBytes(node.kind);
     if (node.body_bytes < size_bytes) return false;
     if (node.kind == GraphNodeKind::kKernel) {

@@ -146,6 +146,28 @@ TEST(GraphReader, Malicious_BodiesElsewhere) {
   }
 }
 
+TEST(GraphReader, Malicious_BodiesThatOverlap) {
+  const uint32_t bytes = sizeof(GraphKernel) + 24;
+  Block block(3, 0);
+  uint32_t offsets[3];
+  for (uint32_t& offset : offsets) {
+    offset = block.AddBody(bytes);
+    block.Put(offset, GraphKernel{KernelId{1}, {1, 1, 1}, {1, 1, 1}, 0, 0, 24});
+  }
+  const auto parses = [&](uint32_t first, uint32_t second, uint32_t third) {
+    block.SetNode(0, {0, GraphNodeKind::kKernel, 0, first, bytes});
+    block.SetNode(1, {1, GraphNodeKind::kKernel, 0, second, bytes});
+    block.SetNode(2, {2, GraphNodeKind::kKernel, 0, third, bytes});
+    return block.Parses() && block.Parses(Form::kUpdate);
+  };
+  EXPECT_TRUE(parses(offsets[0], offsets[1], offsets[2]));
+  EXPECT_FALSE(parses(offsets[0], offsets[0], offsets[0]));
+  EXPECT_FALSE(parses(offsets[0], offsets[2], offsets[1]));
+  // Partly.
+  block.Put(offsets[0] + 48, GraphKernel{KernelId{1}, {1, 1, 1}, {1, 1, 1}, 0, 0, 24});
+  EXPECT_FALSE(parses(offsets[0], offsets[0] + 48, offsets[2]));
+}
+
 TEST(GraphReader, Malicious_KindsAndIndices) {
   Block kind = Chain();
   kind.SetNode(1, {1, static_cast<GraphNodeKind>(kGraphNodeKinds), 0, 0, 0});

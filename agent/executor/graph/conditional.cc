@@ -5,6 +5,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/graph/conditionals.h"
 #include "agent/executor/graph/graph.h"
+#include "agent/executor/memory/host_memory.h"
 #include "agent/executor/session/work_pool.h"
 
 namespace gpuloom::executor {
@@ -15,7 +16,13 @@ Reservation::~Reservation() {
   if (graph == nullptr) return;
   // The functions that the graph's nodes name must stay loaded until the graph is destroyed.
   pool->Post([doomed = graph, &cuda = device->cuda()] { cuda.cuGraphDestroy(doomed); },
-             [held = std::move(libraries)] {});
+             [held = std::move(libraries), held_charge = charge] {});
+}
+
+bool Reservation::Keep(uint64_t more_nodes, uint64_t more_bytes) {
+  if (!charge->Add(more_nodes * kGraphNodeTakesBytes + more_bytes)) return false;
+  kept_bytes += more_bytes;
+  return true;
 }
 
 void Conditionals::On(wire::Tag<wire::ConditionCreate>,
@@ -28,7 +35,7 @@ void Conditionals::On(wire::Tag<wire::ConditionCreate>,
     entry = reservations_.Add(request.reservation);
     if (entry == nullptr) return Refuse(wire::Fatal::kBadHandle);
     entry->reservation = std::make_shared<Reservation>(services_.device, services_.modules,
-                                                       conditions_, graph_nodes_);
+                                                       conditions_, graph_nodes_, host_->budget);
     entry->reservation->context = port_->context();
   }
   const ReservationRef reservation = entry->reservation;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "agent/executor/session/host_budget.h"
 #include "proto/cuda/cuda_all.h"
 
 namespace gpuloom::executor {
@@ -21,14 +22,19 @@ class WorkPool;
 struct Reservation {
   // The counts are the session's: of its handles, and of driver nodes in its graphs.
   Reservation(Device* owner, WorkPool* workers, std::shared_ptr<uint64_t> conditions,
-              std::shared_ptr<uint64_t> nodes_of_session)
+              std::shared_ptr<uint64_t> nodes_of_session, std::shared_ptr<SessionBudget> budget)
       : device(owner),
         pool(workers),
         session_conditions(std::move(conditions)),
-        session_nodes(std::move(nodes_of_session)) {}
+        session_nodes(std::move(nodes_of_session)),
+        charge(std::make_shared<HostCharge>(std::move(budget))) {}
   ~Reservation();
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
+
+  // The driver's graph, which outlives the Graph made with it, gets so much larger. Returns false if the session has no
+  // host memory left for it.
+  [[nodiscard]] bool Keep(uint64_t more_nodes, uint64_t more_bytes);
 
   Device* const device;
   WorkPool* const pool;
@@ -36,6 +42,8 @@ struct Reservation {
   const std::shared_ptr<uint64_t> session_nodes;
   uint64_t counted_conditions = 0;
   uint64_t counted_nodes = 0;
+  uint64_t kept_bytes = 0;                   // of bodies
+  const std::shared_ptr<HostCharge> charge;  // held until the driver's graph is destroyed
 
   CUgraph graph = nullptr;      // created with the first handle
   CUcontext context = nullptr;  // of the handles and of all nodes, as CUDA wants it

@@ -129,7 +129,7 @@ void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& req
     // The driver takes the larger of the two: an amount for each graph, or for all nodes.
     const uint64_t price =
         std::max(std::max(plan->sections.graphs(), 1u) * kGraphTakesOfDeviceBytes,
-                 plan->reader.nodes() * kGraphNodeTakesOfDeviceBytes);
+                 plan->reader.nodes() * kGraphNodeTakesOfDeviceBytes + plan->param_bytes);
     return Charge(price, [this, caller, request, plan](CUresult charged, DeviceChargeRef charge) {
       if (charged != CUDA_SUCCESS) plan->Fail(charged, wire::kNoGraphNode);
       plan->device_charge = std::move(charge);
@@ -234,6 +234,18 @@ void Graphs::JudgeUpdate(const GraphRef& graph, wire::Ticket ticket) {
   }
   if (!JudgeGraph(plan, kJudgeAtATime)) {
     return modules_.PostNext([] {}, [this, graph, ticket] { JudgeUpdate(graph, ticket); });
+  }
+  if (plan->result == CUDA_SUCCESS && !plan->is_paid) {
+    plan->is_paid = true;
+    const Graph::Growth growth = graph->GrowthOf(*plan);
+    return Charge(growth.charge_bytes, [this, graph, ticket, held = update->plan, growth](
+                                           CUresult charged, DeviceChargeRef charge) {
+      if (charged == CUDA_SUCCESS && !graph->Grow(*held, growth, std::move(charge))) {
+        charged = CUDA_ERROR_OUT_OF_MEMORY;
+      }
+      if (charged != CUDA_SUCCESS) held->Fail(charged, wire::kNoGraphNode);
+      JudgeUpdate(graph, ticket);
+    });
   }
   update->judged = true;
   // The thread that updates may be the one that lets an earlier launch continue, so it must not

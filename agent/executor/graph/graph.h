@@ -42,8 +42,10 @@ struct OperationsRun;
 inline constexpr uint64_t kMaxSessionGraphNodes = 1u << 19;
 // Device memory, measured: per graph, and per node (docs/design/running-graphs.md).
 inline constexpr uint64_t kGraphTakesOfDeviceBytes = 128u << 10;
-inline constexpr uint64_t kGraphNodeTakesOfDeviceBytes = 2'360;
+inline constexpr uint64_t kGraphNodeTakesOfDeviceBytes = 2'360;  // and the parameters
 inline constexpr uint64_t kGraphNodeTakesBytes = 1280;  // host memory, the driver's and ours
+// What the driver keeps of nodes' bodies comes on top: once in its graph, and once in the executable graph.
+inline constexpr uint64_t kGraphKeepsBodies = 2;
 // Host memory that reading a definition takes besides it, in multiples of its size: functions and scopes by node, at
 // least 16 bytes per node.
 inline constexpr uint64_t kReadingGraphTakes = 2;
@@ -92,6 +94,8 @@ struct GraphPlan {
   HostCharge charge;
   bool is_paid = false;
   std::shared_ptr<DeviceCharge> device_charge;  // of a definition: for the graph made from it
+  uint64_t kept_bytes = 0;                      // KeptBytes of its entries
+  uint64_t param_bytes = 0;                     // ParamBytes of its entries
   std::vector<uint8_t> block;
   wire::GraphReader reader;
   wire::GraphScopes scopes;  // of a definition
@@ -188,6 +192,16 @@ class Graph {
 
   // Does what a worker may not: reserves room among the session's nodes.
   [[nodiscard]] CUresult Prepare(const GraphPlan& plan);
+  // What an update adds to what its nodes have been paid for so far. A node that gets smaller again stays paid for.
+  struct Growth {
+    uint64_t kept_bytes = 0;
+    uint64_t param_bytes = 0;
+    uint64_t charge_bytes = 0;  // what has to be charged to the device for it
+  };
+  Growth GrowthOf(const GraphPlan& plan) const;
+  // Before the update is made. Returns false if the session has no host memory left for it.
+  [[nodiscard]] bool Grow(const GraphPlan& plan, const Growth& growth,
+                          std::shared_ptr<DeviceCharge> charge);
   // Worker. Creates the driver's graph and executable graph; the result is in plan->result.
   void Build(GraphPlan* plan);
   // Worker, or the ring thread for a few entries. Sets new parameters.
@@ -278,8 +292,10 @@ class Graph {
     CUgraphNode handle = nullptr;
     CUkernel kernel = nullptr;  // of a kernel node
     uint64_t attributes_hash = 0;
-    int priority = 0;    // of a kernel node: as the program asked for it
-    uint32_t place = 0;  // index in records, waits, or the section's host nodes
+    uint32_t kept_bytes = 0;   // paid for
+    uint32_t param_bytes = 0;  // the same
+    int priority = 0;          // of a kernel node: as the program asked for it
+    uint32_t place = 0;        // index in records, waits, or the section's host nodes
     uint32_t section = 0;
     bool on_host = false;
     wire::GraphNodeKind kind = wire::GraphNodeKind::kEmpty;
@@ -323,6 +339,8 @@ class Graph {
   uint64_t counted_graphs_ = 0;
   const std::shared_ptr<HostCharge> charge_;     // held until the driver's objects are destroyed
   std::shared_ptr<DeviceCharge> device_charge_;  // the same
+  std::vector<std::shared_ptr<DeviceCharge>> growth_charges_;  // the same, of updates
+  uint64_t spare_bytes_ = 0;                                   // charged by them and not needed yet
   CUcontext context_ = nullptr;
   bool node_priorities_ = false;
   PriorityBand band_;

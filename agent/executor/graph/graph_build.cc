@@ -98,12 +98,16 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
     if (*session_nodes_ + more > kMaxSessionGraphNodes) return CUDA_ERROR_OUT_OF_MEMORY;
     reservation_->counted_nodes += more;
     *session_nodes_ += more;
+    const uint64_t more_kept =
+        plan.kept_bytes - std::min(plan.kept_bytes, reservation_->kept_bytes);
+    if (!reservation_->Keep(more, more_kept)) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (*session_nodes_ + parts > kMaxSessionGraphNodes) return CUDA_ERROR_OUT_OF_MEMORY;
   // An update may give a node as many operations as are allowed.
   constexpr uint64_t kOperationsTake =
       wire::kMaxGraphMemoryOperations * sizeof(wire::GraphMemoryOperation);
-  if (!charge_->Add(parts * kGraphNodeTakesBytes + plan.waiting_nodes * kOperationsTake)) {
+  if (!charge_->Add(parts * kGraphNodeTakesBytes + kGraphKeepsBodies * plan.kept_bytes +
+                    plan.waiting_nodes * kOperationsTake)) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   counted_nodes_ = parts;
@@ -135,6 +139,8 @@ CUresult Graph::Lay(const GraphPlan& plan) {
   for (uint32_t i = 0; i < nodes_.size(); ++i) {
     const wire::GraphNode node = plan.reader.Node(i);
     nodes_[i].kind = node.kind;
+    nodes_[i].kept_bytes = static_cast<uint32_t>(KeptBytes(plan.reader, node));
+    nodes_[i].param_bytes = static_cast<uint32_t>(ParamBytes(plan.reader, node));
     nodes_[i].section = plan.sections.of_node[i];
     Section& section = sections_[nodes_[i].section];
     if (node.kind == GraphNodeKind::kEventRecord) {

@@ -6,6 +6,7 @@
 #include "agent/executor/copy/host_copy.h"
 #include "agent/executor/event/events.h"
 #include "agent/executor/graph/conditionals.h"
+#include "agent/executor/graph/graph_node.h"
 #include "agent/executor/graph/graphs.h"
 #include "agent/executor/image/arrays.h"
 #include "agent/executor/memory/device_memory.h"
@@ -58,6 +59,8 @@ CUresult Graphs::JudgeGraphNode(GraphPlan* plan, uint32_t entry) {
   if (!plan->Count(entry)) return CUDA_ERROR_NOT_SUPPORTED;
   // In an update: only the node's switch changes.
   if (node.body_bytes == 0) return CUDA_SUCCESS;
+  plan->kept_bytes += KeptBytes(plan->reader, node);
+  plan->param_bytes += ParamBytes(plan->reader, node);
   switch (node.kind) {
     case GraphNodeKind::kKernel:
       return JudgeGraphKernel(plan, entry);

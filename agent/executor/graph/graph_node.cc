@@ -110,6 +110,17 @@ CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 BatchNode(std::vector<CUstreamBatchMemOpParams>
   return value;
 }
 
+uint64_t KeptBytes(const wire::GraphReader& reader, const wire::GraphNode& node) {
+  if (node.kind != wire::GraphNodeKind::kMemoryOperations) return node.body_bytes;
+  return reader.Operations(node) * sizeof(CUstreamBatchMemOpParams);
+}
+
+uint64_t ParamBytes(const wire::GraphReader& reader, const wire::GraphNode& node) {
+  return node.kind == wire::GraphNodeKind::kKernel && node.body_bytes != 0
+             ? reader.Body<wire::GraphKernel>(node).param_bytes
+             : 0;
+}
+
 // Over the tenant's bytes: attributes in another order or with other unused bytes count as changed,
 // which costs an update of the whole graph and nothing else.
 uint64_t HashAttributes(const GraphPlan& plan, const wire::GraphNode& node) {

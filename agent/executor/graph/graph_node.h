@@ -31,6 +31,11 @@ std::vector<CUstreamBatchMemOpParams> Operations(const GraphPlan& plan,
 CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 BatchNode(std::vector<CUstreamBatchMemOpParams>* operations,
                                            CUcontext context);
 
+// What a node's body makes the driver keep besides the node, each time it does, and what of it lies in device memory.
+// A node without a body keeps what it has.
+uint64_t KeptBytes(const wire::GraphReader& reader, const wire::GraphNode& node);
+uint64_t ParamBytes(const wire::GraphReader& reader, const wire::GraphNode& node);
+
 // FNV-1a.
 inline constexpr uint64_t kHashBegin = 0xcbf29ce484222325;
 uint64_t HashBytes(uint64_t hash, const void* bytes, size_t size_bytes);

@@ -397,6 +397,123 @@ TEST_F(GraphTest, AGraphIsPaidForBeforeItIsMade) {
   EXPECT_EQ(Instantiate(3, small), CUDA_SUCCESS);
 }
 
+constexpr uint32_t kLargeParamBytes = 32'000;
+
+TEST_F(GraphTest, ParametersAreMemoryOfTheDevicesToo) {
+  ASSERT_TRUE(tenant_->LoadKernel(2, 2, "large", kEmptyPtx));
+  const std::vector<uint8_t> params(kLargeParamBytes);
+  const uint64_t before = scheduler_.memory_in_use();
+  const auto more = [&] { return scheduler_.memory_in_use() - before; };
+  TestingGraph graph, plain, update;
+  for (uint32_t i = 0; i < 100; ++i) {
+    graph.AddKernel(2, params);
+    plain.AddKernel(1, PlainParams());
+  }
+  constexpr uint64_t kLarge = 100 * (kGraphNodeTakesOfDeviceBytes + kLargeParamBytes);
+  ASSERT_EQ(InstantiateFromArena(1, graph), CUDA_SUCCESS);
+  EXPECT_EQ(more(), kLarge);
+  tenant_->Post<wire::GraphDestroy>({GraphId{1}});
+  ASSERT_TRUE(tenant_->Wait([&] { return more() == 0; }));
+  // An update may name a kernel with larger parameters.
+  ASSERT_EQ(InstantiateFromArena(1, plain), CUDA_SUCCESS);
+  const uint64_t small = more();
+  update.AddKernel(2, params);
+  update.Rename(0, 7);
+  ASSERT_EQ(Update(1, update), CUDA_SUCCESS);
+  EXPECT_GE(more(), small + kLargeParamBytes - PlainParams().size());
+  const uint64_t grown = more();
+  EXPECT_EQ(Update(1, update), CUDA_SUCCESS);
+  EXPECT_EQ(more(), grown) << "it is paid for";
+  scheduler_.quota_bytes = scheduler_.memory_in_use();
+  const auto update_from = [&](uint32_t first) {
+    for (uint32_t i = first; i < 100; ++i) {
+      TestingGraph next;
+      next.AddKernel(2, params);
+      next.Rename(0, i);
+      if (const auto result = Update(1, next); result != CUDA_SUCCESS) return result;
+    }
+    return std::optional<CUresult>(CUDA_SUCCESS);
+  };
+  EXPECT_EQ(update_from(8), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(Update(1, update), CUDA_SUCCESS) << "what is paid for stays so";
+  tenant_->Post<wire::GraphDestroy>({GraphId{1}});
+  EXPECT_TRUE(tenant_->Wait([&] { return more() == 0; }));
+}
+
+class GraphBudgetTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kSessionBytes = 16u << 20;
+  static constexpr uint32_t kNodes = 50;
+  static constexpr uint64_t kKeptBytes = kNodes * kGraphKeepsBodies * kLargeParamBytes;
+
+  void SetUp() override {
+    ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+    ASSERT_TRUE(tenant_->LoadKernel(2, 2, "large", kEmptyPtx));
+  }
+  TestingGraph Kernels(bool large) const {
+    TestingGraph graph;
+    for (uint32_t i = 0; i < kNodes; ++i) {
+      large ? graph.AddKernel(2, params_) : graph.AddKernel(1, PlainParams());
+    }
+    return graph;
+  }
+  // Of a definition or an update in the arena.
+  template <typename C>
+  std::optional<CUresult> Send(uint32_t graph, const TestingGraph& definition) {
+    const std::vector<uint8_t> block = definition.Block();
+    const HostPtr address{tenant_->order.host_range_begin + (1u << 20)};
+    std::memcpy(reinterpret_cast<void*>(address), block.data(), block.size());
+    return tenant_->Call<C>({GraphId{graph}, 0, address, block.size()});
+  }
+
+  const std::vector<uint8_t> params_ = std::vector<uint8_t>(kLargeParamBytes);
+  const Driver& driver_ = TestingDriver::Reset();
+  TestingScheduler scheduler_{driver_, true, -1, 4 * kSessionBytes};
+  std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
+};
+
+// The driver keeps them in the graph and in the executable graph.
+TEST_F(GraphBudgetTest, Malicious_ParametersWithoutEnd) {
+  uint32_t made = 0;
+  while (made < 20 && Send<wire::GraphInstantiate>(made + 1, Kernels(true)) == CUDA_SUCCESS) ++made;
+  EXPECT_GT(made, 0u);
+  EXPECT_LE(made * kKeptBytes, kSessionBytes);
+  for (uint32_t i = 1; i <= made; ++i) tenant_->Post<wire::GraphDestroy>({GraphId{i}});
+  EXPECT_TRUE(tenant_->Wait(
+      [&] { return Send<wire::GraphInstantiate>(1, Kernels(true)) == CUDA_SUCCESS; }));
+}
+
+TEST_F(GraphBudgetTest, Malicious_UpdatesToLargerParameters) {
+  uint32_t grown = 0;
+  for (uint32_t id = 1; id <= 20; ++id) {
+    ASSERT_EQ(Send<wire::GraphInstantiate>(id, Kernels(false)), CUDA_SUCCESS);
+    const auto result = Send<wire::GraphUpdate>(id, Kernels(true));
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) break;
+    ASSERT_EQ(result, CUDA_SUCCESS);
+    ++grown;
+  }
+  EXPECT_GT(grown, 0u);
+  EXPECT_LE(grown * kKeptBytes, kSessionBytes);
+}
+
+// The driver's graph of a reservation outlives the executable one that was made with it.
+TEST_F(GraphBudgetTest, Malicious_ReservationsKeepParameters) {
+  uint32_t kept = 0;
+  for (uint32_t id = 1; id <= 20; ++id) {
+    ASSERT_EQ(tenant_->Call<wire::ConditionCreate>({wire::ReservationId{id}, 0, 0, 0}),
+              CUDA_SUCCESS);
+    TestingGraph graph = Kernels(true);
+    graph.AddConditional(id, 0, CU_GRAPH_COND_TYPE_IF, {0});
+    const auto result = Send<wire::GraphInstantiate>(1, graph);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) break;
+    ASSERT_EQ(result, CUDA_SUCCESS);
+    ++kept;
+    tenant_->Post<wire::GraphDestroy>({GraphId{1}});
+  }
+  EXPECT_GT(kept, 0u);
+  EXPECT_LE(kept * kNodes * kLargeParamBytes, kSessionBytes);
+}
+
 // Memory of the node's, which definitions out of holes in the arena cost the tenant nothing of.
 TEST(GraphBudget, Malicious_ADefinitionBeyondWhatASessionMayCost) {
   const Driver& driver = TestingDriver::Reset();

@@ -108,6 +108,45 @@ CUresult Graph::ApplyEntry(const GraphPlan& plan, uint32_t entry, bool* whole) {
   return result;
 }
 
+// CUDA lets an update give a node another kernel, whose parameters may be larger. The device is asked for pieces, so
+// that a graph that grows little by little has few charges.
+Graph::Growth Graph::GrowthOf(const GraphPlan& plan) const {
+  Growth growth;
+  for (uint32_t i = 0; i < plan.reader.nodes(); ++i) {
+    const wire::GraphNode form = plan.reader.Node(i);
+    const Node& node = nodes_[form.index];
+    const uint64_t kept = KeptBytes(plan.reader, form);
+    const uint64_t params = ParamBytes(plan.reader, form);
+    growth.kept_bytes += kept - std::min<uint64_t>(kept, node.kept_bytes);
+    growth.param_bytes += params - std::min<uint64_t>(params, node.param_bytes);
+  }
+  if (growth.param_bytes > spare_bytes_) {
+    const uint64_t pieces = (growth.param_bytes - spare_bytes_ + kGraphTakesOfDeviceBytes - 1) /
+                            kGraphTakesOfDeviceBytes;
+    growth.charge_bytes = pieces * kGraphTakesOfDeviceBytes;
+  }
+  return growth;
+}
+
+bool Graph::Grow(const GraphPlan& plan, const Growth& growth,
+                 std::shared_ptr<DeviceCharge> charge) {
+  if (charge != nullptr) growth_charges_.push_back(std::move(charge));
+  spare_bytes_ += growth.charge_bytes;
+  if (!charge_->Add(kGraphKeepsBodies * growth.kept_bytes)) return false;
+  // The original graph may outlive this one.
+  if (reservation_ != nullptr && !reservation_->Keep(0, growth.kept_bytes)) return false;
+  spare_bytes_ -= std::min(spare_bytes_, growth.param_bytes);
+  for (uint32_t i = 0; i < plan.reader.nodes(); ++i) {
+    const wire::GraphNode form = plan.reader.Node(i);
+    Node& node = nodes_[form.index];
+    const auto kept = static_cast<uint32_t>(KeptBytes(plan.reader, form));
+    const auto params = static_cast<uint32_t>(ParamBytes(plan.reader, form));
+    node.kept_bytes = std::max(node.kept_bytes, kept);
+    node.param_bytes = std::max(node.param_bytes, params);
+  }
+  return true;
+}
+
 bool Graph::IsSureOf(const GraphPlan& plan) const {
   // Events are looked up when a launch is read, functions are the tenant's as long as its shim thinks so, and handles of
   // a reservation are made by its shim when nothing else is under way.

@@ -11,13 +11,41 @@ namespace gpuloom::executor {
 
 // First come, first served among sessions. The owner may go on only until another one waits: then
 // its launches run out and the turn passes.
-bool Printer::MayPrint(uint64_t session) {
-  const bool mine = owner_ == 0 || owner_ == session;
-  if (mine && (waiting_.empty() || waiting_.front() == session)) return true;
-  if (std::find(waiting_.begin(), waiting_.end(), session) == waiting_.end()) {
-    waiting_.push_back(session);
+bool Printer::MayPrint(uint64_t session, uint64_t now_ns) {
+  if (IsTurnOf(session, now_ns)) return true;
+  const auto own = std::find_if(waiting_.begin(), waiting_.end(),
+                                [session](const Waiting& one) { return one.session == session; });
+  if (own == waiting_.end()) {
+    waiting_.push_back({session});
+  } else {
+    *own = {session};
   }
   return false;
+}
+
+bool Printer::IsTurnOf(uint64_t session, uint64_t now_ns) {
+  if (owner_ != 0 && owner_ != session) return false;
+  for (Waiting& ahead : waiting_) {
+    if (ahead.session == session) return true;
+    if (ahead.passed) continue;
+    // While its own launches run nobody else could go.
+    if (owner_ == session) return false;
+    if (!ahead.blocks_ns) ahead.blocks_ns = now_ns;
+    if (now_ns < *ahead.blocks_ns + kPatienceNs) return false;
+    ahead.passed = true;
+  }
+  return true;
+}
+
+bool Printer::Waits(uint64_t session) const {
+  return std::any_of(waiting_.begin(), waiting_.end(), [session](const Waiting& one) {
+    return one.session == session && !one.passed;
+  });
+}
+
+bool Printer::AnyWaits() const {
+  return std::any_of(waiting_.begin(), waiting_.end(),
+                     [](const Waiting& one) { return !one.passed; });
 }
 
 // What is in the buffer when a turn begins was written after the last owner's text had been taken:

@@ -8,6 +8,9 @@
 // running; a worker does that after each printing launch, before its completion is published, so
 // that the text is there when the tenant's call returns.
 //
+// Who is first in line and does not go when the printer is free, because its share of the device's time is used up or the
+// device has no room for it, is passed over. It keeps its place, and counts again once it asks.
+//
 // A kernel that never ends keeps the turn: other sessions' printing kernels wait for it.
 //
 // Owned by the loop; ring thread only.
@@ -16,6 +19,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "agent/executor/printing/driver_output.h"
@@ -34,19 +38,36 @@ class Printer {
   Printer(Device* device, WorkPool* pool, DriverOutput* output)
       : device_(device), output_(output), lane_(pool) {}
 
+  // How long a free printer waits for who is first: some rounds of the loop, and sleeps between them.
+  static constexpr uint64_t kPatienceNs = 20'000'000;
+
   // Returns false if it is another session's turn; this one is queued and must ask again later.
-  bool MayPrint(uint64_t session);
+  bool MayPrint(uint64_t session, uint64_t now_ns);
+  // The same for who cannot go at once even if it may: without queueing.
+  bool IsTurnOf(uint64_t session, uint64_t now_ns);
+  // In line, and not passed over.
+  bool Waits(uint64_t session) const;
+  bool AnyWaits() const;
   // Call when a launch that may print is submitted to CUDA, right after MayPrint has allowed it.
   void Began(uint64_t session);
   // Call when this many launches are done and their text has been taken.
   void Ended(uint32_t launches);
-  // Call when the session does not wait any more.
-  void Forget(uint64_t session) { std::erase(waiting_, session); }
+  // Call when the session does not wait any more, or cannot go for as long as somebody likes.
+  void Forget(uint64_t session) {
+    std::erase_if(waiting_, [session](const Waiting& one) { return one.session == session; });
+  }
 
   // Calls `done` with what was printed up to `reached`, an event that is already complete.
   void Flush(CUevent reached, std::function<void(std::string)> done);
 
  private:
+  struct Waiting {
+    uint64_t session;
+    std::optional<uint64_t> blocks_ns =
+        {};  // since when the printer is free and another session waits for this one
+    bool passed = false;
+  };
+
   Device* const device_;
   DriverOutput* const output_;
   Lane lane_;
@@ -54,7 +75,7 @@ class Printer {
   LineBudget lines_;
   uint64_t owner_ = 0;
   uint32_t launches_ = 0;  // the owner's launches that have begun and not ended
-  std::deque<uint64_t> waiting_;
+  std::deque<Waiting> waiting_;
 };
 
 }  // namespace gpuloom::executor

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sessions whose kernels may print take turns at the device; others are not concerned.
+#include "agent/executor/printing/printer.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -100,6 +102,45 @@ TEST_F(PrinterTest, ALaunchInSectionsHasATurnForEach) {
   scheduler_.RemoveTenant(*a_);
   ASSERT_TRUE(scheduler_.WaitEnded(a_->order.session_id));
   EXPECT_TRUE(b_->WaitDone(1, b_->LaunchPlain(1, kPrints)));
+}
+
+// An operator may hold it for hours.
+TEST_F(PrinterTest, WhoWaitsAndIsHeldKeepsNobody) {
+  TestingDriver::Hold();
+  a_->LaunchPlain(1, kPrints);
+  ASSERT_TRUE(Reaches(1));
+  const Ticket second = b_->LaunchPlain(1, kPrints);
+  ASSERT_TRUE(Stays(1));
+  ASSERT_TRUE(scheduler_.WaitHeld(scheduler_.Hold(*b_, true)));
+  a_->LaunchPlain(1, kPrints);
+  EXPECT_TRUE(Reaches(2));
+  scheduler_.Hold(*b_, false);
+  TestingDriver::Release();
+  EXPECT_TRUE(b_->WaitDone(1, second));
+}
+
+TEST(Printer, WhoIsFirstAndDoesNotGoIsPassedOver) {
+  Printer printer(nullptr, nullptr, nullptr);
+  uint64_t now = 0;
+  ASSERT_TRUE(printer.MayPrint(1, now));
+  printer.Began(1);
+  EXPECT_FALSE(printer.MayPrint(2, now));
+  EXPECT_FALSE(printer.MayPrint(3, now));
+  // As long as another's kernel takes, it could not go.
+  now += 10 * Printer::kPatienceNs;
+  EXPECT_FALSE(printer.MayPrint(1, now));
+  printer.Ended(1);
+  EXPECT_FALSE(printer.MayPrint(3, now));
+  now += Printer::kPatienceNs;
+  EXPECT_TRUE(printer.MayPrint(3, now));
+  EXPECT_FALSE(printer.Waits(2));
+  printer.Began(3);
+  EXPECT_TRUE(printer.Waits(1));
+  // It has kept its place.
+  EXPECT_FALSE(printer.MayPrint(2, now));
+  printer.Ended(1);
+  EXPECT_FALSE(printer.MayPrint(1, now));
+  EXPECT_TRUE(printer.MayPrint(2, now));
 }
 
 TEST_F(PrinterTest, WhoWaitsAndEndsIsForgotten) {

@@ -417,6 +417,8 @@ int64_t Loop::SleepForWorkNs(uint64_t idle_ns) const {
     if (quiet_.Holding()) return kShortestSleepNs;
     if (!quiet_.empty()) return kLongestSleepNs;
   }
+  // Nothing announces that who is first in line will not go (Printer::kPatienceNs).
+  if (printer_.AnyWaits()) return kLongestSleepNs;
   for (const auto& session : sessions_) {
     // A tenant rings when it has taken the text; this is for one that died before it could.
     const Session::State state = session->state();

@@ -6,6 +6,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/partitions.h"
 #include "agent/executor/memory/host_memory.h"
+#include "agent/executor/printing/printer.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/session/session_parts.h"
@@ -124,7 +125,10 @@ void Session::UpdateHeld() {
   held_ = quiet_held_ || moving_ ||
           std::any_of(holds_.begin(), holds_.end(),
                       [](const SchedulerHold& hold) { return hold.holds; });
-  if (was_held != held_) NoteHeld(services_.sharing->now_ns());
+  if (was_held == held_) return;
+  // It does not ask again before the hold ends, perhaps by an operator's hand.
+  if (held_) services_.printer->Forget(id());
+  NoteHeld(services_.sharing->now_ns());
 }
 
 void Session::Hold(control::HoldReason reason, bool hold, uint32_t request) {

@@ -230,6 +230,27 @@ TEST_F(TimeSharingTest, ACeilingHoldsOnAnIdleDevice) {
   }));
 }
 
+// While the other's first kernel prints, the one with the ceiling comes into the printers' line.
+TEST_F(TimeSharingTest, WhoHasUsedUpItsTimeKeepsNobodyFromPrinting) {
+  constexpr std::string_view kNamesPrintf =
+      ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n";
+  std::string printing(kProgram);
+  printing.insert(printing.find(".visible"), kNamesPrintf);
+  constexpr uint32_t kPrints = 9;
+  const auto bound = Add({0, 0, 0, 0, 20});
+  const auto other = Add({});
+  for (TestingTenant* tenant : {bound.get(), other.get()}) {
+    ASSERT_TRUE(tenant->LoadKernel(9, kPrints, "rest", printing));
+  }
+  // Its time for some seconds.
+  ASSERT_TRUE(bound->WaitDone(0, Launch(bound.get(), 0, kRest, 100'000'000)));
+  Launch(other.get(), 0, kPrints, 100'000'000);
+  const Ticket waits = Launch(bound.get(), 0, kPrints, 1'000);
+  ASSERT_EQ(bound->Call<wire::MemInfo>({}), CUDA_SUCCESS);
+  EXPECT_TRUE(other->WaitDone(0, Launch(other.get(), 0, kPrints, 1'000)));
+  EXPECT_FALSE(bound->reader.Done(StreamId{0}, waits));
+}
+
 TEST_F(TimeSharingTest, Malicious_WhoWaitsForEachKernelIsBoundToo) {
   EXPECT_TRUE(KeepsAFifth([](TestingTenant* tenant) {
     const auto until = steady_clock::now() + milliseconds(1000);

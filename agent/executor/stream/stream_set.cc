@@ -27,6 +27,9 @@ size_t BindingBytes(const std::shared_ptr<const Bindings>& bindings) {
   return bindings == nullptr ? 0 : sizeof(Bindings) + bindings->each.size() * kEach;
 }
 
+// Each with what the allocator and its reference count take.
+constexpr size_t kPointBytes = sizeof(PointRef) + sizeof(Point) + 48;
+
 // Host memory of a waiting command, for the limit at which the ring is read no further
 // (Session::MayRead). Must not change while it waits but by what SubmitWaitsEarly subtracts: the
 // same number is taken off when it goes.
@@ -39,6 +42,10 @@ size_t CostBytes(const StreamCommand& command) {
     bytes += BindingBytes(launch->bindings);
   } else if (const auto* asking = std::get_if<LaunchExWork>(&command.work)) {
     bytes += BindingBytes(asking->bindings);
+  } else if (const auto* graph = std::get_if<GraphWork>(&command.work)) {
+    bytes += graph->points.size() * kPointBytes;
+  } else if (std::holds_alternative<RecordWork>(command.work)) {
+    bytes += kPointBytes;
   }
   return bytes;
 }
@@ -256,7 +263,8 @@ bool StreamSet::IsReady(const Stream& stream, const StreamCommand& command) cons
       !AreSubmitted(command.dependencies)) {
     return false;
   }
-  return (command.gate == nullptr || PassesGate(stream, command)) && sink_->HasRoom(command);
+  return (command.gate == nullptr || PassesGate(stream, command)) &&
+         sink_->HasRoom(stream, command);
 }
 
 // Opens the gate if everything before the command is known to be done: the stream's own work,

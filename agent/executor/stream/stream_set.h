@@ -170,7 +170,7 @@ class StreamSink {
   // Submit does this for the dependencies still in its command.
   virtual void WaitFor(Stream& stream, const Dependency& dependency) = 0;
   // Returns false if `command` needs something that is in use; call again later.
-  virtual bool HasRoom(const StreamCommand& command) const = 0;
+  virtual bool HasRoom(const Stream& stream, const StreamCommand& command) const = 0;
   // Returns false while it is others' turn; call again later.
   virtual bool MaySubmit(const Stream& stream, const StreamCommand& command) const = 0;
   virtual bool MaySubmit(const Stream& stream, const Chunk& chunk) const = 0;

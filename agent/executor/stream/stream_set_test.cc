@@ -69,7 +69,7 @@ class StreamSetTest : public ::testing::Test, private StreamSink {
   Stream& legacy_ = Add(0);
 
  private:
-  bool HasRoom(const StreamCommand&) const override { return room_; }
+  bool HasRoom(const Stream&, const StreamCommand&) const override { return room_; }
   bool MaySubmit(const Stream&, const StreamCommand&) const override { return may_submit_; }
   bool MaySubmit(const Stream&, const Chunk&) const override { return may_submit_; }
 
@@ -238,6 +238,23 @@ TEST_F(StreamSetTest, WhatWaitingLaunchesKeepIsCounted) {
   asking.bindings = bindings;
   Enqueue(a, {}, std::move(asking));
   EXPECT_GT(set_.waiting_bytes(), 3 * plain + 200 * sizeof(Binding));
+  room_ = true;
+  EXPECT_TRUE(SubmitWaiting());
+  EXPECT_EQ(set_.waiting_bytes(), 0u);
+}
+
+// One for each node that records an event, and a launch is 32 bytes in the ring.
+TEST_F(StreamSetTest, Malicious_PointsOfWaitingGraphsAreCounted) {
+  Stream& a = Add(1);
+  room_ = false;
+  GraphWork graph{};
+  for (uint64_t i = 0; i < 1000; ++i) {
+    graph.points.push_back(std::make_shared<Point>(nullptr, a.id, Ticket{i}, false));
+  }
+  Enqueue(a, {}, std::move(graph));
+  EXPECT_GT(set_.waiting_bytes(), 1000 * sizeof(Point));
+  Enqueue(a, {}, RecordWork{std::make_shared<Point>(nullptr, a.id, Ticket{1}, false)});
+  EXPECT_GT(set_.waiting_bytes(), 1001 * sizeof(Point) + 2 * sizeof(StreamCommand));
   room_ = true;
   EXPECT_TRUE(SubmitWaiting());
   EXPECT_EQ(set_.waiting_bytes(), 0u);

@@ -44,7 +44,7 @@ class Submission final : public Part, public StreamSink {
   void On(wire::Tag<wire::StreamMark>, const wire::StreamMark::Request&, const wire::Record&);
 
   void Submit(Stream& stream, StreamCommand& command) override;
-  bool HasRoom(const StreamCommand& command) const override;
+  bool HasRoom(const Stream& stream, const StreamCommand& command) const override;
   bool MaySubmit(const Stream& stream, const StreamCommand& command) const override;
   bool MaySubmit(const Stream& stream, const Chunk& chunk) const override;
   void WaitFor(Stream& stream, const Dependency& dependency) override;
@@ -89,6 +89,7 @@ class Submission final : public Part, public StreamSink {
     wire::Ticket ticket;
   };
   bool TextTaken(Stream& stream, const PointRef& point);
+  bool MayPrint(const Stream& stream, const StreamCommand& command) const;
   CUcontext ContextOf(const Stream& stream) const;
   CUresult NewStream(const Stream& stream, int priority, CUstream* made);
   CUresult MakeStream(Stream& stream);

@@ -220,16 +220,24 @@ bool Submission::KernelIsTimed(const Stream& stream) const {
          (stream.command_ns == 0 || stream.command_ns >= Tally::kMarkedNs);
 }
 
-bool Submission::HasRoom(const StreamCommand& command) const {
+bool Submission::HasRoom(const Stream& stream, const StreamCommand& command) const {
   if (std::holds_alternative<ChunkWork>(command.work)) return launches_->HasRoom();
   if (const auto* work = std::get_if<GraphWork>(&command.work)) {
     if (!work->graph->MayLaunch(command.ticket) || !graphs_->Follows(work->graph)) return false;
   }
-  // Asking puts the session into the printer's line, so it is asked only when the command's
-  // dependencies and its graph are ready.
-  if (Prints(command.work) && !services_.printer->MayPrint(id())) return false;
+  if (Prints(command.work) && !MayPrint(stream, command)) return false;
   return !std::holds_alternative<CopyInlineWork>(command.work) ||
          copies_->HasRoom(command.payload.size());
+}
+
+// Asking puts the session into the printer's line, where it keeps others waiting. So it asks only when the command's
+// dependencies and its graph are ready, and its share lets it go. While the share does not, it is ready if asking would
+// be of use: only then is the device to be kept for it.
+bool Submission::MayPrint(const Stream& stream, const StreamCommand& command) const {
+  Printer& printer = *services_.printer;
+  const uint64_t now = services_.sharing->now_ns();
+  if (MaySubmit(stream, command)) return printer.MayPrint(id(), now);
+  return !printer.Waits(id()) || printer.IsTurnOf(id(), now);
 }
 
 // `key` is called only while there is room.

@@ -349,14 +349,21 @@ void FillTable(Driver* d) {
     TakeLong("look up");
     const MutexLock lock(S().mutex);
     if (std::strcmp(name, "missing") == 0) return CUDA_ERROR_NOT_FOUND;
+    if (std::strcmp(name, "large") == 0) S().large_kernels.insert(S().objects + 1);
     return *kernel = Make<CUkernel>(++S().objects), CUDA_SUCCESS;
   };
   d->cuKernelGetFunction = [](CUfunction* function, CUkernel kernel) {
     return *function = Make<CUfunction>(Number(kernel)), Instantiate();
   };
   d->cuFuncLoad = [](CUfunction) { return CUDA_SUCCESS; };
-  // Two parameters: a pointer and an int.
-  d->cuKernelGetParamInfo = [](CUkernel, size_t index, size_t* offset, size_t* size) {
+  // Two parameters: a pointer and an int. Kernels named "large" have one, of 32,000 bytes.
+  d->cuKernelGetParamInfo = [](CUkernel kernel, size_t index, size_t* offset, size_t* size) {
+    const MutexLock lock(S().mutex);
+    if (S().large_kernels.count(Number(kernel)) != 0) {
+      *offset = 0;
+      *size = 32'000;
+      return index == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
     *offset = index * 8;
     *size = index == 0 ? 8 : 4;
     return index < 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

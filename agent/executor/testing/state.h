@@ -40,6 +40,7 @@ struct TestingState {
   std::map<uint64_t, std::vector<CUstreamBatchMemOpParams>> graph_operations
       GPULOOM_GUARDED_BY(mutex);                                    // by graph
   std::map<uint64_t, uint64_t> graph_of GPULOOM_GUARDED_BY(mutex);  // by executable
+  std::set<uint64_t> large_kernels GPULOOM_GUARDED_BY(mutex);       // named "large"
   std::set<uint64_t> conditional GPULOOM_GUARDED_BY(mutex);         // graphs
   std::vector<int> priorities GPULOOM_GUARDED_BY(mutex);  // of streams, launches and nodes
   std::atomic<int> live_graphs{0};
