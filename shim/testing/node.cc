@@ -246,9 +246,6 @@ class TestingNode::Ring {
           const wire::Record& record) {
     Reply<wire::ContextSetLimit>(record, r.value > 1u << 20 ? CUDA_ERROR_OUT_OF_MEMORY : 0, {});
   }
-  void On(wire::Tag<wire::LaunchEx>, const wire::LaunchEx::Request& r, const wire::Record& record) {
-    Complete(r.stream, record);
-  }
   void On(wire::Tag<wire::ReferenceGet>, const wire::ReferenceGet::Request&,
           const wire::Record& record) {
     wire::ReferenceGet::Reply reply = {};
@@ -358,9 +355,6 @@ class TestingNode::Ring {
     for (uint64_t i = 0; i < r.count; ++i) {
       std::memcpy(Any(r.destination) + i * r.element_bytes, &r.value, r.element_bytes);
     }
-    Complete(r.stream, record);
-  }
-  void On(wire::Tag<wire::Launch>, const wire::Launch::Request& r, const wire::Record& record) {
     Complete(r.stream, record);
   }
   void On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request& r,
