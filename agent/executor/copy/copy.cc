@@ -98,14 +98,16 @@ void Copies::On(wire::Tag<wire::Fill>, const wire::Fill::Request& request,
   streams_.Enqueue(*stream, std::move(command));
 }
 
-// If nothing is staged, any payload may go; otherwise one above the limit never would.
+// If nothing is staged, any payload may go; otherwise one above the limit never would. Room that others have comes back
+// when the device has made their copies, and the loop then looks at all sessions' queues.
 bool Copies::HasRoom(size_t payload_bytes) const {
-  return staged_bytes_ == 0 ||
-         staged_bytes_ + Staging::CostBytes(payload_bytes) <= Staging::kSessionBytes;
+  return (staged_bytes_ == 0 ||
+          staged_bytes_ + Staging::CostBytes(payload_bytes) <= Staging::kSessionBytes) &&
+         services_.staging->HasRoom(*tenant_, payload_bytes);
 }
 
 // From pageable memory the driver may keep this thread waiting (staging.h), so the payload is
-// copied into pinned memory where there is room.
+// copied into pinned memory, for which HasRoom has made it wait.
 CUresult Copies::SubmitCopyInline(Stream& stream, const StreamCommand& command,
                                   uint64_t destination) {
   const std::span<const uint8_t> payload = command.payload;
@@ -115,7 +117,7 @@ CUresult Copies::SubmitCopyInline(Stream& stream, const StreamCommand& command,
     staged_bytes_ += Staging::CostBytes(payload.size());
     source = copy;
   }
-  // Otherwise the source is pageable memory, which CUDA has copied when the call returns.
+  // Without pinned memory the source is pageable, which CUDA has copied when the call returns.
   return services_.device->cuda().cuMemcpyHtoDAsync_v2(destination, source, payload.size(),
                                                        stream.cuda);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pinned memory through which small copies from the ring go to the device. For pageable memory the
-// driver may block the caller until its own staging buffers have room; here a session that has used up
-// its share waits in its queue, and the ring thread never blocks. Owned by the loop; ring thread only.
+// driver may block the caller until its own staging buffers have room; here a copy for which there is no
+// room waits in its stream's queue, and the ring thread never blocks. What is taken comes back when the
+// device has made the copy, or with the session's end. Owned by the loop; ring thread only.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +19,25 @@ class Staging {
  public:
   // Limit per session for copies: 16 of the largest inline copies.
   static constexpr uint64_t kSessionBytes = 1u << 20;
-  // Limit for all sessions of a tenant, including the words of their graphs.
+  // Limit for all sessions of a tenant.
   static constexpr uint64_t kTenantBytes = 2u << 20;
+  // Words of device memory that the executor reads itself have their own part: nothing could make them wait.
+  static constexpr uint64_t kWords = 256;
 
-  // Without pinned memory (the driver refused it) Copy always returns nullptr.
+  // Without pinned memory (the driver refused it) nothing waits, and everything goes from pageable memory.
   void Start(Device* device);
 
-  // Returns a pinned copy of `bytes`, or nullptr if there is no room or the tenant has used up its share. Return it
-  // with Give when the device has read it. `tenant` is nullptr for the executor itself.
+  // Returns false if a copy of `size_bytes` has to wait until others are done. A tenant may have as much as is left for
+  // others, so that many tenants do not take all of it.
+  bool HasRoom(const Tenant& tenant, uint64_t size_bytes) const;
+  // Call when HasRoom allows it. Returns a pinned copy of `bytes`, or nullptr without pinned memory. Return it with Give
+  // when the device has read it.
   uint8_t* Copy(Tenant* tenant, std::span<const uint8_t> bytes);
   void Give(Tenant* tenant, uint8_t* copy, uint64_t size_bytes);
+
+  // Returns 8 bytes, or nullptr without pinned memory, and beyond kWords.
+  uint8_t* TakeWord();
+  void GiveWord(uint8_t* word);
 
   // Bytes of staging memory that a copy of this size uses.
   static constexpr uint64_t CostBytes(uint64_t size_bytes) {
@@ -38,7 +48,10 @@ class Staging {
   static constexpr uint64_t kAlignment = 64;
   static constexpr uint64_t kBytes = 8u << 20;
 
+  uint64_t free_bytes_ = 0;
   FreeAddresses free_;
+  FreeAddresses words_;
+  bool is_pinned_ = false;
 };
 
 }  // namespace gpuloom::executor

@@ -66,13 +66,11 @@ void InternalStream::Clear(uint64_t address, uint64_t size_bytes, int priority,
 }
 
 void InternalStream::Read(uint64_t address, uint32_t size_bytes, Staging* staging, OnWord done) {
-  static constexpr uint8_t kZeros[sizeof(uint64_t)] = {};
+  static_assert(kMostWords <= Staging::kWords);
   CUevent event = nullptr;
   CUresult result = device_->TakeEvent(false, &event);
-  // No tenant: this staging memory is used for the executor itself.
-  uint8_t* pinned = staging->Copy(nullptr, kZeros);
-  // Without room in pinned memory the copy goes to pageable memory, and CUDA returns when it is
-  // done.
+  uint8_t* pinned = staging->TakeWord();
+  // Without pinned memory the copy goes to pageable memory, and CUDA returns when it is done.
   auto pageable = std::make_shared<uint64_t>(0);
   void* to = pinned != nullptr ? static_cast<void*>(pinned) : pageable.get();
   if (result == CUDA_SUCCESS) {
@@ -82,8 +80,8 @@ void InternalStream::Read(uint64_t address, uint32_t size_bytes, Staging* stagin
   Queue(&words_, event, result, [=, done = std::move(done)](CUresult read) {
     uint64_t word = *pageable;
     if (pinned != nullptr) {
-      std::memcpy(&word, pinned, sizeof(word));
-      staging->Give(nullptr, pinned, sizeof(word));
+      std::memcpy(&word, pinned, size_bytes);
+      staging->GiveWord(pinned);
     }
     return done(read, word);
   });

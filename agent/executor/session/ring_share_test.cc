@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "agent/executor/copy/staging.h"
 #include "agent/executor/device/device.h"
+#include "agent/executor/session/tenant.h"
 #include "agent/executor/testing/driver.h"
 #include "agent/executor/testing/graph.h"
 #include "agent/executor/testing/peer.h"
@@ -133,25 +135,87 @@ TEST_F(RingShareTest, Malicious_OneTenantHasAPartOfTheLinkers) {
   })) << "what ends is given back";
 }
 
-// Graphs with functions, each with words in pinned memory.
+// From pageable memory the driver would copy while the ring thread waits.
 TEST_F(RingShareTest, Malicious_OneTenantHasAPartOfTheStagingMemory) {
-  TestingGraph graph;
-  for (uint32_t i = 0; i < 512; ++i) graph.AddHostCall(i);
-  // What one session may have of nodes is used up sooner than all of the memory.
-  auto other = scheduler_.AddTenant(kHostile);
-  uint32_t made = 0;
-  for (TestingTenant* tenant : {hostile_.get(), other.get()}) {
-    std::optional<CUresult> result = CUDA_SUCCESS;
-    for (uint32_t id = 1; result == CUDA_SUCCESS; ++id, ++made) {
-      result = tenant->Call<wire::GraphInstantiate>({wire::GraphId{id}, 0, HostPtr{0}, 0}, nullptr,
-                                                    graph.Block());
+  constexpr size_t kEach = Staging::kSessionBytes / wire::kMaxInlineCopyBytes;
+  constexpr size_t kOfTenant = Staging::kTenantBytes / wire::kMaxInlineCopyBytes;
+  std::vector<std::unique_ptr<TestingTenant>> hostile;
+  std::vector<wire::Ticket> last;
+  const std::vector<uint8_t> payload(wire::kMaxInlineCopyBytes);
+  TestingDriver::Hold();
+  for (size_t i = 0; i < 4; ++i) {
+    hostile.push_back(scheduler_.AddTenant(kHostile));
+    const wire::DevicePtr memory{hostile.back()->Alloc(1u << 20)};
+    for (size_t k = 0; k < kEach; ++k) {
+      last.push_back(hostile.back()->Post<wire::CopyInline>({StreamId{0}, 0, memory}, payload));
     }
-    EXPECT_EQ(result, CUDA_ERROR_OUT_OF_MEMORY);
+    ASSERT_EQ(hostile.back()->Call<wire::MemInfo>({}), CUDA_SUCCESS);
   }
-  EXPECT_GE(made, Staging::kTenantBytes / 4096);
-  EXPECT_EQ(honest_->Call<wire::GraphInstantiate>({wire::GraphId{1}, 0, HostPtr{0}, 0}, nullptr,
-                                                  graph.Block()),
-            CUDA_SUCCESS);
+  size_t copies = 0;
+  const auto count = [&] { return copies += Count(TestingDriver::TakeCalls(), "copy"); };
+  EXPECT_TRUE(honest_->Never([&] { return count() > kOfTenant; })) << copies;
+  EXPECT_EQ(copies, kOfTenant);
+  const wire::DevicePtr memory{honest_->Alloc(1u << 20)};
+  honest_->Post<wire::CopyInline>({StreamId{0}, 0, memory}, payload);
+  EXPECT_TRUE(honest_->Wait([&] { return count() == kOfTenant + 1; }));
+  TestingDriver::Release();
+  for (size_t i = 0; i < hostile.size(); ++i) {
+    EXPECT_TRUE(hostile[i]->WaitDone(0, last[(i + 1) * kEach - 1]));
+  }
+  // What ends gives back.
+  hostile.clear();
+  EXPECT_TRUE(
+      honest_->WaitDone(0, honest_->Post<wire::CopyInline>({StreamId{0}, 0, memory}, payload)));
+}
+
+TEST(Staging, Malicious_ManyTenantsTogetherLeaveRoomForAnother) {
+  constexpr uint64_t kBytes = wire::kMaxInlineCopyBytes;
+  const std::vector<uint8_t> payload(kBytes);
+  Device device(TestingDriver::Reset());
+  Staging staging;
+  staging.Start(&device);
+  std::vector<std::unique_ptr<Tenant>> tenants;
+  std::vector<uint8_t*> copies;
+  for (int i = 0; i < 6; ++i) {
+    tenants.push_back(std::make_unique<Tenant>("hostile"));
+    while (staging.HasRoom(*tenants.back(), kBytes)) {
+      copies.push_back(staging.Copy(tenants.back().get(), payload));
+      ASSERT_NE(copies.back(), nullptr);
+    }
+    EXPECT_NE(tenants.back()->staged_bytes, 0u) << i;
+    EXPECT_LE(tenants.back()->staged_bytes, Staging::kTenantBytes);
+  }
+  Tenant another("honest");
+  EXPECT_TRUE(staging.HasRoom(another, kBytes));
+  // Of what comes back, who has much gets nothing at first.
+  staging.Give(tenants.front().get(), copies.front(), kBytes);
+  EXPECT_FALSE(staging.HasRoom(*tenants.front(), kBytes));
+  // The executor's own have theirs.
+  std::vector<uint8_t*> words;
+  for (uint64_t i = 0; i < Staging::kWords; ++i) words.push_back(staging.TakeWord());
+  EXPECT_EQ(std::count(words.begin(), words.end(), nullptr), 0);
+  EXPECT_EQ(staging.TakeWord(), nullptr);
+  staging.GiveWord(words.back());
+  EXPECT_NE(staging.TakeWord(), nullptr);
+}
+
+// Each session pins memory, which takes without end: the workers that map and free are not all the tenant's.
+TEST_F(RingShareTest, Malicious_PinningWithoutEndOfManySessionsLeavesWorkersToOthers) {
+  std::vector<std::unique_ptr<TestingTenant>> hostile;
+  for (int i = 0; i < 8; ++i) hostile.push_back(scheduler_.AddTenant(kHostile));
+  TestingDriver::HoldCalls("register");
+  for (const auto& tenant : hostile) {
+    const uint64_t address = tenant->order.host_range_begin + (1u << 20);
+    std::memset(reinterpret_cast<void*>(address), 1, 4096);
+    tenant->Post<wire::HostRegister>({HostPtr{address}, 4096}, {}, 1);
+  }
+  // By then all of them are with the workers or wait for one.
+  for (const auto& tenant : hostile) ASSERT_EQ(tenant->Call<wire::MemInfo>({}), CUDA_SUCCESS);
+  ASSERT_TRUE(honest_->Wait([] { return TestingDriver::held_calls() >= 2; }));
+  const uint64_t memory = honest_->Alloc(64u << 20);
+  EXPECT_NE(memory, 0u);
+  EXPECT_EQ(honest_->Free(memory), CUDA_SUCCESS);
+  EXPECT_LE(TestingDriver::held_calls(), 2) << "half of the workers";
 }
 
 TEST_F(RingShareTest, StreamsAndEventsBeyondABoundAreDestroyed) {

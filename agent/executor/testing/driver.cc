@@ -202,7 +202,10 @@ void FillTable(Driver* d) {
   d->cuMemHostAlloc = [](void** memory, size_t size, unsigned) {
     return *memory = PinnedMemory(), size <= (8u << 20) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   };
-  d->cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_SUCCESS; };
+  d->cuMemHostRegister_v2 = [](void*, size_t, unsigned) {
+    TakeLong("register");
+    return CUDA_SUCCESS;
+  };
   d->cuMemHostGetDevicePointer_v2 = [](CUdeviceptr* address, void* memory, unsigned) {
     return *address = reinterpret_cast<CUdeviceptr>(memory), CUDA_SUCCESS;
   };
