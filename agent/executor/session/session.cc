@@ -6,7 +6,6 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/partitions.h"
 #include "agent/executor/memory/host_memory.h"
-#include "agent/executor/printing/printer.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/session/session_parts.h"
@@ -127,7 +126,7 @@ void Session::UpdateHeld() {
                       [](const SchedulerHold& hold) { return hold.holds; });
   if (was_held == held_) return;
   // It does not ask again before the hold ends, perhaps by an operator's hand.
-  if (held_) services_.printer->Forget(id());
+  if (held_) parts_->submission.LeavePrintersLine();
   NoteHeld(services_.sharing->now_ns());
 }
 

@@ -7,7 +7,6 @@
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/memory/host_memory.h"
 #include "agent/executor/module/linker.h"
-#include "agent/executor/printing/printer.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/scheduler_link.h"
 #include "agent/executor/session/session_parts.h"
@@ -34,7 +33,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   chores_.Do([this] { return streams_.DropWaiting(); });
   parts_->memory_operations.End();
   parts_->host_functions.Drop();
-  services_.printer->Forget(id());
+  parts_->submission.LeavePrintersLine();
   parts_->device_memory.End();
   parts_->events.End();
   parts_->managed_memory.End();

@@ -57,6 +57,8 @@ class Submission final : public Part, public StreamSink {
 
   // The largest number of actions that may wait for earlier work.
   static constexpr size_t kMaxFences = 64u << 10;
+  // The session does not wait any more for kernels that print to be let go.
+  void LeavePrintersLine();
   // Called by the port.
   void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action);
   bool PollStreams();

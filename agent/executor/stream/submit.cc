@@ -220,6 +220,8 @@ bool Submission::KernelIsTimed(const Stream& stream) const {
          (stream.command_ns == 0 || stream.command_ns >= Tally::kMarkedNs);
 }
 
+void Submission::LeavePrintersLine() { services_.printer->Forget(id()); }
+
 bool Submission::HasRoom(const Stream& stream, const StreamCommand& command) const {
   if (std::holds_alternative<ChunkWork>(command.work)) return launches_->HasRoom();
   if (const auto* work = std::get_if<GraphWork>(&command.work)) {
