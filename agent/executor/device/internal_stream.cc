@@ -66,7 +66,7 @@ void InternalStream::Clear(uint64_t address, uint64_t size_bytes, int priority,
 }
 
 void InternalStream::Read(uint64_t address, uint32_t size_bytes, Staging* staging, OnWord done) {
-  static_assert(kMostWords <= Staging::kWords);
+  static_assert(kWordsAtOnce <= Staging::kWords);
   CUevent event = nullptr;
   CUresult result = device_->TakeEvent(false, &event);
   uint8_t* pinned = staging->TakeWord();

@@ -40,8 +40,8 @@ class InternalStream {
   // Writes a 4- or 8-byte word in device memory or pinned host memory; `done` runs in Poll.
   void Write(const wire::StreamWriteValue::Request& write, std::function<void(CUresult)> done);
   // For Read and Write: a full driver queue (about 1,000 entries) would block this thread.
-  static constexpr size_t kMostWords = 256;
-  bool HasRoom() const { return words_.waiting.size() < kMostWords; }
+  static constexpr size_t kWordsAtOnce = 256;
+  bool HasRoom() const { return words_.waiting.size() < kWordsAtOnce; }
 
   // Returns true if something useful finished (see OnWord).
   bool Poll();

@@ -6,8 +6,14 @@
 
 #include "agent/executor/device/device.h"
 #include "agent/executor/process/log.h"
+#include "agent/executor/session/lane.h"
 
 namespace gpuloom::executor {
+
+Printer::Printer(Device* device, WorkPool* pool, DriverOutput* output)
+    : device_(device), output_(output), lane_(std::make_unique<Lane>(pool)) {}
+
+Printer::~Printer() = default;
 
 // First come, first served among sessions. The owner may go on only until another one waits: then
 // its launches run out and the turn passes.
@@ -77,7 +83,7 @@ void Printer::Flush(CUevent reached, std::function<void(std::string)> done) {
     std::string text;
   };
   auto flushed = std::make_shared<Flushed>(Flushed{result, {}});
-  lane_.Post(
+  lane_->Post(
       [flushed, reached, stream = stream_, output = output_, &cuda = device_->cuda()] {
         if (flushed->result == CUDA_SUCCESS) {
           flushed->result = cuda.cuStreamWaitEvent(stream, reached, 0);

@@ -19,24 +19,25 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "agent/executor/printing/driver_output.h"
-#include "agent/executor/session/lane.h"
 #include "agent/node/line_budget.h"
 #include "proto/cuda/cuda_all.h"
 
 namespace gpuloom::executor {
 
 class Device;
+class Lane;
 class WorkPool;
 
 class Printer {
  public:
   // `output` may be null: nothing is captured.
-  Printer(Device* device, WorkPool* pool, DriverOutput* output)
-      : device_(device), output_(output), lane_(pool) {}
+  Printer(Device* device, WorkPool* pool, DriverOutput* output);
+  ~Printer();
 
   // How long a free printer waits for who is first: some rounds of the loop, and sleeps between them.
   static constexpr uint64_t kPatienceNs = 20'000'000;
@@ -70,7 +71,7 @@ class Printer {
 
   Device* const device_;
   DriverOutput* const output_;
-  Lane lane_;
+  const std::unique_ptr<Lane> lane_;
   CUstream stream_ = nullptr;  // created by the first flush
   LineBudget lines_;
   uint64_t owner_ = 0;

@@ -57,9 +57,9 @@ constexpr int64_t kEndingSleepNs = 20'000'000;  // how often drain timeouts are 
 const TraceMeans kNoMeans;
 
 // Loading is slow and holds locks of the driver's: few threads; some may wait for the linker.
-// Memory calls are short.
+// Memory calls are short, but for pinning and clearing gigabytes: a tenant has half of each.
 constexpr int kModuleThreads = 4;
-constexpr int kMemoryThreads = 3;
+constexpr int kMemoryThreads = 4;
 
 // Each keeps a processor busy while several tenants work; more gain nothing
 // (docs/design/batching.md).
@@ -309,6 +309,7 @@ void Loop::SendCounters(uint64_t now_ns) {
   }
   turns_.SendUsage();
   modules_.Tick(now_ns);
+  memory_.Tick(now_ns);
   LogDriverErrors();
   libraries_.Tick(now_ns);
   const Chains::Counts chunks = chains_.counts();

@@ -30,7 +30,7 @@ SessionPort::SessionPort(const Services& services, const control::AddSession& or
       share_(services.sharing->Begin(order)),
       host_(std::make_shared<HostMemory>()),
       modules_(services.modules, tenant_.get()),
-      memory_(services.memory) {
+      memory_(services.memory, tenant_.get()) {
   // Whatever the message had there: the label is logged as a C string.
   order_.label[sizeof(order_.label) - 1] = '\0';
 }
