@@ -50,7 +50,12 @@ void Staging::Give(Tenant* tenant, uint8_t* copy, uint64_t size_bytes) {
   free_.Give(reinterpret_cast<uint64_t>(copy), cost_bytes);
 }
 
-uint8_t* Staging::TakeWord() { return reinterpret_cast<uint8_t*>(words_.Take(kAlignment)); }
+uint8_t* Staging::TakeWord() {
+  auto* word = reinterpret_cast<uint8_t*>(words_.Take(kAlignment));
+  // A copy that fails leaves nothing of another tenant's.
+  if (word != nullptr) std::memset(word, 0, sizeof(uint64_t));
+  return word;
+}
 
 void Staging::GiveWord(uint8_t* word) { words_.Give(reinterpret_cast<uint64_t>(word), kAlignment); }
 

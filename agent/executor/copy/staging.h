@@ -35,7 +35,7 @@ class Staging {
   uint8_t* Copy(Tenant* tenant, std::span<const uint8_t> bytes);
   void Give(Tenant* tenant, uint8_t* copy, uint64_t size_bytes);
 
-  // Returns 8 bytes, or nullptr without pinned memory, and beyond kWords.
+  // Returns 8 bytes of zeros, or nullptr without pinned memory, and beyond kWords.
   uint8_t* TakeWord();
   void GiveWord(uint8_t* word);
 
