@@ -5,7 +5,7 @@
 usage: count_results.py BUILD_DIR            counts
        count_results.py --again BUILD_DIR    which failed tests are to run once more, as a pattern for ctest -R
 
-Reads ctest's junit.xml and, for tests that are GoogleTest programs, the cases in results/<test>.xml. A program that
+Reads ctest's junit.xml, what it printed (ctest.log) and, for tests that are GoogleTest programs, the cases in results/<test>.xml. A program that
 crashed counts as one failure, beside the cases that its file still tells about. Prints "passed failed skipped unsteady" on the
 first line, then one line for each failed or skipped case, and for each unsteady test.
 
@@ -20,7 +20,8 @@ import sys
 import xml.etree.ElementTree as xml
 
 MOST_AGAIN = 2
-FOUND = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:|Assertion .* failed")
+FOUND = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:|Assertion `[^`']*' failed")
+ENDED = re.compile(r"^\s+\d+ - (\S+) \(([^)]*)\)", re.MULTILINE)
 
 
 def CountCases(path):
@@ -43,16 +44,16 @@ def Tests(path):
     return {test.get("name"): test for test in xml.parse(path).getroot().iter("testcase")} if path.is_file() else {}
 
 
-def MayRunAgain(test):
+def MayRunAgain(test, ended):
     """`test` failed. Not if it crashed or a sanitizer found something, in it or in a process whose output it shows."""
-    failure = test.find("failure")
-    message = failure.get("message", "") if failure is not None else ""
-    return message in ("Failed", "Timeout", "") and not FOUND.search(test.findtext("system-out", ""))
+    return ended in ("Failed", "Timeout") and not FOUND.search(test.findtext("system-out", ""))
 
 
 def Again(build):
     failed = [test for test in Tests(build / "junit.xml").values() if test.get("status") == "fail"]
-    return failed if len(failed) <= MOST_AGAIN and all(map(MayRunAgain, failed)) else []
+    # How each ended stands only in what ctest prints last.
+    ended = dict(ENDED.findall((build / "ctest.log").read_text(errors="replace")))
+    return failed if len(failed) <= MOST_AGAIN and all(MayRunAgain(test, ended.get(test.get("name"))) for test in failed) else []
 
 
 def Count(build):

@@ -17,11 +17,12 @@ class CountResultsTest(unittest.TestCase):
         (self.build / "results").mkdir()
 
     def Write(self, name, *tests):
-        """`tests`: (name, status, ctest's message, output)."""
-        text = "".join(f'<testcase name="{test}" status="{status}">'
-                       + (f'<failure message="{message}"/>' if status == "fail" else "")
-                       + f"<system-out>{output}</system-out></testcase>" for test, status, message, output in tests)
+        """`tests`: (name, status, how ctest says that it ended, output)."""
+        text = "".join(f'<testcase name="{test}" status="{status}"><system-out>{output}</system-out></testcase>'
+                       for test, status, _, output in tests)
         (self.build / name).write_text(f"<testsuite>{text}</testsuite>")
+        said = "".join(f"\t {number:2} - {test} ({ended})\n" for number, (test, status, ended, _) in enumerate(tests) if status == "fail")
+        (self.build / "ctest.log").write_text(f"The following tests FAILED:\n{said}")
 
     def Results(self, test, *cases):
         text = "".join(f'<testcase classname="C" name="{name}" status="run">' + ("<failure/>" if failed else "") + "</testcase>"
@@ -56,10 +57,10 @@ class CountResultsTest(unittest.TestCase):
         self.assertEqual(count_results.Count(self.build), [("failed", "a_test")])
 
     def test_what_crashed_or_a_sanitizer_found_does_not_run_again(self):
-        for message, output in (("SEGFAULT", ""), ("Subprocess aborted", ""), ("Failed", "WARNING: ThreadSanitizer: data race"),
+        for message, output in (("SEGFAULT", ""), ("Subprocess aborted", ""), ("Subprocess killed", ""), ("Failed", "WARNING: ThreadSanitizer: data race"),
                                 ("Failed", "12 ERROR: AddressSanitizer: heap-use-after-free"),
                                 ("Failed", "ring.cc:1: runtime error: left shift"),
-                                ("Failed", "gpuloom-executor: ring.cc:7: Assertion `held` failed.")):
+                                ("Failed", "gpuloom-executor: ring.cc:7: Assertion `held' failed.")):
             self.Write("junit.xml", ("a_test", "fail", message, output))
             self.assertEqual(self.Again(), [], message + output)
 

@@ -68,7 +68,7 @@ run_tests() {  # preset [ctest argument…]
   rm -rf "build/$preset/results" "build/$preset"/junit{,_again}.xml
   # Twice as many as processors: the longest mostly wait.
   ctest --test-dir "build/$preset" --output-on-failure --output-junit junit.xml -j $((2 * jobs)) "$@" |
-    grep -v -E '^ +Start +[0-9]+:'
+    grep -v -E '^ +Start +[0-9]+:' | tee "build/$preset/ctest.log"
   again=$(tests/count_results.py --again "build/$preset")
   if [[ -n $again ]]; then
     say "$preset: again: $again"
