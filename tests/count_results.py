@@ -61,7 +61,7 @@ def Count(build):
     cases = []
     for name, test in {**first, **again}.items():
         state = {"run": "passed", "fail": "failed"}.get(test.get("status"), "skipped")
-        if name in again and state == "passed":
+        if name in first and first[name].get("status") == "fail" and state == "passed":
             cases.append(("unsteady", name))
         results = build / "results" / f"{name}.xml"
         try:
