@@ -197,7 +197,7 @@ absl::Status Serve(const CommandLine& line, const std::atomic<bool>& stop) {
                   inventory->gpus.empty() ? "offering no slots, and " : "",
                   InventoryWatch::kPause.count());
     }
-    const absl::Status status =
+    absl::Status status =
         is_only ? RunSchedulers(line, *inventory, &clock, stop)
                 : RunAgent(line, *inventory, *capacities, &handover, &clock, &change, stop);
     if (!status.ok()) return status;
