@@ -113,26 +113,28 @@ Duration WorkMeter::EndEstimated(const Seen& seen, uint64_t after_ns, uint64_t e
   return {std::min(end_ns - began_ns, predicted_ns), seen.at_ns - earliest_ns};
 }
 
+void WorkMeter::EndAsSeen(std::span<Seen> seen) {
+  for (Seen& it : seen) it.took = End(it.piece, it.at_ns);
+}
+
 void WorkMeter::End(std::span<Seen> seen, uint64_t looked_ns) {
-  if (seen.empty()) return;
+  uint64_t seen_ns = 0;
+  for (const Seen& it : seen) seen_ns = std::max(seen_ns, it.at_ns);
+  // As a rule: the pieces need not be looked at to know that the time is short.
+  if (looked_ns == 0 || seen_ns <= looked_ns + kSeldomNs) return EndAsSeen(seen);
   assert(Find(seen.front().piece) != live_.end());
   const Work& first = *Find(seen.front().piece);
   const uint64_t began_ns = std::max(first.since_ns, first.others_until_ns);
   const uint64_t from_ns = std::max({looked_ns, settled_ns_, began_ns});
-  uint64_t seen_ns = from_ns;
   uint64_t left_ns = 0;
-  bool predicted = looked_ns != 0;
+  bool predicted = true;
   for (Seen& it : seen) {
     it.left_ns = LeftNs(*Find(it.piece), &it == seen.data() ? from_ns - began_ns : 0);
     left_ns += it.left_ns;
     predicted &= it.left_ns != 0;
-    seen_ns = std::max(seen_ns, it.at_ns);
   }
+  if (!predicted || seen_ns <= from_ns + kSeldomNs) return EndAsSeen(seen);
   const uint64_t gap_ns = seen_ns - from_ns;
-  if (!predicted || gap_ns <= kSeldomNs) {
-    for (Seen& it : seen) it.took = End(it.piece, it.at_ns);
-    return;
-  }
   const bool idle = left_ns < gap_ns && !HadMore(seen, from_ns + left_ns);
   const uint64_t divided_ns = idle ? left_ns : gap_ns;
   uint64_t before_ns = 0;

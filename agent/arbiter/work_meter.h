@@ -106,6 +106,7 @@ class WorkMeter {
   Works::iterator Find(Piece piece);
   void Run(Work* work, uint64_t since_ns);
   uint64_t PassTogether(Works::iterator found, uint64_t at_ns);
+  void EndAsSeen(std::span<Seen> seen);
   static uint64_t LeftNs(const Work& work, uint64_t ran_ns);
   bool HadMore(std::span<const Seen> seen, uint64_t until_ns) const;
   // `after_ns`: the end of the piece before.

@@ -27,17 +27,23 @@ class VirtualMemory : public ShimTest {
     EXPECT_EQ(cu_.cuMemCreate(&memory, kBytes, &properties_, 0), CUDA_SUCCESS);
     return memory;
   }
+  // Maps the memory and begins to unmap it, which ends when completions are held no more.
+  void BeginUnmapping(CUdeviceptr address, CUmemGenericAllocationHandle memory) {
+    EXPECT_EQ(cu_.cuMemMap(address, kBytes, 0, memory, 0), CUDA_SUCCESS);
+    node_.HoldCompletions(true);
+    unmaps_ =
+        std::thread([this, address] { EXPECT_EQ(cu_.cuMemUnmap(address, kBytes), CUDA_SUCCESS); });
+    node_.WaitForCount("MemUnmap", 1);
+  }
 
   CUmemAllocationProp properties_ = {};
+  std::thread unmaps_;
 };
 
 TEST_F(VirtualMemory, WhatIsBeingUnmappedHoldsUpNothingElse) {
   const CUmemGenericAllocationHandle memory = Create();
   const CUdeviceptr address = Reserve();
-  ASSERT_EQ(cu_.cuMemMap(address, kBytes, 0, memory, 0), CUDA_SUCCESS);
-  node_.HoldCompletions(true);
-  std::thread unmaps([&] { EXPECT_EQ(cu_.cuMemUnmap(address, kBytes), CUDA_SUCCESS); });
-  node_.WaitForCount("MemUnmap", 1);
+  BeginUnmapping(address, memory);
   const CUmemGenericAllocationHandle other_memory = Create();
   const CUdeviceptr other = Reserve();
   EXPECT_EQ(cu_.cuMemMap(other, kBytes, 0, other_memory, 0), CUDA_SUCCESS);
@@ -48,7 +54,7 @@ TEST_F(VirtualMemory, WhatIsBeingUnmappedHoldsUpNothingElse) {
   EXPECT_EQ(cu_.cuMemRelease(memory), CUDA_SUCCESS);
   EXPECT_EQ(node_.count("PhysicalRelease"), 0u);
   node_.HoldCompletions(false);
-  unmaps.join();
+  unmaps_.join();
   EXPECT_EQ(node_.count("PhysicalRelease"), 1u);
   EXPECT_EQ(cu_.cuMemUnmap(address, kBytes), CUDA_SUCCESS) << "there is nothing left";
   EXPECT_EQ(node_.count("MemUnmap"), 1u);
@@ -58,15 +64,12 @@ TEST_F(VirtualMemory, WhatIsBeingUnmappedHoldsUpNothingElse) {
 TEST_F(VirtualMemory, WhatIsBeingUnmappedIsLeftAloneUntilThen) {
   const CUmemGenericAllocationHandle memory = Create();
   const CUdeviceptr address = Reserve();
-  ASSERT_EQ(cu_.cuMemMap(address, kBytes, 0, memory, 0), CUDA_SUCCESS);
-  node_.HoldCompletions(true);
-  std::thread unmaps([&] { EXPECT_EQ(cu_.cuMemUnmap(address, kBytes), CUDA_SUCCESS); });
-  node_.WaitForCount("MemUnmap", 1);
+  BeginUnmapping(address, memory);
   std::thread maps([&] { EXPECT_EQ(cu_.cuMemMap(address, kBytes, 0, memory, 0), CUDA_SUCCESS); });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(node_.count("MemMap"), 1u);
   node_.HoldCompletions(false);
-  unmaps.join();
+  unmaps_.join();
   maps.join();
   EXPECT_EQ(node_.count("MemMap"), 2u);
   EXPECT_EQ(cu_.cuMemUnmap(address, kBytes), CUDA_SUCCESS);
