@@ -50,15 +50,8 @@ void ContextLimits::On(wire::Tag<wire::ContextSetLimit>,
   const uint64_t price =
       MayGrow(request.limit) ? services_.context->PriceOf(KindOf(request.limit), request.value) : 0;
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
-  // Limits are only raised: another tenant may rely on the present value, and cuCtxSetLimit would
-  // lower a higher one.
   const auto set = [result, request, &cuda = services_.device->cuda()] {
-    const auto limit = static_cast<CUlimit>(request.limit);
-    size_t have = 0;
-    *result = cuda.cuCtxGetLimit(&have, limit);
-    if (*result == CUDA_SUCCESS && have < request.value) {
-      *result = cuda.cuCtxSetLimit(limit, request.value);
-    }
+    *result = RaiseLimit(cuda, static_cast<CUlimit>(request.limit), request.value);
   };
   Charge(price,
          [this, result, request, caller, set](CUresult charged, const DeviceChargeRef& charge) {

@@ -22,4 +22,11 @@ void ContextMemory::Raise(Kind kind, uint64_t value, DeviceChargeRef charge) {
   if (charge != nullptr) charges_.push_back(std::move(charge));
 }
 
+CUresult RaiseLimit(const Driver& cuda, CUlimit limit, size_t value) {
+  size_t have = 0;
+  const CUresult result = cuda.cuCtxGetLimit(&have, limit);
+  if (result != CUDA_SUCCESS || have >= value) return result;
+  return cuda.cuCtxSetLimit(limit, value);
+}
+
 }  // namespace gpuloom::executor

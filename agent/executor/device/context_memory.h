@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "agent/executor/device/device_charge.h"
+#include "proto/cuda/driver.h"
 
 namespace gpuloom::executor {
 
@@ -36,5 +37,9 @@ class ContextMemory {
   uint64_t highest_[3] = {1024, uint64_t{1} << 20, uint64_t{8} << 20};
   std::vector<DeviceChargeRef> charges_;
 };
+
+// Raises a limit of the current context to `value`, and never lowers it: another tenant may rely on the present one. Waits
+// for all that runs on the device, so call it in a quiet moment. Ring thread or worker.
+[[nodiscard]] CUresult RaiseLimit(const Driver& cuda, CUlimit limit, size_t value);
 
 }  // namespace gpuloom::executor

@@ -183,40 +183,50 @@ void Kernels::FinishLookup(Caller caller, const wire::KernelGet::Request& reques
     if (!serving()) return;
     return AnswerKernel(caller, request, loaded, known->second);
   }
-  // The id is free again: no answer has named it.
+  RefuseKernel(caller, request, lookup->result);
+}
+
+// The id is free again: no answer has named it.
+void Kernels::RefuseKernel(Caller caller, const wire::KernelGet::Request& request,
+                           CUresult result) {
   kernels_.Take(request.kernel);
-  Reply<wire::KernelGet>(caller, lookup->result);
+  Reply<wire::KernelGet>(caller, result);
 }
 
 void Kernels::AnswerKernel(Caller caller, const wire::KernelGet::Request& request,
                            const LibraryRef& loaded, const KernelFacts& facts) {
   // The program may have unloaded it from another thread meanwhile.
-  Library* owner = libraries_->FindLoaded(request.library, loaded);
-  if (owner == nullptr) {
-    kernels_.Take(request.kernel);
-    return Reply<wire::KernelGet>(caller, CUDA_ERROR_INVALID_HANDLE);
-  }
-  // The driver allocates local memory at the first launch.
+  Library* library = libraries_->FindLoaded(request.library, loaded);
+  if (library == nullptr) return RefuseKernel(caller, request, CUDA_ERROR_INVALID_HANDLE);
+  // The driver would allocate local memory at the first launch, and wait there for all that runs.
   const int32_t local_bytes = facts.reply.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES];
   constexpr auto kKind = ContextMemory::Kind::kThread;
   const auto thread_bytes = static_cast<uint64_t>(std::max(local_bytes, 0));
   if (const uint64_t price = services_.context->PriceOf(kKind, thread_bytes); price != 0) {
     return Charge(price, [this, caller, request, loaded, &facts, thread_bytes](
-                             CUresult charged, DeviceChargeRef charge) {
-      if (charged == CUDA_SUCCESS) {
-        services_.context->Raise(kKind, thread_bytes, std::move(charge));
-      }
+                             CUresult charged, const DeviceChargeRef& charge) {
       if (!serving()) return;
-      if (charged == CUDA_SUCCESS) {
-        // Once more from the top: the price is 0 now, but the library may have been unloaded while
-        // the scheduler was asked.
-        return AnswerKernel(caller, request, loaded, facts);
-      }
-      kernels_.Take(request.kernel);
-      Reply<wire::KernelGet>(caller, charged);
+      if (charged != CUDA_SUCCESS) return RefuseKernel(caller, request, charged);
+      auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
+      ++outstanding_;
+      services_.quiet->Need(
+          owner(),
+          [result, thread_bytes, &cuda = services_.device->cuda()] {
+            *result = RaiseLimit(cuda, CU_LIMIT_STACK_SIZE, thread_bytes);
+          },
+          [this, result, caller, request, loaded, &facts, thread_bytes, charge] {
+            --outstanding_;
+            services_.device->Judge(*result);
+            if (*result == CUDA_SUCCESS) services_.context->Raise(kKind, thread_bytes, charge);
+            if (!serving()) return;
+            if (*result != CUDA_SUCCESS) return RefuseKernel(caller, request, *result);
+            // Once more from the top: the price is 0 now, but the library may have been unloaded
+            // meanwhile.
+            AnswerKernel(caller, request, loaded, facts);
+          });
     });
   }
-  owner->kernels.push_back(request.kernel);
+  library->kernels.push_back(request.kernel);
   // The entry that the request made: until it has a function, no command can remove it.
   Kernel* kernel = kernels_.Find(request.kernel);
   kernel->library = loaded;

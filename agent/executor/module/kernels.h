@@ -37,6 +37,7 @@ class Kernels final : public Part {
   void FinishLookup(Caller caller, const wire::KernelGet::Request& request,
                     const std::shared_ptr<KernelLookup>& lookup, const LibraryRef& loaded);
   // `facts` are owned by the library and live as long as it does.
+  void RefuseKernel(Caller caller, const wire::KernelGet::Request& request, CUresult result);
   void AnswerKernel(Caller caller, const wire::KernelGet::Request& request,
                     const LibraryRef& loaded, const KernelFacts& facts);
   // Determines whether its launches may be grouped with others (chunk.h).

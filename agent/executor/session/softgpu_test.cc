@@ -9,6 +9,7 @@
 
 #include "agent/executor/memory/device_space.h"
 #include "agent/executor/testing/graph.h"
+#include "agent/executor/testing/held_kernel.h"
 #include "agent/executor/testing/peer.h"
 
 namespace gpuloom::executor {
@@ -22,96 +23,8 @@ using wire::LibraryId;
 using wire::StreamId;
 using wire::Ticket;
 
-// scale: data[i] *= factor for one block. hold: runs until *gate is not 0, then adds one.
-constexpr std::string_view kProgram = R"(
-.version 8.0
-.target sm_90
-.address_size 64
-.visible .entry scale(.param .u64 data, .param .u32 factor)
-{
-  .reg .b32 %r<5>;
-  .reg .b64 %rd<4>;
-  ld.param.u64 %rd1, [data];
-  ld.param.u32 %r1, [factor];
-  mov.u32 %r2, %tid.x;
-  mul.wide.u32 %rd2, %r2, 4;
-  add.s64 %rd3, %rd1, %rd2;
-  ld.global.u32 %r3, [%rd3];
-  mul.lo.u32 %r4, %r3, %r1;
-  st.global.u32 [%rd3], %r4;
-  ret;
-}
-.visible .entry hold(.param .u64 data, .param .u64 gate)
-{
-  .reg .b32 %r<4>;
-  .reg .b64 %rd<3>;
-  .reg .pred %p1;
-  ld.param.u64 %rd1, [data];
-  ld.param.u64 %rd2, [gate];
-LOOP:
-  ld.volatile.global.u32 %r3, [%rd2];
-  setp.eq.u32 %p1, %r3, 0;
-  @%p1 bra LOOP;
-  ld.global.u32 %r1, [%rd1];
-  add.u32 %r2, %r1, 1;
-  st.global.u32 [%rd1], %r2;
-  ret;
-}
-)";
-
-struct ScaleParams {
-  uint64_t data;
-  uint32_t factor;
-};
-struct HoldParams {
-  uint64_t data;
-  uint64_t gate;
-};
-
-// A word that lets a kernel go on; opened at the latest by its end, so that a failed check leaves no
-// kernel behind.
-class Gate {
- public:
-  explicit Gate(uint32_t* word) : word_(word) {}
-  ~Gate() { Open(); }
-  void Open() { std::atomic_ref(*word_).store(1); }
-  uint64_t address() const { return reinterpret_cast<uint64_t>(word_); }
-
- private:
-  uint32_t* const word_;
-};
-
-constexpr uint32_t kScale = 1;
-constexpr uint32_t kHold = 2;
-
-class SoftGpuTest : public ::testing::Test {
+class SoftGpuTest : public HeldKernelTest {
  protected:
-  static bool LoadProgram(TestingTenant* tenant, std::string_view program = kProgram) {
-    if (!tenant->LoadKernel(1, kScale, "scale", program)) return false;
-    const uint8_t name[] = {'h', 'o', 'l', 'd'};
-    return tenant->Call<wire::KernelGet>({LibraryId{1}, KernelId{kHold}}, nullptr, name) ==
-           CUDA_SUCCESS;
-  }
-
-  static Ticket Scale(TestingTenant* tenant, uint32_t stream, uint64_t data, uint32_t factor) {
-    const ScaleParams params{data, factor};
-    return tenant->Post<wire::Launch>(
-        {StreamId{stream}, KernelId{kScale}, {1, 1, 1}, {32, 1, 1}, 0, 0},
-        {reinterpret_cast<const uint8_t*>(&params), 12});
-  }
-  static Ticket Hold(TestingTenant* tenant, uint32_t stream, uint64_t data, const Gate& gate) {
-    const HoldParams params{data, gate.address()};
-    return tenant->Launch(stream, kHold, {reinterpret_cast<const uint8_t*>(&params), 16});
-  }
-
-  // A pinned page of the arena.
-  static uint32_t* Pin(TestingTenant* tenant) {
-    const uint64_t address = tenant->order.host_range_begin + (1u << 20);
-    std::memset(reinterpret_cast<void*>(address), 0, 4096);
-    return tenant->Call<wire::HostRegister>({HostPtr{address}, 4096}) == CUDA_SUCCESS
-               ? reinterpret_cast<uint32_t*>(address)
-               : nullptr;
-  }
   static Ticket CopyOut(TestingTenant* tenant, uint32_t stream, uint32_t* to, uint64_t from) {
     return tenant->Post<wire::Copy>({StreamId{stream}, wire::CopyKind::kDeviceToHost,
                                      reinterpret_cast<uint64_t>(to), from, 128});
@@ -200,9 +113,6 @@ class SoftGpuTest : public ::testing::Test {
               CUDA_SUCCESS);
     return space.begin;
   }
-
-  TestingScheduler scheduler_{SoftGpu(GPULOOM_SOFTGPU_LIBRARY)};
-  std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
 };
 
 TEST_F(SoftGpuTest, ComputesInOrder) {
@@ -520,7 +430,8 @@ TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsInMemoryThatMayNotBeReachedMeanwhil
 }
 
 TEST_F(SoftGpuTest, Malicious_AGraphThatWaitsInAVariableWhoseLibraryIsUnloadedMeanwhile) {
-  ASSERT_TRUE(LoadProgram(tenant_.get(), std::string(kProgram) + ".visible .global .u32 word;\n"));
+  ASSERT_TRUE(
+      LoadProgram(tenant_.get(), std::string(kScaleAndHold) + ".visible .global .u32 word;\n"));
   wire::GlobalGet::Reply variable{};
   const uint8_t name[] = {'w', 'o', 'r', 'd'};
   ASSERT_EQ(tenant_->Call<wire::GlobalGet>({LibraryId{1}}, &variable, name), CUDA_SUCCESS);

@@ -241,6 +241,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
       (limit == CU_LIMIT_MALLOC_HEAP_SIZE && context->heap.in_use())) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (limit == CU_LIMIT_STACK_SIZE) context->NeedThreadBytes(value);
   const gpuloom::MutexLock lock(context->mutex);
   context->limits[limit] = value;
   return CUDA_SUCCESS;

@@ -119,6 +119,16 @@ std::vector<Point> Context::AllPoints() {
   return points;
 }
 
+void Context::NeedThreadBytes(size_t bytes) {
+  {
+    const MutexLock lock(mutex);
+    if (bytes <= thread_bytes) return;
+  }
+  WaitFor(AllPoints());
+  const MutexLock lock(mutex);
+  thread_bytes = std::max(thread_bytes, bytes);
+}
+
 std::vector<std::shared_ptr<Stream>> Context::Streams() {
   const MutexLock lock(streams_mutex_);
   return streams_;
@@ -198,6 +208,7 @@ void Context::Activate(unsigned with_flags) {
   // The defaults of NVIDIA's driver.
   limits = {};
   limits[CU_LIMIT_STACK_SIZE] = 1024;
+  thread_bytes = 1024;
   limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
   limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
   limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;

@@ -43,6 +43,10 @@ struct Context {
   [[nodiscard]] Context& Owner() { return green == nullptr ? *this : *device.primary; }
   [[nodiscard]] CUcontext handle() { return reinterpret_cast<CUcontext>(this); }
 
+  // As NVIDIA's driver does (measured on an H200): for more local memory a thread than before, of a launch or a raised
+  // CU_LIMIT_STACK_SIZE, the caller waits for all that runs.
+  void NeedThreadBytes(size_t bytes);
+
   // Puts work into a stream of this context, in order with every other thread's, behind the barriers that CUDA sets:
   // the legacy default stream waits for all blocking streams, and they wait for it.
   Point Enqueue(Stream& stream, Work work);
@@ -72,6 +76,8 @@ struct Context {
   CUfunc_cache cache_config GPULOOM_GUARDED_BY(mutex) = CU_FUNC_CACHE_PREFER_NONE;
   CUsharedconfig shared_config GPULOOM_GUARDED_BY(mutex) = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
   std::array<size_t, CU_LIMIT_MAX> limits GPULOOM_GUARDED_BY(mutex){};
+  // Local memory that each thread of the device can have: the most that a limit or a launch has asked for.
+  size_t thread_bytes GPULOOM_GUARDED_BY(mutex) = 0;
   Heap heap{*this};
 
   // Of a primary context: held while it begins and ends, so that whoever has retained it finds it

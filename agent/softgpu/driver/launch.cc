@@ -137,6 +137,7 @@ CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, vo
                        void** extra, std::function<void()>& work) {
   LaunchShape run = wanted;
   const Kernel& kernel = *found.function->kernel;
+  found.module->context.NeedThreadBytes(kernel.local_bytes);
   if (kernel.required_cluster[0] != 0) {
     run.cluster = {kernel.required_cluster[0], kernel.required_cluster[1],
                    kernel.required_cluster[2]};
