@@ -69,17 +69,29 @@ CUresult Waiting::WaitLong(const Awaited& awaited) {
   const int64_t spin_ns = schedule == CU_CTX_SCHED_SPIN && !in_background ? kLongSpinNs : kSpinNs;
   const int64_t yield_ns =
       schedule == CU_CTX_SCHED_BLOCKING_SYNC || !many_processors_ || in_background ? 0 : kYieldNs;
+  // Not where the program asks for spinning, nor for a reply: those waits have no common length.
+  const bool naps =
+      awaited.kind == Awaited::Kind::kStream && schedule != CU_CTX_SCHED_SPIN && yield_ns != 0;
   const int64_t begin_ns = Now(CLOCK_MONOTONIC);
   for (int64_t waited_ns = 0; waited_ns < spin_ns + yield_ns;
        waited_ns = Now(CLOCK_MONOTONIC) - begin_ns) {
-    if (waited_ns >= spin_ns) sched_yield();
+    if (const int64_t nap_ns = naps ? stream_waits_.SleepNs(waited_ns) : 0; nap_ns != 0) {
+      PollForHangUp(nap_ns);
+    } else if (waited_ns >= spin_ns) {
+      sched_yield();
+    }
     for (int i = 0; i < 16; ++i) {
-      if (Holds(awaited)) return CUDA_SUCCESS;
+      if (Holds(awaited)) {
+        if (naps && waited_ns >= spin_ns) stream_waits_.Note(Now(CLOCK_MONOTONIC) - begin_ns);
+        return CUDA_SUCCESS;
+      }
       CpuPause();
     }
     CUDA_RETURN_IF_ERROR(Health());
   }
-  return Sleep(awaited);
+  const CUresult result = Sleep(awaited);
+  if (naps) stream_waits_.Note(Now(CLOCK_MONOTONIC) - begin_ns);
+  return result;
 }
 
 CUresult Waiting::Sleep(const Awaited& awaited) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the program's threads wait for the executor: they poll for some time, first spinning and then
-// yielding the processor, then sleep. One of the sleeping threads polls the doorbell and the
+// yielding the processor, with naps through most of what such waits took lately; then they sleep. One of the sleeping threads polls the doorbell and the
 // scheduler's connection for all; the others wait for it in the process. A hang-up of either peer
 // ends every wait: the session is lost.
 //
@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "proto/cuda/cuda_all.h"
+#include "proto/sync/wait_history.h"
 #include "proto/wire/completion_reader.h"
 #include "proto/wire/regions.h"
 #include "shim/process/futex.h"
@@ -86,6 +87,8 @@ class Waiting {
   std::atomic<bool> fault_reported_{false};
   std::atomic<int64_t> last_hang_up_poll_ns_{0};
   std::atomic<unsigned> schedule_{0};
+  // The kernel's timers are 50 us late by default, and short waits are not worth it.
+  WaitHistory stream_waits_{/*shortest_ns=*/250'000, /*wake_ns=*/60'000};
   bool many_processors_ = false;
 
   Lock sleep_lock_;

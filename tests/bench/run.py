@@ -41,7 +41,7 @@ GROUPS = {
               "register_", "start_up", "unregister_"),
     "rates": ("launch_rate",),
     "memory": ("memory_",),
-    "idle": ("idle_cpu",),
+    "idle": ("idle_cpu", "waiting_cpu"),
     "starts": ("domain_start",),
     "sharing": ("sharing_",),
 }

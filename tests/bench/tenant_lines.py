@@ -4,11 +4,15 @@
 import time
 
 import node
-from processes import Failed, Holders
+import sharing
+import sharing_lines
+from processes import Failed, Holders, end_all
 
 
 # Of one process, in one context.
 THREADS = 8
+WAITING_DOMAINS = 8
+LONG_KERNEL_US = 20_000
 
 
 def measure_rate(run, name, side, count, seconds, *arguments):
@@ -89,6 +93,37 @@ def measure_idle(run, side, count, seconds):
             run.results.add("idle_cpu_tenants", side, "% of a core", 100 * tenant_share)
 
 
+def measure_waiting(run, count, seconds):
+    """Processor time of scheduler and executors while tenants of so many trust domains wait for long kernels, one kernel
+    each at a time."""
+    with run.part("waiting_cpu_node", "gpuloom"):
+        kernel = sharing_lines.calibrate(run, LONG_KERNEL_US if run.full else 1000)
+        tenant = sharing.Tenant(kernel_us=kernel["kernel_us"], queued=1)
+        group = []
+        try:
+            for number in range(count):
+                group.append(run.sides.start("gpuloom", *tenant.work(kernel["iterations"]), *run.tiny(),
+                                             terms=["--domain", f"waits-{number}"]))
+            for bench in group:
+                bench.wait_ready()
+            start_s = time.monotonic() + sharing_lines.WARM_S + 0.05
+            for bench in group:
+                # Longer than is measured: an executor that has ended has no processor time.
+                bench.go(f"run {round(start_s * 1e9)} {round((seconds + 1) / sharing.WINDOW_S)}")
+            time.sleep(max(0.0, start_s - time.monotonic()))
+            ours = node.node_processes(run.state_dir)
+            before_s, began_s = node.processor_seconds(ours), time.monotonic()
+            time.sleep(seconds)
+            used_s, passed_s = node.processor_seconds(ours) - before_s, time.monotonic() - began_s
+            kernels = sum(sum(list(bench.lines(timeout_s=60))[-1]["windows"]) for bench in group)
+            run.say(f"waiting_cpu_node: {kernels} kernels in {seconds + 1:g} s, {len(ours)} processes of gpuloom")
+            if not kernels:
+                raise Failed("no kernel ended in this time")
+            run.results.add("waiting_cpu_node", "gpuloom", "% of a core", 100 * used_s / passed_s)
+        finally:
+            end_all(group, timeout_s=5)
+
+
 def measure(run):
     measure_rates(run)
     if run.full and run.wants("memory", "memory_next_tenant") and not run.no_time_for("memory_next_tenant", 20):
@@ -97,3 +132,5 @@ def measure(run):
     if run.wants("idle", "idle_cpu_node") and not run.no_time_for("idle_cpu_node", 30 if run.full else 2):
         for side in run.in_turn(0):
             measure_idle(run, side, 4 if run.full else 2, run.options.idle_s)
+    if run.wants("idle", "waiting_cpu_node") and not run.no_time_for("waiting_cpu_node", 20 if run.full else 2):
+        measure_waiting(run, WAITING_DOMAINS if run.full else 2, 10 if run.full else 0.5)

@@ -20,8 +20,8 @@ bool IsSharingOn();
 // GPULOOM_EXECUTOR_CUPTI, where CUPTI is: a path, or "off". Empty: the usual places are searched (trace/cupti.h).
 std::string CuptiSetting();
 
-// Raises the descriptor limit to the hard limit, ignores SIGPIPE, and sets the variables that the
-// driver reads in cuInit.
+// Raises the descriptor limit to the hard limit, ignores SIGPIPE, makes timers exact for this thread and those that it
+// starts, and sets the variables that the driver reads in cuInit.
 void PrepareForDriver();
 
 }  // namespace gpuloom::executor

@@ -30,6 +30,10 @@ constexpr uint64_t kAwakeKey = UINT64_MAX - 2;  // all that is looked at while a
 // tenant needs ours.
 constexpr uint64_t kSpinNs = 200'000;
 constexpr uint64_t kShortSpinNs = 30'000;
+// For waits of which most is slept through. The timers of this process are exact
+// (process/environment.h); to wake takes 5 to 12 µs in a virtual machine.
+constexpr int64_t kShortestWaitNs = 30'000;
+constexpr int64_t kWakeNs = 15'000;
 constexpr unsigned kManyProcessors = 8;
 // How long the ring thread serves one session before the next, in each of reading, submitting and
 // polling: a round with many busy sessions takes some milliseconds, and every session gets at least
@@ -94,6 +98,7 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
       scheduler_(std::move(control)),
       internal_(device),
       spin_ns_(std::thread::hardware_concurrency() >= kManyProcessors ? kSpinNs : kShortSpinNs),
+      device_waits_(kShortestWaitNs, kWakeNs),
       modules_(device, kModuleThreads, wake_.get()),
       memory_(device, kMemoryThreads, wake_.get()),
       quiet_work_(device, 1, wake_.get()),
@@ -172,6 +177,7 @@ Loop::Outcome Loop::Run() {
   scheduler_.Send(ready);
   uint64_t last_work_ns = NowNs();
   uint64_t last_events_ns = last_work_ns;
+  bool awaits_device = false;  // nothing but the device can end the present idleness by itself
   for (;;) {
     const uint64_t now_ns = NowNs();
     const bool worked = Serve(now_ns);
@@ -188,7 +194,11 @@ Loop::Outcome Loop::Run() {
       LogPredictions();
       return Outcome::kSchedulerGone;
     }
-    if (worked) last_work_ns = now_ns;
+    if (worked) {
+      if (awaits_device) device_waits_.Note(static_cast<int64_t>(now_ns - last_work_ns));
+      last_work_ns = now_ns;
+      awaits_device = false;
+    }
     if (now_ns - last_counters_ns_ >= kCountersEveryNs) SendCounters(now_ns);
 
     const uint64_t idle_ns = now_ns - last_work_ns;
@@ -198,7 +208,11 @@ Loop::Outcome Loop::Run() {
     if (worked || released) {
       for (const auto& session : sessions_) session->CheckAgain();
     }
-    const int64_t sleep_ns = worked || released || idle_ns < spin_ns_ ? 0 : SleepNs(idle_ns);
+    int64_t sleep_ns = 0;
+    if (!worked && !released && idle_ns >= kShortestWaitNs) {
+      awaits_device = AnythingAtDevice() || AnyWordWatched();
+      sleep_ns = SleepNs(idle_ns, awaits_device);
+    }
     if (sleep_ns == 0) {
       // A tenant may be waiting for what comes next over this socket.
       const bool expects = scheduler_.waits() || turns_.waits();
@@ -209,7 +223,9 @@ Loop::Outcome Loop::Run() {
         // Awake because of work at the device: with few processors tenants need this one.
         sched_yield();
       } else if (!worked && Spin()) {
+        if (awaits_device) device_waits_.Note(static_cast<int64_t>(idle_ns));
         last_work_ns = now_ns;
+        awaits_device = false;
       }
       continue;
     }
@@ -382,12 +398,12 @@ bool Loop::AnyWordOverdue() const {
 }
 
 // The shortest of what work, sharing and turns allow.
-int64_t Loop::SleepNs(uint64_t idle_ns) const {
+int64_t Loop::SleepNs(uint64_t idle_ns, bool awaits_device) const {
   if (!std::all_of(sessions_.begin(), sessions_.end(),
                    [](const auto& session) { return session->CheckedAllWaiting(); })) {
     return 0;
   }
-  int64_t sleep_ns = SleepForWorkNs(idle_ns);
+  int64_t sleep_ns = SleepForWorkNs(idle_ns, awaits_device);
   // Some streams of a session with very many have not been looked at.
   if (sharing_.limited() && (sleep_ns < 0 || sleep_ns > kShortestSleepNs) &&
       !std::all_of(sessions_.begin(), sessions_.end(),
@@ -401,18 +417,22 @@ int64_t Loop::SleepNs(uint64_t idle_ns) const {
   return sleep_ns < 0 ? until_ns : std::min(sleep_ns, until_ns);
 }
 
-int64_t Loop::SleepForWorkNs(uint64_t idle_ns) const {
+int64_t Loop::SleepForWorkNs(uint64_t idle_ns, bool awaits_device) const {
   // Words that are overdue come first: after a sleep they would be due again before others are
   // looked at.
   if (AnyWordOverdue()) return 0;
   // Only with many processors, which spin_ns_ tells.
   if ((scheduler_.waits() || memory_.busy()) && idle_ns < kHandsNs && spin_ns_ == kSpinNs) return 0;
-  // Nothing announces that a mark is reached or a word written. Waiting in proportion to the time
-  // waited so far costs two percent of it at most, and below 3.2 ms the loop does not sleep at all.
-  if (AnythingAtDevice() || AnyWordWatched()) {
-    const int64_t sleep_ns = std::min(static_cast<int64_t>(idle_ns / 64), kLongestSleepNs);
-    return sleep_ns < kShortestSleepNs ? 0 : sleep_ns;
+  // Nothing announces that a mark is reached or a word written. Most of a wait as long as the last
+  // ones is slept through, but not where several tenants' work must be told apart. Sleeping in
+  // proportion to the time waited so far costs two percent of it at most, and begins after 3.2 ms.
+  if (awaits_device) {
+    const int64_t expected_ns =
+        sharing_.several() ? 0 : device_waits_.SleepNs(static_cast<int64_t>(idle_ns));
+    const int64_t share_ns = std::min(static_cast<int64_t>(idle_ns / 64), kLongestSleepNs);
+    return std::max(expected_ns, share_ns < kShortestSleepNs ? 0 : share_ns);
   }
+  if (idle_ns < spin_ns_) return 0;
   if (!quiet_.Running()) {
     // Held sessions wait for this thread to end the hold.
     if (quiet_.Holding()) return kShortestSleepNs;

@@ -5,8 +5,9 @@
 //
 // When there is nothing to do it spins for a moment (an active tenant alternates between submitting and waiting),
 // then announces on every ring that it sleeps, checks again, and sleeps until a doorbell, the scheduler or a
-// worker wakes it. While the GPU is working, or a stream waits for a word, and the rings are empty, it sleeps a
-// sixty-fourth of the time it has been waiting: long kernels do not cost a core, short ones are noticed at once.
+// worker wakes it. While the GPU is working, or a stream waits for a word, and the rings are empty, it sleeps through most
+// of what such waits took lately (wait_history.h), and otherwise a sixty-fourth of the time it has been waiting: long
+// kernels do not cost a core, short ones are noticed at once.
 //
 // Owned by main; everything runs on the thread that calls Run.
 #pragma once
@@ -39,6 +40,7 @@
 #include "agent/executor/trace/tracer.h"
 #include "agent/node/line_budget.h"
 #include "proto/control/trace_messages.h"
+#include "proto/sync/wait_history.h"
 
 namespace gpuloom::executor {
 
@@ -81,8 +83,8 @@ class Loop {
   bool AnyWordWatched() const;
   bool AnyWordOverdue() const;
   // How long to sleep, in nanoseconds; negative: until an event; 0: do not sleep.
-  int64_t SleepNs(uint64_t idle_ns) const;
-  int64_t SleepForWorkNs(uint64_t idle_ns) const;
+  int64_t SleepNs(uint64_t idle_ns, bool awaits_device) const;
+  int64_t SleepForWorkNs(uint64_t idle_ns, bool awaits_device) const;
   bool AnnounceSleep();
   void Awake();
   // Waits for events and handles them; with 0 it does not wait.
@@ -121,6 +123,7 @@ class Loop {
   Staging staging_;
   SharedMemory shared_;
   const uint64_t spin_ns_;
+  WaitHistory device_waits_;  // of idleness that the device ended, or a tenant while it worked
   WorkPool modules_;
   WorkPool memory_;
   WorkPool quiet_work_;

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long the last waits of one kind lasted, so that a thread that polls while it waits can sleep through most of
+// the next one: a program that does the same step again and again waits for about as long each time.
+//
+// Times are in nanoseconds. Safe from any thread; two that note at the same moment may lose one of the two.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace gpuloom {
+
+class WaitHistory {
+ public:
+  // A wait that is over sooner than any before is noticed this much too late at most, and never later than twice
+  // as long as it was.
+  static constexpr int64_t kLongestSleepNs = 1'000'000;
+  static constexpr size_t kWaits = 8;
+
+  // Waits shorter than `shortest_ns` are not noted, and of every wait so much is spent awake: to sleep would cost more
+  // than it saves. A sleep ends `wake_ns` early, which is how late the kernel's timers are, and none is shorter.
+  constexpr WaitHistory(int64_t shortest_ns, int64_t wake_ns)
+      : shortest_ns_(shortest_ns), wake_ns_(wake_ns) {}
+
+  void Note(int64_t wait_ns) {
+    if (wait_ns < shortest_ns_) return;
+    const uint32_t place = next_.fetch_add(1, std::memory_order_relaxed);
+    waits_[place % kWaits].store(wait_ns, std::memory_order_relaxed);
+  }
+
+  // How long one who has waited for `waited_ns` may sleep before looking again; 0: it should stay awake. What it waits
+  // for may be there earlier only if this wait is an eighth shorter than all of the last eight that were as long.
+  int64_t SleepNs(int64_t waited_ns) const {
+    if (waited_ns < shortest_ns_) return 0;
+    int64_t expected_ns = INT64_MAX;
+    for (const std::atomic<int64_t>& wait : waits_) {
+      const int64_t ns = wait.load(std::memory_order_relaxed);
+      if (ns == 0) return 0;  // too few to tell
+      // Those that this wait has outlasted say nothing about its rest.
+      if (ns >= waited_ns - waited_ns / 8) expected_ns = std::min(expected_ns, ns);
+    }
+    if (expected_ns == INT64_MAX) return 0;
+    const int64_t left_ns = expected_ns - expected_ns / 8 - waited_ns;
+    const int64_t sleep_ns = std::min({left_ns - wake_ns_, waited_ns, kLongestSleepNs});
+    return sleep_ns < wake_ns_ ? 0 : sleep_ns;
+  }
+
+ private:
+  const int64_t shortest_ns_;
+  const int64_t wake_ns_;
+  std::array<std::atomic<int64_t>, kWaits> waits_ = {};
+  std::atomic<uint32_t> next_{0};
+};
+
+}  // namespace gpuloom

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proto/sync/wait_history.h"
+
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+
+namespace gpuloom {
+namespace {
+
+constexpr int64_t kShortestNs = 100'000;
+constexpr int64_t kWakeNs = 20'000;
+
+class WaitHistoryTest : public testing::Test {
+ protected:
+  void NoteAll(std::initializer_list<int64_t> waits_us) {
+    for (const int64_t us : waits_us) history_.Note(us * 1000);
+  }
+
+  // How long one waits that looks again after each sleep, and is awake from when it may not sleep
+  // on, where what it waits for comes after `wait_ns`. Counts the sleeps.
+  int64_t FoundAfter(int64_t wait_ns, int* sleeps, int64_t* asleep_ns) const {
+    int64_t now_ns = kShortestNs;
+    *sleeps = 0;
+    *asleep_ns = 0;
+    while (now_ns < wait_ns) {
+      const int64_t sleep_ns = history_.SleepNs(now_ns);
+      if (sleep_ns == 0) {
+        now_ns += 1'000;
+        continue;
+      }
+      ++*sleeps;
+      *asleep_ns += sleep_ns;
+      now_ns += sleep_ns;
+    }
+    return now_ns;
+  }
+
+  WaitHistory history_{kShortestNs, kWakeNs};
+};
+
+TEST_F(WaitHistoryTest, StaysAwakeUntilItKnowsEnough) {
+  NoteAll({2000, 2000, 2000, 2000, 2000, 2000, 2000});
+  EXPECT_EQ(history_.SleepNs(200'000), 0);
+  NoteAll({2000});
+  EXPECT_GT(history_.SleepNs(200'000), 0);
+}
+
+TEST_F(WaitHistoryTest, IsAwakeWhenAWaitAsLongAsTheLastOnesEnds) {
+  NoteAll({2200, 2190, 2210, 2200, 2230, 2195, 2200, 2205});
+  int sleeps;
+  int64_t asleep_ns;
+  EXPECT_LE(FoundAfter(2'200'000, &sleeps, &asleep_ns), 2'201'000);
+  EXPECT_GT(asleep_ns, 1'600'000);
+  EXPECT_LE(sleeps, 6);
+}
+
+TEST_F(WaitHistoryTest, ShortWaitsAreNotNoted) {
+  NoteAll({2000, 2000, 2000, 2000, 2000, 2000, 2000, 2000});
+  for (int i = 0; i < 100; ++i) history_.Note(kShortestNs - 1);
+  EXPECT_GT(history_.SleepNs(200'000), 0);
+  EXPECT_EQ(history_.SleepNs(kShortestNs - 1), 0);
+}
+
+// One that is over early is found when it has lasted twice as long at the latest, or a millisecond
+// longer; and the next like it is awaited awake.
+TEST_F(WaitHistoryTest, AnEarlyEndIsFoundSoonAndLearnt) {
+  NoteAll({50'000, 50'000, 50'000, 50'000, 50'000, 50'000, 50'000, 50'000});
+  for (const int64_t wait_ns : {150'000, 700'000, 5'000'000, 30'000'000}) {
+    int sleeps;
+    int64_t asleep_ns;
+    const int64_t found_ns = FoundAfter(wait_ns, &sleeps, &asleep_ns);
+    EXPECT_LE(found_ns, std::min(2 * wait_ns, wait_ns + WaitHistory::kLongestSleepNs));
+  }
+  int sleeps;
+  int64_t asleep_ns;
+  history_.Note(FoundAfter(700'000, &sleeps, &asleep_ns));
+  history_.Note(FoundAfter(700'000, &sleeps, &asleep_ns));
+  EXPECT_LE(FoundAfter(700'000, &sleeps, &asleep_ns), 701'000);
+}
+
+// Two kinds of waits in turn: the short one is awaited awake, and the rest of the long one is slept
+// through when the short one would be over.
+TEST_F(WaitHistoryTest, WhatAWaitHasOutlastedNoLongerCounts) {
+  NoteAll({300, 5000, 300, 5000, 300, 5000, 300, 5000});
+  int sleeps;
+  int64_t asleep_ns;
+  EXPECT_LE(FoundAfter(300'000, &sleeps, &asleep_ns), 301'000);
+  EXPECT_LE(FoundAfter(5'000'000, &sleeps, &asleep_ns), 5'001'000);
+  EXPECT_GT(asleep_ns, 3'500'000);
+}
+
+}  // namespace
+}  // namespace gpuloom
