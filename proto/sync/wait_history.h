@@ -25,10 +25,13 @@ class WaitHistory {
   constexpr WaitHistory(int64_t shortest_ns, int64_t wake_ns)
       : shortest_ns_(shortest_ns), wake_ns_(wake_ns) {}
 
-  void Note(int64_t wait_ns) {
-    if (wait_ns < shortest_ns_) return;
-    const uint32_t place = next_.fetch_add(1, std::memory_order_relaxed);
-    waits_[place % kWaits].store(wait_ns, std::memory_order_relaxed);
+  // One that went on after `went_on_ns` and was over after `over_ns`: at the last two looks, between which one may have
+  // slept.
+  void Note(int64_t went_on_ns, int64_t over_ns) {
+    if (over_ns < shortest_ns_) return;
+    Wait& wait = waits_[next_.fetch_add(1, std::memory_order_relaxed) % kWaits];
+    wait.went_on_ns.store(went_on_ns, std::memory_order_relaxed);
+    wait.over_ns.store(over_ns, std::memory_order_relaxed);
   }
 
   // How long one who has waited for `waited_ns` may sleep before looking again; 0: it should stay awake. What it waits
@@ -36,11 +39,12 @@ class WaitHistory {
   int64_t SleepNs(int64_t waited_ns) const {
     if (waited_ns < shortest_ns_) return 0;
     int64_t expected_ns = INT64_MAX;
-    for (const std::atomic<int64_t>& wait : waits_) {
-      const int64_t ns = wait.load(std::memory_order_relaxed);
-      if (ns == 0) return 0;  // too few to tell
+    for (const Wait& wait : waits_) {
+      const int64_t over_ns = wait.over_ns.load(std::memory_order_relaxed);
+      if (over_ns == 0) return 0;  // too few to tell
       // Those that this wait has outlasted say nothing about its rest.
-      if (ns >= waited_ns - waited_ns / 8) expected_ns = std::min(expected_ns, ns);
+      if (over_ns < waited_ns - waited_ns / 8) continue;
+      expected_ns = std::min(expected_ns, wait.went_on_ns.load(std::memory_order_relaxed));
     }
     if (expected_ns == INT64_MAX) return 0;
     const int64_t left_ns = expected_ns - expected_ns / 8 - waited_ns;
@@ -49,9 +53,14 @@ class WaitHistory {
   }
 
  private:
+  struct Wait {
+    std::atomic<int64_t> went_on_ns{0};
+    std::atomic<int64_t> over_ns{0};
+  };
+
   const int64_t shortest_ns_;
   const int64_t wake_ns_;
-  std::array<std::atomic<int64_t>, kWaits> waits_ = {};
+  std::array<Wait, kWaits> waits_;
   std::atomic<uint32_t> next_{0};
 };
 

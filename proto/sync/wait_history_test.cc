@@ -14,16 +14,18 @@ constexpr int64_t kWakeNs = 20'000;
 class WaitHistoryTest : public testing::Test {
  protected:
   void NoteAll(std::initializer_list<int64_t> waits_us) {
-    for (const int64_t us : waits_us) history_.Note(us * 1000);
+    for (const int64_t us : waits_us) history_.Note(us * 1000, us * 1000);
   }
 
   // How long one waits that looks again after each sleep, and is awake from when it may not sleep
-  // on, where what it waits for comes after `wait_ns`. Counts the sleeps.
-  int64_t FoundAfter(int64_t wait_ns, int* sleeps, int64_t* asleep_ns) const {
+  // on, where what it waits for comes after `wait_ns`. Notes it, and counts the sleeps.
+  int64_t FoundAfter(int64_t wait_ns, int* sleeps, int64_t* asleep_ns) {
     int64_t now_ns = kShortestNs;
+    int64_t looked_ns = now_ns;
     *sleeps = 0;
     *asleep_ns = 0;
     while (now_ns < wait_ns) {
+      looked_ns = now_ns;
       const int64_t sleep_ns = history_.SleepNs(now_ns);
       if (sleep_ns == 0) {
         now_ns += 1'000;
@@ -33,6 +35,7 @@ class WaitHistoryTest : public testing::Test {
       *asleep_ns += sleep_ns;
       now_ns += sleep_ns;
     }
+    history_.Note(looked_ns, now_ns);
     return now_ns;
   }
 
@@ -57,7 +60,7 @@ TEST_F(WaitHistoryTest, IsAwakeWhenAWaitAsLongAsTheLastOnesEnds) {
 
 TEST_F(WaitHistoryTest, ShortWaitsAreNotNoted) {
   NoteAll({2000, 2000, 2000, 2000, 2000, 2000, 2000, 2000});
-  for (int i = 0; i < 100; ++i) history_.Note(kShortestNs - 1);
+  for (int i = 0; i < 100; ++i) history_.Note(kShortestNs - 2, kShortestNs - 1);
   EXPECT_GT(history_.SleepNs(200'000), 0);
   EXPECT_EQ(history_.SleepNs(kShortestNs - 1), 0);
 }
@@ -66,17 +69,14 @@ TEST_F(WaitHistoryTest, ShortWaitsAreNotNoted) {
 // longer; and the next like it is awaited awake.
 TEST_F(WaitHistoryTest, AnEarlyEndIsFoundSoonAndLearnt) {
   NoteAll({50'000, 50'000, 50'000, 50'000, 50'000, 50'000, 50'000, 50'000});
-  for (const int64_t wait_ns : {150'000, 700'000, 5'000'000, 30'000'000}) {
-    int sleeps;
-    int64_t asleep_ns;
-    const int64_t found_ns = FoundAfter(wait_ns, &sleeps, &asleep_ns);
-    EXPECT_LE(found_ns, std::min(2 * wait_ns, wait_ns + WaitHistory::kLongestSleepNs));
-  }
   int sleeps;
   int64_t asleep_ns;
-  history_.Note(FoundAfter(700'000, &sleeps, &asleep_ns));
-  history_.Note(FoundAfter(700'000, &sleeps, &asleep_ns));
-  EXPECT_LE(FoundAfter(700'000, &sleeps, &asleep_ns), 701'000);
+  for (const int64_t wait_ns : {30'000'000, 5'000'000, 700'000, 150'000}) {
+    const int64_t found_ns = FoundAfter(wait_ns, &sleeps, &asleep_ns);
+    EXPECT_GT(sleeps, 0);
+    EXPECT_LE(found_ns, std::min(2 * wait_ns, wait_ns + WaitHistory::kLongestSleepNs));
+    EXPECT_LE(FoundAfter(wait_ns, &sleeps, &asleep_ns), wait_ns + 1'000);
+  }
 }
 
 // Two kinds of waits in turn: the short one is awaited awake, and the rest of the long one is slept

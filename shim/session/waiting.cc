@@ -82,7 +82,8 @@ CUresult Waiting::WaitLong(const Awaited& awaited) {
     }
     for (int i = 0; i < 16; ++i) {
       if (Holds(awaited)) {
-        if (naps && waited_ns >= spin_ns) stream_waits_.Note(Now(CLOCK_MONOTONIC) - begin_ns);
+        if (naps && waited_ns >= spin_ns)
+          stream_waits_.Note(waited_ns, Now(CLOCK_MONOTONIC) - begin_ns);
         return CUDA_SUCCESS;
       }
       CpuPause();
@@ -90,7 +91,10 @@ CUresult Waiting::WaitLong(const Awaited& awaited) {
     CUDA_RETURN_IF_ERROR(Health());
   }
   const CUresult result = Sleep(awaited);
-  if (naps) stream_waits_.Note(Now(CLOCK_MONOTONIC) - begin_ns);
+  if (naps) {
+    const int64_t waited_ns = Now(CLOCK_MONOTONIC) - begin_ns;
+    stream_waits_.Note(waited_ns, waited_ns);
+  }
   return result;
 }
 

@@ -32,7 +32,7 @@ constexpr uint64_t kSpinNs = 200'000;
 constexpr uint64_t kShortSpinNs = 30'000;
 // For waits of which most is slept through. The timers of this process are exact
 // (process/environment.h); to wake takes 5 to 12 µs in a virtual machine.
-constexpr int64_t kShortestWaitNs = 30'000;
+constexpr uint64_t kShortestWaitNs = 30'000;
 constexpr int64_t kWakeNs = 15'000;
 constexpr unsigned kManyProcessors = 8;
 // How long the ring thread serves one session before the next, in each of reading, submitting and
@@ -98,7 +98,7 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
       scheduler_(std::move(control)),
       internal_(device),
       spin_ns_(std::thread::hardware_concurrency() >= kManyProcessors ? kSpinNs : kShortSpinNs),
-      device_waits_(kShortestWaitNs, kWakeNs),
+      device_waits_(static_cast<int64_t>(kShortestWaitNs), kWakeNs),
       modules_(device, kModuleThreads, wake_.get()),
       memory_(device, kMemoryThreads, wake_.get()),
       quiet_work_(device, 1, wake_.get()),
@@ -177,7 +177,8 @@ Loop::Outcome Loop::Run() {
   scheduler_.Send(ready);
   uint64_t last_work_ns = NowNs();
   uint64_t last_events_ns = last_work_ns;
-  bool awaits_device = false;  // nothing but the device can end the present idleness by itself
+  uint64_t awaited_since_ns = 0;
+  uint64_t awaited_ns = 0;  // for how long, as of the last round in which the wait went on
   for (;;) {
     const uint64_t now_ns = NowNs();
     const bool worked = Serve(now_ns);
@@ -194,11 +195,16 @@ Loop::Outcome Loop::Run() {
       LogPredictions();
       return Outcome::kSchedulerGone;
     }
-    if (worked) {
-      if (awaits_device) device_waits_.Note(static_cast<int64_t>(now_ns - last_work_ns));
-      last_work_ns = now_ns;
-      awaits_device = false;
+    if (worked) last_work_ns = now_ns;
+    const uint64_t since_ns = AwaitedSinceNs();
+    if (since_ns != awaited_since_ns) {
+      if (awaited_since_ns != 0) {
+        device_waits_.Note(static_cast<int64_t>(awaited_ns),
+                           static_cast<int64_t>(now_ns - awaited_since_ns));
+      }
+      awaited_since_ns = since_ns;
     }
+    awaited_ns = since_ns == 0 ? 0 : now_ns - since_ns;
     if (now_ns - last_counters_ns_ >= kCountersEveryNs) SendCounters(now_ns);
 
     const uint64_t idle_ns = now_ns - last_work_ns;
@@ -209,9 +215,8 @@ Loop::Outcome Loop::Run() {
       for (const auto& session : sessions_) session->CheckAgain();
     }
     int64_t sleep_ns = 0;
-    if (!worked && !released && idle_ns >= kShortestWaitNs) {
-      awaits_device = AnythingAtDevice() || AnyWordWatched();
-      sleep_ns = SleepNs(idle_ns, awaits_device);
+    if (!worked && !released && (idle_ns >= spin_ns_ || awaited_ns >= kShortestWaitNs)) {
+      sleep_ns = SleepNs(idle_ns, awaited_ns);
     }
     if (sleep_ns == 0) {
       // A tenant may be waiting for what comes next over this socket.
@@ -223,9 +228,7 @@ Loop::Outcome Loop::Run() {
         // Awake because of work at the device: with few processors tenants need this one.
         sched_yield();
       } else if (!worked && Spin()) {
-        if (awaits_device) device_waits_.Note(static_cast<int64_t>(idle_ns));
         last_work_ns = now_ns;
-        awaits_device = false;
       }
       continue;
     }
@@ -385,6 +388,18 @@ bool Loop::AnythingAtDevice() const {
                      [](const std::unique_ptr<Session>& session) { return session->AtDevice(); });
 }
 
+// Not where several tenants' work must be told apart, nor where a completion lets something go.
+uint64_t Loop::AwaitedSinceNs() const {
+  if (sharing_.several() || !internal_.Idle()) return 0;
+  uint64_t since_ns = 0;
+  for (const auto& session : sessions_) {
+    if (!session->AtDevice()) continue;
+    if (!session->OnlyAwaitsDevice()) return 0;
+    since_ns = std::max(since_ns, session->last_read_ns());
+  }
+  return since_ns;
+}
+
 bool Loop::AnyWordWatched() const {
   return std::any_of(
       sessions_.begin(), sessions_.end(),
@@ -398,12 +413,12 @@ bool Loop::AnyWordOverdue() const {
 }
 
 // The shortest of what work, sharing and turns allow.
-int64_t Loop::SleepNs(uint64_t idle_ns, bool awaits_device) const {
+int64_t Loop::SleepNs(uint64_t idle_ns, uint64_t awaited_ns) const {
   if (!std::all_of(sessions_.begin(), sessions_.end(),
                    [](const auto& session) { return session->CheckedAllWaiting(); })) {
     return 0;
   }
-  int64_t sleep_ns = SleepForWorkNs(idle_ns, awaits_device);
+  int64_t sleep_ns = SleepForWorkNs(idle_ns, awaited_ns);
   // Some streams of a session with very many have not been looked at.
   if (sharing_.limited() && (sleep_ns < 0 || sleep_ns > kShortestSleepNs) &&
       !std::all_of(sessions_.begin(), sessions_.end(),
@@ -417,18 +432,17 @@ int64_t Loop::SleepNs(uint64_t idle_ns, bool awaits_device) const {
   return sleep_ns < 0 ? until_ns : std::min(sleep_ns, until_ns);
 }
 
-int64_t Loop::SleepForWorkNs(uint64_t idle_ns, bool awaits_device) const {
+int64_t Loop::SleepForWorkNs(uint64_t idle_ns, uint64_t awaited_ns) const {
   // Words that are overdue come first: after a sleep they would be due again before others are
   // looked at.
   if (AnyWordOverdue()) return 0;
   // Only with many processors, which spin_ns_ tells.
   if ((scheduler_.waits() || memory_.busy()) && idle_ns < kHandsNs && spin_ns_ == kSpinNs) return 0;
   // Nothing announces that a mark is reached or a word written. Most of a wait as long as the last
-  // ones is slept through, but not where several tenants' work must be told apart. Sleeping in
-  // proportion to the time waited so far costs two percent of it at most, and begins after 3.2 ms.
-  if (awaits_device) {
-    const int64_t expected_ns =
-        sharing_.several() ? 0 : device_waits_.SleepNs(static_cast<int64_t>(idle_ns));
+  // ones is slept through. Sleeping in proportion to the time waited so far costs two percent of it
+  // at most, and begins after 3.2 ms.
+  if (AnythingAtDevice() || AnyWordWatched()) {
+    const int64_t expected_ns = device_waits_.SleepNs(static_cast<int64_t>(awaited_ns));
     const int64_t share_ns = std::min(static_cast<int64_t>(idle_ns / 64), kLongestSleepNs);
     return std::max(expected_ns, share_ns < kShortestSleepNs ? 0 : share_ns);
   }

@@ -83,8 +83,11 @@ class Loop {
   bool AnyWordWatched() const;
   bool AnyWordOverdue() const;
   // How long to sleep, in nanoseconds; negative: until an event; 0: do not sleep.
-  int64_t SleepNs(uint64_t idle_ns, bool awaits_device) const;
-  int64_t SleepForWorkNs(uint64_t idle_ns, bool awaits_device) const;
+  // `awaited_ns`: for how long AwaitedSinceNs has been so.
+  int64_t SleepNs(uint64_t idle_ns, uint64_t awaited_ns) const;
+  int64_t SleepForWorkNs(uint64_t idle_ns, uint64_t awaited_ns) const;
+  // Since when programs have only waited for what is at the device, and sent nothing; 0: it is not so.
+  uint64_t AwaitedSinceNs() const;
   bool AnnounceSleep();
   void Awake();
   // Waits for events and handles them; with 0 it does not wait.
@@ -123,7 +126,7 @@ class Loop {
   Staging staging_;
   SharedMemory shared_;
   const uint64_t spin_ns_;
-  WaitHistory device_waits_;  // of idleness that the device ended, or a tenant while it worked
+  WaitHistory device_waits_;  // how long AwaitedSinceNs stayed the same
   WorkPool modules_;
   WorkPool memory_;
   WorkPool quiet_work_;

@@ -377,6 +377,11 @@ bool Session::HasPollWaiter() const {
   });
 }
 
+bool Session::OnlyAwaitsDevice() const {
+  return state_ == State::kServing && writer_.TenantWaits() && !HasWaiting() && outstanding_ == 0 &&
+         !WatchesWords() && !HasText();
+}
+
 bool Session::Poll(uint64_t now_ns, Slice* slice) {
   now_ns_ = now_ns;
   bool any = chores_.Run(slice);

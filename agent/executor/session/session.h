@@ -105,6 +105,9 @@ class Session final : private SessionPort {
   uint64_t allocation_id() const { return order_.allocation_id; }
   // Whether any of its program's commands are there.
   bool AtDevice() const { return streams_.AtDevice(); }
+  // Returns true if a thread of its program waits for what is at the device, and nothing of it waits here. As the tenant
+  // says: one that lies waits longer.
+  bool OnlyAwaitsDevice() const;
   // Includes memory that is being cleared for it.
   bool OccupiesDevice() const { return AtDevice() || share_.clears_at_device != 0; }
   // The multiprocessors that it may use, in the numbering of Partitions.
