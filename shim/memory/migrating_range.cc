@@ -18,8 +18,6 @@ constinit MigratingRanges migrating;
 
 namespace {
 
-constexpr uint64_t kChunkBytes = kMigratingChunkBytes;
-
 // For our copies; does not wait for other streams. Of the context with this epoch.
 struct OwnStream {
   wire::StreamId id GPULOOM_GUARDED_BY(migrating.lock){0};
@@ -40,14 +38,14 @@ CUresult FindOwnStreamLocked() GPULOOM_REQUIRES(migrating.lock) {
 // in the arena, which are never hidden.
 CUresult CopyLocked(const MigratingRange& range, wire::CopyKind kind, uint64_t first, uint64_t end,
                     wire::Ticket* ticket) GPULOOM_REQUIRES(migrating.lock) {
-  const uint64_t device = range.begin + first * kChunkBytes;
-  const uint64_t pages = range.pages + first * kChunkBytes;
+  const uint64_t device = range.begin + first * kMigratingChunkBytes;
+  const uint64_t pages = range.pages + first * kMigratingChunkBytes;
   const bool sends = kind == wire::CopyKind::kHostToDevice;
   return session.PostOnStream<wire::Copy>(
       own_stream.id, 0,
       [&](wire::Copy::Request& request, uint8_t*) GPULOOM_NO_THREAD_SAFETY_ANALYSIS {
         request = {own_stream.id, kind, sends ? device : pages, sends ? pages : device,
-                   (end - first) * kChunkBytes};
+                   (end - first) * kMigratingChunkBytes};
       },
       ticket);
 }
@@ -95,7 +93,8 @@ CUresult SendChunksLocked(MigratingRange* range, uint64_t first, uint64_t end) {
   wire::Ticket last{0};
   uint64_t run, behind;
   for (uint64_t at = first; FindRun(*range, false, at, end, &run, &behind); at = behind) {
-    if (!HidePages(range->begin + run * kChunkBytes, (behind - run) * kChunkBytes)) {
+    if (!HidePages(range->begin + run * kMigratingChunkBytes,
+                   (behind - run) * kMigratingChunkBytes)) {
       return CUDA_ERROR_NOT_SUPPORTED;
     }
     CUDA_RETURN_IF_ERROR(CopyLocked(*range, wire::CopyKind::kHostToDevice, run, behind, &last));

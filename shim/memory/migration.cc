@@ -30,10 +30,9 @@ std::atomic<uint64_t> space_bytes{0};
 
 namespace {
 
-constexpr uint64_t kChunkBytes = kMigratingChunkBytes;
 // How much one page fault fetches from the device at most. It begins with a chunk, and sequential
 // access doubles it each time.
-constexpr uint64_t kMostChunks = (16u << 20) / kChunkBytes;
+constexpr uint64_t kMostChunks = (16u << 20) / kMigratingChunkBytes;
 // A fault that waits longer than this for the program's work is logged.
 constexpr int64_t kSilentWaitNs = 5'000'000'000;
 
@@ -158,7 +157,7 @@ void OnFault(uint64_t address) {
     AdmitPages(address / wire::kPageBytes * wire::kPageBytes, wire::kPageBytes);
     return;
   }
-  const uint64_t chunk = (address - range->begin) / kChunkBytes;
+  const uint64_t chunk = (address - range->begin) / kMigratingChunkBytes;
   uint64_t end = chunk + 1;
   if (range->away[chunk] != 0) {
     WaitForWorkLocked(*range);
@@ -172,7 +171,7 @@ void OnFault(uint64_t address) {
     range->next_chunk = end;
     (void)FetchChunksLocked(range, chunk, end);
   }
-  AdmitPages(range->begin + chunk * kChunkBytes, (end - chunk) * kChunkBytes);
+  AdmitPages(range->begin + chunk * kMigratingChunkBytes, (end - chunk) * kMigratingChunkBytes);
 }
 
 // ---- ability ----
@@ -290,7 +289,7 @@ CUresult PrefetchMigrating(uint64_t address, uint64_t size_bytes, bool to_device
   Holding holding(&migrating.lock);
   MigratingRange* range = FindLocked(address);
   if (range == nullptr) return CUDA_SUCCESS;
-  const uint64_t first = (address - range->begin) / kChunkBytes;
+  const uint64_t first = (address - range->begin) / kMigratingChunkBytes;
   if (!to_device) {
     // Fetched when it is touched, in large pieces.
     range->next_chunk = first;
@@ -298,7 +297,8 @@ CUresult PrefetchMigrating(uint64_t address, uint64_t size_bytes, bool to_device
     return CUDA_SUCCESS;
   }
   CUDA_RETURN_IF_ERROR(MapRangeLocked(range));
-  const uint64_t end = (address - range->begin + size_bytes + kChunkBytes - 1) / kChunkBytes;
+  const uint64_t end =
+      (address - range->begin + size_bytes + kMigratingChunkBytes - 1) / kMigratingChunkBytes;
   const CUresult result = SendChunksLocked(range, first, end);
   return result == CUDA_ERROR_NOT_SUPPORTED ? CUDA_SUCCESS : result;  // a launch handles it
 }
