@@ -16,6 +16,7 @@
 #include "agent/executor/launch/chunk.h"
 #include "agent/executor/stream/point.h"
 #include "proto/wire/block_copy_commands.h"
+#include "proto/wire/copy_commands.h"
 #include "proto/wire/launch_commands.h"
 #include "proto/wire/memory_operation_commands.h"
 
