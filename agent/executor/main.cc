@@ -23,25 +23,18 @@
 // been told; what it held is freed by the kernel and the driver. Its folder is removed by another
 // process of this program and the same user.
 #include <stdio.h>
-#include <unistd.h>
 
 #include <string>
 
 #include "agent/executor/command_line.h"
-#include "agent/executor/device/device.h"
-#include "agent/executor/printing/driver_output.h"
-#include "agent/executor/process/confinement.h"
 #include "agent/executor/process/environment.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/process/own_folder.h"
 #include "agent/executor/process/own_user.h"
-#include "agent/executor/process/refusal.h"
-#include "agent/executor/session/loop.h"
-#include "agent/executor/session/scheduler_link.h"
+#include "agent/executor/process/service.h"
 #include "agent/executor/trace/cupti.h"
-#include "agent/executor/trace/tracer.h"
-#include "agent/node/log_signals.h"
 #include "proto/control/version.h"
+#include "proto/cuda/driver.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -80,69 +73,7 @@ int Main(int argc, char** argv) {
   if (line->shows_version) return ShowVersion(*line);
   SetLogLevel(LogLevelOf(line->log_level));
   if (!line->folder_to_remove.empty()) return Remove(*line);
-  channel::UniqueFd control(control::kExecutorControlFd);
-  std::string error;
-  if (!CanServeScheduler(line->control_version, &error)) {
-    Refuse(std::move(control), error);
-    return 1;
-  }
-  HandleLogSignals(kExecutorProgram);
-  HoldLogSignals(true);
-  PrepareForDriver();
-
-  Driver driver;
-  DriverOutput output;
-  Confinement confinement;
-  TraceMeans means;
-  if (!output.Capture(&error) || !Load(line->cuda_library.c_str(), &driver, &error)) {
-    Refuse(std::move(control), error);
-    return 1;
-  }
-  means.cupti.emplace();
-  if (!LoadCupti(CuptiSetting(), reinterpret_cast<const void*>(driver.cuInit), &*means.cupti,
-                 &means.why_not)) {
-    means.cupti.reset();
-  }
-  if (!Confine({line->user, line->folder, reinterpret_cast<const void*>(driver.cuInit),
-                line->tells_refused_calls, line->lenient},
-               &confinement, &error) ||
-      !HandOver(control.get(), std::move(confinement.refused_calls), &error)) {
-    Refuse(std::move(control), error);
-    return 1;
-  }
-  LogMechanisms(confinement);
-  // Before cuInit, which reads these variables.
-  UseFolder(confinement.has_folder ? line->folder : "");
-  Log(LogLevel::kDebug, "start: the driver is loaded");
-  Log(LogLevel::kDebug, "start: %s",
-      means.cupti ? ("CUPTI is " + means.cupti->path).c_str() : means.why_not.c_str());
-  Device device(driver);
-  if (const CUresult result = device.Start(line->gpu, &error); result != CUDA_SUCCESS) {
-    Refuse(std::move(control), error, MayBeConfinement(result));
-    return 1;
-  }
-  Log(LogLevel::kDebug, "start: the context is made");
-  if (line->domain.empty()) {
-    Log(LogLevel::kInfo, "is a spare one on %s", line->gpu.c_str());
-  } else {
-    Log(LogLevel::kInfo, "serves domain %s on %s", line->domain.c_str(), line->gpu.c_str());
-  }
-  const bool batches = IsBatchingOn();
-  Loop loop(&device, std::move(control), &output, batches, /*submit_threads=*/-1,
-            line->memory_limit_bytes, IsSharingOn(), &means);
-  // The loop has notified the scheduler already; it owns the socket.
-  if (!loop.Start(&error)) {
-    Log(LogLevel::kError, "%s", error.c_str());
-    _exit(1);
-  }
-  if (batches) loop.ReserveGraphs();
-  HoldLogSignals(false);
-  const Loop::Outcome outcome = loop.Run();
-  if (outcome == Loop::Outcome::kSchedulerGone) {
-    Log(LogLevel::kInfo, "ends: the scheduler has hung up");
-  }
-  // Without destructors: kernels may still run, and the driver's own would wait for them.
-  _exit(outcome == Loop::Outcome::kSchedulerGone ? 0 : 1);
+  return Serve(*line);
 }
 
 }  // namespace

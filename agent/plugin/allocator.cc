@@ -9,6 +9,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "absl/strings/str_join.h"
 #include "agent/cat.h"

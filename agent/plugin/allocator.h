@@ -12,9 +12,7 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,6 +24,7 @@
 #include "agent/identity/resolver.h"
 #include "agent/inventory/slots.h"
 #include "agent/plugin/container_setup.h"
+#include "agent/plugin/owed_grants.h"
 #include "agent/plugin/shim_store.h"
 #include "agent/plugin/slot_use.h"
 #include "agent/policy/in_force/policy_watcher.h"
@@ -92,9 +91,9 @@ class Allocator {
   // memory. Returns one line for each allocation for which that failed. Call it again now and then while OwesGrants.
   std::vector<std::string> Regrant();
   // Whether an allocation lacks what the policy grants it and may have it later, be it only memory that is not left.
-  bool OwesGrants() const GPULOOM_EXCLUDES(owed_mutex_);
+  bool OwesGrants() const { return owed_.any(); }
   // One line for each of those allocations whose grant could not be recorded, or was refused by the scheduler.
-  std::vector<std::string> FailedGrants() const GPULOOM_EXCLUDES(owed_mutex_);
+  std::vector<std::string> FailedGrants() const { return owed_.Failures(); }
 
   // Ends the allocations whose pods are gone, and deletes the libraries that no allocation uses, unless a predecessor
   // may still hand out its own. Returns one line for each trouble.
@@ -151,14 +150,6 @@ class Allocator {
   // per trouble. False: nothing has changed.
   bool RenewRecord(const Gate& gate, const Policy& policy, Allocation* allocation,
                    std::vector<std::string>* troubles) const GPULOOM_REQUIRES(gate.mutex);
-  // Why an allocation does not have what the policy grants it.
-  enum class Owed { kMemoryIsNotLeft, kIsNotRecorded, kIsRefused };
-  // `line` says so; empty: not for this reason any more.
-  void Owe(const std::string& name, Owed reason, const std::string& line) const
-      GPULOOM_EXCLUDES(owed_mutex_);
-  bool IsOwed(const std::string& name, Owed reason) const GPULOOM_EXCLUDES(owed_mutex_);
-  // Nothing is owed to allocations that are over.
-  void ForgetOwed() GPULOOM_EXCLUDES(owed_mutex_);
   // Tells what RenewRecord has made of `before`, and if that is refused, sets the record back and tells `before`.
   absl::Status SendRenewed(const Gate& gate, SchedulerClient* scheduler, const Allocation& renewed,
                            const Allocation& before) const GPULOOM_REQUIRES(gate.mutex);
@@ -191,9 +182,7 @@ class Allocator {
   // Held from checking what has been given until more is given. No other process is asked meanwhile.
   Mutex allocation_mutex_;
   std::map<std::string, Gate> gates_;  // by GPU uuid; the map itself never changes
-  mutable Mutex owed_mutex_;
-  mutable std::map<std::pair<std::string, Owed>, std::string> owed_
-      GPULOOM_GUARDED_BY(owed_mutex_);  // lines by allocation
+  mutable OwedGrants owed_;
   mutable Mutex collector_mutex_;
   Collector collector_ GPULOOM_GUARDED_BY(collector_mutex_);
 };

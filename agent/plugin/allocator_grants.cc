@@ -299,7 +299,9 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
 
 std::vector<std::string> Allocator::Regrant() {
   std::vector<std::string> troubles;
-  ForgetOwed();
+  // A name is of one allocation for ever.
+  owed_.ForgetAllBut(
+      [&](const std::string& name) { return options_.book->Find(name).has_value(); });
   const auto policy = options_.policy->Current();
   if (policy == nullptr) return troubles;
   for (const Allocation& seen : GrowingLast(*policy)) {
@@ -312,7 +314,7 @@ std::vector<std::string> Allocator::Regrant() {
     if (!allocation.has_value()) continue;
     Allocation renewed = *allocation;
     // Then the record may say what the scheduler does not know.
-    const bool was_refused = IsOwed(allocation->name, Owed::kIsRefused);
+    const bool was_refused = owed_.IsOwed(allocation->name, OwedGrants::Reason::kIsRefused);
     if (!RenewRecord(gate->second, *policy, &renewed, &troubles) && !was_refused) continue;
     // If its scheduler is away, or goes away now, Restore tells it later.
     const auto scheduler = options_.scheduler(allocation->gpu_uuid);
@@ -354,7 +356,7 @@ bool Allocator::RenewRecord(const Gate& gate, const Policy& policy, Allocation* 
     keeps_because = shortage;
   }
   // An impossible rule is no debt: it needs another policy.
-  Owe(before.name, Owed::kMemoryIsNotLeft, shortage);
+  owed_.Owe(before.name, OwedGrants::Reason::kMemoryIsNotLeft, shortage);
   if (!keeps_because.empty()) {
     binding.quota_bytes = before.binding->quota_bytes;
     troubles->push_back(Cat("policy: ", Describe(binding.owner), " keeps its ",
@@ -364,52 +366,11 @@ bool Allocator::RenewRecord(const Gate& gate, const Policy& policy, Allocation* 
   const absl::Status recorded =
       is_changed ? options_.book->Bind(before.name, binding) : absl::OkStatus();
   const std::string not_recorded = recorded.ok() ? "" : KeepsOldGrant(before, recorded);
-  Owe(before.name, Owed::kIsNotRecorded, not_recorded);
+  owed_.Owe(before.name, OwedGrants::Reason::kIsNotRecorded, not_recorded);
   if (recorded.ok()) return is_changed;
   *allocation = before;
   troubles->push_back(not_recorded);
   return false;
-}
-
-void Allocator::Owe(const std::string& name, Owed reason, const std::string& line) const {
-  const MutexLock lock(owed_mutex_);
-  if (line.empty()) {
-    owed_.erase({name, reason});
-  } else {
-    owed_[{name, reason}] = line;
-  }
-}
-
-bool Allocator::IsOwed(const std::string& name, Owed reason) const {
-  const MutexLock lock(owed_mutex_);
-  return owed_.contains({name, reason});
-}
-
-// The book is not asked under the lock. A name is of one allocation for ever.
-void Allocator::ForgetOwed() {
-  std::set<std::string> names;
-  {
-    const MutexLock lock(owed_mutex_);
-    for (const auto& [key, line] : owed_) names.insert(key.first);
-  }
-  std::erase_if(names,
-                [&](const std::string& name) { return options_.book->Find(name).has_value(); });
-  const MutexLock lock(owed_mutex_);
-  std::erase_if(owed_, [&](const auto& entry) { return names.contains(entry.first.first); });
-}
-
-bool Allocator::OwesGrants() const {
-  const MutexLock lock(owed_mutex_);
-  return !owed_.empty();
-}
-
-std::vector<std::string> Allocator::FailedGrants() const {
-  std::vector<std::string> lines;
-  const MutexLock lock(owed_mutex_);
-  for (const auto& [key, line] : owed_) {
-    if (key.second != Owed::kMemoryIsNotLeft) lines.push_back(line);
-  }
-  return lines;
 }
 
 absl::Status Allocator::SendRenewed(const Gate&, SchedulerClient* scheduler,
@@ -417,7 +378,8 @@ absl::Status Allocator::SendRenewed(const Gate&, SchedulerClient* scheduler,
   absl::Status sent = SendGrant(scheduler, renewed);
   // A scheduler that is gone is told by Restore, and what is not bound by PreStart.
   if (absl::IsUnavailable(sent) || !renewed.binding.has_value()) return sent;
-  Owe(renewed.name, Owed::kIsRefused, sent.ok() ? "" : DescribeRefusal(renewed, before, sent));
+  owed_.Owe(renewed.name, OwedGrants::Reason::kIsRefused,
+            sent.ok() ? "" : DescribeRefusal(renewed, before, sent));
   if (sent.ok() || renewed.binding == before.binding) return sent;
   if (absl::Status status = options_.book->Bind(before.name, *before.binding); !status.ok()) {
     spdlog::error("policy: the record of {} says what its scheduler has refused: {}",

@@ -15,7 +15,7 @@
 #include "proto/cuda/driver_features.h"
 #include "proto/cuda/driver_version.h"
 #include "proto/cuda/return_if_error.h"
-#include "proto/wire/commands.h"
+#include "proto/wire/attribute.h"
 
 namespace gpuloom::scheduler {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "proto/cuda/cuda_all.h"
-#include "proto/wire/commands.h"
+#include "proto/wire/attribute.h"
 
 namespace gpuloom::scheduler {
 namespace {

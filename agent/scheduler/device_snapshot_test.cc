@@ -5,7 +5,7 @@
 
 #include "agent/node/gpu_uuid.h"
 #include "proto/cuda/cuda_all.h"
-#include "proto/wire/commands.h"
+#include "proto/wire/attribute.h"
 
 namespace gpuloom::scheduler {
 namespace {

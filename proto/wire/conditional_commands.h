@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "proto/wire/commands.h"
+#include "proto/wire/command.h"
 #include "proto/wire/graph_nodes.h"
 
 namespace gpuloom::wire {

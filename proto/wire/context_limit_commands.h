@@ -2,7 +2,7 @@
 // Requests to the executor's context, which all tenants of the domain share.
 #pragma once
 
-#include "proto/wire/commands.h"
+#include "proto/wire/command.h"
 
 namespace gpuloom::wire {
 

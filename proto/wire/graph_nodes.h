@@ -26,8 +26,8 @@
 #include <cstring>
 #include <span>
 
-#include "proto/wire/commands.h"
 #include "proto/wire/handles.h"
+#include "proto/wire/launch_commands.h"
 #include "proto/wire/wire_struct.h"
 
 namespace gpuloom::wire {

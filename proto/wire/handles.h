@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The types of addresses and ids on the wire. Different things have different types, so that a tenant's address
+// The types of addresses, ids and tokens on the wire. Different things have different types, so that a tenant's address
 // cannot be dereferenced on the node by accident, and a kernel's id cannot be mistaken for a stream's. Plain values.
 #pragma once
 
@@ -32,6 +32,12 @@ inline constexpr uint32_t kMaxStreams = 4096;
 inline constexpr uint32_t kMaxLibraries = 1u << 16;
 inline constexpr uint32_t kMaxKernels = 1u << 20;
 inline constexpr uint32_t kMaxEvents = 1u << 20;
+
+// Names memory or an event to other processes of the domain: 128 random bits that the executor
+// chose and knows.
+struct Token {
+  uint64_t words[2];
+};
 
 // Commands are numbered 1, 2, 3 … in ring order by both sides (pad records are not counted). The
 // number that a stream has reached tells the tenant what is done: see CompletionRegion.

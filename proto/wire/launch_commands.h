@@ -1,11 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches with more than a shape: clusters, all blocks at once, an early start. They have their own command, so that
-// the plain one stays small; graphs keep the same attributes with their kernels.
+// Launches of kernels. Those with more than a shape (clusters, all blocks at once, an early start) have their own command,
+// so that the plain one stays small; graphs keep the same attributes with their kernels.
 #pragma once
 
-#include "proto/wire/commands.h"
+#include <cstdint>
+#include <string_view>
+
+#include "proto/wire/command.h"
 
 namespace gpuloom::wire {
+
+inline constexpr uint32_t kMaxKernelParamBytes = 32764;  // CUDA 12.1's limit on sm_70 and later
+
+// Payload: the packed parameter buffer, exactly KernelGet's param_bytes.
+struct Launch {
+  static constexpr std::string_view kName = "Launch";
+  static constexpr bool kReply = false;
+  static constexpr uint32_t kMaxPayloadBytes = kMaxKernelParamBytes;
+  struct Request {
+    StreamId stream;
+    KernelId kernel;
+    uint32_t grid[3];
+    uint32_t block[3];
+    uint32_t dynamic_shared_bytes;
+    uint32_t flags;  // none so far: must be 0 (attributes: LaunchEx)
+  };
+  using Reply = NoReply;
+};
 
 // A launch's attributes, as CUDA names them. Only what the device has to know: hints about caches and waiting stay
 // with the tenant, and events that a launch triggers are recorded by an EventRecord after it.
@@ -48,51 +69,6 @@ struct LaunchEx {
     LaunchAttributes attributes;
   };
   using Reply = NoReply;
-};
-
-enum class ClusterQuestion : uint32_t { kMaxActiveClusters, kMaxPotentialSize };
-
-struct OccupancyClusters {
-  static constexpr std::string_view kName = "OccupancyClusters";
-  static constexpr bool kReply = true;
-  struct Request {
-    KernelId kernel;
-    ClusterQuestion question;
-    uint32_t grid[3];
-    uint32_t block[3];
-    uint32_t dynamic_shared_bytes;
-    LaunchAttributes attributes;
-  };
-  struct Reply {
-    int32_t value;
-  };
-};
-
-// The parameters from `first` on, as many as a reply holds (payload: KernelParam each). For kernels with more than
-// KernelGet's reply had room for.
-struct KernelParams {
-  static constexpr std::string_view kName = "KernelParams";
-  static constexpr bool kReply = true;
-  struct Request {
-    KernelId kernel;
-    uint32_t first;
-  };
-  struct Reply {};
-};
-
-// The names of all kernels of a library, each ended by a NUL: the part from `offset_bytes` on, as much as a reply
-// holds.
-struct LibraryKernels {
-  static constexpr std::string_view kName = "LibraryKernels";
-  static constexpr bool kReply = true;
-  struct Request {
-    LibraryId library;
-    uint32_t offset_bytes;
-  };
-  struct Reply {
-    uint32_t kernel_count;
-    uint32_t names_bytes;  // of all of them
-  };
 };
 
 }  // namespace gpuloom::wire

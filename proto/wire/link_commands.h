@@ -2,7 +2,7 @@
 // Linking device code: the tenant's cuLink… calls, made by the executor's driver.
 #pragma once
 
-#include "proto/wire/commands.h"
+#include "proto/wire/command.h"
 
 namespace gpuloom::wire {
 

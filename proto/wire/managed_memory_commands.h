@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "proto/wire/memory_commands.h"
+#include "proto/wire/command.h"
+#include "proto/wire/virtual_memory_commands.h"
 
 namespace gpuloom::wire {
 

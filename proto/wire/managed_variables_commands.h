@@ -2,7 +2,8 @@
 // `__managed__` variables: where the tenant puts them, and where each of them is.
 #pragma once
 
-#include "proto/wire/commands.h"
+#include "proto/wire/command.h"
+#include "proto/wire/library_commands.h"
 
 namespace gpuloom::wire {
 

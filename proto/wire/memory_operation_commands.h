@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "proto/wire/commands.h"
+#include "proto/wire/command.h"
 
 namespace gpuloom::wire {
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "proto/wire/memory_commands.h"
+#include "proto/wire/command.h"
 
 namespace gpuloom::wire {
 

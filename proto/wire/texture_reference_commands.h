@@ -7,7 +7,8 @@
 #include <string_view>
 
 #include "proto/wire/array_commands.h"
-#include "proto/wire/commands.h"
+#include "proto/wire/command.h"
+#include "proto/wire/library_commands.h"
 
 namespace gpuloom::wire {
 

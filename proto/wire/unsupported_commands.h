@@ -2,7 +2,7 @@
 // What a tenant reports to the node about itself, for the operator only.
 #pragma once
 
-#include "proto/wire/commands.h"
+#include "proto/wire/command.h"
 
 namespace gpuloom::wire {
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "proto/cuda/cuda_all.h"
+#include "proto/wire/event_commands.h"
 #include "proto/wire/handles.h"
-#include "proto/wire/memory_commands.h"
 
 namespace gpuloom {
 

@@ -2,7 +2,7 @@
 #include "shim/memory/address_space.h"
 
 #include "proto/cuda/return_if_error.h"
-#include "proto/wire/memory_commands.h"
+#include "proto/wire/virtual_memory_commands.h"
 #include "shim/process/futex.h"
 #include "shim/process/growing.h"
 #include "shim/session/session.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/memory/device_memory.h"
 
-#include "proto/wire/memory_commands.h"
+#include "proto/wire/device_memory_commands.h"
 #include "shim/memory/address_space.h"
 #include "shim/process/futex.h"
 #include "shim/process/growing.h"

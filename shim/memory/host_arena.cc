@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 #include "proto/cuda/return_if_error.h"
-#include "proto/wire/commands.h"
+#include "proto/wire/host_memory_commands.h"
 #include "proto/wire/managed_memory_commands.h"
 #include "proto/wire/regions.h"
 #include "shim/process/futex.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "proto/cuda/return_if_error.h"
-#include "proto/wire/memory_commands.h"
+#include "proto/wire/virtual_memory_commands.h"
 #include "shim/context/context.h"
 #include "shim/event/event.h"
 #include "shim/graph/capture.h"

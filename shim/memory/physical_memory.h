@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "proto/cuda/cuda_all.h"
-#include "proto/wire/memory_commands.h"
+#include "proto/wire/virtual_memory_commands.h"
 #include "shim/process/futex.h"
 
 namespace gpuloom {

@@ -4,6 +4,7 @@
 #include "proto/cuda/return_if_error.h"
 #include "shim/memory/address_space.h"
 #include "shim/memory/device_memory.h"
+#include "shim/memory/free_pieces.h"
 #include "shim/memory/migration.h"
 #include "shim/memory/pool_table.h"
 #include "shim/session/session.h"
@@ -14,166 +15,20 @@ constinit Pools pools;
 
 namespace {
 
-// Sizes and addresses of pieces are multiples of this, which also suits textures
-// (CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT is 512 on all current devices).
-constexpr uint64_t kStepBytes = 512;
 constexpr uint64_t kLargestChunkBytes = 32u << 20;  // the real driver's chunk
-// How many free pieces of a bin are tried: many may still be in use by other streams.
-constexpr int kLongestSearch = 64;
 
 uint64_t RoundUp(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
-
-// Two bins for each power of two of steps. Every piece of a bin is larger than all pieces of lower
-// bins, so a search goes upward from the bin of the wanted size, and only there may a piece be too
-// small.
-int BinOf(uint64_t size_bytes) {
-  const uint64_t steps = size_bytes / kStepBytes;
-  const int power = 63 - __builtin_clzll(steps);
-  const int half = power == 0 ? 0 : static_cast<int>(steps >> (power - 1)) & 1;
-  const int bin = 2 * power + half;
-  return bin < kPieceBins ? bin : kPieceBins - 1;
-}
-
-void LinkLocked(Piece* piece) GPULOOM_REQUIRES(pools.lock) {
-  Piece*& head = piece->pool->free_pieces[BinOf(piece->size_bytes)];
-  piece->previous = nullptr;
-  piece->next = head;
-  if (head != nullptr) head->previous = piece;
-  head = piece;
-}
-
-void UnlinkLocked(Piece* piece) GPULOOM_REQUIRES(pools.lock) {
-  if (piece->previous != nullptr) {
-    piece->previous->next = piece->next;
-  } else {
-    piece->pool->free_pieces[BinOf(piece->size_bytes)] = piece->next;
-  }
-  if (piece->next != nullptr) piece->next->previous = piece->previous;
-}
-
-// Returns true if no stream uses a free piece any more. Forgets the ticket then, which also spares
-// the next look.
-bool SettledLocked(Piece* piece) GPULOOM_REQUIRES(pools.lock) {
-  if (piece->ticket != wire::Ticket{0} && session.Done(piece->stream, piece->ticket)) {
-    piece->ticket = wire::Ticket{0};
-  }
-  return piece->ticket == wire::Ticket{0};
-}
-
-// Whether two free neighbours can become one piece. If both are in the same stream's use, the later
-// use counts.
-bool CanJoinLocked(Piece* a, Piece* b) GPULOOM_REQUIRES(pools.lock) {
-  return (SettledLocked(a) && SettledLocked(b)) || a->stream == b->stream;
-}
-
-// Extends `left` by its right neighbour. Neither may be in a list.
-void JoinLocked(Piece* left, Piece* right) GPULOOM_REQUIRES(pools.lock) {
-  left->size_bytes += right->size_bytes;
-  // Tickets are the session's, in one order for all streams. Where the streams differ, both pieces
-  // have settled.
-  if (right->ticket > left->ticket) {
-    left->ticket = right->ticket;
-    left->stream = right->stream;
-  }
-  left->after = right->after;
-  if (right->after != nullptr) right->after->before = left;
-  pools.pieces.Give(pools.lock, right);
-}
-
-// Joins a free piece, which is in no list, with its neighbours, and lists the result.
-void ReleaseLocked(Piece* piece) GPULOOM_REQUIRES(pools.lock) {
-  if (Piece* right = piece->after; right != nullptr && right->free && CanJoinLocked(piece, right)) {
-    UnlinkLocked(right);
-    JoinLocked(piece, right);
-  }
-  if (Piece* left = piece->before; left != nullptr && left->free && CanJoinLocked(left, piece)) {
-    UnlinkLocked(left);
-    JoinLocked(left, piece);
-    piece = left;
-  }
-  LinkLocked(piece);
-}
-
-// A free piece of at least this size that work of `stream` may use without waiting, or null. The
-// stream's own pieces may still be in use there: what comes next in it comes after that.
-Piece* FindLocked(Pool* pool, uint64_t size_bytes, wire::StreamId stream)
-    GPULOOM_REQUIRES(pools.lock) {
-  const bool from_others = pool->reuse[1] != 0;  // OPPORTUNISTIC
-  for (int bin = BinOf(size_bytes); bin < kPieceBins; ++bin) {
-    int looked = 0;
-    for (Piece* piece = pool->free_pieces[bin]; piece != nullptr && looked < kLongestSearch;
-         piece = piece->next, ++looked) {
-      if (piece->size_bytes < size_bytes) continue;
-      if (piece->stream == stream || piece->ticket == wire::Ticket{0} ||
-          (from_others && SettledLocked(piece))) {
-        return piece;
-      }
-    }
-  }
-  return nullptr;
-}
-
-// Cuts off the beginning of a free piece, for use. Returns nullptr if there is no memory for
-// describing the rest. Until it is freed the piece keeps its old ticket, which nobody looks at.
-Piece* CutLocked(Piece* piece, uint64_t size_bytes) GPULOOM_REQUIRES(pools.lock) {
-  UnlinkLocked(piece);
-  if (piece->size_bytes != size_bytes) {
-    Piece* rest = pools.pieces.Take(pools.lock);
-    if (rest == nullptr) {
-      LinkLocked(piece);
-      return nullptr;
-    }
-    rest->free = true;
-    // The rest is in use until then, too.
-    rest->stream = piece->stream;
-    rest->ticket = piece->ticket;
-    rest->begin = piece->begin + size_bytes;
-    rest->size_bytes = piece->size_bytes - size_bytes;
-    rest->pool = piece->pool;
-    rest->before = piece;
-    rest->after = piece->after;
-    if (rest->after != nullptr) rest->after->before = rest;
-    piece->after = rest;
-    piece->size_bytes = size_bytes;
-    LinkLocked(rest);
-  }
-  piece->free = false;
-  return piece;
-}
-
-// A piece that is its whole chunk: only whole chunks can be returned.
-bool IsWhole(const Piece* piece) { return piece->before == nullptr && piece->after == nullptr; }
-
-// Joins pieces that have settled since they were freed. It looks at each free piece, and again at a
-// bin's beginning after each join: for calls that would otherwise ask the executor for memory or
-// return some.
-void TidyLocked(Pool* pool) GPULOOM_REQUIRES(pools.lock) {
-  for (Piece*& head : pool->free_pieces) {
-    for (Piece* piece = head; piece != nullptr;) {
-      Piece* right = piece->after;
-      if (right != nullptr && right->free && CanJoinLocked(piece, right)) {
-        UnlinkLocked(piece);
-        UnlinkLocked(right);
-        JoinLocked(piece, right);
-        LinkLocked(piece);
-        piece = head;  // the list has changed
-        continue;
-      }
-      piece = piece->next;
-    }
-  }
-}
 
 // With `exported` false, ignores chunks that other processes can name.
 void TrimLocked(Pool* pool, uint64_t keep_bytes, bool exported) GPULOOM_REQUIRES(pools.lock) {
   uint64_t held_bytes = pool->reserved_bytes - (exported ? 0 : pool->exported_bytes);
   if (held_bytes <= keep_bytes || pool->imported) return;
-  TidyLocked(pool);
+  JoinSettledPiecesLocked(pool);
   // The largest first: as few chunks as possible, and so as few commands.
   for (int bin = kPieceBins; bin-- > 0 && held_bytes > keep_bytes;) {
     for (Piece* piece = pool->free_pieces[bin]; piece != nullptr && held_bytes > keep_bytes;) {
       Piece* next = piece->next;
-      if (IsWhole(piece) && SettledLocked(piece)) {
+      if (IsWholeChunk(piece) && HasSettledLocked(piece)) {
         const size_t i = FindAtOrBefore(pool->chunks, piece->begin);
         if (pool->chunks[i].number != 0) {
           if (!exported) {
@@ -185,7 +40,7 @@ void TrimLocked(Pool* pool, uint64_t keep_bytes, bool exported) GPULOOM_REQUIRES
         pool->chunks.Remove(i);
         pool->reserved_bytes -= piece->size_bytes;
         held_bytes -= piece->size_bytes;
-        UnlinkLocked(piece);
+        UnlistPieceLocked(piece);
         GiveDeviceMemory(piece->begin, piece->size_bytes, piece->stream, wire::Ticket{0});
         pools.pieces.Give(pools.lock, piece);
       }
@@ -267,7 +122,7 @@ CUresult AddChunkLocked(Pool* pool, uint64_t size_bytes, bool* refused)
   piece->begin = begin;
   piece->size_bytes = chunk_bytes;
   piece->pool = pool;
-  LinkLocked(piece);
+  ListPieceLocked(piece);
   CountReservedLocked(pool, chunk_bytes);
   return CUDA_SUCCESS;
 }
@@ -282,23 +137,23 @@ bool ExceedsThreshold(const Pool& pool) {
 // still use. The lock is held even while it waits: otherwise others might take what becomes free.
 CUresult FindOrGrowLocked(Pool* pool, uint64_t size_bytes, wire::StreamId stream, Piece** found)
     GPULOOM_REQUIRES(pools.lock) {
-  *found = FindLocked(pool, size_bytes, stream);
+  *found = FindPieceLocked(pool, size_bytes, stream);
   if (*found != nullptr) return CUDA_SUCCESS;
-  TidyLocked(pool);
-  *found = FindLocked(pool, size_bytes, stream);
+  JoinSettledPiecesLocked(pool);
+  *found = FindPieceLocked(pool, size_bytes, stream);
   if (*found != nullptr) return CUDA_SUCCESS;
   bool refused = false;
   CUresult result = AddChunkLocked(pool, size_bytes, &refused);
   if (result == CUDA_ERROR_OUT_OF_MEMORY && !IsBeyondAll(size_bytes)) {
     CUDA_RETURN_IF_ERROR(session.WaitForAll());
     TrimAllLocked(/*everything=*/false);
-    TidyLocked(pool);
-    *found = FindLocked(pool, size_bytes, stream);
+    JoinSettledPiecesLocked(pool);
+    *found = FindPieceLocked(pool, size_bytes, stream);
     if (*found != nullptr) return CUDA_SUCCESS;
     result = AddChunkLocked(pool, size_bytes, &refused);
   }
   if (result != CUDA_SUCCESS) return result;
-  *found = FindLocked(pool, size_bytes, stream);
+  *found = FindPieceLocked(pool, size_bytes, stream);
   return *found != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -373,11 +228,11 @@ CUresult TakeFromPool(Pool* pool, uint64_t size_bytes, wire::StreamId stream, ui
                       uint32_t* piece_id) {
   if (size_bytes > session.device_range().size_bytes)
     return RefuseBeyondAddresses(*pool, size_bytes);
-  const uint64_t rounded = RoundUp(size_bytes, kStepBytes);
+  const uint64_t rounded = RoundUp(size_bytes, kPieceStepBytes);
   Holding holding(&pools.lock);
   Piece* found = nullptr;
   CUDA_RETURN_IF_ERROR(FindOrGrowLocked(pool, rounded, stream, &found));
-  Piece* piece = CutLocked(found, rounded);
+  Piece* piece = CutPieceLocked(found, rounded);
   if (piece == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   piece->asked_bytes = size_bytes;
   CountUsedLocked(pool, size_bytes);
@@ -395,7 +250,7 @@ void GiveToPool(uint32_t piece_id, wire::StreamId stream, wire::Ticket ticket) {
   piece->free = true;
   piece->stream = stream;
   piece->ticket = ticket;
-  ReleaseLocked(piece);
+  JoinAndListPieceLocked(piece);
   if (ExceedsThreshold(*pool)) {
     pools.may_trim.store(true, std::memory_order_relaxed);
   }

@@ -3,7 +3,7 @@
 // the executor sees only their chunks.
 #include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/allocation.h"
-#include "proto/wire/memory_commands.h"
+#include "proto/wire/handles.h"
 #include "shim/context/context.h"
 #include "shim/graph/capture.h"
 #include "shim/memory/device_memory.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process's pools and the pieces into which they are cut, for pool.cc and shared_pool.cc only. One table per
-// process owns both and is never destroyed; a pool owns its chunks, which it returns to the executor. The caller
-// holds pools.lock for everything here, also for the fields of pools and pieces, which are not annotated because the
-// lock is declared after them.
+// The process's pools and the pieces into which they are cut, for pool.cc, free_pieces.cc and shared_pool.cc only. One
+// table per process owns both and is never destroyed; a pool owns its chunks, which it returns to the executor. The
+// caller holds pools.lock for everything here, also for the fields of pools and pieces, which are not annotated because
+// the lock is declared after them.
 #pragma once
 
 #include "shim/memory/pool.h"

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <vector>
 
-#include "proto/wire/commands.h"
+#include "proto/wire/host_memory_commands.h"
 #include "shim/copy/staging.h"
 #include "shim/process/locked_memory.h"
 #include "shim/testing/loaded_shim.h"

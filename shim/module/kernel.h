@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "proto/cuda/cuda_all.h"
-#include "proto/wire/launch_commands.h"
+#include "proto/wire/kernel_commands.h"
 #include "shim/process/futex.h"
 
 namespace gpuloom {

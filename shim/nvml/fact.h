@@ -4,7 +4,7 @@
 #pragma once
 
 #include "proto/cuda/cuda_all.h"
-#include "proto/wire/commands.h"
+#include "proto/wire/attribute.h"
 #include "shim/nvml/node.h"
 
 namespace gpuloom::nvml {

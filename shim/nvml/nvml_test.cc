@@ -22,7 +22,7 @@
 
 #include "proto/channel/socket.h"
 #include "proto/cuda/cuda_all.h"
-#include "proto/wire/commands.h"
+#include "proto/wire/attribute.h"
 #include "proto/wire/query.h"
 #include "proto/wire/version.h"
 #include "shim/nvml/nvml_api.h"

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "proto/cuda/cuda_all.h"
-#include "proto/wire/memory_commands.h"
+#include "proto/wire/handles.h"
 
 namespace gpuloom {
 

@@ -2,7 +2,7 @@
 // The GPU of this process: the driver, the one primary context, and pools of streams and events
 // that are reused rather than destroyed (destroying blocks, and costs a driver call each).
 //
-// Owned by main, outlives everything that uses it. Start is called once. Judge, lost, MakeCurrent
+// Owned by Serve (process/service.h), outlives everything that uses it. Start is called once. Judge, lost, MakeCurrent
 // and the linker are safe from any thread; the pools belong to the ring thread. CUDA failures are
 // CUresults; after a sticky one the device is lost for good, as lost() reports.
 #pragma once

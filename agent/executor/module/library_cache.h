@@ -28,7 +28,7 @@
 #include "proto/cuda/image_hash.h"
 #include "proto/cuda/kernel_layouts.h"
 #include "proto/sync/mutex.h"
-#include "proto/wire/commands.h"
+#include "proto/wire/kernel_commands.h"
 
 namespace gpuloom::executor {
 

@@ -3,7 +3,7 @@
 // (stdout), and messages about failed asserts (stderr). Both are redirected to in-memory files, so
 // that writing never blocks the driver; the executor's own log keeps the original stderr.
 //
-// Created once, by main, before threads start; otherwise safe from any thread.
+// Created once, by Serve (process/service.h), before threads start; otherwise safe from any thread.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Terminates an executor that could not start. Called from main.
+// Terminates an executor that could not start. Called from Serve (service.h).
 #pragma once
 
 #include <string>

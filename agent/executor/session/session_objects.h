@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "agent/executor/module/library_cache.h"
-#include "proto/wire/commands.h"
+#include "proto/wire/kernel_commands.h"
 #include "proto/wire/texture_reference_commands.h"
 
 namespace gpuloom::executor {

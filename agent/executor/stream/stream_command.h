@@ -3,6 +3,8 @@
 // and its ranges belong to the session. Plain data, ring thread only.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +16,7 @@
 #include "agent/executor/launch/chunk.h"
 #include "agent/executor/stream/point.h"
 #include "proto/wire/block_copy_commands.h"
+#include "proto/wire/copy_commands.h"
 #include "proto/wire/launch_commands.h"
 #include "proto/wire/memory_operation_commands.h"
 
@@ -135,5 +138,15 @@ struct StreamCommand {
     payload = {owned_payload.get(), payload.size()};
   }
 };
+
+inline size_t DependencyBytes(const std::vector<Dependency>& dependencies) {
+  return dependencies.size() * sizeof(Dependency);
+}
+// Host memory of a waiting command, for the limit at which the ring is read no further
+// (Session::MayRead). Must not change while it waits but by what SubmitWaitsEarly subtracts: the
+// same number is taken off when it goes.
+size_t CostBytes(const StreamCommand& command);
+// The ticket of the first of the tenant's commands that it stands for.
+uint64_t FirstTicket(const StreamCommand& command);
 
 }  // namespace gpuloom::executor

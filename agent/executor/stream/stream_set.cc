@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/executor/image/texture_reference.h"
 #include "agent/executor/session/chores.h"
 #include "agent/executor/session/slice.h"
 
@@ -15,46 +14,6 @@ namespace {
 constexpr size_t kIdleChunks = 64;
 // Waiting streams that SubmitWaiting looks at between two looks at the clock.
 constexpr size_t kStreamsPerCheck = 64;
-
-size_t DependencyBytes(const std::vector<Dependency>& dependencies) {
-  return dependencies.size() * sizeof(Dependency);
-}
-
-// A program that binds anew before each launch may leave the last reference to all of it to a
-// single launch.
-size_t BindingBytes(const std::shared_ptr<const Bindings>& bindings) {
-  constexpr size_t kEach = sizeof(BindingRef) + sizeof(Binding);
-  return bindings == nullptr ? 0 : sizeof(Bindings) + bindings->each.size() * kEach;
-}
-
-// Each with what the allocator and its reference count take.
-constexpr size_t kPointBytes = sizeof(PointRef) + sizeof(Point) + 48;
-
-// Host memory of a waiting command, for the limit at which the ring is read no further
-// (Session::MayRead). Must not change while it waits but by what SubmitWaitsEarly subtracts: the
-// same number is taken off when it goes.
-size_t CostBytes(const StreamCommand& command) {
-  size_t bytes =
-      sizeof(StreamCommand) + command.payload.size() + DependencyBytes(command.dependencies);
-  if (const auto* chunk = std::get_if<ChunkWork>(&command.work)) {
-    bytes += sizeof(Chunk) + chunk->chunk->cost_bytes();
-  } else if (const auto* launch = std::get_if<LaunchWork>(&command.work)) {
-    bytes += BindingBytes(launch->bindings);
-  } else if (const auto* asking = std::get_if<LaunchExWork>(&command.work)) {
-    bytes += BindingBytes(asking->bindings);
-  } else if (const auto* graph = std::get_if<GraphWork>(&command.work)) {
-    bytes += graph->points.size() * kPointBytes;
-  } else if (std::holds_alternative<RecordWork>(command.work)) {
-    bytes += kPointBytes;
-  }
-  return bytes;
-}
-
-// A chunk is one command of the queue with the ticket of its last launch.
-uint64_t FirstTicket(const StreamCommand& command) {
-  const auto* work = std::get_if<ChunkWork>(&command.work);
-  return work == nullptr ? static_cast<uint64_t>(command.ticket) : work->chunk->first_ticket;
-}
 
 }  // namespace
 
@@ -217,15 +176,6 @@ void StreamSet::Recycle(ChunkPtr chunk) {
   idle_chunks_.push_back(std::move(chunk));
 }
 
-// Whether CUDA may be given more of this stream at all. The last condition bounds how many streams
-// each round has to poll: a stream that is there already may go on.
-bool StreamSet::HasRoom(const Stream& stream) const {
-  return !*hold_ && !stream.busy && !(stream.drains && stream.AtDevice()) &&
-         stream.in_flight < stream.max_in_flight && stream.queued < kMaxInFlight &&
-         marks_ < kMaxMarks && room_->Has(queued_, stream.in_flight) &&
-         (stream.in_flight != 0 || streams_at_device_ < kMaxStreamsAtDevice);
-}
-
 // Submitted is enough: the GPU then waits for the rest (StreamSink::WaitFor). `completed` is looked
 // at as well because a stream of this id may have been created anew, with a later ticket.
 bool StreamSet::IsSubmitted(const Dependency& dependency) const {
@@ -295,11 +245,11 @@ void StreamSet::SubmitNow(Stream& stream, StreamCommand& command) {
     stream.busy_first = first;
     stream.busy_ticket = ticket;
     stream.busy_commands = command.commands;
-    AcquireQueueSpace(command.commands);
+    in_flight_.Take(command.commands);
     return;
   }
-  AcquireQueueSpace(command.weight);
-  Count(stream, first, ticket, command.commands, command.weight);
+  in_flight_.Take(command.weight);
+  in_flight_.Count(stream, first, ticket, command.commands, command.weight);
 }
 
 // A part counts like a command of its own, but the stream's ticket stays. No earlier mark can be
@@ -308,8 +258,8 @@ void StreamSet::SubmitPart(Stream& stream, StreamCommand& command) {
   sink_->Submit(stream, command);
   command.gate->open = false;
   --command.parts;
-  AcquireQueueSpace(1);
-  Count(stream, static_cast<uint64_t>(command.ticket), stream.submitted, 1, 1);
+  in_flight_.Take(1);
+  in_flight_.Count(stream, static_cast<uint64_t>(command.ticket), stream.submitted, 1, 1);
 }
 
 void StreamSet::OnSubmitted(Stream& stream, uint32_t weight) {
@@ -317,44 +267,9 @@ void StreamSet::OnSubmitted(Stream& stream, uint32_t weight) {
   stream.tally.Add(std::exchange(stream.busy_tally, {}));
   // The session may have ended meanwhile.
   stream.enqueued = std::max(stream.enqueued, stream.busy_ticket);
-  ReleaseQueueSpace(stream.busy_commands);
-  AcquireQueueSpace(weight);
-  Count(stream, stream.busy_first, stream.busy_ticket, stream.busy_commands, weight);
-}
-
-void StreamSet::AcquireQueueSpace(uint32_t places) {
-  queued_ += places;
-  room_->Take(places);
-}
-
-void StreamSet::ReleaseQueueSpace(uint32_t places) {
-  queued_ -= places;
-  room_->Give(places);
-}
-
-// `commands` of the tenant's commands, the first with ticket `first` and the last with `ticket`,
-// are at CUDA and take `weight` places in its queue.
-void StreamSet::Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t commands,
-                      uint32_t weight) {
-  stream.submitted = ticket;
-  streams_at_device_ += stream.in_flight == 0;
-  stream.in_flight += commands;
-  stream.queued += weight;
-  // The sink has already marked the command, so AddMark counts it.
-  if (!stream.marks.empty() && static_cast<uint64_t>(stream.marks.back().point->ticket) == ticket) {
-    Mark& mark = stream.marks.back();
-    if (mark.commands == 0) mark.first_ticket = first;
-    mark.commands += commands;
-    mark.weight += weight;
-    return;
-  }
-  if (stream.unmarked == 0) stream.unmarked_first = first;
-  stream.unmarked += commands;
-  stream.unmarked_weight += weight;
-  if (!stream.listed_unmarked) {
-    stream.listed_unmarked = true;
-    unmarked_.push_back(&stream);
-  }
+  in_flight_.Give(stream.busy_commands);
+  in_flight_.Take(weight);
+  in_flight_.Count(stream, stream.busy_first, stream.busy_ticket, stream.busy_commands, weight);
 }
 
 // Round robin over the streams with waiting commands, again as long as some of them can go on: a
@@ -411,44 +326,6 @@ bool StreamSet::SubmitWaiting(Slice* slice, bool one_each) {
   return any;
 }
 
-void StreamSet::AddMark(Stream& stream, PointRef point, uint64_t now_ns) {
-  ++marks_;
-  const uint64_t first =
-      stream.unmarked != 0 ? stream.unmarked_first : static_cast<uint64_t>(point->ticket);
-  stream.marks.push_back({std::move(point), stream.unmarked, stream.unmarked_weight, first, now_ns,
-                          ++last_order_, std::exchange(stream.tally, {})});
-  stream.unmarked = stream.unmarked_weight = 0;
-}
-
-std::vector<Stream*> StreamSet::TakeUnmarked() {
-  for (Stream* stream : unmarked_) stream->listed_unmarked = false;
-  return std::move(unmarked_);
-}
-
-// The duration of a command is an average over the mark's commands, and of that a running mean of
-// two: it need only tell short from long. From it follows how far ahead the stream may be, see
-// kAheadNs.
-void StreamSet::CompleteOldestMark(Stream& stream, uint64_t now_ns) {
-  const Mark& mark = stream.marks.front();
-  if (mark.commands != 0) {
-    const uint64_t begun_ns = std::max(stream.done_ns, mark.made_ns);
-    const uint64_t each_ns = (now_ns - std::min(begun_ns, now_ns)) / mark.commands;
-    stream.command_ns = stream.command_ns == 0 ? each_ns : (stream.command_ns + each_ns) / 2;
-    stream.max_in_flight = static_cast<uint32_t>(std::clamp<uint64_t>(
-        kAheadNs / std::max<uint64_t>(stream.command_ns, 1), kLeastInFlight, kMostInFlight));
-    stream.done_ns = now_ns;
-  }
-  mark.point->done = true;
-  stream.completed = static_cast<uint64_t>(mark.point->ticket);
-  // Only a mark with commands can be the one with which the stream's last command ends.
-  streams_at_device_ -= mark.commands != 0 && stream.in_flight == mark.commands;
-  stream.in_flight -= mark.commands;
-  stream.queued -= mark.weight;
-  ReleaseQueueSpace(mark.weight);
-  stream.marks.pop_front();
-  --marks_;
-}
-
 uint64_t StreamSet::SlowestCommandNs() const {
   uint64_t slowest_ns = 0;
   for (const Stream* stream : active_) slowest_ns = std::max(slowest_ns, stream->command_ns);
@@ -497,8 +374,7 @@ std::vector<std::unique_ptr<Stream>> StreamSet::TakeEnded() {
   if (std::any_of(active_.begin(), active_.end(), has_ended)) {
     std::erase_if(blocking_since_legacy_, has_ended);
     std::erase_if(open_, has_ended);
-    // It has no unmarked commands any more, but stays listed until the next look.
-    std::erase_if(unmarked_, has_ended);
+    in_flight_.ForgetEnded();
   }
   std::erase_if(active_, [&](Stream* stream) {
     if (!stream->Idle()) return false;

@@ -23,144 +23,23 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <memory>
-#include <optional>
+#include <utility>
 #include <vector>
 
-#include "agent/arbiter/cut_point.h"
 #include "agent/executor/device/driver_room.h"
+#include "agent/executor/stream/in_flight.h"
 #include "agent/executor/stream/stream_command.h"
-#include "agent/executor/stream/tally.h"
+#include "agent/executor/stream/stream_state.h"
 
 namespace gpuloom::executor {
 
 class Slice;
-struct Chain;
-struct GreenContext;
-
-inline constexpr uint32_t kMaxInFlight = 256;
-
-// Loading a library waits until everything at CUDA has run (quiet.h), so we submit ahead only as much as takes
-// about this long, by the stream's recent command durations. At least two commands are submitted in any case:
-// the device must not wait for us. This is far longer than the loop ever sleeps with work at the device.
-inline constexpr uint64_t kAheadNs = 8'000'000;
-inline constexpr uint32_t kFirstInFlight = 32;  // until a stream's command duration is known
-inline constexpr uint32_t kLeastInFlight = 2;
-inline constexpr uint32_t kMostInFlight = 2048;  // where one launch of a chain stands for many
-
-// Most streams of a session with work at CUDA at a time, and most marks there. The ring thread polls
-// them in every round: each costs up to a microsecond. The device itself runs 128 kernels concurrently.
-inline constexpr uint32_t kMaxStreamsAtDevice = 256;
-inline constexpr uint32_t kMaxMarks = 2048;
-
-// Beyond these the oldest are forgotten; they only serve to find the stream that has waited longest.
-inline constexpr size_t kMaxForeignWaits = 64;
-
 // For a command with more dependencies than this, the waits are submitted to CUDA beforehand, piece by piece.
 inline constexpr size_t kMaxWaitsAtOnce = 32;
 
 // Launches that take longer than this on average do not benefit from grouping.
 inline constexpr uint64_t kSlowCommandNs = 20'000;
-
-struct Mark {
-  PointRef point;
-  uint32_t commands;      // commands that end with this mark
-  uint32_t weight;        // of these commands
-  uint64_t first_ticket;  // of these commands
-  uint64_t made_ns;
-  uint64_t order;  // among the session's marks: lower than that of any mark waiting for this one
-  Tally tally;     // of them
-};
-
-// Pinned memory that holds a command's payload until the command is done.
-struct Staged {
-  uint64_t ticket;
-  uint8_t* copy;
-  uint64_t size_bytes;
-};
-
-// A graph at CUDA, and the points that complete with it.
-struct GraphRun {
-  uint64_t ticket;
-  std::shared_ptr<Graph> graph;
-  std::vector<PointRef> points;
-};
-
-// A chain at CUDA.
-struct ChainRun {
-  uint64_t ticket;
-  std::shared_ptr<Chain> chain;
-};
-
-// Device memory per stream, measured: 34 MiB for 64 of them. A session's first few come out of the
-// reserve, so that a program with a stream or two has its whole quota. Ids are assigned from the lowest.
-inline constexpr uint64_t kStreamTakesBytes = 544u << 10;
-inline constexpr uint32_t kFreeStreams = 8;
-
-// Read by the sink; modified by StreamSet only, except fields that say otherwise.
-struct Stream {
-  wire::StreamId id{};
-  bool blocking = true;
-  std::shared_ptr<GreenContext> green;  // null: it belongs to the primary context
-  bool destroyed = false;   // the tenant has destroyed it; it is removed when its commands are done
-  int priority = 0;         // as its program requested
-  CUstream cuda = nullptr;  // created by the sink on first use
-  CUcontext context = nullptr;  // the sink's, of `cuda`: where its kernels run
-  int cuda_priority = 0;        // the sink's, of `cuda`: in its class's band
-  uint32_t terms = 0;           // the sink's: TimeSharing::changes() when that was looked at
-  bool drains = false;  // the sink's: nothing more is submitted until CUDA has nothing of it
-  bool waits_enqueued = false;  // the sink's: CUDA makes it wait, and no work came after that
-  std::shared_ptr<const void> charge;  // the sink's, for `cuda`; null for a session's first ones
-  uint64_t enqueued = 0;               // newest ticket
-  uint64_t submitted = 0;              // newest ticket that CUDA has
-  uint64_t completed = 0;              // newest ticket that is done
-  std::deque<StreamCommand> waiting;
-  ChunkPtr open;  // after `waiting`; never empty
-  std::vector<Dependency> open_dependencies;
-  std::deque<Mark> marks;       // oldest first
-  std::deque<Staged> staged;    // the sink's, oldest first
-  std::deque<GraphRun> graphs;  // the sink's, oldest first
-  std::deque<ChainRun> chains;  // the sink's, oldest first
-  // The sink's: tickets of launches that may print and whose text has not been taken yet, oldest first.
-  std::deque<uint64_t> printing;
-  bool taking_text = false;
-  uint32_t in_flight = 0;  // at CUDA, not known to be complete
-  uint32_t queued = 0;     // weight of those
-  uint32_t max_in_flight = kFirstInFlight;
-  uint64_t command_ns = 0;  // recent duration of a command
-  uint64_t done_ns = 0;     // when the newest mark was seen to be done
-  uint32_t unmarked = 0;    // at CUDA since the last mark
-  uint32_t unmarked_weight = 0;
-  uint64_t unmarked_first = 0;
-  uint64_t behind_legacy = 0;  // newest legacy ticket that this stream is ordered after
-  uint64_t legacy_behind = 0;  // newest ticket of this stream that legacy is ordered after
-  // A chunk is on its way to CUDA (Submitters): set by the sink, which then calls OnSubmitted.
-  bool busy = false;
-  uint64_t busy_first = 0;
-  uint64_t busy_ticket = 0;
-  uint32_t busy_commands = 0;
-  // The sink's: since the last mark, and of what another thread launches.
-  Tally tally;
-  Tally busy_tally;
-  // The sink's: the meter's number for the oldest mark's work.
-  std::optional<uint64_t> metered;
-  uint64_t head_ns = 0;  // since when that work is metered
-  // The sink's: what the work behind each ticket waits for in other sessions. At most kMaxForeignWaits.
-  std::vector<std::pair<uint64_t, PointRef>> foreign;
-  // The sink's: limits for launches that are grouped; at most `max_chunk` go together.
-  arbiter::CutPoint cut;
-  uint32_t max_chunk = kMaxChunkLaunches;
-  bool listed_active = false;
-  bool listed_waiting = false;
-  bool listed_unmarked = false;
-  bool listed_open = false;
-
-  // Something is at CUDA, or on its way there.
-  bool AtDevice() const { return busy || in_flight != 0 || !marks.empty(); }
-  // Also checks in_flight: a part of a command whose last part never comes may be at CUDA.
-  bool Idle() const { return enqueued == completed && !busy && in_flight == 0; }
-};
 
 class StreamSink {
  public:
@@ -183,8 +62,7 @@ class StreamSet {
  public:
   // While *hold is true nothing is submitted. `room` outlives this.
   StreamSet(StreamSink* sink, const bool* hold, DriverRoom* room)
-      : sink_(sink), hold_(hold), room_(room), streams_(wire::kMaxStreams) {}
-  ~StreamSet() { room_->Give(queued_); }
+      : sink_(sink), hold_(hold), in_flight_(room), streams_(wire::kMaxStreams) {}
   StreamSet(const StreamSet&) = delete;
   StreamSet& operator=(const StreamSet&) = delete;
 
@@ -244,9 +122,14 @@ class StreamSet {
   // Returns true if ForEachReady looks at all of them each time.
   bool ScansAll() const { return waiting_.size() <= kMaxScanned && open_.size() <= kMaxScanned; }
 
-  // Call when the commands that end with the stream's oldest mark are done.
-  void CompleteOldestMark(Stream& stream, uint64_t now_ns);
-  void AddMark(Stream& stream, PointRef point, uint64_t now_ns);
+  // As InFlight's.
+  void CompleteOldestMark(Stream& stream, uint64_t now_ns) {
+    in_flight_.CompleteOldestMark(stream, now_ns);
+  }
+  void AddMark(Stream& stream, PointRef point, uint64_t now_ns) {
+    in_flight_.AddMark(stream, std::move(point), now_ns);
+  }
+  std::vector<Stream*> TakeUnmarked() { return in_flight_.TakeUnmarked(); }
 
   // Drops a piece of what has not been submitted; returns true if that was the last. After the first call nothing may
   // be enqueued.
@@ -267,9 +150,8 @@ class StreamSet {
   uint64_t SlowestCommandNs() const;
   size_t waiting_commands() const { return waiting_commands_; }
   size_t waiting_bytes() const { return waiting_bytes_; }
-  // Streams with commands that are not done / with commands after their last mark.
+  // Streams with commands that are not done.
   const std::vector<Stream*>& active() const { return active_; }
-  std::vector<Stream*> TakeUnmarked();
 
  private:
   void AddDependencies(Stream& stream, std::vector<Dependency>* dependencies);
@@ -278,7 +160,7 @@ class StreamSet {
   void Close(Stream& stream);
   void SetActive(Stream& stream);
   void Wait(Stream& stream, StreamCommand&& command);
-  bool HasRoom(const Stream& stream) const;
+  bool HasRoom(const Stream& stream) const { return !*hold_ && in_flight_.HasRoom(stream); }
   bool AreSubmitted(const std::vector<Dependency>& dependencies) const;
   bool IsReady(const Stream& stream, const StreamCommand& command) const;
   bool CanSubmit(const Stream& stream, const StreamCommand& command) const {
@@ -295,19 +177,13 @@ class StreamSet {
   void SubmitNow(Stream& stream, StreamCommand& command);
   // For parts other than the last: the command stays at the head of its stream.
   void SubmitPart(Stream& stream, StreamCommand& command);
-  // In the driver's queues.
-  void AcquireQueueSpace(uint32_t places);
-  void ReleaseQueueSpace(uint32_t places);
-  void Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t commands, uint32_t weight);
 
   StreamSink* sink_;
   const bool* hold_;
-  DriverRoom* room_;
-  uint32_t queued_ = 0;  // places taken by this
+  InFlight in_flight_;
   std::vector<std::unique_ptr<Stream>> streams_;
   std::vector<Stream*> active_;
   std::vector<Stream*> waiting_;              // have commands in `waiting`
-  std::vector<Stream*> unmarked_;             // have `unmarked` commands
   std::vector<Stream*> open_;                 // have `open`, or had it
   Stream* grown_ = nullptr;                   // the last to collect
   std::vector<Dependency> new_dependencies_;  // of the next launch
@@ -315,13 +191,10 @@ class StreamSet {
   std::vector<Stream*> blocking_since_legacy_;  // blocking streams used since legacy's last command
   size_t waiting_commands_ = 0;
   size_t waiting_bytes_ = 0;
-  uint32_t streams_at_device_ = 0;  // with commands in flight
-  uint32_t marks_ = 0;              // the marks of all streams
-  size_t turn_ = 0;                 // index in `waiting_`: where SubmitWaiting begins
-  size_t checked_in_vain_ = 0;      // by SubmitWaiting, at so many in a row
-  size_t ready_turn_ = 0;           // as turn_, for ForEachReady
-  size_t open_turn_ = 0;            // the same in `open_`
-  uint64_t last_order_ = 0;
+  size_t turn_ = 0;             // index in `waiting_`: where SubmitWaiting begins
+  size_t checked_in_vain_ = 0;  // by SubmitWaiting, at so many in a row
+  size_t ready_turn_ = 0;       // as turn_, for ForEachReady
+  size_t open_turn_ = 0;        // the same in `open_`
 };
 
 }  // namespace gpuloom::executor

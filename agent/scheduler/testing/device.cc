@@ -3,7 +3,7 @@
 
 #include "proto/channel/region.h"
 #include "proto/cuda/cuda_all.h"
-#include "proto/wire/commands.h"
+#include "proto/wire/attribute.h"
 
 namespace gpuloom::scheduler {
 

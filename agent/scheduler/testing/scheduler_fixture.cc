@@ -15,7 +15,6 @@
 #include "proto/channel/region.h"
 #include "proto/channel/socket.h"
 #include "proto/sync/testing/wait_for.h"
-#include "proto/wire/commands.h"
 
 namespace gpuloom::scheduler {
 namespace {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// More memory commands: physical memory and where it is mapped (CUDA's virtual memory functions),
-// memory of one process that another of the same trust domain opens, and a marker in a stream's
-// order.
+// Physical memory and where it is mapped (CUDA's virtual memory functions), and memory of one process that another of the
+// same trust domain opens.
 //
 // Physical memory is created by the scheduler and charged to the session that created it. It is
 // freed when no session of the domain holds it any more, neither by an id nor by a mapping. What
@@ -11,19 +10,13 @@
 #include <cstdint>
 #include <string_view>
 
-#include "proto/wire/commands.h"
+#include "proto/wire/command.h"
 
 namespace gpuloom::wire {
 
 // Chosen by the tenant, like other ids; zero is never one.
 enum class PhysicalId : uint32_t {};
 inline constexpr uint32_t kMaxPhysicals = 1u << 20;
-
-// Names memory or an event to other processes of the domain: 128 random bits that the executor
-// chose and knows.
-struct Token {
-  uint64_t words[2];
-};
 
 // The range where the tenant may map: it cuts its reservations out of this part of its device
 // range, which MemAlloc does not use.
@@ -135,62 +128,6 @@ struct MemSetAccess {
     uint32_t unused;
   };
   struct Reply {};
-};
-
-// Names an event to other processes of the domain; from then on they share its state.
-struct EventShare {
-  static constexpr std::string_view kName = "EventShare";
-  static constexpr bool kReply = true;
-  struct Request {
-    EventId event;
-  };
-  struct Reply {
-    Token token;
-  };
-};
-
-// CUDA_ERROR_INVALID_HANDLE if this executor knows no such event.
-struct EventOpen {
-  static constexpr std::string_view kName = "EventOpen";
-  static constexpr bool kReply = true;
-  struct Request {
-    EventId event;  // unused so far
-    uint32_t unused;
-    Token token;
-  };
-  struct Reply {};
-};
-
-// Whether the latest record is done, in whichever process it was made: completion numbers cover only the tenant's own.
-// CUDA_ERROR_NOT_READY if it is not and `wait` is 0.
-struct EventDone {
-  static constexpr std::string_view kName = "EventDone";
-  static constexpr bool kReply = true;
-  struct Request {
-    EventId event;
-    uint32_t wait;  // 1: answered once it is
-  };
-  struct Reply {};
-};
-
-// MemFree without a reply.
-struct MemFreeLater {
-  static constexpr std::string_view kName = "MemFreeLater";
-  static constexpr bool kReply = false;
-  struct Request {
-    DevicePtr address;
-  };
-  using Reply = NoReply;
-};
-
-// Does nothing: a marker in the stream's order, after everything that CUDA's rules put before it.
-struct StreamMark {
-  static constexpr std::string_view kName = "StreamMark";
-  static constexpr bool kReply = false;
-  struct Request {
-    StreamId stream;
-  };
-  using Reply = NoReply;
 };
 
 }  // namespace gpuloom::wire
