@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a copy needs to go on never depends on what waits for the copy, nor on other streams that wait, however much of it
+// there is.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "tests/conformance/fixture.h"
+
+namespace gpuloom::conformance {
+namespace {
+
+constexpr size_t kSize = size_t{5} << 20;
+constexpr size_t kSmall = size_t{64}
+                          << 10;  // the most that CUDA reads at once, whatever the stream waits for
+
+class CopyProgress : public WithKernels {
+ protected:
+  CUdeviceptr Upload(const std::vector<uint32_t>& words) {
+    const CUdeviceptr memory = Alloc(words.size() * 4);
+    EXPECT_EQ(Cu().cuMemcpyHtoD_v2(memory, words.data(), words.size() * 4), CUDA_SUCCESS);
+    return memory;
+  }
+
+  // Calls `call` for each of `count` numbers on another thread, and returns when it has been called for all of them, or
+  // when it does not return. The first failure ends it.
+  std::thread CallUntilItWaits(size_t count, const std::function<CUresult(size_t)>& call) {
+    calls_ = 0;
+    done_ = false;
+    std::thread caller([=, this] {
+      CUresult result = Cu().cuCtxSetCurrent(context_);
+      for (size_t i = 0; i < count && result == CUDA_SUCCESS; ++i) {
+        result = call(i);
+        ++calls_;
+      }
+      EXPECT_EQ(result, CUDA_SUCCESS) << calls_;
+      done_ = true;
+    });
+    for (size_t before = SIZE_MAX; !done_ && before != calls_;) {
+      before = calls_;
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+    return caller;
+  }
+
+ private:
+  std::atomic<size_t> calls_{0};
+  std::atomic<bool> done_{false};
+};
+
+// A thread waits in a copy of pageable memory, for its stream.
+TEST_F(CopyProgress, OfPageableMemoryWhileAnotherStreamWaits) {
+  if (CountsOthers()) GTEST_SKIP() << "NVIDIA's driver makes the other wait, too";
+  constexpr size_t kLarge = size_t{40} << 20;
+  const CUstream waits = Stream(), other = Stream();
+  std::vector<uint32_t> large = Pattern(kLarge / 4, 3);
+  const CUdeviceptr there = Alloc(kLarge);
+  const CUdeviceptr memory = Alloc(kSize);
+  for (const bool to_device : {true, false}) {
+    Block(waits);
+    std::thread caller = CallUntilItWaits(1, [&](size_t) {
+      return to_device ? Cu().cuMemcpyHtoDAsync_v2(there, large.data(), kLarge, waits)
+                       : Cu().cuMemcpyDtoHAsync_v2(large.data(), there, kLarge, waits);
+    });
+    const auto words = Pattern(kSize / 4, 4 + to_device);
+    EXPECT_EQ(Cu().cuMemcpyHtoDAsync_v2(memory, words.data(), kSize, other), CUDA_SUCCESS);
+    std::vector<uint32_t> back(kSize / 4);
+    EXPECT_EQ(Cu().cuMemcpyDtoHAsync_v2(back.data(), memory, kSize, other), CUDA_SUCCESS);
+    EXPECT_EQ(Cu().cuStreamSynchronize(other), CUDA_SUCCESS);
+    EXPECT_EQ(back, words);
+    // Only now.
+    Open();
+    caller.join();
+    EXPECT_EQ(Cu().cuStreamSynchronize(waits), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(large, Pattern(kLarge / 4, 3));
+}
+
+}  // namespace
+}  // namespace gpuloom::conformance
