@@ -82,5 +82,36 @@ TEST_F(CopyProgress, OfPageableMemoryWhileAnotherStreamWaits) {
   EXPECT_EQ(large, Pattern(kLarge / 4, 3));
 }
 
+// Another thread sends more to streams than they take: it waits, and no other.
+class WhileOthersHaveMuch : public CopyProgress {
+ protected:
+  void CopiesGoOn(size_t count, const std::function<CUresult(size_t, CUstream)>& call) {
+    const CUstream waits[] = {Stream(), Stream(), Stream()};
+    const CUstream other = Stream();
+    const auto small = Pattern(kSmall / 4, 6);
+    const CUdeviceptr memory = Alloc(kSmall);
+    for (const CUstream stream : waits) ASSERT_NO_FATAL_FAILURE(Block(stream));
+    std::thread caller = CallUntilItWaits(count, [&](size_t i) { return call(i, waits[i % 3]); });
+    for (const size_t bytes : {size_t{4}, size_t{4096}, kSmall}) {
+      EXPECT_EQ(Cu().cuMemcpyHtoDAsync_v2(memory, small.data(), bytes, other), CUDA_SUCCESS);
+      EXPECT_EQ(Cu().cuStreamSynchronize(other), CUDA_SUCCESS) << bytes;
+    }
+    // Only now.
+    Open();
+    caller.join();
+    for (const CUstream stream : waits) EXPECT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(Download<uint32_t>(memory, kSmall / 4), small);
+  }
+};
+
+// CUDA reads them at once.
+TEST_F(WhileOthersHaveMuch, SmallCopies) {
+  const auto small = Pattern(kSmall / 4, 7);
+  const CUdeviceptr there = Alloc(kSmall);
+  CopiesGoOn(90, [&](size_t, CUstream stream) {
+    return Cu().cuMemcpyHtoDAsync_v2(there, small.data(), kSmall, stream);
+  });
+}
+
 }  // namespace
 }  // namespace gpuloom::conformance
