@@ -54,6 +54,93 @@ class CopyProgress : public WithKernels {
   std::atomic<bool> done_{false};
 };
 
+// Behind a copy of registered memory that is no memory of the process' own.
+class BehindRegisteredMemory : public CopyProgress {
+ protected:
+  uint8_t* pages_ = nullptr;
+
+  void GoesOnBehind(size_t count, const std::function<CUresult(size_t, CUstream)>& call) {
+    const int file = memfd_create("registered", MFD_CLOEXEC);
+    ASSERT_GE(file, 0);
+    ASSERT_EQ(ftruncate(file, kSize), 0);
+    void* mapped = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    ASSERT_NE(mapped, MAP_FAILED);
+    pages_ = static_cast<uint8_t*>(mapped);
+    ASSERT_EQ(Cu().cuMemHostRegister_v2(pages_, kSize, 0), CUDA_SUCCESS);
+    const auto words = Pattern(kSize / 4, 1);
+    const CUdeviceptr from = Upload(words);
+    const CUstream stream = Stream();
+    Block(stream);
+    ASSERT_EQ(Cu().cuMemcpyDtoHAsync_v2(pages_, from, kSize, stream), CUDA_SUCCESS);
+    std::thread caller = CallUntilItWaits(count, [&](size_t i) { return call(i, stream); });
+    Open();
+    caller.join();
+    ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(std::memcmp(pages_, words.data(), kSize), 0);
+    ASSERT_EQ(Cu().cuMemHostUnregister(pages_), CUDA_SUCCESS);
+    munmap(pages_, kSize);
+  }
+};
+
+TEST_F(BehindRegisteredMemory, ManyCommands) {
+  const CUdeviceptr memory = Alloc(4);
+  GoesOnBehind(100'000, [&](size_t i, CUstream stream) {
+    return Cu().cuMemsetD32Async(memory, static_cast<unsigned>(i), 1, stream);
+  });
+  EXPECT_EQ(Download<uint32_t>(memory, 1), std::vector<uint32_t>{99'999});
+}
+
+TEST_F(BehindRegisteredMemory, ManyLaunches) {
+  const CUdeviceptr memory = Alloc(4);
+  const CUfunction increment = Function("increment");
+  ASSERT_EQ(Cu().cuMemsetD32_v2(memory, 0, 1), CUDA_SUCCESS);
+  GoesOnBehind(100'000,
+               [&](size_t, CUstream stream) { return Launch(increment, 1, 1, stream, memory); });
+  EXPECT_EQ(Download<uint32_t>(memory, 1), std::vector<uint32_t>{100'000});
+}
+
+TEST_F(BehindRegisteredMemory, ManyBytes) {
+  const auto words = Pattern(kSmall / 4, 2);
+  const CUdeviceptr memory = Alloc(kSmall);
+  GoesOnBehind(3'000, [&](size_t, CUstream stream) {
+    return Cu().cuMemcpyHtoDAsync_v2(memory, words.data(), kSmall, stream);
+  });
+  EXPECT_EQ(Download<uint32_t>(memory, kSmall / 4), words);
+}
+
+// Each is destroyed when the stream has come to it.
+TEST_F(BehindRegisteredMemory, ManyObjects) {
+  GoesOnBehind(100'000, [&](size_t, CUstream stream) {
+    CUevent event = nullptr;
+    CUresult result = Cu().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) result = Cu().cuEventRecord(event, stream);
+    if (result == CUDA_SUCCESS) result = Cu().cuEventDestroy_v2(event);
+    return result;
+  });
+}
+
+// In its own stream, in one that waits for that, and in one that does not.
+TEST_F(BehindRegisteredMemory, ManyOfItsOwnKind) {
+  constexpr size_t kCopies = 1'200;
+  constexpr size_t kCommandsBetween = 100;
+  const CUstream others[] = {Stream(), Stream()};
+  const CUdeviceptr memory = Alloc(kSmall * 2);
+  const CUevent arrived = Event();
+  GoesOnBehind(kCopies * kCommandsBetween, [&](size_t i, CUstream stream) {
+    const size_t round = i / kCommandsBetween;
+    const CUstream in = round % 3 == 0 ? stream : others[round % 3 - 1];
+    if (i % kCommandsBetween != 0) return Cu().cuMemsetD8Async(memory, 7, 1, in);
+    if (round % 3 == 1) {
+      CUresult result = Cu().cuEventRecord(arrived, stream);
+      if (result == CUDA_SUCCESS) result = Cu().cuStreamWaitEvent(in, arrived, 0);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    return round % 2 == 0 ? Cu().cuMemcpyHtoDAsync_v2(memory, pages_, kSmall * 2, in)
+                          : Cu().cuMemcpyHtoDAsync_v2(memory + 4, pages_ + 4, kSmall + 4, in);
+  });
+}
+
 // A thread waits in a copy of pageable memory, for its stream.
 TEST_F(CopyProgress, OfPageableMemoryWhileAnotherStreamWaits) {
   if (CountsOthers()) GTEST_SKIP() << "NVIDIA's driver makes the other wait, too";
@@ -110,6 +197,21 @@ TEST_F(WhileOthersHaveMuch, SmallCopies) {
   const CUdeviceptr there = Alloc(kSmall);
   CopiesGoOn(90, [&](size_t, CUstream stream) {
     return Cu().cuMemcpyHtoDAsync_v2(there, small.data(), kSmall, stream);
+  });
+}
+
+TEST_F(WhileOthersHaveMuch, SmallCopiesWithoutEnd) {
+  const auto small = Pattern(kSmall / 4, 8);
+  const CUdeviceptr there = Alloc(kSmall);
+  CopiesGoOn(3'000, [&](size_t, CUstream stream) {
+    return Cu().cuMemcpyHtoDAsync_v2(there, small.data(), kSmall, stream);
+  });
+}
+
+TEST_F(WhileOthersHaveMuch, CommandsWithoutEnd) {
+  const CUdeviceptr there = Alloc(4);
+  CopiesGoOn(200'000, [&](size_t i, CUstream stream) {
+    return Cu().cuMemsetD32Async(there, static_cast<unsigned>(i), 1, stream);
   });
 }
 
