@@ -185,6 +185,28 @@ TEST_P(PageableCopiesWithLittlePinned, FewerBuffersDo) {
     EXPECT_EQ(back, source);
   }
 }
+// Each in a stream of its own, and without buffers of their own beyond the few.
+TEST_P(PageableCopiesWithLittlePinned, ManyCallersShareThem) {
+  void* pinned = nullptr;
+  ASSERT_EQ(cu_.cuMemHostAlloc(&pinned, (uint64_t{64} << 20) - GetParam(), 0), CUDA_SUCCESS);
+  std::vector<std::thread> callers;
+  for (uint32_t i = 0; i < 6; ++i) {
+    callers.emplace_back([&, i] {
+      ASSERT_EQ(cu_.cuCtxSetCurrent(context_), CUDA_SUCCESS);
+      const CUdeviceptr device = Alloc(3 * kWakingBytes);
+      for (uint32_t round = 0; round < 3; ++round) {
+        const std::vector<uint8_t> source = Pattern(3 * kWakingBytes, 100 * i + round);
+        std::vector<uint8_t> back(source.size());
+        EXPECT_EQ(cu_.cuMemcpyHtoDAsync_v2_ptsz(device, source.data(), source.size(), nullptr),
+                  CUDA_SUCCESS);
+        EXPECT_EQ(cu_.cuMemcpyDtoH_v2_ptds(back.data(), device, back.size()), CUDA_SUCCESS);
+        EXPECT_EQ(back, source);
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+}
+
 INSTANTIATE_TEST_SUITE_P(Left, PageableCopiesWithLittlePinned,
                          testing::Values(uint64_t{kStagingBytes}, 3 * uint64_t{kStagingBytes},
                                          uint64_t{4} << 20));

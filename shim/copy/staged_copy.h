@@ -56,7 +56,7 @@ class CopyIn {
     typename Pieces::Piece piece;
     while (Next(&piece)) {
       Staging staging{};
-      CUresult result = TakeStaging(whose_, &staging);
+      CUresult result = TakeStaging(whose_, stream_, &staging);
       wire::Ticket ticket{0};
       if (result == CUDA_SUCCESS) {
         pieces_->Fill(piece, staging.data);
@@ -122,7 +122,7 @@ class CopyOut {
       Arriving next{};
       // A thread that holds a buffer never waits for another.
       if (held_ == 0) {
-        result_ = TakeStaging(whose_, &next.staging);
+        result_ = TakeStaging(whose_, stream_, &next.staging);
         if (result_ != CUDA_SUCCESS) break;
       } else if (!TryTakeStaging(&next.staging)) {
         break;

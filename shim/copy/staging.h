@@ -23,6 +23,10 @@ struct Staging {
   uint8_t* data;  // kStagingBytes
 };
 
+// Who waits for a buffer waits only for what comes before it in its own stream, or for a thread that holds one: other
+// streams may be waiting for this one. So a caller whose buffers are all in use by other streams gets one of its own,
+// while its copy needs it.
+//
 // A queued copy holds a stream of the program's until it is done (queued_copy.h), and what is behind it there may use all
 // buffers: it must not wait for them. So queued copies have one of their own besides, and take the others only when free.
 enum class StagingFor : bool { kCallers, kQueuedCopies };
@@ -30,11 +34,11 @@ enum class StagingFor : bool { kCallers, kQueuedCopies };
 // Before the first queued copy.
 [[nodiscard]] CUresult MakeStagingForQueuedCopies();
 
-// Waits until one is free.
-[[nodiscard]] CUresult TakeStaging(StagingFor whose, Staging* staging);
+// For a piece of `stream`. Waits until one is free, or the stream has finished with one.
+[[nodiscard]] CUresult TakeStaging(StagingFor whose, wire::StreamId stream, Staging* staging);
 // Returns false if none is free right now. For callers that already hold one, which must not wait for another.
 [[nodiscard]] bool TryTakeStaging(Staging* staging);
-// Free again once the stream has reached the ticket; a zero ticket means at once.
+// Free again once the stream has reached the ticket; a zero ticket means at once. May wait for that.
 void GiveStaging(const Staging& staging, wire::StreamId stream, wire::Ticket ticket);
 
 // The same for kSmallStagingBytes; also false if the arena has no memory for them.

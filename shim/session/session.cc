@@ -269,6 +269,11 @@ void Session::OnForkedChild() {
   session.state_.store(State::kFresh, std::memory_order_release);
 }
 
+bool Session::CheckBacklog(uint32_t stream) {
+  return backlog_.Check(stream, ring_.written_bytes(), waiting_.completions(), last_tickets_,
+                        stream_bound_.load(std::memory_order_relaxed));
+}
+
 // Neither this nor WaitForAll is a snapshot: what other threads queue meanwhile on streams that
 // have been passed is not seen. The caller's own earlier work is.
 bool Session::Idle() const {

@@ -25,6 +25,7 @@
 #include "proto/wire/session.h"
 #include "shim/process/futex.h"
 #include "shim/process/log.h"
+#include "shim/session/backlog.h"
 #include "shim/session/waiting.h"
 
 namespace gpuloom {
@@ -174,16 +175,19 @@ class Session {
                   wire::Ticket* ticket_out) {
     ring_lock_.Acquire();
     uint8_t* payload = nullptr;
-    typename C::Request* request;
-    for (uint32_t turn = 0; (request = ring_.Reserve<C>(payload_bytes, &payload, slot)) == nullptr;
+    typename C::Request* request = nullptr;
+    for (uint32_t turn = 0;
+         !MaySend(stream) || (request = ring_.Reserve<C>(payload_bytes, &payload, slot)) == nullptr;
          ++turn) {
+      const uint32_t this_turn = backlog_.is_large() ? Waiting::kLongTurn : turn;
       ring_lock_.Release();
-      CUDA_RETURN_IF_ERROR(waiting_.WaitForRoom(turn));
+      CUDA_RETURN_IF_ERROR(waiting_.WaitForRoom(this_turn));
       ring_lock_.Acquire();
     }
     write(*request, payload);
     const wire::Ticket ticket = ring_.Commit();
     if (stream != kNoStream) {
+      backlog_.Count(stream, wire::kWireSize<typename C::Request> + payload_bytes);
       last_tickets_[stream].store(static_cast<uint64_t>(ticket), std::memory_order_release);
       if (stream >= stream_bound_.load(std::memory_order_relaxed)) {
         stream_bound_.store(stream + 1, std::memory_order_release);
@@ -196,6 +200,11 @@ class Session {
     return CUDA_SUCCESS;
   }
 
+  bool MaySend(uint32_t stream) GPULOOM_REQUIRES(ring_lock_) {
+    return stream == kNoStream || backlog_.MaySend(ring_.written_bytes()) || CheckBacklog(stream);
+  }
+  // session.cc
+  bool CheckBacklog(uint32_t stream) GPULOOM_REQUIRES(ring_lock_);
   void WritePrintedText(uint64_t announced_bytes) GPULOOM_EXCLUDES(text_lock_);
   static void CopyPayload(const wire::ReplySlot& answer, ReplyPayload* out) {
     uint32_t size = answer.payload_bytes;
@@ -239,6 +248,7 @@ class Session {
   Waiting waiting_;
   Lock ring_lock_;
   wire::RingWriter ring_ GPULOOM_GUARDED_BY(ring_lock_);
+  Backlog backlog_ GPULOOM_GUARDED_BY(ring_lock_);
   std::atomic<uint64_t> last_tickets_[wire::kMaxStreams] = {};
   std::atomic<uint32_t> stream_bound_{0};  // streams from here on were never used
   std::atomic<uint32_t> async_errors_seen_{0};

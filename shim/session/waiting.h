@@ -48,7 +48,9 @@ class Waiting {
     return false;
   }
 
-  // One turn of waiting for room in the ring; `turn` counts the caller's turns from 0.
+  // One turn of waiting for room in the ring; `turn` counts the caller's turns from 0, or is kLongTurn where that takes
+  // long.
+  static constexpr uint32_t kLongTurn = UINT32_MAX;
   [[nodiscard]] CUresult WaitForRoom(uint32_t turn);
 
   // Whether the session is alive, from memory alone.

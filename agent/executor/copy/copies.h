@@ -30,8 +30,8 @@ class Copies final : public Part {
   void On(wire::Tag<wire::CopyBlock>, const wire::CopyBlock::Request&, const wire::Record&);
   void On(wire::Tag<wire::FillBlock>, const wire::FillBlock::Request&, const wire::Record&);
 
-  // Returns true if there is room for a pinned copy of `payload_bytes`.
-  bool HasRoom(size_t payload_bytes) const;
+  // Returns true if there is room for a pinned copy of `payload_bytes` for the stream's next command.
+  bool HasRoom(const Stream& stream, size_t payload_bytes) const;
   // Submits to CUDA. Does not use the payload after it returns: it is either copied or already read.
   CUresult SubmitCopyInline(Stream& stream, const StreamCommand& command, uint64_t destination);
   // Frees the staged payloads of the stream's completed commands.

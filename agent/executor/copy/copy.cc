@@ -98,10 +98,11 @@ void Copies::On(wire::Tag<wire::Fill>, const wire::Fill::Request& request,
   streams_.Enqueue(*stream, std::move(command));
 }
 
-// If nothing is staged, any payload may go; otherwise one above the limit never would. Room that others have comes back
-// when the device has made their copies, and the loop then looks at all sessions' queues.
-bool Copies::HasRoom(size_t payload_bytes) const {
-  return (staged_bytes_ == 0 ||
+// A stream of which nothing is staged may go past the session's limit with one: other streams may have used that up, and
+// be waiting for this one. Room that others have comes back when the device has made their copies, and the loop then
+// looks at all sessions' queues.
+bool Copies::HasRoom(const Stream& stream, size_t payload_bytes) const {
+  return (stream.staged.empty() ||
           staged_bytes_ + Staging::CostBytes(payload_bytes) <= Staging::kSessionBytes) &&
          services_.staging->HasRoom(*tenant_, payload_bytes);
 }

@@ -12,6 +12,7 @@
 #include "agent/executor/session/slice.h"
 #include "agent/executor/session/time_sharing.h"
 #include "proto/channel/socket.h"
+#include "proto/wire/backlog.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -25,6 +26,13 @@ constexpr int kWeightAtATime = 16;
 // submitted.
 constexpr size_t kMaxWaitingCommands = 64u << 10;
 constexpr size_t kMaxWaitingBytes = 64u << 20;
+
+// What a tenant's library has sent at most (proto/wire/backlog.h) is read. No command takes much more memory than it
+// counts for there, but a few kinds that name very many objects.
+static_assert(wire::kBacklogBytesOfCommand >=
+              sizeof(StreamCommand) + sizeof(Chunk) + sizeof(ChunkNode) + 4 * sizeof(Dependency));
+static_assert(2 * wire::kMostBacklogBytes <= kMaxWaitingBytes &&
+              2 * (wire::kMostBacklogBytes / wire::kBacklogBytesOfCommand) <= kMaxWaitingCommands);
 
 // Launches are many and cheap; a caller that waits for an answer waits anyway.
 int WeightOf(const wire::Record& record) {

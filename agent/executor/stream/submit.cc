@@ -229,7 +229,7 @@ bool Submission::HasRoom(const Stream& stream, const StreamCommand& command) con
   }
   if (Prints(command.work) && !MayPrint(stream, command)) return false;
   return !std::holds_alternative<CopyInlineWork>(command.work) ||
-         copies_->HasRoom(command.payload.size());
+         copies_->HasRoom(stream, command.payload.size());
 }
 
 // Asking puts the session into the printer's line, where it keeps others waiting. So it asks only when the command's
