@@ -78,8 +78,14 @@ HttpAnswer Exporter::Answer(const HttpRequest& request) {
         "address, or allow the name: "
         "--metrics-hosts, in the chart metrics.hosts\n");
   } else if (path == "/metrics") {
-    answer.content_type = kMetricsType;
     answer.body = observer_.Metrics();
+    if (answer.body != nullptr) {
+      answer.content_type = kMetricsType;
+    } else {
+      // To Prometheus, counters from 0 would be new use, and those of before once more.
+      answer.status = 503;
+      answer.body = Shared(observer_.Unread() + "\n");
+    }
   } else if (path == "/api/v1/state") {
     answer.content_type = "application/json";
     answer.body = observer_.State();

@@ -113,6 +113,16 @@ TEST_F(ExporterTest,
   EXPECT_TRUE(Shows("gpuloom_namespace_kernels_total{namespace=\"red\"} 60\n"));
 }
 
+TEST_F(ExporterTest, WithoutWhatWasCountedBeforeItShowsNoCounters) {
+  const std::string file = state_ + "/metrics.json";
+  std::filesystem::create_symlink(file, file);
+  Start();
+  EXPECT_THAT(Get("/metrics"), AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr(file + ": open: "),
+                                     HasSubstr("Content-Type: text/plain; charset=utf-8\r\n")));
+  EXPECT_THAT(Get("/api/v1/state"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 "));
+}
+
 TEST_F(ExporterTest, KeepsWhatWasCountedWhenItEndsOnce) {
   Start();
   exporter_->Stop();
