@@ -150,7 +150,14 @@ std::shared_ptr<const std::string> Observer::Metrics() {
     ledger = FormatLedger(ledger_);
   }
   Write(ledger);
+  const MutexLock lock(mutex_);
+  kept_metrics_ = metrics;
   return metrics;
+}
+
+std::shared_ptr<const std::string> Observer::KeptMetrics() {
+  const MutexLock lock(mutex_);
+  return metrics_ == kept_metrics_ ? metrics_ : nullptr;
 }
 
 std::string Observer::Unread() {

@@ -64,6 +64,8 @@ class Observer {
   // Look. Metrics returns null while the ledger cannot be read; Unread then says why, and what to do.
   std::shared_ptr<const std::string> Metrics();
   std::string Unread();
+  // The same figures if they are on disk: null if Metrics would write. Waits for no disk.
+  std::shared_ptr<const std::string> KeptMetrics();
   std::shared_ptr<const std::string> State();
 
  private:
@@ -90,7 +92,8 @@ class Observer {
   RefusalTimes refusals_ GPULOOM_GUARDED_BY(mutex_);
   Clock::Time looked_at_ GPULOOM_GUARDED_BY(mutex_);
   Clock::Duration wall_ahead_ GPULOOM_GUARDED_BY(mutex_){};
-  // Null: not made yet.
+  // Null: not made yet. kept_metrics_ is on disk.
+  std::shared_ptr<const std::string> kept_metrics_ GPULOOM_GUARDED_BY(mutex_);
   std::shared_ptr<const std::string> metrics_ GPULOOM_GUARDED_BY(mutex_);
   std::shared_ptr<const std::string> state_ GPULOOM_GUARDED_BY(mutex_);
 };
