@@ -170,9 +170,12 @@ void GpuStandings::Publish(const Gpu& gpu, const GpuStanding& standing, Clock::T
   if (file != known->file) {
     const absl::Status written =
         WriteStateFile(StandingPath(FolderOfGpu(options_.state_directory, gpu.uuid)), file, 0644);
-    // Only people's commands read it, and it is written again when something changes.
-    if (!written.ok()) spdlog::debug("standing: {}", std::string(written.message()));
-    known->file = std::move(file);
+    // People's commands read it, and the next agent, for which a sick GPU must stay so: tried again at every look.
+    if (written.ok()) {
+      known->file = std::move(file);
+    } else {
+      spdlog::debug("standing: {}", std::string(written.message()));
+    }
   }
   if (standing.state == before.state && standing.reason == before.reason) return;
   if (options_.on_change) options_.on_change(gpu, before, standing);

@@ -30,16 +30,38 @@ void RefusalLog::Look(const std::vector<RefusedRequest>& latest, Clock::Time now
 }
 
 void RefusalLog::Flush() {
-  if (is_written_) return;
+  if (is_written_ || !AddEarlier()) return;
   const absl::Status written =
       WriteStateFile(RefusalPath(state_directory_), FormatRefusals(known_));
   is_written_ = written.ok();
   if (!written.ok()) spdlog::debug("refusals: {}", std::string(written.message()));
 }
 
+bool RefusalLog::AddEarlier() {
+  if (has_earlier_) return true;
+  std::string trouble;
+  const std::optional<std::vector<KnownRefusal>> earlier = ReadRefusals(state_directory_, &trouble);
+  if (!earlier.has_value()) {
+    if (trouble != last_trouble_) {
+      spdlog::warn("refusals: {}; what is refused now is kept once that can be read", trouble);
+    }
+    last_trouble_ = trouble;
+    return false;
+  }
+  for (const KnownRefusal& refusal : *earlier) {
+    const auto known = Find(known_, refusal);
+    if (known == known_.end()) {
+      known_.push_back(refusal);
+    } else {
+      known->times += refusal.times;
+    }
+  }
+  has_earlier_ = true;
+  Cut();
+  return true;
+}
+
 void RefusalLog::Take(const std::vector<RefusedRequest>& latest, Clock::Time now) {
-  if (!has_read_) known_ = ReadRefusals(state_directory_);
-  has_read_ = true;
   for (const RefusedRequest& refusal : latest) {
     const auto seen = Find(seen_, refusal);
     // A reason that fell out of the latest ones and came back counts from 1 again.
@@ -47,7 +69,7 @@ void RefusalLog::Take(const std::vector<RefusedRequest>& latest, Clock::Time now
     if (refusal.times == before) continue;
     auto known = Find(known_, refusal);
     if (known == known_.end()) {
-      // known_ may be longer than kMostKept for a moment; CutFairly below.
+      // known_ may be longer than kMostKept for a moment; Cut below.
       known = known_.insert(
           known_.end(), KnownRefusal{refusal.call, refusal.reason, 0, 0, refusal.pod_namespace});
     }
@@ -57,9 +79,13 @@ void RefusalLog::Take(const std::vector<RefusedRequest>& latest, Clock::Time now
         std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
   }
   seen_ = latest;
+  Cut();
+  is_written_ = false;
+}
+
+void RefusalLog::Cut() {
   std::ranges::stable_sort(known_, std::greater(), &KnownRefusal::last_unix_s);
   CutFairly(&known_, kMostKept);
-  is_written_ = false;
 }
 
 }  // namespace gpuloom

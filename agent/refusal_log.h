@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the requests that the kubelet was refused across restarts of the agent (agent/node/refusal_file.h). Owned by
-// NodeAgent; used from one thread. A file that cannot be written is logged, and written again with the next refusal.
+// NodeAgent; used from one thread. A file that cannot be written, or not be read at first, is logged, and tried again at later
+// looks: what an earlier agent has kept is not written over.
 #pragma once
 
 #include <string>
@@ -30,10 +31,13 @@ class RefusalLog {
   void Flush();
 
  private:
+  bool AddEarlier();
   void Take(const std::vector<RefusedRequest>& latest, Clock::Time now);
+  void Cut();
 
   const std::string state_directory_;
-  bool has_read_ = false;
+  bool has_earlier_ = false;  // known_ has what was kept before
+  std::string last_trouble_;  // each is logged once
   std::vector<RefusedRequest> seen_;
   std::vector<KnownRefusal> known_;  // the latest first
   bool is_written_ = true;           // known_ is

@@ -25,12 +25,10 @@ struct Base {
   Clock::Time time;
 };
 
-// False when there is none, or none that can be read: then time begins anew.
-bool Read(const std::string& path, Base* base) {
-  const absl::StatusOr<std::string> text = ReadStateFile(path);
-  if (!text.ok()) return false;
+// False when it is not one: then time begins anew.
+bool Parse(const std::string& text, Base* base) {
   try {
-    const YAML::Node root = YAML::Load(*text);
+    const YAML::Node root = YAML::Load(text);
     base->boot_id = root["boot"].as<std::string>();
     base->since_boot = Clock::Duration(root["sinceBootMs"].as<int64_t>());
     base->time = Clock::Time(Clock::Duration(root["timeMs"].as<int64_t>()));
@@ -59,7 +57,12 @@ absl::Status SteadyClock::Open(const std::string& state_directory) {
   const std::string path = state_directory + "/clock.yaml";
   const std::string boot_id = machine_.boot_id();
   Base stored;
-  if (Read(path, &stored)) {
+  const absl::StatusOr<std::string> text = ReadStateFile(path);
+  // Not written over: the next agent goes on with it, and records are then as old as they are.
+  if (!text.ok() && !absl::IsNotFound(text.status()) && !absl::IsDataLoss(text.status())) {
+    return text.status();
+  }
+  if (text.ok() && Parse(*text, &stored)) {
     // The same boot: time goes on as every agent of it has had it. A base that lies ahead is of no
     // boot that this one can be.
     if (stored.boot_id == boot_id && stored.since_boot <= base_since_boot_) {

@@ -30,7 +30,7 @@ class SteadyClock : public Clock {
   explicit SteadyClock(Machine machine = ThisMachine());
 
   // Continues the clock that the state directory records, or starts one and records it. Before Open the clock runs from
-  // wall time. Fails when the file cannot be written; the clock runs all the same.
+  // wall time. Fails when the file cannot be written, or cannot be read now; the clock runs all the same.
   absl::Status Open(const std::string& state_directory);
 
   Time Now() override;

@@ -104,6 +104,22 @@ TEST_F(SteadyClockTest, WhatCannotBeReadBeginsAnew) {
   EXPECT_EQ(Start().Now(), kWall + seconds(1));
 }
 
+// As of a disk's error: the next agent goes on with the time that all of this boot have had.
+TEST_F(SteadyClockTest, WhatCannotBeReadForAMomentIsKept) {
+  EXPECT_EQ(Start().Now(), kWall);
+  const std::string file = state_ + "/clock.yaml";
+  fs::rename(file, file + ".there");
+  fs::create_symlink(file, file);
+  wall_ += hours(1);
+  SteadyClock clock(SteadyClock::Machine{[this] { return boot_id_; },
+                                         [this] { return since_boot_; }, [this] { return wall_; }});
+  EXPECT_FALSE(clock.Open(state_).ok());
+  EXPECT_EQ(clock.Now(), wall_);
+  ASSERT_TRUE(fs::is_symlink(file));
+  fs::rename(file + ".there", file);
+  EXPECT_EQ(Start().Now(), kWall);
+}
+
 TEST_F(SteadyClockTest, WithoutARoomForItsFileItRunsAndSaysSo) {
   SteadyClock clock;
   EXPECT_FALSE(clock.Open("/nonexistent/state").ok());

@@ -225,6 +225,19 @@ class UpkeepTest : public ::testing::Test {
   std::optional<Upkeep> upkeep_;
 };
 
+// The next agent begins with it: a sick GPU must not look healthy there until it was probed.
+TEST_F(UpkeepTest, AStandingThatCouldNotBeWrittenIsWrittenOnceItCan) {
+  TickAfter({});
+  fs::rename(FolderOfGpu(state_, kUuid), state_ + "/away");
+  probe_trouble_ = "cuda: 999";
+  health_->Suspect(kUuid);
+  health_->Look();
+  TickAfter(std::chrono::seconds(1));
+  fs::rename(state_ + "/away", FolderOfGpu(state_, kUuid));
+  TickAfter(std::chrono::seconds(1));
+  EXPECT_EQ(ReadStanding(FolderOfGpu(state_, kUuid))->sickness, "cuda: 999");
+}
+
 TEST_F(UpkeepTest, AGpuIsHealthyUntilItsSchedulerIsGoneForAWhile) {
   const auto old = std::move(scheduler_);
   TickAfter({});

@@ -61,20 +61,30 @@ void TenantWatches::Load() {
   loaded_.clear();
   kept_.clear();
   was_kept_ = false;
+  tries_left_ = kMostTries;
+  is_unread_ = !Read();
+  if (is_unread_) spdlog::warn("events: {} cannot be read now; it is tried again", path_);
+}
+
+bool TenantWatches::Read() {
   const absl::StatusOr<std::string> text = KeptText(path_);
-  if (absl::IsNotFound(text.status())) return;
+  if (absl::IsNotFound(text.status())) return true;
+  if (MayBeWhole(text.status()) && tries_left_-- > 0) return false;
   absl::StatusOr<Known> known = text.ok() ? Parse(*text) : text.status();
   if (!known.ok()) {
     spdlog::warn("events: {}{}: what has happened to pods while no agent ran is not told",
                  text.ok() ? path_ + " " : "", std::string(known.status().message()));
-    return;
+    return true;
   }
   loaded_ = *std::move(known);
   was_kept_ = true;
   kept_ = *text;
+  return true;
 }
 
 std::vector<Event> TenantWatches::Look(const std::string& gpu_uuid, const GpuReport& report) {
+  if (is_unread_) is_unread_ = !Read();
+  if (is_unread_) return {};
   const auto [watch, is_new] = watches_.try_emplace(gpu_uuid);
   if (is_new && was_kept_) {
     const auto loaded = loaded_.extract(gpu_uuid);
@@ -85,6 +95,7 @@ std::vector<Event> TenantWatches::Look(const std::string& gpu_uuid, const GpuRep
 }
 
 void TenantWatches::Keep() {
+  if (is_unread_) return;
   // What was loaded of GPUs whose schedulers have not reported yet stays as it was.
   Known known = loaded_;
   for (const auto& [uuid, watch] : watches_) known[uuid] = watch.known();

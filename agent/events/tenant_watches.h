@@ -15,6 +15,10 @@ namespace gpuloom {
 
 class TenantWatches {
  public:
+  // While what was told cannot be read, so many further reports are told nothing of, and it is read again with each; then it is
+  // given up, since what happens next is news, too.
+  static constexpr int kMostTries = 30;
+
   // `path`: where it is kept (kept_text.h).
   explicit TenantWatches(std::string path) : path_(std::move(path)) {}
 
@@ -29,13 +33,17 @@ class TenantWatches {
 
  private:
   using Known = std::map<std::string, std::map<std::string, TenantWatch::Counts>>;  // by GPU
+  // False: it cannot be read now, and is not to be given up yet.
+  bool Read();
   static std::string Format(const Known& known);
   static absl::StatusOr<Known> Parse(const std::string& text);
 
   const std::string path_;
   std::map<std::string, TenantWatch> watches_;  // by GPU
-  bool was_kept_ = false;                       // there was something to load
-  Known loaded_;                                // of GPUs without a report yet
+  bool is_unread_ = false;
+  int tries_left_ = kMostTries;
+  bool was_kept_ = false;  // there was something to load
+  Known loaded_;           // of GPUs without a report yet
   std::string kept_;
   std::string last_trouble_;
 };

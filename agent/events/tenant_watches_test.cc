@@ -14,6 +14,8 @@ namespace gpuloom {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -118,6 +120,35 @@ TEST_F(TenantWatchesTest, WhatIsDamagedIsNoReasonToTellEverythingAgain) {
     TenantWatches next = Begin();
     EXPECT_THAT(Look(&next, 5), SizeIs(1)) << text;
   }
+}
+
+// As of a disk's error.
+TEST_F(TenantWatchesTest, WhatCannotBeReadForAMomentIsReadAgain) {
+  TenantWatches first = Begin();
+  (void)Look(&first, 0);
+  EXPECT_THAT(Look(&first, 1), SizeIs(1));
+  first.Keep();
+  const fs::path there = directory_ / "there";
+  fs::rename(path_, there);
+  fs::create_symlink(path_, path_);
+  TenantWatches second = Begin();
+  EXPECT_THAT(Look(&second, 2), IsEmpty());
+  second.Keep();
+  EXPECT_TRUE(fs::is_symlink(path_));
+  fs::rename(there, path_);
+  EXPECT_THAT(Look(&second, 3), ElementsAre(Field(&Event::message, HasSubstr("2 processes"))));
+}
+
+// What happens from then on is told, at the price of what has happened before.
+TEST_F(TenantWatchesTest, WhatStaysUnreadableIsGivenUp) {
+  fs::create_symlink(path_, path_);
+  TenantWatches first = Begin();
+  for (int i = 0; i < TenantWatches::kMostTries; ++i) EXPECT_THAT(Look(&first, 1), IsEmpty());
+  EXPECT_THAT(Look(&first, 1), IsEmpty());
+  EXPECT_THAT(Look(&first, 2), SizeIs(1));
+  first.Keep();
+  TenantWatches second = Begin();
+  EXPECT_THAT(Look(&second, 2), IsEmpty());
 }
 
 TEST_F(TenantWatchesTest, OnAFullDiskItIsTriedAgain) {

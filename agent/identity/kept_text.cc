@@ -28,4 +28,9 @@ absl::StatusOr<std::string> KeptText(const std::string& path) {
   return absl::DataLossError(Cat("state: ", path, " is damaged"));
 }
 
+bool MayBeWhole(const absl::Status& failure) {
+  return !failure.ok() && !absl::IsNotFound(failure) && !absl::IsDataLoss(failure) &&
+         !absl::IsFailedPrecondition(failure);
+}
+
 }  // namespace gpuloom

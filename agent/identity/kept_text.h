@@ -14,8 +14,10 @@ namespace gpuloom {
 // On failure the text that was kept before stays.
 absl::Status KeepText(const std::string& path, const std::string& text);
 
-// NotFound: no text was ever kept. DataLoss: the file is damaged. FailedPrecondition: a newer agent wrote it. Each
-// names the path. Does not check whether this agent understands the text.
+// NotFound: no text was ever kept. DataLoss: the file is damaged. FailedPrecondition: a newer agent wrote it. Any other:
+// it cannot be read now, and may be whole (MayBeWhole). Each names the path. Does not check whether this agent understands the text.
 absl::StatusOr<std::string> KeptText(const std::string& path);
+// Of what KeptText returned: whether to read it again later, and not to write over it until then.
+bool MayBeWhole(const absl::Status& failure);
 
 }  // namespace gpuloom

@@ -45,9 +45,9 @@ absl::StatusOr<std::string> ReadStateFile(const std::string& path) {
   }
   struct stat info = {};
   if (fstat(fd.get(), &info) != 0) return Failed(path, "stat", errno);
-  if (!S_ISREG(info.st_mode)) return absl::InternalError(Cat("state: ", path, ": is not a file"));
+  if (!S_ISREG(info.st_mode)) return absl::DataLossError(Cat("state: ", path, ": is not a file"));
   if (info.st_size > kMaxFileBytes) {
-    return absl::InternalError(Cat("state: ", path, ": is larger than ", kMaxFileBytes, " bytes"));
+    return absl::DataLossError(Cat("state: ", path, ": is larger than ", kMaxFileBytes, " bytes"));
   }
   std::string content;
   char buffer[65536];

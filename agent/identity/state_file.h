@@ -13,7 +13,9 @@ namespace gpuloom {
 // `mode`: the new file's permissions.
 absl::Status WriteStateFile(const std::string& path, const std::string& content,
                             unsigned mode = 0600);
-// Reads regular files only, of at most 256 MiB, so that it returns soon, whatever lies at the path.
+// Reads regular files only, of at most 256 MiB, so that it returns soon, whatever lies at the path. NotFound: there is none. DataLoss:
+// what lies there is no such file. Whatever else went wrong says nothing about the file, which may be whole: the
+// disk, or the process's limits, for a moment.
 absl::StatusOr<std::string> ReadStateFile(const std::string& path);
 
 // Makes the directory unless it exists; sets its mode in either case. The parent must exist.

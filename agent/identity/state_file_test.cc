@@ -34,7 +34,7 @@ TEST_F(StateFileTest, Malicious_WhatIsNoFileIsNotRead) {
   ASSERT_EQ(mkfifo((directory_ + "/fifo").c_str(), 0600), 0);
   for (const std::string& path : {directory_ + "/fifo", std::string("/dev/zero"), directory_}) {
     const auto content = ReadStateFile(path);
-    EXPECT_EQ(content.status().code(), absl::StatusCode::kInternal) << path;
+    EXPECT_EQ(content.status().code(), absl::StatusCode::kDataLoss) << path;
     EXPECT_THAT(content.status().message(), HasSubstr(path));
   }
 }

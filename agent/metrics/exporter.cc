@@ -33,23 +33,27 @@ void Exporter::Start() {
   observer_.Load(last_tick_);
   {
     const MutexLock lock(mutex_);
-    is_stopping_ = false;
+    is_stopping_ = is_asked_ = false;
+    made_ = nullptr;
   }
   watcher_ = std::thread([this] { Watch(); });
   server_.Start();
+  // Behind it, because it wakes the server.
+  maker_ = std::thread([this] { Make(); });
 }
 
 void Exporter::Stop() {
   if (!watcher_.joinable()) return;
-  // First: the port is free for the next agent while the last look ends.
-  server_.Stop();
-  // Before the join: a look in progress asks no further scheduler.
+  // Before the joins: a look in progress asks no further scheduler.
   observer_.Interrupt();
   {
     const MutexLock lock(mutex_);
     is_stopping_ = true;
   }
   stop_.NotifyAll();
+  maker_.join();
+  // The port is free for the next agent while the last look ends.
+  server_.Stop();
   watcher_.join();
 }
 
@@ -66,6 +70,42 @@ void Exporter::Watch() {
   observer_.Keep();
 }
 
+void Exporter::Make() {
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      stop_.Wait(mutex_, [this]() GPULOOM_REQUIRES(mutex_) { return is_stopping_ || is_asked_; });
+      if (is_stopping_) return;
+      is_asked_ = false;
+    }
+    std::shared_ptr<const std::string> made = observer_.Metrics();
+    {
+      const MutexLock lock(mutex_);
+      made_ = std::move(made);
+    }
+    server_.CheckAgain();
+  }
+}
+
+HttpAnswer Exporter::Metrics(bool is_again) {
+  HttpAnswer answer;
+  if (const std::string unread = observer_.Unread(); !unread.empty()) {
+    // To Prometheus, counters from 0 would be new use, and those of before once more.
+    answer.status = 503;
+    answer.body = Shared(unread + "\n");
+    return answer;
+  }
+  answer.content_type = kMetricsType;
+  answer.body = observer_.KeptMetrics();
+  if (answer.body != nullptr) return answer;
+  const MutexLock lock(mutex_);
+  // What was made for it, or for who asked just before: with a slow disk there are newer figures by then, again and again.
+  if (is_again) answer.body = made_;
+  is_asked_ = answer.body == nullptr;
+  if (is_asked_) stop_.NotifyAll();
+  return answer;
+}
+
 HttpAnswer Exporter::Answer(const HttpRequest& request) {
   const std::string_view path = request.path;
   HttpAnswer answer;
@@ -78,8 +118,7 @@ HttpAnswer Exporter::Answer(const HttpRequest& request) {
         "address, or allow the name: "
         "--metrics-hosts, in the chart metrics.hosts\n");
   } else if (path == "/metrics") {
-    answer.content_type = kMetricsType;
-    answer.body = observer_.Metrics();
+    answer = Metrics(request.is_again);
   } else if (path == "/api/v1/state") {
     answer.content_type = "application/json";
     answer.body = observer_.State();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What --metrics-address enables: while this agent is in charge of the node, it watches what its tenants use and serves
-// the figures over HTTP. It has two threads of its own, one that watches (observer.h) and one that serves
-// (http_server.h), so that neither a scheduler that hangs nor a client of the port delays the agent's loop.
+// the figures over HTTP. It has three threads of its own, one that watches (observer.h), one that serves
+// (http_server.h) and one that waits for the disk, so that neither a scheduler that hangs nor a client of the port delays the
+// agent's loop, and a disk that hangs only those who ask for what must be on it, /metrics.
 //
 //   /              a page for people
 //   /api/v1/state  what it reads, as JSON (docs/node-page.md)
@@ -47,6 +48,9 @@ class Exporter {
 
  private:
   void Watch();
+  // Makes /metrics, which writes, whenever somebody asks for it.
+  void Make();
+  HttpAnswer Metrics(bool is_again);
   HttpAnswer Answer(const HttpRequest& request);
 
   const AllowedHosts hosts_;
@@ -54,11 +58,14 @@ class Exporter {
   Observer observer_;
   HttpServer server_;
   std::thread watcher_;
+  std::thread maker_;
   std::atomic<Clock::Time> last_tick_ = Clock::Time();
   static_assert(std::atomic<Clock::Time>::is_always_lock_free);
   Mutex mutex_;
   CondVar stop_;
   bool is_stopping_ GPULOOM_GUARDED_BY(mutex_) = false;
+  bool is_asked_ GPULOOM_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<const std::string> made_ GPULOOM_GUARDED_BY(mutex_);  // the last one
 };
 
 }  // namespace gpuloom

@@ -2,10 +2,24 @@
 #include "agent/metrics/exporter.h"
 
 #include <gmock/gmock.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
 
 #include "agent/metrics/testing/http.h"
 #include "agent/metrics/testing/node.h"
 #include "agent/testing/clock.h"
+
+namespace {
+std::atomic<bool> g_disk_hangs{false};
+}  // namespace
+
+// In place of libc's: a disk that somebody else keeps busy.
+extern "C" int fsync(int fd) {
+  while (g_disk_hangs) usleep(1000);
+  return static_cast<int>(syscall(SYS_fsync, fd));
+}
 
 namespace gpuloom {
 namespace {
@@ -111,6 +125,39 @@ TEST_F(ExporterTest,
   exporter_->Start();
   ASSERT_TRUE(WaitFor([&] { return exporter_->port() != 0; }));
   EXPECT_TRUE(Shows("gpuloom_namespace_kernels_total{namespace=\"red\"} 60\n"));
+}
+
+TEST_F(ExporterTest, WithoutWhatWasCountedBeforeItShowsNoCounters) {
+  const std::string file = state_ + "/metrics.json";
+  std::filesystem::create_symlink(file, file);
+  Start();
+  EXPECT_THAT(Get("/metrics"), AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr(file + ": open: "),
+                                     HasSubstr("Content-Type: text/plain; charset=utf-8\r\n")));
+  EXPECT_THAT(Get("/api/v1/state"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(ExporterTest, ADiskThatHangsKeepsOnlyThoseWaitingWhoAskForWhatIsOnIt) {
+  Start();
+  ASSERT_TRUE(Shows("gpuloom_namespace_kernels_total{namespace=\"red\"} 10\n"));
+  g_disk_hangs = true;
+  std::string metrics;
+  std::thread scrapes([&] {
+    // Until one finds figures that are not on the disk yet.
+    while (g_disk_hangs) metrics = Get("/metrics");
+  });
+  // Two looks later. The clock stands still, so that no look writes.
+  for (int i = 3; i < 5; ++i) {
+    const std::string before = Get("/api/v1/state");
+    Report(i, 100 + i);
+    EXPECT_TRUE(WaitFor([&] { return Get("/api/v1/state") != before; }));
+  }
+  EXPECT_THAT(Get("/"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(Get("/healthz"), HasSubstr("HTTP/1.1 200 "));
+  g_disk_hangs = false;
+  scrapes.join();
+  EXPECT_THAT(metrics, StartsWith("HTTP/1.1 200 "));
+  EXPECT_TRUE(Shows("gpuloom_namespace_kernels_total{namespace=\"red\"} 40\n"));
 }
 
 TEST_F(ExporterTest, KeepsWhatWasCountedWhenItEndsOnce) {

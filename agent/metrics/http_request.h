@@ -17,6 +17,7 @@ struct HttpRequest {
   std::string_view path;            // without the query; points into the given text
   std::string_view host_untrusted;  // the header Host, with its port; empty if there is none
   bool is_head = false;             // the answer has no body
+  bool is_again = false;            // it was to be answered later (http_server.h)
 };
 
 // `text_untrusted`: all that was received so far; must outlive the result.

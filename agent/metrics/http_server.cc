@@ -74,11 +74,15 @@ void HttpServer::Start() {
 void HttpServer::Stop() {
   if (!thread_.joinable()) return;
   is_stopping_ = true;
-  const uint64_t one = 1;
-  // A thread that cannot be woken ends with its pause.
-  (void)!write(wake_.get(), &one, sizeof(one));
+  CheckAgain();
   thread_.join();
   wake_.Reset();
+}
+
+void HttpServer::CheckAgain() {
+  const uint64_t one = 1;
+  // A thread that cannot be woken looks again, or ends, with its pause.
+  (void)!write(wake_.get(), &one, sizeof(one));
 }
 
 void HttpServer::Run() {
@@ -96,7 +100,10 @@ void HttpServer::Run() {
     if (!accepts && listener_.valid()) next = std::min(next, next_accept_);
     for (const Connection& connection : connections_) {
       const bool sends = connection.state == Connection::State::kAnswer;
-      polled.push_back({connection.fd.get(), static_cast<int16_t>(sends ? POLLOUT : POLLIN), 0});
+      // Of who waits for an answer only its hang-up is heard.
+      const bool waits = connection.state == Connection::State::kLater;
+      const int events = waits ? 0 : sends ? POLLOUT : POLLIN;
+      polled.push_back({connection.fd.get(), static_cast<int16_t>(events), 0});
       next = std::min(next, connection.deadline);
     }
     const auto wait = std::chrono::ceil<std::chrono::milliseconds>(next - now);
@@ -105,10 +112,15 @@ void HttpServer::Run() {
     poll(polled.data(), polled.size(),
          static_cast<int>(std::max(wait, std::chrono::milliseconds(0)).count()));
     now = std::chrono::steady_clock::now();
+    uint64_t ignored;
+    const bool looks_again =
+        (polled[0].revents & POLLIN) != 0 && read(wake_.get(), &ignored, sizeof(ignored)) > 0;
     // connections_ has not changed since `polled` was made, so both are in the same order.
     size_t i = 2;
     for (auto it = connections_.begin(); it != connections_.end(); ++i) {
-      const bool lives = now < it->deadline && (polled[i].revents == 0 || GoOn(&*it, now));
+      const bool is_ready = looks_again && it->state == Connection::State::kLater;
+      const bool lives = now < it->deadline && (polled[i].revents == 0 || GoOn(&*it, now)) &&
+                         (!is_ready || !Answer(&*it, now) || SendMore(&*it, now));
       it = lives ? std::next(it) : connections_.erase(it);
     }
     // Last: a new connection may take the place of an old one, which had its chance just now.
@@ -201,6 +213,8 @@ bool HttpServer::GoOn(Connection* connection, Time now) {
   switch (connection->state) {
     case Connection::State::kRequest:
       return ReadMore(connection, now);
+    case Connection::State::kLater:
+      return false;  // the peer has gone
     case Connection::State::kAnswer:
       return SendMore(connection, now);
     case Connection::State::kFarewell: {
@@ -220,14 +234,19 @@ bool HttpServer::ReadMore(Connection* connection, Time now) {
   if (n <= 0) return n < 0 && WouldBlock();
   connection->request_untrusted.append(buffer, static_cast<size_t>(n));
   if (ReadRequest(connection->request_untrusted).status == 0) return true;
-  Answer(connection, now);
-  return SendMore(connection, now);
+  connection->deadline = now + limits_.answer;
+  return !Answer(connection, now) || SendMore(connection, now);
 }
 
-void HttpServer::Answer(Connection* connection, Time now) {
+bool HttpServer::Answer(Connection* connection, Time now) {
   // Its texts lie in request_untrusted, which is given up only when the handler has returned.
-  const HttpRequest request = ReadRequest(connection->request_untrusted);
+  HttpRequest request = ReadRequest(connection->request_untrusted);
+  request.is_again = connection->state == Connection::State::kLater;
   const HttpAnswer answer = request.status == 200 ? handler_(request) : ErrorAnswer(request.status);
+  if (answer.body == nullptr) {
+    connection->state = Connection::State::kLater;
+    return false;
+  }
   connection->head =
       Cat("HTTP/1.1 ", answer.status, " ", ReasonOf(answer.status),
           "\r\nContent-Type: ", answer.content_type, "\r\nContent-Length: ", answer.body->size(),
@@ -241,6 +260,7 @@ void HttpServer::Answer(Connection* connection, Time now) {
   connection->request_untrusted = {};
   connection->state = Connection::State::kAnswer;
   connection->deadline = now + limits_.answer;
+  return true;
 }
 
 bool HttpServer::SendMore(Connection* connection, Time now) {

@@ -27,6 +27,7 @@
 
 namespace gpuloom {
 
+// Without a body it is no answer yet: the handler is asked again at the next CheckAgain, until Limits::answer is over.
 struct HttpAnswer {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
@@ -58,6 +59,8 @@ class HttpServer {
   void Start();
   // The port is free afterwards.
   void Stop();
+  // What could not be answered before may be so now. Safe from any thread, but not while Start or Stop is called.
+  void CheckAgain();
   // 0 while it has no port.
   int port() const { return port_; }
 
@@ -65,7 +68,7 @@ class HttpServer {
   using Time = std::chrono::steady_clock::time_point;
 
   struct Connection {
-    enum class State { kRequest, kAnswer, kFarewell };
+    enum class State { kRequest, kLater, kAnswer, kFarewell };
     channel::UniqueFd fd;
     State state = State::kRequest;
     Time deadline;
@@ -83,7 +86,8 @@ class HttpServer {
   // Reads or writes as much as is possible without waiting. False: the connection is over.
   bool GoOn(Connection* connection, Time now);
   bool ReadMore(Connection* connection, Time now);
-  void Answer(Connection* connection, Time now);
+  // False: not yet.
+  bool Answer(Connection* connection, Time now);
   bool SendMore(Connection* connection, Time now);
 
   const ListenAddress address_;

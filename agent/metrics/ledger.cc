@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 #include "agent/node/one_line.h"
 #include "proto/control/connection.h"
@@ -235,6 +236,48 @@ void Ledger::AddDomains(GpuUse* gpu, const GpuReport& report, bool has_restarted
     AddTo(state.slots, &domain->second.slots);
     AddTo(state.memory_quota_bytes, &domain->second.memory_promised_bytes);
     AddTo(state.memory_used_bytes, &domain->second.memory_used_bytes);
+  }
+}
+
+// What is counted of each since `begun`, which is the same with the first reports only, is new to this ledger.
+void Ledger::Continue(const std::map<std::string, ReportAt>& first, const Ledger& meanwhile) {
+  Ledger begun;
+  for (const auto& [uuid, one] : first) {
+    begun.Add(uuid, one.report, true, one.at);
+    Add(uuid, one.report, true, one.at);
+  }
+  for (const auto& [name, tenant] : meanwhile.tenants) {
+    Tenant& mine = tenants[name];
+    const Tenant before = std::exchange(mine, tenant);
+    mine.counts = before.counts;
+    AddTo(NewOf(tenant.counts, begun.tenants[name].counts), &mine.counts);
+    mine.memory_peak_bytes = std::max(mine.memory_peak_bytes, before.memory_peak_bytes);
+    mine.unsupported.insert(before.unsupported.begin(), before.unsupported.end());
+    mine.other_unsupported = mine.other_unsupported || before.other_unsupported;
+  }
+  // What they held until the first report is charged by Add.
+  for (const auto& [name, use] : meanwhile.namespaces) {
+    NamespaceUse& mine = namespaces[name];
+    AddTo(NewOf(use.counts, begun.namespaces[name].counts), &mine.counts);
+    mine.memory_byte_seconds += use.memory_byte_seconds;
+    mine.quota_byte_seconds += use.quota_byte_seconds;
+    mine.slot_seconds += use.slot_seconds;
+    mine.last_seen = use.last_seen;
+  }
+  for (const auto& [uuid, gpu] : meanwhile.gpus) {
+    GpuUse& mine = gpus[uuid];
+    GpuUse& at_first = begun.gpus[uuid];
+    const GpuUse before = std::exchange(mine, gpu);
+    mine.counts = before.counts;
+    AddTo(NewOf(gpu.counts, at_first.counts), &mine.counts);
+    mine.scheduler_restarts += before.scheduler_restarts;
+    mine.domains = before.domains;
+    for (const auto& [name, domain] : gpu.domains) {
+      DomainUse& its = mine.domains[name];
+      const ExecutorCounts counted = std::exchange(its, domain).counts;
+      its.counts = counted;
+      AddTo(NewOf(domain.counts, at_first.domains[name].counts), &its.counts);
+    }
   }
 }
 

@@ -115,6 +115,11 @@ struct GpuUse {
   Clock::Time reported_at;
 };
 
+struct ReportAt {
+  GpuReport report;
+  Clock::Time at;
+};
+
 class Ledger {
  public:
   static constexpr Clock::Duration kLinger = std::chrono::minutes(5);
@@ -130,6 +135,9 @@ class Ledger {
   // Adds an answer of this GPU's scheduler. `is_new_connection`: the previous answer may be another scheduler's.
   void Add(const std::string& gpu_uuid, const GpuReport& report, bool is_new_connection,
            Clock::Time now);
+  // Goes on with what `meanwhile` has counted while this ledger could not be read. `first`: each GPU's report with which
+  // that one began, and whose figures this one may have counted before.
+  void Continue(const std::map<std::string, ReportAt>& first, const Ledger& meanwhile);
   // The scheduler does not answer: it is unknown what tenants hold.
   void SetSilent(const std::string& gpu_uuid);
   // Forgets tenants and namespaces that may be forgotten.

@@ -198,10 +198,16 @@ absl::StatusOr<Ledger> ParseLedger(const std::string& text) {
   }
 }
 
-Ledger LoadLedger(const std::string& path, Clock::Time now, std::string* complaint) {
+std::optional<Ledger> LoadLedger(const std::string& path, Clock::Time now, std::string* complaint) {
   complaint->clear();
   const absl::StatusOr<std::string> text = KeptText(path);
-  if (absl::IsNotFound(text.status())) return {};
+  if (absl::IsNotFound(text.status())) return Ledger();
+  if (MayBeWhole(text.status())) {
+    *complaint = Cat("metrics: ", std::string(text.status().message()),
+                     "; what was counted before is read again every second, and no counter is "
+                     "shown until then; to count from 0 again, move that file away");
+    return std::nullopt;
+  }
   absl::StatusOr<Ledger> ledger = text.ok() ? ParseLedger(*text) : text.status();
   if (ledger.ok()) {
     EndAt(now, &*ledger);
@@ -213,7 +219,7 @@ Ledger LoadLedger(const std::string& path, Clock::Time now, std::string* complai
   *complaint =
       Cat("metrics: ", text.ok() ? Cat(path, " ") : "", std::string(ledger.status().message()),
           "; counting from 0 again", is_aside ? Cat("; the file is kept as ", aside) : "");
-  return {};
+  return Ledger();
 }
 
 }  // namespace gpuloom

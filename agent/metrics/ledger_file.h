@@ -4,6 +4,7 @@
 // pure; LoadLedger is called from one thread at a time for a path.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -16,9 +17,10 @@ std::string FormatLedger(const Ledger& ledger);
 // DataLoss: the text is not a ledger, or one of another format.
 absl::StatusOr<Ledger> ParseLedger(const std::string& text);
 
-// An empty ledger if none was ever kept. A file that is damaged, or that another release wrote, is renamed to PATH.bad;
-// `complaint` then says so, and the ledger starts empty. No time in it is after `now`: a ledger of before a reboot is of the future
-// where the machine's date was wrong then or is lost now, and what was seen there would be kept until that has come.
-Ledger LoadLedger(const std::string& path, Clock::Time now, std::string* complaint);
+// An empty ledger if none was ever kept. nullopt if one lies there that cannot be read now, and may be whole: it must not be
+// written over. A file that is damaged, or that another release wrote, is renamed to PATH.bad, and the ledger starts
+// empty. `complaint` says so in both cases. No time in it is after `now`: a ledger of before a reboot is of the future where
+// the machine's date was wrong then or is lost now, and what was seen there would be kept until that has come.
+std::optional<Ledger> LoadLedger(const std::string& path, Clock::Time now, std::string* complaint);
 
 }  // namespace gpuloom

@@ -61,7 +61,7 @@ TEST_F(LedgerFile, WhatWasCountedComesBackToTheFigure) {
 
 TEST_F(LedgerFile, NoFileIsAnEmptyLedger) {
   std::string complaint;
-  EXPECT_TRUE(LoadLedger(path_, now_, &complaint).namespaces.empty());
+  EXPECT_TRUE(LoadLedger(path_, now_, &complaint)->namespaces.empty());
   EXPECT_EQ(complaint, "");
 }
 
@@ -73,7 +73,7 @@ TEST_F(LedgerFile, WhatWasSeenInTheFutureIsForgottenAsIfItWereSeenNow) {
   ASSERT_TRUE(KeepText(path_, FormatLedger(ledger_)).ok());
   now_ -= std::chrono::hours(24 * 365);
   std::string complaint;
-  Ledger loaded = LoadLedger(path_, now_, &complaint);
+  Ledger loaded = *LoadLedger(path_, now_, &complaint);
   EXPECT_EQ(complaint, "");
   EXPECT_EQ(loaded.namespaces["red"].last_seen, now_);
   EXPECT_EQ(loaded.gpus[kGpu].reported_at, now_);
@@ -89,16 +89,32 @@ TEST_F(LedgerFile, WhatWasSeenInTheFutureIsForgottenAsIfItWereSeenNow) {
 TEST_F(LedgerFile, ADamagedFileIsSaidSetAsideAndBegunAnew) {
   ASSERT_TRUE(KeepText(path_, FormatLedger(ledger_)).ok());
   std::string complaint;
-  EXPECT_EQ(LoadLedger(path_, now_, &complaint).namespaces.size(), 1u);
+  EXPECT_EQ(LoadLedger(path_, now_, &complaint)->namespaces.size(), 1u);
   EXPECT_EQ(complaint, "");
   for (const std::string text : {"", "{", "half a ledger"}) {
     std::ofstream(path_) << text;
-    EXPECT_TRUE(LoadLedger(path_, now_, &complaint).namespaces.empty());
+    EXPECT_TRUE(LoadLedger(path_, now_, &complaint)->namespaces.empty());
     EXPECT_THAT(complaint, AllOf(HasSubstr(path_ + " is damaged"),
                                  HasSubstr("counting from 0 again"), HasSubstr(path_ + ".bad")));
     EXPECT_FALSE(fs::exists(path_));
     EXPECT_TRUE(fs::exists(path_ + ".bad"));
   }
+}
+
+// As of a disk's error, or a process without file descriptors.
+TEST_F(LedgerFile, AFileThatCannotBeReadNowIsKept) {
+  fs::create_symlink(path_, path_);
+  std::string complaint;
+  EXPECT_FALSE(LoadLedger(path_, now_, &complaint).has_value());
+  EXPECT_THAT(complaint, AllOf(HasSubstr("metrics: state: " + path_ + ": open: "),
+                               HasSubstr("read again"), HasSubstr("move that file away")));
+  EXPECT_TRUE(fs::is_symlink(path_));
+  // What lies there instead will never be one.
+  fs::remove(path_);
+  fs::create_directory(path_);
+  EXPECT_TRUE(LoadLedger(path_, now_, &complaint)->namespaces.empty());
+  EXPECT_THAT(complaint, HasSubstr("is not a file; counting from 0 again; the file is kept as"));
+  EXPECT_TRUE(fs::is_directory(path_ + ".bad"));
 }
 
 TEST_F(LedgerFile, Malicious_WhatIsNoLedgerIsNotTaken) {
@@ -117,7 +133,7 @@ TEST_F(LedgerFile, Malicious_WhatIsNoLedgerIsNotTaken) {
     EXPECT_FALSE(ParseLedger(text).ok()) << text;
     ASSERT_TRUE(KeepText(path_, text).ok());
     std::string complaint;
-    EXPECT_TRUE(LoadLedger(path_, now_, &complaint).namespaces.empty());
+    EXPECT_TRUE(LoadLedger(path_, now_, &complaint)->namespaces.empty());
     EXPECT_THAT(complaint,
                 AllOf(HasSubstr("metrics: " + path_), HasSubstr("counting from 0 again")));
   }

@@ -34,19 +34,42 @@ void LeaveWhatIsHeld(const std::map<std::string, uint64_t>& slots_held, GpuRepor
 
 void Observer::Load(Clock::Time now) {
   std::string complaint;
-  Ledger ledger = LoadLedger(LedgerPath(), now, &complaint);
+  std::optional<Ledger> ledger = LoadLedger(LedgerPath(), now, &complaint);
   if (!complaint.empty()) spdlog::error("{}", complaint);
   // New connections, so that the ledger looks whether the schedulers are still the same.
   clients_.clear();
   is_interrupted_ = false;
   next_keep_ = {};
   const MutexLock lock(mutex_);
-  ledger_ = std::move(ledger);
+  unread_ = ledger.has_value() ? "" : complaint;
+  first_reports_.clear();
+  ledger_ = std::move(ledger).value_or(Ledger());
   shares_ = {};
   metrics_ = state_ = nullptr;
 }
 
+// Nothing is written to the file meanwhile: both Keep and Metrics look at unread_.
+void Observer::ReadAgain(Clock::Time now) {
+  if (Unread().empty()) return;
+  std::string complaint;
+  std::optional<Ledger> ledger = LoadLedger(LedgerPath(), now, &complaint);
+  const MutexLock lock(mutex_);
+  if (ledger.has_value()) {
+    ledger->Continue(first_reports_, ledger_);
+    ledger_ = *std::move(ledger);
+    // It would show what was counted before as used just now.
+    shares_ = {};
+    first_reports_.clear();
+    if (complaint.empty()) spdlog::info("metrics: {} is read, and counting goes on", LedgerPath());
+    unread_.clear();
+  }
+  const bool is_new = !complaint.empty() && complaint != unread_;
+  if (is_new) spdlog::error("{}", complaint);
+  if (!ledger.has_value()) unread_ = complaint;
+}
+
 void Observer::Look(Clock::Time now, Clock::Duration wall_ahead) {
+  ReadAgain(now);
   NodeFigures node = options_.node();
   for (const std::string& uuid : options_.gpu_uuids) {
     // Without a new page: what was asked so far is in the ledger, and Keep follows.
@@ -67,6 +90,7 @@ void Observer::Look(Clock::Time now, Clock::Duration wall_ahead) {
     if (report.ok()) LeaveWhatIsHeld(node.slots_held, &*report);
     const MutexLock lock(mutex_);
     if (report.ok()) {
+      if (!unread_.empty()) first_reports_.try_emplace(uuid, ReportAt{*report, now});
       ledger_.Add(uuid, *report, is_new_connection, now);
     } else {
       ledger_.SetSilent(uuid);
@@ -94,6 +118,7 @@ void Observer::Keep() {
   std::string ledger;
   {
     const MutexLock lock(mutex_);
+    if (!unread_.empty()) return;
     // The text is made under the lock, the disk is waited for without it.
     ledger = FormatLedger(ledger_);
   }
@@ -116,6 +141,7 @@ std::shared_ptr<const std::string> Observer::Metrics() {
   std::string ledger;
   {
     const MutexLock lock(mutex_);
+    if (!unread_.empty()) return nullptr;
     // It is on disk: the thread that made it has held keep_mutex_ until then.
     if (metrics_ != nullptr) return metrics_;
     metrics =
@@ -124,7 +150,19 @@ std::shared_ptr<const std::string> Observer::Metrics() {
     ledger = FormatLedger(ledger_);
   }
   Write(ledger);
+  const MutexLock lock(mutex_);
+  kept_metrics_ = metrics;
   return metrics;
+}
+
+std::shared_ptr<const std::string> Observer::KeptMetrics() {
+  const MutexLock lock(mutex_);
+  return metrics_ == kept_metrics_ ? metrics_ : nullptr;
+}
+
+std::string Observer::Unread() {
+  const MutexLock lock(mutex_);
+  return unread_;
 }
 
 // Not written down first: a page is looked at, and nothing is charged by it.

@@ -6,6 +6,9 @@
 // Figures are on disk before Metrics shows them: to Prometheus, a counter that decreased has restarted at 0, and all of
 // it would be charged a second time.
 //
+// A ledger on disk that cannot be read for a moment is read again at every look. Until then what is counted is not
+// written, and Metrics shows nothing; then it is added to what was counted before.
+//
 // Owned by Exporter. Look is called from one thread; the rest from any. A scheduler that does not answer is shown as
 // such and asked again; nothing fails.
 #pragma once
@@ -58,12 +61,16 @@ class Observer {
   void Keep();
 
   // The figures in Prometheus' format, which are on disk by then, and as JSON. Return the same objects until the next
-  // Look.
+  // Look. Metrics returns null while the ledger cannot be read; Unread then says why, and what to do.
   std::shared_ptr<const std::string> Metrics();
+  std::string Unread();
+  // The same figures if they are on disk: null if Metrics would write. Waits for no disk.
+  std::shared_ptr<const std::string> KeptMetrics();
   std::shared_ptr<const std::string> State();
 
  private:
   std::string LedgerPath() const { return options_.state_directory + "/metrics.json"; }
+  void ReadAgain(Clock::Time now);
   void Write(const std::string& ledger) GPULOOM_REQUIRES(keep_mutex_);
 
   const Options options_;
@@ -76,13 +83,17 @@ class Observer {
   std::string last_trouble_ GPULOOM_GUARDED_BY(keep_mutex_);  // each is logged once
   Mutex mutex_;
   Ledger ledger_ GPULOOM_GUARDED_BY(mutex_);
+  // Why the ledger on disk cannot be read; empty: ledger_ goes on from it. Until then with what ledger_ began.
+  std::string unread_ GPULOOM_GUARDED_BY(mutex_);
+  std::map<std::string, ReportAt> first_reports_ GPULOOM_GUARDED_BY(mutex_);
   NodeFigures node_ GPULOOM_GUARDED_BY(mutex_);
   PolicyHistory policy_ GPULOOM_GUARDED_BY(mutex_);
   ShareHistory shares_ GPULOOM_GUARDED_BY(mutex_);
   RefusalTimes refusals_ GPULOOM_GUARDED_BY(mutex_);
   Clock::Time looked_at_ GPULOOM_GUARDED_BY(mutex_);
   Clock::Duration wall_ahead_ GPULOOM_GUARDED_BY(mutex_){};
-  // Null: not made yet.
+  // Null: not made yet. kept_metrics_ is on disk.
+  std::shared_ptr<const std::string> kept_metrics_ GPULOOM_GUARDED_BY(mutex_);
   std::shared_ptr<const std::string> metrics_ GPULOOM_GUARDED_BY(mutex_);
   std::shared_ptr<const std::string> state_ GPULOOM_GUARDED_BY(mutex_);
 };

@@ -155,6 +155,51 @@ TEST_F(ObserverTest, WhatCannotBeKeptIsShownAllTheSameAndTriedAgain) {
   EXPECT_TRUE(std::filesystem::exists(state_ + "/metrics.json"));
 }
 
+// As of a disk's error. What was counted before and meanwhile is one sum, to the figure.
+TEST_F(ObserverTest, ALedgerThatCannotBeReadForAMomentIsNeitherShownNorWrittenOver) {
+  const std::string file = state_ + "/metrics.json";
+  Report(1, 100);
+  Start()->Look(now_);
+  std::filesystem::copy_file(file, file + ".as-if-never-away");
+  std::filesystem::rename(file, file + ".there");
+  std::filesystem::create_symlink(file, file);
+  const auto observer = Start();
+  for (int i = 2; i < 5; ++i) {
+    Report(i, 100 + 10 * i);
+    observer->Look(now_ + seconds(10 * i));
+    EXPECT_EQ(observer->Metrics(), nullptr);
+    EXPECT_THAT(observer->Unread(), HasSubstr(file));
+    observer->Keep();
+    EXPECT_TRUE(std::filesystem::is_symlink(file));
+  }
+  std::filesystem::rename(file + ".there", file);
+  Report(5, 150);
+  observer->Look(now_ + seconds(50));
+  const std::string shown = *observer->Metrics();
+  EXPECT_EQ(observer->Unread(), "");
+  EXPECT_THAT(shown, HasSubstr(Kernels(50)));
+
+  std::filesystem::rename(file + ".as-if-never-away", file);
+  const auto other = Start();
+  for (int i = 2; i < 6; ++i) {
+    Report(i, 100 + 10 * i);
+    other->Look(now_ + seconds(10 * i));
+  }
+  EXPECT_EQ(shown, *other->Metrics());
+}
+
+TEST_F(ObserverTest, ALedgerThatStaysUnreadableCanBeMovedAway) {
+  const std::string file = state_ + "/metrics.json";
+  std::filesystem::create_symlink(file, file);
+  Report(1, 100);
+  const auto observer = Start();
+  observer->Look(now_);
+  EXPECT_EQ(observer->Metrics(), nullptr);
+  std::filesystem::remove(file);
+  observer->Look(now_ + seconds(1));
+  EXPECT_THAT(*observer->Metrics(), HasSubstr(Kernels(10)));
+}
+
 TEST_F(ObserverTest, WhoEndsIsNotKeptBySchedulersThatHang) {
   const auto observer = Start();
   observer->Interrupt();

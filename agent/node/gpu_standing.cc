@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/node/gpu_standing.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,7 +10,6 @@
 
 #include "agent/node/one_line.h"
 #include "agent/node/whole_file.h"
-#include "proto/channel/unique_fd.h"
 
 namespace gpuloom {
 namespace {
@@ -33,15 +31,12 @@ bool Fail(const std::string& path, const char* what, int error, std::string* mes
 }
 
 // False if there is no such file. One that cannot be read is as an empty one.
-bool ReadSmallFile(const std::string& path, std::string* text) {
-  // If a FIFO or a link lies there instead of a file, it must neither block the reader nor lead it elsewhere.
-  const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+bool ReadIfThere(const std::string& path, std::string* text) {
+  FileFailure failure;
+  if (ReadSmallFile(path, kMaxFileBytes, text, &failure)) return true;
+  text->clear();
   // Any other reason hides a file that exists.
-  if (!fd.valid()) return errno != ENOENT && errno != ENOTDIR;
-  text->resize(kMaxFileBytes);
-  const ssize_t n = read(fd.get(), text->data(), text->size());
-  text->resize(n < 0 ? 0 : static_cast<size_t>(n));
-  return true;
+  return failure.error != ENOENT && failure.error != ENOTDIR;
 }
 
 // Fields are looked up one by one, and one of another type counts as missing: a file may be of an
@@ -70,7 +65,7 @@ std::string FolderOfGpu(const std::string& state_directory, const std::string& g
 
 std::optional<DrainOrder> ReadDrainOrder(const std::string& folder) {
   std::string text;
-  if (!ReadSmallFile(DrainPath(folder), &text)) return std::nullopt;
+  if (!ReadIfThere(DrainPath(folder), &text)) return std::nullopt;
   const Json json = Json::parse(text, nullptr, false);
   DrainOrder order;
   // It exists: the GPU is drained, only why and since when is not known.
@@ -130,7 +125,7 @@ std::string FormatStanding(const GpuStanding& standing) {
 
 std::optional<GpuStanding> ReadStanding(const std::string& folder) {
   std::string text;
-  if (!ReadSmallFile(StandingPath(folder), &text)) return std::nullopt;
+  if (!ReadIfThere(StandingPath(folder), &text)) return std::nullopt;
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) return std::nullopt;
   const std::string state = ValueOf<std::string>(json, "state", "");

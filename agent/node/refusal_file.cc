@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/node/refusal_file.h"
 
-#include <fstream>
-#include <iterator>
+#include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "agent/node/one_line.h"
+#include "agent/node/whole_file.h"
 
 namespace gpuloom {
 namespace {
@@ -14,6 +15,8 @@ using Json = nlohmann::ordered_json;
 
 // The most of a call or a reason; longer text is cut when it is read.
 constexpr size_t kMaxTextBytes = 1024;
+// More than 50 refusals of that length take, with what is escaped in JSON.
+constexpr size_t kMaxFileBytes = 1 << 20;
 
 }  // namespace
 
@@ -33,9 +36,15 @@ std::string FormatRefusals(const std::vector<KnownRefusal>& refusals) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::vector<KnownRefusal> ReadRefusals(const std::string& state_directory) {
-  std::ifstream file(RefusalPath(state_directory), std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+std::optional<std::vector<KnownRefusal>> ReadRefusals(const std::string& state_directory,
+                                                      std::string* error) {
+  std::string text;
+  FileFailure failure;
+  if (!ReadSmallFile(RefusalPath(state_directory), kMaxFileBytes, &text, &failure)) {
+    if (failure.error == ENOENT || failure.error == ENOTDIR) return std::vector<KnownRefusal>();
+    *error = failure.path + ": " + failure.call + ": " + strerror(failure.error);
+    return std::nullopt;
+  }
   // Parsed without exceptions: text that is not JSON becomes a value that is not an array.
   const Json json = Json::parse(text, nullptr, false);
   std::vector<KnownRefusal> refusals;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,9 @@ struct KnownRefusal {
 
 std::string RefusalPath(const std::string& state_directory);
 std::string FormatRefusals(const std::vector<KnownRefusal>& refusals);
-// In the order of the file; empty if there is no such file, or it cannot be read.
-std::vector<KnownRefusal> ReadRefusals(const std::string& state_directory);
+// In the order of the file; empty if there is no such file, or it is damaged. nullopt: it cannot be read now, and may be
+// whole; *error then says why.
+std::optional<std::vector<KnownRefusal>> ReadRefusals(const std::string& state_directory,
+                                                      std::string* error);
 
 }  // namespace gpuloom

@@ -75,6 +75,29 @@ bool WriteWholeFile(const std::string& path, const std::string& content, unsigne
   return true;
 }
 
+bool ReadSmallFile(const std::string& path, size_t most_bytes, std::string* text,
+                   FileFailure* failure) {
+  const channel::UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  if (!fd.valid()) {
+    *failure = {path, "open", errno};
+    return false;
+  }
+  text->resize(most_bytes);
+  size_t done = 0;
+  while (done < most_bytes) {
+    const ssize_t n = read(fd.get(), text->data() + done, most_bytes - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      *failure = {path, "read", errno};
+      return false;
+    }
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  text->resize(done);
+  return true;
+}
+
 void RemoveUnfinishedFiles(const std::string& folder) {
   std::error_code error;
   for (const std::filesystem::path& path : ListFolder(folder, &error)) {

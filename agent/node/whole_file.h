@@ -4,6 +4,7 @@
 // path the later wins.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace gpuloom {
@@ -18,6 +19,11 @@ struct FileFailure {
 // `mode` of the new file. On false the old content is intact, unless it was the folder's fsync that failed.
 [[nodiscard]] bool WriteWholeFile(const std::string& path, const std::string& content,
                                   unsigned mode, FileFailure* failure);
+
+// The first `most_bytes` of a file, whatever lies at the path: neither a FIFO nor a link there blocks the reader or leads it
+// elsewhere.
+[[nodiscard]] bool ReadSmallFile(const std::string& path, size_t most_bytes, std::string* text,
+                                 FileFailure* failure);
 
 // Removes from the folder the temporary files of writers that were killed while writing, and none of writers that are
 // still alive, in whatever process.

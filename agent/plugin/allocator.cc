@@ -110,6 +110,10 @@ absl::StatusOr<Allocation> Allocator::TakeSlots(const std::string& gpu_uuid,
   // others.
   const MutexLock lock(allocation_mutex_);
   const SlotUse use = UseOf(capacity, options_.book->All());
+  // Which slots a shape has the kubelet does not know.
+  if (!options_.shapes.empty()) {
+    if (absl::Status status = KnowsWhatIsHeld(); !status.ok()) return status;
+  }
   std::vector<int> shapes_slots;
   if (first.shape == 1) {
     if (absl::Status status = CheckSingleSlots(use, device_ids); !status.ok()) return status;
@@ -123,6 +127,15 @@ absl::StatusOr<Allocation> Allocator::TakeSlots(const std::string& gpu_uuid,
                          AutoSlotBytes(capacity), std::move(shapes_slots));
   if (allocation.ok()) ReportUse(gpu_uuid);
   return allocation;
+}
+
+absl::Status Allocator::KnowsWhatIsHeld() const {
+  const std::vector<std::string> unread = options_.book->Unread();
+  if (unread.empty()) return absl::OkStatus();
+  return absl::UnavailableError(Cat(
+      "state: the record of allocation ", unread.front(),
+      " cannot be read now, and what its "
+      "container holds of the GPU is not known; see the agent's log, and the node's kernel log"));
 }
 
 absl::Status Allocator::GiveBackSlots(const Allocation& allocation) {

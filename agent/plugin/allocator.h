@@ -128,6 +128,8 @@ class Allocator {
   absl::Status Admit(const Gate& gate, const Policy& policy,
                      const std::vector<std::string>& device_ids, const PodContainer& owner) const
       GPULOOM_REQUIRES(gate.mutex);
+  // Unavailable while records of allocations cannot be read: it is unknown what their containers hold.
+  absl::Status KnowsWhatIsHeld() const;
   // Whether the GPU is given to new containers and has the memory for this one.
   absl::Status CheckRoom(const Gate& gate, const Policy& policy, const Allocation& allocation,
                          const PodContainer& owner) const GPULOOM_REQUIRES(gate.mutex);

@@ -92,7 +92,10 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids,
         Cat("inventory: GPU ", *gpu_uuid, " is no longer on this node; delete the pod"));
   }
   // Then nothing is worth waiting for. What counts is looked up behind the waits.
-  if (options_.book->FindByDevices(device_ids).empty()) return NoAllocation(device_ids);
+  if (options_.book->FindByDevices(device_ids).empty()) {
+    const absl::Status status = KnowsWhatIsHeld();
+    return status.ok() ? NoAllocation(device_ids) : status;
+  }
   const absl::StatusOr<PodContainer> owner = resolver_.Resolve(device_ids);
   if (!owner.ok()) return owner.status();
   if (pod_namespace != nullptr) *pod_namespace = owner->pod_namespace;
@@ -163,6 +166,8 @@ absl::Status Allocator::CheckRoom(const Gate& gate, const Policy& policy,
     return absl::FailedPreconditionError(
         Cat(Describe(owner), ": ", closed, "; delete the pod, so that it is placed elsewhere"));
   }
+  // The kubelet repeats the start.
+  if (absl::Status status = KnowsWhatIsHeld(); !status.ok()) return status;
   Binding granted;
   granted.owner = owner;
   SetGrant(gate.capacity, policy, allocation, &granted);

@@ -38,6 +38,41 @@ TEST_F(AllocatorTest, AShapeIsSoManySlotsOfOneGpu) {
   EXPECT_TRUE(allocator_->PreStart(id).ok());
 }
 
+// As of a disk's error while an agent begins: the container of that record runs.
+TEST_F(AllocatorTest, WhileARecordCannotBeReadNobodyIsGivenWhatItHolds) {
+  shapes_ = {4};
+  Reopen();
+  const std::vector<std::string> first = {MakeDeviceId({kUuid, 4, 0})};
+  const std::string name = NameOf(*allocator_->Allocate(first));
+  Holds("a", "p", first);
+  ASSERT_TRUE(allocator_->PreStart(first).ok());
+  const std::string record = state_ + "/records/" + name + ".yaml";
+  std::filesystem::rename(record, record + ".there");
+  std::filesystem::create_symlink(record, record);
+  std::vector<std::string> complaints;
+  book_.emplace(state_);
+  ASSERT_TRUE(book_->Load(&complaints).ok());
+  Reopen();
+  for (const std::vector<std::string>& ids : {Ids({9}), {MakeDeviceId({kUuid, 4, 1})}}) {
+    const absl::Status refused = allocator_->Allocate(ids).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(name));
+  }
+  // Its container starts again: whoever runs it is not told to delete the pod.
+  const absl::Status again = allocator_->PreStart(first);
+  EXPECT_EQ(again.code(), absl::StatusCode::kUnavailable) << again;
+  EXPECT_THAT(std::string(again.message()), HasSubstr(name));
+  // Without shapes the kubelet knows who holds which slot, but not what was promised.
+  shapes_.clear();
+  Reopen();
+  ASSERT_TRUE(allocator_->Allocate(Ids({0})).ok());
+  Holds("a", "q", Ids({0}));
+  EXPECT_EQ(allocator_->PreStart(Ids({0})).code(), absl::StatusCode::kUnavailable);
+  std::filesystem::rename(record + ".there", record);
+  EXPECT_TRUE(allocator_->PreStart(Ids({0})).ok());
+  EXPECT_TRUE(allocator_->PreStart(first).ok());
+}
+
 TEST_F(AllocatorTest, NoSlotIsGivenAsASingleOneAndInAShape) {
   ASSERT_TRUE(allocator_->Allocate({MakeDeviceId({kUuid, 4, 0})}).ok());
   const auto single = allocator_->Allocate(Ids({5, 6}));

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "agent/plugin/testing/allocator_fixture.h"
 
@@ -28,25 +27,7 @@ TEST_F(AllocatorTest, SweepEndsWhatIsOverAndKeepsOldShimsUntilThen) {
   ASSERT_NE(old_shim, old_nvml);
   Holds("a", "p", Ids({0}));
   ASSERT_TRUE(allocator_->PreStart(Ids({0})).ok());
-  std::ofstream(state_ + "/built.so") << "\177ELF of a new version";
-  {
-    Allocator::Options options;
-    options.book = &*book_;
-    options.kubelet_record = &*kubelet_record_;
-    options.shims = &*shims_;
-    options.library_files = {*shims_->Install(state_ + "/built.so", "2"),
-                             *shims_->Install(state_ + "/built-nvml.so", "2"),
-                             *shims_->Install(state_ + "/built-trace", "2")};
-    options.policy = &*policy_;
-    options.pod_resources = &pods_;
-    options.clock = &clock_;
-    options.capacities[kUuid] = {kUuid, 140 * kGiB, 6 * kGiB, 10};
-    options.scheduler =
-        [this](const std::string&) -> absl::StatusOr<std::shared_ptr<SchedulerClient>> {
-      return std::shared_ptr<SchedulerClient>(scheduler_);
-    };
-    allocator_.emplace(std::move(options));
-  }
+  Reopen(10, "2");
   allocator_->KubeletSeen("kubelet 1");
   clock_.Advance(minutes(10));
   EXPECT_THAT(allocator_->Sweep(), IsEmpty());

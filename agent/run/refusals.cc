@@ -100,7 +100,13 @@ std::string FormatAllRefusals(const std::string& state_dir,
   std::vector<KnownRefusal> refusals;
   for (const std::string& place : SearchedFolders(state_dir)) {
     const ShownTime shown(place);
-    for (KnownRefusal& refusal : ReadRefusals(place)) {
+    std::string unread;
+    std::optional<std::vector<KnownRefusal>> kept = ReadRefusals(place, &unread);
+    if (!kept.has_value()) {
+      fprintf(stderr, "gpuloom: %s\n", unread.c_str());
+      continue;
+    }
+    for (KnownRefusal& refusal : *kept) {
       refusal.last_unix_s = shown.Of(refusal.last_unix_s);
       refusals.push_back(std::move(refusal));
     }

@@ -17,6 +17,14 @@ namespace {
 
 constexpr char kPrefix[] = "gpuloom-executor-";
 
+// What to do about one that stays. Its user, if it has one of its own, stays locked.
+std::string Left(const ExecutorUser& user) {
+  return "; remove it by hand" +
+         (user.id == 0 ? ""
+                       : "; user " + std::to_string(user.id) +
+                             " is given to no other executor until the scheduler's next start");
+}
+
 }  // namespace
 
 ExecutorFolders::ExecutorFolders(EventLoop* loop, std::string parent, std::string program)
@@ -31,9 +39,9 @@ ExecutorFolders::ExecutorFolders(EventLoop* loop, std::string parent, std::strin
   // Kubernetes creates an emptyDir like this. Without the sticky bit an executor could put its own
   // folder in another's place.
   if (chmod(parent_.c_str(), (status.st_mode & 07777) | S_ISVTX) != 0) {
-    LogWarning(
-        "executors' folders lie in " + parent_ +
-        ", where everybody may rename them, and it cannot be made sticky: " + strerror(errno));
+    LogWarning("executor: their folders lie in " + parent_ +
+               ", where everybody may rename them, and it cannot be made sticky (chmod +t): " +
+               strerror(errno));
   }
 }
 
@@ -51,7 +59,7 @@ void ExecutorFolders::Remove(const std::string& path, ExecutorUser user) {
       Removal& late = removals_.at(path);
       late.is_late = true;
       std::string why;
-      if (!late.process.Kill(&why)) LogError(why);
+      if (!late.process.Kill(&why)) LogError("executor: the removal of " + path + " hangs: " + why);
     });
     return;
   }
@@ -69,7 +77,8 @@ bool ExecutorFolders::Start(const std::string& path, Removal& removal) {
   }
   std::string error;
   if (!removal.process.Start(command, STDERR_FILENO, {}, &error)) {
-    LogWarning("cannot remove " + path + ": " + error);
+    LogWarning("executor: cannot remove " + path + ", the folder of one that has ended: " + error +
+               Left(removal.user));
     return false;
   }
   return true;
@@ -111,7 +120,8 @@ void ExecutorFolders::OnChildExit() {
         ++it;
         continue;
       }
-      LogWarning("an executor's folder is left behind, " + it->first + ": its removal " + how);
+      LogWarning("executor: " + it->first + ", the folder of one that has ended, is left behind: " +
+                 "its removal " + how + Left(it->second.user));
       lost_.push_back(std::move(it->second.user));
     }
     it = removals_.erase(it);

@@ -86,8 +86,12 @@ TEST_F(ExecutorFoldersTest, AUserWhoseFolderStaysIsNotGivenAgain) {
     ASSERT_TRUE(users->Take(&user, &error)) << error;
     const std::string path = folders.NewPath();
     std::filesystem::create_directory(path);
+    ::testing::internal::CaptureStderr();
     folders.Remove(path, std::move(user));
     EXPECT_TRUE(Removes(&folders));
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(log.find("executor: " + path + ", the folder") == log.npos, succeeds) << log;
+    EXPECT_EQ(log.find("; user " + std::to_string(first)) == log.npos, succeeds) << log;
     ExecutorUser next;
     EXPECT_EQ(users->Take(&next, &error), succeeds);
   }

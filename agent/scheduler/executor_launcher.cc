@@ -79,7 +79,8 @@ bool ExecutorLauncher::NoteDriverFailed(const Executor& executor,
         return entry.second->lenient && entry.second->state == Executor::State::kReady;
       });
   leniency_ = lenient_ready ? Leniency::kNeeded : Leniency::kOnce;
-  LogWarning("the driver does not start in a fully confined executor (" + reason_untrusted + "): " +
+  LogWarning(executor.Label() + ": the driver does not start in a fully confined executor (" +
+             reason_untrusted + "): " +
              (lenient_ready ? "from now on none is fully confined" : "the next one is not"));
   return true;
 }

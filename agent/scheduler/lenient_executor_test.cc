@@ -47,8 +47,13 @@ class LenientExecutorTest : public SchedulerTest {
 // The driver of another machine may need what ours does not.
 TEST_F(LenientExecutorTest, ServesWhereTheDriverStartsInNoOther) {
   SetExecutorStart("strict");
+  ::testing::internal::CaptureStderr();
   EXPECT_FALSE(IsServed("a"));
   EXPECT_TRUE(IsServed("a")) << "at once";
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const size_t line = log.find("): the driver does not start in a fully confined executor (");
+  ASSERT_NE(line, log.npos) << log;
+  EXPECT_NE(log.rfind("executor of domain a (pid ", line), log.npos) << log;
   EXPECT_TRUE(IsLenient("a"));
   // Tried once more: this time it is known that the GPU is well.
   EXPECT_FALSE(IsServed("b"));

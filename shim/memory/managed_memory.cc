@@ -2,9 +2,8 @@
 // Managed memory: where it migrates (migration.h), or a part of the host arena, which the device reaches at the same
 // address and which never moves. There advice and prefetching only change what attributes report. A prefetch in a
 // stream is ordered like other work: waiting for it also waits for what precedes it.
-#include <string.h>
-
 #include "proto/cuda/return_if_error.h"
+#include "proto/libcuda/managed_advice.h"
 #include "shim/context/context.h"
 #include "shim/graph/capture.h"
 #include "shim/memory/host_arena.h"
@@ -21,10 +20,7 @@ namespace {
 struct Advice {
   uint64_t begin;
   uint64_t size_bytes;
-  bool read_mostly;
-  bool accessed_by_device;
-  CUmemLocation preferred;
-  CUmemLocation prefetched;
+  ManagedAdvice said;
 };
 
 struct Managed {
@@ -33,9 +29,6 @@ struct Managed {
 };
 constinit Managed managed;
 
-// What attributes report where nothing has been advised or prefetched.
-constexpr CUmemLocation kNowhere = {CU_MEM_LOCATION_TYPE_INVALID, CU_DEVICE_INVALID};
-
 // All of it in one managed allocation. Nothing is placed at the device for a question.
 bool IsManaged(uint64_t address, uint64_t size_bytes) {
   KnownMemory found;
@@ -43,51 +36,18 @@ bool IsManaged(uint64_t address, uint64_t size_bytes) {
          found.kind == MemoryKind::kManaged;
 }
 
-// There is one kind of host memory: NUMA nodes are not told apart.
-bool IsHost(const CUmemLocation& location) {
-  return location.type == CU_MEM_LOCATION_TYPE_HOST ||
-         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
-}
-
 bool IsLocation(const CUmemLocation& location) {
-  return IsHost(location) ||
+  return IsHostLocation(location) ||
          (location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id == kOnlyDevice);
 }
 
-// The older functions name a device by its number alone.
-CUmemLocation LocationOf(CUdevice device) {
-  if (device == CU_DEVICE_CPU) return {CU_MEM_LOCATION_TYPE_HOST, CU_DEVICE_CPU};
-  return {CU_MEM_LOCATION_TYPE_DEVICE, device};
-}
-
-// Keeps what was advised, for the attributes. INVALID_VALUE for what CUDA refuses.
-CUresult NoteAdvice(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
-                    const CUmemLocation& location) {
+// Keeps what was advised, for the attributes.
+CUresult Note(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
+              const CUmemLocation& location) {
   Holding holding(&managed.lock);
-  Advice* said = FindRange(managed.advice, address, size_bytes);
-  if (said == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  switch (advice) {
-    case CU_MEM_ADVISE_SET_READ_MOSTLY:
-    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
-      said->read_mostly = advice == CU_MEM_ADVISE_SET_READ_MOSTLY;
-      return CUDA_SUCCESS;
-    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
-      if (!IsLocation(location)) return CUDA_ERROR_INVALID_VALUE;
-      said->preferred = location;
-      return CUDA_SUCCESS;
-    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
-      said->preferred = kNowhere;
-      return CUDA_SUCCESS;
-    case CU_MEM_ADVISE_SET_ACCESSED_BY:
-    case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
-      if (!IsLocation(location)) return CUDA_ERROR_INVALID_VALUE;
-      // The host always has access, so it is not noted.
-      if (!IsHost(location)) said->accessed_by_device = advice == CU_MEM_ADVISE_SET_ACCESSED_BY;
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
+  Advice* const known = FindRange(managed.advice, address, size_bytes);
+  if (known == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return NoteAdvice(advice, location, IsLocation(location), &known->said);
 }
 
 // Only one advice changes anything: where it is to be. Pages that prefer the host stay there, and
@@ -99,12 +59,12 @@ CUresult Advise(uint64_t address, uint64_t size_bytes, CUmem_advise advice,
   if (!IsManaged(address, size_bytes) || !FindKnown(address, &found)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  CUDA_RETURN_IF_ERROR(NoteAdvice(address, size_bytes, advice, location));
+  CUDA_RETURN_IF_ERROR(Note(address, size_bytes, advice, location));
   const bool sets = advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION;
   if (!IsMigrating(found) || !(sets || advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)) {
     return CUDA_SUCCESS;
   }
-  return PreferHost(found.begin, sets && IsHost(location));
+  return PreferHost(found.begin, sets && IsHostLocation(location));
 }
 
 CUresult Prefetch(uint64_t address, uint64_t size_bytes, const CUmemLocation& location,
@@ -119,54 +79,13 @@ CUresult Prefetch(uint64_t address, uint64_t size_bytes, const CUmemLocation& lo
     Holding holding(&managed.lock);
     // Noted even where nothing moves: attributes report it. The lock is not held during the
     // prefetch below, which waits for copies.
-    if (Advice* said = FindRange(managed.advice, address, size_bytes); said != nullptr) {
-      said->prefetched = location;
+    if (Advice* known = FindRange(managed.advice, address, size_bytes); known != nullptr) {
+      known->said.prefetched = location;
     }
   }
   // For memory in the arena this does nothing.
-  CUDA_RETURN_IF_ERROR(PrefetchMigrating(address, size_bytes, !IsHost(location)));
+  CUDA_RETURN_IF_ERROR(PrefetchMigrating(address, size_bytes, !IsHostLocation(location)));
   return MarkStream(stream);
-}
-
-// As the attributes have it: -1 for the host (CU_DEVICE_CPU), -2 for nowhere (CU_DEVICE_INVALID).
-int DeviceOf(const CUmemLocation& location) {
-  return IsHost(location) ? int{CU_DEVICE_CPU} : location.id;
-}
-
-// Writes one attribute. CUDA judges each by the size that the program says it has.
-CUresult WriteAttribute(void* data, size_t data_bytes, CUmem_range_attribute attribute,
-                        const Advice& said) {
-  const auto number = [&](int value) {
-    if (data_bytes != sizeof(value)) return CUDA_ERROR_INVALID_VALUE;
-    memcpy(data, &value, sizeof(value));
-    return CUDA_SUCCESS;
-  };
-  switch (attribute) {
-    case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
-      return number(said.read_mostly ? 1 : 0);
-    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
-      return number(DeviceOf(said.preferred));
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
-      return number(DeviceOf(said.prefetched));
-    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
-      return number(said.preferred.type);
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
-      return number(said.prefetched.type);
-    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
-      return number(DeviceOf(said.preferred));
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
-      return number(DeviceOf(said.prefetched));
-    case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY: {
-      if (data_bytes == 0 || data_bytes % sizeof(int) != 0) return CUDA_ERROR_INVALID_VALUE;
-      // A list of devices, filled up with CU_DEVICE_INVALID; here it is at most one long.
-      int* devices = static_cast<int*>(data);
-      for (size_t i = 0; i < data_bytes / sizeof(int); ++i) devices[i] = CU_DEVICE_INVALID;
-      if (said.accessed_by_device) devices[0] = kOnlyDevice;
-      return CUDA_SUCCESS;
-    }
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
 }
 
 CUresult GetAttributes(void** data, const size_t* data_bytes,
@@ -178,13 +97,9 @@ CUresult GetAttributes(void** data, const size_t* data_bytes,
     return CUDA_ERROR_INVALID_VALUE;
   }
   Holding holding(&managed.lock);
-  const Advice* said = FindRange(managed.advice, address, size_bytes);
-  if (said == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  for (size_t i = 0; i < count; ++i) {
-    if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    CUDA_RETURN_IF_ERROR(WriteAttribute(data[i], data_bytes[i], attributes[i], *said));
-  }
-  return CUDA_SUCCESS;
+  const Advice* const known = FindRange(managed.advice, address, size_bytes);
+  if (known == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return WriteRangeAttributes(data, data_bytes, attributes, count, known->said);
 }
 
 // Host and device may always reach what is in the arena, so that attaching that to a stream changes nothing.
@@ -223,7 +138,7 @@ bool NoteManagedVariable(uint64_t begin, uint64_t size_bytes) {
   if (size_bytes == 0 || FindKnown(begin, &known)) return true;
   {
     Holding holding(&managed.lock);
-    if (!InsertSorted(&managed.advice, {begin, size_bytes, false, false, kNowhere, kNowhere})) {
+    if (!InsertSorted(&managed.advice, {begin, size_bytes, {}})) {
       return false;
     }
   }
@@ -254,7 +169,7 @@ using namespace gpuloom;  // CUDA's functions are written in our terms
 
 CUresult api::cuMemPrefetchAsync(CUdeviceptr address, size_t size, CUdevice device, CUstream stream,
                                  DefaultStream null_means) {
-  return Prefetch(address, size, LocationOf(device), 0, stream, null_means);
+  return Prefetch(address, size, LocationOfNumber(device), 0, stream, null_means);
 }
 CUresult api::cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation location,
                                     unsigned flags, CUstream stream, DefaultStream null_means) {
@@ -283,7 +198,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size_bytes, unsigned fla
   bool noted;
   {
     Holding holding(&managed.lock);
-    noted = InsertSorted(&managed.advice, {begin, size_bytes, false, false, kNowhere, kNowhere});
+    noted = InsertSorted(&managed.advice, {begin, size_bytes, {}});
   }
   const uint32_t object = migrates ? kMigrates : 0;
   if (!noted || !NoteMemory({begin, size_bytes, MemoryKind::kManaged, flags, {}, object, 0})) {
@@ -297,7 +212,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size_bytes, unsigned fla
 }
 
 CUresult cuMemAdvise(CUdeviceptr address, size_t size, CUmem_advise advice, CUdevice device) {
-  return Advise(address, size, advice, LocationOf(device));
+  return Advise(address, size, advice, LocationOfNumber(device));
 }
 CUresult cuMemAdvise_v2(CUdeviceptr address, size_t size, CUmem_advise advice,
                         CUmemLocation location) {

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What waits for the device's earlier work keeps nothing else waiting.
+#include <unistd.h>
+
+#include <atomic>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <thread>
 
+#include "proto/sync/testing/wait_for.h"
 #include "shim/testing/loaded_shim.h"
 
 namespace gpuloom {
@@ -36,6 +43,15 @@ class VirtualMemory : public ShimTest {
     node_.WaitForCount("MemUnmap", 1);
   }
 
+  // Whether this thread of the process waits for something.
+  static bool Sleeps(pid_t thread) {
+    std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+    const std::string stat(std::istreambuf_iterator<char>(file), {});
+    // Behind its name, which may have any bytes.
+    const size_t name = stat.rfind(") ");
+    return name != stat.npos && stat[name + 2] == 'S';
+  }
+
   CUmemAllocationProp properties_ = {};
   std::thread unmaps_;
 };
@@ -65,8 +81,14 @@ TEST_F(VirtualMemory, WhatIsBeingUnmappedIsLeftAloneUntilThen) {
   const CUmemGenericAllocationHandle memory = Create();
   const CUdeviceptr address = Reserve();
   BeginUnmapping(address, memory);
-  std::thread maps([&] { EXPECT_EQ(cu_.cuMemMap(address, kBytes, 0, memory, 0), CUDA_SUCCESS); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::atomic<pid_t> id = 0;
+  std::thread maps([&] {
+    id = gettid();
+    EXPECT_EQ(cu_.cuMemMap(address, kBytes, 0, memory, 0), CUDA_SUCCESS);
+  });
+  EXPECT_TRUE(WaitFor([&] { return id != 0 && Sleeps(id); }));
+  // What it has asked the node for, the node has seen before this.
+  (void)Create();
   EXPECT_EQ(node_.count("MemMap"), 1u);
   node_.HoldCompletions(false);
   unmaps_.join();

@@ -22,6 +22,7 @@
 
 #include "proto/channel/socket.h"
 #include "proto/cuda/cuda_all.h"
+#include "proto/sync/testing/passing_time.h"
 #include "proto/wire/attribute.h"
 #include "proto/wire/query.h"
 #include "proto/wire/version.h"
@@ -425,7 +426,7 @@ TEST_F(Nvml, AnswersAreFreshAgainSoonAfterAnOutage) {
   EXPECT_EQ(Call("nvmlDeviceGetMemoryInfo", device, &memory), kSuccess);
   const int visits = door_->visits();
   EXPECT_EQ(visits, 1);
-  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  PassTime(std::chrono::milliseconds(150));
   EXPECT_EQ(Call("nvmlDeviceGetMemoryInfo", device, &memory), kSuccess);
   EXPECT_EQ(door_->visits(), 2);
 }

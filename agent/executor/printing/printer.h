@@ -64,8 +64,8 @@ class Printer {
  private:
   struct Waiting {
     uint64_t session;
-    std::optional<uint64_t> blocks_ns =
-        {};  // since when the printer is free and another session waits for this one
+    // Since when the printer is free and another session waits for this one.
+    std::optional<uint64_t> blocks_ns = {};
     bool passed = false;
   };
 

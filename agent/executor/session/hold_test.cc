@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <thread>
 
 #include "agent/executor/testing/tenant_test_fixture.h"
+#include "proto/sync/testing/passing_time.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -77,7 +77,7 @@ TEST_F(HoldTest, TheTimeInWhichWorkWaitsIsCounted) {
   // It waits by then.
   EXPECT_EQ(tenant_->Call<wire::MemInfo>({}), CUDA_SUCCESS);
   const auto waits = std::chrono::steady_clock::now();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  PassTime(std::chrono::milliseconds(50));
   const auto least = std::chrono::steady_clock::now() - waits;
   // The round that ends the hold begins behind this answer, which is the scheduler's.
   EXPECT_EQ(tenant_->Call<wire::MemInfo>({}), CUDA_SUCCESS);

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 #include <vector>
 
 #include "agent/executor/testing/driver.h"
 #include "agent/executor/testing/peer.h"
+#include "proto/sync/testing/passing_time.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -154,14 +154,19 @@ TEST_F(MemoryOperationTest, ManyWaitsAtATime) {
 
 TEST_F(MemoryOperationTest, WaitsThatNeverEndStarveNoOthers) {
   constexpr uint32_t kStreams = 300;  // more than can be looked at within a millisecond
-  for (uint32_t i = 2; i < 2 + kStreams; ++i) {
+  constexpr uint32_t kLast = 2 + kStreams;
+  for (uint32_t i = 2; i < kLast; ++i) {
     ASSERT_TRUE(tenant_->CreateStream(i, true));
     Wait(i, i % 2 == 0 ? memory_ : host_ + 8, 9);
   }
-  const Ticket last = Wait(1, host_, 1);
-  std::this_thread::sleep_for(milliseconds(200));  // until words are looked at seldom
+  ASSERT_TRUE(tenant_->CreateStream(kLast, true));
+  const Ticket last = Wait(kLast, host_, 1);
+  // All of them are waited for, and from now on words are looked at seldom.
+  EXPECT_TRUE(StaysUndone(kLast, last));
+  PassTime(milliseconds(200));
+  EXPECT_TRUE(StaysUndone(kLast, last));
   Say(1);
-  EXPECT_TRUE(tenant_->WaitDone(1, last));
+  EXPECT_TRUE(tenant_->WaitDone(kLast, last));
 }
 
 class MaliciousMemoryOperation : public MemoryOperationTest {

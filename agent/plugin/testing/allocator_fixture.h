@@ -98,17 +98,18 @@ class AllocatorTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(state_); }
 
   void WritePolicy(const std::string& text) { std::ofstream(state_ + "/policy.yaml") << text; }
-  void Reopen(int slots = 10) {
-    std::ofstream(state_ + "/built.so") << "\177ELF";
+  // `version`: of the libraries, whose content changes with it.
+  void Reopen(int slots = 10, const std::string& version = "1") {
+    std::ofstream(state_ + "/built.so") << "\177ELF of version " << version;
     Allocator::Options options;
     options.book = &*book_;
     options.kubelet_record = &*kubelet_record_;
     options.shims = &*shims_;
     std::ofstream(state_ + "/built-nvml.so") << "\177ELF of NVML";
     std::ofstream(state_ + "/built-trace") << "\177ELF of a program";
-    options.library_files = {*shims_->Install(state_ + "/built.so", "1"),
-                             *shims_->Install(state_ + "/built-nvml.so", "1"),
-                             *shims_->Install(state_ + "/built-trace", "1")};
+    options.library_files = {*shims_->Install(state_ + "/built.so", version),
+                             *shims_->Install(state_ + "/built-nvml.so", version),
+                             *shims_->Install(state_ + "/built-trace", version)};
     options.policy = &*policy_;
     options.pod_resources = &pods_;
     options.clock = &clock_;

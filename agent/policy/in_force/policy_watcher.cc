@@ -36,10 +36,16 @@ PolicyWatcher::LoadResult PolicyWatcher::LoadFirst() {
     Use(Policy());
     return {Outcome::kReloaded, "", ""};
   }
-  const absl::StatusOr<std::string> kept =
-      kept_path_.empty() ? absl::NotFoundError("") : KeptText(kept_path_);
   // The last good policy first, so that one is in force if the file turns out to be wrong. If the
   // file is right, it takes over at once.
+  TakeKept();
+  return ReadFile();
+}
+
+void PolicyWatcher::TakeKept() {
+  const absl::StatusOr<std::string> kept =
+      kept_path_.empty() ? absl::NotFoundError("") : KeptText(kept_path_);
+  is_kept_unread_ = MayBeWhole(kept.status());
   in_force_ = "; no policy is in force";
   if (kept.ok()) {
     absl::StatusOr<Policy> policy = Parse(kept_path_, *kept, EmptyText::kNoRules);
@@ -59,11 +65,18 @@ PolicyWatcher::LoadResult PolicyWatcher::LoadFirst() {
         Cat(", because the last good one cannot be used: ", std::string(kept.status().message()));
   }
   if (Current() == nullptr) in_force_ += "; this node offers no slots until the file is right";
-  return ReadFile();
 }
 
 PolicyWatcher::LoadResult PolicyWatcher::Reload() {
   if (path_.empty()) return {};
+  if (is_kept_unread_ && Current() == nullptr) {
+    TakeKept();
+    // The file is judged again: what is said of it ends with what is in force now.
+    if (Current() != nullptr) {
+      last_content_.reset();
+      last_read_error_.clear();
+    }
+  }
   return ReadFile();
 }
 

@@ -4,7 +4,8 @@
 //
 // A file that cannot be read or parsed changes nothing: the policy in force stays. When the agent starts, that is the
 // last good one, which it keeps in its state (agent/identity/kept_text.h). If that cannot be used either, no policy
-// is in force, and no container is given anything until the file is right.
+// is in force, and no container is given anything until the file is right. A kept one that cannot be read for a moment is
+// read again at every look.
 //
 // The same file may serve nodes with other GPUs: rules that a GPU of this node cannot keep (they promise more memory
 // than it has) are impossible there, and the others are in force.
@@ -67,6 +68,8 @@ class PolicyWatcher {
   std::string ImpossibleText() const;
 
  private:
+  // Puts the last good policy in force, if there is one, and says in in_force_ what is.
+  void TakeKept();
   // Reads and judges the file, unless its content is the one judged last.
   LoadResult ReadFile();
   void Use(Policy policy);
@@ -82,6 +85,7 @@ class PolicyWatcher {
   std::string last_read_error_;              // the latest since the last successful read
   std::string in_force_;                     // what is in force while the file is refused, in words
   std::optional<std::string> good_content_;  // of the policy in force
+  bool is_kept_unread_ = false;              // it cannot be read now, and may be whole
   bool is_kept_ = false;                     // good_content_ lies at kept_path_
   std::string last_not_kept_;
   mutable Mutex mutex_;

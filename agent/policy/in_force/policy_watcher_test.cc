@@ -61,6 +61,26 @@ class PolicyFile : public ::testing::Test {
   fs::path kept_;
 };
 
+// As of a disk's error as the agent begins: its containers need not wait for who mends the file.
+TEST_F(PolicyFile, AKeptPolicyThatCannotBeReadForAMomentIsReadAgain) {
+  ASSERT_TRUE(KeepText(kept_, "defaults: {memory: 1GiB}").ok());
+  const fs::path there = directory_ / "there";
+  fs::rename(kept_, there);
+  fs::create_symlink(kept_, kept_);
+  Write("p.yaml", "defaults: {memory: much}");
+  const auto watcher = Start();
+  EXPECT_THAT(watcher->LoadFirst().reason, HasSubstr("no policy is in force"));
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kUnchanged);
+  EXPECT_EQ(watcher->Current(), nullptr);
+  fs::rename(there, kept_);
+  const PolicyWatcher::LoadResult result = watcher->Reload();
+  EXPECT_EQ(result.outcome, Outcome::kRefused);
+  EXPECT_THAT(result.reason, HasSubstr("the last good policy stays in force"));
+  EXPECT_EQ(watcher->Trouble(), result.reason);
+  EXPECT_EQ(SlotBytes(watcher), kGiB);
+  EXPECT_EQ(watcher->Reload().outcome, Outcome::kUnchanged);
+}
+
 // The thread that looks at it does everything else, too.
 TEST_F(PolicyFile, Malicious_APipeInItsPlaceIsNotWaitedFor) {
   Write("p.yaml", "defaults: {memory: 1GiB}");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Managed memory, apart from its allocation. It never moves here, and host and devices reach the same pages: advice and
 // prefetches are checked, stored and reported.
-#include <cstring>
 #include <memory>
 
 #include "agent/softgpu/driver/address_table.h"
@@ -10,6 +9,7 @@
 #include "agent/softgpu/driver/graph_capture.h"
 #include "agent/softgpu/driver/state.h"
 #include "proto/cuda/return_if_error.h"
+#include "proto/libcuda/managed_advice.h"
 #include "proto/sync/mutex.h"
 
 using namespace gpuloom;  // CUDA's functions are written in our terms
@@ -17,22 +17,9 @@ using namespace gpuloom::softgpu;
 
 namespace {
 
-bool IsHost(const CUmemLocation& location) {
-  return location.type == CU_MEM_LOCATION_TYPE_HOST ||
-         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-         location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
-}
 bool IsLocation(const CUmemLocation& location) {
-  return IsHost(location) ||
+  return IsHostLocation(location) ||
          (location.type == CU_MEM_LOCATION_TYPE_DEVICE && FindDevice(location.id) != nullptr);
-}
-// The old forms name a device, or the CPU by a number of its own; the new ones name a place.
-CUmemLocation LocationOf(CUdevice device) {
-  if (device == CU_DEVICE_CPU) return {CU_MEM_LOCATION_TYPE_HOST, CU_DEVICE_CPU};
-  return {CU_MEM_LOCATION_TYPE_DEVICE, device};
-}
-int DeviceOf(const CUmemLocation& location) {
-  return IsHost(location) ? int{CU_DEVICE_CPU} : location.id;
 }
 
 // Managed memory only, and the range inside of one allocation.
@@ -59,32 +46,8 @@ CUresult Advise(CUdeviceptr pointer, size_t size_bytes, CUmem_advise what,
                 const CUmemLocation& location) {
   Region region;
   CUDA_RETURN_IF_ERROR(Require(pointer, size_bytes, region));
-  Advice& advice = *region.advice;
-  const gpuloom::MutexLock lock(advice.mutex);
-  switch (what) {
-    case CU_MEM_ADVISE_SET_READ_MOSTLY:
-    case CU_MEM_ADVISE_UNSET_READ_MOSTLY:
-      advice.read_mostly = what == CU_MEM_ADVISE_SET_READ_MOSTLY;
-      return CUDA_SUCCESS;
-    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION:
-      if (!IsLocation(location)) return CUDA_ERROR_INVALID_VALUE;
-      advice.preferred = location;
-      return CUDA_SUCCESS;
-    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION:
-      advice.preferred = kNowhere;
-      return CUDA_SUCCESS;
-    case CU_MEM_ADVISE_SET_ACCESSED_BY:
-    case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
-      // Advice for the host is judged like any other, and forgotten: it always has access.
-      if (!IsLocation(location)) return CUDA_ERROR_INVALID_VALUE;
-      if (!IsHost(location)) {
-        advice.accessed_by =
-            what == CU_MEM_ADVISE_SET_ACCESSED_BY ? location.id : int{CU_DEVICE_INVALID};
-      }
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
+  const gpuloom::MutexLock lock(region.advice->mutex);
+  return NoteAdvice(what, location, IsLocation(location), &region.advice->said);
 }
 
 // A call that changes nothing still takes its place in the stream: waiting for it means waiting for what is before it.
@@ -105,45 +68,7 @@ CUresult Prefetch(CUdeviceptr pointer, size_t size_bytes, const CUmemLocation& l
   CUDA_RETURN_IF_ERROR(RefuseInCapture(*stream));
   EnqueueNothing(*stream);
   const gpuloom::MutexLock lock(region.advice->mutex);
-  region.advice->prefetched = location;
-  return CUDA_SUCCESS;
-}
-
-CUresult WriteAttribute(void* data, size_t data_bytes, CUmem_range_attribute attribute,
-                        const Advice& advice) GPULOOM_REQUIRES(advice.mutex) {
-  int value = 0;
-  switch (attribute) {
-    // As many devices as the buffer holds, the rest filled up. Only one can have been advised last.
-    case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY: {
-      if (data_bytes == 0 || data_bytes % sizeof(int) != 0) return CUDA_ERROR_INVALID_VALUE;
-      int* devices = static_cast<int*>(data);
-      for (size_t i = 0; i < data_bytes / sizeof(int); ++i) devices[i] = CU_DEVICE_INVALID;
-      devices[0] = advice.accessed_by;
-      return CUDA_SUCCESS;
-    }
-    case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY:
-      value = advice.read_mostly ? 1 : 0;
-      break;
-    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION:
-    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID:
-      value = DeviceOf(advice.preferred);
-      break;
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION:
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID:
-      value = DeviceOf(advice.prefetched);
-      break;
-    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE:
-      value = advice.preferred.type;
-      break;
-    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE:
-      value = advice.prefetched.type;
-      break;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-  // All others are a single int.
-  if (data_bytes != sizeof(value)) return CUDA_ERROR_INVALID_VALUE;
-  std::memcpy(data, &value, sizeof(value));
+  region.advice->said.prefetched = location;
   return CUDA_SUCCESS;
 }
 
@@ -151,7 +76,7 @@ CUresult WriteAttribute(void* data, size_t data_bytes, CUmem_range_attribute att
 
 CUresult api::cuMemPrefetchAsync(CUdeviceptr pointer, size_t size, CUdevice device, CUstream stream,
                                  DefaultStream null_means) {
-  return Prefetch(pointer, size, LocationOf(device), 0, stream, null_means);
+  return Prefetch(pointer, size, LocationOfNumber(device), 0, stream, null_means);
 }
 CUresult api::cuMemPrefetchAsync_v2(CUdeviceptr pointer, size_t size, CUmemLocation location,
                                     unsigned flags, CUstream stream, DefaultStream null_means) {
@@ -183,7 +108,7 @@ CUresult api::cuStreamAttachMemAsync(CUstream handle, CUdeviceptr pointer, size_
 extern "C" {
 
 CUresult cuMemAdvise(CUdeviceptr pointer, size_t size, CUmem_advise advice, CUdevice device) {
-  return Advise(pointer, size, advice, LocationOf(device));
+  return Advise(pointer, size, advice, LocationOfNumber(device));
 }
 CUresult cuMemAdvise_v2(CUdeviceptr pointer, size_t size, CUmem_advise advice,
                         CUmemLocation location) {
@@ -198,13 +123,8 @@ CUresult cuMemRangeGetAttributes(void** data, size_t* data_bytes, CUmem_range_at
     return CUDA_ERROR_INVALID_VALUE;
   }
   // What nobody has said anything of has the defaults.
-  Advice& advice = *region.advice;
-  const gpuloom::MutexLock lock(advice.mutex);
-  for (size_t i = 0; i < count; ++i) {
-    if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    CUDA_RETURN_IF_ERROR(WriteAttribute(data[i], data_bytes[i], attributes[i], advice));
-  }
-  return CUDA_SUCCESS;
+  const gpuloom::MutexLock lock(region.advice->mutex);
+  return WriteRangeAttributes(data, data_bytes, attributes, count, region.advice->said);
 }
 CUresult cuMemRangeGetAttribute(void* data, size_t data_bytes, CUmem_range_attribute attribute,
                                 CUdeviceptr pointer, size_t size) {
