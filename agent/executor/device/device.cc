@@ -4,11 +4,28 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "agent/executor/device/driver_objects.h"
 #include "agent/executor/module/linker.h"
 #include "agent/executor/process/log.h"
 #include "agent/node/gpu_uuid.h"
 
 namespace gpuloom::executor {
+namespace {
+
+// Of the driver's objects (driver_objects.h). The first streams are as many as the device runs
+// kernels side by side; a stream takes 0.5 MiB of device memory.
+constexpr size_t kFirstStreams = 120;
+constexpr size_t kFirstEvents = 4000;
+constexpr size_t kStreamsAtATime = 64;
+constexpr size_t kEventsAtATime = 4000;
+// Of the events that can be made without waiting, so many are for marks, of which the driver's queues
+// take 512 (driver_room.h); and of the streams and events so many for the executor's own.
+constexpr size_t kEventsForMarks = 768;
+constexpr size_t kEventsForOwn = 64;
+constexpr size_t kStreamsForOwn = 8;
+
+}  // namespace
+
 // The errors after which, as CUDA says, the process must be ended; those of hardware and context
 // that it documents as fatal; and UNKNOWN, after which nobody can say what still works.
 bool IsSticky(CUresult result) {
@@ -37,7 +54,10 @@ bool IsSticky(CUresult result) {
   }
 }
 
-Device::Device(const Driver& driver) : cuda_(driver), linker_(std::make_unique<Linker>()) {}
+Device::Device(const Driver& driver)
+    : cuda_(driver),
+      linker_(std::make_unique<Linker>()),
+      objects_(std::make_unique<DriverObjects>()) {}
 Device::~Device() = default;
 
 // By UUID and not by number: the driver's order of devices depends on the environment.
@@ -116,6 +136,7 @@ CUresult Device::TakeStream(int priority, CUstream* stream) {
     --idle_stream_count_;
     return CUDA_SUCCESS;
   }
+  objects_->streams.Add();
   return Judge(cuda_.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, priority));
 }
 
@@ -133,6 +154,7 @@ CUresult Device::TakeEvent(bool timing, CUevent* event) {
     idle.pop_back();
     return CUDA_SUCCESS;
   }
+  objects_->events.Add();
   return Judge(cuda_.cuEventCreate(event, timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING));
 }
 
@@ -140,6 +162,61 @@ CUresult Device::TakeEvent(bool timing, CUevent* event) {
 void Device::GiveEvent(bool timing, CUevent event) {
   std::vector<CUevent>& idle = idle_events_[timing];
   (idle.size() < kMaxIdleEvents ? idle : excess_.events).push_back(event);
+}
+
+bool Device::HasSpareStream(int priority) const {
+  const auto idle = idle_streams_.find(priority);
+  return objects_->streams.HasSpare(kStreamsForOwn) ||
+         (idle != idle_streams_.end() && !idle->second.empty());
+}
+
+bool Device::HasSpareEvent(bool timing, bool kept) const {
+  return idle_events_[timing].size() > (kept ? kEventsForMarks / 2 : 0) ||
+         objects_->events.HasSpare(kept ? kEventsForMarks : kEventsForOwn);
+}
+
+Device::Preparation Device::Missing() const {
+  Preparation missing;
+  if (!objects_->streams.HasSpare(kStreamsForOwn)) missing.streams = kStreamsAtATime;
+  if (!objects_->events.HasSpare(kEventsForMarks)) missing.events = kEventsAtATime;
+  return missing;
+}
+
+void Device::SetPrepared(const Preparation& made) {
+  objects_->streams.Prepare(objects_->streams.alive() + made.streams);
+  objects_->events.Prepare(objects_->events.alive() + made.events);
+}
+
+void Device::CountStream() { objects_->streams.Add(); }
+
+void Device::OnDestroyed(size_t streams, size_t events) {
+  objects_->streams.Remove(streams);
+  objects_->events.Remove(events);
+}
+
+void Device::Prepare() {
+  const Preparation first = {kFirstStreams, kFirstEvents};
+  first.Make(cuda_);
+  SetPrepared(first);
+}
+
+// What is beyond the present number stays with the driver when it is destroyed. Errors show
+// themselves where one is needed.
+void Device::Preparation::Make(const Driver& cuda) const {
+  Excess made;
+  made.streams.reserve(streams);
+  made.events.reserve(events);
+  for (size_t i = 0; i < streams; ++i) {
+    CUstream stream = nullptr;
+    if (cuda.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS) break;
+    made.streams.push_back(stream);
+  }
+  for (size_t i = 0; i < events; ++i) {
+    CUevent event = nullptr;
+    if (cuda.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) break;
+    made.events.push_back(event);
+  }
+  made.Destroy(cuda);
 }
 
 // From the end of the lists, so that nothing moves.

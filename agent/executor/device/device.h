@@ -17,6 +17,7 @@
 
 namespace gpuloom::executor {
 
+class DriverObjects;
 class Linker;
 
 // Returns true for errors after which the context, and with it the process, is unusable.
@@ -80,6 +81,25 @@ class Device {
   [[nodiscard]] CUresult TakeEvent(bool timing, CUevent* event);
   void GiveEvent(bool timing, CUevent event);
 
+  // Whether a stream of this priority, or an event, can be had without waiting for the device. `kept`: for a program's event,
+  // which may be kept for ever; the last ones are for marks, which come back.
+  bool HasSpareStream(int priority) const;
+  bool HasSpareEvent(bool timing, bool kept) const;
+  // Has the driver prepare more of what there is no spare of: `Make` in a quiet moment, on a worker, then SetPrepared
+  // on the ring thread.
+  struct Preparation {
+    size_t streams = 0;
+    size_t events = 0;
+    bool empty() const { return streams == 0 && events == 0; }
+    void Make(const Driver& cuda) const;
+  };
+  Preparation Missing() const;
+  void SetPrepared(const Preparation& made);
+  // Before there are tenants: prepares for as many streams and events as a domain seldom has more of.
+  void Prepare();
+  // For streams that are not taken here, but dropped here.
+  void CountStream();
+
   // Most idle streams (of all priorities) and events (of each kind) kept for reuse. A stream takes
   // about 0.5 MiB of device memory, and even a program with many streams seldom has more than this.
   static constexpr size_t kMaxIdleStreams = 32;
@@ -91,8 +111,9 @@ class Device {
     bool empty() const { return streams.empty() && events.empty(); }
     void Destroy(const Driver& cuda) const;
   };
-  // Returns part of the excess; empty if there is none.
+  // Returns part of the excess; empty if there is none. Call OnDestroyed when it has been destroyed.
   [[nodiscard]] Excess TakeExcess();
+  void OnDestroyed(size_t streams, size_t events);
 
   // Name of an error for the log, never null.
   const char* NameOf(CUresult result) const;
@@ -110,6 +131,7 @@ class Device {
   const std::unique_ptr<Linker> linker_;
   std::atomic<Cubins> cubins_{Cubins::kUnknown};
   std::atomic<CUresult> lost_{CUDA_SUCCESS};
+  const std::unique_ptr<DriverObjects> objects_;
   std::map<int, std::vector<CUstream>> idle_streams_;
   size_t idle_stream_count_ = 0;
   std::vector<CUevent> idle_events_[2];

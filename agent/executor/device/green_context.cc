@@ -154,6 +154,7 @@ GreenContext::~GreenContext() {
 }
 
 CUresult MakeGreenStream(Device* device, CUgreenCtx green, int priority, CUstream* stream) {
+  device->CountStream();
   return device->Judge(
       device->cuda().cuGreenCtxStreamCreate(stream, green, CU_STREAM_NON_BLOCKING, priority));
 }

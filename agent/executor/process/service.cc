@@ -80,6 +80,7 @@ void LogWhomItServes(const CommandLine& line) {
     Log(LogLevel::kError, "%s", error.c_str());
     _exit(1);
   }
+  loop.ReserveObjects();
   if (batches) loop.ReserveGraphs();
   HoldLogSignals(false);
   const Loop::Outcome outcome = loop.Run();

@@ -61,8 +61,9 @@ class Loop {
   // Returns false with a message, which has also been sent to the scheduler.
   [[nodiscard]] bool Start(std::string* error);
 
-  // Optional, after Start: prepares graphs for launching (chain.h).
+  // Optional, after Start: prepares graphs for launching (chain.h); streams and events (driver_objects.h).
   void ReserveGraphs() { chains_.Reserve(); }
+  void ReserveObjects() { device_->Prepare(); }
 
   enum class Outcome { kSchedulerGone, kDeviceLost };
   // Sends ExecutorReady, then serves until one of the two happens. kDeviceLost is also the outcome when a kernel has
@@ -72,6 +73,7 @@ class Loop {
 
  private:
   bool Serve(uint64_t now_ns);
+  void PrepareObjects();
   // Polls for a few microseconds, only for what can arrive at any moment. Returns true if something arrived.
   bool Spin();
   void ReportCounters();
@@ -143,6 +145,7 @@ class Loop {
   Tracer tracer_;
   LongKernels long_kernels_;
   bool ends_for_kernel_ = false;
+  bool prepares_ = false;  // a quiet moment is asked for, for PrepareObjects
   bool several_at_work_ = false;
   const bool batches_;
   Printer printer_;

@@ -197,7 +197,10 @@ void StreamSet::SubmitWaitsEarly(Stream& stream) {
   std::vector<Dependency>& dependencies = stream.waiting.front().dependencies;
   // A gated command goes when its dependencies are done, not merely submitted, and then needs no
   // waits.
-  if (stream.waiting.front().gate != nullptr || !HasRoom(stream)) return;
+  if (stream.waiting.front().gate != nullptr || !HasRoom(stream) ||
+      !sink_->HasRoom(stream, stream.waiting.front())) {
+    return;
+  }
   for (size_t i = 0; i < kMaxWaitsAtOnce && dependencies.size() > kMaxWaitsAtOnce; ++i) {
     if (!IsSubmitted(dependencies.back())) return;
     sink_->WaitFor(stream, dependencies.back());

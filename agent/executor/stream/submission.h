@@ -49,6 +49,8 @@ class Submission final : public Part, public StreamSink {
   bool MaySubmit(const Stream& stream, const Chunk& chunk) const override;
   void WaitFor(Stream& stream, const Dependency& dependency) override;
 
+  // Whether CUDA can be given work of the stream without making objects for which it waits (driver_objects.h).
+  bool HasObjects(const Stream& stream, const StreamCommand& command) const;
   // Adds what is at the heads of streams and belongs to the kernels' engine.
   void AddHeads(std::vector<HeadOfStream>* heads) const;
 

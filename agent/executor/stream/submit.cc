@@ -222,7 +222,16 @@ bool Submission::KernelIsTimed(const Stream& stream) const {
 
 void Submission::LeavePrintersLine() { services_.printer->Forget(id()); }
 
+bool Submission::HasObjects(const Stream& stream, const StreamCommand& command) const {
+  const auto* record = std::get_if<RecordWork>(&command.work);
+  return services_.device->HasSpareEvent(record != nullptr && record->point->timing,
+                                         /*kept=*/record != nullptr) &&
+         (stream.cuda != nullptr ||
+          services_.device->HasSpareStream(port_->Band().Map(stream.priority)));
+}
+
 bool Submission::HasRoom(const Stream& stream, const StreamCommand& command) const {
+  if (!HasObjects(stream, command)) return false;
   if (std::holds_alternative<ChunkWork>(command.work)) return launches_->HasRoom();
   if (const auto* work = std::get_if<GraphWork>(&command.work)) {
     if (!work->graph->MayLaunch(command.ticket) || !graphs_->Follows(work->graph)) return false;

@@ -26,7 +26,10 @@ class TimedLaunch {
   bool Begin(Device* device, CUstream stream, uint64_t now_ns, uint64_t (*clock)()) {
     device_ = device;
     CUevent event = nullptr;
-    if (device->TakeEvent(/*timing=*/true, &event) != CUDA_SUCCESS) return false;
+    if (!device->HasSpareEvent(/*timing=*/true, /*kept=*/false) ||
+        device->TakeEvent(/*timing=*/true, &event) != CUDA_SUCCESS) {
+      return false;
+    }
     before_ = event;
     if (device->Judge(device->cuda().cuEventRecord(before_, stream)) != CUDA_SUCCESS) {
       GiveBack();

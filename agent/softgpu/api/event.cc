@@ -120,6 +120,7 @@ CUresult cuEventCreate(CUevent* created, unsigned flags) {
     return (flags & CU_EVENT_DISABLE_TIMING) == 0 ? CUDA_ERROR_INVALID_VALUE
                                                   : CUDA_ERROR_NOT_SUPPORTED;
   }
+  context->NeedEvents(Registry<Event>::Instance().Size() + 1);
   auto event = std::make_shared<Event>(*context, flags);
   *created = reinterpret_cast<CUevent>(event.get());
   Registry<Event>::Instance().Add(std::move(event));

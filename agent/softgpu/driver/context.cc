@@ -129,6 +129,16 @@ void Context::NeedThreadBytes(size_t bytes) {
   thread_bytes = std::max(thread_bytes, bytes);
 }
 
+void Context::NeedEvents(size_t alive) {
+  constexpr size_t kOfABlock = 2044;
+  {
+    const MutexLock lock(mutex);
+    if (alive <= prepared_events) return;
+    prepared_events += kOfABlock;
+  }
+  WaitFor(AllPoints());
+}
+
 std::vector<std::shared_ptr<Stream>> Context::Streams() {
   const MutexLock lock(streams_mutex_);
   return streams_;
@@ -175,6 +185,13 @@ std::shared_ptr<Stream> Context::MakeStream(unsigned with_flags, int priority) {
   // The legacy stream does not wait for streams of a green context, nor they for it, whatever their flags.
   if (green != nullptr) with_flags |= CU_STREAM_NON_BLOCKING;
   auto stream = std::make_shared<Stream>(*this, Stream::Kind::kCreated, with_flags, priority);
+  bool waits;
+  {
+    const MutexLock lock(streams_mutex_);
+    waits = streams_.size() >= prepared_streams_;
+    if (waits) prepared_streams_ += kStreamsOfABlock;
+  }
+  if (waits) WaitFor(AllPoints());
   const MutexLock lock(streams_mutex_);
   streams_.push_back(stream);
   return stream;
@@ -209,6 +226,7 @@ void Context::Activate(unsigned with_flags) {
   limits = {};
   limits[CU_LIMIT_STACK_SIZE] = 1024;
   thread_bytes = 1024;
+  prepared_events = 2044;
   limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
   limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
   limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;

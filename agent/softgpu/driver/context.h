@@ -47,6 +47,9 @@ struct Context {
   // CU_LIMIT_STACK_SIZE, the caller waits for all that runs.
   void NeedThreadBytes(size_t bytes);
 
+  // The same for one more event, in blocks of 2,044, with `alive` of them there.
+  void NeedEvents(size_t alive);
+
   // Puts work into a stream of this context, in order with every other thread's, behind the barriers that CUDA sets:
   // the legacy default stream waits for all blocking streams, and they wait for it.
   Point Enqueue(Stream& stream, Work work);
@@ -66,6 +69,8 @@ struct Context {
   std::shared_ptr<Stream> LegacyStream();
   // The calling thread's own default stream.
   std::shared_ptr<Stream> ThreadStream();
+  // As NVIDIA's driver does (measured on an H200): streams are made in blocks, which stay when streams are closed, and for
+  // another block the caller waits for all that runs.
   std::shared_ptr<Stream> MakeStream(unsigned flags, int priority);
   // Its handle is invalid from here on; the work already in it still runs.
   void CloseStream(const std::shared_ptr<Stream>& stream);
@@ -78,6 +83,7 @@ struct Context {
   std::array<size_t, CU_LIMIT_MAX> limits GPULOOM_GUARDED_BY(mutex){};
   // Local memory that each thread of the device can have: the most that a limit or a launch has asked for.
   size_t thread_bytes GPULOOM_GUARDED_BY(mutex) = 0;
+  size_t prepared_events GPULOOM_GUARDED_BY(mutex) = 0;
   Heap heap{*this};
 
   // Of a primary context: held while it begins and ends, so that whoever has retained it finds it
@@ -96,11 +102,14 @@ struct Context {
   std::vector<Point> BarriersLocked(const Stream& stream) GPULOOM_REQUIRES(streams_mutex_);
   void DropFinishedLocked() GPULOOM_REQUIRES(streams_mutex_);
 
+  static constexpr size_t kStreamsOfABlock = 43;
+
   Mutex streams_mutex_;  // held while enqueuing: gives all threads' work one order
   std::shared_ptr<Stream> legacy_ GPULOOM_GUARDED_BY(streams_mutex_);
   std::map<uint64_t, std::shared_ptr<Stream>> by_thread_ GPULOOM_GUARDED_BY(streams_mutex_);
   std::vector<std::shared_ptr<Stream>> streams_ GPULOOM_GUARDED_BY(
       streams_mutex_);  // all but the legacy one; closed ones until they are drained
+  size_t prepared_streams_ GPULOOM_GUARDED_BY(streams_mutex_) = kStreamsOfABlock;
   std::shared_ptr<Stream> recording_ GPULOOM_GUARDED_BY(streams_mutex_);  // in streams_, too
   // The points of WaitBefore, until they are done.
   std::vector<Point> gates_ GPULOOM_GUARDED_BY(streams_mutex_);

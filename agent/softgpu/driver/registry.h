@@ -62,6 +62,11 @@ class Registry {
     return taken;
   }
 
+  [[nodiscard]] size_t Size() const {
+    const ReaderLock lock(mutex_);
+    return objects_.size();
+  }
+
   [[nodiscard]] std::vector<std::shared_ptr<T>> All() const {
     std::vector<std::shared_ptr<T>> all;
     const ReaderLock lock(mutex_);
