@@ -91,7 +91,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       "memory of the node that one trust domain's executor may spend on its tenants, like "
       "16GiB, one process a quarter of it at most; default: the executor's");
   app.add_option("--spare-executors", line.spare_executors,
-                 "executors that each GPU has ready for the next trust domain; one takes about 554 "
+                 "executors that each GPU has ready for the next trust domain; one takes about 580 "
                  "MiB of the reserve; 0: none")
       ->capture_default_str()
       ->check(CLI::Range(0, 8));

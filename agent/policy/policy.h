@@ -120,7 +120,7 @@ struct Capacity {
 };
 
 // What is reserved for the executors' own contexts if the operator does not say: 600 MiB for as many
-// executors as there are slots (a context was measured at 554 MiB), but at most an eighth of the
+// executors as there are slots (a context takes about 580 MiB), but at most an eighth of the
 // GPU, where namespaces rarely outnumber the few tenants a small GPU can hold.
 uint64_t AutoReserveBytes(uint64_t total_bytes, int slots);
 

@@ -95,7 +95,7 @@ std::optional<CommandLine> ParseCommandLine(int argc, char** argv, int* exit_sta
       "process a quarter of it at most; like 16GiB, the default");
   app.add_option(
          "--spare-executors", options.spare_executors,
-         "executors that are started before a trust domain needs them, and take about 554 MiB of "
+         "executors that are started before a trust domain needs them, and take about 580 MiB of "
          "the device each")
       ->check(CLI::Range(0U, kMostSpareExecutors))
       ->capture_default_str();

@@ -12,9 +12,9 @@
 namespace gpuloom::executor {
 namespace {
 
-// Of the driver's objects (driver_objects.h). The first streams are as many as the device runs
-// kernels side by side; a stream takes 0.5 MiB of device memory.
-constexpr size_t kFirstStreams = 120;
+// Of the driver's objects (driver_objects.h). The first streams are one block more than a context
+// has: a block takes 23 MiB of device memory.
+constexpr size_t kFirstStreams = 72;
 constexpr size_t kFirstEvents = 4000;
 constexpr size_t kStreamsAtATime = 64;
 constexpr size_t kEventsAtATime = 4000;
@@ -136,8 +136,10 @@ CUresult Device::TakeStream(int priority, CUstream* stream) {
     --idle_stream_count_;
     return CUDA_SUCCESS;
   }
-  objects_->streams.Add();
-  return Judge(cuda_.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, priority));
+  const CUresult result =
+      Judge(cuda_.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, priority));
+  if (result == CUDA_SUCCESS) objects_->streams.Add();
+  return result;
 }
 
 void Device::GiveStream(int priority, CUstream stream) {
@@ -154,8 +156,10 @@ CUresult Device::TakeEvent(bool timing, CUevent* event) {
     idle.pop_back();
     return CUDA_SUCCESS;
   }
-  objects_->events.Add();
-  return Judge(cuda_.cuEventCreate(event, timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING));
+  const CUresult result =
+      Judge(cuda_.cuEventCreate(event, timing ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING));
+  if (result == CUDA_SUCCESS) objects_->events.Add();
+  return result;
 }
 
 // At most kMaxIdleEvents of each kind are kept; the others are destroyed on a worker.

@@ -154,9 +154,10 @@ GreenContext::~GreenContext() {
 }
 
 CUresult MakeGreenStream(Device* device, CUgreenCtx green, int priority, CUstream* stream) {
-  device->CountStream();
-  return device->Judge(
+  const CUresult result = device->Judge(
       device->cuda().cuGreenCtxStreamCreate(stream, green, CU_STREAM_NON_BLOCKING, priority));
+  if (result == CUDA_SUCCESS) device->CountStream();
+  return result;
 }
 
 CUresult MakeGreen(const Driver& cuda, CUdevice device, std::vector<CUdevResource>* resources,
