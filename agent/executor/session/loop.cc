@@ -103,6 +103,8 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
       memory_(device, kMemoryThreads, wake_.get()),
       quiet_work_(device, 1, wake_.get()),
       quiet_(&quiet_work_),
+      // The modules' workers may be compiling.
+      upkeep_(device, &memory_, &quiet_),
       partitions_(device, &quiet_),
       chains_(device, &modules_, &quiet_, &graphs_),
       submitters_(device, &chains_,
@@ -284,28 +286,8 @@ bool Loop::Serve(uint64_t now_ns) {
   sharing_.Settle(sessions_);
   turns_.Look(sessions_, now_ns);
   long_kernels_.Look(sessions_, now_ns);
-  // On the memory pool: the modules' workers may be compiling.
-  if (Device::Excess excess = device_->TakeExcess(); !excess.empty()) {
-    const size_t streams = excess.streams.size();
-    const size_t events = excess.events.size();
-    memory_.Post([excess = std::move(excess), &cuda = device_->cuda()] { excess.Destroy(cuda); },
-                 [this, streams, events] { device_->OnDestroyed(streams, events); });
-  }
-  if (!prepares_ && !device_->Missing().empty()) PrepareObjects();
+  upkeep_.Look();
   return worked;
-}
-
-// For no session: all are held for it, as for one that waits for others' work.
-void Loop::PrepareObjects() {
-  prepares_ = true;
-  const Device::Preparation missing = device_->Missing();
-  quiet_.Need(
-      this, [missing, &cuda = device_->cuda()] { missing.Make(cuda); },
-      [this, missing] {
-        prepares_ = false;
-        device_->SetPrepared(missing);
-        for (const auto& session : sessions_) session->CheckAgain();
-      });
 }
 
 bool Loop::Spin() {

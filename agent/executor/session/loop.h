@@ -21,6 +21,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/driver_room.h"
 #include "agent/executor/device/internal_stream.h"
+#include "agent/executor/device/object_upkeep.h"
 #include "agent/executor/device/partitions.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/device/spare_greens.h"
@@ -73,7 +74,6 @@ class Loop {
 
  private:
   bool Serve(uint64_t now_ns);
-  void PrepareObjects();
   // Polls for a few microseconds, only for what can arrive at any moment. Returns true if something arrived.
   bool Spin();
   void ReportCounters();
@@ -133,6 +133,7 @@ class Loop {
   WorkPool memory_;
   WorkPool quiet_work_;
   Quiet quiet_;
+  ObjectUpkeep upkeep_;
   GraphRoom graphs_;
   SpareGreens greens_;
   Partitions partitions_;
@@ -145,7 +146,6 @@ class Loop {
   Tracer tracer_;
   LongKernels long_kernels_;
   bool ends_for_kernel_ = false;
-  bool prepares_ = false;  // a quiet moment is asked for, for PrepareObjects
   bool several_at_work_ = false;
   const bool batches_;
   Printer printer_;

@@ -138,10 +138,7 @@ bool TestingRounds::Round(uint64_t now_ns) {
     });
     session_->Notify();
   }
-  if (Device::Excess excess = device_.TakeExcess(); !excess.empty()) {
-    memory_.Post([excess = std::move(excess), &cuda = device_.cuda()] { excess.Destroy(cuda); },
-                 [] {});
-  }
+  upkeep_.Look();
   run([&] { return Quieten(now_ns); });
   return worked;
 }

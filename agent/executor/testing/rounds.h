@@ -13,6 +13,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/driver_room.h"
 #include "agent/executor/device/internal_stream.h"
+#include "agent/executor/device/object_upkeep.h"
 #include "agent/executor/device/partitions.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/device/spare_greens.h"
@@ -82,6 +83,7 @@ class TestingRounds {
   const channel::UniqueFd wake_;
   WorkPool modules_, memory_, quiet_work_;
   Quiet quiet_{&quiet_work_};
+  ObjectUpkeep upkeep_{&device_, &memory_, &quiet_};
   const std::shared_ptr<DomainBudget> budget_ =
       std::make_shared<DomainBudget>(DomainBudget::kDefaultBytes);
   std::unique_ptr<ContextMemory> context_memory_;
