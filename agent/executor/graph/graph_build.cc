@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <optional>
 
 #include "agent/executor/copy/host_copy.h"
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/graph/graph.h"
 #include "agent/executor/graph/graph_node.h"
+#include "agent/executor/graph/graph_width.h"
 #include "agent/executor/session/work_pool.h"
 #include "proto/cuda/return_if_error.h"
 
@@ -291,24 +293,33 @@ CUresult Graph::AddNode(const GraphPlan& plan, uint32_t i, CUgraph graph) {
 
 CUresult Graph::AddEdges(const GraphPlan& plan, const std::vector<CUgraph>& bodies) {
   std::vector<Edges> of_section(sections_.size()), of_body(bodies.size());
+  const auto add = [&](uint32_t from, uint32_t to, const CUgraphEdgeData& data) {
+    const uint32_t scope = plan.scopes.ScopeOf(from);
+    const uint32_t section = nodes_[from].section;
+    Edges& edges = scope == 0 ? of_section[section] : of_body[scope];
+    edges.graph = scope == 0 ? sections_[section].graph : bodies[scope];
+    edges.from.push_back(nodes_[from].handle);
+    edges.to.push_back(nodes_[to].handle);
+    edges.data.push_back(data);
+    edges.is_plain &= data.from_port == 0 && data.to_port == 0 && data.type == 0;
+  };
   for (uint32_t i = 0; i < plan.reader.edges(); ++i) {
     const wire::GraphEdge edge = plan.reader.Edge(i);
     const Node &from = nodes_[edge.from], &to = nodes_[edge.to];
     // A host node stands between sections, which are launched one after the other: so do its edges.
     if (from.section != to.section || from.on_host || to.on_host || IsThere(edge.from)) continue;
-    const uint32_t scope = plan.scopes.ScopeOf(edge.from);
-    const CUgraph graph = scope == 0 ? sections_[from.section].graph : bodies[scope];
-    Edges& edges = scope == 0 ? of_section[from.section] : of_body[scope];
-    edges.graph = graph;
-    edges.from.push_back(from.handle);
-    edges.to.push_back(to.handle);
     CUgraphEdgeData data = {};
     data.from_port = edge.from_port;
     data.to_port = edge.to_port;
     data.type = edge.type;
-    edges.data.push_back(data);
-    edges.is_plain &= edge.from_port == 0 && edge.to_port == 0 && edge.type == 0;
+    add(edge.from, edge.to, data);
   }
+  const auto graph_of = [&](uint32_t node) -> std::optional<uint64_t> {
+    // What waits for a value may wait for a node that would come behind it.
+    if (plan.waiting_nodes != 0 || nodes_[node].on_host || IsThere(node)) return std::nullopt;
+    return uint64_t{plan.scopes.ScopeOf(node)} << 32 | nodes_[node].section;
+  };
+  for (const auto& [from, to] : EdgesAgainstWidth(plan.reader, graph_of)) add(from, to, {});
   for (const auto* all : {&of_section, &of_body}) {
     for (const Edges& edges : *all) {
       if (edges.from.empty()) continue;

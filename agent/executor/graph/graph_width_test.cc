@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/executor/graph/graph_width.h"
+
+#include <gtest/gtest.h>
+
+#include "agent/executor/testing/graph.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using Edges = std::vector<std::pair<uint32_t, uint32_t>>;
+
+constexpr uint32_t kWide = kManyGraphNodes + 1000;
+
+Edges AddedTo(
+    const TestingGraph& graph, const std::function<std::optional<uint64_t>(uint32_t)>& part =
+                                   [](uint32_t) { return std::optional<uint64_t>(0); }) {
+  const std::vector<uint8_t> block = graph.Block();
+  wire::GraphReader reader;
+  EXPECT_TRUE(reader.Parse(block, wire::GraphReader::Form::kDefinition));
+  return EdgesAgainstWidth(reader, part);
+}
+
+TestingGraph Nodes(uint32_t count) {
+  TestingGraph graph;
+  for (uint32_t i = 0; i < count; ++i) graph.AddEmpty();
+  return graph;
+}
+
+TEST(GraphWidth, FewNodesStayAsTheyAre) {
+  EXPECT_TRUE(AddedTo(Nodes(kManyGraphNodes - 1)).empty());
+}
+
+TEST(GraphWidth, OfNodesSideBySideEachIsBehindAnEarlierOne) {
+  const Edges added = AddedTo(Nodes(kWide));
+  ASSERT_EQ(added.size(), kWide - kMostNodesSideBySide);
+  for (const auto& [from, to] : added) EXPECT_EQ(from + kMostNodesSideBySide, to);
+}
+
+TEST(GraphWidth, AChainIsNotWide) {
+  TestingGraph graph = Nodes(kWide);
+  for (uint32_t i = 1; i < kWide; ++i) graph.AddEdge(i - 1, i);
+  EXPECT_TRUE(AddedTo(graph).empty());
+}
+
+TEST(GraphWidth, WhatIsBehindOneNodeIsSideBySide) {
+  TestingGraph graph = Nodes(kWide);
+  for (uint32_t i = 1; i < kWide; ++i) graph.AddEdge(0, i);
+  const Edges added = AddedTo(graph);
+  ASSERT_EQ(added.size(), kWide - 1 - kMostNodesSideBySide);
+  EXPECT_EQ(added.front(), std::make_pair(1u, 1 + kMostNodesSideBySide));
+}
+
+TEST(GraphWidth, PartsAreGraphsOfTheirOwnAndSomeNodesAreInNone) {
+  const Edges added = AddedTo(Nodes(kWide), [](uint32_t node) -> std::optional<uint64_t> {
+    if (node < 2000) return std::nullopt;
+    return node % 2;
+  });
+  ASSERT_EQ(added.size(), kWide - 2000 - 2 * kMostNodesSideBySide);
+  for (const auto& [from, to] : added) {
+    EXPECT_GE(from, 2000u);
+    EXPECT_EQ(from + 2 * kMostNodesSideBySide, to);
+  }
+}
+
+}  // namespace
+}  // namespace gpuloom::executor
