@@ -452,6 +452,25 @@ TEST_F(GraphRuns, ADestroyedGraphFinishesItsLaunches) {
   EXPECT_EQ(Word(), 3u);
 }
 
+// As many as nobody runs side by side, and again with other values.
+TEST_F(GraphRuns, ManyNodesWithoutEdges) {
+  constexpr uint32_t kNodes = 6000;
+  Nodes nodes(kNodes);
+  for (uint32_t i = 0; i < kNodes; ++i) nodes[i] = AddFill(memory_ + i * 4, i + 1, 1);
+  Instantiate();
+  Run();
+  for (uint32_t i = 0; i < kNodes; ++i) ASSERT_EQ(Word(i), i + 1);
+  const CUDA_MEMSET_NODE_PARAMS other = {memory_ + (kNodes - 1) * 4, 0, 7, 4, 1, 1};
+  ASSERT_EQ(Cu().cuGraphExecMemsetNodeSetParams(exec_, nodes.back(), &other, context_),
+            CUDA_SUCCESS);
+  Run();
+  EXPECT_EQ(Word(kNodes - 1), 7u);
+  EXPECT_EQ(Word(kNodes - 2), kNodes - 1);
+  size_t edges = 1;
+  ASSERT_EQ(Cu().cuGraphGetEdges(graph_, nullptr, nullptr, &edges), CUDA_SUCCESS);
+  EXPECT_EQ(edges, 0u);
+}
+
 TEST_F(GraphRuns, ManyNodes) {
   // Larger than what travels in the ring; branches of ten.
   constexpr uint32_t kNodes = 3000;
