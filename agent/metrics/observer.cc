@@ -54,18 +54,19 @@ void Observer::ReadAgain(Clock::Time now) {
   std::string complaint;
   std::optional<Ledger> ledger = LoadLedger(LedgerPath(), now, &complaint);
   const MutexLock lock(mutex_);
-  if (ledger.has_value()) {
-    ledger->Continue(first_reports_, ledger_);
-    ledger_ = *std::move(ledger);
-    // It would show what was counted before as used just now.
-    shares_ = {};
-    first_reports_.clear();
-    if (complaint.empty()) spdlog::info("metrics: {} is read, and counting goes on", LedgerPath());
-    unread_.clear();
-  }
   const bool is_new = !complaint.empty() && complaint != unread_;
   if (is_new) spdlog::error("{}", complaint);
-  if (!ledger.has_value()) unread_ = complaint;
+  if (!ledger.has_value()) {
+    unread_ = complaint;
+    return;
+  }
+  ledger->Continue(first_reports_, ledger_);
+  ledger_ = *std::move(ledger);
+  // It would show what was counted before as used just now.
+  shares_ = {};
+  first_reports_.clear();
+  if (complaint.empty()) spdlog::info("metrics: {} is read, and counting goes on", LedgerPath());
+  unread_.clear();
 }
 
 void Observer::Look(Clock::Time now, Clock::Duration wall_ahead) {
