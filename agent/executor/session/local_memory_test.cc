@@ -2,6 +2,8 @@
 // Local memory of kernels, which NVIDIA's driver makes when a launch first needs it, on the software GPU.
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "agent/executor/testing/held_kernel.h"
 
 namespace gpuloom::executor {
@@ -14,15 +16,8 @@ using wire::Ticket;
 
 constexpr uint32_t kDeep = 3;
 
-// scale, and deep: the same through 64 KiB of local memory.
-constexpr std::string_view kDeepProgram = R"(
-.version 8.0
-.target sm_90
-.address_size 64
-.visible .entry scale(.param .u64 data, .param .u32 factor)
-{
-  ret;
-}
+// For the same program: scale through 64 KiB of local memory.
+constexpr std::string_view kDeepEntry = R"(
 .visible .entry deep(.param .u64 data, .param .u32 factor)
 {
   .local .align 4 .b8 frame[65536];
@@ -47,27 +42,21 @@ using LocalMemoryTest = HeldKernelTest;
 // NVIDIA's driver waits for all that runs when a launch needs more local memory a thread than any
 // before: on this thread, a kernel without an end would have stopped the whole domain.
 TEST_F(LocalMemoryTest, AKernelWithMoreThanAnyBeforeKeepsNobodyWaiting) {
-  ASSERT_TRUE(LoadProgram(tenant_.get()));
-  const uint64_t memory = tenant_->Alloc(4096);
-  uint32_t* host = Pin(tenant_.get());
-  ASSERT_NE(host, nullptr);
-  auto neighbour = scheduler_.AddTenant();
-  ASSERT_TRUE(LoadProgram(neighbour.get()));
-  const uint64_t theirs = neighbour->Alloc(4096);
+  ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
   auto deep = scheduler_.AddTenant("with-local-memory");
-  ASSERT_TRUE(deep->LoadKernel(1, kScale, "scale", kDeepProgram));
+  ASSERT_TRUE(LoadProgram(deep.get(), std::string(kScaleAndHold).append(kDeepEntry)));
   const uint64_t its = deep->Alloc(4096);
   ASSERT_TRUE(deep->WaitDone(0, Scale(deep.get(), 0, its, 2)));
   const uint8_t name[] = {'d', 'e', 'e', 'p'};
   const auto neighbour_goes_on = [&] {
     for (int i = 0; i < 10; ++i) {
-      if (!neighbour->WaitDone(0, Scale(neighbour.get(), 0, theirs, 2))) return false;
+      if (!NeighbourGoesOn()) return false;
     }
     return true;
   };
   {
-    Gate gate(host + 64);
-    const Ticket endless = Hold(tenant_.get(), 0, memory, gate);
+    Gate gate(host_ + 64);
+    const Ticket endless = Hold(tenant_.get(), 0, memory_, gate);
     const Ticket asked = deep->Post<wire::KernelGet>({LibraryId{1}, KernelId{kDeep}}, name, 7);
     ASSERT_TRUE(neighbour_goes_on());
     EXPECT_EQ(deep->reader.FindReply(7, asked), nullptr) << "the driver would wait at the launch";
@@ -76,9 +65,9 @@ TEST_F(LocalMemoryTest, AKernelWithMoreThanAnyBeforeKeepsNobodyWaiting) {
     EXPECT_EQ(deep->reader.FindReply(7, asked)->result, 0u);
     ASSERT_TRUE(tenant_->WaitDone(0, endless));
   }
-  host[64] = 0;
-  Gate gate(host + 64);
-  const Ticket endless = Hold(tenant_.get(), 0, memory, gate);
+  host_[64] = 0;
+  Gate gate(host_ + 64);
+  const Ticket endless = Hold(tenant_.get(), 0, memory_, gate);
   const ScaleParams params{its, 3};
   const Ticket launched = deep->Launch(0, kDeep, {reinterpret_cast<const uint8_t*>(&params), 12});
   EXPECT_TRUE(deep->WaitDone(0, launched));

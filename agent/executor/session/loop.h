@@ -9,7 +9,7 @@
 // of what such waits took lately (wait_history.h), and otherwise a sixty-fourth of the time it has been waiting: long
 // kernels do not cost a core, short ones are noticed at once.
 //
-// Owned by the process (process/service.h); everything runs on the thread that calls Run.
+// Owned by Serve (process/service.h); everything runs on the thread that calls Run.
 #pragma once
 
 #include <memory>

@@ -32,25 +32,19 @@ class SoftGpuTest : public HeldKernelTest {
 
   // Steps of the neighbour while `caller` waits. What waited for the kernel would never end.
   void ComputesBeside(TestingTenant* caller, const char* label) {
-    ASSERT_TRUE(LoadProgram(tenant_.get()));
-    const uint64_t memory = tenant_->Alloc(4096);
-    uint32_t* host = Pin(tenant_.get());
-    ASSERT_NE(host, nullptr);
-    auto neighbour = scheduler_.AddTenant();
-    ASSERT_TRUE(LoadProgram(neighbour.get()));
-    const uint64_t theirs = neighbour->Alloc(4096);
+    ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
     std::unique_ptr<TestingTenant> other;
     if (caller == nullptr) {
       other = scheduler_.AddTenant(label);
       caller = other.get();
     }
-    ASSERT_TRUE(neighbour->WaitDone(0, Scale(neighbour.get(), 0, theirs, 2)));
-    Gate gate(host + 64);
-    const Ticket endless = Hold(tenant_.get(), 0, memory, gate);
+    ASSERT_TRUE(NeighbourGoesOn());
+    Gate gate(host_ + 64);
+    const Ticket endless = Hold(tenant_.get(), 0, memory_, gate);
     const Ticket asked =
         caller->Post<wire::ContextSetLimit>({CU_LIMIT_STACK_SIZE, 0, 8192 + 16 * ++raised_}, {}, 7);
     for (int step = 0; step < 200; ++step) {
-      ASSERT_TRUE(neighbour->WaitDone(0, Scale(neighbour.get(), 0, theirs, 3))) << step;
+      ASSERT_TRUE(NeighbourGoesOn()) << step;
     }
     EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, endless));
     EXPECT_EQ(caller->reader.FindReply(7, asked), nullptr);
@@ -134,25 +128,19 @@ TEST_F(SoftGpuTest, ComputesInOrder) {
 // NVIDIA's driver waits for all that runs when it needs another block of streams: on this thread, a
 // kernel without an end and a tenant with many streams would have stopped the whole domain.
 TEST_F(SoftGpuTest, StreamsWithoutEndKeepNobodyWaiting) {
-  ASSERT_TRUE(LoadProgram(tenant_.get()));
-  const uint64_t memory = tenant_->Alloc(4096);
-  uint32_t* host = Pin(tenant_.get());
-  ASSERT_NE(host, nullptr);
-  auto neighbour = scheduler_.AddTenant();
-  ASSERT_TRUE(LoadProgram(neighbour.get()));
-  const uint64_t theirs = neighbour->Alloc(4096);
+  ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
   auto many = scheduler_.AddTenant("many-streams");
   ASSERT_TRUE(LoadProgram(many.get()));
   const uint64_t its = many->Alloc(4096);
-  Gate gate(host + 64);
-  const Ticket endless = Hold(tenant_.get(), 0, memory, gate);
+  Gate gate(host_ + 64);
+  const Ticket endless = Hold(tenant_.get(), 0, memory_, gate);
   constexpr uint32_t kStreams = 200;
   std::vector<Ticket> launched(kStreams + 1);
   for (uint32_t stream = 1; stream <= kStreams; ++stream) {
     ASSERT_TRUE(many->CreateStream(stream, /*nonblocking=*/true));
     launched[stream] = Scale(many.get(), stream, its, 2);
     if (stream % 20 == 0) {
-      ASSERT_TRUE(neighbour->WaitDone(0, Scale(neighbour.get(), 0, theirs, 2))) << stream;
+      ASSERT_TRUE(NeighbourGoesOn()) << stream;
     }
   }
   EXPECT_TRUE(many->WaitDone(1, launched[1]));
@@ -166,16 +154,10 @@ TEST_F(SoftGpuTest, StreamsWithoutEndKeepNobodyWaiting) {
 
 // The same of events, of which each recorded one that is timed has its own.
 TEST_F(SoftGpuTest, EventsWithoutEndKeepNobodyWaiting) {
-  ASSERT_TRUE(LoadProgram(tenant_.get()));
-  const uint64_t memory = tenant_->Alloc(4096);
-  uint32_t* host = Pin(tenant_.get());
-  ASSERT_NE(host, nullptr);
-  auto neighbour = scheduler_.AddTenant();
-  ASSERT_TRUE(LoadProgram(neighbour.get()));
-  const uint64_t theirs = neighbour->Alloc(4096);
+  ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
   auto many = scheduler_.AddTenant("many-events");
-  Gate gate(host + 64);
-  const Ticket endless = Hold(tenant_.get(), 0, memory, gate);
+  Gate gate(host_ + 64);
+  const Ticket endless = Hold(tenant_.get(), 0, memory_, gate);
   ASSERT_TRUE(many->CreateStream(1, /*nonblocking=*/true));
   Ticket last{};
   constexpr uint32_t kEvents = 6000;
@@ -183,7 +165,7 @@ TEST_F(SoftGpuTest, EventsWithoutEndKeepNobodyWaiting) {
     many->Post<wire::EventCreate>({wire::EventId{event}, /*timing=*/1});
     last = many->Post<wire::EventRecord>({wire::EventId{event}, StreamId{1}});
     if (event % 200 == 0) {
-      ASSERT_TRUE(neighbour->WaitDone(0, Scale(neighbour.get(), 0, theirs, 2))) << event;
+      ASSERT_TRUE(NeighbourGoesOn()) << event;
     }
   }
   EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, endless));
@@ -194,19 +176,14 @@ TEST_F(SoftGpuTest, EventsWithoutEndKeepNobodyWaiting) {
 
 // CUDA makes these while its caller waits for the stream.
 TEST_F(SoftGpuTest, ACopyFromHostToHostKeepsNobodyWaiting) {
-  ASSERT_TRUE(LoadProgram(tenant_.get()));
+  ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
   ASSERT_TRUE(tenant_->CreateStream(1, /*nonblocking=*/true));
-  const uint64_t memory = tenant_->Alloc(4096);
-  uint32_t* host = Pin(tenant_.get());
-  ASSERT_NE(host, nullptr);
-  auto neighbour = scheduler_.AddTenant();
-  ASSERT_TRUE(LoadProgram(neighbour.get()));
-  const uint64_t theirs = neighbour->Alloc(4096);
+  uint32_t* const host = host_;
   const auto at = [host](uint32_t word) { return reinterpret_cast<uint64_t>(host + word); };
   for (uint32_t i = 0; i < 16; ++i) host[128 + i] = i;
 
   Gate gate(host + 64);
-  Hold(tenant_.get(), 1, memory, gate);
+  Hold(tenant_.get(), 1, memory_, gate);
   tenant_->Post<wire::Copy>({StreamId{1}, wire::CopyKind::kHostToHost, at(256), at(128), 64});
   // Two rows of 8 bytes, each 16 bytes behind the one before it.
   wire::CopyBlock::Request block{};
@@ -218,7 +195,7 @@ TEST_F(SoftGpuTest, ACopyFromHostToHostKeepsNobodyWaiting) {
                 1};
   const Ticket copied = tenant_->Post<wire::CopyBlock>(block);
   for (int i = 0; i < 10; ++i) {
-    ASSERT_TRUE(neighbour->WaitDone(0, Scale(neighbour.get(), 0, theirs, 2)));
+    ASSERT_TRUE(NeighbourGoesOn());
   }
   EXPECT_FALSE(tenant_->reader.Done(StreamId{1}, copied));
   EXPECT_EQ(host[257], 0u);

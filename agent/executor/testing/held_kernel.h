@@ -112,6 +112,24 @@ class HeldKernelTest : public ::testing::Test {
 
   TestingScheduler scheduler_{SoftGpu(GPULOOM_SOFTGPU_LIBRARY)};
   std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
+
+  // What a test has in which somebody is to keep nobody waiting: the tenant with memory and a pinned page, whose word 64
+  // is for a gate, and a neighbour with memory.
+  void MakeNeighbours() {
+    ASSERT_TRUE(LoadProgram(tenant_.get()));
+    memory_ = tenant_->Alloc(4096);
+    host_ = Pin(tenant_.get());
+    ASSERT_NE(host_, nullptr);
+    neighbour_ = scheduler_.AddTenant();
+    ASSERT_TRUE(LoadProgram(neighbour_.get()));
+    theirs_ = neighbour_->Alloc(4096);
+  }
+  bool NeighbourGoesOn() { return neighbour_->WaitDone(0, Scale(neighbour_.get(), 0, theirs_, 2)); }
+
+  uint64_t memory_ = 0;
+  uint32_t* host_ = nullptr;
+  std::unique_ptr<TestingTenant> neighbour_;
+  uint64_t theirs_ = 0;
 };
 
 }  // namespace gpuloom::executor
