@@ -192,6 +192,7 @@ void Device::SetPrepared(const Preparation& made) {
 }
 
 void Device::CountStream() { objects_->streams.Add(); }
+void Device::CountEvent() { objects_->events.Add(); }
 
 void Device::OnDestroyed(size_t streams, size_t events) {
   objects_->streams.Remove(streams);

@@ -97,8 +97,9 @@ class Device {
   void SetPrepared(const Preparation& made);
   // Before there are tenants: prepares for as many streams and events as a domain seldom has more of.
   void Prepare();
-  // For streams that are not taken here, but dropped here.
+  // For those that are not taken here, but given back or dropped here.
   void CountStream();
+  void CountEvent();
 
   // Most idle streams (of all priorities) and events (of each kind) kept for reuse. A stream takes
   // about 0.5 MiB of device memory, and even a program with many streams seldom has more than this.

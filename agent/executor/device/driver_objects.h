@@ -20,10 +20,7 @@ class DriverObjects {
     // `most`: what a fresh context makes without waiting.
     explicit constexpr Count(size_t most) : most_(most) {}
 
-    void Add(size_t objects = 1) {
-      alive_ += objects;
-      most_ = std::max(most_, alive_);
-    }
+    void Add() { most_ = std::max(most_, ++alive_); }
     void Remove(size_t objects) { alive_ -= std::min(objects, alive_); }
     void Prepare(size_t most) { most_ = std::max(most_, most); }
     // Whether another can be made without waiting, and `margin` more behind it.

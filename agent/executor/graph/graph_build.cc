@@ -43,7 +43,9 @@ CUresult AddTo(const Driver& cuda, const Edges& edges) {
 }  // namespace
 
 GraphRecordEvent::~GraphRecordEvent() {
-  if (event != nullptr) device->GiveEvent(true, event);
+  if (event == nullptr) return;
+  device->CountEvent();
+  device->GiveEvent(true, event);
 }
 
 // The last holder (the session's table, a queued or a running launch) destroys it, on the ring thread. The counts stay
