@@ -502,5 +502,67 @@ TEST_F(StreamSetTest, WhatWaitsIsDroppedInPieces) {
   EXPECT_TRUE(a.Idle());
 }
 
+// Naps (session.h) rest on these estimates.
+TEST_F(StreamSetTest, TheDeviceIsBusyForAsLongAsItsCommandsTookLately) {
+  Stream& a = Add(1);
+  Enqueue(a);
+  Mark(a);
+  EXPECT_EQ(set_.BusyForNs(now_ns_), 0u) << "nothing is known of its commands";
+  now_ns_ += 100'000;
+  Complete(a);
+  for (int i = 0; i < 10; ++i) Enqueue(a);
+  Mark(a);
+  EXPECT_EQ(set_.BusyForNs(now_ns_), 1'000'000u);
+  EXPECT_EQ(set_.BusyForNs(now_ns_ + 300'000), 700'000u);
+  EXPECT_EQ(set_.BusyForNs(now_ns_ + 2'000'000), 0u) << "they take longer than expected";
+}
+
+TEST_F(StreamSetTest, WhatWaitsMustGoBeforeItsOwnStreamIsIdle) {
+  Stream& a = Add(1);
+  Stream& b = Add(2);
+  for (Stream* stream : {&a, &b}) {
+    Enqueue(*stream);
+    Mark(*stream);
+  }
+  now_ns_ += 100'000;
+  Complete(a);
+  Complete(b);
+  for (int i = 0; i < 10; ++i) Enqueue(a);
+  Mark(a);
+  Enqueue(b);
+  Mark(b);
+  EXPECT_EQ(set_.BusyForNs(now_ns_), 1'000'000u);
+  may_submit_ = false;
+  Enqueue(b);
+  EXPECT_EQ(set_.BusyForNs(now_ns_), 100'000u);
+}
+
+TEST_F(StreamSetTest, AStartIsWorkForAStreamOfWhichTheDeviceHasNothing) {
+  Stream& a = Add(1);
+  Enqueue(a);
+  Mark(a);
+  EXPECT_EQ(set_.last_start_ns(), now_ns_);
+  const uint64_t started_ns = now_ns_;
+  now_ns_ += 1000;
+  Enqueue(a);
+  Mark(a);
+  EXPECT_EQ(set_.last_start_ns(), started_ns) << "the first is still there";
+  now_ns_ += 1000;
+  Enqueue(Add(2));
+  Mark(*set_.Find(StreamId{2}));
+  EXPECT_EQ(set_.last_start_ns(), now_ns_) << "another stream";
+}
+
+TEST_F(StreamSetTest, AStreamThatWasFoundToHaveRunDryHasStartedAnew) {
+  Stream& a = Add(1);
+  Enqueue(a);
+  Mark(a);
+  now_ns_ += 1000;
+  Enqueue(a);
+  Mark(a);
+  set_.CompleteOldestMark(a, now_ns_);
+  EXPECT_EQ(set_.last_start_ns(), now_ns_) << "what came in this round found nothing to wait for";
+}
+
 }  // namespace
 }  // namespace gpuloom::executor
