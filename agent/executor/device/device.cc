@@ -19,10 +19,12 @@ constexpr size_t kFirstEvents = 4000;
 constexpr size_t kStreamsAtATime = 64;
 constexpr size_t kEventsAtATime = 4000;
 // Of the events that can be made without waiting, so many are for marks, of which the driver's queues
-// take 512 (driver_room.h); and of the streams and events so many for the executor's own.
+// take 512 (driver_room.h); and of the streams and events so many for the executor's own: a stream
+// for clearing memory in each class, one each for graphs' uploads, for printing and for arrays, and
+// those that workers are destroying.
 constexpr size_t kEventsForMarks = 768;
 constexpr size_t kEventsForOwn = 64;
-constexpr size_t kStreamsForOwn = 8;
+constexpr size_t kStreamsForOwn = 12;
 
 }  // namespace
 
@@ -168,60 +170,80 @@ void Device::GiveEvent(bool timing, CUevent event) {
   (idle.size() < kMaxIdleEvents ? idle : excess_.events).push_back(event);
 }
 
+bool Device::HasSpareGreenStream() const { return objects_->streams.HasSpare(1, kStreamsForOwn); }
+
 bool Device::HasSpareStream(int priority) const {
   const auto idle = idle_streams_.find(priority);
-  return objects_->streams.HasSpare(kStreamsForOwn) ||
-         (idle != idle_streams_.end() && !idle->second.empty());
+  return HasSpareGreenStream() || (idle != idle_streams_.end() && !idle->second.empty());
 }
 
-bool Device::HasSpareEvent(bool timing, bool kept) const {
-  return idle_events_[timing].size() > (kept ? kEventsForMarks / 2 : 0) ||
-         objects_->events.HasSpare(kept ? kEventsForMarks : kEventsForOwn);
+bool Device::HasSpareEvent(bool timing, EventUse use) const {
+  const size_t idle = idle_events_[timing].size();
+  switch (use) {
+    case EventUse::kKept:
+      return idle > kEventsForMarks / 2 || objects_->events.HasSpare(1, kEventsForMarks);
+    case EventUse::kMark:
+      return idle != 0 || objects_->events.HasSpare(1, kEventsForOwn);
+    case EventUse::kOwn:
+      return idle != 0 || objects_->events.HasSpare(1, 0);
+  }
+  return false;
+}
+
+std::unique_ptr<EventPromise> Device::PromiseEvents(size_t events) {
+  if (events != 0 && !objects_->events.HasSpare(events, kEventsForMarks)) {
+    wanted_events_ = std::max(wanted_events_, events);
+    return nullptr;
+  }
+  objects_->events.Promise(events);
+  return std::make_unique<EventPromise>(this, events);
+}
+
+EventPromise::~EventPromise() { device_->objects_->events.Redeem(left_); }
+
+CUresult EventPromise::Make(CUevent* event) {
+  const CUresult result = device_->Judge(device_->cuda().cuEventCreate(event, CU_EVENT_DEFAULT));
+  if (result != CUDA_SUCCESS) return result;
+  device_->objects_->events.Add();
+  device_->objects_->events.Redeem(1);
+  --left_;
+  return CUDA_SUCCESS;
 }
 
 Device::Preparation Device::Missing() const {
   Preparation missing;
-  if (!objects_->streams.HasSpare(kStreamsForOwn)) missing.streams = kStreamsAtATime;
-  if (!objects_->events.HasSpare(kEventsForMarks)) missing.events = kEventsAtATime;
+  if (!objects_->streams.HasSpare(1, kStreamsForOwn)) missing.streams = kStreamsAtATime;
+  if (!objects_->events.HasSpare(wanted_events_, kEventsForMarks)) missing.events = kEventsAtATime;
   return missing;
 }
 
-void Device::SetPrepared(const Preparation& made) {
-  objects_->streams.Prepare(objects_->streams.alive() + made.streams);
-  objects_->events.Prepare(objects_->events.alive() + made.events);
-}
-
 void Device::CountStream() { objects_->streams.Add(); }
-void Device::CountEvent() { objects_->events.Add(); }
 
-void Device::OnDestroyed(size_t streams, size_t events) {
-  objects_->streams.Remove(streams);
-  objects_->events.Remove(events);
-}
-
-void Device::Prepare() {
-  const Preparation first = {kFirstStreams, kFirstEvents};
-  first.Make(cuda_);
-  SetPrepared(first);
-}
+void Device::PrepareFirst() { Prepare({kFirstStreams, kFirstEvents}); }
 
 // What is beyond the present number stays with the driver when it is destroyed. Errors show
 // themselves where one is needed.
-void Device::Preparation::Make(const Driver& cuda) const {
+void Device::Prepare(const Preparation& missing) {
+  const size_t streams = objects_->streams.alive() + missing.streams;
+  const size_t events = objects_->events.alive() + missing.events;
   Excess made;
-  made.streams.reserve(streams);
-  made.events.reserve(events);
-  for (size_t i = 0; i < streams; ++i) {
+  made.streams.reserve(missing.streams);
+  made.events.reserve(missing.events);
+  for (size_t i = 0; i < missing.streams; ++i) {
     CUstream stream = nullptr;
-    if (cuda.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS) break;
+    if (cuda_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS) break;
+    objects_->streams.Add();
     made.streams.push_back(stream);
   }
-  for (size_t i = 0; i < events; ++i) {
+  for (size_t i = 0; i < missing.events; ++i) {
     CUevent event = nullptr;
-    if (cuda.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) break;
+    if (cuda_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) break;
+    objects_->events.Add();
     made.events.push_back(event);
   }
-  made.Destroy(cuda);
+  Destroy(made);
+  objects_->streams.Prepare(streams);
+  objects_->events.Prepare(events);
 }
 
 // From the end of the lists, so that nothing moves.
@@ -240,9 +262,15 @@ Device::Excess Device::TakeExcess() {
 
 // Results are not looked at: what cannot be destroyed is lost to the process, and a sticky error
 // shows itself elsewhere.
-void Device::Excess::Destroy(const Driver& cuda) const {
-  for (const CUstream stream : streams) cuda.cuStreamDestroy_v2(stream);
-  for (const CUevent event : events) cuda.cuEventDestroy_v2(event);
+void Device::Destroy(const Excess& excess) {
+  for (const CUstream stream : excess.streams) {
+    objects_->streams.Remove();
+    cuda_.cuStreamDestroy_v2(stream);
+  }
+  for (const CUevent event : excess.events) {
+    objects_->events.Remove();
+    cuda_.cuEventDestroy_v2(event);
+  }
 }
 
 // cuKernelGetName is newer than the oldest driver that is supported.

@@ -353,6 +353,7 @@ void GreenContexts::MakeGreen(const std::shared_ptr<NewGreen>& made) {
       [this, made] {
         --outstanding_;
         services_.device->Judge(made->result);
+        if (made->made.context != nullptr) services_.device->CountStream();  // its default one
         made->owner->made = made->made;
         if (serving()) AnswerGreen(*made);
       });

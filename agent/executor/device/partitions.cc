@@ -236,8 +236,11 @@ void Partitions::Make(Partition* partition) {
   };
   quiet_->Need(
       this, [work, make] { work->result = make(work.get()); },
-      [this, work, partition] {
+      [this, work, partition, has_context] {
         device_->Judge(work->result);
+        if (!has_context && work->made.context != nullptr)
+          device_->CountStream();  // its default one
+        if (work->stream != nullptr) device_->CountStream();
         ++changes_;
         partition->made = work->made;
         if (work->result != CUDA_SUCCESS) {

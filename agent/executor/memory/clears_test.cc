@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "agent/executor/memory/device_space.h"
 #include "agent/executor/testing/tenant_test_fixture.h"
 
 namespace gpuloom::executor {
@@ -141,6 +142,26 @@ TEST_F(ClearsTest, Malicious_AllocatingWithoutEndStaysBelowTheCeiling) {
   EXPECT_GE(ended->time.compute_ns, 90'000'000u);
   EXPECT_GE(static_cast<uint64_t>(took.count()), 5 * ended->time.compute_ns)
       << "the second piece has waited until the first was paid for";
+}
+
+// Each takes two places in a queue of the driver's, and a full one would keep this thread.
+TEST_F(ClearsTest, Malicious_LittleWithoutEndLeavesRoomInTheDriversQueue) {
+  constexpr int kAsked = 300;
+  const auto neighbour = AddTenant();
+  TestingDriver::Hold();
+  (void)TestingDriver::TakeCalls();
+  Ticket last{};
+  for (int i = 0; i < kAsked; ++i) last = Ask(tenant_.get(), kGranuleBytes);
+  int clears = 0;
+  ASSERT_TRUE(tenant_->Wait([&] { return (clears += Clears()) >= 64; }));
+  EXPECT_TRUE(tenant_->Never([&] { return Has(*tenant_, last); }));
+  EXPECT_EQ(clears + Clears(), 64);
+  const Ticket theirs = Ask(neighbour.get(), kGranuleBytes);
+  ASSERT_TRUE(neighbour->Wait([&] { return (clears = Clears()) != 0; })) << "its first one";
+  EXPECT_EQ(clears, 1);
+  TestingDriver::Release();
+  EXPECT_TRUE(neighbour->Wait([&] { return Has(*neighbour, theirs); }));
+  EXPECT_TRUE(tenant_->Wait([&] { return Has(*tenant_, last); }));
 }
 
 TEST_F(ClearsTest, Malicious_WhoEndsMeanwhileIsNotWaitedFor) {

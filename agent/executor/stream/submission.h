@@ -51,6 +51,7 @@ class Submission final : public Part, public StreamSink {
 
   // Whether CUDA can be given work of the stream without making objects for which it waits (driver_objects.h).
   bool HasObjects(const Stream& stream, const StreamCommand& command) const;
+  bool NeedsStream(const Stream& stream) const;
   // Adds what is at the heads of streams and belongs to the kernels' engine.
   void AddHeads(std::vector<HeadOfStream>* heads) const;
 

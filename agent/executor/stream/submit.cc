@@ -223,11 +223,23 @@ bool Submission::KernelIsTimed(const Stream& stream) const {
 void Submission::LeavePrintersLine() { services_.printer->Forget(id()); }
 
 bool Submission::HasObjects(const Stream& stream, const StreamCommand& command) const {
+  using enum Device::EventUse;
   const auto* record = std::get_if<RecordWork>(&command.work);
-  return services_.device->HasSpareEvent(record != nullptr && record->point->timing,
-                                         /*kept=*/record != nullptr) &&
-         (stream.cuda != nullptr ||
-          services_.device->HasSpareStream(port_->Band().Map(stream.priority)));
+  if (!services_.device->HasSpareEvent(record != nullptr && record->point->timing,
+                                       record != nullptr ? kKept : kMark)) {
+    return false;
+  }
+  return !NeedsStream(stream) ||
+         (ContextOf(stream) == services_.device->context()
+              ? services_.device->HasSpareStream(port_->Band().Map(stream.priority))
+              : services_.device->HasSpareGreenStream());
+}
+
+// Whether MakeStream would make one.
+bool Submission::NeedsStream(const Stream& stream) const {
+  if (stream.cuda == nullptr || stream.context != ContextOf(stream)) return true;
+  return stream.terms != services_.sharing->changes() && !stream.AtDevice() &&
+         stream.cuda_priority != port_->Band().Map(stream.priority);
 }
 
 bool Submission::HasRoom(const Stream& stream, const StreamCommand& command) const {
