@@ -24,7 +24,7 @@ constexpr size_t kEventsAtATime = 4000;
 // those that workers are destroying.
 constexpr size_t kEventsForMarks = 768;
 constexpr size_t kEventsForOwn = 64;
-constexpr size_t kStreamsForOwn = 12;
+constexpr size_t kStreamsForOwn = 8;
 
 }  // namespace
 
