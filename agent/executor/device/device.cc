@@ -25,6 +25,9 @@ constexpr size_t kEventsAtATime = 4000;
 constexpr size_t kEventsForMarks = 768;
 constexpr size_t kEventsForOwn = 64;
 constexpr size_t kStreamsForOwn = 8;
+constexpr size_t kGreenStreamsAtATime = 43;
+// For those that are being destroyed.
+constexpr size_t kGreenStreamsForOwn = 4;
 
 }  // namespace
 
@@ -146,7 +149,7 @@ CUresult Device::TakeStream(int priority, CUstream* stream) {
 
 void Device::GiveStream(int priority, CUstream stream) {
   if (stream == nullptr) return;
-  if (idle_stream_count_ == kMaxIdleStreams) return DropStream(stream);
+  if (idle_stream_count_ == kMaxIdleStreams) return DropStream(stream, nullptr);
   ++idle_stream_count_;
   idle_streams_[priority].push_back(stream);
 }
@@ -170,11 +173,18 @@ void Device::GiveEvent(bool timing, CUevent event) {
   (idle.size() < kMaxIdleEvents ? idle : excess_.events).push_back(event);
 }
 
-bool Device::HasSpareGreenStream() const { return objects_->streams.HasSpare(1, kStreamsForOwn); }
+bool Device::HasSpareGreenStream(CUgreenCtx green) {
+  if (objects_->StreamsOf(green).HasSpare(1, kGreenStreamsForOwn)) return true;
+  if (std::find(short_greens_.begin(), short_greens_.end(), green) == short_greens_.end()) {
+    short_greens_.push_back(green);
+  }
+  return false;
+}
 
 bool Device::HasSpareStream(int priority) const {
   const auto idle = idle_streams_.find(priority);
-  return HasSpareGreenStream() || (idle != idle_streams_.end() && !idle->second.empty());
+  return objects_->streams.HasSpare(1, kStreamsForOwn) ||
+         (idle != idle_streams_.end() && !idle->second.empty());
 }
 
 bool Device::HasSpareEvent(bool timing, EventUse use) const {
@@ -210,14 +220,35 @@ CUresult EventPromise::Make(CUevent* event) {
   return CUDA_SUCCESS;
 }
 
-Device::Preparation Device::Missing() const {
+Device::Preparation Device::Missing() {
   Preparation missing;
   if (!objects_->streams.HasSpare(1, kStreamsForOwn)) missing.streams = kStreamsAtATime;
   if (!objects_->events.HasSpare(wanted_events_, kEventsForMarks)) missing.events = kEventsAtATime;
+  if (!short_greens_.empty()) {
+    missing.green = short_greens_.front();
+    missing.green_streams = &objects_->StreamsOf(missing.green);
+  }
   return missing;
 }
 
-void Device::CountStream() { objects_->streams.Add(); }
+void Device::OnPrepared(const Preparation& made) {
+  wanted_events_ = 1;
+  std::erase(short_greens_, made.green);
+}
+
+void Device::CountGreenStream(CUgreenCtx green) { objects_->StreamsOf(green).Add(); }
+
+// Non-blocking to CUDA, like all of the executor's streams.
+CUresult Device::TakeGreenStream(CUgreenCtx green, int priority, CUstream* stream) {
+  const CUresult result =
+      Judge(cuda_.cuGreenCtxStreamCreate(stream, green, CU_STREAM_NON_BLOCKING, priority));
+  if (result == CUDA_SUCCESS) objects_->StreamsOf(green).Add();
+  return result;
+}
+
+void Device::DropStream(CUstream stream, CUgreenCtx green) {
+  if (stream != nullptr) excess_.streams.push_back({stream, &objects_->StreamsOf(green)});
+}
 
 void Device::PrepareFirst() { Prepare({kFirstStreams, kFirstEvents}); }
 
@@ -233,13 +264,27 @@ void Device::Prepare(const Preparation& missing) {
     CUstream stream = nullptr;
     if (cuda_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS) break;
     objects_->streams.Add();
-    made.streams.push_back(stream);
+    made.streams.push_back({stream, &objects_->streams});
   }
   for (size_t i = 0; i < missing.events; ++i) {
     CUevent event = nullptr;
     if (cuda_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) break;
     objects_->events.Add();
     made.events.push_back(event);
+  }
+  if (missing.green != nullptr) {
+    ObjectCount* const count = missing.green_streams;
+    const size_t green_streams = count->alive() + kGreenStreamsAtATime;
+    for (size_t i = 0; i < kGreenStreamsAtATime; ++i) {
+      CUstream stream = nullptr;
+      if (cuda_.cuGreenCtxStreamCreate(&stream, missing.green, CU_STREAM_NON_BLOCKING, 0) !=
+          CUDA_SUCCESS) {
+        break;
+      }
+      count->Add();
+      made.streams.push_back({stream, count});
+    }
+    count->Prepare(green_streams);
   }
   Destroy(made);
   objects_->streams.Prepare(streams);
@@ -263,9 +308,9 @@ Device::Excess Device::TakeExcess() {
 // Results are not looked at: what cannot be destroyed is lost to the process, and a sticky error
 // shows itself elsewhere.
 void Device::Destroy(const Excess& excess) {
-  for (const CUstream stream : excess.streams) {
-    objects_->streams.Remove();
-    cuda_.cuStreamDestroy_v2(stream);
+  for (const Excess::Stream& dropped : excess.streams) {
+    dropped.count->Remove();
+    cuda_.cuStreamDestroy_v2(dropped.stream);
   }
   for (const CUevent event : excess.events) {
     objects_->events.Remove();

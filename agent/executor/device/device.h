@@ -20,8 +20,9 @@
 namespace gpuloom::executor {
 
 class Device;
-class DriverObjects;
 class Linker;
+class ObjectCount;
+struct DriverObjects;
 
 // Returns true for errors after which the context, and with it the process, is unusable.
 bool IsSticky(CUresult result);
@@ -92,10 +93,10 @@ class Device {
   // Non-blocking streams, by priority. Streams given back must be idle; null is ignored.
   [[nodiscard]] CUresult TakeStream(int priority, CUstream* stream);
   void GiveStream(int priority, CUstream stream);
-  // For streams that must not be reused: another context's, for example.
-  void DropStream(CUstream stream) {
-    if (stream != nullptr) excess_.streams.push_back(stream);
-  }
+  // The same in a green context, which is never destroyed. Its streams are not reused.
+  [[nodiscard]] CUresult TakeGreenStream(CUgreenCtx green, int priority, CUstream* stream);
+  // For streams that must not be reused. `green`: where it was taken, or null.
+  void DropStream(CUstream stream, CUgreenCtx green);
 
   // Events. An event given back may still be pending: CUDA allows recording it again, and destroying it.
   [[nodiscard]] CUresult TakeEvent(bool timing, CUevent* event);
@@ -106,7 +107,8 @@ class Device {
   // last for the executor's own.
   enum class EventUse : uint8_t { kKept, kMark, kOwn };
   bool HasSpareStream(int priority) const;
-  bool HasSpareGreenStream() const;  // of a green context, which are not reused
+  // Another will be prepared if there is none: ask again later.
+  bool HasSpareGreenStream(CUgreenCtx green);
   bool HasSpareEvent(bool timing, EventUse use) const;
   // Kept events for a worker; null if they are not there. They will be prepared then: ask again later.
   [[nodiscard]] std::unique_ptr<EventPromise> PromiseEvents(size_t events);
@@ -114,15 +116,17 @@ class Device {
   struct Preparation {
     size_t streams = 0;
     size_t events = 0;
-    bool empty() const { return streams == 0 && events == 0; }
+    CUgreenCtx green = nullptr;  // a green context that needs streams
+    ObjectCount* green_streams = nullptr;
+    bool empty() const { return streams == 0 && events == 0 && green == nullptr; }
   };
-  Preparation Missing() const;
+  Preparation Missing();
   void Prepare(const Preparation& missing);
-  void OnPrepared() { wanted_events_ = 1; }
+  void OnPrepared(const Preparation& made);
   // Before there are tenants: prepares for as many streams and events as a domain seldom has more of.
   void PrepareFirst();
-  // For those that are made elsewhere, and given back or dropped here. Any thread.
-  void CountStream();
+  // For one that was made elsewhere.
+  void CountGreenStream(CUgreenCtx green);
 
   // Most idle streams (of all priorities) and events (of each kind) kept for reuse. A stream takes
   // about 0.5 MiB of device memory, and even a program with many streams seldom has more than this.
@@ -130,7 +134,11 @@ class Device {
   static constexpr size_t kMaxIdleEvents = 1024;
   // Objects given back beyond that, destroyed on a worker: each takes up to 40 µs there.
   struct Excess {
-    std::vector<CUstream> streams;
+    struct Stream {
+      CUstream stream;
+      ObjectCount* count;
+    };
+    std::vector<Stream> streams;
     std::vector<CUevent> events;
     bool empty() const { return streams.empty() && events.empty(); }
   };
@@ -157,7 +165,8 @@ class Device {
   std::atomic<Cubins> cubins_{Cubins::kUnknown};
   std::atomic<CUresult> lost_{CUDA_SUCCESS};
   const std::unique_ptr<DriverObjects> objects_;
-  size_t wanted_events_ = 1;  // the most that somebody waits for
+  std::vector<CUgreenCtx> short_greens_;  // somebody waits for their streams
+  size_t wanted_events_ = 1;              // the most that somebody waits for
   std::map<int, std::vector<CUstream>> idle_streams_;
   size_t idle_stream_count_ = 0;
   std::vector<CUevent> idle_events_[2];

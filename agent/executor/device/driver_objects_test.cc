@@ -13,8 +13,8 @@
 namespace gpuloom::executor {
 namespace {
 
-TEST(DriverObjects, AsManyAsThereHaveBeenCanBeThereAgain) {
-  DriverObjects::Count count(2);
+TEST(ObjectCount, AsManyAsThereHaveBeenCanBeThereAgain) {
+  ObjectCount count(2);
   EXPECT_TRUE(count.HasSpare(2, 0));
   EXPECT_FALSE(count.HasSpare(2, 1));
   for (int i = 0; i < 3; ++i) count.Add();
@@ -36,7 +36,7 @@ class DriverObjectsTest : public ::testing::Test {
     const Device::Preparation missing = device_.Missing();
     ASSERT_NE(missing.events, 0u);
     device_.Prepare(missing);
-    device_.OnPrepared();
+    device_.OnPrepared(missing);
   }
 
   const Driver& driver_ = TestingDriver::Reset();
@@ -92,20 +92,26 @@ TEST_F(DriverObjectsTest, TheLastEventsAreForMarksAndTheVeryLastForTheExecutor) 
   EXPECT_FALSE(HasSpare(kKept));
 }
 
-TEST_F(DriverObjectsTest, StreamsOfGreenContextsAreNewOnes) {
+// A green context has blocks of its own, and its streams are not reused.
+TEST_F(DriverObjectsTest, StreamsOfAGreenContextAreCountedByThemselves) {
+  const auto green = reinterpret_cast<CUgreenCtx>(uintptr_t{8});
+  const auto other = reinterpret_cast<CUgreenCtx>(uintptr_t{16});
   CUstream stream = nullptr;
   int taken = 0;
-  for (; device_.HasSpareStream(0); ++taken) {
-    ASSERT_EQ(device_.TakeStream(0, &stream), CUDA_SUCCESS);
+  for (; device_.HasSpareGreenStream(green); ++taken) {
+    ASSERT_LT(taken, 40) << "the 41st waits";
+    ASSERT_EQ(device_.TakeGreenStream(green, 0, &stream), CUDA_SUCCESS);
   }
-  EXPECT_GT(taken, 0);
-  device_.GiveStream(0, stream);
-  EXPECT_TRUE(device_.HasSpareStream(0)) << "that one";
-  EXPECT_FALSE(device_.HasSpareStream(-1));
-  EXPECT_FALSE(device_.HasSpareGreenStream());
-  ASSERT_NE(device_.Missing().streams, 0u);
-  device_.Prepare(device_.Missing());
-  EXPECT_TRUE(device_.HasSpareGreenStream());
+  EXPECT_GE(taken, 30);
+  EXPECT_TRUE(device_.HasSpareGreenStream(other));
+  EXPECT_TRUE(device_.HasSpareStream(0));
+  const Device::Preparation missing = device_.Missing();
+  EXPECT_EQ(missing.streams, 0u);
+  ASSERT_EQ(missing.green, green);
+  device_.Prepare(missing);
+  device_.OnPrepared(missing);
+  EXPECT_TRUE(device_.Missing().empty());
+  EXPECT_TRUE(device_.HasSpareGreenStream(green));
 }
 
 // What goes back beyond the pool is destroyed, and the driver has room for as many again.

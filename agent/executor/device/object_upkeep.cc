@@ -21,9 +21,9 @@ void ObjectUpkeep::Look() {
   // For no session: all are held for it, as for one that waits for others' work.
   quiet_->Need(
       this, [missing, device] { device->Prepare(missing); },
-      [this] {
+      [this, missing] {
         prepares_ = false;
-        device_->OnPrepared();
+        device_->OnPrepared(missing);
       });
 }
 

@@ -46,6 +46,43 @@ TEST_F(ObjectUpkeepTest, StreamsWithoutEndKeepNobodyWaiting) {
   EXPECT_TRUE(tenant_->WaitDone(0, endless));
 }
 
+// A green context has blocks of streams of its own: that many have been in the whole device helps nobody there.
+TEST_F(ObjectUpkeepTest, Malicious_StreamsOfAPartWithoutEndKeepNobodyWaiting) {
+  constexpr uint32_t kStreams = 60;
+  ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
+  auto many = scheduler_.AddTenant("many-streams-of-a-part");
+  ASSERT_TRUE(LoadProgram(many.get()));
+  const uint64_t its = many->Alloc(4096);
+  for (uint32_t stream = 1; stream <= kStreams; ++stream) {
+    ASSERT_TRUE(many->CreateStream(stream, /*nonblocking=*/true));
+    ASSERT_TRUE(many->WaitDone(stream, Scale(many.get(), stream, its, 2)));
+  }
+  wire::GreenCreate::Request part{};
+  part.context = wire::GreenContextId{1};
+  part.part = wire::DevicePartId{1};
+  part.split = {0, 1, 1, 0};
+  part.picked[0] = 1;
+  ASSERT_EQ(many->Call<wire::GreenCreate>(part), CUDA_SUCCESS);
+
+  Gate gate(host_ + 64);
+  const Ticket endless = Hold(tenant_.get(), 0, memory_, gate);
+  std::vector<Ticket> launched(2 * kStreams + 1);
+  for (uint32_t stream = kStreams + 1; stream <= 2 * kStreams; ++stream) {
+    ASSERT_EQ(many->Call<wire::GreenStreamCreate>({StreamId{stream}, part.context, 0, 0}),
+              CUDA_SUCCESS);
+    launched[stream] = Scale(many.get(), stream, its, 2);
+    ASSERT_TRUE(NeighbourGoesOn()) << stream;
+  }
+  EXPECT_TRUE(many->WaitDone(kStreams + 1, launched[kStreams + 1]));
+  EXPECT_FALSE(many->reader.Done(StreamId{2 * kStreams}, launched[2 * kStreams]));
+  EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, endless));
+  gate.Open();
+  for (uint32_t stream = kStreams + 1; stream <= 2 * kStreams; ++stream) {
+    ASSERT_TRUE(many->WaitDone(stream, launched[stream])) << stream;
+  }
+  EXPECT_TRUE(tenant_->WaitDone(0, endless));
+}
+
 // The same of events, of which each recorded one that is timed has its own.
 TEST_F(ObjectUpkeepTest, EventsWithoutEndKeepNobodyWaiting) {
   ASSERT_NO_FATAL_FAILURE(MakeNeighbours());

@@ -236,11 +236,9 @@ void Partitions::Make(Partition* partition) {
   };
   quiet_->Need(
       this, [work, make] { work->result = make(work.get()); },
-      [this, work, partition, has_context] {
+      [this, work, partition] {
         device_->Judge(work->result);
-        if (!has_context && work->made.context != nullptr)
-          device_->CountStream();  // its default one
-        if (work->stream != nullptr) device_->CountStream();
+        if (work->stream != nullptr) device_->CountGreenStream(work->made.context);
         ++changes_;
         partition->made = work->made;
         if (work->result != CUDA_SUCCESS) {

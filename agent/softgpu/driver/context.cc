@@ -190,11 +190,22 @@ std::shared_ptr<Stream> Context::MakeStream(unsigned with_flags, int priority) {
   // The legacy stream does not wait for streams of a green context, nor they for it, whatever their flags.
   if (green != nullptr) with_flags |= CU_STREAM_NON_BLOCKING;
   auto stream = std::make_shared<Stream>(*this, Stream::Kind::kCreated, with_flags, priority);
-  const MutexLock lock(streams_mutex_);
-  if (streams_.size() >= prepared_streams_) {
+  {
+    const MutexLock lock(streams_mutex_);
+    if (streams_.size() < prepared_streams_) {
+      streams_.push_back(stream);
+      return stream;
+    }
     prepared_streams_ += kStreamsOfABlock;
-    WaitFor(AllPointsLocked());
   }
+  std::vector<Point> others;
+  for (Context* context : AllContexts()) {
+    if (&context->device != &device || context == this) continue;
+    for (Point& point : context->AllPoints()) others.push_back(std::move(point));
+  }
+  const MutexLock lock(streams_mutex_);
+  WaitFor(others);
+  WaitFor(AllPointsLocked());
   streams_.push_back(stream);
   return stream;
 }
