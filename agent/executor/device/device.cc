@@ -19,10 +19,15 @@ constexpr size_t kFirstEvents = 4000;
 constexpr size_t kStreamsAtATime = 64;
 constexpr size_t kEventsAtATime = 4000;
 // Of the events that can be made without waiting, so many are for marks, of which the driver's queues
-// take 512 (driver_room.h); and of the streams and events so many for the executor's own.
+// take 512 (driver_room.h); and of the streams and events so many for the executor's own: a stream
+// for clearing memory in each class, one each for graphs' uploads, for printing and for arrays, and
+// those that workers are destroying.
 constexpr size_t kEventsForMarks = 768;
 constexpr size_t kEventsForOwn = 64;
 constexpr size_t kStreamsForOwn = 8;
+constexpr size_t kGreenStreamsAtATime = 43;
+// For those that are being destroyed.
+constexpr size_t kGreenStreamsForOwn = 4;
 
 }  // namespace
 
@@ -144,7 +149,7 @@ CUresult Device::TakeStream(int priority, CUstream* stream) {
 
 void Device::GiveStream(int priority, CUstream stream) {
   if (stream == nullptr) return;
-  if (idle_stream_count_ == kMaxIdleStreams) return DropStream(stream);
+  if (idle_stream_count_ == kMaxIdleStreams) return DropStream(stream, nullptr);
   ++idle_stream_count_;
   idle_streams_[priority].push_back(stream);
 }
@@ -168,60 +173,122 @@ void Device::GiveEvent(bool timing, CUevent event) {
   (idle.size() < kMaxIdleEvents ? idle : excess_.events).push_back(event);
 }
 
+bool Device::HasSpareGreenStream(CUgreenCtx green) {
+  if (objects_->StreamsOf(green).HasSpare(1, kGreenStreamsForOwn)) return true;
+  if (std::find(short_greens_.begin(), short_greens_.end(), green) == short_greens_.end()) {
+    short_greens_.push_back(green);
+  }
+  return false;
+}
+
 bool Device::HasSpareStream(int priority) const {
   const auto idle = idle_streams_.find(priority);
-  return objects_->streams.HasSpare(kStreamsForOwn) ||
+  return objects_->streams.HasSpare(1, kStreamsForOwn) ||
          (idle != idle_streams_.end() && !idle->second.empty());
 }
 
-bool Device::HasSpareEvent(bool timing, bool kept) const {
-  return idle_events_[timing].size() > (kept ? kEventsForMarks / 2 : 0) ||
-         objects_->events.HasSpare(kept ? kEventsForMarks : kEventsForOwn);
+bool Device::HasSpareEvent(bool timing, EventUse use) const {
+  const size_t idle = idle_events_[timing].size();
+  switch (use) {
+    case EventUse::kKept:
+      return idle > kEventsForMarks / 2 || objects_->events.HasSpare(1, kEventsForMarks);
+    case EventUse::kMark:
+      return idle != 0 || objects_->events.HasSpare(1, kEventsForOwn);
+    case EventUse::kOwn:
+      return idle != 0 || objects_->events.HasSpare(1, 0);
+  }
+  return false;
 }
 
-Device::Preparation Device::Missing() const {
+std::unique_ptr<EventPromise> Device::PromiseEvents(size_t events) {
+  if (events != 0 && !objects_->events.HasSpare(events, kEventsForMarks)) {
+    wanted_events_ = std::max(wanted_events_, events);
+    return nullptr;
+  }
+  objects_->events.Promise(events);
+  return std::make_unique<EventPromise>(this, events);
+}
+
+EventPromise::~EventPromise() { device_->objects_->events.Redeem(left_); }
+
+CUresult EventPromise::Make(CUevent* event) {
+  const CUresult result = device_->Judge(device_->cuda().cuEventCreate(event, CU_EVENT_DEFAULT));
+  if (result != CUDA_SUCCESS) return result;
+  device_->objects_->events.Add();
+  device_->objects_->events.Redeem(1);
+  --left_;
+  return CUDA_SUCCESS;
+}
+
+Device::Preparation Device::Missing() {
   Preparation missing;
-  if (!objects_->streams.HasSpare(kStreamsForOwn)) missing.streams = kStreamsAtATime;
-  if (!objects_->events.HasSpare(kEventsForMarks)) missing.events = kEventsAtATime;
+  if (!objects_->streams.HasSpare(1, kStreamsForOwn)) missing.streams = kStreamsAtATime;
+  if (!objects_->events.HasSpare(wanted_events_, kEventsForMarks)) missing.events = kEventsAtATime;
+  if (!short_greens_.empty()) {
+    missing.green = short_greens_.front();
+    missing.green_streams = &objects_->StreamsOf(missing.green);
+  }
   return missing;
 }
 
-void Device::SetPrepared(const Preparation& made) {
-  objects_->streams.Prepare(objects_->streams.alive() + made.streams);
-  objects_->events.Prepare(objects_->events.alive() + made.events);
+void Device::OnPrepared(const Preparation& made) {
+  wanted_events_ = 1;
+  std::erase(short_greens_, made.green);
 }
 
-void Device::CountStream() { objects_->streams.Add(); }
-void Device::CountEvent() { objects_->events.Add(); }
+void Device::CountGreenStream(CUgreenCtx green) { objects_->StreamsOf(green).Add(); }
 
-void Device::OnDestroyed(size_t streams, size_t events) {
-  objects_->streams.Remove(streams);
-  objects_->events.Remove(events);
+// Non-blocking to CUDA, like all of the executor's streams.
+CUresult Device::TakeGreenStream(CUgreenCtx green, int priority, CUstream* stream) {
+  const CUresult result =
+      Judge(cuda_.cuGreenCtxStreamCreate(stream, green, CU_STREAM_NON_BLOCKING, priority));
+  if (result == CUDA_SUCCESS) objects_->StreamsOf(green).Add();
+  return result;
 }
 
-void Device::Prepare() {
-  const Preparation first = {kFirstStreams, kFirstEvents};
-  first.Make(cuda_);
-  SetPrepared(first);
+void Device::DropStream(CUstream stream, CUgreenCtx green) {
+  if (stream != nullptr) excess_.streams.push_back({stream, &objects_->StreamsOf(green)});
 }
+
+void Device::PrepareFirst() { Prepare({kFirstStreams, kFirstEvents}); }
 
 // What is beyond the present number stays with the driver when it is destroyed. Errors show
 // themselves where one is needed.
-void Device::Preparation::Make(const Driver& cuda) const {
+void Device::Prepare(const Preparation& missing) {
+  const size_t streams = objects_->streams.alive() + missing.streams;
+  const size_t events = objects_->events.alive() + missing.events;
   Excess made;
-  made.streams.reserve(streams);
-  made.events.reserve(events);
-  for (size_t i = 0; i < streams; ++i) {
+  made.streams.reserve(missing.streams);
+  made.events.reserve(missing.events);
+  for (size_t i = 0; i < missing.streams; ++i) {
     CUstream stream = nullptr;
-    if (cuda.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS) break;
-    made.streams.push_back(stream);
+    if (cuda_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS) break;
+    objects_->streams.Add();
+    made.streams.push_back({stream, &objects_->streams});
   }
-  for (size_t i = 0; i < events; ++i) {
+  for (size_t i = 0; i < missing.events; ++i) {
     CUevent event = nullptr;
-    if (cuda.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) break;
+    if (cuda_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) break;
+    objects_->events.Add();
     made.events.push_back(event);
   }
-  made.Destroy(cuda);
+  if (missing.green != nullptr) {
+    ObjectCount* const count = missing.green_streams;
+    const size_t green_streams = count->alive() + kGreenStreamsAtATime;
+    for (size_t i = 0; i < kGreenStreamsAtATime; ++i) {
+      CUstream stream = nullptr;
+      if (cuda_.cuGreenCtxStreamCreate(&stream, missing.green, CU_STREAM_NON_BLOCKING, 0) !=
+          CUDA_SUCCESS) {
+        break;
+      }
+      count->Add();
+      made.streams.push_back({stream, count});
+    }
+    count->Prepare(green_streams);
+  }
+  Destroy(made);
+  objects_->streams.Prepare(streams);
+  objects_->events.Prepare(events);
 }
 
 // From the end of the lists, so that nothing moves.
@@ -240,9 +307,15 @@ Device::Excess Device::TakeExcess() {
 
 // Results are not looked at: what cannot be destroyed is lost to the process, and a sticky error
 // shows itself elsewhere.
-void Device::Excess::Destroy(const Driver& cuda) const {
-  for (const CUstream stream : streams) cuda.cuStreamDestroy_v2(stream);
-  for (const CUevent event : events) cuda.cuEventDestroy_v2(event);
+void Device::Destroy(const Excess& excess) {
+  for (const Excess::Stream& dropped : excess.streams) {
+    dropped.count->Remove();
+    cuda_.cuStreamDestroy_v2(dropped.stream);
+  }
+  for (const CUevent event : excess.events) {
+    objects_->events.Remove();
+    cuda_.cuEventDestroy_v2(event);
+  }
 }
 
 // cuKernelGetName is newer than the oldest driver that is supported.

@@ -4,7 +4,9 @@
 //
 // Owned by Serve (process/service.h), outlives everything that uses it. Start is called once. Judge, lost, MakeCurrent
 // and the linker are safe from any thread; the pools belong to the ring thread. CUDA failures are
-// CUresults; after a sticky one the device is lost for good, as lost() reports.
+// CUresults; after a sticky one the device is lost for good, as lost() reports. Streams and events must not be made where
+// there is no spare one: the driver would wait for all that runs (driver_objects.h). PromiseEvents is for workers, which
+// may not ask.
 #pragma once
 
 #include <atomic>
@@ -17,11 +19,30 @@
 
 namespace gpuloom::executor {
 
-class DriverObjects;
+class Device;
 class Linker;
+class ObjectCount;
+struct DriverObjects;
 
 // Returns true for errors after which the context, and with it the process, is unusable.
 bool IsSticky(CUresult result);
+
+// Events with timing that a worker can make without waiting, whatever runs. Those that it does not make go to others when
+// this ends. One thread at a time; the device outlives it.
+class EventPromise {
+ public:
+  EventPromise(Device* device, size_t events) : device_(device), left_(events) {}
+  EventPromise(const EventPromise&) = delete;
+  EventPromise& operator=(const EventPromise&) = delete;
+  ~EventPromise();
+
+  // At most as many as were promised. It goes back with Device::GiveEvent.
+  [[nodiscard]] CUresult Make(CUevent* event);
+
+ private:
+  Device* const device_;
+  size_t left_;
+};
 
 class Device {
  public:
@@ -72,34 +93,40 @@ class Device {
   // Non-blocking streams, by priority. Streams given back must be idle; null is ignored.
   [[nodiscard]] CUresult TakeStream(int priority, CUstream* stream);
   void GiveStream(int priority, CUstream stream);
-  // For streams that must not be reused: another context's, for example.
-  void DropStream(CUstream stream) {
-    if (stream != nullptr) excess_.streams.push_back(stream);
-  }
+  // The same in a green context, which is never destroyed. Its streams are not reused.
+  [[nodiscard]] CUresult TakeGreenStream(CUgreenCtx green, int priority, CUstream* stream);
+  // For streams that must not be reused. `green`: where it was taken, or null.
+  void DropStream(CUstream stream, CUgreenCtx green);
 
   // Events. An event given back may still be pending: CUDA allows recording it again, and destroying it.
   [[nodiscard]] CUresult TakeEvent(bool timing, CUevent* event);
   void GiveEvent(bool timing, CUevent event);
 
-  // Whether a stream of this priority, or an event, can be had without waiting for the device. `kept`: for a program's event,
-  // which may be kept for ever; the last ones are for marks, which come back.
+  // Whether a stream of this priority, or an event, can be had without waiting for the device. The last streams are for
+  // the executor's own. A program's event may be kept for ever; the last ones are for marks, which come back, and the very
+  // last for the executor's own.
+  enum class EventUse : uint8_t { kKept, kMark, kOwn };
   bool HasSpareStream(int priority) const;
-  bool HasSpareEvent(bool timing, bool kept) const;
-  // Has the driver prepare more of what there is no spare of: `Make` in a quiet moment, on a worker, then SetPrepared
-  // on the ring thread.
+  // Another will be prepared if there is none: ask again later.
+  bool HasSpareGreenStream(CUgreenCtx green);
+  bool HasSpareEvent(bool timing, EventUse use) const;
+  // Kept events for a worker; null if they are not there. They will be prepared then: ask again later.
+  [[nodiscard]] std::unique_ptr<EventPromise> PromiseEvents(size_t events);
+  // What there is no spare of: `Prepare` has the driver make it, in a quiet moment, on a worker, and then call OnPrepared.
   struct Preparation {
     size_t streams = 0;
     size_t events = 0;
-    bool empty() const { return streams == 0 && events == 0; }
-    void Make(const Driver& cuda) const;
+    CUgreenCtx green = nullptr;  // a green context that needs streams
+    ObjectCount* green_streams = nullptr;
+    bool empty() const { return streams == 0 && events == 0 && green == nullptr; }
   };
-  Preparation Missing() const;
-  void SetPrepared(const Preparation& made);
+  Preparation Missing();
+  void Prepare(const Preparation& missing);
+  void OnPrepared(const Preparation& made);
   // Before there are tenants: prepares for as many streams and events as a domain seldom has more of.
-  void Prepare();
-  // For those that are not taken here, but given back or dropped here.
-  void CountStream();
-  void CountEvent();
+  void PrepareFirst();
+  // For one that was made elsewhere.
+  void CountGreenStream(CUgreenCtx green);
 
   // Most idle streams (of all priorities) and events (of each kind) kept for reuse. A stream takes
   // about 0.5 MiB of device memory, and even a program with many streams seldom has more than this.
@@ -107,14 +134,18 @@ class Device {
   static constexpr size_t kMaxIdleEvents = 1024;
   // Objects given back beyond that, destroyed on a worker: each takes up to 40 µs there.
   struct Excess {
-    std::vector<CUstream> streams;
+    struct Stream {
+      CUstream stream;
+      ObjectCount* count;
+    };
+    std::vector<Stream> streams;
     std::vector<CUevent> events;
     bool empty() const { return streams.empty() && events.empty(); }
-    void Destroy(const Driver& cuda) const;
   };
-  // Returns part of the excess; empty if there is none. Call OnDestroyed when it has been destroyed.
+  // Returns part of the excess, for Destroy; empty if there is none.
   [[nodiscard]] Excess TakeExcess();
-  void OnDestroyed(size_t streams, size_t events);
+  // Worker.
+  void Destroy(const Excess& excess);
 
   // Name of an error for the log, never null.
   const char* NameOf(CUresult result) const;
@@ -122,6 +153,7 @@ class Device {
   const char* NameOf(CUkernel kernel) const;
 
  private:
+  friend class EventPromise;
   CUresult Find(const std::string& uuid, std::string* error);
 
   Driver cuda_;
@@ -133,6 +165,8 @@ class Device {
   std::atomic<Cubins> cubins_{Cubins::kUnknown};
   std::atomic<CUresult> lost_{CUDA_SUCCESS};
   const std::unique_ptr<DriverObjects> objects_;
+  std::vector<CUgreenCtx> short_greens_;  // somebody waits for their streams
+  size_t wanted_events_ = 1;              // the most that somebody waits for
   std::map<int, std::vector<CUstream>> idle_streams_;
   size_t idle_stream_count_ = 0;
   std::vector<CUevent> idle_events_[2];

@@ -1,39 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 // How many CUDA streams and events the executor has. NVIDIA's driver makes them in blocks, and a call that needs another
-// block waits for all that runs on the device (H200, 580.159.04: 43 streams, 2,044 events). It keeps the blocks of those
-// that are destroyed. So as many as there have been at a time can be there again without waiting; more are prepared in a
-// quiet moment (quiet.h), and until then the work that needs them waits in its stream.
+// block waits for all that runs on the device (H200, 580.159.04: 43 streams, 2,044 events), holding the context's lock. It
+// keeps the blocks of those that are destroyed. Each green context has its own blocks of streams, of which it brings one
+// along. So as many as there have been at a time can be there again without
+// waiting; more are prepared in a quiet moment (quiet.h), and until then whatever needs them waits.
 //
-// Owned by Device; ring thread only. Nothing fails.
+// Owned by Device. Workers make and destroy them, too, so everything is safe from any thread; but only the ring thread
+// asks for spare ones, and a worker makes only what was promised to it there, or is in a quiet moment. Nothing fails.
 #pragma once
 
-#include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <map>
+
+#include "proto/cuda/cuda_all.h"
 
 namespace gpuloom::executor {
 
-class DriverObjects {
+// One kind of object.
+class ObjectCount {
  public:
-  // One kind of object.
-  class Count {
-   public:
-    // `most`: what a fresh context makes without waiting.
-    explicit constexpr Count(size_t most) : most_(most) {}
+  // `most`: what a fresh context makes without waiting.
+  explicit ObjectCount(size_t most) : most_(most) {}
 
-    void Add() { most_ = std::max(most_, ++alive_); }
-    void Remove(size_t objects) { alive_ -= std::min(objects, alive_); }
-    void Prepare(size_t most) { most_ = std::max(most_, most); }
-    // Whether another can be made without waiting, and `margin` more behind it.
-    bool HasSpare(size_t margin) const { return alive_ + margin < most_; }
-    size_t alive() const { return alive_; }
+  // Call behind the driver's call that makes one.
+  void Add() { Prepare(++alive_); }
+  // Call before the driver's call that destroys one, so that no more are counted than have been there. While that call
+  // runs one too many seems to be spare: the margins are larger than the number of threads that destroy.
+  void Remove() { --alive_; }
+  // The driver has had so many.
+  void Prepare(size_t most) {
+    size_t seen = most_;
+    while (seen < most && !most_.compare_exchange_weak(seen, most)) {
+    }
+  }
 
-   private:
-    size_t most_;
-    size_t alive_ = 0;
-  };
+  // Ring thread. A worker will make so many: nobody else gets them.
+  void Promise(size_t objects) { promised_ += objects; }
+  // Call behind Add, or instead of it.
+  void Redeem(size_t objects) { promised_ -= objects; }
 
-  Count streams{32};
-  Count events{2000};
+  // Whether `objects` more can be made without waiting, and `margin` more behind them.
+  bool HasSpare(size_t objects, size_t margin) const {
+    // In this order: one that is made meanwhile is counted twice, rather than not at all.
+    const size_t promised = promised_;
+    return alive_ + promised + objects + margin <= most_;
+  }
+  size_t alive() const { return alive_; }
+
+ private:
+  std::atomic<size_t> most_;
+  std::atomic<size_t> alive_{0};
+  std::atomic<size_t> promised_{0};
+};
+
+struct DriverObjects {
+  ObjectCount streams{32};  // of the primary context
+  ObjectCount events{2000};
+  // By green context; the ring thread adds them. 40 streams did not wait, beside the default one (H200, 580.159.04).
+  std::map<CUgreenCtx, ObjectCount> green_streams;
+  static constexpr size_t kFirstGreenStreams = 38;
+
+  // Of the primary context if `green` is null. Valid for as long as this.
+  ObjectCount& StreamsOf(CUgreenCtx green) {
+    return green == nullptr ? streams
+                            : green_streams.try_emplace(green, kFirstGreenStreams).first->second;
+  }
 };
 
 }  // namespace gpuloom::executor

@@ -153,13 +153,6 @@ GreenContext::~GreenContext() {
   if (made.context != nullptr) home->Keep(key, made, std::move(charge));
 }
 
-CUresult MakeGreenStream(Device* device, CUgreenCtx green, int priority, CUstream* stream) {
-  const CUresult result = device->Judge(
-      device->cuda().cuGreenCtxStreamCreate(stream, green, CU_STREAM_NON_BLOCKING, priority));
-  if (result == CUDA_SUCCESS) device->CountStream();
-  return result;
-}
-
 CUresult MakeGreen(const Driver& cuda, CUdevice device, std::vector<CUdevResource>* resources,
                    MadeGreen* made) {
   CUdevResourceDesc description = nullptr;

@@ -51,10 +51,6 @@ bool HasGreenContexts(const Driver& cuda);
 CUresult MakeGreen(const Driver& cuda, CUdevice device, std::vector<CUdevResource>* resources,
                    MadeGreen* made);
 
-// Non-blocking to CUDA, like all of the executor's streams.
-[[nodiscard]] CUresult MakeGreenStream(Device* device, CUgreenCtx green, int priority,
-                                       CUstream* stream);
-
 // Computes what a request describes; the driver calls have no side effects.
 CUresult SplitResource(const Driver& cuda, const CUdevResource& resource,
                        const wire::SplitArguments& split, std::vector<CUdevResource>* groups,

@@ -49,6 +49,27 @@ InternalStream::Line* InternalStream::LineOf(int priority) {
   return &words_;
 }
 
+bool InternalStream::HasRoom() const {
+  return words_.waiting.size() < kWordsAtOnce &&
+         device_->HasSpareEvent(/*timing=*/false, Device::EventUse::kOwn);
+}
+
+bool InternalStream::HasRoomToClear(int priority, uint32_t mine) const {
+  const auto line = clears_.find(priority);
+  const size_t there = line == clears_.end() ? 0 : line->second.waiting.size();
+  return there < (mine == 0 ? 4 * kClearsAtOnce : kClearsAtOnce) &&
+         device_->HasSpareEvent(/*timing=*/false, Device::EventUse::kOwn);
+}
+
+CUresult InternalStream::ForArrays(CUstream* stream) {
+  if (arrays_.stream == nullptr) {
+    const CUresult result = MakeStream(/*priority=*/0, &arrays_);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  *stream = arrays_.stream;
+  return CUDA_SUCCESS;
+}
+
 // In words: grants are whole granules.
 void InternalStream::Clear(uint64_t address, uint64_t size_bytes, int priority,
                            std::function<void(CUresult)> done) {

@@ -28,7 +28,9 @@ class InternalStream {
   uint64_t TakeHidden(uint64_t size_bytes) { return hidden_.Take(size_bytes); }
   void GiveHidden(uint64_t address, uint64_t size_bytes) { hidden_.Give(address, size_bytes); }
 
-  // Writes zeros, in the order of the calls with the same `priority` (CUDA's); `done` runs in Poll with the result.
+  // Writes zeros, in the order of the calls with the same `priority` (CUDA's); `done` runs in Poll with the result. Only
+  // while there is room, for a session that has `mine` there: there is for its first, whatever others have.
+  bool HasRoomToClear(int priority, uint32_t mine) const;
   void Clear(uint64_t address, uint64_t size_bytes, int priority,
              std::function<void(CUresult)> done);
 
@@ -39,9 +41,15 @@ class InternalStream {
 
   // Writes a 4- or 8-byte word in device memory or pinned host memory; `done` runs in Poll.
   void Write(const wire::StreamWriteValue::Request& write, std::function<void(CUresult)> done);
-  // For Read and Write: a full driver queue (about 1,000 entries) would block this thread.
+  // For Read and Write: a full driver queue (about 1,000 entries) would block this thread, and so would an event that is
+  // not there.
   static constexpr size_t kWordsAtOnce = 256;
-  bool HasRoom() const { return words_.waiting.size() < kWordsAtOnce; }
+  static constexpr size_t kClearsAtOnce =
+      64;  // of one priority; of sessions' first ones four times as many
+  bool HasRoom() const;
+
+  // Where a worker clears an array and waits for it. Made at first use.
+  [[nodiscard]] CUresult ForArrays(CUstream* stream);
 
   // Returns true if something useful finished (see OnWord).
   bool Poll();
@@ -68,6 +76,7 @@ class InternalStream {
   FreeAddresses hidden_;
   Line words_;                  // a tenant waits for this short work: the greatest priority
   std::map<int, Line> clears_;  // by priority, one for each class of tenants
+  Line arrays_;                 // nothing waits there
 };
 
 }  // namespace gpuloom::executor

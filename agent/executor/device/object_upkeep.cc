@@ -10,23 +10,20 @@
 namespace gpuloom::executor {
 
 void ObjectUpkeep::Look() {
-  const Driver& cuda = device_->cuda();
-  if (Device::Excess excess = device_->TakeExcess(); !excess.empty()) {
-    const size_t streams = excess.streams.size();
-    const size_t events = excess.events.size();
-    pool_->Post([excess = std::move(excess), &cuda] { excess.Destroy(cuda); },
-                [this, streams, events] { device_->OnDestroyed(streams, events); });
+  Device* const device = device_;
+  if (Device::Excess excess = device->TakeExcess(); !excess.empty()) {
+    pool_->Post([excess = std::move(excess), device] { device->Destroy(excess); }, [] {});
   }
   if (prepares_) return;
-  const Device::Preparation missing = device_->Missing();
+  const Device::Preparation missing = device->Missing();
   if (missing.empty()) return;
   prepares_ = true;
   // For no session: all are held for it, as for one that waits for others' work.
   quiet_->Need(
-      this, [missing, &cuda] { missing.Make(cuda); },
+      this, [missing, device] { device->Prepare(missing); },
       [this, missing] {
         prepares_ = false;
-        device_->SetPrepared(missing);
+        device_->OnPrepared(missing);
       });
 }
 

@@ -238,6 +238,7 @@ void Partitions::Make(Partition* partition) {
       this, [work, make] { work->result = make(work.get()); },
       [this, work, partition] {
         device_->Judge(work->result);
+        if (work->stream != nullptr) device_->CountGreenStream(work->made.context);
         ++changes_;
         partition->made = work->made;
         if (work->result != CUDA_SUCCESS) {

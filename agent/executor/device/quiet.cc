@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/executor/device/quiet.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "agent/executor/process/log.h"
@@ -80,7 +81,12 @@ bool Quiet::CanHold(uint64_t now_ns, std::span<const Party> parties) const {
 void Quiet::UpdateHold(uint64_t now_ns, std::span<const Party> parties) {
   if (held_since_ns_ == 0) {
     if (!AnyNeeded() || now_ns < next_hold_ns_ || !CanHold(now_ns, parties)) return;
+    const bool beside_same = StillObstructed(parties);
+    if (beside_same && now_ns < next_hold_beside_same_ns_) return;
+    if (!beside_same) given_up_ns_ = std::min(given_up_ns_, kLongestGivenUpNs);
     held_since_ns_ = now_ns;
+    next_hold_beside_same_ns_ = 0;
+    obstacles_ = ObstaclesOf(parties);
     served_ = false;
     linger_until_ns_ = 0;
     return;
@@ -98,11 +104,40 @@ void Quiet::UpdateHold(uint64_t now_ns, std::span<const Party> parties) {
     for (const Party& party : parties)
       longest_ns = std::max(longest_ns, Patience(party.command_ns));
     if (held_ns < longest_ns && CanHold(now_ns, parties)) return;
-    // A kernel that does not end makes every hold useless: the pauses between holds double.
-    given_up_ns_ = std::min(std::max(held_ns, 2 * given_up_ns_), kLongestGivenUpNs);
-    next_hold_ns_ = now_ns + std::max(given_up_ns_, held_ns);
+    GiveUp(now_ns, parties);
   }
   held_since_ns_ = 0;
+}
+
+// A kernel that does not end makes every hold useless: the pauses between holds double. What has not
+// ended although nothing was added for as long as its session can wait is in the way; sessions that
+// went on meanwhile have other work at the device by now.
+void Quiet::GiveUp(uint64_t now_ns, std::span<const Party> parties) {
+  const uint64_t held_ns = now_ns - held_since_ns_;
+  given_up_ns_ = std::min(std::max(held_ns, 2 * given_up_ns_), kLongestBesideSameNs);
+  next_hold_ns_ = now_ns + std::max(std::min(given_up_ns_, kLongestGivenUpNs), held_ns);
+  next_hold_beside_same_ns_ = now_ns + std::max(given_up_ns_, held_ns);
+  const std::vector<Obstacle> now = ObstaclesOf(parties);
+  std::erase_if(obstacles_, [&now](const Obstacle& one) {
+    return std::find(now.begin(), now.end(), one) == now.end();
+  });
+}
+
+std::vector<Quiet::Obstacle> Quiet::ObstaclesOf(std::span<const Party> parties) {
+  std::vector<Obstacle> obstacles;
+  for (const Party& party : parties) {
+    if (party.at_device && party.oldest_work != UINT64_MAX) {
+      obstacles.push_back({party.owner, party.oldest_work});
+    }
+  }
+  return obstacles;
+}
+
+bool Quiet::StillObstructed(std::span<const Party> parties) const {
+  return std::any_of(obstacles_.begin(), obstacles_.end(), [parties](const Obstacle& one) {
+    const Party* party = Find(parties, one.owner);
+    return party != nullptr && party->at_device && party->oldest_work == one.work;
+  });
 }
 
 // Decides for each session whether it may submit until the next Tick. While a piece runs none may,

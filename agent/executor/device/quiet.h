@@ -12,8 +12,9 @@
 //                                         Patience(its own commands), then not for as long
 //
 // A hold that did not help is given up once every session has been held once, and the next starts after
-// a pause that doubles up to kLongestGivenUpNs: a kernel that never ends costs its neighbours 50 ms a
-// second. A quiet moment serves all waiting callers, and stays open a little longer, because a starting
+// a pause that doubles up to kLongestGivenUpNs. While what has outlasted the hold still runs, another would not help
+// either, and the pause doubles on, up to kLongestBesideSameNs: a kernel that never ends costs its neighbours 50 ms in
+// 8 s, and one that is followed by others like it 50 ms a second. A quiet moment serves all waiting callers, and stays open a little longer, because a starting
 // program needs one library after another. A long moment is followed by an equally long time without
 // one, so that a tenant that keeps loading takes no more than half of the device from the others.
 //
@@ -28,6 +29,7 @@
 #include <deque>
 #include <functional>
 #include <span>
+#include <vector>
 
 namespace gpuloom::executor {
 
@@ -41,7 +43,9 @@ class Quiet {
     const void* tenant;   // the sessions of a tenant are held for one another
     bool at_device;       // some of its work is at CUDA and not known to be complete
     uint64_t command_ns;  // recent duration of the commands of its slowest stream
-    bool held = false;    // set by Tick: nothing of it may be submitted to CUDA now
+    // Names the oldest piece of its work at the device: while it is the same, that piece is there. UINT64_MAX: unknown.
+    uint64_t oldest_work = UINT64_MAX;
+    bool held = false;  // set by Tick: nothing of it may be submitted to CUDA now
   };
 
   // `pool` is used for nothing else: a call queued behind other work would hold up all sessions.
@@ -80,8 +84,9 @@ class Quiet {
   static constexpr uint64_t kLongestPauseNs = 50'000'000;
   // Longest hold of the caller's own tenant, when its work is in the way.
   static constexpr uint64_t kOwnHoldNs = 1'000'000'000;
-  // After holds that did not help.
+  // After holds that did not help; the latter while the same is in the way.
   static constexpr uint64_t kLongestGivenUpNs = 1'000'000'000;
+  static constexpr uint64_t kLongestBesideSameNs = 8'000'000'000;
   // Retired work waits until the device has been idle for this long.
   static constexpr uint64_t kQuietNs = 1'000'000;
 
@@ -101,6 +106,16 @@ class Quiet {
     std::function<void()> done;
     uint64_t since_ns = 0;  // set by the first Tick that sees it
   };
+  // A session's work at the device.
+  struct Obstacle {
+    const void* owner;
+    uint64_t work;
+    bool operator==(const Obstacle&) const = default;
+  };
+  static std::vector<Obstacle> ObstaclesOf(std::span<const Party> parties);
+  // Returns true if any of what outlasted the last hold still runs.
+  bool StillObstructed(std::span<const Party> parties) const;
+  void GiveUp(uint64_t now_ns, std::span<const Party> parties);
   void Begin(std::deque<Piece>* pieces, uint64_t now_ns);
   // Returns true if a caller waits whose own tenant has nothing at the device.
   bool CanHold(uint64_t now_ns, std::span<const Party> parties) const;
@@ -123,6 +138,9 @@ class Quiet {
   uint64_t pause_until_ns_ = 0;   // no caller is served before this
   uint64_t next_hold_ns_ = 0;     // no new hold begins before this
   uint64_t given_up_ns_ = 0;      // the length of the last pause after a hold that did not help
+  std::vector<Obstacle>
+      obstacles_;  // when this hold began; after one that did not help: what outlasted it
+  uint64_t next_hold_beside_same_ns_ = 0;  // no new hold begins before this while any of those runs
 };
 
 }  // namespace gpuloom::executor

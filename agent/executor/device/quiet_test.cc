@@ -175,6 +175,61 @@ TEST_F(QuietBesideAnEndlessKernel, AHoldThatDoesNotHelpIsGivenUpAndTheNextComesL
   EXPECT_THAT(TakeMade(), ElementsAre("load")) << "at once when nothing is in the way";
 }
 
+TEST_F(QuietBesideAnEndlessKernel, WhileTheSameIsInTheWayHoldsBecomeRare) {
+  at_device_ = true;
+  parties_[1].oldest_work = 7;
+  Watch(20'000'000'000);
+  const Seen later = Watch(32'000'000'000);
+  EXPECT_GT(later.held_ns, 0u);
+  EXPECT_LE(later.held_ns, 5 * (Quiet::kLeastPatientNs + kRoundNs));
+}
+
+TEST_F(QuietBesideAnEndlessKernel, WhenItHasEndedBesideWhatDoesNotLastHoldingHelps) {
+  at_device_ = true;
+  parties_[1].oldest_work = 7;
+  Watch(20'000'000'000);
+  parties_[1].oldest_work = 8;
+  const Seen after = Watch(Quiet::kLongestGivenUpNs + Quiet::kLeastPatientNs / 2);
+  EXPECT_GT(after.held_ns, 0u) << "no later than if it had not lasted";
+  at_device_ = false;
+  Round(kRoundNs);
+  EXPECT_THAT(TakeMade(), ElementsAre("load"));
+}
+
+TEST_F(QuietBesideAnEndlessKernel, ThoseThatFollowOneAnotherAreWaitedForAsOften) {
+  at_device_ = true;
+  parties_[1].oldest_work = 7;
+  Watch(20'000'000'000);
+  Seen all;
+  for (int second = 0; second < 20; ++second) {
+    ++parties_[1].oldest_work;
+    const Seen seen = Watch(1'000'000'000);
+    all.held_ns += seen.held_ns;
+    all.longest_held_ns = std::max(all.longest_held_ns, seen.longest_held_ns);
+  }
+  EXPECT_LE(all.longest_held_ns, Quiet::kLeastPatientNs + kRoundNs);
+  EXPECT_GE(all.held_ns, 15 * Quiet::kLeastPatientNs);
+  EXPECT_LE(all.held_ns, 21 * (Quiet::kLeastPatientNs + kRoundNs));
+}
+
+// Its own work goes on and on, so what is at the device is never the same.
+TEST_F(QuietBesideAnEndlessKernel, ANeighbourThatIsAlwaysAtWorkIsNotInTheWay) {
+  at_device_ = true;
+  parties_[1].oldest_work = 7;
+  parties_[2].at_device = true;
+  for (int i = 0; i < 20'000; ++i) {
+    if (!Held(2)) ++parties_[2].oldest_work;
+    Watch(kRoundNs);
+  }
+  parties_[1].at_device = at_device_ = false;
+  Seen after;
+  for (int i = 0; i < 1'100; ++i) {
+    if (!Held(2)) ++parties_[2].oldest_work;
+    after.held_ns += Watch(kRoundNs).held_ns;
+  }
+  EXPECT_GT(after.held_ns, 0u);
+}
+
 TEST_F(QuietBesideAnEndlessKernel, OfTheCallersOwnNobodyElseIsHeld) {
   parties_[0].at_device = true;
   const Seen seen = Watch(20'000'000'000);

@@ -112,9 +112,10 @@ void Graphs::On(wire::Tag<wire::GraphInstantiate>, const wire::GraphInstantiate:
                 });
 }
 
-// Called again until the definition is validated, then when it is paid for, and for conditional
-// graphs when their reservation is free. The plan holds the progress. A worker builds the graph
-// while other work runs if the driver has room, otherwise in a quiet moment.
+// Called again until the definition is validated, then when it is paid for, for conditional graphs
+// when their reservation is free, and when there are events for its records. The plan holds the
+// progress. A worker builds the graph while other work runs if the driver has room, otherwise in a
+// quiet moment.
 void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& request,
                        const PlanRef& plan) {
   if (!serving()) return;
@@ -138,6 +139,11 @@ void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& req
   }
   const bool conditional = plan->reservation != nullptr && plan->result == CUDA_SUCCESS;
   if (conditional && !TakesReservation(caller, request, plan)) return;
+  if (plan->result == CUDA_SUCCESS) plan->events = services_.device->PromiseEvents(plan->records);
+  if (plan->result == CUDA_SUCCESS && plan->events == nullptr) {
+    graphs_short_of_events_.push_back({caller, request, plan});
+    return;
+  }
   auto graph = std::make_shared<Graph>(services_.device, services_.modules, services_.quiet,
                                        services_.graphs, conditions_->graph_nodes(), host_->budget);
   // Graphs to be destroyed are waiting for a quiet moment, so a new one can wait for it as well.
@@ -367,10 +373,15 @@ bool Graphs::TakesReservation(Caller caller, const wire::GraphInstantiate::Reque
   return true;
 }
 
-// Goes on with graphs that waited for the end of their reservation's previous Graph.
+// Goes on with graphs that waited for the end of their reservation's previous Graph, and with one
+// of those that waited for events: there may be very many of these.
 void Graphs::MakeWaitingGraphs() {
   std::vector<GraphToMake> waiting;
   waiting.swap(graphs_to_make_);
+  if (!graphs_short_of_events_.empty()) {
+    waiting.push_back(std::move(graphs_short_of_events_.front()));
+    graphs_short_of_events_.pop_front();
+  }
   for (const GraphToMake& one : waiting) MakeGraph(one.caller, one.request, one.plan);
 }
 

@@ -33,6 +33,7 @@ namespace gpuloom::executor {
 
 class Device;
 class DeviceCharge;
+class EventPromise;
 class Quiet;
 class WorkPool;
 struct OperationsRun;
@@ -86,14 +87,15 @@ struct GraphRoom {
 };
 
 struct GraphPlan {
-  explicit GraphPlan(std::shared_ptr<SessionBudget> budget) : charge(std::move(budget)) {}
+  explicit GraphPlan(std::shared_ptr<SessionBudget> budget);
   GraphPlan(const GraphPlan&) = delete;
   GraphPlan& operator=(const GraphPlan&) = delete;
-  ~GraphPlan() { FreeElsewhere(std::move(block)); }
+  ~GraphPlan();
 
   HostCharge charge;
   bool is_paid = false;
   std::shared_ptr<DeviceCharge> device_charge;  // of a definition: for the graph made from it
+  std::unique_ptr<EventPromise> events;         // of a definition: for its records
   uint64_t kept_bytes = 0;                      // KeptBytes of its entries
   uint64_t param_bytes = 0;                     // ParamBytes of its entries
   std::vector<uint8_t> block;

@@ -42,10 +42,11 @@ CUresult AddTo(const Driver& cuda, const Edges& edges) {
 
 }  // namespace
 
+GraphPlan::GraphPlan(std::shared_ptr<SessionBudget> budget) : charge(std::move(budget)) {}
+GraphPlan::~GraphPlan() { FreeElsewhere(std::move(block)); }
+
 GraphRecordEvent::~GraphRecordEvent() {
-  if (event == nullptr) return;
-  device->CountEvent();
-  device->GiveEvent(true, event);
+  if (event != nullptr) device->GiveEvent(true, event);
 }
 
 // The last holder (the session's table, a queued or a running launch) destroys it, on the ring thread. The counts stay
@@ -150,8 +151,7 @@ CUresult Graph::Lay(const GraphPlan& plan) {
     if (node.kind == GraphNodeKind::kEventRecord) {
       nodes_[i].place = static_cast<uint32_t>(records_.size());
       auto event = std::make_shared<GraphRecordEvent>(device_);
-      const CUresult result =
-          device_->Judge(device_->cuda().cuEventCreate(&event->event, CU_EVENT_DEFAULT));
+      const CUresult result = plan.events->Make(&event->event);
       records_.push_back({i, plan.reader.Body<wire::GraphEvent>(node).event, std::move(event)});
       if (result != CUDA_SUCCESS) return result;
     } else if (node.kind == GraphNodeKind::kEventWait) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <vector>
 
 #include "agent/executor/graph/graph.h"
@@ -55,11 +56,14 @@ class Graphs final : public Part {
   bool Follows(const GraphRef& graph);
   // For the stream's commands that are done, or that will never be submitted to CUDA.
   void FinishGraphs(Stream& stream);
-  // Makes graphs whose reservation's earlier Graph is gone.
+  // Makes graphs whose reservation's earlier Graph is gone, or for which there are events now.
   void MakeWaitingGraphs();
 
   // Call when the session ends.
-  void End() { graphs_to_make_.clear(); }
+  void End() {
+    graphs_to_make_.clear();
+    graphs_short_of_events_.clear();
+  }
   // After End: drops one piece; returns true if that was the last.
   bool DropPiece() { return executor::DropPiece(&graphs_); }
 
@@ -67,7 +71,7 @@ class Graphs final : public Part {
   struct GraphEntry {
     GraphRef graph;  // null while it is being created
   };
-  // Waits for the end of the previous Graph made with its reservation.
+  // Waits for the end of the previous Graph made with its reservation, or for events.
   struct GraphToMake {
     Caller caller;
     wire::GraphInstantiate::Request request;
@@ -110,6 +114,7 @@ class Graphs final : public Part {
   Conditionals* const conditions_;
   IdTable<wire::GraphId, GraphEntry, wire::kMaxGraphs> graphs_;
   std::vector<GraphToMake> graphs_to_make_;
+  std::deque<GraphToMake> graphs_short_of_events_;
   uint32_t waiting_nodes_ = 0;  // nodes in launches that wait for values
 };
 

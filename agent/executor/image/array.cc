@@ -9,6 +9,7 @@
 
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/device_charge.h"
+#include "agent/executor/device/internal_stream.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/image/arrays.h"
 #include "proto/cuda/array_format.h"
@@ -46,14 +47,13 @@ Extent ExtentOf(const wire::ArrayCreate::Request& r, uint32_t level) {
           layered ? std::max<uint64_t>(r.depth, 1) : halved(r.depth)};
 }
 
-// Fills the array with zeros on a stream of its own, and waits; on a worker. By copies, because no
-// memset takes an array. The zeros are pageable, so the driver has read them when a copy's call
-// returns.
-CUresult Clear(const Driver& cuda, CUarray array, const Extent& extent, uint32_t element_bytes) {
+// Fills the array with zeros, and waits; on a worker. By copies, because no memset takes an array.
+// The zeros are pageable, so the driver has read them when a copy's call returns. Not in a stream of
+// its own: the driver would wait for all that runs when it has none to spare (driver_objects.h).
+CUresult Clear(const Driver& cuda, CUstream stream, CUarray array, const Extent& extent,
+               uint32_t element_bytes) {
   static const uint8_t kZeros[1u << 20] = {};
-  CUstream stream = nullptr;
-  CUresult result = cuda.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0);
-  if (result != CUDA_SUCCESS) return result;
+  CUresult result = CUDA_SUCCESS;
   // As much at a time as there are zeros: some bytes of a row, some rows, or some whole slices.
   const uint64_t row_bytes = extent.width * element_bytes;
   const uint64_t piece_bytes = std::min<uint64_t>(row_bytes, sizeof(kZeros));
@@ -83,7 +83,6 @@ CUresult Clear(const Driver& cuda, CUarray array, const Extent& extent, uint32_t
   }
   // Also after a failure: copies that were submitted must not outlast the array.
   const CUresult done = cuda.cuStreamSynchronize(stream);
-  cuda.cuStreamDestroy_v2(stream);
   return result != CUDA_SUCCESS ? result : done;
 }
 
@@ -127,7 +126,7 @@ DeviceArray::~DeviceArray() {
 
 // Levels of a mipmapped array are cleared one by one; the driver may give it fewer than requested. After a failure the
 // destructor destroys what there is.
-CUresult DeviceArray::Make() {
+CUresult DeviceArray::Make(CUstream stream) {
   CUDA_ARRAY3D_DESCRIPTOR descriptor = {};
   descriptor.Width = request.width;
   descriptor.Height = request.height;
@@ -138,13 +137,13 @@ CUresult DeviceArray::Make() {
   const uint32_t element_bytes = PlainElementBytes(request.format, request.channels);
   if (request.levels == 0) {
     CUDA_RETURN_IF_ERROR(cuda->cuArray3DCreate_v2(&array, &descriptor));
-    return Clear(*cuda, array, ExtentOf(request, 0), element_bytes);
+    return Clear(*cuda, stream, array, ExtentOf(request, 0), element_bytes);
   }
   CUDA_RETURN_IF_ERROR(cuda->cuMipmappedArrayCreate(&mipmap, &descriptor, request.levels));
   CUarray level = nullptr;
   while (levels < request.levels &&
          cuda->cuMipmappedArrayGetLevel(&level, mipmap, levels) == CUDA_SUCCESS) {
-    CUDA_RETURN_IF_ERROR(Clear(*cuda, level, ExtentOf(request, levels), element_bytes));
+    CUDA_RETURN_IF_ERROR(Clear(*cuda, stream, level, ExtentOf(request, levels), element_bytes));
     ++levels;
   }
   return CUDA_SUCCESS;
@@ -190,20 +189,25 @@ void Arrays::MakeArray(Caller caller, const wire::ArrayCreate::Request& request,
   auto whole = std::make_shared<DeviceArray>(services_.quiet, &services_.device->cuda(), request);
   whole->charge = std::move(charge);
   auto result = std::make_shared<CUresult>(CUDA_SUCCESS);
-  memory_.Post([whole, result] { *result = whole->Make(); },
-               [this, caller, whole, result, id = request.array] {
-                 services_.device->Judge(*result);
-                 if (*result != CUDA_SUCCESS) {
-                   arrays_.Take(id);
-                   return Reply<wire::ArrayCreate>(caller, *result);
-                 }
-                 // nullptr if the session has ended meanwhile: the array is then destroyed at once.
-                 if (ArrayEntry* entry = arrays_.Find(id); entry != nullptr) {
-                   entry->array = whole->array;
-                   entry->whole = whole;
-                 }
-                 Reply<wire::ArrayCreate>(caller, CUDA_SUCCESS, {whole->levels, 0});
-               });
+  CUstream stream = nullptr;
+  *result = services_.internal->ForArrays(&stream);
+  memory_.Post(
+      [whole, stream, result] {
+        if (*result == CUDA_SUCCESS) *result = whole->Make(stream);
+      },
+      [this, caller, whole, result, id = request.array] {
+        services_.device->Judge(*result);
+        if (*result != CUDA_SUCCESS) {
+          arrays_.Take(id);
+          return Reply<wire::ArrayCreate>(caller, *result);
+        }
+        // nullptr if the session has ended meanwhile: the array is then destroyed at once.
+        if (ArrayEntry* entry = arrays_.Find(id); entry != nullptr) {
+          entry->array = whole->array;
+          entry->whole = whole;
+        }
+        Reply<wire::ArrayCreate>(caller, CUDA_SUCCESS, {whole->levels, 0});
+      });
 }
 
 ArrayEntry* Arrays::FindArray(wire::ArrayId id_untrusted) {

@@ -25,8 +25,8 @@ struct DeviceArray {
   DeviceArray& operator=(const DeviceArray&) = delete;
   ~DeviceArray();
 
-  // Creates the driver's object, as requested and zeroed; on a worker.
-  CUresult Make();
+  // Creates the driver's object, as requested and zeroed in this stream; on a worker.
+  CUresult Make(CUstream stream);
   // Frees the driver's memory; on a worker while the device is idle. Once.
   void Destroy();
 

@@ -14,15 +14,19 @@ namespace gpuloom::executor {
 void Clears::Add(uint64_t address, uint64_t size_bytes, std::function<void(CUresult)> done) {
   if (!serving()) return done(CUDA_ERROR_OUT_OF_MEMORY);
   auto clear = std::make_shared<Clear>(Clear{std::move(done), address, size_bytes});
-  if (size_bytes <= kLittleBytes) return SubmitPiece(clear, size_bytes);
+  if (size_bytes <= kLittleBytes && HasRoom()) return SubmitPiece(clear, size_bytes);
   waiting_.push_back(std::move(clear));
   ++share_.clears_waiting;
+}
+
+bool Clears::HasRoom() const {
+  return services_.internal->HasRoomToClear(port_->Band().greatest, share_.clears_at_device);
 }
 
 bool Clears::Submit() {
   const Share::Room& room = share_.room(arbiter::Engine::kCompute);
   bool any = false;
-  while (!waiting_.empty()) {
+  while (!waiting_.empty() && HasRoom()) {
     const ClearRef clear = waiting_.front();
     const uint64_t piece_bytes = NextPieceBytes(*clear);
     if (share_.limited && (!room.IsOpen(!at_device_.empty()) || !room.Fits(PredictNs(piece_bytes))))
@@ -51,7 +55,7 @@ uint64_t Clears::PredictNs(uint64_t size_bytes) const {
 }
 
 arbiter::Work Clears::Ready() const {
-  if (waiting_.empty()) return {};
+  if (waiting_.empty() || !HasRoom()) return {};
   return {1, PredictNs(NextPieceBytes(*waiting_.front()))};
 }
 

@@ -50,6 +50,7 @@ class Clears final : public Part {
   };
   using ClearRef = std::shared_ptr<Clear>;
 
+  bool HasRoom() const;
   void SubmitPiece(const ClearRef& clear, uint64_t size_bytes);
   void OnPiece(const ClearRef& clear, CUresult result);
   void BeginOldest(uint64_t since_ns);

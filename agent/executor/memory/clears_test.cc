@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "agent/executor/memory/device_space.h"
 #include "agent/executor/testing/tenant_test_fixture.h"
 
 namespace gpuloom::executor {
@@ -141,6 +142,33 @@ TEST_F(ClearsTest, Malicious_AllocatingWithoutEndStaysBelowTheCeiling) {
   EXPECT_GE(ended->time.compute_ns, 90'000'000u);
   EXPECT_GE(static_cast<uint64_t>(took.count()), 5 * ended->time.compute_ns)
       << "the second piece has waited until the first was paid for";
+}
+
+// Each takes two places in a queue of the driver's, and a full one would keep this thread. A session
+// may ask for as many as it has slots, and a pod may have many sessions.
+TEST_F(ClearsTest, Malicious_LittleOfManySessionsLeavesRoomInTheDriversQueue) {
+  constexpr uint16_t kSlots = wire::kReplySlots - 1;  // the first one is Never's
+  const auto second = AddTenant();
+  const auto neighbour = AddTenant();
+  TestingDriver::Hold();
+  (void)TestingDriver::TakeCalls();
+  Ticket last{};
+  const auto ask = [&](TestingTenant* tenant) {
+    for (uint16_t slot = 1; slot <= kSlots; ++slot) {
+      last = tenant->Post<wire::MemAlloc>({kGranuleBytes}, {}, slot);
+    }
+  };
+  int clears = 0;
+  ask(tenant_.get());
+  ASSERT_TRUE(tenant_->Wait([&] { return (clears += Clears()) == kSlots; }));
+  ask(second.get());
+  ASSERT_TRUE(second->Wait([&] { return (clears += Clears()) == 64; }));
+  EXPECT_TRUE(second->Never([&] { return (clears += Clears()) != 64; }));
+  const Ticket theirs = Ask(neighbour.get(), kGranuleBytes);
+  EXPECT_TRUE(neighbour->Wait([&] { return (clears += Clears()) == 65; })) << "its first one";
+  TestingDriver::Release();
+  EXPECT_TRUE(neighbour->Wait([&] { return Has(*neighbour, theirs); }));
+  EXPECT_TRUE(second->Wait([&] { return second->reader.FindReply(kSlots, last) != nullptr; }));
 }
 
 TEST_F(ClearsTest, Malicious_WhoEndsMeanwhileIsNotWaitedFor) {

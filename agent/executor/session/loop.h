@@ -64,7 +64,7 @@ class Loop {
 
   // Optional, after Start: prepares graphs for launching (chain.h); streams and events (driver_objects.h).
   void ReserveGraphs() { chains_.Reserve(); }
-  void ReserveObjects() { device_->Prepare(); }
+  void ReserveObjects() { device_->PrepareFirst(); }
 
   enum class Outcome { kSchedulerGone, kDeviceLost };
   // Sends ExecutorReady, then serves until one of the two happens. kDeviceLost is also the outcome when a kernel has

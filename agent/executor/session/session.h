@@ -120,7 +120,8 @@ class Session final : private SessionPort {
   // A function's name as the session's own tables have it, because a lost driver may report nothing. Empty: unknown.
   std::string NameOf(CUkernel kernel) const;
   Quiet::Party Party() const {
-    return {owner(), tenant_.get(), AtDevice(), streams_.SlowestCommandNs()};
+    return {owner(), tenant_.get(), AtDevice(), streams_.SlowestCommandNs(),
+            streams_.OldestAtDevice()};
   }
   // For a quiet moment. Returns true if the session was held and has ceased to be.
   bool SetHeld(bool held);

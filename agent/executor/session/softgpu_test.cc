@@ -125,55 +125,6 @@ TEST_F(SoftGpuTest, ComputesInOrder) {
   EXPECT_EQ(tenant_->reader.async_error_count(), 0u);
 }
 
-// NVIDIA's driver waits for all that runs when it needs another block of streams: on this thread, a
-// kernel without an end and a tenant with many streams would have stopped the whole domain.
-TEST_F(SoftGpuTest, StreamsWithoutEndKeepNobodyWaiting) {
-  ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
-  auto many = scheduler_.AddTenant("many-streams");
-  ASSERT_TRUE(LoadProgram(many.get()));
-  const uint64_t its = many->Alloc(4096);
-  Gate gate(host_ + 64);
-  const Ticket endless = Hold(tenant_.get(), 0, memory_, gate);
-  constexpr uint32_t kStreams = 200;
-  std::vector<Ticket> launched(kStreams + 1);
-  for (uint32_t stream = 1; stream <= kStreams; ++stream) {
-    ASSERT_TRUE(many->CreateStream(stream, /*nonblocking=*/true));
-    launched[stream] = Scale(many.get(), stream, its, 2);
-    if (stream % 20 == 0) {
-      ASSERT_TRUE(NeighbourGoesOn()) << stream;
-    }
-  }
-  EXPECT_TRUE(many->WaitDone(1, launched[1]));
-  EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, endless));
-  gate.Open();
-  for (uint32_t stream = 1; stream <= kStreams; ++stream) {
-    ASSERT_TRUE(many->WaitDone(stream, launched[stream])) << stream;
-  }
-  EXPECT_TRUE(tenant_->WaitDone(0, endless));
-}
-
-// The same of events, of which each recorded one that is timed has its own.
-TEST_F(SoftGpuTest, EventsWithoutEndKeepNobodyWaiting) {
-  ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
-  auto many = scheduler_.AddTenant("many-events");
-  Gate gate(host_ + 64);
-  const Ticket endless = Hold(tenant_.get(), 0, memory_, gate);
-  ASSERT_TRUE(many->CreateStream(1, /*nonblocking=*/true));
-  Ticket last{};
-  constexpr uint32_t kEvents = 6000;
-  for (uint32_t event = 1; event <= kEvents; ++event) {
-    many->Post<wire::EventCreate>({wire::EventId{event}, /*timing=*/1});
-    last = many->Post<wire::EventRecord>({wire::EventId{event}, StreamId{1}});
-    if (event % 200 == 0) {
-      ASSERT_TRUE(NeighbourGoesOn()) << event;
-    }
-  }
-  EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, endless));
-  gate.Open();
-  EXPECT_TRUE(many->WaitDone(1, last));
-  EXPECT_TRUE(tenant_->WaitDone(0, endless));
-}
-
 // CUDA makes these while its caller waits for the stream.
 TEST_F(SoftGpuTest, ACopyFromHostToHostKeepsNobodyWaiting) {
   ASSERT_NO_FATAL_FAILURE(MakeNeighbours());

@@ -15,6 +15,13 @@ constexpr size_t kIdleChunks = 64;
 // Waiting streams that SubmitWaiting looks at between two looks at the clock.
 constexpr size_t kStreamsPerCheck = 64;
 
+// Of what the stream has at CUDA, or on its way there; UINT64_MAX if it has nothing.
+uint64_t FirstAtDevice(const Stream& stream) {
+  if (!stream.marks.empty()) return stream.marks.front().first_ticket;
+  if (stream.unmarked != 0) return stream.unmarked_first;
+  return stream.busy ? stream.busy_first : UINT64_MAX;
+}
+
 }  // namespace
 
 Stream* StreamSet::Add(wire::StreamId id_untrusted, bool blocking, int priority,
@@ -412,18 +419,21 @@ std::unique_ptr<Stream> StreamSet::TakeAny() {
   return stream;
 }
 
-// Each stream's commands are in order, so only its oldest one counts: of what is at CUDA first,
-// then what is on its way there, then what waits here.
+// Each stream's commands are in order, so only its oldest one counts: of what is at CUDA first, then
+// what is on its way there.
+uint64_t StreamSet::OldestAtDevice() const {
+  uint64_t oldest = UINT64_MAX;
+  for (const Stream* stream : active_) oldest = std::min(oldest, FirstAtDevice(*stream));
+  return oldest;
+}
+
+// Behind that is what waits here.
 uint64_t StreamSet::OldestUnfinished() const {
   uint64_t oldest = UINT64_MAX;
   for (const Stream* stream : active_) {
-    uint64_t first = UINT64_MAX;
-    if (!stream->marks.empty()) {
-      first = stream->marks.front().first_ticket;
-    } else if (stream->unmarked != 0) {
-      first = stream->unmarked_first;
-    } else if (stream->busy) {
-      first = stream->busy_first;
+    uint64_t first = FirstAtDevice(*stream);
+    if (first != UINT64_MAX) {
+      // It is older than what waits.
     } else if (!stream->waiting.empty()) {
       first = FirstTicket(stream->waiting.front());
     } else if (stream->open != nullptr) {

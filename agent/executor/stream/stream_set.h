@@ -142,6 +142,8 @@ class StreamSet {
 
   // Everything with an older ticket than this is done; UINT64_MAX if everything is. As exact as the marks are.
   uint64_t OldestUnfinished() const;
+  // The same of what is at CUDA or on its way there; UINT64_MAX if nothing is.
+  uint64_t OldestAtDevice() const;
 
   bool Idle() const { return active_.empty(); }
   // Returns true if something is at CUDA and not known to be complete.

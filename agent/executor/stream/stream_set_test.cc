@@ -399,6 +399,23 @@ TEST_F(StreamSetTest, OldestUnfinishedIsExactToTheMark) {
   EXPECT_EQ(set_.OldestUnfinished(), UINT64_MAX);
 }
 
+TEST_F(StreamSetTest, OldestAtDeviceIsOfWhatWasSubmitted) {
+  Stream& a = Add(1);
+  Stream& b = Add(2);
+  EXPECT_EQ(set_.OldestAtDevice(), UINT64_MAX);
+  hold_ = true;
+  Enqueue(a);  // 1
+  EXPECT_EQ(set_.OldestAtDevice(), UINT64_MAX);
+  EXPECT_EQ(set_.OldestUnfinished(), 1u);
+  hold_ = false;
+  Enqueue(b);  // 2
+  EXPECT_EQ(set_.OldestAtDevice(), 2u);
+  SubmitWaiting();
+  EXPECT_EQ(set_.OldestAtDevice(), 1u);
+  Complete(a);
+  EXPECT_EQ(set_.OldestAtDevice(), 2u);
+}
+
 TEST_F(StreamSetTest, DestroyedStreamGoesWhenItIsDone) {
   Stream& a = Add(1);
   Enqueue(a);

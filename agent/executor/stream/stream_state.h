@@ -72,9 +72,10 @@ struct Stream {
   bool destroyed = false;   // the tenant has destroyed it; it is removed when its commands are done
   int priority = 0;         // as its program requested
   CUstream cuda = nullptr;  // created by the sink on first use
-  CUcontext context = nullptr;  // the sink's, of `cuda`: where its kernels run
-  int cuda_priority = 0;        // the sink's, of `cuda`: in its class's band
-  uint32_t terms = 0;           // the sink's: TimeSharing::changes() when that was looked at
+  CUcontext context = nullptr;      // the sink's, of `cuda`: where its kernels run
+  CUgreenCtx cuda_green = nullptr;  // the same: the green context that it was made in, if any
+  int cuda_priority = 0;            // the sink's, of `cuda`: in its class's band
+  uint32_t terms = 0;               // the sink's: TimeSharing::changes() when that was looked at
   bool drains = false;  // the sink's: nothing more is submitted until CUDA has nothing of it
   bool waits_enqueued = false;  // the sink's: CUDA makes it wait, and no work came after that
   std::shared_ptr<const void> charge;  // the sink's, for `cuda`; null for a session's first ones

@@ -51,6 +51,9 @@ class Submission final : public Part, public StreamSink {
 
   // Whether CUDA can be given work of the stream without making objects for which it waits (driver_objects.h).
   bool HasObjects(const Stream& stream, const StreamCommand& command) const;
+  bool NeedsStream(const Stream& stream) const;
+  // Null for the primary context.
+  CUgreenCtx GreenOf(const Stream& stream, CUcontext context) const;
   // Adds what is at the heads of streams and belongs to the kernels' engine.
   void AddHeads(std::vector<HeadOfStream>* heads) const;
 
@@ -98,7 +101,7 @@ class Submission final : public Part, public StreamSink {
   CUresult NewStream(const Stream& stream, int priority, CUstream* made);
   CUresult MakeStream(Stream& stream);
   // Makes `stream` wait for everything that `former`, which is dropped, was made to wait for.
-  void WaitForFormer(CUstream stream, CUstream former);
+  void WaitForFormer(CUstream stream, CUstream former, CUgreenCtx former_green);
   void GiveStream(Stream& stream);
   template <typename F>
   bool Fits(const Stream& stream, arbiter::Engine engine, F key) const;

@@ -61,15 +61,18 @@ CUcontext Submission::ContextOf(const Stream& stream) const {
   return is_within ? stream.green->made.converted : session;
 }
 
+CUgreenCtx Submission::GreenOf(const Stream& stream, CUcontext context) const {
+  if (context == services_.device->context()) return nullptr;
+  const bool is_green = stream.green != nullptr && context == stream.green->made.converted;
+  return is_green ? stream.green->made.context : port_->partition()->made.context;
+}
+
 // Only streams of the primary context come from the device's pool; those of a green context, the
 // program's own or the partition, are made and destroyed.
 CUresult Submission::NewStream(const Stream& stream, int priority, CUstream* made) {
-  if (stream.context == services_.device->context()) {
-    return services_.device->TakeStream(priority, made);
-  }
-  const bool is_green = stream.green != nullptr && stream.context == stream.green->made.converted;
-  const CUgreenCtx green = is_green ? stream.green->made.context : port_->partition()->made.context;
-  return MakeGreenStream(services_.device, green, priority, made);
+  return stream.cuda_green == nullptr
+             ? services_.device->TakeStream(priority, made)
+             : services_.device->TakeGreenStream(stream.cuda_green, priority, made);
 }
 
 // Makes the CUDA stream with the first work for it, and again when the session's class or
@@ -85,6 +88,7 @@ CUresult Submission::MakeStream(Stream& stream) {
   }
   const int priority = port_->Band().Map(stream.priority);
   CUstream former = nullptr;
+  const CUgreenCtx former_green = stream.cuda_green;
   if (stream.cuda != nullptr && (!stays || priority != stream.cuda_priority)) {
     if (stays && stream.AtDevice()) {
       // The stream moves to its new band as soon as CUDA has nothing of it. A program that always has more to do must
@@ -106,18 +110,19 @@ CUresult Submission::MakeStream(Stream& stream) {
   stream.cuda_priority = priority;
   stream.context = context;
   if (stream.cuda != nullptr) return CUDA_SUCCESS;
+  stream.cuda_green = GreenOf(stream, context);
   CUDA_RETURN_IF_ERROR(NewStream(stream, priority, &stream.cuda));
   if (services_.tracer != nullptr) {
     services_.tracer->OnStreamAcquired(
         stream.cuda, {id(), share_.allocation_id, static_cast<uint32_t>(stream.id)});
   }
-  if (former != nullptr) WaitForFormer(stream.cuda, former);
+  if (former != nullptr) WaitForFormer(stream.cuda, former, former_green);
   return CUDA_SUCCESS;
 }
 
 // `former` is destroyed with its waits not yet over, which CUDA allows: it frees the stream when
 // they are. The event behind them carries them over to the new stream.
-void Submission::WaitForFormer(CUstream stream, CUstream former) {
+void Submission::WaitForFormer(CUstream stream, CUstream former, CUgreenCtx former_green) {
   const Driver& cuda = services_.device->cuda();
   CUevent event = nullptr;
   CUresult result = services_.device->TakeEvent(/*timing=*/false, &event);
@@ -126,14 +131,14 @@ void Submission::WaitForFormer(CUstream stream, CUstream former) {
   services_.device->Judge(result);
   if (event != nullptr) services_.device->GiveEvent(/*timing=*/false, event);
   if (services_.tracer != nullptr) services_.tracer->OnStreamReleased(former);
-  services_.device->DropStream(former);
+  services_.device->DropStream(former, former_green);
 }
 
 void Submission::GiveStream(Stream& stream) {
   graphs_->FinishGraphs(stream);
   if (services_.tracer != nullptr) services_.tracer->OnStreamReleased(stream.cuda);
-  if (stream.context != services_.device->context()) {
-    return services_.device->DropStream(stream.cuda);
+  if (stream.cuda_green != nullptr) {
+    return services_.device->DropStream(stream.cuda, stream.cuda_green);
   }
   services_.device->GiveStream(stream.cuda_priority, stream.cuda);
 }
@@ -223,11 +228,23 @@ bool Submission::KernelIsTimed(const Stream& stream) const {
 void Submission::LeavePrintersLine() { services_.printer->Forget(id()); }
 
 bool Submission::HasObjects(const Stream& stream, const StreamCommand& command) const {
+  using enum Device::EventUse;
   const auto* record = std::get_if<RecordWork>(&command.work);
-  return services_.device->HasSpareEvent(record != nullptr && record->point->timing,
-                                         /*kept=*/record != nullptr) &&
-         (stream.cuda != nullptr ||
-          services_.device->HasSpareStream(port_->Band().Map(stream.priority)));
+  if (!services_.device->HasSpareEvent(record != nullptr && record->point->timing,
+                                       record != nullptr ? kKept : kMark)) {
+    return false;
+  }
+  if (!NeedsStream(stream)) return true;
+  const CUgreenCtx green = GreenOf(stream, ContextOf(stream));
+  return green == nullptr ? services_.device->HasSpareStream(port_->Band().Map(stream.priority))
+                          : services_.device->HasSpareGreenStream(green);
+}
+
+// Whether MakeStream would make one.
+bool Submission::NeedsStream(const Stream& stream) const {
+  if (stream.cuda == nullptr || stream.context != ContextOf(stream)) return true;
+  return stream.terms != services_.sharing->changes() && !stream.AtDevice() &&
+         stream.cuda_priority != port_->Band().Map(stream.priority);
 }
 
 bool Submission::HasRoom(const Stream& stream, const StreamCommand& command) const {

@@ -26,7 +26,7 @@ class TimedLaunch {
   bool Begin(Device* device, CUstream stream, uint64_t now_ns, uint64_t (*clock)()) {
     device_ = device;
     CUevent event = nullptr;
-    if (!device->HasSpareEvent(/*timing=*/true, /*kept=*/false) ||
+    if (!device->HasSpareEvent(/*timing=*/true, Device::EventUse::kMark) ||
         device->TakeEvent(/*timing=*/true, &event) != CUDA_SUCCESS) {
       return false;
     }

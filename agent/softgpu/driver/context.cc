@@ -113,6 +113,10 @@ std::vector<Point> Context::PointsOf(Stream& stream) {
 
 std::vector<Point> Context::AllPoints() {
   const MutexLock lock(streams_mutex_);
+  return AllPointsLocked();
+}
+
+std::vector<Point> Context::AllPointsLocked() {
   std::vector<Point> points;
   if (legacy_ != nullptr) points.push_back(legacy_->Tail());
   for (const auto& stream : streams_) points.push_back(stream->Tail());
@@ -136,7 +140,8 @@ void Context::NeedEvents(size_t alive) {
     if (alive <= prepared_events) return;
     prepared_events += kOfABlock;
   }
-  WaitFor(AllPoints());
+  const MutexLock lock(streams_mutex_);
+  WaitFor(AllPointsLocked());
 }
 
 std::vector<std::shared_ptr<Stream>> Context::Streams() {
@@ -185,14 +190,22 @@ std::shared_ptr<Stream> Context::MakeStream(unsigned with_flags, int priority) {
   // The legacy stream does not wait for streams of a green context, nor they for it, whatever their flags.
   if (green != nullptr) with_flags |= CU_STREAM_NON_BLOCKING;
   auto stream = std::make_shared<Stream>(*this, Stream::Kind::kCreated, with_flags, priority);
-  bool waits;
   {
     const MutexLock lock(streams_mutex_);
-    waits = streams_.size() >= prepared_streams_;
-    if (waits) prepared_streams_ += kStreamsOfABlock;
+    if (streams_.size() < prepared_streams_) {
+      streams_.push_back(stream);
+      return stream;
+    }
+    prepared_streams_ += kStreamsOfABlock;
   }
-  if (waits) WaitFor(AllPoints());
+  std::vector<Point> others;
+  for (Context* context : AllContexts()) {
+    if (&context->device != &device || context == this) continue;
+    for (Point& point : context->AllPoints()) others.push_back(std::move(point));
+  }
   const MutexLock lock(streams_mutex_);
+  WaitFor(others);
+  WaitFor(AllPointsLocked());
   streams_.push_back(stream);
   return stream;
 }

@@ -47,7 +47,7 @@ struct Context {
   // CU_LIMIT_STACK_SIZE, the caller waits for all that runs.
   void NeedThreadBytes(size_t bytes);
 
-  // The same for one more event, in blocks of 2,044, with `alive` of them there.
+  // The same for one more event, in blocks of 2,044, with `alive` of them there. Meanwhile nobody else can enqueue.
   void NeedEvents(size_t alive);
 
   // Puts work into a stream of this context, in order with every other thread's, behind the barriers that CUDA sets:
@@ -70,7 +70,7 @@ struct Context {
   // The calling thread's own default stream.
   std::shared_ptr<Stream> ThreadStream();
   // As NVIDIA's driver does (measured on an H200): streams are made in blocks, which stay when streams are closed, and for
-  // another block the caller waits for all that runs.
+  // another block the caller waits for all that runs. Meanwhile nobody else can enqueue.
   std::shared_ptr<Stream> MakeStream(unsigned flags, int priority);
   // Its handle is invalid from here on; the work already in it still runs.
   void CloseStream(const std::shared_ptr<Stream>& stream);
@@ -100,6 +100,7 @@ struct Context {
  private:
   void CloseAll();
   std::vector<Point> BarriersLocked(const Stream& stream) GPULOOM_REQUIRES(streams_mutex_);
+  std::vector<Point> AllPointsLocked() GPULOOM_REQUIRES(streams_mutex_);
   void DropFinishedLocked() GPULOOM_REQUIRES(streams_mutex_);
 
   static constexpr size_t kStreamsOfABlock = 43;

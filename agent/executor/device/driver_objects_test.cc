@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the driver makes without waiting, and who gets it.
+#include "agent/executor/device/driver_objects.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "agent/executor/device/device.h"
+#include "agent/executor/testing/driver.h"
+
+namespace gpuloom::executor {
+namespace {
+
+TEST(ObjectCount, AsManyAsThereHaveBeenCanBeThereAgain) {
+  ObjectCount count(2);
+  EXPECT_TRUE(count.HasSpare(2, 0));
+  EXPECT_FALSE(count.HasSpare(2, 1));
+  for (int i = 0; i < 3; ++i) count.Add();
+  EXPECT_FALSE(count.HasSpare(1, 0));
+  for (int i = 0; i < 3; ++i) count.Remove();
+  EXPECT_TRUE(count.HasSpare(3, 0));
+  EXPECT_FALSE(count.HasSpare(4, 0));
+  count.Prepare(5);
+  EXPECT_TRUE(count.HasSpare(5, 0));
+  count.Prepare(4);
+  EXPECT_TRUE(count.HasSpare(5, 0)) << "the driver keeps what it has";
+}
+
+class DriverObjectsTest : public ::testing::Test {
+ protected:
+  static constexpr size_t kMany = 1024;  // of one graph
+  bool HasSpare(Device::EventUse use) const { return device_.HasSpareEvent(/*timing=*/true, use); }
+  void PrepareMissing() {
+    const Device::Preparation missing = device_.Missing();
+    ASSERT_NE(missing.events, 0u);
+    device_.Prepare(missing);
+    device_.OnPrepared(missing);
+  }
+
+  const Driver& driver_ = TestingDriver::Reset();
+  Device device_{driver_};
+};
+
+TEST_F(DriverObjectsTest, WhatIsPromisedNobodyElseGets) {
+  EXPECT_TRUE(device_.Missing().empty());
+  auto first = device_.PromiseEvents(kMany);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(TestingDriver::made().events, 0);
+  EXPECT_EQ(device_.PromiseEvents(kMany), nullptr) << "a fresh context makes 2,000 of them";
+  EXPECT_TRUE(HasSpare(Device::EventUse::kMark)) << "those that come back go on";
+  std::vector<CUevent> events(kMany / 2);
+  for (CUevent& event : events) ASSERT_EQ(first->Make(&event), CUDA_SUCCESS);
+  EXPECT_EQ(device_.PromiseEvents(kMany), nullptr) << "made or not";
+  first.reset();
+  EXPECT_EQ(device_.PromiseEvents(kMany), nullptr) << "half of the first ones are there";
+  EXPECT_NE(device_.PromiseEvents(kMany / 2), nullptr) << "and half will not be made";
+}
+
+TEST_F(DriverObjectsTest, WhatIsNotThereIsPrepared) {
+  const auto first = device_.PromiseEvents(kMany);
+  ASSERT_NE(first, nullptr);
+  ASSERT_EQ(device_.PromiseEvents(kMany), nullptr);
+  ASSERT_NO_FATAL_FAILURE(PrepareMissing());
+  EXPECT_EQ(TestingDriver::made().events, 0) << "only the driver's blocks stay";
+  EXPECT_TRUE(device_.Missing().empty());
+  EXPECT_NE(device_.PromiseEvents(kMany), nullptr);
+}
+
+TEST_F(DriverObjectsTest, GraphsWithoutEventsWaitForNone) {
+  std::vector<CUevent> events(2000);
+  for (CUevent& event : events) ASSERT_EQ(device_.TakeEvent(true, &event), CUDA_SUCCESS);
+  EXPECT_FALSE(HasSpare(Device::EventUse::kOwn));
+  EXPECT_NE(device_.PromiseEvents(0), nullptr);
+}
+
+TEST_F(DriverObjectsTest, TheLastEventsAreForMarksAndTheVeryLastForTheExecutor) {
+  using enum Device::EventUse;
+  CUevent event = nullptr;
+  for (int i = 0; HasSpare(kKept); ++i) {
+    ASSERT_LT(i, 2000);
+    ASSERT_EQ(device_.TakeEvent(true, &event), CUDA_SUCCESS);
+  }
+  EXPECT_FALSE(device_.Missing().empty());
+  int marks = 0;
+  for (; HasSpare(kMark); ++marks) ASSERT_EQ(device_.TakeEvent(true, &event), CUDA_SUCCESS);
+  EXPECT_GE(marks, 512) << "as many as the driver's queues take";
+  EXPECT_TRUE(HasSpare(kOwn));
+  device_.GiveEvent(true, event);
+  EXPECT_TRUE(HasSpare(kMark)) << "that one";
+  EXPECT_FALSE(HasSpare(kKept));
+}
+
+// A green context has blocks of its own, and its streams are not reused.
+TEST_F(DriverObjectsTest, StreamsOfAGreenContextAreCountedByThemselves) {
+  const auto green = reinterpret_cast<CUgreenCtx>(uintptr_t{8});
+  const auto other = reinterpret_cast<CUgreenCtx>(uintptr_t{16});
+  CUstream stream = nullptr;
+  int taken = 0;
+  for (; device_.HasSpareGreenStream(green); ++taken) {
+    ASSERT_LT(taken, 40) << "the 41st waits";
+    ASSERT_EQ(device_.TakeGreenStream(green, 0, &stream), CUDA_SUCCESS);
+  }
+  EXPECT_GE(taken, 30);
+  EXPECT_TRUE(device_.HasSpareGreenStream(other));
+  EXPECT_TRUE(device_.HasSpareStream(0));
+  const Device::Preparation missing = device_.Missing();
+  EXPECT_EQ(missing.streams, 0u);
+  ASSERT_EQ(missing.green, green);
+  device_.Prepare(missing);
+  device_.OnPrepared(missing);
+  EXPECT_TRUE(device_.Missing().empty());
+  EXPECT_TRUE(device_.HasSpareGreenStream(green));
+}
+
+// What goes back beyond the pool is destroyed, and the driver has room for as many again.
+TEST_F(DriverObjectsTest, WhatIsDestroyedMakesRoom) {
+  std::vector<CUevent> events(2000);
+  for (CUevent& event : events) ASSERT_EQ(device_.TakeEvent(true, &event), CUDA_SUCCESS);
+  for (const CUevent event : events) device_.GiveEvent(true, event);
+  for (;;) {
+    const Device::Excess excess = device_.TakeExcess();
+    if (excess.empty()) break;
+    device_.Destroy(excess);
+  }
+  EXPECT_EQ(TestingDriver::made().events, static_cast<int>(Device::kMaxIdleEvents));
+  EXPECT_NE(device_.PromiseEvents(2000 - Device::kMaxIdleEvents - 768), nullptr);
+  EXPECT_EQ(device_.PromiseEvents(2001 - Device::kMaxIdleEvents - 768), nullptr);
+}
+
+}  // namespace
+}  // namespace gpuloom::executor
