@@ -34,9 +34,6 @@ int main() {
     }
   }
   program.Expect(counter == 5 + 6 * kBlocks, "host and device see different counters");
-  cudaPointerAttributes attributes;
-  program.Ok(cudaPointerGetAttributes(&attributes, large));
-  program.Expect(attributes.type == cudaMemoryTypeManaged, "the array is not managed memory");
   program.Fails(cudaFree(large), cudaErrorInvalidValue);
   int ends[2];
   program.Expect(pipe(ends) == 0, "no pipe");
