@@ -72,9 +72,14 @@ class ManagedVariablesTest : public ::testing::Test {
         {LibraryId{1}}, reply, {reinterpret_cast<const uint8_t*>(name.data()), name.size()});
   }
 
+  std::unique_ptr<TestingTenant> AddTenant() {
+    scheduler_.host_range_bytes = 8 * wire::kManagedStepBytes;
+    return scheduler_.AddTenant();
+  }
+
   const Driver& driver_ = TestingDriver::Reset();
   TestingScheduler scheduler_{driver_};
-  std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
+  std::unique_ptr<TestingTenant> tenant_ = AddTenant();
   TestCubin cubin_;
 };
 
