@@ -8,7 +8,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "tests/conformance/fixture.h"
@@ -208,6 +210,28 @@ TEST_F(LargeVariables, GoWithTheirLibrary) {
   words_ = reinterpret_cast<uint32_t*>(first_large);
   sweeps_ = 1;
   ExpectSum(1);
+}
+
+// Launches send away what is at home, but not what a library begins with.
+TEST_F(LargeVariables, BeginWithTheirValuesBesideLaunches) {
+  std::atomic<bool> over{false};
+  std::thread other([this, &over, sweep = sweep_] {
+    EXPECT_EQ(Cu().cuCtxSetCurrent(context_), CUDA_SUCCESS);
+    const CUstream stream = Stream();
+    while (!over) {
+      EXPECT_EQ(Launch(sweep, 1, 1, stream, 0u), CUDA_SUCCESS);
+      EXPECT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS);
+    }
+  });
+  const CUlibrary first = library_;
+  for (int i = 0; i < 20 && !HasFailure(); ++i) {
+    Load();
+    ExpectSum(0);
+    Unload();
+  }
+  over = true;
+  other.join();
+  library_ = first;
 }
 
 // Through gpuloom: while they are the device's they count, and until then, and when they are gone, they do not.
