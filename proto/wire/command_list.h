@@ -135,7 +135,8 @@ using AllCommands = CommandList<
     ManagedSpace,
     ManagedMap,
     ManagedUnmap,
-    LibrarySizeKnown>;
+    LibrarySizeKnown,
+    LibraryPlaceApart>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes on the wire.

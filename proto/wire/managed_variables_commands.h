@@ -26,6 +26,24 @@ struct LibraryPlace {
   };
 };
 
+// Since 1.7. The same for variables that migrate, in ManagedSpace: code is loaded for `place`, where nothing need be
+// mapped yet, and the initial values are written to `values`, that many bytes of registered memory, zeroed. The tenant
+// shows its program these pages there.
+struct LibraryPlaceApart {
+  static constexpr std::string_view kName = "LibraryPlaceApart";
+  static constexpr bool kReply = true;
+  struct Request {
+    LibraryId library;
+    uint32_t unused;
+    DevicePtr place;
+    HostPtr values;
+  };
+  struct Reply {
+    uint32_t kernel_count;
+    uint32_t unused;
+  };
+};
+
 // Payload: the name.
 struct ManagedGet {
   static constexpr std::string_view kName = "ManagedGet";

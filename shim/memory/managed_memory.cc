@@ -102,7 +102,8 @@ CUresult GetAttributes(void** data, const size_t* data_bytes,
   return WriteRangeAttributes(data, data_bytes, attributes, count, known->said);
 }
 
-// Host and device may always reach what is in the arena, so that attaching that to a stream changes nothing.
+// Host and device may always reach what is in the arena, so that attaching that to a stream changes nothing. Variables
+// that migrate do so with all others of their library, which other streams may use.
 CUresult Attach(CUstream handle, CUdeviceptr address, size_t size_bytes, unsigned flags,
                 DefaultStream null_means) {
   CUDA_RETURN_IF_ERROR(NeedContext());
@@ -119,7 +120,7 @@ CUresult Attach(CUstream handle, CUdeviceptr address, size_t size_bytes, unsigne
     return CUDA_ERROR_INVALID_VALUE;
   }
   CUDA_RETURN_IF_ERROR(RefuseInCapture(stream));
-  if (IsMigrating(found)) AttachMigrating(found.begin, flags, stream);
+  if (IsMigrating(found) && !IsPartOfOther(found)) AttachMigrating(found.begin, flags, stream);
   // CUDA makes it an operation of the stream: whoever waits for the stream waits for it.
   return MarkStream(stream);
 }
@@ -136,19 +137,14 @@ void ForgetManaged(uint64_t begin) {
 bool NoteManagedVariable(uint64_t begin, uint64_t size_bytes) {
   KnownMemory known;
   if (size_bytes == 0 || FindKnown(begin, &known)) return true;
+  const uint32_t object = kBelongsToOther | (MayMigrate(begin) ? kMigrates : 0);
   {
     Holding holding(&managed.lock);
     if (!InsertSorted(&managed.advice, {begin, size_bytes, {}})) {
       return false;
     }
   }
-  if (NoteMemory({begin,
-                  size_bytes,
-                  MemoryKind::kManaged,
-                  CU_MEM_ATTACH_GLOBAL,
-                  {},
-                  kBelongsToOther,
-                  0})) {
+  if (NoteMemory({begin, size_bytes, MemoryKind::kManaged, CU_MEM_ATTACH_GLOBAL, {}, object, 0})) {
     return true;
   }
   ForgetManaged(begin);
@@ -192,8 +188,9 @@ CUresult cuMemAllocManaged(CUdeviceptr* address, size_t size_bytes, unsigned fla
   CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   uint64_t begin;
   // Whatever keeps it from migrating, host memory serves as well: slower, and correct.
-  const bool migrates = size_bytes >= kLeastMigratingBytes &&
-                        TakeMigrating(size_bytes, flags, &begin) == CUDA_SUCCESS;
+  const bool migrates =
+      size_bytes >= kLeastMigratingBytes &&
+      TakeMigrating(size_bytes, flags, MigratingFor::kProgram, &begin) == CUDA_SUCCESS;
   if (!migrates) CUDA_RETURN_IF_ERROR(TakePinned(size_bytes, &begin));
   bool noted;
   {

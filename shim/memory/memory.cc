@@ -34,7 +34,7 @@ constexpr size_t kPitchBytes = 512;
 // A reset leaves these: modules are unloaded on their own, and mappings belong to the process.
 bool BelongsToNoContext(const KnownMemory& entry) {
   return entry.kind == MemoryKind::kGlobal || entry.kind == MemoryKind::kMapped ||
-         (IsInArena(entry) && entry.object == kBelongsToOther);
+         IsPartOfOther(entry);
 }
 
 // Only mapped memory can be without access, until cuMemSetAccess.
@@ -295,12 +295,12 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
   }
   // A variable's memory belongs to its module and cannot be freed.
   KnownMemory known;
-  const bool variable = FindKnown(address, &known) && known.object == kBelongsToOther;
+  const bool variable = FindKnown(address, &known) && IsPartOfOther(known);
   if (!variable && ForgetMemory(address, MemoryKind::kManaged)) {
     ForgetContextObject(ContextObjectKind::kDeviceMemory, address);
     const CUresult result = session.WaitForAll();
     ForgetManaged(address);
-    known.object == kMigrates ? GiveMigrating(address) : GivePinned(address);
+    IsMigrating(known) ? GiveMigrating(address) : GivePinned(address);
     return result != CUDA_SUCCESS ? result : session.TakeAsyncError();
   }
   // Memory that a reset freed is unknown here; the context's state still shows why.
@@ -348,7 +348,7 @@ CUresult cuMemFreeHost(void* address) {
   CUDA_RETURN_IF_ERROR(graph::CheckUnsafe());
   const auto begin = reinterpret_cast<uint64_t>(address);
   KnownMemory known;
-  if ((FindKnown(begin, &known) && known.object == kBelongsToOther) ||
+  if ((FindKnown(begin, &known) && IsPartOfOther(known)) ||
       !ForgetMemory(begin, MemoryKind::kPinnedHost)) {
     return CUDA_ERROR_INVALID_VALUE;
   }

@@ -21,9 +21,9 @@ enum class MemoryKind : uint32_t {
   kRegistered,  // cuMemHostRegister: never in this table (registered_memory.h)
 };
 
-// `object` of memory in the arena that is part of something else: a module's variable, moved pages.
+// Bits of `object`, for memory that the program reaches, too. Part of something else: a module's variable, moved pages.
 inline constexpr uint32_t kBelongsToOther = 1;
-// `object` of managed memory that migrates (migration.h).
+// Managed memory that migrates (migration.h).
 inline constexpr uint32_t kMigrates = 2;
 
 struct KnownMemory {
@@ -32,8 +32,8 @@ struct KnownMemory {
   MemoryKind kind;
   uint32_t flags;           // kPinnedHost: CU_MEMHOSTALLOC_*; kMapped: CUmemAccess_flags
   wire::LibraryId library;  // kGlobal
-  uint32_t
-      object;  // kMapped: the physical memory; kPooled: the piece; in host memory one of the above
+  // kMapped: the physical memory; kPooled: the piece; of what the program reaches, too: the bits above.
+  uint32_t object;
   uint64_t buffer_id;  // never reused
 };
 
@@ -49,12 +49,16 @@ struct KnownMemory {
 [[nodiscard]] bool FindKnownFrom(uint64_t address, KnownMemory* found);
 
 inline bool IsMigrating(const KnownMemory& memory) {
-  return memory.kind == MemoryKind::kManaged && memory.object == kMigrates;
+  return memory.kind == MemoryKind::kManaged && (memory.object & kMigrates) != 0;
 }
 // Returns true for memory that the program reads and writes at the device's address, and so may read as soon as a call
 // that CUDA documents as synchronous returns.
 inline bool IsTheProgramsToo(const KnownMemory& memory) {
   return memory.kind == MemoryKind::kPinnedHost || memory.kind == MemoryKind::kManaged;
+}
+// Returns true for what its owner frees, and no call of the program.
+inline bool IsPartOfOther(const KnownMemory& memory) {
+  return IsTheProgramsToo(memory) && (memory.object & kBelongsToOther) != 0;
 }
 // Returns true for memory that the device reaches in host memory, at the program's address.
 inline bool IsInArena(const KnownMemory& memory) {

@@ -85,7 +85,7 @@ CUresult MapDeviceMemoryLocked(const MigratingRange& range) GPULOOM_REQUIRES(mig
 }  // namespace
 
 CUresult SendChunksLocked(MigratingRange* range, uint64_t first, uint64_t end) {
-  if (range->backing != Backing::kDevice) return CUDA_SUCCESS;
+  if (range->backing != Backing::kDevice || range->stays_home) return CUDA_SUCCESS;
   if (first < range->first_home) first = range->first_home;
   if (end > range->end_home) end = range->end_home;
   if (first >= end) return CUDA_SUCCESS;
@@ -153,21 +153,31 @@ CUresult MapRangeLocked(MigratingRange* range) {
   return CUDA_SUCCESS;
 }
 
-CUresult SettleRangeLocked(MigratingRange* range) {
-  if (range->backing != Backing::kDevice) return CUDA_SUCCESS;
-  uint64_t first, behind;
-  for (uint64_t at = 0; FindRun(*range, true, at, range->chunks(), &first, &behind); at = behind) {
-    CUDA_RETURN_IF_ERROR(FetchChunksLocked(range, first, behind));
+CUresult BringHomeLocked(MigratingRange* range) {
+  if (range->backing == Backing::kDevice) {
+    uint64_t first, behind;
+    for (uint64_t at = 0; FindRun(*range, true, at, range->chunks(), &first, &behind);
+         at = behind) {
+      CUDA_RETURN_IF_ERROR(FetchChunksLocked(range, first, behind));
+    }
+    UnwatchPages(range->begin, range->size_bytes);
   }
-  UnwatchPages(range->begin, range->size_bytes);
   UnmapRangeLocked(*range);
   range->backing = Backing::kNothing;
+  return CUDA_SUCCESS;
+}
+
+CUresult SettleRangeLocked(MigratingRange* range) {
+  if (range->backing != Backing::kDevice) return CUDA_SUCCESS;
+  CUDA_RETURN_IF_ERROR(BringHomeLocked(range));
   range->prefers_host = true;
   return MapRangeLocked(range);
 }
 
 CUresult SendRangeLocked(MigratingRange* range) {
-  if (!range->AnyHome() || range->backing == Backing::kPages) return CUDA_SUCCESS;
+  if (!range->AnyHome() || range->backing == Backing::kPages || range->stays_home) {
+    return CUDA_SUCCESS;
+  }
   CUDA_RETURN_IF_ERROR(MapRangeLocked(range));
   const CUresult result = SendChunksLocked(range, 0, range->chunks());
   if (result != CUDA_ERROR_NOT_SUPPORTED) return result;

@@ -32,6 +32,8 @@ struct MigratingRange {
   uint64_t pages;       // the same memory in the arena
   Backing backing;
   bool prefers_host;
+  bool of_library;  // its managed variables: outlives contexts
+  bool stays_home;  // HomeHold
   uint64_t serial;  // never used again
   // CU_MEM_ATTACH_*, and by which stream: a touch waits for that stream alone, or for all work.
   unsigned attachment;
@@ -69,6 +71,8 @@ CUresult FetchChunksLocked(MigratingRange* range, uint64_t first, uint64_t end)
 // migrate and the quota has room, else to its host pages. All chunks are home before and after.
 [[nodiscard]] CUresult MapRangeLocked(MigratingRange* range) GPULOOM_REQUIRES(migrating.lock);
 void UnmapRangeLocked(const MigratingRange& range) GPULOOM_REQUIRES(migrating.lock);
+// Fetches what is away, and unmaps the range. The device must have finished with it.
+[[nodiscard]] CUresult BringHomeLocked(MigratingRange* range) GPULOOM_REQUIRES(migrating.lock);
 // Moves the range to its host pages for good. The device must have finished with it.
 [[nodiscard]] CUresult SettleRangeLocked(MigratingRange* range) GPULOOM_REQUIRES(migrating.lock);
 // Makes the latest content of the whole range visible to the device.

@@ -224,7 +224,7 @@ void DropLocked(size_t i) GPULOOM_REQUIRES(migrating.lock) {
 
 }  // namespace
 
-CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
+CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, MigratingFor owner, uint64_t* begin) {
   Holding holding(&migrating.lock);
   if (migration.ability == Ability::kUnknown) migration.ability = FindAbilityLocked();
   if (migration.ability != Ability::kMigrates || size_bytes > migration.space.size_bytes) {
@@ -245,6 +245,7 @@ CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin) {
       !FindSpaceLocked(migration.space.begin, range.size_bytes, &range.begin)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
+  range.of_library = owner == MigratingFor::kLibrary;
   range.serial = ++migration.last_serial;
   range.attachment = flags;
   range.attached = wire::kLegacyStream;
@@ -273,9 +274,16 @@ void GiveMigrating(uint64_t begin) {
   if (i != migrating.all.count() && migrating.all[i].begin == begin) DropLocked(i);
 }
 
+// An error in bringing home is that of a session that has ended.
 void EndMigrating() {
   Holding holding(&migrating.lock);
-  while (migrating.all.count() != 0) DropLocked(migrating.all.count() - 1);
+  for (size_t i = migrating.all.count(); i-- > 0;) {
+    if (migrating.all[i].of_library) {
+      (void)BringHomeLocked(&migrating.all[i]);
+    } else {
+      DropLocked(i);
+    }
+  }
   ForgetOwnStreamLocked();
 }
 
@@ -389,6 +397,27 @@ void MigrationUse::Begin(uint64_t to, uint64_t from) {
     ++range->users;
     used_[i] = range->serial;
   }
+}
+
+// Errors are those of a session that has ended, which its next call tells of.
+HomeHold::HomeHold(uint64_t begin) : begin_(begin) {
+  if (!MayMigrate(begin)) return;
+  Holding holding(&migrating.lock);
+  MigratingRange* range = FindLocked(begin);
+  if (range != nullptr && range->backing == Backing::kDevice &&
+      WaitUntilUnusedLocked() == CUDA_SUCCESS) {
+    range = FindLocked(begin);  // waiting has let others move it
+    if (range != nullptr) (void)BringHomeLocked(range);
+  }
+  if (range == nullptr) return;
+  range->stays_home = true;
+  pages_ = range->pages;
+}
+
+HomeHold::~HomeHold() {
+  if (pages_ == 0) return;
+  Holding holding(&migrating.lock);
+  if (MigratingRange* range = FindLocked(begin_); range != nullptr) range->stays_home = false;
 }
 
 void MigrationUse::End() {

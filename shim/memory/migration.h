@@ -27,12 +27,16 @@ namespace gpuloom {
 // Smaller allocations stay in host memory: most of what program and kernels wait for together is small.
 inline constexpr uint64_t kLeastMigratingBytes = 1u << 20;
 
+// Whose an allocation is: the program's, or a library's for its managed variables, whose addresses outlive contexts.
+enum class MigratingFor : bool { kProgram, kLibrary };
+
 // NOT_SUPPORTED where memory cannot migrate: with an older node, without page faults for this process (logged once),
 // or at the program's request.
-[[nodiscard]] CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, uint64_t* begin);
+[[nodiscard]] CUresult TakeMigrating(uint64_t size_bytes, unsigned flags, MigratingFor owner,
+                                     uint64_t* begin);
 // The device must have finished with it.
 void GiveMigrating(uint64_t begin);
-// For a reset of the context, before its streams end: gives all.
+// For a reset of the context, before its streams end: gives all that is the program's, and brings the rest home.
 void EndMigrating();
 
 // Makes the memory accessible to the device, for callers that pass it an address. False if there is no memory.
@@ -138,6 +142,23 @@ class MigrationUse {
 
   uint64_t used_[2] = {0, 0};  // the ranges' serials
   CUresult result_ = CUDA_SUCCESS;
+};
+
+// Lives while the executor writes initial values of a library's variables, whose kernels nobody can use yet: they are at
+// home and stay there, where a launch of others' kernels would send them away half written.
+class HomeHold {
+ public:
+  explicit HomeHold(uint64_t begin);
+  ~HomeHold();
+  HomeHold(const HomeHold&) = delete;
+  HomeHold& operator=(const HomeHold&) = delete;
+
+  // Where they are in the arena: never hidden, and the program sees what is written there. 0: they do not migrate.
+  uint64_t pages() const { return pages_; }
+
+ private:
+  const uint64_t begin_;
+  uint64_t pages_ = 0;
 };
 
 }  // namespace gpuloom

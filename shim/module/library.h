@@ -31,8 +31,7 @@ struct Library {
   CUresult broken;           // what its first use returns; CUDA_SUCCESS otherwise
   const void* image;         // if the program preserves it, or null
   uint64_t image_bytes;
-  // Its `__managed__` variables: a part of the arena that lives as long as the library, across
-  // resets.
+  // Its `__managed__` variables: memory that lives as long as the library, across resets.
   uint64_t managed_begin;  // 0: none
   uint64_t managed_bytes;
   // All kernels in the image's order, asked for once.

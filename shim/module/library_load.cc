@@ -13,26 +13,16 @@
 namespace gpuloom {
 namespace {
 
-// Gives what the executor has taken apart a place for its `__managed__` variables.
-CUresult AssignVariableMemory(Library* library, uint32_t managed_bytes, ReplyPayload* log) {
-  if (managed_bytes == 0) return CUDA_SUCCESS;
-  CUresult result = ReserveManaged(library, managed_bytes);
-  if (result != CUDA_SUCCESS) {
-    (void)UnloadImage(library);
-    return result;
-  }
-  wire::LibraryPlace::Reply placed;
-  result = session.Call<wire::LibraryPlace>(
-      {IdOf(library), 0, wire::HostPtr{library->managed_begin}}, &placed, nullptr, 0, log);
-  if (result != CUDA_SUCCESS) ReleaseManaged(library);
-  return result;
+// What the executor has taken apart is loaded when its `__managed__` variables have a place.
+CUresult PlaceVariables(Library* library, uint32_t managed_bytes, ReplyPayload* log) {
+  return managed_bytes == 0 ? CUDA_SUCCESS : PlaceManaged(library, managed_bytes, log);
 }
 
 CUresult CallLoad(Library* library, uint64_t address, uint64_t image_bytes, ReplyPayload* log) {
   wire::LibraryLoad::Reply reply;
   const CUresult result = session.Call<wire::LibraryLoad>(
       {IdOf(library), 0, wire::HostPtr{address}, image_bytes}, &reply, nullptr, 0, log);
-  return result != CUDA_SUCCESS ? result : AssignVariableMemory(library, reply.managed_bytes, log);
+  return result != CUDA_SUCCESS ? result : PlaceVariables(library, reply.managed_bytes, log);
 }
 
 // Whether the domain may have the image, as far as can be said without hashing it.
@@ -91,8 +81,7 @@ CUresult CompileImage(Library* library, const void* image, uint64_t image_bytes,
     log->Set(reinterpret_cast<const char*>(place.address) + place.info_capacity_bytes, said);
   }
   GiveTransferSpace(address);
-  return result != CUDA_SUCCESS ? result
-                                : AssignVariableMemory(library, reply.managed_bytes, nullptr);
+  return result != CUDA_SUCCESS ? result : PlaceVariables(library, reply.managed_bytes, nullptr);
 }
 
 // Machine code needs no compiler.

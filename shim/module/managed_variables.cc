@@ -6,29 +6,68 @@
 #include "proto/cuda/return_if_error.h"
 #include "shim/memory/host_arena.h"
 #include "shim/memory/memory.h"
+#include "shim/memory/migration.h"
+#include "shim/module/library_load.h"
 #include "shim/session/session.h"
 
 namespace gpuloom {
+namespace {
 
-CUresult ReserveManaged(Library* library, uint64_t size_bytes) {
+// LibraryPlaceApart came with minor version 7 of the wire.
+bool ShouldMigrate(uint64_t size_bytes) {
+  return size_bytes >= kLeastMigratingBytes && session.ServerKnows(7);
+}
+
+CUresult Reserve(Library* library, uint64_t size_bytes) {
   // A reload keeps the addresses, which the program may still hold; only another image needs
   // another size.
   if (library->managed_begin != 0 && library->managed_bytes != size_bytes) ReleaseManaged(library);
-  if (library->managed_begin == 0) {
-    uint64_t begin;
-    CUDA_RETURN_IF_ERROR(TakePinned(size_bytes, &begin));
-    library->managed_begin = begin;
-    library->managed_bytes = size_bytes;
-  }
-  // The memory may have been another's; the driver then writes the initial values.
-  memset(reinterpret_cast<void*>(library->managed_begin), 0, size_bytes);
+  if (library->managed_begin != 0) return CUDA_SUCCESS;
+  uint64_t begin;
+  // Whatever keeps it from migrating, the arena serves as well.
+  const bool migrates =
+      ShouldMigrate(size_bytes) && TakeMigrating(size_bytes, CU_MEM_ATTACH_GLOBAL,
+                                                 MigratingFor::kLibrary, &begin) == CUDA_SUCCESS;
+  if (!migrates) CUDA_RETURN_IF_ERROR(TakePinned(size_bytes, &begin));
+  library->managed_begin = begin;
+  library->managed_bytes = size_bytes;
   return CUDA_SUCCESS;
+}
+
+CUresult LoadThere(const Library* library, ReplyPayload* log) {
+  const HomeHold hold(library->managed_begin);
+  const uint64_t values = hold.pages() != 0 ? hold.pages() : library->managed_begin;
+  // The memory may have been another's.
+  memset(reinterpret_cast<void*>(values), 0, library->managed_bytes);
+  if (hold.pages() == 0) {
+    wire::LibraryPlace::Reply placed;
+    return session.Call<wire::LibraryPlace>({IdOf(library), 0, wire::HostPtr{values}}, &placed,
+                                            nullptr, 0, log);
+  }
+  wire::LibraryPlaceApart::Reply placed;
+  return session.Call<wire::LibraryPlaceApart>(
+      {IdOf(library), 0, wire::DevicePtr{library->managed_begin}, wire::HostPtr{values}}, &placed,
+      nullptr, 0, log);
+}
+
+}  // namespace
+
+CUresult PlaceManaged(Library* library, uint64_t size_bytes, ReplyPayload* log) {
+  CUresult result = Reserve(library, size_bytes);
+  if (result != CUDA_SUCCESS) {
+    (void)UnloadImage(library);
+    return result;
+  }
+  result = LoadThere(library, log);
+  if (result != CUDA_SUCCESS) ReleaseManaged(library);
+  return result;
 }
 
 void ReleaseManaged(Library* library) {
   if (library->managed_begin == 0) return;
   ForgetManagedVariables(library->managed_begin, library->managed_bytes);
-  GivePinned(library->managed_begin);
+  MayMigrate(library->managed_begin) ? GiveMigrating(library->managed_begin)
+                                     : GivePinned(library->managed_begin);
   library->managed_begin = 0;
 }
 

@@ -146,10 +146,11 @@ class TestingNode::Ring {
     std::atomic_ref<uint32_t>(completions_->head.fatal).store(static_cast<uint32_t>(fatal));
     Wake();
   }
-  void AnswerLoadWith(uint32_t result, std::string log) {
+  void AnswerLoadWith(uint32_t result, std::string log, uint32_t managed_bytes) {
     const MutexLock lock(mutex_);
     load_result_ = result;
     load_log_ = std::move(log);
+    managed_bytes_ = managed_bytes;
   }
 
   // Handlers; the mutex is held.
@@ -159,7 +160,7 @@ class TestingNode::Ring {
     images_.emplace_back(image, image + r.image_bytes);
     known_.push_back(HashImage(image, r.image_bytes));
     Reply<wire::LibraryLoad>(
-        record, load_result_, {3, 0},
+        record, load_result_, {3, managed_bytes_},
         {reinterpret_cast<const uint8_t*>(load_log_.data()), load_log_.size()});
   }
   void On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Request& r,
@@ -189,10 +190,10 @@ class TestingNode::Ring {
     const bool known = std::find(known_.begin(), known_.end(), hash) != known_.end();
     Reply<wire::LibraryLoadByHash>(record, CUDA_SUCCESS, {known ? 3u : 0u, known ? 1u : 0u});
   }
-  // What it loads has no managed variables.
-  void On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request&,
+  void On(wire::Tag<wire::ManagedSpace>, const wire::ManagedSpace::Request&,
           const wire::Record& record) {
-    Reply<wire::LibraryPlace>(record, CUDA_ERROR_INVALID_HANDLE, {});
+    Reply<wire::ManagedSpace>(record, 0,
+                              {welcome_.host_range_begin + kHostBytes / 4 * 3, kHostBytes / 4});
   }
   void On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request&,
           const wire::Record& record) {
@@ -279,9 +280,10 @@ class TestingNode::Ring {
   template <wire::Command C>
   static constexpr bool kSucceeds =
       IsOneOf<C, wire::ArrayDestroy, wire::EventOpen, wire::GreenStreamCreate, wire::HostRegister,
-              wire::HostUnregister, wire::LinkCreate, wire::LinkDestroy, wire::MemMap,
-              wire::MemSetAccess, wire::PhysicalCreate, wire::PhysicalRelease, wire::StreamCreate,
-              wire::SurfaceDestroy, wire::TextureDestroy>;
+              wire::HostUnregister, wire::LibraryPlace, wire::LibraryPlaceApart, wire::LinkCreate,
+              wire::LinkDestroy, wire::MemMap, wire::MemSetAccess, wire::PhysicalCreate,
+              wire::PhysicalRelease, wire::StreamCreate, wire::SurfaceDestroy,
+              wire::TextureDestroy>;
   // Other commands are not served here: their tests run on the executor.
   template <wire::Command C>
   void On(wire::Tag<C>, const typename C::Request& r, const wire::Record& record) {
@@ -480,7 +482,7 @@ class TestingNode::Ring {
   std::map<wire::StreamId, wire::Ticket> held_back_;
   std::vector<std::pair<wire::StreamId, wire::Ticket>> due_;  // host functions, all that ever were
   uint32_t host_functions_done_ = 0;
-  uint32_t load_result_ = 0;
+  uint32_t load_result_ = 0, managed_bytes_ = 0;
   std::string load_log_;
 
   std::atomic<bool> stop_{false};
@@ -590,8 +592,8 @@ void TestingNode::HangUpConnection() {
   const MutexLock lock(mutex_);
   for (channel::UniqueFd& tenant : tenants_) shutdown(tenant.get(), SHUT_RDWR);
 }
-void TestingNode::AnswerLoadWith(uint32_t result, std::string log) {
-  ring_->AnswerLoadWith(result, std::move(log));
+void TestingNode::AnswerLoadWith(uint32_t result, std::string log, uint32_t managed_bytes) {
+  ring_->AnswerLoadWith(result, std::move(log), managed_bytes);
 }
 std::vector<std::vector<uint8_t>> TestingNode::images() { return ring_->images(); }
 

@@ -90,8 +90,8 @@ class TestingNode {
   void HangUpDoorbell();
   void HangUpConnection();
 
-  // The result of LibraryLoad and LibraryCompile from now on.
-  void AnswerLoadWith(uint32_t result, std::string log);
+  // The result of LibraryLoad and LibraryCompile from now on, and what LibraryLoad says that managed variables take.
+  void AnswerLoadWith(uint32_t result, std::string log, uint32_t managed_bytes = 0);
   // The library images that arrived.
   std::vector<std::vector<uint8_t>> images();
 

@@ -64,7 +64,7 @@ GOALS = [
     (r"copy_(h2d|d2h)_registered(_shared)?_call", at_most(50, "us")),
     (r"copy_(h2d|d2h)_registered_shared_.*", times_native(0.4)),
     (r"copy_(h2d|d2h)_registered_.*", times_native(0.95)),
-    (r"managed_kernels_.*", times_native(0.95)),
+    (r"managed_(kernels|variable)_.*", times_native(0.95)),
     (r"managed_(first_pass|read_back)_.*", times_native(1)),
     (r"library_load_first", of_native_time(1.5)),
     (r"mem_alloc_free_.*", of_native_time(1)),

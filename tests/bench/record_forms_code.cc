@@ -20,7 +20,8 @@ constexpr uint64_t kManagedBytes = 4u << 20;
 constexpr uint32_t kManyKernels = 2000;
 constexpr size_t kManyNameBytes = 500;
 
-constexpr LibraryId kCode{1}, kVariables{2}, kMany{3}, kPlaced{4}, kUnplaced{5}, kNew{77};
+constexpr LibraryId kCode{1}, kVariables{2}, kMany{3}, kPlaced{4}, kUnplaced{5}, kUnplacedApart{6},
+    kNew{77};
 constexpr KernelId kOrdinary{1}, kWide{RecordForms::kKernels + 1}, kNewKernel{60'000};
 constexpr LinkId kLinked{1}, kOpen{2}, kFresh{3}, kNewLink{77};
 constexpr uint32_t kTextType = 1;  // CU_JIT_INPUT_PTX
@@ -62,7 +63,7 @@ void RecordForms::SetUpCode() {
   load(kVariables, head + std::string(kState) + std::string(kPlain));
   if (many_kernels_.empty()) many_kernels_ = ManyKernels();
   load(kMany, many_kernels_);
-  for (const LibraryId library : {kPlaced, kUnplaced}) {
+  for (const LibraryId library : {kPlaced, kUnplaced, kUnplacedApart}) {
     load(library, head + std::string(kManagedState) + "//" +
                       std::to_string(static_cast<uint32_t>(library)) + "\n");
   }
@@ -101,6 +102,10 @@ void RecordForms::FillCode() {
   On<LibrarySizeKnown>([this] { Post<LibrarySizeKnown>({kImageBytes}); });
   On<LibraryPlace>([this] {
     Post<LibraryPlace>({kUnplaced, 0, HostPtr{Host(kManaged + kManagedBytes)}});
+  });
+  On<LibraryPlaceApart>([this] {
+    Post<LibraryPlaceApart>({kUnplacedApart, 0, DevicePtr{managed_space_},
+                             HostPtr{Host(kManaged + 2 * kManagedBytes)}});
   });
   On<LibraryUnload>([this] { Post<LibraryUnload>({kCode}); }).takes_away = true;
   On<LibraryKernels>([this] { Post<LibraryKernels>({kMany, 0}); });

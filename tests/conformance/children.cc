@@ -14,6 +14,7 @@
 
 #include "tests/conformance/fixture.h"
 #include "tests/conformance/kernels.h"
+#include "tests/conformance/large_variables.h"
 
 namespace gpuloom::conformance {
 
@@ -416,6 +417,46 @@ int ImportsDescriptor() {
   return wrong;
 }
 
+// A library's managed variables keep their addresses, and begin with their values, whether a kernel or the program has
+// used them last.
+int VariablesAgain() {
+  Begin();
+  CUlibrary library = nullptr;
+  CUlibraryOption keeps = CU_LIBRARY_BINARY_IS_PRESERVED;
+  void* kept = reinterpret_cast<void*>(uintptr_t{1});
+  Want(Cu().cuLibraryLoadData(&library, kLargeVariables, nullptr, nullptr, 0, &keeps, &kept, 1),
+       CUDA_SUCCESS, "cuLibraryLoadData");
+  CUkernel kernel = nullptr;
+  Want(Cu().cuLibraryGetKernel(&kernel, library, "sweep"), CUDA_SUCCESS, "cuLibraryGetKernel");
+  CUdeviceptr first = 0;
+  for (uint32_t round = 0; round < 3; ++round) {
+    CUdeviceptr large = 0, beside = 0;
+    Want(Cu().cuLibraryGetManaged(&large, nullptr, library, "large"), CUDA_SUCCESS, "large");
+    Want(Cu().cuLibraryGetManaged(&beside, nullptr, library, "beside"), CUDA_SUCCESS, "beside");
+    if (wrong != 0) return wrong;
+    if (round == 0) first = large;
+    auto* words = reinterpret_cast<volatile uint32_t*>(large);
+    const auto* counter = reinterpret_cast<const volatile uint32_t*>(beside);
+    if (large != first || words[0] != 0 || *counter != kBesideBegins) {
+      std::printf("round %u: %#llx for %#llx, %u, %u\n", round,
+                  static_cast<unsigned long long>(large), static_cast<unsigned long long>(first),
+                  words[0], *counter);
+      return ++wrong;
+    }
+    words[0] = 10;
+    Want(Launch(reinterpret_cast<CUfunction>(kernel), kSweptWords / 128, 128, nullptr, 1u),
+         CUDA_SUCCESS, "launch");
+    Want(Cu().cuCtxSynchronize(), CUDA_SUCCESS, "cuCtxSynchronize");
+    if (round == 1 && (words[0] != 11 || *counter != kBesideBegins + kSweptWords)) ++wrong;
+    Want(Cu().cuDevicePrimaryCtxReset_v2(device), CUDA_SUCCESS, "cuDevicePrimaryCtxReset");
+    // Until it is loaded again, they are as they were.
+    if (words[0] != 11 || *counter != kBesideBegins + kSweptWords) ++wrong;
+    Want(Cu().cuDevicePrimaryCtxRetain(&context, device), CUDA_SUCCESS, "retain");
+    Want(Cu().cuCtxSetCurrent(context), CUDA_SUCCESS, "cuCtxSetCurrent");
+  }
+  return wrong;
+}
+
 constexpr std::pair<const char*, int (*)()> kChildren[] = {
     {"before_init", BeforeInit},
     {"without_context", WithoutContext},
@@ -429,6 +470,7 @@ constexpr std::pair<const char*, int (*)()> kChildren[] = {
     {"exit_with_work", ExitWithWork},
     {"calls_after_main", CallsAfterMain},
     {"context_again", ContextAgain},
+    {"variables_again", VariablesAgain},
     {"forked", Forked},
     {"forked_while_copying", ForkedWhileCopying},
     {"opens_handles", OpensHandles},

@@ -76,6 +76,15 @@ void Requests::FillCode() {
     *request = {wire::LibraryId{library}, 0, wire::HostPtr{AnyRegistered().begin}};
     return Expect(&libraries_, library, draft);
   });
+  // Where memory is mapped, which its kernels may then use.
+  On<wire::LibraryPlaceApart>([this](auto* request, Draft* draft) {
+    const uint32_t library = unplaced_.Used(&random_), slot = managed_slots_.Used(&random_);
+    if (library == 0 || slot == 0 || registered_.empty() || !keeps_addresses_) return false;
+    unplaced_.Drop(library);
+    *request = {wire::LibraryId{library}, 0, wire::DevicePtr{managed_[slot].begin},
+                wire::HostPtr{AnyRegistered().begin}};
+    return Expect(&libraries_, library, draft);
+  });
   On<wire::LibraryUnload>([this](auto* request, Draft*) {
     const uint32_t library = libraries_.Used(&random_);
     libraries_.Drop(library);

@@ -24,6 +24,8 @@ class LibraryLoader final : public Part {
   void On(wire::Tag<wire::LibraryCompile>, const wire::LibraryCompile::Request&,
           const wire::Record&);
   void On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request&, const wire::Record&);
+  void On(wire::Tag<wire::LibraryPlaceApart>, const wire::LibraryPlaceApart::Request&,
+          const wire::Record&);
   void On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request&, const wire::Record&);
 
  private:
@@ -37,6 +39,9 @@ class LibraryLoader final : public Part {
                      const wire::LibraryCompile::Request& request);
   void UnloadTried(Loading* loading) const;
   void HoldLibrary(Loading* loading) const;
+  template <typename C>
+  void Place(const typename C::Request& request, uint64_t place, uint64_t values,
+             const wire::Record& record);
   template <typename C>
   void AnswerLoad(Caller caller, const Loading& loading, const typename C::Reply& reply);
   void AnswerLoad(const Loading& loading);

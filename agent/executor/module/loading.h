@@ -378,8 +378,8 @@ struct Loading {
   }
 
   // Loads the managed image, whose address is known now.
-  void LoadAt(const Driver& cuda, const HostMemory& host, uint64_t place) {
-    result = managed->Load(cuda, host, place, &handle);
+  void LoadAt(const Driver& cuda, const HostMemory& host, uint64_t place, uint64_t values) {
+    result = managed->Load(cuda, host, place, values, &handle);
     CountKernels(cuda);
   }
 

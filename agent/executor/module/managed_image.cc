@@ -133,16 +133,15 @@ bool ManagedImage::LayOut() {
 // The options for undefined symbols, which the released variables have become, tell the driver
 // where each variable lies.
 CUresult ManagedImage::Load(const Driver& cuda, const HostMemory& host, uint64_t address,
-                            CUlibrary* library) {
+                            uint64_t values, CUlibrary* library) {
   for (size_t i = 0; i < variables_.size(); ++i) {
     const ManagedVariable& variable = variables_[i];
-    const uint64_t place = address + offsets_[i];
     if (!variable.initial.empty() &&
-        !host.Write(place, variable.initial.data(), variable.initial.size())) {
+        !host.Write(values + offsets_[i], variable.initial.data(), variable.initial.size())) {
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
     names_.push_back(variable.name.c_str());
-    places_.push_back(reinterpret_cast<void*>(place));
+    places_.push_back(reinterpret_cast<void*>(address + offsets_[i]));
   }
   return LoadLinked(cuda, code_, &names_, &places_, library);
 }

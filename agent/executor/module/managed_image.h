@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An image with `__managed__` variables on its way to the driver. The driver would place them where
-// only this process can access them; so the tenant provides an address in its arena, and the image
+// only this process can access them; so the tenant provides an address of its own, and the image
 // is loaded with the variables declared as lying there (docs/design/managed-variables.md).
 //
 // Owned by the load (loading.h) and, once the driver has it, by the loaded library. Used on worker threads, one at a
@@ -64,10 +64,11 @@ class ManagedImage {
   // Loads the image before the variables have a place, to see whether the driver takes its code. The
   // caller unloads it in a quiet moment, and asks it for nothing.
   CUresult Try(const Driver& cuda, CUlibrary* library) const;
-  // Writes the initial values and loads the image, once. The tenant may write there at the same
-  // time; the values are its own. The driver loads lazily and reads names and addresses when a
+  // Writes the initial values to `values` and loads the image for variables at `address`, once. The tenant may write
+  // there at the same time; the values are its own. The driver loads lazily and reads names and addresses when a
   // kernel is first requested: this object must live until the library is unloaded.
-  CUresult Load(const Driver& cuda, const HostMemory& host, uint64_t address, CUlibrary* library);
+  CUresult Load(const Driver& cuda, const HostMemory& host, uint64_t address, uint64_t values,
+                CUlibrary* library);
   // Call after Load.
   std::vector<Services> VariablesAt(uint64_t address) const;
 

@@ -7,19 +7,24 @@
 
 namespace gpuloom::executor {
 
-void LibraryLoader::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request& request,
-                       const wire::Record& record) {
+// The variables are where their initial values are written, or in the space for memory that migrates. What the device
+// finds there is the tenant's affair (ManagedMap): the driver relocates code to any address.
+template <typename C>
+void LibraryLoader::Place(const typename C::Request& request, uint64_t place, uint64_t values,
+                          const wire::Record& record) {
   Library* library = libraries_.Find(request.library);
   if (library == nullptr || library->placing == nullptr) return Refuse(wire::Fatal::kBadHandle);
-  const auto place = static_cast<uint64_t>(request.place);
   const ManagedImage& image = *library->placing->managed;
   if (place % wire::kManagedAlignBytes != 0) return Refuse(wire::Fatal::kBadArgument);
   // Registered, so that kernels can reach it.
-  if (!OwnsHost(place, image.size_bytes())) return Refuse(wire::Fatal::kBadRange);
+  if (!OwnsHost(values, image.size_bytes()) ||
+      (place != values && !host_->managed.Contains(place, image.size_bytes()))) {
+    return Refuse(wire::Fatal::kBadRange);
+  }
   auto loading = std::exchange(library->placing, nullptr);
   library->managed = image.VariablesAt(place);
-  modules_.Post([loading, host = host_, place,
-                 &cuda = services_.device->cuda()] { loading->LoadAt(cuda, *host, place); },
+  modules_.Post([loading, host = host_, place, values,
+                 &cuda = services_.device->cuda()] { loading->LoadAt(cuda, *host, place, values); },
                 // Releases the arena, on this thread.
                 [this, loading, caller = CallerOf(record), held = host_] {
                   HoldLibrary(loading.get());
@@ -29,8 +34,21 @@ void LibraryLoader::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::
                     loading->library->kept = std::move(loading->managed);
                   }
                   if (!serving()) return;
-                  AnswerLoad<wire::LibraryPlace>(caller, *loading, {loading->kernel_count, 0});
+                  AnswerLoad<C>(caller, *loading, {loading->kernel_count, 0});
                 });
+}
+
+void LibraryLoader::On(wire::Tag<wire::LibraryPlace>, const wire::LibraryPlace::Request& request,
+                       const wire::Record& record) {
+  const auto place = static_cast<uint64_t>(request.place);
+  Place<wire::LibraryPlace>(request, place, place, record);
+}
+
+void LibraryLoader::On(wire::Tag<wire::LibraryPlaceApart>,
+                       const wire::LibraryPlaceApart::Request& request,
+                       const wire::Record& record) {
+  Place<wire::LibraryPlaceApart>(request, static_cast<uint64_t>(request.place),
+                                 static_cast<uint64_t>(request.values), record);
 }
 
 void LibraryLoader::On(wire::Tag<wire::ManagedGet>, const wire::ManagedGet::Request& request,

@@ -58,14 +58,28 @@ class ManagedVariablesTest : public ::testing::Test {
   std::optional<CUresult> Services(uint64_t place, uint32_t library = 1) {
     return tenant_->Call<wire::LibraryPlace>({LibraryId{library}, 0, HostPtr{place}});
   }
+  std::optional<CUresult> PlaceApart(uint64_t place, uint64_t values) {
+    return tenant_->Call<wire::LibraryPlaceApart>(
+        {LibraryId{1}, 0, wire::DevicePtr{place}, HostPtr{values}});
+  }
+  wire::ManagedSpace::Reply ManagedSpace() {
+    wire::ManagedSpace::Reply space{};
+    EXPECT_EQ(tenant_->Call<wire::ManagedSpace>({}, &space), CUDA_SUCCESS);
+    return space;
+  }
   std::optional<CUresult> Find(std::string_view name, wire::ManagedGet::Reply* reply) {
     return tenant_->Call<wire::ManagedGet>(
         {LibraryId{1}}, reply, {reinterpret_cast<const uint8_t*>(name.data()), name.size()});
   }
 
+  std::unique_ptr<TestingTenant> AddTenant() {
+    scheduler_.host_range_bytes = 8 * wire::kManagedStepBytes;
+    return scheduler_.AddTenant();
+  }
+
   const Driver& driver_ = TestingDriver::Reset();
   TestingScheduler scheduler_{driver_};
-  std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
+  std::unique_ptr<TestingTenant> tenant_ = AddTenant();
   TestCubin cubin_;
 };
 
@@ -82,7 +96,6 @@ TEST_F(ManagedVariablesTest, LieWhereTheTenantWantsThem) {
   EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
 }
 
-// More than all addresses for them: it neither loads nor crashes anybody.
 // Where the driver has made no cubin of it, it is asked what they are, for which it waits for the device.
 TEST_F(ManagedVariablesTest, OfTextAreReadInAQuietMoment) {
   const auto neighbour = scheduler_.AddTenant();
@@ -111,6 +124,21 @@ TEST_F(ManagedVariablesTest, OfTextAreReadInAQuietMoment) {
   EXPECT_EQ(reply.size_bytes, 256u);
 }
 
+// Their values are in the arena, where the tenant sees them until it moves them to the device.
+TEST_F(ManagedVariablesTest, LieInManagedSpaceWhileNothingIsMappedThere) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
+  const uint64_t page = Page();
+  const wire::ManagedSpace::Reply space = ManagedSpace();
+  ASSERT_EQ(PlaceApart(space.begin + 1024, page), CUDA_SUCCESS);
+  EXPECT_EQ(*reinterpret_cast<uint64_t*>(page), 7u);
+  wire::ManagedGet::Reply reply{};
+  ASSERT_EQ(Find("variable", &reply), CUDA_SUCCESS);
+  EXPECT_EQ(static_cast<uint64_t>(reply.address), space.begin + 1024);
+  EXPECT_EQ(reply.size_bytes, 8u);
+  EXPECT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
+}
+
+// More than all addresses for them: it neither loads nor crashes anybody.
 TEST_F(ManagedVariablesTest, AreRefusedWhereTheyCannotBePlaced) {
   constexpr uint32_t kNoBits = 8;
   cubin_.sections[3].type = kNoBits;
@@ -155,6 +183,36 @@ TEST_F(ManagedVariablesTest, Malicious_PlaceOutsideOfPinnedMemory) {
 TEST_F(ManagedVariablesTest, Malicious_CrookedPlace) {
   ASSERT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
   (void)Services(Page() + 8);
+  ExpectRefused(Fatal::kBadArgument);
+}
+
+TEST_F(ManagedVariablesTest, Malicious_PlaceBehindManagedSpace) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
+  const uint64_t page = Page();
+  const wire::ManagedSpace::Reply space = ManagedSpace();
+  (void)PlaceApart(space.begin + space.size_bytes, page);
+  ExpectRefused(Fatal::kBadRange);
+}
+
+TEST_F(ManagedVariablesTest, Malicious_PlaceInManagedSpaceThatNobodyHasAskedFor) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
+  const uint64_t page = Page();
+  (void)PlaceApart(tenant_->order.host_range_begin + tenant_->order.host_range_bytes / 4 * 3, page);
+  ExpectRefused(Fatal::kBadRange);
+}
+
+TEST_F(ManagedVariablesTest, Malicious_ValuesOutsideOfPinnedMemory) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
+  const uint64_t page = Page();
+  const wire::ManagedSpace::Reply space = ManagedSpace();
+  (void)PlaceApart(space.begin, page + wire::kPageBytes);
+  ExpectRefused(Fatal::kBadRange);
+}
+
+TEST_F(ManagedVariablesTest, Malicious_CrookedPlaceInManagedSpace) {
+  ASSERT_EQ(tenant_->LoadLibrary(1, cubin_.text()), CUDA_SUCCESS);
+  const uint64_t page = Page();
+  (void)PlaceApart(ManagedSpace().begin + 8, page);
   ExpectRefused(Fatal::kBadArgument);
 }
 
