@@ -124,8 +124,8 @@ Waits EngineArbiter::waits(SessionId session, uint64_t now_ns) const {
   return it.waits;
 }
 
-// Notices classes that have become active or idle since. Both count as having got on: a class that
-// had no work has not been starved, and one that comes back begins with its whole bound.
+// Records which classes have become active or idle since the last call. Both count as progress: a class without work was
+// not starved, and one that becomes active again has its whole starvation bound ahead of it.
 void EngineArbiter::NoteClasses(uint64_t now_ns) {
   for (const Priority priority : kAllPriorities) {
     Class& its = classes_[Index(priority)];
@@ -143,8 +143,8 @@ bool EngineArbiter::MayRunFreely(SessionId session, uint64_t now_ns) const {
   return !HigherLingers(it.priority, now_ns) && !policy_.tree().has_ceiling(it.leaf);
 }
 
-// A lone session that runs freely is not in the tree (it reports no work), but lower classes that
-// come later must find that it was there: for them it lingers.
+// A lone session that runs freely is not in the tree, because it reports no work. Lower classes that become active later
+// must still see that a higher one was active a moment ago (HigherLingers).
 void EngineArbiter::NotePresent(SessionId session, uint64_t now_ns) {
   Class& its = classes_[Index(At(session).priority)];
   its.ever_active = true;
@@ -184,8 +184,7 @@ void EngineArbiter::Finished(SessionId session, const Work& work, uint64_t now_n
   Refresh(session, now_ns);
 }
 
-// A charge is a sign of life as well as a completion: a class that runs one long kernel gets on,
-// and needs no rescue.
+// A charge is progress, as a completion is: a class whose single long kernel runs is not starved and needs no rescue.
 void EngineArbiter::Charge(SessionId session, uint64_t measured_ns, uint64_t now_ns) {
   if (measured_ns == 0) return;
   Session& it = At(session);

@@ -69,7 +69,8 @@ void GpuHealth::HearFaults() {
   if (!faults.has_value()) {
     if (!IsSilent(now) || is_silence_known_) return;
     is_silence_known_ = true;
-    // Whether they work is for a probe to say, once: who fails after that is suspected by executors.
+    // Without fault reports, one probe decides whether each GPU works. A GPU that fails later is suspected when its
+    // executors fail.
     for (auto& [uuid, sickness] : sicknesses_) sickness.Suspect(now);
     return;
   }

@@ -46,7 +46,7 @@ absl::Status Probe(const std::string& kubelet_directory, ProbeKind kind) {
     absl::Status asked = Ask(path, kind);
     if (asked.ok()) return asked;
     // What is to be mended is told whoever else does not serve: one socket is only for a kubelet's
-    // refusal (Registrar::ShowRefusing).
+    // refusal (Registrar::RegisterRefusing).
     if (!absl::IsFailedPrecondition(answer)) answer = asked;
   }
   return answer;
