@@ -238,7 +238,7 @@ bool EngineArbiter::MustWait(const Session& session, uint64_t room_ns, uint64_t 
 // finished.
 uint64_t EngineArbiter::RoomNs(Priority priority, uint64_t now_ns) const {
   if (guard_.rescuing(priority)) {
-    // A rescue is one order: once something is in flight the class only has to get on.
+    // A rescue is one order: once something is in flight, the class only has to make progress.
     return classes_[Index(priority)].in_flight_ns == 0 ? limits_.lower_in_flight_ns : 0;
   }
   if (const auto highest = HighestLingering(priority, now_ns)) {
@@ -267,8 +267,8 @@ std::optional<Order> EngineArbiter::ForOnlySession(Priority lowest, uint64_t now
   return Order{session, kUnbounded};
 }
 
-// Of several that are due, the one that has waited for longest. One rescue at a time; it ends when the
-// class gets on (Finished, Charge) or has no more work.
+// Of several that are due, the one that has waited for longest. One rescue at a time; it ends when the class makes
+// progress (Finished, Charge) or has no more work.
 void EngineArbiter::StartRescue(Priority lowest, uint64_t now_ns) {
   guard_.BeginDue(lowest, now_ns,
                   [&](Priority priority) -> std::optional<StarvationGuard::Waiting> {
@@ -301,9 +301,9 @@ std::optional<Order> EngineArbiter::Next(Priority lowest, uint64_t now_ns) {
   return std::nullopt;
 }
 
-// Only what changes by time alone: a ceiling that refills, a starvation bound that is reached, a
-// higher class that has been away for long enough. Completions and new work are events, after which
-// Next is asked again anyway. While a class is rescued only its getting on, an event, ends that.
+// Considers only what changes by time alone: a ceiling that refills, a starvation bound that is
+// reached, a higher class that has been idle for long enough. Completions and new work are events,
+// after which Next is called anyway; so is the progress that ends a rescue.
 uint64_t EngineArbiter::wake_at_ns(Priority lowest, uint64_t now_ns) const {
   uint64_t wake_ns = policy_.tree().wake_at_ns();
   if (guard_.rescuing()) return wake_ns;

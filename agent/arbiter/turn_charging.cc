@@ -166,9 +166,9 @@ void TurnArbiter::Divide(DomainId id, std::span<const Ran> division_untrusted, u
   PayAlone(static_cast<uint32_t>(id), now_ns);
 }
 
-// A domain that is alone has a turn for as long as it wants anything, be it what a ceiling lets go in a minute. So of that
-// time it owes what its executor says that was used. One that says less gains nothing from other domains, which wanted
-// nothing then.
+// A domain that is alone keeps its turn for as long as it wants anything, even work that its ceiling holds back for a
+// minute. So of that time it owes only what its executor reports as used. Reporting less gains nothing: no other domain
+// wanted that time.
 void TurnArbiter::PayAlone(uint32_t number, uint64_t now_ns) {
   Domain& it = domains_[number];
   const uint64_t sum = SumOf(it.division);

@@ -33,7 +33,8 @@ void GpuHealth::Start() {
   Stop();
   is_stopping_ = false;
   {
-    // The time in between, in which nobody was there to hear the answer, is none of the driver's.
+    // The time between Stop and Start does not count as silence of the driver: there was no thread
+    // to take its answer.
     const MutexLock lock(mutex_);
     if (polling_since_.has_value()) polling_since_ = options_.clock->Now();
   }

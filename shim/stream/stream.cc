@@ -105,8 +105,8 @@ CUresult EndAtExecutor(Stream* stream) {
       id, 0, [&](wire::StreamDestroy::Request& request, uint8_t*) { request = {id}; });
 }
 
-// Returns at once, as CUDA does; the stream's work goes on, and its id rests until that is done. An
-// orphan's stream at the executor has ended before.
+// Returns at once, as CUDA does; the stream's work continues, and its id is not reused before that
+// is done. An orphan's stream has ended at the executor already.
 CUresult DestroyStream(Stream* stream) {
   StreamUse was;
   if (!TakeFromUse(stream, StreamUse::kNone, &was)) return CUDA_ERROR_INVALID_HANDLE;

@@ -82,8 +82,8 @@ void TimeSharing::ForgetEnded(uint64_t now_ns) {
   while (!ended_.empty() && now_ns - ended_.front().at_ns > arbiter::WorkMeter::kLatestNs) {
     const Ended it = ended_.front();
     ended_.pop_front();
-    // What the meter still has for the number belongs to nobody at this point, and would be charged
-    // to the next session with it.
+    // What the meter still holds for the number belongs to no session any more, and would be
+    // charged to the next one that gets the number.
     for (const Engine engine : kAllEngines) meter(engine).Take(it.session);
     predictor_.Forget(static_cast<uint32_t>(it.session));
     arbiter_.EndSession(it.session, now_ns);
@@ -196,8 +196,8 @@ bool TimeSharing::GiveOrders(Sessions sessions, uint64_t slice_ns) {
     for (const Engine engine : kAllEngines) {
       const Share& share = session->share();
       const bool at_head = share.heads[static_cast<size_t>(engine)] != 0;
-      // In flight for this engine, but at no stream's head: it waits behind the session's own work
-      // for another engine.
+      // In flight for this engine, but at no stream's head: it waits for the session's own work on
+      // another engine.
       arbiter_.SetStalled(share.session, engine,
                           !at_head && arbiter_.in_flight_ns(share.session, engine) != 0, now);
     }
@@ -208,7 +208,8 @@ bool TimeSharing::GiveOrders(Sessions sessions, uint64_t slice_ns) {
     while (const auto order = arbiter_.Next(engine, now)) {
       Session* session = by_session_[Index(order->session)];
       any |= Order(session, engine, {true, false, order->budget_ns, {}}, now, slice_ns);
-      // There may be more, also if none of these could go: the loop must not sleep before it has asked.
+      // There may be more orders even if none of these could be submitted: the loop must call Next again before it
+      // sleeps.
       if (round.Over()) {
         any = true;
         break;
@@ -230,7 +231,7 @@ bool TimeSharing::Order(Session* session, Engine engine, Share::Room room, uint6
   share.room(engine).open = false;
   const arbiter::Work submitted = share.room(engine).submitted;
   if (submitted.pieces == 0) {
-    // Nothing can go after all; asked again in the next round.
+    // Nothing can be submitted after all; NoteReady reports it again in the next round.
     arbiter::Work& queued = share.queued[static_cast<size_t>(engine)];
     arbiter_.Dropped(share.session, engine, std::exchange(queued, {}), now_ns);
     return false;
