@@ -305,7 +305,8 @@ CUresult GreenContextOf(CUstream handle, DefaultStream null_means, GreenContext*
 
 bool IsStreamIdle(wire::StreamId id) { return IsDone(static_cast<uint32_t>(id)); }
 
-// Not analysed: the lock that it holds while it lives is known only in this file.
+// Not analysed: an object holds the lock from its constructor to its destructor, and the header, which would have to say
+// so, does not know the lock.
 StreamsOf::StreamsOf(CUcontext context) GPULOOM_NO_THREAD_SAFETY_ANALYSIS
     : context_(context),
       of_green_(IsGreenContext(context)) {

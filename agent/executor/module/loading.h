@@ -1,6 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library on its way from the tenant's image to the driver. For library_load.cc and
-// managed_variables.cc: created and finished on the ring thread, processed by one worker at a time.
+// A library on its way from the tenant's image to the driver (docs/design/module-loading.md). For library_load.cc and
+// managed_variables.cc alone.
+//
+// Shared by the jobs and callbacks of the load, and by its library while the tenant chooses an address for managed
+// variables; ends with the last of them, on the ring thread. Owns the copy of the image, and `managed`. The device, cache
+// and host memory that functions take outlive the load.
+//
+// Created, charged (Pay) and answered on the ring thread; all other functions run on one worker at a time. `left` may be
+// read by any thread: once it is true, the session has ended, and the result is dropped.
+//
+// What fails is in `result`, which is the tenant's answer, with the reason in `jit`'s error text; later steps then do
+// nothing. All memory that the load holds is taken from the session's budget before it is allocated (Afford): without
+// room the result is CUDA_ERROR_OUT_OF_MEMORY.
+//
+//   loading->Copy(host, address, size); loading->Hash(cache);   // or `image` is known by its hash: LoadKnown
+//   loading->Look(device, cache, whole);                        // if NeedsReading: ReadManaged, then FinishLook
+//   loading->Pay(charged, charge);
+//   loading->Load(device);                                      // if GoBackToFatbin: Look again
+//   loading->LoadAt(cuda, host, place);                         // if `managed`: once the tenant has sent LibraryPlace
 #pragma once
 
 #include <algorithm>
