@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's command line. The parser prints help and error messages itself. Called once, from main.
+// The agent's command line. Plain values, which main owns and copies into the parts' options. Called once, from main,
+// before there is another thread. Prints help, the version and errors itself; the exit status is then 0, or 2 for a mistake.
 #pragma once
 
 #include <chrono>

@@ -20,7 +20,7 @@ int64_t UnixSeconds(Clock::Time time) {
 
 }  // namespace
 
-// One pass over all GPUs. Each source is asked as often as it can bear; the state is judged anew at every look, so
+// One pass over all GPUs. Each source is queried at its own interval; the state is determined anew in every pass, so
 // that a drain or a change of the policy shows at once.
 void GpuStandings::Look(Clock::Time now) {
   if (!first_look_.has_value()) first_look_ = now;
@@ -42,8 +42,8 @@ void GpuStandings::Look(Clock::Time now) {
           ReadStanding(FolderOfGpu(options_.state_directory, gpu.uuid)).value_or(GpuStanding{});
     const auto use = uses.find(gpu.uuid);
     if (use != uses.end()) UpdateSlots(gpu, use->second, &known);
-    // A scheduler that is new to this agent is asked at once: what happens from then on counts as new, and nobody has
-    // been given a slot yet.
+    // A scheduler that is new to this agent is queried at once, before any slot is given out: only what happens after
+    // that counts as new.
     if (looks_at_executors || !known.executors_failed.has_value()) {
       CheckExecutors(gpu, now, &known);
     }

@@ -25,8 +25,8 @@ absl::StatusOr<channel::UniqueFd> LockState(const std::string& directory, const 
             ": one agent per node; stop the other, or choose another --state-dir"));
   }
   if (!lock.fd.valid()) return absl::InternalError(Cat("state: ", lock.error));
-  // The lock is ours, but the disk does not take a line: an agent could keep no record. The lock is
-  // let go of with the descriptor.
+  // The lock is ours, but not even its line could be written, so an agent could keep no record.
+  // Closing the descriptor releases the lock.
   if (!lock.error.empty()) return absl::ResourceExhaustedError(Cat("state: ", lock.error));
   return std::move(lock.fd);
 }

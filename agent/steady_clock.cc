@@ -58,13 +58,13 @@ absl::Status SteadyClock::Open(const std::string& state_directory) {
   const std::string boot_id = machine_.boot_id();
   Base stored;
   const absl::StatusOr<std::string> text = ReadStateFile(path);
-  // Not written over: the next agent goes on with it, and records are then as old as they are.
+  // Not overwritten: the next agent continues from it, so that records keep their true age.
   if (!text.ok() && !absl::IsNotFound(text.status()) && !absl::IsDataLoss(text.status())) {
     return text.status();
   }
   if (text.ok() && Parse(*text, &stored)) {
-    // The same boot: time goes on as every agent of it has had it. A base that lies ahead is of no
-    // boot that this one can be.
+    // The same boot: time continues from the base that all its agents have used. A base in the
+    // future cannot be of this boot.
     if (stored.boot_id == boot_id && stored.since_boot <= base_since_boot_) {
       base_since_boot_ = stored.since_boot;
       base_ = stored.time;

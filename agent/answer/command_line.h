@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The option `-o` of commands that answer with tables. Called from main's thread. Called from main's thread.
+// The option `-o` of commands that answer with tables. Called from main's thread.
 #pragma once
 
 #include <functional>

@@ -40,7 +40,7 @@ std::string Scalar(const Json& value) {
 
 std::string Key(const std::string& key) { return IsPlain(key) ? key : Dump(key, -1); }
 
-// Adds lines, each but the first behind `indent` spaces.
+// Adds lines; all but the first are indented by `indent` spaces.
 void WriteYaml(const Json& value, size_t indent, std::string* text) {
   if (!value.is_structured() || value.empty()) {
     *text += Scalar(value) + "\n";
@@ -51,7 +51,8 @@ void WriteYaml(const Json& value, size_t indent, std::string* text) {
     if (!is_first) text->append(indent, ' ');
     is_first = false;
     if (value.is_array()) {
-      // What a list holds goes on in the same line, indented as if it stood behind the mark.
+      // An item begins on the line of its mark, and its further lines are indented as much as the
+      // first.
       *text += "- ";
       WriteYaml(part, indent + 2, text);
       continue;

@@ -124,8 +124,8 @@ Waits EngineArbiter::waits(SessionId session, uint64_t now_ns) const {
   return it.waits;
 }
 
-// Notices classes that have become active or idle since. Both count as having got on: a class that
-// had no work has not been starved, and one that comes back begins with its whole bound.
+// Records which classes have become active or idle since the last call. Both count as progress: a class without work was
+// not starved, and one that becomes active again has its whole starvation bound ahead of it.
 void EngineArbiter::NoteClasses(uint64_t now_ns) {
   for (const Priority priority : kAllPriorities) {
     Class& its = classes_[Index(priority)];
@@ -143,8 +143,8 @@ bool EngineArbiter::MayRunFreely(SessionId session, uint64_t now_ns) const {
   return !HigherLingers(it.priority, now_ns) && !policy_.tree().has_ceiling(it.leaf);
 }
 
-// A lone session that runs freely is not in the tree (it reports no work), but lower classes that
-// come later must find that it was there: for them it lingers.
+// A lone session that runs freely is not in the tree, because it reports no work. Lower classes that become active later
+// must still see that a higher one was active a moment ago (HigherLingers).
 void EngineArbiter::NotePresent(SessionId session, uint64_t now_ns) {
   Class& its = classes_[Index(At(session).priority)];
   its.ever_active = true;
@@ -184,8 +184,7 @@ void EngineArbiter::Finished(SessionId session, const Work& work, uint64_t now_n
   Refresh(session, now_ns);
 }
 
-// A charge is a sign of life as well as a completion: a class that runs one long kernel gets on,
-// and needs no rescue.
+// A charge is progress, as a completion is: a class whose single long kernel runs is not starved and needs no rescue.
 void EngineArbiter::Charge(SessionId session, uint64_t measured_ns, uint64_t now_ns) {
   if (measured_ns == 0) return;
   Session& it = At(session);
@@ -239,7 +238,7 @@ bool EngineArbiter::MustWait(const Session& session, uint64_t room_ns, uint64_t 
 // finished.
 uint64_t EngineArbiter::RoomNs(Priority priority, uint64_t now_ns) const {
   if (guard_.rescuing(priority)) {
-    // A rescue is one order: once something is in flight the class only has to get on.
+    // A rescue is one order: once something is in flight, the class only has to make progress.
     return classes_[Index(priority)].in_flight_ns == 0 ? limits_.lower_in_flight_ns : 0;
   }
   if (const auto highest = HighestLingering(priority, now_ns)) {
@@ -268,8 +267,8 @@ std::optional<Order> EngineArbiter::ForOnlySession(Priority lowest, uint64_t now
   return Order{session, kUnbounded};
 }
 
-// Of several that are due, the one that has waited for longest. One rescue at a time; it ends when the
-// class gets on (Finished, Charge) or has no more work.
+// Of several that are due, the one that has waited for longest. One rescue at a time; it ends when the class makes
+// progress (Finished, Charge) or has no more work.
 void EngineArbiter::StartRescue(Priority lowest, uint64_t now_ns) {
   guard_.BeginDue(lowest, now_ns,
                   [&](Priority priority) -> std::optional<StarvationGuard::Waiting> {
@@ -302,9 +301,9 @@ std::optional<Order> EngineArbiter::Next(Priority lowest, uint64_t now_ns) {
   return std::nullopt;
 }
 
-// Only what changes by time alone: a ceiling that refills, a starvation bound that is reached, a
-// higher class that has been away for long enough. Completions and new work are events, after which
-// Next is asked again anyway. While a class is rescued only its getting on, an event, ends that.
+// Considers only what changes by time alone: a ceiling that refills, a starvation bound that is
+// reached, a higher class that has been idle for long enough. Completions and new work are events,
+// after which Next is called anyway; so is the progress that ends a rescue.
 uint64_t EngineArbiter::wake_at_ns(Priority lowest, uint64_t now_ns) const {
   uint64_t wake_ns = policy_.tree().wake_at_ns();
   if (guard_.rescuing()) return wake_ns;

@@ -40,8 +40,8 @@ struct EngineLimits {
   // One order among peers: long enough that decisions are rare, and short against the lag window.
   uint64_t order_ns = 200'000;
   uint64_t lower_in_flight_ns = 100'000;
-  // Requests of one server come closer together than this; work that were let go in between would be what the next
-  // request waits for.
+  // Requests of one server come closer together than this; the next request would have to wait for work submitted in
+  // between.
   uint64_t higher_linger_ns = 100'000'000;
   // A higher class that has had no work for this long is between two requests. Programs launch every 8 to 30 µs, and
   // have longer gaps in between.

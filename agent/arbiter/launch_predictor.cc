@@ -131,7 +131,7 @@ void LaunchPredictor::Learn(const LaunchKey& key, const Duration& took) {
   entry->exact[entry->learnt % kSamples] = exact;
   entry->samples_ns[entry->learnt % kSamples] =
       static_cast<uint32_t>(std::min<uint64_t>(measured_ns, UINT32_MAX));
-  // Never wraps to "free", and goes on counting through the ring.
+  // Wraps to kSamples, not to 0, which means "free": the ring stays full, and its index continues.
   entry->learnt = entry->learnt == UINT32_MAX ? kSamples : entry->learnt + 1;
   entry->used = ++learns_;
 }

@@ -125,8 +125,8 @@ void TurnArbiter::RemoveDomain(DomainId id, uint64_t now_ns) {
 
 // Demand.
 
-// Updates the share tree. A domain that is out does not compete: nobody in the lag window waits for
-// it, and its classes do not count as active.
+// Updates the share tree. A domain that is out does not compete: its siblings do not wait for it,
+// however far behind it is, and its classes do not count as active.
 void TurnArbiter::Show(const Allocation& allocation, uint64_t now_ns) {
   const bool counts = allocation.wants && !At(allocation.domain).out;
   policy_.tree().SetLeaf(allocation.leaf, counts, counts, now_ns);
@@ -333,7 +333,8 @@ std::optional<TurnOrder> TurnArbiter::Watch(uint64_t now_ns) {
 // the turn is renewed.
 bool TurnArbiter::MustYield(uint64_t now_ns) {
   Domain& its = domains_[turn_.domain];
-  // While it is alone its time costs nobody anything: the quantum begins when another domain asks.
+  // While it is alone it takes time from no other domain: the quantum begins when another one wants
+  // a turn.
   if (Alone(turn_.domain)) {
     guard_.NoteProgress(turn_.priority, now_ns);
     turn_.ends_ns = now_ns + limits_.quantum_ns;
@@ -426,7 +427,8 @@ uint64_t TurnArbiter::wake_at_ns(uint64_t now_ns) const {
   for (const uint32_t number : overrunning_) {
     const Domain& it = domains_[number];
     if (!it.reported) wake_ns = std::min(wake_ns, it.yields_since_ns + limits_.report_ns);
-    // As fast as it is charged now; alone it costs nobody anything.
+    // Assumes that it is charged as fast as now. While it runs alone it takes time from no other
+    // domain.
     if (it.ended || meter_.running() < 2) continue;
     const uint64_t left_ns = it.overrun_end_ns - std::min(it.overrun_end_ns, it.overran_ns);
     wake_ns = std::min(wake_ns, now_ns + std::max<uint64_t>(left_ns, 1) * meter_.running());

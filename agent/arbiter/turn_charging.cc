@@ -86,8 +86,8 @@ uint64_t TurnArbiter::QuietSinceNs() const {
   return since_ns;
 }
 
-// Call before every change of who has the turn or wants one, and when a turn has begun: adds up for how long the domain
-// that has it was alone.
+// Adds to `alone_ns` of the domain that has the turn what it was charged while no other domain wanted one. Call before a
+// domain gets or loses the turn or begins or ceases to want one, and when a turn has begun.
 void TurnArbiter::CountAlone(uint64_t now_ns) {
   meter_.SettleTo(now_ns);
   const uint64_t charged_ns = turn_.domain == kNone ? 0 : meter_.charged_ns(turn_.domain);
@@ -98,7 +98,7 @@ void TurnArbiter::CountAlone(uint64_t now_ns) {
   counted_ns_ = charged_ns;
 }
 
-// Of `ns`, the allocation owes `owed_ns` to others, and it counts against its ceiling.
+// Counts `ns` as used by the allocation. `owed_ns` of it is owed to others and counts against its ceiling.
 void TurnArbiter::Pay(uint32_t allocation, uint64_t ns, uint64_t owed_ns, uint64_t now_ns) {
   if (ns == 0) return;
   Allocation& it = allocations_[allocation];
@@ -106,8 +106,9 @@ void TurnArbiter::Pay(uint32_t allocation, uint64_t ns, uint64_t owed_ns, uint64
   if (owed_ns != 0) policy_.tree().Charge(it.leaf, owed_ns, now_ns);
 }
 
-// Divides what the domain was charged since the last time. What is owed of the part in which no other domain wanted a turn,
-// PayAlone decides. Nanoseconds that rounding would lose go to the next part: the parts add up to the whole.
+// Divides what the domain was charged since the last call among its allocations, in proportion to the use that its executor
+// reported. Time in which no other domain wanted a turn is counted, but not owed: PayAlone decides how much of it is.
+// Nanoseconds lost by rounding go to the next allocation, so the amounts add up to the whole.
 void TurnArbiter::Settle(uint32_t number, uint64_t now_ns) {
   CountAlone(now_ns);
   Domain& it = domains_[number];
@@ -165,9 +166,9 @@ void TurnArbiter::Divide(DomainId id, std::span<const Ran> division_untrusted, u
   PayAlone(static_cast<uint32_t>(id), now_ns);
 }
 
-// A domain that is alone has a turn for as long as it wants anything, be it what a ceiling lets go in a minute. So of that
-// time it owes what its executor says that was used. One that says less gains nothing from other domains, which wanted
-// nothing then.
+// A domain that is alone keeps its turn for as long as it wants anything, even work that its ceiling holds back for a
+// minute. So of that time it owes only what its executor reports as used. Reporting less gains nothing: no other domain
+// wanted that time.
 void TurnArbiter::PayAlone(uint32_t number, uint64_t now_ns) {
   Domain& it = domains_[number];
   const uint64_t sum = SumOf(it.division);

@@ -14,8 +14,9 @@
 // So a wrong prediction moves a charge by at most what others had in flight before, which the arbiter bounds. The work
 // that has been there longest counts as running, so that all charges add up to the time in which there was any work.
 //
-// Where nobody looked for long, because the thread was in the driver, all that ended meanwhile is seen at once, and later
-// than it ended. Its ends are then estimated, too: one after the other, each as much later as was predicted.
+// When completions were not checked for long, because the thread was in the driver, all work that ended meanwhile is
+// seen at once, and late. The times at which it ended are then estimated, too: one piece after the other, each as long
+// as was predicted.
 //
 // At each moment the engine's time is divided among the allocations whose work runs, however many sessions and streams
 // they have. An allocation's part is divided among its sessions in proportion to the time in which their work ran.
@@ -54,7 +55,8 @@ class WorkMeter {
     uint64_t at_ns;  // when it was seen to have ended
     // Since when the device has had more of the same stream, of which the meter does not know yet; UINT64_MAX: it has not.
     uint64_t next_ns;
-    // Written by End: what it took, and how much of that was left when nobody looked any more.
+    // Written by End: how long it took, and how much of that came after the last check before a
+    // long pause.
     Duration took = {};
     uint64_t left_ns = 0;
   };

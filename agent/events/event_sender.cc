@@ -188,7 +188,7 @@ EventSender::Outcome EventSender::FindPod(const EventBook::Post& post, std::stri
     Say(std::string(answer.status().message()));
     return Outcome::kAllWait;
   }
-  // The pod is gone, and events of what is gone are read by nobody.
+  // The pod has been deleted, so there is no one to read its events.
   if (answer->status == 404) return Outcome::kDone;
   if (answer->status == 200 && !answer->is_whole) {
     Say(Cat("kubernetes: pod ", event.pod_namespace, "/", event.pod, " has more than ",

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 // The most text about each node, and of an answer that we cannot read.
 constexpr size_t kMaxLineBytes = 2000;
 constexpr size_t kMaxTroubleBytes = 300;
-// A message of more is read by nobody.
+// How many nodes a message names: a longer one would not be read.
 constexpr size_t kMaxNodes = 50;
 
 // Null for whatever is not there: an answer of another form is read as one that says nothing.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns what has happened to a GPU's tenants since the scheduler's last report into events of their pods: refused
-// memory, processes that were not admitted, faults. What was counted before the first report makes no events, unless it
-// goes on from what an earlier agent has seen (tenant_watches.h).
+// memory, processes that were not admitted, faults. Counts from before the first report make no events, unless Resume
+// was given the counts that an earlier agent had seen (tenant_watches.h).
 //
 // A value, owned by TenantWatches, used from one thread; keeps nothing of the report. Nothing fails.
 #pragma once
@@ -25,7 +25,8 @@ class TenantWatch {
     bool operator==(const Counts&) const = default;
   };
 
-  // Before the first report: goes on from what another agent has seen, by allocation. What has happened since is news.
+  // Call before the first report: takes over the counts that another agent has seen, by allocation. What has been
+  // counted since then makes events.
   void Resume(std::map<std::string, Counts> known);
   std::vector<Event> Look(const GpuReport& report);
   // As of the last report, by allocation.

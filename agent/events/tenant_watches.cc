@@ -19,7 +19,8 @@ using Json = nlohmann::json;
 
 }  // namespace
 
-// Only of allocations that have counted something: of others nothing was told. So the text changes with news only.
+// Only allocations that have counted something: the others have had no events. So the text changes only when there are
+// new events.
 std::string TenantWatches::Format(const Known& known) {
   Json json = Json::object();
   for (const auto& [uuid, allocations] : known) {
@@ -34,7 +35,7 @@ std::string TenantWatches::Format(const Known& known) {
   return Json{{"told", std::move(json)}}.dump();
 }
 
-// Of another release there may be other faults: a kind that only one of the two knows was never told of.
+// Another release may know other kinds of fault. A kind that only one of the two knows has had no events.
 absl::StatusOr<TenantWatches::Known> TenantWatches::Parse(const std::string& text) {
   try {
     Known known;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tenant watches of a node's GPUs, and what they have told of, in the agent's state: an agent that ends in any way
-// is followed by one that tells what has happened meanwhile, and nothing twice. Owned by the node agent, used from its
-// thread only. The file belongs to the agent that is in charge.
+// The tenant watches of a node's GPUs, and the counts for which they have made events, kept in the agent's state:
+// however an agent ends, the next one makes events of what has happened meanwhile, and none twice. Owned by the node
+// agent, used from its thread only. The file belongs to the agent that is in charge.
 #pragma once
 
 #include <map>
@@ -15,8 +15,8 @@ namespace gpuloom {
 
 class TenantWatches {
  public:
-  // While what was told cannot be read, so many further reports are told nothing of, and it is read again with each; then it is
-  // given up, since what happens next is news, too.
+  // While the kept counts cannot be read, reports make no events, and each report reads them again. After so many
+  // reports they are given up, because later events are worth more.
   static constexpr int kMostTries = 30;
 
   // `path`: where it is kept (kept_text.h).

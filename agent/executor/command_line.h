@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor's command line. Prints errors itself. Called once, from main.
+// The executor's command line, which the scheduler writes (executor_launcher.cc). Plain values, owned by main. Called once,
+// from main, before there is another thread. Prints errors itself.
 #pragma once
 
 #include <cstdint>

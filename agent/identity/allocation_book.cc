@@ -78,7 +78,7 @@ absl::Status AllocationBook::Load(std::vector<std::string>* complaints) {
     const std::string name = directory.filename();
     // Asked now, not taken from the look above: another agent may have added it since.
     if (!IsGone(RecordOf(name)) || !IsGone(records_ + "/" + name + kSetAsideSuffix)) continue;
-    // What cannot be removed is tried again at the next start; it is in nobody's way.
+    // If it cannot be removed, the next start tries again; until then it does no harm.
     std::error_code ignored;
     fs::remove_all(directory, ignored);
   }

@@ -125,10 +125,11 @@ void FaultWatch::Open() {
       missing_.push_back({uuid, trouble});
     }
   }
-  // Of those that can be used only: a set that has a lost one tells of nothing else.
+  // Only GPUs that can be used are registered: an event set with a lost one reports nothing but
+  // that loss.
   if (nvml->Call("nvmlEventSetCreate", &events_) == kNvmlSuccess) {
     for (const auto& [device, uuid] : devices_) {
-      // Not supported by some: then only what is asked of each look is known of it.
+      // Some GPUs do not support events: their faults are found only by the queries of each Look.
       (void)nvml->Call("nvmlDeviceRegisterEvents", device, kXidCriticalError, events_);
     }
   } else {
@@ -153,7 +154,7 @@ void FaultWatch::ReadEvents(std::vector<GpuFault>* faults) {
     const int code = nvml_->Call("nvmlEventSetWait_v2", events_, &event, 0u);
     if (code != kNvmlSuccess) {
       if (code == kTimeout || code == kNvmlFunctionNotFound) return;
-      // Each GPU is asked, too, and then it is known which. The set is of no more use.
+      // The set is useless from now on. If a GPU is lost, the queries of each GPU find which one.
       is_outdated_ = true;
       if (code == kGpuIsLost) return;
       // Of all GPUs: the set cannot say of which.
@@ -162,7 +163,7 @@ void FaultWatch::ReadEvents(std::vector<GpuFault>* faults) {
       }
       return;
     }
-    // An event of a GPU that is not ours is nobody's here.
+    // Events of GPUs that are not watched are ignored.
     const auto found = devices_.find(event.device);
     if (found == devices_.end() || event.type != kXidCriticalError ||
         IsOfAnApplication(event.data)) {

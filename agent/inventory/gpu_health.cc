@@ -33,7 +33,8 @@ void GpuHealth::Start() {
   Stop();
   is_stopping_ = false;
   {
-    // The time in between, in which nobody was there to hear the answer, is none of the driver's.
+    // The time between Stop and Start does not count as silence of the driver: there was no thread
+    // to take its answer.
     const MutexLock lock(mutex_);
     if (polling_since_.has_value()) polling_since_ = options_.clock->Now();
   }
@@ -69,7 +70,8 @@ void GpuHealth::HearFaults() {
   if (!faults.has_value()) {
     if (!IsSilent(now) || is_silence_known_) return;
     is_silence_known_ = true;
-    // Whether they work is for a probe to say, once: who fails after that is suspected by executors.
+    // Without fault reports, one probe decides whether each GPU works. A GPU that fails later is suspected when its
+    // executors fail.
     for (auto& [uuid, sickness] : sicknesses_) sickness.Suspect(now);
     return;
   }

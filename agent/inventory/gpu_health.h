@@ -63,8 +63,8 @@ class GpuHealth {
   void Suspect(const std::string& gpu_uuid);
   // Why it is sick, in one line; empty: it is not.
   std::string Trouble(const std::string& gpu_uuid) const { return Of(gpu_uuid).reason(); }
-  // Why faults are not heard of: the driver has not answered for kSilence. One line, the same for as long as it lasts; empty: it
-  // answers, or nothing is asked of it.
+  // Why no faults can be reported: the driver has not answered for kSilence. One line, unchanged while that lasts;
+  // empty: the driver answers, or is not polled.
   std::string DriverTrouble() const;
   // All that is known of it now; of a GPU that is not its own, nothing.
   Sickness Of(const std::string& gpu_uuid) const;

@@ -65,7 +65,7 @@ void AddFaulty(KnownGpus::iterator found, std::string reason, KnownGpus* unliste
 }
 
 void AddUnusable(std::vector<UnusableGpu> gpus, KnownGpus* unlisted, Inventory* inventory) {
-  // By name first: what is left may be told by its number.
+  // Those with a UUID first: the others may be identified by the numbers that are left.
   std::stable_partition(gpus.begin(), gpus.end(),
                         [](const UnusableGpu& one) { return !one.gpu.uuid.empty(); });
   for (UnusableGpu& one : gpus) {
@@ -109,7 +109,7 @@ absl::StatusOr<Inventory> MakeInventory(absl::StatusOr<GpuList> list,
   if (list.ok()) {
     for (const Gpu& gpu : list->usable) {
       if (unlisted.erase(gpu.uuid) != 0) continue;
-      // A new one is in the place of another, which nobody misses.
+      // A new GPU has replaced the one with that number, which therefore does not count as missing.
       const auto replaced = FindNumber(gpu.index, &unlisted);
       if (replaced != unlisted.end()) replaced->second.is_missed = false;
     }

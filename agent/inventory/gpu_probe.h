@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Probes whether a GPU works: makes a context, allocates some memory, fills it and copies it back. It does so in a
-// process of its own, because a broken driver hangs or corrupts the process that calls it.
+// process of its own, because a broken driver hangs or corrupts the process that calls it (docs/design/decisions.md).
+//
+// Functions without state. A GPU that does not work is a result, not an error; if the node lacks the resources for a
+// probe, nothing is known of the GPU. A process that hangs in the driver is killed but not waited for: the agent reaps it
+// with all children that it does not know.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes the inventory in a process of its own. As long as anything in a process has NVML open, as the watch for faults has, the
-// library goes on with the GPUs that it found when it was first opened there: one that could not even be named then stays
-// nameless until the process ends. And a broken driver hangs that process and not this one.
+// Takes the inventory in a process of its own. As long as anything in a process has NVML open, as the watch for faults
+// has, the library keeps the list of GPUs that it made when it was first opened there: a GPU whose UUID could not be
+// read then has none until the process ends. And a broken driver hangs that process and not this one.
 #pragma once
 
 #include <chrono>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks again, now and then, at a node that has no GPU to share, or one that cannot be used: a driver may have been installed
-// since, a GPU have left MIG mode, or one that was lost be back. Where all is well nothing is looked at.
+// Takes the inventory again every kPause while the node has no GPU to share, or one that cannot be used: a driver may
+// have been installed, a GPU may have left MIG mode, or a lost one may be back. Does nothing while all GPUs can be
+// used.
 //
-// Owned by who asks for changes; one thread. It looks on a thread of its own, which nobody waits for: a broken driver may hang,
-// and the other GPUs are served meanwhile.
+// Owned by the caller of Change; one thread. The inventory is taken on a detached thread, because a broken driver may
+// hang it, and the other GPUs must be served meanwhile.
 #pragma once
 
 #include <atomic>
@@ -39,9 +40,9 @@ class InventoryWatch {
         run_(std::move(run)),
         next_look_(clock->Now() + kPause) {}
 
-  // The inventory, once, when other GPUs are in it, or trouble has come or gone: a change stops the plugin for a moment, so how
-  // the driver words it is none where GPUs are served. A GPU in it that can be used again, or is lost for
-  // another reason, is no change: whoever has the inventory probes it (gpu_health.h).
+  // Returns the inventory, once, when it has other GPUs, or when trouble has begun or ended. A change interrupts the
+  // plugin for a moment, so where GPUs are served, another wording of the driver's trouble is no change. Nor is a GPU
+  // that can be used again, or is lost for another reason: GpuHealth probes it.
   std::optional<Inventory> Change() {
     const bool is_well =
         !inventory_.gpus.empty() && inventory_.faults.empty() && inventory_.trouble.empty();

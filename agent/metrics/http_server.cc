@@ -61,7 +61,7 @@ HttpServer::HttpServer(ListenAddress address, Handler handler, Limits limits)
     : address_(std::move(address)), handler_(std::move(handler)), limits_(limits) {}
 
 // The socket is made by the thread, which also tries again: an agent that takes over finds the port
-// in use until the one before has let go.
+// in use until the agent before it has closed it.
 void HttpServer::Start() {
   Stop();
   is_stopping_ = false;

@@ -14,8 +14,9 @@
 namespace gpuloom {
 namespace {
 
-// A scheduler keeps allocations that are not collected yet, and those of init containers as long as the pod. Of these it
-// reports what was given, and here becomes what is still held: nobody pays for a slot that another one has.
+// A scheduler keeps allocations that are not collected yet, and those of init containers as long as the pod. Their
+// reports have the slots that were given; this function replaces them by the slots still held, so that a slot is
+// charged to one container at a time.
 void LeaveWhatIsHeld(const std::map<std::string, uint64_t>& slots_held, GpuReport* report) {
   for (control::AllocationState& state : report->allocations) {
     const auto known = slots_held.find(std::string(state.name, control::TextLength(state.name)));
@@ -81,8 +82,8 @@ void Observer::Look(Clock::Time now, Clock::Duration wall_ahead) {
       auto connected = options_.connect(Cat(options_.state_directory, "/gpus/", uuid));
       if (connected.ok()) client = *std::move(connected);
     }
-    // Without mutex_, which requests for the figures need: a scheduler that hangs costs its time
-    // limit here and nobody else.
+    // Without mutex_, which requests for the figures need: a scheduler that hangs delays this
+    // thread for the time limit, and no other.
     absl::StatusOr<GpuReport> report =
         client == nullptr ? absl::UnavailableError("no scheduler") : client->Report();
     // Connected to anew at the next look, whatever it was: this client may be that of a scheduler

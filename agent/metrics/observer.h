@@ -83,7 +83,8 @@ class Observer {
   std::string last_trouble_ GPULOOM_GUARDED_BY(keep_mutex_);  // each is logged once
   Mutex mutex_;
   Ledger ledger_ GPULOOM_GUARDED_BY(mutex_);
-  // Why the ledger on disk cannot be read; empty: ledger_ goes on from it. Until then with what ledger_ began.
+  // Why the ledger on disk cannot be read; empty: ledger_ includes it. Until it can be read, ledger_ counts from this
+  // agent's start.
   std::string unread_ GPULOOM_GUARDED_BY(mutex_);
   std::map<std::string, ReportAt> first_reports_ GPULOOM_GUARDED_BY(mutex_);
   NodeFigures node_ GPULOOM_GUARDED_BY(mutex_);

@@ -26,7 +26,8 @@ Json EnginesOf(const Busy& busy) {
           {"copy_from_device", Seconds(busy.copy_from_device_ns)}};
 }
 
-// In thousandths: nobody sees more, and 300 tenants have 18,000 of them.
+// In thousandths: the page shows no finer differences, and 300 tenants have 18,000 of these
+// numbers.
 Json SharesOf(const std::vector<double>& shares) {
   Json json = Json::array();
   for (const double share : shares) json.push_back(std::round(share * 1000) / 1000);

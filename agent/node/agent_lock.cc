@@ -21,12 +21,12 @@ bool HasHadAgent(const std::string& state_directory) {
 bool LacksAgent(const std::string& state_directory) {
   const std::string lock = PathOf(state_directory);
   if (access(lock.c_str(), R_OK) != 0 || IsLocked(lock)) return false;
-  // Between two agents nobody holds it for a moment.
+  // While one agent replaces another, no process holds this lock for a moment.
   if (IsLocked(PathOf(state_directory, kNextLockName)) ||
       IsLocked(PathOf(state_directory, kLeavingLockName))) {
     return false;
   }
-  // One that was the next or leaving takes this lock before it lets go of the other.
+  // An agent that holds one of the other two locks takes this one before it releases the other.
   return !IsLocked(lock);
 }
 

@@ -19,7 +19,8 @@ struct LockFile {
   std::string error;  // why it is not held; with a valid `fd`: why our id could not be written
 };
 
-// Creates the file if it does not exist (0600; its folder must exist). Waits for 0.1 s at most, for those that only look. `line`: one that whoever asks is told.
+// Creates the file if it does not exist (0600; its folder must exist). Waits for 0.1 s at most, because IsLocked holds
+// the lock for an instant. `line`: written to the file after the process id.
 LockFile TakeLock(const std::string& path, const std::string& line = {});
 
 // Returns whether any process holds it; needs only permission to read the file. Takes the lock for an instant.

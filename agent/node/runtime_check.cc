@@ -35,7 +35,8 @@ RuntimeConfig ReadRuntimeConfig(const std::string& path) {
   return RuntimeConfig::kAllows;
 }
 
-// kMissing is no reason to warn: without that runtime nobody hands out devices by the environment.
+// kMissing is no reason to warn: without that runtime no GPU is given out by an environment
+// variable.
 std::string CheckNvidiaRuntime(const std::string& config_path) {
   if (ReadRuntimeConfig(config_path) != RuntimeConfig::kAllows) return {};
   return "security: " + config_path +

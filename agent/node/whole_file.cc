@@ -34,7 +34,7 @@ channel::UniqueFd MakeTemporary(const std::string& path, std::string* name) {
       errno = error;
       return fd;
     }
-    // Taken for left behind, before it was locked.
+    // Otherwise it was removed as a leftover before it was locked, and another name is tried.
     if (info.st_nlink != 0) return fd;
   }
 }
@@ -66,7 +66,7 @@ bool WriteWholeFile(const std::string& path, const std::string& content, unsigne
   }
   // Before the rename: after a crash the name must not lead to a file without its content.
   if (fsync(fd.get()) != 0) return give_up("fsync", path);
-  // Opened before the rename, behind which nothing but the disk may fail.
+  // Opened before the rename: after it, only the disk may fail.
   const channel::UniqueFd parent(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!parent.valid()) return give_up("open", folder);
   if (rename(temporary.c_str(), path.c_str()) != 0) return give_up("rename", path);

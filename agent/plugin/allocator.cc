@@ -38,9 +38,9 @@ Allocator::Allocator(Options options)
   for (const auto& [uuid, capacity] : options_.capacities) gates_.try_emplace(uuid, capacity);
 }
 
-// A refusal here fails the pod for good, so only what no retry can mend is refused: a GPU that this
-// agent does not have or does not give out, and slots that another container holds. What the policy
-// has against the pod is not asked: the kubelet does not name it yet.
+// A refusal here fails the pod for good, so only what no retry can correct is refused: a GPU that
+// this agent does not have or does not give out, and slots that another container holds. The policy
+// is not checked here: the kubelet does not say yet which pod it is.
 absl::StatusOr<ContainerSetup> Allocator::Allocate(const std::vector<std::string>& device_ids) {
   const absl::StatusOr<std::string> gpu_uuid = GpuOf(device_ids);
   if (!gpu_uuid.ok()) return gpu_uuid.status();
@@ -141,7 +141,7 @@ absl::Status Allocator::KnowsWhatIsHeld() const {
 absl::Status Allocator::GiveBackSlots(const Allocation& allocation) {
   const MutexLock lock(allocation_mutex_);
   absl::Status removed = options_.book->Remove(allocation.name);
-  // Of a GPU that is gone nobody is told.
+  // The use of a GPU that is gone is not reported.
   if (options_.capacities.contains(allocation.gpu_uuid)) ReportUse(allocation.gpu_uuid);
   return removed;
 }

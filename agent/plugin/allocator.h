@@ -107,9 +107,9 @@ class Allocator {
   void KubeletSeen(const std::string& kubelet_id);
 
  private:
-  // One GPU, with the lock that is held from the look at what has been granted of it until more is:
-  // of two that start or grow at once the second counts the first. Its scheduler is asked meanwhile,
-  // and one that hangs holds up nobody on another GPU.
+  // One GPU, and the lock that is held from counting what has been granted of it until more is granted: of two
+  // containers that start or grow at once, the second counts the first. Its scheduler is called with the lock held; one
+  // that hangs delays containers of this GPU only.
   struct Gate {
     explicit Gate(const Capacity& of) : capacity(of) {}
     const Capacity& capacity;

@@ -62,7 +62,8 @@ std::string KeepsOldGrant(const Allocation& allocation, const absl::Status& stat
              " keeps its old grant: ", std::string(status.message()));
 }
 
-// What was recorded before is no other grant: then the scheduler has what it was told last, be it nothing.
+// If the grant is the one already recorded, there is no older one to keep: the scheduler has what
+// it last accepted, if anything.
 std::string DescribeRefusal(const Allocation& renewed, const Allocation& before,
                             const absl::Status& status) {
   if (renewed.binding != before.binding) return KeepsOldGrant(before, status);
@@ -91,7 +92,8 @@ absl::Status Allocator::PreStart(const std::vector<std::string>& device_ids,
     return absl::NotFoundError(
         Cat("inventory: GPU ", *gpu_uuid, " is no longer on this node; delete the pod"));
   }
-  // Then nothing is worth waiting for. What counts is looked up behind the waits.
+  // Without an allocation there is nothing to wait for. It is looked up again after the waits, and
+  // that result counts.
   if (options_.book->FindByDevices(device_ids).empty()) {
     const absl::Status status = KnowsWhatIsHeld();
     return status.ok() ? NoAllocation(device_ids) : status;
@@ -345,8 +347,8 @@ std::vector<Allocation> Allocator::GrowingLast(const Policy& policy) const {
   return allocations;
 }
 
-// The record first: of two that grow the second counts the first, and what the disk refuses nobody
-// is told.
+// Writes the record first: of two allocations that grow, the second counts the first, and a grant
+// that cannot be recorded is not sent to the scheduler.
 bool Allocator::RenewRecord(const Gate& gate, const Policy& policy, Allocation* allocation,
                             std::vector<std::string>* troubles) const {
   if (!allocation->binding.has_value()) return false;
@@ -381,7 +383,8 @@ bool Allocator::RenewRecord(const Gate& gate, const Policy& policy, Allocation* 
 absl::Status Allocator::SendRenewed(const Gate&, SchedulerClient* scheduler,
                                     const Allocation& renewed, const Allocation& before) const {
   absl::Status sent = SendGrant(scheduler, renewed);
-  // A scheduler that is gone is told by Restore, and what is not bound by PreStart.
+  // A scheduler that is gone gets the grant from Restore when it is back; an allocation that is not
+  // bound gets it in PreStart.
   if (absl::IsUnavailable(sent) || !renewed.binding.has_value()) return sent;
   owed_.Owe(renewed.name, OwedGrants::Reason::kIsRefused,
             sent.ok() ? "" : DescribeRefusal(renewed, before, sent));

@@ -61,7 +61,8 @@ std::vector<ShownDevice> DeviceBoard::Devices(int shape, uint64_t* version) cons
   std::vector<ShownDevice> devices;
   for (const Gpu& gpu : gpus_) {
     const auto shown = shown_.find(gpu.uuid);
-    // A GPU that nobody has judged yet is unhealthy. has_room is asked only of one that was shown.
+    // A GPU whose state is not known yet is unhealthy. has_room is called only for GPUs that are in
+    // shown_.
     const bool is_healthy =
         shown != shown_.end() && shown->second.standing.state == GpuState::kHealthy;
     const auto has_room = [&](int number) {

@@ -10,7 +10,7 @@
 
 namespace gpuloom {
 
-// A resource's server, the one that is only shown to kubelets (Registrar::ShowRefusing), and who
+// A resource's server, the one that is only shown to kubelets (Registrar::RegisterRefusing), and who
 // registers them. Declared in this order, because the registrar points to both.
 struct Plugins::Plugin {
   Plugin(const Options& options, int shape)

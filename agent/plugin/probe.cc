@@ -45,8 +45,8 @@ absl::Status Probe(const std::string& kubelet_directory, ProbeKind kind) {
     if (!IsServedNearby(path)) continue;
     absl::Status asked = Ask(path, kind);
     if (asked.ok()) return asked;
-    // What is to be mended is told whoever else does not serve: one socket is only for a kubelet's
-    // refusal (Registrar::ShowRefusing).
+    // An answer that says what to correct takes precedence over sockets that refuse to serve: one
+    // of them exists only to be refused (Registrar::RegisterRefusing).
     if (!absl::IsFailedPrecondition(answer)) answer = asked;
   }
   return answer;

@@ -17,17 +17,15 @@ constexpr char kKubeletSocket[] = "/kubelet.sock";
 
 }  // namespace
 
-// Looks at our socket, the kubelet and its watch, and then registers, in this order: each of the first three may find
-// that the registration is void, and the last renews it. registered_with_ identifies the kubelet's socket that
-// accepted it.
+// Checks our socket, the kubelet's and its watch, in this order: each check may find that the registration is no longer
+// valid. Then registers if needed. registered_with_ identifies the kubelet's socket that accepted the registration.
 void Registrar::Tick(bool may_register, bool has_predecessor) {
   if (!Serve()) return;
-  // Looked at before Register is called, so that a kubelet which restarts meanwhile counts as a new
-  // one.
+  // Before Register is called, so that a kubelet which restarts meanwhile counts as a new one.
   CheckKubelet();
   if (!kubelet_.has_value()) return;
-  // What was shown for its sake (ShowRefusing) has cost this agent the kubelet's connection to it:
-  // only a new registration lets that kubelet notice when this agent ends.
+  // RegisterRefusing, called while the other agent was still serving, has replaced the kubelet's
+  // connection to this agent. Without a new registration the kubelet would not notice its end.
   if (had_predecessor_ && !has_predecessor) {
     spdlog::info("plugin: the agent before this one has ended; registering again");
     registered_with_.reset();
@@ -47,7 +45,7 @@ void Registrar::Tick(bool may_register, bool has_predecessor) {
   registered_at_ = clock_->Now();
   is_watched_ = false;
   // A registration opens a connection by the resource's name again.
-  has_shown_refusing_ = false;
+  has_registered_refusing_ = false;
   last_trouble_.clear();
   spdlog::info("plugin: registered {} with {}", options_.resource_name,
                options_.kubelet_directory + kKubeletSocket);
@@ -55,10 +53,10 @@ void Registrar::Tick(bool may_register, bool has_predecessor) {
 
 bool Registrar::Serve() {
   const std::string own_path = options_.kubelet_directory + "/" + options_.socket_name;
-  const std::optional<FileId> own = Look(own_path);
+  const std::optional<FileId> own = FindSocket(own_path);
   if (own.has_value() && own == own_socket_) return true;
   if (clock_->Now() < next_serve_) return false;
-  // By a kubelet that starts: it empties its directory before it makes its own socket.
+  // A starting kubelet removes it: it empties its directory before it makes its own socket.
   if (own_socket_.has_value()) spdlog::info("plugin: {} was removed; serving it anew", own_path);
   registered_with_.reset();
   RemoveDeadPluginSockets(options_.kubelet_directory);
@@ -68,13 +66,13 @@ bool Registrar::Serve() {
     Say(std::string(status.message()));
     return false;
   }
-  own_socket_ = Look(own_path);
+  own_socket_ = FindSocket(own_path);
   return true;
 }
 
 void Registrar::CheckKubelet() {
   const std::string path = options_.kubelet_directory + kKubeletSocket;
-  const std::optional<FileId> found = Look(path);
+  const std::optional<FileId> found = FindSocket(path);
   if (!found.has_value()) {
     registered_with_.reset();
     Say(Cat("kubelet: no ", path, "; waiting for the kubelet to start"));
@@ -91,9 +89,9 @@ void Registrar::CheckWatch(bool has_predecessor) {
   if (server_->watchers() > 0) {
     is_watched_ = true;
     has_been_watched_ = true;
-    // Only once the real registration is watched: behind the refusal the kubelet goes on calling
-    // who registered last, which must be this agent.
-    if (has_predecessor && !has_shown_refusing_) ShowRefusing();
+    // Only once the kubelet watches the real registration: after one that fails it keeps calling
+    // the plugin that was registered last, which must be this agent.
+    if (has_predecessor && !has_registered_refusing_) RegisterRefusing();
   } else if (is_watched_) {
     // Its socket is unchanged, but it no longer counts our devices, and refuses pods.
     spdlog::warn("kubelet: {} has ended its watch of the devices; registering again",
@@ -110,11 +108,12 @@ void Registrar::CheckWatch(bool has_predecessor) {
 
 // Kubelets 1.25 to 1.35 know one connection by the resource's name, the latest, and when the stream
 // of any earlier one ends, they close that one and with it the registration that counts. After a
-// registration that fails they know none, so the old agent's end closes nothing, while calls go on
-// to who registered before. Other kubelets are not harmed: from 1.36 on they know connections by
-// their sockets; until 1.24 they do not ask for options and take this one, which serves as well.
-void Registrar::ShowRefusing() {
-  has_shown_refusing_ = true;
+// registration that fails they know none, so the old agent's end closes nothing, while they still
+// call the plugin registered before. Other kubelets are not harmed: from 1.36 on they know
+// connections by their sockets; until 1.24 they do not ask for options and accept this server,
+// which serves as well.
+void Registrar::RegisterRefusing() {
+  has_registered_refusing_ = true;
   const std::string stem = options_.socket_name.substr(0, options_.socket_name.rfind('.'));
   const std::string name = stem + "-refused.sock";
   if (absl::Status status = refusing_->Start(options_.kubelet_directory + "/" + name);
@@ -126,7 +125,7 @@ void Registrar::ShowRefusing() {
   if (!Register(name).ok()) refusing_->Stop();
 }
 
-std::optional<Registrar::FileId> Registrar::Look(const std::string& path) {
+std::optional<Registrar::FileId> Registrar::FindSocket(const std::string& path) {
   struct stat info = {};
   // The change time tells a new file apart that was given the inode of the old one.
   if (stat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return std::nullopt;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the plugin of one resource registered with the kubelet across restarts of either: a kubelet deletes every
 // socket in its directory when it starts and makes kubelet.sock anew, so a change of either file means to register
-// again. The files are polled, not watched: two stat calls per look cost nothing, and no change can be missed.
+// again. The files are polled, not watched: two stat calls a time cost nothing, and no change can be missed.
 //
 // While another agent, which this one replaces, still answers the kubelet (docs/design/agent-update.md), the real
 // registration is followed by a second one that is refused; when the other agent has ended, this one registers once
@@ -39,7 +39,7 @@ class Registrar {
     std::function<void(const std::string& id)> on_kubelet;  // may be null
   };
 
-  // `server` is registered. `refusing`, which refuses requests for its options, is only shown to the kubelet.
+  // `server` is the plugin. `refusing` refuses requests for its options, so its registration fails: see RegisterRefusing.
   Registrar(Options options, PluginServer* server, PluginServer* refusing, Clock* clock)
       : options_(std::move(options)), server_(server), refusing_(refusing), clock_(clock) {}
 
@@ -68,14 +68,16 @@ class Registrar {
     int64_t changed_ns = 0;
     bool operator==(const FileId&) const = default;
   };
-  static std::optional<FileId> Look(const std::string& path);
+  // nullopt if there is no socket at the path.
+  static std::optional<FileId> FindSocket(const std::string& path);
 
   // Returns false, after logging it, while our own socket cannot be made.
   bool Serve();
   void CheckKubelet();
   // After a registration: is it in effect?
   void CheckWatch(bool has_predecessor);
-  void ShowRefusing();
+  // Registers `refusing_` so that the kubelet forgets the connection of an agent that is about to end.
+  void RegisterRefusing();
   absl::Status Register(const std::string& socket_name);
   void Say(const std::string& trouble);
 
@@ -91,7 +93,7 @@ class Registrar {
   Clock::Time next_try_;
   bool is_watched_ = false;
   bool had_predecessor_ = false;
-  bool has_shown_refusing_ = false;  // since the last registration
+  bool has_registered_refusing_ = false;  // since the last registration
   bool has_been_watched_ = false;
   std::string last_trouble_;  // each trouble is logged once, until another comes or it ends
   Counts counts_;

@@ -67,8 +67,8 @@ struct Change {
   bool is_any() const { return !tenants.empty() || !rules.empty() || !gpus.empty(); }
 };
 
-// Compares two policies by what they come to for those who run here, not by their texts. Rules that
-// nobody who runs here notices are listed apart.
+// Compares two policies by what they give the tenants that run here, not by their texts. Rules that
+// make no difference to any of these are listed separately.
 class Comparison {
  public:
   Comparison(const Policy& now, const Policy& then, const Running& running)
@@ -186,7 +186,8 @@ std::string NameOf(const RunningTenant& tenant) {
          (tenant.container.empty() ? "" : "/" + tenant.container);
 }
 
-// For people: a table of keys by tenant, then what is worth a sentence, then what nobody notices.
+// For people: a table of keys by tenant, then what is worth a sentence, then the rules that change
+// nothing for running tenants.
 std::string FormatChange(const Change& change, const Running& running) {
   const auto gpu_of = [&](const RunningTenant& tenant) -> const std::string& {
     return running.gpus[tenant.gpu].capacity.gpu;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of `gpuloom`. The parser prints help and error messages itself. Called once, from main.
+// The command line of `gpuloom`. Plain values, which main owns and passes to the command; at most one of the optional
+// commands is set, and without any the words are those of `gpuloom run`. Called once, from main, before there is another
+// thread. Prints help, shell completions and errors itself; the exit status is then 0, or 2 for a mistake (docs/cli.md).
 #pragma once
 
 #include <chrono>

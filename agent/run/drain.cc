@@ -102,8 +102,8 @@ Holder HolderOf(const SlotRecord& record) {
           record.is_bound ? kNotServed : "not started"};
 }
 
-// The records are the truth, and the scheduler knows what those that run do. It may know one more, which it has yet to be
-// told to forget.
+// The records are authoritative; the scheduler adds what running tenants do. It may still have an allocation that the
+// agent has just removed.
 Holders HoldersOf(const Folder& folder, const AllFigures& all) {
   Holders holders;
   std::set<std::string> served;

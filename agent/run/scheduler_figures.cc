@@ -61,8 +61,9 @@ bool Serves(const SchedulerFigures& scheduler, const SlotRecord& record) {
          });
 }
 
-// Containers that hold slots by the agent's records and have no allocation in the scheduler: it has just been started, or
-// nobody tells it of them. Their programs cannot begin meanwhile, and in its figures they would be missing.
+// Containers that hold slots by the agent's records and have no allocation in the scheduler: it has just been started,
+// or there is no agent to send it the allocations. Until it has them, their programs cannot start, and its figures lack
+// them.
 std::string NotServed(const SchedulerFigures& scheduler,
                       const std::vector<std::string>& containers) {
   return "the scheduler of " + scheduler.name() +
@@ -255,7 +256,8 @@ AllFigures AskSchedulers(const std::string& state_dir) {
   const std::vector<std::string> places = SearchedFolders(state_dir);
   std::string unseen;
   const std::vector<std::string> folders = FindSchedulers(places, &unseen);
-  // Before the schedulers: whoever is in a record then is known to one that is told everything.
+  // Read before the schedulers are queried, so that a scheduler that is up to date knows every
+  // allocation in the records.
   ReadRecords(folders, &all);
   for (const std::string& folder : folders) {
     SchedulerFigures figures;

@@ -52,7 +52,8 @@ class Started {
   [[nodiscard]] bool Start(std::string* error);
   // True once it has ended; *status is its exit status.
   [[nodiscard]] bool Ended(int* status);
-  // Ends it if another one serves us, so that it does not begin behind that one and serve nobody.
+  // Ends it if another scheduler serves us; otherwise it would wait for that one to end, and then
+  // have no tenants.
   void EndUnlessReached(const control::Client& client) const;
   // What it has written to its log since it was started.
   std::string Output() const;
@@ -106,7 +107,8 @@ bool Started::Ended(int* status) {
 
 void Started::EndUnlessReached(const control::Client& client) const {
   ucred peer{};
-  // Killed, because it has done nothing without the lock and takes up its signals only behind that.
+  // By SIGKILL: without the lock it has done nothing yet, and it handles signals only once it has
+  // it.
   if (running() && PeerOf(client.fd(), &peer) && peer.pid != pid_) kill(pid_, SIGKILL);
 }
 

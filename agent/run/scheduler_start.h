@@ -11,7 +11,8 @@
 
 namespace gpuloom::run {
 
-// False with a message. A scheduler that was started outlives this process, and ends by itself when nobody uses it.
+// False with a message. A scheduler that was started outlives this process, and ends by itself when it is not used any
+// more.
 [[nodiscard]] bool ReachScheduler(const SchedulerTarget& target, control::Client* client,
                                   std::string* error);
 

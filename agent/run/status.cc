@@ -51,7 +51,8 @@ std::vector<std::string> RowOf(const Tenant& tenant) {
           StateOf(state)};
 }
 
-// Who holds slots and is served by no scheduler: only the agent's record tells of it.
+// For a container that holds slots but has no allocation in a scheduler: all that is known is the
+// agent's record.
 std::vector<std::string> RowOf(const SlotRecord& record) {
   return {record.pod_namespace,
           record.pod,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds all allocations of the pod on all schedulers first, and says the word only when every
-// scheduler has answered. Suspending is an order that stays; waiting for it to be obeyed is a
-// convenience of the command, and ends without undoing anything.
+// Finds all allocations of the pod on all schedulers first, and sends the order only when every
+// scheduler has answered. A suspension stays in force; that the command waits until the work has
+// stopped is a convenience, and ending that wait undoes nothing.
 #include "agent/run/suspend.h"
 
 #include <algorithm>

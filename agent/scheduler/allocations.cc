@@ -108,8 +108,8 @@ bool Allocations::Apply(Controller*, const control::RemoveAllocation& message, s
   return true;
 }
 
-// The order matters: without its door nobody comes any more; `removed` stops its traces; then its
-// sessions end. They hold the allocation until all they had is free.
+// The order matters: once its door is closed no session can be added; `removed` stops its traces;
+// then its sessions end. They hold the allocation until all they had is free.
 void Allocations::Remove(const std::string& name) {
   const auto it = registry_.allocations.find(name);
   if (it == registry_.allocations.end()) return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler's command line. Called once, from main. Prints help and errors itself.
+// The scheduler's command line. Plain values, which main owns and copies into Options. Called once, from main, before there
+// is another thread. Prints help, the version and errors itself; the exit status is then 0, or 2 for a mistake.
 #pragma once
 
 #include <optional>

@@ -194,8 +194,8 @@ void Executors::BeginServing(Executor* executor) {
 }
 
 void Executors::On(Executor* executor, const control::ExecutorFault& message, control::Incoming&) {
-  // May name none of its own sessions, or a false one: then nobody, or a neighbour of the same
-  // domain, is blamed.
+  // An executor may name no session of its own, or a wrong one: then no session, or a neighbour in
+  // the same domain, is blamed.
   Session* culprit = registry_.FindSession(message.session_id, *executor);
   if (executor->ends_for_kernel) {
     return Lose(executor, End::kAsk, std::string(executor->reason), kKernelTooLong);

@@ -84,7 +84,7 @@ bool MemoryGrants::Grant(Executor* executor, Session* session,
   MemoryBook::Grant grant = session == nullptr ? MemoryBook::NoGrant()
                                                : memory_.Make(message.size_bytes, &session->memory,
                                                               &session->allocation->usage);
-  // The spare piece is memory, too: given up before anyone is told that there is none.
+  // The spare piece is memory, too: it is given up before a request is refused.
   if (grant.result == CUDA_ERROR_OUT_OF_MEMORY && session != nullptr &&
       message.size_bytes <= session->allocation->usage.free_bytes() && memory_.spare().Drop()) {
     grant = memory_.Make(message.size_bytes, &session->memory, &session->allocation->usage);
@@ -100,7 +100,7 @@ bool MemoryGrants::Grant(Executor* executor, Session* session,
   executor->peer->Send(request, granted, std::move(fds));
   if (granted.result != CUDA_SUCCESS) return true;
   loop_->StayAwake(kMoreComes);
-  // A spare piece is only for times when nobody waits: it would take what comes back for them.
+  // No spare piece is made while requests wait: it would take the memory that is returned for them.
   if (options_.make_spare_memory && waiting_.empty() &&
       memory_.spare().Note(message.size_bytes, EventLoop::Clock::now())) {
     // After the answer, so that messages which have come meanwhile are served first.
@@ -133,7 +133,7 @@ void MemoryGrants::Wait(const Session& session, const control::MemoryRequest& me
   ArmWaitingTimer();
 }
 
-// If the executor has gone nobody wants the answer any more.
+// If the executor has ended, the request is dropped.
 bool MemoryGrants::GrantWaiting(const MemoryQueue::Request& waiting, bool last_try) {
   Executor* executor = registry_.FindConnected(waiting.executor_id);
   if (executor == nullptr) return true;
@@ -192,10 +192,10 @@ void MemoryGrants::UpdateWait(const Allocation& allocation) {
   ArmWaitingTimer();
 }
 
-// The two ways to more room: over the quota, only the allocation's own sessions can return what
-// they keep; under it with a full device, all can, and after them spare executors give way. Who went the first way may
-// need the second behind it. `then` is called again when that is done, with what exists then: session and executor are
-// looked up anew.
+// The two ways to more room: over the quota, only the allocation's own sessions can return what they keep; under it
+// with a full device, all can, and after them spare executors give way. A request that took the first way may need the
+// second afterwards. `then` is called again when that is done, with what exists then: session and executor are looked
+// up anew.
 void MemoryGrants::WithRoom(Executor* executor, uint64_t session_id_untrusted, uint64_t size_bytes,
                             const OnRoom& then) {
   Session* session = registry_.FindServed(session_id_untrusted, *executor);

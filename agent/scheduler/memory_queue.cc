@@ -78,8 +78,9 @@ std::vector<MemoryQueue::Request> MemoryQueue::TakeOf(uint64_t session_id, Time 
   return theirs;
 }
 
-// Each request that found no room makes the bar lower: what is as large would find none either, and
-// is not tried. Of each allocation the later ones wait behind its first that did not fit.
+// A request that found no room lowers the size from which requests are not tried, because those as
+// large would find none either. An allocation's later requests wait for its first one that did not
+// fit.
 void MemoryQueue::Offer(Time now, const std::function<bool(const Request&)>& grant) {
   std::set<const void*> without_room;
   uint64_t too_large_bytes = UINT64_MAX;

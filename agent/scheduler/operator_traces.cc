@@ -211,7 +211,7 @@ std::unique_ptr<Trace> OperatorTraces::Take() {
 }
 
 void OperatorTraces::Advance() {
-  // A lost part is waited for by nobody.
+  // Lost parts are not waited for.
   const auto all = [this](const auto& done) {
     return std::all_of(trace_->parts.begin(), trace_->parts.end(),
                        [&](const auto& entry) { return entry.second.lost || done(entry.second); });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The signals that the scheduler acts on: a child that has ended, more or less to log, and the end. They interrupt
-// nothing: they come through the event loop like everything else. The scheduler's thread only.
+// The signals that the scheduler handles: SIGCHLD (a child has ended), SIGTERM and SIGINT (end), and those that change how
+// much is logged (agent/node/log_signals.h). They are blocked and read from a signalfd by the event loop, so they interrupt
+// no system call. The scheduler's thread only.
 //
 //   BlockSignals();                       // before there is another thread: threads inherit it
 //   SignalWatch signals;
@@ -15,7 +16,7 @@ namespace gpuloom::scheduler {
 
 class Scheduler;
 
-// Blocks them, and has a write to a closed connection fail by its result.
+// Blocks them, and ignores SIGPIPE: a write to a closed connection fails with EPIPE.
 void BlockSignals();
 
 class SignalWatch {
@@ -23,8 +24,8 @@ class SignalWatch {
   SignalWatch();
   // False when the kernel gave no descriptor.
   bool valid() const { return fd_.valid(); }
-  // From now on `scheduler` hears of each signal, also of one that is pending. `loop` outlives this; it does not run
-  // any more when `scheduler` ends.
+  // From now on each signal, also a pending one, calls `scheduler`. `loop` outlives this object, and does not run any more
+  // when `scheduler` is destroyed.
   void Begin(EventLoop* loop, Scheduler* scheduler);
 
  private:

@@ -135,8 +135,8 @@ void Turns::Remove(const Allocation& allocation) {
   Decide();
 }
 
-// The first executor needs no turns. When the second one comes both are told that their endless
-// turns are over; what they want decides then.
+// A single executor needs no turns. When a second one starts, both are told that their unlimited
+// turns have ended; from then on turns are given by what each wants.
 void Turns::Begin(Executor* executor) {
   Domain& its = DomainOf(executor->domain);
   its.executor = executor;

@@ -48,8 +48,8 @@ std::optional<std::string> ReapProcess(pid_t pid) {
 
 void ReapStrays(const std::set<pid_t>& ours) {
   siginfo_t ended = {};
-  // WNOWAIT, so that the status of our own children is still there for ReapProcess. Ends at the
-  // first of our own, and takes what stands behind it once that has been reaped.
+  // WNOWAIT, so that the status of our own children is still there for ReapProcess. Stops at the
+  // first of our own; strays queued after it are reaped once it has been.
   while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0 &&
          !ours.contains(ended.si_pid)) {
     (void)waitpid(ended.si_pid, nullptr, WNOHANG);

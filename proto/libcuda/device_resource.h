@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device resources as programs hold them: the contents of a CUdevResource's opaque bytes, and descriptions of parts of
 // the multiprocessors (CUdevResourceDesc). Compiled into the shim and into the software driver, which report what a
-// device has and how it splits. Descriptions live as long as the process.
+// device has and how it splits.
+//
+// This library owns the descriptions, which live as long as the process: equal ones are one object, so a program that asks
+// again and again does not fill the table. All functions are safe from any thread. Failures are CUDA's codes for the
+// program's call; beyond the limits below they are OUT_OF_MEMORY.
 //
 // A split cannot be split again; the resource of a context made from it can. So each description records which
 // description's contexts it was split from, up to the device.

@@ -270,6 +270,7 @@ Word StorageGet(Word value, Word context, Word key, Word, Word) {
                                                                    : CUDA_ERROR_INVALID_HANDLE;
 }
 
+// Not analysed: the lock is taken in one function and released in the other, which pthread_atfork calls.
 void BeforeFork() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { storage.LockForFork(); }
 void AfterFork() GPULOOM_NO_THREAD_SAFETY_ANALYSIS { storage.UnlockAfterFork(); }
 // Not pthread_once, whose symbol's version is newer than the glibc that containers may have.

@@ -25,8 +25,8 @@ class WaitHistory {
   constexpr WaitHistory(int64_t shortest_ns, int64_t wake_ns)
       : shortest_ns_(shortest_ns), wake_ns_(wake_ns) {}
 
-  // One that went on after `went_on_ns` and was over after `over_ns`: at the last two looks, between which one may have
-  // slept.
+  // Adds a wait that was still going on after `went_on_ns` and over after `over_ns`: the last two checks, between which
+  // the thread may have slept.
   void Note(int64_t went_on_ns, int64_t over_ns) {
     if (over_ns < shortest_ns_) return;
     Wait& wait = waits_[next_.fetch_add(1, std::memory_order_relaxed) % kWaits];
@@ -34,8 +34,9 @@ class WaitHistory {
     wait.over_ns.store(over_ns, std::memory_order_relaxed);
   }
 
-  // How long one who has waited for `waited_ns` may sleep before looking again; 0: it should stay awake. What it waits
-  // for may be there earlier only if this wait is an eighth shorter than all of the last eight that were as long.
+  // How long a thread that has waited for `waited_ns` may sleep before it checks again; 0: it should stay awake. What
+  // it waits for may be there earlier only if this wait is an eighth shorter than all of the last eight that were as
+  // long.
   int64_t SleepNs(int64_t waited_ns) const {
     if (waited_ns < shortest_ns_) return 0;
     int64_t expected_ns = INT64_MAX;

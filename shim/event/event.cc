@@ -73,8 +73,8 @@ CUresult Make(unsigned flags, CUevent* handle) {
   return CUDA_SUCCESS;
 }
 
-// The handle ends first, so that of several threads one goes on; the id is free again when the
-// command is in the ring, behind which a new event's is.
+// The handle is removed first, so that of several threads only one destroys the event. The id may
+// be reused once the command is in the ring: a new event's command comes after it.
 CUresult Destroy(Event* event) {
   {
     Holding holding(&events.lock);
@@ -95,8 +95,8 @@ CUresult AskWhetherDone(const Event* event, bool wait) {
   return session.Call<wire::EventDone>({IdOf(event), wait ? 1u : 0u}, &reply);
 }
 
-// A place for an answer is held until the event is done, and what makes it so may need one, too:
-// beyond half of them, threads ask again and again instead.
+// A reply slot is occupied until the event is done, and the call that gets it done may need one,
+// too. So at most half of the slots are used for this; further threads poll.
 CUresult WaitUntilDone(CUevent handle) {
   constexpr uint32_t kMostAnswers = wire::kReplySlots / 2;
   constexpr timespec kNap = {0, 1'000'000};

@@ -42,9 +42,9 @@ bool Accessible(const KnownMemory& entry) {
   return entry.kind != MemoryKind::kMapped || entry.flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
-// FindAccessible without the lock. *found is the first entry; a range that goes on behind it must
-// be all mappings, each beginning where the one before it ends, as only these can be neighbors by
-// the program's wish.
+// FindAccessible without the lock. *found is the first entry; a range that extends beyond it must
+// consist of mappings, each beginning where the one before it ends, as only these can be neighbors
+// by the program's wish.
 inline bool FindAccessibleLocked(uint64_t address, uint64_t size_bytes, KnownMemory* found)
     GPULOOM_REQUIRES(memory.lock) {
   size_t i = FindAtOrBefore(memory.known, address);

@@ -24,14 +24,15 @@ struct Fence {
 };
 constinit Fence fence;
 
-// Threads' last faults behind a fence that was down again when the handler looked. Not in thread-local memory, which
-// may have to be allocated first. Threads that share an entry only retry more often.
+// A thread's last fault for which the fence was already down when the handler ran. The instruction is then retried, once:
+// if it faults again, the fault is the program's own. Not thread-local, because such memory may have to be allocated
+// first. Threads that share an entry only retry more often.
 struct Retried {
   std::atomic<uint32_t> thread{0};
   std::atomic<uint32_t> turn{0};
   std::atomic<uint64_t> address{0};
 
-  // Whether this is news.
+  // Records the fault. Returns false if it was the last one recorded, so a retry has failed.
   bool Note(uint32_t by, uint64_t at, uint32_t at_turn) {
     const bool thread_changed = thread.exchange(by) != by;
     const bool turn_changed = turn.exchange(at_turn) != at_turn;
@@ -42,7 +43,7 @@ struct Retried {
 constexpr uint32_t kRetried = 64;
 constinit Retried retried[kRetried];
 
-// Whether the instruction may be tried again. Returns when it may.
+// Waits while the fence covers the address. Returns whether the instruction is to be retried.
 bool WaitForFence(uint64_t address) {
   for (;;) {
     const uint32_t turn = fence.turn.load(std::memory_order_acquire);
@@ -53,7 +54,7 @@ bool WaitForFence(uint64_t address) {
       FutexWait(&fence.turn, turn);
       continue;
     }
-    // It may have been up when the thread faulted; once it is down, the same fault is the program's own.
+    // The fence may have been up when the thread faulted. The same fault with the fence down is the program's own.
     if (address < fence.lowest.load(std::memory_order_relaxed) ||
         address >= fence.highest.load(std::memory_order_relaxed)) {
       return false;

@@ -63,8 +63,8 @@ CUresult Waiting::Wait(const Awaited& awaited) {
 
 CUresult Waiting::WaitLong(const Awaited& awaited) {
   const unsigned schedule = schedule_.load(std::memory_order_relaxed);
-  // The thread for host functions does not spin: nobody has asked it to hurry at the cost of a
-  // processor.
+  // The thread for host functions does not spin: the program has not asked for its latency at the
+  // cost of a processor.
   const bool in_background = awaited.kind == Awaited::Kind::kHostFunction;
   const int64_t spin_ns = schedule == CU_CTX_SCHED_SPIN && !in_background ? kLongSpinNs : kSpinNs;
   const int64_t yield_ns =

@@ -105,8 +105,8 @@ CUresult EndAtExecutor(Stream* stream) {
       id, 0, [&](wire::StreamDestroy::Request& request, uint8_t*) { request = {id}; });
 }
 
-// Returns at once, as CUDA does; the stream's work goes on, and its id rests until that is done. An
-// orphan's stream at the executor has ended before.
+// Returns at once, as CUDA does; the stream's work continues, and its id is not reused before that
+// is done. An orphan's stream has ended at the executor already.
 CUresult DestroyStream(Stream* stream) {
   StreamUse was;
   if (!TakeFromUse(stream, StreamUse::kNone, &was)) return CUDA_ERROR_INVALID_HANDLE;
@@ -305,7 +305,8 @@ CUresult GreenContextOf(CUstream handle, DefaultStream null_means, GreenContext*
 
 bool IsStreamIdle(wire::StreamId id) { return IsDone(static_cast<uint32_t>(id)); }
 
-// Not analysed: the lock that it holds while it lives is known only in this file.
+// Not analysed: an object holds the lock from its constructor to its destructor, and the header, which would have to say
+// so, does not know the lock.
 StreamsOf::StreamsOf(CUcontext context) GPULOOM_NO_THREAD_SAFETY_ANALYSIS
     : context_(context),
       of_green_(IsGreenContext(context)) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The documents name things that exist: tests (`Suite.Name`), files (`proto/wire/ring_reader.h`) and links. Rows of their tables
-end where their line does, without which the table ends there too.
+end where their line does, without which the table ends there too. docs/design/executor-parts.md has a row for every part.
 
 usage: check.py
 """
@@ -15,6 +15,8 @@ TEST = re.compile(r"^\s*(?:TEST|TEST_F|TEST_P|TYPED_TEST)\((\w+),\s*(\w+)\)", re
 NAMED_TEST = re.compile(r"`([A-Z]\w+\.[A-Z]\w+)`")
 NAMED_FILE = re.compile(r"`((?:proto|shim|agent|tests|deploy|charts|docs)/[\w./-]*)`")
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
+PARTS_PAGE = "docs/design/executor-parts.md"
+PART = re.compile(r"\bclass (\w+)(?: final)? : public Part\b")
 HEADING = re.compile(r"#{1,6} +(.*?)(?: +#+)?$")
 
 
@@ -61,6 +63,22 @@ def BrokenRows(text):
     return numbers
 
 
+def PartRows(page):
+    """The names in the first column of the table of parts."""
+    section = page.partition("\n## The parts\n")[2].partition("\n## ")[0]
+    return {name for line in section.splitlines() if line.startswith("|") for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+
+
+def WrongParts():
+    """The executor's parts that have no row, and rows of what is none."""
+    headers = [path for path in (ROOT / "agent/executor").rglob("*.h") if "testing" not in path.parts]
+    parts = {name for path in headers for name in PART.findall(path.read_text(errors="replace"))}
+    page = ROOT / PARTS_PAGE
+    rows = PartRows(page.read_text()) if page.exists() else set()
+    return ([f"{PARTS_PAGE}: the part {name} has no row" for name in sorted(parts - rows)] +
+            [f"{PARTS_PAGE}: {name} is no part" for name in sorted(rows - parts)])
+
+
 def main():
     tests = Tests()
     wrong = []
@@ -73,6 +91,7 @@ def main():
             wrong += [f"{where}: there is no {name}" for name in NAMED_FILE.findall(line) if not (ROOT / name).exists()]
             wrong += [f"{where}: the link to {name}{anchor and '#' + anchor} leads nowhere" for name, anchor in LINK.findall(line)
                       if DeadLink(document, name, anchor)]
+    wrong += WrongParts()
     print("\n".join(wrong + [f"documents: {len(wrong)} wrong names, links and rows"]))
     return 1 if wrong else 0
 

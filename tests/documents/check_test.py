@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What check.py takes for a link that leads nowhere, and for a row that does not end."""
+"""What check.py takes for a link that leads nowhere, for a row that does not end, and for a part without a row."""
 
 import contextlib
 import io
@@ -56,6 +56,24 @@ class Rows(unittest.TestCase):
             with unittest.mock.patch.object(check, "ROOT", root), contextlib.redirect_stdout(said):
                 self.assertEqual(check.main(), 1)
             self.assertIn("docs/design/a.md:1: the row of a table", said.getvalue())
+
+
+class Parts(unittest.TestCase):
+    def Wrong(self, header, page):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, text in (("agent/executor/event/events.h", header), ("docs/design/executor-parts.md", page)):
+                (root / name).parent.mkdir(parents=True)
+                (root / name).write_text(text)
+            with unittest.mock.patch.object(check, "ROOT", root):
+                return check.WrongParts()
+
+    def test_every_part_has_a_row(self):
+        header = "class Events final : public Part {\nclass Links : public Part, public StreamSink {\nclass Other : public Partial {\n"
+        page = "| `Port` | |\n\n## The parts\n\n| part | owns |\n| --- | --- |\n| `Events`, `Links` | `Other` |\n\n## Life\n| `Port` | |\n"
+        self.assertEqual([], self.Wrong(header, page))
+        self.assertEqual(["docs/design/executor-parts.md: the part Links has no row"], self.Wrong(header, page.replace(", `Links`", "")))
+        self.assertEqual(["docs/design/executor-parts.md: Links is no part"], self.Wrong(header.replace("class Links", "struct Links"), page))
 
 
 if __name__ == "__main__":

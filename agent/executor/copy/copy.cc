@@ -52,8 +52,8 @@ void Copies::On(wire::Tag<wire::Copy>, const wire::Copy::Request& request,
   streams_.Enqueue(*stream, std::move(command));
 }
 
-// A command that does nothing at CUDA, behind a gate: when its turn comes a worker makes the copy,
-// and its end opens the gate.
+// A command that submits nothing to CUDA and has a gate: when it is next in its stream, a worker
+// makes the copy and then opens the gate.
 void Copies::EnqueueHostCopy(Stream& stream, wire::Ticket ticket, const HostBlock& block) {
   StreamCommand command;
   command.ticket = ticket;

@@ -24,7 +24,7 @@ void Staging::Start(Device* device) {
   is_pinned_ = true;
 }
 
-// A tenant that has nothing there gets its first copy in any case: however small its part is, it goes on.
+// A tenant with nothing staged may always stage one copy, so that it makes progress however small its part is.
 bool Staging::HasRoom(const Tenant& tenant, uint64_t size_bytes) const {
   if (!is_pinned_) return true;
   const uint64_t cost_bytes = CostBytes(size_bytes);

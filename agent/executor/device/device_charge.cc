@@ -7,7 +7,7 @@
 
 namespace gpuloom::executor {
 
-// Does not wait for an answer: nobody asks how much is free because of this.
+// Does not wait for an answer: no tenant expects the free memory to have grown by now.
 DeviceCharge::~DeviceCharge() {
   if (!returned_) scheduler_->Send(control::MemoryReturn{session_id_, memory_id_});
 }

@@ -2,6 +2,10 @@
 // How a graph with host nodes (the tenant's functions, copies from pinned memory to pinned memory, waits
 // for values) is cut into sections, which are launched one after the other, with the host nodes between
 // them. docs/design/running-graphs.md explains why the device never waits for a host node itself.
+//
+// Pure functions; results are values that refer to nothing. Any thread: a worker cuts large definitions, whose reader and
+// scopes outlive the call. The definition has been validated, so nothing fails. Memory: 4 bytes for each node, at most
+// wire::kMaxGraphNodes, and for each section.
 #pragma once
 
 #include <cstdint>

@@ -375,7 +375,7 @@ std::shared_ptr<const Bindings> BindingsOf(const LoadedLibrary& library) {
   return library.references == nullptr ? nullptr : library.references->wanted();
 }
 
-void TextureReferences::LetReferencesGo(const ArrayRef& whole) {
+void TextureReferences::UnbindArray(const ArrayRef& whole) {
   // Most sessions have none, and need not look through their libraries.
   if (references_.size() == 0) return;
   libraries_.ForEach([&](const Library& library) {

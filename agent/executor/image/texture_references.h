@@ -23,8 +23,8 @@ class TextureReferences final : public Part {
   void On(wire::Tag<wire::ReferenceGet>, const wire::ReferenceGet::Request&, const wire::Record&);
   void On(wire::Tag<wire::ReferenceSet>, const wire::ReferenceSet::Request&, const wire::Record&);
 
-  // Call when the tenant has destroyed the array: makes the driver's references drop it.
-  void LetReferencesGo(const std::shared_ptr<DeviceArray>& whole);
+  // Call when the tenant has destroyed the array: unbinds it from the driver's references.
+  void UnbindArray(const std::shared_ptr<DeviceArray>& whole);
 
  private:
   struct ReferenceLookup;

@@ -175,8 +175,8 @@ void Chains::Adopt(std::vector<Wanted>* made) {
   for (Wanted& wanted : *made) {
     const bool single = wanted.nodes == 1;
     const uint64_t key = single ? SingleKey(wanted.node, wanted.stream) : 0;
-    // A place may have been taken meanwhile, or nobody's graph could be dropped. The superfluous
-    // graph is destroyed with `made`.
+    // The places may have been taken meanwhile, with no graph in them that may be dropped. The
+    // superfluous graph is destroyed with `made`.
     const bool full = single ? singles_.size() >= kMaxSingles || singles_.contains(key)
                              : slots_.size() >= kMaxChains;
     if (wanted.made == nullptr || full) {
@@ -229,8 +229,8 @@ void Chains::TakeFromRoom(const std::vector<ChainRef>& chains) {
   }
 }
 
-// The holder's thread is in the driver for some microseconds, with our lock free (Launch). With the
-// lock held here nobody becomes a holder.
+// The holder's thread is in the driver for some microseconds, with our lock free (Launch). While
+// this function has the lock, no thread becomes a holder.
 void Chains::WaitForHolders() const {
   for (const Slot& slot : slots_) {
     while (slot.chain->held.load(std::memory_order_acquire)) CpuPause();

@@ -23,9 +23,9 @@ struct Cachestat {
   uint64_t cached_pages, dirty_pages, written_pages, evicted_pages, recently_evicted_pages;
 };
 
-// Whether all pages are in memory; a swapped page is not. It does not ask mincore, which says so of every page, holes
-// as well, while the caller neither owns the file nor has its mode's right to write; a tenant that is root can see to
-// that at any moment.
+// Returns true if all pages are in memory; a swapped page is not. Does not use mincore: for a caller that neither owns
+// the file nor may write to it by its mode, mincore reports every page as present, holes too, and a tenant that is root
+// can bring that about at any moment.
 bool AreResident(int arena, uint64_t offset, uint64_t size_bytes) {
   const uint64_t first = offset / wire::kPageBytes;
   const uint64_t pages = (offset + size_bytes - 1) / wire::kPageBytes - first + 1;
@@ -172,7 +172,7 @@ void PinnedMemory::RetireHost(uint64_t address, uint64_t size_bytes) {
       [address, &cuda = services_.device->cuda()] {
         cuda.cuMemHostUnregister(reinterpret_cast<void*>(address));
       },
-      // Holds the mapping, and lets go of it on the ring thread.
+      // Keeps a reference to the mapping and drops it on the ring thread.
       [keep = host_, address, size_bytes] {
         keep->pinned.Remove(address);
         keep->pinned_bytes -= size_bytes;

@@ -81,7 +81,7 @@ void ManagedMemory::On(wire::Tag<wire::ManagedSpace>, const wire::ManagedSpace::
         host.range.size_bytes / kPartOfHostRange & ~(wire::kManagedStepBytes - 1);
     const uint64_t begin = host.range.begin + host.range.size_bytes - size_bytes;
     if (size_bytes == 0 || begin % wire::kManagedStepBytes != 0 ||
-        // Something is pinned there already, before the tenant first asked.
+        // The tenant had pinned memory there before it first used managed memory.
         host.pinned.Overlaps(begin, size_bytes)) {
       return Reply<wire::ManagedSpace>(CallerOf(record), CUDA_ERROR_NOT_SUPPORTED);
     }
@@ -226,7 +226,7 @@ void ManagedMemory::UnmapPages(uint64_t address, uint64_t size_bytes) {
         cuda.cuMemHostUnregister(reinterpret_cast<void*>(address));
         munmap(reinterpret_cast<void*>(address), size_bytes);
       },
-      // Holds the range, and lets go of it on the ring thread.
+      // Keeps a reference to the range and drops it on the ring thread.
       [keep = host_, address, size_bytes] {
         keep->leaving_managed.Remove(address);
         keep->mapped_again_bytes -= size_bytes;

@@ -224,7 +224,7 @@ void Links::On(wire::Tag<wire::LinkAdd>, const wire::LinkAdd::Request& request,
                                         static_cast<unsigned>(input->options.size()),
                                         input->options.data(), input->values.data());
       },
-      // The arena is let go of on this thread.
+      // Drops the reference to the arena on this thread.
       [this, input, link = entry->link, caller, held = host_] {
         Reply<wire::LinkAdd>(caller, services_.device->JudgeImage(input->result), {},
                              link->error_log());

@@ -15,8 +15,8 @@ Printer::Printer(Device* device, WorkPool* pool, DriverOutput* output)
 
 Printer::~Printer() = default;
 
-// First come, first served among sessions. The owner may go on only until another one waits: then
-// its launches run out and the turn passes.
+// First come, first served among sessions. The owner may launch more only while no other session
+// waits; once one does, the turn passes when the launches are done.
 bool Printer::MayPrint(uint64_t session, uint64_t now_ns) {
   if (IsTurnOf(session, now_ns)) return true;
   const auto own = std::find_if(waiting_.begin(), waiting_.end(),
@@ -34,7 +34,7 @@ bool Printer::IsTurnOf(uint64_t session, uint64_t now_ns) {
   for (Waiting& ahead : waiting_) {
     if (ahead.session == session) return true;
     if (ahead.passed) continue;
-    // While its own launches run nobody else could go.
+    // While its own launches run, no other session could print anyway.
     if (owner_ == session) return false;
     if (!ahead.blocks_ns) ahead.blocks_ns = now_ns;
     if (now_ns < *ahead.blocks_ns + kPatienceNs) return false;
@@ -55,7 +55,7 @@ bool Printer::AnyWaits() const {
 }
 
 // What is in the buffer when a turn begins was written after the last owner's text had been taken:
-// nobody can say whose it is.
+// whose it is cannot be known.
 void Printer::Began(uint64_t session) {
   Forget(session);
   if (owner_ == 0 && output_ != nullptr) {

@@ -8,8 +8,9 @@
 // running; a worker does that after each printing launch, before its completion is published, so
 // that the text is there when the tenant's call returns.
 //
-// Who is first in line and does not go when the printer is free, because its share of the device's time is used up or the
-// device has no room for it, is passed over. It keeps its place, and counts again once it asks.
+// A session that is first in the queue but does not launch when the printer is free, because its share of the device's
+// time is used up or the device has no room for it, is passed over. It keeps its place, and counts again with its next
+// call of MayPrint.
 //
 // A kernel that never ends keeps the turn: other sessions' printing kernels wait for it.
 //
@@ -39,14 +40,14 @@ class Printer {
   Printer(Device* device, WorkPool* pool, DriverOutput* output);
   ~Printer();
 
-  // How long a free printer waits for who is first: some rounds of the loop, and sleeps between them.
+  // How long a free printer waits for the first session in the queue: some rounds of the loop, and sleeps between them.
   static constexpr uint64_t kPatienceNs = 20'000'000;
 
-  // Returns false if it is another session's turn; this one is queued and must ask again later.
+  // Returns false if it is another session's turn; then this one is queued, and calls again later.
   bool MayPrint(uint64_t session, uint64_t now_ns);
-  // The same for who cannot go at once even if it may: without queueing.
+  // The same without queueing, for a session that could not launch at once.
   bool IsTurnOf(uint64_t session, uint64_t now_ns);
-  // In line, and not passed over.
+  // Queued, and not passed over.
   bool Waits(uint64_t session) const;
   bool AnyWaits() const;
   // Call when a launch that may print is submitted to CUDA, right after MayPrint has allowed it.

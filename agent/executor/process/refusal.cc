@@ -7,7 +7,7 @@ namespace gpuloom::executor {
 
 bool MayBeConfinement(CUresult result) {
   switch (result) {
-    // What the device or its settings lack, whoever asks.
+    // Codes for what the device or its settings lack: they do not depend on the calling process.
     case CUDA_SUCCESS:
     case CUDA_ERROR_OUT_OF_MEMORY:
     case CUDA_ERROR_STUB_LIBRARY:

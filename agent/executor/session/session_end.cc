@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a session ends: its work at CUDA finishes, then everything is returned, piece by piece, so
-// that nobody has to wait for a tenant that has made much.
+// that other tenants do not wait for the end of one with many objects.
 #include <utility>
 
 #include "agent/executor/device/device.h"

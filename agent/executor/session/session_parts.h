@@ -41,7 +41,7 @@ struct Session::Parts {
   Links links{port};
   Events events{port};
   PinnedMemory pinned_memory{port};
-  Arrays arrays{port, [this](const ArrayRef& array) { texture_references.LetReferencesGo(array); }};
+  Arrays arrays{port, [this](const ArrayRef& array) { texture_references.UnbindArray(array); }};
   DeviceMemory device_memory{port};
   ManagedMemory managed_memory{port, &device_memory};
   MemoryOperations memory_operations{port, &device_memory};

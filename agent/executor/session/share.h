@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One session's place among the others that share the device's time (time_sharing.h). Owned by the session; ring thread
-// only.
+// One session's scheduling state: what it may submit, has queued and has used, by engine (time_sharing.h). Plain data;
+// owned by the session; ring thread only.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace gpuloom::executor {
 
 struct Share {
-  // What the present order lets it submit.
+  // What it may submit under the present order.
   struct Room {
     bool open = false;
     bool idle_streams = false;  // only to streams that have nothing at the device
@@ -47,8 +47,8 @@ struct Share {
   uint32_t clears_waiting = 0;    // memory to clear (memory/clears.h)
   uint32_t clears_at_device = 0;  // pieces of it
   uint64_t noted_ns = 0;          // the part of all that which Turns has noted
-  uint64_t went_on_ns = 0;  // when it last made progress, or SubmitToIdleStreams let it submit
-  uint32_t idle_submissions = 0;  // how often SubmitToIdleStreams has let it since a regular order
+  uint64_t went_on_ns = 0;        // when it last made progress, or submitted by SubmitToIdleStreams
+  uint32_t idle_submissions = 0;  // submissions by SubmitToIdleStreams since a regular order
   control::KernelTerms kernels{};
   // For how long the finished work of the kernels' engine was at the head of its stream, by LevelOf
   // its priority.

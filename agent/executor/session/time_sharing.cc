@@ -18,24 +18,23 @@ using arbiter::kEngines;
 using arbiter::OfAllocation;
 using arbiter::OfNamespace;
 
-// How often usage is charged while sessions are limited: what the arbiter decides depends on it.
+// How often usage is charged while sessions are limited: the arbiter's decisions depend on it.
 constexpr uint64_t kSettleEveryNs = 50'000;
 // While no session is limited: only usage depends on it.
 constexpr uint64_t kSettleSeldomNs = 500'000;
 
-// For how long sessions count as sharing the device after several last wanted it: a program that
-// synchronises wants nothing from time to time.
+// For how long sessions still count as sharing the device after several last had work for it: a program that
+// synchronises has none from time to time.
 constexpr uint64_t kSeveralNs = 5'000'000;
 
-// How long a limited session's work may be at the device without any of it ending before the rest
-// may go, too: see SubmitToIdleStreams. Long compared with what is in flight, short compared with a
-// program's patience. It doubles while nothing else helps, because work that is let go in this way
-// keeps to no bound.
-constexpr uint64_t kGoesOnNs = 10'000'000;
+// How long a limited session's work may be at the device with no completion before SubmitToIdleStreams submits to the
+// session's idle streams out of order. Long compared with the work in flight, short compared with a program's time-outs.
+// Doubles with each such submission that a regular order does not follow, because work submitted in this way is not
+// limited by the session's share.
+constexpr uint64_t kStalledNs = 10'000'000;
 constexpr uint32_t kDoublings = 8;
-// The same while other executors have their turn: a session that waits for a turn would have had it
-// long before.
-constexpr uint64_t kGoesOnWithoutTurnNs = 100'000'000;
+// The same while another executor has the turn: a session that merely waits for its turn has had it well before.
+constexpr uint64_t kStalledWithoutTurnNs = 100'000'000;
 
 constexpr Engine kAllEngines[] = {Engine::kCompute, Engine::kCopyToDevice, Engine::kCopyFromDevice};
 
@@ -83,8 +82,8 @@ void TimeSharing::ForgetEnded(uint64_t now_ns) {
   while (!ended_.empty() && now_ns - ended_.front().at_ns > arbiter::WorkMeter::kLatestNs) {
     const Ended it = ended_.front();
     ended_.pop_front();
-    // What the meter still has for the number belongs to nobody at this point, and would be charged
-    // to the next session with it.
+    // What the meter still holds for the number belongs to no session any more, and would be
+    // charged to the next one that gets the number.
     for (const Engine engine : kAllEngines) meter(engine).Take(it.session);
     predictor_.Forget(static_cast<uint32_t>(it.session));
     arbiter_.EndSession(it.session, now_ns);
@@ -197,8 +196,8 @@ bool TimeSharing::GiveOrders(Sessions sessions, uint64_t slice_ns) {
     for (const Engine engine : kAllEngines) {
       const Share& share = session->share();
       const bool at_head = share.heads[static_cast<size_t>(engine)] != 0;
-      // In flight for this engine, but at no stream's head: it waits behind the session's own work
-      // for another engine.
+      // In flight for this engine, but at no stream's head: it waits for the session's own work on
+      // another engine.
       arbiter_.SetStalled(share.session, engine,
                           !at_head && arbiter_.in_flight_ns(share.session, engine) != 0, now);
     }
@@ -209,7 +208,8 @@ bool TimeSharing::GiveOrders(Sessions sessions, uint64_t slice_ns) {
     while (const auto order = arbiter_.Next(engine, now)) {
       Session* session = by_session_[Index(order->session)];
       any |= Order(session, engine, {true, false, order->budget_ns, {}}, now, slice_ns);
-      // There may be more, also if none of these could go: the loop must not sleep before it has asked.
+      // There may be more orders even if none of these could be submitted: the loop must call Next again before it
+      // sleeps.
       if (round.Over()) {
         any = true;
         break;
@@ -231,7 +231,7 @@ bool TimeSharing::Order(Session* session, Engine engine, Share::Room room, uint6
   share.room(engine).open = false;
   const arbiter::Work submitted = share.room(engine).submitted;
   if (submitted.pieces == 0) {
-    // Nothing can go after all; asked again in the next round.
+    // Nothing can be submitted after all; NoteReady reports it again in the next round.
     arbiter::Work& queued = share.queued[static_cast<size_t>(engine)];
     arbiter_.Dropped(share.session, engine, std::exchange(queued, {}), now_ns);
     return false;
@@ -241,7 +241,7 @@ bool TimeSharing::Order(Session* session, Engine engine, Share::Room room, uint6
   arbiter_.Queued(share.session, engine, submitted, now_ns);
   arbiter_.Submitted(share.session, engine, submitted, now_ns);
   NoteReady(session, now_ns);
-  // A regular order has helped, so patience begins anew.
+  // A regular order has led to progress, so the next stall is timed from the start.
   if (!room.idle_streams) share.idle_submissions = 0;
   return true;
 }
@@ -257,22 +257,22 @@ void TimeSharing::NoteWait(Share* share, Engine engine, uint64_t now_ns) const {
   if (throttled_ns != 0) Observe(throttled_ns, &share->counts.throttled);
 }
 
-// A kernel may wait for what its own program does in another stream: what a session has at the
-// device must not keep the rest of it away for ever. So a session of which nothing has ended for
-// long may submit to streams that have nothing at the device, whoever's turn it is.
+// A kernel may wait for work that its own program has queued in another stream, so a session's work at the device must not
+// keep its other streams waiting for ever. A session with no completion for long may therefore submit to its streams that
+// have nothing at the device, out of turn too.
 bool TimeSharing::SubmitToIdleStreams(Session* session, uint64_t now_ns, uint64_t slice_ns) {
   Share& share = session->share();
   if (!session->OccupiesDevice() || session->held()) {
     share.went_on_ns = now_ns;
     return false;
   }
-  const uint64_t patience_ns = arbiter_.has_turn() ? kGoesOnNs : kGoesOnWithoutTurnNs;
+  const uint64_t patience_ns = arbiter_.has_turn() ? kStalledNs : kStalledWithoutTurnNs;
   if (now_ns - share.went_on_ns < patience_ns << share.idle_submissions) return false;
   share.went_on_ns = now_ns;
   bool any = false;
   for (const Engine engine : kAllEngines) {
     if (share.queued[static_cast<size_t>(engine)].pieces == 0) continue;
-    // To idle streams only: behind a stream's own kernel nothing could help it.
+    // To idle streams only: what comes after the kernel in its own stream cannot unblock it.
     any |= Order(session, engine, {true, true, arbiter::kUnbounded, {}}, now_ns, slice_ns);
   }
   if (any) share.idle_submissions = std::min(share.idle_submissions + 1, kDoublings);

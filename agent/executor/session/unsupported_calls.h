@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a session for reporting CUDA calls that are not supported. Ring thread only. Keeps a count and nothing
-// else: further reports of a session that has sent many are dropped, and nobody waits for an answer.
+// else: further reports of a session that has sent many are dropped, and no answer is sent.
 #pragma once
 
 #include "agent/executor/session/session_port.h"

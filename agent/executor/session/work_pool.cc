@@ -73,7 +73,7 @@ void WorkPool::Stop() {
 void WorkPool::Post(std::function<void()> work, std::function<void()> done, const void* owner,
                     const void* tenant) {
   // Called by destructors at the end of the process or of a test: the work is done at once, because
-  // nobody would run it later.
+  // no thread would run it later.
   if (stopping_) {
     work();
     done();
@@ -278,7 +278,7 @@ void WorkPool::Finish(Job* job) {
   [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof(one));
 }
 
-// Ended threads are joined here, too: nobody waits for them otherwise.
+// Also joins threads that have ended: nothing else does.
 size_t WorkPool::own_threads() {
   std::erase_if(own_, [](Own& own) {
     if (!own.jobs->ended) return false;

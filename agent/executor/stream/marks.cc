@@ -25,8 +25,8 @@ constexpr uint64_t kNotifyTimeoutNs = 200'000;
 
 }  // namespace
 
-// The meter follows one mark of each stream at a time: the oldest that has work for an engine. What
-// is behind it begins, for the meter, when that one is seen to be reached.
+// The meter follows one mark of each stream at a time: the oldest that has work for an engine. To
+// the meter, later work begins when that mark is seen to be reached.
 void Submission::BeginMark(Stream& stream, uint64_t since_ns) {
   if (stream.metered) return;
   for (const Mark& mark : stream.marks) {
@@ -74,7 +74,7 @@ bool Submission::WaitsForOthers(const Stream& stream, wire::Ticket ticket) {
   });
 }
 
-// Since when the device has had what comes behind the marks that were reached.
+// Since when the device has had the work that follows the reached marks.
 uint64_t Submission::NextSinceNs(const Stream& stream) {
   for (const Mark& mark : stream.marks) {
     if (mark.tally.any) return mark.tally.since_ns;

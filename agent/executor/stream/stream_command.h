@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stream command on its way from the ring to CUDA, already validated: its handles are resolved
-// and its ranges belong to the session. Plain data, ring thread only.
+// One stream command on its way from the ring to CUDA, already validated: its handles are resolved and its ranges belong
+// to the session.
+//
+// Made by a part's handler, then owned by its stream's queue (stream_set.h) until it is submitted; destroying one drops
+// it. It keeps alive whatever its handles refer to (libraries, arrays, graphs, points), because the tenant may destroy
+// these while it waits. `payload` alone is borrowed: OwnPayload before the record is released.
+//
+// Ring thread only, but for a chunk's launches (chunk.h). Nothing fails here: handlers have refused what is wrong, and
+// CUDA's errors are the results of Submit…. Its host memory counts against the session's queues (CostBytes).
 #pragma once
 
 #include <algorithm>

@@ -62,7 +62,7 @@ class Submission final : public Part, public StreamSink {
 
   // The largest number of actions that may wait for earlier work.
   static constexpr size_t kMaxFences = 64u << 10;
-  // The session does not wait any more for kernels that print to be let go.
+  // Removes the session from the queue for the right to print; kernels that print wait for their turn (printing/printer.h).
   void LeavePrintersLine();
   // Called by the port.
   void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the commands between two marks of a stream mean for the sharing of the device's time: the engine that they keep
-// busy, since when, and, while the time is shared, how long they are predicted to take. Plain value, ring thread only.
+// busy, since when, and, while the time is shared, how long they are predicted to take (docs/design/sharing-time.md).
+//
+// Plain values, owned by the stream while it collects and by its mark (marks.cc) afterwards; ring thread only. `kernel` is
+// a handle, which stays valid for as long as the work is at the device. Nothing fails. Times are nanoseconds of the loop's
+// clock.
 #pragma once
 
 #include <cstdint>

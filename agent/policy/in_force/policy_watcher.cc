@@ -86,7 +86,7 @@ PolicyWatcher::LoadResult PolicyWatcher::ReadFile() {
   std::string error;
   const std::optional<std::string> text = ReadPolicyFile(path_, PolicySource::kFile, &error);
   if (!text) {
-    // The same reason again is not told again, but stays in Trouble().
+    // The same reason is logged only once, but stays in Trouble().
     const bool is_new = error != last_read_error_;
     last_read_error_ = error;
     LoadResult result = Refuse(error);

@@ -99,8 +99,8 @@ Findings CheckSchedulers(const DoctorCommand& command) {
   std::string state_dir = command.state_dir;
   if (!command.root.empty())
     state_dir = command.root + (state_dir.empty() ? AgentsStateDir() : state_dir);
-  // An agent's folders are looked at even where nothing in them answers: a scheduler that is
-  // missing does not tell of itself.
+  // An agent's folders are looked at even where nothing in them answers: a missing scheduler does
+  // not report itself.
   const std::string agents =
       command.root + (command.state_dir.empty() ? AgentsStateDir() : command.state_dir);
   Findings findings;

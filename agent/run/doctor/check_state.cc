@@ -52,7 +52,7 @@ Finding Access(const std::string& root, const std::string& folder) {
 }
 
 Findings Room(const DoctorCommand& command, const std::string& folder) {
-  // Nothing to say where it cannot be asked.
+  // No finding if the file system cannot be queried.
   const std::optional<FileSystem> system = command.file_system(command.root + folder);
   if (!system) return {};
   Findings findings;
