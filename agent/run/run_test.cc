@@ -8,6 +8,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "agent/node/gpu_standing.h"
@@ -77,6 +78,54 @@ TEST_F(GpuloomRun, SaysThatMachineCodeNeedsAGpu) {
   EXPECT_EQ(Run({GPULOOM_PYTHON, "-c", kProgram, GPULOOM_CUDA_LIBRARIES}), 0) << Errors();
   EXPECT_THAT(Errors(), ::testing::HasSubstr("gpuloom: an image does not load: "));
   EXPECT_THAT(Errors(), ::testing::HasSubstr("which softgpu cannot run"));
+}
+
+// For whoever asks why a program launches slowly.
+TEST_F(GpuloomRun, AnExecutorLogsAtItsEndHowItLaunched) {
+  constexpr char kProgram[] =
+      "import ctypes\n"
+      "cuda = ctypes.CDLL('libcuda.so.1')\n"
+      "context, module, k = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()\n"
+      "assert cuda.cuInit(0) == 0\n"
+      "assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
+      "assert cuda.cuCtxSetCurrent(context) == 0\n"
+      "image = b'.version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k() { ret; "
+      "}\\n'\n"
+      "assert cuda.cuModuleLoadData(ctypes.byref(module), image) == 0\n"
+      "assert cuda.cuModuleGetFunction(ctypes.byref(k), module, b'k') == 0\n"
+      "for _ in range(20):\n"
+      "  assert cuda.cuLaunchKernel(k, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 0\n"
+      "assert cuda.cuCtxSynchronize() == 0\n";
+  EXPECT_EQ(Run({GPULOOM_PYTHON, "-c", kProgram}), 0) << Errors();
+  // The executor ends behind its last tenant.
+  EXPECT_TRUE(Within(seconds(60), [&] {
+    return std::regex_search(Read(state_ / "scheduler.log"),
+                             std::regex("launches in all: chunks [0-9]+ replayed, [0-9]+ updated, "
+                                        "[0-9]+ rewritten; [0-9]+ by singles, [0-9]+ plain\n"));
+  })) << Read(state_ / "scheduler.log");
+}
+
+// The library of a toolkit that was built for other GPUs; its own message names an error only.
+TEST_F(GpuloomRun, SaysWhichCodeAFatbinOfMachineCodeHolds) {
+  constexpr char kProgram[] =
+      "import ctypes, struct\n"
+      "cuda = ctypes.CDLL('libcuda.so.1')\n"
+      "context, module = ctypes.c_void_p(), ctypes.c_void_p()\n"
+      "assert cuda.cuInit(0) == 0\n"
+      "assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
+      "assert cuda.cuCtxSetCurrent(context) == 0\n"
+      "def member(sm):\n"
+      "  code = b'\\x7fELF'.ljust(64, b'\\0')\n"
+      "  return struct.pack('<HHIQIIHHIIIQQQ', 2, 0x101, 64, len(code), 0, 0, 0, 0, sm, 0, 0, 0, "
+      "0, 0) + code\n"
+      "members = member(75) + member(80)\n"
+      "fatbin = struct.pack('<IHHQ', 0xba55ed50, 1, 16, len(members)) + members\n"
+      "assert cuda.cuModuleLoadData(ctypes.byref(module), fatbin) == 209\n";
+  EXPECT_EQ(Run({GPULOOM_PYTHON, "-c", kProgram}), 0) << Errors();
+  EXPECT_THAT(Errors(),
+              ::testing::HasSubstr(
+                  "gpuloom: an image does not load: fatbin: no PTX for compute_90 or lower, "
+                  "which is all that softgpu runs; it holds sm_75, sm_80."));
 }
 
 TEST_F(GpuloomRun, SaysWhatAnOlderDriverLacks) {
