@@ -55,6 +55,8 @@ class Gpu {
   bool Synchronize() { return Ok(cu_.cuStreamSynchronize(stream_), "cuStreamSynchronize"); }
 
   CUfunction nothing() const { return nothing_; }
+  // nothing_0 … nothing_7
+  CUfunction nothing(uint32_t number) const { return nothings_[number]; }
 
   // The fields of a ReportFact: device name, driver version, memory.
   std::string Describe();

@@ -44,12 +44,24 @@ constexpr char kUsage[] =
     "KERNELS]\n"
     "                     [--busy PERCENT [--seed N]]\n"
     "                                       work as lines.h says, after a line on standard input\n"
+    "       gpuloom-bench --driver-rates SECONDS [--only A,B]\n"
+    "                                       what the driver takes into one context, by threads\n"
     "       gpuloom-bench --load FILE       load this image (-: our kernels), then stay idle\n"
     "       gpuloom-bench --hold SECONDS    stay idle, or until a pipe on standard input closes\n"
     "       gpuloom-bench --first-kernel    print when the first kernel was done\n"
     "One JSON object per line on standard output; exit status 1 when a line failed.\n";
 
-enum class Mode { kMeasure, kCheck, kRate, kHold, kLoad, kFirstKernel, kFreshLaunches, kWork };
+enum class Mode {
+  kMeasure,
+  kCheck,
+  kRate,
+  kHold,
+  kLoad,
+  kFirstKernel,
+  kFreshLaunches,
+  kWork,
+  kDriverRates
+};
 
 constexpr uint32_t kMostThreads = 64;
 
@@ -128,8 +140,10 @@ bool Parse(int argc, char** argv, Options& options) {
     } else if (word == "--load" && has_value) {
       options.mode = Mode::kLoad;
       options.image = argv[++i];
-    } else if ((word == "--rate" || word == "--hold") && has_value) {
-      options.mode = word == "--rate" ? Mode::kRate : Mode::kHold;
+    } else if ((word == "--rate" || word == "--hold" || word == "--driver-rates") && has_value) {
+      options.mode = word == "--rate"   ? Mode::kRate
+                     : word == "--hold" ? Mode::kHold
+                                        : Mode::kDriverRates;
       char* end = nullptr;
       options.seconds = std::strtod(argv[++i], &end);
       if (*end != '\0' || !(options.seconds >= 0)) return false;
@@ -168,6 +182,7 @@ bool LaunchOnce(Gpu& gpu) {
 bool MeasureAll(Gpu& gpu, const Plan& plan) {
   bool good = MeasureLaunches(gpu, plan);
   good &= MeasureEvents(gpu, plan);
+  good &= MeasureWaits(gpu, plan);
   good &= MeasureGraphs(gpu, plan);
   good &= MeasureMemory(gpu, plan);
   good &= MeasureCopies(gpu, plan);
@@ -213,6 +228,8 @@ bool RateByThreads(Gpu& gpu, const Options& options) {
 }
 
 bool Run(Gpu& gpu, const Options& options) {
+  // Else streams share hardware queues, and launches wait behind another stream's kernel.
+  if (options.mode == Mode::kDriverRates) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   if (!gpu.Start(options.plan.library)) return false;
   gpu.Seed(options.seed);
   if (options.mode == Mode::kFirstKernel) {
@@ -237,6 +254,9 @@ bool Run(Gpu& gpu, const Options& options) {
     if (!LaunchOnce(gpu) || !MeasureLibraryLoad(gpu, options.image) || !Ready(gpu)) return false;
     StayIdle(600);
     return true;
+  }
+  if (options.mode == Mode::kDriverRates) {
+    return MeasureDriverRates(gpu, options.plan, options.seconds);
   }
   if (options.mode == Mode::kWork) return RunWork(gpu, options.plan, options.work);
   if (options.mode == Mode::kRate) {

@@ -63,6 +63,22 @@ def measure_rates(run):
                 measure_rate(run, name, side, 1, seconds, number, "--changing", "--threads", name.rsplit("_", 1)[-1])
 
 
+def measure_driver(run):
+    """What the driver takes into one context natively."""
+    if not run.selection.may_want("driver") or run.no_time_for("driver_…", 14 * run.options.rate_s + 10):
+        return
+    with run.part("driver_launches_1", "native"):
+        bench = run.sides.start("native", "--driver-rates", str(run.options.rate_s), *run.selection.bench_arguments("driver"), *run.tiny())
+        try:
+            for line in bench.lines(timeout_s=14 * run.options.rate_s + 60):
+                if "error" in line:
+                    run.results.add_error(line["name"], "native", line["error"])
+                else:
+                    run.results.add(line["name"], "native", "1000 launches/s", line["median"] / 1e3)
+        finally:
+            bench.end(timeout_s=5)
+
+
 def measure_memory(run, side):
     """GPU memory of idle processes that have a context, a stream, a module and one launch behind them."""
     with run.part("memory_next_tenant", side):
@@ -132,6 +148,7 @@ def measure_waiting(run, count, seconds):
 
 def measure(run):
     measure_rates(run)
+    measure_driver(run)
     if run.full and run.wants("memory", "memory_next_tenant") and not run.no_time_for("memory_next_tenant", 20):
         for side in run.in_turn(0):
             measure_memory(run, side)
