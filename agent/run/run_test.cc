@@ -8,6 +8,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "agent/node/gpu_standing.h"
@@ -77,6 +78,64 @@ TEST_F(GpuloomRun, SaysThatMachineCodeNeedsAGpu) {
   EXPECT_EQ(Run({GPULOOM_PYTHON, "-c", kProgram, GPULOOM_CUDA_LIBRARIES}), 0) << Errors();
   EXPECT_THAT(Errors(), ::testing::HasSubstr("gpuloom: an image does not load: "));
   EXPECT_THAT(Errors(), ::testing::HasSubstr("which softgpu cannot run"));
+}
+
+// For whoever asks why a program launches slowly.
+TEST_F(GpuloomRun, AnExecutorLogsAtItsEndHowItLaunched) {
+  constexpr char kProgram[] =
+      "import ctypes\n"
+      "cuda = ctypes.CDLL('libcuda.so.1')\n"
+      "context, module, k = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()\n"
+      "assert cuda.cuInit(0) == 0\n"
+      "assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
+      "assert cuda.cuCtxSetCurrent(context) == 0\n"
+      "image = b'.version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k() { ret; "
+      "}\\n'\n"
+      "assert cuda.cuModuleLoadData(ctypes.byref(module), image) == 0\n"
+      "assert cuda.cuModuleGetFunction(ctypes.byref(k), module, b'k') == 0\n"
+      "for _ in range(20):\n"
+      "  assert cuda.cuLaunchKernel(k, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 0\n"
+      "assert cuda.cuCtxSynchronize() == 0\n";
+  EXPECT_EQ(Run({GPULOOM_PYTHON, "-c", kProgram}), 0) << Errors();
+  // The executor ends behind its last tenant.
+  EXPECT_TRUE(Within(seconds(60), [&] {
+    return std::regex_search(Read(state_ / "scheduler.log"),
+                             std::regex("launches in all: chunks [0-9]+ replayed, [0-9]+ updated, "
+                                        "[0-9]+ rewritten; [0-9]+ by singles, [0-9]+ plain\n"));
+  })) << Read(state_ / "scheduler.log");
+}
+
+// As of a library that was built for other GPUs.
+TEST_F(GpuloomRun, SaysWhichCodeAFatbinOfMachineCodeHolds) {
+  if (!std::filesystem::exists(GPULOOM_CUDA_LIBRARIES "/libnvrtc.so")) {
+    GTEST_SKIP() << "no NVRTC in " GPULOOM_CUDA_LIBRARIES;
+  }
+  constexpr char kProgram[] =
+      "import ctypes, struct, sys\n"
+      "cuda, nvrtc = ctypes.CDLL('libcuda.so.1'), ctypes.CDLL(sys.argv[1] + '/libnvrtc.so')\n"
+      "context, module = ctypes.c_void_p(), ctypes.c_void_p()\n"
+      "assert cuda.cuInit(0) == 0\n"
+      "assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
+      "assert cuda.cuCtxSetCurrent(context) == 0\n"
+      "def member(sm):\n"
+      "  program, size = ctypes.c_void_p(), ctypes.c_size_t()\n"
+      "  source = b'extern \"C\" __global__ void k() {}'\n"
+      "  options = (ctypes.c_char_p * 1)(b'-arch=sm_%d' % sm)\n"
+      "  assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, None, 0, None, None) == 0\n"
+      "  assert nvrtc.nvrtcCompileProgram(program, 1, options) == 0\n"
+      "  assert nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0\n"
+      "  code = ctypes.create_string_buffer(-(-size.value // 8) * 8)\n"
+      "  assert nvrtc.nvrtcGetCUBIN(program, code) == 0\n"
+      "  header = (2, 0x101, 64, len(code), 0, 0, 0, 0, sm, 0, 0, 0, 0, 0)\n"
+      "  return struct.pack('<HHIQIIHHIIIQQQ', *header) + code.raw\n"
+      "members = member(75) + member(80)\n"
+      "fatbin = struct.pack('<IHHQ', 0xba55ed50, 1, 16, len(members)) + members\n"
+      "assert cuda.cuModuleLoadData(ctypes.byref(module), fatbin) == 209\n";
+  EXPECT_EQ(Run({GPULOOM_PYTHON, "-c", kProgram, GPULOOM_CUDA_LIBRARIES}), 0) << Errors();
+  EXPECT_THAT(Errors(),
+              ::testing::HasSubstr("gpuloom: an image does not load: fatbin: no PTX for compute_90 "
+                                   "or lower, which is all that softgpu runs; it holds sm_75, "
+                                   "sm_80."));
 }
 
 TEST_F(GpuloomRun, SaysWhatAnOlderDriverLacks) {

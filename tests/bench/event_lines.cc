@@ -4,6 +4,7 @@
 
 #include "tests/bench/lines.h"
 #include "tests/bench/report.h"
+#include "tests/bench/spin_kernel.h"
 
 namespace gpuloom::bench {
 namespace {
@@ -45,14 +46,18 @@ bool LaunchEventLine(Gpu& gpu, const Plan& plan, const char* name, CUevent event
   });
 }
 
-// Programs that keep some steps ahead of the device wait for the event of an older one.
-bool OlderEventLine(Gpu& gpu, const Plan& plan, size_t older) {
+// Programs that keep some steps ahead of the device wait for the event of an older one. `kernel_us` 0: an empty kernel.
+bool OlderEventLine(Gpu& gpu, const Plan& plan, size_t older, uint64_t kernel_us = 0) {
+  std::string name = "launch_event_older_" + std::to_string(older);
+  if (kernel_us != 0) name += "_" + std::to_string(kernel_us) + "us";
+  if (!plan.Wants(name)) return true;
   const Driver& cu = gpu.cu();
+  SpinKernel spin;
+  if (kernel_us != 0) spin.Start(gpu);
   std::vector<CUevent> events(older + 1);
   for (CUevent& event : events) {
     gpu.Ok(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
   }
-  const std::string name = "launch_event_older_" + std::to_string(older);
   const bool good = RunLine(gpu, plan, name.c_str(), "ns", [&](std::vector<double>& samples) {
     // A sample is the mean over a run, since waits of one depend on what the ones before left over.
     const int runs = plan.Times(20, 2);
@@ -60,7 +65,8 @@ bool OlderEventLine(Gpu& gpu, const Plan& plan, size_t older) {
     for (int run = 0; run < runs && !gpu.failed(); ++run) {
       const uint64_t start_ns = NowNs();
       for (size_t i = 0; i < steps; ++i) {
-        gpu.Ok(gpu.LaunchNothing(), "cuLaunchKernel");
+        gpu.Ok(kernel_us == 0 ? gpu.LaunchNothing() : spin.Launch(kernel_us * 1000),
+               "cuLaunchKernel");
         gpu.Ok(cu.cuEventRecord(events[i % events.size()], gpu.stream()), "cuEventRecord");
         if (i < older) continue;
         gpu.Ok(cu.cuEventSynchronize(events[(i - older) % events.size()]), "cuEventSynchronize");
@@ -98,6 +104,7 @@ bool MeasureEvents(Gpu& gpu, const Plan& plan) {
   gpu.Ok(cu.cuEventCreate(&with_time, CU_EVENT_DEFAULT), "cuEventCreate");
   good &= LaunchEventLine(gpu, plan, "launch_timed_event_sync", with_time);
   for (const size_t older : {2, 4, 16}) good &= OlderEventLine(gpu, plan, older);
+  for (const uint64_t kernel_us : {10, 50}) good &= OlderEventLine(gpu, plan, 4, kernel_us);
   return good;
 }
 

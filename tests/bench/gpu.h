@@ -11,6 +11,7 @@
 
 #include "proto/cuda/driver.h"
 #include "tests/bench/kernels.h"
+#include "tests/bench/launch_sequence.h"
 
 namespace gpuloom::bench {
 
@@ -19,6 +20,9 @@ class Gpu {
   // Loads the library, initialises it, takes the context, makes the stream, loads the kernels.
   // False with the error kept.
   bool Start(const std::string& library);
+
+  // Of LaunchChanging's sequence.
+  void Seed(uint64_t seed) { changing_ = LaunchSequence(seed); }
 
   // On another thread than Start's, before its first call.
   bool MakeCurrent() { return Ok(cu_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
@@ -36,12 +40,11 @@ class Gpu {
   // One asynchronous launch of one thread of kernel `nothing`: what the launch figures time. Not
   // checked here, so that nothing but the call is timed.
   CUresult LaunchNothing() { return Launch(nothing_, 1, 1, 0, 0, 0, 0); }
-  // The next of a sequence that does not repeat: function, number of blocks and arguments are drawn
-  // from a generator whose period is longer than any measurement.
+  // The next of a sequence that does not repeat.
   CUresult LaunchChanging() {
-    changing_ = changing_ * 6'364'136'223'846'793'005 + 1'442'695'040'888'963'407;
-    return Launch(nothings_[changing_ >> 61], 1 + (changing_ >> 59 & 3), 32, changing_, 0,
-                  static_cast<uint32_t>(changing_ >> 32), 0);
+    const LaunchSequence::Step step = changing_.Next();
+    return Launch(nothings_[step.function], step.blocks, 32, step.argument, 0,
+                  static_cast<uint32_t>(step.argument >> 32), 0);
   }
   CUresult LaunchCount(CUdeviceptr counter, uint32_t step) {
     return Launch(count_, 1, 1, counter, 0, step, 0);
@@ -52,6 +55,8 @@ class Gpu {
   bool Synchronize() { return Ok(cu_.cuStreamSynchronize(stream_), "cuStreamSynchronize"); }
 
   CUfunction nothing() const { return nothing_; }
+  // nothing_0 … nothing_7
+  CUfunction nothing(uint32_t number) const { return nothings_[number]; }
 
   // The fields of a ReportFact: device name, driver version, memory.
   std::string Describe();
@@ -71,7 +76,7 @@ class Gpu {
   CUstream stream_ = nullptr;
   CUfunction nothing_ = nullptr;
   CUfunction nothings_[kNothings] = {};
-  uint64_t changing_ = 1;
+  LaunchSequence changing_{1};
   CUfunction count_ = nullptr;
   CUfunction fill_ = nullptr;
   std::string error_;

@@ -36,6 +36,7 @@ struct Plan {
 // Each false when one of its lines failed.
 [[nodiscard]] bool MeasureLaunches(Gpu& gpu, const Plan& plan);
 [[nodiscard]] bool MeasureEvents(Gpu& gpu, const Plan& plan);
+[[nodiscard]] bool MeasureWaits(Gpu& gpu, const Plan& plan);
 [[nodiscard]] bool MeasureGraphs(Gpu& gpu, const Plan& plan);
 [[nodiscard]] bool MeasureMemory(Gpu& gpu, const Plan& plan);
 [[nodiscard]] bool MeasureCopies(Gpu& gpu, const Plan& plan);
@@ -47,6 +48,10 @@ struct Plan {
 // time as `launch_rate`. With other processes doing the same at the same time, rates add up.
 // `changing`: no sequence of functions, sizes and arguments comes twice.
 [[nodiscard]] bool MeasureLaunchRate(Gpu& gpu, const Plan& plan, double seconds, bool changing);
+
+// What the driver takes into one context in so many seconds each: plain launches and rewritten graphs by several threads, also
+// while a further thread queries events. For comparison with what executors reach.
+[[nodiscard]] bool MeasureDriverRates(Gpu& gpu, const Plan& plan, double seconds);
 
 // What a tenant that shares the device with others does, and what of it is counted.
 struct Work {

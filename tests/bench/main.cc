@@ -32,10 +32,11 @@ namespace gpuloom::bench {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: gpuloom-bench [--library libcuda.so.1] [--tiny] [--only A,B] [--skip C,D]   measure\n"
-    "                                    the lines, or those whose names begin (not) so\n"
+    "usage: gpuloom-bench [--library libcuda.so.1] [--tiny] [--only A,B] [--skip C,D]\n"
+    "                     [--seed N]        measure the lines, or those whose names begin (not) "
+    "so\n"
     "       gpuloom-bench --check           results are right; measures nothing\n"
-    "       gpuloom-bench --rate SECONDS [--changing] [--threads N]\n"
+    "       gpuloom-bench --rate SECONDS [--changing [--seed N]] [--threads N]\n"
     "                                       launch for so long, after a line on standard input; "
     "each\n"
     "                                       thread in a stream of its own, with a line of its own\n"
@@ -43,18 +44,33 @@ constexpr char kUsage[] =
     "KERNELS]\n"
     "                     [--busy PERCENT [--seed N]]\n"
     "                                       work as lines.h says, after a line on standard input\n"
+    "       gpuloom-bench --driver-rates SECONDS [--only A,B]\n"
+    "                                       what the driver takes into one context, by threads\n"
     "       gpuloom-bench --load FILE       load this image (-: our kernels), then stay idle\n"
     "       gpuloom-bench --hold SECONDS    stay idle, or until a pipe on standard input closes\n"
     "       gpuloom-bench --first-kernel    print when the first kernel was done\n"
     "One JSON object per line on standard output; exit status 1 when a line failed.\n";
 
-enum class Mode { kMeasure, kCheck, kRate, kHold, kLoad, kFirstKernel, kFreshLaunches, kWork };
+enum class Mode {
+  kMeasure,
+  kCheck,
+  kRate,
+  kHold,
+  kLoad,
+  kFirstKernel,
+  kFreshLaunches,
+  kWork,
+  kDriverRates
+};
+
+constexpr uint32_t kMostThreads = 64;
 
 struct Options {
   Mode mode = Mode::kMeasure;
   double seconds = 0;
   bool changing = false;
   uint32_t threads = 1;
+  uint64_t seed = 1;  // of what changes from launch to launch
   std::string image;
   Work work;
   Plan plan;
@@ -92,8 +108,7 @@ bool ParseWork(const std::string& word, const char* value, Work& work) {
   if (word == "--queued") return ParseCount(value, 1, 1024, &work.queued);
   if (word == "--blocks") return ParseCount(value, 1, 1'000'000, &work.blocks);
   if (word == "--graph") return ParseCount(value, 1, 1000, &work.graph_kernels);
-  if (word == "--busy") return ParseNumber(value, 1, 99, &work.busy_percent);
-  return word == "--seed" && ParseCount(value, 0, 1e15, &work.seed);
+  return word == "--busy" && ParseNumber(value, 1, 99, &work.busy_percent);
 }
 
 bool Parse(int argc, char** argv, Options& options) {
@@ -118,12 +133,17 @@ bool Parse(int argc, char** argv, Options& options) {
     } else if (word == "--changing") {
       options.changing = true;
     } else if (word == "--threads" && has_value) {
-      if (!ParseCount(argv[++i], 1, 64, &options.threads)) return false;
+      if (!ParseCount(argv[++i], 1, kMostThreads, &options.threads)) return false;
+    } else if (word == "--seed" && has_value) {
+      if (!ParseCount(argv[++i], 0, 1e15, &options.seed)) return false;
+      options.work.seed = options.seed;
     } else if (word == "--load" && has_value) {
       options.mode = Mode::kLoad;
       options.image = argv[++i];
-    } else if ((word == "--rate" || word == "--hold") && has_value) {
-      options.mode = word == "--rate" ? Mode::kRate : Mode::kHold;
+    } else if ((word == "--rate" || word == "--hold" || word == "--driver-rates") && has_value) {
+      options.mode = word == "--rate"   ? Mode::kRate
+                     : word == "--hold" ? Mode::kHold
+                                        : Mode::kDriverRates;
       char* end = nullptr;
       options.seconds = std::strtod(argv[++i], &end);
       if (*end != '\0' || !(options.seconds >= 0)) return false;
@@ -162,6 +182,7 @@ bool LaunchOnce(Gpu& gpu) {
 bool MeasureAll(Gpu& gpu, const Plan& plan) {
   bool good = MeasureLaunches(gpu, plan);
   good &= MeasureEvents(gpu, plan);
+  good &= MeasureWaits(gpu, plan);
   good &= MeasureGraphs(gpu, plan);
   good &= MeasureMemory(gpu, plan);
   good &= MeasureCopies(gpu, plan);
@@ -181,7 +202,11 @@ bool Ready(Gpu& gpu) {
 // In one context, each in a stream of its own: what executors would reach at most, whose tenants share a context.
 bool RateByThreads(Gpu& gpu, const Options& options) {
   std::vector<Gpu> others(options.threads - 1);
+  // No thread repeats another one's sequence, of whichever process.
+  uint64_t seed = options.seed * kMostThreads;
+  gpu.Seed(seed);
   for (Gpu& other : others) {
+    other.Seed(++seed);
     if (!other.Start(options.plan.library) || !LaunchOnce(other)) {
       return gpu.Wrong(other.TakeError());
     }
@@ -203,7 +228,10 @@ bool RateByThreads(Gpu& gpu, const Options& options) {
 }
 
 bool Run(Gpu& gpu, const Options& options) {
+  // Else streams share hardware queues, and launches wait behind another stream's kernel.
+  if (options.mode == Mode::kDriverRates) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   if (!gpu.Start(options.plan.library)) return false;
+  gpu.Seed(options.seed);
   if (options.mode == Mode::kFirstKernel) {
     if (!LaunchOnce(gpu)) return false;
     std::printf("%llu\n", static_cast<unsigned long long>(NowNs()));
@@ -226,6 +254,9 @@ bool Run(Gpu& gpu, const Options& options) {
     if (!LaunchOnce(gpu) || !MeasureLibraryLoad(gpu, options.image) || !Ready(gpu)) return false;
     StayIdle(600);
     return true;
+  }
+  if (options.mode == Mode::kDriverRates) {
+    return MeasureDriverRates(gpu, options.plan, options.seconds);
   }
   if (options.mode == Mode::kWork) return RunWork(gpu, options.plan, options.work);
   if (options.mode == Mode::kRate) {

@@ -21,10 +21,10 @@ def check(run, side):
             bench.end(timeout_s=5)
 
 
-def measure_round(run, side):
+def measure_round(run, side, number):
     """All lines of one process."""
     with run.part("lines", side):
-        bench = run.sides.start(side, *run.selection.bench_arguments("micro"), *run.tiny())
+        bench = run.sides.start(side, *run.selection.bench_arguments("micro"), "--seed", str(number + 1), *run.tiny())
         try:
             seen = 0
             for line in bench.lines(timeout_s=240):
@@ -63,4 +63,4 @@ def measure(run):
             run.say(f"round {number + 1} of {run.options.rounds}")
             if run.wants("micro", "start_up_first"):
                 measure_first_start(run, side)
-            measure_round(run, side)
+            measure_round(run, side, number)

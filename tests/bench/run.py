@@ -4,7 +4,7 @@
 
   run.py --bench build/release/tests/bench/gpuloom-bench --gpuloom build/release/bin/gpuloom
   run.py … --quick                  four minutes: fewer rounds, shorter
-  run.py … --only programs          groups: programs mixes micro rates memory idle starts sharing; or how lines begin
+  run.py … --only programs          groups: programs mixes micro rates driver memory idle starts sharing; or how lines begin
   run.py … --budget 540             leaves out, and says so, what does not fit into so many seconds
   run.py … --softgpu --native build/release/lib/softgpu/libcuda.so.1     every call's line once, on the software driver
 
@@ -38,8 +38,9 @@ GROUPS = {
     "programs": program_lines.ALONE,
     "mixes": ("resnet50_b1_x", "mixed_x"),
     "micro": ("copy_", "event_", "graph_", "launch_", "library_load", "managed_", "mem_alloc",
-              "register_", "start_up", "unregister_"),
+              "register_", "start_up", "unregister_", "wait_"),
     "rates": ("launch_rate",),
+    "driver": ("driver_",),
     "memory": ("memory_",),
     "idle": ("idle_cpu", "waiting_cpu"),
     "starts": ("domain_start",),
@@ -213,6 +214,8 @@ def parse(arguments):
         options.budget = options.budget or 240
         if not any(word.startswith("sharing") for word in options.only):
             options.skip += ["sharing"]
+        if not any(word.startswith("driver") for word in options.only):
+            options.skip += ["driver"]
         options.skip += [f"copy_{way}_{kind}_1GiB" for way in ("h2d", "d2h") for kind in ("pinned", "pageable")]
     if options.softgpu and options.native == "libcuda.so.1":
         parser.error("--softgpu needs --native PATH of the software driver")

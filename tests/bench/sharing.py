@@ -8,6 +8,7 @@ import dataclasses
 import re
 
 PREDICTIONS = re.compile(r"(\d+) predictions of what ran alone then were wrong by (\d+) % at the median and by (\d+) % for nine of ten")
+LAUNCHES = re.compile(r"launches in all: (.*)")
 WINDOW_S = 0.1
 SECOND = 10  # windows
 
@@ -100,3 +101,8 @@ def settled_s(work, weights, changed_s, within_percent=5):
 def predictions(log):
     """(how many, median, nine of ten) of each executor that said at its end how wrong its predictions were, in per cent."""
     return [tuple(map(int, said.groups())) for said in PREDICTIONS.finditer(log)]
+
+
+def launches(log):
+    """How each executor launched that said so at its end: chunks replayed, updated, rewritten, and launches one by one."""
+    return LAUNCHES.findall(log)

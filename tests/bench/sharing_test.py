@@ -101,6 +101,11 @@ class PredictionsTest(unittest.TestCase):
                          [(120, 0, 7), (3, 12, 100)])
         self.assertEqual(sharing.predictions("2 predictions\n"), [])
 
+    def test_how_each_executor_launched(self):
+        line = "gpuloom-executor: launches in all: chunks {0} replayed, 2 updated, 3 rewritten; 4 by singles, 5 plain\n"
+        self.assertEqual(sharing.launches(line.format(1) + "info: ends\n" + line.format(7)),
+                         [f"chunks {count} replayed, 2 updated, 3 rewritten; 4 by singles, 5 plain" for count in (1, 7)])
+
 
 class LinesTest(unittest.TestCase):
     def test_every_row_has_one_line_and_every_goal_a_row(self):
@@ -109,7 +114,7 @@ class LinesTest(unittest.TestCase):
         self.assertEqual(len(rows), len(set(rows)))
         for row in rows:
             self.assertTrue(row.startswith("sharing_"), row)
-        rows += [*map(alone_lines.row, (*alone_lines.CALLS, alone_lines.PROGRAM)), *inference_lines.ROWS, *language_lines.rows()]
+        rows += [*map(alone_lines.row, (*alone_lines.CALLS, *alone_lines.PROGRAMS)), *inference_lines.ROWS, *language_lines.rows()]
         judged = [row for row in rows if goals.goal_of(row)]
         for pattern, _ in goals.GOALS:
             if pattern.startswith("sharing_"):

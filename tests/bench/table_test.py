@@ -27,6 +27,8 @@ class TableTest(unittest.TestCase):
         self.assertEqual(self.met("launch_sync", "ns", [8000], [7200]), "yes")
         self.assertEqual(self.met("launch_sync", "ns", [8000], [7201]), "**no**")
         self.assertEqual(self.met("launch_sync", "ns", [], [10]), "**no**")
+        self.assertEqual(self.met("wait_1ms", "us", [6], [11]), "yes")
+        self.assertEqual(self.met("wait_1ms", "us", [6], [11.1]), "**no**")
         self.assertEqual(self.met("resnet50_b1", "steps/s", [100], [124]), "**no**")
         self.assertEqual(self.met("resnet50_b1", "steps/s", [100], [125]), "yes")
 

@@ -13,15 +13,18 @@ from processes import Failed, Holders, end_all
 THREADS = 8
 WAITING_DOMAINS = 8
 LONG_KERNEL_US = 20_000
+SEEDS = 1000  # of a round
 
 
-def measure_rate(run, name, side, count, seconds, *arguments):
-    """Launches by several processes at the same time, all together."""
+def measure_rate(run, name, side, count, seconds, number, *arguments):
+    """Launches by several processes at the same time, all together. In a trust domain they share what has been learnt, so each of
+    every round has a seed of its own."""
+    before = sharing_lines.scheduler_log(run)
     with run.part(name, side):
         group = []
         try:
-            for _ in range(count):
-                group.append(run.sides.start(side, "--rate", str(seconds), *arguments, *run.tiny()))
+            for seed in range(number * SEEDS, number * SEEDS + count):
+                group.append(run.sides.start(side, "--rate", str(seconds), "--seed", str(seed), *arguments, *run.tiny()))
             for bench in group:
                 bench.wait_ready()
             for bench in group:
@@ -36,6 +39,9 @@ def measure_rate(run, name, side, count, seconds, *arguments):
         finally:
             for bench in group:
                 bench.end(timeout_s=5)
+    if side == "gpuloom":
+        for launched in sharing.launches(sharing_lines.scheduler_log(run).removeprefix(before)):
+            run.say(f"{name}: {launched}")
 
 
 def measure_rates(run):
@@ -50,11 +56,27 @@ def measure_rates(run):
                 if not run.wants("rates", name) or run.no_time_for(name, len(taken) * (seconds + 3)):
                     continue
                 for side in run.in_turn(number, taken):
-                    measure_rate(run, name, side, count, seconds, *arguments)
+                    measure_rate(run, name, side, count, seconds, number, *arguments)
         name = f"launch_rate_changing_threads_{THREADS if run.full else 2}"
         if run.wants("rates", name) and not run.no_time_for(name, 2 * (seconds + 3)):
             for side in run.in_turn(number, ("native", "gpuloom")):
-                measure_rate(run, name, side, 1, seconds, "--changing", "--threads", name.rsplit("_", 1)[-1])
+                measure_rate(run, name, side, 1, seconds, number, "--changing", "--threads", name.rsplit("_", 1)[-1])
+
+
+def measure_driver(run):
+    """What the driver takes into one context natively."""
+    if not run.selection.may_want("driver") or run.no_time_for("driver_…", 14 * run.options.rate_s + 10):
+        return
+    with run.part("driver_launches_1", "native"):
+        bench = run.sides.start("native", "--driver-rates", str(run.options.rate_s), *run.selection.bench_arguments("driver"), *run.tiny())
+        try:
+            for line in bench.lines(timeout_s=14 * run.options.rate_s + 60):
+                if "error" in line:
+                    run.results.add_error(line["name"], "native", line["error"])
+                else:
+                    run.results.add(line["name"], "native", "1000 launches/s", line["median"] / 1e3)
+        finally:
+            bench.end(timeout_s=5)
 
 
 def measure_memory(run, side):
@@ -126,6 +148,7 @@ def measure_waiting(run, count, seconds):
 
 def measure(run):
     measure_rates(run)
+    measure_driver(run)
     if run.full and run.wants("memory", "memory_next_tenant") and not run.no_time_for("memory_next_tenant", 20):
         for side in run.in_turn(0):
             measure_memory(run, side)

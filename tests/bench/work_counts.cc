@@ -21,13 +21,8 @@ std::string WindowCounts::Text() const {
 }
 
 uint64_t RandomPauses::NextNs() {
-  // splitmix64: the library's distributions differ between implementations.
-  state_ += 0x9e37'79b9'7f4a'7c15;
-  uint64_t mixed = state_;
-  mixed = (mixed ^ (mixed >> 30)) * 0xbf58'476d'1ce4'e5b9;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94d0'49bb'1331'11eb;
-  mixed ^= mixed >> 31;
-  const double uniform = (static_cast<double>(mixed >> 11) + 0.5) / 9007199254740992.0;  // 2^53
+  const double uniform =
+      (static_cast<double>(random_.Next() >> 11) + 0.5) / 9007199254740992.0;  // 2^53
   return static_cast<uint64_t>(-std::log(uniform) * mean_ns_);
 }
 

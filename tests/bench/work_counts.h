@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/bench/launch_sequence.h"
+
 namespace gpuloom::bench {
 
 // How many kernels were seen to be done in each of `windows` windows of `window_ns` from `start_ns` on. What is seen
@@ -31,12 +33,12 @@ class WindowCounts {
 // every machine.
 class RandomPauses {
  public:
-  RandomPauses(double mean_ns, uint64_t seed) : mean_ns_(mean_ns), state_(seed) {}
+  RandomPauses(double mean_ns, uint64_t seed) : mean_ns_(mean_ns), random_(seed) {}
   uint64_t NextNs();
 
  private:
   double mean_ns_;
-  uint64_t state_;
+  Random random_;
 };
 
 }  // namespace gpuloom::bench

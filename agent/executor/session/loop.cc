@@ -330,8 +330,19 @@ void Loop::SendCounters(uint64_t now_ns) {
       chains_.size(), chains_.singles());
 }
 
-// The benchmarks in tests/bench read this line.
+// The benchmarks in tests/bench read these lines.
 void Loop::LogPredictions() const {
+  if (const Chains::Counts chunks = chains_.counts();
+      chunks.replayed + chunks.updated + chunks.rewritten + chunks.single + chunks.plain != 0) {
+    Log(LogLevel::kInfo,
+        "launches in all: chunks %llu replayed, %llu updated, %llu rewritten; %llu by singles, "
+        "%llu plain",
+        static_cast<unsigned long long>(chunks.replayed),
+        static_cast<unsigned long long>(chunks.updated),
+        static_cast<unsigned long long>(chunks.rewritten),
+        static_cast<unsigned long long>(chunks.single),
+        static_cast<unsigned long long>(chunks.plain));
+  }
   if (const uint64_t trip_ns = sharing_.round_trip().ns(); trip_ns != 0) {
     Log(LogLevel::kInfo,
         "launches on an idle device took %.1f µs more than their work, which is not charged",
