@@ -7,6 +7,7 @@
 #include <string>
 
 #include "agent/policy/policy.h"
+#include "agent/policy/policy_mistakes.h"
 
 namespace gpuloom {
 
@@ -15,8 +16,12 @@ namespace gpuloom {
 // without rules, and what they have kept of it stays in force.
 enum class EmptyText { kMistake, kNoRules };
 
-// `file` is used in messages only. nullopt with the first mistake if the text is not a policy. A map without keys, {}, is one
-// without rules: the built-in defaults.
+// nullopt with the mistakes if the text is not a policy; `mistakes` is without any before. Text that is not YAML is one mistake.
+// A map without keys, {}, is a policy without rules: the built-in defaults.
+[[nodiscard]] std::optional<Policy> ParsePolicy(const std::string& text, PolicyMistakes* mistakes,
+                                                EmptyText empty = EmptyText::kMistake);
+
+// The same for those who have room for one line: with the mistake that is the first in the text. `file` is used in messages only.
 [[nodiscard]] std::optional<Policy> ParsePolicy(const std::string& file, const std::string& text,
                                                 std::string* error,
                                                 EmptyText empty = EmptyText::kMistake);

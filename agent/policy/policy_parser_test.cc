@@ -16,6 +16,7 @@ namespace gpuloom {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -63,6 +64,95 @@ TEST(ParsePolicy, MessagesCarryFileLineAndKey) {
     EXPECT_THAT(error, HasSubstr(c.message)) << c.text;
   }
   MustParse("defaults:\nnamespaces:\n  a:\n");
+}
+
+std::vector<std::string> MistakesIn(const std::string& text) {
+  PolicyMistakes mistakes("p.yaml");
+  EXPECT_FALSE(ParsePolicy(text, &mistakes)) << text;
+  return mistakes.Messages();
+}
+
+TEST(ParsePolicy, EveryMistakeIsNamedInTheTextsOrder) {
+  const std::string text =
+      "overcomit: true\n"
+      "defaults:\n"
+      "  trace: owm\n"
+      "  weight: 0\n"
+      "namespaces:\n"
+      "  Team_A:\n"
+      "    memory: 8GB\n"
+      "    trustDomain: on\n"
+      "    rescueAfter: 100\n"
+      "    maxTenants: 0\n"
+      "    maxKernelTime: {wern: 10s, end: 5, warn: 2h}\n"
+      "  b: 3\n"
+      "  c:\n"
+      "    gpus: ['0', 1, true]\n"
+      "    smReserved: 50%\n"
+      "    smPercent: 25%\n"
+      "    pods:\n"
+      "      P: {priorty: low, memoryWait: 5}\n"
+      "      q: [low]\n"
+      "  c: {}\n";
+  EXPECT_THAT(
+      MistakesIn(text),
+      ElementsAre(
+          HasSubstr("p.yaml:1:1: overcomit: unknown key; did you mean overcommit?"),
+          HasSubstr("p.yaml:3:10: defaults.trace: did you mean own?"),
+          HasSubstr("p.yaml:4:11: defaults.weight: write a whole number"),
+          HasSubstr("p.yaml:6:3: namespaces.Team_A: not a namespace name or glob"),
+          HasSubstr("p.yaml:7:13: namespaces.Team_A.memory: size '8GB'"),
+          HasSubstr("p.yaml:8:18: namespaces.Team_A.trustDomain: write it in quotes"),
+          HasSubstr("p.yaml:9:18: namespaces.Team_A.rescueAfter: '100' has no unit"),
+          HasSubstr("p.yaml:10:17: namespaces.Team_A.maxTenants: write a whole number"),
+          HasSubstr("p.yaml:11:21: namespaces.Team_A.maxKernelTime.wern: unknown key; did you"),
+          HasSubstr("p.yaml:11:37: namespaces.Team_A.maxKernelTime.end: '5' has no unit"),
+          HasSubstr("p.yaml:11:46: namespaces.Team_A.maxKernelTime.warn: write a time"),
+          HasSubstr("p.yaml:12:6: namespaces.b: must be a map"),
+          HasSubstr("p.yaml:14:12: namespaces.c.gpus: write a list of GPUs"),
+          HasSubstr("p.yaml:14:20: namespaces.c.gpus: write a list of GPUs"),
+          HasSubstr("p.yaml:15:17: namespaces.c.smReserved: more than smPercent, 25%"),
+          HasSubstr("p.yaml:18:7: namespaces.c.pods.P: not a pod's name or glob"),
+          HasSubstr(
+              "p.yaml:18:11: namespaces.c.pods.P.priorty: unknown key; did you mean priority?"),
+          HasSubstr("p.yaml:18:37: namespaces.c.pods.P.memoryWait: '5' has no unit"),
+          HasSubstr("p.yaml:19:10: namespaces.c.pods.q: must be a map"),
+          HasSubstr("p.yaml:20:3: namespaces.c: written twice, first in line 13")));
+  EXPECT_THAT(MistakesIn("namespaces: {[d]: {weight: 0}, e: {pods: 7}, f: {deny: yes}}"),
+              ElementsAre(HasSubstr("p.yaml:1:14: namespaces: a key must be a word"),
+                          HasSubstr("p.yaml:1:42: namespaces.e.pods: must be a map"),
+                          HasSubstr("p.yaml:1:56: namespaces.f.deny: write true or false")));
+}
+
+TEST(ParsePolicy, OfManyMistakesTheFirstAreNamedAndTheOthersCounted) {
+  std::string text = "namespaces:\n";
+  for (int i = 0; i != 1000; ++i) text += "  a" + std::to_string(i) + ": {wait: 1}\n";
+  PolicyMistakes mistakes("p.yaml");
+  EXPECT_FALSE(ParsePolicy(text, &mistakes));
+  EXPECT_EQ(mistakes.count(), 1000u);
+  const std::vector<std::string> messages = mistakes.Messages();
+  ASSERT_EQ(messages.size(), PolicyMistakes::kMostKept);
+  EXPECT_THAT(messages.front(), StartsWith("p.yaml:2:8: namespaces.a0.wait: "));
+  EXPECT_THAT(messages.back(), StartsWith("p.yaml:21:9: namespaces.a19.wait: "));
+  std::string error;
+  EXPECT_FALSE(ParsePolicy("p.yaml", text, &error));
+  EXPECT_EQ(error, messages.front());
+}
+
+TEST(ParsePolicy, NoMistakeIsNamedThatOnlyFollowsFromAnother) {
+  // Both pods may have what they ask for, once the key is spelt.
+  EXPECT_THAT(MistakesIn("namespaces: {a: {priorty: high, pods: {p: {priority: high}}}}"),
+              ElementsAre(HasSubstr("namespaces.a.priorty: unknown key")));
+  EXPECT_THAT(MistakesIn("namespaces: {a: {trace: owm, pods: {p: {trace: own}}}}"),
+              ElementsAre(HasSubstr("namespaces.a.trace: did you mean own?")));
+  EXPECT_THAT(MistakesIn("namespaces: {a: {smPercent: 25, smReserved: 50%}}"),
+              ElementsAre(HasSubstr("namespaces.a.smPercent: '25' has no unit")));
+  EXPECT_THAT(MistakesIn("defaults: {memroy: 1}\nnamespaces: [\n"),
+              ElementsAre(HasSubstr("p.yaml:3:1: not YAML")));
+  EXPECT_THAT(MistakesIn("namespaces: {a: {pods: {p: {priority: high, trace: own}, q: {trace: "
+                         "own}}}}"),
+              ElementsAre(HasSubstr("pods.p.priority: high is above"), HasSubstr("pods.p.trace: "),
+                          HasSubstr("pods.q.trace: ")));
 }
 
 TEST(ParsePolicy, ATextThatSaysNothingIsAMistakeAndOneWithoutRulesIsNot) {

@@ -40,69 +40,65 @@ bool IsLabel(std::string_view text) { return IsName(text, 63, ""); }
 bool IsLabelOrGlob(std::string_view text) { return IsName(text, 63, "*?"); }
 bool IsPodOrGlob(std::string_view text) { return IsName(text, 253, ".*?"); }
 
-bool PolicyValues::ParseWeight(const YAML::Node& node, const std::string& key,
+void PolicyValues::ParseWeight(const YAML::Node& node, const std::string& key,
                                std::optional<Setting<uint32_t>>* weight) const {
   const std::optional<uint32_t> value = WholeNumber(node, 1, kMaxWeight);
   if (!value) {
-    return mistake_->Fail(node, key, "write a whole number from 1 to 1000, without quotes");
+    return mistakes_->Add(node, key, "write a whole number from 1 to 1000, without quotes");
   }
   *weight = {*value, PositionOf(node)};
-  return true;
 }
 
-bool PolicyValues::ParseMaxTenants(const YAML::Node& node, const std::string& key,
+void PolicyValues::ParseMaxTenants(const YAML::Node& node, const std::string& key,
                                    std::optional<Setting<uint32_t>>* max_tenants) const {
   const std::optional<uint32_t> value = WholeNumber(node, 1, kMaxTenants);
   if (!value) {
-    return mistake_->Fail(
+    return mistakes_->Add(
         node, key,
         "write a whole number from 1 to 1000, without quotes; none at all is deny: true");
   }
   *max_tenants = {*value, PositionOf(node)};
-  return true;
 }
 
-bool PolicyValues::ParseTruth(const YAML::Node& node, const std::string& key,
+void PolicyValues::ParseTruth(const YAML::Node& node, const std::string& key,
                               std::optional<Setting<bool>>* truth) const {
   const std::optional<bool> value = TruthValue(node);
-  if (!value) return mistake_->Fail(node, key, "write true or false, without quotes");
+  if (!value) return mistakes_->Add(node, key, "write true or false, without quotes");
   *truth = {*value, PositionOf(node)};
-  return true;
 }
 
 // The unit must be binary, and there must be one. The size is kept as it is written; Decide
 // rounds it down.
-bool PolicyValues::ParseMemory(const YAML::Node& node, const std::string& key,
+void PolicyValues::ParseMemory(const YAML::Node& node, const std::string& key,
                                std::optional<Setting<MemoryRule>>* memory) const {
-  if (!node.IsScalar()) return mistake_->Fail(node, key, "write a size like 8GiB, or auto");
+  if (!node.IsScalar()) return mistakes_->Add(node, key, "write a size like 8GiB, or auto");
   MemoryRule rule;
   if (node.Scalar() != "auto") {
     std::string error;
     const std::optional<uint64_t> size = ParseSize(node.Scalar(), &error);
-    if (!size) return mistake_->Fail(node, key, error + ", or auto");
+    if (!size) return mistakes_->Add(node, key, error + ", or auto");
     // Bytes by themselves are a number in YAML, which some tools write anew as 4.29e+09.
     if (node.Scalar().find('i') == std::string::npos) {
-      return mistake_->Fail(node, key,
+      return mistakes_->Add(node, key,
                             "size '" + node.Scalar() + "' has no unit: write KiB, MiB, GiB or TiB");
     }
     if (*size < kQuotaGranuleBytes) {
-      return mistake_->Fail(node, key, "less than 2MiB, the smallest piece of GPU memory");
+      return mistakes_->Add(node, key, "less than 2MiB, the smallest piece of GPU memory");
     }
     rule = {false, *size};
   }
   *memory = {rule, PositionOf(node)};
-  return true;
 }
 
 // The names of the kinds cannot be names of domains. `namespace` is the default and stays.
-bool PolicyValues::ParseTrustDomain(const YAML::Node& node, const std::string& key,
+void PolicyValues::ParseTrustDomain(const YAML::Node& node, const std::string& key,
                                     std::optional<Setting<TrustDomainRule>>* trust_domain) const {
   if (!node.IsScalar() || !IsLabel(node.Scalar())) {
-    return mistake_->Fail(
+    return mistakes_->Add(
         node, key, "write pod, namespace, node, or a name of lower-case letters, digits and -");
   }
   if (IsNoText(node)) {
-    return mistake_->Fail(node, key,
+    return mistakes_->Add(node, key,
                           "write it in quotes, \"" + node.Scalar() +
                               "\": without them YAML has it for a number, a date or a truth value");
   }
@@ -116,48 +112,46 @@ bool PolicyValues::ParseTrustDomain(const YAML::Node& node, const std::string& k
     domain.name = node.Scalar();
   }
   *trust_domain = {domain, PositionOf(node)};
-  return true;
 }
 
-bool PolicyValues::ParsePriority(const YAML::Node& node, const std::string& key,
+void PolicyValues::ParsePriority(const YAML::Node& node, const std::string& key,
                                  std::optional<Setting<arbiter::Priority>>* priority) const {
   const std::string text = node.IsScalar() ? node.Scalar() : "";
   // At most one name matches.
   for (const arbiter::Priority each : arbiter::kAllPriorities) {
     if (text == kPriorityNames[arbiter::Index(each)]) *priority = {each, PositionOf(node)};
   }
-  if (priority->has_value()) return true;
+  if (priority->has_value()) return;
   const std::string nearest(NearestWord(text, kPriorityNames));
-  return mistake_->Fail(
+  return mistakes_->Add(
       node, key, nearest.empty() ? "write high, normal or low" : "did you mean " + nearest + "?");
 }
 
-bool PolicyValues::ParseTrace(const YAML::Node& node, const std::string& key,
+void PolicyValues::ParseTrace(const YAML::Node& node, const std::string& key,
                               std::optional<Setting<TraceRule>>* trace) const {
   const std::string text = node.IsScalar() ? node.Scalar() : "";
   for (const TraceRule each : {TraceRule::kNone, TraceRule::kOwn}) {
     if (text == kTraceNames[static_cast<size_t>(each)]) *trace = {each, PositionOf(node)};
   }
-  if (trace->has_value()) return true;
+  if (trace->has_value()) return;
   const std::string nearest(NearestWord(text, kTraceNames));
-  return mistake_->Fail(node, key,
+  return mistakes_->Add(node, key,
                         nearest.empty() ? "write none or own" : "did you mean " + nearest + "?");
 }
 
 // The sign is asked for because 25 could be a weight, and 0.25 a share.
-bool PolicyValues::ParsePercent(const YAML::Node& node, const std::string& key,
+void PolicyValues::ParsePercent(const YAML::Node& node, const std::string& key,
                                 std::optional<Setting<uint32_t>>* percent) const {
   if (WholeNumber(node, 1, 100)) {
-    return mistake_->Fail(node, key,
+    return mistakes_->Add(node, key,
                           "'" + node.Scalar() + "' has no unit: write " + node.Scalar() + "%");
   }
   const std::string text = node.IsScalar() ? node.Scalar() : "";
   const std::optional<uint32_t> value =
       // Whole numbers only, as everywhere in a policy.
       text.ends_with('%') ? WholeNumber(text.substr(0, text.size() - 1), 1, 100) : std::nullopt;
-  if (!value) return mistake_->Fail(node, key, "write a share from 1% to 100%, in whole numbers");
+  if (!value) return mistakes_->Add(node, key, "write a share from 1% to 100%, in whole numbers");
   *percent = {*value, PositionOf(node)};
-  return true;
 }
 
 std::optional<uint32_t> PolicyValues::ParseTime(const YAML::Node& node, const std::string& key,
@@ -165,7 +159,7 @@ std::optional<uint32_t> PolicyValues::ParseTime(const YAML::Node& node, const st
                                                 const std::string& or_what) const {
   const std::string text = node.IsScalar() ? node.Scalar() : "";
   if (WholeNumber(text, 0, UINT32_MAX)) {
-    mistake_->Fail(node, key, "'" + text + "' has no unit: write " + text + "s");
+    mistakes_->Add(node, key, "'" + text + "' has no unit: write " + text + "s");
     return std::nullopt;
   }
   for (const auto& [unit, unit_s] :
@@ -175,29 +169,27 @@ std::optional<uint32_t> PolicyValues::ParseTime(const YAML::Node& node, const st
         WholeNumber(std::string_view(text).substr(0, text.size() - 1), least_s, kMaxTimeS / unit_s);
     if (value) return *value * unit_s;
   }
-  mistake_->Fail(node, key,
+  mistakes_->Add(node, key,
                  "write a time like " + std::to_string(least_s) +
                      "s, 30s or 5m, in whole numbers, at most 1h" + or_what);
   return std::nullopt;
 }
 
-bool PolicyValues::ParseMemoryWait(const YAML::Node& node, const std::string& key,
+void PolicyValues::ParseMemoryWait(const YAML::Node& node, const std::string& key,
                                    std::optional<Setting<uint32_t>>* memory_wait_s) const {
   const std::optional<uint32_t> seconds = ParseTime(node, key, 0, "");
-  if (!seconds) return false;
-  *memory_wait_s = {*seconds, PositionOf(node)};
-  return true;
+  if (seconds) *memory_wait_s = {*seconds, PositionOf(node)};
 }
 
-bool PolicyValues::ParseRescueAfter(const YAML::Node& node, const std::string& key,
+void PolicyValues::ParseRescueAfter(const YAML::Node& node, const std::string& key,
                                     std::optional<Setting<uint32_t>>* rescue_after_ms) const {
   const std::string text = node.IsScalar() ? node.Scalar() : "";
   if (text == kNever) {
     *rescue_after_ms = {kNeverRescued, PositionOf(node)};
-    return true;
+    return;
   }
   if (WholeNumber(text, 0, UINT32_MAX)) {
-    return mistake_->Fail(node, key, "'" + text + "' has no unit: write " + text + "ms");
+    return mistakes_->Add(node, key, "'" + text + "' has no unit: write " + text + "ms");
   }
   using Unit = std::pair<std::string_view, uint32_t>;
   for (const auto& [unit, unit_ms] :
@@ -207,43 +199,40 @@ bool PolicyValues::ParseRescueAfter(const YAML::Node& node, const std::string& k
         std::string_view(text).substr(0, text.size() - unit.size()), 1, kMaxTimeS * 1000 / unit_ms);
     if (!value || *value * unit_ms < kLeastRescueMs) continue;
     *rescue_after_ms = {*value * unit_ms, PositionOf(node)};
-    return true;
+    return;
   }
-  return mistake_->Fail(
+  return mistakes_->Add(
       node, key, "write a time like 100ms, 5s or 1m, in whole numbers, from 10ms to 1h, or never");
 }
 
 // Either limit may be left out, but not both: an empty map is a mistake rather than "no limit".
-bool PolicyValues::ParseKernelTime(const YAML::Node& map, const std::string& key,
+void PolicyValues::ParseKernelTime(const YAML::Node& map, const std::string& key,
                                    std::optional<Setting<KernelTimeRule>>* kernel_time) const {
   if (!map.IsMap() || map.size() == 0) {
-    return mistake_->Fail(map, key,
+    return mistakes_->Add(map, key,
                           "write what happens after which time, like {warn: 10s}, {end: 1m} or "
                           "{warn: 10s, end: 1m}");
   }
-  if (!mistake_->CheckKeys(map, key, kKernelTimeKeys)) return false;
+  mistakes_->CheckKeys(map, key, kKernelTimeKeys);
   KernelTimeRule rule;
   for (const auto& [name, seconds] :
        {std::pair("warn", &rule.warn_s), std::pair("end", &rule.end_s)}) {
     const YAML::Node node = map[name];
     // 0 in the rule: for ever.
     if (!node || (node.IsScalar() && node.Scalar() == kNever)) continue;
-    const std::optional<uint32_t> value = ParseTime(node, PathBelow(key, name), 1, ", or never");
-    if (!value) return false;
-    *seconds = *value;
+    *seconds = ParseTime(node, PathBelow(key, name), 1, ", or never").value_or(0);
   }
   *kernel_time = {rule, PositionOf(map)};
-  return true;
 }
 
 // An empty list would be "no GPU", which is deny's to say.
-bool PolicyValues::ParseGpus(const YAML::Node& list, const std::string& key,
+void PolicyValues::ParseGpus(const YAML::Node& list, const std::string& key,
                              std::optional<Setting<std::vector<GpuPattern>>>* gpus) const {
   constexpr char kKinds[] =
       "write a list of GPUs: their numbers without quotes, UUIDs (GPU-…), products "
       "(\"NVIDIA H200\"), or globs of these two";
   if (!list.IsSequence() || list.size() == 0 || list.size() > kMaxGpus) {
-    return mistake_->Fail(list, key, kKinds);
+    return mistakes_->Add(list, key, kKinds);
   }
   std::vector<GpuPattern> patterns;
   for (const YAML::Node& node : list) {
@@ -260,12 +249,12 @@ bool PolicyValues::ParseGpus(const YAML::Node& list, const std::string& key,
       return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '*';
     });
     if (!is_printable || !has_letter || text.size() > kMaxGpuLetters || IsNoText(node)) {
-      return mistake_->Fail(node, key, kKinds);
+      mistakes_->Add(node, key, kKinds);
+      continue;
     }
     patterns.push_back({std::nullopt, text});
   }
   *gpus = {std::move(patterns), PositionOf(list)};
-  return true;
 }
 
 }  // namespace gpuloom

@@ -6,13 +6,14 @@
 #include <optional>
 
 #include "agent/policy/policy.h"
+#include "agent/policy/policy_mistakes.h"
 #include "agent/policy_command/policy_command.h"
 
 namespace gpuloom {
 
-// nullopt: the file is not a policy; `policy_error` says why.
+// nullopt: the file is not a policy; `mistakes` says why.
 Answer Check(const PolicyCommand& command, const std::optional<Policy>& policy,
-             const std::string& policy_error);
+             const PolicyMistakes& mistakes);
 Answer Explain(const PolicyCommand& command, const Policy& policy);
 Answer Simulate(const PolicyCommand& command, const Policy& policy);
 

@@ -64,43 +64,43 @@ Policy WithoutUnknownGpus(Policy policy, const std::string& product) {
   return policy;
 }
 
-// The mistake goes to the standard error for people, and into the document for programs.
-Answer Bad(const PolicyCommand& command, const std::string& error) {
+// The mistakes go to the standard error for people, and into the document for programs. `messages` may be fewer than `count`.
+Answer Bad(const PolicyCommand& command, const std::vector<std::string>& messages, size_t count) {
+  std::string error;
+  for (const std::string& message : messages) error += (error.empty() ? "" : "\n") + message;
+  if (count > messages.size()) {
+    error += "\nand " + std::to_string(count - messages.size()) + " more";
+  }
   Answer answer{"", error + "\n", kNotGood};
   if (command.format != Format::kTable) {
-    answer.text =
-        FormatDocument({{"file", command.file}, {"good", false}, {"error", error}}, command.format);
+    answer.text = FormatDocument(
+        {{"file", command.file}, {"good", false}, {"error", error}, {"errors", messages}},
+        command.format);
   }
   return answer;
-}
-
-Answer Bad(const PolicyCommand& command, const std::vector<ImpossibleRule>& broken) {
-  std::string errors;
-  for (const ImpossibleRule& one : broken) {
-    errors += (errors.empty() ? "" : "\n") + one.message;
-  }
-  return Bad(command, errors);
 }
 
 }  // namespace
 
 Answer Check(const PolicyCommand& command, const std::optional<Policy>& policy,
-             const std::string& policy_error) {
-  if (!policy) return Bad(command, policy_error);
+             const PolicyMistakes& mistakes) {
+  if (!policy) return Bad(command, mistakes.Messages(), mistakes.count());
   std::string text;
   Json gpus = Json::array();
-  // The first GPU that cannot keep its promises ends the check.
+  std::string too_small;
+  std::vector<std::string> broken;
+  size_t broken_count = 0;
   for (const auto& [product, gpu_bytes] : command.gpus) {
     std::string error;
     const std::string gpu = (product.empty() ? "" : product + " ") + "of " + FormatSize(gpu_bytes);
     std::optional<Capacity> capacity =
         MakeCapacity(gpu, gpu_bytes, command.slots, command.reserve, &error);
-    if (capacity) error = NothingLeft(*capacity);
-    if (!error.empty()) return {"", "gpuloom: " + error + "\n", kMistake};
+    if (!capacity) return {"", "gpuloom: " + error + "\n", kMistake};
+    if (error = NothingLeft(*capacity); !error.empty()) too_small += "gpuloom: " + error + "\n";
     capacity->product = product;
-    const std::vector<ImpossibleRule> broken =
-        ImpossibleRules(WithoutUnknownGpus(*policy, product), *capacity);
-    if (!broken.empty()) return Bad(command, broken);
+    for (ImpossibleRule& rule : ImpossibleRules(WithoutUnknownGpus(*policy, product), *capacity)) {
+      if (++broken_count <= PolicyMistakes::kMostKept) broken.push_back(std::move(rule.message));
+    }
     text += "a GPU " + gpu + ": " + std::to_string(command.slots) + " slots, " +
             FormatSize(capacity->reserve_bytes) + " kept for the executors, auto is " +
             FormatSize(AutoSlotBytes(*capacity)) + " a slot\n";
@@ -108,6 +108,12 @@ Answer Check(const PolicyCommand& command, const std::optional<Policy>& policy,
                     {"slots", command.slots},
                     {"reserve_bytes", capacity->reserve_bytes},
                     {"auto_slot_bytes", AutoSlotBytes(*capacity)}});
+  }
+  if (!too_small.empty() && broken_count == 0) return {"", too_small, kMistake};
+  if (broken_count != 0) {
+    Answer answer = Bad(command, broken, broken_count);
+    answer.trouble += too_small;
+    return answer;
   }
   Json partitions = Json::array();
   text += Partitions(command, *policy, &partitions);

@@ -22,9 +22,10 @@ Answer AnswerAboutPolicy(const PolicyCommand& command) {
       ReadPolicyFile(PathOf(command), PolicySource::kAnything, &error);
   if (!text) return {"", "gpuloom: " + error + "\n", kMistake};
   // For kCheck a text that is no policy is the answer; the others need one.
-  const std::optional<Policy> policy = ParsePolicy(command.file, *text, &error);
-  if (command.kind == Kind::kCheck) return Check(command, policy, error);
-  if (!policy) return {"", "gpuloom: " + error + "\n", kMistake};
+  PolicyMistakes mistakes(command.file);
+  const std::optional<Policy> policy = ParsePolicy(*text, &mistakes);
+  if (command.kind == Kind::kCheck) return Check(command, policy, mistakes);
+  if (!policy) return {"", "gpuloom: " + mistakes.Messages().front() + "\n", kMistake};
   return command.kind == Kind::kExplain ? Explain(command, *policy) : Simulate(command, *policy);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -56,6 +57,41 @@ TEST_F(PolicyQuestion, CheckSaysWhereAFileIsNoPolicy) {
   const Answer none = AnswerAboutPolicy(command_);
   EXPECT_EQ(none.exit_status, 2);
   EXPECT_THAT(none.trouble, AllOf(HasSubstr("gpuloom: policy "), HasSubstr("No such file")));
+}
+
+TEST_F(PolicyQuestion, CheckNamesEveryMistake) {
+  EXPECT_EQ(Ask("defaults:\n  priority: hgh\n  memroy: 1GiB\n").trouble,
+            command_.file + ":2:13: defaults.priority: did you mean high?\n" + command_.file +
+                ":3:3: defaults.memroy: unknown key; did you mean memory?\n");
+  std::string many = "namespaces:\n";
+  for (int i = 0; i != 100; ++i) many += "  a" + std::to_string(i) + ": {weight: 0}\n";
+  const Answer bounded = Ask(many);
+  EXPECT_EQ(bounded.exit_status, kNotGood);
+  EXPECT_EQ(std::ranges::count(bounded.trouble, '\n'), 21);
+  EXPECT_THAT(bounded.trouble, ::testing::EndsWith("\nand 80 more\n"));
+  command_.format = Format::kJson;
+  const Json document = Json::parse(Ask(many).text);
+  EXPECT_EQ(document["errors"].size(), 20u);
+  EXPECT_EQ(document["errors"][1],
+            command_.file +
+                ":3:16: namespaces.a1.weight: write a whole number from 1 to 1000, without quotes");
+}
+
+TEST_F(PolicyQuestion, CheckJudgesAllGpusThoughOneDoesNotFit) {
+  command_.gpus = {{"", 40 * kGiB}, {"", 24 * kGiB}, {"", 141 * kGiB}};
+  const Answer broken = Ask("defaults: {memory: 7GiB}\nnamespaces: {a: {memory: 4GiB}}");
+  EXPECT_EQ(broken.exit_status, kNotGood);
+  EXPECT_THAT(broken.trouble,
+              AllOf(HasSubstr("defaults.memory: 10 slots x 7GiB is more than GPU of 40GiB has"),
+                    HasSubstr("defaults.memory: 10 slots x 7GiB is more than GPU of 24GiB has"),
+                    HasSubstr("namespaces.a.memory: 10 slots x 4GiB is more than GPU of 24GiB"),
+                    Not(HasSubstr("141GiB"))));
+  command_.reserve = "30GiB";
+  EXPECT_THAT(Ask("{}").trouble, HasSubstr("GPU of 24GiB has 24GiB, --reserve keeps 30GiB"));
+  EXPECT_EQ(Ask("{}").exit_status, kMistake);
+  EXPECT_THAT(Ask("defaults: {memory: 2GiB}").trouble,
+              AllOf(HasSubstr("2GiB is more than GPU of 40GiB has"),
+                    HasSubstr("GPU of 24GiB has 24GiB, --reserve keeps 30GiB")));
 }
 
 // Not that it is so, and not that it is not: there is no answer.

@@ -67,6 +67,7 @@ HEALTHY = {
     f'gpuloom_tenant_refusals_total{{{TENANT},kind="memory"}}': "7x120",
     f'gpuloom_tenant_refusals_total{{{TENANT},kind="session"}}': "0+1x120",
     f"gpuloom_tenant_memory_waiting{{{TENANT}}}": "0x120",
+    f"gpuloom_tenant_suspended{{{TENANT}}}": "0x120",
     f"gpuloom_tenant_throttled_seconds_sum{{{TENANT}}}": "0+6x120",
     f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="broke_protocol"}}': "1x120",
     f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="lost_device"}}': "5x120",
@@ -100,6 +101,7 @@ SICK = {
     "GpuloomQuotaPressure": ({f'gpuloom_tenant_refusals_total{{{TENANT},kind="memory"}}': "7x59 8+1x60"}, {68: False, 75: True}),
     "GpuloomMemoryWaits": ({f"gpuloom_tenant_memory_waiting{{{TENANT}}}": "0x59 2x60"}, {68: False, 71: True}),
     "GpuloomThrottled": ({f"gpuloom_tenant_throttled_seconds_sum{{{TENANT}}}": "0+6x59 354+50x60"}, {90: False, 110: True}),
+    "GpuloomSuspended": ({f"gpuloom_tenant_suspended{{{TENANT}}}": "0x9 1x110"}, {9: False, 68: False, 72: True}),
     "GpuloomFaults": ({f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="did_not_drain"}}': "0x59 1x60"}, {59: False, 61: True, 80: False}),
     "GpuloomProtocolBroken": ({f'gpuloom_namespace_faults_total{{{NAMESPACE},kind="broke_protocol"}}': "1x59 2x60"}, {59: False, 61: True}),
 }

@@ -272,8 +272,9 @@ bool TimeSharing::SubmitToIdleStreams(Session* session, uint64_t now_ns, uint64_
   bool any = false;
   for (const Engine engine : kAllEngines) {
     if (share.queued[static_cast<size_t>(engine)].pieces == 0) continue;
-    // To idle streams only: what comes after the kernel in its own stream cannot unblock it.
-    any |= Order(session, engine, {true, true, arbiter::kUnbounded, {}}, now_ns, slice_ns);
+    // To idle streams only: what comes after the kernel in its own stream cannot unblock it. No more than it has waited for at
+    // least: of a thousand streams with long kernels one.
+    any |= Order(session, engine, {true, true, kStalledNs, {}}, now_ns, slice_ns);
   }
   if (any) share.idle_submissions = std::min(share.idle_submissions + 1, kDoublings);
   return any;

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "agent/executor/testing/tenant_test_fixture.h"
 
 namespace gpuloom::executor {
@@ -218,6 +221,38 @@ TEST_F(TurnsTest, WhatKeepsATurnFromDrainingIsGivenWhatItMayWaitFor) {
   EXPECT_FALSE(scheduler_.WasDrained(turn));
   TestingDriver::Release();
   EXPECT_TRUE(scheduler_.WaitDrained(turn));
+}
+
+// Each of its kernels counts as a millisecond while nothing is known of it. All at once they would lengthen the overrun by
+// their sum.
+TEST_F(TurnsTest, Malicious_ManyStreamsGetNoMoreWithoutATurnThanTheyHaveWaitedFor) {
+  constexpr uint32_t kStreams = 100;
+  for (uint32_t i = 1; i <= kStreams; ++i) ASSERT_TRUE(tenant_->CreateStream(i, true));
+  TestingDriver::Hold();
+  const auto begun = std::chrono::steady_clock::now();
+  tenant_->LaunchPlain(1, 1);
+  ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("launch"); }));
+  const uint32_t turn = scheduler_.EndTurn();
+  EXPECT_TRUE(tenant_->Never([&] { return scheduler_.WasDrained(turn); }));
+  (void)TestingDriver::TakeCalls();
+  Ticket last{};
+  for (uint32_t i = 2; i <= kStreams; ++i) last = tenant_->LaunchPlain(i, 1);
+  size_t launched = 0;
+  const auto launches = [&] {
+    for (const std::string& call : TestingDriver::TakeCalls())
+      launched += call.starts_with("launch");
+    return launched;
+  };
+  EXPECT_TRUE(tenant_->Wait([&] { return launches() != 0; }));
+  EXPECT_TRUE(tenant_->Never([&] { return launches() == kStreams - 1; }));
+  // 10 ms of them each time that it has waited for 100 ms or more.
+  const auto waited = std::chrono::steady_clock::now() - begun;
+  const auto times = std::max<size_t>(1, waited / std::chrono::milliseconds(100));
+  EXPECT_LE(launched, 10 * times);
+  TestingDriver::Release();
+  EXPECT_TRUE(scheduler_.WaitDrained(turn));
+  scheduler_.GiveTurn();
+  EXPECT_TRUE(tenant_->WaitDone(kStreams, last));
 }
 
 }  // namespace
