@@ -41,7 +41,6 @@ class Events final : public Part {
   bool shares_events() const { return shares_events_; }
   // Answers callers whose event is done. Returns true if there were any.
   bool AnswerEventWaits();
-  bool has_event_waits() const { return !event_waiting_.empty(); }
 
   // Call when the session ends.
   void End() { event_waiting_.clear(); }

@@ -73,18 +73,6 @@ class Loop {
   Outcome Run();
 
  private:
-  // Longer than the gap between two launches of a tenant, so that a working tenant need not wake us (eager programs
-  // launch every 8–30 µs, with longer gaps now and then). With few processors the tenant needs ours.
-  static constexpr uint64_t kSpinNs = 200'000;
-  static constexpr uint64_t kShortSpinNs = 30'000;
-  // For how long it stays awake behind work in any case.
-  static constexpr uint64_t kAwakeNs = 5'000;
-  // Waits of which most is slept through. The timers of this process are exact (process/environment.h); to wake takes 5
-  // to 12 µs in a virtual machine.
-  static constexpr int64_t kShortestWaitNs = 30'000;
-  static constexpr int64_t kWakeNs = 15'000;
-  static constexpr uint64_t kCountersEveryNs = 1'000'000'000;
-
   bool Serve(uint64_t now_ns);
   // Polls for a few microseconds, only for what can arrive at any moment. Returns true if something arrived.
   bool Spin();
@@ -96,20 +84,13 @@ class Loop {
   bool AnythingAtDevice() const;
   bool AnyWordWatched() const;
   bool AnyWordOverdue() const;
-  struct Sleep {
-    int64_t ns = 0;  // negative: until an event; 0: do not sleep
-    bool is_nap =
-        false;  // not announced to programs whose work is at the device: their commands wake nobody
-  };
+  // How long to sleep, in nanoseconds; negative: until an event; 0: do not sleep.
   // `awaited_ns`: for how long AwaitedSinceNs has been so.
-  Sleep NextSleep(uint64_t now_ns, uint64_t idle_ns, uint64_t awaited_ns) const;
-  int64_t NapNs(uint64_t now_ns) const;
   int64_t SleepNs(uint64_t idle_ns, uint64_t awaited_ns) const;
-  int64_t UntilWakeNs() const;
   int64_t SleepForWorkNs(uint64_t idle_ns, uint64_t awaited_ns) const;
   // Since when programs have only waited for what is at the device, and sent nothing; 0: it is not so.
   uint64_t AwaitedSinceNs() const;
-  bool AnnounceSleep(const Sleep& sleep);
+  bool AnnounceSleep();
   void Awake();
   // Waits for events and handles them; with 0 it does not wait.
   void HandleEvents(int64_t timeout_ns, uint64_t now_ns);
@@ -146,9 +127,8 @@ class Loop {
   InternalStream internal_;
   Staging staging_;
   SharedMemory shared_;
-  const bool many_processors_;
   const uint64_t spin_ns_;
-  WaitHistory device_waits_{kShortestWaitNs, kWakeNs};  // how long AwaitedSinceNs stayed the same
+  WaitHistory device_waits_;  // how long AwaitedSinceNs stayed the same
   WorkPool modules_;
   WorkPool memory_;
   WorkPool quiet_work_;

@@ -24,9 +24,6 @@ constexpr int kReadAtATime = 256;
 constexpr int kWeightAtATime = 16;
 // With so much queued, the ring itself is the queue: it is not read until some of it has been
 // submitted.
-// A nap takes at most this part of what the device is expected to have to do, and of the time since work last began anew.
-constexpr uint64_t kBusyForNaps = 4;
-constexpr uint64_t kNapsSinceStart = 50;
 constexpr size_t kMaxWaitingCommands = 64u << 10;
 constexpr size_t kMaxWaitingBytes = 64u << 20;
 
@@ -391,19 +388,6 @@ bool Session::HasPollWaiter() const {
 bool Session::OnlyAwaitsDevice() const {
   return state_ == State::kServing && writer_.TenantWaits() && !HasWaiting() && outstanding_ == 0 &&
          !WatchesWords() && !HasText();
-}
-
-// Not while anything but the device's queues waits for completions. What begins a stream's work anew is late by a nap:
-// so it is short beside the time since that last happened.
-uint64_t Session::NapNs(uint64_t now_ns) const {
-  if (state_ != State::kServing || held_ || outstanding_ != 0 || writer_.TenantWaits() ||
-      share_.clears_waiting != 0 || share_.clears_at_device != 0 ||
-      !parts_->host_functions.empty() || parts_->events.has_event_waits() ||
-      parts_->submission.fences() != 0 || WatchesWords() || HasText()) {
-    return 0;
-  }
-  const uint64_t since_start_ns = now_ns - std::min(streams_.last_start_ns(), now_ns);
-  return std::min(streams_.BusyForNs(now_ns) / kBusyForNaps, since_start_ns / kNapsSinceStart);
 }
 
 bool Session::Poll(uint64_t now_ns, Slice* slice) {

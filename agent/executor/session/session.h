@@ -108,9 +108,6 @@ class Session final : private SessionPort {
   // Returns true if a thread of its program waits for what is at the device, and nothing of it waits here. As the tenant
   // says: one that lies waits longer.
   bool OnlyAwaitsDevice() const;
-  // For how long this session need not be looked at, although its program may send commands: the device has several
-  // times as much to do of what is there, so they could not begin sooner. In nanoseconds; 0: it must be looked at.
-  uint64_t NapNs(uint64_t now_ns) const;
   // Includes memory that is being cleared for it.
   bool OccupiesDevice() const { return AtDevice() || share_.clears_at_device != 0; }
   // The multiprocessors that it may use, in the numbering of Partitions.

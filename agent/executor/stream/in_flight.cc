@@ -10,7 +10,6 @@ void InFlight::Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t c
                      uint32_t weight) {
   stream.submitted = ticket;
   streams_at_device_ += stream.in_flight == 0;
-  starts_ |= stream.in_flight == 0;
   stream.in_flight += commands;
   stream.queued += weight;
   // The sink has already marked the command, so AddMark counts it.
@@ -32,7 +31,6 @@ void InFlight::Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t c
 
 void InFlight::AddMark(Stream& stream, PointRef point, uint64_t now_ns) {
   ++marks_;
-  if (std::exchange(starts_, false)) last_start_ns_ = now_ns;
   const uint64_t first =
       stream.unmarked != 0 ? stream.unmarked_first : static_cast<uint64_t>(point->ticket);
   stream.marks.push_back({std::move(point), stream.unmarked, stream.unmarked_weight, first, now_ns,
@@ -67,15 +65,6 @@ void InFlight::CompleteOldestMark(Stream& stream, uint64_t now_ns) {
   Give(mark.weight);
   stream.marks.pop_front();
   --marks_;
-  // Work is submitted before completions are looked at: what has come in this round found nothing to wait for.
-  if (!stream.marks.empty() && stream.marks.front().made_ns == now_ns) last_start_ns_ = now_ns;
-}
-
-uint64_t InFlight::LeftNs(const Stream& stream, uint64_t now_ns) {
-  if (stream.marks.empty()) return 0;
-  const uint64_t begun_ns = std::max(stream.done_ns, stream.marks.front().made_ns);
-  const uint64_t all_ns = stream.in_flight * stream.command_ns;
-  return all_ns - std::min(all_ns, now_ns - std::min(begun_ns, now_ns));
 }
 
 void InFlight::ForgetEnded() {

@@ -62,10 +62,6 @@ class InFlight {
   void Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t commands, uint32_t weight);
 
   void AddMark(Stream& stream, PointRef point, uint64_t now_ns);
-  // For how long the device still works on what it has of the stream, by the recent duration of its commands.
-  static uint64_t LeftNs(const Stream& stream, uint64_t now_ns);
-  // When work last came to a stream of which the device had nothing, as far as the marks tell: it could begin at once.
-  uint64_t last_start_ns() const { return last_start_ns_; }
   // Call when the commands that end with the stream's oldest mark are done.
   void CompleteOldestMark(Stream& stream, uint64_t now_ns);
   // Streams with commands after their last mark; each is named once.
@@ -81,8 +77,6 @@ class InFlight {
   uint32_t marks_ = 0;              // the marks of all streams
   std::vector<Stream*> unmarked_;   // have `unmarked` commands
   uint64_t last_order_ = 0;
-  bool starts_ = false;  // a stream has work again, and its mark is not added yet
-  uint64_t last_start_ns_ = 0;
 };
 
 }  // namespace gpuloom::executor

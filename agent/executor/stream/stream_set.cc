@@ -342,19 +342,6 @@ uint64_t StreamSet::SlowestCommandNs() const {
   return slowest_ns;
 }
 
-// A stream of which something waits here must get it before the device has nothing of that stream.
-uint64_t StreamSet::BusyForNs(uint64_t now_ns) const {
-  if (active_.size() > kMaxScanned) return 0;
-  uint64_t longest_ns = 0;
-  uint64_t waiting_ns = UINT64_MAX;
-  for (const Stream* stream : active_) {
-    const uint64_t left_ns = InFlight::LeftNs(*stream, now_ns);
-    longest_ns = std::max(longest_ns, left_ns);
-    if (stream->submitted != stream->enqueued) waiting_ns = std::min(waiting_ns, left_ns);
-  }
-  return std::min(longest_ns, waiting_ns);
-}
-
 bool StreamSet::AtDevice() const {
   return std::any_of(active_.begin(), active_.end(), [](const Stream* stream) {
     return stream->busy || stream->in_flight != 0 || stream->submitted > stream->completed;

@@ -148,10 +148,6 @@ class StreamSet {
   bool Idle() const { return active_.empty(); }
   // Returns true if something is at CUDA and not known to be complete.
   bool AtDevice() const;
-  // For how long, as far as one can tell, the device has enough to do for whatever comes to begin no later if it
-  // is submitted only then: an estimate for sleeping; 0 where streams are too many to tell.
-  uint64_t BusyForNs(uint64_t now_ns) const;
-  uint64_t last_start_ns() const { return in_flight_.last_start_ns(); }
   // Recent command duration of the stream at CUDA where commands take longest.
   uint64_t SlowestCommandNs() const;
   size_t waiting_commands() const { return waiting_commands_; }
