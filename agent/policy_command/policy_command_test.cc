@@ -119,6 +119,64 @@ TEST_F(PolicyQuestion, CheckSaysWhatMultiprocessorsComeTo) {
   EXPECT_THAT(Ask(policy).text, HasSubstr("25% are 24 of 108 multiprocessors, in groups of 4\n"));
 }
 
+// On an H100 or H200: 15 groups, of which one is left to those without a reservation.
+TEST_F(PolicyQuestion, CheckSaysWhichReservationsNoGpuKeeps) {
+  const struct {
+    const char* policy;
+    const char* key;  // where it is, and how it is called
+    const char* says;
+  } kept_nowhere[] = {
+      {"defaults: {smReserved: 99%}", ":1:24: defaults.smReserved: 99% ", "write at most 90%"},
+      {"namespaces: {a: {smReserved: 100%}}", ":1:30: namespaces.a.smReserved: 100% ",
+       "none of 15 groups of 8 multiprocessors to others"},
+      {"namespaces: {a: {smPercent: 25%, pods: {p: {smReserved: 25%}}}}",
+       ":1:57: namespaces.a.pods.p.smReserved: 25% ",
+       "none of 4 groups of 8 multiprocessors, which namespace a has, to its other containers, who "
+       "keep one at least: write at most 24%, or raise namespaces.a.smPercent"},
+      {"namespaces: {a: {smPercent: 6%}, '*': {pods: {p/main: {smReserved: 1%}}}}",
+       ":1:68: namespaces.*.pods.p/main.smReserved: 1% ", "nothing is left to reserve"},
+      {"namespaces: {a: {pods: {'p-*': {smReserved: 95%}}}}",
+       ":1:45: namespaces.a.pods.p-*.smReserved: 95% ", "write at most 90%"},
+  };
+  for (const auto& row : kept_nowhere) {
+    const Answer answer = Ask(row.policy);
+    EXPECT_EQ(answer.exit_status, kNotGood) << row.policy;
+    EXPECT_THAT(answer.trouble, ::testing::StartsWith(command_.file + row.key));
+    EXPECT_THAT(answer.trouble, HasSubstr(row.says));
+  }
+  for (const char* kept : {"defaults: {smReserved: 90%}",
+                           "namespaces: {a: {smPercent: 25%, pods: {p: {smReserved: 24%}}}}",
+                           "namespaces: {a: {smReserved: 60%, trustDomain: blue}, b: {smReserved: "
+                           "60%, trustDomain: red}}",
+                           "namespaces: {a: {smReserved: 60%}, b: {smReserved: 60%}}",
+                           "namespaces: {a: {deny: true, smReserved: 99%}}"}) {
+    const Answer answer = Ask(kept);
+    EXPECT_EQ(answer.exit_status, kGood) << kept;
+    EXPECT_EQ(answer.trouble, "") << kept;
+  }
+  command_.multiprocessors = 7;
+  EXPECT_EQ(Ask("defaults: {smReserved: 99%}").exit_status, kGood) << "it cannot be divided";
+}
+
+// The namespaces may be on different GPUs, so it is no error.
+TEST_F(PolicyQuestion, CheckWarnsOfReservationsThatDoNotFitTogether) {
+  const char* policy =
+      "defaults: {trustDomain: node}\n"
+      "namespaces: {a: {smReserved: 60%}, b: {smReserved: 60%}, c: {smReserved: 10%}}";
+  const Answer answer = Ask(policy);
+  EXPECT_EQ(answer.exit_status, kGood);
+  EXPECT_THAT(answer.text, HasSubstr(command_.file + ": good\n"));
+  EXPECT_THAT(answer.trouble, ::testing::StartsWith("warning: " + command_.file +
+                                                    ":2:52: namespaces.b.smReserved: 60% of "));
+  EXPECT_THAT(answer.trouble, HasSubstr("write at most 36%\n"));
+  EXPECT_THAT(answer.trouble, Not(HasSubstr("namespaces.c")));
+  command_.format = Format::kJson;
+  const Json document = Json::parse(Ask(policy).text);
+  EXPECT_EQ(document["good"], true);
+  ASSERT_EQ(document["warnings"].size(), 1u);
+  EXPECT_THAT(document["warnings"][0].get<std::string>(), HasSubstr("namespaces.b.smReserved"));
+}
+
 TEST_F(PolicyQuestion, CheckJudgesPromisesAgainstEachGpu) {
   command_.gpus = {{"", 80 * kGiB}, {"", 40 * kGiB}};
   EXPECT_THAT(Ask("defaults: {memory: 3GiB}").text,
@@ -211,7 +269,8 @@ TEST_F(PolicyQuestion, TheSameAsDocuments) {
                      {"slots", 10},
                      {"reserve_bytes", uint64_t{6000} << 20},
                      {"auto_slot_bytes", uint64_t{7592} << 20}}}},
-                  {"partitions", Json::array()}}));
+                  {"partitions", Json::array()},
+                  {"warnings", Json::array()}}));
   EXPECT_EQ(Json::parse(Ask("namespaces: {a: {smPercent: 25%}}").text)["partitions"],
             Json::array({{{"key", "namespaces.a.smPercent"},
                           {"percent", 25},

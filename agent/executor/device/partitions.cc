@@ -7,6 +7,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/process/log.h"
+#include "proto/control/connection.h"
 #include "proto/cuda/return_if_error.h"
 
 namespace gpuloom::executor {
@@ -42,6 +43,11 @@ constexpr char kCannotDivide[] =
 constexpr char kDoesNotFit[] =
     "the policy's smReserved does not fit: other allocations of this trust domain have reserved "
     "multiprocessors, and one group is left to those without a reservation";
+
+std::string Spelled(const SmTerms& terms) {
+  return "smPercent " + std::to_string(terms.IsLimited() ? terms.percent : 100) + "%, smReserved " +
+         std::to_string(terms.reserved) + "%";
+}
 
 // The groups of the whole device, and what is left over.
 // Always the same for one device, so group i is the same multiprocessors each time.
@@ -93,20 +99,33 @@ void Partitions::Start() {
                                   static_cast<uint32_t>(groups.size()));
 }
 
-// Only an allocation's first session changes the division.
+// Only an allocation's first session can be refused: the others run where it does.
 bool Partitions::Begin(const control::AddSession& order, std::string* error) {
   if (layout_.groups == 0 && AsksForParts(order.partition)) {
     *error = kCannotDivide;
     return false;
   }
   Allocation& allocation = allocations_[order.allocation_id];
-  if (allocation.sessions++ != 0) return true;
+  if (allocation.sessions++ != 0) {
+    // The scheduler sends changes only to where it has sessions, and the others here may be ending.
+    Want(&allocation, order.partition);
+    return true;
+  }
   allocation.name_space = order.namespace_id;
-  allocation.claim.terms = OfAllocation(order.partition);
+  allocation.label = control::TextOf(order.label);
+  allocation.wanted = allocation.claim.terms = OfAllocation(order.partition);
   Namespace& name_space = namespaces_[order.namespace_id];
   ++name_space.allocations;
-  name_space.claim.terms = OfNamespace(order.partition);
-  if (Divide()) return true;
+  const SmTerms wanted_before = name_space.wanted;
+  const SmTerms terms_before = name_space.claim.terms;
+  name_space.wanted = name_space.claim.terms = OfNamespace(order.partition);
+  if (Divide()) {
+    Follow();
+    return true;
+  }
+  // Or no later division of the device would work while others of the namespace run.
+  name_space.wanted = wanted_before;
+  name_space.claim.terms = terms_before;
   *error = kDoesNotFit;
   Forget(order.allocation_id);
   return false;
@@ -125,30 +144,89 @@ void Partitions::End(uint64_t allocation_id) {
   Forget(allocation_id);
   // Ending a session only makes room.
   (void)Divide();
+  Follow();
 }
 
-// Running sessions cannot be refused: terms that do not fit leave them what they have.
 void Partitions::Set(const control::SetShares& order) {
   const auto it = allocations_.find(order.allocation_id);
   if (it == allocations_.end()) return;  // its sessions have ended meanwhile
-  SmTerms& terms = it->second.claim.terms;
-  SmTerms& of_namespace = namespaces_.at(it->second.name_space).claim.terms;
-  const SmTerms terms_before = terms;
-  const SmTerms namespace_before = of_namespace;
-  terms = OfAllocation(order.partition);
-  of_namespace = OfNamespace(order.partition);
-  if (terms == terms_before && of_namespace == namespace_before) return;
-  const char* error = nullptr;
-  if (layout_.groups == 0) {
-    error = AsksForParts(order.partition) ? kCannotDivide : nullptr;
-  } else if (!Divide()) {
-    error = kDoesNotFit;
+  Want(&it->second, order.partition);
+}
+
+// Running sessions cannot be refused: terms that do not fit leave them what they have.
+void Partitions::Want(Allocation* allocation, const control::PartitionTerms& terms) {
+  Namespace& of = namespaces_.at(allocation->name_space);
+  if (allocation->wanted == OfAllocation(terms) && of.wanted == OfNamespace(terms)) return;
+  allocation->wanted = OfAllocation(terms);
+  of.wanted = OfNamespace(terms);
+  if (layout_.groups != 0) return Follow();
+  if (!AsksForParts(terms)) return;
+  Log(LogLevel::kError, "policy: %s keeps its multiprocessors: %s", allocation->label.c_str(),
+      kCannotDivide);
+}
+
+bool Partitions::HasWhatItWants(const Allocation& allocation) const {
+  const Namespace& of = namespaces_.at(allocation.name_space);
+  return allocation.claim.terms == allocation.wanted && of.claim.terms == of.wanted;
+}
+
+// A file's changes come one allocation at a time, and each may need the room that another one
+// leaves: allocations of a namespace that becomes smaller fit only together. So all of them are
+// tried first; if there is one that cannot be kept, a namespace's, then single ones, in order of
+// arrival, for as long as that helps.
+void Partitions::Follow() {
+  if (layout_.groups == 0) return;
+  bool goes_on = !Adopt([](const Allocation&) { return true; });
+  while (std::exchange(goes_on, false)) {
+    for (const auto& known : namespaces_) {
+      goes_on |= Adopt([&](const Allocation& one) { return one.name_space == known.first; });
+    }
+    for (const auto& known : allocations_) {
+      goes_on |= Adopt([&](const Allocation& one) { return &one == &known.second; });
+    }
   }
-  if (error == nullptr) return;
-  terms = terms_before;
-  of_namespace = namespace_before;
-  Log(LogLevel::kError, "policy: allocation %llu keeps its multiprocessors: %s",
-      static_cast<unsigned long long>(order.allocation_id), error);
+  Place();
+  LogChanges();
+}
+
+template <typename F>
+bool Partitions::Adopt(F&& concerns) {
+  std::vector<std::pair<SmTerms*, SmTerms>> before;
+  const auto adopt = [&before](const SmTerms& wanted, SmTerms* terms) {
+    if (*terms == wanted) return;
+    before.emplace_back(terms, std::exchange(*terms, wanted));
+  };
+  for (auto& [id, allocation] : allocations_) {
+    if (!concerns(allocation)) continue;
+    Namespace& of = namespaces_.at(allocation.name_space);
+    adopt(allocation.wanted, &allocation.claim.terms);
+    adopt(of.wanted, &of.claim.terms);
+  }
+  if (before.empty()) return false;
+  if (Divide()) return true;
+  for (const auto& [terms, was] : before) *terms = was;
+  return false;
+}
+
+// Each change once: an operator looks for what has become of a policy.
+void Partitions::LogChanges() {
+  for (auto& [id, allocation] : allocations_) {
+    const bool has = HasWhatItWants(allocation);
+    const std::string wanted = "its namespace's " +
+                               Spelled(namespaces_.at(allocation.name_space).wanted) +
+                               ", and its own " + Spelled(allocation.wanted);
+    const std::string missing = has ? "" : wanted;
+    if (missing == allocation.missing) continue;
+    allocation.missing = missing;
+    if (has) {
+      Log(LogLevel::kInfo, "policy: %s now has %s", allocation.label.c_str(), wanted.c_str());
+    } else {
+      Log(LogLevel::kError,
+          "policy: %s keeps its multiprocessors until there is room for %s, beside what others of "
+          "this trust domain have reserved",
+          allocation.label.c_str(), wanted.c_str());
+    }
+  }
 }
 
 // Divides in two levels: the device among namespaces, then each namespace's groups among its
@@ -179,16 +257,20 @@ bool Partitions::Divide() {
   }
   next = 0;
   for (auto& [id, name_space] : namespaces_) name_space.claim.previous = of_namespaces[next++];
-  // Begins to create the partitions that are new; sessions follow when these are ready
-  // (Session::FollowPartition).
+  for (auto& [id, allocation] : allocations_) allocation.claim.previous = of_allocations.at(id);
+  return true;
+}
+
+// Begins to create the partitions that are new; sessions follow when these are ready
+// (Session::FollowPartition). Only once all terms are in force that can be: each partition costs
+// memory for ever.
+void Partitions::Place() {
   for (auto& [id, allocation] : allocations_) {
-    allocation.claim.previous = of_allocations.at(id);
     Partition* partition = Find(allocation.claim.previous.groups);
     if (partition == allocation.partition) continue;
     allocation.partition = partition;
     ++changes_;
   }
-  return true;
 }
 
 // Null for the whole device, which needs no partition: kernels run in the primary context.
@@ -202,7 +284,7 @@ Partition* Partitions::Find(SmGroups groups) {
     found->state = Partition::State::kFailed;
   }
   // After a failure, too: the device may have had no memory.
-  if (found->state == Partition::State::kFailed) Make(found.get());
+  if (found->HasFailed()) Make(found.get());
   return found.get();
 }
 
@@ -211,7 +293,11 @@ Partition* Partitions::Find(SmGroups groups) {
 void Partitions::Make(Partition* partition) {
   const bool has_context = partition->made.context != nullptr;
   if (!has_context && begun_ == kMaxPartitions) {
-    Log(LogLevel::kError, "policy: no more than %u different sets of multiprocessors are made",
+    if (std::exchange(partition->state, Partition::State::kTooMany) == Partition::State::kTooMany)
+      return;
+    Log(LogLevel::kError,
+        "policy: this executor has made %u different sets of multiprocessors and makes no more "
+        "before it ends: who has no part yet cannot begin, others keep what they have",
         kMaxPartitions);
     return;
   }

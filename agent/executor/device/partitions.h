@@ -29,7 +29,9 @@ struct Partition {
   MadeGreen made;
   // Never launched in: tells the driver which multiprocessors a question is about.
   CUstream stream = nullptr;
-  enum class State : uint8_t { kMaking, kMade, kFailed } state = State::kMaking;
+  enum class State : uint8_t { kMaking, kMade, kFailed, kTooMany } state = State::kMaking;
+
+  bool HasFailed() const { return state == State::kFailed || state == State::kTooMany; }
 };
 
 class Partitions {
@@ -45,11 +47,12 @@ class Partitions {
   void Start();
 
   // A session of the allocation begins. Returns false with a message if its terms cannot be kept
-  // here.
+  // here; then nothing has changed.
   [[nodiscard]] bool Begin(const control::AddSession& order, std::string* error);
   // A session of the allocation ends.
   void End(uint64_t allocation_id);
-  // Terms that cannot be kept change nothing and are logged as an error.
+  // Terms that do not fit are logged as an error. The allocation keeps what it has, and they are
+  // tried again whenever something else changes.
   void Set(const control::SetShares& order);
 
   // Where kernels of the allocation that are submitted after this call are to run. nullptr: on the
@@ -63,17 +66,31 @@ class Partitions {
  private:
   struct Allocation {
     uint64_t name_space;
+    std::string label;        // for the log
+    arbiter::SmTerms wanted;  // the policy's; the claim has those in force
     arbiter::SmClaim claim;
     uint32_t sessions = 0;
     Partition* partition = nullptr;
+    std::string missing;  // what the log says that it wants and does not have
   };
   struct Namespace {
+    arbiter::SmTerms wanted;
     arbiter::SmClaim claim;
     uint32_t allocations = 0;
   };
 
-  // Divides the device anew. Returns false if a reservation does not fit; then nothing has changed.
+  void Want(Allocation* allocation, const control::PartitionTerms& terms);
+  bool HasWhatItWants(const Allocation& allocation) const;
+  // Brings the wanted terms into force that fit, and each allocation to its part.
+  void Follow();
+  // The terms of some allocations and their namespaces, all or none. Returns true if any changed.
+  template <typename F>
+  bool Adopt(F&& concerns);
+  // Divides the device anew by the terms in force. Returns false if a reservation does not fit;
+  // then nothing has changed.
   [[nodiscard]] bool Divide();
+  void Place();
+  void LogChanges();
   void Forget(uint64_t allocation_id);
   // Null: the whole device. One that cannot be made, or of which there may be no more, has failed.
   Partition* Find(arbiter::SmGroups groups);

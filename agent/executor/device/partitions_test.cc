@@ -29,6 +29,17 @@ constexpr control::PartitionTerms kQuarter{0, 0, 25, 0};
 constexpr control::PartitionTerms kHalf{0, 0, 50, 0};
 constexpr control::PartitionTerms kReservesQuarter{0, 25, 0, 0};
 
+CUresult SplitInTwos(CUdevResource* groups, unsigned* count, const CUdevResource* input,
+                     CUdevResource* remaining, unsigned, unsigned) {
+  *count = std::min(*count, input->sm.smCount / 2);
+  for (unsigned i = 0; i < *count; ++i) {
+    groups[i] = *input;
+    groups[i].sm.smCount = 2;
+  }
+  *remaining = {};
+  return CUDA_SUCCESS;
+}
+
 class PartitionsTest : public ::testing::Test {
  protected:
   std::unique_ptr<TestingTenant> Add(const control::PartitionTerms& terms) {
@@ -231,17 +242,7 @@ TEST_F(PartitionsTest, GroupsOfADeviceThatHasMoreThanAreCounted) {
     resource->sm = {130, 2, 2};
     return CUDA_SUCCESS;
   };
-  driver.cuDevSmResourceSplitByCount = [](CUdevResource* groups, unsigned* count,
-                                          const CUdevResource* input, CUdevResource* remaining,
-                                          unsigned, unsigned) {
-    *count = std::min(*count, input->sm.smCount / 2);
-    for (unsigned i = 0; i < *count; ++i) {
-      groups[i] = *input;
-      groups[i].sm.smCount = 2;
-    }
-    *remaining = {};
-    return CUDA_SUCCESS;
-  };
+  driver.cuDevSmResourceSplitByCount = SplitInTwos;
   TestingScheduler scheduler(driver, /*batches=*/false);
   scheduler.partition = kHalf;
   const auto half = scheduler.AddTenant();
@@ -274,6 +275,121 @@ TEST_F(PartitionsTest, ASessionThatCannotBeginLeavesItsAllocationsOthersWhereThe
   const auto other = scheduler.AddTenant();
   EXPECT_EQ(other->ready.multiprocessors, 64u);
   EXPECT_EQ(NextLaunch(first.get()), 32);
+}
+
+// A namespace that has a container already wants more than there is: the next container is refused, and nobody else.
+TEST_F(PartitionsTest, Malicious_ARefusedReservationIsNotLeftBehind) {
+  const auto first = Add({0, 20, 0, 0});
+  const auto neighbour = Add({0, 20, 0, 0});
+  EXPECT_EQ(NextLaunch(neighbour.get()), 108);
+  scheduler_.SetPartition(*first, {0, 90, 0, 0});
+  scheduler_.namespace_id = first->order.namespace_id;
+  const auto refused = Add({0, 90, 0, 0});
+  EXPECT_EQ(refused->ready.ok, 0u);
+  scheduler_.namespace_id = 0;
+  const auto next = Add({});
+  ASSERT_EQ(next->ready.ok, 1u) << next->ready.message;
+  EXPECT_EQ(NextLaunch(next.get()), 84);
+  EXPECT_EQ(NextLaunch(neighbour.get()), 108);
+}
+
+TEST_F(PartitionsTest, AChangeThatDoesNotFitIsMadeWhenThereIsRoom) {
+  const auto large = Add({0, 60, 0, 0});
+  const auto small = Add({0, 20, 0, 0});
+  scheduler_.SetPartition(*small, {0, 60, 0, 0});
+  const auto free = Add({});
+  EXPECT_EQ(NextLaunch(free.get()), 36) << "what neither has reserved";
+  scheduler_.RemoveTenant(*large);
+  ASSERT_TRUE(scheduler_.WaitEnded(large->order.session_id).has_value());
+  EXPECT_TRUE(Follows(free.get(), 60));
+}
+
+TEST_F(PartitionsTest, ReservationsAreExchangedInAnyOrder) {
+  const auto one = Add({0, 60, 0, 0});
+  const auto other = Add({0, 20, 0, 0});
+  EXPECT_EQ(NextLaunch(one.get()), 108);
+  scheduler_.SetPartition(*other, {0, 60, 0, 0});
+  scheduler_.SetPartition(*one, {0, 20, 0, 0});
+  EXPECT_TRUE(Follows(one.get(), 60));
+  EXPECT_TRUE(Follows(other.get(), 108));
+}
+
+// None of the two changes fits without the other: the namespace has half as much, and each of its containers, too.
+TEST_F(PartitionsTest, ANamespaceBecomesSmallerTogetherWithItsAllocations) {
+  const auto one = Add({50, 0, 0, 20});
+  scheduler_.namespace_id = one->order.namespace_id;
+  const auto other = Add({50, 0, 0, 20});
+  EXPECT_EQ(NextLaunch(other.get()), 40);
+  scheduler_.SetPartition(*one, {25, 0, 0, 10});
+  scheduler_.SetPartition(*other, {25, 0, 0, 10});
+  EXPECT_TRUE(Follows(one.get(), 24));
+  EXPECT_TRUE(Follows(other.get(), 24));
+}
+
+TEST_F(PartitionsTest, Malicious_WhoWantsTooMuchKeepsNobodyFromAChange) {
+  const auto greedy = Add({0, 20, 0, 0});
+  const auto honest = Add({0, 20, 0, 0});
+  const auto free = Add({});
+  EXPECT_EQ(NextLaunch(free.get()), 84);
+  scheduler_.SetPartition(*greedy, {0, 99, 0, 0});
+  scheduler_.SetPartition(*honest, {0, 30, 0, 0});
+  EXPECT_TRUE(Follows(free.get(), 76));
+}
+
+// The scheduler tells an executor of no change while the allocation has no process there, and one that has ended may not be
+// gone yet.
+TEST_F(PartitionsTest, ANewProcessBringsThePolicyOfItsBeginning) {
+  scheduler_.partition = kQuarter;
+  const auto first = scheduler_.AddTenant("tests/pod/main");
+  EXPECT_EQ(first->ready.multiprocessors, 32u);
+  scheduler_.partition = kHalf;
+  const auto second = scheduler_.AddTenant("tests/pod/main");
+  EXPECT_EQ(second->ready.multiprocessors, 64u);
+}
+
+// On a device of 63 groups. One tenant after the other brings the executor to all the sets that it makes.
+TEST_F(PartitionsTest, Malicious_WhoNeedsOneSetTooManyIsRefusedAlone) {
+  Driver driver = driver_;
+  driver.cuDeviceGetDevResource = [](CUdevice, CUdevResource* resource, CUdevResourceType type) {
+    *resource = {};
+    resource->type = type;
+    resource->sm = {126, 2, 2};
+    return CUDA_SUCCESS;
+  };
+  driver.cuDevSmResourceSplitByCount = SplitInTwos;
+  TestingScheduler scheduler(driver, /*batches=*/false);
+  const auto add = [&](uint32_t percent) {
+    scheduler.partition = {percent, 0, 0, 0};
+    auto tenant = scheduler.AddTenant();
+    EXPECT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
+    return tenant;
+  };
+  const auto tenant = add(1);
+  for (int percent = 2; percent < 100; ++percent) {
+    scheduler.SetPartition(*tenant, {static_cast<uint32_t>(percent), 0, 0, 0});
+    ASSERT_TRUE(Follows(tenant.get(), std::max(126 * percent / 200, 1) * 2)) << percent;
+  }
+  // 62 so far. The last group is the 63rd set; the first one is there; the 64th is the second half.
+  const auto last = add(1);
+  EXPECT_EQ(NextLaunch(last.get()), 2);
+  const auto first = add(1);
+  EXPECT_EQ(NextLaunch(first.get()), 2);
+  scheduler.SetPartition(*tenant, {50, 0, 0, 0});
+  ASSERT_TRUE(Follows(tenant.get(), 62));
+
+  scheduler.partition = {1, 0, 0, 0};
+  const auto refused = scheduler.AddTenant();
+  ASSERT_TRUE(scheduler.WaitEnded(refused->order.session_id).has_value());
+  EXPECT_EQ(refused->reader.fault(), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_THAT(std::string(reinterpret_cast<const char*>(refused->reader.fault_text()),
+                          refused->reader.fault_text_bytes()),
+              HasSubstr("as many different sets of multiprocessors as there may be"));
+  // Whoever runs stays where it is if the next set would be one too many.
+  scheduler.SetPartition(*tenant, {49, 0, 0, 0});
+  const auto next = add(100);
+  EXPECT_EQ(NextLaunch(next.get()), 0);
+  EXPECT_EQ(NextLaunch(tenant.get()), 62);
+  EXPECT_EQ(NextLaunch(last.get()), 2);
 }
 
 // A program that divides the device itself, to get away from its limit.

@@ -156,13 +156,18 @@ void Session::FollowPartition() {
   if (partitions_known_ == partitions.changes() && !moving_) return;
   partitions_known_ = partitions.changes();
   const Partition* next = partitions.Of(order_.allocation_id);
-  const bool fails = next != nullptr && next->state == Partition::State::kFailed;
+  const bool fails = next != nullptr && next->HasFailed();
   // A limit is never exceeded for want of memory: a session that cannot get its first partition
   // ends.
   if (fails && !placed_) {
     PublishFault(CUDA_ERROR_OUT_OF_MEMORY,
-                 "gpuloom: the device has no room for the multiprocessors that the policy's "
-                 "smPercent gives to this program; the executor's log says more\n");
+                 next->state == Partition::State::kTooMany
+                     ? "gpuloom: this program's trust domain has had as many different sets of "
+                       "multiprocessors as there may be, and the policy's smPercent gives this "
+                       "program another one; once all programs of the domain have ended it can "
+                       "begin\n"
+                     : "gpuloom: the device has no room for the multiprocessors that the policy's "
+                       "smPercent gives to this program; the executor's log says more\n");
     return End(wire::Fatal::kNone, now_ns_);
   }
   // After a failure it stays where it is.

@@ -468,6 +468,30 @@ TEST_F(SoftGpuTest, Malicious_AWishForQuietBesideAnothersKernel) {
   ComputesBeside(nullptr, nullptr);
 }
 
+// A set of multiprocessors that nobody has had is made while nothing runs: who is to have it waits for a neighbour's kernel,
+// and nobody else does.
+TEST_F(SoftGpuTest, Malicious_ANewSetOfMultiprocessorsBesideAnothersKernel) {
+  ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
+  const auto limited = scheduler_.AddTenant();
+  ASSERT_TRUE(LoadProgram(limited.get()));
+  const uint64_t memory = limited->Alloc(4096);
+  ASSERT_TRUE(NeighbourGoesOn());
+  Gate gate(host_ + 64);
+  const Ticket endless = Hold(tenant_.get(), 0, memory_, gate);
+  scheduler_.SetPartition(*limited, {0, 0, 25, 0});
+  // The executor has the change when it has the next session.
+  const auto later = scheduler_.AddTenant();
+  const Ticket waits = Scale(limited.get(), 0, memory, 2);
+  for (int step = 0; step < 200; ++step) {
+    ASSERT_TRUE(NeighbourGoesOn()) << step;
+  }
+  EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, endless));
+  EXPECT_FALSE(limited->reader.Done(StreamId{0}, waits));
+  gate.Open();
+  EXPECT_TRUE(limited->WaitDone(0, waits));
+  EXPECT_TRUE(tenant_->WaitDone(0, endless));
+}
+
 // Last: there is no context in this process any more afterwards.
 TEST_F(SoftGpuTest, FaultEndsTheContextWithItsOwnCode) {
   auto neighbour = scheduler_.AddTenant();

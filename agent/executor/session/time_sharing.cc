@@ -43,19 +43,26 @@ constexpr Engine kAllEngines[] = {Engine::kCompute, Engine::kCopyToDevice, Engin
 TimeSharing::TimeSharing(bool enforces, uint64_t (*clock)()) : enforces_(enforces), clock_(clock) {}
 
 // Namespaces and allocations are known to the arbiter while they have sessions, ended ones included
-// until ForgetEnded.
+// until ForgetEnded. Nobody tells this executor of changes while an allocation has none: what is
+// known of it may be older than the order.
 Share TimeSharing::Begin(const control::AddSession& order) {
   const uint64_t now = now_ns();
   const auto [space, new_space] = namespaces_.try_emplace(order.namespace_id);
   if (new_space) {
     space->second.id = arbiter_.AddNamespace(OfNamespace(order.shares), now);
+  } else {
+    arbiter_.SetNamespace(space->second.id, OfNamespace(order.shares), now);
   }
   const auto [allocation, new_allocation] = allocations_.try_emplace(order.allocation_id);
+  const arbiter::AllocationPolicy terms =
+      OfAllocation(order.shares, order.slots, order.rescue_after_ms);
   if (new_allocation) {
-    allocation->second.id = arbiter_.AddAllocation(
-        space->second.id, OfAllocation(order.shares, order.slots, order.rescue_after_ms), now);
+    allocation->second.id = arbiter_.AddAllocation(space->second.id, terms, now);
     allocation->second.space = order.namespace_id;
     ++space->second.allocations;
+  } else {
+    arbiter_.SetAllocation(allocation->second.id, terms, now);
+    ++changes_;
   }
   ++allocation->second.sessions;
   Share share;

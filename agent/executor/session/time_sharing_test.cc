@@ -2,6 +2,8 @@
 // The real loop on the software GPU with tenants that share its time: who is charged how much, and that nobody is kept
 // from going on. Kernels take real time there, so only shares are looked at, never durations.
 
+#include "agent/executor/session/time_sharing.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -279,6 +281,24 @@ TEST_F(TimeSharingTest, AStreamThatIsKeptFullDoesNotKeepTheOthersOfItsProgram) {
       return tenant->reader.Done(StreamId{1}, wanted);
     }));
   }
+}
+
+// The scheduler tells an executor of no change while the allocation has no process there, and what an ended one had is known
+// for a while.
+TEST(TimeSharing, ANewProcessHasThePolicyOfItsOwnBeginning) {
+  TimeSharing sharing(true, [] { return uint64_t{1}; });
+  control::AddSession order{};
+  order.session_id = order.allocation_id = order.namespace_id = 1;
+  order.slots = 1;
+  order.shares.priority = 1;
+  Share ended = sharing.Begin(order);
+  EXPECT_EQ(sharing.ClassOf(ended), arbiter::Priority::kHigh);
+  sharing.End(&ended);
+  const uint32_t changes = sharing.changes();
+  order.session_id = 2;
+  order.shares.priority = 3;
+  EXPECT_EQ(sharing.ClassOf(sharing.Begin(order)), arbiter::Priority::kLow);
+  EXPECT_NE(sharing.changes(), changes) << "for the streams of its other processes";
 }
 
 TEST_F(TimeSharingTest, NewWeightsHoldForRunningTenants) {

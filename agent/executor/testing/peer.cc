@@ -213,6 +213,7 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
     const uint64_t allocation = allocations_.try_emplace(label, last_session_).first->second;
     order.allocation_id = order.namespace_id = allocation;
   }
+  if (namespace_id != 0) order.namespace_id = namespace_id;
   const auto theirs = tenant->Make(host_range_bytes);
   int fds[control::kSessionFds];
   for (uint32_t i = 0; i < control::kSessionFds; ++i) fds[i] = theirs[i].get();

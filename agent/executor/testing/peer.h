@@ -117,8 +117,9 @@ class TestingScheduler {
   void RemoveTenant(const TestingTenant& tenant);
   // From now on new tenants begin held.
   bool begin_held = false;
-  // From now on new tenants' policy; each is an allocation and a namespace of its own.
+  // From now on new tenants' policy; each is an allocation and a namespace of its own, or in this one.
   control::ShareTerms shares = {};
+  uint64_t namespace_id = 0;
   // The same of the device's multiprocessors.
   control::PartitionTerms partition = {};
   void SetPartition(const TestingTenant& tenant, const control::PartitionTerms& terms);
