@@ -9,6 +9,7 @@
 // asks for spare ones, and a worker makes only what was promised to it there, or is in a quiet moment. Nothing fails.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <map>
@@ -41,10 +42,14 @@ class ObjectCount {
   void Redeem(size_t objects) { promised_ -= objects; }
 
   // Whether `objects` more can be made without waiting, and `margin` more behind them.
-  bool HasSpare(size_t objects, size_t margin) const {
+  bool HasSpare(size_t objects, size_t margin) const { return Spare() >= objects + margin; }
+  // How many can be made without waiting.
+  size_t Spare() const {
     // In this order: one that is made meanwhile is counted twice, rather than not at all.
     const size_t promised = promised_;
-    return alive_ + promised + objects + margin <= most_;
+    const size_t taken = alive_ + promised;
+    const size_t most = most_;
+    return most - std::min(most, taken);
   }
   size_t alive() const { return alive_; }
 
