@@ -270,7 +270,16 @@ void Device::DropStream(CUstream stream, CUgreenCtx green) {
   if (stream != nullptr) excess_.streams.push_back({stream, &objects_->StreamsOf(green)});
 }
 
-void Device::PrepareFirst() { Prepare({kFirstStreams, kFirstEvents}); }
+void Device::PrepareFirst() {
+  Prepare({kFirstStreams, kFirstEvents});
+  objects_->streams.Begin();
+}
+
+size_t Device::grown_streams() const {
+  size_t grown = objects_->streams.grown();
+  for (const auto& [green, streams] : objects_->green_streams) grown += streams.grown();
+  return grown;
+}
 
 // What is beyond the present number stays with the driver when it is destroyed. Errors show
 // themselves where one is needed.

@@ -124,6 +124,8 @@ class Device {
   Preparation Missing();
   void Prepare(const Preparation& missing);
   void OnPrepared(const Preparation& made);
+  // For how many streams the driver has memory, beyond a fresh context's and those of PrepareFirst.
+  size_t grown_streams() const;
   // Before there are tenants: prepares for as many streams and events as a domain seldom has more of.
   void PrepareFirst();
   // For one that was made elsewhere.

@@ -22,7 +22,7 @@ namespace gpuloom::executor {
 class ObjectCount {
  public:
   // `most`: what a fresh context makes without waiting.
-  explicit ObjectCount(size_t most) : most_(most) {}
+  explicit ObjectCount(size_t most) : fresh_(most), most_(most) {}
 
   // Call behind the driver's call that makes one.
   void Add() { Prepare(++alive_); }
@@ -35,6 +35,11 @@ class ObjectCount {
     while (seen < most && !most_.compare_exchange_weak(seen, most)) {
     }
   }
+
+  // Before there are tenants: what there has been is counted as a fresh context's.
+  void Begin() { fresh_ = most_; }
+  // How many more than a fresh context's there have been at a time.
+  size_t grown() const { return most_ - fresh_; }
 
   // Ring thread. A worker will make so many: nobody else gets them.
   void Promise(size_t objects) { promised_ += objects; }
@@ -54,6 +59,7 @@ class ObjectCount {
   size_t alive() const { return alive_; }
 
  private:
+  size_t fresh_;
   std::atomic<size_t> most_;
   std::atomic<size_t> alive_{0};
   std::atomic<size_t> promised_{0};

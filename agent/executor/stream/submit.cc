@@ -120,6 +120,7 @@ CUresult Submission::MakeStream(Stream& stream) {
   stream.cuda_green = GreenOf(stream, context);
   CUDA_RETURN_IF_ERROR(NewStream(stream, priority, &stream.cuda));
   ++tenant_->streams;
+  if (stream.charge != nullptr) stream.charge->OnMade();
   if (services_.tracer != nullptr) {
     services_.tracer->OnStreamAcquired(
         stream.cuda, {id(), share_.allocation_id, static_cast<uint32_t>(stream.id)});
