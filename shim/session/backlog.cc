@@ -24,7 +24,11 @@ bool Backlog::Check(uint32_t stream, uint32_t written_bytes,
   const auto update = [&](uint32_t i) {
     return Update(i, completions, newest[i].load(std::memory_order_relaxed));
   };
-  if (is_large_ && update(stream) <= wire::kMostBacklogBytesOfAny) return true;
+  // It is looked at now and then whether they still have much, or for ever after each command would cost a look more.
+  if (is_large_ && written_bytes - checked_ < kCheckBytes &&
+      update(stream) <= wire::kMostBacklogBytesOfAny) {
+    return true;
+  }
   uint64_t all = 0;
   for (uint32_t i = 0; i < count; ++i) all += update(i);
   is_large_ = all > wire::kMostBacklogBytes;

@@ -85,5 +85,17 @@ TEST_F(BacklogTest, WhatGoesOnIsNotCounted) {
   EXPECT_TRUE(Send(1));
 }
 
+// Each command costs more while much is sent and not done.
+TEST_F(BacklogTest, AfterMuchThatIsDoneThereIsNoNeedToCheck) {
+  SendUntilItWaits(3);
+  EXPECT_TRUE(backlog_->is_large());
+  CompleteAll(3);
+  for (uint64_t i = 0; i < kMore; ++i) {
+    ASSERT_TRUE(Send(3));
+    CompleteAll(3);
+  }
+  EXPECT_FALSE(backlog_->is_large());
+}
+
 }  // namespace
 }  // namespace gpuloom

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory that the one context keeps because a tenant raised a limit, shared by all tenants until the
-// executor ends: the driver never gives it back. The session that raises it is charged for the growth until then; a
-// fresh context's memory comes out of the operator's reserve (docs/policy.md). Owned by the loop; ring thread only.
+// Device memory that the one context keeps because a tenant raised a limit or had many streams, shared by all tenants until
+// the executor ends: the driver never gives it back. The session that raises it is charged for the growth until then, and
+// so is who had the streams, until others have as many (stream_charges.h); a fresh context's memory comes out of the operator's reserve (docs/policy.md). Owned by the loop; ring thread only.
 //
 //   const uint64_t price = memory.PriceOf(kind, value);  // charged to the quota before calling the driver
 //   …                                                    // the driver call has succeeded
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "agent/executor/device/device_charge.h"
+#include "agent/executor/device/stream_charges.h"
 #include "proto/cuda/driver.h"
 
 namespace gpuloom::executor {
@@ -30,12 +31,14 @@ class ContextMemory {
   // Bytes by which the context's memory grows if `value` is needed.
   uint64_t PriceOf(Kind kind, uint64_t value) const;
   void Raise(Kind kind, uint64_t value, DeviceChargeRef charge);
+  StreamCharges* streams() { return &streams_; }
 
  private:
   const uint64_t threads_;
   // By Kind; initially CUDA's defaults, as in a fresh context.
   uint64_t highest_[3] = {1024, uint64_t{1} << 20, uint64_t{8} << 20};
   std::vector<DeviceChargeRef> charges_;
+  StreamCharges streams_;
 };
 
 // Raises a limit of the current context to `value`, and never lowers it: another tenant may rely on the present one. Waits

@@ -25,9 +25,14 @@ constexpr size_t kEventsAtATime = 4000;
 constexpr size_t kEventsForMarks = 768;
 constexpr size_t kEventsForOwn = 64;
 constexpr size_t kStreamsForOwn = 8;
+// Beyond those the last ones are for tenants that have few.
+constexpr size_t kEventsForOthers = 256;
+constexpr size_t kStreamsForOthers = 8;
 constexpr size_t kGreenStreamsAtATime = 43;
 // For those that are being destroyed.
 constexpr size_t kGreenStreamsForOwn = 4;
+
+size_t Beyond(size_t count, size_t margin) { return count - std::min(count, margin); }
 
 }  // namespace
 
@@ -181,17 +186,28 @@ bool Device::HasSpareGreenStream(CUgreenCtx green) {
   return false;
 }
 
-bool Device::HasSpareStream(int priority) const {
-  const auto idle = idle_streams_.find(priority);
-  return objects_->streams.HasSpare(1, kStreamsForOwn) ||
-         (idle != idle_streams_.end() && !idle->second.empty());
+bool Device::HasSpareStream(int priority, bool has_few) const {
+  const auto found = idle_streams_.find(priority);
+  const size_t idle = found == idle_streams_.end() ? 0 : found->second.size();
+  const size_t spare = idle + Beyond(objects_->streams.Spare(), kStreamsForOwn);
+  return spare > (has_few ? 0 : kStreamsForOthers);
+}
+
+// Marks take what has come back and has no timing, and what is new. However often they come back, programs' events leave so
+// many for them.
+size_t Device::EventsToKeep(bool timing) const {
+  const size_t fresh = objects_->events.Spare();
+  const size_t spare = Beyond(idle_events_[false].size() + fresh, kEventsForMarks);
+  return timing ? idle_events_[true].size() + std::min(spare, fresh) : spare;
 }
 
 bool Device::HasSpareEvent(bool timing, EventUse use) const {
   const size_t idle = idle_events_[timing].size();
   switch (use) {
     case EventUse::kKept:
-      return idle > kEventsForMarks / 2 || objects_->events.HasSpare(1, kEventsForMarks);
+      return EventsToKeep(timing) > kEventsForOthers;
+    case EventUse::kFew:
+      return EventsToKeep(timing) != 0;
     case EventUse::kMark:
       return idle != 0 || objects_->events.HasSpare(1, kEventsForOwn);
     case EventUse::kOwn:
@@ -201,7 +217,7 @@ bool Device::HasSpareEvent(bool timing, EventUse use) const {
 }
 
 std::unique_ptr<EventPromise> Device::PromiseEvents(size_t events) {
-  if (events != 0 && !objects_->events.HasSpare(events, kEventsForMarks)) {
+  if (events != 0 && !objects_->events.HasSpare(events, kEventsForMarks + kEventsForOthers)) {
     wanted_events_ = std::max(wanted_events_, events);
     return nullptr;
   }
@@ -222,8 +238,12 @@ CUresult EventPromise::Make(CUevent* event) {
 
 Device::Preparation Device::Missing() {
   Preparation missing;
-  if (!objects_->streams.HasSpare(1, kStreamsForOwn)) missing.streams = kStreamsAtATime;
-  if (!objects_->events.HasSpare(wanted_events_, kEventsForMarks)) missing.events = kEventsAtATime;
+  if (!objects_->streams.HasSpare(1, kStreamsForOwn + kStreamsForOthers)) {
+    missing.streams = kStreamsAtATime;
+  }
+  if (!objects_->events.HasSpare(wanted_events_, kEventsForMarks + kEventsForOthers)) {
+    missing.events = kEventsAtATime;
+  }
   if (!short_greens_.empty()) {
     missing.green = short_greens_.front();
     missing.green_streams = &objects_->StreamsOf(missing.green);
@@ -250,7 +270,16 @@ void Device::DropStream(CUstream stream, CUgreenCtx green) {
   if (stream != nullptr) excess_.streams.push_back({stream, &objects_->StreamsOf(green)});
 }
 
-void Device::PrepareFirst() { Prepare({kFirstStreams, kFirstEvents}); }
+void Device::PrepareFirst() {
+  Prepare({kFirstStreams, kFirstEvents});
+  objects_->streams.Begin();
+}
+
+size_t Device::grown_streams() const {
+  size_t grown = objects_->streams.grown();
+  for (const auto& [green, streams] : objects_->green_streams) grown += streams.grown();
+  return grown;
+}
 
 // What is beyond the present number stays with the driver when it is destroyed. Errors show
 // themselves where one is needed.

@@ -104,9 +104,10 @@ class Device {
 
   // Whether a stream of this priority, or an event, can be had without waiting for the device. The last streams are for
   // the executor's own. A program's event may be kept for ever; the last ones are for marks, which come back, and the very
-  // last for the executor's own.
-  enum class EventUse : uint8_t { kKept, kMark, kOwn };
-  bool HasSpareStream(int priority) const;
+  // last for the executor's own. Of what programs get, the last ones are for tenants that have few (tenant.h), so that none
+  // keeps others from the device.
+  enum class EventUse : uint8_t { kKept, kFew, kMark, kOwn };
+  bool HasSpareStream(int priority, bool has_few) const;
   // Another will be prepared if there is none: ask again later.
   bool HasSpareGreenStream(CUgreenCtx green);
   bool HasSpareEvent(bool timing, EventUse use) const;
@@ -123,6 +124,8 @@ class Device {
   Preparation Missing();
   void Prepare(const Preparation& missing);
   void OnPrepared(const Preparation& made);
+  // For how many streams the driver has memory, beyond a fresh context's and those of PrepareFirst.
+  size_t grown_streams() const;
   // Before there are tenants: prepares for as many streams and events as a domain seldom has more of.
   void PrepareFirst();
   // For one that was made elsewhere.
@@ -154,6 +157,7 @@ class Device {
 
  private:
   friend class EventPromise;
+  size_t EventsToKeep(bool timing) const;
   CUresult Find(const std::string& uuid, std::string* error);
 
   Driver cuda_;

@@ -9,6 +9,7 @@
 // asks for spare ones, and a worker makes only what was promised to it there, or is in a quiet moment. Nothing fails.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <map>
@@ -21,7 +22,7 @@ namespace gpuloom::executor {
 class ObjectCount {
  public:
   // `most`: what a fresh context makes without waiting.
-  explicit ObjectCount(size_t most) : most_(most) {}
+  explicit ObjectCount(size_t most) : fresh_(most), most_(most) {}
 
   // Call behind the driver's call that makes one.
   void Add() { Prepare(++alive_); }
@@ -35,20 +36,30 @@ class ObjectCount {
     }
   }
 
+  // Before there are tenants: what there has been is counted as a fresh context's.
+  void Begin() { fresh_ = most_; }
+  // How many more than a fresh context's there have been at a time.
+  size_t grown() const { return most_ - fresh_; }
+
   // Ring thread. A worker will make so many: nobody else gets them.
   void Promise(size_t objects) { promised_ += objects; }
   // Call behind Add, or instead of it.
   void Redeem(size_t objects) { promised_ -= objects; }
 
   // Whether `objects` more can be made without waiting, and `margin` more behind them.
-  bool HasSpare(size_t objects, size_t margin) const {
+  bool HasSpare(size_t objects, size_t margin) const { return Spare() >= objects + margin; }
+  // How many can be made without waiting.
+  size_t Spare() const {
     // In this order: one that is made meanwhile is counted twice, rather than not at all.
     const size_t promised = promised_;
-    return alive_ + promised + objects + margin <= most_;
+    const size_t taken = alive_ + promised;
+    const size_t most = most_;
+    return most - std::min(most, taken);
   }
   size_t alive() const { return alive_; }
 
  private:
+  size_t fresh_;
   std::atomic<size_t> most_;
   std::atomic<size_t> alive_{0};
   std::atomic<size_t> promised_{0};

@@ -30,7 +30,7 @@ TEST(ObjectCount, AsManyAsThereHaveBeenCanBeThereAgain) {
 
 class DriverObjectsTest : public ::testing::Test {
  protected:
-  static constexpr size_t kMany = 1024;  // of one graph
+  static constexpr size_t kMany = 960;  // of one graph
   bool HasSpare(Device::EventUse use) const { return device_.HasSpareEvent(/*timing=*/true, use); }
   void PrepareMissing() {
     const Device::Preparation missing = device_.Missing();
@@ -92,6 +92,38 @@ TEST_F(DriverObjectsTest, TheLastEventsAreForMarksAndTheVeryLastForTheExecutor) 
   EXPECT_FALSE(HasSpare(kKept));
 }
 
+// However often they come back: with one more for programs each time, those would have them all.
+TEST_F(DriverObjectsTest, Malicious_ProgramsLeaveMarksTheirs) {
+  using enum Device::EventUse;
+  std::vector<CUevent> marks(512);
+  for (int round = 0; round < 20; ++round) {
+    CUevent kept = nullptr;
+    while (device_.HasSpareEvent(/*timing=*/false, kFew)) {
+      ASSERT_EQ(device_.TakeEvent(false, &kept), CUDA_SUCCESS);
+    }
+    // Many streams are marked at a time, behind one look.
+    for (CUevent& mark : marks) ASSERT_EQ(device_.TakeEvent(false, &mark), CUDA_SUCCESS);
+    for (const CUevent mark : marks) device_.GiveEvent(false, mark);
+  }
+  EXPECT_LE(TestingDriver::made().events, 2000) << "beyond them the driver waits";
+}
+
+TEST_F(DriverObjectsTest, TheLastForProgramsAreForThoseThatHaveFew) {
+  using enum Device::EventUse;
+  CUevent event = nullptr;
+  while (HasSpare(kKept)) ASSERT_EQ(device_.TakeEvent(true, &event), CUDA_SUCCESS);
+  EXPECT_TRUE(HasSpare(kFew));
+  EXPECT_EQ(device_.PromiseEvents(1), nullptr) << "graphs count as those that have many";
+  CUstream stream = nullptr;
+  while (device_.HasSpareStream(0, /*has_few=*/false)) {
+    ASSERT_EQ(device_.TakeStream(0, &stream), CUDA_SUCCESS);
+  }
+  EXPECT_TRUE(device_.HasSpareStream(0, /*has_few=*/true));
+  const Device::Preparation missing = device_.Missing();
+  EXPECT_NE(missing.events, 0u) << "or those with many would wait for ever";
+  EXPECT_NE(missing.streams, 0u);
+}
+
 // A green context has blocks of its own, and its streams are not reused.
 TEST_F(DriverObjectsTest, StreamsOfAGreenContextAreCountedByThemselves) {
   const auto green = reinterpret_cast<CUgreenCtx>(uintptr_t{8});
@@ -104,7 +136,7 @@ TEST_F(DriverObjectsTest, StreamsOfAGreenContextAreCountedByThemselves) {
   }
   EXPECT_GE(taken, 30);
   EXPECT_TRUE(device_.HasSpareGreenStream(other));
-  EXPECT_TRUE(device_.HasSpareStream(0));
+  EXPECT_TRUE(device_.HasSpareStream(0, /*has_few=*/true));
   const Device::Preparation missing = device_.Missing();
   EXPECT_EQ(missing.streams, 0u);
   ASSERT_EQ(missing.green, green);
@@ -116,7 +148,7 @@ TEST_F(DriverObjectsTest, StreamsOfAGreenContextAreCountedByThemselves) {
 
 // What goes back beyond the pool is destroyed, and the driver has room for as many again.
 TEST_F(DriverObjectsTest, WhatIsDestroyedMakesRoom) {
-  std::vector<CUevent> events(2000);
+  std::vector<CUevent> events(4000);
   for (CUevent& event : events) ASSERT_EQ(device_.TakeEvent(true, &event), CUDA_SUCCESS);
   for (const CUevent event : events) device_.GiveEvent(true, event);
   for (;;) {
@@ -125,8 +157,9 @@ TEST_F(DriverObjectsTest, WhatIsDestroyedMakesRoom) {
     device_.Destroy(excess);
   }
   EXPECT_EQ(TestingDriver::made().events, static_cast<int>(Device::kMaxIdleEvents));
-  EXPECT_NE(device_.PromiseEvents(2000 - Device::kMaxIdleEvents - 768), nullptr);
-  EXPECT_EQ(device_.PromiseEvents(2001 - Device::kMaxIdleEvents - 768), nullptr);
+  constexpr size_t kOfOthers = Device::kMaxIdleEvents + 768 + 256;
+  EXPECT_NE(device_.PromiseEvents(4000 - kOfOthers), nullptr);
+  EXPECT_EQ(device_.PromiseEvents(4001 - kOfOthers), nullptr);
 }
 
 }  // namespace

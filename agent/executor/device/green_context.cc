@@ -394,20 +394,18 @@ void GreenContexts::On(wire::Tag<wire::GreenStreamCreate>,
   const int priority = std::clamp(request.priority, services_.device->priority_greatest(),
                                   services_.device->priority_least());
   // Charged as StreamCreate charges.
-  const bool is_free = static_cast<uint32_t>(request.stream) <= kFreeStreams;
-  Charge(is_free ? 0 : kStreamTakesBytes,
-         [this, name = request.stream, context, priority, is_free, caller = CallerOf(record),
-          ticket = record.ticket](CUresult charged, DeviceChargeRef charge) {
-           if (!serving()) return;
-           if (charged != CUDA_SUCCESS) return Reply<wire::GreenStreamCreate>(caller, charged);
-           Stream* stream = streams_.Add(name, /*blocking=*/false, priority, ticket);
-           if (stream == nullptr) {
-             return is_free ? Refuse(wire::Fatal::kBadHandle) : EndFor(wire::Fatal::kBadHandle);
-           }
-           stream->charge = std::move(charge);
-           stream->green = context;
-           Reply<wire::GreenStreamCreate>(caller, CUDA_SUCCESS);
-         });
+  ChargeStream(request.stream, [this, name = request.stream, context, priority,
+                                caller = CallerOf(record), ticket = record.ticket](
+                                   CUresult charged, StreamChargeRef charge, bool is_handler) {
+    if (charged != CUDA_SUCCESS) return Reply<wire::GreenStreamCreate>(caller, charged);
+    Stream* stream = streams_.Add(name, /*blocking=*/false, priority, ticket);
+    if (stream == nullptr) {
+      return is_handler ? Refuse(wire::Fatal::kBadHandle) : EndFor(wire::Fatal::kBadHandle);
+    }
+    stream->charge = std::move(charge);
+    stream->green = context;
+    Reply<wire::GreenStreamCreate>(caller, CUDA_SUCCESS);
+  });
 }
 
 }  // namespace gpuloom::executor

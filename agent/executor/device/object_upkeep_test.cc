@@ -105,11 +105,44 @@ TEST_F(ObjectUpkeepTest, EventsWithoutEndKeepNobodyWaiting) {
   EXPECT_TRUE(tenant_->WaitDone(0, endless));
 }
 
+// While others have all that there are without waiting, who needs its first ones gets them.
+TEST_F(ObjectUpkeepTest, Malicious_StreamsAndEventsWithoutEndLeaveOthersSome) {
+  ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
+  auto many = scheduler_.AddTenant("many");
+  ASSERT_TRUE(LoadProgram(many.get()));
+  const uint64_t its = many->Alloc(4096);
+  Gate gate(host_ + 64);
+  const Ticket endless = Hold(tenant_.get(), 0, memory_, gate);
+  for (uint32_t stream = 1; stream <= 100; ++stream) {
+    ASSERT_TRUE(many->CreateStream(stream, /*nonblocking=*/true));
+    Scale(many.get(), stream, its, 2);
+  }
+  std::vector<Ticket> recorded;
+  for (uint32_t event = 1; event <= 6000; ++event) {
+    many->Post<wire::EventCreate>({wire::EventId{event}, /*timing=*/event % 2});
+    recorded.push_back(many->Post<wire::EventRecord>({wire::EventId{event}, StreamId{1}}));
+  }
+  ASSERT_TRUE(many->WaitDone(1, recorded[900]));
+  ASSERT_TRUE(many->Never([&] { return many->reader.Done(StreamId{1}, recorded[1999]); }))
+      << "there are no more";
+  ASSERT_TRUE(neighbour_->CreateStream(1, /*nonblocking=*/true));
+  EXPECT_TRUE(neighbour_->WaitDone(1, Scale(neighbour_.get(), 1, theirs_, 2)));
+  for (const uint32_t timing : {0u, 1u}) {
+    const wire::EventId event{1 + timing};
+    neighbour_->Post<wire::EventCreate>({event, timing});
+    EXPECT_TRUE(neighbour_->WaitDone(1, neighbour_->Post<wire::EventRecord>({event, StreamId{1}})))
+        << timing;
+  }
+  EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, endless));
+  gate.Open();
+  EXPECT_TRUE(tenant_->WaitDone(0, endless));
+}
+
 // The same of events that graphs record: a worker that builds such a graph would wait for the kernel,
 // with the lock that everybody's launches take.
 TEST_F(ObjectUpkeepTest, Malicious_GraphsThatRecordEventsWithoutEndKeepNobodyWaiting) {
   constexpr uint32_t kGraphs = 6;
-  constexpr uint32_t kRecords = 1024;
+  constexpr uint32_t kRecords = 900;
   ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
   auto many = scheduler_.AddTenant("many-records");
   const auto request = [&](uint32_t graph, const TestingGraph& definition) {

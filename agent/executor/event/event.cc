@@ -30,6 +30,7 @@ void Events::On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request& 
   // A new point each time, because waiters for the previous record keep waiting for that one.
   event->latest =
       std::make_shared<Point>(services_.device, request.stream, record.ticket, event->timing);
+  event->latest->CountFor(tenant_);
   if (event->shared != nullptr) {
     // Other sessions that begin to wait after this wait for this record, even before CUDA has it.
     event->shared->latest = event->latest;

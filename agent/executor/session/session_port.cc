@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "agent/executor/device/context_memory.h"
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/device_charge.h"
 #include "agent/executor/device/partitions.h"
@@ -64,6 +65,25 @@ void SessionPort::LogRefusal(std::string_view command, CUresult result) const {
 
 void Part::Charge(uint64_t bytes, std::function<void(CUresult, DeviceChargeRef)> done) {
   ChargeDevice(services_.scheduler, id(), bytes, &outstanding_, std::move(done));
+}
+
+// What the allocation pays already, for a stream that is gone, need not be asked for.
+void Part::ChargeStream(wire::StreamId stream,
+                        std::function<void(CUresult, StreamChargeRef, bool)> done) {
+  if (static_cast<uint32_t>(stream) <= kFreeStreams) return done(CUDA_SUCCESS, nullptr, true);
+  StreamCharges* const all = services_.context->streams();
+  if (StreamChargeRef paid = all->Take(services_.device, order_.allocation_id)) {
+    return done(CUDA_SUCCESS, std::move(paid), true);
+  }
+  Charge(kStreamTakesBytes,
+         [this, all, done = std::move(done)](CUresult charged, DeviceChargeRef charge) {
+           if (!serving()) return;
+           StreamChargeRef its;
+           if (charge != nullptr) {
+             its = all->Add(services_.device, order_.allocation_id, std::move(charge));
+           }
+           done(charged, std::move(its), false);
+         });
 }
 
 // A partition is a green context, which CUDA takes for a context of its own where it is converted.

@@ -27,6 +27,7 @@
 namespace gpuloom::executor {
 
 class DeviceCharge;
+class StreamCharge;
 class StreamSet;
 struct HostMemory;
 struct Partition;
@@ -178,6 +179,11 @@ class Part {
   // ChargeDevice for this session. `done` is called even if the session does not serve any more: it
   // must then release what it holds.
   void Charge(uint64_t bytes, std::function<void(CUresult, std::shared_ptr<DeviceCharge>)> done);
+  // For a stream that the tenant creates; its first ones get null. `done` is called while the session serves, within the
+  // handler or later, as its last argument says.
+  void ChargeStream(
+      wire::StreamId stream,
+      std::function<void(CUresult, std::shared_ptr<StreamCharge>, bool is_handler)> done);
   bool OwnsHost(uint64_t address_untrusted, uint64_t size_bytes_untrusted) const {
     return port_->OwnsHost(address_untrusted, size_bytes_untrusted);
   }

@@ -8,7 +8,7 @@
 
 #include "agent/executor/testing/driver.h"
 #include "agent/executor/testing/peer.h"
-#include "proto/sync/testing/passing_time.h"
+#include "agent/executor/testing/rounds.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -152,21 +152,44 @@ TEST_F(MemoryOperationTest, ManyWaitsAtATime) {
   for (uint32_t i = 0; i < kStreams; ++i) EXPECT_TRUE(tenant_->WaitDone(2 + i, tickets[i]));
 }
 
-TEST_F(MemoryOperationTest, WaitsThatNeverEndStarveNoOthers) {
-  constexpr uint32_t kStreams = 300;  // more than can be looked at within a millisecond
-  constexpr uint32_t kLast = 2 + kStreams;
-  for (uint32_t i = 2; i < kLast; ++i) {
-    ASSERT_TRUE(tenant_->CreateStream(i, true));
-    Wait(i, i % 2 == 0 ? memory_ : host_ + 8, 9);
+// In each round all of them ask, always in the same order, and only some are looked at.
+TEST(MemoryOperationRounds, WaitsThatNeverEndStarveNoOthers) {
+  TestingRounds rounds(TestingDriver::Reset(), {});
+  constexpr uint64_t kHostBytes = 64u << 20;
+  const control::AddSession order = rounds.NewOrder(1u << 30, kHostBytes);
+  rounds.Begin(order);
+  TestingRegions& tenant = rounds.tenant();
+  uint64_t now_ns = 0;
+  const auto round = [&] {
+    rounds.Round(now_ns += 2'000'000);
+  };  // after it all may be looked at again
+  const auto call = [&]<wire::Command C>(const typename C::Request& request) {
+    Ticket ticket{};
+    ASSERT_TRUE(tenant.TryPost<C>(request, {}, 0, &ticket));
+    for (int i = 0; i < 10 && tenant.reader.FindReply(0, ticket) == nullptr; ++i) round();
+    const wire::ReplySlot* const reply = tenant.reader.FindReply(0, ticket);
+    ASSERT_NE(reply, nullptr);
+    ASSERT_EQ(reply->result, CUDA_SUCCESS);
+  };
+  const uint64_t host = order.host_range_begin;
+  std::memset(reinterpret_cast<void*>(host), 0, 4096);  // its pages must be there
+  ASSERT_NO_FATAL_FAILURE(call.operator()<wire::HostRegister>({wire::HostPtr{host}, 4096}));
+  constexpr uint32_t kStreams = 300;
+  Ticket last{};
+  for (uint32_t i = 1; i <= kStreams; ++i) {
+    const StreamId stream{i};
+    ASSERT_NO_FATAL_FAILURE(call.operator()<wire::StreamCreate>({stream, 1, 0}));
+    const uint64_t word = host + (i == kStreams ? 0 : 8);
+    ASSERT_TRUE(tenant.TryPost<wire::StreamWaitValue>(
+        {word, 9, stream, 4, CU_STREAM_WAIT_VALUE_EQ, 0}, {}, wire::kNoReply, &last));
+    round();
   }
-  ASSERT_TRUE(tenant_->CreateStream(kLast, true));
-  const Ticket last = Wait(kLast, host_, 1);
-  // All of them are waited for, and from now on words are looked at seldom.
-  EXPECT_TRUE(StaysUndone(kLast, last));
-  PassTime(milliseconds(200));
-  EXPECT_TRUE(StaysUndone(kLast, last));
-  Say(1);
-  EXPECT_TRUE(tenant_->WaitDone(kLast, last));
+  for (uint32_t i = 0; i < 2 * kStreams; ++i) round();
+  EXPECT_FALSE(tenant.reader.Done(StreamId{kStreams}, last));
+  const uint64_t value = 9;
+  ASSERT_EQ(pwrite(tenant.arena.get(), &value, sizeof(value), 0), 8);
+  for (uint32_t i = 0; i < 2 * kStreams; ++i) round();
+  EXPECT_TRUE(tenant.reader.Done(StreamId{kStreams}, last));
 }
 
 class MaliciousMemoryOperation : public MemoryOperationTest {

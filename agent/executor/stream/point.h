@@ -13,6 +13,7 @@
 namespace gpuloom::executor {
 
 class Device;
+struct Tenant;
 
 struct Point {
   Point(Device* owner, wire::StreamId in_stream, wire::Ticket at_ticket, bool with_timing)
@@ -20,6 +21,8 @@ struct Point {
   Point(const Point&) = delete;
   Point& operator=(const Point&) = delete;
   ~Point();
+  // For a program's event: it counts as the tenant's as long as this lasts.
+  void CountFor(std::shared_ptr<Tenant> tenant);
 
   Device* const device;  // null in tests without a driver
   const wire::StreamId stream;
@@ -30,6 +33,7 @@ struct Point {
   bool device_notifies =
       false;  // the device notifies the tenant, before we know (completion_words.h)
   bool done = false;
+  std::shared_ptr<Tenant> counted_for;  // null: nobody's
 };
 using PointRef = std::shared_ptr<Point>;
 

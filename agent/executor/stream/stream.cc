@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "agent/executor/device/device.h"
-#include "agent/executor/device/device_charge.h"
 #include "agent/executor/stream/submission.h"
 
 namespace gpuloom::executor {
@@ -13,23 +12,19 @@ void Submission::On(wire::Tag<wire::StreamCreate>, const wire::StreamCreate::Req
   // The CUDA stream is made when there is work for it: streams cost device memory.
   const int priority = std::clamp(request.priority, services_.device->priority_greatest(),
                                   services_.device->priority_least());
-  const bool is_free = static_cast<uint32_t>(request.stream) <= kFreeStreams;
   // Charged here and not when the CUDA stream is made, so that the refusal is an answer to the call
   // that creates the stream.
-  Charge(is_free ? 0 : kStreamTakesBytes, [this, request, priority, is_free,
-                                           caller = CallerOf(record), ticket = record.ticket](
-                                              CUresult charged, DeviceChargeRef charge) {
-    if (!serving()) return;
-    if (charged != CUDA_SUCCESS) return Reply<wire::StreamCreate>(caller, charged);
-    Stream* stream = streams_.Add(request.stream, request.nonblocking == 0, priority, ticket);
-    if (stream == nullptr) {
-      // A charge of 0 bytes calls back within this handler; any other one comes from the
-      // scheduler's answer, when the handler has long returned.
-      return is_free ? Refuse(wire::Fatal::kBadHandle) : EndFor(wire::Fatal::kBadHandle);
-    }
-    stream->charge = std::move(charge);
-    Reply<wire::StreamCreate>(caller, CUDA_SUCCESS);
-  });
+  ChargeStream(
+      request.stream, [this, request, priority, caller = CallerOf(record), ticket = record.ticket](
+                          CUresult charged, StreamChargeRef charge, bool is_handler) {
+        if (charged != CUDA_SUCCESS) return Reply<wire::StreamCreate>(caller, charged);
+        Stream* stream = streams_.Add(request.stream, request.nonblocking == 0, priority, ticket);
+        if (stream == nullptr) {
+          return is_handler ? Refuse(wire::Fatal::kBadHandle) : EndFor(wire::Fatal::kBadHandle);
+        }
+        stream->charge = std::move(charge);
+        Reply<wire::StreamCreate>(caller, CUDA_SUCCESS);
+      });
 }
 
 void Submission::On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request& request,

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "agent/arbiter/cut_point.h"
+#include "agent/executor/device/stream_charges.h"
 #include "agent/executor/stream/stream_command.h"
 #include "agent/executor/stream/tally.h"
 
@@ -78,10 +79,10 @@ struct Stream {
   uint32_t terms = 0;               // the sink's: TimeSharing::changes() when that was looked at
   bool drains = false;  // the sink's: nothing more is submitted until CUDA has nothing of it
   bool waits_enqueued = false;  // the sink's: CUDA makes it wait, and no work came after that
-  std::shared_ptr<const void> charge;  // the sink's, for `cuda`; null for a session's first ones
-  uint64_t enqueued = 0;               // newest ticket
-  uint64_t submitted = 0;              // newest ticket that CUDA has
-  uint64_t completed = 0;              // newest ticket that is done
+  StreamChargeRef charge;       // the sink's, for `cuda`; null for a session's first ones
+  uint64_t enqueued = 0;        // newest ticket
+  uint64_t submitted = 0;       // newest ticket that CUDA has
+  uint64_t completed = 0;       // newest ticket that is done
   std::deque<StreamCommand> waiting;
   ChunkPtr open;  // after `waiting`; never empty
   std::vector<Dependency> open_dependencies;

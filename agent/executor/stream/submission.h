@@ -51,7 +51,7 @@ class Submission final : public Part, public StreamSink {
 
   // Whether CUDA can be given work of the stream without making objects for which it waits (driver_objects.h).
   bool HasObjects(const Stream& stream, const StreamCommand& command) const;
-  bool NeedsStream(const Stream& stream) const;
+  bool HasSpareStream(CUgreenCtx green, int priority) const;
   // Null for the primary context.
   CUgreenCtx GreenOf(const Stream& stream, CUcontext context) const;
   // Adds what is at the heads of streams and belongs to the kernels' engine.

@@ -87,6 +87,12 @@ CUresult Submission::MakeStream(Stream& stream) {
     return CUDA_SUCCESS;
   }
   const int priority = port_->Band().Map(stream.priority);
+  // It moves to its new band when that keeps nobody waiting; until then its work goes on in the old one.
+  if (stream.cuda != nullptr && stays && priority != stream.cuda_priority &&
+      !HasSpareStream(stream.cuda_green, priority)) {
+    stream.drains = false;
+    return CUDA_SUCCESS;
+  }
   CUstream former = nullptr;
   const CUgreenCtx former_green = stream.cuda_green;
   if (stream.cuda != nullptr && (!stays || priority != stream.cuda_priority)) {
@@ -100,6 +106,7 @@ CUresult Submission::MakeStream(Stream& stream) {
       // Nothing of the stream is at the device, but perhaps a wait for an event of another stream or session.
       graphs_->FinishGraphs(stream);
       former = stream.cuda;
+      --tenant_->streams;
     } else {
       GiveStream(stream);
     }
@@ -112,6 +119,8 @@ CUresult Submission::MakeStream(Stream& stream) {
   if (stream.cuda != nullptr) return CUDA_SUCCESS;
   stream.cuda_green = GreenOf(stream, context);
   CUDA_RETURN_IF_ERROR(NewStream(stream, priority, &stream.cuda));
+  ++tenant_->streams;
+  if (stream.charge != nullptr) stream.charge->OnMade();
   if (services_.tracer != nullptr) {
     services_.tracer->OnStreamAcquired(
         stream.cuda, {id(), share_.allocation_id, static_cast<uint32_t>(stream.id)});
@@ -136,6 +145,7 @@ void Submission::WaitForFormer(CUstream stream, CUstream former, CUgreenCtx form
 
 void Submission::GiveStream(Stream& stream) {
   graphs_->FinishGraphs(stream);
+  if (stream.cuda != nullptr) --tenant_->streams;
   if (services_.tracer != nullptr) services_.tracer->OnStreamReleased(stream.cuda);
   if (stream.cuda_green != nullptr) {
     return services_.device->DropStream(stream.cuda, stream.cuda_green);
@@ -229,22 +239,22 @@ void Submission::LeavePrintersLine() { services_.printer->Forget(id()); }
 
 bool Submission::HasObjects(const Stream& stream, const StreamCommand& command) const {
   using enum Device::EventUse;
+  Device::EventUse use = kMark;
   const auto* record = std::get_if<RecordWork>(&command.work);
-  if (!services_.device->HasSpareEvent(record != nullptr && record->point->timing,
-                                       record != nullptr ? kKept : kMark)) {
+  if (record != nullptr) use = tenant_->events <= Tenant::kFewEvents ? kFew : kKept;
+  if (!services_.device->HasSpareEvent(record != nullptr && record->point->timing, use)) {
     return false;
   }
-  if (!NeedsStream(stream)) return true;
-  const CUgreenCtx green = GreenOf(stream, ContextOf(stream));
-  return green == nullptr ? services_.device->HasSpareStream(port_->Band().Map(stream.priority))
-                          : services_.device->HasSpareGreenStream(green);
+  // One that only its priority keeps from what it should be goes on as it is (MakeStream).
+  const CUcontext context = ContextOf(stream);
+  return (stream.cuda != nullptr && stream.context == context) ||
+         HasSpareStream(GreenOf(stream, context), port_->Band().Map(stream.priority));
 }
 
-// Whether MakeStream would make one.
-bool Submission::NeedsStream(const Stream& stream) const {
-  if (stream.cuda == nullptr || stream.context != ContextOf(stream)) return true;
-  return stream.terms != services_.sharing->changes() && !stream.AtDevice() &&
-         stream.cuda_priority != port_->Band().Map(stream.priority);
+bool Submission::HasSpareStream(CUgreenCtx green, int priority) const {
+  return green == nullptr
+             ? services_.device->HasSpareStream(priority, tenant_->streams < Tenant::kFewStreams)
+             : services_.device->HasSpareGreenStream(green);
 }
 
 bool Submission::HasRoom(const Stream& stream, const StreamCommand& command) const {
