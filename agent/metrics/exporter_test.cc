@@ -13,20 +13,12 @@
 
 namespace {
 std::atomic<bool> g_disk_hangs{false};
-std::atomic<bool> g_is_waited_for{false};
-// Whose request is sent when a file is on the disk, after its folder has been written, too.
-std::atomic<int> g_asks{-1};
-std::atomic<int> g_writes_before{0};
 }  // namespace
 
 // In place of libc's: a disk that somebody else keeps busy.
 extern "C" int fsync(int fd) {
-  g_is_waited_for = g_disk_hangs.load();
   while (g_disk_hangs) usleep(1000);
-  const auto result = static_cast<int>(syscall(SYS_fsync, fd));
-  constexpr std::string_view kAsks = "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
-  if (g_asks >= 0 && --g_writes_before == 0) (void)!write(g_asks, kAsks.data(), kAsks.size());
-  return result;
+  return static_cast<int>(syscall(SYS_fsync, fd));
 }
 
 namespace gpuloom {
@@ -166,36 +158,6 @@ TEST_F(ExporterTest, ADiskThatHangsKeepsOnlyThoseWaitingWhoAskForWhatIsOnIt) {
   scrapes.join();
   EXPECT_THAT(metrics, StartsWith("HTTP/1.1 200 "));
   EXPECT_TRUE(Shows("gpuloom_namespace_kernels_total{namespace=\"red\"} 40\n"));
-}
-
-// Its question comes in the moment in which the disk has what somebody else waits for.
-TEST_F(ExporterTest, WhoAsksWhileAnotherGetsAnAnswerIsNotForgotten) {
-  Start();
-  ASSERT_TRUE(Shows("gpuloom_namespace_kernels_total{namespace=\"red\"} 10\n"));
-  for (int round = 1; round <= 4; ++round) {
-    const channel::UniqueFd second(ConnectTo(exporter_->port()));
-    ASSERT_TRUE(second.valid());
-    EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 "));  // accepted, before the first one
-    g_is_waited_for = false;
-    g_disk_hangs = true;
-    std::thread first([&] {
-      while (g_disk_hangs) EXPECT_THAT(Get("/metrics"), StartsWith("HTTP/1.1 200 "));
-    });
-    EXPECT_TRUE(WaitFor([] { return g_is_waited_for.load(); }));
-    // Figures that are not on the disk then.
-    const std::string before = Get("/api/v1/state");
-    Report(round + 1, 100 + round);
-    EXPECT_TRUE(WaitFor([&] { return Get("/api/v1/state") != before; }));
-    g_writes_before = 2;
-    g_asks = second.get();
-    g_disk_hangs = false;
-    char answer[12] = {};
-    EXPECT_EQ(recv(second.get(), answer, sizeof(answer), MSG_WAITALL),
-              static_cast<ssize_t>(sizeof(answer)));
-    EXPECT_EQ(std::string_view(answer, sizeof(answer)), "HTTP/1.1 200");
-    first.join();
-    g_asks = -1;
-  }
 }
 
 TEST_F(ExporterTest, KeepsWhatWasCountedWhenItEndsOnce) {
