@@ -271,6 +271,12 @@ bool Chains::LaunchOne(const Chunk& chunk, const ChunkNode& node, const uint8_t*
   return true;
 }
 
+std::string Chains::Counts::Text() const {
+  return "chunks " + std::to_string(replayed) + " replayed, " + std::to_string(updated) +
+         " updated, " + std::to_string(rewritten) + " rewritten; " + std::to_string(single) +
+         " by singles, " + std::to_string(plain) + " plain";
+}
+
 Chains::Counts Chains::counts() const {
   const Holding lock(mutex_);
   return counts_;

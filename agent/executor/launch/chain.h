@@ -15,6 +15,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -118,6 +119,10 @@ class Chains {
     uint64_t rewritten = 0;  // chunks launched with a chain that held another sequence
     uint64_t single = 0;     // launches by singles
     uint64_t plain = 0;      // plain launches
+
+    uint64_t all() const { return replayed + updated + rewritten + single + plain; }
+    // For the log.
+    std::string Text() const;
   };
   Counts counts() const;
   size_t size() const;

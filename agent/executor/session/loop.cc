@@ -330,33 +330,17 @@ void Loop::SendCounters(uint64_t now_ns) {
   LogDriverErrors();
   libraries_.Tick(now_ns);
   const Chains::Counts chunks = chains_.counts();
-  const uint64_t all =
-      chunks.replayed + chunks.updated + chunks.rewritten + chunks.single + chunks.plain;
   // An idle executor logs nothing.
-  if (all == chunks_reported_) return;
-  chunks_reported_ = all;
-  Log(LogLevel::kDebug,
-      "launches so far: chunks %llu replayed, %llu updated, %llu rewritten; %llu by singles, %llu "
-      "plain; %zu chains, %zu singles",
-      static_cast<unsigned long long>(chunks.replayed),
-      static_cast<unsigned long long>(chunks.updated),
-      static_cast<unsigned long long>(chunks.rewritten),
-      static_cast<unsigned long long>(chunks.single), static_cast<unsigned long long>(chunks.plain),
+  if (chunks.all() == chunks_reported_) return;
+  chunks_reported_ = chunks.all();
+  Log(LogLevel::kDebug, "launches so far: %s; %zu chains, %zu singles", chunks.Text().c_str(),
       chains_.size(), chains_.singles());
 }
 
 // The benchmarks in tests/bench read these lines.
 void Loop::LogPredictions() const {
-  if (const Chains::Counts chunks = chains_.counts();
-      chunks.replayed + chunks.updated + chunks.rewritten + chunks.single + chunks.plain != 0) {
-    Log(LogLevel::kInfo,
-        "launches in all: chunks %llu replayed, %llu updated, %llu rewritten; %llu by singles, "
-        "%llu plain",
-        static_cast<unsigned long long>(chunks.replayed),
-        static_cast<unsigned long long>(chunks.updated),
-        static_cast<unsigned long long>(chunks.rewritten),
-        static_cast<unsigned long long>(chunks.single),
-        static_cast<unsigned long long>(chunks.plain));
+  if (const Chains::Counts chunks = chains_.counts(); chunks.all() != 0) {
+    Log(LogLevel::kInfo, "launches in all: %s", chunks.Text().c_str());
   }
   if (const uint64_t trip_ns = sharing_.round_trip().ns(); trip_ns != 0) {
     Log(LogLevel::kInfo,
