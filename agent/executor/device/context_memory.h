@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory that the one context keeps because a tenant raised a limit or had many streams, shared by all tenants until
 // the executor ends: the driver never gives it back. The session that raises it is charged for the growth until then, and
-// so is who had the streams, until others have as many (stream_charges.h); a fresh context's memory comes out of the operator's reserve (docs/policy.md). Owned by the loop; ring thread only.
+// so is who had the streams, until others have as many (stream_charges.h); a fresh context's memory comes out of the operator's
+// reserve (docs/policy.md). Owned by the loop; ring thread only.
 //
 //   const uint64_t price = memory.PriceOf(kind, value);  // charged to the quota before calling the driver
 //   …                                                    // the driver call has succeeded

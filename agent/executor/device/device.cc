@@ -289,12 +289,16 @@ void Device::Prepare(const Preparation& missing) {
   Excess made;
   made.streams.reserve(missing.streams);
   made.events.reserve(missing.events);
-  for (size_t i = 0; i < missing.streams; ++i) {
+  const auto make_streams = [&made](size_t streams_to_make, ObjectCount* count, auto make) {
     CUstream stream = nullptr;
-    if (cuda_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS) break;
-    objects_->streams.Add();
-    made.streams.push_back({stream, &objects_->streams});
-  }
+    for (size_t i = 0; i < streams_to_make && make(&stream) == CUDA_SUCCESS; ++i) {
+      count->Add();
+      made.streams.push_back({stream, count});
+    }
+  };
+  make_streams(missing.streams, &objects_->streams, [this](CUstream* stream) {
+    return cuda_.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, 0);
+  });
   for (size_t i = 0; i < missing.events; ++i) {
     CUevent event = nullptr;
     if (cuda_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) break;
@@ -304,15 +308,9 @@ void Device::Prepare(const Preparation& missing) {
   if (missing.green != nullptr) {
     ObjectCount* const count = missing.green_streams;
     const size_t green_streams = count->alive() + kGreenStreamsAtATime;
-    for (size_t i = 0; i < kGreenStreamsAtATime; ++i) {
-      CUstream stream = nullptr;
-      if (cuda_.cuGreenCtxStreamCreate(&stream, missing.green, CU_STREAM_NON_BLOCKING, 0) !=
-          CUDA_SUCCESS) {
-        break;
-      }
-      count->Add();
-      made.streams.push_back({stream, count});
-    }
+    make_streams(kGreenStreamsAtATime, count, [&](CUstream* stream) {
+      return cuda_.cuGreenCtxStreamCreate(stream, missing.green, CU_STREAM_NON_BLOCKING, 0);
+    });
     count->Prepare(green_streams);
   }
   Destroy(made);

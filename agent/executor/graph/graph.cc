@@ -139,10 +139,12 @@ void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& req
   }
   const bool conditional = plan->reservation != nullptr && plan->result == CUDA_SUCCESS;
   if (conditional && !TakesReservation(caller, request, plan)) return;
-  if (plan->result == CUDA_SUCCESS) plan->events = services_.device->PromiseEvents(plan->records);
-  if (plan->result == CUDA_SUCCESS && plan->events == nullptr) {
-    graphs_short_of_events_.push_back({caller, request, plan});
-    return;
+  if (plan->result == CUDA_SUCCESS) {
+    plan->events = services_.device->PromiseEvents(plan->records);
+    if (plan->events == nullptr) {
+      graphs_short_of_events_.push_back({caller, request, plan});
+      return;
+    }
   }
   auto graph = std::make_shared<Graph>(services_.device, services_.modules, services_.quiet,
                                        services_.graphs, conditions_->graph_nodes(), host_->budget);
