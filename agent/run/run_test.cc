@@ -21,6 +21,41 @@ namespace {
 
 using std::chrono::seconds;
 
+// With a context, machine code from the toolkit's compiler, `compiled(sm)`, and `load(image)`, which returns CUDA's result.
+class GpuloomRunWithCompiler : public GpuloomRun {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(GPULOOM_CUDA_LIBRARIES "/libnvrtc.so")) {
+      GTEST_SKIP() << "no NVRTC in " GPULOOM_CUDA_LIBRARIES;
+    }
+    GpuloomRun::SetUp();
+  }
+
+  int RunWithCompiler(const std::string& program) {
+    constexpr char kBegin[] =
+        "import ctypes, struct, sys\n"
+        "cuda, nvrtc = ctypes.CDLL('libcuda.so.1'), ctypes.CDLL(sys.argv[1] + '/libnvrtc.so')\n"
+        "context, module = ctypes.c_void_p(), ctypes.c_void_p()\n"
+        "assert cuda.cuInit(0) == 0\n"
+        "assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
+        "assert cuda.cuCtxSetCurrent(context) == 0\n"
+        "def compiled(sm):\n"
+        "  program, size = ctypes.c_void_p(), ctypes.c_size_t()\n"
+        "  source = b'extern \"C\" __global__ void k() {}'\n"
+        "  options = (ctypes.c_char_p * 1)(b'-arch=sm_%d' % sm)\n"
+        "  assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, None, 0, None, None) == "
+        "0\n"
+        "  assert nvrtc.nvrtcCompileProgram(program, 1, options) == 0\n"
+        "  assert nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0\n"
+        "  cubin = ctypes.create_string_buffer(size.value)\n"
+        "  assert nvrtc.nvrtcGetCUBIN(program, cubin) == 0\n"
+        "  return cubin.raw\n"
+        "def load(image):\n"
+        "  return cuda.cuModuleLoadData(ctypes.byref(module), image)\n";
+    return Run({GPULOOM_PYTHON, "-c", kBegin + program, GPULOOM_CUDA_LIBRARIES});
+  }
+};
+
 TEST_F(GpuloomRun, SaysAtTheEndWhatIsNotSupported) {
   constexpr char kProgram[] =
       "import ctypes\n"
@@ -55,27 +90,8 @@ TEST_F(GpuloomRun, SaysWhyAnImageDoesNotLoad) {
 }
 
 // softgpu runs PTX only: what nvcc makes by default for one architecture is machine code.
-TEST_F(GpuloomRun, SaysThatMachineCodeNeedsAGpu) {
-  if (!std::filesystem::exists(GPULOOM_CUDA_LIBRARIES "/libnvrtc.so")) {
-    GTEST_SKIP() << "no NVRTC in " GPULOOM_CUDA_LIBRARIES;
-  }
-  constexpr char kProgram[] =
-      "import ctypes, sys\n"
-      "cuda, nvrtc = ctypes.CDLL('libcuda.so.1'), ctypes.CDLL(sys.argv[1] + '/libnvrtc.so')\n"
-      "context, module, program = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()\n"
-      "assert cuda.cuInit(0) == 0\n"
-      "assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
-      "assert cuda.cuCtxSetCurrent(context) == 0\n"
-      "source = b'extern \"C\" __global__ void k() {}'\n"
-      "assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, None, 0, None, None) == 0\n"
-      "options = (ctypes.c_char_p * 1)(b'-arch=sm_90')\n"
-      "assert nvrtc.nvrtcCompileProgram(program, 1, options) == 0\n"
-      "size = ctypes.c_size_t()\n"
-      "assert nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0\n"
-      "cubin = ctypes.create_string_buffer(size.value)\n"
-      "assert nvrtc.nvrtcGetCUBIN(program, cubin) == 0\n"
-      "assert cuda.cuModuleLoadData(ctypes.byref(module), cubin) == 209\n";
-  EXPECT_EQ(Run({GPULOOM_PYTHON, "-c", kProgram, GPULOOM_CUDA_LIBRARIES}), 0) << Errors();
+TEST_F(GpuloomRunWithCompiler, SaysThatMachineCodeNeedsAGpu) {
+  EXPECT_EQ(RunWithCompiler("assert load(compiled(90)) == 209\n"), 0) << Errors();
   EXPECT_THAT(Errors(), ::testing::HasSubstr("gpuloom: an image does not load: "));
   EXPECT_THAT(Errors(), ::testing::HasSubstr("which softgpu cannot run"));
 }
@@ -106,32 +122,16 @@ TEST_F(GpuloomRun, AnExecutorLogsAtItsEndHowItLaunched) {
 }
 
 // As of a library that was built for other GPUs.
-TEST_F(GpuloomRun, SaysWhichCodeAFatbinOfMachineCodeHolds) {
-  if (!std::filesystem::exists(GPULOOM_CUDA_LIBRARIES "/libnvrtc.so")) {
-    GTEST_SKIP() << "no NVRTC in " GPULOOM_CUDA_LIBRARIES;
-  }
+TEST_F(GpuloomRunWithCompiler, SaysWhichCodeAFatbinOfMachineCodeHolds) {
   constexpr char kProgram[] =
-      "import ctypes, struct, sys\n"
-      "cuda, nvrtc = ctypes.CDLL('libcuda.so.1'), ctypes.CDLL(sys.argv[1] + '/libnvrtc.so')\n"
-      "context, module = ctypes.c_void_p(), ctypes.c_void_p()\n"
-      "assert cuda.cuInit(0) == 0\n"
-      "assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0\n"
-      "assert cuda.cuCtxSetCurrent(context) == 0\n"
       "def member(sm):\n"
-      "  program, size = ctypes.c_void_p(), ctypes.c_size_t()\n"
-      "  source = b'extern \"C\" __global__ void k() {}'\n"
-      "  options = (ctypes.c_char_p * 1)(b'-arch=sm_%d' % sm)\n"
-      "  assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, None, 0, None, None) == 0\n"
-      "  assert nvrtc.nvrtcCompileProgram(program, 1, options) == 0\n"
-      "  assert nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)) == 0\n"
-      "  code = ctypes.create_string_buffer(-(-size.value // 8) * 8)\n"
-      "  assert nvrtc.nvrtcGetCUBIN(program, code) == 0\n"
+      "  cubin = compiled(sm)\n"
+      "  code = cubin + bytes(-len(cubin) % 8)\n"
       "  header = (2, 0x101, 64, len(code), 0, 0, 0, 0, sm, 0, 0, 0, 0, 0)\n"
-      "  return struct.pack('<HHIQIIHHIIIQQQ', *header) + code.raw\n"
+      "  return struct.pack('<HHIQIIHHIIIQQQ', *header) + code\n"
       "members = member(75) + member(80)\n"
-      "fatbin = struct.pack('<IHHQ', 0xba55ed50, 1, 16, len(members)) + members\n"
-      "assert cuda.cuModuleLoadData(ctypes.byref(module), fatbin) == 209\n";
-  EXPECT_EQ(Run({GPULOOM_PYTHON, "-c", kProgram, GPULOOM_CUDA_LIBRARIES}), 0) << Errors();
+      "assert load(struct.pack('<IHHQ', 0xba55ed50, 1, 16, len(members)) + members) == 209\n";
+  EXPECT_EQ(RunWithCompiler(kProgram), 0) << Errors();
   EXPECT_THAT(Errors(),
               ::testing::HasSubstr("gpuloom: an image does not load: fatbin: no PTX for compute_90 "
                                    "or lower, which is all that softgpu runs; it holds sm_75, "

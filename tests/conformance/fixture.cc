@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/conformance/fixture.h"
 
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +23,13 @@ void PrintTo(CUresult result, std::ostream* out) {
 }
 
 namespace gpuloom::conformance {
+
+bool KernelTellsOfPageFaults() {
+  int fd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC));
+  if (fd < 0) fd = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+  if (fd >= 0) close(fd);
+  return fd >= 0;
+}
 
 bool CountsOthers() { return std::getenv("GPULOOM_SOCKET_DIR") == nullptr; }
 

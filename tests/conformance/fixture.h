@@ -38,6 +38,9 @@ bool IsDeviceBelow(int capability);
 // Of what runs on one compute capability alone (sm_90a).
 bool IsDevice(int capability);
 
+// Whether this process may be told of page faults, which managed memory needs in order to migrate.
+bool KernelTellsOfPageFaults();
+
 // Whether cuMemGetInfo tells of the whole device, as natively, where other processes take memory and
 // give it back, too. Through gpuloom it tells of this allocation alone.
 bool CountsOthers();

@@ -3,9 +3,7 @@
 // small ones (managed_variables_test.cc), and as managed memory of that size for the quota.
 #include "tests/conformance/large_variables.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -19,13 +17,6 @@ namespace gpuloom::conformance {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
-
-bool KernelTellsOfPageFaults() {
-  int fd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC));
-  if (fd < 0) fd = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
-  if (fd >= 0) close(fd);
-  return fd >= 0;
-}
 
 class LargeVariables : public WithContext {
  protected:

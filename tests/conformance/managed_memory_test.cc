@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Managed memory: one address for host and device. The codes of wrong calls are those of driver 580
 // on an H200.
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,13 +17,6 @@ namespace gpuloom::conformance {
 namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
-
-bool KernelTellsOfPageFaults() {
-  int fd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC));
-  if (fd < 0) fd = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
-  if (fd >= 0) close(fd);
-  return fd >= 0;
-}
 
 // Each in small allocations, and in ones that are large enough to migrate where memory does: the parameter is the least
 // size.

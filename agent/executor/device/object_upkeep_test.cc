@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "agent/executor/testing/graph.h"
@@ -17,31 +18,40 @@ using wire::HostPtr;
 using wire::StreamId;
 using wire::Ticket;
 
-using ObjectUpkeepTest = HeldKernelTest;
+class ObjectUpkeepTest : public HeldKernelTest {
+ protected:
+  // Neighbours, and a tenant with a program and memory that will want very many objects.
+  void AddMany(const char* label) {
+    ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
+    many_ = scheduler_.AddTenant(label);
+    ASSERT_TRUE(LoadProgram(many_.get()));
+    its_ = many_->Alloc(4096);
+  }
+
+  std::unique_ptr<TestingTenant> many_;
+  uint64_t its_ = 0;
+};
 
 // NVIDIA's driver waits for all that runs when it needs another block of streams: on this thread, a
 // kernel without an end and a tenant with many streams would have stopped the whole domain.
 TEST_F(ObjectUpkeepTest, StreamsWithoutEndKeepNobodyWaiting) {
-  ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
-  auto many = scheduler_.AddTenant("many-streams");
-  ASSERT_TRUE(LoadProgram(many.get()));
-  const uint64_t its = many->Alloc(4096);
+  ASSERT_NO_FATAL_FAILURE(AddMany("many-streams"));
   Gate gate(host_ + 64);
   const Ticket endless = Hold(tenant_.get(), 0, memory_, gate);
   constexpr uint32_t kStreams = 200;
   std::vector<Ticket> launched(kStreams + 1);
   for (uint32_t stream = 1; stream <= kStreams; ++stream) {
-    ASSERT_TRUE(many->CreateStream(stream, /*nonblocking=*/true));
-    launched[stream] = Scale(many.get(), stream, its, 2);
+    ASSERT_TRUE(many_->CreateStream(stream, /*nonblocking=*/true));
+    launched[stream] = Scale(many_.get(), stream, its_, 2);
     if (stream % 20 == 0) {
       ASSERT_TRUE(NeighbourGoesOn()) << stream;
     }
   }
-  EXPECT_TRUE(many->WaitDone(1, launched[1]));
+  EXPECT_TRUE(many_->WaitDone(1, launched[1]));
   EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, endless));
   gate.Open();
   for (uint32_t stream = 1; stream <= kStreams; ++stream) {
-    ASSERT_TRUE(many->WaitDone(stream, launched[stream])) << stream;
+    ASSERT_TRUE(many_->WaitDone(stream, launched[stream])) << stream;
   }
   EXPECT_TRUE(tenant_->WaitDone(0, endless));
 }
@@ -49,36 +59,33 @@ TEST_F(ObjectUpkeepTest, StreamsWithoutEndKeepNobodyWaiting) {
 // A green context has blocks of streams of its own: that many have been in the whole device helps nobody there.
 TEST_F(ObjectUpkeepTest, Malicious_StreamsOfAPartWithoutEndKeepNobodyWaiting) {
   constexpr uint32_t kStreams = 60;
-  ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
-  auto many = scheduler_.AddTenant("many-streams-of-a-part");
-  ASSERT_TRUE(LoadProgram(many.get()));
-  const uint64_t its = many->Alloc(4096);
+  ASSERT_NO_FATAL_FAILURE(AddMany("many-streams-of-a-part"));
   for (uint32_t stream = 1; stream <= kStreams; ++stream) {
-    ASSERT_TRUE(many->CreateStream(stream, /*nonblocking=*/true));
-    ASSERT_TRUE(many->WaitDone(stream, Scale(many.get(), stream, its, 2)));
+    ASSERT_TRUE(many_->CreateStream(stream, /*nonblocking=*/true));
+    ASSERT_TRUE(many_->WaitDone(stream, Scale(many_.get(), stream, its_, 2)));
   }
   wire::GreenCreate::Request part{};
   part.context = wire::GreenContextId{1};
   part.part = wire::DevicePartId{1};
   part.split = {0, 1, 1, 0};
   part.picked[0] = 1;
-  ASSERT_EQ(many->Call<wire::GreenCreate>(part), CUDA_SUCCESS);
+  ASSERT_EQ(many_->Call<wire::GreenCreate>(part), CUDA_SUCCESS);
 
   Gate gate(host_ + 64);
   const Ticket endless = Hold(tenant_.get(), 0, memory_, gate);
   std::vector<Ticket> launched(2 * kStreams + 1);
   for (uint32_t stream = kStreams + 1; stream <= 2 * kStreams; ++stream) {
-    ASSERT_EQ(many->Call<wire::GreenStreamCreate>({StreamId{stream}, part.context, 0, 0}),
+    ASSERT_EQ(many_->Call<wire::GreenStreamCreate>({StreamId{stream}, part.context, 0, 0}),
               CUDA_SUCCESS);
-    launched[stream] = Scale(many.get(), stream, its, 2);
+    launched[stream] = Scale(many_.get(), stream, its_, 2);
     ASSERT_TRUE(NeighbourGoesOn()) << stream;
   }
-  EXPECT_TRUE(many->WaitDone(kStreams + 1, launched[kStreams + 1]));
-  EXPECT_FALSE(many->reader.Done(StreamId{2 * kStreams}, launched[2 * kStreams]));
+  EXPECT_TRUE(many_->WaitDone(kStreams + 1, launched[kStreams + 1]));
+  EXPECT_FALSE(many_->reader.Done(StreamId{2 * kStreams}, launched[2 * kStreams]));
   EXPECT_FALSE(tenant_->reader.Done(StreamId{0}, endless));
   gate.Open();
   for (uint32_t stream = kStreams + 1; stream <= 2 * kStreams; ++stream) {
-    ASSERT_TRUE(many->WaitDone(stream, launched[stream])) << stream;
+    ASSERT_TRUE(many_->WaitDone(stream, launched[stream])) << stream;
   }
   EXPECT_TRUE(tenant_->WaitDone(0, endless));
 }
@@ -107,23 +114,20 @@ TEST_F(ObjectUpkeepTest, EventsWithoutEndKeepNobodyWaiting) {
 
 // While others have all that there are without waiting, who needs its first ones gets them.
 TEST_F(ObjectUpkeepTest, Malicious_StreamsAndEventsWithoutEndLeaveOthersSome) {
-  ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
-  auto many = scheduler_.AddTenant("many");
-  ASSERT_TRUE(LoadProgram(many.get()));
-  const uint64_t its = many->Alloc(4096);
+  ASSERT_NO_FATAL_FAILURE(AddMany("many"));
   Gate gate(host_ + 64);
   const Ticket endless = Hold(tenant_.get(), 0, memory_, gate);
   for (uint32_t stream = 1; stream <= 100; ++stream) {
-    ASSERT_TRUE(many->CreateStream(stream, /*nonblocking=*/true));
-    Scale(many.get(), stream, its, 2);
+    ASSERT_TRUE(many_->CreateStream(stream, /*nonblocking=*/true));
+    Scale(many_.get(), stream, its_, 2);
   }
   std::vector<Ticket> recorded;
   for (uint32_t event = 1; event <= 6000; ++event) {
-    many->Post<wire::EventCreate>({wire::EventId{event}, /*timing=*/event % 2});
-    recorded.push_back(many->Post<wire::EventRecord>({wire::EventId{event}, StreamId{1}}));
+    many_->Post<wire::EventCreate>({wire::EventId{event}, /*timing=*/event % 2});
+    recorded.push_back(many_->Post<wire::EventRecord>({wire::EventId{event}, StreamId{1}}));
   }
-  ASSERT_TRUE(many->WaitDone(1, recorded[900]));
-  ASSERT_TRUE(many->Never([&] { return many->reader.Done(StreamId{1}, recorded[1999]); }))
+  ASSERT_TRUE(many_->WaitDone(1, recorded[900]));
+  ASSERT_TRUE(many_->Never([&] { return many_->reader.Done(StreamId{1}, recorded[1999]); }))
       << "there are no more";
   ASSERT_TRUE(neighbour_->CreateStream(1, /*nonblocking=*/true));
   EXPECT_TRUE(neighbour_->WaitDone(1, Scale(neighbour_.get(), 1, theirs_, 2)));
