@@ -2,7 +2,6 @@
 #include "agent/service.h"
 
 #include <spdlog/spdlog.h>
-#include <stdlib.h>
 
 #include <future>
 #include <map>
@@ -155,9 +154,6 @@ InventorySources SourcesOf(const CommandLine& line) {
 }
 
 absl::Status Serve(const CommandLine& line, const std::atomic<bool>& stop) {
-  // Before there is any other thread. What the operator has set stays.
-  setenv(kHardwareQueuesVariable, std::to_string(HardwareQueuesFor(line.slots)).c_str(), 0);
-
   // Its lock is another one than the agent's: both run on the same node, over the same state
   // directory.
   const bool is_only = line.schedulers == "only";

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/supervisor/scheduler_command.h"
 
-#include <algorithm>
-
 namespace gpuloom {
 
 std::vector<std::string> SchedulerCommand::For(const std::string& gpu_uuid,
@@ -23,7 +21,5 @@ std::vector<std::string> SchedulerCommand::For(const std::string& gpu_uuid,
   if (!log_format.empty()) command.insert(command.end(), {"--log-format", log_format});
   return command;
 }
-
-int HardwareQueuesFor(int slots) { return std::clamp(slots, 8, 16); }
 
 }  // namespace gpuloom

@@ -22,11 +22,4 @@ struct SchedulerCommand {
   std::vector<std::string> For(const std::string& gpu_uuid, const std::string& directory) const;
 };
 
-// How many hardware queues the contexts on a GPU with so many slots get: one for each container that may be there, so that
-// none waits in another's queue, but no fewer than the driver's own default and no more than 16, because each makes a
-// new domain's first program wait 14 ms longer (docs/design/start-up.md). Pure.
-int HardwareQueuesFor(int slots);
-// The driver's variable for their number: schedulers and executors inherit it.
-inline constexpr char kHardwareQueuesVariable[] = "CUDA_DEVICE_MAX_CONNECTIONS";
-
 }  // namespace gpuloom

@@ -26,11 +26,5 @@ TEST(SchedulerCommand, PassesOnWhatIsSet) {
                   "error", "--log-format", "json"));
 }
 
-TEST(SchedulerCommand, AHardwareQueueForEachSlotWithinReason) {
-  EXPECT_EQ(HardwareQueuesFor(1), 8) << "the driver's own default";
-  EXPECT_EQ(HardwareQueuesFor(10), 10);
-  EXPECT_EQ(HardwareQueuesFor(40), 16);
-}
-
 }  // namespace
 }  // namespace gpuloom

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of the driver's queues the work of all sessions occupies. Submitting to a full queue blocks
-// the calling thread (1,019 launches, measured), and streams beyond the 16 that the driver has queues
-// for share one: a queue whose head waits fills up with everything behind it, from all its streams. The
+// How much of the driver's queues the work of all sessions occupies, and who holds the hardware's (hardware_queues.h).
+// Submitting to a full queue blocks the calling thread (1,019 launches, measured), and streams beyond the hardware's
+// queues share one: a queue whose head waits fills up with everything behind it, from all its streams. The
 // ring thread must not block there: the head may be waiting for it (docs/design/running-graphs.md).
 //
 // Owned by the loop; updated by the sessions' stream sets. Ring thread only.
@@ -10,10 +10,14 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "agent/executor/device/hardware_queues.h"
+
 namespace gpuloom::executor {
 
 class DriverRoom {
  public:
+  explicit DriverRoom(uint32_t hardware_queues = kHardwareQueues) : hardware_(hardware_queues) {}
+
   // A command takes one place in a queue; marks and waits for other streams take additional places.
   // With all the exceptions below, what is at CUDA stays under what a single queue holds.
   static constexpr uint32_t kPlaces = 256;
@@ -31,7 +35,11 @@ class DriverRoom {
   void SetSharers(uint32_t sessions) { sharers_ = std::clamp(sessions, 1u, kPlaces); }
   uint32_t taken() const { return taken_; }
 
+  HardwareQueues& hardware() { return hardware_; }
+  const HardwareQueues& hardware() const { return hardware_; }
+
  private:
+  HardwareQueues hardware_;
   uint32_t taken_ = 0;
   uint32_t sharers_ = 1;  // active sessions
 };

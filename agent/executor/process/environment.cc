@@ -7,6 +7,8 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
+#include "agent/executor/device/hardware_queues.h"
+
 namespace gpuloom::executor {
 
 LogLevel LogLevelOf(LogLevel given) {
@@ -32,6 +34,12 @@ std::string CuptiSetting() {
   return value == nullptr ? "" : value;
 }
 
+uint32_t HardwareQueueCount() {
+  const char* value = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const int queues = value == nullptr ? 0 : atoi(value);
+  return queues < 1 || queues > 32 ? 8 : static_cast<uint32_t>(queues);  // the driver's default
+}
+
 void PrepareForDriver() {
   // The log is a pipe, and its reader may be gone.
   signal(SIGPIPE, SIG_IGN);
@@ -46,8 +54,8 @@ void PrepareForDriver() {
   prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
   // More hardware queues than the default of 8, so that tenants' streams do not wait for one
   // another; each makes creating the context 14 ms slower. To change the number, set the variable
-  // for the scheduler (docs/design/start-up.md). Read by cuInit.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "16", 0);
+  // for the agent, the scheduler or `gpuloom run` (docs/design/start-up.md). Read by cuInit.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(kHardwareQueues).c_str(), 0);
   // Eager loading would make every load wait for the device, not only the first use (quiet.h).
   setenv("CUDA_MODULE_LOADING", "LAZY", 1);
 }

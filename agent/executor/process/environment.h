@@ -3,6 +3,7 @@
 // for the driver. Called from main, before there are other threads.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "agent/node/log_line.h"
@@ -19,6 +20,9 @@ bool IsBatchingOn();
 bool IsSharingOn();
 // GPULOOM_EXECUTOR_CUPTI, where CUPTI is: a path, or "off". Empty: the usual places are searched (trace/cupti.h).
 std::string CuptiSetting();
+
+// How many hardware queues the driver gives a context: CUDA_DEVICE_MAX_CONNECTIONS, which PrepareForDriver sets if nobody has.
+uint32_t HardwareQueueCount();
 
 // Raises the descriptor limit to the hard limit, ignores SIGPIPE, makes timers exact for this thread and those that it
 // starts, and sets the variables that the driver reads in cuInit.

@@ -46,6 +46,7 @@ TEST(Environment, TheDriverFindsItsVariablesAndDescriptors) {
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);
   PrepareForDriver();
   EXPECT_STREQ(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "16");
+  EXPECT_EQ(HardwareQueueCount(), 16u);
   EXPECT_STREQ(getenv("CUDA_MODULE_LOADING"), "LAZY");
   rlimit after = {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &after), 0);
@@ -54,6 +55,7 @@ TEST(Environment, TheDriverFindsItsVariablesAndDescriptors) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8", 1);
   PrepareForDriver();
   EXPECT_STREQ(getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "8");
+  EXPECT_EQ(HardwareQueueCount(), 8u);
   unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
   unsetenv("CUDA_MODULE_LOADING");
   setrlimit(RLIMIT_NOFILE, &before);

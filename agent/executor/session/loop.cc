@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "agent/executor/launch/launches.h"
+#include "agent/executor/process/environment.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/session.h"
 #include "agent/executor/session/slice.h"
@@ -111,6 +112,7 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
                   !batches             ? 0
                   : submit_threads < 0 ? SubmitThreads()
                                        : submit_threads),
+      room_(HardwareQueueCount()),
       sharing_(shares),
       turns_(&sharing_, &scheduler_),
       tracer_(device, means != nullptr ? means : &kNoMeans, wake_.get(),

@@ -54,7 +54,7 @@ Session::Session(const Services& services, const control::AddSession& order, Sha
                   std::move(completions), &stream_set_),
       doorbell_(std::move(doorbell)),
       parts_(std::make_unique<Parts>(static_cast<SessionPort*>(this))),
-      stream_set_(&parts_->submission, &held_, services.room) {
+      stream_set_(&parts_->submission, &held_, services.room, &tenant_->hardware_queues) {
   // Request 0: nobody waits to hear that it is held.
   if (order.held != 0) Hold(control::HoldReason::kOperator, true, 0);
   FollowPartition();

@@ -21,10 +21,11 @@ struct Tenant {
   Tenant& operator=(const Tenant&) = delete;
 
   const std::string label;
-  uint64_t staged_bytes = 0;  // Staging's
-  uint32_t link_threads = 0;  // including those left behind by its ended sessions
-  uint32_t streams = 0;       // CUDA's
-  uint32_t events = 0;        // recorded ones, and those that wait to be
+  uint64_t staged_bytes = 0;     // Staging's
+  uint32_t link_threads = 0;     // including those left behind by its ended sessions
+  uint32_t streams = 0;          // CUDA's
+  uint32_t hardware_queues = 0;  // held by its streams
+  uint32_t events = 0;           // recorded ones, and those that wait to be
 
   // What a program has that does one thing at a time. For it the last streams and events are kept that can be had without
   // waiting for the device (device.h).

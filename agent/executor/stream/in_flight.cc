@@ -65,6 +65,11 @@ void InFlight::CompleteOldestMark(Stream& stream, uint64_t now_ns) {
   Give(mark.weight);
   stream.marks.pop_front();
   --marks_;
+  if (stream.holds_queue && !stream.HoldsUp()) {
+    stream.holds_queue = false;
+    --held_;
+    room_->hardware().Give(allocation_queues_, 1);
+  }
 }
 
 void InFlight::ForgetEnded() {

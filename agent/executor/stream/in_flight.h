@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "agent/executor/device/driver_room.h"
@@ -32,9 +33,13 @@ inline constexpr uint32_t kMaxMarks = 2048;
 
 class InFlight {
  public:
-  // `room` outlives this.
-  explicit InFlight(DriverRoom* room) : room_(room) {}
-  ~InFlight() { room_->Give(queued_); }
+  // Both outlive this. `allocation_queues`: the hardware queues of all its sessions.
+  InFlight(DriverRoom* room, uint32_t* allocation_queues)
+      : room_(room), allocation_queues_(allocation_queues) {}
+  ~InFlight() {
+    room_->Give(queued_);
+    room_->hardware().Give(allocation_queues_, held_);
+  }
   InFlight(const InFlight&) = delete;
   InFlight& operator=(const InFlight&) = delete;
 
@@ -45,6 +50,19 @@ class InFlight {
            stream.in_flight < stream.max_in_flight && stream.queued < kMaxInFlight &&
            marks_ < kMaxMarks && room_->Has(queued_, stream.in_flight) &&
            (stream.in_flight != 0 || streams_at_device_ < kMaxStreamsAtDevice);
+  }
+
+  // Whether more work may go behind what the stream has at the device, or behind work of other streams that it waits for.
+  bool MayHoldQueue(const Stream& stream) const {
+    return stream.holds_queue || room_->hardware().MayTake(*allocation_queues_);
+  }
+  bool MaySpareQueue(const Stream& stream) const {
+    return stream.holds_queue || room_->hardware().MaySpare(*allocation_queues_);
+  }
+  void HoldQueue(Stream& stream) {
+    if (std::exchange(stream.holds_queue, true)) return;
+    room_->hardware().Take(allocation_queues_);
+    ++held_;
   }
 
   // Places in the driver's queues.
@@ -72,7 +90,9 @@ class InFlight {
 
  private:
   DriverRoom* room_;
+  uint32_t* allocation_queues_;
   uint32_t queued_ = 0;             // places taken by this
+  uint32_t held_ = 0;               // streams with `holds_queue`
   uint32_t streams_at_device_ = 0;  // with commands in flight
   uint32_t marks_ = 0;              // the marks of all streams
   std::vector<Stream*> unmarked_;   // have `unmarked` commands

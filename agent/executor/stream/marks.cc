@@ -113,9 +113,11 @@ void Submission::MarkSubmitted(Stream& stream, bool notify) {
       notify);
 }
 
-void Submission::RecordMark(const Stream& stream, Point* point, bool notify) {
-  // Before the event: when the tenant has seen the word, no event before it is pending.
-  point->device_notifies = notify && words_.Write(stream.cuda, stream.id, point->ticket);
+void Submission::RecordMark(Stream& stream, Point* point, bool notify) {
+  // Before the event: when the tenant has seen the word, no event before it is pending. Unlike the event, the word waits
+  // in a hardware queue.
+  point->device_notifies =
+      notify && streams_.HoldQueue(stream) && words_.Write(stream.cuda, stream.id, point->ticket);
   CUresult result = services_.device->TakeEvent(point->timing, &point->event);
   if (result == CUDA_SUCCESS) {
     result =

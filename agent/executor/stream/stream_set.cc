@@ -15,6 +15,19 @@ constexpr size_t kIdleChunks = 64;
 // Waiting streams that SubmitWaiting looks at between two looks at the clock.
 constexpr size_t kStreamsPerCheck = 64;
 
+// An event, and what is for ordering only, wait at the device without holding a hardware queue.
+bool TakesQueue(const StreamCommand& command) {
+  return !std::holds_alternative<NoWork>(command.work) &&
+         !std::holds_alternative<RecordWork>(command.work);
+}
+
+bool IsEndless(const StreamCommand& command) {
+  return std::holds_alternative<LaunchWork>(command.work) ||
+         std::holds_alternative<LaunchExWork>(command.work) ||
+         std::holds_alternative<GraphWork>(command.work) ||
+         std::holds_alternative<ChunkWork>(command.work);
+}
+
 // Of what the stream has at CUDA, or on its way there; UINT64_MAX if it has nothing.
 uint64_t FirstAtDevice(const Stream& stream) {
   if (!stream.marks.empty()) return stream.marks.front().first_ticket;
@@ -198,6 +211,26 @@ bool StreamSet::AreSubmitted(const std::vector<Dependency>& dependencies) const 
                      [this](const Dependency& dependency) { return IsSubmitted(dependency); });
 }
 
+bool StreamSet::IsDone(const Dependency& dependency) const {
+  if (dependency.point != nullptr && dependency.point->done) return true;
+  if (dependency.foreign) return false;
+  const Stream* other = FindAny(dependency.stream);
+  return other == nullptr || other->completed >= static_cast<uint64_t>(dependency.ticket);
+}
+
+bool StreamSet::WouldWait(const Stream& stream, const std::vector<Dependency>& dependencies) const {
+  return stream.HoldsUp() ||
+         !std::all_of(dependencies.begin(), dependencies.end(),
+                      [this](const Dependency& dependency) { return IsDone(dependency); });
+}
+
+void StreamSet::NoteQueue(Stream& stream, const StreamCommand& command) {
+  const bool waits = WouldWait(stream, command.dependencies);
+  if (waits && TakesQueue(command)) in_flight_.HoldQueue(stream);
+  // What is behind a wait lasts as long as the wait.
+  if (waits || IsEndless(command)) stream.endless = static_cast<uint64_t>(command.ticket);
+}
+
 // If a command waits for many others, the waits that are possible already are passed to CUDA: it
 // keeps them until the stream is given work, which is this command.
 void StreamSet::SubmitWaitsEarly(Stream& stream) {
@@ -211,6 +244,7 @@ void StreamSet::SubmitWaitsEarly(Stream& stream) {
   for (size_t i = 0; i < kMaxWaitsAtOnce && dependencies.size() > kMaxWaitsAtOnce; ++i) {
     if (!IsSubmitted(dependencies.back())) return;
     sink_->WaitFor(stream, dependencies.back());
+    stream.endless = static_cast<uint64_t>(stream.waiting.front().ticket);
     dependencies.pop_back();
     waiting_bytes_ -= sizeof(Dependency);
   }
@@ -221,6 +255,10 @@ bool StreamSet::IsReady(const Stream& stream, const StreamCommand& command) cons
       // SubmitWaitsEarly comes first.
       (command.dependencies.size() > kMaxWaitsAtOnce && command.gate == nullptr) ||
       !AreSubmitted(command.dependencies)) {
+    return false;
+  }
+  if (TakesQueue(command) && WouldWait(stream, command.dependencies) &&
+      !in_flight_.MayHoldQueue(stream)) {
     return false;
   }
   return (command.gate == nullptr || PassesGate(stream, command)) &&
@@ -234,11 +272,7 @@ bool StreamSet::PassesGate(const Stream& stream, const StreamCommand& command) c
   if (gate.open) return true;
   if (stream.in_flight != 0) return false;
   for (const Dependency& dependency : command.dependencies) {
-    const Stream* other = FindAny(dependency.stream);
-    const bool done = other == nullptr ||
-                      other->completed >= static_cast<uint64_t>(dependency.ticket) ||
-                      (dependency.point != nullptr && dependency.point->done);
-    if (!done) return false;
+    if (!IsDone(dependency)) return false;
   }
   gate.try_open(&gate);
   return gate.open;
@@ -250,6 +284,7 @@ bool StreamSet::PassesGate(const Stream& stream, const StreamCommand& command) c
 void StreamSet::SubmitNow(Stream& stream, StreamCommand& command) {
   const uint64_t first = FirstTicket(command);
   const auto ticket = static_cast<uint64_t>(command.ticket);
+  NoteQueue(stream, command);
   sink_->Submit(stream, command);
   if (stream.busy) {
     stream.busy_first = first;

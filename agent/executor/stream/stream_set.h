@@ -16,6 +16,9 @@
 // so, when something else comes after it or waits for it, and when the ring is empty (Flush). Until
 // then its launches are enqueued and not submitted, as if they waited.
 //
+// What would wait at the device behind a kernel, a graph or another stream takes a hardware queue there, and goes only
+// if one may be held (hardware_queues.h); by itself every stream's next command goes.
+//
 // While several sessions share the device's time, nothing is submitted that the sink does not allow (MaySubmit).
 //
 // Ring thread only; owned by the session.
@@ -60,9 +63,12 @@ class StreamSink {
 
 class StreamSet {
  public:
-  // While *hold is true nothing is submitted. `room` outlives this.
-  StreamSet(StreamSink* sink, const bool* hold, DriverRoom* room)
-      : sink_(sink), hold_(hold), in_flight_(room), streams_(wire::kMaxStreams) {}
+  // While *hold is true nothing is submitted. `room` and `allocation_queues` (in_flight.h) outlive this.
+  StreamSet(StreamSink* sink, const bool* hold, DriverRoom* room, uint32_t* allocation_queues)
+      : sink_(sink),
+        hold_(hold),
+        in_flight_(room, allocation_queues),
+        streams_(wire::kMaxStreams) {}
   StreamSet(const StreamSet&) = delete;
   StreamSet& operator=(const StreamSet&) = delete;
 
@@ -130,6 +136,13 @@ class StreamSet {
     in_flight_.AddMark(stream, std::move(point), now_ns);
   }
   std::vector<Stream*> TakeUnmarked() { return in_flight_.TakeUnmarked(); }
+  // For what the sink itself puts behind a stream's work, and can do without. Returns false if it has to.
+  bool HoldQueue(Stream& stream) {
+    if (!stream.HoldsUp()) return true;
+    if (!in_flight_.MaySpareQueue(stream)) return false;
+    in_flight_.HoldQueue(stream);
+    return true;
+  }
 
   // Drops a piece of what has not been submitted; returns true if that was the last. After the first call nothing may
   // be enqueued.
@@ -171,9 +184,15 @@ class StreamSet {
   // Whether the stream's open chunk could be submitted.
   bool MayClose(const Stream& stream) const {
     return stream.open != nullptr && stream.waiting.empty() && HasRoom(stream) &&
-           AreSubmitted(stream.open_dependencies);
+           AreSubmitted(stream.open_dependencies) &&
+           (!WouldWait(stream, stream.open_dependencies) || in_flight_.MayHoldQueue(stream));
   }
   bool IsSubmitted(const Dependency& dependency) const;
+  bool IsDone(const Dependency& dependency) const;
+  // Whether what comes next would wait at the device.
+  bool WouldWait(const Stream& stream, const std::vector<Dependency>& dependencies) const;
+  // Call before the command is submitted.
+  void NoteQueue(Stream& stream, const StreamCommand& command);
   void SubmitWaitsEarly(Stream& stream);
   bool PassesGate(const Stream& stream, const StreamCommand& command) const;
   void SubmitNow(Stream& stream, StreamCommand& command);

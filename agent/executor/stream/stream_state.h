@@ -83,6 +83,9 @@ struct Stream {
   uint64_t enqueued = 0;        // newest ticket
   uint64_t submitted = 0;       // newest ticket that CUDA has
   uint64_t completed = 0;       // newest ticket that is done
+  // Newest ticket, at CUDA, of a kernel, a graph, or a wait for another stream: what may take without end.
+  uint64_t endless = 0;
+  bool holds_queue = false;  // of the hardware's: something is behind such work (hardware_queues.h)
   std::deque<StreamCommand> waiting;
   ChunkPtr open;  // after `waiting`; never empty
   std::vector<Dependency> open_dependencies;
@@ -124,6 +127,8 @@ struct Stream {
   bool listed_unmarked = false;
   bool listed_open = false;
 
+  // What is submitted now would wait at the device, perhaps for long.
+  bool HoldsUp() const { return endless > completed; }
   // Something is at CUDA, or on its way there.
   bool AtDevice() const { return busy || in_flight != 0 || !marks.empty(); }
   // Also checks in_flight: a part of a command whose last part never comes may be at CUDA.

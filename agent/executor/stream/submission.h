@@ -107,7 +107,7 @@ class Submission final : public Part, public StreamSink {
   bool Fits(const Stream& stream, arbiter::Engine engine, F key) const;
   // Adds a mark behind all that is at CUDA.
   void MarkSubmitted(Stream& stream, bool notify = false);
-  void RecordMark(const Stream& stream, Point* point, bool notify);
+  void RecordMark(Stream& stream, Point* point, bool notify);
   void MarkBefore(Stream& stream, const StreamCommand& command);
   void Count(Stream& stream, const StreamCommand& command);
   // For the meter: the work has been there since `since_ns`, or since it was submitted.

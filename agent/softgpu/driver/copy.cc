@@ -150,6 +150,7 @@ CUresult SubmitCopy(Stream& stream, const Copy& copy, bool wait) {
     run.from.slice_bytes = copy.width_bytes * copy.height;
   }
   Work work;
+  work.on_device = true;
   work.run = [run, staged, judged] { judged.Run(run); };
   const Point done = stream.context.Enqueue(stream, std::move(work));
   const bool between_devices = to.on_device && from.on_device;
@@ -222,6 +223,7 @@ CUresult PrepareFill(const Fill& fill, std::function<void()>& run) {
 
 CUresult SubmitFill(Stream& stream, const Fill& fill) {
   Work work;
+  work.on_device = true;
   const CUresult prepared = PrepareFill(fill, work.run);
   if (prepared != CUDA_SUCCESS || work.run == nullptr) return prepared;
   stream.context.Enqueue(stream, std::move(work));

@@ -42,7 +42,7 @@ void MakeDevices(const Settings& settings) {
     // ones do.
     if (WasLostAtLoad(number)) continue;
     const int ordinal = DeviceCount();
-    Device& device = Devices().emplace_back();
+    Device& device = Devices().emplace_back(settings.hardware_queues);
     device.ordinal = ordinal;
     device.number = number;
     // Readable in a dump and the same in every process: "gpuloom softgpu" and the number.

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "agent/softgpu/driver/hardware_queues.h"
 #include "agent/softgpu/driver/settings.h"
 #include "agent/softgpu/exec/machine/module.h"
 #include "proto/cuda/cuda_all.h"
@@ -23,11 +24,14 @@ inline constexpr int kMaxGridDimYZ = 65535;
 inline constexpr int kRegistersPerMultiprocessor = 65536;
 
 struct Device {
+  explicit Device(int hardware_queues) : queues(hardware_queues) {}
+
   int ordinal = 0;
   int number = 0;  // its number on the node, lost devices included
   CUuuid uuid{};
   uint64_t memory_bytes = 0;
   std::atomic<uint64_t> used_bytes{0};
+  HardwareQueues queues;
   Context* primary = nullptr;  // made with the device, activated by retain
 
   // Takes bytes from the device's memory; false when there are not that many left.

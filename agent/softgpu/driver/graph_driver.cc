@@ -256,6 +256,7 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, DefaultStream null_means) {
   CUDA_RETURN_IF_ERROR(FindLaunchStream(handle, null_means, &stream));
   Program* program = ProgramOf(exec);
   Work work;
+  work.on_device = true;
   // Runs of one graph never overlap, whatever their streams: steps may run again, never twice at
   // once (graph_run.h).
   if (!program->last.Done()) work.after.push_back(program->last);

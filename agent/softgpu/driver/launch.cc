@@ -193,6 +193,7 @@ CUresult Launch(Stream& stream, const FoundFunction& found, const LaunchShape& s
   // A function of another context's module.
   if (&stream.context.Owner() != &found.module->context) return CUDA_ERROR_INVALID_HANDLE;
   Work work;
+  work.on_device = true;
   CUDA_RETURN_IF_ERROR(PrepareLaunch(found, shape, params, extra, work.run));
   stream.context.Enqueue(stream, std::move(work));
   return CUDA_SUCCESS;

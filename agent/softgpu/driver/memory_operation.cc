@@ -83,6 +83,7 @@ CUresult Prepare(std::vector<MemoryOperation> operations, std::function<void()>&
 
 CUresult Submit(Stream& stream, std::vector<MemoryOperation> operations) {
   Work work;
+  work.on_device = true;
   CUDA_RETURN_IF_ERROR(Prepare(std::move(operations), work.run));
   stream.context.Enqueue(stream, std::move(work));
   return CUDA_SUCCESS;

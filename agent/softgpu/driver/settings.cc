@@ -97,6 +97,9 @@ bool ReadSettings(Settings& settings, std::string& error) {
     error = "GPULOOM_SOFTGPU_MEMORY: " + error;
     return false;
   }
+  std::string ignored;
+  static_cast<void>(
+      ReadNumber("CUDA_DEVICE_MAX_CONNECTIONS", 1, 32, settings.hardware_queues, ignored));
   return ReadNumber("GPULOOM_SOFTGPU_DEVICES", 0, kMaxDevices, settings.device_count, error) &&
          ReadNumber("GPULOOM_SOFTGPU_COMPILE", 0, kMaxCompileSeconds,
                     settings.compile_seconds_per_mib, error) &&

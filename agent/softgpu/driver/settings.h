@@ -17,6 +17,8 @@
 // GPULOOM_SOFTGPU_COUNT    1 prints on stderr how many instructions each grid took
 // GPULOOM_SOFTGPU_LOST     a file: a process that loads the driver while it exists finds no device, as when a GPU
 //                          has fallen off the bus; if it contains numbers, only those devices are lost
+// CUDA_DEVICE_MAX_CONNECTIONS  as NVIDIA's driver reads it: hardware queues of each device (hardware_queues.h), 1 to 32;
+//                          default, also for anything else, 8
 // GPULOOM_SOFTGPU_QUIET    1 silences the one line per unsupported function and per fault on stderr
 //
 // Values only, safe from any thread. A value that cannot be read is reported on stderr and fails cuInit.
@@ -49,6 +51,7 @@ struct Settings {
   int multiprocessors = 4;
   int threads = 0;  // 0: one for each processor
   bool counts = false;
+  int hardware_queues = 8;
 };
 
 // A size (agent/node/size.h) that a device can have. False, with a sentence in `error`.

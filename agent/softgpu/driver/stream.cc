@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -39,14 +40,16 @@ Stream::Stream(Context& of, Kind what, unsigned with_flags, int with_priority)
 Point Stream::Push(Work work) {
   std::deque<Work> dropped;  // goes after the lock
   const MutexLock lock(mutex_);
-  queue_.push_back(std::move(work));
   ++pushed_;
+  HoldQueueLocked(work);
+  queue_.push_back(std::move(work));
   if (!thread_runs_ && !StartThreadLocked()) {
     RecordFault(CUDA_ERROR_OPERATING_SYSTEM,
                 "no thread for a stream; are the process's threads limited (ulimit -u, pids.max)?");
     // Passed over, as all work after a fault; nobody waits for it.
     dropped.swap(queue_);
     completed_.store(pushed_);
+    if (holds_queue_) context.device.queues.Release(holds_queue_);
     work_done_.NotifyAll();
   }
   work_arrived_.NotifyOne();
@@ -106,6 +109,16 @@ bool Stream::StartThreadLocked() {
   return thread_runs_;
 }
 
+// For the newest piece, which is about to be queued.
+void Stream::HoldQueueLocked(const Work& work) {
+  const bool waits = newest_busy_ > completed_.load() ||
+                     !std::all_of(work.after.begin(), work.after.end(),
+                                  [](const Point& point) { return point.Done(); });
+  if (work.on_device || waits) newest_busy_ = pushed_;
+  if (!work.on_device || !waits) return;
+  if (holds_queue_ || context.device.queues.TryHold(holds_queue_)) newest_held_ = pushed_;
+}
+
 // Points are waited for without the lock, in any order: all must be done before the work may run.
 void Stream::RunQueue() {
   MutexLock lock(mutex_);
@@ -115,8 +128,14 @@ void Stream::RunQueue() {
     if (queue_.empty()) break;
     Work work = std::move(queue_.front());
     queue_.pop_front();
+    const uint64_t number = completed_.load() + 1;
     lock.Unlock();
     for (const Point& point : work.after) point.Wait();
+    if (work.on_device) context.device.queues.WaitForOne(holds_queue_);
+    // What waited last in the queue leaves it when it begins.
+    lock.Lock();
+    if (holds_queue_ && newest_held_ == number) context.device.queues.Release(holds_queue_);
+    lock.Unlock();
     // After a fault work is skipped but still counts, so that nobody waits forever.
     if (work.run != nullptr && (work.even_after_fault || Fault() == CUDA_SUCCESS)) work.run();
     work = Work();  // what it held is released before it counts as done

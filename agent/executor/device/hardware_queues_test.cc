@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "agent/executor/device/hardware_queues.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "agent/executor/testing/held_kernel.h"
+
+namespace gpuloom::executor {
+namespace {
+
+using wire::StreamId;
+using wire::Ticket;
+
+uint32_t TakeAll(HardwareQueues* queues, uint32_t* mine) {
+  uint32_t taken = 0;
+  for (; queues->MayTake(*mine); ++taken) queues->Take(mine);
+  return taken;
+}
+
+TEST(HardwareQueues, ALoneAllocationLeavesSomeToWhoComesNext) {
+  HardwareQueues queues(16);
+  uint32_t first = 0;
+  uint32_t second = 0;
+  EXPECT_EQ(TakeAll(&queues, &first), 6u);
+  EXPECT_EQ(TakeAll(&queues, &second), 2u);
+  queues.Give(&first, 6);
+  EXPECT_EQ(TakeAll(&queues, &second), 4u);
+  EXPECT_EQ(TakeAll(&queues, &first), 2u) << "its part is half, and two are left";
+  queues.Give(&first, 2);
+  queues.Give(&second, 6);
+  EXPECT_EQ(queues.held(), 0u);
+}
+
+TEST(HardwareQueues, EveryAllocationHasOne) {
+  for (const uint32_t count : {1u, 8u, 10u, 16u, 32u}) {
+    HardwareQueues queues(count);
+    std::array<uint32_t, 40> holders{};
+    for (uint32_t& holder : holders) EXPECT_GE(TakeAll(&queues, &holder), 1u);
+    EXPECT_GE(queues.held(), holders.size());
+    // Those that came first have no more than that once the others are there.
+    for (uint32_t& holder : holders) queues.Give(&holder, holder);
+    for (uint32_t& holder : holders) queues.Take(&holder);
+    for (uint32_t& holder : holders) EXPECT_FALSE(queues.MayTake(holder));
+  }
+}
+
+TEST(HardwareQueues, NobodyIsToldEarlyAtOthersExpense) {
+  HardwareQueues queues(16);
+  std::array<uint32_t, 9> holders{};
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_TRUE(queues.MaySpare(holders[i]));
+    queues.Take(&holders[i]);
+  }
+  EXPECT_TRUE(queues.MayTake(holders[8]));
+  EXPECT_FALSE(queues.MaySpare(holders[8]));
+}
+
+class HardwareQueuesTest : public HeldKernelTest {
+ protected:
+  static constexpr uint32_t kStreams = kHardwareQueues + 4;
+
+  static constexpr uint32_t kTheirs = 2;  // an allocation with few streams gets them at once
+
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(MakeNeighbours());
+    pinned_ = Pin(neighbour_.get());
+    ASSERT_NE(pinned_, nullptr);
+    for (uint32_t stream = 1; stream <= kStreams; ++stream) {
+      ASSERT_TRUE(tenant_->CreateStream(stream, /*nonblocking=*/true));
+    }
+    // So that the driver has made all streams: another one would have to wait for kernels to end (device.h).
+    for (uint32_t stream = 0; stream <= kStreams; ++stream) {
+      ASSERT_TRUE(tenant_->WaitDone(stream, Scale(tenant_.get(), stream, memory_, 2)));
+    }
+    for (uint32_t stream = 1; stream <= kTheirs; ++stream) {
+      ASSERT_TRUE(neighbour_->CreateStream(stream, /*nonblocking=*/true));
+    }
+    ASSERT_NO_FATAL_FAILURE(ExpectNeighbourGoesOn());
+  }
+
+  uint32_t* pinned_ = nullptr;
+
+  // Kernels and copies, in a chain behind one another, in streams that it has used and in others.
+  void ExpectNeighbourGoesOn() {
+    for (uint32_t stream = 0; stream <= kTheirs; ++stream) {
+      for (int i = 0; i < 5; ++i) Scale(neighbour_.get(), stream, theirs_, 2);
+      neighbour_->Post<wire::Copy>({StreamId{stream}, wire::CopyKind::kDeviceToHost,
+                                    reinterpret_cast<uint64_t>(pinned_), theirs_, 128});
+      ASSERT_TRUE(neighbour_->WaitDone(stream, Scale(neighbour_.get(), stream, theirs_, 2)))
+          << stream;
+    }
+  }
+};
+
+TEST_F(HardwareQueuesTest, Malicious_WorkBehindKernelsWithoutEndKeepsNobodyWaiting) {
+  Gate gate(host_ + 64);
+  std::array<Ticket, kStreams + 1> last{};
+  for (uint32_t stream = 1; stream <= kStreams; ++stream) {
+    Hold(tenant_.get(), stream, memory_, gate);
+    last[stream] = Scale(tenant_.get(), stream, memory_, 2);
+  }
+  ASSERT_NO_FATAL_FAILURE(ExpectNeighbourGoesOn());
+  // The program's other streams go on as well.
+  EXPECT_TRUE(tenant_->WaitDone(0, Scale(tenant_.get(), 0, memory_, 2)));
+  for (uint32_t stream = 1; stream <= kStreams; ++stream) {
+    EXPECT_FALSE(tenant_->reader.Done(StreamId{stream}, last[stream])) << stream;
+  }
+  gate.Open();
+  for (uint32_t stream = 1; stream <= kStreams; ++stream) {
+    ASSERT_TRUE(tenant_->WaitDone(stream, last[stream])) << stream;
+  }
+}
+
+TEST_F(HardwareQueuesTest, Malicious_StreamsThatWaitForAKernelWithoutEndKeepNobodyWaiting) {
+  Gate gate(host_ + 64);
+  Hold(tenant_.get(), 1, memory_, gate);
+  tenant_->Post<wire::EventCreate>({wire::EventId{1}, 0});
+  tenant_->Post<wire::EventRecord>({wire::EventId{1}, StreamId{1}});
+  std::array<Ticket, kStreams + 1> last{};
+  for (uint32_t stream = 2; stream <= kStreams; ++stream) {
+    tenant_->Post<wire::StreamWaitEvent>({StreamId{stream}, wire::EventId{1}});
+    last[stream] = Scale(tenant_.get(), stream, memory_, 2);
+  }
+  ASSERT_NO_FATAL_FAILURE(ExpectNeighbourGoesOn());
+  EXPECT_FALSE(tenant_->reader.Done(StreamId{2}, last[2]));
+  gate.Open();
+  for (uint32_t stream = 2; stream <= kStreams; ++stream) {
+    ASSERT_TRUE(tenant_->WaitDone(stream, last[stream])) << stream;
+  }
+}
+
+}  // namespace
+}  // namespace gpuloom::executor
