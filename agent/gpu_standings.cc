@@ -34,12 +34,9 @@ void GpuStandings::Look(Clock::Time now) {
   const std::map<std::string, std::vector<ImpossibleRule>> impossible =
       options_.policy->Impossible();
   for (const Gpu& gpu : options_.gpus) {
-    const bool is_first = !known_.contains(gpu.uuid);
-    Known& known = known_[gpu.uuid];
-    // Written by an earlier agent: what it has reported is not reported again.
-    if (is_first)
-      known.standing =
-          ReadStanding(FolderOfGpu(options_.state_directory, gpu.uuid)).value_or(GpuStanding{});
+    const auto [it, is_first] = known_.try_emplace(gpu.uuid);
+    Known& known = it->second;
+    if (is_first || known.is_unread) ReadKept(gpu, now, &known);
     const auto use = uses.find(gpu.uuid);
     if (use != uses.end()) UpdateSlots(gpu, use->second, &known);
     // A scheduler that is new to this agent is queried at once, before any slot is given out: only what happens after
@@ -59,6 +56,21 @@ void GpuStandings::Look(Clock::Time now) {
     Judge(gpu, now, &standing);
     Publish(gpu, standing, now, &known);
   }
+}
+
+// Written by an earlier agent: what it has reported is not reported again. A file that cannot be read now may be whole, so it is
+// read again before it is written over.
+void GpuStandings::ReadKept(const Gpu& gpu, Clock::Time now, Known* known) {
+  std::string unread;
+  std::optional<GpuStanding> kept =
+      ReadStanding(FolderOfGpu(options_.state_directory, gpu.uuid), &unread);
+  const bool may_be_read = !unread.empty() && now - *first_look_ < kUnhealthyAfter;
+  if (!unread.empty() && may_be_read != known->is_unread) {
+    spdlog::warn("standing: {}; {}", unread,
+                 may_be_read ? "it is read again" : "how the GPU stood before is lost");
+  }
+  known->is_unread = may_be_read;
+  if (kept.has_value()) known->standing = *std::move(kept);
 }
 
 void GpuStandings::UpdateSlots(const Gpu& gpu, const SlotUse& use, Known* known) {
@@ -160,6 +172,7 @@ void GpuStandings::Judge(const Gpu& gpu, Clock::Time now, GpuStanding* standing)
 void GpuStandings::Publish(const Gpu& gpu, const GpuStanding& standing, Clock::Time now,
                            Known* known) {
   options_.board->Show(gpu.uuid, standing);
+  if (known->is_unread) return;
   // An agent starts before its schedulers, so that a GPU without one is not reported for the first kUnhealthyAfter.
   if (standing.state == GpuState::kUnavailable && !last_served_.contains(gpu.uuid) &&
       now - *first_look_ < kUnhealthyAfter) {

@@ -10,7 +10,8 @@
 //
 // Owned by NodeAgent, as is all that Options points to; that outlives this object. Used from one thread; time is an
 // argument. Each Look may wait for the answers of schedulers. Nothing fails: a file that cannot be written is logged
-// and written again at the next change.
+// and written again at the next change; one that cannot be read is read again, for as long as a GPU without a scheduler still counts
+// as healthy.
 #pragma once
 
 #include <functional>
@@ -69,10 +70,12 @@ class GpuStandings {
     GpuStanding standing;
     std::string file;                          // as last written
     std::string slot_line;                     // as last logged
+    bool is_unread = false;                    // the former agent's file
     std::optional<uint64_t> executors_failed;  // none: its scheduler has not reported yet
     ExecutorLosses losses;
   };
 
+  void ReadKept(const Gpu& gpu, Clock::Time now, Known* known);
   void UpdateSlots(const Gpu& gpu, const SlotUse& use, Known* known);
   static void UpdatePolicy(const std::vector<ImpossibleRule>& impossible, GpuStanding* standing);
   // Executors that do not start, or that end while tenants of two namespaces use them, point to the GPU.

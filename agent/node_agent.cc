@@ -269,7 +269,8 @@ void NodeAgent::MakeHealth() {
   };
   options.clock = clock_;
   for (const Gpu& gpu : inventory_.gpus) {
-    const auto standing = ReadStanding(FolderOfGpu(line_.state_directory, gpu.uuid));
+    std::string unread;
+    const auto standing = ReadStanding(FolderOfGpu(line_.state_directory, gpu.uuid), &unread);
     const auto fault = inventory_.faults.find(gpu.uuid);
     const auto source = Sickness::SourceOf(standing ? standing->sickness_source : "");
     const bool was_sick = standing.has_value() && !standing->sickness.empty();
@@ -278,6 +279,9 @@ void NodeAgent::MakeHealth() {
       options.known.push_back({gpu.uuid, standing->sickness, source});
     } else if (fault != inventory_.faults.end()) {
       options.known.push_back({gpu.uuid, fault->second, Sickness::Source::kState});
+    } else if (!unread.empty()) {
+      // It may have been: a probe says whether it is.
+      options.known.push_back({gpu.uuid, unread, Sickness::Source::kProbe});
     }
   }
   health_.emplace(std::move(options));

@@ -147,19 +147,7 @@ class UpkeepTest : public ::testing::Test {
                                          return ProbeResult{true, probe_trouble_};
                                        },
                                        &clock_});
-    standings_.emplace(GpuStandings::Options{
-        {gpu},
-        state_,
-        &*supervisor_,
-        &*board_,
-        &*policy_,
-        &*allocator_,
-        &*health_,
-        [this](const Gpu&, const GpuStanding& before, const GpuStanding& now) {
-          changes_.push_back(std::string(kGpuStateNames[static_cast<size_t>(before.state)]) + " " +
-                             kGpuStateNames[static_cast<size_t>(now.state)]);
-        },
-        [this](const Gpu&, const GpuReport&) { ++reports_; }});
+    BeginStandings();
     Upkeep::Options options;
     options.gpus = {gpu};
     options.policy_file = state_ + "/policy.yaml";
@@ -179,6 +167,22 @@ class UpkeepTest : public ::testing::Test {
     fs::remove_all(state_);
   }
 
+  // As another agent's.
+  void BeginStandings() {
+    standings_.emplace(GpuStandings::Options{
+        {Gpu{kUuid, "", 0, 0, -1}},
+        state_,
+        &*supervisor_,
+        &*board_,
+        &*policy_,
+        &*allocator_,
+        &*health_,
+        [this](const Gpu&, const GpuStanding& before, const GpuStanding& now) {
+          changes_.push_back(std::string(kGpuStateNames[static_cast<size_t>(before.state)]) + " " +
+                             kGpuStateNames[static_cast<size_t>(now.state)]);
+        },
+        [this](const Gpu&, const GpuReport&) { ++reports_; }});
+  }
   void WritePolicy(const std::string& memory) {
     std::ofstream(state_ + "/policy.yaml") << "defaults: {memory: " << memory << "}\n";
   }
@@ -362,19 +366,36 @@ TEST_F(UpkeepTest, AnotherAgentKnowsHowAGpuStood) {
   const int64_t since = board_->StandingOf(kUuid).since_unix_s;
   EXPECT_NE(since, 0);
   changes_.clear();
-  standings_.emplace(GpuStandings::Options{
-      {Gpu{kUuid, "", 0, 0, -1}},
-      state_,
-      &*supervisor_,
-      &*board_,
-      &*policy_,
-      &*allocator_,
-      &*health_,
-      [this](const Gpu&, const GpuStanding&, const GpuStanding&) { changes_.push_back("?"); },
-      nullptr});
+  BeginStandings();
   TickAfter(std::chrono::minutes(1));
   EXPECT_EQ(board_->StandingOf(kUuid).since_unix_s, since);
   EXPECT_THAT(changes_, IsEmpty());
+}
+
+// As of a disk's error, or a process without file descriptors.
+TEST_F(UpkeepTest, AStandingThatCannotBeReadIsReadAgainBeforeItIsWrittenOver) {
+  TickAfter(std::chrono::minutes(1));
+  const int64_t since = board_->StandingOf(kUuid).since_unix_s;
+  const std::string path = StandingPath(FolderOfGpu(state_, kUuid));
+  fs::rename(path, path + ".away");
+  fs::create_symlink(path, path);
+  BeginStandings();
+  changes_.clear();
+  TickAfter(std::chrono::seconds(1));
+  TickAfter(std::chrono::seconds(1));
+  EXPECT_TRUE(fs::is_symlink(path));
+  EXPECT_TRUE(IsHealthy());
+  fs::rename(path + ".away", path);
+  TickAfter(std::chrono::seconds(1));
+  EXPECT_EQ(board_->StandingOf(kUuid).since_unix_s, since);
+  EXPECT_THAT(changes_, IsEmpty());
+  // In the long run the present standing counts more.
+  fs::remove(path);
+  fs::create_symlink(path, path);
+  BeginStandings();
+  TickAfter(std::chrono::seconds(1));
+  TickAfter(GpuStandings::kUnhealthyAfter);
+  EXPECT_EQ(ReadStanding(FolderOfGpu(state_, kUuid))->state, GpuState::kHealthy);
 }
 
 TEST_F(UpkeepTest, AChangedPolicyIsGrantedToWhatRunsWhenItIsLookedAt) {

@@ -17,6 +17,7 @@
 #include "agent/identity/allocation_record.h"
 #include "agent/identity/state_file.h"
 #include "agent/node/random_hex.h"
+#include "agent/node/set_aside.h"
 #include "proto/sync/mutex.h"
 
 namespace gpuloom {
@@ -142,13 +143,11 @@ void AllocationBook::RefreshOneLocked(const std::string& name,
     by_name_[name] = {*std::move(allocation), file};
     unread_.erase(name);
   } else if (complaints != nullptr) {
-    std::error_code ignored;
     // If this fails, the record is tried again at the next start.
-    fs::rename(path, records_ + "/" + name + kSetAsideSuffix, ignored);
+    const std::string aside = SetAside(path, Cat(records_, "/", name));
     ForgetLocked(name);
     complaints->push_back(Cat("state: ", path, ": ", std::string(allocation.status().message()),
-                              "; set aside as ", name,
-                              ".bad: its container needs a restart of its pod"));
+                              "; ", aside, ": its container needs a restart of its pod"));
   } else {
     NoteUnreadLocked(name, "", nullptr);
   }

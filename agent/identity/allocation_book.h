@@ -8,7 +8,7 @@
 // agent in charge may call Remove.
 //
 // A change is on disk before it is visible: if it cannot be written, the call fails and nothing has changed. A record
-// that is damaged at Load is renamed to NAME.bad and reported; its directory is kept, because a running container may
+// that is damaged at Load is set aside as NAME.bad (agent/node/set_aside.h) and reported; its directory is kept, because a running container may
 // have it mounted. One that cannot be read, as when the process has no file descriptors left, stays, and is tried again
 // by every later query: its allocation may be in use, and nobody may end it (MayHave).
 #pragma once

@@ -35,7 +35,13 @@ KnownGpus ReadKnownGpus(const std::string& state_directory) {
   if (state_directory.empty()) return known;
   std::error_code error;
   for (const fs::path& folder : ListFolder(state_directory + "/gpus", &error)) {
-    const std::optional<GpuStanding> standing = ReadStanding(folder);
+    std::string unread;
+    std::optional<GpuStanding> standing = ReadStanding(folder, &unread);
+    if (!unread.empty()) {
+      // It may have been sick.
+      standing.emplace();
+      standing->sickness = unread;
+    }
     if (!standing.has_value()) continue;
     KnownGpu one;
     one.is_missed = !standing->sickness.empty() && DrainReason(folder).empty();

@@ -121,6 +121,19 @@ TEST_F(InventoryTest, OneGpuThatIsLostKeepsItsPlaceAndTakesNothingFromTheOthers)
   EXPECT_FALSE(inventory->is_unusable);
 }
 
+// A disk that fails for a moment must not have a GPU forgotten that has fallen off the bus.
+TEST_F(InventoryTest, AGpuWhoseStandingCannotBeReadIsMissed) {
+  Know("GPU-00000000-0000-0000-0000-000000000009", 9);
+  const std::string folder = FolderOfGpu(state_, "GPU-00000000-0000-0000-0000-000000000009");
+  EXPECT_THAT(Take("two")->gpus, SizeIs(2)) << "taken out";
+  std::filesystem::remove(StandingPath(folder));
+  std::filesystem::create_symlink(StandingPath(folder), StandingPath(folder));
+  EXPECT_THAT(Take("two")->faults,
+              ElementsAre(Pair("GPU-00000000-0000-0000-0000-000000000009", HasSubstr("dmesg"))));
+  std::filesystem::remove(StandingPath(folder));
+  EXPECT_THAT(Take("two")->gpus, SizeIs(2));
+}
+
 TEST_F(InventoryTest, ALostGpuThatHasNoNameLeftIsKnownByItsNumber) {
   Know(kOneGpu, 0);
   Know(kOtherGpu, 1);

@@ -101,8 +101,11 @@ HttpAnswer Exporter::Metrics(bool is_again) {
   const MutexLock lock(mutex_);
   // What was made for it, or for who asked just before: with a slow disk there are newer figures by then, again and again.
   if (is_again) answer.body = made_;
-  is_asked_ = answer.body == nullptr;
-  if (is_asked_) stop_.NotifyAll();
+  // Who has an answer takes nobody's question back.
+  if (answer.body == nullptr) {
+    is_asked_ = true;
+    stop_.NotifyAll();
+  }
   return answer;
 }
 

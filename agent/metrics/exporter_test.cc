@@ -2,10 +2,12 @@
 #include "agent/metrics/exporter.h"
 
 #include <gmock/gmock.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <climits>
 
 #include "agent/metrics/testing/http.h"
 #include "agent/metrics/testing/node.h"
@@ -13,12 +15,28 @@
 
 namespace {
 std::atomic<bool> g_disk_hangs{false};
+std::atomic<bool> g_disk_is_waited_for{false};
+std::atomic<int> g_looks_begun{0};
+std::atomic<int> g_looks_allowed{INT_MAX};
+// The server's next look waits until it is to check again, and sees then whatever else has come.
+std::atomic<bool> g_server_dozes{false};
+std::atomic<bool> g_server_has_dozed{false};
 }  // namespace
 
 // In place of libc's: a disk that somebody else keeps busy.
 extern "C" int fsync(int fd) {
+  g_disk_is_waited_for = g_disk_hangs.load();
   while (g_disk_hangs) usleep(1000);
   return static_cast<int>(syscall(SYS_fsync, fd));
+}
+
+extern "C" int poll(pollfd* polled, nfds_t count, int timeout_ms) {
+  if (g_server_dozes.exchange(false)) {
+    g_server_has_dozed = true;
+    ppoll(polled, 1, nullptr, nullptr);
+  }
+  const timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1'000'000L};
+  return ppoll(polled, count, timeout_ms < 0 ? nullptr : &timeout, nullptr);
 }
 
 namespace gpuloom {
@@ -37,8 +55,14 @@ class ExporterTest : public MetricsNode {
   void Start() {
     std::string error;
     Report(1, 100);
+    Observer::Options options = Options();
+    options.node = [figures = options.node] {
+      ++g_looks_begun;
+      while (g_looks_begun > g_looks_allowed) usleep(1000);
+      return figures();
+    };
     exporter_.emplace(*ParseListenAddress("127.0.0.1:0", &error),
-                      AllowedHosts({"gpus.example.com"}), Options(), &clock_);
+                      AllowedHosts({"gpus.example.com"}), std::move(options), &clock_);
     exporter_->Start();
     ASSERT_TRUE(WaitFor([&] { return exporter_->port() != 0; }));
   }
@@ -158,6 +182,33 @@ TEST_F(ExporterTest, ADiskThatHangsKeepsOnlyThoseWaitingWhoAskForWhatIsOnIt) {
   scrapes.join();
   EXPECT_THAT(metrics, StartsWith("HTTP/1.1 200 "));
   EXPECT_TRUE(Shows("gpuloom_namespace_kernels_total{namespace=\"red\"} 40\n"));
+}
+
+// One look of the server sees both that the figures are on the disk and that somebody else asks, who has come before.
+TEST_F(ExporterTest, WhoAsksWhileAnotherGetsAnAnswerIsNotForgotten) {
+  Start();
+  ASSERT_TRUE(Shows("gpuloom_namespace_kernels_total{namespace=\"red\"} 10\n"));
+  // One more look, so that what is on the disk is no answer any more. The next one is kept for later.
+  const int looks = g_looks_begun + 2;
+  g_looks_allowed = looks - 1;
+  EXPECT_TRUE(WaitFor([&] { return g_looks_begun == looks; }));
+  const channel::UniqueFd second = ConnectTo(exporter_->port());
+  EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 "));  // by then the second is accepted
+  g_disk_hangs = true;
+  std::thread first([&] { EXPECT_THAT(Get("/metrics"), StartsWith("HTTP/1.1 200 ")); });
+  EXPECT_TRUE(WaitFor([] { return g_disk_is_waited_for.load(); }));
+  // Newer figures, so that those that are being written are no answer for the second.
+  const std::string before = Get("/api/v1/state");
+  Report(2, 101);
+  g_looks_allowed = INT_MAX;
+  EXPECT_TRUE(WaitFor([&] { return Get("/api/v1/state") != before; }));
+  g_server_dozes = true;
+  const channel::UniqueFd third = ConnectTo(exporter_->port());  // it comes round
+  EXPECT_TRUE(WaitFor([] { return g_server_has_dozed.load(); }));
+  EXPECT_TRUE(SendRequest(second.get(), "/metrics"));
+  g_disk_hangs = false;
+  EXPECT_THAT(ReadAnswer(second.get()), StartsWith("HTTP/1.1 200 "));
+  first.join();
 }
 
 TEST_F(ExporterTest, KeepsWhatWasCountedWhenItEndsOnce) {

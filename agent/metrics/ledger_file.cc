@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "agent/cat.h"
 #include "agent/identity/kept_text.h"
+#include "agent/node/set_aside.h"
 
 namespace gpuloom {
 namespace {
@@ -214,11 +214,9 @@ std::optional<Ledger> LoadLedger(const std::string& path, Clock::Time now, std::
     return *std::move(ledger);
   }
   // Not left in place, where the next Keep would write over what an operator may want to mend.
-  const std::string aside = path + ".bad";
-  const bool is_aside = rename(path.c_str(), aside.c_str()) == 0;
   *complaint =
       Cat("metrics: ", text.ok() ? Cat(path, " ") : "", std::string(ledger.status().message()),
-          "; counting from 0 again", is_aside ? Cat("; the file is kept as ", aside) : "");
+          "; counting from 0 again; ", SetAside(path, path));
   return Ledger();
 }
 

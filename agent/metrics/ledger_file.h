@@ -18,7 +18,7 @@ std::string FormatLedger(const Ledger& ledger);
 absl::StatusOr<Ledger> ParseLedger(const std::string& text);
 
 // An empty ledger if none was ever kept. nullopt if one lies there that cannot be read now, and may be whole: it must not be
-// written over. A file that is damaged, or that another release wrote, is renamed to PATH.bad, and the ledger starts
+// written over. A file that is damaged, or that another release wrote, is set aside as PATH.bad (agent/node/set_aside.h), and the ledger starts
 // empty. `complaint` says so in both cases. No time in it is after `now`: a ledger of before a reboot is of the future where
 // the machine's date was wrong then or is lost now, and what was seen there would be kept until that has come.
 std::optional<Ledger> LoadLedger(const std::string& path, Clock::Time now, std::string* complaint);

@@ -94,11 +94,14 @@ TEST_F(LedgerFile, ADamagedFileIsSaidSetAsideAndBegunAnew) {
   for (const std::string text : {"", "{", "half a ledger"}) {
     std::ofstream(path_) << text;
     EXPECT_TRUE(LoadLedger(path_, now_, &complaint)->namespaces.empty());
-    EXPECT_THAT(complaint, AllOf(HasSubstr(path_ + " is damaged"),
-                                 HasSubstr("counting from 0 again"), HasSubstr(path_ + ".bad")));
+    EXPECT_THAT(complaint,
+                AllOf(HasSubstr(path_ + " is damaged"), HasSubstr("counting from 0 again"),
+                      HasSubstr("set aside as " + path_ + ".")));
     EXPECT_FALSE(fs::exists(path_));
     EXPECT_TRUE(fs::exists(path_ + ".bad"));
   }
+  EXPECT_TRUE(fs::exists(path_ + ".2.bad")) << "the first one shows best how it began";
+  EXPECT_TRUE(fs::exists(path_ + ".3.bad"));
 }
 
 // As of a disk's error, or a process without file descriptors.
@@ -113,7 +116,7 @@ TEST_F(LedgerFile, AFileThatCannotBeReadNowIsKept) {
   fs::remove(path_);
   fs::create_directory(path_);
   EXPECT_TRUE(LoadLedger(path_, now_, &complaint)->namespaces.empty());
-  EXPECT_THAT(complaint, HasSubstr("is not a file; counting from 0 again; the file is kept as"));
+  EXPECT_THAT(complaint, HasSubstr("is not a file; counting from 0 again; set aside as "));
   EXPECT_TRUE(fs::is_directory(path_ + ".bad"));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/node/gpu_standing.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -30,13 +31,21 @@ bool Fail(const std::string& path, const char* what, int error, std::string* mes
   return false;
 }
 
-// False if there is no such file. One that cannot be read is as an empty one.
-bool ReadIfThere(const std::string& path, std::string* text) {
+bool IsThere(const std::string& path) {
+  struct stat ignored;
+  return lstat(path.c_str(), &ignored) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+// False if there is no such file. One that cannot be read is as an empty one, with the reason in `unread`.
+bool ReadIfThere(const std::string& path, std::string* text, std::string* unread) {
   FileFailure failure;
+  unread->clear();
   if (ReadSmallFile(path, kMaxFileBytes, text, &failure)) return true;
   text->clear();
-  // Any other reason hides a file that exists.
-  return failure.error != ENOENT && failure.error != ENOTDIR;
+  // Without a free file descriptor opening fails the same whether there is a file or not.
+  if (!IsThere(path)) return false;
+  Fail(path, "cannot be read now", failure.error, unread);
+  return true;
 }
 
 // Fields are looked up one by one, and one of another type counts as missing: a file may be of an
@@ -65,7 +74,8 @@ std::string FolderOfGpu(const std::string& state_directory, const std::string& g
 
 std::optional<DrainOrder> ReadDrainOrder(const std::string& folder) {
   std::string text;
-  if (!ReadIfThere(DrainPath(folder), &text)) return std::nullopt;
+  std::string unread;  // is drained all the same
+  if (!ReadIfThere(DrainPath(folder), &text, &unread)) return std::nullopt;
   const Json json = Json::parse(text, nullptr, false);
   DrainOrder order;
   // It exists: the GPU is drained, only why and since when is not known.
@@ -123,9 +133,12 @@ std::string FormatStanding(const GpuStanding& standing) {
                {"policy_impossible", standing.impossible}});
 }
 
-std::optional<GpuStanding> ReadStanding(const std::string& folder) {
+std::optional<GpuStanding> ReadStanding(const std::string& folder, std::string* unread) {
   std::string text;
-  if (!ReadIfThere(StandingPath(folder), &text)) return std::nullopt;
+  std::string reason;
+  const bool is_there = ReadIfThere(StandingPath(folder), &text, &reason);
+  if (unread != nullptr) *unread = reason;
+  if (!is_there) return std::nullopt;
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object()) return std::nullopt;
   const std::string state = ValueOf<std::string>(json, "state", "");

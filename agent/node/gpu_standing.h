@@ -74,8 +74,9 @@ struct GpuStanding {
 inline constexpr size_t kMaxImpossibleRules = 16;
 
 std::string FormatStanding(const GpuStanding& standing);
-// nullopt: there is no file that this program understands.
-std::optional<GpuStanding> ReadStanding(const std::string& folder);
+// nullopt: there is no file that this program understands. `unread`, if given: why one that lies there cannot be read now,
+// as where a disk fails or the process has no file descriptors left. It may be whole; empty: that is not so.
+std::optional<GpuStanding> ReadStanding(const std::string& folder, std::string* unread = nullptr);
 std::string StandingPath(const std::string& folder);
 
 }  // namespace gpuloom

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -111,6 +112,36 @@ TEST_F(GpuStandingTest, AStandingComesBackAsItWas) {
   std::ofstream(StandingPath(folder_)) << "{\"state\": \"sick\", \"reason\": \"Xid 79\"}";
   EXPECT_EQ(ReadStanding(folder_)->sickness, "Xid 79") << "an older agent's";
   EXPECT_EQ(ReadStanding(folder_)->sickness_source, "");
+}
+
+// Opening fails then, whether there is a file or not.
+TEST_F(GpuStandingTest, WithoutAFreeFileDescriptorNothingIsTakenForGoneOrThere) {
+  const std::string full = folder_ + "/full";
+  fs::create_directory(full);
+  std::ofstream(StandingPath(full)) << FormatStanding({});
+  std::ofstream(full + "/drained.json") << "{}";
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::string unread;
+  std::string none_unread;
+  const bool is_read = ReadStanding(full, &unread).has_value();
+  const bool is_drained = ReadDrainOrder(full).has_value();
+  const bool none_is_read = ReadStanding(folder_, &none_unread).has_value();
+  const bool none_is_drained = ReadDrainOrder(folder_).has_value();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(is_read);
+  EXPECT_EQ(unread, StandingPath(full) + ": cannot be read now: Too many open files");
+  EXPECT_TRUE(is_drained);
+  EXPECT_FALSE(none_is_read);
+  EXPECT_EQ(none_unread, "");
+  EXPECT_FALSE(none_is_drained);
+  EXPECT_TRUE(ReadStanding(full, &unread).has_value());
+  EXPECT_EQ(unread, "");
+  std::ofstream(StandingPath(full)) << "{";
+  EXPECT_FALSE(ReadStanding(full, &unread).has_value());
+  EXPECT_EQ(unread, "") << "it will never be one";
 }
 
 }  // namespace

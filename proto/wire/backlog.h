@@ -15,6 +15,8 @@ namespace gpuloom::wire {
 inline constexpr uint32_t kMostBacklogBytes = 32u << 20;
 // Counted for each command besides its record.
 inline constexpr uint32_t kBacklogBytesOfCommand = 1u << 10;
+// Counted for a launch besides that, for each texture or surface reference of its library: the executor keeps their bindings with it.
+inline constexpr uint32_t kBacklogBytesOfReference = 320;
 // Of a stream with no more than this anything may be sent, whatever the others have.
 inline constexpr uint32_t kMostBacklogBytesOfAny = 128u << 10;
 

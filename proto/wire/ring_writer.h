@@ -53,8 +53,6 @@ class RingWriter {
   }
 
   Ticket last_ticket() const { return Ticket{last_ticket_}; }
-  // All that was ever published, in 32 bits.
-  uint32_t written_bytes() const { return tail_; }
 
   // Separate from the ring: may be called while another thread writes a record.
   void PublishHostFunctionsDone(uint32_t count) {

@@ -168,6 +168,7 @@ CUresult FindInModule(Handle* out, CUmodule module, const char* name, wire::Refe
   });
   if (found == nullptr) {
     CUDA_RETURN_IF_ERROR(MakeLocked(library, name, kind, &found));
+    library->references.fetch_add(1, std::memory_order_relaxed);
   }
   *out = reinterpret_cast<Handle>(found);
   return CUDA_SUCCESS;
@@ -249,8 +250,9 @@ void UnbindArray(const void* array) {
   });
 }
 
-void ReleaseReferences(const Library* library) {
+void ReleaseReferences(Library* library) {
   Holding holding(&references.lock);
+  library->references.store(0, std::memory_order_relaxed);
   ForEachLocked([&](Reference* reference) GPULOOM_REQUIRES(references.lock) {
     if (reference->library == library) GiveLocked(reference);
   });

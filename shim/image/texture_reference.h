@@ -16,7 +16,7 @@ void UnbindArray(const void* array);
 
 // The library is unloaded, or will be reloaded when it is used again: its references' handles become invalid. Called
 // after the executor has unloaded it.
-void ReleaseReferences(const Library* library);
+void ReleaseReferences(Library* library);
 
 // For a reset of the context, after the libraries: references of no library are destroyed, those of libraries that
 // stay loaded are unbound.

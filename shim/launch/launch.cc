@@ -11,6 +11,7 @@
 #include "shim/launch/launch_attributes.h"
 #include "shim/memory/migration.h"
 #include "shim/module/kernel.h"
+#include "shim/module/library.h"
 #include "shim/session/session.h"
 #include "shim/stream/stream.h"
 
@@ -228,6 +229,12 @@ CUresult RecordEvents(const LaunchAsks& asks, wire::StreamId stream) {
   return CUDA_SUCCESS;
 }
 
+// What the executor keeps with a launch (proto/wire/backlog.h).
+uint32_t HeldBytes(const Kernel& kernel) {
+  return kernel.library->references.load(std::memory_order_relaxed) *
+         wire::kBacklogBytesOfReference;
+}
+
 // The path of launches with attributes, clusters or events. The events are checked before the
 // launch is sent, since afterwards the call cannot fail as a whole.
 CUresult SendEx(Kernel* kernel, const Shape& shape, wire::StreamId stream, const Params& from,
@@ -242,7 +249,8 @@ CUresult SendEx(Kernel* kernel, const Shape& shape, wire::StreamId stream, const
     const MigrationHold hold;
     CUDA_RETURN_IF_ERROR(hold.result());
     CUDA_RETURN_IF_ERROR(session.PostOnStream<wire::LaunchEx>(
-        stream, kernel->param_bytes, [&](wire::LaunchEx::Request& request, uint8_t* payload) {
+        stream, kernel->param_bytes,
+        [&](wire::LaunchEx::Request& request, uint8_t* payload) {
           request = {stream,
                      IdOf(kernel),
                      {shape.grid[0], shape.grid[1], shape.grid[2]},
@@ -250,7 +258,8 @@ CUresult SendEx(Kernel* kernel, const Shape& shape, wire::StreamId stream, const
                      shape.dynamic_shared_bytes,
                      attributes};
           from.Write(*kernel, payload);
-        }));
+        },
+        nullptr, HeldBytes(*kernel)));
   }
   // After the hold has ended, because nothing else may be done while it lives.
   return RecordEvents(asks, stream);
@@ -295,7 +304,8 @@ CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, Defaul
   const MigrationHold hold;
   CUDA_RETURN_IF_ERROR(hold.result());
   return session.PostOnStream<wire::Launch>(
-      stream, kernel->param_bytes, [&](wire::Launch::Request& request, uint8_t* payload) {
+      stream, kernel->param_bytes,
+      [&](wire::Launch::Request& request, uint8_t* payload) {
         request = {stream,
                    IdOf(kernel),
                    {shape.grid[0], shape.grid[1], shape.grid[2]},
@@ -303,7 +313,8 @@ CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, Defaul
                    shape.dynamic_shared_bytes,
                    0};
         from.Write(*kernel, payload);
-      });
+      },
+      nullptr, HeldBytes(*kernel));
 }
 
 CUresult LaunchEx(const CUlaunchConfig* config, CUfunction function, void** params, void** extra,

@@ -26,10 +26,11 @@ struct Library {
   static constexpr uint32_t kBuckets = 32;
 
   std::atomic<uint32_t> alive;
-  bool is_module;            // made by cuModuleLoad*: unloaded by cuModuleUnload only
-  std::atomic<bool> loaded;  // the executor has it
-  CUresult broken;           // what its first use returns; CUDA_SUCCESS otherwise
-  const void* image;         // if the program preserves it, or null
+  bool is_module;                    // made by cuModuleLoad*: unloaded by cuModuleUnload only
+  std::atomic<bool> loaded;          // the executor has it
+  std::atomic<uint32_t> references;  // texture and surface references got so far
+  CUresult broken;                   // what its first use returns; CUDA_SUCCESS otherwise
+  const void* image;                 // if the program preserves it, or null
   uint64_t image_bytes;
   // Its `__managed__` variables: memory that lives as long as the library, across resets.
   uint64_t managed_begin;  // 0: none

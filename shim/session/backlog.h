@@ -19,23 +19,22 @@ namespace gpuloom {
 
 class Backlog {
  public:
-  // Whether a command may be sent without Check. `written_bytes`: to the ring, running free.
-  bool MaySend(uint32_t written_bytes) const { return written_bytes - checked_ < check_bytes_; }
+  // Whether a command may be sent without Check.
+  bool MaySend() const { return sent_in_all_ - checked_ < check_bytes_; }
   // Whether a command of the stream may be sent now. `newest`: each stream's newest ticket, of `count` streams.
-  bool Check(uint32_t stream, uint32_t written_bytes, const wire::CompletionReader& completions,
+  bool Check(uint32_t stream, const wire::CompletionReader& completions,
              const std::atomic<uint64_t>* newest, uint32_t count);
-  // After MaySend or Check. `bytes`: of the command, with its payload.
+  // After MaySend or Check. `bytes`: of the command, with its payload and what it holds in the executor.
   void Count(uint32_t stream, uint32_t bytes) {
     sent_[stream] += wire::kBacklogBytesOfCommand + bytes;
+    sent_in_all_ += wire::kBacklogBytesOfCommand + bytes;
   }
   // Whether only streams with little queued may send.
   bool is_large() const { return is_large_; }
 
  private:
-  // How much is written between two checks. The shortest record has 32 bytes, so this is little more than an eighth of
-  // the limit.
-  static constexpr uint32_t kCheckBytes =
-      wire::kMostBacklogBytes / 8 / wire::kBacklogBytesOfCommand * 32;
+  // How much is sent between two checks.
+  static constexpr uint32_t kCheckBytes = wire::kMostBacklogBytes / 8;
 
   // A stream's commands up to `ticket` were `bytes` in all.
   struct Sample {
@@ -49,7 +48,8 @@ class Backlog {
   // Reads the stream's completions. Returns the bytes of its incomplete commands, or somewhat more.
   uint64_t Update(uint32_t stream, const wire::CompletionReader& completions, uint64_t newest);
 
-  uint32_t checked_ = 0;                   // written_bytes at the last check of all streams
+  uint64_t sent_in_all_ = 0;               // in all streams, in bytes
+  uint64_t checked_ = 0;                   // sent_in_all_ at the last check of all streams
   uint32_t check_bytes_ = 0;               // how many more until the next check
   bool is_large_ = false;                  // as of the last check
   uint64_t sent_[wire::kMaxStreams] = {};  // by stream, in bytes, running free

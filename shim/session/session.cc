@@ -270,7 +270,7 @@ void Session::OnForkedChild() {
 }
 
 bool Session::CheckBacklog(uint32_t stream) {
-  return backlog_.Check(stream, ring_.written_bytes(), waiting_.completions(), last_tickets_,
+  return backlog_.Check(stream, waiting_.completions(), last_tickets_,
                         stream_bound_.load(std::memory_order_relaxed));
 }
 

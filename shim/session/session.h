@@ -82,8 +82,9 @@ class Session {
   // under the ring's lock and must fill all of the request; `ticket` may be null.
   template <wire::Command C, typename Write>
   [[nodiscard]] CUresult PostOnStream(wire::StreamId stream, uint32_t payload_bytes, Write&& write,
-                                      wire::Ticket* ticket = nullptr) {
-    return Submit<C>(payload_bytes, wire::kNoReply, static_cast<uint32_t>(stream), write, ticket);
+                                      wire::Ticket* ticket = nullptr, uint32_t held_bytes = 0) {
+    return Submit<C>(payload_bytes, wire::kNoReply, static_cast<uint32_t>(stream), write, ticket,
+                     held_bytes);
   }
   // The same for a command that belongs to no stream.
   template <wire::Command C>
@@ -172,7 +173,7 @@ class Session {
 
   template <wire::Command C, typename Write>
   CUresult Submit(uint32_t payload_bytes, uint16_t slot, uint32_t stream, Write&& write,
-                  wire::Ticket* ticket_out) {
+                  wire::Ticket* ticket_out, uint32_t held_bytes = 0) {
     ring_lock_.Acquire();
     uint8_t* payload = nullptr;
     typename C::Request* request = nullptr;
@@ -187,7 +188,7 @@ class Session {
     write(*request, payload);
     const wire::Ticket ticket = ring_.Commit();
     if (stream != kNoStream) {
-      backlog_.Count(stream, wire::kWireSize<typename C::Request> + payload_bytes);
+      backlog_.Count(stream, wire::kWireSize<typename C::Request> + payload_bytes + held_bytes);
       last_tickets_[stream].store(static_cast<uint64_t>(ticket), std::memory_order_release);
       if (stream >= stream_bound_.load(std::memory_order_relaxed)) {
         stream_bound_.store(stream + 1, std::memory_order_release);
@@ -201,7 +202,7 @@ class Session {
   }
 
   bool MaySend(uint32_t stream) GPULOOM_REQUIRES(ring_lock_) {
-    return stream == kNoStream || backlog_.MaySend(ring_.written_bytes()) || CheckBacklog(stream);
+    return stream == kNoStream || backlog_.MaySend() || CheckBacklog(stream);
   }
   // session.cc
   bool CheckBacklog(uint32_t stream) GPULOOM_REQUIRES(ring_lock_);

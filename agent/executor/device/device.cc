@@ -179,7 +179,11 @@ void Device::GiveEvent(bool timing, CUevent event) {
 }
 
 bool Device::HasSpareGreenStream(CUgreenCtx green) {
-  if (objects_->StreamsOf(green).HasSpare(1, kGreenStreamsForOwn)) return true;
+  ObjectCount& streams = objects_->StreamsOf(green);
+  if (streams.HasSpare(1, kGreenStreamsForOwn)) {
+    streams.SetRefusal(CUDA_SUCCESS);
+    return true;
+  }
   if (std::find(short_greens_.begin(), short_greens_.end(), green) == short_greens_.end()) {
     short_greens_.push_back(green);
   }
@@ -240,6 +244,8 @@ Device::Preparation Device::Missing() {
   Preparation missing;
   if (!objects_->streams.HasSpare(1, kStreamsForOwn + kStreamsForOthers)) {
     missing.streams = kStreamsAtATime;
+  } else {
+    objects_->streams.SetRefusal(CUDA_SUCCESS);  // of some that were missing before
   }
   if (!objects_->events.HasSpare(wanted_events_, kEventsForMarks + kEventsForOthers)) {
     missing.events = kEventsAtATime;
@@ -271,7 +277,7 @@ void Device::DropStream(CUstream stream, CUgreenCtx green) {
 }
 
 void Device::PrepareFirst() {
-  Prepare({kFirstStreams, kFirstEvents});
+  (void)Prepare({kFirstStreams, kFirstEvents});
   objects_->streams.Begin();
 }
 
@@ -281,41 +287,51 @@ size_t Device::grown_streams() const {
   return grown;
 }
 
-// What is beyond the present number stays with the driver when it is destroyed. Errors show
-// themselves where one is needed.
-void Device::Prepare(const Preparation& missing) {
-  const size_t streams = objects_->streams.alive() + missing.streams;
-  const size_t events = objects_->events.alive() + missing.events;
+// What is beyond the present number stays with the driver when it is destroyed. Only what it has made is counted: of what is
+// counted and is not there, the next call would wait for the device.
+CUresult Device::Prepare(const Preparation& missing) {
   Excess made;
   made.streams.reserve(missing.streams);
   made.events.reserve(missing.events);
-  const auto make_streams = [&made](size_t streams_to_make, ObjectCount* count, auto make) {
-    CUstream stream = nullptr;
-    for (size_t i = 0; i < streams_to_make && make(&stream) == CUDA_SUCCESS; ++i) {
-      count->Add();
-      made.streams.push_back({stream, count});
+  CUresult refusal = CUDA_SUCCESS;
+  const auto make = [&refusal](size_t objects, ObjectCount* count, auto make_one) {
+    if (objects == 0) return;
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; i < objects && result == CUDA_SUCCESS; ++i) {
+      result = make_one();
+      if (result == CUDA_SUCCESS) count->Add();
     }
+    count->SetRefusal(result);
+    if (refusal == CUDA_SUCCESS) refusal = result;
+  };
+  const auto make_streams = [&](size_t streams, ObjectCount* count, auto make_one) {
+    make(streams, count, [&] {
+      CUstream stream = nullptr;
+      const CUresult result = make_one(&stream);
+      if (result == CUDA_SUCCESS) made.streams.push_back({stream, count});
+      return result;
+    });
   };
   make_streams(missing.streams, &objects_->streams, [this](CUstream* stream) {
     return cuda_.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, 0);
   });
-  for (size_t i = 0; i < missing.events; ++i) {
+  make(missing.events, &objects_->events, [&] {
     CUevent event = nullptr;
-    if (cuda_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) break;
-    objects_->events.Add();
-    made.events.push_back(event);
-  }
+    const CUresult result = cuda_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) made.events.push_back(event);
+    return result;
+  });
   if (missing.green != nullptr) {
-    ObjectCount* const count = missing.green_streams;
-    const size_t green_streams = count->alive() + kGreenStreamsAtATime;
-    make_streams(kGreenStreamsAtATime, count, [&](CUstream* stream) {
+    make_streams(kGreenStreamsAtATime, missing.green_streams, [&](CUstream* stream) {
       return cuda_.cuGreenCtxStreamCreate(stream, missing.green, CU_STREAM_NON_BLOCKING, 0);
     });
-    count->Prepare(green_streams);
   }
   Destroy(made);
-  objects_->streams.Prepare(streams);
-  objects_->events.Prepare(events);
+  return Judge(refusal);
+}
+
+CUresult Device::StreamRefusal(CUgreenCtx green) const {
+  return objects_->StreamsOf(green).refusal();
 }
 
 // From the end of the lists, so that nothing moves.

@@ -114,6 +114,7 @@ class Device {
   // Kept events for a worker; null if they are not there. They will be prepared then: ask again later.
   [[nodiscard]] std::unique_ptr<EventPromise> PromiseEvents(size_t events);
   // What there is no spare of: `Prepare` has the driver make it, in a quiet moment, on a worker, and then call OnPrepared.
+  // Returns why the driver did not make all of it: what it did make is there.
   struct Preparation {
     size_t streams = 0;
     size_t events = 0;
@@ -122,8 +123,11 @@ class Device {
     bool empty() const { return streams == 0 && events == 0 && green == nullptr; }
   };
   Preparation Missing();
-  void Prepare(const Preparation& missing);
+  CUresult Prepare(const Preparation& missing);
   void OnPrepared(const Preparation& made);
+  // Why the driver made no more streams when it was last asked for some ahead; CUDA_SUCCESS: it did. Programs that need one then
+  // get this error. Events are waited for: without its mark, nobody would see that work is done.
+  CUresult StreamRefusal(CUgreenCtx green) const;
   // For how many streams the driver has memory, beyond a fresh context's and those of PrepareFirst.
   size_t grown_streams() const;
   // Before there are tenants: prepares for as many streams and events as a domain seldom has more of.

@@ -24,17 +24,20 @@ class ObjectCount {
   // `most`: what a fresh context makes without waiting.
   explicit ObjectCount(size_t most) : fresh_(most), most_(most) {}
 
-  // Call behind the driver's call that makes one.
-  void Add() { Prepare(++alive_); }
+  // Call behind the driver's call that has made one: the driver has had so many.
+  void Add() {
+    const size_t alive = ++alive_;
+    size_t seen = most_;
+    while (seen < alive && !most_.compare_exchange_weak(seen, alive)) {
+    }
+  }
   // Call before the driver's call that destroys one, so that no more are counted than have been there. While that call
   // runs one too many seems to be spare: the margins are larger than the number of threads that destroy.
   void Remove() { --alive_; }
-  // The driver has had so many.
-  void Prepare(size_t most) {
-    size_t seen = most_;
-    while (seen < most && !most_.compare_exchange_weak(seen, most)) {
-    }
-  }
+
+  // What the driver said when it was last asked to make some ahead.
+  void SetRefusal(CUresult result) { refusal_ = result; }
+  CUresult refusal() const { return refusal_; }
 
   // Before there are tenants: what there has been is counted as a fresh context's.
   void Begin() { fresh_ = most_; }
@@ -63,6 +66,7 @@ class ObjectCount {
   std::atomic<size_t> most_;
   std::atomic<size_t> alive_{0};
   std::atomic<size_t> promised_{0};
+  std::atomic<CUresult> refusal_{CUDA_SUCCESS};
 };
 
 struct DriverObjects {

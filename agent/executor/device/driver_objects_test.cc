@@ -22,10 +22,9 @@ TEST(ObjectCount, AsManyAsThereHaveBeenCanBeThereAgain) {
   for (int i = 0; i < 3; ++i) count.Remove();
   EXPECT_TRUE(count.HasSpare(3, 0));
   EXPECT_FALSE(count.HasSpare(4, 0));
-  count.Prepare(5);
-  EXPECT_TRUE(count.HasSpare(5, 0));
-  count.Prepare(4);
-  EXPECT_TRUE(count.HasSpare(5, 0)) << "the driver keeps what it has";
+  for (int i = 0; i < 2; ++i) count.Add();
+  EXPECT_TRUE(count.HasSpare(1, 0)) << "the driver keeps what it has";
+  EXPECT_FALSE(count.HasSpare(2, 0));
 }
 
 class DriverObjectsTest : public ::testing::Test {
@@ -160,6 +159,82 @@ TEST_F(DriverObjectsTest, WhatIsDestroyedMakesRoom) {
   constexpr size_t kOfOthers = Device::kMaxIdleEvents + 768 + 256;
   EXPECT_NE(device_.PromiseEvents(4000 - kOfOthers), nullptr);
   EXPECT_EQ(device_.PromiseEvents(4001 - kOfOthers), nullptr);
+}
+
+// A driver that has no memory for more than so many at a time.
+class RefusedObjectsTest : public ::testing::Test {
+ protected:
+  static Driver ThatRefuses() {
+    Driver driver = TestingDriver::Reset();
+    most_streams_ = 40;
+    most_events_ = 2100;
+    make_stream_ = driver.cuStreamCreateWithPriority;
+    driver.cuStreamCreateWithPriority = [](CUstream* stream, unsigned flags, int priority) {
+      const bool has_room = TestingDriver::made().streams < most_streams_;
+      return has_room ? make_stream_(stream, flags, priority) : CUDA_ERROR_OUT_OF_MEMORY;
+    };
+    make_event_ = driver.cuEventCreate;
+    driver.cuEventCreate = [](CUevent* event, unsigned flags) {
+      const bool has_room = TestingDriver::made().events < most_events_;
+      return has_room ? make_event_(event, flags) : CUDA_ERROR_OUT_OF_MEMORY;
+    };
+    return driver;
+  }
+  CUresult Prepare() {
+    const Device::Preparation missing = device_.Missing();
+    EXPECT_NE(missing.streams, 0u);
+    EXPECT_NE(missing.events, 0u);
+    const CUresult result = device_.Prepare(missing);
+    device_.OnPrepared(missing);
+    return result;
+  }
+  void TakeAllForPrograms() {
+    CUevent event = nullptr;
+    while (device_.HasSpareEvent(/*timing=*/true, Device::EventUse::kFew)) {
+      ASSERT_EQ(device_.TakeEvent(true, &event), CUDA_SUCCESS);
+    }
+    CUstream stream = nullptr;
+    while (device_.HasSpareStream(0, /*has_few=*/true)) {
+      ASSERT_EQ(device_.TakeStream(0, &stream), CUDA_SUCCESS);
+    }
+  }
+
+  static inline int most_streams_, most_events_;
+  static inline decltype(Driver::cuStreamCreateWithPriority) make_stream_;
+  static inline decltype(Driver::cuEventCreate) make_event_;
+  const Driver driver_ = ThatRefuses();
+  Device device_{driver_};
+};
+
+TEST_F(RefusedObjectsTest, WhatTheDriverRefusesIsNotThere) {
+  ASSERT_NO_FATAL_FAILURE(TakeAllForPrograms());
+  EXPECT_EQ(device_.StreamRefusal(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(Prepare(), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(device_.StreamRefusal(nullptr), CUDA_ERROR_OUT_OF_MEMORY);
+  ASSERT_NO_FATAL_FAILURE(TakeAllForPrograms()) << "what was made is there";
+  EXPECT_EQ(TestingDriver::made().streams, 40 - 8);
+  EXPECT_EQ(TestingDriver::made().events, 2100 - 768);
+  CUevent mark = nullptr;
+  for (int i = 0; i < 512; ++i) {
+    ASSERT_TRUE(device_.HasSpareEvent(/*timing=*/false, Device::EventUse::kMark)) << i;
+    ASSERT_EQ(device_.TakeEvent(false, &mark), CUDA_SUCCESS) << "the device would be given up";
+  }
+  most_streams_ = most_events_ = 10000;
+  EXPECT_EQ(Prepare(), CUDA_SUCCESS);
+  EXPECT_EQ(device_.StreamRefusal(nullptr), CUDA_SUCCESS);
+  EXPECT_TRUE(device_.HasSpareStream(0, /*has_few=*/false));
+  EXPECT_TRUE(device_.HasSpareEvent(/*timing=*/true, Device::EventUse::kKept));
+}
+
+// Streams that go back are there again, whatever the driver said of more.
+TEST_F(RefusedObjectsTest, ARefusalIsForgottenWithWhatWasMissing) {
+  ASSERT_NO_FATAL_FAILURE(TakeAllForPrograms());
+  ASSERT_EQ(Prepare(), CUDA_ERROR_OUT_OF_MEMORY);
+  for (int i = 0; i < 20; ++i)
+    device_.DropStream(reinterpret_cast<CUstream>(uintptr_t{1}), nullptr);
+  device_.Destroy(device_.TakeExcess());
+  EXPECT_EQ(device_.Missing().streams, 0u);
+  EXPECT_EQ(device_.StreamRefusal(nullptr), CUDA_SUCCESS);
 }
 
 }  // namespace

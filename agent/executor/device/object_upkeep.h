@@ -5,6 +5,10 @@
 // Owned by the loop; ring thread only. The pool and the quiet moments outlive it, and call it back on that thread.
 #pragma once
 
+#include <cstdint>
+
+#include "proto/cuda/cuda_all.h"
+
 namespace gpuloom::executor {
 
 class Device;
@@ -16,15 +20,23 @@ class ObjectUpkeep {
   ObjectUpkeep(Device* device, WorkPool* pool, Quiet* quiet)
       : device_(device), pool_(pool), quiet_(quiet) {}
 
+  // How long the driver is not asked again when it has refused: each time, all sessions are held.
+  static constexpr uint64_t kRefusedPauseNs = 5'000'000'000;
+
   // Call once a round. When what was missing is there, the pool of the quiet moments has finished a piece of work, and
   // what waits should be looked at again.
-  void Look();
+  void Look(uint64_t now_ns);
 
  private:
+  void Say(CUresult result);
+
   Device* device_;
   WorkPool* pool_;
   Quiet* quiet_;
-  bool prepares_ = false;  // a quiet moment is asked for
+  bool prepares_ = false;            // a quiet moment is asked for
+  CUresult refusal_ = CUDA_SUCCESS;  // of the last preparation
+  bool has_refused_ = false;         // since the last look
+  uint64_t next_ns_ = 0;             // nothing is prepared before this
 };
 
 }  // namespace gpuloom::executor

@@ -288,7 +288,7 @@ bool Loop::Serve(uint64_t now_ns) {
   sharing_.Settle(sessions_);
   turns_.Look(sessions_, now_ns);
   long_kernels_.Look(sessions_, now_ns);
-  upkeep_.Look();
+  upkeep_.Look(now_ns);
   return worked;
 }
 

@@ -75,5 +75,22 @@ TEST_F(RefusedStreamTest, AGraphIsUpdatedAfterwards) {
   EXPECT_EQ(tenant_->reader.async_error_count(), 1u);
 }
 
+// More than there are without memory for more: their work fails, at once, and that of the others does not.
+TEST_F(RefusedStreamTest, Malicious_StreamsBeyondWhatTheDriverHasFailAlone) {
+  const auto neighbour = scheduler_.AddTenant();
+  for (TestingTenant* tenant : {tenant_.get(), neighbour.get()}) {
+    ASSERT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
+  }
+  EXPECT_TRUE(neighbour->WaitDone(0, neighbour->LaunchPlain(0, 1)));
+  is_full_ = true;
+  for (uint32_t stream = 1; stream <= 200; ++stream) {
+    ASSERT_TRUE(tenant_->CreateStream(stream, /*nonblocking=*/true));
+    ASSERT_TRUE(tenant_->WaitDone(stream, tenant_->LaunchPlain(stream, 1))) << stream;
+  }
+  EXPECT_NE(tenant_->reader.async_error_count(), 0u);
+  EXPECT_TRUE(neighbour->WaitDone(0, neighbour->LaunchPlain(0, 1)));
+  EXPECT_EQ(neighbour->reader.async_error_count(), 0u);
+}
+
 }  // namespace
 }  // namespace gpuloom::executor

@@ -2,6 +2,7 @@
 #include "agent/executor/stream/stream_command.h"
 
 #include "agent/executor/image/texture_reference.h"
+#include "proto/wire/backlog.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 // single launch.
 size_t BindingBytes(const std::shared_ptr<const Bindings>& bindings) {
   constexpr size_t kEach = sizeof(BindingRef) + sizeof(Binding);
+  static_assert(kEach <= wire::kBacklogBytesOfReference);
   return bindings == nullptr ? 0 : sizeof(Bindings) + bindings->each.size() * kEach;
 }
 

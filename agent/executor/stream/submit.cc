@@ -70,6 +70,9 @@ CUgreenCtx Submission::GreenOf(const Stream& stream, CUcontext context) const {
 // Only streams of the primary context come from the device's pool; those of a green context, the
 // program's own or the partition, are made and destroyed.
 CUresult Submission::NewStream(const Stream& stream, int priority, CUstream* made) {
+  // The driver would wait for the device if it has memory by now.
+  const CUresult refusal = services_.device->StreamRefusal(stream.cuda_green);
+  if (refusal != CUDA_SUCCESS && !HasSpareStream(stream.cuda_green, priority)) return refusal;
   return stream.cuda_green == nullptr
              ? services_.device->TakeStream(priority, made)
              : services_.device->TakeGreenStream(stream.cuda_green, priority, made);
@@ -247,8 +250,11 @@ bool Submission::HasObjects(const Stream& stream, const StreamCommand& command) 
   }
   // One that only its priority keeps from what it should be goes on as it is (MakeStream).
   const CUcontext context = ContextOf(stream);
-  return (stream.cuda != nullptr && stream.context == context) ||
-         HasSpareStream(GreenOf(stream, context), port_->Band().Map(stream.priority));
+  if (stream.cuda != nullptr && stream.context == context) return true;
+  const CUgreenCtx green = GreenOf(stream, context);
+  // Without one that the driver refuses, the work fails (NewStream).
+  return HasSpareStream(green, port_->Band().Map(stream.priority)) ||
+         services_.device->StreamRefusal(green) != CUDA_SUCCESS;
 }
 
 bool Submission::HasSpareStream(CUgreenCtx green, int priority) const {

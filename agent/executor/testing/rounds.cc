@@ -138,7 +138,7 @@ bool TestingRounds::Round(uint64_t now_ns) {
     });
     session_->Notify();
   }
-  upkeep_.Look();
+  upkeep_.Look(now_ns);
   run([&] { return Quieten(now_ns); });
   return worked;
 }
