@@ -55,6 +55,13 @@ class Ceiling {
     return left > 0 ? refilled_ns_ : refilled_ns_ + static_cast<uint64_t>(-left) / permille_ + 1;
   }
 
+  // What has been taken has all flowed in again, so that a new bucket would be no better.
+  bool Full(uint64_t now_ns) const {
+    Ceiling refilled = *this;
+    refilled.Refill(now_ns);
+    return refilled.tokens_ == Full();
+  }
+
   uint32_t permille() const { return permille_; }
 
  private:

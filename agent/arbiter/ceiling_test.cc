@@ -33,6 +33,17 @@ TEST(Ceiling, OpensWhenItSaysAndNotBefore) {
   EXPECT_FALSE(ceiling.Empty(0));
 }
 
+TEST(Ceiling, IsFullWhenANewOneWouldBeNoBetter) {
+  Ceiling ceiling(250, kCeilingWindowNs, 0);
+  EXPECT_TRUE(ceiling.Full(0));
+  ceiling.Take(1);
+  EXPECT_FALSE(ceiling.Full(3));
+  EXPECT_TRUE(ceiling.Full(4));
+  ceiling.Take(1'000'000);
+  EXPECT_FALSE(ceiling.Full(4'000'003));
+  EXPECT_TRUE(ceiling.Full(4'000'004));
+}
+
 TEST(Ceiling, WhatIsInFlightCountsAsUsed) {
   Ceiling ceiling(100, 100 * kMs, 0);
   EXPECT_FALSE(ceiling.Empty(9 * kMs));

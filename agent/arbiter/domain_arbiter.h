@@ -31,6 +31,7 @@
 // Cost: O(log of the active sessions) for an event or a decision; only Add…, Set… and BeginSession allocate.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -55,6 +56,14 @@ class DomainArbiter {
   AllocationId AddAllocation(NamespaceId space, const AllocationPolicy& policy, uint64_t now_ns);
   void SetAllocation(AllocationId id, const AllocationPolicy& policy, uint64_t now_ns);
   void RemoveAllocation(AllocationId id, uint64_t now_ns);  // when it has no sessions
+
+  // Whether it would be rid of something, on any engine, if it were removed now and added again.
+  template <typename Id>
+  bool Owes(Id id, uint64_t now_ns) const {
+    return std::any_of(engines_.begin(), engines_.end(), [&](const EngineArbiter& engine) {
+      return engine.policy().Owes(id, now_ns);
+    });
+  }
 
   Priority priority(AllocationId id) const { return At(Engine::kCompute).policy().priority(id); }
 

@@ -250,6 +250,28 @@ TEST(DomainArbiter, ASessionThatEndsLeavesNothingBehind) {
   EXPECT_EQ(again, a) << "its number is used again";
 }
 
+// One second of the device in a tenth of it, or beside an equal sibling that has had nothing.
+TEST(DomainArbiter, WhatAnEndedSessionHasOverdrawnIsOwed) {
+  for (const bool ceiling : {true, false}) {
+    SCOPED_TRACE(ceiling);
+    Domain domain;
+    const auto other = domain.Begin();
+    if (!ceiling) domain.Queue(other, 100, 100 * kUs);
+    const NamespaceId space =
+        domain.arbiter.AddNamespace({.ceiling_permille = ceiling ? 100u : 1000u}, 0);
+    const AllocationId allocation = domain.arbiter.AddAllocation(space, {}, 0);
+    EXPECT_FALSE(domain.arbiter.Owes(space, 0) || domain.arbiter.Owes(allocation, 0));
+    const SessionId session = domain.arbiter.BeginSession(allocation, 0);
+    domain.Queue(session, 1, 1000 * kMs);
+    domain.Submit(session, 1000 * kMs);
+    domain.Finish(session, 1000 * kMs, 1000 * kMs);
+    domain.arbiter.EndSession(session, 1000 * kMs);
+    EXPECT_TRUE(domain.arbiter.Owes(space, 10'000 * kMs - 1));
+    EXPECT_FALSE(domain.arbiter.Owes(allocation, 1000 * kMs)) << "nobody is beside it there";
+    EXPECT_FALSE(domain.arbiter.Owes(space, 11'000 * kMs));
+  }
+}
+
 TEST(DomainArbiter, EnginesAreSharedApart) {
   Domain domain;
   const SessionId a = domain.Begin();

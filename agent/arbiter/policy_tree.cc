@@ -104,6 +104,12 @@ void PolicyTree::RemoveAllocation(AllocationId id, uint64_t now_ns) {
   free_allocations_.push_back(static_cast<uint32_t>(id));
 }
 
+bool PolicyTree::Owes(NamespaceId id, uint64_t now_ns) const {
+  const Namespace& it = namespaces_[static_cast<size_t>(id)];
+  return std::any_of(it.groups.begin(), it.groups.end(),
+                     [&](ShareTree::Node group) { return tree_.Owes(group, now_ns); });
+}
+
 void PolicyTree::FindStarvation() {
   starvation_ns_of_ = {};
   for (const Allocation& it : allocations_) {

@@ -53,6 +53,11 @@ class PolicyTree {
   void SetAllocation(AllocationId id, const AllocationPolicy& policy, uint64_t now_ns);
   void RemoveAllocation(AllocationId id, uint64_t now_ns);  // when it has no leaves
 
+  // What has neither allocations nor leaves may be removed when it owes nothing: until then, whoever comes back under
+  // its name would be rid of what it has overdrawn (ShareTree::Owes).
+  bool Owes(NamespaceId id, uint64_t now_ns) const;
+  bool Owes(AllocationId id, uint64_t now_ns) const { return tree_.Owes(At(id).group, now_ns); }
+
   // The shortest limit of all allocations of the class; which of them is rescued is up to its share tree. 0: they may
   // all starve.
   uint64_t starvation_ns(Priority priority) const { return starvation_ns_of_[Index(priority)]; }

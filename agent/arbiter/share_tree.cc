@@ -331,6 +331,13 @@ uint64_t ShareTree::BeginsAt(const NodeState& node, const NodeState& parent,
   return Before(latest, node.virtual_time) ? latest : node.virtual_time;
 }
 
+bool ShareTree::Owes(Node node, uint64_t now_ns) const {
+  const NodeState& it = nodes_[node];
+  if (it.ceiling != kNone && !ceilings_[it.ceiling].bucket.Full(now_ns)) return true;
+  const NodeState& parent = nodes_[it.parent];
+  return Before(parent.children_time, BeginsAt(it, parent, now_ns));
+}
+
 // Whether a child of the group may submit: the ready one that is furthest behind, measured against
 // the one that competes and is furthest behind, whether that is ready or not. The heaps have what
 // is in flight in their keys, so a child that has filled its window waits.

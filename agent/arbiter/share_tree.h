@@ -108,6 +108,10 @@ class ShareTree {
   // For how long in all a ceiling on the path has been empty (the longest of them).
   uint64_t throttled_ns(Node node, uint64_t now_ns) const;
 
+  // Whether a node without work that is removed now would owe less if it were added again: what its ceiling lacks to be
+  // full, and what it is ahead of its siblings by. Not what is due from those above it.
+  bool Owes(Node node, uint64_t now_ns) const;
+
   uint64_t steps() const { return steps_; }
 
  private:

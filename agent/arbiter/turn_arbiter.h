@@ -108,6 +108,8 @@ class TurnArbiter {
   NamespaceId AddNamespace(const NamespacePolicy& policy, uint64_t now_ns);
   void SetNamespace(NamespaceId id, const NamespacePolicy& policy, uint64_t now_ns);
   void RemoveNamespace(NamespaceId id, uint64_t now_ns);  // when it has no allocations
+  // Whether it would be rid of something if it were removed now and added again.
+  bool Owes(NamespaceId id, uint64_t now_ns) const { return policy_.Owes(id, now_ns); }
   DomainId AddDomain();
   void RemoveDomain(DomainId id, uint64_t now_ns);  // when it has no allocations
   // Sets a domain's own limit: how long its kernels may run depends on policy.

@@ -15,12 +15,13 @@ bool IsAdded(const Session& session) {
 
 }  // namespace
 
-// Executors tell namespaces apart by these numbers. Kept alive by the allocations that have them.
+// Executors tell namespaces apart by these numbers.
 std::shared_ptr<const uint64_t> Shares::NumberOfNamespace(const std::string& name) {
-  std::erase_if(namespaces_, [](const auto& known) { return known.second.expired(); });
-  std::weak_ptr<const uint64_t>& known = namespaces_[name];
-  std::shared_ptr<const uint64_t> number = known.lock();
-  if (number == nullptr) known = number = std::make_shared<const uint64_t>(registry_.NextId());
+  if (namespaces_.size() >= 2 * Registry::kMaxAllocations) {
+    std::erase_if(namespaces_, [](const auto& known) { return known.second.use_count() == 1; });
+  }
+  std::shared_ptr<const uint64_t>& number = namespaces_[name];
+  if (number == nullptr) number = std::make_shared<const uint64_t>(registry_.NextId());
   return number;
 }
 

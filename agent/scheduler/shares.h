@@ -25,14 +25,15 @@ class Shares : public Part {
                            std::string* error);
   void On(Executor* executor, const control::SessionHeld& message, control::Incoming& in);
 
-  // Returns the same number for equal names while somebody holds it; a number is never reused.
+  // Returns the same number for equal names, also when nobody has held it for a while: what a namespace owes is known by
+  // its number. With very many names those that nobody holds get another one. A number is never reused.
   std::shared_ptr<const uint64_t> NumberOfNamespace(const std::string& name);
   // Sends the allocation's terms to the executors of its sessions.
   void Send(const Allocation& allocation);
 
  private:
   uint32_t last_hold_request_ = 0;
-  std::map<std::string, std::weak_ptr<const uint64_t>> namespaces_;
+  std::map<std::string, std::shared_ptr<const uint64_t>> namespaces_;
 };
 
 }  // namespace gpuloom::scheduler

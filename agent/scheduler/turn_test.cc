@@ -293,6 +293,42 @@ TEST_F(TurnTest, Malicious_WhatADomainOwesForALongOverrunItOwesWithNewPodsToo) {
   }
 }
 
+// A pod for each kernel, each in a domain of its own: what the namespace has had above its ceiling it owes all the same.
+TEST_F(TurnTest, Malicious_WhatANamespaceOwesItOwesWithNewPodsToo) {
+  const control::ShareTerms hundredth{0, 0, 0, 10, 0};
+  Tenant liar, honest;
+  Join(&liar, "a", hundredth);
+  const std::string theirs = Add(&client_, "b");
+  control::BindAllocation bind = BindMessage("b", "domain-b", kGiB);
+  control::SetText(bind.pod_namespace, "team-b");
+  std::string error;
+  ASSERT_TRUE(client_.BindAllocation(bind, &error)) << error;
+  ASSERT_TRUE(honest.Attach(theirs));
+  EXPECT_EQ(liar.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&liar, kEndless));
+  EXPECT_EQ(liar.Order('b'), 'k');
+  EXPECT_EQ(honest.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&honest, kBounded));
+  // It has some 100 ms of the other's time, and owes ten seconds.
+  (void)OrdersIn(&honest, milliseconds(200));
+  const auto ended = EventLoop::Clock::now();
+  ASSERT_TRUE(client_.RemoveAllocation("a", &error)) << error;
+  EXPECT_TRUE(liar.HungUp());
+  Tenant again;
+  const std::string new_pod = Add(&client_, "c");
+  // With its ceiling from the beginning: a policy without one would clear the debt.
+  bind = BindMessage("c", "domain-c", kGiB);
+  bind.shares = hundredth;
+  ASSERT_TRUE(client_.BindAllocation(bind, &error)) << error;
+  ASSERT_TRUE(again.Attach(new_pod));
+  EXPECT_EQ(again.Order('+'), 'k');
+  for (;;) {
+    const uint32_t turn = again.OrderForNumber('/');
+    if (EventLoop::Clock::now() - ended > seconds(2)) break;
+    ASSERT_EQ(turn, kNone);
+  }
+}
+
 class OverrunTest : public TurnTest {
  protected:
   static constexpr auto kLostExecutor = static_cast<size_t>(control::Fault::kLostExecutor);

@@ -8,6 +8,7 @@
 #include "agent/scheduler/allocation.h"
 #include "agent/scheduler/executor.h"
 #include "agent/scheduler/log.h"
+#include "agent/scheduler/registry.h"
 
 namespace gpuloom::scheduler {
 namespace {
@@ -59,6 +60,21 @@ void Turns::ForgetDomains() {
     if (domain.allocations != 0 || domain.executor != nullptr || arbiter_.owes_ns(domain.id) != 0)
       return false;
     arbiter_.RemoveDomain(domain.id, Now());
+    return true;
+  });
+}
+
+void Turns::ForgetNamespaces() {
+  const uint64_t now = Now();
+  size_t kept = 0;
+  std::erase_if(namespaces_, [&](const auto& entry) {
+    const Namespace& it = entry.second;
+    if (it.allocations != 0) return false;
+    if (kept < Registry::kMaxAllocations && arbiter_.Owes(it.id, now)) {
+      ++kept;
+      return false;
+    }
+    arbiter_.RemoveNamespace(it.id, now);
     return true;
   });
 }
@@ -119,11 +135,7 @@ void Turns::RemoveEntry(Entries::iterator it) {
   std::erase_if(domain.usage,
                 [&](const arbiter::Ran& ran) { return ran.allocation_untrusted == entry.id; });
   arbiter_.RemoveAllocation(entry.id, now);
-  const auto space = namespaces_.find(entry.space);
-  if (--space->second.allocations == 0) {
-    arbiter_.RemoveNamespace(space->second.id, now);
-    namespaces_.erase(space);
-  }
+  --namespaces_.at(entry.space).allocations;
   SetOverrunEnd(name);
   --domain.allocations;
 }
@@ -265,6 +277,7 @@ void Turns::Carry(const arbiter::TurnOrder& order) {
 // others, so it asks until there is none.
 void Turns::Decide() {
   ForgetDomains();
+  ForgetNamespaces();
   while (const auto order = arbiter_.Next(Now())) Carry(*order);
   const uint64_t now = Now();
   uint64_t wake_at_ns = arbiter_.wake_at_ns(now);

@@ -5,7 +5,8 @@
 // Nothing is sent while there is one executor: it has an endless turn. From a second one on, each has a turn only if it
 // was given one. A trust domain keeps its place among the others for as long as it has allocations, also when its
 // executor is replaced: a domain gains nothing by ending its executor. What it owes for an overrun it still owes when
-// it has lost its allocations, and when it has new ones.
+// it has lost its allocations, and when it has new ones; so does a namespace what it has had above its ceiling and its
+// share.
 //
 // What executors report is untrusted: it can only divide their own domain's time (turn_arbiter.h).
 //
@@ -111,7 +112,8 @@ class Turns {
   void Add(const Allocation& allocation, const Key& key);
   void RemoveEntry(Entries::iterator it);
   void SetOverrunEnd(const std::string& domain);
-  void ForgetDomains();  // those that have nothing left
+  void ForgetDomains();     // those that have nothing left
+  void ForgetNamespaces();  // the same
   void Give(Domain* domain, const control::GiveTurn& turn);
   void EndTurn(Domain* domain);
   // Sends what the arbiter decides, and sets the timer.

@@ -15,8 +15,6 @@ namespace {
 
 using arbiter::Engine;
 using arbiter::kEngines;
-using arbiter::OfAllocation;
-using arbiter::OfNamespace;
 
 // How often usage is charged while sessions are limited: the arbiter's decisions depend on it.
 constexpr uint64_t kSettleEveryNs = 50'000;
@@ -38,35 +36,21 @@ constexpr uint64_t kStalledWithoutTurnNs = 100'000'000;
 
 constexpr Engine kAllEngines[] = {Engine::kCompute, Engine::kCopyToDevice, Engine::kCopyFromDevice};
 
+arbiter::DomainMembers::Terms TermsOf(const control::ShareTerms& shares, uint32_t slots,
+                                      uint32_t rescue_after_ms) {
+  return {arbiter::OfNamespace(shares), arbiter::OfAllocation(shares, slots, rescue_after_ms)};
+}
+
 }  // namespace
 
 TimeSharing::TimeSharing(bool enforces, uint64_t (*clock)()) : enforces_(enforces), clock_(clock) {}
 
-// Namespaces and allocations are known to the arbiter while they have sessions, ended ones included
-// until ForgetEnded. Nobody tells this executor of changes while an allocation has none: what is
-// known of it may be older than the order.
 Share TimeSharing::Begin(const control::AddSession& order) {
   const uint64_t now = now_ns();
-  const auto [space, new_space] = namespaces_.try_emplace(order.namespace_id);
-  if (new_space) {
-    space->second.id = arbiter_.AddNamespace(OfNamespace(order.shares), now);
-  } else {
-    arbiter_.SetNamespace(space->second.id, OfNamespace(order.shares), now);
-  }
-  const auto [allocation, new_allocation] = allocations_.try_emplace(order.allocation_id);
-  const arbiter::AllocationPolicy terms =
-      OfAllocation(order.shares, order.slots, order.rescue_after_ms);
-  if (new_allocation) {
-    allocation->second.id = arbiter_.AddAllocation(space->second.id, terms, now);
-    allocation->second.space = order.namespace_id;
-    ++space->second.allocations;
-  } else {
-    arbiter_.SetAllocation(allocation->second.id, terms, now);
-    ++changes_;
-  }
-  ++allocation->second.sessions;
+  ++changes_;
   Share share;
-  share.allocation = allocation->second.id;
+  share.allocation = members_.Join(order.namespace_id, order.allocation_id,
+                                   TermsOf(order.shares, order.slots, order.rescue_after_ms), now);
   share.session = arbiter_.BeginSession(share.allocation, now);
   share.session_id = order.session_id;
   share.allocation_id = order.allocation_id;
@@ -81,47 +65,33 @@ Share TimeSharing::Begin(const control::AddSession& order) {
 // Its number is not given to another session before the meters have settled what it did.
 void TimeSharing::End(Share* share) {
   const uint64_t now = now_ns();
+  const bool limited = share->limited;
   SetLimited(share, false, now);
-  ended_.push_back({share->session, share->allocation, now});
+  ended_.push_back({share->session, share->allocation, limited, now});
 }
 
 void TimeSharing::ForgetEnded(uint64_t now_ns) {
   while (!ended_.empty() && now_ns - ended_.front().at_ns > arbiter::WorkMeter::kLatestNs) {
     const Ended it = ended_.front();
     ended_.pop_front();
-    // What the meter still holds for the number belongs to no session any more, and would be
-    // charged to the next one that gets the number.
-    for (const Engine engine : kAllEngines) meter(engine).Take(it.session);
+    for (const Engine engine : kAllEngines) {
+      // Settled after its end: no session is shown it any more, and its allocation owes it all the same.
+      const uint64_t used_ns = meter(engine).Take(it.session);
+      if (it.limited) arbiter_.Charge(it.session, engine, used_ns, now_ns);
+    }
     predictor_.Forget(static_cast<uint32_t>(it.session));
     arbiter_.EndSession(it.session, now_ns);
-    Leave(it.allocation, now_ns);
+    members_.Leave(it.allocation);
   }
-}
-
-// The table is by the scheduler's numbers, so this looks through it: once for each session that
-// ends.
-void TimeSharing::Leave(arbiter::AllocationId left, uint64_t now_ns) {
-  for (auto it = allocations_.begin(); it != allocations_.end(); ++it) {
-    if (it->second.id != left) continue;
-    if (--it->second.sessions != 0) return;
-    arbiter_.RemoveAllocation(left, now_ns);
-    const auto space = namespaces_.find(it->second.space);
-    allocations_.erase(it);
-    if (--space->second.allocations != 0) return;
-    arbiter_.RemoveNamespace(space->second.id, now_ns);
-    namespaces_.erase(space);
-    return;
-  }
+  if (now_ns - forgot_ns_ < arbiter::WorkMeter::kLatestNs) return;
+  forgot_ns_ = now_ns;
+  members_.Forget(now_ns);
 }
 
 void TimeSharing::Set(const control::SetShares& order) {
-  const auto it = allocations_.find(order.allocation_id);
-  if (it == allocations_.end()) return;  // its sessions have ended meanwhile
-  const uint64_t now = now_ns();
-  ++changes_;
-  arbiter_.SetNamespace(namespaces_.at(it->second.space).id, OfNamespace(order.shares), now);
-  arbiter_.SetAllocation(it->second.id,
-                         OfAllocation(order.shares, order.slots, order.rescue_after_ms), now);
+  // If it is not known, its sessions have ended meanwhile.
+  changes_ += members_.Set(order.allocation_id,
+                           TermsOf(order.shares, order.slots, order.rescue_after_ms), now_ns());
 }
 
 void TimeSharing::SetTurn(arbiter::Priority lowest, uint64_t in_flight_ns) {

@@ -17,10 +17,10 @@
 #include <deque>
 #include <memory>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "agent/arbiter/domain_arbiter.h"
+#include "agent/arbiter/domain_members.h"
 #include "agent/arbiter/launch_predictor.h"
 #include "agent/arbiter/round_trip.h"
 #include "agent/arbiter/work_meter.h"
@@ -50,7 +50,7 @@ class TimeSharing {
   arbiter::Priority ClassOf(const Share& share) const {
     return arbiter_.priority(share.allocation);
   }
-  // Grows with each Set.
+  // Grows with each Begin and Set.
   uint32_t changes() const { return changes_; }
   // This executor's turn among those of the device (turns.h): endless until the first order about
   // it.
@@ -98,16 +98,6 @@ class TimeSharing {
   const arbiter::LaunchPredictor& predictor() const { return predictor_; }
 
  private:
-  struct Namespace {
-    arbiter::NamespaceId id;
-    uint32_t allocations = 0;
-  };
-  struct Allocation {
-    arbiter::AllocationId id;
-    uint64_t space;
-    uint32_t sessions = 0;
-  };
-
   struct Reached {
     arbiter::WorkMeter::Seen seen;
     arbiter::SessionId session;
@@ -118,6 +108,7 @@ class TimeSharing {
   struct Ended {
     arbiter::SessionId session;
     arbiter::AllocationId allocation;
+    bool limited;
     uint64_t at_ns;
   };
 
@@ -125,7 +116,6 @@ class TimeSharing {
   void FinishMarks();
   void FinishMark(const Reached& mark, const arbiter::Duration& took);
   void ForgetEnded(uint64_t now_ns);
-  void Leave(arbiter::AllocationId left, uint64_t now_ns);
   void NoteReady(Session* session, uint64_t now_ns);
   // Lets the session submit. Returns false if nothing could go.
   bool Order(Session* session, arbiter::Engine engine, Share::Room room, uint64_t now_ns,
@@ -139,18 +129,18 @@ class TimeSharing {
   uint64_t (*const clock_)();
   Tracer* tracer_ = nullptr;
   arbiter::DomainArbiter arbiter_;
+  arbiter::DomainMembers members_{&arbiter_};
   arbiter::LaunchPredictor predictor_;
   std::array<arbiter::WorkMeter, arbiter::kEngines> meters_;
   arbiter::RoundTrip round_trip_;
-  std::unordered_map<uint64_t, Namespace> namespaces_;
-  std::unordered_map<uint64_t, Allocation> allocations_;
   std::vector<Session*> by_session_;
   std::vector<Reached> reached_;                // in this round
   std::vector<arbiter::WorkMeter::Seen> seen_;  // used by FinishMarks
   uint64_t round_ns_ = 0;                       // when this round began
   uint64_t looked_ns_ = 0;  // the one before: what is reached now was not reached then
   std::deque<Ended> ended_;
-  bool limited_ = false;  // some session is limited
+  uint64_t forgot_ns_ = 0;  // when who owes nothing was last looked for
+  bool limited_ = false;    // some session is limited
   bool several_ = false;
   uint64_t several_ns_ = 0;  // when several last wanted the device
   uint32_t changes_ = 0;
