@@ -184,6 +184,12 @@ uint64_t DomainArbiter::in_flight_ns(SessionId session, Engine engine) const {
   return At(engine).in_flight_ns(session);
 }
 
+uint64_t DomainArbiter::pieces_in_flight(SessionId session) const {
+  uint64_t pieces = 0;
+  for (const EngineArbiter& engine : engines_) pieces += engine.pieces_in_flight(session);
+  return pieces;
+}
+
 uint64_t DomainArbiter::in_flight_ns(Priority priority, Engine engine) const {
   return At(engine).in_flight_ns(priority);
 }

@@ -109,6 +109,7 @@ class DomainArbiter {
 
   Waits waits(SessionId session, Engine engine, uint64_t now_ns) const;
   uint64_t in_flight_ns(SessionId session, Engine engine) const;
+  uint64_t pieces_in_flight(SessionId session) const;
   uint64_t in_flight_ns(Priority priority, Engine engine) const;
   uint64_t steps() const;  // nodes looked at in all decisions so far
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "agent/arbiter/domain_arbiter.h"
+#include "agent/arbiter/stall.h"
 #include "proto/control/messages.h"
 
 namespace gpuloom::executor {
@@ -47,8 +48,7 @@ struct Share {
   uint32_t clears_waiting = 0;    // memory to clear (memory/clears.h)
   uint32_t clears_at_device = 0;  // pieces of it
   uint64_t noted_ns = 0;          // the part of all that which Turns has noted
-  uint64_t went_on_ns = 0;        // when it last made progress, or submitted by SubmitToIdleStreams
-  uint32_t idle_submissions = 0;  // submissions by SubmitToIdleStreams since a regular order
+  arbiter::Stall stall;           // when SubmitToIdleStreams may go on
   control::KernelTerms kernels{};
   // For how long the finished work of the kernels' engine was at the head of its stream, by LevelOf
   // its priority.

@@ -26,11 +26,9 @@ constexpr uint64_t kSettleSeldomNs = 500'000;
 constexpr uint64_t kSeveralNs = 5'000'000;
 
 // How long a limited session's work may be at the device with no completion before SubmitToIdleStreams submits to the
-// session's idle streams out of order. Long compared with the work in flight, short compared with a program's time-outs.
-// Doubles with each such submission that a regular order does not follow, because work submitted in this way is not
-// limited by the session's share.
+// session's idle streams out of order, at least. Long compared with the work in flight, short compared with a program's
+// time-outs.
 constexpr uint64_t kStalledNs = 10'000'000;
-constexpr uint32_t kDoublings = 8;
 // The same while another executor has the turn: a session that merely waits for its turn has had it well before.
 constexpr uint64_t kStalledWithoutTurnNs = 100'000'000;
 
@@ -58,7 +56,7 @@ Share TimeSharing::Begin(const control::AddSession& order) {
   // Applies until the next Update, which decides: a newcomer among limited sessions must not get
   // ahead of them.
   share.limited = limited_;
-  share.went_on_ns = now;
+  share.stall.WentOn(now);
   return share;
 }
 
@@ -135,7 +133,7 @@ void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
 // A session that submits freely has nothing queued as far as the arbiter knows.
 void TimeSharing::SetLimited(Share* share, bool limited, uint64_t now_ns) {
   share->limited = limited;
-  share->went_on_ns = now_ns;
+  share->stall.WentOn(now_ns);
   if (limited) return;
   for (const Engine engine : kAllEngines) {
     arbiter::Work& queued = share->queued[static_cast<size_t>(engine)];
@@ -218,8 +216,7 @@ bool TimeSharing::Order(Session* session, Engine engine, Share::Room room, uint6
   arbiter_.Queued(share.session, engine, submitted, now_ns);
   arbiter_.Submitted(share.session, engine, submitted, now_ns);
   NoteReady(session, now_ns);
-  // A regular order has led to progress, so the next stall is timed from the start.
-  if (!room.idle_streams) share.idle_submissions = 0;
+  if (!room.idle_streams) share.stall.HadATurn();
   return true;
 }
 
@@ -239,21 +236,25 @@ void TimeSharing::NoteWait(Share* share, Engine engine, uint64_t now_ns) const {
 // have nothing at the device, out of turn too.
 bool TimeSharing::SubmitToIdleStreams(Session* session, uint64_t now_ns, uint64_t slice_ns) {
   Share& share = session->share();
-  if (!session->OccupiesDevice() || session->held()) {
-    share.went_on_ns = now_ns;
-    return false;
-  }
-  const uint64_t patience_ns = arbiter_.has_turn() ? kStalledNs : kStalledWithoutTurnNs;
-  if (now_ns - share.went_on_ns < patience_ns << share.idle_submissions) return false;
-  share.went_on_ns = now_ns;
+  if (!session->OccupiesDevice()) share.stall.WentOn(now_ns);
+  const uint64_t least_ns = arbiter_.has_turn() ? kStalledNs : kStalledWithoutTurnNs;
+  // While it is held the time goes on: where others ask for quiet moments all the time, it would never come to an end.
+  if (session->held() || !share.stall.IsDue(least_ns, now_ns)) return false;
+  const uint64_t before = arbiter_.pieces_in_flight(share.session);
+  bool tried = false;
   bool any = false;
   for (const Engine engine : kAllEngines) {
     if (share.queued[static_cast<size_t>(engine)].pieces == 0) continue;
+    tried = true;
     // To idle streams only: what comes after the kernel in its own stream cannot unblock it. No more than it has waited for at
     // least: of a thousand streams with long kernels one.
     any |= Order(session, engine, {true, true, kStalledNs, {}}, now_ns, slice_ns);
   }
-  if (any) share.idle_submissions = std::min(share.idle_submissions + 1, kDoublings);
+  if (any) {
+    share.stall.Submitted(before, least_ns, now_ns);
+  } else if (tried) {
+    share.stall.WentOn(now_ns);  // to look again in each round would cost too much
+  }
   return any;
 }
 
@@ -350,7 +351,7 @@ uint64_t TimeSharing::BeginMark(Share* share, const Tally& tally, uint64_t since
 // the order of polling is not that of ending.
 void TimeSharing::EndMark(Share* share, uint32_t stream, const Tally& tally, uint64_t metered,
                           uint64_t next_ns, uint64_t now_ns) {
-  share->went_on_ns = now_ns;
+  share->stall.WentOn(now_ns);
   --share->heads[static_cast<size_t>(tally.engine)];
   reached_.push_back(
       {{metered, now_ns, next_ns}, share->session, share->session_id, stream, tally});
@@ -358,6 +359,7 @@ void TimeSharing::EndMark(Share* share, uint32_t stream, const Tally& tally, uin
   // others.
   if (tally.work.pieces != 0) {
     arbiter_.Finished(share->session, tally.engine, tally.work, 0, now_ns);
+    share->stall.Ended(arbiter_.pieces_in_flight(share->session), now_ns);
   }
 }
 

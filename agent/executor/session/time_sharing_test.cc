@@ -323,6 +323,30 @@ TEST_F(TimeSharingTest, AKernelMayWaitForAnotherStreamOfItsProgram) {
   }
 }
 
+// Held again and again, as for quiet moments that others ask for, and never free for as long as it would have to wait.
+TEST_F(TimeSharingTest, WhatAKernelWaitsForGoesThoughItsSessionIsOftenHeld) {
+  auto tenant = Add(Weight(1));
+  auto neighbour = Add(Weight(100));
+  ASSERT_TRUE(tenant->CreateStream(1, true));
+  ASSERT_TRUE(tenant->CreateStream(2, true));
+  const uint64_t word = tenant->Alloc(4096);
+  ASSERT_TRUE(tenant->WaitDone(1, tenant->Post<wire::Fill>({StreamId{1}, 4, 0, 0, word, 1024})));
+  const Busy others(neighbour.get());
+  const Ticket waits = Launch(tenant.get(), 1, kAwait, word);
+  EXPECT_TRUE(tenant->Never([&] { return tenant->reader.Done(StreamId{1}, waits); }));
+  scheduler_.Hold(*tenant, true);
+  Launch(tenant.get(), 2, kPut, word);
+  bool done = false;
+  for (int i = 0; i < 1000 && !done; ++i) {
+    scheduler_.Hold(*tenant, i % 2 == 0);
+    std::this_thread::sleep_for(milliseconds(4));
+    done = tenant->reader.Done(StreamId{1}, waits);
+  }
+  EXPECT_TRUE(done);
+  scheduler_.Hold(*tenant, false);
+  EXPECT_TRUE(tenant->WaitDone(1, waits));
+}
+
 // What it has at the device for one engine waits there for its own work of another: it does not want that engine, and
 // others' lead over it must not keep them away.
 TEST_F(TimeSharingTest, WhoWaitsForItsOwnKernelKeepsNobodyFromCopying) {
