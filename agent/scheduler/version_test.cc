@@ -20,10 +20,10 @@ TEST_F(SchedulerTest, TenantsOfEveryOlderMinorAreServed) {
   Start();
   control::Client client = Controller();
   const std::string directory = Allocate(&client, "a", "team-a");
-  const size_t hello_bytes[] = {wire::kShortestHelloBytes,    offsetof(wire::Hello, token),
-                                offsetof(wire::Hello, token), sizeof(wire::Hello),
-                                sizeof(wire::Hello),          sizeof(wire::Hello),
-                                sizeof(wire::Hello),          sizeof(wire::Hello)};
+  const size_t hello_bytes[] = {
+      wire::kShortestHelloBytes, offsetof(wire::Hello, token), offsetof(wire::Hello, token),
+      sizeof(wire::Hello),       sizeof(wire::Hello),          sizeof(wire::Hello),
+      sizeof(wire::Hello),       sizeof(wire::Hello),          sizeof(wire::Hello)};
   ASSERT_EQ(std::size(hello_bytes), wire::kWireMinor + 1u) << "one for each minor";
   for (uint16_t minor = 0; minor <= wire::kWireMinor; ++minor) {
     SCOPED_TRACE(minor);

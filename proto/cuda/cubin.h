@@ -36,6 +36,12 @@ class Cubin {
     return true;
   }
 
+  // What the code itself says that it was compiled for (90 for 9.0), whatever its member's header says: a byte of the
+  // flags, which ABI version 8 (CUDA 13) has moved.
+  uint32_t capability() const {
+    constexpr size_t kAbiVersion = 8;
+    return (header_.ident[kAbiVersion] >= 8 ? header_.flags >> 8 : header_.flags) & 0xff;
+  }
   uint32_t section_count() const { return header_.section_count; }
   Section SectionAt(uint32_t i) const {
     return fatbin_internal::ReadAt<Section>(bytes_.data() + header_.section_offset +

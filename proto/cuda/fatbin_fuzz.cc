@@ -9,6 +9,7 @@
 
 #include "proto/cuda/fatbin.h"
 #include "proto/cuda/image_check.h"
+#include "proto/cuda/system_atomics.h"
 
 namespace {
 
@@ -26,7 +27,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   gpuloom::Image image{};
   if (gpuloom::FindImage(bytes.get(), size, &image) != gpuloom::ImageError::kNone) return 0;
   Check(image.bytes == bytes.get() && image.size_bytes <= size);
-  if (image.kind != gpuloom::ImageKind::kFatbin) return 0;
+  if (image.kind != gpuloom::ImageKind::kFatbin) {
+    const bool is_cubin = image.kind == gpuloom::ImageKind::kElf;
+    gpuloom::SystemAtomics().Add(
+        is_cubin ? gpuloom::FatbinMemberKind::kElf : gpuloom::FatbinMemberKind::kPtx,
+        {image.bytes, image.size_bytes});
+    return 0;
+  }
   gpuloom::FatbinReader reader(image.bytes, image.size_bytes);
   gpuloom::FatbinMember member{};
   size_t total = 0;

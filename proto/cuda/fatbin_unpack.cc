@@ -170,18 +170,6 @@ uint64_t LargestMemberBytes(std::span<const uint8_t> bytes) {
   return largest;
 }
 
-namespace {
-
-// What the code itself says that it was compiled for, whatever its member's header says: a byte of
-// the flags, which ABI version 8 (CUDA 13) has moved.
-uint32_t CapabilityOf(const Image& cubin) {
-  const auto header = fatbin_internal::ReadAt<fatbin_internal::ElfHeader>(cubin.bytes);
-  constexpr size_t kAbiVersion = 8;
-  return (header.ident[kAbiVersion] >= 8 ? header.flags >> 8 : header.flags) & 0xff;
-}
-
-}  // namespace
-
 bool TakeOnlyCubin(std::span<const uint8_t> bytes, uint32_t capability,
                    std::vector<uint8_t>* cubin) {
   Image image;
@@ -200,11 +188,10 @@ bool TakeOnlyCubin(std::span<const uint8_t> bytes, uint32_t capability,
     only = member;
   }
   std::string error;
-  Image unpacked;
+  Cubin unpacked;
   return reader.error() == ImageError::kNone && only &&
-         UnpackMember(*only, kMaxMemberBytes, cubin, &error) &&
-         FindImage(cubin->data(), cubin->size(), &unpacked) == ImageError::kNone &&
-         unpacked.kind == ImageKind::kElf && CapabilityOf(unpacked) == capability;
+         UnpackMember(*only, kMaxMemberBytes, cubin, &error) && unpacked.Open(*cubin) &&
+         unpacked.capability() == capability;
 }
 
 bool HasVariables(std::span<const uint8_t> bytes) {
@@ -219,17 +206,18 @@ bool MayPrint(std::span<const uint8_t> bytes) {
 }
 
 ImageContent InspectImage(std::span<const uint8_t> bytes) {
-  ImageContent content = {false, false, true, 0};
+  ImageContent content = {false, false, true, 0, {}};
   bool is_clear = true;
   const auto take = [&](FatbinMemberKind kind, std::span<const uint8_t> member) {
     content.variables = content.variables || HasVariables(kind, member);
     content.prints = content.prints || NamesPrintf(member);
     content.device_bytes = std::max(content.device_bytes, DeviceBytes(kind, member));
+    content.system_atomics.Add(kind, member);
   };
   Image image;
   // Nothing is known of it: it counts as anything that it may be, and as damaged.
   if (FindImage(bytes.data(), bytes.size(), &image) != ImageError::kNone)
-    return {true, true, false, 0};
+    return {true, true, false, 0, {}};
   const std::span<const uint8_t> whole(image.bytes, image.size_bytes);
   if (image.kind != ImageKind::kFatbin) {
     const bool is_cubin = image.kind == ImageKind::kElf;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "proto/cuda/fatbin.h"
+#include "proto/cuda/system_atomics.h"
 
 namespace gpuloom {
 
@@ -46,12 +47,14 @@ inline constexpr size_t kMaxMemberBytes = size_t{512} << 20;
 [[nodiscard]] bool MayPrint(std::span<const uint8_t> image);
 
 // Both at once, so that a member is unpacked only once. Also: the most device memory that the image takes
-// (device_bytes.h), and whether its members are sound (image_check.h).
+// (device_bytes.h), whether its members are sound (image_check.h), and the atomic operations of the system's scope in any
+// of them.
 struct ImageContent {
   bool variables;
   bool prints;
   bool is_sound;
   uint64_t device_bytes;
+  SystemAtomics system_atomics;
 };
 [[nodiscard]] ImageContent InspectImage(std::span<const uint8_t> image);
 

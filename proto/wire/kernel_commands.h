@@ -33,6 +33,8 @@ struct KernelGet {
     int32_t attributes[kFunctionAttributes];  // kNoAttribute where the driver has none
     uint32_t param_count;
     uint32_t param_bytes;  // size of the packed parameter buffer
+    // Since minor version 8. 1: it may have atomic operations of the system's scope; 0: as far as is known, none.
+    uint32_t system_atomics;
   };
 };
 

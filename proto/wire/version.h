@@ -12,7 +12,7 @@
 namespace gpuloom::wire {
 
 inline constexpr uint16_t kWireMajor = 1;
-inline constexpr uint16_t kWireMinor = 7;
+inline constexpr uint16_t kWireMinor = 8;
 
 // What a tenant of this build sends in Hello: the oldest minor whose servers know every command that it sends. So a
 // scheduler that keeps running while its node is upgraded also serves new pods, whose library is newer; an older

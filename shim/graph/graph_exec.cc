@@ -9,8 +9,10 @@
 #include "proto/libcuda/graph/exec.h"
 #include "shim/event/event.h"
 #include "shim/graph/graph_block.h"
+#include "shim/launch/system_atomics.h"
 #include "shim/memory/host_arena.h"
 #include "shim/memory/migration.h"
+#include "shim/module/kernel.h"
 #include "shim/process/log.h"
 #include "shim/session/session.h"
 #include "shim/stream/host_function.h"
@@ -32,6 +34,8 @@ struct RemoteGraph {
   Growing<CUevent> records;  // events that a launch records
   uint32_t host_functions;   // that a launch runs
   bool may_wait;             // a launch may wait for the program
+  // A kernel that has, or had before an update, atomic operations of the system's scope; or null.
+  const void* system_atomics;
   // Its latest launch; launches of one graph run one after the other.
   wire::StreamId stream;
   wire::Ticket ticket;
@@ -121,6 +125,12 @@ CUresult Send(typename C::Request request, const GraphBlock& block,
   return result;
 }
 
+void NoteSystemAtomics(const graph::NodeParams& params, RemoteGraph* remote) {
+  if (params.type != CU_GRAPH_NODE_TYPE_KERNEL) return;
+  const Kernel* kernel = FindKernel(params.kernel.handle());
+  if (kernel != nullptr && kernel->system_atomics) remote->system_atomics = kernel;
+}
+
 RemoteGraph* RemoteOf(graph::Exec* exec) { return static_cast<RemoteGraph*>(exec->driver); }
 
 // Lists the events that the graph will record once `changes` are made, in the order of the steps. A
@@ -166,6 +176,7 @@ CUresult DriverInstantiate(Exec* exec, Node** culprit) {
       const CUgraphNodeType type = step.node->params.type;
       remote->may_wait |=
           type == CU_GRAPH_NODE_TYPE_HOST || type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+      NoteSystemAtomics(step.node->params, remote);
     }
     const bool priorities = (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY) != 0;
     using C = wire::GraphInstantiate;
@@ -236,6 +247,7 @@ CUresult DriverUpdate(Exec* exec, const StepChange* changes, uint32_t count, uin
   }
   if (result == CUDA_SUCCESS) {
     for (uint32_t i = 0; i < count; ++i) {
+      NoteSystemAtomics(*changes[i].params, remote);
       LocalStep& step = remote->steps[changes[i].place];
       Retire(*remote, step);
       step = replaced[i];
@@ -286,6 +298,11 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, DefaultStream null_means) {
   if (result != CUDA_SUCCESS) {
     UnexpectHostFunctions(remote->host_functions);
     return result;
+  }
+  if (remote->system_atomics != nullptr) [[unlikely]] {
+    // Its library may have been unloaded meanwhile.
+    const Kernel* kernel = FindKernel(remote->system_atomics);
+    if (kernel != nullptr) ReportSystemAtomics(*kernel);
   }
   remote->stream = stream;
   remote->ticket = ticket;

@@ -9,6 +9,7 @@
 #include "shim/event/event.h"
 #include "shim/graph/capture.h"
 #include "shim/launch/launch_attributes.h"
+#include "shim/launch/system_atomics.h"
 #include "shim/memory/migration.h"
 #include "shim/module/kernel.h"
 #include "shim/module/library.h"
@@ -265,6 +266,24 @@ CUresult SendEx(Kernel* kernel, const Shape& shape, wire::StreamId stream, const
   return RecordEvents(asks, stream);
 }
 
+CUresult SendPlain(const Kernel& kernel, const Shape& shape, wire::StreamId stream,
+                   const Params& from) {
+  const MigrationHold hold;
+  CUDA_RETURN_IF_ERROR(hold.result());
+  return session.PostOnStream<wire::Launch>(
+      stream, kernel.param_bytes,
+      [&](wire::Launch::Request& request, uint8_t* payload) {
+        request = {stream,
+                   IdOf(&kernel),
+                   {shape.grid[0], shape.grid[1], shape.grid[2]},
+                   {shape.block[0], shape.block[1], shape.block[2]},
+                   shape.dynamic_shared_bytes,
+                   0};
+        from.Write(kernel, payload);
+      },
+      nullptr, HeldBytes(kernel));
+}
+
 // The path of every launch. A plain one waits for nobody: checks against cached properties, one
 // write into the ring.
 CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, DefaultStream null_means,
@@ -297,24 +316,16 @@ CUresult Launch(CUfunction function, const Shape& shape, CUstream handle, Defaul
   CUDA_RETURN_IF_ERROR(kept.result());
   const bool wants_clusters = kernel->attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) > 0 ||
                               kernel->attribute(CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET) > 0;
+  CUresult result;
   if (asks != nullptr || wants_clusters) [[unlikely]] {
     constexpr LaunchAsks kNothing = {};
-    return SendEx(kernel, shape, stream, from, asks != nullptr ? *asks : kNothing);
+    result = SendEx(kernel, shape, stream, from, asks != nullptr ? *asks : kNothing);
+  } else {
+    result = SendPlain(*kernel, shape, stream, from);
   }
-  const MigrationHold hold;
-  CUDA_RETURN_IF_ERROR(hold.result());
-  return session.PostOnStream<wire::Launch>(
-      stream, kernel->param_bytes,
-      [&](wire::Launch::Request& request, uint8_t* payload) {
-        request = {stream,
-                   IdOf(kernel),
-                   {shape.grid[0], shape.grid[1], shape.grid[2]},
-                   {shape.block[0], shape.block[1], shape.block[2]},
-                   shape.dynamic_shared_bytes,
-                   0};
-        from.Write(*kernel, payload);
-      },
-      nullptr, HeldBytes(*kernel));
+  if (kernel->system_atomics) [[unlikely]]
+    ReportSystemAtomics(*kernel);
+  return result;
 }
 
 CUresult LaunchEx(const CUlaunchConfig* config, CUfunction function, void** params, void** extra,

@@ -159,6 +159,15 @@ void ForgetManagedVariables(uint64_t begin, uint64_t size_bytes) {
   }
 }
 
+bool AnyManagedInHostMemory() {
+  if (AnyMigratingInHostMemory()) return true;
+  Holding holding(&managed.lock);
+  for (const Advice& allocation : managed.advice) {
+    if (!MayMigrate(allocation.begin)) return true;
+  }
+  return false;
+}
+
 }  // namespace gpuloom
 
 using namespace gpuloom;  // CUDA's functions are written in our terms

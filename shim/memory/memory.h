@@ -98,6 +98,9 @@ void ForgetManaged(uint64_t begin);
 // out of memory.
 [[nodiscard]] bool NoteManagedVariable(uint64_t begin, uint64_t size_bytes);
 void ForgetManagedVariables(uint64_t begin, uint64_t size_bytes);
+// Whether the device reaches any managed memory of the program in host memory. What migrates and no work has used yet does
+// not count.
+[[nodiscard]] bool AnyManagedInHostMemory();
 
 // For a reset of the context; nothing is in flight.
 void ReleaseAllMemory();

@@ -345,6 +345,15 @@ void DetachMigrating(wire::StreamId stream) {
   }
 }
 
+bool AnyMigratingInHostMemory() {
+  if (!AnythingMigrates()) return false;
+  Holding holding(&migrating.lock);
+  for (const MigratingRange& range : migrating.all) {
+    if (range.backing == Backing::kPages) return true;
+  }
+  return false;
+}
+
 bool MigrateHome(uint64_t size_bytes) {
   if (!AnythingMigrates()) return false;
   Holding holding(&migrating.lock);

@@ -49,6 +49,9 @@ void AttachMigrating(uint64_t begin, unsigned flags, wire::StreamId stream);
 // Call it when the stream ends: memory that is attached to it waits for all work again.
 void DetachMigrating(wire::StreamId stream);
 
+// Whether the device finds any of it in host memory.
+[[nodiscard]] bool AnyMigratingInHostMemory();
+
 // Frees device memory for an allocation that found none: ranges of together at least this size go home for good. False
 // if there was none. Must not be called with physical_lock held.
 [[nodiscard]] bool MigrateHome(uint64_t size_bytes);

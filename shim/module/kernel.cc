@@ -124,6 +124,8 @@ CUresult Describe(Kernel* kernel, const KernelAnswer& answer) {
     return result;
   }
   SetAttributes(kernel, answer.reply.attributes);
+  // Wire 1.8 has it first.
+  kernel->system_atomics = session.ServerKnows(8) && answer.reply.system_atomics != 0;
   kernel->cluster_is_fixed = kernel->attribute(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH) > 0;
   kernel->described = true;
   return CUDA_SUCCESS;

@@ -48,6 +48,7 @@ struct Kernel {
   std::atomic<uint32_t> alive;
   bool described;  // false: only listed so far; all but the name is unknown
   bool params_have_holes;
+  bool system_atomics;  // it may have atomic operations of the system's scope
   uint32_t param_count;
   uint32_t param_bytes;       // of the packed buffer
   wire::KernelParam* params;  // malloc'ed, param_count of them

@@ -213,9 +213,8 @@ class TestingNode::Ring {
     if (name == "missing") return Reply<wire::KernelGet>(record, CUDA_ERROR_NOT_FOUND, reply);
     if (name == "int_pointer_struct") params = {{0, 4}, {8, 8}, {16, 12}};
     if (name == "two_pointers_two_ints") params = {{0, 8}, {8, 8}, {16, 4}, {20, 4}};
-    if (name == "many") {
-      for (uint32_t i = 0; i < 600; ++i) params.push_back({i * 4, 4});
-    }
+    if (name.starts_with("system_atomics")) reply.system_atomics = 1;
+    for (uint32_t i = 0; name == "many" && i < 600; ++i) params.push_back({i * 4, 4});
     reply.param_count = static_cast<uint32_t>(params.size());
     reply.param_bytes = params.empty() ? 0 : params.back().offset_bytes + params.back().size_bytes;
     Reply<wire::KernelGet>(record, 0, reply,
@@ -280,8 +279,9 @@ class TestingNode::Ring {
   template <wire::Command C>
   static constexpr bool kSucceeds =
       IsOneOf<C, wire::ArrayDestroy, wire::EventOpen, wire::GreenStreamCreate, wire::HostRegister,
-              wire::HostUnregister, wire::LibraryPlace, wire::LibraryPlaceApart, wire::LinkCreate,
-              wire::LinkDestroy, wire::MemMap, wire::MemSetAccess, wire::PhysicalCreate,
+              wire::GraphInstantiate, wire::GraphUpdate, wire::HostUnregister, wire::LibraryPlace,
+              wire::LibraryPlaceApart, wire::LinkCreate, wire::LinkDestroy, wire::ManagedMap,
+              wire::ManagedUnmap, wire::MemMap, wire::MemSetAccess, wire::PhysicalCreate,
               wire::PhysicalRelease, wire::StreamCreate, wire::SurfaceDestroy,
               wire::TextureDestroy>;
   // Other commands are not served here: their tests run on the executor.
@@ -359,20 +359,8 @@ class TestingNode::Ring {
     }
     Complete(r.stream, record);
   }
-  void On(wire::Tag<wire::StreamDestroy>, const wire::StreamDestroy::Request& r,
-          const wire::Record& record) {
-    Complete(r.stream, record);
-  }
   void On(wire::Tag<wire::EventCreate>, const wire::EventCreate::Request&, const wire::Record&) {}
   void On(wire::Tag<wire::EventDestroy>, const wire::EventDestroy::Request&, const wire::Record&) {}
-  void On(wire::Tag<wire::EventRecord>, const wire::EventRecord::Request& r,
-          const wire::Record& record) {
-    Complete(r.stream, record);
-  }
-  void On(wire::Tag<wire::StreamWaitEvent>, const wire::StreamWaitEvent::Request& r,
-          const wire::Record& record) {
-    Complete(r.stream, record);
-  }
   void On(wire::Tag<wire::EventElapsed>, const wire::EventElapsed::Request&,
           const wire::Record& record) {
     constexpr uint32_t kOneAndAHalf = 0x3fc00000;

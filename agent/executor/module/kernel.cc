@@ -82,6 +82,7 @@ struct Kernels::KernelLookup {
       reply.param_bytes = std::max(reply.param_bytes, param.offset_bytes + param.size_bytes);
     }
     reply.param_count = static_cast<uint32_t>(facts.params.size());
+    reply.system_atomics = image != nullptr && image->system_atomics.MayBeIn(name) ? 1 : 0;
     ReadAttributes(cuda, reply.attributes);
     return CUDA_SUCCESS;
   }

@@ -27,6 +27,7 @@
 #include "agent/executor/session/large_free.h"
 #include "proto/cuda/image_hash.h"
 #include "proto/cuda/kernel_layouts.h"
+#include "proto/cuda/system_atomics.h"
 #include "proto/sync/mutex.h"
 #include "proto/wire/kernel_commands.h"
 
@@ -57,6 +58,7 @@ struct KnownImage {
   bool has_variables = true;
   bool prints = true;
   uint64_t device_bytes = 0;  // charged to each session that loads it
+  SystemAtomics system_atomics;
   // Set only if the driver does not report the layout of parameters (before CUDA 12.4).
   std::shared_ptr<const KernelLayouts> layouts;
   // Memory in this process while loaded: the bytes, and what the driver makes of them.

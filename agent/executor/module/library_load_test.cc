@@ -132,6 +132,25 @@ TEST_F(LibraryLoadTest, OldTextIsNotLinked) {
   }
 }
 
+// Also to who shares the library, and of what was compiled to something else.
+TEST_F(LibraryLoadTest, TheTenantIsToldWhichKernelsHaveAtomicOperationsOfTheSystemsScope) {
+  const std::string text = std::string(kEmptyPtx) +
+                           ".visible .entry k() { red.sys.add.u32 [%rd1], 1; ret; }\n"
+                           ".visible .entry o() { red.gpu.add.u32 [%rd1], 1; ret; }\n";
+  const auto system_atomics = [](TestingTenant* tenant, uint32_t kernel, uint8_t name) {
+    wire::KernelGet::Reply reply = {};
+    EXPECT_EQ(tenant->Call<wire::KernelGet>({LibraryId{1}, KernelId{kernel}}, &reply, {&name, 1}),
+              CUDA_SUCCESS);
+    return reply.system_atomics;
+  };
+  for (TestingTenant* tenant : {tenant_.get(), neighbour_.get()}) {
+    ASSERT_EQ(tenant->LoadLibrary(1, text), CUDA_SUCCESS);
+    EXPECT_EQ(system_atomics(tenant, 1, 'k'), 1u);
+    EXPECT_EQ(system_atomics(tenant, 2, 'o'), 0u);
+  }
+  EXPECT_EQ(Loads(), 1);
+}
+
 // ---- Drivers before CUDA 12.4, which tell nothing of kernels
 
 class OldDriverTest : public ::testing::Test {

@@ -165,10 +165,11 @@ void Loading::Look(Device* device, const LibraryCache& cache, bool whole) {
   if (!Afford(2 * member_bytes)) return;
   const auto begin = Clock::now();
   if (!whole) TakeCubin(device);
-  const ImageContent content = InspectImage(WithoutNul(fresh->bytes));
+  ImageContent content = InspectImage(WithoutNul(fresh->bytes));
   fresh->has_variables = content.variables;
   fresh->prints = content.prints;
   fresh->device_bytes = content.device_bytes;
+  fresh->system_atomics = std::move(content.system_atomics);
   look_ms = MillisecondsSince(begin);
   is_damaged = !content.is_sound;
   if (is_damaged) {
