@@ -10,6 +10,7 @@
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/event/events.h"
 #include "agent/executor/graph/conditionals.h"
+#include "agent/executor/graph/graph_width.h"
 #include "agent/executor/graph/graphs.h"
 #include "agent/executor/memory/device_memory.h"
 #include "agent/executor/memory/host_memory.h"
@@ -55,6 +56,7 @@ struct Graphs::GraphBlock {
     plan->callees.resize(plan->reader.nodes());
     if (form == wire::GraphReader::Form::kDefinition) {
       plan->sections = CutIntoSections(plan->reader, plan->scopes);
+      plan->branches = BranchesOf(plan->reader, plan->scopes, plan->sections);
     }
   }
 };
@@ -127,9 +129,9 @@ void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& req
   }
   if (plan->result == CUDA_SUCCESS && !plan->is_paid) {
     plan->is_paid = true;
-    // The driver takes the larger of the two: an amount for each graph, or for all nodes.
+    // The driver takes the larger of the two: an amount for each branch, or for all nodes.
     const uint64_t price =
-        std::max(std::max(plan->sections.graphs(), 1u) * kGraphTakesOfDeviceBytes,
+        std::max(std::max<uint64_t>(plan->branches, 1) * kGraphTakesOfDeviceBytes,
                  plan->reader.nodes() * kGraphNodeTakesOfDeviceBytes + plan->param_bytes);
     return Charge(price, [this, caller, request, plan](CUresult charged, DeviceChargeRef charge) {
       if (charged != CUDA_SUCCESS) plan->Fail(charged, wire::kNoGraphNode);
@@ -149,8 +151,7 @@ void Graphs::MakeGraph(Caller caller, const wire::GraphInstantiate::Request& req
   auto graph = std::make_shared<Graph>(services_.device, services_.modules, services_.quiet,
                                        services_.graphs, conditions_->graph_nodes(), host_->budget);
   // Graphs to be destroyed are waiting for a quiet moment, so a new one can wait for it as well.
-  const bool fits =
-      !conditional && services_.graphs->Fits(plan->sections.graphs(), plan->reader.nodes());
+  const bool fits = !conditional && services_.graphs->Fits(plan->branches, plan->reader.nodes());
   if (plan->result == CUDA_SUCCESS) plan->result = graph->Prepare(*plan);
   const auto finish = [this, caller, request, plan, graph, conditional] {
     if (conditional) plan->reservation->busy = 0;

@@ -67,9 +67,9 @@ inline constexpr uint32_t kUploadNodes = 256;
 // memory of destroyed graphs (measured; docs/design/running-graphs.md). So a graph that exceeds the
 // highest counts so far is created when nothing runs. Ring thread only; outlives every graph.
 struct GraphRoom {
-  uint64_t graphs = 0;
+  uint64_t graphs = 0;  // branches of graphs (graph_width.h)
   uint64_t nodes = 0;
-  // A fresh context has room for these: 2,000 nodes in one graph, or 34 graphs of 100.
+  // A fresh context has room for these: 4,000 nodes in one graph, or 33 graphs of one branch.
   uint64_t most_graphs = 16;
   uint64_t most_nodes = 1500;
   // Executable graphs with conditional nodes waiting to be destroyed.
@@ -118,6 +118,7 @@ struct GraphPlan {
   std::unordered_set<const void*> held;  // the same, for lookup
   // Entries not handled by the driver alone, and how many of each kind.
   std::vector<uint32_t> special;
+  uint64_t branches = 0;  // BranchesOf, of a definition
   uint32_t records = 0;
   uint32_t waits = 0;
   uint32_t host_nodes = 0;
@@ -220,6 +221,7 @@ class Graph {
   // After Apply: takes over those parts of an update that the driver does not handle.
   void AdoptUpdate(const GraphPlan& plan);
 
+  uint64_t branches() const { return counted_branches_; }
   uint32_t sections() const { return static_cast<uint32_t>(sections_.size()); }
   bool HasExec(uint32_t section) const { return sections_[section].graph != nullptr; }
   // Null if the section has no device nodes. It changes only while `moving`.
@@ -338,7 +340,7 @@ class Graph {
   GraphRoom* const room_;
   const std::shared_ptr<uint64_t> session_nodes_;
   uint64_t counted_nodes_ = 0;
-  uint64_t counted_graphs_ = 0;
+  uint64_t counted_branches_ = 0;
   const std::shared_ptr<HostCharge> charge_;     // held until the driver's objects are destroyed
   std::shared_ptr<DeviceCharge> device_charge_;  // the same
   std::vector<std::shared_ptr<DeviceCharge>> growth_charges_;  // the same, of updates

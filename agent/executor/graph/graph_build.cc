@@ -62,7 +62,7 @@ Graph::~Graph() {
     }
   };
   auto done = [libraries = std::move(libraries_), records = std::move(records_), room = room_,
-               session_nodes = session_nodes_, nodes = counted_nodes_, graphs = counted_graphs_,
+               session_nodes = session_nodes_, nodes = counted_nodes_, graphs = counted_branches_,
                retired, reservation = std::move(reservation_), charge = charge_,
                device_charge = std::move(device_charge_)] {
     if (reservation != nullptr) --reservation->users;
@@ -117,8 +117,8 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   }
   counted_nodes_ = parts;
   *session_nodes_ += counted_nodes_;
-  counted_graphs_ = plan.sections.graphs();
-  room_->graphs += counted_graphs_;
+  counted_branches_ = plan.branches;
+  room_->graphs += counted_branches_;
   room_->nodes += counted_nodes_;
   if (plan.sections.conditions_are_cut) return CUDA_ERROR_NOT_SUPPORTED;
   waits_for_values_ = plan.waiting_nodes != 0;

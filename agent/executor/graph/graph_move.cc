@@ -84,8 +84,8 @@ bool Graphs::Follows(const GraphRef& graph) {
       of->nodes -= nodes;
     }
   };
-  const bool fits = services_.graphs->Fits(graph->sections(), graph->nodes());
-  auto room = std::make_shared<Room>(services_.graphs, graph->sections(), graph->nodes());
+  const bool fits = services_.graphs->Fits(graph->branches(), graph->nodes());
+  auto room = std::make_shared<Room>(services_.graphs, graph->branches(), graph->nodes());
   auto move = [graph, context, band] { graph->move_result = graph->MoveTo(context, band); };
   const auto finish = [this, graph, room] {
     room->of->OnMade();

@@ -37,11 +37,6 @@ bool RunsOnHost(const wire::GraphReader& reader, const wire::GraphNode& node) {
   }
 }
 
-uint32_t GraphSections::graphs() const {
-  return static_cast<uint32_t>(
-      std::count_if(nodes.begin(), nodes.end(), [](uint32_t count) { return count != 0; }));
-}
-
 // Two passes. Forward, by a queue for each turn, every node gets the earliest section it can be in.
 // Backward, where that is wanted, device nodes move into the latest one. Only the graph's own nodes
 // are cut: bodies of conditional nodes follow their node.

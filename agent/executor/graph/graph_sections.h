@@ -24,8 +24,6 @@ struct GraphSections {
   bool conditions_are_cut = false;
 
   uint32_t count() const { return static_cast<uint32_t>(nodes.size()); }
-  // Number of sections that need a driver graph.
-  uint32_t graphs() const;
 };
 
 // Returns true for host nodes. Bodies of conditional nodes contain none.

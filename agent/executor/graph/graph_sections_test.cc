@@ -35,13 +35,11 @@ TEST(GraphSections, WithoutFunctionsThereIsOne) {
   EXPECT_EQ(cut.count(), 1u);
   EXPECT_THAT(cut.of_node, ElementsAre(0, 0, 0, 0));
   EXPECT_THAT(cut.nodes, ElementsAre(4));
-  EXPECT_EQ(cut.graphs(), 1u);
 }
 
 TEST(GraphSections, OfNothingThereIsOne) {
   const GraphSections cut = Cut(TestingGraph());
   EXPECT_EQ(cut.count(), 1u);
-  EXPECT_EQ(cut.graphs(), 0u);
 }
 
 TEST(GraphSections, WhatAFunctionNeedsGoesBeforeItAndAllElseBehind) {
@@ -66,7 +64,6 @@ TEST(GraphSections, FunctionsThatDoNotNeedEachOtherGoTogether) {
   EXPECT_EQ(cut.count(), 3u);
   EXPECT_THAT(cut.of_node, ElementsAre(0, 0, 0, 1));
   EXPECT_THAT(cut.nodes, ElementsAre(0, 0, 0));
-  EXPECT_EQ(cut.graphs(), 0u);
 }
 
 // The value may come from a function that needs nothing of it.

@@ -381,7 +381,10 @@ TEST_F(GraphTest, AGraphIsPaidForBeforeItIsMade) {
   TestingGraph small;
   small.AddEmpty();
   TestingGraph large;
-  for (int i = 0; i < 100; ++i) large.AddEmpty();
+  for (uint32_t i = 0; i < 100; ++i) {
+    large.AddEmpty();
+    if (i != 0) large.AddEdge(i - 1, i);
+  }
   ASSERT_EQ(Instantiate(1, small), CUDA_SUCCESS);
   EXPECT_EQ(scheduler_.memory_in_use(), kGraphTakesOfDeviceBytes);
   ASSERT_EQ(Instantiate(2, large), CUDA_SUCCESS);
@@ -397,6 +400,13 @@ TEST_F(GraphTest, AGraphIsPaidForBeforeItIsMade) {
   EXPECT_EQ(Instantiate(3, small), CUDA_SUCCESS);
 }
 
+TEST_F(GraphTest, Malicious_WhatIsSideBySideIsPaidForEach) {
+  TestingGraph wide;
+  for (int i = 0; i < 100; ++i) wide.AddEmpty();
+  ASSERT_EQ(Instantiate(1, wide), CUDA_SUCCESS);
+  EXPECT_EQ(scheduler_.memory_in_use(), 100 * kGraphTakesOfDeviceBytes);
+}
+
 constexpr uint32_t kLargeParamBytes = 32'000;
 
 TEST_F(GraphTest, ParametersAreMemoryOfTheDevicesToo) {
@@ -408,6 +418,9 @@ TEST_F(GraphTest, ParametersAreMemoryOfTheDevicesToo) {
   for (uint32_t i = 0; i < 100; ++i) {
     graph.AddKernel(2, params);
     plain.AddKernel(1, PlainParams());
+    if (i == 0) continue;
+    graph.AddEdge(i - 1, i);
+    plain.AddEdge(i - 1, i);
   }
   constexpr uint64_t kLarge = 100 * (kGraphNodeTakesOfDeviceBytes + kLargeParamBytes);
   ASSERT_EQ(InstantiateFromArena(1, graph), CUDA_SUCCESS);

@@ -21,6 +21,14 @@ Edges AddedTo(
   return EdgesAgainstWidth(reader, part);
 }
 
+uint64_t Branches(const TestingGraph& graph) {
+  const std::vector<uint8_t> block = graph.Block();
+  wire::GraphReader reader;
+  wire::GraphScopes scopes;
+  EXPECT_TRUE(reader.Parse(block, wire::GraphReader::Form::kDefinition) && scopes.Read(reader));
+  return BranchesOf(reader, scopes, CutIntoSections(reader, scopes));
+}
+
 TestingGraph Nodes(uint32_t count) {
   TestingGraph graph;
   for (uint32_t i = 0; i < count; ++i) graph.AddEmpty();
@@ -61,6 +69,25 @@ TEST(GraphWidth, PartsAreGraphsOfTheirOwnAndSomeNodesAreInNone) {
     EXPECT_GE(from, 2000u);
     EXPECT_EQ(from + 2 * kMostNodesSideBySide, to);
   }
+}
+
+TEST(GraphWidth, ABranchIsWhatIsSideBySide) {
+  EXPECT_EQ(Branches(Nodes(0)), 0u);
+  EXPECT_EQ(Branches(Nodes(1)), 1u);
+  EXPECT_EQ(Branches(Nodes(100)), 100u);
+  EXPECT_EQ(Branches(Nodes(kWide)), kMostNodesSideBySide);
+  TestingGraph chain = Nodes(100);
+  for (uint32_t i = 1; i < 100; ++i) chain.AddEdge(i - 1, i);
+  EXPECT_EQ(Branches(chain), 1u);
+  // Ten times one node, eight behind it, and all of them before the next one.
+  TestingGraph forks = Nodes(91);
+  for (uint32_t fork = 0; fork < 90; fork += 9) {
+    for (uint32_t i = fork + 1; i < fork + 9; ++i) {
+      forks.AddEdge(fork, i);
+      forks.AddEdge(i, fork + 9);
+    }
+  }
+  EXPECT_EQ(Branches(forks), 8u);
 }
 
 }  // namespace

@@ -63,9 +63,10 @@ bool Chains::MayWant(uint32_t nodes) {
   return true;
 }
 
-// Makes as many graphs of one node as there may be at all, and destroys them again. The smallest
-// graph takes as much device memory as one of kMaxChunkLaunches nodes, so the room counts that many
-// for each. Where this fails, graphs beyond a fresh context's room are made in quiet moments.
+// Makes as many graphs, of as many nodes, as there may be at all, and destroys them again: 42 MiB of device memory, and 63
+// ms. Graphs of one node would leave no room for others' nodes, but as it seems there is room, the driver would be asked
+// for graphs beside running work and wait for that with the context's lock. Where this fails, graphs beyond a fresh
+// context's room are made in quiet moments.
 void Chains::Reserve() {
   static constexpr char kImage[] =
       ".version 6.4\n.target sm_75\n.address_size 64\n.visible .entry nothing()\n{\nret;\n}\n";
@@ -80,6 +81,7 @@ void Chains::Reserve() {
   std::vector<ChainRef> made;
   if (cuda.cuLibraryGetKernel(&wanted.node.kernel, library, "nothing") == CUDA_SUCCESS) {
     while (made.size() < kMaxChains + kMaxSingles) {
+      wanted.nodes = made.size() < kMaxChains ? kMaxChunkLaunches : 1;
       ChainRef chain = Make(wanted);
       if (chain == nullptr) break;
       made.push_back(std::move(chain));
@@ -87,7 +89,7 @@ void Chains::Reserve() {
   }
   // The driver reuses the memory of destroyed graphs.
   room_->most_graphs += made.size();
-  room_->most_nodes += made.size() * kMaxChunkLaunches;
+  for (const ChainRef& chain : made) room_->most_nodes += chain->capacity();
   made.clear();
   cuda.cuLibraryUnload(library);
 }
