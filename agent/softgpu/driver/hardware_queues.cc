@@ -1,29 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/softgpu/driver/hardware_queues.h"
 
+#include <algorithm>
+
 namespace gpuloom::softgpu {
 
-bool HardwareQueues::TryHold(std::atomic<bool>& holds) {
+HardwareQueues::Place HardwareQueues::Enter(const Place& last, bool waits) {
   const MutexLock lock(mutex_);
-  // Whoever waits is older: what holds one now may be waiting for it.
-  if (held_ >= queues_ || waiting_ != 0) return false;
-  ++held_;
-  holds = true;
-  return true;
+  Place place;
+  place.number = ++entered_;
+  const Queue& former = queues_[last.queue];
+  const auto free = std::find_if(queues_.begin(), queues_.end(), [](const Queue& queue) {
+    return std::none_of(queue.begin(), queue.end(), [](const Waiting& one) { return one.waits; });
+  });
+  const bool is_behind = std::any_of(former.begin(), former.end(),
+                                     [&](const Waiting& one) { return one.number == last.number; });
+  if (is_behind) {
+    place.queue = last.queue;  // behind its stream's last
+  } else if (free != queues_.end()) {
+    place.queue = static_cast<uint32_t>(free - queues_.begin());
+  } else {
+    place.queue = static_cast<uint32_t>(entered_ % queues_.size());
+  }
+  queues_[place.queue].push_back({place.number, waits});
+  return place;
 }
 
-void HardwareQueues::Release(std::atomic<bool>& holds) {
-  const MutexLock lock(mutex_);
-  --held_;
-  holds = false;
-  changed_.NotifyAll();
-}
-
-void HardwareQueues::WaitForOne(const std::atomic<bool>& holds) {
+void HardwareQueues::Begin(const Place& place) {
   MutexLock lock(mutex_);
-  ++waiting_;
-  changed_.Wait(mutex_, [&]() GPULOOM_REQUIRES(mutex_) { return held_ < queues_ || holds.load(); });
-  --waiting_;
+  Queue& queue = queues_[place.queue];
+  left_.Wait(mutex_,
+             [&]() GPULOOM_REQUIRES(mutex_) { return queue.front().number == place.number; });
+  queue.pop_front();
+  left_.NotifyAll();
+}
+
+void HardwareQueues::Leave(const Place& place) {
+  const MutexLock lock(mutex_);
+  std::erase_if(queues_[place.queue],
+                [&](const Waiting& one) { return one.number == place.number; });
+  left_.NotifyAll();
 }
 
 }  // namespace gpuloom::softgpu

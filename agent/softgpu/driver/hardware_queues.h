@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hardware queues of a device, which all streams share. As on an H200: a stream holds one while work waits in it for
-// work before it or for another stream; a single launch holds none, however long it runs, and so does an event. With all
-// of them held nothing else begins. There, kernels stand still a little sooner, and copies beside half as many.
+// The hardware queues of a device, which all streams share. Work waits in one until it begins, so what waits for work
+// before it, or for another stream, keeps waiting whatever came into the same queue after it, of whatever stream. A kernel
+// leaves its queue when it begins, however long it runs. A stream gets a queue in which nothing has to wait if there is
+// one. So on an H200; but there, kernels stand still a little sooner than with all queues taken, and copies beside half as
+// many.
+//
+// Work enters in the order in which it is pushed, and waits for older work only: so the oldest can always begin.
 //
 // Safe from any thread.
 #pragma once
 
-#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <vector>
 
 #include "proto/sync/cond_var.h"
 #include "proto/sync/mutex.h"
@@ -15,20 +21,31 @@ namespace gpuloom::softgpu {
 
 class HardwareQueues {
  public:
-  explicit HardwareQueues(int queues) : queues_(queues) {}
+  struct Place {
+    uint32_t queue = 0;
+    uint64_t number = 0;  // 0: in none
+  };
 
-  // Returns false if none is left, or somebody waits for one: then what is in the stream begins after WaitForOne.
-  [[nodiscard]] bool TryHold(std::atomic<bool>& holds);
-  void Release(std::atomic<bool>& holds);
-  // Returns when fewer than all are held, or the stream has come to hold one.
-  void WaitForOne(const std::atomic<bool>& holds);
+  explicit HardwareQueues(int queues) : queues_(static_cast<size_t>(queues)) {}
+
+  // `last`: of the same stream. `waits`: it cannot begin yet.
+  Place Enter(const Place& last, bool waits);
+  // Returns when all that entered the queue before has left it, and leaves it.
+  void Begin(const Place& place);
+  // For work that is never begun.
+  void Leave(const Place& place);
 
  private:
-  const int queues_;
+  struct Waiting {
+    uint64_t number;
+    bool waits;
+  };
+  using Queue = std::deque<Waiting>;  // numbers rise
+
   Mutex mutex_;
-  CondVar changed_;
-  int held_ GPULOOM_GUARDED_BY(mutex_) = 0;
-  int waiting_ GPULOOM_GUARDED_BY(mutex_) = 0;
+  CondVar left_;
+  std::vector<Queue> queues_ GPULOOM_GUARDED_BY(mutex_);
+  uint64_t entered_ GPULOOM_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace gpuloom::softgpu

@@ -41,7 +41,12 @@ Point Stream::Push(Work work) {
   std::deque<Work> dropped;  // goes after the lock
   const MutexLock lock(mutex_);
   ++pushed_;
-  HoldQueueLocked(work);
+  if (work.on_device) {
+    const bool waits = completed_.load() + 1 != pushed_ ||
+                       !std::all_of(work.after.begin(), work.after.end(),
+                                    [](const Point& point) { return point.Done(); });
+    work.place = last_place_ = context.device.queues.Enter(last_place_, waits);
+  }
   queue_.push_back(std::move(work));
   if (!thread_runs_ && !StartThreadLocked()) {
     RecordFault(CUDA_ERROR_OPERATING_SYSTEM,
@@ -49,7 +54,9 @@ Point Stream::Push(Work work) {
     // Passed over, as all work after a fault; nobody waits for it.
     dropped.swap(queue_);
     completed_.store(pushed_);
-    if (holds_queue_) context.device.queues.Release(holds_queue_);
+    for (const Work& one : dropped) {
+      if (one.on_device) context.device.queues.Leave(one.place);
+    }
     work_done_.NotifyAll();
   }
   work_arrived_.NotifyOne();
@@ -109,16 +116,6 @@ bool Stream::StartThreadLocked() {
   return thread_runs_;
 }
 
-// For the newest piece, which is about to be queued.
-void Stream::HoldQueueLocked(const Work& work) {
-  const bool waits = newest_busy_ > completed_.load() ||
-                     !std::all_of(work.after.begin(), work.after.end(),
-                                  [](const Point& point) { return point.Done(); });
-  if (work.on_device || waits) newest_busy_ = pushed_;
-  if (!work.on_device || !waits) return;
-  if (holds_queue_ || context.device.queues.TryHold(holds_queue_)) newest_held_ = pushed_;
-}
-
 // Points are waited for without the lock, in any order: all must be done before the work may run.
 void Stream::RunQueue() {
   MutexLock lock(mutex_);
@@ -128,14 +125,9 @@ void Stream::RunQueue() {
     if (queue_.empty()) break;
     Work work = std::move(queue_.front());
     queue_.pop_front();
-    const uint64_t number = completed_.load() + 1;
     lock.Unlock();
     for (const Point& point : work.after) point.Wait();
-    if (work.on_device) context.device.queues.WaitForOne(holds_queue_);
-    // What waited last in the queue leaves it when it begins.
-    lock.Lock();
-    if (holds_queue_ && newest_held_ == number) context.device.queues.Release(holds_queue_);
-    lock.Unlock();
+    if (work.on_device) context.device.queues.Begin(work.place);
     // After a fault work is skipped but still counts, so that nobody waits forever.
     if (work.run != nullptr && (work.even_after_fault || Fault() == CUDA_SUCCESS)) work.run();
     work = Work();  // what it held is released before it counts as done

@@ -17,6 +17,7 @@
 #include <memory>
 #include <vector>
 
+#include "agent/softgpu/driver/hardware_queues.h"
 #include "proto/libcuda/default_stream.h"
 #include "proto/sync/cond_var.h"
 #include "proto/sync/mutex.h"
@@ -40,7 +41,8 @@ struct Work {
   std::vector<Point> after;
   bool even_after_fault = false;  // bookkeeping such as event times, which must happen in any case
   bool on_device =
-      false;  // a kernel, a graph, a copy, a written value: needs a hardware queue to begin
+      false;  // a kernel, a graph, a copy, a written value: goes through a hardware queue
+  HardwareQueues::Place place;  // the stream's
 };
 
 class Stream : public std::enable_shared_from_this<Stream> {
@@ -78,7 +80,6 @@ class Stream : public std::enable_shared_from_this<Stream> {
  private:
   // False when the process can have no more threads.
   [[nodiscard]] bool StartThreadLocked() GPULOOM_REQUIRES(mutex_);
-  void HoldQueueLocked(const Work& work) GPULOOM_REQUIRES(mutex_);
   void RunQueue();
 
   Mutex mutex_;
@@ -87,10 +88,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::deque<Work> queue_ GPULOOM_GUARDED_BY(mutex_);
   std::map<CUstreamAttrID, CUstreamAttrValue> attributes_ GPULOOM_GUARDED_BY(mutex_);
   uint64_t pushed_ GPULOOM_GUARDED_BY(mutex_) = 0;
-  // Newest piece that is on the device or waits for another stream, and the newest that waits in a hardware queue.
-  uint64_t newest_busy_ GPULOOM_GUARDED_BY(mutex_) = 0;
-  uint64_t newest_held_ GPULOOM_GUARDED_BY(mutex_) = 0;
-  std::atomic<bool> holds_queue_{false};  // changes under mutex_
+  HardwareQueues::Place last_place_ GPULOOM_GUARDED_BY(mutex_);
   std::atomic<uint64_t> completed_{0};
   bool thread_runs_ GPULOOM_GUARDED_BY(mutex_) = false;
   bool closed_ GPULOOM_GUARDED_BY(mutex_) = false;
