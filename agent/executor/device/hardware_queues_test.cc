@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "agent/executor/testing/graph.h"
 #include "agent/executor/testing/held_kernel.h"
 
 namespace gpuloom::executor {
@@ -127,6 +128,26 @@ TEST_F(HardwareQueuesTest, Malicious_StreamsThatWaitForAKernelWithoutEndKeepNobo
   EXPECT_FALSE(tenant_->reader.Done(StreamId{2}, last[2]));
   gate.Open();
   for (uint32_t stream = 2; stream <= kStreams; ++stream) {
+    ASSERT_TRUE(tenant_->WaitDone(stream, last[stream])) << stream;
+  }
+}
+
+TEST_F(HardwareQueuesTest, Malicious_LaunchesOfOneGraphInManyStreamsKeepNobodyWaiting) {
+  Gate gate(host_ + 64);
+  const HoldParams params{memory_, gate.address()};
+  TestingGraph graph;
+  graph.AddKernel(kHold, {reinterpret_cast<const uint8_t*>(&params), sizeof(params)});
+  ASSERT_EQ(tenant_->Call<wire::GraphInstantiate>({wire::GraphId{1}, 0, wire::HostPtr{0}, 0},
+                                                  nullptr, graph.Block()),
+            CUDA_SUCCESS);
+  std::array<Ticket, kStreams + 1> last{};
+  for (uint32_t stream = 1; stream <= kStreams; ++stream) {
+    last[stream] = tenant_->Post<wire::GraphLaunch>({wire::GraphId{1}, StreamId{stream}});
+  }
+  ASSERT_NO_FATAL_FAILURE(ExpectNeighbourGoesOn());
+  EXPECT_FALSE(tenant_->reader.Done(StreamId{1}, last[1]));
+  gate.Open();
+  for (uint32_t stream = 1; stream <= kStreams; ++stream) {
     ASSERT_TRUE(tenant_->WaitDone(stream, last[stream])) << stream;
   }
 }

@@ -322,6 +322,13 @@ void Graphs::On(wire::Tag<wire::GraphLaunch>, const wire::GraphLaunch::Request& 
     if (event == nullptr || event->latest == nullptr || event->latest->done) continue;
     command.dependencies.push_back({event->latest->stream, event->latest->ticket, event->latest});
   }
+  // Launches of one executable graph wait for one another in whatever stream, and the driver would let them do so at the
+  // device, in hardware queues of which nobody knows.
+  if (graph->launched != wire::Ticket{} && graph->launched_in != request.stream) {
+    command.dependencies.push_back({graph->launched_in, graph->launched, nullptr});
+  }
+  graph->launched_in = request.stream;
+  graph->launched = record.ticket;
   // A new point each time, as for EventRecord. Its CUDA event is the graph's own and is recorded
   // again with each launch.
   for (const Graph::Record& recorded : graph->records()) {

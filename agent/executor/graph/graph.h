@@ -274,9 +274,11 @@ class Graph {
     bool answered = false;
   };
   std::deque<Update> updates;
-  uint32_t answered_updates = 0;        // how many of `updates` are answered
-  uint32_t launches_queued = 0;         // after the last update
-  uint32_t in_flight = 0;               // launches at CUDA, with some or all of their sections
+  uint32_t answered_updates = 0;  // how many of `updates` are answered
+  uint32_t launches_queued = 0;   // after the last update
+  uint32_t in_flight = 0;         // launches at CUDA, with some or all of their sections
+  wire::StreamId launched_in{};   // the last launch, queued or not; ticket 0: there was none
+  wire::Ticket launched{};
   bool moving = false;                  // MoveTo is under way
   CUresult move_result = CUDA_SUCCESS;  // of the last MoveTo
   CUcontext moved_to = nullptr;         // its destination
