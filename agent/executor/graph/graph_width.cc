@@ -7,21 +7,32 @@
 #include "agent/executor/graph/graph_edges.h"
 
 namespace gpuloom::executor {
+namespace {
+
+// Calls `f(node, level)` for each node, in their order. A node's level is the longest path to it.
+template <typename F>
+void ForEachWithLevel(const wire::GraphReader& reader, F f) {
+  const EdgesOut edges(reader);
+  std::vector<uint32_t> level(reader.nodes());
+  for (uint32_t i = 0; i < reader.nodes(); ++i) {
+    edges.ForEach(i, [&](uint32_t to) { level[to] = std::max(level[to], level[i] + 1); });
+    f(i, level[i]);
+  }
+}
+
+}  // namespace
 
 uint64_t BranchesOf(const wire::GraphReader& reader, const wire::GraphScopes& scopes,
                     const GraphSections& sections) {
-  const EdgesOut edges(reader);
-  std::vector<uint32_t> level(reader.nodes());
   std::map<uint64_t, std::vector<uint32_t>> on_level;  // by graph
-  for (uint32_t i = 0; i < reader.nodes(); ++i) {
-    edges.ForEach(i, [&](uint32_t to) { level[to] = std::max(level[to], level[i] + 1); });
-    const uint32_t scope = scopes.ScopeOf(i);
-    if (scope == 0 && RunsOnHost(reader, reader.Node(i))) continue;
+  ForEachWithLevel(reader, [&](uint32_t node, uint32_t level) {
+    const uint32_t scope = scopes.ScopeOf(node);
+    if (scope == 0 && RunsOnHost(reader, reader.Node(node))) return;
     std::vector<uint32_t>& nodes =
-        on_level[uint64_t{scope} << 32 | (scope == 0 ? sections.of_node[i] : 0)];
-    if (nodes.size() <= level[i]) nodes.resize(level[i] + 1);
-    ++nodes[level[i]];
-  }
+        on_level[uint64_t{scope} << 32 | (scope == 0 ? sections.of_node[node] : 0)];
+    if (nodes.size() <= level) nodes.resize(level + 1);
+    ++nodes[level];
+  });
   uint64_t branches = 0;
   for (const auto& [graph, nodes] : on_level) {
     branches += std::min(*std::max_element(nodes.begin(), nodes.end()), kMostNodesSideBySide);
@@ -34,19 +45,16 @@ std::vector<std::pair<uint32_t, uint32_t>> EdgesAgainstWidth(
     const std::function<std::optional<uint64_t>(uint32_t node)>& part) {
   std::vector<std::pair<uint32_t, uint32_t>> added;
   if (reader.nodes() < kManyGraphNodes) return added;
-  const EdgesOut edges(reader);
-  std::vector<uint32_t> level(reader.nodes());
   std::map<std::pair<uint64_t, uint32_t>, std::vector<uint32_t>> side_by_side;
-  for (uint32_t i = 0; i < reader.nodes(); ++i) {
-    edges.ForEach(i, [&](uint32_t to) { level[to] = std::max(level[to], level[i] + 1); });
-    const std::optional<uint64_t> of = part(i);
-    if (!of.has_value()) continue;
-    std::vector<uint32_t>& nodes = side_by_side[{*of, level[i]}];
+  ForEachWithLevel(reader, [&](uint32_t node, uint32_t level) {
+    const std::optional<uint64_t> of = part(node);
+    if (!of.has_value()) return;
+    std::vector<uint32_t>& nodes = side_by_side[{*of, level}];
     if (nodes.size() >= kMostNodesSideBySide) {
-      added.emplace_back(nodes[nodes.size() - kMostNodesSideBySide], i);
+      added.emplace_back(nodes[nodes.size() - kMostNodesSideBySide], node);
     }
-    nodes.push_back(i);
-  }
+    nodes.push_back(node);
+  });
   return added;
 }
 

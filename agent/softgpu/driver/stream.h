@@ -40,9 +40,9 @@ struct Work {
   std::function<void()> run;
   std::vector<Point> after;
   bool even_after_fault = false;  // bookkeeping such as event times, which must happen in any case
-  bool on_device =
-      false;  // a kernel, a graph, a copy, a written value: goes through a hardware queue
-  HardwareQueues::Place place;  // the stream's
+  // A kernel, a graph, a copy, a written value: it goes through a hardware queue.
+  bool on_device = false;
+  HardwareQueues::Place place;  // the stream's, there
 };
 
 class Stream : public std::enable_shared_from_this<Stream> {
