@@ -242,9 +242,13 @@ void StreamSet::SubmitWaitsEarly(Stream& stream) {
     return;
   }
   for (size_t i = 0; i < kMaxWaitsAtOnce && dependencies.size() > kMaxWaitsAtOnce; ++i) {
-    if (!IsSubmitted(dependencies.back())) return;
-    sink_->WaitFor(stream, dependencies.back());
-    stream.endless = static_cast<uint64_t>(stream.waiting.front().ticket);
+    if (!IsDone(dependencies.back())) {
+      // From then on the command waits at the device.
+      if (!IsSubmitted(dependencies.back()) || !in_flight_.MayHoldQueue(stream)) return;
+      in_flight_.HoldQueue(stream);
+      stream.endless = static_cast<uint64_t>(stream.waiting.front().ticket);
+      sink_->WaitFor(stream, dependencies.back());
+    }
     dependencies.pop_back();
     waiting_bytes_ -= sizeof(Dependency);
   }

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "agent/executor/image/texture_reference.h"
-#include "agent/executor/session/slice.h"
+#include "agent/executor/testing/stream_set_fixture.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -17,78 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using wire::StreamId;
 using wire::Ticket;
-
-struct Submitted {
-  uint32_t stream;
-  uint64_t ticket;
-  std::vector<std::pair<uint32_t, uint64_t>> after;
-  bool operator==(const Submitted&) const = default;
-};
-
-class StreamSetTest : public ::testing::Test, private StreamSink {
- protected:
-  Stream& Add(uint32_t id, bool blocking = true) {
-    return *set_.Add(StreamId{id}, blocking, 0, Ticket{last_ticket_});
-  }
-
-  uint64_t Enqueue(Stream& stream, std::vector<Dependency> dependencies = {}, Work work = {}) {
-    StreamCommand command;
-    command.work = std::move(work);
-    command.ticket = Ticket{++last_ticket_};
-    command.dependencies = std::move(dependencies);
-    set_.Enqueue(stream, std::move(command));
-    return last_ticket_;
-  }
-
-  void Mark(Stream& stream) {
-    set_.AddMark(stream,
-                 std::make_shared<Point>(nullptr, stream.id, Ticket{stream.submitted}, false),
-                 now_ns_);
-  }
-  void Complete(Stream& stream) {
-    if (stream.unmarked != 0) Mark(stream);
-    while (!stream.marks.empty()) set_.CompleteOldestMark(stream, now_ns_);
-  }
-
-  bool SubmitWaiting() {
-    Slice slice(UINT64_MAX);
-    return set_.SubmitWaiting(&slice);
-  }
-
-  std::vector<Submitted> TakeSubmitted() { return std::move(submitted_); }
-
-  std::vector<Submitted> submitted_;
-  uint64_t last_ticket_ = 0;
-  uint64_t now_ns_ = 1'000'000;
-  bool hold_ = false;
-  bool room_ = true;
-  bool may_submit_ = true;
-  DriverRoom queues_;
-  uint32_t allocation_queues_ = 0;
-  StreamSet set_{this, &hold_, &queues_, &allocation_queues_};
-  std::map<uint32_t, std::vector<std::pair<uint32_t, uint64_t>>> waits_;  // told before the command
-  Stream& legacy_ = Add(0);
-
- private:
-  bool HasRoom(const Stream&, const StreamCommand&) const override { return room_; }
-  bool MaySubmit(const Stream&, const StreamCommand&) const override { return may_submit_; }
-  bool MaySubmit(const Stream&, const Chunk&) const override { return may_submit_; }
-
-  void WaitFor(Stream& stream, const Dependency& dependency) override {
-    waits_[static_cast<uint32_t>(stream.id)].emplace_back(static_cast<uint32_t>(dependency.stream),
-                                                          static_cast<uint64_t>(dependency.ticket));
-  }
-
-  void Submit(Stream& stream, StreamCommand& command) override {
-    Submitted one{static_cast<uint32_t>(stream.id), static_cast<uint64_t>(command.ticket),
-                  std::move(waits_[static_cast<uint32_t>(stream.id)])};
-    waits_.erase(static_cast<uint32_t>(stream.id));
-    for (const Dependency& d : command.dependencies) {
-      one.after.emplace_back(static_cast<uint32_t>(d.stream), static_cast<uint64_t>(d.ticket));
-    }
-    submitted_.push_back(std::move(one));
-  }
-};
 
 TEST_F(StreamSetTest, CommandsGoAtOnceAndInOrder) {
   Stream& a = Add(1);
@@ -151,82 +79,6 @@ TEST_F(StreamSetTest, StreamsTogetherDoNotFillTheDriversQueues) {
   }
   EXPECT_EQ(submitted_.size(), kStreams * kFirstInFlight);
   EXPECT_EQ(queues_.taken(), 0u);
-}
-
-// 16 hardware queues, of which a lone allocation may hold 6.
-TEST_F(StreamSetTest, WhatWouldWaitAtTheDeviceGoesOnlyWithAHardwareQueue) {
-  constexpr uint32_t kHeld = 6;
-  for (uint32_t i = 1; i <= kHeld; ++i) {
-    Stream& stream = Add(i, /*blocking=*/false);
-    Enqueue(stream, {}, LaunchWork{});
-    Enqueue(stream, {}, LaunchWork{});
-  }
-  EXPECT_EQ(queues_.hardware().held(), kHeld);
-  TakeSubmitted();
-  Stream& next = Add(kHeld + 1, /*blocking=*/false);
-  Enqueue(next, {}, LaunchWork{});
-  const uint64_t behind = Enqueue(next, {}, LaunchWork{});
-  EXPECT_THAT(TakeSubmitted(), ElementsAre(Submitted{kHeld + 1, behind - 1, {}}));
-  EXPECT_FALSE(SubmitWaiting());
-  // An event holds none, and goes in its order.
-  const uint64_t record = Enqueue(next, {}, RecordWork{});
-  Complete(next);
-  EXPECT_TRUE(SubmitWaiting());
-  EXPECT_THAT(TakeSubmitted(),
-              ElementsAre(Submitted{kHeld + 1, behind, {}}, Submitted{kHeld + 1, record, {}}));
-  Complete(*set_.Find(StreamId{1}));
-  EXPECT_EQ(queues_.hardware().held(), kHeld - 1);
-  const uint64_t third = Enqueue(next, {}, LaunchWork{});
-  EXPECT_THAT(TakeSubmitted(), ElementsAre(Submitted{kHeld + 1, third, {}}));
-  EXPECT_EQ(queues_.hardware().held(), kHeld);
-  for (uint32_t i = 2; i <= kHeld + 1; ++i) Complete(*set_.Find(StreamId{i}));
-  EXPECT_EQ(queues_.hardware().held(), 0u);
-}
-
-TEST_F(StreamSetTest, AWaitForAnotherStreamTakesAHardwareQueueToo) {
-  uint32_t others = 0;
-  for (int i = 0; i < 8; ++i) queues_.hardware().Take(&others);
-  queues_.hardware().Take(&allocation_queues_);
-  Stream& a = Add(1, /*blocking=*/false);
-  Stream& b = Add(2, /*blocking=*/false);
-  const uint64_t first = Enqueue(a, {}, LaunchWork{});
-  // The wait by itself holds none; what comes behind it does.
-  const uint64_t wait = Enqueue(b, {{a.id, Ticket{first}, nullptr}});
-  const uint64_t launch = Enqueue(b, {}, LaunchWork{});
-  EXPECT_THAT(TakeSubmitted(),
-              ElementsAre(Submitted{1, first, {}}, Submitted{2, wait, {{1, first}}}));
-  Complete(a);
-  EXPECT_FALSE(SubmitWaiting()) << "not before it is known that the wait is over";
-  Complete(b);
-  EXPECT_TRUE(SubmitWaiting());
-  EXPECT_THAT(TakeSubmitted(), ElementsAre(Submitted{2, launch, {}}));
-  queues_.hardware().Give(&others, 8);
-  queues_.hardware().Give(&allocation_queues_, 1);
-}
-
-TEST_F(StreamSetTest, CopiesBehindCopiesHoldNoHardwareQueue) {
-  Stream& a = Add(1);
-  for (int i = 0; i < 4; ++i) Enqueue(a, {}, CopyWork{});
-  Enqueue(a, {}, LaunchWork{});
-  EXPECT_EQ(queues_.hardware().held(), 0u);
-  Enqueue(a, {}, CopyWork{});
-  EXPECT_EQ(queues_.hardware().held(), 1u);
-}
-
-TEST_F(StreamSetTest, AGateWaitsForOtherSessionsWhateverTheirStreamsAreCalled) {
-  Stream& a = Add(1);
-  const auto theirs = std::make_shared<Point>(nullptr, StreamId{7}, Ticket{1}, false);
-  StreamCommand command;
-  command.ticket = Ticket{++last_ticket_};
-  command.dependencies = {{StreamId{7}, Ticket{1}, theirs, /*foreign=*/true}};
-  command.gate = std::make_shared<Gate>();
-  command.gate->try_open = [](Gate* gate) { gate->open = true; };
-  theirs->event = reinterpret_cast<CUevent>(1);
-  set_.Enqueue(a, std::move(command));
-  EXPECT_THAT(TakeSubmitted(), IsEmpty());
-  theirs->done = true;
-  EXPECT_TRUE(SubmitWaiting());
-  theirs->event = nullptr;
 }
 
 TEST_F(StreamSetTest, EverySessionHasAPartOfTheDriversQueues) {
