@@ -91,13 +91,6 @@ class AgentDashboard : public AgentTenant {
   std::vector<std::string> AgentArguments() const override {
     return {"--metrics-address", "127.0.0.1:" + std::to_string(port_)};
   }
-  testing::Process Rest(const FakeContainer& container) {
-    testing::Process tenant({GPULOOM_RESTING_TENANT}, Environment(container));
-    EXPECT_TRUE(tenant.ReadLine("ready")) << tenant.output();
-    tenant.WriteLine("600");
-    return tenant;
-  }
-
   const int port_ = testing::FreePort();
 };
 

@@ -75,45 +75,8 @@ class AgentMetrics : public AgentTenant {
     EXPECT_EQ(ran.result.exit_code, 0) << ran.output << node_.AgentLog();
   }
 
-  // One that wants the GPU all the time, until it is killed.
-  static testing::Process Rest(const FakeContainer& container) {
-    std::vector<std::string> environment;
-    for (const auto& [name, value] : ContainerEnvironment(container, {})) {
-      environment.push_back(name + "=" + value);
-    }
-    testing::Process tenant({GPULOOM_RESTING_TENANT}, environment);
-    EXPECT_TRUE(tenant.ReadLine("ready")) << tenant.output();
-    tenant.WriteLine("600");
-    return tenant;
-  }
-
   const int port_ = testing::FreePort();
 };
-
-// From the policy's file to what the device does: for programs that run, and that notice nothing else of it.
-TEST_F(AgentMetrics, AChangeOfThePolicyChangesWhatRunningTenantsGet) {
-  const FakeContainer a = Admit("team-a", "p");
-  const FakeContainer b = Admit("team-b", "q");
-  const testing::Process of_a = Rest(a);
-  const testing::Process of_b = Rest(b);
-  const auto used_ns = [](const FakeContainer& container) {
-    return static_cast<double>(AskScheduler(container)->time.compute_ns);
-  };
-  // Within a second, as often as it takes until it is between these.
-  const auto part_of_a_is_in = [&](double least, double most) {
-    const double before_a = used_ns(a);
-    const double before_b = used_ns(b);
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-    const double more_a = used_ns(a) - before_a;
-    const double part = more_a / (more_a + used_ns(b) - before_b);
-    return part > least && part < most;
-  };
-  EXPECT_TRUE(node_.WaitFor([&] { return part_of_a_is_in(0.4, 0.6); })) << node_.AgentLog();
-  node_.WritePolicy("namespaces: {team-b: {weight: 300}}\n");
-  EXPECT_TRUE(node_.WaitFor([&] { return part_of_a_is_in(0.17, 0.33); })) << node_.AgentLog();
-  node_.WritePolicy("namespaces: {team-a: {weight: 300}}\n");
-  EXPECT_TRUE(node_.WaitFor([&] { return part_of_a_is_in(0.67, 0.83); })) << node_.AgentLog();
-}
 
 // Pods one after another in one slot, and a container behind an init container: who pays by slots pays for one at a time.
 TEST_F(AgentMetrics, SlotsThatPassOnAreHeldOnce) {

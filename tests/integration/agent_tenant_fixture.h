@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests of gpuloom-agent with CUDA programs in pods: kubelet stand-in, agent, scheduler, executor and shim together. The
-// node runs from SetUp on. GPULOOM_SHIM_PATH, GPULOOM_PROGRAMS and GPULOOM_TENANT say what pods are given and run. One thread.
+// node runs from SetUp on. GPULOOM_SHIM_PATH, GPULOOM_PROGRAMS, GPULOOM_TENANT and GPULOOM_RESTING_TENANT say what pods are
+// given and run. One thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -73,11 +74,15 @@ class AgentTenant : public ::testing::Test {
                                 const std::vector<std::string>& habit) {
     std::vector<std::string> command = {GPULOOM_TENANT};
     command.insert(command.end(), habit.begin(), habit.end());
-    std::vector<std::string> environment;
-    for (const auto& [name, value] : ContainerEnvironment(container, {})) {
-      environment.push_back(name + "=" + value);
-    }
-    return testing::Process(std::move(command), environment);
+    return testing::Process(std::move(command), Environment(container));
+  }
+
+  // One that wants the GPU all the time, until it is killed.
+  static testing::Process Rest(const FakeContainer& container) {
+    testing::Process tenant({GPULOOM_RESTING_TENANT}, Environment(container));
+    EXPECT_TRUE(tenant.ReadLine("ready")) << tenant.output();
+    tenant.WriteLine("600");
+    return tenant;
   }
 
   AgentNode node_;

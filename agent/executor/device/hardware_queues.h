@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which streams may hold one of the context's hardware queues (CUDA_DEVICE_MAX_CONNECTIONS). All streams of all sessions
 // share them. A stream holds one while something waits at the device behind a kernel, a graph or another stream's work
-// that is not done; a kernel, a graph or a copy with nothing unfinished before it, and an event, hold none, however long
-// they take. Once the queues are held, nothing of anybody's reaches the device, so what would hold one too many stays
+// that is not done, and as many as it has heads while a graph does (graph_width.h); a kernel, a graph or a copy with
+// nothing unfinished before it, and an event, hold none, however long they take. Once the queues are held, nothing of anybody's reaches the device, so what would hold one too many stays
 // with the executor until what it waits for is done: that costs it a round trip, and no program can be stopped by it,
 // because it could not run before in any case (docs/design/start-up.md#hardware-queues has the measurements).
 //
@@ -29,11 +29,11 @@ class HardwareQueues {
 
   // An allocation has one in any case; beyond that its part of those that may be held, of which a lone one leaves two to
   // who comes next.
-  bool MayTake(uint32_t mine) const {
-    if (mine == 0) return true;
-    const uint32_t others = holders_ - 1;
+  bool MayTake(uint32_t mine, uint32_t more = 1) const {
+    if (mine == 0 && more == 1) return true;
+    const uint32_t others = holders_ - (mine == 0 ? 0 : 1);
     const uint32_t part = others == 0 ? held_most_ - 2 : held_most_ / (others + 1);
-    return mine < part && held_ < held_most_;
+    return mine + more <= part && held_ + more <= held_most_;
   }
   // The same for what can be done without: nobody has one in any case.
   bool MaySpare(uint32_t mine) const { return held_ < held_most_ && MayTake(mine); }

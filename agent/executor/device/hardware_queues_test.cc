@@ -34,6 +34,20 @@ TEST(HardwareQueues, ALoneAllocationLeavesSomeToWhoComesNext) {
   EXPECT_EQ(queues.held(), 0u);
 }
 
+TEST(HardwareQueues, SeveralAreTakenTogetherOrNotAtAll) {
+  HardwareQueues queues(16);
+  uint32_t first = 0;
+  uint32_t second = 0;
+  EXPECT_FALSE(queues.MayTake(first, 7));
+  EXPECT_TRUE(queues.MayTake(first, 6));
+  for (int i = 0; i < 4; ++i) queues.Take(&first);
+  EXPECT_TRUE(queues.MayTake(second, 4)) << "its part";
+  EXPECT_FALSE(queues.MayTake(second, 5));
+  for (int i = 0; i < 3; ++i) queues.Take(&second);
+  EXPECT_TRUE(queues.MayTake(second));
+  EXPECT_FALSE(queues.MayTake(second, 2));
+}
+
 TEST(HardwareQueues, EveryAllocationHasOne) {
   for (const uint32_t count : {1u, 8u, 10u, 16u, 32u}) {
     HardwareQueues queues(count);
@@ -148,6 +162,37 @@ TEST_F(HardwareQueuesTest, Malicious_LaunchesOfOneGraphInManyStreamsKeepNobodyWa
   EXPECT_FALSE(tenant_->reader.Done(StreamId{1}, last[1]));
   gate.Open();
   for (uint32_t stream = 1; stream <= kStreams; ++stream) {
+    ASSERT_TRUE(tenant_->WaitDone(stream, last[stream])) << stream;
+  }
+}
+
+// What can begin at once waits in a queue each.
+TEST_F(HardwareQueuesTest, Malicious_AGraphOfManyHeadsBehindAKernelWithoutEndKeepsNobodyWaiting) {
+  Gate gate(host_ + 64);
+  const ScaleParams params{memory_, 1};
+  for (const bool fans_out : {false, true}) {
+    TestingGraph graph;
+    if (fans_out) graph.AddEmpty();
+    for (uint32_t i = 0; i < kStreams; ++i) {
+      graph.AddKernel(kScale, {reinterpret_cast<const uint8_t*>(&params), 12});
+      if (fans_out) graph.AddEdge(0, i + 1);
+    }
+    ASSERT_EQ(
+        tenant_->Call<wire::GraphInstantiate>({wire::GraphId{1u + fans_out}, 0, wire::HostPtr{0}, 0},
+                                              nullptr, graph.Block()),
+        CUDA_SUCCESS);
+  }
+  std::array<Ticket, 3> last{};
+  for (const uint32_t stream : {1u, 2u}) {
+    Hold(tenant_.get(), stream, memory_, gate);
+    last[stream] = tenant_->Post<wire::GraphLaunch>({wire::GraphId{stream}, StreamId{stream}});
+  }
+  ASSERT_NO_FATAL_FAILURE(ExpectNeighbourGoesOn());
+  for (const uint32_t stream : {1u, 2u}) {
+    EXPECT_FALSE(tenant_->reader.Done(StreamId{stream}, last[stream])) << stream;
+  }
+  gate.Open();
+  for (const uint32_t stream : {1u, 2u}) {
     ASSERT_TRUE(tenant_->WaitDone(stream, last[stream])) << stream;
   }
 }

@@ -57,6 +57,11 @@ struct Graphs::GraphBlock {
     if (form == wire::GraphReader::Form::kDefinition) {
       plan->sections = CutIntoSections(plan->reader, plan->scopes);
       plan->branches = BranchesOf(plan->reader, plan->scopes, plan->sections);
+      plan->heads = HeadsOf(plan->reader, plan->scopes);
+      return;
+    }
+    for (uint32_t i = 0; i < plan->reader.nodes() && !plan->disables; ++i) {
+      plan->disables = (plan->reader.Node(i).flags & wire::kGraphNodeDisabled) != 0;
     }
   }
 };

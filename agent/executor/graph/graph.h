@@ -119,6 +119,8 @@ struct GraphPlan {
   // Entries not handled by the driver alone, and how many of each kind.
   std::vector<uint32_t> special;
   uint64_t branches = 0;  // BranchesOf, of a definition
+  uint32_t heads = 0;     // HeadsOf, of a definition
+  bool disables = false;  // an update that switches nodes off
   uint32_t records = 0;
   uint32_t waits = 0;
   uint32_t host_nodes = 0;
@@ -222,6 +224,8 @@ class Graph {
   void AdoptUpdate(const GraphPlan& plan);
 
   uint64_t branches() const { return counted_branches_; }
+  // In how many hardware queues a launch waits at the device.
+  uint32_t queues() const { return heads_; }
   uint32_t sections() const { return static_cast<uint32_t>(sections_.size()); }
   bool HasExec(uint32_t section) const { return sections_[section].graph != nullptr; }
   // Null if the section has no device nodes. It changes only while `moving`.
@@ -343,6 +347,7 @@ class Graph {
   const std::shared_ptr<uint64_t> session_nodes_;
   uint64_t counted_nodes_ = 0;
   uint64_t counted_branches_ = 0;
+  uint32_t heads_ = 1;
   const std::shared_ptr<HostCharge> charge_;     // held until the driver's objects are destroyed
   std::shared_ptr<DeviceCharge> device_charge_;  // the same
   std::vector<std::shared_ptr<DeviceCharge>> growth_charges_;  // the same, of updates

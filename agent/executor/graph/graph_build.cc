@@ -118,6 +118,7 @@ CUresult Graph::Prepare(const GraphPlan& plan) {
   counted_nodes_ = parts;
   *session_nodes_ += counted_nodes_;
   counted_branches_ = plan.branches;
+  heads_ = std::max(plan.heads, 1u);
   room_->graphs += counted_branches_;
   room_->nodes += counted_nodes_;
   if (plan.sections.conditions_are_cut) return CUDA_ERROR_NOT_SUPPORTED;

@@ -40,6 +40,18 @@ uint64_t BranchesOf(const wire::GraphReader& reader, const wire::GraphScopes& sc
   return branches;
 }
 
+uint32_t HeadsOf(const wire::GraphReader& reader, const wire::GraphScopes& scopes) {
+  const EdgesOut edges(reader);
+  std::vector<bool> is_behind(reader.nodes());
+  uint32_t heads = 0;
+  for (uint32_t i = 0; i < reader.nodes(); ++i) {
+    const bool is_work = reader.Node(i).kind != wire::GraphNodeKind::kEmpty;
+    heads += is_work && !is_behind[i] && scopes.ScopeOf(i) == 0;
+    if (is_work || is_behind[i]) edges.ForEach(i, [&](uint32_t to) { is_behind[to] = true; });
+  }
+  return std::min(heads, kMostNodesSideBySide);
+}
+
 std::vector<std::pair<uint32_t, uint32_t>> EdgesAgainstWidth(
     const wire::GraphReader& reader,
     const std::function<std::optional<uint64_t>(uint32_t node)>& part) {

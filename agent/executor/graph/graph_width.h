@@ -28,6 +28,11 @@ inline constexpr uint32_t kMostNodesSideBySide = 1024;
 uint64_t BranchesOf(const wire::GraphReader& reader, const wire::GraphScopes& scopes,
                     const GraphSections& sections);
 
+// How many of its own nodes the driver may begin at once, when what the launch waits for is done: those behind none but empty
+// ones, and no more than there may be side by side. A launch that waits at the device waits in so many hardware queues
+// (hardware_queues.h). As BranchesOf.
+uint32_t HeadsOf(const wire::GraphReader& reader, const wire::GraphScopes& scopes);
+
 // The edges (from, to) to add to those of the definition, which must have been validated. A node's level is the longest
 // path to it; each node gets an edge from the one kMostNodesSideBySide before it on its level. Edges lead from lower to
 // higher nodes, as the definition's do, so there is no cycle. `part`: in which of the driver's graphs a node is; nullopt:

@@ -71,6 +71,37 @@ TEST(GraphWidth, PartsAreGraphsOfTheirOwnAndSomeNodesAreInNone) {
   }
 }
 
+TEST(GraphWidth, HeadsAreWhatCanBeginAtOnce) {
+  const auto heads = [](const TestingGraph& graph) {
+    const std::vector<uint8_t> block = graph.Block();
+    wire::GraphReader reader;
+    wire::GraphScopes scopes;
+    EXPECT_TRUE(reader.Parse(block, wire::GraphReader::Form::kDefinition) && scopes.Read(reader));
+    return HeadsOf(reader, scopes);
+  };
+  const auto add_fill = [](TestingGraph* graph) {
+    graph->AddFill(4096, 1, 1, 1, 0);
+  };
+  EXPECT_EQ(heads(Nodes(100)), 0u);
+  TestingGraph graph;
+  for (int i = 0; i < 8; ++i) add_fill(&graph);
+  EXPECT_EQ(heads(graph), 8u);
+  graph.AddEmpty();  // 8: behind one of them, and before what comes then
+  graph.AddEdge(7, 8);
+  for (uint32_t i = 9; i < 20; ++i) {
+    add_fill(&graph);
+    graph.AddEdge(8, i);
+  }
+  EXPECT_EQ(heads(graph), 8u);
+  TestingGraph fan;
+  fan.AddEmpty();
+  for (uint32_t i = 1; i < 12; ++i) {
+    add_fill(&fan);
+    fan.AddEdge(0, i);
+  }
+  EXPECT_EQ(heads(fan), 11u) << "what is empty keeps nothing waiting";
+}
+
 TEST(GraphWidth, ABranchIsWhatIsSideBySide) {
   EXPECT_EQ(Branches(Nodes(0)), 0u);
   EXPECT_EQ(Branches(Nodes(1)), 1u);

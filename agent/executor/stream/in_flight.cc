@@ -6,6 +6,29 @@
 
 namespace gpuloom::executor {
 
+uint32_t InFlight::MoreQueues(const Stream& stream, const QueueNeed& need) const {
+  const uint32_t own = stream.holds_queue ? 0 : 1;
+  const bool follows = need.queues <= 1 ||
+                       std::any_of(stream.held_queues.begin(), stream.held_queues.end(),
+                                   [&](const HeldQueues& held) { return held.graph == need.graph; });
+  return follows ? own : own + need.queues - 1;
+}
+
+void InFlight::HoldQueues(Stream& stream, const QueueNeed& need, uint64_t ticket) {
+  const uint32_t more = MoreQueues(stream, need);
+  const uint32_t of_graph = more - (std::exchange(stream.holds_queue, true) ? 0 : 1);
+  for (uint32_t i = 0; i < more; ++i) room_->hardware().Take(allocation_queues_);
+  held_ += more;
+  if (need.queues <= 1) return;
+  if (of_graph != 0) {
+    stream.held_queues.push_back({need.graph, ticket, of_graph});
+    return;
+  }
+  for (HeldQueues& held : stream.held_queues) {
+    if (held.graph == need.graph) held.ticket = ticket;
+  }
+}
+
 void InFlight::Count(Stream& stream, uint64_t first, uint64_t ticket, uint32_t commands,
                      uint32_t weight) {
   stream.submitted = ticket;
@@ -65,10 +88,14 @@ void InFlight::CompleteOldestMark(Stream& stream, uint64_t now_ns) {
   Give(mark.weight);
   stream.marks.pop_front();
   --marks_;
+  std::erase_if(stream.held_queues, [&](const HeldQueues& held) {
+    if (held.ticket > stream.completed) return false;
+    GiveQueues(held.queues);
+    return true;
+  });
   if (stream.holds_queue && !stream.HoldsUp()) {
     stream.holds_queue = false;
-    --held_;
-    room_->hardware().Give(allocation_queues_, 1);
+    GiveQueues(1);
   }
 }
 

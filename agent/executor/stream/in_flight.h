@@ -53,17 +53,15 @@ class InFlight {
   }
 
   // Whether more work may go behind what the stream has at the device, or behind work of other streams that it waits for.
-  bool MayHoldQueue(const Stream& stream) const {
-    return stream.holds_queue || room_->hardware().MayTake(*allocation_queues_);
+  bool MayHoldQueues(const Stream& stream, const QueueNeed& need) const {
+    const uint32_t more = MoreQueues(stream, need);
+    return more == 0 || room_->hardware().MayTake(*allocation_queues_, more);
   }
   bool MaySpareQueue(const Stream& stream) const {
     return stream.holds_queue || room_->hardware().MaySpare(*allocation_queues_);
   }
-  void HoldQueue(Stream& stream) {
-    if (std::exchange(stream.holds_queue, true)) return;
-    room_->hardware().Take(allocation_queues_);
-    ++held_;
-  }
+  // For the command with this ticket.
+  void HoldQueues(Stream& stream, const QueueNeed& need, uint64_t ticket);
 
   // Places in the driver's queues.
   void Take(uint32_t places) {
@@ -89,10 +87,16 @@ class InFlight {
   void ForgetEnded();
 
  private:
+  uint32_t MoreQueues(const Stream& stream, const QueueNeed& need) const;
+  void GiveQueues(uint32_t queues) {
+    held_ -= queues;
+    room_->hardware().Give(allocation_queues_, queues);
+  }
+
   DriverRoom* room_;
   uint32_t* allocation_queues_;
   uint32_t queued_ = 0;             // places taken by this
-  uint32_t held_ = 0;               // streams with `holds_queue`
+  uint32_t held_ = 0;               // hardware queues
   uint32_t streams_at_device_ = 0;  // with commands in flight
   uint32_t marks_ = 0;              // the marks of all streams
   std::vector<Stream*> unmarked_;   // have `unmarked` commands

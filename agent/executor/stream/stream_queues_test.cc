@@ -66,6 +66,57 @@ TEST_F(StreamQueuesTest, AWaitForAnotherStreamTakesAHardwareQueueToo) {
   queues_.hardware().Give(&allocation_queues_, 1);
 }
 
+// Of 16 queues a lone allocation may hold 6.
+TEST_F(StreamQueuesTest, AGraphWaitsAtTheDeviceInAsManyQueuesAsItHasHeads) {
+  const auto* const graph = reinterpret_cast<const Graph*>(1);
+  const auto* const other = reinterpret_cast<const Graph*>(2);
+  const auto* const widest = reinterpret_cast<const Graph*>(3);
+  const auto launch = [this](Stream& stream, const Graph* of, uint32_t queues) {
+    needs_[last_ticket_ + 1] = {of, queues};
+    return Enqueue(stream, {}, LaunchWork{});
+  };
+  Stream& a = Add(1, /*blocking=*/false);
+  launch(a, graph, 4);
+  EXPECT_EQ(queues_.hardware().held(), 0u) << "it waits for nothing";
+  launch(a, graph, 4);
+  EXPECT_EQ(queues_.hardware().held(), 4u);
+  launch(a, graph, 4);
+  EXPECT_EQ(queues_.hardware().held(), 4u) << "launches of one graph follow one another";
+  launch(a, other, 3);
+  EXPECT_EQ(queues_.hardware().held(), 6u);
+  EXPECT_EQ(TakeSubmitted().size(), 4u);
+  const uint64_t too_wide = launch(a, widest, 3);
+  EXPECT_THAT(TakeSubmitted(), IsEmpty());
+  Complete(a);
+  EXPECT_EQ(queues_.hardware().held(), 0u);
+  EXPECT_TRUE(SubmitWaiting());
+  EXPECT_THAT(TakeSubmitted(), ElementsAre(Submitted{1, too_wide, {}}));
+  // However wide, it goes once there is nothing before it.
+  const uint64_t never_behind = launch(a, graph, 1000);
+  EXPECT_THAT(TakeSubmitted(), IsEmpty());
+  Complete(a);
+  EXPECT_TRUE(SubmitWaiting());
+  EXPECT_THAT(TakeSubmitted(), ElementsAre(Submitted{1, never_behind, {}}));
+  Complete(a);
+  EXPECT_EQ(queues_.hardware().held(), 0u);
+}
+
+TEST_F(StreamQueuesTest, AGraphHoldsItsQueuesUntilItsLastLaunchIsDone) {
+  const auto* const graph = reinterpret_cast<const Graph*>(1);
+  Stream& a = Add(1, /*blocking=*/false);
+  Enqueue(a, {}, LaunchWork{});
+  Mark(a);
+  for (int i = 0; i < 2; ++i) {
+    needs_[last_ticket_ + 1] = {graph, 3};
+    Enqueue(a, {}, LaunchWork{});
+    Mark(a);
+  }
+  for (const uint32_t held : {3u, 3u, 0u}) {
+    set_.CompleteOldestMark(a, now_ns_);
+    EXPECT_EQ(queues_.hardware().held(), held);
+  }
+}
+
 TEST_F(StreamQueuesTest, CopiesBehindCopiesHoldNoHardwareQueue) {
   Stream& a = Add(1);
   for (int i = 0; i < 4; ++i) Enqueue(a, {}, CopyWork{});

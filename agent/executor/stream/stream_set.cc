@@ -226,7 +226,9 @@ bool StreamSet::WouldWait(const Stream& stream, const std::vector<Dependency>& d
 
 void StreamSet::NoteQueue(Stream& stream, const StreamCommand& command) {
   const bool waits = WouldWait(stream, command.dependencies);
-  if (waits && TakesQueue(command)) in_flight_.HoldQueue(stream);
+  if (waits && TakesQueue(command)) {
+    in_flight_.HoldQueues(stream, sink_->QueuesFor(command), static_cast<uint64_t>(command.ticket));
+  }
   // What is behind a wait lasts as long as the wait.
   if (waits || IsEndless(command)) stream.endless = static_cast<uint64_t>(command.ticket);
 }
@@ -244,9 +246,10 @@ void StreamSet::SubmitWaitsEarly(Stream& stream) {
   for (size_t i = 0; i < kMaxWaitsAtOnce && dependencies.size() > kMaxWaitsAtOnce; ++i) {
     if (!IsDone(dependencies.back())) {
       // From then on the command waits at the device.
-      if (!IsSubmitted(dependencies.back()) || !in_flight_.MayHoldQueue(stream)) return;
-      in_flight_.HoldQueue(stream);
+      const QueueNeed need = sink_->QueuesFor(stream.waiting.front());
+      if (!IsSubmitted(dependencies.back()) || !in_flight_.MayHoldQueues(stream, need)) return;
       stream.endless = static_cast<uint64_t>(stream.waiting.front().ticket);
+      in_flight_.HoldQueues(stream, need, stream.endless);
       sink_->WaitFor(stream, dependencies.back());
     }
     dependencies.pop_back();
@@ -262,7 +265,7 @@ bool StreamSet::IsReady(const Stream& stream, const StreamCommand& command) cons
     return false;
   }
   if (TakesQueue(command) && WouldWait(stream, command.dependencies) &&
-      !in_flight_.MayHoldQueue(stream)) {
+      !in_flight_.MayHoldQueues(stream, sink_->QueuesFor(command))) {
     return false;
   }
   return (command.gate == nullptr || PassesGate(stream, command)) &&

@@ -56,6 +56,8 @@ class StreamSink {
   // Returns false while it is others' turn; call again later.
   virtual bool MaySubmit(const Stream& stream, const StreamCommand& command) const = 0;
   virtual bool MaySubmit(const Stream& stream, const Chunk& chunk) const = 0;
+  // Of a command that would wait at the device.
+  virtual QueueNeed QueuesFor(const StreamCommand& command) const = 0;
 
  protected:
   ~StreamSink() = default;
@@ -140,7 +142,7 @@ class StreamSet {
   bool HoldQueue(Stream& stream) {
     if (!stream.HoldsUp()) return true;
     if (!in_flight_.MaySpareQueue(stream)) return false;
-    in_flight_.HoldQueue(stream);
+    in_flight_.HoldQueues(stream, {}, stream.submitted);
     return true;
   }
 
@@ -185,7 +187,7 @@ class StreamSet {
   bool MayClose(const Stream& stream) const {
     return stream.open != nullptr && stream.waiting.empty() && HasRoom(stream) &&
            AreSubmitted(stream.open_dependencies) &&
-           (!WouldWait(stream, stream.open_dependencies) || in_flight_.MayHoldQueue(stream));
+           (!WouldWait(stream, stream.open_dependencies) || in_flight_.MayHoldQueues(stream, {}));
   }
   bool IsSubmitted(const Dependency& dependency) const;
   bool IsDone(const Dependency& dependency) const;

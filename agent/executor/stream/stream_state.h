@@ -60,6 +60,19 @@ struct ChainRun {
   std::shared_ptr<Chain> chain;
 };
 
+// In how many hardware queues work waits (hardware_queues.h). Launches of one executable graph follow one another in the same
+// ones.
+struct QueueNeed {
+  const Graph* graph = nullptr;  // null if it is one queue, the stream's
+  uint32_t queues = 1;
+};
+// Of a graph at CUDA: the queues beside its stream's.
+struct HeldQueues {
+  const Graph* graph;
+  uint64_t ticket;  // of its last launch
+  uint32_t queues;
+};
+
 // Device memory per stream, measured: 34 MiB for 64 of them. A session's first few come out of the
 // reserve, so that a program with a stream or two has its whole quota. Ids are assigned from the lowest.
 inline constexpr uint64_t kStreamTakesBytes = 544u << 10;
@@ -86,6 +99,7 @@ struct Stream {
   // Newest ticket, at CUDA, of a kernel, a graph, or a wait for another stream: what may take without end.
   uint64_t endless = 0;
   bool holds_queue = false;  // of the hardware's: something is behind such work (hardware_queues.h)
+  std::vector<HeldQueues> held_queues;  // more of them
   std::deque<StreamCommand> waiting;
   ChunkPtr open;  // after `waiting`; never empty
   std::vector<Dependency> open_dependencies;

@@ -47,6 +47,7 @@ class Submission final : public Part, public StreamSink {
   bool HasRoom(const Stream& stream, const StreamCommand& command) const override;
   bool MaySubmit(const Stream& stream, const StreamCommand& command) const override;
   bool MaySubmit(const Stream& stream, const Chunk& chunk) const override;
+  QueueNeed QueuesFor(const StreamCommand& command) const override;
   void WaitFor(Stream& stream, const Dependency& dependency) override;
 
   // Whether CUDA can be given work of the stream without making objects for which it waits (driver_objects.h).

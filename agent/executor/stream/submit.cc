@@ -299,6 +299,13 @@ bool Submission::MaySubmit(const Stream& stream, const StreamCommand& command) c
   return Fits(stream, *engine, [&] { return KeyOf(command); });
 }
 
+// Sections wait here for all that is before them, so they wait for nothing there.
+QueueNeed Submission::QueuesFor(const StreamCommand& command) const {
+  const auto* work = std::get_if<GraphWork>(&command.work);
+  if (work == nullptr || work->upload || work->sections != nullptr) return {};
+  return {work->graph.get(), work->graph->queues()};
+}
+
 bool Submission::MaySubmit(const Stream& stream, const Chunk& chunk) const {
   if (!share_.limited) return true;
   return Fits(stream, arbiter::Engine::kCompute, [&] { return KeyOf(chunk); });

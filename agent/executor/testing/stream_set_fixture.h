@@ -64,12 +64,17 @@ class StreamSetTest : public ::testing::Test, private StreamSink {
   uint32_t allocation_queues_ = 0;
   StreamSet set_{this, &hold_, &queues_, &allocation_queues_};
   std::map<uint32_t, std::vector<std::pair<uint32_t, uint64_t>>> waits_;  // told before the command
+  std::map<uint64_t, QueueNeed> needs_;  // of the commands with these tickets
   Stream& legacy_ = Add(0);
 
  private:
   bool HasRoom(const Stream&, const StreamCommand&) const override { return room_; }
   bool MaySubmit(const Stream&, const StreamCommand&) const override { return may_submit_; }
   bool MaySubmit(const Stream&, const Chunk&) const override { return may_submit_; }
+  QueueNeed QueuesFor(const StreamCommand& command) const override {
+    const auto need = needs_.find(static_cast<uint64_t>(command.ticket));
+    return need == needs_.end() ? QueueNeed{} : need->second;
+  }
 
   void WaitFor(Stream& stream, const Dependency& dependency) override {
     waits_[static_cast<uint32_t>(stream.id)].emplace_back(static_cast<uint32_t>(dependency.stream),

@@ -63,6 +63,8 @@ struct Program {
   std::vector<std::shared_ptr<Event>> records;
   std::vector<std::shared_ptr<Event>> waits;
   Point last;  // of the runs queued so far
+  std::shared_ptr<std::vector<HardwareQueues::Place>> heads =
+      std::make_shared<std::vector<HardwareQueues::Place>>();  // as Work's
 };
 
 Program* ProgramOf(const Exec* exec) { return static_cast<Program*>(exec->driver); }
@@ -280,6 +282,10 @@ CUresult DriverLaunch(Exec* exec, CUstream handle, DefaultStream null_means) {
     recorder->steps[i] = std::move(step);
     events.push_back(program->records[i]);
     recordings.push_back(std::move(recording));
+  }
+  if (const uint32_t heads = HeadsOf(*run); heads > 1) {
+    program->heads->resize(heads - 1);
+    work.heads = program->heads;
   }
   work.run = [run] { RunGraph(*run); };
   program->last = stream->context.Enqueue(*stream, std::move(work));

@@ -162,6 +162,20 @@ std::shared_ptr<const GraphProgram::Shape> MakeShape(
   return shape;
 }
 
+uint32_t HeadsOf(const GraphProgram& program) {
+  const GraphProgram::Shape& shape = *program.shapes.front();
+  std::vector<bool> is_behind(shape.waits.size());
+  uint32_t heads = 0;
+  for (uint32_t i = 0; i < is_behind.size(); ++i) {
+    const GraphStep& step = *program.steps[shape.first + i];
+    const bool is_work = step.enabled && (step.run != nullptr || step.branch != nullptr);
+    heads += is_work && !is_behind[i];
+    if (!is_work && !is_behind[i]) continue;
+    for (const uint32_t next : shape.behind[i]) is_behind[next] = true;
+  }
+  return heads;
+}
+
 void RunGraph(const GraphProgram& program) {
   // Conditions begin with their default values in every run that was asked to
   // (CU_GRAPH_COND_ASSIGN_DEFAULT).

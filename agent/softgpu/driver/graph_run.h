@@ -47,6 +47,9 @@ struct GraphProgram {
 std::shared_ptr<const GraphProgram::Shape> MakeShape(
     uint32_t first, uint32_t steps, const std::vector<std::pair<uint32_t, uint32_t>>& dependencies);
 
+// How many of the graph's own steps can begin at once, when the graph does.
+uint32_t HeadsOf(const GraphProgram& program);
+
 // Returns when every step has run, or was passed over because of a fault or the process's end.
 void RunGraph(const GraphProgram& program);
 

@@ -28,7 +28,7 @@ class HardwareQueues {
 
   explicit HardwareQueues(int queues) : queues_(static_cast<size_t>(queues)) {}
 
-  // `last`: of the same stream. `waits`: it cannot begin yet.
+  // `last`: of the same stream, or of what this goes with. `waits`: it cannot begin yet.
   Place Enter(const Place& last, bool waits);
   // Returns when all that entered the queue before has left it, and leaves it.
   void Begin(const Place& place);

@@ -45,7 +45,13 @@ Point Stream::Push(Work work) {
     const bool waits = completed_.load() + 1 != pushed_ ||
                        !std::all_of(work.after.begin(), work.after.end(),
                                     [](const Point& point) { return point.Done(); });
-    work.place = last_place_ = context.device.queues.Enter(last_place_, waits);
+    HardwareQueues& queues = context.device.queues;
+    work.places.push_back(last_place_ = queues.Enter(last_place_, waits));
+    if (waits && work.heads != nullptr) {
+      for (HardwareQueues::Place& head : *work.heads) {
+        work.places.push_back(head = queues.Enter(head, waits));
+      }
+    }
   }
   queue_.push_back(std::move(work));
   if (!thread_runs_ && !StartThreadLocked()) {
@@ -55,7 +61,7 @@ Point Stream::Push(Work work) {
     dropped.swap(queue_);
     completed_.store(pushed_);
     for (const Work& one : dropped) {
-      if (one.on_device) context.device.queues.Leave(one.place);
+      for (const HardwareQueues::Place& place : one.places) context.device.queues.Leave(place);
     }
     work_done_.NotifyAll();
   }
@@ -127,7 +133,7 @@ void Stream::RunQueue() {
     queue_.pop_front();
     lock.Unlock();
     for (const Point& point : work.after) point.Wait();
-    if (work.on_device) context.device.queues.Begin(work.place);
+    for (const HardwareQueues::Place& place : work.places) context.device.queues.Begin(place);
     // After a fault work is skipped but still counts, so that nobody waits forever.
     if (work.run != nullptr && (work.even_after_fault || Fault() == CUDA_SUCCESS)) work.run();
     work = Work();  // what it held is released before it counts as done

@@ -42,7 +42,10 @@ struct Work {
   bool even_after_fault = false;  // bookkeeping such as event times, which must happen in any case
   // A kernel, a graph, a copy, a written value: it goes through a hardware queue.
   bool on_device = false;
-  HardwareQueues::Place place;  // the stream's, there
+  // Of a graph several of whose nodes can begin at once: where the others waited last, which all of its launches share. Null
+  // for other work.
+  std::shared_ptr<std::vector<HardwareQueues::Place>> heads;
+  std::vector<HardwareQueues::Place> places;  // the stream's, there
 };
 
 class Stream : public std::enable_shared_from_this<Stream> {
