@@ -264,7 +264,11 @@ TEST_F(LargeVariables, AreInHostMemoryBeyondTheQuota) {
   ExpectSum(4);
   ASSERT_NO_FATAL_FAILURE(Sweep(1));
   ExpectSum(5);
+  const size_t loaded = FreeBytes();
   Unload();
+  SCOPED_TRACE("free at first, then, beside the ballast, and unloaded: " + std::to_string(before) +
+               ", " + std::to_string(left) + ", " + std::to_string(loaded) + ", " +
+               std::to_string(FreeBytes()));
   ASSERT_NO_FATAL_FAILURE(Load());
   sweeps_ = 0;
   ASSERT_NO_FATAL_FAILURE(Sweep(1));

@@ -177,10 +177,9 @@ TEST_F(HardwareQueuesTest, Malicious_AGraphOfManyHeadsBehindAKernelWithoutEndKee
       graph.AddKernel(kScale, {reinterpret_cast<const uint8_t*>(&params), 12});
       if (fans_out) graph.AddEdge(0, i + 1);
     }
-    ASSERT_EQ(
-        tenant_->Call<wire::GraphInstantiate>({wire::GraphId{1u + fans_out}, 0, wire::HostPtr{0}, 0},
-                                              nullptr, graph.Block()),
-        CUDA_SUCCESS);
+    ASSERT_EQ(tenant_->Call<wire::GraphInstantiate>(
+                  {wire::GraphId{1u + fans_out}, 0, wire::HostPtr{0}, 0}, nullptr, graph.Block()),
+              CUDA_SUCCESS);
   }
   std::array<Ticket, 3> last{};
   for (const uint32_t stream : {1u, 2u}) {

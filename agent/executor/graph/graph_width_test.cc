@@ -79,9 +79,7 @@ TEST(GraphWidth, HeadsAreWhatCanBeginAtOnce) {
     EXPECT_TRUE(reader.Parse(block, wire::GraphReader::Form::kDefinition) && scopes.Read(reader));
     return HeadsOf(reader, scopes);
   };
-  const auto add_fill = [](TestingGraph* graph) {
-    graph->AddFill(4096, 1, 1, 1, 0);
-  };
+  const auto add_fill = [](TestingGraph* graph) { graph->AddFill(4096, 1, 1, 1, 0); };
   EXPECT_EQ(heads(Nodes(100)), 0u);
   TestingGraph graph;
   for (int i = 0; i < 8; ++i) add_fill(&graph);

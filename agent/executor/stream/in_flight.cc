@@ -8,9 +8,10 @@ namespace gpuloom::executor {
 
 uint32_t InFlight::MoreQueues(const Stream& stream, const QueueNeed& need) const {
   const uint32_t own = stream.holds_queue ? 0 : 1;
-  const bool follows = need.queues <= 1 ||
-                       std::any_of(stream.held_queues.begin(), stream.held_queues.end(),
-                                   [&](const HeldQueues& held) { return held.graph == need.graph; });
+  const bool follows =
+      need.queues <= 1 ||
+      std::any_of(stream.held_queues.begin(), stream.held_queues.end(),
+                  [&](const HeldQueues& held) { return held.graph == need.graph; });
   return follows ? own : own + need.queues - 1;
 }
 
