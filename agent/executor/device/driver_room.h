@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "agent/executor/device/hardware_queues.h"
+#include "agent/executor/device/timing_events.h"
 
 namespace gpuloom::executor {
 
@@ -37,9 +38,11 @@ class DriverRoom {
 
   HardwareQueues& hardware() { return hardware_; }
   const HardwareQueues& hardware() const { return hardware_; }
+  TimingEvents& timing() { return timing_; }
 
  private:
   HardwareQueues hardware_;
+  TimingEvents timing_;
   uint32_t taken_ = 0;
   uint32_t sharers_ = 1;  // active sessions
 };

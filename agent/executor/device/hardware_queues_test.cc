@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
+#include <cmath>
 
+#include "agent/executor/device/timing_events.h"
 #include "agent/executor/testing/graph.h"
 #include "agent/executor/testing/held_kernel.h"
 
@@ -194,6 +197,103 @@ TEST_F(HardwareQueuesTest, Malicious_AGraphOfManyHeadsBehindAKernelWithoutEndKee
   for (const uint32_t stream : {1u, 2u}) {
     ASSERT_TRUE(tenant_->WaitDone(stream, last[stream])) << stream;
   }
+}
+
+// An event with timing keeps others' waiting that have it, too.
+class TimingEventsTest : public HardwareQueuesTest {
+ protected:
+  static void MakeEvents(TestingTenant* tenant, uint32_t count) {
+    for (uint32_t event = 1; event <= count; ++event) {
+      tenant->Post<wire::EventCreate>({wire::EventId{event}, /*timing=*/1});
+    }
+  }
+  static Ticket Record(TestingTenant* tenant, uint32_t event, uint32_t stream) {
+    return tenant->Post<wire::EventRecord>({wire::EventId{event}, StreamId{stream}});
+  }
+  // In milliseconds.
+  static float Elapsed(TestingTenant* tenant, uint32_t start, uint32_t end) {
+    wire::EventElapsed::Reply reply{};
+    EXPECT_EQ(tenant->Call<wire::EventElapsed>({wire::EventId{start}, wire::EventId{end}}, &reply),
+              CUDA_SUCCESS);
+    return std::bit_cast<float>(reply.milliseconds_bits);
+  }
+};
+
+TEST_F(TimingEventsTest, Malicious_EventsBehindKernelsWithoutEndKeepNobodysWaiting) {
+  MakeEvents(tenant_.get(), kStreams);
+  MakeEvents(neighbour_.get(), 4);
+  Gate gate(host_ + 64);
+  std::array<Ticket, kStreams + 1> last{};
+  for (uint32_t stream = 1; stream <= kStreams; ++stream) {
+    Hold(tenant_.get(), stream, memory_, gate);
+    last[stream] = Record(tenant_.get(), stream, stream);
+  }
+  for (uint32_t stream = 0; stream <= kTheirs; ++stream) {
+    Record(neighbour_.get(), 1, stream);
+    Scale(neighbour_.get(), stream, theirs_, 2);
+    ASSERT_TRUE(neighbour_->WaitDone(stream, Record(neighbour_.get(), 2, stream))) << stream;
+    EXPECT_GT(Elapsed(neighbour_.get(), 1, 2), 0) << "as the executor has seen it";
+  }
+  ASSERT_NO_FATAL_FAILURE(ExpectNeighbourGoesOn());
+  gate.Open();
+  for (uint32_t stream = 1; stream <= kStreams; ++stream) {
+    ASSERT_TRUE(tenant_->WaitDone(stream, last[stream])) << stream;
+  }
+  // Of one with timing and one without, in whatever order they were seen.
+  EXPECT_LT(std::abs(Elapsed(tenant_.get(), 1, kStreams)), 60'000);
+}
+
+TEST_F(TimingEventsTest, Malicious_GraphsThatRecordThemKeepNobodysWaiting) {
+  MakeEvents(tenant_.get(), kStreams);
+  MakeEvents(neighbour_.get(), 2);
+  Gate gate(host_ + 64);
+  const HoldParams params{memory_, gate.address()};
+  std::array<Ticket, kStreams + 1> last{};
+  for (uint32_t stream = 1; stream <= kStreams; ++stream) {
+    TestingGraph graph;
+    graph.AddKernel(kHold, {reinterpret_cast<const uint8_t*>(&params), sizeof(params)});
+    graph.AddEvent(wire::GraphNodeKind::kEventRecord, stream);
+    graph.AddEdge(0, 1);
+    ASSERT_EQ(tenant_->Call<wire::GraphInstantiate>({wire::GraphId{stream}, 0, wire::HostPtr{0}, 0},
+                                                    nullptr, graph.Block()),
+              CUDA_SUCCESS);
+  }
+  for (uint32_t stream = 1; stream <= kStreams; ++stream) {
+    last[stream] = tenant_->Post<wire::GraphLaunch>({wire::GraphId{stream}, StreamId{stream}});
+  }
+  for (uint32_t stream = 0; stream <= kTheirs; ++stream) {
+    Record(neighbour_.get(), 1, stream);
+    Scale(neighbour_.get(), stream, theirs_, 2);
+    ASSERT_TRUE(neighbour_->WaitDone(stream, Record(neighbour_.get(), 2, stream))) << stream;
+    EXPECT_GT(Elapsed(neighbour_.get(), 1, 2), 0);
+  }
+  gate.Open();
+  for (uint32_t stream = 1; stream <= kStreams; ++stream) {
+    ASSERT_TRUE(tenant_->WaitDone(stream, last[stream])) << stream;
+  }
+}
+
+TEST(TimingEvents, OneAllocationHasThemInAFewStreamsAtATime) {
+  TimingEvents events;
+  uint32_t mine = 0;
+  uint32_t theirs = 0;
+  std::array<uint32_t, 7> of_stream{};
+  for (size_t i = 0; i < 6; ++i) {
+    EXPECT_TRUE(events.MayRecord(mine, of_stream[i]));
+    events.Take(&mine, &of_stream[i]);
+  }
+  EXPECT_FALSE(events.MayRecord(mine, of_stream[6])) << "another stream";
+  EXPECT_TRUE(events.MayRecord(mine, of_stream[5])) << "one that has some already";
+  EXPECT_FALSE(events.MayRecord(theirs, 0));
+  EXPECT_TRUE(events.MayLaunch(theirs, 0)) << "a graph cannot do without";
+  EXPECT_FALSE(events.MayLaunch(mine, of_stream[6]));
+  EXPECT_TRUE(events.MayLaunch(mine, of_stream[5]));
+  events.Take(&mine, &of_stream[5]);
+  events.Give(&mine, &of_stream[5]);
+  EXPECT_FALSE(events.MayRecord(mine, of_stream[6]));
+  for (size_t i = 0; i < 6; ++i) events.Give(&mine, &of_stream[i]);
+  EXPECT_FALSE(events.any());
+  EXPECT_TRUE(events.MayRecord(theirs, 0));
 }
 
 }  // namespace

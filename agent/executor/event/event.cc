@@ -134,9 +134,18 @@ void Events::On(wire::Tag<wire::EventElapsed>, const wire::EventElapsed::Request
   if (!start->latest->done || !end->latest->done) {
     return Reply<wire::EventElapsed>(caller, CUDA_ERROR_NOT_READY);
   }
+  const Point& from = *start->latest;
+  const Point& to = *end->latest;
+  CUresult result = CUDA_SUCCESS;
   float milliseconds = 0;
-  const CUresult result = services_.device->Judge(services_.device->cuda().cuEventElapsedTime(
-      &milliseconds, start->latest->event, end->latest->event));
+  if (from.timing && to.timing) {
+    result = services_.device->Judge(
+        services_.device->cuda().cuEventElapsedTime(&milliseconds, from.event, to.event));
+  } else {
+    // A difference of two unsigned numbers, which may be negative.
+    milliseconds = static_cast<float>(
+        static_cast<double>(static_cast<int64_t>(to.seen_ns - from.seen_ns)) / 1e6);
+  }
   wire::EventElapsed::Reply reply{};
   std::memcpy(&reply.milliseconds_bits, &milliseconds, sizeof(milliseconds));
   Reply<wire::EventElapsed>(caller, result, reply);

@@ -131,15 +131,21 @@ CUresult Graphs::SubmitGraph(Stream& stream, wire::Ticket ticket, GraphWork& wor
 }
 
 // An idle stream may still have a launch whose last section never came: its session has ended.
-void Graphs::FinishGraphs(Stream& stream) {
+uint32_t Graphs::FinishGraphs(Stream& stream) {
+  uint32_t timing = 0;
   while (!stream.graphs.empty() &&
          (stream.graphs.front().ticket <= stream.completed || stream.Idle())) {
     const GraphRun run = std::move(stream.graphs.front());
     stream.graphs.pop_front();
-    for (const PointRef& point : run.points) point->done = true;
+    timing += run.timing;
+    for (const PointRef& point : run.points) {
+      point->done = true;
+      point->seen_ns = now_ns();
+    }
     // An update may have been waiting for the graph to be at rest.
     if (--run.graph->in_flight == 0) TryUpdate(run.graph);
   }
+  return timing;
 }
 
 }  // namespace gpuloom::executor

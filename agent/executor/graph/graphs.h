@@ -54,8 +54,9 @@ class Graphs final : public Part {
   // Returns true if the graph may be launched as far as its multiprocessors go; else it is being moved to the session's
   // present ones, or could not be: SubmitGraph then says why.
   bool Follows(const GraphRef& graph);
-  // For the stream's commands that are done, or that will never be submitted to CUDA.
-  void FinishGraphs(Stream& stream);
+  // For the stream's commands that are done, or that will never be submitted to CUDA. Returns how many of them had events
+  // with timing (GraphRun::timing).
+  [[nodiscard]] uint32_t FinishGraphs(Stream& stream);
   // Makes graphs whose reservation's earlier Graph is gone, or for which there are events now.
   void MakeWaitingGraphs();
 

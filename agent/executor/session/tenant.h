@@ -25,6 +25,7 @@ struct Tenant {
   uint32_t link_threads = 0;     // including those left behind by its ended sessions
   uint32_t streams = 0;          // CUDA's
   uint32_t hardware_queues = 0;  // held by its streams
+  uint32_t timing_streams = 0;   // with events with timing at CUDA
   uint32_t events = 0;           // recorded ones, and those that wait to be
 
   // What a program has that does one thing at a time. For it the last streams and events are kept that can be had without

@@ -113,7 +113,25 @@ void Submission::MarkSubmitted(Stream& stream, bool notify) {
       notify);
 }
 
+bool Submission::MayTime(const Stream& stream) const {
+  return services_.room->timing().MayRecord(tenant_->timing_streams, stream.timing);
+}
+
+void Submission::BeginTiming(Stream& stream) {
+  services_.room->timing().Take(&tenant_->timing_streams, &stream.timing);
+}
+
+void Submission::EndTiming(Stream& stream) {
+  services_.room->timing().Give(&tenant_->timing_streams, &stream.timing);
+}
+
+void Submission::FinishGraphs(Stream& stream) {
+  for (uint32_t runs = graphs_->FinishGraphs(stream); runs != 0; --runs) EndTiming(stream);
+}
+
 void Submission::RecordMark(Stream& stream, Point* point, bool notify) {
+  point->timing = point->timing && MayTime(stream);
+  if (point->timing) BeginTiming(stream);
   // Before the event: when the tenant has seen the word, no event before it is pending. Unlike the event, the word waits
   // in a hardware queue.
   point->device_notifies =
@@ -203,6 +221,8 @@ bool Submission::TakeDone(Stream& stream) {
         event == nullptr ? CUDA_SUCCESS : services_.device->Judge(cuda.cuEventQuery(event));
     if (result == CUDA_ERROR_NOT_READY || services_.device->lost() != CUDA_SUCCESS) break;
     if (!TextTaken(stream, mark.point)) break;
+    if (mark.point->timing && event != nullptr) EndTiming(stream);
+    if (mark.point->timed) mark.point->seen_ns = services_.sharing->now_ns();
     if (timed_.any()) LearnRoundTrip(mark.point);
     done_marks_.push_back({mark.order, stream.id, mark.point->ticket});
     if (tally.any && mark.tally.any && tally.engine != mark.tally.engine) {
@@ -218,7 +238,7 @@ bool Submission::TakeDone(Stream& stream) {
   EndMarks(stream, tally, commands);
   BeginMark(stream, services_.sharing->now_ns());
   copies_->FreeStaged(stream);
-  graphs_->FinishGraphs(stream);
+  FinishGraphs(stream);
   launches_->FinishChains(stream);
   return true;
 }

@@ -17,7 +17,11 @@ struct Tenant;
 
 struct Point {
   Point(Device* owner, wire::StreamId in_stream, wire::Ticket at_ticket, bool with_timing)
-      : device(owner), stream(in_stream), ticket(at_ticket), timing(with_timing) {}
+      : device(owner),
+        stream(in_stream),
+        ticket(at_ticket),
+        timing(with_timing),
+        timed(with_timing) {}
   Point(const Point&) = delete;
   Point& operator=(const Point&) = delete;
   ~Point();
@@ -27,12 +31,14 @@ struct Point {
   Device* const device;  // null in tests without a driver
   const wire::StreamId stream;
   const wire::Ticket ticket;
-  const bool timing;
+  bool timing;                              // the CUDA event has it (timing_events.h)
+  const bool timed;                         // its time may be asked for
   CUevent event = nullptr;                  // null until it is recorded
   std::shared_ptr<const void> event_owner;  // for a graph's event, which the graph records
   bool device_notifies =
       false;  // the device notifies the tenant, before we know (completion_words.h)
   bool done = false;
+  uint64_t seen_ns = 0;                 // of one that is timed: when it was seen to be done
   std::shared_ptr<Tenant> counted_for;  // null: nobody's
 };
 using PointRef = std::shared_ptr<Point>;

@@ -52,6 +52,7 @@ struct GraphRun {
   uint64_t ticket;
   std::shared_ptr<Graph> graph;
   std::vector<PointRef> points;
+  bool timing = false;  // counted in Stream::timing
 };
 
 // A chain at CUDA.
@@ -110,6 +111,7 @@ struct Stream {
   // The sink's: tickets of launches that may print and whose text has not been taken yet, oldest first.
   std::deque<uint64_t> printing;
   bool taking_text = false;
+  uint32_t timing = 0;     // the sink's: events with timing at CUDA
   uint32_t in_flight = 0;  // at CUDA, not known to be complete
   uint32_t queued = 0;     // weight of those
   uint32_t max_in_flight = kFirstInFlight;

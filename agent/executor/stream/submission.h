@@ -109,6 +109,10 @@ class Submission final : public Part, public StreamSink {
   // Adds a mark behind all that is at CUDA.
   void MarkSubmitted(Stream& stream, bool notify = false);
   void RecordMark(Stream& stream, Point* point, bool notify);
+  bool MayTime(const Stream& stream) const;
+  void BeginTiming(Stream& stream);
+  void EndTiming(Stream& stream);
+  void FinishGraphs(Stream& stream);
   void MarkBefore(Stream& stream, const StreamCommand& command);
   void Count(Stream& stream, const StreamCommand& command);
   // For the meter: the work has been there since `since_ns`, or since it was submitted.

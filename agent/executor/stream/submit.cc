@@ -107,7 +107,7 @@ CUresult Submission::MakeStream(Stream& stream) {
     }
     if (stream.waits_enqueued) {
       // Nothing of the stream is at the device, but perhaps a wait for an event of another stream or session.
-      graphs_->FinishGraphs(stream);
+      FinishGraphs(stream);
       former = stream.cuda;
       --tenant_->streams;
     } else {
@@ -147,7 +147,7 @@ void Submission::WaitForFormer(CUstream stream, CUstream former, CUgreenCtx form
 }
 
 void Submission::GiveStream(Stream& stream) {
-  graphs_->FinishGraphs(stream);
+  FinishGraphs(stream);
   if (stream.cuda != nullptr) --tenant_->streams;
   if (services_.tracer != nullptr) services_.tracer->OnStreamReleased(stream.cuda);
   if (stream.cuda_green != nullptr) {
@@ -223,7 +223,9 @@ bool Submission::BeginTimed(const Stream& stream, StreamCommand* command) {
   const bool launches = std::holds_alternative<LaunchWork>(command->work) ||
                         std::holds_alternative<ChunkWork>(command->work);
   // Without batching each command is one call, and no other.
-  if (!launches || timed_.any() || services_.chains == nullptr) return false;
+  if (!launches || timed_.any() || services_.chains == nullptr || services_.room->timing().any()) {
+    return false;
+  }
   // Counted just now, as the first of its tally.
   const uint64_t now = stream.tally.since_ns;
   if (!services_.sharing->round_trip().Take(now)) return false;
@@ -268,6 +270,10 @@ bool Submission::HasRoom(const Stream& stream, const StreamCommand& command) con
   if (std::holds_alternative<ChunkWork>(command.work)) return launches_->HasRoom();
   if (const auto* work = std::get_if<GraphWork>(&command.work)) {
     if (!work->graph->MayLaunch(command.ticket) || !graphs_->Follows(work->graph)) return false;
+    if (!work->points.empty() &&
+        !services_.room->timing().MayLaunch(tenant_->timing_streams, stream.timing)) {
+      return false;
+    }
   }
   if (Prints(command.work) && !MayPrint(stream, command)) return false;
   return !std::holds_alternative<CopyInlineWork>(command.work) ||
@@ -370,7 +376,15 @@ CUresult Submission::SubmitWork(Stream& stream, StreamCommand& command, CUresult
     return made;
   }
   if (auto* graph = std::get_if<GraphWork>(&command.work)) {
-    return graphs_->SubmitGraph(stream, command.ticket, *graph, made);
+    const bool records = !graph->points.empty();
+    const size_t runs = stream.graphs.size();
+    const CUresult result = graphs_->SubmitGraph(stream, command.ticket, *graph, made);
+    // Its events have timing, whatever the tenant's have.
+    if (records && stream.graphs.size() != runs) {
+      stream.graphs.back().timing = true;
+      BeginTiming(stream);
+    }
+    return result;
   }
   if (made != CUDA_SUCCESS) return made;
   if (const auto* launch = std::get_if<LaunchWork>(&command.work)) {

@@ -24,7 +24,7 @@ inline constexpr int kMaxGridDimYZ = 65535;
 inline constexpr int kRegistersPerMultiprocessor = 65536;
 
 struct Device {
-  explicit Device(int hardware_queues) : queues(hardware_queues) {}
+  explicit Device(int hardware_queues) : queues(hardware_queues), times(hardware_queues) {}
 
   int ordinal = 0;
   int number = 0;  // its number on the node, lost devices included
@@ -32,6 +32,7 @@ struct Device {
   uint64_t memory_bytes = 0;
   std::atomic<uint64_t> used_bytes{0};
   HardwareQueues queues;
+  HardwareQueues times;        // the same as events with timing use them
   Context* primary = nullptr;  // made with the device, activated by retain
 
   // Takes bytes from the device's memory; false when there are not that many left.

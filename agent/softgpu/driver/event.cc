@@ -25,6 +25,7 @@ void Event::Record(Stream& stream, std::vector<Point> after) {
   // The time is set even after a fault: a thread that waits for the event reads it as soon as the
   // point is done.
   work.even_after_fault = true;
+  work.has_time = (flags & CU_EVENT_DISABLE_TIMING) == 0;
   work.after = std::move(after);
   work.run = [recording] { recording->Now(); };
   // Held while enqueuing, so that the latest recording is the one that was enqueued last.

@@ -26,6 +26,13 @@ HardwareQueues::Place HardwareQueues::Enter(const Place& last, bool waits) {
   return place;
 }
 
+HardwareQueues::Place HardwareQueues::EnterAt(uint64_t number_of_stream, bool waits) {
+  const MutexLock lock(mutex_);
+  const Place place{static_cast<uint32_t>(number_of_stream % queues_.size()), ++entered_};
+  queues_[place.queue].push_back({place.number, waits});
+  return place;
+}
+
 void HardwareQueues::Begin(const Place& place) {
   MutexLock lock(mutex_);
   Queue& queue = queues_[place.queue];

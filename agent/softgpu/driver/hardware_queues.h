@@ -30,6 +30,8 @@ class HardwareQueues {
 
   // `last`: of the same stream, or of what this goes with. `waits`: it cannot begin yet.
   Place Enter(const Place& last, bool waits);
+  // Always in the same one.
+  Place EnterAt(uint64_t number_of_stream, bool waits);
   // Returns when all that entered the queue before has left it, and leaves it.
   void Begin(const Place& place);
   // For work that is never begun.

@@ -53,6 +53,7 @@ Point Stream::Push(Work work) {
       }
     }
   }
+  if (work.has_time) work.time = context.device.times.EnterAt(id, completed_.load() + 1 != pushed_);
   queue_.push_back(std::move(work));
   if (!thread_runs_ && !StartThreadLocked()) {
     RecordFault(CUDA_ERROR_OPERATING_SYSTEM,
@@ -62,6 +63,7 @@ Point Stream::Push(Work work) {
     completed_.store(pushed_);
     for (const Work& one : dropped) {
       for (const HardwareQueues::Place& place : one.places) context.device.queues.Leave(place);
+      if (one.has_time) context.device.times.Leave(one.time);
     }
     work_done_.NotifyAll();
   }
@@ -134,6 +136,7 @@ void Stream::RunQueue() {
     lock.Unlock();
     for (const Point& point : work.after) point.Wait();
     for (const HardwareQueues::Place& place : work.places) context.device.queues.Begin(place);
+    if (work.has_time) context.device.times.Begin(work.time);
     // After a fault work is skipped but still counts, so that nobody waits forever.
     if (work.run != nullptr && (work.even_after_fault || Fault() == CUDA_SUCCESS)) work.run();
     work = Work();  // what it held is released before it counts as done

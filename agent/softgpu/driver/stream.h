@@ -46,6 +46,8 @@ struct Work {
   // for other work.
   std::shared_ptr<std::vector<HardwareQueues::Place>> heads;
   std::vector<HardwareQueues::Place> places;  // the stream's, there
+  bool has_time = false;                      // an event with timing
+  HardwareQueues::Place time;                 // the stream's, where such events wait
 };
 
 class Stream : public std::enable_shared_from_this<Stream> {
