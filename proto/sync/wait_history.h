@@ -38,6 +38,25 @@ class WaitHistory {
   // it waits for may be there earlier only if this wait is an eighth shorter than all of the last eight that were as
   // long.
   int64_t SleepNs(int64_t waited_ns) const {
+    const int64_t expected_ns = ExpectedNs(waited_ns);
+    if (expected_ns == 0) return 0;
+    const int64_t left_ns = expected_ns - expected_ns / 8 - waited_ns;
+    const int64_t sleep_ns = std::min({left_ns - wake_ns_, waited_ns, kLongestSleepNs});
+    return sleep_ns < wake_ns_ ? 0 : sleep_ns;
+  }
+
+  // For a thread that sleeps in the last eighth, too, for `sleep_ns` at a time: how long it may, so that it is awake when the
+  // wait ends if that is as long as the shortest that it is like, or longer by at most `sleep_ns`.
+  int64_t ShortenNs(int64_t waited_ns, int64_t sleep_ns) const {
+    const int64_t expected_ns = ExpectedNs(waited_ns);
+    if (expected_ns == 0 || waited_ns - expected_ns > sleep_ns) return sleep_ns;
+    const int64_t shorter_ns = std::min(sleep_ns, (expected_ns - waited_ns) / 2 - wake_ns_);
+    return shorter_ns < wake_ns_ ? 0 : shorter_ns;
+  }
+
+ private:
+  // The shortest of those that were at least as long as this one is, or almost; 0: nothing is known.
+  int64_t ExpectedNs(int64_t waited_ns) const {
     if (waited_ns < shortest_ns_) return 0;
     int64_t expected_ns = INT64_MAX;
     for (const Wait& wait : waits_) {
@@ -47,13 +66,9 @@ class WaitHistory {
       if (over_ns < waited_ns - waited_ns / 8) continue;
       expected_ns = std::min(expected_ns, wait.went_on_ns.load(std::memory_order_relaxed));
     }
-    if (expected_ns == INT64_MAX) return 0;
-    const int64_t left_ns = expected_ns - expected_ns / 8 - waited_ns;
-    const int64_t sleep_ns = std::min({left_ns - wake_ns_, waited_ns, kLongestSleepNs});
-    return sleep_ns < wake_ns_ ? 0 : sleep_ns;
+    return expected_ns == INT64_MAX ? 0 : expected_ns;
   }
 
- private:
   struct Wait {
     std::atomic<int64_t> went_on_ns{0};
     std::atomic<int64_t> over_ns{0};

@@ -58,6 +58,26 @@ TEST_F(WaitHistoryTest, IsAwakeWhenAWaitAsLongAsTheLastOnesEnds) {
   EXPECT_LE(sleeps, 6);
 }
 
+TEST_F(WaitHistoryTest, WhoSleepsInTheLastEighthIsAwakeAtItsEnd) {
+  NoteAll({5000, 5020, 5010, 5000, 5030, 5005, 5000, 5005});
+  constexpr int64_t kEachNs = 78'000;
+  for (const int64_t over_ns : {5'000'000, 5'001'000, 5'030'000, 5'070'000}) {
+    int sleeps = 0;
+    int64_t now_ns = 4'400'000;
+    EXPECT_EQ(history_.SleepNs(now_ns), 0);
+    while (now_ns < over_ns) {
+      const int64_t sleep_ns = history_.ShortenNs(now_ns, kEachNs);
+      sleeps += sleep_ns != 0;
+      now_ns += sleep_ns == 0 ? 1'000 : sleep_ns;
+    }
+    EXPECT_LE(now_ns, over_ns + 1'000) << over_ns;
+    EXPECT_GT(sleeps, 4) << over_ns;
+  }
+  // Of one that is longer than that, and of one like none, nothing is known.
+  EXPECT_EQ(history_.ShortenNs(5'079'000, kEachNs), kEachNs);
+  EXPECT_EQ(history_.ShortenNs(50'000'000, kEachNs), kEachNs);
+}
+
 TEST_F(WaitHistoryTest, ShortWaitsAreNotNoted) {
   NoteAll({2000, 2000, 2000, 2000, 2000, 2000, 2000, 2000});
   for (int i = 0; i < 100; ++i) history_.Note(kShortestNs - 2, kShortestNs - 1);

@@ -435,11 +435,12 @@ int64_t Loop::SleepForWorkNs(uint64_t idle_ns, uint64_t awaited_ns) const {
   if ((scheduler_.waits() || memory_.busy()) && idle_ns < kHandsNs && spin_ns_ == kSpinNs) return 0;
   // Nothing announces that a mark is reached or a word written. Most of a wait as long as the last
   // ones is slept through. Sleeping in proportion to the time waited so far costs two percent of it
-  // at most, and begins after 3.2 ms.
+  // at most, and begins after 3.2 ms; who is awake at a wait's expected end loses less.
   if (AnythingAtDevice() || AnyWordWatched()) {
     const int64_t expected_ns = device_waits_.SleepNs(static_cast<int64_t>(awaited_ns));
     const int64_t share_ns = std::min(static_cast<int64_t>(idle_ns / 64), kLongestSleepNs);
-    return std::max(expected_ns, share_ns < kShortestSleepNs ? 0 : share_ns);
+    if (expected_ns != 0 || share_ns < kShortestSleepNs) return expected_ns;
+    return device_waits_.ShortenNs(static_cast<int64_t>(awaited_ns), share_ns);
   }
   if (idle_ns < spin_ns_) return 0;
   if (!quiet_.Running()) {
