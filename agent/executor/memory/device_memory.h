@@ -89,8 +89,10 @@ class DeviceMemory final : public Part {
   // Returns memory kept for too long to the scheduler. Call about once a second.
   void GiveBackOld(uint64_t now_ns);
   bool HasKept() const { return !kept_.empty(); }
-  // Returns all kept memory, and tells the scheduler once it is returned.
+  // Returns all kept memory, and tells the scheduler once it is returned, with that of libraries that were unloaded.
   void Reclaim(uint64_t reclaim_id);
+  // Call when a library's memory comes back once the device is idle (Quiet::Retire).
+  void NoteUnloading() { unloading_ = true; }
 
   // See Clears.
   bool SubmitClears() { return clears_.Submit(); }
@@ -150,9 +152,12 @@ class DeviceMemory final : public Part {
   IdTable<wire::PhysicalId, PhysicalRef, wire::kMaxPhysicals> physicals_;  // null: pending
   std::map<uint64_t, MappedRange> mappings_;
   IdTable<wire::PoolId, SharedPoolRef, wire::kMaxSharedPools> pools_;
-  KeptMemory kept_;                   // what of it is mapped is in blocks_, too
-  uint64_t freeing_bytes_ = 0;        // of allocations waiting for work before they are freed
-  uint32_t returning_ = 0;            // pieces of memory being returned to the scheduler
+  KeptMemory kept_;             // what of it is mapped is in blocks_, too
+  uint64_t freeing_bytes_ = 0;  // of allocations waiting for work before they are freed
+  uint32_t returning_ = 0;      // pieces of memory being returned to the scheduler
+  bool unloading_ = false;      // since the last Reclaim
+  const std::shared_ptr<void> alive_ =
+      std::make_shared<char>();       // for what may be called after the end
   std::vector<uint64_t> reclaims_;    // the scheduler's, answered when nothing is being returned
   std::deque<Caller> asking_memory_;  // callers that are answered at the same time
   RangeTable accessible_;             // the mapped ranges that commands may name

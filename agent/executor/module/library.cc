@@ -136,6 +136,7 @@ void Libraries::On(wire::Tag<wire::LibraryUnload>, const wire::LibraryUnload::Re
         });
       });
     }
+    device_memory_->NoteUnloading();
     Reply<wire::LibraryUnload>(caller, CUDA_SUCCESS);
     return true;
   });

@@ -119,6 +119,25 @@ class LibraryLifeTest : public ::testing::Test {
   std::unique_ptr<TestingTenant> neighbour_ = scheduler_.AddTenant();
 };
 
+// Its memory is charged until then.
+TEST_F(LibraryLifeTest, WhoNeedsRoomGetsThatOfALibraryThatWasUnloaded) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", WithState("large")));
+  ASSERT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{1}}), CUDA_SUCCESS);
+  EXPECT_TRUE(scheduler_.Reclaim(*tenant_));
+  EXPECT_EQ(Called("unload"), 1);
+  // Nobody waits for what is not coming.
+  KeepTheDeviceBusy();
+  EXPECT_TRUE(scheduler_.Reclaim(*tenant_));
+  // A session that ends waits for nothing.
+  ASSERT_EQ(tenant_->LoadLibrary(2, WithState("another")), CUDA_SUCCESS);
+  ASSERT_EQ(tenant_->Call<wire::LibraryUnload>({LibraryId{2}}), CUDA_SUCCESS);
+  scheduler_.SendReclaim(*tenant_);
+  tenant_->doorbell.Reset();
+  EXPECT_TRUE(scheduler_.WaitEnded(tenant_->order.session_id).has_value());
+  TestingDriver::Release();
+  ExpectNeighbourServed();
+}
+
 // ---- another library under the id of the one that was asked about
 
 TEST_F(LibraryLifeTest, Malicious_AKernelOfALibraryWhoseIdHasAnotherNow) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "agent/executor/device/device.h"
+#include "agent/executor/device/quiet.h"
 #include "agent/executor/memory/device_memory.h"
 #include "agent/executor/process/log.h"
 #include "agent/executor/session/scheduler_link.h"
@@ -127,8 +128,18 @@ void DeviceMemory::GiveBackOld(uint64_t now_ns) {
 // Answered even if nothing was kept: the scheduler waits for every session that it has asked.
 void DeviceMemory::Reclaim(uint64_t reclaim_id) {
   GiveBackKept(kept_.TakeAll());
-  reclaims_.push_back(reclaim_id);
-  if (returning_ == 0) OnAllReturned();
+  const auto answer = [this, reclaim_id] {
+    reclaims_.push_back(reclaim_id);
+    if (returning_ == 0) OnAllReturned();
+  };
+  if (!std::exchange(unloading_, false)) return answer();
+  // Behind what the libraries have retired. Once for each time that the program unloads: a quiet moment costs the others.
+  // The session may end before it comes, and the scheduler then waits no longer.
+  services_.quiet->Retire([] {},
+                          [answer, alive = std::weak_ptr<void>(alive_)] {
+                            if (!alive.expired()) answer();
+                          });
+  services_.quiet->ExpediteRetired();
 }
 
 void DeviceMemory::BeginReturn() {

@@ -355,9 +355,14 @@ uint64_t TestingScheduler::TurnUse(const TestingTenant& tenant) {
   return turn_use_ns_[tenant.order.allocation_id];
 }
 
-bool TestingScheduler::Reclaim(const TestingTenant& tenant) {
+uint64_t TestingScheduler::SendReclaim(const TestingTenant& tenant) {
   const uint64_t id = ++last_reclaim_;
   (void)connection_.Send(0, control::MemoryReclaim{tenant.order.session_id, id});
+  return id;
+}
+
+bool TestingScheduler::Reclaim(const TestingTenant& tenant) {
+  const uint64_t id = SendReclaim(tenant);
   return WaitUntil([&] {
     const MutexLock lock(mutex_);
     return reclaimed_ == id;

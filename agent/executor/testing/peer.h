@@ -184,7 +184,8 @@ class TestingScheduler {
     return false;
   }
 
-  // Reclaims the tenant's kept memory; returns false if no answer came in time.
+  // Reclaims the tenant's kept memory. Reclaim returns false if no answer came in time.
+  uint64_t SendReclaim(const TestingTenant& tenant);
   bool Reclaim(const TestingTenant& tenant);
 
   // Granted and not returned.
