@@ -13,10 +13,15 @@ HardwareQueues::Place HardwareQueues::Enter(const Place& last, bool waits) {
   const auto free = std::find_if(queues_.begin(), queues_.end(), [](const Queue& queue) {
     return std::none_of(queue.begin(), queue.end(), [](const Waiting& one) { return one.waits; });
   });
-  const bool is_behind = std::any_of(former.begin(), former.end(),
-                                     [&](const Waiting& one) { return one.number == last.number; });
+  const auto before = std::find_if(former.begin(), former.end(),
+                                   [&](const Waiting& one) { return one.number == last.number; });
+  // Behind its stream's last, but not behind what has come there since and waits for something else.
+  const bool is_behind =
+      before != former.end() &&
+      (free == queues_.end() ||
+       std::none_of(before + 1, former.end(), [](const Waiting& one) { return one.waits; }));
   if (is_behind) {
-    place.queue = last.queue;  // behind its stream's last
+    place.queue = last.queue;
   } else if (free != queues_.end()) {
     place.queue = static_cast<uint32_t>(free - queues_.begin());
   } else {
