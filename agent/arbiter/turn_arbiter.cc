@@ -217,7 +217,7 @@ void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
   turn_.domain = number;
   turn_.allocation = allocation;
   turn_.priority = it.priority;
-  turn_.ends_ns = now_ns + limits_.quantum_ns;
+  RenewTurn(now_ns);
   if (domains_[number].state == State::kYielding) {
     Settle(number, now_ns);
     std::erase(leaving_, number);
@@ -228,6 +228,11 @@ void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
   domains_[number].rescued = guard_.rescuing(it.priority);
   Meter(number, now_ns);
   CountAlone(now_ns);
+}
+
+void TurnArbiter::RenewTurn(uint64_t now_ns) {
+  turn_.ends_ns = now_ns + limits_.quantum_ns;
+  if (turn_.allocation != kNone) turn_.charged_ns = allocations_[turn_.allocation].charged_ns;
 }
 
 // No domain has a turn after this. The last one may still have work at the device.
@@ -329,6 +334,15 @@ std::optional<TurnOrder> TurnArbiter::Watch(uint64_t now_ns) {
   return std::nullopt;
 }
 
+// Who wants the device throughout its turn and gets nothing done there, because others of its domain are in the way, stays
+// ahead of everybody, and its domain would be given one turn after the other. What it was offered counts as used.
+void TurnArbiter::ChargeUnused(uint64_t now_ns) {
+  if (turn_.allocation == kNone) return;
+  const Allocation& it = allocations_[turn_.allocation];
+  if (!it.wants || it.charged_ns != turn_.charged_ns) return;
+  policy_.tree().Charge(it.leaf, limits_.quantum_ns, now_ns);
+}
+
 // Returns true if the domain that has the turn must yield. If its turn is over and it may go on,
 // the turn is renewed.
 bool TurnArbiter::MustYield(uint64_t now_ns) {
@@ -337,7 +351,7 @@ bool TurnArbiter::MustYield(uint64_t now_ns) {
   // a turn.
   if (Alone(turn_.domain)) {
     guard_.NoteProgress(turn_.priority, now_ns);
-    turn_.ends_ns = now_ns + limits_.quantum_ns;
+    RenewTurn(now_ns);
     return false;
   }
   const bool over =
@@ -346,12 +360,13 @@ bool TurnArbiter::MustYield(uint64_t now_ns) {
     // Before Choose, which must see the turn's cost and its class's progress, or would rescue that
     // class at once.
     Settle(turn_.domain, now_ns);
+    ChargeUnused(now_ns);
     guard_.NoteProgress(turn_.priority, now_ns);
   }
   const uint32_t next = Choose(now_ns);
   if (next == kNone) {
     // The others are out or at their ceiling, and so is this one, unless it wants nothing.
-    turn_.ends_ns = now_ns + limits_.quantum_ns;
+    RenewTurn(now_ns);
     if (over) Readmit(now_ns);
     return its.wanting != 0;
   }

@@ -192,6 +192,7 @@ class TurnArbiter {
     uint32_t allocation = kNone;  // because of which the turn was given; kNone when it has gone
     Priority priority = Priority::kNormal;
     uint64_t ends_ns = 0;
+    uint64_t charged_ns = 0;    // what that allocation had been charged before
     uint64_t in_flight_ns = 0;  // the last Grant's
     Priority lowest = Priority::kLow;
   };
@@ -217,6 +218,8 @@ class TurnArbiter {
   uint32_t Choose(uint64_t now_ns);
   void BeginTurn(uint32_t allocation, uint64_t now_ns);
   void EndTurn(uint64_t now_ns);
+  void RenewTurn(uint64_t now_ns);
+  void ChargeUnused(uint64_t now_ns);
   void BeginOverrun(uint32_t domain, uint64_t now_ns);
   bool IsLate(const Domain& domain, uint64_t now_ns) const;
   void Readmit(uint64_t now_ns);

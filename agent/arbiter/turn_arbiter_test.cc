@@ -486,6 +486,32 @@ TEST(TurnArbiter, Malicious_WhatAnExecutorSaysOnlyDividesItsOwnTime) {
   EXPECT_EQ(arbiter.Next(10 * kMs)->domain, other);
 }
 
+// A neighbour's kernel without an end fills what its domain may have in flight, so it is given turns, and uses none of them.
+TEST(TurnArbiter, WhoGetsNothingDoneInItsTurnsKeepsNobodyWaiting) {
+  Scheduler scheduler;
+  TurnArbiter& arbiter = scheduler.arbiter;
+  const DomainId one = scheduler.Domain();
+  const DomainId two = scheduler.Domain();
+  const AllocationId busy = scheduler.Allocation(one);
+  const AllocationId stuck = scheduler.Allocation(one);
+  const AllocationId other = scheduler.Allocation(two);
+  for (const AllocationId allocation : {busy, stuck, other}) arbiter.SetWants(allocation, true, 0);
+  uint64_t of_two_ms = 0;
+  DomainId has_turn = one;
+  for (uint64_t now_ns = 0; now_ns < 3000 * kMs; now_ns += kMs) {
+    while (const auto order = arbiter.Next(now_ns)) {
+      if (order->kind == Kind::kGrant) has_turn = order->domain;
+      if (order->kind == Kind::kYield) arbiter.Drained(order->domain, now_ns);
+    }
+    of_two_ms += has_turn == two;
+    const std::vector<Ran> ran = {{has_turn == one ? busy : other, kMs}};
+    arbiter.Divide(has_turn, ran, now_ns);
+  }
+  // Of three that want the same, two of one domain.
+  EXPECT_GE(of_two_ms, 900u);
+  EXPECT_LE(of_two_ms, 2100u);
+}
+
 TEST(TurnArbiter, AnExecutorThatEndsLeavesItsTurn) {
   Scheduler scheduler;
   TurnArbiter& arbiter = scheduler.arbiter;
