@@ -479,8 +479,10 @@ TEST_F(SoftGpuTest, Malicious_ANewSetOfMultiprocessorsBesideAnothersKernel) {
   Gate gate(host_ + 64);
   const Ticket endless = Hold(tenant_.get(), 0, memory_, gate);
   scheduler_.SetPartition(*limited, {0, 0, 25, 0});
-  // The executor has the change when it has the next session.
+  // The executor has the change when it has the next session, and has looked at it when it has polled the neighbour, whose
+  // turn in a round comes before that of the limited one; what is sent then is read in the next round.
   const auto later = scheduler_.AddTenant();
+  ASSERT_TRUE(NeighbourGoesOn());
   const Ticket waits = Scale(limited.get(), 0, memory, 2);
   for (int step = 0; step < 200; ++step) {
     ASSERT_TRUE(NeighbourGoesOn()) << step;
