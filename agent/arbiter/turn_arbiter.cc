@@ -217,7 +217,7 @@ void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
   turn_.domain = number;
   turn_.allocation = allocation;
   turn_.priority = it.priority;
-  RenewTurn(now_ns);
+  turn_.ends_ns = now_ns + limits_.quantum_ns;
   if (domains_[number].state == State::kYielding) {
     Settle(number, now_ns);
     std::erase(leaving_, number);
@@ -228,11 +228,6 @@ void TurnArbiter::BeginTurn(uint32_t allocation, uint64_t now_ns) {
   domains_[number].rescued = guard_.rescuing(it.priority);
   Meter(number, now_ns);
   CountAlone(now_ns);
-}
-
-void TurnArbiter::RenewTurn(uint64_t now_ns) {
-  turn_.ends_ns = now_ns + limits_.quantum_ns;
-  if (turn_.allocation != kNone) turn_.charged_ns = allocations_[turn_.allocation].charged_ns;
 }
 
 // No domain has a turn after this. The last one may still have work at the device.
@@ -334,13 +329,17 @@ std::optional<TurnOrder> TurnArbiter::Watch(uint64_t now_ns) {
   return std::nullopt;
 }
 
-// Who wants the device throughout its turn and gets nothing done there, because others of its domain are in the way, stays
-// ahead of everybody, and its domain would be given one turn after the other. What it was offered counts as used.
+// Who wants the device throughout its turns and gets nothing done, because others of its domain are in the way, stays ahead
+// of everybody, and its domain would be given one turn after the other. So after some such turns what it is offered counts
+// as used. Not at once: whose turn it is in its domain is decided there, and evens out.
 void TurnArbiter::ChargeUnused(uint64_t now_ns) {
   if (turn_.allocation == kNone) return;
-  const Allocation& it = allocations_[turn_.allocation];
-  if (!it.wants || it.charged_ns != turn_.charged_ns) return;
-  policy_.tree().Charge(it.leaf, limits_.quantum_ns, now_ns);
+  Allocation& it = allocations_[turn_.allocation];
+  const bool used = std::exchange(it.seen_charged_ns, it.charged_ns) != it.charged_ns;
+  it.unused_turns = used || !it.wants ? 0 : it.unused_turns + 1;
+  if (it.unused_turns > kUnusedTurns) {
+    policy_.tree().Charge(it.leaf, limits_.quantum_ns, now_ns);
+  }
 }
 
 // Returns true if the domain that has the turn must yield. If its turn is over and it may go on,
@@ -351,7 +350,7 @@ bool TurnArbiter::MustYield(uint64_t now_ns) {
   // a turn.
   if (Alone(turn_.domain)) {
     guard_.NoteProgress(turn_.priority, now_ns);
-    RenewTurn(now_ns);
+    turn_.ends_ns = now_ns + limits_.quantum_ns;
     return false;
   }
   const bool over =
@@ -366,7 +365,7 @@ bool TurnArbiter::MustYield(uint64_t now_ns) {
   const uint32_t next = Choose(now_ns);
   if (next == kNone) {
     // The others are out or at their ceiling, and so is this one, unless it wants nothing.
-    RenewTurn(now_ns);
+    turn_.ends_ns = now_ns + limits_.quantum_ns;
     if (over) Readmit(now_ns);
     return its.wanting != 0;
   }

@@ -151,6 +151,8 @@ class TurnArbiter {
   static constexpr uint32_t kNone = UINT32_MAX;
   enum class State : uint8_t { kIdle, kGranted, kYielding, kOverrunning };
 
+  static constexpr uint32_t kUnusedTurns = 8;
+
   struct Allocation {
     bool used = false;
     DomainId domain{};
@@ -158,6 +160,8 @@ class TurnArbiter {
     ShareTree::Node leaf = ShareTree::kNone;
     bool wants = false;
     uint64_t charged_ns = 0;
+    uint64_t seen_charged_ns = 0;  // that, when the last turn that was given for it was over
+    uint32_t unused_turns = 0;     // of those, the last ones in which it was charged nothing
   };
   struct Domain {
     bool used = false;
@@ -192,7 +196,6 @@ class TurnArbiter {
     uint32_t allocation = kNone;  // because of which the turn was given; kNone when it has gone
     Priority priority = Priority::kNormal;
     uint64_t ends_ns = 0;
-    uint64_t charged_ns = 0;    // what that allocation had been charged before
     uint64_t in_flight_ns = 0;  // the last Grant's
     Priority lowest = Priority::kLow;
   };
@@ -218,7 +221,6 @@ class TurnArbiter {
   uint32_t Choose(uint64_t now_ns);
   void BeginTurn(uint32_t allocation, uint64_t now_ns);
   void EndTurn(uint64_t now_ns);
-  void RenewTurn(uint64_t now_ns);
   void ChargeUnused(uint64_t now_ns);
   void BeginOverrun(uint32_t domain, uint64_t now_ns);
   bool IsLate(const Domain& domain, uint64_t now_ns) const;
