@@ -151,6 +151,7 @@ class TurnArbiter {
   static constexpr uint32_t kNone = UINT32_MAX;
   enum class State : uint8_t { kIdle, kGranted, kYielding, kOverrunning };
 
+  // With 0 of them, the shares of namespaces that have several domains were wrong by up to 0.04 (random_workloads_test.cc).
   static constexpr uint32_t kUnusedTurns = 8;
 
   struct Allocation {

@@ -91,6 +91,7 @@ class AgentDashboard : public AgentTenant {
   std::vector<std::string> AgentArguments() const override {
     return {"--metrics-address", "127.0.0.1:" + std::to_string(port_)};
   }
+
   const int port_ = testing::FreePort();
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the policy's file to what the device does, for programs that run while the file changes and notice nothing else of it.
 // softgpu's time is real time, so shares are compared with wide bounds, and as often as it takes.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -12,8 +11,6 @@
 
 namespace gpuloom {
 namespace {
-
-using ::testing::HasSubstr;
 
 class LivePolicy : public AgentTenant {
  protected:
@@ -116,7 +113,8 @@ TEST_F(LivePolicy, GlobsOfPodsAndContainers) {
   ExpectPart(training, serving, 0.4, 0.6);
 }
 
-// softgpu has four multiprocessors, which are given in twos. Programs see theirs from their next start on; one that runs goes on with those that it has now.
+// softgpu has four multiprocessors, which are given in twos. Programs see theirs from their next start on; one that runs
+// goes on with those that it has now.
 TEST_F(LivePolicy, Multiprocessors) {
   const FakeContainer a = Admit("team-a", "p");
   testing::Process runs = Start(a, {"bystander"});

@@ -2,11 +2,12 @@
 // Which streams may hold one of the context's hardware queues (CUDA_DEVICE_MAX_CONNECTIONS). All streams of all sessions
 // share them. A stream holds one while something waits at the device behind a kernel, a graph or another stream's work
 // that is not done, and as many as it has heads while a graph does (graph_width.h); a kernel, a graph or a copy with
-// nothing unfinished before it, and an event, hold none, however long they take. Once the queues are held, nothing of anybody's reaches the device, so what would hold one too many stays
-// with the executor until what it waits for is done: that costs it a round trip, and no program can be stopped by it,
-// because it could not run before in any case (docs/design/start-up.md#hardware-queues has the measurements).
+// nothing unfinished before it, and an event, hold none, however long they take. Once the queues are held, nothing of
+// anybody's reaches the device, so what would hold one too many stays with the executor until what it waits for is done:
+// that costs it a round trip, and no program can be stopped by it, because it could not run before in any case
+// (docs/design/start-up.md#hardware-queues has the measurements).
 //
-//   MayTake(mine) → Take(&mine) → Give(&mine, queues)
+//   MayTake(mine, queues) → Take(&mine, queues) → Give(&mine, queues)
 //
 // where `mine` is what the streams of one allocation hold together: a program may have any number of processes.
 //
@@ -37,10 +38,11 @@ class HardwareQueues {
   }
   // The same for what can be done without: nobody has one in any case.
   bool MaySpare(uint32_t mine) const { return held_ < held_most_ && MayTake(mine); }
-  void Take(uint32_t* mine) {
+  void Take(uint32_t* mine, uint32_t queues = 1) {
+    if (queues == 0) return;
     holders_ += *mine == 0;
-    ++*mine;
-    ++held_;
+    *mine += queues;
+    held_ += queues;
   }
   void Give(uint32_t* mine, uint32_t queues) {
     if (queues == 0) return;

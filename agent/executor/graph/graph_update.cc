@@ -179,9 +179,7 @@ bool Graph::ChangesAttributes(const GraphPlan& plan) const {
 void Graph::AdoptUpdate(const GraphPlan& plan) {
   prints_ |= plan.prints;
   // What is behind a node that is switched off may be at the head.
-  if (plan.disables) {
-    heads_ = std::max<uint32_t>(heads_, std::min<uint64_t>(counted_branches_, UINT32_MAX));
-  }
+  if (plan.disables) heads_ = std::max(heads_, static_cast<uint32_t>(counted_branches_));
   // An update usually names nothing new, and is made on the ring thread, however much the graph holds.
   const bool holds_all =
       std::all_of(plan.libraries.begin(), plan.libraries.end(), [this](const auto& library) {

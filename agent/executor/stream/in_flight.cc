@@ -18,7 +18,7 @@ uint32_t InFlight::MoreQueues(const Stream& stream, const QueueNeed& need) const
 void InFlight::HoldQueues(Stream& stream, const QueueNeed& need, uint64_t ticket) {
   const uint32_t more = MoreQueues(stream, need);
   const uint32_t of_graph = more - (std::exchange(stream.holds_queue, true) ? 0 : 1);
-  for (uint32_t i = 0; i < more; ++i) room_->hardware().Take(allocation_queues_);
+  room_->hardware().Take(allocation_queues_, more);
   held_ += more;
   if (need.queues <= 1) return;
   if (of_graph != 0) {
