@@ -34,7 +34,12 @@ bool InTurn(uint64_t since_ns, uint64_t turn_ns) { return since_ns % (2 * turn_n
 
 // The wait is counted from the next Tick, which knows the time.
 void Quiet::Need(const void* owner, std::function<void()> work, std::function<void()> done) {
-  needed_.push_back({owner, std::move(work), std::move(done)});
+  needed_.push_back({owner, std::move(work), std::move(done), /*beside_own=*/false});
+}
+
+void Quiet::NeedOrBesideOwn(const void* owner, std::function<void()> work,
+                            std::function<void()> done) {
+  needed_.push_back({owner, std::move(work), std::move(done), /*beside_own=*/true});
 }
 
 uint32_t Quiet::Drop(const void* owner) {
@@ -53,13 +58,23 @@ void Quiet::Close() {
 
 void Quiet::Retire(std::function<void()> work, std::function<void()> done) {
   if (closed_) return;
-  retired_.push_back({nullptr, std::move(work), std::move(done)});
+  retired_.push_back({nullptr, std::move(work), std::move(done), /*beside_own=*/false});
 }
 
 void Quiet::ExpediteRetired() {
   if (expedited_ == 0) expedited_since_ns_ = 0;
   // All that is there now: whoever hurries does not know which piece it waits for.
   expedited_ = retired_.size();
+}
+
+bool Quiet::MayBeginBesideOwn(uint64_t now_ns, std::span<const Party> parties) const {
+  if (needed_.empty()) return false;
+  const Piece& piece = needed_.front();
+  if (!piece.beside_own || now_ns - piece.since_ns < kOwnHoldNs) return false;
+  const Party* caller = Find(parties, piece.owner);
+  return caller != nullptr && std::all_of(parties.begin(), parties.end(), [&](const Party& party) {
+           return party.tenant == caller->tenant;
+         });
 }
 
 bool Quiet::CanHold(uint64_t now_ns, std::span<const Party> parties) const {
@@ -191,6 +206,9 @@ bool Quiet::Tick(uint64_t now_ns, std::span<Party> parties, bool others_at_devic
       expedited_ -= expedited_ != 0;
       Begin(&retired_, now_ns);
     }
+  }
+  if (!running_ && !others_at_device && MayBeginBesideOwn(now_ns, parties)) {
+    Begin(&needed_, now_ns);
   }
   HoldParties(now_ns, parties);
   return running_;

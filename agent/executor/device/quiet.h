@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Driver calls that complete only when the device is idle, and hold the context's lock until then, so that every
 // other call of the process waits too (measured; docs/design/module-loading.md): making a library usable (its first
-// kernel or variable), unloading one, unpinning host memory. Moving them to a worker is not enough. They are made one
-// at a time, on a worker, while no session's work is at the device and nothing new is submitted: in a quiet moment.
+// kernel or variable), unloading one, unpinning host memory. And those that return at once, but let nothing begin at the
+// device before all that runs has ended: loading any further kernel. Moving them to a worker is not enough. They are made
+// one at a time, on a worker, while no session's work is at the device and nothing new is submitted: in a quiet moment.
 //
 // Need: a tenant is waiting. A quiet moment comes even if the device is never idle by itself,
 // because after kPatienceNs submissions are held back:
@@ -54,6 +55,10 @@ class Quiet {
   // `work` runs on a worker and owns everything it uses; `done` then runs on the ring thread, and
   // may be empty.
   void Need(const void* owner, std::function<void()> work, std::function<void()> done);
+  // The same for what returns at once. Its caller's kernels may wait for what the caller does next, which nobody can know:
+  // so if they have been in the way for kOwnHoldNs, and there is no other tenant, whom it could keep waiting, it is done
+  // beside them, as in a program that has the device to itself.
+  void NeedOrBesideOwn(const void* owner, std::function<void()> work, std::function<void()> done);
   // Drops the work that `owner` needs and that has not begun; returns the number of pieces dropped.
   uint32_t Drop(const void* owner);
   void Retire(std::function<void()> work, std::function<void()> done);
@@ -104,7 +109,8 @@ class Quiet {
     const void* owner;
     std::function<void()> work;
     std::function<void()> done;
-    uint64_t since_ns = 0;  // set by the first Tick that sees it
+    bool beside_own = false;  // NeedOrBesideOwn
+    uint64_t since_ns = 0;    // set by the first Tick that sees it
   };
   // A session's work at the device.
   struct Obstacle {
@@ -117,6 +123,8 @@ class Quiet {
   bool StillObstructed(std::span<const Party> parties) const;
   void GiveUp(uint64_t now_ns, std::span<const Party> parties);
   void Begin(std::deque<Piece>* pieces, uint64_t now_ns);
+  // Whether the first piece may begin although its caller's work is at the device.
+  bool MayBeginBesideOwn(uint64_t now_ns, std::span<const Party> parties) const;
   // Returns true if a caller waits whose own tenant has nothing at the device.
   bool CanHold(uint64_t now_ns, std::span<const Party> parties) const;
   void UpdateHold(uint64_t now_ns, std::span<const Party> parties);

@@ -284,6 +284,23 @@ TEST_F(QuietTest, WhoComputesInLongPiecesIsWaitedForAndOthersGoOnMeanwhile) {
   EXPECT_THAT(TakeMade(), ElementsAre("load"));
 }
 
+// What returns at once natively, although it lets nothing begin before what runs has ended.
+TEST_F(QuietTest, WhoIsAloneWithItsOwnKernelsNeedNotWaitForThemForEver) {
+  const auto rounds = [this] {
+    for (int i = 0; i < 5; ++i) Round(Quiet::kOwnHoldNs / 4);
+  };
+  quiet_.NeedOrBesideOwn(this, Work("kernel"), {});
+  parties_[0].at_device = true;
+  rounds();
+  EXPECT_THAT(TakeMade(), IsEmpty()) << "there are others, whom it would keep waiting";
+  parties_[1].tenant = parties_[2].tenant = parties_[0].tenant;
+  Round(1);
+  EXPECT_THAT(TakeMade(), ElementsAre("kernel"));
+  Need("first kernel");
+  rounds();
+  EXPECT_THAT(TakeMade(), IsEmpty()) << "the driver would wait";
+}
+
 TEST_F(QuietTest, WhatIsHurriedIsMadeInAMomentOfItsOwn) {
   quiet_.Retire(Work("unpin"), {});
   quiet_.ExpediteRetired();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels: looked up and loaded by a worker before the tenant may launch them, because a launch
-// that loads code waits for the whole device.
+// that loads code waits for the whole device, and all that is launched behind it waits, too.
 #include <algorithm>
 
 #include "agent/executor/device/context_memory.h"
@@ -19,6 +19,11 @@
 
 namespace gpuloom::executor {
 namespace {
+
+// A library of at most so many kernels and bytes is loaded whole with the first kernel: each takes 10 to 20 µs then
+// (H200), and another quiet moment later.
+constexpr uint32_t kMostLoadedAtOnce = 64;
+constexpr size_t kMostBytesLoadedAtOnce = 8u << 20;
 
 constexpr uint32_t kParamsOfAnAnswer = wire::kReplyPayloadBytes / sizeof(wire::KernelParam);
 
@@ -51,6 +56,7 @@ struct Kernels::KernelLookup {
   CUdevice device = 0;
   CUresult result = CUDA_SUCCESS;
   bool lacks_params = false;  // neither driver nor image says how its parameters lie
+  bool loaded_all = false;    // all of the library's kernels
   KernelFacts facts;
 
   // Reads all of them, so that the shim can answer by itself. Those that this driver does not know
@@ -70,11 +76,30 @@ struct Kernels::KernelLookup {
     result = cuda.cuLibraryGetKernel(&facts.kernel, library, name.c_str());
   }
 
-  // Loads the code onto the device.
+  // Loads the code onto the device. Whatever came to the device while it does so would wait until all has ended that
+  // runs now (measured).
+  static CUresult LoadCode(const Driver& cuda, CUkernel kernel, CUfunction* function) {
+    CUDA_RETURN_IF_ERROR(cuda.cuKernelGetFunction(function, kernel));
+    return cuda.cuFuncLoad == nullptr ? CUDA_SUCCESS : cuda.cuFuncLoad(*function);
+  }
+
+  // A kernel that cannot be loaded is the business of who asks for it.
+  void LoadOthers(const Driver& cuda, uint32_t count) {
+    if (count > kMostLoadedAtOnce || image == nullptr ||
+        image->bytes.size() > kMostBytesLoadedAtOnce || cuda.cuLibraryEnumerateKernels == nullptr) {
+      return;
+    }
+    std::vector<CUkernel> kernels(count);
+    if (cuda.cuLibraryEnumerateKernels(kernels.data(), count, library) != CUDA_SUCCESS) return;
+    loaded_all = std::all_of(kernels.begin(), kernels.end(), [&cuda](CUkernel kernel) {
+      CUfunction function = nullptr;
+      return LoadCode(cuda, kernel, &function) == CUDA_SUCCESS;
+    });
+  }
+
   CUresult Find(const Driver& cuda) {
     CUDA_RETURN_IF_ERROR(result);
-    CUDA_RETURN_IF_ERROR(cuda.cuKernelGetFunction(&facts.function, facts.kernel));
-    if (cuda.cuFuncLoad != nullptr) CUDA_RETURN_IF_ERROR(cuda.cuFuncLoad(facts.function));
+    CUDA_RETURN_IF_ERROR(LoadCode(cuda, facts.kernel, &facts.function));
     CUDA_RETURN_IF_ERROR(FindParams(cuda));
     wire::KernelGet::Reply& reply = facts.reply;
     for (const wire::KernelParam& param : facts.params) {
@@ -127,8 +152,7 @@ void Kernels::SetCollects(Kernel* kernel, const int32_t* attributes) const {
 }
 
 // Two steps: the driver's look-up by name, which may compile, on a worker at once; then the step
-// from kernel to function, which loads code and waits for the device, in a quiet moment, unless the
-// library is on the device already.
+// from kernel to function, which loads code, in a quiet moment, unless all of the library is loaded.
 void Kernels::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& request,
                  const wire::Record& record) {
   const Library* library = libraries_->FindLibrary(request.library);
@@ -146,23 +170,26 @@ void Kernels::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& req
   lookup->image = library->loaded->image;
   lookup->device = services_.device->device();
   modules_.Post(
-      [lookup, usable = library->loaded->usable, &cuda = services_.device->cuda()] {
+      [lookup, complete = library->loaded->complete, &cuda = services_.device->cuda()] {
         lookup->FindKernel(cuda);
-        if (usable) lookup->result = lookup->Find(cuda);
+        if (complete) lookup->result = lookup->Find(cuda);
       },
-      [this, lookup, caller, request, usable = library->loaded->usable, loaded = library->loaded] {
-        if (usable || lookup->result != CUDA_SUCCESS) {
+      [this, lookup, caller, request, complete = library->loaded->complete,
+       loaded = library->loaded] {
+        if (complete || lookup->result != CUDA_SUCCESS) {
           return FinishLookup(caller, request, lookup, loaded);
         }
         // A quiet moment for a session that has ended would hold the others up in vain.
         if (!serving()) return;
-        libraries_->UseCompiled(
+        libraries_->LoadCode(
             loaded,
-            [lookup, &cuda = services_.device->cuda()] {
+            [lookup, count = loaded->kernel_count, &cuda = services_.device->cuda()] {
               lookup->result = lookup->Find(cuda);
+              if (lookup->result == CUDA_SUCCESS) lookup->LoadOthers(cuda, count);
               return lookup->result == CUDA_SUCCESS;
             },
             [this, lookup, caller, request, loaded] {
+              loaded->complete |= lookup->loaded_all;
               FinishLookup(caller, request, lookup, loaded);
             });
       });

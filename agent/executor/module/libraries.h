@@ -53,12 +53,12 @@ class Libraries final : public Part {
   Library* FindLibrary(wire::LibraryId id_untrusted);  // refuses if there is none
   // Returns nullptr if the library was unloaded meanwhile, even if another now has the id.
   Library* FindLoaded(wire::LibraryId id, const LibraryRef& loaded);
-  // Runs `work`, a look-up, as soon as that disturbs no session. `work` returns true if the library is
-  // certainly on the device now: later look-ups then do not wait. `done` may run after the session's end.
+  // Runs `work`, a look-up of a variable or reference, as soon as that disturbs no session. `work` returns true if the
+  // library is certainly on the device now: later ones then do not wait. `done` may run after the session's end.
   using Lookup = std::function<bool()>;
   void UseLibrary(const LibraryRef& library, Lookup work, std::function<void()> done);
-  // Looks a kernel up first, so that PTX is compiled.
-  void UseCompiled(const LibraryRef& library, Lookup work, std::function<void()> done);
+  // The same for a kernel, which is loaded: always in a quiet moment. PTX must have been compiled.
+  void LoadCode(const LibraryRef& library, Lookup work, std::function<void()> done);
 
   // At session end, in this order, each drops one piece; returns true if that was the last.
   bool DropReferences() { return DropPiece(&references_); }

@@ -71,31 +71,32 @@ Library* Libraries::FindLoaded(wire::LibraryId id, const LibraryRef& loaded) {
 // Two steps as in KernelGet: PTX that the driver still has to compile is compiled on a worker
 // first. All sessions wait during a quiet moment, so nothing may be compiled in one.
 void Libraries::UseLibrary(const LibraryRef& library, Lookup work, std::function<void()> done) {
-  if (library->usable) return UseCompiled(library, std::move(work), std::move(done));
-  modules_.Post(
-      [&cuda = services_.device->cuda(), handle = library->handle] { CompileText(cuda, handle); },
-      [this, library, work = std::move(work), done = std::move(done)] {
-        if (serving()) UseCompiled(library, work, done);
-      });
-}
-
-void Libraries::UseCompiled(const LibraryRef& library, Lookup work, std::function<void()> done) {
   // Both paths hold the library: unloading it waits for the device, but not for a worker.
   if (library->usable) {
     return modules_.Post([work = std::move(work)] { (void)work(); },
                          [library, done = std::move(done)] { done(); });
   }
+  modules_.Post(
+      [&cuda = services_.device->cuda(), handle = library->handle] { CompileText(cuda, handle); },
+      [this, library, work = std::move(work), done = std::move(done)] {
+        if (serving()) LoadCode(library, work, done);
+      });
+}
+
+void Libraries::LoadCode(const LibraryRef& library, Lookup work, std::function<void()> done) {
   auto loaded = std::make_shared<bool>(false);
   ++outstanding_;
-  services_.quiet->Need(
-      owner(), [loaded, work = std::move(work)] { *loaded = work(); },
-      [this, library, loaded, done = std::move(done)] {
-        --outstanding_;
-        // A look-up that found nothing may not have put the library on the device: the next one
-        // waits again.
-        library->usable |= *loaded;
-        done();
-      });
+  auto load = [loaded, work = std::move(work)] { *loaded = work(); };
+  auto then = [this, library, loaded, done = std::move(done)] {
+    --outstanding_;
+    // A look-up that found nothing may not have put the library on the device: the next one
+    // waits again.
+    library->usable |= *loaded;
+    done();
+  };
+  // The driver itself waits for the device only for a library's first.
+  if (!library->usable) return services_.quiet->Need(owner(), std::move(load), std::move(then));
+  services_.quiet->NeedOrBesideOwn(owner(), std::move(load), std::move(then));
 }
 
 // The id and what was looked up in the library go at once, in pieces; the library itself with its

@@ -127,8 +127,9 @@ struct LoadedLibrary {
   uint32_t kernel_count = 0;
   // Other sessions use it or, once it is in the cache, may: no session changes how the others' launches go.
   bool shared = false;
-  bool prints = false;  // its kernels may print: their launches take turns (printer.h)
-  bool usable = false;  // a kernel or variable was found: further look-ups do not wait
+  bool prints = false;    // its kernels may print: their launches take turns (printer.h)
+  bool usable = false;    // a kernel or variable was found: looking up variables does not wait
+  bool complete = false;  // all of its kernels are loaded: looking them up does not wait either
   std::map<std::string, KernelFacts, std::less<>> kernels;
   std::string names;  // of all kernels, NUL-terminated each, once requested
   uint32_t name_count = 0;

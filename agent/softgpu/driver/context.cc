@@ -98,7 +98,22 @@ Point Context::Enqueue(Stream& stream, Work work) {
   for (Point& point : BarriersLocked(stream)) work.after.push_back(std::move(point));
   std::erase_if(gates_, [](const Point& gate) { return gate.Done(); });
   work.after.insert(work.after.end(), gates_.begin(), gates_.end());
+  std::erase_if(before_code_, [](const Point& point) { return point.Done(); });
+  if (work.on_device) {
+    work.after.insert(work.after.end(), before_code_.begin(), before_code_.end());
+  }
   return stream.Push(std::move(work));
+}
+
+void Context::NoteLoadedCode() {
+  const MutexLock lock(streams_mutex_);
+  const auto add = [this](Stream& stream) GPULOOM_REQUIRES(streams_mutex_) {
+    if (Point running = stream.Running(); running.stream != nullptr) {
+      before_code_.push_back(std::move(running));
+    }
+  };
+  if (legacy_ != nullptr) add(*legacy_);
+  for (const auto& stream : streams_) add(*stream);
 }
 
 std::vector<Point> Context::PointsOf(Stream& stream) {

@@ -50,6 +50,10 @@ struct Context {
   // The same for one more event, in blocks of 2,044, with `alive` of them there. Meanwhile nobody else can enqueue.
   void NeedEvents(size_t alive);
 
+  // As NVIDIA's driver does (measured on an H200): once code is loaded, nothing that comes later begins before what runs
+  // now has ended, in whatever stream. The caller does not wait.
+  void NoteLoadedCode();
+
   // Puts work into a stream of this context, in order with every other thread's, behind the barriers that CUDA sets:
   // the legacy default stream waits for all blocking streams, and they wait for it.
   Point Enqueue(Stream& stream, Work work);
@@ -114,6 +118,8 @@ struct Context {
   std::shared_ptr<Stream> recording_ GPULOOM_GUARDED_BY(streams_mutex_);  // in streams_, too
   // The points of WaitBefore, until they are done.
   std::vector<Point> gates_ GPULOOM_GUARDED_BY(streams_mutex_);
+  // What ran when code was loaded, until it has ended: what is for the device waits for it.
+  std::vector<Point> before_code_ GPULOOM_GUARDED_BY(streams_mutex_);
 };
 
 Context* MakePrimaryContext(Device& device);

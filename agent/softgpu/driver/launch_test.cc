@@ -272,9 +272,33 @@ TEST_F(LaunchTest, KernelsOfTwoStreamsRunSideBySide) {
   CUstream second = nullptr;
   ASSERT_EQ(Cuda().cuStreamCreate(&first, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   ASSERT_EQ(Cuda().cuStreamCreate(&second, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  const CUfunction poke = Function("poke");  // loaded while nothing runs
   ASSERT_EQ(Launch(Function("count"), 1, 1, {&words, &counter}, first), CUDA_SUCCESS);
-  ASSERT_EQ(Launch(Function("poke"), 1, 1, {&words}, second), CUDA_SUCCESS);
+  ASSERT_EQ(Launch(poke, 1, 1, {&words}, second), CUDA_SUCCESS);
   EXPECT_EQ(Cuda().cuStreamSynchronize(first), CUDA_SUCCESS);
+}
+
+// As on an H200: loading another kernel does not wait, but what comes after it does.
+TEST_F(LaunchTest, WhatComesAfterCodeWasLoadedWaitsForWhatRuns) {
+  uint32_t* flag = nullptr;
+  ASSERT_EQ(Cuda().cuMemHostAlloc(reinterpret_cast<void**>(&flag), 4, 0), CUDA_SUCCESS);
+  *flag = 0;
+  CUdeviceptr words = Allocate(8);
+  const CUdeviceptr other = words + 4;
+  CUstream first = nullptr;
+  CUstream second = nullptr;
+  ASSERT_EQ(Cuda().cuStreamCreate(&first, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuStreamCreate(&second, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(Launch(Function("count"), 1, 1, {&flag, &words}, first), CUDA_SUCCESS);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it runs
+  ASSERT_EQ(Cuda().cuMemsetD32Async(other, 0, 1, second), CUDA_SUCCESS);
+  ASSERT_EQ(Cuda().cuStreamSynchronize(second), CUDA_SUCCESS) << "nothing was loaded";
+  (void)Function("small");
+  ASSERT_EQ(Cuda().cuMemsetD32Async(other, 0, 1, second), CUDA_SUCCESS);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(Cuda().cuStreamQuery(second), CUDA_ERROR_NOT_READY);
+  std::atomic_ref(*flag).store(1);
+  EXPECT_EQ(Cuda().cuStreamSynchronize(second), CUDA_SUCCESS);
 }
 
 // Each fault ends a process of its own, because it is sticky.

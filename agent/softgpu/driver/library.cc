@@ -152,18 +152,22 @@ CUresult LoadModule(Context& context, std::string_view ptx, std::shared_ptr<Load
 
 std::shared_ptr<LoadedFunction> LoadedModule::FunctionOf(
     const Kernel& kernel, std::shared_ptr<FunctionSettings> settings) {
-  const MutexLock lock(mutex_);
-  // One handle for each kernel of a module, however often it is requested, as CUDA promises.
-  std::shared_ptr<LoadedFunction>& function = functions_[&kernel];
-  if (function == nullptr) {
+  std::shared_ptr<LoadedFunction> loaded;
+  {
+    const MutexLock lock(mutex_);
+    // One handle for each kernel of a module, however often it is requested, as CUDA promises.
+    std::shared_ptr<LoadedFunction>& function = functions_[&kernel];
+    if (function != nullptr) return function;
     function = std::make_shared<LoadedFunction>();
     function->module = this;
     function->kernel = &kernel;
     function->settings =
         settings != nullptr ? std::move(settings) : DefaultSettings(kernel, ptx_version);
     Registry<LoadedFunction>::Instance().Add(function);
+    loaded = function;
   }
-  return function;
+  context.NoteLoadedCode();
+  return loaded;
 }
 
 // Handles die first, so that no new launch finds them; then what was launched ends; then its

@@ -76,6 +76,11 @@ Point Stream::Tail() {
   return {shared_from_this(), pushed_};
 }
 
+Point Stream::Running() {
+  const MutexLock lock(mutex_);
+  return at_device_ ? Point{shared_from_this(), completed_.load() + 1} : Point();
+}
+
 void Stream::Close() {
   const MutexLock lock(mutex_);
   closed_ = true;
@@ -137,10 +142,16 @@ void Stream::RunQueue() {
     for (const Point& point : work.after) point.Wait();
     for (const HardwareQueues::Place& place : work.places) context.device.queues.Begin(place);
     if (work.has_time) context.device.times.Begin(work.time);
+    if (work.on_device) {
+      lock.Lock();
+      at_device_ = true;
+      lock.Unlock();
+    }
     // After a fault work is skipped but still counts, so that nobody waits forever.
     if (work.run != nullptr && (work.even_after_fault || Fault() == CUDA_SUCCESS)) work.run();
     work = Work();  // what it held is released before it counts as done
     lock.Lock();
+    at_device_ = false;
     completed_.fetch_add(1);
     work_done_.NotifyAll();
   }

@@ -67,6 +67,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   [[nodiscard]] bool IsDone(uint64_t number) const {
     return completed_.load(std::memory_order_acquire) >= number;
   }
+  // What of it is at the device now; an empty point if nothing is.
+  Point Running();
   void WaitFor(uint64_t number);
 
   // Attributes that are stored and have no effect; zero until set.
@@ -95,6 +97,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   uint64_t pushed_ GPULOOM_GUARDED_BY(mutex_) = 0;
   HardwareQueues::Place last_place_ GPULOOM_GUARDED_BY(mutex_);
   std::atomic<uint64_t> completed_{0};
+  bool at_device_ GPULOOM_GUARDED_BY(mutex_) = false;
   bool thread_runs_ GPULOOM_GUARDED_BY(mutex_) = false;
   bool closed_ GPULOOM_GUARDED_BY(mutex_) = false;
 };
