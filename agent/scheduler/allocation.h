@@ -85,8 +85,9 @@ struct Allocation {
   std::chrono::steady_clock::time_point next_trace{};  // when it may trace its own work again
   bool suspended = false;
 
-  LineBudget lines;        // log budget for what its tenants cause
-  LineBudget fault_lines;  // another one for how sessions end: looping refusals do not hide that
+  LineBudget lines;          // log budget for what its tenants cause
+  LineBudget fault_lines;    // another one for how sessions end: looping refusals do not hide that
+  LineBudget refusal_lines;  // and for refusals: programs that come and go do not hide these
   Usage usage;
   AddressShare device_addresses;
   AddressShare host_addresses;

@@ -376,8 +376,12 @@ TEST_F(SchedulerTest, HostAddressesAreGivenAgainOnlyWhenTheArenaIsUnmapped) {
     tenant.Leave();
     return Becomes(&client, "a", [](const auto& state) { return state.sessions == 1; });
   };
+  ::testing::internal::CaptureStderr();
   while (may_attach()) {
   }
+  // Not lost among the lines of those that came and went.
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("team-a/a/main: refused "));
   EXPECT_THAT(refused.welcome.message,
               ::testing::AllOf(::testing::HasSubstr("team-a/a/main holds"),
                                ::testing::HasSubstr("host addresses"),

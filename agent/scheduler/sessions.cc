@@ -32,7 +32,7 @@ void Sessions::Admit(const AllocationPtr& allocation, TenantConnection connectio
   const auto refuse = [&](wire::Admission admission, const std::string& message) {
     ++allocation->sessions_refused;
     allocation->latest_refusal = message;
-    LogFor(&allocation->lines, LogLevel::kWarning,
+    LogFor(&allocation->refusal_lines, LogLevel::kWarning,
            allocation->Label() + ": refused " + ProcessText(connection.pid) + ": " + message);
     Refuse(connection.socket.get(), admission, message);
   };
@@ -316,7 +316,7 @@ void Sessions::On(Executor* executor, const control::SessionReady& message, cont
   }
   if (session->state != Session::State::kAdding) return;
   const std::string reason = control::TextOf(message.message);
-  LogFor(&session->allocation->lines, LogLevel::kWarning,
+  LogFor(&session->allocation->refusal_lines, LogLevel::kWarning,
          session->Label() + " was refused by its executor: " + reason);
   Refuse(session->tenant.get(), wire::Admission::kDeviceLost, reason);
   Forget(session->id);

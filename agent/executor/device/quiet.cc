@@ -179,6 +179,13 @@ void Quiet::HoldParties(uint64_t now_ns, std::span<Party> parties) {
   }
 }
 
+// New ones are at the end of the list.
+void Quiet::Stamp(std::deque<Piece>* pieces, uint64_t now_ns) {
+  for (auto piece = pieces->rbegin(); piece != pieces->rend() && piece->since_ns == 0; ++piece) {
+    piece->since_ns = now_ns;
+  }
+}
+
 bool Quiet::Tick(uint64_t now_ns, std::span<Party> parties, bool others_at_device,
                  uint64_t idle_ns) {
   // A piece has run since the last Tick. The moment stays open for whoever needs the next one.
@@ -187,9 +194,11 @@ bool Quiet::Tick(uint64_t now_ns, std::span<Party> parties, bool others_at_devic
     served_ = true;
     linger_until_ns_ = now_ns + kLingerNs;
   }
-  // New ones are at the end of the list.
-  for (auto piece = needed_.rbegin(); piece != needed_.rend() && piece->since_ns == 0; ++piece) {
-    piece->since_ns = now_ns;
+  Stamp(&needed_, now_ns);
+  Stamp(&retired_, now_ns);
+  if (expedited_ == 0 && !retired_.empty() &&
+      now_ns - retired_.front().since_ns >= kLongestRetiredNs) {
+    ExpediteRetired();
   }
   if (expedited_ != 0 && expedited_since_ns_ == 0) expedited_since_ns_ = now_ns;
   UpdateHold(now_ns, parties);

@@ -19,8 +19,9 @@
 // program needs one library after another. A long moment is followed by an equally long time without
 // one, so that a tenant that keeps loading takes no more than half of the device from the others.
 //
-// Retire: for work that no session waits for. It runs when the device has been idle for a while. At process exit the
-// driver cleans up what is left.
+// Retire: for work that no session waits for. It runs when the device has been idle for a while, and in a moment of its
+// own where the device is never idle: what it is to return, pinned memory and addresses, somebody needs in the end. At
+// process exit the driver cleans up what is left.
 //
 // Owned by the loop; ring thread only. Times are nanoseconds.
 #pragma once
@@ -92,8 +93,9 @@ class Quiet {
   // After holds that did not help; the latter while the same is in the way.
   static constexpr uint64_t kLongestGivenUpNs = 1'000'000'000;
   static constexpr uint64_t kLongestBesideSameNs = 8'000'000'000;
-  // Retired work waits until the device has been idle for this long.
+  // Retired work waits until the device has been idle for this long, but not longer than that.
   static constexpr uint64_t kQuietNs = 1'000'000;
+  static constexpr uint64_t kLongestRetiredNs = 1'000'000'000;
 
   // How long a session may be kept from submitting at a time for others' sake. Work at the device
   // drains in the time of a few of the session's commands; sessions with long commands can wait longer.
@@ -118,6 +120,8 @@ class Quiet {
     uint64_t work;
     bool operator==(const Obstacle&) const = default;
   };
+  // Notes since when each piece waits, which the Tick that sees it first does.
+  static void Stamp(std::deque<Piece>* pieces, uint64_t now_ns);
   static std::vector<Obstacle> ObstaclesOf(std::span<const Party> parties);
   // Returns true if any of what outlasted the last hold still runs.
   bool StillObstructed(std::span<const Party> parties) const;

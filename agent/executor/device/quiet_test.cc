@@ -125,6 +125,21 @@ TEST_F(QuietTest, WhatNobodyWaitsForIsMadeWhenTheDeviceHasBeenIdleForAWhile) {
   EXPECT_THAT(TakeMade(), ElementsAre("unload"));
 }
 
+// It returns what somebody needs in the end.
+TEST_F(QuietTest, WhereTheDeviceIsNeverIdleWhatNobodyWaitsForGetsAMoment) {
+  at_device_ = true;
+  quiet_.Retire(Work("unpin"), {});
+  Round(1);
+  Round(Quiet::kLongestRetiredNs / 2);
+  EXPECT_FALSE(Held(1));
+  Round(Quiet::kLongestRetiredNs / 2);
+  Round(Quiet::kPatienceNs);
+  EXPECT_TRUE(Held(1));
+  at_device_ = false;
+  Round(1);
+  EXPECT_THAT(TakeMade(), ElementsAre("unpin"));
+}
+
 TEST_F(QuietTest, WhatItsOwnerNoLongerNeedsIsNotMade) {
   at_device_ = true;
   Need("a");

@@ -106,15 +106,18 @@ void PinnedMemory::On(wire::Tag<wire::HostRegister>, const wire::HostRegister::R
 // only when the driver has it: until then no command may name it.
 void PinnedMemory::TryHostRegister(Caller caller, uint64_t address, uint64_t size_bytes) {
   HostMemory& host = *host_;
-  if (host.pinned.Overlaps(address, size_bytes)) {
-    // Pinned earlier and not yet unpinned: CUDA still sees the old pages there.
+  const uint64_t limit_bytes = order_.pinned_limit_bytes;
+  const auto fits = [&](uint64_t held_bytes) {
+    return size_bytes <= limit_bytes && held_bytes <= limit_bytes - size_bytes;
+  };
+  // CUDA still sees the old pages of what was pinned earlier and is not unpinned yet, and they still count.
+  const bool leaves_room = !fits(host.pinned_bytes) && fits(host.pinned_bytes - host.retired_bytes);
+  if (host.pinned.Overlaps(address, size_bytes) || leaves_room) {
     host_waiting_.push_back({caller, address, size_bytes});
     services_.quiet->ExpediteRetired();
     return;
   }
-  if (size_bytes > order_.pinned_limit_bytes ||
-      host.pinned_bytes > order_.pinned_limit_bytes - size_bytes ||
-      !host.pinned.Add(address, size_bytes)) {
+  if (!fits(host.pinned_bytes) || !host.pinned.Add(address, size_bytes)) {
     return Reply<wire::HostRegister>(caller, CUDA_ERROR_OUT_OF_MEMORY);
   }
   host.pinned_bytes += size_bytes;
@@ -168,6 +171,7 @@ void PinnedMemory::On(wire::Tag<wire::HostUnregister>, const wire::HostUnregiste
 // pin more than its limit.
 void PinnedMemory::RetireHost(uint64_t address, uint64_t size_bytes) {
   host_->registered.Remove(address);
+  host_->retired_bytes += size_bytes;
   services_.quiet->Retire(
       [address, &cuda = services_.device->cuda()] {
         cuda.cuMemHostUnregister(reinterpret_cast<void*>(address));
@@ -176,6 +180,7 @@ void PinnedMemory::RetireHost(uint64_t address, uint64_t size_bytes) {
       [keep = host_, address, size_bytes] {
         keep->pinned.Remove(address);
         keep->pinned_bytes -= size_bytes;
+        keep->retired_bytes -= size_bytes;
         if (keep->on_unpinned) keep->on_unpinned();
       });
 }

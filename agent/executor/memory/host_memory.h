@@ -32,6 +32,7 @@ struct HostMemory {
   RangeTable registered;  // ranges that the tenant may name in copies
   RangeTable pinned;      // registered, being registered, or waiting to be unpinned
   uint64_t pinned_bytes = 0;
+  uint64_t retired_bytes = 0;  // of these, those that wait to be unpinned
   // At the end of `range`: does not belong to the arena once a tenant has requested it.
   channel::Range managed;
   RangeTable leaving_managed;         // addresses of it that are still to be unmapped

@@ -340,6 +340,29 @@ TEST_F(SessionTest, PinningIsBoundedAndComesBack) {
   EXPECT_EQ(tenant_->Call<wire::HostRegister>({HostPtr{begin + 4096}, 4096}), CUDA_SUCCESS);
 }
 
+// A program that has freed all of it is not out of memory because others' kernels run.
+TEST_F(SessionTest, WhoNeedsThePlaceOfWhatItHasUnpinnedWaitsForIt) {
+  const uint64_t limit_bytes = scheduler_.pinned_limit_bytes;
+  ASSERT_TRUE(PinArena(tenant_.get(), 0, limit_bytes));
+  const auto neighbour = scheduler_.AddTenant();
+  ASSERT_TRUE(neighbour->LoadKernel(1, 1, "k", kEmptyPtx));
+  TestingDriver::Hold();
+  neighbour->LaunchPlain(0, 1);
+  const uint64_t begin = tenant_->order.host_range_begin;
+  const uint64_t beyond = begin + limit_bytes;
+  std::memset(reinterpret_cast<void*>(beyond), 1, 4096);
+  ASSERT_EQ(tenant_->Call<wire::HostUnregister>({HostPtr{begin}, limit_bytes}), CUDA_SUCCESS);
+  const auto asked = tenant_->Post<wire::HostRegister>({HostPtr{beyond}, 4096}, {}, 1);
+  // Answered after that one has been read.
+  ASSERT_EQ(tenant_->Call<wire::MemInfo>({}), CUDA_SUCCESS);
+  EXPECT_EQ(tenant_->reader.FindReply(1, asked), nullptr);
+  TestingDriver::Release();
+  const wire::ReplySlot* answer = nullptr;
+  ASSERT_TRUE(
+      tenant_->Wait([&] { return (answer = tenant_->reader.FindReply(1, asked)) != nullptr; }));
+  EXPECT_EQ(static_cast<CUresult>(answer->result), CUDA_SUCCESS);
+}
+
 // The next session at these addresses could pin nothing there.
 TEST_F(SessionTest, WhatWaitsToBeUnpinnedIsUnpinnedWhenTheTenantEnds) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
