@@ -111,7 +111,7 @@ Chains::Slot* Chains::Choose(const Chunk& chunk, const Target& target, const Fou
 
 // Between Take and Offer the chain is this thread's alone: its slot's hashes are 0, so no look-up
 // finds it, `held` keeps the ring thread from taking it out, and `in_flight` from dropping it.
-ChainRef Chains::Take(const Chunk& chunk, const Target& target, bool* exact) {
+ChainRef Chains::Take(const Chunk& chunk, const Target& target, bool* exact, bool* is_new) {
   const Holding lock(mutex_);
   const Found found = Find(chunk, target);
   *exact = found.exact != nullptr;
@@ -119,6 +119,7 @@ ChainRef Chains::Take(const Chunk& chunk, const Target& target, bool* exact) {
   bool again = *exact;
   if (!*exact) {
     again = SeenBefore(chunk.content);
+    *is_new = !again && found.alike == nullptr;
     slot = Choose(chunk, target, found, again);
     if (slot == nullptr) return nullptr;
     // Nobody may find it while it changes.
@@ -140,10 +141,11 @@ ChainRef Chains::Take(const Chunk& chunk, const Target& target, bool* exact) {
 
 // The driver's calls are made without the lock, so that other threads can launch their chains
 // meanwhile.
-ChainRef Chains::Launch(const Chunk& chunk, const Target& target) {
+ChainRef Chains::Launch(const Chunk& chunk, const Target& target, bool* is_new) {
+  *is_new = false;
   if (chunk.size() < kMinChainLaunches) return nullptr;
   bool exact = false;
-  ChainRef chain = Take(chunk, target, &exact);
+  ChainRef chain = Take(chunk, target, &exact, is_new);
   if (chain == nullptr) return nullptr;
   CUkernel refused = nullptr;
   CUresult result = exact ? CUDA_SUCCESS : Set(chain.get(), chunk, &refused);

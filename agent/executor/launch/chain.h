@@ -84,11 +84,12 @@ class Chains {
     const Stream* stream;  // identity
     CUstream cuda;
     CUcontext context;  // the stream's
-    bool idle;          // the GPU has no work of this stream
+    bool idle;  // the GPU has no work of this stream, and is to begin with this chunk at once
   };
-  // Launches the chunk; returns null if it must be launched one by one. Pass the result to Done
-  // when the launch is done. Any thread, one at a time for each stream.
-  ChainRef Launch(const Chunk& chunk, const Target& target);
+  // Launches the chunk; returns null if it must be launched one by one. Pass the result to Done when the launch is done.
+  // `is_new` is set if no chain holds such a sequence and it has not come up lately. Any thread, one at a time for each
+  // stream.
+  ChainRef Launch(const Chunk& chunk, const Target& target, bool* is_new);
   static void Done(Chain& chain) { --chain.in_flight; }
 
   // Starts making the graphs that Launch and LaunchOne looked for and did not find.
@@ -171,8 +172,8 @@ class Chains {
     Mutex& mutex_;
     bool held_ = true;
   };
-  // Picks a chain, which the caller then holds; `exact`: it holds the chunk already.
-  ChainRef Take(const Chunk& chunk, const Target& target, bool* exact);
+  // Picks a chain, which the caller then holds; `exact`: it holds the chunk already. `is_new` as in Launch.
+  ChainRef Take(const Chunk& chunk, const Target& target, bool* exact, bool* is_new);
   // The chain now holds `chunk`: other chunks may find it.
   void Offer(const ChainRef& chain, const Chunk& chunk);
   Found Find(const Chunk& chunk, const Target& target) GPULOOM_REQUIRES(mutex_);

@@ -196,6 +196,45 @@ TEST(ChainThreadsTest, NothingIsDoneBeforeItHasBeenLaunched) {
   }
 }
 
+// Sequences that have never come up, each when the device has nothing of the stream.
+TEST(ChainThreadsTest, WhoNeverRepeatsItselfHasChainsRewrittenBesideOthers) {
+  TestingScheduler scheduler(TestingDriver::Reset(), true, 2);
+  const auto tenant = scheduler.AddTenant();
+  const auto neighbour = scheduler.AddTenant();
+  for (const auto& each : {tenant.get(), neighbour.get()}) {
+    ASSERT_TRUE(each->LoadKernel(1, 1, "k", kEmptyPtx));
+  }
+  std::atomic<bool> works{true};
+  std::thread at_work([&] {
+    while (works && neighbour->WaitDone(0, neighbour->LaunchPlain(0, 1))) {
+    }
+  });
+  TestingDriver::TakeCalls();
+  constexpr int kChunks = 100;
+  uint32_t next = 1;
+  for (int i = 0; i < kChunks; ++i) {
+    // Read while it is held, so that they go together.
+    EXPECT_TRUE(scheduler.WaitHeld(scheduler.Hold(*tenant, true)));
+    Ticket last{};
+    for (uint32_t launch = 0; launch < kMinChunkLaunches - 4; ++launch) {
+      last = tenant->Post<wire::Launch>({StreamId{0}, KernelId{1}, {next++, 1, 1}, {1, 1, 1}, 0, 0},
+                                        PlainParams());
+    }
+    EXPECT_EQ(tenant->Call<wire::MemInfo>({}), CUDA_SUCCESS);
+    scheduler.Hold(*tenant, false);
+    EXPECT_TRUE(tenant->WaitDone(0, last));
+  }
+  works = false;
+  at_work.join();
+  const auto calls = TestingDriver::TakeCalls();
+  // Of all nodes, but for the first chunks and where the neighbour was not at work.
+  const auto updates = std::count_if(calls.begin(), calls.end(), [](const std::string& call) {
+    return call.starts_with("update");
+  });
+  EXPECT_GT(updates, kChunks / 4 * (kMinChunkLaunches - 4));
+  EXPECT_EQ(tenant->reader.async_error_count(), 0u);
+}
+
 // The context of each chain's nodes, and which streams are a partition's: what CUDA does not say afterwards.
 struct Contexts {
   Mutex mutex;

@@ -20,6 +20,9 @@ constexpr uint32_t kChainWeight = 4;
 // not wait long behind them.
 constexpr uint32_t kMostJobsOut = 8;
 
+// After so many chunks of sequences that have not come up before, a stream's next ones are taken for such, too.
+constexpr uint32_t kNewInARow = 8;
+
 // CUDA's limits since compute capability 3.0: of the grid in y and z, and of the block in z. The
 // grid in x may have 2^31 - 1.
 constexpr uint32_t kMaxGridY = 65535;
@@ -65,11 +68,19 @@ void Launches::SubmitChunk(Stream& stream, StreamCommand& command) {
     stream.busy = true;
     ++jobs_out_;
     auto job = std::make_unique<SubmitJob>();
-    *job = {std::move(chunk), stream.cuda, stream.context, this, &stream, idle, 0, nullptr, {}};
+    job->chunk = std::move(chunk);
+    job->cuda_stream = stream.cuda;
+    job->context = stream.context;
+    job->launches = this;
+    job->stream = &stream;
+    // Rewriting a chain takes half as long as launching one by one, so who never repeats itself has its chains rewritten
+    // even if its own work could begin sooner: the others' keeps the GPU busy.
+    job->idle = idle && stream.new_in_a_row < kNewInARow;
     return services_.submitters->Post(id(), std::move(job));
   }
+  bool is_new = false;
   if (ChainRef chain =
-          services_.chains->Launch(*chunk, {&stream, stream.cuda, stream.context, idle})) {
+          services_.chains->Launch(*chunk, {&stream, stream.cuda, stream.context, idle}, &is_new)) {
     command.weight = std::min(kChainWeight, command.weight);
     stream.chains.push_back({static_cast<uint64_t>(command.ticket), std::move(chain)});
   } else {
@@ -106,6 +117,7 @@ void Launches::SubmitOneByOne(Stream& stream, const Chunk& chunk) {
 void Launches::OnSubmitted(SubmitJobPtr job) {
   Stream& stream = *job->stream;
   --jobs_out_;
+  stream.new_in_a_row = job->is_new ? std::min(stream.new_in_a_row + 1, kNewInARow) : 0;
   for (const CUresult error : job->errors) port_->ReportAsyncError(stream.id, error);
   uint32_t weight = job->chunk->size();
   if (job->chain != nullptr) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "agent/executor/launch/submitters.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "agent/executor/device/device.h"
@@ -15,6 +16,9 @@ namespace {
 
 // Longer than the gap between two visits of the ring thread while tenants are at work.
 constexpr std::chrono::microseconds kSpin{50};
+
+// More threads look for work most of the time with most tenants; those that are not used sleep (docs/design/batching.md).
+constexpr size_t kUsualLanes = 2;
 
 }  // namespace
 
@@ -57,8 +61,12 @@ void Submitters::Stop() {
 // A session's chunks may go to different threads: those of one stream never do at a time, because
 // the stream is busy, and streams are in no order but by events.
 void Submitters::Post(uint64_t owner, SubmitJobPtr job) {
-  size_t best = owner % lanes_.size();
-  for (size_t i = 0; i < lanes_.size(); ++i) {
+  const size_t usual = std::min(kUsualLanes, lanes_.size());
+  size_t best = owner % usual;
+  for (size_t i = 0; i < usual; ++i) {
+    if (lanes_[i]->at_work < lanes_[best]->at_work) best = i;
+  }
+  for (size_t i = usual; i < lanes_.size() && lanes_[best]->at_work > 1; ++i) {
     if (lanes_[i]->at_work < lanes_[best]->at_work) best = i;
   }
   Lane& lane = *lanes_[best];
@@ -117,8 +125,8 @@ void Submitters::Run(Lane* lane) {
 // driver's locks (docs/design/batching.md).
 void Submitters::Launch(SubmitJob* job) const {
   const uint64_t called_ns = NowNs();
-  job->chain =
-      chains_->Launch(*job->chunk, {job->stream, job->cuda_stream, job->context, job->idle});
+  job->chain = chains_->Launch(
+      *job->chunk, {job->stream, job->cuda_stream, job->context, job->idle}, &job->is_new);
   if (job->chain == nullptr) LaunchOneByOne(job);
   job->began_ns = Tally::LaunchedNs(called_ns, NowNs());
 }

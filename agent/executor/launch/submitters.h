@@ -35,6 +35,7 @@ struct SubmitJob {
   Launches* launches;
   Stream* stream;
   bool idle;          // as in Chains::Target
+  bool is_new;        // as in Chains::Launch
   uint64_t began_ns;  // when its thread began with it; behind a long call: Tally::LaunchedNs
   ChainRef chain;     // the one that launched it; null: launched one by one
   std::vector<CUresult> errors;  // of launches that CUDA refused
@@ -50,7 +51,8 @@ class Submitters {
   void Stop();
 
   bool any() const { return !lanes_.empty(); }
-  // Posts to the least busy thread; among equally busy ones, each owner has a preferred thread.
+  // Posts to the least busy thread; among equally busy ones, each owner has a preferred thread. Threads beyond the first
+  // two get something only when all before them have more than the job that they are at.
   void Post(uint64_t owner, SubmitJobPtr job);
   // Appends the finished jobs.
   void TakeDone(std::vector<SubmitJobPtr>* done);

@@ -203,6 +203,54 @@ TEST_F(SubmittersTest, EveryOwnersJobsAreDoneInOrderAndTheirErrorsCounted) {
   EXPECT_EQ(Launched().launches, expected_);
 }
 
+// Launches wait here while it is closed.
+struct LaunchGate {
+  std::atomic<bool> closed{false};
+  std::atomic<int> waiting{0};
+};
+LaunchGate& TheGate() {
+  static LaunchGate gate;
+  return gate;
+}
+
+TEST_F(SubmittersTest, AThirdThreadHelpsOnlyWhenWorkWaitsForTheFirstTwo) {
+  Driver driver = driver_;
+  driver.cuLaunchKernel = [](CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                             unsigned, CUstream, void**, void**) {
+    ++TheGate().waiting;
+    while (TheGate().closed) std::this_thread::yield();
+    --TheGate().waiting;
+    return CUDA_SUCCESS;
+  };
+  TheGate().closed = true;
+  Device device{driver};
+  Submitters submitters{&device, &chains_, 3};
+  const auto post = [&](uint64_t owner) {
+    auto job = std::make_unique<SubmitJob>();
+    job->chunk = std::make_unique<Chunk>();
+    job->cuda_stream = StreamOf(owner);
+    const uint8_t params[8] = {};
+    job->chunk->Append({kernel_, library_.get(), {1, 1, 1}, {1, 1, 1}, 0, sizeof(params)}, params,
+                       library_);
+    submitters.Post(owner, std::move(job));
+  };
+  const auto becomes = [](int waiting) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (TheGate().waiting != waiting && std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+    }
+    return TheGate().waiting == waiting;
+  };
+  for (uint64_t owner = 0; owner < 4; ++owner) post(owner);
+  EXPECT_TRUE(becomes(2));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(TheGate().waiting, 2) << "each has one that waits for it";
+  post(4);
+  EXPECT_TRUE(becomes(3));
+  TheGate().closed = false;
+  submitters.Stop();
+}
+
 // Graphs are made, used by all threads, forgotten and let go, and everything goes as it was posted.
 TEST_F(SubmittersTest, GraphsAreSharedWhileTheyComeAndGo) {
   room_.most_graphs = 64;

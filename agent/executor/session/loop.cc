@@ -66,9 +66,12 @@ const TraceMeans kNoMeans;
 constexpr int kModuleThreads = 4;
 constexpr int kMemoryThreads = 4;
 
-// Each keeps a processor busy while several tenants work; more gain nothing
-// (docs/design/batching.md).
-int SubmitThreads() { return std::thread::hardware_concurrency() >= 4 ? 2 : 0; }
+// Two serve most programs, and each keeps a processor busy while several tenants work; the others are for programs that
+// never repeat themselves, and sleep otherwise (docs/design/batching.md).
+int SubmitThreads() {
+  const unsigned processors = std::thread::hardware_concurrency();
+  return processors >= 8 ? 4 : processors >= 4 ? 2 : 0;
+}
 
 // Even a watch for no events reports hang-ups.
 bool Watch(int epoll, int operation, int fd, uint32_t events, uint64_t key) {

@@ -138,6 +138,7 @@ struct Stream {
   // The sink's: limits for launches that are grouped; at most `max_chunk` go together.
   arbiter::CutPoint cut;
   uint32_t max_chunk = kMaxChunkLaunches;
+  uint32_t new_in_a_row = 0;  // chunks whose sequences had not come up before (Launches)
   bool listed_active = false;
   bool listed_waiting = false;
   bool listed_unmarked = false;
