@@ -21,7 +21,7 @@ namespace gpuloom::executor {
 namespace {
 
 // A library of at most so many kernels and bytes is loaded whole with the first kernel: each takes 10 to 20 µs then
-// (H200), and another quiet moment later.
+// (H200), and another quiet moment later. Of a larger one those that earlier programs have asked for.
 constexpr uint32_t kMostLoadedAtOnce = 64;
 constexpr size_t kMostBytesLoadedAtOnce = 8u << 20;
 
@@ -55,8 +55,9 @@ struct Kernels::KernelLookup {
   ImageRef image;
   CUdevice device = 0;
   CUresult result = CUDA_SUCCESS;
-  bool lacks_params = false;  // neither driver nor image says how its parameters lie
-  bool loaded_all = false;    // all of the library's kernels
+  bool lacks_params = false;       // neither driver nor image says how its parameters lie
+  bool loaded_all = false;         // all of the library's kernels
+  std::vector<std::string> along;  // kernels to be loaded with this one; then those that were
   KernelFacts facts;
 
   // Reads all of them, so that the shim can answer by itself. Those that this driver does not know
@@ -85,6 +86,12 @@ struct Kernels::KernelLookup {
 
   // A kernel that cannot be loaded is the business of who asks for it.
   void LoadOthers(const Driver& cuda, uint32_t count) {
+    std::erase_if(along, [&](const std::string& other) {
+      CUkernel kernel = nullptr;
+      CUfunction function = nullptr;
+      return cuda.cuLibraryGetKernel(&kernel, library, other.c_str()) != CUDA_SUCCESS ||
+             LoadCode(cuda, kernel, &function) != CUDA_SUCCESS;
+    });
     if (count > kMostLoadedAtOnce || image == nullptr ||
         image->bytes.size() > kMostBytesLoadedAtOnce || cuda.cuLibraryEnumerateKernels == nullptr) {
       return;
@@ -152,7 +159,7 @@ void Kernels::SetCollects(Kernel* kernel, const int32_t* attributes) const {
 }
 
 // Two steps: the driver's look-up by name, which may compile, on a worker at once; then the step
-// from kernel to function, which loads code, in a quiet moment, unless all of the library is loaded.
+// from kernel to function, which loads code, in a quiet moment, unless it is loaded already.
 void Kernels::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& request,
                  const wire::Record& record) {
   const Library* library = libraries_->FindLibrary(request.library);
@@ -169,15 +176,19 @@ void Kernels::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& req
   lookup->library = library->loaded->handle;
   lookup->image = library->loaded->image;
   lookup->device = services_.device->device();
+  const bool is_loaded = library->loaded->complete || library->loaded->loaded_along.contains(name);
   modules_.Post(
-      [lookup, complete = library->loaded->complete, &cuda = services_.device->cuda()] {
+      [lookup, is_loaded, &cuda = services_.device->cuda()] {
         lookup->FindKernel(cuda);
-        if (complete) lookup->result = lookup->Find(cuda);
+        if (is_loaded) lookup->result = lookup->Find(cuda);
       },
-      [this, lookup, caller, request, complete = library->loaded->complete,
-       loaded = library->loaded] {
-        if (complete || lookup->result != CUDA_SUCCESS) {
+      [this, lookup, caller, request, is_loaded, loaded = library->loaded] {
+        if (is_loaded || lookup->result != CUDA_SUCCESS) {
           return FinishLookup(caller, request, lookup, loaded);
+        }
+        if (loaded->kernels.empty() && loaded->image != nullptr) {
+          const auto& names = loaded->image->asked_for.names();
+          lookup->along.assign(names.begin(), names.end());
         }
         // A quiet moment for a session that has ended would hold the others up in vain.
         if (!serving()) return;
@@ -190,6 +201,7 @@ void Kernels::On(wire::Tag<wire::KernelGet>, const wire::KernelGet::Request& req
             },
             [this, lookup, caller, request, loaded] {
               loaded->complete |= lookup->loaded_all;
+              loaded->loaded_along.insert(lookup->along.begin(), lookup->along.end());
               FinishLookup(caller, request, lookup, loaded);
             });
       });
@@ -205,6 +217,7 @@ void Kernels::FinishLookup(Caller caller, const wire::KernelGet::Request& reques
            static_cast<unsigned long long>(id()), label(), OneLine(lookup->name, 200).c_str());
   }
   if (lookup->result == CUDA_SUCCESS) {
+    if (loaded->image != nullptr) loaded->image->asked_for.Note(lookup->name);
     // Kept with the library even if this session has ended: another that shares it need not look
     // again. An entry that came first stays, as kernels point into it.
     const auto [known, added] = loaded->kernels.emplace(lookup->name, std::move(lookup->facts));

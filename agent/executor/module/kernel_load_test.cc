@@ -3,6 +3,7 @@
 // ended, as the hardware does.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "agent/executor/testing/held_kernel.h"
@@ -41,6 +42,27 @@ class KernelLoadTest : public HeldKernelTest {
     return tenant->LoadKernel(kLarge, 10, "more0", LargeProgram());
   }
 
+  // A kernel of the tenant's that runs meanwhile; has ended behind it, when its gate's word may go.
+  class Meanwhile {
+   public:
+    explicit Meanwhile(KernelLoadTest* test) : test_(test), gate_(std::in_place, Word(test)) {
+      held_ = Hold(test_->tenant_.get(), 0, test_->memory_, *gate_);
+    }
+    ~Meanwhile() {
+      gate_.reset();
+      EXPECT_TRUE(test_->tenant_->WaitDone(0, held_));
+    }
+
+   private:
+    static uint32_t* Word(KernelLoadTest* test) {
+      std::atomic_ref(test->host_[64]).store(0);
+      return test->host_ + 64;
+    }
+    KernelLoadTest* const test_;
+    std::optional<Gate> gate_;
+    wire::Ticket held_{};
+  };
+
   static constexpr uint16_t kSlot = 5;
 };
 
@@ -51,8 +73,7 @@ TEST_F(KernelLoadTest, Malicious_BesideAKernelWithoutEndLoadingOneKeepsNobodyWai
   const uint64_t memory = third->Alloc(4096);
   wire::Ticket asked{};
   {
-    Gate gate(host_ + 64);
-    Hold(tenant_.get(), 0, memory_, gate);
+    const Meanwhile kernel(this);
     asked = Ask(neighbour_.get(), kLarge, 11, "more1");
     for (int i = 0; i < 20; ++i) {
       ASSERT_TRUE(third->WaitDone(0, Scale(third.get(), 0, memory, 2))) << i;
@@ -69,11 +90,29 @@ TEST_F(KernelLoadTest, ASmallLibraryIsLoadedWithItsFirstKernel) {
       ".visible .entry one() { ret; }\n"
       ".visible .entry two() { ret; }\n";
   ASSERT_TRUE(neighbour_->LoadKernel(kLarge, 10, "one", program));
-  const Gate gate(host_ + 64);
-  Hold(tenant_.get(), 0, memory_, gate);
+  const Meanwhile kernel(this);
   const wire::Ticket asked = Ask(neighbour_.get(), kLarge, 11, "two");
   EXPECT_TRUE(neighbour_->Wait([&] { return IsAnswered(*neighbour_, asked); }));
   EXPECT_TRUE(neighbour_->WaitDone(0, neighbour_->Launch(0, 11, {})));
+}
+
+// Each has a library of its own, because of the variable, once the image is known by its hash.
+TEST_F(KernelLoadTest, WhatEarlierProgramsHaveAskedForIsLoadedWithTheFirst) {
+  const std::string program = LargeProgram() + ".visible .global .u32 state;\n";
+  ASSERT_TRUE(neighbour_->LoadKernel(kLarge, 10, "more0", program));
+  const wire::Ticket asked = Ask(neighbour_.get(), kLarge, 11, "more1");
+  ASSERT_TRUE(neighbour_->Wait([&] { return IsAnswered(*neighbour_, asked); }));
+  EXPECT_TRUE(TestingScheduler::WaitUntil([&] {
+    const auto next = scheduler_.AddTenant();
+    EXPECT_TRUE(next->LoadKernel(kLarge, 10, "more0", program));
+    const Meanwhile kernel(this);
+    const wire::Ticket again = Ask(next.get(), kLarge, 11, "more1");
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+    while (!IsAnswered(*next, again) && std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+    }
+    return IsAnswered(*next, again);
+  }));
 }
 
 // Its kernel may wait for what the program does next.
@@ -81,8 +120,7 @@ TEST_F(KernelLoadTest, WhoHasTheDeviceToItselfLoadsBesideItsOwnKernels) {
   ASSERT_TRUE(LoadLarge(tenant_.get()));
   neighbour_->doorbell.Reset();
   ASSERT_TRUE(scheduler_.WaitEnded(neighbour_->order.session_id).has_value());
-  const Gate gate(host_ + 64);
-  Hold(tenant_.get(), 0, memory_, gate);
+  const Meanwhile kernel(this);
   const wire::Ticket asked = Ask(tenant_.get(), kLarge, 11, "more1");
   EXPECT_TRUE(tenant_->Wait([&] { return IsAnswered(*tenant_, asked); }));
 }

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,7 +34,25 @@
 
 namespace gpuloom::executor {
 
-// An image that has been loaded successfully. Immutable.
+// Kernels of an image that programs have asked for, the first ones: who loads it anew gets them with its first kernel, in
+// one quiet moment. Few and short, because tenants choose images and what they ask for.
+class AskedFor {
+ public:
+  static constexpr size_t kMostNames = 128;
+  static constexpr size_t kMostBytes = 16u << 10;
+
+  void Note(const std::string& name) {
+    if (names_.size() == kMostNames || bytes_ + name.size() > kMostBytes) return;
+    if (names_.insert(name).second) bytes_ += name.size();
+  }
+  const std::set<std::string>& names() const { return names_; }
+
+ private:
+  std::set<std::string> names_;
+  size_t bytes_ = 0;
+};
+
+// An image that has been loaded successfully. Immutable, but for what is noted about it.
 struct KnownImage {
   KnownImage() = default;
   KnownImage(const KnownImage&) = delete;
@@ -65,6 +84,7 @@ struct KnownImage {
   uint64_t cost_bytes = 0;
   // The cache's charge, from when the image is cached until its bytes are released by the last user. Ring thread.
   mutable std::unique_ptr<HostCharge> remembered;
+  mutable AskedFor asked_for;  // ring thread
 };
 using ImageRef = std::shared_ptr<const KnownImage>;
 
@@ -130,6 +150,7 @@ struct LoadedLibrary {
   bool prints = false;    // its kernels may print: their launches take turns (printer.h)
   bool usable = false;    // a kernel or variable was found: looking up variables does not wait
   bool complete = false;  // all of its kernels are loaded: looking them up does not wait either
+  std::set<std::string, std::less<>> loaded_along;  // of those that are not all, with another one
   std::map<std::string, KernelFacts, std::less<>> kernels;
   std::string names;  // of all kernels, NUL-terminated each, once requested
   uint32_t name_count = 0;

@@ -134,5 +134,15 @@ TEST(LibraryCache, AnImageThatBecomesShorterHoldsNoMoreThanItsBytes) {
   EXPECT_LE(image.bytes.capacity(), 64u);
 }
 
+TEST(AskedFor, NamesAreFewAndShort) {
+  AskedFor asked_for;
+  asked_for.Note("k");
+  asked_for.Note("k");
+  asked_for.Note(std::string(AskedFor::kMostBytes, 'x'));
+  EXPECT_EQ(asked_for.names(), std::set<std::string>{"k"});
+  for (size_t i = 0; i < 2 * AskedFor::kMostNames; ++i) asked_for.Note(std::to_string(i));
+  EXPECT_EQ(asked_for.names().size(), AskedFor::kMostNames);
+}
+
 }  // namespace
 }  // namespace gpuloom::executor
