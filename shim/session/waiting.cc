@@ -18,10 +18,11 @@ namespace {
 
 // A round trip through a waking executor takes 5 to 20 us.
 constexpr int64_t kSpinNs = 30'000;
-// Going to sleep and waking up costs 50 us and more in a virtual machine: 1 % of the wait at the
-// end of this time and more before, so until then a wait stays awake, but leaves the processor to
-// whoever wants it. NVIDIA's driver spins without end unless it is told otherwise.
-constexpr int64_t kYieldNs = 5'000'000;
+// Going to sleep and being woken costs 35 to 85 us in a virtual machine: 1 % of the wait at the
+// end of this time and more before, so until then a wait stays awake, or naps as long as the last
+// ones let it, and leaves the processor to whoever wants it. NVIDIA's driver spins without end
+// unless it is told otherwise.
+constexpr int64_t kYieldNs = 8'000'000;
 // With fewer processors, the executor or the scheduler may be waiting for ours.
 constexpr int kManyProcessors = 4;
 // If the program asks for spinning: a wait longer than this must notice a hang-up.

@@ -70,7 +70,7 @@ void Quiet::ExpediteRetired() {
 bool Quiet::MayBeginBesideOwn(uint64_t now_ns, std::span<const Party> parties) const {
   if (needed_.empty()) return false;
   const Piece& piece = needed_.front();
-  if (!piece.beside_own || now_ns - piece.since_ns < kOwnHoldNs) return false;
+  if (!piece.beside_own || now_ns - piece.since_ns < kPatienceNs) return false;
   const Party* caller = Find(parties, piece.owner);
   return caller != nullptr && std::all_of(parties.begin(), parties.end(), [&](const Party& party) {
            return party.tenant == caller->tenant;

@@ -57,7 +57,7 @@ class Quiet {
   // may be empty.
   void Need(const void* owner, std::function<void()> work, std::function<void()> done);
   // The same for what returns at once. Its caller's kernels may wait for what the caller does next, which nobody can know:
-  // so if they have been in the way for kOwnHoldNs, and there is no other tenant, whom it could keep waiting, it is done
+  // so if they have been in the way for kPatienceNs, and there is no other tenant, whom it could keep waiting, it is done
   // beside them, as in a program that has the device to itself.
   void NeedOrBesideOwn(const void* owner, std::function<void()> work, std::function<void()> done);
   // Drops the work that `owner` needs and that has not begun; returns the number of pieces dropped.

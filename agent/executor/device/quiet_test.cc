@@ -302,7 +302,7 @@ TEST_F(QuietTest, WhoComputesInLongPiecesIsWaitedForAndOthersGoOnMeanwhile) {
 // What returns at once natively, although it lets nothing begin before what runs has ended.
 TEST_F(QuietTest, WhoIsAloneWithItsOwnKernelsNeedNotWaitForThemForEver) {
   const auto rounds = [this] {
-    for (int i = 0; i < 5; ++i) Round(Quiet::kOwnHoldNs / 4);
+    for (int i = 0; i < 5; ++i) Round(Quiet::kPatienceNs / 4);
   };
   quiet_.NeedOrBesideOwn(this, Work("kernel"), {});
   parties_[0].at_device = true;
