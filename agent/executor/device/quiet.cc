@@ -61,6 +61,12 @@ void Quiet::Retire(std::function<void()> work, std::function<void()> done) {
   retired_.push_back({nullptr, std::move(work), std::move(done), /*beside_own=*/false});
 }
 
+void Quiet::WhenIdle(std::function<void()> work, std::function<void()> done) {
+  if (closed_) return;
+  retired_.push_back(
+      {nullptr, std::move(work), std::move(done), /*beside_own=*/false, /*has_time=*/true});
+}
+
 void Quiet::ExpediteRetired() {
   if (expedited_ == 0) expedited_since_ns_ = 0;
   // All that is there now: whoever hurries does not know which piece it waits for.
@@ -196,8 +202,10 @@ bool Quiet::Tick(uint64_t now_ns, std::span<Party> parties, bool others_at_devic
   }
   Stamp(&needed_, now_ns);
   Stamp(&retired_, now_ns);
-  if (expedited_ == 0 && !retired_.empty() &&
-      now_ns - retired_.front().since_ns >= kLongestRetiredNs) {
+  const auto oldest = std::find_if(retired_.begin(), retired_.end(),
+                                   [](const Piece& piece) { return !piece.has_time; });
+  if (expedited_ == 0 && oldest != retired_.end() &&
+      now_ns - oldest->since_ns >= kLongestRetiredNs) {
     ExpediteRetired();
   }
   if (expedited_ != 0 && expedited_since_ns_ == 0) expedited_since_ns_ = now_ns;

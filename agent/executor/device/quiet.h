@@ -63,6 +63,8 @@ class Quiet {
   // Drops the work that `owner` needs and that has not begun; returns the number of pieces dropped.
   uint32_t Drop(const void* owner);
   void Retire(std::function<void()> work, std::function<void()> done);
+  // The same for what nobody needs: it waits for an idle device as long as that takes.
+  void WhenIdle(std::function<void()> work, std::function<void()> done);
   // Call when something waits for retired work, to run it soon.
   void ExpediteRetired();
 
@@ -112,6 +114,7 @@ class Quiet {
     std::function<void()> work;
     std::function<void()> done;
     bool beside_own = false;  // NeedOrBesideOwn
+    bool has_time = false;    // WhenIdle
     uint64_t since_ns = 0;    // set by the first Tick that sees it
   };
   // A session's work at the device.

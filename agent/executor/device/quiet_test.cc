@@ -125,6 +125,18 @@ TEST_F(QuietTest, WhatNobodyWaitsForIsMadeWhenTheDeviceHasBeenIdleForAWhile) {
   EXPECT_THAT(TakeMade(), ElementsAre("unload"));
 }
 
+TEST_F(QuietTest, WhatNobodyNeedsWaitsForAnIdleDevice) {
+  at_device_ = true;
+  quiet_.WhenIdle(Work("chain"), {});
+  for (int i = 0; i < 10; ++i) {
+    Round(Quiet::kLongestRetiredNs / 2);
+    EXPECT_FALSE(Held(1)) << i;
+  }
+  at_device_ = false;
+  Round(1, Quiet::kQuietNs);
+  EXPECT_THAT(TakeMade(), ElementsAre("chain"));
+}
+
 // It returns what somebody needs in the end.
 TEST_F(QuietTest, WhereTheDeviceIsNeverIdleWhatNobodyWaitsForGetsAMoment) {
   at_device_ = true;

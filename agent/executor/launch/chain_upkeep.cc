@@ -165,7 +165,7 @@ void Chains::MakeWanted() {
   if (fits) {
     pool_->Post(std::move(make), std::move(done));
   } else {
-    quiet_->Retire(std::move(make), std::move(done));
+    quiet_->WhenIdle(std::move(make), std::move(done));
   }
 }
 
