@@ -34,7 +34,7 @@ bool InTurn(uint64_t since_ns, uint64_t turn_ns) { return since_ns % (2 * turn_n
 
 // The wait is counted from the next Tick, which knows the time.
 void Quiet::Need(const void* owner, std::function<void()> work, std::function<void()> done) {
-  needed_.push_back({owner, std::move(work), std::move(done), /*beside_own=*/false});
+  needed_.push_back({owner, std::move(work), std::move(done)});
 }
 
 void Quiet::NeedOrBesideOwn(const void* owner, std::function<void()> work,
@@ -58,7 +58,7 @@ void Quiet::Close() {
 
 void Quiet::Retire(std::function<void()> work, std::function<void()> done) {
   if (closed_) return;
-  retired_.push_back({nullptr, std::move(work), std::move(done), /*beside_own=*/false});
+  retired_.push_back({nullptr, std::move(work), std::move(done)});
 }
 
 void Quiet::WhenIdle(std::function<void()> work, std::function<void()> done) {

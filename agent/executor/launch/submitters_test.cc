@@ -134,8 +134,7 @@ class SubmittersTest : public ::testing::Test {
 
   static CUstream StreamOf(uint64_t owner) { return reinterpret_cast<CUstream>(owner + 1); }
 
-  // Posts the owner's next launches; they are remembered as expected.
-  void Post(uint64_t owner, const std::vector<uint64_t>& values) {
+  SubmitJobPtr JobOf(uint64_t owner, const std::vector<uint64_t>& values) {
     auto job = std::make_unique<SubmitJob>();
     job->chunk = std::make_unique<Chunk>();
     job->cuda_stream = StreamOf(owner);
@@ -146,10 +145,15 @@ class SubmittersTest : public ::testing::Test {
       const CUkernel kernel = value == kRefused ? refused_ : kernel_;
       job->chunk->Append({kernel, library_.get(), {1, 1, 1}, {1, 1, 1}, 0, sizeof(params)}, params,
                          library_);
-      expected_[StreamOf(owner)].push_back(value);
     }
+    return job;
+  }
+  // Posts the owner's next launches; they are remembered as expected.
+  void Post(uint64_t owner, const std::vector<uint64_t>& values) {
+    std::vector<uint64_t>& expected = expected_[StreamOf(owner)];
+    expected.insert(expected.end(), values.begin(), values.end());
     busy_[owner] = true;
-    submitters_.Post(owner, std::move(job));
+    submitters_.Post(owner, JobOf(owner, values));
   }
 
   void RunFinished() {
@@ -225,15 +229,6 @@ TEST_F(SubmittersTest, AThirdThreadHelpsOnlyWhenWorkWaitsForTheFirstTwo) {
   TheGate().closed = true;
   Device device{driver};
   Submitters submitters{&device, &chains_, 3};
-  const auto post = [&](uint64_t owner) {
-    auto job = std::make_unique<SubmitJob>();
-    job->chunk = std::make_unique<Chunk>();
-    job->cuda_stream = StreamOf(owner);
-    const uint8_t params[8] = {};
-    job->chunk->Append({kernel_, library_.get(), {1, 1, 1}, {1, 1, 1}, 0, sizeof(params)}, params,
-                       library_);
-    submitters.Post(owner, std::move(job));
-  };
   const auto becomes = [](int waiting) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (TheGate().waiting != waiting && std::chrono::steady_clock::now() < end) {
@@ -241,11 +236,11 @@ TEST_F(SubmittersTest, AThirdThreadHelpsOnlyWhenWorkWaitsForTheFirstTwo) {
     }
     return TheGate().waiting == waiting;
   };
-  for (uint64_t owner = 0; owner < 4; ++owner) post(owner);
+  for (uint64_t owner = 0; owner < 4; ++owner) submitters.Post(owner, JobOf(owner, {0}));
   EXPECT_TRUE(becomes(2));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_EQ(TheGate().waiting, 2) << "each has one that waits for it";
-  post(4);
+  submitters.Post(4, JobOf(4, {0}));
   EXPECT_TRUE(becomes(3));
   TheGate().closed = false;
   submitters.Stop();

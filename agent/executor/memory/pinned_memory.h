@@ -33,8 +33,8 @@ class PinnedMemory final : public Part {
   void TryWaiting();
   void RetireHost(uint64_t address, uint64_t size_bytes);
 
-  std::deque<HostWaiting>
-      host_waiting_;  // until what they overlap, or whose place they take, is unpinned
+  // Until what they overlap, or whose place they take, is unpinned.
+  std::deque<HostWaiting> host_waiting_;
 };
 
 }  // namespace gpuloom::executor

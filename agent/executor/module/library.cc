@@ -79,7 +79,10 @@ void Libraries::UseLibrary(const LibraryRef& library, Lookup work, std::function
   modules_.Post(
       [&cuda = services_.device->cuda(), handle = library->handle] { CompileText(cuda, handle); },
       [this, library, work = std::move(work), done = std::move(done)] {
-        if (serving()) LoadCode(library, work, done);
+        if (!serving()) return;
+        // Another look-up may have put it on the device meanwhile.
+        if (library->usable) return UseLibrary(library, work, done);
+        LoadCode(library, work, done);
       });
 }
 
