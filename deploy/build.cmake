@@ -32,6 +32,7 @@ endfunction()
 
 # All unit tests: what a build under ThreadSanitizer makes, instead of every program.
 add_custom_target(gpuloom_tests)
+add_custom_target(gpuloom_long_tests)
 
 # gpuloom_four_together(VARIABLE a.cc …): sources that include four of these each. CMake's own (UNITY_BUILD) name the checkout's
 # folder, so that a compiler cache would not know them in another one.
@@ -84,6 +85,7 @@ endfunction()
 # What sanitizers are in the way of is UNSANITIZED: built with them for the compiler's warnings, but not run.
 # A test of memory shared without locks that stands in headers is OPTIMISED, as the code in libraries is. Where neither the
 # test nor what it tests starts a thread, it is SINGLE_THREADED: nothing for ThreadSanitizer to find, and not built for it.
+# Where GPULOOM_LONG_TESTS is on, it is built by the target gpuloom_long_tests and run by ctest -C Long alone.
 function(gpuloom_test name)
   cmake_parse_arguments(T "UNSANITIZED;OPTIMISED;SINGLE_THREADED" "" "SOURCES;ALONE;LIBS" ${ARGN})
   gpuloom_four_together(${name}_sources ${T_SOURCES})
@@ -96,6 +98,14 @@ function(gpuloom_test name)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   if(T_SINGLE_THREADED AND CMAKE_CXX_FLAGS MATCHES "-fsanitize=thread")
+    return()
+  endif()
+  if(GPULOOM_LONG_TESTS)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    add_dependencies(gpuloom_long_tests ${name})
+    add_test(NAME ${name} CONFIGURATIONS Long COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+    gpuloom_test_results(${name})
     return()
   endif()
   add_dependencies(gpuloom_tests ${name})

@@ -3,10 +3,10 @@
 # Installs what is missing, builds, and runs all tests. The closing line counts everything.
 #   tests/run.sh           everything: dev, AddressSanitizer with the fuzzers, clang-tidy, ThreadSanitizer
 #   tests/run.sh --quick   the dev build and its tests only
-#   tests/run.sh --long    everything, then other drivers and GPUs, as softgpu plays them, what is shipped (the release build
-#                          with its short tests), all programs for aarch64 with what qemu-user runs of their tests, an hour of random
-#                          hostile tenants under AddressSanitizer, an hour of valid sequences, an upgrade from the last release and
-#                          back, and half an hour of a node under use
+#   tests/run.sh --long    everything, then other drivers and GPUs, as softgpu plays them, the agent's processes under
+#                          AddressSanitizer, what is shipped (the release build with its short tests), all programs for aarch64
+#                          with what qemu-user runs of their tests, an hour of random hostile tenants under AddressSanitizer, an
+#                          hour of valid sequences, an upgrade from the last release and back, and half an hour of a node under use
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -170,6 +170,13 @@ fi
 if ((long)); then
   # Every driver and compute capability that softgpu plays.
   run_tests dev -C Machines -L machines
+  # The agent's processes, under AddressSanitizer too.
+  say "asan: agent"
+  if cmake --build build/asan --target gpuloom_long_tests -j "$jobs" >>build/asan/build.log 2>&1; then
+    run_tests asan -C Long -R '^agent_'
+  else
+    count_broken_build asan
+  fi
   # Without assertions, and optimised as nothing above is. What needs several processes waits for them as in the dev build.
   say "release: build"
   if compile release; then run_tests release -LE processes; else count_broken_build release; fi
