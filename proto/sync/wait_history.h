@@ -46,15 +46,27 @@ class WaitHistory {
   }
 
   // For a thread that sleeps in the last eighth, too, for `sleep_ns` at a time: how long it may, so that it is awake when the
-  // wait ends if that is as long as the shortest that it is like, or longer by at most `sleep_ns`.
+  // wait ends if that is as long as the shortest that it is like, or longer by at most `sleep_ns`, or no longer than the
+  // longest that it is like, which a kernel that takes a few per cent more or less each time needs.
   int64_t ShortenNs(int64_t waited_ns, int64_t sleep_ns) const {
     const int64_t expected_ns = ExpectedNs(waited_ns);
-    if (expected_ns == 0 || waited_ns - expected_ns > sleep_ns) return sleep_ns;
+    if (expected_ns == 0) return sleep_ns;
+    if (waited_ns - expected_ns > sleep_ns) return waited_ns < LatestNs(expected_ns) ? 0 : sleep_ns;
     const int64_t shorter_ns = std::min(sleep_ns, (expected_ns - waited_ns) / 2 - wake_ns_);
     return shorter_ns < wake_ns_ ? 0 : shorter_ns;
   }
 
  private:
+  // The longest of those that were at most a thirty-second longer than that.
+  int64_t LatestNs(int64_t expected_ns) const {
+    int64_t latest_ns = 0;
+    for (const Wait& wait : waits_) {
+      const int64_t over_ns = wait.over_ns.load(std::memory_order_relaxed);
+      if (over_ns <= expected_ns + expected_ns / 32) latest_ns = std::max(latest_ns, over_ns);
+    }
+    return latest_ns;
+  }
+
   // The shortest of those that were at least as long as this one is, or almost; 0: nothing is known.
   int64_t ExpectedNs(int64_t waited_ns) const {
     if (waited_ns < shortest_ns_) return 0;

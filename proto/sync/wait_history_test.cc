@@ -78,6 +78,19 @@ TEST_F(WaitHistoryTest, WhoSleepsInTheLastEighthIsAwakeAtItsEnd) {
   EXPECT_EQ(history_.ShortenNs(50'000'000, kEachNs), kEachNs);
 }
 
+// A kernel that takes three per cent more or less each time. It is awaited awake from the shortest of the last ones to the longest.
+TEST_F(WaitHistoryTest, WhatVariesALittleIsAwaitedAwake) {
+  constexpr int64_t kEachNs = 78'000;
+  NoteAll({5000, 5140, 5020, 5090, 5060, 5130, 5010, 5110});
+  for (int64_t waited_ns = 5'000'000; waited_ns < 5'140'000; waited_ns += 1'000) {
+    EXPECT_EQ(history_.ShortenNs(waited_ns, kEachNs), 0) << waited_ns;
+  }
+  EXPECT_EQ(history_.ShortenNs(5'141'000, kEachNs), kEachNs);
+  // One of them that was far longer keeps nobody awake.
+  history_.Note(5'999'000, 6'000'000);
+  EXPECT_EQ(history_.ShortenNs(5'141'000, kEachNs), kEachNs);
+}
+
 TEST_F(WaitHistoryTest, ShortWaitsAreNotNoted) {
   NoteAll({2000, 2000, 2000, 2000, 2000, 2000, 2000, 2000});
   for (int i = 0; i < 100; ++i) history_.Note(kShortestNs - 2, kShortestNs - 1);
