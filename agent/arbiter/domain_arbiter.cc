@@ -77,13 +77,11 @@ SessionId DomainArbiter::BeginSession(AllocationId allocation, uint64_t) {
   return session;
 }
 
-// Work that the session still has in flight in any engine does not keep the domain from having
-// drained: the caller ends the session only when that work has run out or nobody is charged for it.
+// What the session still has in flight does not keep the domain from having drained: the caller ends the session only
+// when that work has run out or nobody is charged for it.
 void DomainArbiter::EndSession(SessionId session, uint64_t now_ns) {
-  for (EngineArbiter& engine : engines_) {
-    pieces_in_flight_ -= engine.pieces_in_flight(session);
-    engine.RemoveSession(session, now_ns);
-  }
+  kernels_in_flight_ -= At(Engine::kCompute).pieces_in_flight(session);
+  for (EngineArbiter& engine : engines_) engine.RemoveSession(session, now_ns);
   free_sessions_.push_back(static_cast<uint32_t>(session));
 }
 
@@ -107,7 +105,7 @@ void DomainArbiter::Dropped(SessionId session, Engine engine, const Work& work, 
 }
 
 void DomainArbiter::Submitted(SessionId session, Engine engine, const Work& work, uint64_t now_ns) {
-  pieces_in_flight_ += work.pieces;
+  if (engine == Engine::kCompute) kernels_in_flight_ += work.pieces;
   At(engine).Submitted(session, work, now_ns);
 }
 
@@ -119,7 +117,8 @@ void DomainArbiter::Finished(SessionId session, Engine engine, const Work& work,
   const uint32_t before = At(engine).pieces_in_flight(session);
   At(engine).Charge(session, measured_ns, now_ns);
   At(engine).Finished(session, work, now_ns);
-  pieces_in_flight_ -= before - At(engine).pieces_in_flight(session);
+  if (engine != Engine::kCompute) return;
+  kernels_in_flight_ -= before - At(engine).pieces_in_flight(session);
 }
 
 void DomainArbiter::Charge(SessionId session, Engine engine, uint64_t measured_ns,
@@ -137,9 +136,11 @@ bool DomainArbiter::turn_is_endless() const {
   return has_turn_ && turn_in_flight_ns_ == kUnbounded;
 }
 
-uint64_t DomainArbiter::InFlightNs(Engine engine) const {
+uint64_t DomainArbiter::KernelsInFlightNs() const {
   uint64_t sum_ns = 0;
-  for (const Priority priority : kAllPriorities) sum_ns += At(engine).in_flight_ns(priority);
+  for (const Priority priority : kAllPriorities) {
+    sum_ns += At(Engine::kCompute).in_flight_ns(priority);
+  }
   return sum_ns;
 }
 
@@ -147,10 +148,11 @@ uint64_t DomainArbiter::InFlightNs(Engine engine) const {
 // decides is cut to what is left of it. An order's first piece may exceed the budget, so the turn
 // is overshot by one piece at most.
 std::optional<Order> DomainArbiter::Next(Engine engine, uint64_t now_ns) {
+  if (engine != Engine::kCompute) return At(engine).Next(Priority::kLow, now_ns);
   if (!has_turn_) return std::nullopt;
   uint64_t room_ns = kUnbounded;
   if (turn_in_flight_ns_ != kUnbounded) {
-    const uint64_t in_flight_ns = InFlightNs(engine);
+    const uint64_t in_flight_ns = KernelsInFlightNs();
     if (in_flight_ns >= turn_in_flight_ns_) return std::nullopt;
     room_ns = turn_in_flight_ns_ - in_flight_ns;
   }
@@ -159,16 +161,13 @@ std::optional<Order> DomainArbiter::Next(Engine engine, uint64_t now_ns) {
   return order;
 }
 
-// Without a turn only SetTurn changes anything, and that is an event.
+// Of kernels, without a turn only SetTurn changes anything, and that is an event; nor does time before something has
+// finished where there is no room for more.
 uint64_t DomainArbiter::wake_at_ns(uint64_t now_ns) const {
-  uint64_t wake_ns = UINT64_MAX;
-  if (!has_turn_) return wake_ns;
-  for (const Engine engine : {Engine::kCompute, Engine::kCopyToDevice, Engine::kCopyFromDevice}) {
-    // Until something has finished there is no room for more.
-    if (InFlightNs(engine) >= turn_in_flight_ns_) continue;
-    wake_ns = std::min(wake_ns, At(engine).wake_at_ns(lowest_, now_ns));
-  }
-  return wake_ns;
+  uint64_t wake_ns = std::min(At(Engine::kCopyToDevice).wake_at_ns(Priority::kLow, now_ns),
+                              At(Engine::kCopyFromDevice).wake_at_ns(Priority::kLow, now_ns));
+  if (!has_turn_ || KernelsInFlightNs() >= turn_in_flight_ns_) return wake_ns;
+  return std::min(wake_ns, At(Engine::kCompute).wake_at_ns(lowest_, now_ns));
 }
 
 // A chain longer than what a turn may have in flight would run into the next domain's turn.

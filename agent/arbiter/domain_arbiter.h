@@ -24,9 +24,10 @@
 // kernel is not behind. Finished's `measured` is the part that Charge has not covered yet; 0 where a meter covers
 // everything.
 //
-// Turns. While several domains want the device, the scheduler gives turns (turn_arbiter.h): SetTurn says which classes
-// of this domain may submit and how much may be in flight; EndTurn says that nothing may. Without either, the domain
-// has an endless turn and pays nothing for it.
+// Turns. While several domains want the device's kernels' engine, the scheduler gives turns (turn_arbiter.h): SetTurn
+// says which classes of this domain may submit kernels and how much may be in flight; EndTurn says that nothing may.
+// Without either, the domain has an endless turn and pays nothing for it. Copy engines work for several contexts side by
+// side, and beside any context's kernels: they know no turns.
 //
 // Cost: O(log of the active sessions) for an event or a decision; only Add…, Set… and BeginSession allocate.
 #pragma once
@@ -92,15 +93,14 @@ class DomainArbiter {
     At(engine).SetStalled(session, stalled, now_ns);
   }
 
-  // `in_flight_ns`: a bound for all sessions together on each engine, which one piece may exceed; kUnbounded for a lone
-  // domain.
+  // `in_flight_ns`: a bound for all sessions' kernels together, which one piece may exceed; kUnbounded for a lone domain.
   void SetTurn(Priority lowest, uint64_t in_flight_ns);
   void EndTurn() { has_turn_ = false; }
   bool has_turn() const { return has_turn_; }
   // The domain has a turn, and nobody else waits for it.
   bool turn_is_endless() const;
-  // Nothing of the domain is at the device: a turn that has ended can be acknowledged.
-  bool drained() const { return pieces_in_flight_ == 0; }
+  // No kernel of the domain is at the device: a turn that has ended can be acknowledged.
+  bool drained() const { return kernels_in_flight_ == 0; }
 
   std::optional<Order> Next(Engine engine, uint64_t now_ns);
   // When the answer of Next may change without an event.
@@ -116,12 +116,12 @@ class DomainArbiter {
  private:
   EngineArbiter& At(Engine engine) { return engines_[static_cast<size_t>(engine)]; }
   const EngineArbiter& At(Engine engine) const { return engines_[static_cast<size_t>(engine)]; }
-  uint64_t InFlightNs(Engine engine) const;
+  uint64_t KernelsInFlightNs() const;
 
   std::array<EngineArbiter, kEngines> engines_;
   uint32_t sessions_ = 0;  // how many numbers have been given out
   std::vector<uint32_t> free_sessions_;
-  uint64_t pieces_in_flight_ = 0;
+  uint64_t kernels_in_flight_ = 0;
   bool has_turn_ = true;
   Priority lowest_ = Priority::kLow;
   uint64_t turn_in_flight_ns_;

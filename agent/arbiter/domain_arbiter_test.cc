@@ -169,6 +169,46 @@ TEST(DomainArbiter, AStarvedClassIsRescuedAndThenHighGoesOn) {
   EXPECT_EQ(order->session, high);
 }
 
+TEST(DomainArbiter, Malicious_WhoForksIsNotRescuedMoreOften) {
+  const EngineLimits limits;
+  const auto rescued_after_ns = [&](uint32_t containers, uint32_t processes) {
+    Domain domain;
+    domain.Queue(domain.Begin(Priority::kHigh), 100, 400 * kUs);
+    for (uint32_t i = 0; i < containers; ++i) {
+      const AllocationId low =
+          domain.arbiter.AddAllocation(domain.space, {.priority = Priority::kLow}, 0);
+      for (uint32_t j = 0; j < processes; ++j)
+        domain.Queue(domain.arbiter.BeginSession(low, 0), 1, kMs);
+    }
+    return domain.arbiter.wake_at_ns(0);
+  };
+  EXPECT_EQ(rescued_after_ns(1, 1), limits.starvation_ns);
+  EXPECT_EQ(rescued_after_ns(1, 64), limits.starvation_ns);
+  EXPECT_EQ(rescued_after_ns(4, 16), limits.starvation_ns / 4);
+}
+
+// Sessions come and go, and their allocation changes its class meanwhile: what each class counts follows.
+TEST(DomainArbiter, AnAllocationIsCountedInItsClassWhateverItsSessionsDo) {
+  Domain domain;
+  const EngineLimits limits;
+  domain.Queue(domain.Begin(Priority::kHigh), 100, 400 * kUs);
+  const AllocationId moves =
+      domain.arbiter.AddAllocation(domain.space, {.priority = Priority::kLow}, 0);
+  const SessionId one = domain.arbiter.BeginSession(moves, 0);
+  const SessionId other = domain.arbiter.BeginSession(moves, 0);
+  domain.Queue(one, 1, kMs);
+  domain.Queue(other, 1, kMs);
+  domain.Queue(domain.Begin(Priority::kLow), 1, kMs);
+  EXPECT_EQ(domain.arbiter.wake_at_ns(0), limits.starvation_ns / 2);
+  domain.arbiter.SetAllocation(moves, {.priority = Priority::kHigh}, 0);
+  EXPECT_EQ(domain.arbiter.wake_at_ns(0), limits.starvation_ns) << "it is no low one any more";
+  domain.arbiter.SetAllocation(moves, {.priority = Priority::kLow}, 0);
+  domain.arbiter.Dropped(one, kCompute, {1, kMs}, 0);
+  EXPECT_EQ(domain.arbiter.wake_at_ns(0), limits.starvation_ns / 2) << "its other process waits";
+  domain.arbiter.EndSession(other, 0);
+  EXPECT_EQ(domain.arbiter.wake_at_ns(0), limits.starvation_ns);
+}
+
 TEST(DomainArbiter, WhoIsStalledKeepsNobodyBack) {
   Domain domain;
   const SessionId stalled = domain.Begin();
@@ -188,6 +228,28 @@ TEST(DomainArbiter, WhoIsStalledKeepsNobodyBack) {
   EXPECT_FALSE(advance()) << "it may be at work: the other waits until it has caught up";
   domain.arbiter.SetStalled(stalled, kCompute, true, 0);
   EXPECT_TRUE(advance());
+}
+
+TEST(DomainArbiter, CopiesKnowNoTurns) {
+  Domain domain;
+  const SessionId high = domain.Begin(Priority::kHigh);
+  const SessionId low = domain.Begin(Priority::kLow);
+  domain.arbiter.EndTurn();
+  domain.Queue(high, 1, 100 * kUs);
+  EXPECT_FALSE(domain.arbiter.Next(kCompute, 0));
+  for (const Engine engine : {Engine::kCopyToDevice, Engine::kCopyFromDevice}) {
+    domain.arbiter.Queued(low, engine, {1, 10 * kMs}, 0);
+    const auto order = domain.arbiter.Next(engine, 0);
+    ASSERT_TRUE(order);
+    EXPECT_EQ(order->session, low) << "no other copies";
+    EXPECT_EQ(order->budget_ns, kUnbounded);
+    domain.arbiter.Submitted(low, engine, {1, 10 * kMs}, 0);
+  }
+  EXPECT_TRUE(domain.arbiter.drained()) << "which do not keep a turn from draining";
+  domain.arbiter.SetTurn(Priority::kHigh, kMs);
+  EXPECT_TRUE(domain.arbiter.Next(kCompute, 0)) << "nor take its room";
+  domain.arbiter.Finished(low, Engine::kCopyToDevice, {1, 10 * kMs}, 10 * kMs, 10 * kMs);
+  EXPECT_TRUE(domain.arbiter.drained());
 }
 
 // Whoever sleeps until then would not sleep at all.

@@ -28,16 +28,16 @@ EngineArbiter::EngineArbiter(const EngineLimits& limits)
 void EngineArbiter::SetAllocation(AllocationId id, const AllocationPolicy& policy,
                                   uint64_t now_ns) {
   policy_.SetAllocation(id, policy, now_ns);
-  // Walks over all sessions: policy changes are not on the hot path.
-  for (size_t i = 0; i < sessions_.size(); ++i) {
-    Session& it = sessions_[i];
-    if (it.leaf == ShareTree::kNone || it.allocation != id || it.priority == policy.priority) {
-      continue;
+  // Walks over all sessions: policy changes are not on the hot path. Out together and in together, because a class counts
+  // allocations.
+  const auto each = [&](auto&& change) {
+    for (Session& it : sessions_) {
+      if (it.leaf != ShareTree::kNone && it.allocation == id) change(it);
     }
-    AddToClass(it, -1);
-    it.priority = policy.priority;
-    AddToClass(it, 1);
-  }
+  };
+  each([this](Session& it) { AddToClass(it, -1); });
+  each([&](Session& it) { it.priority = policy.priority; });
+  each([this](Session& it) { AddToClass(it, 1); });
   NoteClasses(now_ns);
 }
 
@@ -50,19 +50,29 @@ void EngineArbiter::AddToClass(Session& session, int sign) {
   if (sign < 0) {
     its.in_flight_ns -= session.in_flight.predicted_ns;
     its.counted_ns -= session.counted_ns;
-    its.active -= session.active ? 1 : 0;
   } else {
     session.counted_ns = std::min(session.in_flight.predicted_ns, limits_.session_in_flight_ns);
     its.in_flight_ns += session.in_flight.predicted_ns;
     its.counted_ns += session.counted_ns;
-    its.active += session.active ? 1 : 0;
   }
+  if (session.active) CountActive(session, sign);
+}
+
+// By allocations, so that one whose program forks is not rescued more often.
+void EngineArbiter::CountActive(const Session& session, int sign) {
+  uint32_t& of = active_of_[static_cast<size_t>(session.allocation)];
+  const uint32_t before = of;
+  of += static_cast<uint32_t>(sign);
+  if (before == 0 || of == 0)
+    classes_[Index(session.priority)].active += static_cast<uint32_t>(sign);
 }
 
 void EngineArbiter::AddSession(SessionId session, AllocationId allocation) {
   if (Index(session) >= sessions_.size()) sessions_.resize(Index(session) + 1);
   Session& it = At(session) = Session{};
   it.allocation = allocation;
+  const auto number = static_cast<size_t>(allocation);
+  if (number >= active_of_.size()) active_of_.resize(number + 1);
   it.priority = policy_.priority(allocation);
   it.leaf = policy_.tree().AddLeaf(policy_.group(allocation), 1);
   if (it.leaf >= session_of_leaf_.size()) session_of_leaf_.resize(it.leaf + 1);
@@ -91,7 +101,7 @@ void EngineArbiter::Refresh(SessionId session, uint64_t now_ns) {
   const bool ready = queued && it.in_flight.predicted_ns < limits_.session_in_flight_ns;
   if (active != it.active) {
     it.active = active;
-    classes_[Index(it.priority)].active += active ? 1 : -1;
+    CountActive(it, active ? 1 : -1);
     active_ += active ? 1 : -1;
     active_xor_ ^= static_cast<uint32_t>(session);
   }

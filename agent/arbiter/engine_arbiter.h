@@ -103,7 +103,7 @@ class EngineArbiter {
   };
 
   struct Class {
-    uint32_t active = 0;  // sessions
+    uint32_t active = 0;  // allocations with active sessions
     uint64_t in_flight_ns = 0;
     uint64_t counted_ns = 0;  // the sum over sessions, each up to its own bound
     bool was_active = false;
@@ -114,6 +114,7 @@ class EngineArbiter {
   Session& At(SessionId session) { return sessions_[Index(session)]; }
   const Session& At(SessionId session) const { return sessions_[Index(session)]; }
   void AddToClass(Session& session, int sign);
+  void CountActive(const Session& session, int sign);
   void Refresh(SessionId session, uint64_t now_ns);
   void CloseWait(Session& session, uint64_t now_ns) const;
   void NoteClasses(uint64_t now_ns);
@@ -132,6 +133,7 @@ class EngineArbiter {
   StarvationGuard guard_;
   std::vector<Session> sessions_;
   std::vector<SessionId> session_of_leaf_;
+  std::vector<uint32_t> active_of_;  // by allocation, how many of its sessions are active
   std::array<Class, kPriorities> classes_;
   uint32_t active_ = 0;
   // With one active session this is its number, so that no list is needed to find it.

@@ -48,19 +48,19 @@ const LaunchPredictor::Entry* LaunchPredictor::Find(const LaunchKey& key) const 
   return nullptr;
 }
 
-// A place for a key that is not there: a free one, or the victim's, cleared. The owner's half of a
+// A place for a key that is not there: a free one, or the victim's, cleared. The allocation's half of a
 // set is its limit while the set is full; a free place is taken in any case.
 LaunchPredictor::Entry& LaunchPredictor::FindOrAdd(const LaunchKey& key) {
   Entry* const set = &entries_[Hash(key) % kSets * kWays];
   uint32_t own = 0;
   for (Entry* it = set; it != set + kWays; ++it) {
     if (it->learnt == 0) return *it;
-    if (it->key.owner == key.owner) ++own;
+    if (it->key.allocation == key.allocation) ++own;
   }
   const bool only_own = own >= kWays / 2;
   Entry* victim = nullptr;
   for (Entry* it = set; it != set + kWays; ++it) {
-    if (only_own && it->key.owner != key.owner) continue;
+    if (only_own && it->key.allocation != key.allocation) continue;
     // Seen once: most likely it never comes again.
     const bool once = it->learnt == 1;
     const bool victim_once = victim != nullptr && victim->learnt == 1;

@@ -19,9 +19,9 @@
 // until it was seen once.
 //
 // Bounded: kSets sets of kWays entries (264 KiB), all made at construction; nothing allocates
-// later. A full set evicts what was measured least often, the oldest of that first. An owner that
-// already has half of a set evicts one of its own, so that a tenant whose every launch is new does
-// not push the others out. Predict and Learn look at one set. The executor's ring thread only; one
+// later. A full set evicts what was measured least often, the oldest of that first. An allocation
+// that already has half of a set evicts one of its own, so that a tenant whose every launch is new
+// does not push the others out, however many processes it has. Predict and Learn look at one set. The executor's ring thread only; one
 // predictor for each domain. Nothing fails.
 #pragma once
 
@@ -40,6 +40,7 @@ struct LaunchKey {
   std::array<uint32_t, 3> block = {};
   uint32_t shared_bytes = 0;
   uint32_t owner = 0;
+  uint32_t allocation = 0;  // the owner's; the same of all keys of an owner
 
   bool operator==(const LaunchKey&) const = default;
 };

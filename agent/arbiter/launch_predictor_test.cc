@@ -7,7 +7,11 @@ namespace gpuloom::arbiter {
 namespace {
 
 LaunchKey Key(uint64_t function, uint32_t owner = 0) {
-  return {.function = function, .grid = {1, 1, 1}, .block = {32, 1, 1}, .owner = owner};
+  return {.function = function,
+          .grid = {1, 1, 1},
+          .block = {32, 1, 1},
+          .owner = owner,
+          .allocation = owner};
 }
 
 Duration Took(uint64_t ns) { return {ns, ns}; }
@@ -69,6 +73,22 @@ TEST(LaunchPredictor, OneWhoseEveryLaunchIsNewDoesNotPushOthersOut) {
   for (uint64_t function = 0; function < 200'000; ++function) {
     predictor.Learn(Key(function, 2), Took(5));
     if (function % 2 == 0) predictor.Learn(Key(function, 2), Took(5));
+  }
+  int known = 0;
+  for (uint64_t function = 0; function < 500; ++function) {
+    known += predictor.Predict(Key(function, 1)).samples != 0 ? 1 : 0;
+  }
+  EXPECT_GE(known, 495);
+}
+
+TEST(LaunchPredictor, Malicious_NorDoManyProcessesOfOneContainer) {
+  LaunchPredictor predictor;
+  for (uint64_t function = 0; function < 500; ++function)
+    predictor.Learn(Key(function, 1), Took(1000));
+  for (uint64_t function = 0; function < 200'000; ++function) {
+    LaunchKey key = Key(function, 2 + function % 64);
+    key.allocation = 2;
+    for (int i = 0; i < 3; ++i) predictor.Learn(key, Took(5));
   }
   int known = 0;
   for (uint64_t function = 0; function < 500; ++function) {

@@ -178,6 +178,8 @@ class ShareTree {
     uint32_t& place(CeilingId ceiling) const { return tree->ceilings_[ceiling].place; }
   };
 
+  // Virtual times and moments wrap: of two that are less than 2^63 apart, whether a is the earlier one.
+  static bool Before(uint64_t a, uint64_t b) { return static_cast<int64_t>(a - b) < 0; }
   static uint64_t Virtual(uint64_t ns, uint64_t weight);
   bool IsRoot(Node node) const { return node < kPriorities; }
   Node Add(Node parent, uint32_t weight, bool leaf);

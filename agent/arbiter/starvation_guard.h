@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ensures that a lower class makes progress although a higher one always wants the device. A class that has work and
-// has made no progress for a bound (its policy's, divided by the number of its sessions with work) is *rescued*: the
-// higher classes pause until it has. So each of n sessions of equal weight makes progress once within the bound.
+// has made no progress for a bound (its policy's, divided by the number of its allocations with work) is *rescued*: the
+// higher classes pause until it has. So each of n allocations of equal weight makes progress once within the bound,
+// however many processes each has.
 //
 // Pauses take at most one part in kPauseShare of the time: the next one does not begin before kPauseShare - 1 times the
-// length of the last one has passed. So with many sessions, or long kernels of theirs, the bound for one of them
+// length of the last one has passed. So with many allocations, or long kernels of theirs, the bound for one of them
 // becomes n x kPauseShare x the length of a pause. A pause lasts until what higher classes have in flight is done and
 // some work of the lower class has begun; it does not wait for the end of that work.
 //
 // If several classes are due, the one goes first that has waited for longest, measured by its own bound: pauses that are
-// all taken are divided by the number of sessions, and no class keeps another from its rescue.
+// all taken are divided by the number of allocations, and no class keeps another from its rescue.
 //
 // Plain value, a member of its arbiter, no clock; one thread. Nanoseconds. Nothing fails.
 #pragma once
@@ -34,16 +35,16 @@ class StarvationGuard {
   }
   void HasNoWork(Priority priority, uint64_t now_ns) { NoteProgress(priority, now_ns); }
 
-  // When a class with that many sessions waiting behind a higher one is to be rescued. bound_ns 0: its policy lets it
+  // When a class with that many allocations waiting behind a higher one is to be rescued. bound_ns 0: its policy lets it
   // starve.
-  uint64_t DueAtNs(Priority priority, uint64_t sessions, uint64_t bound_ns) const {
-    if (bound_ns == 0 || sessions == 0) return UINT64_MAX;
-    return std::max(last_progress_ns_[Index(priority)] + bound_ns / sessions, next_ns_);
+  uint64_t DueAtNs(Priority priority, uint64_t allocations, uint64_t bound_ns) const {
+    if (bound_ns == 0 || allocations == 0) return UINT64_MAX;
+    return std::max(last_progress_ns_[Index(priority)] + bound_ns / allocations, next_ns_);
   }
 
   // What waits of a class behind a higher one, and its policy's bound, as in DueAtNs.
   struct Waiting {
-    uint64_t sessions;
+    uint64_t allocations;
     uint64_t bound_ns;
   };
   // Rescues a class down to `lowest`, if one is due and none is being rescued: of several, the one that has waited for
@@ -56,7 +57,7 @@ class StarvationGuard {
     for (size_t i = Index(lowest); i != 0; --i) {
       const Priority priority = kAllPriorities[i];
       const std::optional<Waiting> its = waiting(priority);
-      if (!its || now_ns < DueAtNs(priority, its->sessions, its->bound_ns)) continue;
+      if (!its || now_ns < DueAtNs(priority, its->allocations, its->bound_ns)) continue;
       const double waited = Waited(priority, *its, now_ns);
       if (due && waited <= longest) continue;
       due = priority;
@@ -83,9 +84,9 @@ class StarvationGuard {
   bool pauses(Priority priority) const { return rescuing_ && priority < rescued_; }
 
  private:
-  // In units of the bound for each of its sessions: from 1 on it is due, but for the last pause.
+  // In units of the bound for each of its allocations: from 1 on it is due, but for the last pause.
   double Waited(Priority priority, const Waiting& its, uint64_t now_ns) const {
-    return static_cast<double>((now_ns - last_progress_ns_[Index(priority)]) * its.sessions) /
+    return static_cast<double>((now_ns - last_progress_ns_[Index(priority)]) * its.allocations) /
            static_cast<double>(its.bound_ns);
   }
 

@@ -125,69 +125,6 @@ void TurnArbiter::RemoveDomain(DomainId id, uint64_t now_ns) {
 
 // Demand.
 
-// Updates the share tree. A domain that is out does not compete: its siblings do not wait for it,
-// however far behind it is, and its classes do not count as active.
-void TurnArbiter::Show(const Allocation& allocation, uint64_t now_ns) {
-  const bool counts = allocation.wants && !At(allocation.domain).out;
-  policy_.tree().SetLeaf(allocation.leaf, counts, counts, now_ns);
-}
-
-void TurnArbiter::ShowAll(const Domain& domain, uint64_t now_ns) {
-  for (const uint32_t allocation : domain.allocations) Show(allocations_[allocation], now_ns);
-  NoteClasses(now_ns);
-}
-
-void TurnArbiter::SetWants(AllocationId id, bool wants, uint64_t now_ns) {
-  Allocation& it = At(id);
-  if (it.wants == wants) return;
-  CountAlone(now_ns);
-  it.wants = wants;
-  wanting_[Index(it.priority)] += wants ? 1 : -1;
-  Domain& domain = At(it.domain);
-  domain.wanting += wants ? 1 : -1;
-  if (wants && domain.wanting == 1) ++wanting_domains_;
-  if (!wants && domain.wanting == 0) --wanting_domains_;
-  if (!wants) left_by_[Index(it.priority)] = static_cast<uint32_t>(it.domain);
-  Meter(static_cast<uint32_t>(it.domain), now_ns);
-  Show(it, now_ns);
-  NoteClasses(now_ns);
-}
-
-// Returns true if no other domain wants the device, whether or not this one does: an idle domain
-// keeps its turn until another asks.
-bool TurnArbiter::Alone(uint32_t domain) const {
-  return wanting_domains_ == (domains_[domain].wanting != 0 ? 1u : 0u);
-}
-
-// As in EngineArbiter: a class that becomes active or idle has not starved.
-void TurnArbiter::NoteClasses(uint64_t now_ns) {
-  for (const Priority priority : kAllPriorities) {
-    const size_t i = Index(priority);
-    const bool active = policy_.tree().active(priority);
-    if (active == was_active_[i]) continue;
-    was_active_[i] = active;
-    ever_active_[i] = true;
-    if (!active) active_until_ns_[i] = now_ns;
-    guard_.HasNoWork(priority, now_ns);
-  }
-}
-
-// Returns true if another domain has, or recently had, work of a higher class, which would have to
-// wait for what is in flight here. Within this domain its own arbiter handles that.
-bool TurnArbiter::HigherLingers(uint64_t now_ns) const {
-  for (size_t i = 0; i < Index(turn_.priority); ++i) {
-    if (was_active_[i]) {
-      if (!Alone(turn_.domain)) return true;
-    } else if (ever_active_[i] && left_by_[i] != turn_.domain &&
-               now_ns - active_until_ns_[i] < limits_.higher_linger_ns) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// Turns.
-
 // The allocation that is to have the next turn; kNone if no allocation wants one, or those that do
 // are out or at their ceilings. May begin a rescue, of the class that is due and has waited for longest:
 // then the classes above it pause here until the rescued one has had a turn (EndTurn, MustYield).
@@ -279,54 +216,6 @@ void TurnArbiter::Drained(DomainId id, uint64_t now_ns) {
     if (it.rescued) guard_.RanOn(it.yields_since_ns, now_ns);
   }
   // If it is not yielding, it was not asked to drain.
-}
-
-// The domain did not drain in time. It is watched while others have their turns, does not compete
-// in the tree, and its use of their time is counted from zero.
-void TurnArbiter::BeginOverrun(uint32_t number, uint64_t now_ns) {
-  Domain& it = domains_[number];
-  Settle(number, now_ns);
-  it.state = State::kOverrunning;
-  ++it.overruns;
-  it.out = true;
-  ShowAll(it, now_ns);
-  it.overran_ns = 0;
-  it.noted_ns = meter_.charged_ns(number);
-  it.evens_at_ns = OthersNs(number);
-  overrunning_.push_back(number);
-  out_.push_back(number);
-}
-
-// Returns true if the domain takes too long to drain. Only the scheduler's clock decides: the
-// executor's claims about its work are not trusted.
-bool TurnArbiter::IsLate(const Domain& domain, uint64_t now_ns) const {
-  return domain.state == State::kYielding && now_ns - domain.yields_since_ns >= limits_.overrun_ns;
-}
-
-// Marks late domains as overrunning, and returns one order that is due for them: callers ask Next
-// until there is none. An end comes before a report.
-std::optional<TurnOrder> TurnArbiter::Watch(uint64_t now_ns) {
-  if (turn_.domain != kNone && IsLate(domains_[turn_.domain], now_ns)) {
-    BeginOverrun(turn_.domain, now_ns);
-    EndTurn(now_ns);
-  }
-  std::erase_if(leaving_, [&](uint32_t number) {
-    if (!IsLate(domains_[number], now_ns)) return false;
-    BeginOverrun(number, now_ns);
-    return true;
-  });
-  NoteOverruns(now_ns);
-  for (const uint32_t number : overrunning_) {
-    Domain& it = domains_[number];
-    if (!it.ended && it.overran_ns >= it.overrun_end_ns) {
-      it.ended = true;
-      return TurnOrder{TurnOrder::Kind::kEnd, DomainId{number}, Priority::kLow, 0};
-    }
-    if (it.reported || now_ns - it.yields_since_ns < limits_.report_ns) continue;
-    it.reported = true;
-    return TurnOrder{TurnOrder::Kind::kReport, DomainId{number}, Priority::kLow, 0};
-  }
-  return std::nullopt;
 }
 
 // Who wants the device throughout its turns and gets nothing done, because others of its domain are in the way, stays ahead

@@ -34,6 +34,7 @@ std::string Count(uint64_t number, const char* one, const char* many) {
 bool WentBack(const TenantWatch::Counts& before, const TenantWatch::Counts& now) {
   return now.memory_refusals < before.memory_refusals ||
          now.session_refusals < before.session_refusals || now.long_kernels < before.long_kernels ||
+         now.pending_partitions < before.pending_partitions ||
          !std::equal(std::begin(before.faults), std::end(before.faults), std::begin(now.faults),
                      std::less_equal<>());
 }
@@ -52,7 +53,11 @@ std::vector<Event> TenantWatch::Look(const GpuReport& report) {
     // Nobody's yet: there is no pod to tell.
     if (state.bound == 0) continue;
     const std::string name = control::TextOf(state.name);
-    Counts now = {state.memory_refused_count, state.sessions_refused, state.long_kernels, {}};
+    Counts now = {state.memory_refused_count,
+                  state.sessions_refused,
+                  state.long_kernels,
+                  state.pending_partitions,
+                  {}};
     std::copy(std::begin(state.faults), std::end(state.faults), std::begin(now.faults));
     const auto known = known_.find(name);
     // One that was there before this agent looked first.
@@ -101,6 +106,11 @@ std::vector<Event> TenantWatch::Look(const GpuReport& report) {
     if (now.long_kernels > before.long_kernels && now.faults[kLong] == before.faults[kLong]) {
       add("GpuKernelLong", Cat(Count(now.long_kernels - before.long_kernels, "kernel", "kernels"),
                                " ran for longer than maxKernelTime warns of"));
+    }
+    if (now.pending_partitions > before.pending_partitions) {
+      add("GpuPartitionPending", "does not have the multiprocessors that the policy says",
+          state.pending_partition[0] != 0 ? control::TextOf(state.pending_partition)
+                                          : "has them meanwhile");
     }
   }
   known_ = std::move(seen);

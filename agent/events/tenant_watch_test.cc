@@ -92,6 +92,21 @@ TEST_F(TenantWatchTest, ATenantThatCameLaterBeginsWithNothing) {
   EXPECT_EQ(Look({state}).at(0).reason, "GpuKernelLong");
 }
 
+TEST_F(TenantWatchTest, MultiprocessorsThatDoNotFollowThePolicyAreSaidOnce) {
+  control::AllocationState state = Of("one", "p");
+  EXPECT_THAT(Look({state}), IsEmpty());
+  state.pending_partitions = 1;
+  control::SetText(state.pending_partition, "there is no room yet");
+  const std::vector<Event> events = Look({state});
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].reason, "GpuPartitionPending");
+  EXPECT_THAT(events[0].message, ::testing::EndsWith("on GPU GPU-1: there is no room yet"));
+  EXPECT_THAT(Look({state}), IsEmpty());
+  state.pending_partitions = 2;
+  state.pending_partition[0] = 0;
+  EXPECT_THAT(Look({state}).at(0).message, ::testing::EndsWith(": has them meanwhile"));
+}
+
 TEST_F(TenantWatchTest, ASchedulerThatBeginsAnewCountsAnew) {
   control::AllocationState state = Of("one", "p");
   state.faults[0] = 5;

@@ -29,6 +29,7 @@ std::string TenantWatches::Format(const Known& known) {
       json[uuid][name] = {{"memory_refusals", counts.memory_refusals},
                           {"session_refusals", counts.session_refusals},
                           {"long_kernels", counts.long_kernels},
+                          {"pending_partitions", counts.pending_partitions},
                           {"faults", counts.faults}};
     }
   }
@@ -46,6 +47,8 @@ absl::StatusOr<TenantWatches::Known> TenantWatches::Parse(const std::string& tex
         counts.memory_refusals = json.at("memory_refusals").get<uint64_t>();
         counts.session_refusals = json.at("session_refusals").get<uint64_t>();
         counts.long_kernels = json.at("long_kernels").get<uint64_t>();
+        // Releases up to 0.2.0 did not write it.
+        counts.pending_partitions = json.value("pending_partitions", uint64_t{0});
         const auto faults = json.at("faults").get<std::vector<uint64_t>>();
         std::copy_n(faults.begin(), std::min(faults.size(), std::size(counts.faults)),
                     std::begin(counts.faults));

@@ -61,6 +61,16 @@ TEST_F(TenantWatchesTest, TheFirstAgentOfANodeTellsOnlyWhatHappensThen) {
   EXPECT_THAT(Look(&first, 4), SizeIs(1));
 }
 
+// Agents of 0.2.0 and before knew less.
+TEST_F(TenantWatchesTest, WhatAnOlderAgentHasKeptIsRead) {
+  std::ofstream(path_)
+      << R"({"told": {"GPU-1": {"one": {"memory_refusals": 0, "session_refusals": 0,
+                              "long_kernels": 0, "faults": [0, 3]}}}})";
+  TenantWatches next = Begin();
+  EXPECT_THAT(Look(&next, 3), IsEmpty());
+  EXPECT_THAT(Look(&next, 4), SizeIs(1));
+}
+
 TEST_F(TenantWatchesTest, TheNextAgentTellsWhatHasHappenedMeanwhileAndNothingTwice) {
   TenantWatches first = Begin();
   (void)Look(&first, 0);

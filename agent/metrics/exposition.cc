@@ -131,6 +131,10 @@ void AddTenant(const TenantName& name, const Tenant& tenant, bool is_known, Fami
                Number(now.sessions));
     out->Gauge("gpuloom_tenant_suspended", "1 while an operator has suspended the tenant.", labels,
                now.suspended ? 1 : 0);
+    out->Gauge("gpuloom_tenant_partition_pending",
+               "1 while the tenant keeps other multiprocessors than the policy says, because there "
+               "is no room.",
+               labels, now.partition_pending ? 1 : 0);
     out->Gauge("gpuloom_tenant_unsupported_calls",
                "Different CUDA functions and features that the tenant has asked for in vain.",
                labels, Number(now.unsupported_count));
@@ -228,6 +232,10 @@ void AddDomain(const std::string& gpu_uuid, const std::string& name, const Domai
                labels, Number(domain.sessions));
     out->Gauge("gpuloom_domain_tenants", "Containers of the trust domain that have slots.", labels,
                Number(domain.allocations));
+    out->Gauge("gpuloom_domain_overrun_wait_seconds",
+               "Time of the GPU that the others are to have before the trust domain, which was at "
+               "the device for long after its turn, gets one again.",
+               labels, Seconds(domain.overrun_wait_ns));
     out->Gauge("gpuloom_domain_slots", "Slots that the trust domain's containers have.", labels,
                Number(domain.slots));
     out->Gauge("gpuloom_domain_memory_promised_bytes",

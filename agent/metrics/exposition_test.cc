@@ -30,6 +30,7 @@ class ExpositionTest : public ::testing::Test {
     a.memory_used_bytes = 1500;
     a.memory_peak_bytes = 1800;
     a.unsupported_count = 2;
+    control::SetText(a.pending_partition, "no room");
     control::SetText(a.unsupported, "cuGraphicsMapResources\ncuFly?Away\n");
     ledger_.Add(kGpu, ReportOf({a}, 100), true, kNow);
     ledger_.Add(kGpu, ReportOf({a}, 102), false, kNow + seconds(2));
@@ -87,6 +88,7 @@ TEST_F(ExpositionTest, Figures) {
            "gpuloom_tenant_memory_used_bytes" + tenant + "} 1500",
            "gpuloom_tenant_memory_quota_bytes" + tenant + "} 2048",
            "gpuloom_tenant_memory_peak_bytes" + tenant + "} 1800",
+           "gpuloom_tenant_partition_pending" + tenant + "} 1",
            "gpuloom_tenant_gpu_seconds_total" + tenant + ",engine=\"compute\"} 2",
            "gpuloom_tenant_gpu_seconds_total" + tenant + ",engine=\"copy_to_device\"} 0.4",
            "gpuloom_tenant_copied_bytes_total" + tenant + ",direction=\"to_device\"} 1200",
@@ -110,6 +112,7 @@ TEST_F(ExpositionTest, Figures) {
            std::string("gpuloom_kubelet_refusals_total{call=\"Allocate\"} 4"),
            "gpuloom_gpu_slots{gpu=\"" + std::string(kGpu) + "\"} 10",
            "gpuloom_domain_slots" + domain + "} 2",
+           "gpuloom_domain_overrun_wait_seconds" + domain + "} 2.5",
            "gpuloom_domain_executor_info" + domain + ",version=\"0.1.9\"} 1",
            "gpuloom_domain_memory_promised_bytes" + domain + "} 2048",
            "gpuloom_domain_memory_used_bytes" + domain + "} 1500",

@@ -197,6 +197,7 @@ void Ledger::AddAllocations(const std::string& gpu_uuid, GpuUse* gpu, const GpuR
     tenant.now.memory_waiting += state.memory_waiting;
     tenant.now.unsupported_count += state.unsupported_count;
     tenant.now.suspended = tenant.now.suspended || state.suspended != 0;
+    tenant.now.partition_pending = tenant.now.partition_pending || state.pending_partition[0] != 0;
     // The largest peak of a single allocation: peaks at different times cannot be added.
     tenant.memory_peak_bytes = std::max(tenant.memory_peak_bytes, state.memory_peak_bytes);
     tenant.trust_domain = Text(state.trust_domain);
@@ -213,7 +214,7 @@ void Ledger::AddAllocations(const std::string& gpu_uuid, GpuUse* gpu, const GpuR
 void Ledger::AddDomains(GpuUse* gpu, const GpuReport& report, bool has_restarted, Clock::Time now) {
   for (auto& [name, domain] : gpu->domains) {
     // Gauges only. Domains that are not in this report keep their sums until they are forgotten.
-    domain.executors = domain.sessions = domain.allocations = 0;
+    domain.executors = domain.sessions = domain.allocations = domain.overrun_wait_ns = 0;
     domain.slots = domain.memory_promised_bytes = domain.memory_used_bytes = 0;
     domain.executor_version.clear();
     if (has_restarted) domain.reported = {};
@@ -226,6 +227,7 @@ void Ledger::AddDomains(GpuUse* gpu, const GpuReport& report, bool has_restarted
     domain.executor_version = Text(state.executor_version);
     domain.sessions = state.sessions;
     domain.allocations = state.allocations;
+    domain.overrun_wait_ns = state.overrun_wait_ns;
     domain.last_seen = now;
   }
   for (const control::AllocationState& state : report.allocations) {

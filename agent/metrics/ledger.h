@@ -60,6 +60,7 @@ struct TenantGauges {
   uint64_t memory_waiting = 0;
   uint64_t unsupported_count = 0;
   bool suspended = false;
+  bool partition_pending = false;
 };
 
 struct Tenant {
@@ -90,6 +91,7 @@ struct DomainUse {
       executor_version;  // of the executor that serves; empty: none is ready, or it is unknown
   uint64_t sessions = 0;
   uint64_t allocations = 0;
+  uint64_t overrun_wait_ns = 0;
   // Sums over the allocations.
   uint64_t slots = 0;
   uint64_t memory_promised_bytes = 0;

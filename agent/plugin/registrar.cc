@@ -37,7 +37,7 @@ void Registrar::Tick(bool may_register, bool has_predecessor) {
   next_try_ = clock_->Now() + kRetryPause;
   if (absl::Status status = Register(options_.socket_name); !status.ok()) {
     ++counts_.failed_registrations;
-    Say(std::string(status.message()));
+    LogTrouble(std::string(status.message()));
     return;
   }
   ++counts_.registrations;
@@ -63,7 +63,7 @@ bool Registrar::Serve() {
   if (absl::Status status = server_->Start(own_path); !status.ok()) {
     own_socket_.reset();
     next_serve_ = clock_->Now() + kRetryPause;
-    Say(std::string(status.message()));
+    LogTrouble(std::string(status.message()));
     return false;
   }
   own_socket_ = FindSocket(own_path);
@@ -75,7 +75,7 @@ void Registrar::CheckKubelet() {
   const std::optional<FileId> found = FindSocket(path);
   if (!found.has_value()) {
     registered_with_.reset();
-    Say(Cat("kubelet: no ", path, "; waiting for the kubelet to start"));
+    LogTrouble(Cat("kubelet: no ", path, "; waiting for the kubelet to start"));
   } else if (found != kubelet_) {
     if (options_.on_kubelet) {
       options_.on_kubelet(Cat(found->device, ":", found->inode, ":", found->changed_ns));
@@ -99,8 +99,8 @@ void Registrar::CheckWatch(bool has_predecessor) {
     ++counts_.ended_watches;
     registered_with_.reset();
   } else if (clock_->Now() - registered_at_ >= kWatchTimeout) {
-    Say(Cat("kubelet: ", options_.kubelet_directory, kKubeletSocket,
-            " took our registration but does not watch the devices; registering again"));
+    LogTrouble(Cat("kubelet: ", options_.kubelet_directory, kKubeletSocket,
+                   " took our registration but does not watch the devices; registering again"));
     ++counts_.ended_watches;
     registered_with_.reset();
   }
@@ -118,7 +118,7 @@ void Registrar::RegisterRefusing() {
   const std::string name = stem + "-refused.sock";
   if (absl::Status status = refusing_->Start(options_.kubelet_directory + "/" + name);
       !status.ok()) {
-    Say(std::string(status.message()));
+    LogTrouble(std::string(status.message()));
     return;
   }
   // If registration succeeded, the kubelet may call this server from now on.
@@ -161,7 +161,7 @@ absl::Status Registrar::Register(const std::string& socket_name) {
       Cat("kubelet: ", path, ": Register: ", status.error_message(), "; trying again"));
 }
 
-void Registrar::Say(const std::string& trouble) {
+void Registrar::LogTrouble(const std::string& trouble) {
   if (trouble == last_trouble_) return;
   last_trouble_ = trouble;
   spdlog::warn("{}", trouble);

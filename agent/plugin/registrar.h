@@ -79,7 +79,7 @@ class Registrar {
   // Registers `refusing_` so that the kubelet forgets the connection of an agent that is about to end.
   void RegisterRefusing();
   absl::Status Register(const std::string& socket_name);
-  void Say(const std::string& trouble);
+  void LogTrouble(const std::string& trouble);
 
   const Options options_;
   PluginServer* const server_;

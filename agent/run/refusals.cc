@@ -25,7 +25,7 @@ uint64_t FaultsOf(const control::AllocationState& state) {
 bool HasTrouble(const Tenant& tenant) {
   const control::AllocationState& state = *tenant.state;
   return state.memory_refused_count != 0 || state.sessions_refused != 0 || FaultsOf(state) != 0 ||
-         state.unsupported_count != 0;
+         state.unsupported_count != 0 || state.pending_partition[0] != 0;
 }
 
 // "cuA, cuB and 3 more".
@@ -75,6 +75,10 @@ class Rows {
     Add(state, "process", state.sessions_refused,
         "not let in" + (refusal.empty() ? "" : ": " + refusal));
     Add(state, "fault", FaultsOf(state), FaultNames(state) + why);
+    if (state.pending_partition[0] != 0) {
+      Add(state, "partition", state.pending_partitions,
+          "pending: " + Text(state.pending_partition));
+    }
     Add(state, "call", state.unsupported_count, "not supported: " + UnsupportedNames(state));
   }
 

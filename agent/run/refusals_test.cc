@@ -69,13 +69,17 @@ TEST(Refusals, EachKindHasItsLineAndOneReasonIsWhole) {
   full.memory_refused_count = 4;
   full.memory_quota_bytes = uint64_t{2} << 30;
   full.memory_used_bytes = uint64_t{1} << 30;
+  control::AllocationState pending = Tenant("s");
+  pending.pending_partitions = 2;
+  control::SetText(pending.pending_partition, "there is no room yet");
   EXPECT_EQ(
-      Table({faulty, full, refused}),
-      "LAST   TIMES   WHAT      POD             REASON\n"
-      "-      2       process   team-a/p/main   not let in: team-a/p/main has 64 processes on "
+      Table({faulty, full, refused, pending}),
+      "LAST   TIMES   WHAT        POD             REASON\n"
+      "-      2       process     team-a/p/main   not let in: team-a/p/main has 64 processes on "
       "this GPU already\n"
-      "-      3       fault     team-a/q/main   long_kernel: kernel slow ran for too long\n"
-      "-      4       memory    team-a/r/main   beyond its quota of 2.0GiB; it uses 1.0GiB\n");
+      "-      3       fault       team-a/q/main   long_kernel: kernel slow ran for too long\n"
+      "-      4       memory      team-a/r/main   beyond its quota of 2.0GiB; it uses 1.0GiB\n"
+      "-      2       partition   team-a/s/main   pending: there is no room yet\n");
 }
 
 TEST(Refusals, OfSeveralKindsTheLatestReasonIsSaidToBeThat) {

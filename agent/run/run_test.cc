@@ -251,6 +251,15 @@ TEST_F(GpuloomRun, ASchedulerOf3_6IsUsed) {
   EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
 }
 
+TEST_F(GpuloomRun, ASchedulerOf3_7IsUsed) {
+  std::filesystem::create_directories(state_);
+  const control::RecordedScheduler scheduler(
+      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.7/run_3.8.txt"));
+  EXPECT_EQ(Run({"true"}), 0) << Errors();
+  EXPECT_FALSE(scheduler.was_surprised());
+  EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
+}
+
 TEST_F(GpuloomRun, TheCommandFindsItsAllocation) {
   EXPECT_EQ(Run({"sh", "-c", "test -S $GPULOOM_SOCKET_DIR/gpuloom.sock && echo $LD_PRELOAD"}), 0);
   EXPECT_THAT(Output(), ::testing::EndsWith("/$LIB/libcuda.so.1\n"));

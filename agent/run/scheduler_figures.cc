@@ -37,6 +37,7 @@ bool Ask(const std::string& folder, SchedulerFigures* figures, bool* not_listeni
   figures->driver_version = client.driver_version();
   figures->speaks_3_3 = client.scheduler_speaks_3_3();
   figures->speaks_3_4 = client.scheduler_speaks_3_4();
+  figures->speaks_3_8 = client.scheduler_speaks_3_8();
   if (!client.ListAllocations(&figures->allocations, error)) return false;
   // Slots whose pod is not known yet: nobody's.
   std::erase_if(figures->allocations,
@@ -216,6 +217,7 @@ Json JsonOfTenant(const Tenant& tenant) {
   if (tenant.scheduler->speaks_3_4) json["long_kernels"] = state.long_kernels;
   json["latest_fault"] = Text(state.latest_fault);
   json["latest_refusal"] = Text(state.latest_refusal);
+  if (tenant.scheduler->speaks_3_8) json["pending_partition"] = Text(state.pending_partition);
   const control::WorkCounts& work = state.work;
   json["batches"] = work.batches;
   json["copies"] = {{"to_device", work.copies_to_device},

@@ -29,6 +29,7 @@ struct SchedulerFigures {
   std::string folder;
   bool speaks_3_3 = false;  // `gpu` and `domains` are known
   bool speaks_3_4 = false;
+  bool speaks_3_8 = false;
   uint64_t memory_bytes = 0;
   uint32_t driver_version = 0;  // CUDA's number, 12020 for 12.2; 0: an older scheduler
   control::GpuState gpu{};

@@ -162,18 +162,20 @@ Json JsonOf(const SchedulerFigures& scheduler) {
                        {"lost", gpu.executors_lost}};
   json["trust_domains"] = Json::array();
   for (const control::DomainState& domain : scheduler.domains) {
-    json["trust_domains"].push_back({{"name", Text(domain.name)},
-                                     {"tenants", domain.allocations},
-                                     {"processes", domain.sessions},
-                                     {"busy_seconds", JsonOfBusyTime(domain.busy)},
-                                     {"overruns", domain.overruns},
-                                     {"executors",
-                                      {{"version", TextOrNull(domain.executor_version)},
-                                       {"fully_confined", FullyConfined(domain)},
-                                       {"now", domain.executors},
-                                       {"started", domain.executors_started},
-                                       {"failed", domain.executors_failed},
-                                       {"lost", domain.executors_lost}}}});
+    Json its = {{"name", Text(domain.name)},
+                {"tenants", domain.allocations},
+                {"processes", domain.sessions},
+                {"busy_seconds", JsonOfBusyTime(domain.busy)},
+                {"overruns", domain.overruns},
+                {"executors",
+                 {{"version", TextOrNull(domain.executor_version)},
+                  {"fully_confined", FullyConfined(domain)},
+                  {"now", domain.executors},
+                  {"started", domain.executors_started},
+                  {"failed", domain.executors_failed},
+                  {"lost", domain.executors_lost}}}};
+    if (scheduler.speaks_3_8) its["overrun_wait_seconds"] = Seconds(domain.overrun_wait_ns);
+    json["trust_domains"].push_back(std::move(its));
   }
   return json;
 }

@@ -79,6 +79,7 @@ TEST_F(StatusTest, TenantsAndWhatTheyHadTheGpuDo) {
   // One domain has all that the GPU did, and its tenants together no more.
   EXPECT_EQ(gpu["trust_domains"][0]["busy_seconds"], gpu["busy_seconds"]);
   EXPECT_EQ(gpu["trust_domains"][0]["overruns"], 0);
+  EXPECT_EQ(gpu["trust_domains"][0]["overrun_wait_seconds"], 0);
   EXPECT_EQ(gpu["trust_domains"][0]["executors"]["version"], kVersion);
   EXPECT_GT(gpu["busy_seconds"]["compute"], 0);
   EXPECT_LE(gpu["busy_seconds"]["compute"], gpu["running_seconds"]);

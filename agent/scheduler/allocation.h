@@ -101,6 +101,8 @@ struct Allocation {
   std::array<uint64_t, control::kFaults> faults = {};  // by control::Fault
   std::string latest_fault;                            // how its latest faulted session ended
   std::string latest_refusal;                          // why its latest refused session was refused
+  std::string pending_partition;                       // control::AllocationState's
+  uint64_t pending_partitions = 0;
   std::vector<std::string> unsupported;  // unsupported CUDA features that were requested, each once
 
   // Returns false if the name is already known or the list is full. Characters that a name may not

@@ -10,6 +10,7 @@ namespace gpuloom::scheduler {
 void DeviceTime::Advance(uint64_t now_ns) {
   const uint64_t passed_ns = now_ns - std::min(now_ns, now_ns_);
   now_ns_ = std::max(now_ns, now_ns_);
+  if (!executors_.empty()) sum_.of_copies_ns += passed_ns / executors_.size();
   if (turns_ != 0) {
     sum_.of_turns_ns += passed_ns / turns_;
   } else if (!executors_.empty()) {
@@ -18,10 +19,16 @@ void DeviceTime::Advance(uint64_t now_ns) {
 }
 
 // The executor's own part grows by the sums' growth since it was last looked at: by turns only
-// while it has one, by pauses always.
-void DeviceTime::Settle(Executor* executor) const {
+// while it has one, by pauses and of copy engines always.
+void DeviceTime::Settle(Executor* executor) {
   if (executor->has_turn) executor->part_ns += sum_.of_turns_ns - executor->since.of_turns_ns;
   executor->part_ns += sum_.of_pauses_ns - executor->since.of_pauses_ns;
+  for (size_t i = 0; i < executor->kept_ns.size(); ++i) {
+    uint64_t& kept_ns = executor->kept_ns[i];
+    kept_ns += sum_.of_copies_ns - executor->since.of_copies_ns;
+    left_ns_[i] += kept_ns - std::min(kept_ns, kKeptNs);
+    kept_ns = std::min(kept_ns, kKeptNs);
+  }
   executor->since = sum_;
 }
 
@@ -34,7 +41,11 @@ void DeviceTime::Add(uint64_t executor, uint64_t now_ns) {
 void DeviceTime::Remove(uint64_t executor, uint64_t now_ns) {
   // Also takes it out of the turns' count, if it is in it.
   SetTurn(executor, false, now_ns);
-  executors_.erase(executor);
+  const auto it = executors_.find(executor);
+  if (it == executors_.end()) return;
+  Settle(&it->second);
+  for (size_t i = 0; i < left_ns_.size(); ++i) left_ns_[i] += it->second.kept_ns[i];
+  executors_.erase(it);
 }
 
 void DeviceTime::SetTurn(uint64_t executor, bool has_turn, uint64_t now_ns) {
@@ -59,11 +70,25 @@ uint64_t DeviceTime::Charge(uint64_t executor, size_t engine, uint64_t wanted_ns
   const auto it = executors_.find(executor);
   if (it == executors_.end()) return 0;
   Settle(&it->second);
-  uint64_t& charged_ns = it->second.charged_ns[engine];
-  // An engine can be busy all the time, so each engine has the executor's whole part for itself.
-  const uint64_t granted_ns = std::min(wanted_ns, it->second.part_ns - charged_ns);
-  charged_ns += granted_ns;
+  if (engine != 0) return ChargeCopies(&it->second, engine - 1, wanted_ns);
+  const uint64_t granted_ns = std::min(wanted_ns, it->second.part_ns - it->second.charged_ns);
+  it->second.charged_ns += granted_ns;
   return granted_ns;
+}
+
+// Whoever copies alone is charged for all of it, half of that two seconds later beside one other executor.
+uint64_t DeviceTime::ChargeCopies(Executor* executor, size_t copy_engine, uint64_t wanted_ns) {
+  uint64_t& kept_ns = executor->kept_ns[copy_engine];
+  uint64_t& left_ns = left_ns_[copy_engine];
+  if (wanted_ns > kept_ns) {
+    // What others have kept for too long is there only when it is looked at.
+    for (auto& [id, other] : executors_) Settle(&other);
+  }
+  const uint64_t own_ns = std::min(wanted_ns, kept_ns);
+  const uint64_t others_ns = std::min(wanted_ns - own_ns, left_ns);
+  kept_ns -= own_ns;
+  left_ns -= others_ns;
+  return own_ns + others_ns;
 }
 
 }  // namespace gpuloom::scheduler

@@ -3,8 +3,10 @@
 // been charged. What executors report is untrusted: no engine is ever charged for more time than has passed, and so the
 // charges of an engine never add up to more than the time that has passed.
 //
-// Each moment belongs in equal parts to the executors that have a turn in it; a moment in which nobody has a turn, to
-// all executors. What an executor reports beyond its part is not lost: it can be charged later, as its part grows.
+// Of the kernels' engine each moment belongs in equal parts to the executors that have a turn in it; a moment in which
+// nobody has a turn, to all executors. Of a copy engine, which needs no turn, each moment belongs to all executors, and
+// what one does not claim within kKeptNs is there for the others. What an executor reports beyond its part is not lost:
+// it can be charged later, as its part grows.
 //
 // Plain value, owned by Turns; the scheduler's thread only. Time is an argument, in nanoseconds, and never goes back.
 // An unknown executor has no part. docs/design/sharing-time.md.
@@ -20,6 +22,8 @@ namespace gpuloom::scheduler {
 class DeviceTime {
  public:
   static constexpr size_t kEngines = 3;  // kernels, copies to the device, copies from it
+  // Twice as long as an executor keeps its figures to itself.
+  static constexpr uint64_t kKeptNs = 2'000'000'000;
 
   // Begins without a turn; the executor's part grows from here on.
   void Add(uint64_t executor, uint64_t now_ns);
@@ -27,7 +31,7 @@ class DeviceTime {
   // `has_turn` is false once the executor has no turn and nothing at the device.
   void SetTurn(uint64_t executor, bool has_turn, uint64_t now_ns);
 
-  // The executor's part since it was added.
+  // The executor's part of the kernels' engine since it was added.
   uint64_t PartNs(uint64_t executor, uint64_t now_ns);
 
   // Charges as much of `wanted_ns` as the executor's part of the engine's time still has. Returns how much that was.
@@ -38,20 +42,26 @@ class DeviceTime {
   struct Part {
     uint64_t of_turns_ns = 0;
     uint64_t of_pauses_ns = 0;
+    uint64_t of_copies_ns = 0;
   };
   struct Executor {
     bool has_turn = false;
     Part since;            // sum_ when the executor last changed
     uint64_t part_ns = 0;  // its part until then
-    std::array<uint64_t, kEngines> charged_ns = {};
+    uint64_t charged_ns = 0;
+    std::array<uint64_t, kEngines - 1> kept_ns =
+        {};  // of its parts of the copy engines, what it has not claimed
   };
 
   void Advance(uint64_t now_ns);
-  void Settle(Executor* executor) const;
+  void Settle(Executor* executor);
+  uint64_t ChargeCopies(Executor* executor, size_t copy_engine, uint64_t wanted_ns);
 
   std::map<uint64_t, Executor> executors_;
   uint64_t turns_ = 0;  // executors that have a turn
   Part sum_;
+  std::array<uint64_t, kEngines - 1> left_ns_ =
+      {};  // of the copy engines, what executors have left to others
   uint64_t now_ns_ = 0;
 };
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace gpuloom::scheduler {
 namespace {
 
@@ -40,18 +42,61 @@ TEST(DeviceTime, OverlapsAndPausesAreDivided) {
   EXPECT_EQ(time.Charge(2, 0, 1000, 350), 50u + 50 + 50);
 }
 
+constexpr uint64_t kSecond = 1'000'000'000;
+
+// Each second two executors say what they have copied; the first one has the only turn.
+std::array<uint64_t, 2> ChargedForCopies(uint64_t first_ns, uint64_t second_ns) {
+  DeviceTime time;
+  time.Add(1, 0);
+  time.Add(2, 0);
+  time.SetTurn(1, true, 0);
+  std::array<uint64_t, 2> charged_ns = {};
+  std::array<uint64_t, 2> open_ns = {};
+  for (uint64_t now_ns = kSecond; now_ns <= 100 * kSecond; now_ns += kSecond) {
+    for (uint64_t i = 0; i < 2; ++i) {
+      open_ns[i] += i == 0 ? first_ns : second_ns;
+      const uint64_t granted_ns = time.Charge(i + 1, 1, open_ns[i], now_ns);
+      open_ns[i] -= granted_ns;
+      charged_ns[i] += granted_ns;
+    }
+  }
+  return charged_ns;
+}
+
+TEST(DeviceTime, CopiesNeedNoTurn) {
+  EXPECT_EQ(ChargedForCopies(0, kSecond / 4)[1], 25 * kSecond);
+  const auto alone = ChargedForCopies(0, kSecond);
+  EXPECT_GE(alone[1], 98 * kSecond) << "all of it, some two seconds later";
+  const auto both = ChargedForCopies(kSecond, kSecond);
+  EXPECT_EQ(both[0], 50 * kSecond);
+  EXPECT_EQ(both[1], 50 * kSecond);
+  const auto some = ChargedForCopies(kSecond / 10, kSecond);
+  EXPECT_EQ(some[0], 10 * kSecond);
+  EXPECT_GE(some[1], 87 * kSecond);
+}
+
+TEST(DeviceTime, Malicious_WhoClaimsAllLeavesOthersTheirPart) {
+  const auto charged = ChargedForCopies(1000 * kSecond, kSecond / 2);
+  EXPECT_EQ(charged[1], 50 * kSecond);
+  EXPECT_LE(charged[0] + charged[1], 100 * kSecond);
+}
+
 TEST(DeviceTime, Malicious_AllTogetherAreNeverChargedForMoreThanHasPassed) {
   DeviceTime time;
   uint64_t charged_ns = 0;
+  uint64_t copied_ns = 0;
   for (uint64_t now_ns = 1; now_ns < 5000; ++now_ns) {
     const uint64_t who = now_ns * 7 % 4;
     if (now_ns % 11 == 0) time.Remove(who, now_ns);
     time.Add(who, now_ns);
     time.SetTurn(who, now_ns % 3 != 0, now_ns);
     charged_ns += time.Charge(who, 0, UINT64_MAX, now_ns);
+    copied_ns += time.Charge(who, 2, UINT64_MAX, now_ns);
     ASSERT_LE(charged_ns, now_ns);
+    ASSERT_LE(copied_ns, now_ns);
   }
   EXPECT_GT(charged_ns, 0u);
+  EXPECT_GT(copied_ns, 0u);
 }
 
 TEST(DeviceTime, AnUnknownOneHasNoPart) {

@@ -53,6 +53,9 @@ void Reports::SendStates(Peer* peer, uint32_t request) {
                      OneLine(allocation.latest_fault, kMaxTroubleBytes).c_str());
     control::SetText(state.latest_refusal,
                      OneLine(allocation.latest_refusal, kMaxTroubleBytes).c_str());
+    control::SetText(state.pending_partition,
+                     OneLine(allocation.pending_partition, kMaxTroubleBytes).c_str());
+    state.pending_partitions = allocation.pending_partitions;
     std::copy(allocation.faults.begin(), allocation.faults.end(), state.faults);
     AddSessions(allocation, &state);
     state.unsupported_count = static_cast<uint32_t>(allocation.unsupported.size());
@@ -128,6 +131,7 @@ void Reports::SendDomains(Domains* domains, Peer* peer, uint32_t request) {
       domain.executors_lost = history->counts.lost;
     }
     domain.overruns = turns_->overruns(name);
+    domain.overrun_wait_ns = turns_->overrun_wait_ns(name);
     if (const auto serving = registry_.serving.find(name); serving != registry_.serving.end()) {
       control::SetText(domain.executor_version, serving->second->version.c_str());
       control::SetText(domain.executor_cupti, serving->second->cupti.c_str());

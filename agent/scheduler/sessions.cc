@@ -129,6 +129,7 @@ void Sessions::AddToExecutor(Session* session) {
   add.partition = session->allocation->partition;
   add.kernels = session->allocation->kernels;
   add.rescue_after_ms = session->allocation->rescue_after_ms;
+  add.scheduler_minor = control::kControlMinor;
 
   SessionRegions& regions = session->regions;
   // The executor gets the command region read-only, for the tenant is its only writer; the tenant
@@ -282,7 +283,7 @@ void Sessions::Forget(uint64_t session_id) {
   }
   memory_grants_->ReleaseAll(session.get());
   addresses_->Return(*session);
-  --session->allocation->session_count;
+  if (--session->allocation->session_count == 0) session->allocation->pending_partition.clear();
   // The last charge: from here on the figures are the allocation's.
   accounting_->Charge(session.get());
   operator_traces_->CountSession(*session);

@@ -67,6 +67,45 @@ TEST_F(ShareTest, PartsOfTheMultiprocessorsComeWithASessionAndChangeWhileItRuns)
   EXPECT_EQ(tenant.OrderForNumber('Y'), 50u);
 }
 
+TEST_F(ShareTest, TermsThatAreNotInForceYetAreSaidWithTheReasonAndCounted) {
+  const std::string directory = Add(&client_, "a");
+  Bind("a", {});
+  Tenant tenant;
+  ASSERT_TRUE(tenant.Attach(directory));
+  const auto becomes = [&](const char* why, uint64_t times) {
+    return Becomes(&client_, "a", [&](const control::AllocationState& state) {
+      return control::TextOf(state.pending_partition) == why && state.pending_partitions == times;
+    });
+  };
+  EXPECT_TRUE(becomes("", 0));
+  EXPECT_EQ(tenant.Order('j'), 'k');
+  EXPECT_TRUE(becomes("no\\nroom", 1)) << "in one line";
+  EXPECT_EQ(tenant.Order('j'), 'k');
+  EXPECT_EQ(tenant.Order('J'), 'k');
+  EXPECT_TRUE(becomes("", 1));
+  EXPECT_EQ(tenant.Order('j'), 'k');
+  EXPECT_TRUE(becomes("no\\nroom", 2));
+  tenant.Leave();
+  EXPECT_TRUE(becomes("", 2)) << "its next process begins with them, or not at all";
+}
+
+TEST_F(ShareTest, Malicious_AnExecutorSpeaksOfItsOwnAllocationsOnly) {
+  const std::string first = Add(&client_, "a"), second = Add(&client_, "b");
+  Bind("a", {});
+  control::BindAllocation bind = BindMessage("b", "another domain", kGiB);
+  std::string error;
+  ASSERT_TRUE(client_.BindAllocation(bind, &error)) << error;
+  Tenant hostile, honest;
+  ASSERT_TRUE(hostile.Attach(first) && honest.Attach(second));
+  EXPECT_EQ(hostile.Order('f'), 'k');
+  EXPECT_EQ(hostile.Order('j'), 'k');
+  EXPECT_TRUE(Becomes(&client_, "a", [](const control::AllocationState& state) {
+    return state.pending_partition[0] != 0;
+  }));
+  EXPECT_EQ(State(&client_, "b").pending_partitions, 0u);
+  EXPECT_EQ(honest.Order('m'), 0) << "and is served";
+}
+
 TEST_F(ShareTest, WhenItIsRescuedComesWithASessionAndChangesWhileItRuns) {
   const std::string directory = Add(&client_, "a");
   control::BindAllocation bind = BindMessage("a", "domain", kGiB);

@@ -71,4 +71,18 @@ void Shares::On(Executor* executor, const control::SessionHeld& message, control
   session->held = session->allocation->suspended;
 }
 
+// An allocation that has no session there is as unknown as none.
+void Shares::On(Executor* executor, const control::PartitionPending& message, control::Incoming&) {
+  for (const uint64_t id : executor->sessions) {
+    const Session* session = registry_.FindSession(id, *executor);
+    if (session == nullptr || session->allocation->id != message.allocation_id) continue;
+    Allocation& allocation = *session->allocation;
+    std::string why = control::TextOf(message.why);
+    if (why == allocation.pending_partition) return;
+    if (!why.empty()) ++allocation.pending_partitions;
+    allocation.pending_partition = std::move(why);
+    return;
+  }
+}
+
 }  // namespace gpuloom::scheduler

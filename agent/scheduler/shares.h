@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What allocations may have of the device's time: executors are told the policy's terms and who is suspended, and
-// report whose work is held. A part of the scheduler; its thread only. The terms are the allocations', which the
+// report whose work is held, and whose terms cannot be kept now. A part of the scheduler; its thread only. The terms are the allocations', which the
 // registry owns.
 #pragma once
 
@@ -24,6 +24,7 @@ class Shares : public Part {
   [[nodiscard]] bool Apply(Controller* controller, const control::SuspendAllocation& message,
                            std::string* error);
   void On(Executor* executor, const control::SessionHeld& message, control::Incoming& in);
+  void On(Executor* executor, const control::PartitionPending& message, control::Incoming& in);
 
   // Returns the same number for equal names, also when nobody has held it for a while: what a namespace owes is known by
   // its number. With very many names those that nobody holds get another one. A number is never reused.

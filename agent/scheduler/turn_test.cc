@@ -400,6 +400,40 @@ TEST_F(OverrunTest, AKernelThatThePolicyAllowsCostsNobodyHisExecutor) {
   EXPECT_EQ(LostOf(State(&client_, "a")), 0u);
 }
 
+TEST_F(OverrunTest, HowLongADomainWaitsAfterwardsIsSaid) {
+  Tenant slow, other;
+  Join(&slow, "a", {0, 1, 0, 0, 0});
+  control::BindAllocation bind = BindMessage("a", "domain-a", kGiB);
+  bind.shares = {0, 1, 0, 0, 0};
+  bind.kernels.end_after_ms = 600'000;
+  std::string error;
+  ASSERT_TRUE(client_.BindAllocation(bind, &error)) << error;
+  Join(&other, "b", {0, 99, 0, 0, 0});
+  const auto wait_ns = [&](const char* name) {
+    control::GpuState gpu{};
+    std::vector<control::DomainState> domains;
+    EXPECT_TRUE(client_.DescribeGpu(&gpu, &domains, &error)) << error;
+    for (const control::DomainState& domain : domains) {
+      if (control::TextOf(domain.name) == name) return domain.overrun_wait_ns;
+    }
+    return UINT64_MAX;
+  };
+  EXPECT_EQ(slow.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&slow, kEndless));
+  EXPECT_EQ(slow.Order('b'), 'k');
+  EXPECT_EQ(wait_ns("domain-a"), 0u);
+  EXPECT_EQ(other.Order('+'), 'k');
+  EXPECT_TRUE(Becomes(&other, kBounded));
+  const auto begun = EventLoop::Clock::now();
+  (void)OrdersIn(&other, milliseconds(2500));
+  EXPECT_EQ(slow.Order('B'), 'k');
+  EXPECT_TRUE(WaitFor([&] { return wait_ns("domain-a") != 0; }));
+  // Half of the time was charged to it, of which it owes nine times at most.
+  EXPECT_LE(std::chrono::nanoseconds(wait_ns("domain-a")),
+            9 * (EventLoop::Clock::now() - begun) / 2);
+  EXPECT_EQ(wait_ns("domain-b"), 0u);
+}
+
 TEST_F(TurnTest, Malicious_OneThatAlwaysWantsAndNeverWorksTakesNoMoreThanItsShare) {
   Tenant liar, honest;
   Join(&liar, "a", {0, 100, 0, 0, 0});

@@ -214,6 +214,11 @@ uint64_t Turns::overruns(const std::string& domain) const {
   return it == domains_.end() ? 0 : arbiter_.overruns(it->second.id);
 }
 
+uint64_t Turns::overrun_wait_ns(const std::string& domain) const {
+  const auto it = domains_.find(domain);
+  return it == domains_.end() ? 0 : arbiter_.owes_ns(it->second.id);
+}
+
 uint64_t Turns::PartNs(const Executor& executor) { return time_.PartNs(executor.id, Now()); }
 
 uint64_t Turns::Charge(const Executor& executor, size_t engine, uint64_t wanted_ns) {

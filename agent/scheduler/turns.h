@@ -69,6 +69,9 @@ class Turns {
 
   // How often the domain has overrun its turn for so long that others were given theirs meanwhile.
   uint64_t overruns(const std::string& domain) const;
+  // How much of the device's time the others are to have before it gets a turn again because of that; 0: it does not
+  // wait.
+  uint64_t overrun_wait_ns(const std::string& domain) const;
 
   static bool IsValid(const control::TurnUsage& usage_untrusted) {
     return usage_untrusted.count <= control::kUsesAtOnce && usage_untrusted.more <= 1;

@@ -164,7 +164,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "control_3.3/agent_3.3", "control_3.3/run_3.3", "control_3.3/status_3.3",
                       "control_3.4/agent_3.4", "control_3.4/run_3.4", "control_3.4/status_3.4",
                       "control_3.5/agent_3.5", "control_3.5/run_3.5", "control_3.5/status_3.5",
-                      "control_3.6/agent_3.6", "control_3.6/run_3.6", "control_3.6/status_3.6"),
+                      "control_3.6/agent_3.6", "control_3.6/run_3.6", "control_3.6/status_3.6",
+                      "control_3.7/agent_3.7", "control_3.7/run_3.7", "control_3.7/status_3.7"),
     [](const auto& name) {
       std::string text = name.param;
       std::replace_if(

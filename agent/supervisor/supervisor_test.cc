@@ -475,7 +475,7 @@ INSTANTIATE_TEST_SUITE_P(Releases, RecordedSchedulers,
                          ::testing::Values("control_3.0/agent_3.1", "control_3.1/agent_3.2",
                                            "control_3.2/agent_3.3", "control_3.3/agent_3.4",
                                            "control_3.4/agent_3.5", "control_3.5/agent_3.6",
-                                           "control_3.6/agent_3.7"),
+                                           "control_3.6/agent_3.7", "control_3.7/agent_3.8"),
                          [](const auto& name) {
                            return std::string(name.param).substr(8, 1) +
                                   std::string(name.param).substr(10, 1);

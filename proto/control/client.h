@@ -49,6 +49,8 @@ class Client {
   bool scheduler_speaks_3_6() const { return connection_.peer_minor() >= 6; }
   // Those before 3.7 know nothing of rescueAfter.
   bool scheduler_speaks_3_7() const { return connection_.peer_minor() >= 7; }
+  // Those before 3.8 do not say which changes of smPercent and smReserved are pending.
+  bool scheduler_speaks_3_8() const { return connection_.peer_minor() >= 8; }
 
   // The GPU's memory; known after Connect.
   uint64_t device_memory_bytes() const { return device_memory_bytes_; }

@@ -110,6 +110,8 @@ std::string Layout() {
   FIELD(AllocationState, kernels);
   FIELD(AllocationState, latest_fault);
   FIELD(AllocationState, latest_refusal);
+  FIELD(AllocationState, pending_partition);
+  FIELD(AllocationState, pending_partitions);
   MESSAGE(SuspendAllocation);
   FIELD(SuspendAllocation, name);
   FIELD(SuspendAllocation, suspend);

@@ -71,7 +71,8 @@ using AllMessages = MessageList<
     StopTracing,
     TraceProgress,
     LongKernel,
-    StartTracingOwn>;
+    StartTracingOwn,
+    PartitionPending>;
 // clang-format on
 
 // An empty struct has size 1 in C++ and takes 0 bytes in a message.

@@ -199,6 +199,10 @@ struct AllocationState {
   char latest_fault[256];
   // Since 3.7: why the latest of its sessions that were refused was not admitted, in words; empty: none was refused.
   char latest_refusal[256];
+  // Since 3.8: why its sessions do not have the multiprocessors that the policy says (PartitionPending), and how often
+  // that began, since the allocation was added.
+  char pending_partition[256];
+  uint64_t pending_partitions;
 };
 
 // ---- scheduler ↔ executor ----
@@ -263,7 +267,9 @@ struct AddSession {
   PartitionTerms partition;  // since 3.4
   KernelTerms kernels;
   uint32_t rescue_after_ms;  // as in BindAllocation; since 3.7
-  uint32_t unused_last;
+  // The minor of the scheduler's control version, so that an executor of a later release sends nothing that ends it there;
+  // 0: one before 3.8. Since 3.8
+  uint32_t scheduler_minor;
 };
 
 // Executor: the session's regions are mapped and its ring is being read; or not, with the reason.
@@ -488,7 +494,8 @@ struct SessionHeld {
 };
 
 // Turns between trust domains (docs/design/sharing-time.md). An executor that has received neither of the next two
-// messages has an endless turn, and sends none of the three after them.
+// messages has an endless turn, and sends none of the three after them. A turn is for kernels, and what else goes to
+// their engine: copies between host and device need none.
 
 // Scheduler: the executor may submit, allocations of the class `lowest` and above.
 struct GiveTurn {
@@ -496,18 +503,18 @@ struct GiveTurn {
   static constexpr Route kRoute = Route::kSchedulerOrders;
   uint32_t lowest;  // 1 high, 2 normal, 3 low
   uint32_t unused;
-  // How much predicted work may be in flight to each engine; UINT64_MAX: no other domain waits, and there is no bound.
+  // How much predicted work may be in flight; UINT64_MAX: no other domain waits, and there is no bound.
   uint64_t in_flight_ns;
 };
 
-// Scheduler: the executor must submit nothing more. Work at the device runs to its end; then the executor sends
+// Scheduler: the executor must submit no more kernels. Those at the device run to their end; then the executor sends
 // TurnDrained, with this message's `request`, unless it was given a turn meanwhile.
 struct EndTurn {
   static constexpr std::string_view kName = "EndTurn";
   static constexpr Route kRoute = Route::kSchedulerOrders;
 };
 
-// Executor: whether the allocation has work for the device. Sent only when that changes; 0 only after it had none for a
+// Executor: whether the allocation has kernels for the device. Sent only when that changes; 0 only after it had none for a
 // while. Ignored for an allocation that is unknown or belongs to another domain.
 struct AllocationWants {
   static constexpr std::string_view kName = "AllocationWants";
@@ -534,7 +541,7 @@ struct TurnUsage {
   AllocationUse uses[kUsesAtOnce];
 };
 
-// Executor: nothing of its sessions is at the device, and nothing will be until GiveTurn.
+// Executor: no kernel of its sessions is at the device, and none will be until GiveTurn.
 struct TurnDrained {
   static constexpr std::string_view kName = "TurnDrained";
   static constexpr Route kRoute = Route::kExecutorSays;
@@ -597,6 +604,9 @@ struct DomainState {
   uint32_t executor_has_cupti;
   uint32_t
       executor_is_lenient;  // 1: the serving one is not fully confined: its driver does not start otherwise
+  // How much of the device's time the others are to have before the domain, which overran a turn for long, gets one
+  // again; 0: it does not wait. Since 3.8
+  uint64_t overrun_wait_ns;
 };
 
 // ---- long kernels, since 3.4 ----
@@ -613,6 +623,19 @@ struct LongKernel {
   uint32_t launches;  // this many went to the device together; one of them is the kernel
   uint32_t unused;
   char function[256];  // the first one's name; empty: a graph, or not known
+};
+
+// ---- since 3.8 ----
+
+// Executor: the sessions of the allocation keep the multiprocessors that they have, because what the policy says of them
+// (PartitionTerms) is not possible now. It is tried again whenever something changes. Sent when that begins, when the
+// reason changes, and when it ends; no longer in force once the allocation has no session. Not sent to schedulers before 3.8
+// (AddSession::scheduler_minor).
+struct PartitionPending {
+  static constexpr std::string_view kName = "PartitionPending";
+  static constexpr Route kRoute = Route::kExecutorSays;
+  uint64_t allocation_id;
+  char why[256];  // in words; empty: they have what the policy says
 };
 
 }  // namespace gpuloom::control

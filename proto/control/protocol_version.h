@@ -22,7 +22,7 @@
 namespace gpuloom::control {
 
 inline constexpr uint16_t kControlMajor = 3;
-inline constexpr uint16_t kControlMinor = 7;
+inline constexpr uint16_t kControlMinor = 8;
 
 constexpr bool CanTalk(uint16_t major_untrusted) { return major_untrusted == kControlMajor; }
 

@@ -86,8 +86,8 @@ bool EventFile::End() {
 void EventFile::Begin() { fputs(std::exchange(first_, false) ? "\n" : ",\n", file_); }
 
 // A metadata event ("M"), which names a process or thread. `value` is JSON.
-void EventFile::Say(const char* what, int process, uint32_t thread, const char* field,
-                    const std::string& value) {
+void EventFile::AddMetadata(const char* what, int process, uint32_t thread, const char* field,
+                            const std::string& value) {
   Begin();
   fprintf(file_, R"({"ph":"M","name":"%s","pid":%d,"tid":%u,"args":{"%s":%s}})", what, process,
           thread, field, value.c_str());
@@ -99,9 +99,10 @@ EventFile::Process& EventFile::ProcessOf(uint64_t session_id, const Describe& de
   if (!is_new) return process;
   ++last_process_;
   const Labels labels = describe(session_id);
-  Say("process_name", process.number, 0, "name", Quoted(labels.name));
-  Say("process_labels", process.number, 0, "labels", Quoted(labels.further));
-  Say("process_sort_index", process.number, 0, "sort_index", std::to_string(process.number));
+  AddMetadata("process_name", process.number, 0, "name", Quoted(labels.name));
+  AddMetadata("process_labels", process.number, 0, "labels", Quoted(labels.further));
+  AddMetadata("process_sort_index", process.number, 0, "sort_index",
+              std::to_string(process.number));
   return process;
 }
 
@@ -127,8 +128,8 @@ const EventFile::Names* EventFile::NamesOf(const Part& part, const TraceRecord& 
 void EventFile::AddRecord(const Part& part, const TraceRecord& record, const Describe& describe) {
   Process& process = ProcessOf(record.session_id, describe);
   if (process.streams.insert(record.stream).second) {
-    Say("thread_name", process.number, record.stream, "name",
-        Quoted("stream " + std::to_string(record.stream)));
+    AddMetadata("thread_name", process.number, record.stream, "name",
+                Quoted("stream " + std::to_string(record.stream)));
   }
   const auto kind = static_cast<TraceKind>(record.kind);
   const Names* const names = NamesOf(part, record);

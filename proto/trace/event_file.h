@@ -60,8 +60,8 @@ class EventFile {
   };
 
   void Begin();
-  void Say(const char* what, int process, uint32_t thread, const char* field,
-           const std::string& value);
+  void AddMetadata(const char* what, int process, uint32_t thread, const char* field,
+                   const std::string& value);
   Process& ProcessOf(uint64_t session_id, const Describe& describe);
   // Returns null if the record has no name.
   const Names* NamesOf(const Part& part, const wire::TraceRecord& record);

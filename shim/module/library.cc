@@ -69,7 +69,7 @@ CUresult LoadLinked(const void* wrapper, bool is_module, const JitOptions& jit, 
     return LoadImage(library, image, image_bytes, {}, &log);
   });
   free(image);
-  if (result != CUDA_SUCCESS) log.Say(jit);
+  if (result != CUDA_SUCCESS) log.Print(jit);
   return result;
 }
 
@@ -132,7 +132,7 @@ CUresult Load(const void* image_pointer, bool is_module, ImageMemory memory, uns
     result = LoadLinked(image_pointer, is_module, jit, result, out);
     if (result == CUDA_SUCCESS) return result;
   }
-  if (result != CUDA_SUCCESS) log.Say(jit);
+  if (result != CUDA_SUCCESS) log.Print(jit);
   if (IsOfImage(result)) return DeferError(result, is_module, out);
   if (result == CUDA_SUCCESS && memory == ImageMemory::kPreserved) {
     (*out)->image_bytes = image.size_bytes;
@@ -172,7 +172,7 @@ CUresult LoadFile(const char* path, bool is_module, unsigned option_count,
     result = LoadAs(is_module, out, [&](Library* library) {
       return LoadImage(library, bytes, image.size_bytes, jit, &log);
     });
-    if (result != CUDA_SUCCESS) log.Say(jit);
+    if (result != CUDA_SUCCESS) log.Print(jit);
   }
   free(bytes);
   return result;
@@ -288,7 +288,7 @@ CUresult EnsureLoaded(Library* library) GPULOOM_EXCLUDES(libraries.load_lock) {
   if (library->loaded.load(std::memory_order_acquire)) return CUDA_SUCCESS;
   LoadLog log;
   const CUresult result = LoadImage(library, library->image, library->image_bytes, {}, &log);
-  if (result != CUDA_SUCCESS) log.Say({});
+  if (result != CUDA_SUCCESS) log.Print({});
   if (result == CUDA_SUCCESS) library->loaded.store(true, std::memory_order_release);
   return result;
 }

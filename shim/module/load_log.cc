@@ -31,7 +31,7 @@ void LoadLog::Set(const char* text, size_t bytes) {
   text_[end] = '\0';
 }
 
-void LoadLog::Say(const JitOptions& jit) const {
+void LoadLog::Print(const JitOptions& jit) const {
   // A program with a buffer of its own tells its user itself.
   if (text_[0] == '\0' || jit.errors.size_out != nullptr) return;
   static std::atomic<uint64_t> said{0};

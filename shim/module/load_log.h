@@ -18,7 +18,7 @@ class LoadLog {
   void Set(const char* text, size_t bytes);
   // Writes one line to standard error, unless the program has passed a buffer for the log. Programs
   // try again and again: the same text is not written twice in a row.
-  void Say(const JitOptions& jit) const;
+  void Print(const JitOptions& jit) const;
 
  private:
   char text_[kTextBytes + 1] = {};

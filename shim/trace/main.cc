@@ -27,13 +27,13 @@ constexpr char kUsage[] =
     "  --seconds S   how long; fractions are fine\n"
     "  -o FILE       the file, which only its owner may read; -: standard output\n";
 
-int Say(ExitStatus status, const std::string& message) {
+int Report(ExitStatus status, const std::string& message) {
   fprintf(stderr, "gpuloom-trace: %s\n", message.c_str());
   return status;
 }
 
 int WrongUse(const std::string& message) {
-  Say(kWrongUse, message);
+  Report(kWrongUse, message);
   fputs(kUsage, stderr);
   return kWrongUse;
 }
@@ -68,19 +68,19 @@ int Run(int argc, char** argv) {
 
   // Before an executor records for nothing.
   trace::OutputFile output;
-  if (!output.Open(path)) return Say(kNotWritten, std::string(path) + ": " + strerror(errno));
+  if (!output.Open(path)) return Report(kNotWritten, std::string(path) + ": " + strerror(errno));
   OwnTrace own;
   std::string error;
   if (!AskForTrace(std::chrono::milliseconds(time_ms), &own, &error)) {
-    return Say(kNotWritten, error);
+    return Report(kNotWritten, error);
   }
   std::string summary;
   if (!WriteOwnTrace(own, output.file(), &summary) || !output.Finish()) {
-    return Say(kNotWritten, std::string(path) + " cannot be written whole: " + strerror(errno));
+    return Report(kNotWritten, std::string(path) + " cannot be written whole: " + strerror(errno));
   }
-  Say(kWritten, summary);
+  Report(kWritten, summary);
   const std::string lack = Lack(own);
-  return lack.empty() ? kWritten : Say(kPartly, lack);
+  return lack.empty() ? kWritten : Report(kPartly, lack);
 }
 
 }  // namespace

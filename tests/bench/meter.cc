@@ -60,7 +60,7 @@ Cost Meter::EndSession() {
     session->End(wire::Fatal::kNone, NowNs());
     return true;
   });
-  while (!session->Gone()) Round();
+  while (!session->HasLeft()) Round();
   rounds_.Part([&] {
     rounds_.DropSession();
     return true;

@@ -121,6 +121,12 @@ INSTEAD = {
     "tests/versions/record.py --client build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
     "--out tests/golden/control_3.6 --name 3.7":
         ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
+    "tests/versions/record.py --client OLD --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "--out tests/golden/control_3.7 --name 3.7":
+        ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
+    "tests/versions/record.py --client build/dev --scheduler OLD --recorder build/dev/tests/gpuloom-record-control "
+    "--out tests/golden/control_3.7 --name 3.8":
+        ("OLD is a build of another commit; made once, when the protocol changes", "tests/versions/record.py --help"),
 }
 
 # What a command's output says when it has done what it is shown for: (command, output).

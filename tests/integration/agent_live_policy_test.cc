@@ -159,9 +159,11 @@ TEST_F(LivePolicy, AReservationWithoutRoomIsSaidAndKeptOnceThereIsRoom) {
       "smReserved: 60%}}\n");
   EXPECT_TRUE(node_.WaitFor([&] {
     return node_.SchedulerLogs().find(
-               "policy: team-b/q/main keeps its multiprocessors until there is room for") !=
+               "policy: team-b/q/main keeps its multiprocessors: there is no room yet for") !=
            std::string::npos;
   })) << node_.SchedulerLogs();
+  EXPECT_TRUE(node_.WaitForLog("event: GpuPartitionPending: pod team-b/q, container main: "))
+      << node_.AgentLog();
   for (testing::Process* tenant : {&of_a, &of_b}) {
     tenant->WriteLine("");
     EXPECT_TRUE(tenant->ReadLine("slowest").has_value()) << tenant->output();

@@ -29,12 +29,12 @@ void ObjectUpkeep::Look(uint64_t now_ns) {
         prepares_ = false;
         device_->OnPrepared(missing);
         has_refused_ = *result != CUDA_SUCCESS;
-        Say(*result);
+        LogRefusal(*result);
       });
 }
 
 // Once, however often the driver refuses.
-void ObjectUpkeep::Say(CUresult result) {
+void ObjectUpkeep::LogRefusal(CUresult result) {
   if (std::exchange(refusal_, result) == result || result == CUDA_SUCCESS) return;
   Log(LogLevel::kWarning,
       "cuda: making streams and events ahead: %s; programs that need more streams get this error, "

@@ -28,7 +28,7 @@ class ObjectUpkeep {
   void Look(uint64_t now_ns);
 
  private:
-  void Say(CUresult result);
+  void LogRefusal(CUresult result);
 
   Device* device_;
   WorkPool* pool_;

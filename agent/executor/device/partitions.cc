@@ -7,6 +7,7 @@
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/process/log.h"
+#include "agent/executor/session/scheduler_link.h"
 #include "proto/control/connection.h"
 #include "proto/cuda/return_if_error.h"
 
@@ -101,6 +102,7 @@ void Partitions::Start() {
 
 // Only an allocation's first session can be refused: the others run where it does.
 bool Partitions::Begin(const control::AddSession& order, std::string* error) {
+  tells_scheduler_ = order.scheduler_minor >= 8;
   if (layout_.groups == 0 && AsksForParts(order.partition)) {
     *error = kCannotDivide;
     return false;
@@ -159,10 +161,7 @@ void Partitions::Want(Allocation* allocation, const control::PartitionTerms& ter
   if (allocation->wanted == OfAllocation(terms) && of.wanted == OfNamespace(terms)) return;
   allocation->wanted = OfAllocation(terms);
   of.wanted = OfNamespace(terms);
-  if (layout_.groups != 0) return Follow();
-  if (!AsksForParts(terms)) return;
-  Log(LogLevel::kError, "policy: %s keeps its multiprocessors: %s", allocation->label.c_str(),
-      kCannotDivide);
+  Follow();
 }
 
 bool Partitions::HasWhatItWants(const Allocation& allocation) const {
@@ -175,7 +174,7 @@ bool Partitions::HasWhatItWants(const Allocation& allocation) const {
 // tried first; if there is one that cannot be kept, a namespace's, then single ones, in order of
 // arrival, for as long as that helps.
 void Partitions::Follow() {
-  if (layout_.groups == 0) return;
+  if (layout_.groups == 0) return ReportChanges();
   bool goes_on = !Adopt([](const Allocation&) { return true; });
   while (std::exchange(goes_on, false)) {
     for (const auto& known : namespaces_) {
@@ -186,7 +185,7 @@ void Partitions::Follow() {
     }
   }
   Place();
-  LogChanges();
+  ReportChanges();
 }
 
 template <typename F>
@@ -208,23 +207,34 @@ bool Partitions::Adopt(F&& concerns) {
   return false;
 }
 
+// In force are what the first session began with, without a part where the device cannot be divided, and whatever has
+// fitted since.
+std::string Partitions::WhyPending(const Allocation& allocation) const {
+  if (HasWhatItWants(allocation)) return {};
+  if (layout_.groups == 0) return kCannotDivide;
+  return "there is no room yet for its namespace's " +
+         Spelled(namespaces_.at(allocation.name_space).wanted) + ", and its own " +
+         Spelled(allocation.wanted) + ", beside what others of this trust domain have reserved";
+}
+
 // Each change once: an operator looks for what has become of a policy.
-void Partitions::LogChanges() {
+void Partitions::ReportChanges() {
   for (auto& [id, allocation] : allocations_) {
-    const bool has = HasWhatItWants(allocation);
-    const std::string wanted = "its namespace's " +
-                               Spelled(namespaces_.at(allocation.name_space).wanted) +
-                               ", and its own " + Spelled(allocation.wanted);
-    const std::string missing = has ? "" : wanted;
-    if (missing == allocation.missing) continue;
-    allocation.missing = missing;
-    if (has) {
-      Log(LogLevel::kInfo, "policy: %s now has %s", allocation.label.c_str(), wanted.c_str());
+    std::string why = WhyPending(allocation);
+    if (why == allocation.pending) continue;
+    allocation.pending = std::move(why);
+    if (tells_scheduler_) {
+      control::PartitionPending message{};
+      message.allocation_id = id;
+      control::SetText(message.why, allocation.pending.c_str());
+      scheduler_->Send(message);
+    }
+    if (allocation.pending.empty()) {
+      Log(LogLevel::kInfo, "policy: %s now has the multiprocessors that the policy says",
+          allocation.label.c_str());
     } else {
-      Log(LogLevel::kError,
-          "policy: %s keeps its multiprocessors until there is room for %s, beside what others of "
-          "this trust domain have reserved",
-          allocation.label.c_str(), wanted.c_str());
+      Log(LogLevel::kError, "policy: %s keeps its multiprocessors: %s", allocation.label.c_str(),
+          allocation.pending.c_str());
     }
   }
 }

@@ -22,6 +22,7 @@
 namespace gpuloom::executor {
 
 class Quiet;
+class SchedulerLink;
 
 struct Partition {
   arbiter::SmGroups groups = 0;
@@ -39,7 +40,9 @@ class Partitions {
   // Requests for more than these different ones are refused: they take 256 MiB of device memory.
   static constexpr uint32_t kMaxPartitions = 64;
 
-  Partitions(Device* device, Quiet* quiet) : device_(device), quiet_(quiet) {}
+  // `scheduler`: is told whose terms cannot be kept now (PartitionPending).
+  Partitions(Device* device, Quiet* quiet, SchedulerLink* scheduler)
+      : device_(device), quiet_(quiet), scheduler_(scheduler) {}
   Partitions(const Partitions&) = delete;
   Partitions& operator=(const Partitions&) = delete;
 
@@ -51,8 +54,8 @@ class Partitions {
   [[nodiscard]] bool Begin(const control::AddSession& order, std::string* error);
   // A session of the allocation ends.
   void End(uint64_t allocation_id);
-  // Terms that do not fit are logged as an error. The allocation keeps what it has, and they are
-  // tried again whenever something else changes.
+  // Terms that do not fit are logged as an error, and told to the scheduler. The allocation keeps
+  // what it has, and they are tried again whenever something else changes.
   void Set(const control::SetShares& order);
 
   // Where kernels of the allocation that are submitted after this call are to run. nullptr: on the
@@ -71,7 +74,7 @@ class Partitions {
     arbiter::SmClaim claim;
     uint32_t sessions = 0;
     Partition* partition = nullptr;
-    std::string missing;  // what the log says that it wants and does not have
+    std::string pending;  // why it does not have what it wants, as the log and the scheduler know
   };
   struct Namespace {
     arbiter::SmTerms wanted;
@@ -90,7 +93,9 @@ class Partitions {
   // then nothing has changed.
   [[nodiscard]] bool Divide();
   void Place();
-  void LogChanges();
+  // Empty: it has what it wants.
+  std::string WhyPending(const Allocation& allocation) const;
+  void ReportChanges();
   void Forget(uint64_t allocation_id);
   // Null: the whole device. One that cannot be made, or of which there may be no more, has failed.
   Partition* Find(arbiter::SmGroups groups);
@@ -98,11 +103,13 @@ class Partitions {
 
   Device* const device_;
   Quiet* const quiet_;
+  SchedulerLink* const scheduler_;
   arbiter::SmLayout layout_;  // without groups if the driver cannot divide the device
   // By the scheduler's numbers, which grow: so in order of arrival.
   std::map<uint64_t, Namespace> namespaces_;
   std::map<uint64_t, Allocation> allocations_;
   std::map<arbiter::SmGroups, std::unique_ptr<Partition>> made_;
+  bool tells_scheduler_ = false;
   uint32_t begun_ = 0;  // partitions that are made, or being made
   uint32_t changes_ = 1;
 };

@@ -299,9 +299,25 @@ TEST_F(PartitionsTest, AChangeThatDoesNotFitIsMadeWhenThereIsRoom) {
   scheduler_.SetPartition(*small, {0, 60, 0, 0});
   const auto free = Add({});
   EXPECT_EQ(NextLaunch(free.get()), 36) << "what neither has reserved";
+  EXPECT_THAT(scheduler_.PendingOf(*small),
+              ::testing::Optional(HasSubstr("no room yet for its namespace's smPercent 100%, "
+                                            "smReserved 60%, and its own smPercent 100%")));
+  EXPECT_EQ(scheduler_.PendingOf(*large), std::nullopt) << "it has what it wants";
   scheduler_.RemoveTenant(*large);
   ASSERT_TRUE(scheduler_.WaitEnded(large->order.session_id).has_value());
   EXPECT_TRUE(Follows(free.get(), 60));
+  EXPECT_EQ(scheduler_.PendingOf(*small), "");
+}
+
+// Which would end it, as it ends for any word that its scheduler does not know.
+TEST_F(PartitionsTest, AnExecutorOfALaterReleaseSaysNothingThatItsSchedulerDoesNotKnow) {
+  scheduler_.scheduler_minor = 0;
+  const auto large = Add({0, 60, 0, 0});
+  const auto small = Add({0, 20, 0, 0});
+  scheduler_.SetPartition(*small, {0, 60, 0, 0});
+  EXPECT_EQ(NextLaunch(small.get()), 60)
+      << "what the other has not reserved, and it has reserved 20";
+  EXPECT_EQ(scheduler_.PendingOf(*small), std::nullopt);
 }
 
 TEST_F(PartitionsTest, ReservationsAreExchangedInAnyOrder) {

@@ -102,7 +102,7 @@ class ChainSoftGpuTest : public ::testing::TestWithParam<Way> {
   }
 
   // What `to` does from now on comes after what `from` has done so far.
-  void Hand(uint32_t from, uint32_t to, uint32_t event) {
+  void OrderBehind(uint32_t from, uint32_t to, uint32_t event) {
     tenant_->Post<wire::EventRecord>({EventId{event}, StreamId{from}});
     tenant_->Post<wire::StreamWaitEvent>({StreamId{to}, EventId{event}});
   }
@@ -192,9 +192,9 @@ TEST_P(ChainSoftGpuTest, RandomPrograms) {
         // Another stream's state, once that stream has come so far, and back.
         const uint32_t other = Below(kWords);
         const uint32_t event = 1 + Below(4);
-        Hand(stream, other, event);
+        OrderBehind(stream, other, event);
         for (uint32_t n = Below(20); n > 0; --n) Launch(other, stream, Random());
-        Hand(other, stream, event);
+        OrderBehind(other, stream, event);
         break;
       }
       case 2:

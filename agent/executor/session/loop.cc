@@ -16,7 +16,6 @@
 #include "agent/executor/session/slice.h"
 #include "agent/node/clock.h"
 #include "proto/control/version.h"
-#include "proto/sync/cpu_pause.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -26,11 +25,6 @@ constexpr uint64_t kControlKey = UINT64_MAX;
 constexpr uint64_t kWakeKey = UINT64_MAX - 1;
 constexpr uint64_t kAwakeKey = UINT64_MAX - 2;  // all that is looked at while awake, too
 
-// Longer than the gap between two launches of a tenant, so that a working tenant need not wake us
-// (eager programs launch every 8–30 µs, with longer gaps now and then). With few processors the
-// tenant needs ours.
-constexpr uint64_t kSpinNs = 200'000;
-constexpr uint64_t kShortSpinNs = 30'000;
 // For waits of which most is slept through. The timers of this process are exact
 // (process/environment.h); to wake takes 5 to 12 µs in a virtual machine.
 constexpr uint64_t kShortestWaitNs = 30'000;
@@ -41,23 +35,12 @@ constexpr unsigned kManyProcessors = 8;
 // a few commands (docs/design/ring-thread.md).
 constexpr uint64_t kRoundNs = 2'000'000;
 constexpr uint64_t kLongestSliceNs = 200'000;
-constexpr uint64_t kShortestSliceNs = 20'000;
 // How many messages of the scheduler are handled before the sessions are served again.
 constexpr int kMessagesAtATime = 64;
 constexpr int kEventsAtATime = 64;
-// Polls of the rings for each full round.
-constexpr int kSpinTurns = 64;
-constexpr int kPollTurns = 8;  // as often as an unsuccessful query of the driver costs
 constexpr uint64_t kEventsEveryNs = 50'000;  // while busy: control socket, hang-ups
 constexpr uint64_t kAnswersEveryNs =
     5'000;  // with a question to the scheduler open, or a turn awaited
-// An allocation passes through four processes and threads while the tenant waits, so nobody sleeps
-// for as long as that takes.
-constexpr uint64_t kHandsNs = 3'000'000;
-constexpr int64_t kShortestSleepNs = 50'000;    // about what going to sleep and waking costs
-constexpr int64_t kLongestSleepNs = 1'000'000;  // with work at the device
-constexpr uint64_t kCountersEveryNs = 1'000'000'000;
-constexpr int64_t kEndingSleepNs = 20'000'000;  // how often drain timeouts are checked
 // For tests, which look for no CUPTI.
 const TraceMeans kNoMeans;
 
@@ -109,7 +92,7 @@ Loop::Loop(Device* device, channel::UniqueFd control, DriverOutput* output, bool
       quiet_(&quiet_work_),
       // The modules' workers may be compiling.
       upkeep_(device, &memory_, &quiet_),
-      partitions_(device, &quiet_),
+      partitions_(device, &quiet_, &scheduler_),
       chains_(device, &modules_, &quiet_, &graphs_),
       submitters_(device, &chains_,
                   !batches             ? 0
@@ -295,28 +278,6 @@ bool Loop::Serve(uint64_t now_ns) {
   return worked;
 }
 
-bool Loop::Spin() {
-  // Other threads are giving back chunks then.
-  if (several_at_work_) {
-    CpuPause();
-    return false;
-  }
-  for (int turn = 0; turn < kSpinTurns; ++turn) {
-    for (const auto& session : sessions_) {
-      if (session->HasWork()) return false;
-      if (!session->HasPollWaiter()) continue;
-      // One query of the driver takes the time of that many turns.
-      turn += kPollTurns;
-      Slice slice(kShortestSliceNs);
-      if (!session->Poll(NowNs(), &slice)) continue;
-      session->Notify();
-      return true;
-    }
-    CpuPause();
-  }
-  return false;
-}
-
 void Loop::ReportCounters() {
   sharing_.Settle(sessions_);
   for (const auto& session : sessions_) session->SendCounters();
@@ -363,7 +324,8 @@ void Loop::LogPredictions() const {
 
 // A session's destructor ends its share of time and multiprocessors.
 void Loop::DropEnded() {
-  std::erase_if(sessions_, [](const std::unique_ptr<Session>& session) { return session->Gone(); });
+  std::erase_if(sessions_,
+                [](const std::unique_ptr<Session>& session) { return session->HasLeft(); });
 }
 
 // Quiet knows no sessions: it gets a list of parties in the sessions' order, and marks which are
@@ -377,104 +339,6 @@ bool Loop::TickQuiet(uint64_t now_ns, uint64_t idle_ns) {
     released |= sessions_[i]->SetHeld(parties_[i].held);
   }
   return released;
-}
-
-// Includes what belongs to no session: memory being cleared, words being read.
-bool Loop::AnythingAtDevice() const {
-  return !internal_.Idle() ||
-         std::any_of(sessions_.begin(), sessions_.end(),
-                     [](const std::unique_ptr<Session>& session) { return session->AtDevice(); });
-}
-
-// Not where several tenants' work must be told apart, nor where a completion lets something go.
-uint64_t Loop::AwaitedSinceNs() const {
-  if (sharing_.several() || !internal_.Idle()) return 0;
-  uint64_t since_ns = 0;
-  for (const auto& session : sessions_) {
-    if (!session->AtDevice()) continue;
-    if (!session->OnlyAwaitsDevice()) return 0;
-    since_ns = std::max(since_ns, session->last_read_ns());
-  }
-  return since_ns;
-}
-
-bool Loop::AnyWordWatched() const {
-  return std::any_of(
-      sessions_.begin(), sessions_.end(),
-      [](const std::unique_ptr<Session>& session) { return session->WatchesWords(); });
-}
-
-bool Loop::AnyWordOverdue() const {
-  return std::any_of(
-      sessions_.begin(), sessions_.end(),
-      [](const std::unique_ptr<Session>& session) { return session->WordsOverdue(); });
-}
-
-// The shortest of what work, sharing and turns allow.
-int64_t Loop::SleepNs(uint64_t idle_ns, uint64_t awaited_ns) const {
-  if (!std::all_of(sessions_.begin(), sessions_.end(),
-                   [](const auto& session) { return session->CheckedAllWaiting(); })) {
-    return 0;
-  }
-  int64_t sleep_ns = SleepForWorkNs(idle_ns, awaited_ns);
-  // Some streams of a session with very many have not been looked at.
-  if (sharing_.limited() && (sleep_ns < 0 || sleep_ns > kShortestSleepNs) &&
-      !std::all_of(sessions_.begin(), sessions_.end(),
-                   [](const auto& session) { return session->KnowsReady(); })) {
-    sleep_ns = kShortestSleepNs;
-  }
-  const uint64_t wake_at_ns = std::min(sharing_.wake_at_ns(), turns_.wake_at_ns());
-  if (wake_at_ns == UINT64_MAX || sleep_ns == 0) return sleep_ns;
-  const uint64_t now = NowNs();
-  const auto until_ns = static_cast<int64_t>(wake_at_ns - std::min(wake_at_ns, now));
-  return sleep_ns < 0 ? until_ns : std::min(sleep_ns, until_ns);
-}
-
-int64_t Loop::SleepForWorkNs(uint64_t idle_ns, uint64_t awaited_ns) const {
-  // Words that are overdue come first: after a sleep they would be due again before others are
-  // looked at.
-  if (AnyWordOverdue()) return 0;
-  // Only with many processors, which spin_ns_ tells.
-  if ((scheduler_.waits() || memory_.busy()) && idle_ns < kHandsNs && spin_ns_ == kSpinNs) return 0;
-  // Nothing announces that a mark is reached or a word written. Most of a wait as long as the last
-  // ones is slept through. Sleeping in proportion to the time waited so far costs two percent of it
-  // at most, and begins after 3.2 ms; who is awake at a wait's expected end loses less.
-  if (AnythingAtDevice() || AnyWordWatched()) {
-    const int64_t expected_ns = device_waits_.SleepNs(static_cast<int64_t>(awaited_ns));
-    const int64_t share_ns = std::min(static_cast<int64_t>(idle_ns / 64), kLongestSleepNs);
-    if (expected_ns != 0 || share_ns < kShortestSleepNs) return expected_ns;
-    return device_waits_.ShortenNs(static_cast<int64_t>(awaited_ns), share_ns);
-  }
-  if (idle_ns < spin_ns_) return 0;
-  if (!quiet_.Running()) {
-    // Held sessions wait for this thread to end the hold.
-    if (quiet_.Holding()) return kShortestSleepNs;
-    if (!quiet_.empty()) return kLongestSleepNs;
-  }
-  // Nothing announces that who is first in line will not go (Printer::kPatienceNs).
-  if (printer_.AnyWaits()) return kLongestSleepNs;
-  for (const auto& session : sessions_) {
-    // A tenant rings when it has taken the text; this is for one that died before it could.
-    const Session::State state = session->state();
-    const bool ends = state == Session::State::kEnding || state == Session::State::kReturning;
-    if (ends || session->HasText()) return kEndingSleepNs;
-    if (session->HasCounters() || session->HasKept()) return kCountersEveryNs;
-  }
-  return -1;
-}
-
-// If one session has got a command meanwhile, the announcements to the others are taken back.
-bool Loop::AnnounceSleep() {
-  for (const auto& session : sessions_) {
-    if (session->AnnounceSleep()) continue;
-    Awake();
-    return false;
-  }
-  return true;
-}
-
-void Loop::Awake() {
-  for (const auto& session : sessions_) session->Awake();
 }
 
 void Loop::HandleEvents(int64_t timeout_ns, uint64_t now_ns) {

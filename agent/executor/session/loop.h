@@ -73,6 +73,13 @@ class Loop {
   Outcome Run();
 
  private:
+  // Longer than the gap between two launches of a tenant, so that a working tenant need not wake us (eager programs launch
+  // every 8–30 µs, with longer gaps now and then). With few processors the tenant needs ours.
+  static constexpr uint64_t kSpinNs = 200'000;
+  static constexpr uint64_t kShortSpinNs = 30'000;
+  static constexpr uint64_t kShortestSliceNs = 20'000;
+  static constexpr uint64_t kCountersEveryNs = 1'000'000'000;
+
   bool Serve(uint64_t now_ns);
   // Polls for a few microseconds, only for what can arrive at any moment. Returns true if something arrived.
   bool Spin();

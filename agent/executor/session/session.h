@@ -101,7 +101,7 @@ class Session final : private SessionPort {
   void Reclaim(uint64_t reclaim_id);
 
   // Returns true if the session has ended, and no worker has any of its work.
-  bool Gone() const;
+  bool HasLeft() const;
   uint64_t allocation_id() const { return order_.allocation_id; }
   // Whether any of its program's commands are there.
   bool AtDevice() const { return streams_.AtDevice(); }
@@ -110,6 +110,10 @@ class Session final : private SessionPort {
   bool OnlyAwaitsDevice() const;
   // Includes memory that is being cleared for it.
   bool OccupiesDevice() const { return AtDevice() || share_.clears_at_device != 0; }
+  // The same of work for the kernels' engine.
+  bool HasKernelsAtDevice() const {
+    return streams_.HasKernelsAtDevice() || share_.clears_at_device != 0;
+  }
   // The multiprocessors that it may use, in the numbering of Partitions.
   arbiter::SmGroups Multiprocessors() const;
   // Adds what is at the heads of its streams and belongs to the kernels' engine, and memory that is being cleared.
@@ -151,7 +155,7 @@ class Session final : private SessionPort {
 
   // session_end.cc
   bool HasRunOut();
-  bool GoOnEnding();
+  bool ContinueEnding();
   void SendWaits();
   void ReturnEverything();
   void SendEnded(bool drained);

@@ -33,7 +33,7 @@ void Session::End(wire::Fatal reason, uint64_t now_ns) {
   chores_.Do([this] { return streams_.DropWaiting(); });
   parts_->memory_operations.End();
   parts_->host_functions.Drop();
-  parts_->submission.LeavePrintersLine();
+  parts_->submission.LeavePrintQueue();
   parts_->device_memory.End();
   parts_->events.End();
   parts_->managed_memory.End();
@@ -64,7 +64,7 @@ void Session::SendWaits() {
   deadline_ns_ = now_ns_ + uint64_t{order_.drain_timeout_ms} * 1'000'000;
 }
 
-bool Session::GoOnEnding() {
+bool Session::ContinueEnding() {
   if (state_ == State::kReturning) {
     // If this takes longer, something hangs: the scheduler then has the executor say where.
     if (now_ns_ > deadline_ns_ && returning_waits_++ < kMostReturningWaits) SendWaits();

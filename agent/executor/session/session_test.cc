@@ -29,12 +29,6 @@ class SessionTest : public ::testing::Test {
   // After Release nothing may hang on what a failed test has left.
   ~SessionTest() override { TestingDriver::Release(); }
 
-  bool PinArena(TestingTenant* tenant, uint64_t offset, uint64_t size_bytes) {
-    const uint64_t address = tenant->order.host_range_begin + offset;
-    std::memset(reinterpret_cast<void*>(address), 1, size_bytes);
-    return tenant->Call<wire::HostRegister>({HostPtr{address}, size_bytes}) == CUDA_SUCCESS;
-  }
-
   const Driver& driver_ = TestingDriver::Reset();
   TestingScheduler scheduler_{driver_};
   std::unique_ptr<TestingTenant> tenant_ = scheduler_.AddTenant();
@@ -45,7 +39,7 @@ TEST_F(SessionTest, AllocatesCopiesLaunchesAndFrees) {
   const uint64_t memory = tenant_->Alloc(4u << 20);
   ASSERT_NE(memory, 0u);
   EXPECT_EQ(scheduler_.memory_in_use(), 4u << 20);
-  ASSERT_TRUE(PinArena(tenant_.get(), 1u << 20, 1u << 16));
+  ASSERT_TRUE(tenant_->PinArena(1u << 20, 1u << 16));
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
   tenant_->Post<wire::Copy>({StreamId{0}, wire::CopyKind::kHostToDevice, memory,
                              tenant_->order.host_range_begin + (1u << 20), 4096});
@@ -277,7 +271,7 @@ TEST_F(SessionTest, AsynchronousErrorsAreTold) {
 TEST_F(SessionTest, EndReturnsEverything) {
   ASSERT_NE(tenant_->Alloc(4u << 20), 0u);
   ASSERT_NE(tenant_->Alloc(17), 0u);
-  ASSERT_TRUE(PinArena(tenant_.get(), 1u << 20, 1u << 16));
+  ASSERT_TRUE(tenant_->PinArena(1u << 20, 1u << 16));
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
   const Ticket last = tenant_->LaunchPlain(0, 1);
   ASSERT_TRUE(tenant_->WaitDone(0, last));
@@ -325,7 +319,7 @@ TEST_F(SessionTest, ASessionThatIsBeingReturnedSaysThatItWaits) {
 }
 
 TEST_F(SessionTest, PinningIsBoundedAndComesBack) {
-  ASSERT_TRUE(PinArena(tenant_.get(), 0, scheduler_.pinned_limit_bytes));
+  ASSERT_TRUE(tenant_->PinArena(0, scheduler_.pinned_limit_bytes));
   const uint64_t begin = tenant_->order.host_range_begin;
   const uint64_t beyond = begin + scheduler_.pinned_limit_bytes;
   std::memset(reinterpret_cast<void*>(beyond), 1, 4096);
@@ -343,7 +337,7 @@ TEST_F(SessionTest, PinningIsBoundedAndComesBack) {
 // A program that has freed all of it is not out of memory because others' kernels run.
 TEST_F(SessionTest, WhoNeedsThePlaceOfWhatItHasUnpinnedWaitsForIt) {
   const uint64_t limit_bytes = scheduler_.pinned_limit_bytes;
-  ASSERT_TRUE(PinArena(tenant_.get(), 0, limit_bytes));
+  ASSERT_TRUE(tenant_->PinArena(0, limit_bytes));
   const auto neighbour = scheduler_.AddTenant();
   ASSERT_TRUE(neighbour->LoadKernel(1, 1, "k", kEmptyPtx));
   TestingDriver::Hold();
@@ -366,7 +360,7 @@ TEST_F(SessionTest, WhoNeedsThePlaceOfWhatItHasUnpinnedWaitsForIt) {
 // The next session at these addresses could pin nothing there.
 TEST_F(SessionTest, WhatWaitsToBeUnpinnedIsUnpinnedWhenTheTenantEnds) {
   ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
-  ASSERT_TRUE(PinArena(tenant_.get(), 0, 4096));
+  ASSERT_TRUE(tenant_->PinArena(0, 4096));
   TestingDriver::Hold();
   tenant_->LaunchPlain(0, 1);
   const uint64_t pages = tenant_->order.host_range_begin;

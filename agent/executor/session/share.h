@@ -45,10 +45,13 @@ struct Share {
   std::array<arbiter::Work, arbiter::kEngines> queued;  // as the arbiter knows it
   std::array<uint32_t, arbiter::kEngines> heads = {};   // streams whose oldest mark is the engine's
   std::array<uint64_t, arbiter::kEngines> used_ns = {};
-  uint32_t clears_waiting = 0;    // memory to clear (memory/clears.h)
-  uint32_t clears_at_device = 0;  // pieces of it
-  uint64_t noted_ns = 0;          // the part of all that which Turns has noted
-  arbiter::Stall stall;           // when SubmitToIdleStreams may go on
+  uint32_t clears_waiting = 0;     // memory to clear (memory/clears.h)
+  uint32_t clears_at_device = 0;   // pieces of it
+  uint64_t submitted_kernels = 0;  // commands for the kernels' engine
+  // What Turns has noted of these, and of used_ns.
+  uint64_t noted_kernels = 0;
+  uint64_t noted_ns = 0;
+  arbiter::Stall stall;  // when SubmitToIdleStreams may go on
   control::KernelTerms kernels{};
   // For how long the finished work of the kernels' engine was at the head of its stream, by LevelOf
   // its priority.

@@ -236,7 +236,7 @@ void TimeSharing::NoteWait(Share* share, Engine engine, uint64_t now_ns) const {
 // have nothing at the device, out of turn too.
 bool TimeSharing::SubmitToIdleStreams(Session* session, uint64_t now_ns, uint64_t slice_ns) {
   Share& share = session->share();
-  if (!session->OccupiesDevice()) share.stall.WentOn(now_ns);
+  if (!session->HasKernelsAtDevice()) share.stall.WentOn(now_ns);
   const uint64_t least_ns = arbiter_.has_turn() ? kStalledNs : kStalledWithoutTurnNs;
   // While it is held the time goes on: where others ask for quiet moments all the time, it would never come to an end.
   if (session->held() || !share.stall.IsDue(least_ns, now_ns)) return false;
@@ -291,6 +291,7 @@ void TimeSharing::FinishMark(const Reached& mark, const arbiter::Duration& took)
   if (work.pieces == 0 || !mark.tally.alike) return;
   arbiter::LaunchKey key = mark.tally.key;
   key.owner = static_cast<uint32_t>(mark.session);
+  key.allocation = static_cast<uint32_t>(mark.allocation);
   predictor_.Learn(key, {took.least_ns / work.pieces, took.most_ns / work.pieces});
 }
 
@@ -316,16 +317,13 @@ void TimeSharing::Settle(Sessions sessions) {
   ForgetEnded(now);
 }
 
-// For Turns. What the arbiter knows to be queued could go at once; what only waits for a word or a
-// function does not want the device. If that is not known of all streams, everything that waits
-// counts.
-bool TimeSharing::HasWork(const Session& session) const {
-  if (session.OccupiesDevice()) return true;
+// For Turns. What the arbiter knows to be queued could go at once; what only waits for a word, a function or a copy does
+// not want a turn. If that is not known of all streams, everything that waits counts.
+bool TimeSharing::WantsTurn(const Session& session) const {
+  if (session.HasKernelsAtDevice()) return true;
   if (session.held()) return false;
   if (!limited_ || !session.KnowsReady()) return session.HasWaiting();
-  const auto& queued = session.share().queued;
-  return std::any_of(queued.begin(), queued.end(),
-                     [](const arbiter::Work& work) { return work.pieces != 0; });
+  return session.share().queued[static_cast<size_t>(Engine::kCompute)].pieces != 0;
 }
 
 uint64_t TimeSharing::wake_at_ns() const {
@@ -334,6 +332,7 @@ uint64_t TimeSharing::wake_at_ns() const {
 
 arbiter::Prediction TimeSharing::Predict(const Share& share, arbiter::LaunchKey key) const {
   key.owner = static_cast<uint32_t>(share.session);
+  key.allocation = static_cast<uint32_t>(share.allocation);
   return predictor_.Predict(key);
 }
 
@@ -353,8 +352,12 @@ void TimeSharing::EndMark(Share* share, uint32_t stream, const Tally& tally, uin
                           uint64_t next_ns, uint64_t now_ns) {
   share->stall.WentOn(now_ns);
   --share->heads[static_cast<size_t>(tally.engine)];
-  reached_.push_back(
-      {{metered, now_ns, next_ns}, share->session, share->session_id, stream, tally});
+  reached_.push_back({{metered, now_ns, next_ns},
+                      share->session,
+                      share->allocation,
+                      share->session_id,
+                      stream,
+                      tally});
   // Pieces were counted only if the session was limited when it submitted them; the arbiter has no
   // others.
   if (tally.work.pieces != 0) {

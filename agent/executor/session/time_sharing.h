@@ -66,8 +66,8 @@ class TimeSharing {
   bool limited() const { return limited_; }
   // Several sessions want the device, or did very recently.
   bool several() const { return several_; }
-  // Returns true if the session has work that could go to the device, or has some there.
-  bool HasWork(const Session& session) const;
+  // Returns true if the session has work for the kernels' engine that could go to the device, or has some there.
+  bool WantsTurn(const Session& session) const;
   // When GiveOrders may do more without an event; UINT64_MAX: never.
   uint64_t wake_at_ns() const;
 
@@ -101,6 +101,7 @@ class TimeSharing {
   struct Reached {
     arbiter::WorkMeter::Seen seen;
     arbiter::SessionId session;
+    arbiter::AllocationId allocation;
     uint64_t session_id;
     uint32_t stream;
     Tally tally;

@@ -44,13 +44,21 @@ void Turns::Note(Session* session, uint64_t now_ns) {
     its = Allocation{};
     its.id = share.allocation_id;
   }
-  uint64_t used_ns = 0;
-  for (const uint64_t of_engine_ns : share.used_ns) used_ns += of_engine_ns;
+  const uint64_t used_ns = share.used_ns[static_cast<size_t>(arbiter::Engine::kCompute)];
   its.used_ns += used_ns - std::exchange(share.noted_ns, used_ns);
-  its.working |= sharing_->HasWork(*session);
-  // A program that has just sent something will most likely send more, even if all it sent is done.
-  if (!session->held()) its.worked_ns = std::max(its.worked_ns, session->last_read_ns());
-  if (its.working) its.worked_ns = now_ns;
+  // Short kernels are done before anybody looks.
+  const bool computed =
+      std::exchange(share.noted_kernels, share.submitted_kernels) != share.submitted_kernels;
+  const bool wants = sharing_->WantsTurn(*session);
+  its.working |= wants;
+  if (wants || computed) {
+    its.worked_ns = its.computed_ns = now_ns;
+  } else if (!session->held()) {
+    // A program that has just sent something will most likely send a kernel, even if all it sent is done: but not one that
+    // copies all the time.
+    const uint64_t sent_ns = std::min(session->last_read_ns(), its.computed_ns + kIdleNs);
+    its.worked_ns = std::max(its.worked_ns, sent_ns);
+  }
 }
 
 // Tells the scheduler of changes only: which allocation wants the device, or has stopped wanting it
@@ -83,7 +91,7 @@ void Turns::Look(Sessions sessions, uint64_t now_ns) {
   for (Allocation& its : allocations_) its.working = false;
   for (const auto& session : sessions) {
     Note(session.get(), now_ns);
-    at_device |= session->OccupiesDevice();
+    at_device |= session->HasKernelsAtDevice();
   }
   SendWants(now_ns);
   if (now_ns - last_usage_ns_ >= kUsagePeriodNs && MustSendUsage()) {

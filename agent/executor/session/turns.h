@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This executor's turns at the device, which it shares with the executors of other trust domains: notifies the
-// scheduler of which allocations want the device and who has used it, and when a turn that was ended has drained.
+// scheduler of which allocations want the device and who has used it, and when a turn that was ended has drained. A turn is
+// for kernels; copies between host and device need none.
 // TimeSharing decides what is submitted within a turn. docs/design/sharing-time.md.
 //
 // An executor that is alone on its device has an endless turn, and sends nothing: until the scheduler's first order,
@@ -60,7 +61,8 @@ class Turns {
     uint64_t id = 0;  // 0: none
     bool working = false;
     bool was_working = false;
-    uint64_t worked_ns = 0;      // when it last worked
+    uint64_t computed_ns = 0;  // when it last had a kernel
+    uint64_t worked_ns = 0;  // when it last worked: that, or shortly after it it has sent something
     uint64_t had_worked_ns = 0;  // the same, as of the previous round
     bool wants = false;          // as the scheduler knows it
     uint64_t used_ns = 0;        // what the scheduler does not know yet

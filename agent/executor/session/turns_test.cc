@@ -14,7 +14,22 @@ namespace {
 
 using wire::Ticket;
 
-using TurnsTest = TenantTest;
+class TurnsTest : public TenantTest {
+ protected:
+  struct CopyPlaces {
+    uint64_t device;
+    uint64_t host;
+  };
+  CopyPlaces MakePlaces() {
+    const uint64_t host = tenant_->order.host_range_begin + (1u << 20);
+    EXPECT_TRUE(tenant_->PinArena(1u << 20, 1u << 16));
+    return {tenant_->Alloc(1u << 20), host};
+  }
+  Ticket Copy(const CopyPlaces& places) {
+    return tenant_->Post<wire::Copy>(
+        {wire::StreamId{0}, wire::CopyKind::kHostToDevice, places.device, places.host, 1u << 16});
+  }
+};
 
 TEST_F(TurnsTest, OneThatWasNeverToldOfTurnsSaysNothing) {
   for (int i = 0; i < 100; ++i) tenant_->LaunchPlain(0, 1);
@@ -118,6 +133,66 @@ TEST_F(TurnsTest, WhileOthersHaveTurnsTooShortPausesAreSaid) {
   // A machine that does other things in between takes longer, but not always.
   EXPECT_TRUE(scheduler_.WaitUntil(said_early));
   EXPECT_TRUE(tenant_->WaitDone(0, tenant_->LaunchPlain(0, 1))) << "it still has its turn";
+}
+
+// A copy engine works for several contexts at once, and beside others' kernels.
+TEST_F(TurnsTest, CopiesNeedNoTurnAndAskForNone) {
+  const CopyPlaces places = MakePlaces();
+  ASSERT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
+  const int messages = scheduler_.TurnMessages();
+  Ticket last{};
+  for (int i = 0; i < 1000; ++i) last = Copy(places);
+  EXPECT_TRUE(tenant_->WaitDone(0, last));
+  EXPECT_EQ(scheduler_.TurnMessages(), messages);
+  const Ticket kernel = tenant_->LaunchPlain(0, 1);
+  EXPECT_TRUE(scheduler_.WaitWants(*tenant_, true)) << "a kernel does";
+  EXPECT_TRUE(tenant_->Never([&] { return IsDone(*tenant_, kernel); }));
+  scheduler_.GiveTurn();
+  EXPECT_TRUE(tenant_->WaitDone(0, kernel));
+}
+
+TEST_F(TurnsTest, ACopyAtTheDeviceKeepsNoTurnFromDraining) {
+  const CopyPlaces places = MakePlaces();
+  scheduler_.GiveTurn(3, 1'000'000);
+  TestingDriver::Hold();
+  const Ticket copy = Copy(places);
+  ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("copy"); }));
+  EXPECT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
+  EXPECT_FALSE(IsDone(*tenant_, copy));
+  TestingDriver::Release();
+  EXPECT_TRUE(tenant_->WaitDone(0, copy));
+}
+
+// It would not compute meanwhile, and nobody else would.
+TEST_F(TurnsTest, NoTurnIsWantedForAKernelBehindALongCopy) {
+  const CopyPlaces places = MakePlaces();
+  ASSERT_TRUE(scheduler_.WaitDrained(scheduler_.EndTurn()));
+  TestingDriver::Hold();
+  Copy(places);  // nothing is known of it, so it counts as long
+  ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("copy"); }));
+  const int messages = scheduler_.TurnMessages();
+  const Ticket kernel = tenant_->LaunchPlain(0, 1);
+  EXPECT_TRUE(tenant_->Never([&] { return scheduler_.TurnMessages() != messages; }));
+  scheduler_.GiveTurn(3, 1'000'000);
+  EXPECT_TRUE(tenant_->Never([] { return TestingDriver::WasCalled("launch"); }));
+  TestingDriver::Release();
+  EXPECT_TRUE(tenant_->WaitDone(0, kernel));
+  EXPECT_TRUE(scheduler_.WaitWants(*tenant_, true));
+}
+
+// Nobody else waits for the turn: nothing is gained by letting the kernel wait here.
+TEST_F(TurnsTest, AloneAKernelIsSubmittedBehindALongCopy) {
+  const CopyPlaces places = MakePlaces();
+  const auto neighbour = AddTenant();
+  scheduler_.GiveTurn();
+  TestingDriver::Hold();
+  neighbour->LaunchPlain(0, 1);
+  ASSERT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("launch"); }));
+  (void)TestingDriver::TakeCalls();
+  Copy(places);
+  tenant_->LaunchPlain(0, 1);
+  EXPECT_TRUE(tenant_->Wait([] { return TestingDriver::WasCalled("launch"); }));
+  TestingDriver::Release();
 }
 
 TEST_F(TurnsTest, WhoeverHasUsedATurnIsNamed) {

@@ -59,6 +59,9 @@ void InFlight::AddMark(Stream& stream, PointRef point, uint64_t now_ns) {
       stream.unmarked != 0 ? stream.unmarked_first : static_cast<uint64_t>(point->ticket);
   stream.marks.push_back({std::move(point), stream.unmarked, stream.unmarked_weight, first, now_ns,
                           ++last_order_, std::exchange(stream.tally, {})});
+  const Tally& tally = stream.marks.back().tally;
+  stream.kernel_marks += tally.IsKernels() ? 1 : 0;
+  stream.long_copy_marks += tally.IsLongCopy() ? 1 : 0;
   stream.unmarked = stream.unmarked_weight = 0;
 }
 
@@ -87,6 +90,8 @@ void InFlight::CompleteOldestMark(Stream& stream, uint64_t now_ns) {
   stream.in_flight -= mark.commands;
   stream.queued -= mark.weight;
   Give(mark.weight);
+  stream.kernel_marks -= mark.tally.IsKernels() ? 1 : 0;
+  stream.long_copy_marks -= mark.tally.IsLongCopy() ? 1 : 0;
   stream.marks.pop_front();
   --marks_;
   std::erase_if(stream.held_queues, [&](const HeldQueues& held) {

@@ -110,19 +110,19 @@ class StreamSet {
   bool CheckedAll() const { return checked_in_vain_ >= waiting_.size(); }
   void CheckAgain() { checked_in_vain_ = 0; }
 
-  // Calls `command` or `chunk` for what would be submitted next in each stream if its turn allowed it. If there are
-  // many streams it looks at some of them, and at the next ones when called again.
+  // Calls `command` or `chunk` with each stream and what would be submitted next in it if its turn allowed it. If there
+  // are many streams it looks at some of them, and at the next ones when called again.
   template <typename OnCommand, typename OnChunk>
   void ForEachReady(OnCommand&& command, OnChunk&& chunk) {
     for (size_t looked = 0; looked < std::min(waiting_.size(), kMaxScanned); ++looked) {
       const Stream* stream = waiting_[ready_turn_++ % waiting_.size()];
       if (!stream->waiting.empty() && IsReady(*stream, stream->waiting.front())) {
-        command(stream->waiting.front());
+        command(*stream, stream->waiting.front());
       }
     }
     for (size_t looked = 0; looked < std::min(open_.size(), kMaxScanned); ++looked) {
       const Stream* stream = open_[open_turn_++ % open_.size()];
-      if (MayClose(*stream)) chunk(*stream->open);
+      if (MayClose(*stream)) chunk(*stream, *stream->open);
     }
   }
   static constexpr size_t kMaxScanned = 64;
@@ -163,6 +163,8 @@ class StreamSet {
   bool Idle() const { return active_.empty(); }
   // Returns true if something is at CUDA and not known to be complete.
   bool AtDevice() const;
+  // The same of work for the kernels' engine.
+  bool HasKernelsAtDevice() const;
   // Recent command duration of the stream at CUDA where commands take longest.
   uint64_t SlowestCommandNs() const;
   size_t waiting_commands() const { return waiting_commands_; }

@@ -257,8 +257,8 @@ TEST_F(StreamSetTest, WhileItIsOthersTurnNothingGoesAndLaunchesGather) {
   EXPECT_THAT(TakeSubmitted(), IsEmpty());
   int commands = 0;
   uint32_t launches = 0;
-  set_.ForEachReady([&](const StreamCommand&) { ++commands; },
-                    [&](const Chunk& chunk) { launches += chunk.size(); });
+  set_.ForEachReady([&](const Stream&, const StreamCommand&) { ++commands; },
+                    [&](const Stream&, const Chunk& chunk) { launches += chunk.size(); });
   EXPECT_EQ(commands, 1);
   EXPECT_EQ(launches, 2u);
   may_submit_ = true;
@@ -274,8 +274,10 @@ TEST_F(StreamSetTest, Malicious_OfManyReadyStreamsSomeAreLookedAtAtATime) {
   std::set<uint64_t> seen;
   for (int round = 1; round <= 2; ++round) {
     set_.ForEachReady(
-        [&](const StreamCommand& command) { seen.insert(static_cast<uint64_t>(command.ticket)); },
-        [](const Chunk&) {});
+        [&](const Stream&, const StreamCommand& command) {
+          seen.insert(static_cast<uint64_t>(command.ticket));
+        },
+        [](const Stream&, const Chunk&) {});
     EXPECT_EQ(seen.size(), round * StreamSet::kMaxScanned);
   }
 }

@@ -115,9 +115,11 @@ struct Stream {
   uint32_t in_flight = 0;  // at CUDA, not known to be complete
   uint32_t queued = 0;     // weight of those
   uint32_t max_in_flight = kFirstInFlight;
-  uint64_t command_ns = 0;  // recent duration of a command
-  uint64_t done_ns = 0;     // when the newest mark was seen to be done
-  uint32_t unmarked = 0;    // at CUDA since the last mark
+  uint64_t command_ns = 0;       // recent duration of a command
+  uint64_t done_ns = 0;          // when the newest mark was seen to be done
+  uint32_t kernel_marks = 0;     // of `marks`: of the kernels' engine
+  uint32_t long_copy_marks = 0;  // of long copies
+  uint32_t unmarked = 0;         // at CUDA since the last mark
   uint32_t unmarked_weight = 0;
   uint64_t unmarked_first = 0;
   uint64_t behind_legacy = 0;  // newest legacy ticket that this stream is ordered after
@@ -148,6 +150,10 @@ struct Stream {
   bool HoldsUp() const { return endless > completed; }
   // Something is at CUDA, or on its way there.
   bool AtDevice() const { return busy || in_flight != 0 || !marks.empty(); }
+  // The same of work for the kernels' engine.
+  bool HasKernelsAtDevice() const { return busy || kernel_marks != 0 || tally.IsKernels(); }
+  // A kernel that is submitted now would wait there for a copy, and for how long that takes.
+  bool IsBehindLongCopy() const { return long_copy_marks != 0 || tally.IsLongCopy(); }
   // Also checks in_flight: a part of a command whose last part never comes may be at CUDA.
   bool Idle() const { return enqueued == completed && !busy && in_flight == 0; }
 };

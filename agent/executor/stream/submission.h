@@ -64,7 +64,7 @@ class Submission final : public Part, public StreamSink {
   // The largest number of actions that may wait for earlier work.
   static constexpr size_t kMaxFences = 64u << 10;
   // Removes the session from the queue for the right to print; kernels that print wait for their turn (printing/printer.h).
-  void LeavePrintersLine();
+  void LeavePrintQueue();
   // Called by the port.
   void AfterEarlierWork(wire::Ticket ticket, std::function<void()> action);
   bool PollStreams();
@@ -104,6 +104,7 @@ class Submission final : public Part, public StreamSink {
   // Makes `stream` wait for everything that `former`, which is dropped, was made to wait for.
   void WaitForFormer(CUstream stream, CUstream former, CUgreenCtx former_green);
   void GiveStream(Stream& stream);
+  bool WouldIdleATurn(const Stream& stream) const;
   template <typename F>
   bool Fits(const Stream& stream, arbiter::Engine engine, F key) const;
   // Adds a mark behind all that is at CUDA.

@@ -87,6 +87,14 @@ struct Tally {
   bool marks = false;
   Noted noted;
 
+  // Longer than it takes to see that a copy is done and to submit what waits for it.
+  static constexpr uint64_t kLongCopyNs = 50'000;
+  bool IsKernels() const { return any && engine == arbiter::Engine::kCompute; }
+  // As far as predicted, while the time is shared.
+  bool IsLongCopy() const {
+    return any && engine != arbiter::Engine::kCompute && work.predicted_ns >= kLongCopyNs;
+  }
+
   // If commands are for different engines, the kernels' one takes precedence.
   void Add(arbiter::Engine on) {
     if (!any || on == arbiter::Engine::kCompute) engine = on;

@@ -62,6 +62,12 @@ std::optional<CUresult> TestingTenant::LoadLibrary(uint32_t library, std::string
       {wire::LibraryId{library}, 0, wire::HostPtr{address}, image.size()});
 }
 
+bool TestingTenant::PinArena(uint64_t offset, uint64_t size_bytes) {
+  const uint64_t address = order.host_range_begin + offset;
+  std::memset(reinterpret_cast<void*>(address), 1, size_bytes);
+  return Call<wire::HostRegister>({wire::HostPtr{address}, size_bytes}) == CUDA_SUCCESS;
+}
+
 bool TestingTenant::LoadKernel(uint32_t library, uint32_t kernel, std::string_view name,
                                std::string_view image) {
   if (LoadLibrary(library, image) != CUDA_SUCCESS) return false;
@@ -143,6 +149,7 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
   control::TraceProgress trace;
   control::LongKernel long_kernel;
   control::SessionCounters counters;
+  control::PartitionPending pending;
   const MutexLock lock(mutex_);
   if (in.As(&ready)) {
     ready_[ready.session_id] = ready;
@@ -170,6 +177,8 @@ void TestingScheduler::OnMessage(const control::Incoming& in) {
   } else if (in.As(&counters)) {
     counters_[counters.session_id] = counters;
     ++counter_messages_[counters.session_id];
+  } else if (in.As(&pending)) {
+    pending_[pending.allocation_id] = control::TextOf(pending.why);
   } else if (in.As(&long_kernel)) {
     long_kernels_[long_kernel.session_id] = long_kernel;
     control::Answer answer = {};
@@ -206,6 +215,7 @@ std::unique_ptr<TestingTenant> TestingScheduler::AddTenant(const char* label) {
   order.shares = shares;
   order.partition = partition;
   order.kernels = kernels;
+  order.scheduler_minor = scheduler_minor;
   snprintf(order.label, sizeof(order.label), "tests/tenant-%llu/main",
            static_cast<unsigned long long>(last_session_));
   if (label != nullptr) {
@@ -265,6 +275,12 @@ std::optional<control::LongKernel> TestingScheduler::LongKernelOf(const TestingT
 std::optional<control::LongKernel> TestingScheduler::WaitLongKernel(const TestingTenant& tenant) {
   (void)WaitUntil([&] { return LongKernelOf(tenant).has_value(); });
   return LongKernelOf(tenant);
+}
+
+std::optional<std::string> TestingScheduler::PendingOf(const TestingTenant& tenant) {
+  const MutexLock lock(mutex_);
+  const auto it = pending_.find(tenant.order.allocation_id);
+  return it == pending_.end() ? std::nullopt : std::optional(it->second);
 }
 
 void TestingScheduler::EndLongKernels(const char* text) {

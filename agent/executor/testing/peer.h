@@ -90,6 +90,8 @@ class TestingTenant : public TestingRegions {
 
   // 0 on failure.
   uint64_t Alloc(uint64_t size_bytes);
+  // Registers a part of the arena, so that it can be copied from and to.
+  bool PinArena(uint64_t offset, uint64_t size_bytes);
   std::optional<CUresult> Free(uint64_t address);
   // Loads a library with one kernel under the given ids; `image` is copied into the arena.
   bool LoadKernel(uint32_t library, uint32_t kernel, std::string_view name, std::string_view image);
@@ -125,6 +127,10 @@ class TestingScheduler {
   void SetPartition(const TestingTenant& tenant, const control::PartitionTerms& terms);
   void SetShares(const TestingTenant& tenant, const control::ShareTerms& terms,
                  const control::KernelTerms& of_kernels = {});
+  // What the executor last said of why the tenant's terms are pending, and nullopt if it said nothing.
+  std::optional<std::string> PendingOf(const TestingTenant& tenant);
+  // Of the control version; new tenants come with it.
+  uint32_t scheduler_minor = control::kControlMinor;
   // The same of their kernels' time.
   control::KernelTerms kernels = {};
   // Of its last SessionCounters.
@@ -235,6 +241,7 @@ class TestingScheduler {
   std::map<uint64_t, control::LongKernel> long_kernels_ GPULOOM_GUARDED_BY(mutex_);   // by session
   std::map<uint64_t, control::SessionCounters> counters_ GPULOOM_GUARDED_BY(mutex_);  // the same
   std::map<uint64_t, int> counter_messages_ GPULOOM_GUARDED_BY(mutex_);               // the same
+  std::map<uint64_t, std::string> pending_ GPULOOM_GUARDED_BY(mutex_);  // by allocation
   std::string kernels_end_ GPULOOM_GUARDED_BY(mutex_);
   int turn_messages_ GPULOOM_GUARDED_BY(mutex_) = 0;
   std::vector<control::TraceProgress> traces_ GPULOOM_GUARDED_BY(mutex_);

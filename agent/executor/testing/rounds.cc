@@ -24,6 +24,13 @@ void Check(bool ok, const std::string& what) {
   abort();
 }
 
+std::unique_ptr<SchedulerLink> MakeLink(control::Connection* scheduler) {
+  channel::UniqueFd ours, theirs;
+  Check(channel::MakePair(SOCK_SEQPACKET, &ours, &theirs), "the scheduler's socket");
+  *scheduler = control::Connection(std::move(ours));
+  return std::make_unique<SchedulerLink>(std::move(theirs));
+}
+
 }  // namespace
 
 TestingRounds::StartedDevice::StartedDevice(const Driver& driver) : Device(driver) {
@@ -34,6 +41,7 @@ TestingRounds::TestingRounds(const Driver& driver, Habits habits)
     : habits_(std::move(habits)),
       device_(driver),
       grants_(&driver),
+      link_(MakeLink(&scheduler_)),
       wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       modules_(&device_, habits_.threads, wake_.get()),
       memory_(&device_, habits_.threads, wake_.get()),
@@ -44,10 +52,6 @@ TestingRounds::TestingRounds(const Driver& driver, Habits habits)
   std::string error;
   Check(internal_.Start([](CUstream) {}, &error), error);
   staging_.Start(&device_);
-  channel::UniqueFd ours, theirs;
-  Check(channel::MakePair(SOCK_SEQPACKET, &ours, &theirs), "the scheduler's socket");
-  scheduler_ = control::Connection(std::move(ours));
-  link_ = std::make_unique<SchedulerLink>(std::move(theirs));
 }
 
 TestingRounds::~TestingRounds() {

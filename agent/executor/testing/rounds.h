@@ -79,7 +79,7 @@ class TestingRounds {
   SharedMemory shared_;
   TestingGrants grants_;
   control::Connection scheduler_;
-  std::unique_ptr<SchedulerLink> link_;
+  const std::unique_ptr<SchedulerLink> link_;
   const channel::UniqueFd wake_;
   WorkPool modules_, memory_, quiet_work_;
   Quiet quiet_{&quiet_work_};
@@ -90,7 +90,7 @@ class TestingRounds {
   LibraryCache libraries_{budget_};
   GraphRoom graphs_;
   SpareGreens greens_;
-  Partitions partitions_{&device_, &quiet_};
+  Partitions partitions_{&device_, &quiet_, link_.get()};
   Chains chains_{&device_, &modules_, &quiet_, &graphs_};
   Printer printer_{&device_, &memory_, nullptr};
   Tenants tenants_;

@@ -67,6 +67,7 @@ inline GpuReport ReportOf(std::vector<control::AllocationState> allocations, dou
     control::DomainState& domain = domains[state.trust_domain];
     control::SetText(domain.name, state.trust_domain);
     domain.executors = domain.executors_started = 1;
+    domain.overrun_wait_ns = 2'500'000'000;
     control::SetText(domain.executor_version, "0.1.9");
     ++domain.allocations;
     domain.sessions += state.sessions;

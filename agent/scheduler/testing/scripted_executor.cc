@@ -31,15 +31,6 @@ namespace {
 
 constexpr uint64_t kPieceBytes = uint64_t{64} << 20;
 
-control::ExecutorFault FaultOf(uint32_t result, uint64_t session_id) {
-  control::ExecutorFault fault = {};
-  fault.result = result;
-  fault.session_id = session_id;
-  fault.launches = 1;
-  control::SetText(fault.function, "broken");
-  return fault;
-}
-
 class Executor {
  public:
   Executor(std::string start, bool lenient)
@@ -488,13 +479,7 @@ class Executor {
         break;
       case 'K':
       case 'D': {
-        control::LongKernel message{};
-        message.session_id = id;
-        message.kernel = byte == 'D' ? 2 : 1;
-        message.ran_ns = uint64_t{3600} * 1'000'000'000;
-        message.launches = 1;
-        control::SetText(message.function, "busy\nloop");
-        const uint8_t ends = Ask<control::Answer>(message).ok == 0;
+        const uint8_t ends = Ask<control::Answer>(LongKernelOf(byte == 'D' ? 2 : 1, id)).ok == 0;
         answer(&ends, 1);
         if (ends == 0 || stays_) break;
         Send(FaultOf(702, id));
@@ -502,6 +487,17 @@ class Executor {
       }
       case 'Z':
         stays_ = true;
+        done();
+        break;
+      case 'j':
+      case 'J':
+        Send(PendingOf(session.order.allocation_id, byte == 'j' ? "no\nroom" : ""));
+        done();
+        break;
+      case 'f':
+        for (uint64_t other = 0; other < 100; ++other) {
+          if (other != session.order.allocation_id) Send(PendingOf(other, "hostile"));
+        }
         done();
         break;
       case 'Y':

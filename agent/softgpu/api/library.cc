@@ -88,7 +88,7 @@ CUresult cuLibraryLoadData(CUlibrary* handle, const void* image, CUjit_option* j
   } else {
     jit_log.WriteError(log);
     if (!log.empty())
-      Say(log);  // the runtime loads without a log buffer, so nobody else would tell
+      PrintLine(log);  // the runtime loads without a log buffer, so nobody else would tell
   }
   if (IsDeferredError(result)) {
     // A library without code: everything that uses it returns the failure, and unloading works as

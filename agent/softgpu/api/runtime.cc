@@ -53,7 +53,7 @@ constexpr gpuloom::RuntimeHooks kHooks = {
     .device_count = DeviceCount,
     .device_identity = Identity,
     .handshake_allowed = [] { return CurrentSettings().handshake; },
-    .log = [](const char* line) { Say(line); },
+    .log = [](const char* line) { PrintLine(line); },
 };
 
 }  // namespace

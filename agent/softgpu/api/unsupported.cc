@@ -4,7 +4,7 @@
 #include <atomic>
 #include <string>
 
-#include "agent/softgpu/driver/say.h"
+#include "agent/softgpu/driver/print_line.h"
 #include "proto/libcuda/exports.inc"
 
 namespace gpuloom {
@@ -14,7 +14,7 @@ int OnUnsupported(SymbolId id) {
   static std::atomic<bool> said[kSymbolCount];
   constexpr int kNotSupported = 801;  // CUDA_ERROR_NOT_SUPPORTED; cuda.h cannot be included here
   if (!said[static_cast<size_t>(id)].exchange(true)) {
-    softgpu::Say(std::string(SymbolOf(id).name) + " is not supported");
+    softgpu::PrintLine(std::string(SymbolOf(id).name) + " is not supported");
   }
   return kNotSupported;
 }

@@ -180,7 +180,8 @@ CUresult PrepareLaunch(const FoundFunction& found, const LaunchShape& wanted, vo
       outcome = Run(grid, AddressTable::Instance(), Stopping());
     }
     if (CurrentSettings().counts) {
-      Say("kernel " + kernel.name + ": " + std::to_string(outcome.instructions) + " instructions");
+      PrintLine("kernel " + kernel.name + ": " + std::to_string(outcome.instructions) +
+                " instructions");
     }
     const CUresult result = ResultOf(outcome.kind);
     if (result != CUDA_SUCCESS) RecordFault(result, outcome.detail);

@@ -69,7 +69,8 @@ Device* DeviceOf(int fd) {
 // and the message says how.
 CUresult FromErrno(const char* what) {
   if (errno == EMFILE || errno == ENFILE) {
-    Say(std::string(what) + ": no file descriptor left; raise the limit of open files (ulimit -n)");
+    PrintLine(std::string(what) +
+              ": no file descriptor left; raise the limit of open files (ulimit -n)");
   }
   return CUDA_ERROR_OUT_OF_MEMORY;
 }

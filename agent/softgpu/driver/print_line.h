@@ -7,6 +7,6 @@
 namespace gpuloom::softgpu {
 
 // Prints "softgpu: <line>", unless GPULOOM_SOFTGPU_QUIET=1.
-void Say(std::string_view line);
+void PrintLine(std::string_view line);
 
 }  // namespace gpuloom::softgpu

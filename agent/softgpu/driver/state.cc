@@ -123,12 +123,12 @@ CUresult Start(unsigned flags) GPULOOM_EXCLUDES(start_mutex) {
   Settings settings;
   std::string error;
   if (!ReadSettings(settings, error)) {
-    Say(error);
+    PrintLine(error);
     return CUDA_ERROR_INVALID_VALUE;
   }
   MutableSettings() = settings;
   if (const char* what = WhatItMayNot(); what != nullptr) {
-    Say(std::string("the process may not ") + what);
+    PrintLine(std::string("the process may not ") + what);
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
   MakeDevices(settings);
@@ -169,7 +169,7 @@ void RecordFault(CUresult code, std::string_view reason) {
   CUresult none = CUDA_SUCCESS;
   if (!fault.compare_exchange_strong(none, code)) return;
   stopping.store(true);
-  Say(reason);
+  PrintLine(reason);
 }
 
 void RecordMemoryLost(std::string_view what, uint64_t address, uint64_t size_bytes) {
@@ -182,7 +182,7 @@ void RecordMemoryLost(std::string_view what, uint64_t address, uint64_t size_byt
   RecordFault(CUDA_ERROR_ILLEGAL_ADDRESS, text);
 }
 
-void Say(std::string_view line) {
+void PrintLine(std::string_view line) {
   if (CurrentSettings().quiet) return;
   const std::string text = "softgpu: " + std::string(line) + "\n";
   // One write, so that lines of several processes do not mix; nothing can be done when stderr is

@@ -12,7 +12,7 @@
 #include <atomic>
 #include <string_view>
 
-#include "agent/softgpu/driver/say.h"
+#include "agent/softgpu/driver/print_line.h"
 #include "agent/softgpu/driver/settings.h"
 #include "proto/cuda/cuda_all.h"
 
