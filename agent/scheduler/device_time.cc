@@ -35,7 +35,9 @@ void DeviceTime::Settle(Executor* executor) {
 void DeviceTime::Add(uint64_t executor, uint64_t now_ns) {
   Advance(now_ns);
   const auto [it, is_new] = executors_.try_emplace(executor);
-  if (is_new) it->second.since = sum_;
+  if (!is_new) return;
+  it->second.since = sum_;
+  it->second.added_ns = now_ns_;
 }
 
 void DeviceTime::Remove(uint64_t executor, uint64_t now_ns) {
@@ -80,6 +82,8 @@ uint64_t DeviceTime::Charge(uint64_t executor, size_t engine, uint64_t wanted_ns
 uint64_t DeviceTime::ChargeCopies(Executor* executor, size_t copy_engine, uint64_t wanted_ns) {
   uint64_t& kept_ns = executor->kept_ns[copy_engine];
   uint64_t& left_ns = left_ns_[copy_engine];
+  uint64_t& copied_ns = executor->copied_ns[copy_engine];
+  wanted_ns = std::min(wanted_ns, now_ns_ - executor->added_ns - copied_ns);
   if (wanted_ns > kept_ns) {
     // What others have kept for too long is there only when it is looked at.
     for (auto& [id, other] : executors_) Settle(&other);
@@ -88,6 +92,7 @@ uint64_t DeviceTime::ChargeCopies(Executor* executor, size_t copy_engine, uint64
   const uint64_t others_ns = std::min(wanted_ns - own_ns, left_ns);
   kept_ns -= own_ns;
   left_ns -= others_ns;
+  copied_ns += own_ns + others_ns;
   return own_ns + others_ns;
 }
 

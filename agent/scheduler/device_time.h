@@ -5,8 +5,8 @@
 //
 // Of the kernels' engine each moment belongs in equal parts to the executors that have a turn in it; a moment in which
 // nobody has a turn, to all executors. Of a copy engine, which needs no turn, each moment belongs to all executors, and
-// what one does not claim within kKeptNs is there for the others. What an executor reports beyond its part is not lost:
-// it can be charged later, as its part grows.
+// what one does not claim within kKeptNs is there for the others, for none more than has passed since it was added. What
+// an executor reports beyond its part is not lost: it can be charged later, as its part grows.
 //
 // Plain value, owned by Turns; the scheduler's thread only. Time is an argument, in nanoseconds, and never goes back.
 // An unknown executor has no part. docs/design/sharing-time.md.
@@ -49,8 +49,10 @@ class DeviceTime {
     Part since;            // sum_ when the executor last changed
     uint64_t part_ns = 0;  // its part until then
     uint64_t charged_ns = 0;
-    std::array<uint64_t, kEngines - 1> kept_ns =
-        {};  // of its parts of the copy engines, what it has not claimed
+    uint64_t added_ns = 0;
+    // Of its parts of the copy engines, what it has not claimed; and what it was charged of them.
+    std::array<uint64_t, kEngines - 1> kept_ns = {};
+    std::array<uint64_t, kEngines - 1> copied_ns = {};
   };
 
   void Advance(uint64_t now_ns);

@@ -81,6 +81,14 @@ TEST(DeviceTime, Malicious_WhoClaimsAllLeavesOthersTheirPart) {
   EXPECT_LE(charged[0] + charged[1], 100 * kSecond);
 }
 
+TEST(DeviceTime, Malicious_NobodyClaimsCopiesOfATimeBeforeHisOwn) {
+  DeviceTime time;
+  time.Add(1, 0);
+  time.Add(2, 3600 * kSecond);
+  EXPECT_EQ(time.Charge(2, 1, UINT64_MAX, 3601 * kSecond), kSecond);
+  EXPECT_EQ(time.Charge(2, 1, UINT64_MAX, 3602 * kSecond), kSecond);
+}
+
 TEST(DeviceTime, Malicious_AllTogetherAreNeverChargedForMoreThanHasPassed) {
   DeviceTime time;
   uint64_t charged_ns = 0;
