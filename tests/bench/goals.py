@@ -96,6 +96,7 @@ GOALS = [
     (r"sharing_inference_p99_beside_gemm", at_most(1.15, "× alone")),
     (r"sharing_training_beside_inference", at_least(0.8, "× what is left")),
     (r"sharing_language_\d+(_domains)?", at_least(0.9, "× alone natively")),
+    (r"sharing_(copies_beside_gemm|gemm_beside_copies)(_domains)?", at_least(0.9, "× alone natively")),
     (r"sharing_change", at_most(1, "s")),
     (r"sharing_ceiling_25", between(23, 25, "%")),
     (r"sharing_sm_25(_beside_70)?", between(23, 27, "%")),

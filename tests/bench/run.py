@@ -20,6 +20,7 @@ import tempfile
 import time
 
 import alone_lines
+import copy_lines
 import inference_lines
 import language_lines
 import library_lines
@@ -177,6 +178,7 @@ class Run:
                 if self.full:
                     inference_lines.measure(self)
                     language_lines.measure(self)
+                    copy_lines.measure(self)
 
 
 def words(text):

@@ -223,6 +223,24 @@ class Gemm(Synchronised):
         return hash_of(self.c)
 
 
+class PinnedCopies(Synchronised):
+    """Four asynchronous copies of 64 MiB of pinned memory to the device."""
+
+    def __init__(self):
+        self.host = numbers(32 << 20).cpu().pin_memory()
+        self.copy = torch.empty_like(self.host, device=DEVICE)
+
+    def issue(self):
+        for _ in range(4):
+            self.copy.copy_(self.host, non_blocking=True)
+
+    def check(self):
+        self.copy.zero_()
+        self.issue()
+        torch.cuda.synchronize()
+        return loop.hash_of(self.copy.cpu().numpy().tobytes())
+
+
 class Decoder(nn.Module):
     """A decoder of which every call takes one token of each request, behind the cache of those before it."""
 
@@ -310,6 +328,7 @@ LOOPS = {
     "transformer_training": Training,
     "tiny_kernels_1000": TinyKernels,
     "gemm_4096": Gemm,
+    "pinned_copies": PinnedCopies,
     **{f"language_model_{n}": functools.partial(LanguageModel, n) for n in (2, 8, 32)},
 }
 
