@@ -6,6 +6,7 @@ import re
 import unittest
 
 import alone_lines
+import copy_lines
 import goals
 import inference_lines
 import language_lines
@@ -114,7 +115,8 @@ class LinesTest(unittest.TestCase):
         self.assertEqual(len(rows), len(set(rows)))
         for row in rows:
             self.assertTrue(row.startswith("sharing_"), row)
-        rows += [*map(alone_lines.row, (*alone_lines.CALLS, *alone_lines.PROGRAMS)), *inference_lines.ROWS, *language_lines.rows()]
+        rows += [*map(alone_lines.row, (*alone_lines.CALLS, *alone_lines.PROGRAMS)), *inference_lines.ROWS, *language_lines.rows(),
+                 *copy_lines.rows()]
         judged = [row for row in rows if goals.goal_of(row)]
         for pattern, _ in goals.GOALS:
             if pattern.startswith("sharing_"):

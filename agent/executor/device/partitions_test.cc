@@ -299,6 +299,7 @@ TEST_F(PartitionsTest, AChangeThatDoesNotFitIsMadeWhenThereIsRoom) {
   scheduler_.SetPartition(*small, {0, 60, 0, 0});
   const auto free = Add({});
   EXPECT_EQ(NextLaunch(free.get()), 36) << "what neither has reserved";
+  EXPECT_TRUE(scheduler_.WaitUntil([&] { return scheduler_.PendingOf(*small).has_value(); }));
   EXPECT_THAT(scheduler_.PendingOf(*small),
               ::testing::Optional(HasSubstr("no room yet for its namespace's smPercent 100%, "
                                             "smReserved 60%, and its own smPercent 100%")));
@@ -306,7 +307,7 @@ TEST_F(PartitionsTest, AChangeThatDoesNotFitIsMadeWhenThereIsRoom) {
   scheduler_.RemoveTenant(*large);
   ASSERT_TRUE(scheduler_.WaitEnded(large->order.session_id).has_value());
   EXPECT_TRUE(Follows(free.get(), 60));
-  EXPECT_EQ(scheduler_.PendingOf(*small), "");
+  EXPECT_TRUE(scheduler_.WaitUntil([&] { return scheduler_.PendingOf(*small) == ""; }));
 }
 
 // Which would end it, as it ends for any word that its scheduler does not know.
