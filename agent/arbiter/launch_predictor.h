@@ -18,11 +18,10 @@
 // burst, a first launch that loads code) change nothing. An unknown launch counts as kUnknownNs
 // until it was seen once.
 //
-// Bounded: kSets sets of kWays entries (264 KiB), all made at construction; nothing allocates
-// later. A full set evicts what was measured least often, the oldest of that first. An allocation
-// that already has half of a set evicts one of its own, so that a tenant whose every launch is new
-// does not push the others out, however many processes it has. Predict and Learn look at one set. The executor's ring thread only; one
-// predictor for each domain. Nothing fails.
+// Bounded: kSets sets of kWays entries (264 KiB), all made at construction; nothing allocates later. A full set evicts
+// what was measured least often, the oldest of that first. An allocation that already has half of a set evicts one of
+// its own, so that a tenant whose every launch is new does not push the others out, however many processes it has.
+// Predict and Learn look at one set. The executor's ring thread only; one predictor for each domain. Nothing fails.
 #pragma once
 
 #include <array>

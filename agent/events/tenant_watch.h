@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns what has happened to a GPU's tenants since the scheduler's last report into events of their pods: refused
-// memory, processes that were not admitted, faults, multiprocessors that do not follow the policy. Counts from before the first report make no events, unless Resume
-// was given the counts that an earlier agent had seen (tenant_watches.h).
+// memory, processes that were not admitted, faults, multiprocessors that do not follow the policy. Counts from before
+// the first report make no events, unless Resume was given the counts that an earlier agent had seen
+// (tenant_watches.h).
 //
 // A value, owned by TenantWatches, used from one thread; keeps nothing of the report. Nothing fails.
 #pragma once

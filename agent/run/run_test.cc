@@ -188,73 +188,22 @@ TEST_F(GpuloomRun, AnOrderToDrainThatComesWhileTheSchedulerIsAskedKeepsTheComman
 }
 
 // What the scheduler of another release has answered to today's command, word for word.
-TEST_F(GpuloomRun, ASchedulerOf3_0IsUsed) {
-  std::filesystem::create_directories(state_);
-  const control::RecordedScheduler scheduler(
-      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.0/run_3.1.txt"));
-  EXPECT_EQ(Run({"true"}), 0) << Errors();
-  EXPECT_FALSE(scheduler.was_surprised());
-  EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
-}
+class RecordedSchedulers : public GpuloomRun, public ::testing::WithParamInterface<const char*> {};
 
-TEST_F(GpuloomRun, ASchedulerOf3_1IsUsed) {
-  std::filesystem::create_directories(state_);
-  const control::RecordedScheduler scheduler(
-      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.1/run_3.2.txt"));
-  EXPECT_EQ(Run({"true"}), 0) << Errors();
-  EXPECT_FALSE(scheduler.was_surprised());
-  EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
-}
+INSTANTIATE_TEST_SUITE_P(Releases, RecordedSchedulers,
+                         ::testing::Values("control_3.0/run_3.1", "control_3.1/run_3.2",
+                                           "control_3.2/run_3.3", "control_3.3/run_3.4",
+                                           "control_3.4/run_3.5", "control_3.5/run_3.6",
+                                           "control_3.6/run_3.7", "control_3.7/run_3.8"),
+                         [](const auto& name) {
+                           return std::string(name.param).substr(8, 1) +
+                                  std::string(name.param).substr(10, 1);
+                         });
 
-TEST_F(GpuloomRun, ASchedulerOf3_2IsUsed) {
+TEST_P(RecordedSchedulers, AreUsed) {
   std::filesystem::create_directories(state_);
   const control::RecordedScheduler scheduler(
-      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.2/run_3.3.txt"));
-  EXPECT_EQ(Run({"true"}), 0) << Errors();
-  EXPECT_FALSE(scheduler.was_surprised());
-  EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
-}
-
-TEST_F(GpuloomRun, ASchedulerOf3_3IsUsed) {
-  std::filesystem::create_directories(state_);
-  const control::RecordedScheduler scheduler(
-      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.3/run_3.4.txt"));
-  EXPECT_EQ(Run({"true"}), 0) << Errors();
-  EXPECT_FALSE(scheduler.was_surprised());
-  EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
-}
-
-TEST_F(GpuloomRun, ASchedulerOf3_4IsUsed) {
-  std::filesystem::create_directories(state_);
-  const control::RecordedScheduler scheduler(
-      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.4/run_3.5.txt"));
-  EXPECT_EQ(Run({"true"}), 0) << Errors();
-  EXPECT_FALSE(scheduler.was_surprised());
-  EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
-}
-
-TEST_F(GpuloomRun, ASchedulerOf3_5IsUsed) {
-  std::filesystem::create_directories(state_);
-  const control::RecordedScheduler scheduler(
-      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.5/run_3.6.txt"));
-  EXPECT_EQ(Run({"true"}), 0) << Errors();
-  EXPECT_FALSE(scheduler.was_surprised());
-  EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
-}
-
-TEST_F(GpuloomRun, ASchedulerOf3_6IsUsed) {
-  std::filesystem::create_directories(state_);
-  const control::RecordedScheduler scheduler(
-      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.6/run_3.7.txt"));
-  EXPECT_EQ(Run({"true"}), 0) << Errors();
-  EXPECT_FALSE(scheduler.was_surprised());
-  EXPECT_FALSE(SchedulerRuns()) << "it has started another one";
-}
-
-TEST_F(GpuloomRun, ASchedulerOf3_7IsUsed) {
-  std::filesystem::create_directories(state_);
-  const control::RecordedScheduler scheduler(
-      state_, control::ReadRecording(GPULOOM_GOLDEN "/control_3.7/run_3.8.txt"));
+      state_, control::ReadRecording(std::string(GPULOOM_GOLDEN "/") + GetParam() + ".txt"));
   EXPECT_EQ(Run({"true"}), 0) << Errors();
   EXPECT_FALSE(scheduler.was_surprised());
   EXPECT_FALSE(SchedulerRuns()) << "it has started another one";

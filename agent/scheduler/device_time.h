@@ -5,8 +5,8 @@
 //
 // Of the kernels' engine each moment belongs in equal parts to the executors that have a turn in it; a moment in which
 // nobody has a turn, to all executors. Of a copy engine, which needs no turn, each moment belongs to all executors, and
-// what one does not claim within kKeptNs is there for the others, for none more than has passed since it was added. What
-// an executor reports beyond its part is not lost: it can be charged later, as its part grows.
+// what one does not claim within kKeptNs is there for the others. What an executor reports beyond its part is not lost:
+// it can be charged later, as its part grows; but never more than has passed since it was added.
 //
 // Plain value, owned by Turns; the scheduler's thread only. Time is an argument, in nanoseconds, and never goes back.
 // An unknown executor has no part. docs/design/sharing-time.md.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What allocations may have of the device's time: executors are told the policy's terms and who is suspended, and
-// report whose work is held, and whose terms cannot be kept now. A part of the scheduler; its thread only. The terms are the allocations', which the
-// registry owns.
+// report whose work is held, and whose terms cannot be kept now. A part of the scheduler; its thread only. The terms
+// are the allocations', which the registry owns.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 
 import time
 
-from processes import end_all
+from processes import Failed, end_all
 from program_lines import Player
 
 
@@ -42,3 +42,19 @@ class Company:
             else:
                 player.ask(f"run {when}")
         return [player.answer("ran", 4 * seconds + 60) for player in players]
+
+
+def sides_of(run, tenants):
+    """(side, domains): native, MPS where it is, and gpuloom with each of these numbers of domains."""
+    return [("native", 1), *([("mps", 1)] if run.mps_environment else []), *(("gpuloom", domains) for domains in tenants)]
+
+
+def measure_sides(run, sides, row_of, unknown, measure_side):
+    """Calls measure_side(side, domains, known) for each; `known` is what it returned natively, without which, so `unknown`, no
+    other side has figures. row_of(domains): the line that has failed then."""
+    known = None
+    for side, domains in sides:
+        with run.part(row_of(domains), side):
+            if known is None and side != "native":
+                raise Failed(f"without a native figure nobody knows {unknown}")
+            known = measure_side(side, domains, known)

@@ -2,8 +2,7 @@
 """Lines about a program that only copies, as one that loads a model does, beside one that computes: each one's rate by what it
 reaches natively with the device to itself. Copies need none of what computes, so both are to keep what they have."""
 
-from company import Company
-from processes import Failed
+from company import Company, measure_sides, sides_of
 from program_lines import command_of, rate
 from sharing_lines import SUFFIXES
 
@@ -34,15 +33,11 @@ def rows():
 
 
 def measure(run, command=command_of):
-    sides = [("native", 1), *([("mps", 1)] if run.mps_environment else []), ("gpuloom", 1), ("gpuloom", 2)]
+    sides = sides_of(run, (1, 2))
     if not any(run.wants("sharing", name) for name in rows()):
         return
     play_s = run.options.inference_s + run.options.warm_s + 0.1
     if run.no_time_for(", ".join(rows()), len(sides) * (10 + run.options.rounds * play_s) + 2 * play_s):
         return
-    alone = None
-    for side, domains in sides:
-        with run.part(ROWS[0] + SUFFIXES[domains], side):
-            if alone is None and side != "native":
-                raise Failed("without a native figure nobody knows what a program reaches alone")
-            alone = measure_side(run, side, domains, alone, command)
+    measure_sides(run, sides, lambda domains: ROWS[0] + SUFFIXES[domains], "what a program reaches alone",
+                  lambda side, domains, known: measure_side(run, side, domains, known, command))

@@ -9,7 +9,7 @@ sides: for how long the device works for one, by CUPTI natively, says it.
 
 import dataclasses
 
-from company import Company
+from company import Company, measure_sides, sides_of
 from processes import Failed
 from program_lines import command_of, rate
 
@@ -65,15 +65,11 @@ def measure_side(run, side, asked, command):
 
 
 def measure(run, command=command_of):
-    sides = ["native", *(["mps"] if run.mps_environment else []), "gpuloom"]
+    sides = sides_of(run, (1,))
     if not any(run.wants("sharing", row) for row in ROWS):
         return
     play_s = run.options.inference_s + run.options.warm_s + 0.5
     if run.no_time_for(", ".join(ROWS), len(sides) * (15 + (1 + 4 * run.options.rounds) * play_s)):
         return
-    asked = None
-    for side in sides:
-        with run.part(ROWS[0], side):
-            if asked is None and side != "native":
-                raise Failed("without a native figure nobody knows how many requests to send")
-            asked = measure_side(run, side, asked, command)
+    measure_sides(run, sides, lambda _: ROWS[0], "how many requests to send",
+                  lambda side, domains, known: measure_side(run, side, known, command))

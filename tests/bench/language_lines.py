@@ -9,7 +9,7 @@ what they had.
 
 import dataclasses
 
-from company import Company
+from company import Company, measure_sides, sides_of
 from processes import Failed
 from program_lines import command_of, rate
 from sharing_lines import SUFFIXES
@@ -77,15 +77,11 @@ def rows():
 
 
 def measure(run, command=command_of):
-    sides = [("native", 1), *([("mps", 1)] if run.mps_environment else []), ("gpuloom", 1), ("gpuloom", 2)]
+    sides = sides_of(run, (1, 2))
     if not any(run.wants("sharing", name) for name in rows()):
         return
     play_s = len(IN_FLIGHT) * (run.options.language_s + run.options.warm_s + 0.1)
     if run.no_time_for(", ".join(rows()), len(sides) * (20 + run.options.rounds * play_s) + play_s):
         return
-    alone = None
-    for side, domains in sides:
-        with run.part(row(IN_FLIGHT[0]) + SUFFIXES[domains], side):
-            if alone is None and side != "native":
-                raise Failed("without a native figure nobody knows what a server reaches alone")
-            alone = measure_side(run, side, domains, alone, command)
+    measure_sides(run, sides, lambda domains: row(IN_FLIGHT[0]) + SUFFIXES[domains], "what a server reaches alone",
+                  lambda side, domains, known: measure_side(run, side, domains, known, command))

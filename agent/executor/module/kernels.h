@@ -42,6 +42,10 @@ class Kernels final : public Part {
                     const LibraryRef& loaded, const KernelFacts& facts);
   // Determines whether its launches may be grouped with others (chunk.h).
   void SetCollects(Kernel* kernel, const int32_t* attributes) const;
+  // Answers the command with what `ask(driver, T* answer)` returns and sets, on a worker. The kernel's function stays
+  // loaded meanwhile. occupancy.cc
+  template <typename C, typename T, typename F>
+  void AskDriver(const Kernel& kernel, const wire::Record& record, F ask);
 
   Libraries* const libraries_;
   KernelTable& kernels_;

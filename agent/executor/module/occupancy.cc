@@ -8,21 +8,24 @@
 
 namespace gpuloom::executor {
 
+template <typename C, typename T, typename F>
+void Kernels::AskDriver(const Kernel& kernel, const wire::Record& record, F ask) {
+  auto answer = std::make_shared<std::pair<CUresult, T>>(CUDA_SUCCESS, T{});
+  modules_.Post([answer, ask,
+                 &cuda = services_.device->cuda()] { answer->first = ask(cuda, &answer->second); },
+                [this, answer, caller = CallerOf(record), library = kernel.library] {
+                  Reply<C>(caller, services_.device->Judge(answer->first), {answer->second});
+                });
+}
+
 void Kernels::On(wire::Tag<wire::OccupancyBlocks>, const wire::OccupancyBlocks::Request& request,
                  const wire::Record& record) {
   const Kernel* kernel = FindKernel(request.kernel);
   if (kernel == nullptr) return;
-  auto answer = std::make_shared<std::pair<CUresult, int>>(CUDA_SUCCESS, 0);
-  modules_.Post(
-      [answer, request, function = kernel->function, &cuda = services_.device->cuda()] {
-        answer->first = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-            &answer->second, function, request.block_threads, request.dynamic_shared_bytes,
-            request.flags);
-      },
-      // The function stays loaded as long as it is asked about.
-      [this, answer, caller = CallerOf(record), library = kernel->library] {
-        Reply<wire::OccupancyBlocks>(caller, services_.device->Judge(answer->first),
-                                     {answer->second});
+  AskDriver<wire::OccupancyBlocks, int>(
+      *kernel, record, [request, function = kernel->function](const Driver& cuda, int* blocks) {
+        return cuda.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+            blocks, function, request.block_threads, request.dynamic_shared_bytes, request.flags);
       });
 }
 
@@ -30,15 +33,10 @@ void Kernels::On(wire::Tag<wire::OccupancySharedMemory>,
                  const wire::OccupancySharedMemory::Request& request, const wire::Record& record) {
   const Kernel* kernel = FindKernel(request.kernel);
   if (kernel == nullptr) return;
-  auto answer = std::make_shared<std::pair<CUresult, size_t>>(CUDA_SUCCESS, 0);
-  modules_.Post(
-      [answer, request, function = kernel->function, &cuda = services_.device->cuda()] {
-        answer->first = cuda.cuOccupancyAvailableDynamicSMemPerBlock(
-            &answer->second, function, request.blocks_per_sm, request.block_threads);
-      },
-      [this, answer, caller = CallerOf(record), library = kernel->library] {
-        Reply<wire::OccupancySharedMemory>(caller, services_.device->Judge(answer->first),
-                                           {answer->second});
+  AskDriver<wire::OccupancySharedMemory, size_t>(
+      *kernel, record, [request, function = kernel->function](const Driver& cuda, size_t* bytes) {
+        return cuda.cuOccupancyAvailableDynamicSMemPerBlock(bytes, function, request.blocks_per_sm,
+                                                            request.block_threads);
       });
 }
 
@@ -53,20 +51,15 @@ void Kernels::On(wire::Tag<wire::OccupancyClusters>,
   }
   // How many clusters fit depends on the multiprocessors, which the driver knows by the stream.
   const CUstream stream = port_->partition() == nullptr ? nullptr : port_->partition()->stream;
-  auto answer = std::make_shared<std::pair<CUresult, int>>(CUDA_SUCCESS, 0);
-  modules_.Post(
-      [answer, request, function = reinterpret_cast<CUfunction>(kernel->kernel), stream,
-       &cuda = services_.device->cuda()] {
+  AskDriver<wire::OccupancyClusters, int>(
+      *kernel, record,
+      [request, stream, function = reinterpret_cast<CUfunction>(kernel->kernel)](const Driver& cuda,
+                                                                                 int* clusters) {
         const LaunchConfig config(request.grid, request.block, request.dynamic_shared_bytes, stream,
                                   request.attributes);
-        answer->first =
-            request.question == wire::ClusterQuestion::kMaxActiveClusters
-                ? cuda.cuOccupancyMaxActiveClusters(&answer->second, function, config.get())
-                : cuda.cuOccupancyMaxPotentialClusterSize(&answer->second, function, config.get());
-      },
-      [this, answer, caller = CallerOf(record), library = kernel->library] {
-        Reply<wire::OccupancyClusters>(caller, services_.device->Judge(answer->first),
-                                       {answer->second});
+        return request.question == wire::ClusterQuestion::kMaxActiveClusters
+                   ? cuda.cuOccupancyMaxActiveClusters(clusters, function, config.get())
+                   : cuda.cuOccupancyMaxPotentialClusterSize(clusters, function, config.get());
       });
 }
 

@@ -87,18 +87,17 @@ void Turns::SendWants(uint64_t now_ns) {
 // Usage goes ahead of TurnDrained, by which the scheduler divides what the turn has cost.
 void Turns::Look(Sessions sessions, uint64_t now_ns) {
   if (!shares_device_) return;
-  bool at_device = false;
   for (Allocation& its : allocations_) its.working = false;
-  for (const auto& session : sessions) {
-    Note(session.get(), now_ns);
-    at_device |= session->HasKernelsAtDevice();
-  }
+  for (const auto& session : sessions) Note(session.get(), now_ns);
   SendWants(now_ns);
   if (now_ns - last_usage_ns_ >= kUsagePeriodNs && MustSendUsage()) {
     last_usage_ns_ = now_ns;
     SendUsage();
   }
-  if (!drains_ || at_device) return;
+  if (!drains_ || std::any_of(sessions.begin(), sessions.end(),
+                              [](const auto& session) { return session->HasKernelsAtDevice(); })) {
+    return;
+  }
   SendUsage();
   scheduler_->Send(control::TurnDrained{}, *std::exchange(drains_, {}));
 }

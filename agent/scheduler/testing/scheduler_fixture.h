@@ -51,7 +51,7 @@
 //   Z  does not end when it must
 //   Y  answers with the per cent of the multiprocessors that its allocation may use (4 bytes)
 //   j  says that its allocation's part of the multiprocessors is pending, J  that it is not
-//   f  says the first of allocations 0 … 99 that are not its own
+//   f  says of allocations 0 … 99 but its own that theirs is pending
 //   y  answers with how long its allocation's work may wait behind a higher class, in milliseconds (4 bytes)
 //   z  answers with how long a kernel may run until it is ended, in milliseconds (4 bytes)
 //   U  answers to no new session
