@@ -2,8 +2,6 @@
 // A stream's writes of words and waits for words. The codes of wrong calls are those of driver 580 on
 // an H200.
 #include <algorithm>
-#include <chrono>
-#include <thread>
 #include <vector>
 
 #include "tests/conformance/fixture.h"
@@ -47,9 +45,14 @@ class MemoryOperations : public WithKernels {
   }
   uint32_t Word(size_t i) { return Download<uint32_t>(words_ + 4 * i, 1)[0]; }
   void Say(size_t i, uint32_t value) { const_cast<volatile uint32_t*>(host_)[i] = value; }
-  // Still so after a while in which everything else would be done.
+  // Still so when what came later in another stream is done.
   void ExpectHeld(CUstream stream) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (other_ == nullptr) other_ = Stream();
+    for (uint32_t step = 0; step < 3; ++step) {
+      EXPECT_EQ(Cu().cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+      ASSERT_EQ(Launch(store_, 1, 1, other_, words_ + 60, step), CUDA_SUCCESS);
+      ASSERT_NO_FATAL_FAILURE(Finish(other_));
+    }
     EXPECT_EQ(Cu().cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
   }
   void Finish(CUstream stream) { ASSERT_EQ(Cu().cuStreamSynchronize(stream), CUDA_SUCCESS); }
@@ -58,6 +61,7 @@ class MemoryOperations : public WithKernels {
   CUdeviceptr on_host_ = 0;
   CUdeviceptr words_ = 0;
   CUfunction store_ = nullptr;
+  CUstream other_ = nullptr;
 };
 
 TEST_F(MemoryOperations, WritesAreInOrderWithKernelsAndCopies) {
@@ -165,11 +169,8 @@ TEST_F(MemoryOperations, Conditions) {
     };
     const auto check = [&](const Case& one, CUresult waits) {
       ASSERT_EQ(waits, CUDA_SUCCESS);
-      EXPECT_EQ(Cu().cuStreamQuery(stream), CUDA_ERROR_NOT_READY)
-          << one.condition << " " << one.wanted << " " << one.before;
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      EXPECT_EQ(Cu().cuStreamQuery(stream), CUDA_ERROR_NOT_READY)
-          << one.condition << " " << one.wanted << " " << one.before;
+      SCOPED_TRACE(testing::Message() << one.condition << " " << one.wanted << " " << one.before);
+      ASSERT_NO_FATAL_FAILURE(ExpectHeld(stream));
       set(one.after);
       Finish(stream);
     };

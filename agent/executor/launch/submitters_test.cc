@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
+#include <set>
+#include <thread>
 
 #include "agent/executor/device/device.h"
 #include "agent/executor/device/quiet.h"
@@ -211,6 +214,8 @@ TEST_F(SubmittersTest, EveryOwnersJobsAreDoneInOrderAndTheirErrorsCounted) {
 struct LaunchGate {
   std::atomic<bool> closed{false};
   std::atomic<int> waiting{0};
+  std::mutex mutex;
+  std::set<std::thread::id> threads;  // that have come here
 };
 LaunchGate& TheGate() {
   static LaunchGate gate;
@@ -221,6 +226,10 @@ TEST_F(SubmittersTest, AThirdThreadHelpsOnlyWhenWorkWaitsForTheFirstTwo) {
   Driver driver = driver_;
   driver.cuLaunchKernel = [](CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                              unsigned, CUstream, void**, void**) {
+    {
+      std::lock_guard lock(TheGate().mutex);
+      TheGate().threads.insert(std::this_thread::get_id());
+    }
     ++TheGate().waiting;
     while (TheGate().closed) std::this_thread::yield();
     --TheGate().waiting;
@@ -236,11 +245,16 @@ TEST_F(SubmittersTest, AThirdThreadHelpsOnlyWhenWorkWaitsForTheFirstTwo) {
     }
     return TheGate().waiting == waiting;
   };
-  for (uint64_t owner = 0; owner < 4; ++owner) submitters.Post(owner, JobOf(owner, {0}));
+  const auto post = [&](uint64_t jobs) {
+    for (uint64_t owner = 0; owner < jobs; ++owner) submitters.Post(owner, JobOf(owner, {0}));
+  };
+  post(4);
   EXPECT_TRUE(becomes(2));
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_EQ(TheGate().waiting, 2) << "each has one that waits for it";
-  submitters.Post(4, JobOf(4, {0}));
+  TheGate().closed = false;
+  while (done_.size() < 4) submitters.TakeDone(&done_);
+  EXPECT_EQ(TheGate().threads.size(), 2u) << "each had one that waited for it";
+  TheGate().closed = true;
+  post(5);
   EXPECT_TRUE(becomes(3));
   TheGate().closed = false;
   submitters.Stop();

@@ -2,7 +2,6 @@
 // Modules, libraries and launches through the built library. The instructions themselves are tested
 // beside the machine.
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "agent/softgpu/testing/built_driver.h"
+#include "proto/sync/testing/wait_for.h"
 
 namespace gpuloom::softgpu {
 namespace {
@@ -281,21 +281,25 @@ TEST_F(LaunchTest, KernelsOfTwoStreamsRunSideBySide) {
 // As on an H200: loading another kernel does not wait, but what comes after it does.
 TEST_F(LaunchTest, WhatComesAfterCodeWasLoadedWaitsForWhatRuns) {
   uint32_t* flag = nullptr;
-  ASSERT_EQ(Cuda().cuMemHostAlloc(reinterpret_cast<void**>(&flag), 4, 0), CUDA_SUCCESS);
-  *flag = 0;
-  CUdeviceptr words = Allocate(8);
-  const CUdeviceptr other = words + 4;
+  ASSERT_EQ(Cuda().cuMemHostAlloc(reinterpret_cast<void**>(&flag), 8, 0), CUDA_SUCCESS);
+  uint32_t* counter = flag + 1;
+  *flag = *counter = 0;
+  const auto runs_on = [counter] {
+    const uint32_t before = std::atomic_ref(*counter).load();
+    return WaitFor([&] { return std::atomic_ref(*counter).load() - before > 1'000; });
+  };
+  const CUdeviceptr other = Allocate(4);
   CUstream first = nullptr;
   CUstream second = nullptr;
   ASSERT_EQ(Cuda().cuStreamCreate(&first, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
   ASSERT_EQ(Cuda().cuStreamCreate(&second, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  ASSERT_EQ(Launch(Function("count"), 1, 1, {&flag, &words}, first), CUDA_SUCCESS);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // it runs
+  ASSERT_EQ(Launch(Function("count"), 1, 1, {&flag, &counter}, first), CUDA_SUCCESS);
+  ASSERT_TRUE(runs_on());
   ASSERT_EQ(Cuda().cuMemsetD32Async(other, 0, 1, second), CUDA_SUCCESS);
   ASSERT_EQ(Cuda().cuStreamSynchronize(second), CUDA_SUCCESS) << "nothing was loaded";
   (void)Function("small");
   ASSERT_EQ(Cuda().cuMemsetD32Async(other, 0, 1, second), CUDA_SUCCESS);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ASSERT_TRUE(runs_on());
   EXPECT_EQ(Cuda().cuStreamQuery(second), CUDA_ERROR_NOT_READY);
   std::atomic_ref(*flag).store(1);
   EXPECT_EQ(Cuda().cuStreamSynchronize(second), CUDA_SUCCESS);
