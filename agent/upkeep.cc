@@ -95,7 +95,7 @@ void Upkeep::FollowPolicy() {
                        /*is_said=*/true});
     }
     ReportImpossibleRules(*options_.policy, options_.report);
-    // After the event: schedulers receive the new grants one by one, and one may be slow.
+    // After the event: a scheduler may be slow to take its grants.
     Regrant();
   }
 }

@@ -88,7 +88,8 @@ class Allocator {
 
   // Call it after a change of policy: gives every bound allocation its new grant, but more memory only where the GPU
   // has it left, with what others give up; where the new rule is impossible on the GPU, the allocation keeps its
-  // memory. Returns one line for each allocation for which that failed. Call it again now and then while OwesGrants.
+  // memory. Returns one line for each allocation for which that failed, behind the last GPU's. Call it again now and
+  // then while OwesGrants.
   std::vector<std::string> Regrant();
   // Whether an allocation lacks what the policy grants it and may have it later, be it only memory that is not left.
   bool OwesGrants() const { return owed_.any(); }
@@ -152,6 +153,10 @@ class Allocator {
   // per trouble. False: nothing has changed.
   bool RenewRecord(const Gate& gate, const Policy& policy, Allocation* allocation,
                    std::vector<std::string>* troubles) const GPULOOM_REQUIRES(gate.mutex);
+  // Regrant for these of one GPU, in this order.
+  std::vector<std::string> RegrantOn(const Gate& gate, const Policy& policy,
+                                     const std::vector<std::string>& names) const
+      GPULOOM_EXCLUDES(gate.mutex);
   // Tells what RenewRecord has made of `before`, and if that is refused, sets the record back and tells `before`.
   absl::Status SendRenewed(const Gate& gate, SchedulerClient* scheduler, const Allocation& renewed,
                            const Allocation& before) const GPULOOM_REQUIRES(gate.mutex);

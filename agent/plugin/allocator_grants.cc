@@ -4,6 +4,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <future>
+#include <iterator>
 
 #include "absl/strings/str_join.h"
 #include "agent/cat.h"
@@ -304,29 +306,49 @@ absl::Status Allocator::Restore(const std::string& gpu_uuid, SchedulerClient* sc
   return absl::OkStatus();
 }
 
+// Each GPU beside the others: a scheduler that hangs keeps no other GPU's pods from their grants.
 std::vector<std::string> Allocator::Regrant() {
-  std::vector<std::string> troubles;
   // A name is of one allocation for ever.
   owed_.ForgetAllBut(
       [&](const std::string& name) { return options_.book->Find(name).has_value(); });
   const auto policy = options_.policy->Current();
-  if (policy == nullptr) return troubles;
-  for (const Allocation& seen : GrowingLast(*policy)) {
-    const auto gate = gates_.find(seen.gpu_uuid);
+  if (policy == nullptr) return {};
+  std::map<std::string, std::vector<std::string>> names;  // by GPU
+  for (const Allocation& seen : GrowingLast(*policy)) names[seen.gpu_uuid].push_back(seen.name);
+  std::vector<std::future<std::vector<std::string>>> answers;
+  for (const auto& [gpu_uuid, on_gpu] : names) {
+    const auto gate = gates_.find(gpu_uuid);
     if (gate == gates_.end()) continue;
-    const MutexLock lock(gate->second.mutex);
+    // Without a thread to be had, one after the other, when they are waited for.
+    answers.push_back(
+        std::async([this, &policy = *policy, &gate = gate->second, &gpu_names = on_gpu] {
+          return RegrantOn(gate, policy, gpu_names);
+        }));
+  }
+  std::vector<std::string> troubles;
+  for (auto& answer : answers) {
+    std::ranges::move(answer.get(), std::back_inserter(troubles));
+  }
+  return troubles;
+}
+
+std::vector<std::string> Allocator::RegrantOn(const Gate& gate, const Policy& policy,
+                                              const std::vector<std::string>& names) const {
+  std::vector<std::string> troubles;
+  for (const std::string& name : names) {
+    const MutexLock lock(gate.mutex);
     // Looked up again: a start that had the lock may have bound it meanwhile, with the policy of
     // before.
-    const std::optional<Allocation> allocation = options_.book->Find(seen.name);
+    const std::optional<Allocation> allocation = options_.book->Find(name);
     if (!allocation.has_value()) continue;
     Allocation renewed = *allocation;
     // Then the record may say what the scheduler does not know.
-    const bool was_refused = owed_.IsOwed(allocation->name, OwedGrants::Reason::kIsRefused);
-    if (!RenewRecord(gate->second, *policy, &renewed, &troubles) && !was_refused) continue;
+    const bool was_refused = owed_.IsOwed(name, OwedGrants::Reason::kIsRefused);
+    if (!RenewRecord(gate, policy, &renewed, &troubles) && !was_refused) continue;
     // If its scheduler is away, or goes away now, Restore tells it later.
     const auto scheduler = options_.scheduler(allocation->gpu_uuid);
     if (!scheduler.ok()) continue;
-    absl::Status sent = SendRenewed(gate->second, scheduler->get(), renewed, *allocation);
+    absl::Status sent = SendRenewed(gate, scheduler->get(), renewed, *allocation);
     if (!sent.ok() && !absl::IsUnavailable(sent)) {
       troubles.push_back(DescribeRefusal(renewed, *allocation, sent));
     }

@@ -129,6 +129,31 @@ TEST_F(AllocatorTest, ASchedulerThatHangsHoldsUpNoStartOnAnotherGpu) {
   EXPECT_THAT(other_scheduler_->bound, SizeIs(1));
 }
 
+TEST_F(AllocatorTest, ASchedulerThatHangsKeepsNoOtherGpusPodsFromTheirGrants) {
+  gpus_ = {kUuid, kOtherUuid};
+  Reopen();
+  const std::vector<std::string> other_ids = {MakeDeviceId(kOtherUuid, 0)};
+  const auto other = allocator_->Allocate(other_ids);
+  ASSERT_TRUE(other.ok());
+  Holds("a", "q", other_ids);
+  ASSERT_TRUE(allocator_->PreStart(other_ids).ok());
+  const std::vector<std::string> names = StartPodsOn({0});
+  for (FakeScheduler* const hangs : {scheduler_.get(), other_scheduler_.get()}) {
+    const uint64_t wanted_bytes = hangs == scheduler_.get() ? 3 * kGiB : 4 * kGiB;
+    UsePolicy("defaults: {memory: " + std::to_string(wanted_bytes / kGiB) + "GiB}");
+    FakeScheduler* const answers =
+        hangs == scheduler_.get() ? other_scheduler_.get() : scheduler_.get();
+    std::promise<void> answered;
+    answers->on_bind = [&] { answered.set_value(); };
+    hangs->on_bind = [&] {
+      EXPECT_EQ(answered.get_future().wait_for(std::chrono::minutes(1)), std::future_status::ready);
+    };
+    EXPECT_THAT(allocator_->Regrant(), IsEmpty());
+    EXPECT_EQ(scheduler_->bound.at(names[0]).memory_quota_bytes, wanted_bytes);
+    EXPECT_EQ(other_scheduler_->bound.at(NameOf(*other)).memory_quota_bytes, wanted_bytes);
+  }
+}
+
 TEST_F(AllocatorTest, APolicyThatChangedWithoutAnAgentIsGrantedAsFarAsMemoryIsLeft) {
   UsePolicy("defaults: {memory: 12GiB}");
   const std::vector<std::string> names = StartPodsOn({0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
