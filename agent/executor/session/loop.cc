@@ -25,10 +25,7 @@ constexpr uint64_t kControlKey = UINT64_MAX;
 constexpr uint64_t kWakeKey = UINT64_MAX - 1;
 constexpr uint64_t kAwakeKey = UINT64_MAX - 2;  // all that is looked at while awake, too
 
-// For waits of which most is slept through. The timers of this process are exact
-// (process/environment.h); to wake takes 5 to 12 µs in a virtual machine.
-constexpr uint64_t kShortestWaitNs = 30'000;
-constexpr int64_t kWakeNs = 15'000;
+constexpr uint64_t kShortestWaitNs = 30'000;  // of which most is slept through
 constexpr unsigned kManyProcessors = 8;
 // How long the ring thread serves one session before the next, in each of reading, submitting and
 // polling: a round with many busy sessions takes some milliseconds, and every session gets at least

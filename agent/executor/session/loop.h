@@ -7,7 +7,8 @@
 // then announces on every ring that it sleeps, checks again, and sleeps until a doorbell, the scheduler or a
 // worker wakes it. While the GPU is working, or a stream waits for a word, and the rings are empty, it sleeps through most
 // of what such waits took lately (wait_history.h), and otherwise a sixty-fourth of the time it has been waiting: long
-// kernels do not cost a core, short ones are noticed at once.
+// kernels do not cost a core, short ones are noticed at once. When a program that thinks for about as long each time is
+// expected to send its next command (think_times.h), it is awake, too.
 //
 // Owned by Serve (process/service.h); everything runs on the thread that calls Run.
 #pragma once
@@ -77,6 +78,9 @@ class Loop {
   // every 8–30 µs, with longer gaps now and then). With few processors the tenant needs ours.
   static constexpr uint64_t kSpinNs = 200'000;
   static constexpr uint64_t kShortSpinNs = 30'000;
+  // How much earlier than needed a sleep ends. The timers of this process are exact (process/environment.h); to wake takes
+  // 5 to 12 µs in a virtual machine.
+  static constexpr int64_t kWakeNs = 15'000;
   static constexpr uint64_t kShortestSliceNs = 20'000;
   static constexpr uint64_t kCountersEveryNs = 1'000'000'000;
 

@@ -76,7 +76,7 @@ bool Loop::AnyWordOverdue() const {
       [](const std::unique_ptr<Session>& session) { return session->WordsOverdue(); });
 }
 
-// The shortest of what work, sharing and turns allow.
+// The shortest of what work, sharing, turns and what programs will send allow.
 int64_t Loop::SleepNs(uint64_t idle_ns, uint64_t awaited_ns) const {
   if (!std::all_of(sessions_.begin(), sessions_.end(),
                    [](const auto& session) { return session->CheckedAllWaiting(); })) {
@@ -89,11 +89,23 @@ int64_t Loop::SleepNs(uint64_t idle_ns, uint64_t awaited_ns) const {
                    [](const auto& session) { return session->KnowsReady(); })) {
     sleep_ns = kShortestSleepNs;
   }
-  const uint64_t wake_at_ns = std::min(sharing_.wake_at_ns(), turns_.wake_at_ns());
-  if (wake_at_ns == UINT64_MAX || sleep_ns == 0) return sleep_ns;
+  if (sleep_ns == 0) return 0;
   const uint64_t now = NowNs();
-  const auto until_ns = static_cast<int64_t>(wake_at_ns - std::min(wake_at_ns, now));
-  return sleep_ns < 0 ? until_ns : std::min(sleep_ns, until_ns);
+  const auto until = [&](int64_t until_ns) {
+    sleep_ns = sleep_ns < 0 ? until_ns : std::min(sleep_ns, until_ns);
+  };
+  const uint64_t wake_at_ns = std::min(sharing_.wake_at_ns(), turns_.wake_at_ns());
+  if (wake_at_ns != UINT64_MAX) {
+    until(static_cast<int64_t>(wake_at_ns - std::min(wake_at_ns, now)));
+  }
+  // With few processors the program needs ours to think.
+  if (spin_ns_ == kSpinNs) {
+    for (const auto& session : sessions_) {
+      const int64_t expected_ns = session->UntilExpectedNs(now);
+      if (expected_ns >= 0) until(expected_ns < kWakeNs ? 0 : expected_ns);
+    }
+  }
+  return sleep_ns;
 }
 
 int64_t Loop::SleepForWorkNs(uint64_t idle_ns, uint64_t awaited_ns) const {

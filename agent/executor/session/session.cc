@@ -170,6 +170,8 @@ bool Session::Read(uint64_t now_ns, Slice* slice) {
   }
   // Collected launches need not wait for more if the ring is empty.
   if (any) {
+    if (thinks_since_ns_ != 0) think_times_.Note(static_cast<int64_t>(now_ns - thinks_since_ns_));
+    thinks_since_ns_ = 0;
     last_read_ns_ = now_ns;
     streams_.Flush(ring_empty_);
   }
@@ -310,6 +312,16 @@ bool Session::OnlyAwaitsDevice() const {
          !WatchesWords() && !HasText();
 }
 
+bool Session::Thinks() const {
+  return state_ == State::kServing && ring_empty_ && !OccupiesDevice() && !HasWaiting() &&
+         outstanding_ == 0;
+}
+
+int64_t Session::UntilExpectedNs(uint64_t now_ns) const {
+  if (thinks_since_ns_ == 0 || state_ != State::kServing) return -1;
+  return think_times_.UntilExpectedNs(static_cast<int64_t>(now_ns - thinks_since_ns_));
+}
+
 bool Session::Poll(uint64_t now_ns, Slice* slice) {
   now_ns_ = now_ns;
   bool any = chores_.Run(slice);
@@ -324,6 +336,7 @@ bool Session::Poll(uint64_t now_ns, Slice* slice) {
   SendHeld();
   FollowPartition();
   if (state_ == State::kEnding || state_ == State::kReturning) any |= ContinueEnding();
+  if (thinks_since_ns_ == 0 && last_read_ns_ != 0 && Thinks()) thinks_since_ns_ = now_ns;
   return any;
 }
 

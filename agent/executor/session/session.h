@@ -21,6 +21,7 @@
 #include "agent/arbiter/sm_division.h"
 #include "agent/executor/device/quiet.h"
 #include "agent/executor/session/session_port.h"
+#include "agent/executor/session/think_times.h"
 #include "agent/executor/stream/stream_set.h"
 #include "proto/channel/unique_fd.h"
 
@@ -70,6 +71,9 @@ class Session final : private SessionPort {
   bool CheckedAllWaiting() const { return state_ != State::kServing || streams_.CheckedAll(); }
   void CheckAgain() { streams_.CheckAgain(); }
   uint64_t last_read_ns() const { return last_read_ns_; }
+  // For how long its program, of which nothing is here, is not expected to send a command (think_times.h). 0: it is expected
+  // now; negative: nobody knows when.
+  int64_t UntilExpectedNs(uint64_t now_ns) const;
   Share& share() { return share_; }
   const Share& share() const { return share_; }
   bool held() const { return held_; }
@@ -139,6 +143,8 @@ class Session final : private SessionPort {
           SharedRegion completions, channel::UniqueFd doorbell);
 
   // session.cc
+  // Whether it is the program's turn to do something: nothing of it waits here or is at the device.
+  bool Thinks() const;
   control::TimeUsage TimeUsed() const;
   uint64_t HeldNs(uint64_t now_ns) const;
   void NoteHeld(uint64_t now_ns);
@@ -183,6 +189,9 @@ class Session final : private SessionPort {
   bool chunks_first_ = false;
   static constexpr uint64_t kAtWorkNs = 1'000'000;
   uint64_t last_read_ns_ = 0;
+  // Shorter ones are spun through (Loop::kSpinNs); of longer ones it is no matter that the loop has to be woken.
+  ThinkTimes think_times_{200'000, 10'000'000};
+  uint64_t thinks_since_ns_ = 0;  // 0: it does not think, or has not sent anything yet
 
   struct Parts;
   const std::unique_ptr<Parts> parts_;
