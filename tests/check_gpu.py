@@ -135,7 +135,7 @@ class Plan:
         command = [sys.executable, "-B", self.pack.script("trace_check.py", "bench"), "--bench",
                    self.pack.program("gpuloom-bench"), "--gpuloom", self.pack.program("gpuloom"), "--out", self.options.out / "trace",
                    "--state-dir", state]
-        yield Check("traces against charges", command + self.driver, 120, state=state)
+        yield Check("traces against charges", command + self.driver, 180, state=state)
 
     def sequences(self):
         seconds = self.options.sequences

@@ -63,8 +63,9 @@ struct Work {
   uint32_t iterations = 0;
   int queued = 16;  // launches in flight
   int blocks = 0;   // of a kernel; 0: one for each multiprocessor
-  int graph_kernels =
-      0;  // a launch is a graph of so many kernels, one behind the other; 0: a kernel
+  // A launch is a graph of so many kernels, one behind the other; 0: a kernel.
+  int graph_kernels = 0;
+  bool cooperative = false;  // kernels whose blocks must all run at once; not those of a graph
   // Above 0: requests, one after the other: a launch, its end, a pause of random length, so that on
   // average this share of the time, in per cent, is work if nobody else works. `queued` says nothing then.
   double busy_percent = 0;

@@ -40,9 +40,8 @@ constexpr char kUsage[] =
     "                                       launch for so long, after a line on standard input; "
     "each\n"
     "                                       thread in a stream of its own, with a line of its own\n"
-    "       gpuloom-bench --work KERNEL_US [--iterations N] [--blocks N] [--queued N] [--graph "
-    "KERNELS]\n"
-    "                     [--busy PERCENT [--seed N]]\n"
+    "       gpuloom-bench --work KERNEL_US [--iterations N] [--blocks N] [--queued N]\n"
+    "                     [--graph KERNELS | --cooperative] [--busy PERCENT [--seed N]]\n"
     "                                       work as lines.h says, after a line on standard input\n"
     "       gpuloom-bench --driver-rates SECONDS [--only A,B]\n"
     "                                       what the driver takes into one context, by threads\n"
@@ -101,7 +100,7 @@ bool ParseCount(const char* text, double least, double most, T* count) {
   return static_cast<double>(*count) == number;
 }
 
-// Options of --work, one a call: false if the word is none, or its value is none.
+// Options of --work with a value, one a call: false if the word is none, or its value is none.
 bool ParseWork(const std::string& word, const char* value, Work& work) {
   if (word == "--work") return ParseNumber(value, 1, 1e6, &work.kernel_us);
   if (word == "--iterations") return ParseCount(value, 1, 4e9, &work.iterations);
@@ -130,6 +129,8 @@ bool Parse(int argc, char** argv, Options& options) {
       options.plan.only = SplitAtCommas(argv[++i]);
     } else if (word == "--skip" && has_value) {
       options.plan.skip = SplitAtCommas(argv[++i]);
+    } else if (word == "--cooperative") {
+      options.work.cooperative = true;
     } else if (word == "--changing") {
       options.changing = true;
     } else if (word == "--threads" && has_value) {

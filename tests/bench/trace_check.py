@@ -4,16 +4,19 @@
 
 usage: trace_check.py --gpuloom FILE --bench FILE --out FOLDER [--state-dir FOLDER] [--seconds S] [--softgpu]
 
-  saturated  a tenant of long kernels beside one of graphs of short ones, always busy: the union of the kernels' intervals is
-             what both are charged, within 1 %
-  half       two tenants that want a quarter of the device each: within 5 %
-  launches   how many a second one tenant makes before the executor's first trace, during one, and after it
+  saturated    a tenant of long kernels beside one of graphs of short ones, always busy: the union of the kernels' intervals is
+               what both are charged, within 1 %
+  half         two tenants that want a quarter of the device each: within 5 %
+  cooperative  cooperative kernels beside single ones, always busy: within 1 %
+  libraries    products of PyTorch, which are kernels of cuBLAS, beside graphs, within 1 %; where there is PyTorch
+  launches     how many a second one tenant makes before the executor's first trace, during one, and after it
 
 Each kernel must be its own tenant's, and the file must load. On the software GPU, which has no CUPTI, intervals are the
 executor's own and nothing is compared. The table goes to FOLDER/report.md and to the standard output.
 """
 
 import argparse
+import importlib.util
 import json
 import pathlib
 import statistics
@@ -24,7 +27,7 @@ import time
 import processes
 
 DOMAIN = "trace"
-GOALS = {"saturated": 1.0, "half": 5.0}  # per cent
+GOALS = {"saturated": 1.0, "half": 5.0, "cooperative": 1.0, "libraries": 1.0}  # per cent
 WINDOW_S = 0.1
 # From one kernel to the next that was ready when it ended: the device is not idle, and CUPTI counts neither.
 GAP_US = 3.0
@@ -83,14 +86,17 @@ class Check:
         self.tiny = ["--tiny"] if options.softgpu else []
         self.rows, self.wrong, self.said = [], [], []
 
+    def start_program(self, *command):
+        command = [self.options.gpuloom, "run", "--slots", "2", "--domain", DOMAIN, "--state-dir", self.state,
+                   *(["--softgpu"] if self.options.softgpu else []), "--", *command]
+        return processes.Bench("gpuloom", [str(word) for word in command], None, None)
+
     def start(self, name, *arguments):
         """A tenant whose container has this name, which is its program's."""
         program = self.out / name
         if not program.exists():
             program.symlink_to(self.options.bench.resolve())
-        command = [self.options.gpuloom, "run", "--slots", "2", "--domain", DOMAIN, "--state-dir", self.state,
-                   *(["--softgpu"] if self.options.softgpu else []), "--", program, *arguments, *self.tiny]
-        return processes.Bench("gpuloom", [str(word) for word in command], None, None)
+        return self.start_program(program, *arguments, *self.tiny)
 
     def trace(self, name, seconds):
         path = self.out / f"{name}.json"
@@ -103,26 +109,39 @@ class Check:
             self.wrong.append(f"{name}: {done.stderr.strip()}")
         return Trace(path)
 
+    def prepare(self, tenant, kernel_us, words):
+        """Ready to work, with the line on its standard input that has it work from a moment on for so many seconds, and the
+        word of its answer."""
+        if kernel_us is None:
+            bench = self.start_program(sys.executable, *words)
+            bench.wait_for("imported", 120)
+            bench.go("prepare 0.5")
+            bench.wait_for("ready", 120)
+            return bench, lambda start_ns, seconds: f"run {start_ns / 1e9} 0 {seconds}", "steps"
+        bench = self.start(tenant, "--work", str(kernel_us), *words)
+        bench.wait_ready()
+        return bench, lambda start_ns, seconds: f"run {start_ns} {round(seconds / WINDOW_S)}", "windows"
+
     def load(self, name, tenants):
-        """`tenants`: {name: (kernel_us, words)}."""
+        """`tenants`: {name: (kernel_us, words)}; None: kernels of no known length, of the program `words`."""
         seconds = self.options.seconds
-        group = {}
+        group = []
         try:
             for tenant, (kernel_us, words) in tenants.items():
                 # One after the other: each finds out how long its kernels take.
-                group[tenant] = self.start(tenant, "--work", str(kernel_us), *words)
-                group[tenant].wait_ready()
+                group.append(self.prepare(tenant, kernel_us, words))
             start_ns = time.monotonic_ns() + 300_000_000
-            for bench in group.values():
-                bench.go(f"run {start_ns} {round((seconds + 3) / WINDOW_S)}")
+            for bench, run_for, _ in group:
+                bench.go(run_for(start_ns, seconds + 3))
             time.sleep(1.3)
             trace = self.trace(name, seconds)
-            for bench in group.values():
+            for bench, _, answer in group:
+                bench.close_input()
                 said = list(bench.lines(timeout_s=seconds + 60))
-                if not said or "windows" not in said[-1]:
+                if not said or answer not in said[-1]:
                     raise processes.Failed(f"{bench.what}: {said[-1].get('error') if said else 'ended without an answer'}")
         finally:
-            for bench in group.values():
+            for bench, _, _ in group:
                 bench.end(timeout_s=5)
         self.judge(name, trace, tenants)
 
@@ -150,7 +169,7 @@ class Check:
         if unknown > MOST_UNKNOWN:
             self.wrong.append(f"{name}: {100 * unknown:.2f} % of the kernels are nobody's")
         # Whose kernel one is shows in its length.
-        wanted = {tenant: kernel_us for tenant, (kernel_us, _) in tenants.items()}
+        wanted = {tenant: kernel_us for tenant, (kernel_us, _) in tenants.items() if kernel_us is not None}
         if max(wanted.values()) > 2 * min(wanted.values()):
             short, long = min(wanted, key=wanted.get), max(wanted, key=wanted.get)
             if lengths[short] * 2 > lengths[long]:
@@ -199,6 +218,11 @@ class Check:
             before = self.rate(1.5)
             self.load("saturated", {"long": (100, ["--queued", "16"]), "short": (20, ["--graph", "20", "--queued", "4"])})
             self.load("half", {"long": (100, ["--busy", "25", "--seed", "1"]), "short": (20, ["--busy", "25", "--seed", "2"])})
+            self.load("cooperative", {"cooperative": (100, ["--cooperative", "--queued", "8"]), "single": (20, ["--queued", "16"])})
+            if not self.options.softgpu and importlib.util.find_spec("torch"):
+                loops = pathlib.Path(__file__).resolve().parent / "torch_loops.py"
+                self.load("libraries", {pathlib.Path(sys.executable).name: (None, [loops, "gemm_4096"]),
+                                        "short": (20, ["--graph", "20", "--queued", "4"])})
             during, trace = self.rate_during_trace(1.5)
             after = self.rate(1.5)
         finally:

@@ -123,6 +123,10 @@ bool Launches::Start(const Plan& plan) {
 
 CUresult Launches::LaunchKernel(uint32_t iterations) {
   void* parameters[] = {&out_, &iterations};
+  if (work_.cooperative) {
+    return gpu_.cu().cuLaunchCooperativeKernel(kernel_, blocks_, 1, 1, kThreads, 1, 1,
+                                               shared_bytes_, gpu_.stream(), parameters);
+  }
   return gpu_.cu().cuLaunchKernel(kernel_, blocks_, 1, 1, kThreads, 1, 1, shared_bytes_,
                                   gpu_.stream(), parameters, nullptr);
 }

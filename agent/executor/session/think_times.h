@@ -18,8 +18,8 @@ class ThinkTimes {
   static constexpr size_t kTimes = 8;
   // Of these, so many must be alike.
   static constexpr size_t kAlike = 5;
-  // What counts as alike, at most this and at most a quarter of the time, is spent awake.
-  static constexpr int64_t kMostApartNs = 100'000;
+  // Alike are those within this, and within a quarter of the shortest: so much is spent awake.
+  static constexpr int64_t kAlikeWithinNs = 100'000;
   // A time noted by a thread that had to be woken is too long by about half of the first.
   static constexpr int64_t kEarlyNs = 80'000;
   static constexpr int64_t kLateNs = 20'000;
@@ -50,7 +50,7 @@ class ThinkTimes {
     from_ns_ = until_ns_ = -1;
     for (size_t first = 0; first + most < kTimes; ++first) {
       if (sorted[first] == 0) continue;  // too few so far
-      const int64_t apart_ns = std::min(kMostApartNs, sorted[first] / 4);
+      const int64_t apart_ns = std::min(kAlikeWithinNs, sorted[first] / 4);
       size_t last = first + most;
       if (sorted[last] - sorted[first] > apart_ns) continue;
       while (last + 1 < kTimes && sorted[last + 1] - sorted[first] <= apart_ns) ++last;
