@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Takes traces (gpuloom trace) of two tenants that share a trust domain, and compares them with what the tenants were charged.
 
-usage: trace_check.py --gpuloom FILE --bench FILE --out FOLDER [--state-dir FOLDER] [--seconds S] [--softgpu]
+usage: trace_check.py --gpuloom FILE --bench FILE --out FOLDER [--state-dir FOLDER] [--seconds S] [--loads A,B] [--softgpu]
 
   saturated    a tenant of long kernels beside one of graphs of short ones, always busy: the union of the kernels' intervals is
                what both are charged, within 1 %
   half         two tenants that want a quarter of the device each: within 5 %
-  cooperative  cooperative kernels beside single ones, always busy: within 1 %
+  cooperative  cooperative kernels beside graphs, always busy: within 1 %
   libraries    products of PyTorch, which are kernels of cuBLAS, beside graphs, within 1 %; where there is PyTorch
   launches     how many a second one tenant makes before the executor's first trace, during one, and after it
 
@@ -27,6 +27,15 @@ import time
 import processes
 
 DOMAIN = "trace"
+TORCH_LOOPS = pathlib.Path(__file__).resolve().parent / "torch_loops.py"
+# By name of the load: {tenant: (length of a kernel in µs, its words)}; None: kernels of no known length, of the program `words`.
+LOADS = {
+    "saturated": {"long": (100, ["--queued", "16"]), "short": (20, ["--graph", "20", "--queued", "4"])},
+    "half": {"long": (100, ["--busy", "25", "--seed", "1"]), "short": (20, ["--busy", "25", "--seed", "2"])},
+    "cooperative": {"cooperative": (200, ["--cooperative", "--queued", "8"]), "short": (20, ["--graph", "20", "--queued", "4"])},
+    "libraries": {pathlib.Path(sys.executable).name: (None, [TORCH_LOOPS, "gemm_4096"]),
+                  "short": (20, ["--graph", "20", "--queued", "4"])},
+}
 GOALS = {"saturated": 1.0, "half": 5.0, "cooperative": 1.0, "libraries": 1.0}  # per cent
 WINDOW_S = 0.1
 # From one kernel to the next that was ready when it ended: the device is not idle, and CUPTI counts neither.
@@ -122,8 +131,8 @@ class Check:
         bench.wait_ready()
         return bench, lambda start_ns, seconds: f"run {start_ns} {round(seconds / WINDOW_S)}", "windows"
 
-    def load(self, name, tenants):
-        """`tenants`: {name: (kernel_us, words)}; None: kernels of no known length, of the program `words`."""
+    def load(self, name):
+        tenants = LOADS[name]
         seconds = self.options.seconds
         group = []
         try:
@@ -216,13 +225,11 @@ class Check:
         try:
             holder.wait_ready()
             before = self.rate(1.5)
-            self.load("saturated", {"long": (100, ["--queued", "16"]), "short": (20, ["--graph", "20", "--queued", "4"])})
-            self.load("half", {"long": (100, ["--busy", "25", "--seed", "1"]), "short": (20, ["--busy", "25", "--seed", "2"])})
-            self.load("cooperative", {"cooperative": (100, ["--cooperative", "--queued", "8"]), "single": (20, ["--queued", "16"])})
-            if not self.options.softgpu and importlib.util.find_spec("torch"):
-                loops = pathlib.Path(__file__).resolve().parent / "torch_loops.py"
-                self.load("libraries", {pathlib.Path(sys.executable).name: (None, [loops, "gemm_4096"]),
-                                        "short": (20, ["--graph", "20", "--queued", "4"])})
+            for name in LOADS:
+                if name == "libraries" and (self.options.softgpu or not importlib.util.find_spec("torch")):
+                    continue
+                if name in (self.options.loads or LOADS):
+                    self.load(name)
             during, trace = self.rate_during_trace(1.5)
             after = self.rate(1.5)
         finally:
@@ -246,6 +253,13 @@ class Check:
         return 1 if self.wrong else 0
 
 
+def loads(text):
+    names = text.split(",")
+    if unknown := set(names) - set(LOADS):
+        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: there are {', '.join(LOADS)}")
+    return names
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpuloom", type=pathlib.Path, required=True)
@@ -253,6 +267,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--state-dir", type=pathlib.Path)
     parser.add_argument("--seconds", type=float, default=5, help="each trace (default: %(default)s)")
+    parser.add_argument("--loads", type=loads, metavar="A,B", help="these only (default: all)")
     parser.add_argument("--softgpu", action="store_true")
     options = parser.parse_args()
     try:
