@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "proto/sync/testing/wait_for.h"
 #include "tests/conformance/fixture.h"
 
 namespace gpuloom::conformance {
@@ -195,8 +196,8 @@ TEST_F(MemoryOperations, BatchesRunInOrder) {
                                       WriteOf(on_host_ + 4, 7)};
   ASSERT_EQ(Cu().cuStreamBatchMemOp_v2(stream, 5, batch, 0), CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuStreamWriteValue32_v2(stream, words_ + 8, 8, 0), CUDA_SUCCESS);
-  ExpectHeld(stream);
-  EXPECT_EQ(Word(0), 5u);
+  EXPECT_TRUE(gpuloom::WaitFor([this] { return Word(0) == 5u; }));
+  ASSERT_NO_FATAL_FAILURE(ExpectHeld(stream));
   EXPECT_EQ(Word(1), 0u);
   EXPECT_EQ(host_[1], 0u);
   Say(0, 1);

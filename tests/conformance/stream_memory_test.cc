@@ -117,14 +117,14 @@ TEST_F(StreamMemory, FreedOnABlockingStreamBehindTheLegacyStream) {
   const CUdeviceptr seen = Alloc(kCount * 4);
   const CUdeviceptr address = Take(kCount * 4, blocking);
   ASSERT_EQ(Cu().cuStreamSynchronize(blocking), CUDA_SUCCESS);
+  // What comes behind code that is loaded later waits for what runs.
+  const CUfunction fill = Function("fill");
   Block(nullptr);
-  ASSERT_EQ(Launch(Function("fill"), (kCount + 127) / 128, 128, nullptr, address, 1u, kCount),
-            CUDA_SUCCESS);
+  ASSERT_EQ(Launch(fill, (kCount + 127) / 128, 128, nullptr, address, 1u, kCount), CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuMemcpyDtoDAsync_v2(seen, address, kCount * 4, nullptr), CUDA_SUCCESS);
   Give(address, blocking);  // behind the legacy stream's work, though nothing was queued here
   const CUdeviceptr fresh = Take(kCount * 4, other);
-  ASSERT_EQ(Launch(Function("fill"), (kCount + 127) / 128, 128, other, fresh, 2u, kCount),
-            CUDA_SUCCESS);
+  ASSERT_EQ(Launch(fill, (kCount + 127) / 128, 128, other, fresh, 2u, kCount), CUDA_SUCCESS);
   ASSERT_EQ(Cu().cuStreamSynchronize(other), CUDA_SUCCESS);
   Open();
   ASSERT_EQ(Cu().cuCtxSynchronize(), CUDA_SUCCESS);
