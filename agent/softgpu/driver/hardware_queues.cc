@@ -5,21 +5,30 @@
 
 namespace gpuloom::softgpu {
 
+// Many streams' work may be in a queue, so nothing here looks at all of it.
+void HardwareQueues::Queue::Push(uint64_t number, bool waits) {
+  all.push_back(number);
+  if (waits) waiting.push_back(number);
+}
+
+void HardwareQueues::Queue::Remove(uint64_t number) {
+  for (std::deque<uint64_t>* numbers : {&all, &waiting}) {
+    const auto found = std::lower_bound(numbers->begin(), numbers->end(), number);
+    if (found != numbers->end() && *found == number) numbers->erase(found);
+  }
+}
+
 HardwareQueues::Place HardwareQueues::Enter(const Place& last, bool waits) {
   const MutexLock lock(mutex_);
   Place place;
   place.number = ++entered_;
   const Queue& former = queues_[last.queue];
-  const auto free = std::find_if(queues_.begin(), queues_.end(), [](const Queue& queue) {
-    return std::none_of(queue.begin(), queue.end(), [](const Waiting& one) { return one.waits; });
-  });
-  const auto before = std::find_if(former.begin(), former.end(),
-                                   [&](const Waiting& one) { return one.number == last.number; });
+  const auto free = std::find_if(queues_.begin(), queues_.end(),
+                                 [](const Queue& queue) { return queue.waiting.empty(); });
   // Behind its stream's last, but not behind what has come there since and waits for something else.
   const bool is_behind =
-      before != former.end() &&
-      (free == queues_.end() ||
-       std::none_of(before + 1, former.end(), [](const Waiting& one) { return one.waits; }));
+      std::binary_search(former.all.begin(), former.all.end(), last.number) &&
+      (free == queues_.end() || former.waiting.empty() || former.waiting.back() <= last.number);
   if (is_behind) {
     place.queue = last.queue;
   } else if (free != queues_.end()) {
@@ -27,30 +36,28 @@ HardwareQueues::Place HardwareQueues::Enter(const Place& last, bool waits) {
   } else {
     place.queue = static_cast<uint32_t>(entered_ % queues_.size());
   }
-  queues_[place.queue].push_back({place.number, waits});
+  queues_[place.queue].Push(place.number, waits);
   return place;
 }
 
 HardwareQueues::Place HardwareQueues::EnterAt(uint64_t number_of_stream, bool waits) {
   const MutexLock lock(mutex_);
   const Place place{static_cast<uint32_t>(number_of_stream % queues_.size()), ++entered_};
-  queues_[place.queue].push_back({place.number, waits});
+  queues_[place.queue].Push(place.number, waits);
   return place;
 }
 
 void HardwareQueues::Begin(const Place& place) {
   MutexLock lock(mutex_);
   Queue& queue = queues_[place.queue];
-  left_.Wait(mutex_,
-             [&]() GPULOOM_REQUIRES(mutex_) { return queue.front().number == place.number; });
-  queue.pop_front();
+  left_.Wait(mutex_, [&]() GPULOOM_REQUIRES(mutex_) { return queue.all.front() == place.number; });
+  queue.Remove(place.number);
   left_.NotifyAll();
 }
 
 void HardwareQueues::Leave(const Place& place) {
   const MutexLock lock(mutex_);
-  std::erase_if(queues_[place.queue],
-                [&](const Waiting& one) { return one.number == place.number; });
+  queues_[place.queue].Remove(place.number);
   left_.NotifyAll();
 }
 

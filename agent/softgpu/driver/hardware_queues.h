@@ -38,11 +38,14 @@ class HardwareQueues {
   void Leave(const Place& place);
 
  private:
-  struct Waiting {
-    uint64_t number;
-    bool waits;
+  // By number, which rise.
+  struct Queue {
+    std::deque<uint64_t> all;
+    std::deque<uint64_t> waiting;  // those of them that cannot begin yet
+
+    void Push(uint64_t number, bool waits);
+    void Remove(uint64_t number);
   };
-  using Queue = std::deque<Waiting>;  // numbers rise
 
   Mutex mutex_;
   CondVar left_;
