@@ -236,6 +236,7 @@ TEST_F(SubmittersTest, AThirdThreadHelpsOnlyWhenWorkWaitsForTheFirstTwo) {
     return CUDA_SUCCESS;
   };
   TheGate().closed = true;
+  TheGate().threads.clear();
   Device device{driver};
   Submitters submitters{&device, &chains_, 3};
   const auto becomes = [](int waiting) {
