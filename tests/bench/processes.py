@@ -76,15 +76,6 @@ class Bench:
             raise Failed(f"{self.what}: {line or 'ended before it was ready'}")
         return said
 
-    def wait_for(self, name, timeout_s):
-        """Waits for the answer of that name, and returns it."""
-        deadline_s = time.monotonic() + timeout_s
-        while (line := self.line(deadline_s)) is not None:
-            said = json.loads(line) if line.startswith("{") else {}
-            if said.get("name") == name:
-                return said
-        raise Failed(f"{self.what}: ended before it said {name}")
-
     def go(self, words="go"):
         self.process.stdin.write(words.encode() + b"\n")
 

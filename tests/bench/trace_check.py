@@ -25,6 +25,7 @@ import sys
 import time
 
 import processes
+from program_lines import Player
 
 DOMAIN = "trace"
 TORCH_LOOPS = pathlib.Path(__file__).resolve().parent / "torch_loops.py"
@@ -86,6 +87,43 @@ class Trace:
         return 1 - known / max(1, self.count())
 
 
+class Work:
+    """A tenant with kernels of a known length."""
+
+    def __init__(self, check, tenant, kernel_us, words):
+        self.bench = check.start(tenant, "--work", str(kernel_us), *words)
+        self.close_input, self.end = self.bench.close_input, self.bench.end
+
+    def prepare(self):
+        self.bench.wait_ready()
+
+    def begin(self, start_ns, seconds):
+        self.bench.go(f"run {start_ns} {round(seconds / WINDOW_S)}")
+
+    def finish(self, timeout_s):
+        said = list(self.bench.lines(timeout_s))
+        if not said or "windows" not in said[-1]:
+            raise processes.Failed(f"{self.bench.what}: {said[-1].get('error') if said else 'ended without an answer'}")
+
+
+class Program(Player):
+    """A tenant with kernels of a library, of no known length."""
+
+    def __init__(self, check, tenant, words):
+        super().__init__(check, "gpuloom", tenant, [sys.executable, *words])
+
+    def prepare(self):
+        self.answer("imported", 120)
+        self.ask("prepare 0.5")
+        self.answer("ready", 120)
+
+    def begin(self, start_ns, seconds):
+        self.ask(f"run {start_ns / 1e9} 0 {seconds}")
+
+    def finish(self, timeout_s):
+        self.answer("ran", timeout_s)
+
+
 class Check:
     def __init__(self, options):
         self.options = options
@@ -95,17 +133,18 @@ class Check:
         self.tiny = ["--tiny"] if options.softgpu else []
         self.rows, self.wrong, self.said = [], [], []
 
-    def start_program(self, *command):
-        command = [self.options.gpuloom, "run", "--slots", "2", "--domain", DOMAIN, "--state-dir", self.state,
+    def start_program(self, side, command, errors=None, terms=()):
+        """As processes.Sides: gpuloom is the only side here."""
+        command = [self.options.gpuloom, "run", "--slots", "2", "--domain", DOMAIN, "--state-dir", self.state, *terms,
                    *(["--softgpu"] if self.options.softgpu else []), "--", *command]
-        return processes.Bench("gpuloom", [str(word) for word in command], None, None)
+        return processes.Bench(side, [str(word) for word in command], None, errors)
 
     def start(self, name, *arguments):
         """A tenant whose container has this name, which is its program's."""
         program = self.out / name
         if not program.exists():
             program.symlink_to(self.options.bench.resolve())
-        return self.start_program(program, *arguments, *self.tiny)
+        return self.start_program("gpuloom", [program, *arguments, *self.tiny])
 
     def trace(self, name, seconds):
         path = self.out / f"{name}.json"
@@ -118,40 +157,24 @@ class Check:
             self.wrong.append(f"{name}: {done.stderr.strip()}")
         return Trace(path)
 
-    def prepare(self, tenant, kernel_us, words):
-        """Ready to work, with the line on its standard input that has it work from a moment on for so many seconds, and the
-        word of its answer."""
-        if kernel_us is None:
-            bench = self.start_program(sys.executable, *words)
-            bench.wait_for("imported", 120)
-            bench.go("prepare 0.5")
-            bench.wait_for("ready", 120)
-            return bench, lambda start_ns, seconds: f"run {start_ns / 1e9} 0 {seconds}", "steps"
-        bench = self.start(tenant, "--work", str(kernel_us), *words)
-        bench.wait_ready()
-        return bench, lambda start_ns, seconds: f"run {start_ns} {round(seconds / WINDOW_S)}", "windows"
-
     def load(self, name):
         tenants = LOADS[name]
         seconds = self.options.seconds
         group = []
         try:
             for tenant, (kernel_us, words) in tenants.items():
+                group.append(Work(self, tenant, kernel_us, words) if kernel_us else Program(self, tenant, words))
                 # One after the other: each finds out how long its kernels take.
-                group.append(self.prepare(tenant, kernel_us, words))
+                group[-1].prepare()
             start_ns = time.monotonic_ns() + 300_000_000
-            for bench, run_for, _ in group:
-                bench.go(run_for(start_ns, seconds + 3))
+            for tenant in group:
+                tenant.begin(start_ns, seconds + 3)
             time.sleep(1.3)
             trace = self.trace(name, seconds)
-            for bench, _, answer in group:
-                bench.close_input()
-                said = list(bench.lines(timeout_s=seconds + 60))
-                if not said or answer not in said[-1]:
-                    raise processes.Failed(f"{bench.what}: {said[-1].get('error') if said else 'ended without an answer'}")
+            for tenant in group:
+                tenant.finish(seconds + 60)
         finally:
-            for bench, _, _ in group:
-                bench.end(timeout_s=5)
+            processes.end_all(group)
         self.judge(name, trace, tenants)
 
     def judge(self, name, trace, tenants):

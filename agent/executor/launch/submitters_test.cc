@@ -16,6 +16,7 @@
 #include "agent/executor/graph/graph.h"
 #include "agent/executor/session/slice.h"
 #include "agent/executor/session/work_pool.h"
+#include "proto/sync/testing/wait_for.h"
 
 namespace gpuloom::executor {
 namespace {
@@ -240,11 +241,7 @@ TEST_F(SubmittersTest, AThirdThreadHelpsOnlyWhenWorkWaitsForTheFirstTwo) {
   Device device{driver};
   Submitters submitters{&device, &chains_, 3};
   const auto becomes = [](int waiting) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (TheGate().waiting != waiting && std::chrono::steady_clock::now() < end) {
-      std::this_thread::yield();
-    }
-    return TheGate().waiting == waiting;
+    return WaitFor([&] { return TheGate().waiting == waiting; });
   };
   const auto post = [&](uint64_t jobs) {
     for (uint64_t owner = 0; owner < jobs; ++owner) submitters.Post(owner, JobOf(owner, {0}));
@@ -252,7 +249,10 @@ TEST_F(SubmittersTest, AThirdThreadHelpsOnlyWhenWorkWaitsForTheFirstTwo) {
   post(4);
   EXPECT_TRUE(becomes(2));
   TheGate().closed = false;
-  while (done_.size() < 4) submitters.TakeDone(&done_);
+  EXPECT_TRUE(WaitFor([&] {
+    submitters.TakeDone(&done_);
+    return done_.size() == 4;
+  }));
   EXPECT_EQ(TheGate().threads.size(), 2u) << "each had one that waited for it";
   TheGate().closed = true;
   post(5);

@@ -99,6 +99,7 @@ int64_t Loop::SleepNs(uint64_t idle_ns, uint64_t awaited_ns) const {
     until(static_cast<int64_t>(wake_at_ns - std::min(wake_at_ns, now)));
   }
   // With few processors the program needs ours to think.
+  static_assert(ThinkTimes::kShortestNs == kSpinNs);
   if (spin_ns_ == kSpinNs) {
     for (const auto& session : sessions_) {
       const int64_t expected_ns = session->UntilExpectedNs(now);

@@ -313,8 +313,8 @@ bool Session::OnlyAwaitsDevice() const {
 }
 
 bool Session::Thinks() const {
-  return state_ == State::kServing && ring_empty_ && !OccupiesDevice() && !HasWaiting() &&
-         outstanding_ == 0;
+  return state_ == State::kServing && ring_empty_ && !HasWaiting() && outstanding_ == 0 &&
+         !OccupiesDevice();
 }
 
 int64_t Session::UntilExpectedNs(uint64_t now_ns) const {

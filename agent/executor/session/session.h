@@ -189,8 +189,7 @@ class Session final : private SessionPort {
   bool chunks_first_ = false;
   static constexpr uint64_t kAtWorkNs = 1'000'000;
   uint64_t last_read_ns_ = 0;
-  // Shorter ones are spun through (Loop::kSpinNs); of longer ones it is no matter that the loop has to be woken.
-  ThinkTimes think_times_{200'000, 10'000'000};
+  ThinkTimes think_times_;
   uint64_t thinks_since_ns_ = 0;  // 0: it does not think, or has not sent anything yet
 
   struct Parts;

@@ -15,6 +15,10 @@ namespace gpuloom::executor {
 
 class ThinkTimes {
  public:
+  // Shorter times are not noted, because they are spun through (Loop::kSpinNs), nor longer ones, for which it is no matter
+  // that the thread has to be woken.
+  static constexpr int64_t kShortestNs = 200'000;
+  static constexpr int64_t kLongestNs = 10'000'000;
   static constexpr size_t kTimes = 8;
   // Of these, so many must be alike.
   static constexpr size_t kAlike = 5;
@@ -24,12 +28,8 @@ class ThinkTimes {
   static constexpr int64_t kEarlyNs = 80'000;
   static constexpr int64_t kLateNs = 20'000;
 
-  // Times outside of these bounds are not noted.
-  constexpr ThinkTimes(int64_t shortest_ns, int64_t longest_ns)
-      : shortest_ns_(shortest_ns), longest_ns_(longest_ns) {}
-
   void Note(int64_t ns) {
-    if (ns < shortest_ns_ || ns > longest_ns_) return;
+    if (ns < kShortestNs || ns > kLongestNs) return;
     times_[next_++ % kTimes] = ns;
     FindAlike();
   }
@@ -60,8 +60,6 @@ class ThinkTimes {
     }
   }
 
-  int64_t shortest_ns_;
-  int64_t longest_ns_;
   std::array<int64_t, kTimes> times_{};
   size_t next_ = 0;
   int64_t from_ns_ = -1;

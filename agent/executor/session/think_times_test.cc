@@ -8,8 +8,6 @@
 namespace gpuloom::executor {
 namespace {
 
-constexpr int64_t kShortestNs = 200'000;
-constexpr int64_t kLongestNs = 10'000'000;
 constexpr int64_t kUs = 1'000;
 
 class ThinkTimesTest : public ::testing::Test {
@@ -26,7 +24,7 @@ class ThinkTimesTest : public ::testing::Test {
     return true;
   }
 
-  ThinkTimes times_{kShortestNs, kLongestNs};
+  ThinkTimes times_;
 };
 
 TEST_F(ThinkTimesTest, NothingIsExpectedBeforeEnoughIsKnown) {
