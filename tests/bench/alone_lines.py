@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines about what the sharing of the GPU's time costs a tenant that is alone: gpuloom by gpuloom with sharing off, side by
-side in one round. Each side has a scheduler of its own, which ends before the other's begins."""
+"""Lines about what the sharing of the GPU's time costs a tenant that is alone: gpuloom by gpuloom with sharing off. Machines
+have processors at more than one speed, and a single round on each side may differ by a third for that alone: so a round has
+several turns of both sides, one right behind the other's, and each is a ratio."""
 
 import functools
-import time
 
-from processes import Failed, end_all
-from program_lines import Player, command_of, rate
+from company import Company
+from processes import Failed
+from program_lines import command_of, rate
 
 CALLS = ("launch_call", "launch_sync", "launch_sustained", "launch_sustained_changing")
 PROGRAMS = ("resnet50_b1", "transformer_training")
 SIDES = ("gpuloom", "unshared")
 UNIT = "× sharing off"
+TURNS = 4  # of a round
 
 
 def row(line):
@@ -33,41 +35,50 @@ def speeds_of_calls(run, side, number):
         bench.end(timeout_s=5)
 
 
-def speeds_of_program(name, run, side, _number, command=command_of):
-    player = Player(run.sides, side, name, command(name))
-    try:
-        player.answer("imported", 120)
-        player.ask(f"prepare {run.options.prepare_s}")
-        player.answer("ready", 120)
-        player.ask(f"run {time.monotonic() + 0.02} {run.options.warm_s} {run.options.seconds}")
-        return {name: rate(player.answer("ran", 4 * run.options.seconds + 60))}
-    finally:
-        end_all([player])
+def turns(number):
+    """The numbers of a round's turns."""
+    return range(number * TURNS, (number + 1) * TURNS)
 
 
-def measure_part(run, name, speeds_of, number):
-    """One round of both sides."""
-    speeds = {}
-    for side in run.in_turn(number, SIDES):
-        with run.part(row(name), side):
-            speeds[side] = speeds_of(run, side, number)
-        run.wait_for_node_to_end()
-    if len(speeds) < len(SIDES):
-        return
+def keep(run, speeds):
+    """Those of one turn: side → line → speed."""
     for line, shared in speeds["gpuloom"].items():
         ratio = shared / speeds["unshared"][line]
         run.say(f"{row(line)}: {ratio:.4g} {UNIT}")
         run.results.add(row(line), "gpuloom", UNIT, ratio)
 
 
-def measure(run):
-    parts = [(CALLS[0], CALLS, speeds_of_calls, 8)]
+def measure_calls(run, number, speeds_of=speeds_of_calls):
+    """A process of its own for each turn of a side."""
+    for turn in turns(number):
+        speeds = {}
+        for side in run.in_turn(turn, SIDES):
+            with run.part(row(CALLS[0]), side):
+                speeds[side] = speeds_of(run, side, turn)
+        if len(speeds) == len(SIDES):
+            keep(run, speeds)
+
+
+def measure_program(run, number, name, command=command_of):
+    """One process on each side, which take turns."""
+    def speed(company):
+        return {name: rate(company.play(company.players, run.options.seconds)[0])}
+
+    with run.part(row(name), "gpuloom"):
+        with Company(run, "gpuloom", [(name, ())], command) as shared, Company(run, "unshared", [(name, ())], command) as unshared:
+            for turn in turns(number):
+                keep(run, {company.side: speed(company) for company in run.in_turn(turn, (shared, unshared))})
+    run.wait_for_node_to_end("unshared")
+
+
+def measure(run, calls=measure_calls, program=measure_program):
+    parts = [(CALLS, calls, 4 * TURNS)]
     if run.full:
-        parts += [(name, (name,), functools.partial(speeds_of_program, name), 30) for name in PROGRAMS]
+        parts += [((name,), functools.partial(program, name=name), 15 + TURNS * run.options.seconds) for name in PROGRAMS]
     for number in range(run.options.rounds):
-        for name, lines, speeds_of, seconds in parts:
+        for lines, measure_part, seconds in parts:
             if not any(run.wants("sharing", row(line)) for line in lines):
                 continue
-            if run.no_time_for(f"round {number + 1} of {row(name)}", 2 * seconds if run.full else 0):
+            if run.no_time_for(f"round {number + 1} of {row(lines[0])}", 2 * seconds if run.full else 0):
                 return
-            measure_part(run, name, speeds_of, number)
+            measure_part(run, number)

@@ -4,7 +4,6 @@
 
 import functools
 import unittest
-from unittest import mock
 
 import alone_lines
 import testing_programs
@@ -13,38 +12,44 @@ import testing_programs
 class AloneLinesTest(testing_programs.ProgramsTest):
     NAME = alone_lines.PROGRAMS[0]
 
-    def measure(self, speeds_of):
-        one = self.quiet_run(rounds=1, seconds=0.1)
-        alone_lines.measure_part(one, self.NAME, speeds_of, 0)
+    def calls_of(self, speeds_of):
+        one = self.quiet_run()
+        alone_lines.measure_calls(one, 0, speeds_of)
         return one.results
 
-    def test_a_program_runs_once_with_sharing_and_once_without(self):
+    def test_a_program_is_started_once_on_each_side_for_all_turns_of_a_round(self):
         for name in alone_lines.PROGRAMS:
-            results = self.measure(functools.partial(alone_lines.speeds_of_program, name, command=self.command))
-            self.assertFalse(results.errors)
-            self.assertEqual(len(results.values[alone_lines.row(name), "gpuloom"]), 1)
-            self.assertGreater(results.median(alone_lines.row(name), "gpuloom"), 0)
-        self.assertEqual(len(self.tenants()), 2 * len(alone_lines.PROGRAMS))
+            one = self.quiet_run(seconds=0.05)
+            alone_lines.measure_program(one, 0, name, self.command)
+            self.assertFalse(one.results.errors)
+            self.assertEqual(len(one.results.values[alone_lines.row(name), "gpuloom"]), alone_lines.TURNS)
+            self.assertGreater(one.results.median(alone_lines.row(name), "gpuloom"), 0)
+        started = self.tenants()
+        self.assertEqual(len(started), 2 * len(alone_lines.PROGRAMS))
+        self.assertEqual(len({words.split("--state-dir ")[1].split()[0] for words in started}), 2, "a scheduler for each side")
 
-    def test_each_round_is_a_ratio_of_its_own_and_sides_change_their_order(self):
-        one = self.quiet_run(rounds=8, only=["sharing_alone"])
-        one.full = True
+    def test_sides_change_their_order(self):
         order = []
 
-        def speeds(name, _run, side, number, **_):
-            order.append((name, side, number))
-            return {name: 1.0 + number if side == "gpuloom" else 2.0}
+        def speeds(_run, side, number):
+            order.append((side, number))
+            return {"launch_call": 1.0 + number if side == "gpuloom" else 2.0}
 
-        calls = functools.partial(speeds, alone_lines.CALLS[0])
-        with mock.patch.object(alone_lines, "speeds_of_program", speeds), mock.patch.object(alone_lines, "speeds_of_calls", calls):
-            alone_lines.measure(one)
-        for name in (alone_lines.CALLS[0], *alone_lines.PROGRAMS):
-            values = one.results.values[alone_lines.row(name), "gpuloom"]
-            self.assertEqual(values, [0.5 * (number + 1) for number in range(8)])
-            self.assertEqual([side for its, side, _ in order if its == name], ["gpuloom", "unshared", "unshared", "gpuloom"] * 4)
+        one = self.quiet_run(rounds=2, only=["sharing_alone_launch"])
+        alone_lines.measure(one, functools.partial(alone_lines.measure_calls, speeds_of=speeds))
+        self.assertEqual([side for side, _ in order], ["gpuloom", "unshared", "unshared", "gpuloom"] * alone_lines.TURNS)
+        self.assertEqual(one.results.values[alone_lines.row("launch_call"), "gpuloom"],
+                         [0.5 * (number + 1) for number in range(2 * alone_lines.TURNS)])
+
+    def test_only_what_is_wanted_is_measured(self):
+        asked = []
+        one = self.quiet_run(rounds=2, seconds=0.05, only=["sharing_alone_resnet50_b1"])
+        one.full = True
+        alone_lines.measure(one, calls=lambda *_: asked.append("calls"), program=lambda _, number, name: asked.append((name, number)))
+        self.assertEqual(asked, [("resnet50_b1", 0), ("resnet50_b1", 1)])
 
     def test_the_ratio_is_of_speeds(self):
-        results = self.measure(lambda _, side, __: {"launch_call": {"gpuloom": 3.0, "unshared": 4.0}[side]})
+        results = self.calls_of(lambda _, side, __: {"launch_call": {"gpuloom": 3.0, "unshared": 4.0}[side]})
         self.assertEqual(results.median(alone_lines.row("launch_call"), "gpuloom"), 0.75)
 
     def test_a_side_that_fails_is_the_error_of_its_line(self):
@@ -53,8 +58,8 @@ class AloneLinesTest(testing_programs.ProgramsTest):
                 raise alone_lines.Failed("no device")
             return {"launch_call": 1.0}
 
-        results = self.measure(fails)
-        self.assertIn("no device", results.errors[alone_lines.row(self.NAME), "unshared"])
+        results = self.calls_of(fails)
+        self.assertIn("no device", results.errors[alone_lines.row("launch_call"), "unshared"])
         self.assertFalse(results.values)
 
 

@@ -14,11 +14,12 @@ class Failed(Exception):
 
 class Sides:
     """How a program is started on each side: command line and environment. "mps" is native, as a client of MPS;
-    "unshared" is gpuloom whose scheduler, if this starts it, leaves everybody to submit what they like."""
+    "unshared" is gpuloom in which everybody submits what they like, with a scheduler of its own, so that both may be there."""
 
-    def __init__(self, bench, library, gpuloom, run_arguments, gpu):
-        tenant = [gpuloom, "run", *run_arguments, "--"]
-        self.prefixes = {"native": [], "mps": [], "gpuloom": tenant, "unshared": tenant}
+    def __init__(self, bench, library, gpuloom, run_arguments, state_dir, gpu):
+        self.state_dirs = {"gpuloom": str(state_dir), "unshared": f"{state_dir}-unshared"}
+        tenants = {side: [gpuloom, "run", "--state-dir", folder, *run_arguments, "--"] for side, folder in self.state_dirs.items()}
+        self.prefixes = {"native": [], "mps": [], **tenants}
         self.benches = {"native": [bench, "--library", library], "mps": [bench, "--library", library],
                         "gpuloom": [bench], "unshared": [bench]}
         native = dict(os.environ)

@@ -76,12 +76,12 @@ class Selection:
 
 
 class Run:
-    def __init__(self, options, sides, state_dir):
+    def __init__(self, options, sides):
         self.options = options
         self.sides = sides
         self.results = table.Results()
         self.full = not options.softgpu
-        self.state_dir = state_dir
+        self.state_dir = sides.state_dirs["gpuloom"]
         self.selection = Selection(options.only, options.skip)
         self.wants = self.selection.wants
         self.mps_environment = None
@@ -116,15 +116,15 @@ class Run:
         except (Failed, OSError, ValueError) as error:
             self.say(f"{name}: {side}: {error}")
             self.results.add_error(name, side, str(error))
-        if side == "gpuloom":
-            self.wait_for_node_to_end()
+        if side in self.sides.state_dirs:
+            self.wait_for_node_to_end(side)
 
-    def wait_for_node_to_end(self, timeout_s=20):
+    def wait_for_node_to_end(self, side="gpuloom", timeout_s=20):
         """`gpuloom run` ends scheduler and executor with its last tenant; a native round has the GPU to itself."""
         deadline_s = time.monotonic() + timeout_s
-        while left := node.node_processes(self.state_dir):
+        while left := node.node_processes(self.sides.state_dirs[side]):
             if time.monotonic() > deadline_s:
-                self.results.add_error("left_behind", "gpuloom", f"still running: {sorted(left)}")
+                self.results.add_error("left_behind", side, f"still running: {sorted(left)}")
                 return
             time.sleep(0.05)
 
@@ -228,11 +228,13 @@ def main(arguments):
     options = parse(arguments)
     bench = str(pathlib.Path(options.bench).resolve())
     gpuloom = str(pathlib.Path(options.gpuloom).resolve())
-    with tempfile.TemporaryDirectory(prefix="gpuloom-bench-") as state:
+    with tempfile.TemporaryDirectory(prefix="gpuloom-bench-") as folder:
         where = ["--softgpu"] if options.softgpu else ["--gpu", str(options.gpu)]
-        run_arguments = [*where, "--state-dir", state, *options.run_argument]
-        sides = Sides(bench, options.native, gpuloom, run_arguments, None if options.softgpu else options.gpu)
-        run = Run(options, sides, state)
+        state = pathlib.Path(folder, "state")
+        state.mkdir()
+        sides = Sides(bench, options.native, gpuloom, [*where, *options.run_argument], state,
+                      None if options.softgpu else options.gpu)
+        run = Run(options, sides)
         run.run()
     facts = node.describe(options.gpu, options.softgpu) + [("Rounds", f"{options.rounds} of each side, alternating")]
     text = table.markdown(facts, run.results, judged=not options.softgpu)

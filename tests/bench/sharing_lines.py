@@ -121,7 +121,7 @@ def lines(full):
         Line(beside(Tenant(kernel_us=1000, busy_percent=50, priority="high"),
                     Tenant(kernel_us=5000, queued=4, priority="low")),
              [Figure("sharing_longest_wait", "us", longest_wait), Figure("sharing_longest_alone", "us", longest_alone)], (1, 2)),
-        Line([Tenant(ceiling_percent=25)], [Figure("sharing_ceiling_25", "%", busy)], sides=("gpuloom",)),
+        Line([Tenant(ceiling_percent=25)], [Figure("sharing_ceiling_25", "%", busy)], sides=("gpuloom",), of_rate=True),
         Line([limited], [Figure("sharing_sm_25", "%", busy)], sides=("gpuloom",), of_rate=True),
         Line([larger], [Figure("sharing_sm_70", "%", busy)], sides=("gpuloom",), of_rate=True),
         Line([limited, larger], [Figure("sharing_sm_25_beside_70", "%", busy_of(0)),

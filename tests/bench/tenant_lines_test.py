@@ -3,7 +3,6 @@
 """Tests of the lines about several processes: what each one is started with."""
 
 import unittest
-from types import SimpleNamespace
 from unittest import mock
 
 import tenant_lines
@@ -23,7 +22,7 @@ class RatesTest(testing_programs.ProgramsTest):
             bench.lines.return_value = [{"median": 1000.0}]
             return bench
 
-        one.sides = SimpleNamespace(start=start)
+        one.sides.start = start
         tenant_lines.measure_rates(one)
         self.assertFalse(one.results.errors)
         self.assertEqual(one.results.values["launch_rate_changing_8", "gpuloom"], [8.0] * rounds)

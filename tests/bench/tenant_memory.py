@@ -10,6 +10,7 @@ further tenant costs more than the limit.
 """
 
 import argparse
+import pathlib
 import sys
 import tempfile
 import time
@@ -38,9 +39,9 @@ def main(arguments):
     parser.add_argument("--tenants", type=int, default=5)
     parser.add_argument("--limit-mib", type=float, default=20)
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="gpuloom-memory-", ignore_cleanup_errors=True) as state:
-        sides = processes.Sides(options.bench, "libcuda.so.1", options.gpuloom,
-                                ["--gpu", str(options.gpu), "--state-dir", state], options.gpu)
+    with tempfile.TemporaryDirectory(prefix="gpuloom-memory-", ignore_cleanup_errors=True) as folder:
+        sides = processes.Sides(options.bench, "libcuda.so.1", options.gpuloom, ["--gpu", str(options.gpu)],
+                                pathlib.Path(folder, "state"), options.gpu)
         used_mib = {0: settled_mib(options.gpu)}
         with processes.Holders(sides, "gpuloom", 1, 120):
             used_mib[1] = settled_mib(options.gpu)

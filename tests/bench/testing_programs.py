@@ -56,8 +56,8 @@ class ProgramsTest(unittest.TestCase):
     def quiet_run(self, **options):
         """A run.Run without a GPU, with these options beside those that every run has."""
         every = dict(softgpu=True, only=[], skip=[], budget=None, warm_s=0.01, prepare_s=0, gpu=0)
-        sides = Sides("bench", "libcuda.so.1", str(self.gpuloom), ["--state-dir", str(self.folder)], None)
-        one = run.Run(SimpleNamespace(**{**every, **options}), sides, str(self.folder))
+        sides = Sides("bench", "libcuda.so.1", str(self.gpuloom), [], self.folder / "state", None)
+        one = run.Run(SimpleNamespace(**{**every, **options}), sides)
         one.say = lambda text: None
         return one
 
