@@ -107,15 +107,37 @@ TEST_F(CompletionWordsTest, EventsButNotThoseWithTimesNorThoseBehindNothing) {
   EXPECT_EQ(Writes(CallsUntil(0, tenant_->Post<wire::EventRecord>({EventId{1}, StreamId{0}}))), 0);
   for (const uint32_t event : {1u, 2u}) {
     TestingDriver::Hold();
+    SetWaits(0);
     tenant_->LaunchPlain(0, 1);
     std::vector<std::string> calls;
     ASSERT_TRUE(Recorded(1, &calls));
     const long before = Writes(calls);
+    SetWaits(1);
     const Ticket record = tenant_->Post<wire::EventRecord>({EventId{event}, StreamId{0}});
     ASSERT_TRUE(Recorded(2, &calls));
     EXPECT_EQ(Writes(calls) - before, event == 1 ? 1 : 0) << ::testing::PrintToString(calls);
     TestingDriver::Release();
     EXPECT_TRUE(tenant_->WaitDone(0, record));
+  }
+}
+
+// A thread waits for an older step then, and the device has the next ones already.
+TEST_F(CompletionWordsTest, NotOfAProgramThatKeepsAheadOfTheDevice) {
+  ASSERT_TRUE(tenant_->LoadKernel(1, 1, "k", kEmptyPtx));
+  ASSERT_NO_FATAL_FAILURE(LetDeviceNotify());
+  for (int turn = 0; turn < 2; ++turn) {
+    TestingDriver::Hold();
+    std::vector<std::string> calls;
+    for (int step = 1; step <= 4; ++step) {
+      tenant_->LaunchPlain(0, 1);
+      ASSERT_TRUE(Recorded(step, &calls));
+      EXPECT_EQ(Writes(calls), 1) << "only the first may be what it waits for";
+    }
+    const Ticket last = tenant_->LaunchPlain(0, 1);
+    ASSERT_TRUE(Recorded(5, &calls));
+    TestingDriver::Release();
+    EXPECT_TRUE(tenant_->WaitDone(0, last));
+    EXPECT_EQ(Writes(CallsUntil(0, tenant_->LaunchPlain(0, 1))), 1) << "and again when it has caught up";
   }
 }
 

@@ -108,7 +108,7 @@ class Submission final : public Part, public StreamSink {
   template <typename F>
   bool Fits(const Stream& stream, arbiter::Engine engine, F key) const;
   // Adds a mark behind all that is at CUDA.
-  void MarkSubmitted(Stream& stream, bool notify = false);
+  void MarkSubmitted(Stream& stream);
   void RecordMark(Stream& stream, Point* point, bool notify);
   bool MayTime(const Stream& stream) const;
   void BeginTiming(Stream& stream);
@@ -134,6 +134,9 @@ class Submission final : public Part, public StreamSink {
   // With `tell` the device notifies the tenant when the mark is reached, before we know.
   void AddMark(Stream& stream, PointRef point, bool notify = false);
   bool MayNotify(const Stream& stream) const;
+  bool RunsAhead(const Stream& stream) const;
+  // Whether the device shall report `point`, of the stream's newest command.
+  bool LetNotify(const Stream& stream, Point* point) const;
   // Removes the stream's completed marks. Returns true if there were any.
   bool TakeDone(Stream& stream);
 

@@ -257,7 +257,8 @@ CUresult Submission::SubmitWork(Stream& stream, StreamCommand& command, CUresult
     // The tenant's event is also the mark that reports its completion. For its time, we look at the
     // event itself; an event with no work before it has happened at once, without the device.
     const bool behind_work = stream.unmarked != 0 || !stream.marks.empty();
-    AddMark(stream, record->point, behind_work && !record->point->timing && MayNotify(stream));
+    AddMark(stream, record->point,
+            behind_work && !record->point->timing && LetNotify(stream, record->point.get()));
     return made;
   }
   if (auto* graph = std::get_if<GraphWork>(&command.work)) {
