@@ -258,6 +258,7 @@ bool Loop::Serve(uint64_t now_ns) {
   // A session that has sent nothing for a millisecond may still have work at the device.
   several_at_work_ |= sharing_.several();
   for (const auto& session : sessions_) {
+    sharing_.BeforeRead(session.get(), now_ns);
     Slice reading(slice_ns);
     worked |= session->Read(now_ns, &reading);
     Slice submitting(slice_ns);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "agent/executor/copy/staging.h"
 #include "agent/executor/device/device.h"
@@ -70,6 +71,34 @@ TEST_F(RingShareTest, Malicious_CostlyCommandsLeaveTheNeighbourItsTurn) {
   ASSERT_NE(launched, calls.end());
   calls.erase(launched, calls.end());
   EXPECT_LE(Count(calls, "fill"), 64u);
+}
+
+// The driver keeps the ring thread meanwhile. Each would send all that it has: nobody else was there when the round began.
+TEST_F(RingShareTest, ProgramsThatComeInOneRoundShareTheDeviceFromTheFirstLaunch) {
+  auto third = scheduler_.AddTenant();
+  for (TestingTenant* tenant : {honest_.get(), third.get()}) {
+    ASSERT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
+  }
+  const uint64_t memory = hostile_->Alloc(4096);
+  // Until none of them counts as being at work.
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  TestingDriver::HoldCalls("fill");
+  hostile_->Post<wire::Fill>({StreamId{0}, 1, 0, 0, memory, 16});
+  ASSERT_TRUE(hostile_->Wait([] { return TestingDriver::held_calls() == 1; }));
+  TestingDriver::TakeCalls();
+  for (int launch = 0; launch < 16; ++launch) {
+    honest_->LaunchPlain(0, 1);
+    third->LaunchPlain(0, 1);
+  }
+  TestingDriver::Hold();
+  TestingDriver::ReleaseCalls();
+  std::vector<std::string> calls;
+  const auto launched = [&] {
+    for (std::string& call : TestingDriver::TakeCalls()) calls.push_back(std::move(call));
+    return Count(calls, "launch");
+  };
+  ASSERT_TRUE(third->Wait([&] { return launched() >= 2; }));
+  EXPECT_TRUE(third->Never([&] { return launched() > 4; })) << "of 32";
 }
 
 TEST_F(RingShareTest, TheNamesOfALargeImageAreCountedOnce) {

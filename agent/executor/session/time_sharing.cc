@@ -104,13 +104,13 @@ void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
   int wanting = 0;
   // Sessions that compute on different multiprocessors take nothing from one another.
   bool meet = false;
-  arbiter::SmGroups used = 0;
+  used_ = 0;
   Session* last = nullptr;
   for (const auto& session : sessions) {
     if (!session->WantsDevice(now_ns)) continue;
     ++wanting;
-    meet |= (used & session->Multiprocessors()) != 0;
-    used |= session->Multiprocessors();
+    meet |= (used_ & session->Multiprocessors()) != 0;
+    used_ |= session->Multiprocessors();
     last = session.get();
   }
   const uint64_t now = round_ns_ = clock_();
@@ -126,8 +126,22 @@ void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
     limited_ |= limits;
     if (limits != share.limited) SetLimited(&share, limits, now);
   }
+  may_meet_ = !limited_ && sessions.size() > 1;
   // So that lower classes know of it; it is not limited meanwhile.
   if (wanting == 1 && !last->share().limited) arbiter_.NotePresent(last->share().session, now);
+}
+
+// Programs that begin together, or whose commands came while the driver kept the ring thread. Each would send all that it has,
+// of unknown length, and who is at the device first would pay for the time in which the others' runs.
+void TimeSharing::LimitIfNotFirst(Session* session, uint64_t now_ns) {
+  if (session->share().limited || !session->HasWork() || session->WantsDevice(now_ns)) return;
+  const arbiter::SmGroups its = session->Multiprocessors();
+  const bool meets = (used_ & its) != 0;
+  used_ |= its;
+  if (!meets) return;
+  several_ = limited_ = true;
+  several_ns_ = round_ns_;
+  SetLimited(&session->share(), true, round_ns_);
 }
 
 // A session that submits freely has nothing queued as far as the arbiter knows.

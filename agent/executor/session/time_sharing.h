@@ -8,8 +8,8 @@
 // executors have turns, sessions are *limited*: what they send waits in their streams until
 // GiveOrders lets it go, piece by piece.
 //
-// In each round of the loop: Update, then the sessions are read, then GiveOrders, then they are
-// polled, then Settle. Owned by the loop; ring thread only.
+// In each round of the loop: Update, then the sessions are read, each behind its BeforeRead, then GiveOrders, then they
+// are polled, then Settle. Owned by the loop; ring thread only.
 #pragma once
 
 #include <array>
@@ -23,6 +23,7 @@
 #include "agent/arbiter/domain_members.h"
 #include "agent/arbiter/launch_predictor.h"
 #include "agent/arbiter/round_trip.h"
+#include "agent/arbiter/sm_division.h"
 #include "agent/arbiter/work_meter.h"
 #include "agent/executor/session/share.h"
 #include "agent/executor/stream/tally.h"
@@ -60,6 +61,10 @@ class TimeSharing {
 
   using Sessions = std::span<const std::unique_ptr<Session>>;
   void Update(Sessions sessions, uint64_t now_ns);
+  // What comes after Update is read in the same round: of several sessions that come then, only the first is alone.
+  void BeforeRead(Session* session, uint64_t now_ns) {
+    if (may_meet_) LimitIfNotFirst(session, now_ns);
+  }
   // Returns true if something was submitted.
   bool GiveOrders(Sessions sessions, uint64_t slice_ns);
   void Settle(Sessions sessions);
@@ -113,6 +118,7 @@ class TimeSharing {
     uint64_t at_ns;
   };
 
+  void LimitIfNotFirst(Session* session, uint64_t now_ns);
   void SetLimited(Share* share, bool limited, uint64_t now_ns);
   void FinishMarks();
   void FinishMark(const Reached& mark, const arbiter::Duration& took);
@@ -140,8 +146,10 @@ class TimeSharing {
   uint64_t round_ns_ = 0;                       // when this round began
   uint64_t looked_ns_ = 0;  // the one before: what is reached now was not reached then
   std::deque<Ended> ended_;
-  uint64_t forgot_ns_ = 0;  // when who owes nothing was last looked for
-  bool limited_ = false;    // some session is limited
+  uint64_t forgot_ns_ = 0;      // when who owes nothing was last looked for
+  bool limited_ = false;        // some session is limited
+  bool may_meet_ = false;       // no session was when this round began, and there are several
+  arbiter::SmGroups used_ = 0;  // by those that want the device in this round
   bool several_ = false;
   uint64_t several_ns_ = 0;  // when several last wanted the device
   uint32_t changes_ = 0;

@@ -137,7 +137,8 @@ TEST_F(CompletionWordsTest, NotOfAProgramThatKeepsAheadOfTheDevice) {
     ASSERT_TRUE(Recorded(5, &calls));
     TestingDriver::Release();
     EXPECT_TRUE(tenant_->WaitDone(0, last));
-    EXPECT_EQ(Writes(CallsUntil(0, tenant_->LaunchPlain(0, 1))), 1) << "and again when it has caught up";
+    EXPECT_EQ(Writes(CallsUntil(0, tenant_->LaunchPlain(0, 1))), 1)
+        << "and again when it has caught up";
   }
 }
 

@@ -169,8 +169,7 @@ bool Submission::MayNotify(const Stream& stream) const {
 bool Submission::RunsAhead(const Stream& stream) const {
   if (stream.marks.empty()) return false;
   const Point& newest = *stream.marks.back().point;
-  return newest.awaited &&
-         !(newest.device_notifies && words_.Reached(stream.id, newest.ticket));
+  return newest.awaited && !(newest.device_notifies && words_.Reached(stream.id, newest.ticket));
 }
 
 bool Submission::LetNotify(const Stream& stream, Point* point) const {
