@@ -14,6 +14,7 @@ PROGRAMS = ("resnet50_b1", "transformer_training")
 SIDES = ("gpuloom", "unshared")
 UNIT = "× sharing off"
 TURNS = 4  # of a round
+PROGRAM_TURNS = 16  # short ones, of a process that stays
 
 
 def row(line):
@@ -35,11 +36,6 @@ def speeds_of_calls(run, side, number):
         bench.end(timeout_s=5)
 
 
-def turns(number):
-    """The numbers of a round's turns."""
-    return range(number * TURNS, (number + 1) * TURNS)
-
-
 def keep(run, speeds):
     """Those of one turn: side → line → speed."""
     for line, shared in speeds["gpuloom"].items():
@@ -50,7 +46,7 @@ def keep(run, speeds):
 
 def measure_calls(run, number, speeds_of=speeds_of_calls):
     """A process of its own for each turn of a side."""
-    for turn in turns(number):
+    for turn in range(number * TURNS, (number + 1) * TURNS):
         speeds = {}
         for side in run.in_turn(turn, SIDES):
             with run.part(row(CALLS[0]), side):
@@ -62,11 +58,11 @@ def measure_calls(run, number, speeds_of=speeds_of_calls):
 def measure_program(run, number, name, command=command_of):
     """One process on each side, which take turns."""
     def speed(company):
-        return {name: rate(company.play(company.players, run.options.seconds)[0])}
+        return {name: rate(company.play(company.players, run.options.seconds / 4)[0])}
 
     with run.part(row(name), "gpuloom"):
         with Company(run, "gpuloom", [(name, ())], command) as shared, Company(run, "unshared", [(name, ())], command) as unshared:
-            for turn in turns(number):
+            for turn in range(number * PROGRAM_TURNS, (number + 1) * PROGRAM_TURNS):
                 keep(run, {company.side: speed(company) for company in run.in_turn(turn, (shared, unshared))})
     run.wait_for_node_to_end("unshared")
 
@@ -74,7 +70,7 @@ def measure_program(run, number, name, command=command_of):
 def measure(run, calls=measure_calls, program=measure_program):
     parts = [(CALLS, calls, 4 * TURNS)]
     if run.full:
-        parts += [((name,), functools.partial(program, name=name), 15 + TURNS * run.options.seconds) for name in PROGRAMS]
+        parts += [((name,), functools.partial(program, name=name), 15 + PROGRAM_TURNS * run.options.seconds / 4) for name in PROGRAMS]
     for number in range(run.options.rounds):
         for lines, measure_part, seconds in parts:
             if not any(run.wants("sharing", row(line)) for line in lines):

@@ -22,7 +22,7 @@ class AloneLinesTest(testing_programs.ProgramsTest):
             one = self.quiet_run(seconds=0.05)
             alone_lines.measure_program(one, 0, name, self.command)
             self.assertFalse(one.results.errors)
-            self.assertEqual(len(one.results.values[alone_lines.row(name), "gpuloom"]), alone_lines.TURNS)
+            self.assertEqual(len(one.results.values[alone_lines.row(name), "gpuloom"]), alone_lines.PROGRAM_TURNS)
             self.assertGreater(one.results.median(alone_lines.row(name), "gpuloom"), 0)
         started = self.tenants()
         self.assertEqual(len(started), 2 * len(alone_lines.PROGRAMS))
