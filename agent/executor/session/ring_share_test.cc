@@ -73,32 +73,64 @@ TEST_F(RingShareTest, Malicious_CostlyCommandsLeaveTheNeighbourItsTurn) {
   EXPECT_LE(Count(calls, "fill"), 64u);
 }
 
-// The driver keeps the ring thread meanwhile. Each would send all that it has: nobody else was there when the round began.
-TEST_F(RingShareTest, ProgramsThatComeInOneRoundShareTheDeviceFromTheFirstLaunch) {
-  auto third = scheduler_.AddTenant();
-  for (TestingTenant* tenant : {honest_.get(), third.get()}) {
-    ASSERT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
+// Each would send all that it has: nobody wanted the device when the round began. Whether all of it was there then, or came
+// while the driver kept the ring thread.
+class ComeTogetherTest : public RingShareTest {
+ protected:
+  static constexpr int kEach = 16;
+
+  void SetUp() override {
+    for (TestingTenant* tenant : {honest_.get(), third_.get()}) {
+      ASSERT_TRUE(tenant->LoadKernel(1, 1, "k", kEmptyPtx));
+    }
   }
+  // Nobody counts as sharing the device any more, and the ring thread sleeps.
+  void WaitUntilIdle() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ASSERT_TRUE(third_->Wait([&] { return third_->writer.ExecutorSleeps(); }));
+  }
+  void LaunchAll() {
+    for (int launch = 0; launch < kEach; ++launch) {
+      honest_->LaunchPlain(0, 1);
+      third_->LaunchPlain(0, 1);
+    }
+  }
+  // Nothing ends meanwhile.
+  void ExpectLimited() {
+    std::vector<std::string> calls;
+    const auto launched = [&] {
+      for (std::string& call : TestingDriver::TakeCalls()) calls.push_back(std::move(call));
+      return Count(calls, "launch");
+    };
+    ASSERT_TRUE(third_->Wait([&] { return launched() >= 2; }));
+    EXPECT_TRUE(third_->Never([&] { return launched() > 4; })) << "of " << 2 * kEach;
+  }
+
+  std::unique_ptr<TestingTenant> third_ = scheduler_.AddTenant();
+};
+
+TEST_F(ComeTogetherTest, WhileTheRingThreadSleeps) {
+  ASSERT_NO_FATAL_FAILURE(WaitUntilIdle());
+  TestingDriver::TakeCalls();
+  TestingDriver::Hold();
+  honest_->rings = third_->rings = false;
+  LaunchAll();
+  honest_->rings = third_->rings = true;
+  channel::RingDoorbell(third_->doorbell.get());
+  ExpectLimited();
+}
+
+TEST_F(ComeTogetherTest, WhileTheDriverKeepsTheRingThread) {
   const uint64_t memory = hostile_->Alloc(4096);
-  // Until none of them counts as being at work.
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ASSERT_NO_FATAL_FAILURE(WaitUntilIdle());
   TestingDriver::HoldCalls("fill");
   hostile_->Post<wire::Fill>({StreamId{0}, 1, 0, 0, memory, 16});
   ASSERT_TRUE(hostile_->Wait([] { return TestingDriver::held_calls() == 1; }));
   TestingDriver::TakeCalls();
-  for (int launch = 0; launch < 16; ++launch) {
-    honest_->LaunchPlain(0, 1);
-    third->LaunchPlain(0, 1);
-  }
+  LaunchAll();
   TestingDriver::Hold();
   TestingDriver::ReleaseCalls();
-  std::vector<std::string> calls;
-  const auto launched = [&] {
-    for (std::string& call : TestingDriver::TakeCalls()) calls.push_back(std::move(call));
-    return Count(calls, "launch");
-  };
-  ASSERT_TRUE(third->Wait([&] { return launched() >= 2; }));
-  EXPECT_TRUE(third->Never([&] { return launched() > 4; })) << "of 32";
+  ExpectLimited();
 }
 
 TEST_F(RingShareTest, TheNamesOfALargeImageAreCountedOnce) {

@@ -39,6 +39,9 @@ arbiter::DomainMembers::Terms TermsOf(const control::ShareTerms& shares, uint32_
   return {arbiter::OfNamespace(shares), arbiter::OfAllocation(shares, slots, rescue_after_ms)};
 }
 
+// Commands that this round reads.
+bool Comes(const Session& session) { return !session.held() && session.HasWork(); }
+
 }  // namespace
 
 TimeSharing::TimeSharing(bool enforces, uint64_t (*clock)()) : enforces_(enforces), clock_(clock) {}
@@ -107,7 +110,7 @@ void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
   used_ = 0;
   Session* last = nullptr;
   for (const auto& session : sessions) {
-    if (!session->WantsDevice(now_ns)) continue;
+    if (!session->WantsDevice(now_ns) && !Comes(*session)) continue;
     ++wanting;
     meet |= (used_ & session->Multiprocessors()) != 0;
     used_ |= session->Multiprocessors();
@@ -134,7 +137,7 @@ void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
 // Programs that begin together, or whose commands came while the driver kept the ring thread. Each would send all that it has,
 // of unknown length, and who is at the device first would pay for the time in which the others' runs.
 void TimeSharing::LimitIfNotFirst(Session* session, uint64_t now_ns) {
-  if (session->share().limited || !session->HasWork() || session->WantsDevice(now_ns)) return;
+  if (session->share().limited || !Comes(*session) || session->WantsDevice(now_ns)) return;
   const arbiter::SmGroups its = session->Multiprocessors();
   const bool meets = (used_ & its) != 0;
   used_ |= its;
