@@ -35,7 +35,7 @@ struct Point {
   const bool timed;                         // its time may be asked for
   CUevent event = nullptr;                  // null until it is recorded
   std::shared_ptr<const void> event_owner;  // for a graph's event, which the graph records
-  bool awaited = false;  // a thread waited when it was recorded, as it seemed for this
+  bool awaited = false;  // a thread waited when it was recorded: for this, or for an older one
   bool device_notifies =
       false;  // the device notifies the tenant, before we know (completion_words.h)
   bool done = false;

@@ -131,7 +131,7 @@ class Submission final : public Part, public StreamSink {
   static bool WaitsForOthers(const Stream& stream, wire::Ticket ticket);
   void EndMarks(Stream& stream, const Tally& tally, uint32_t commands);
   CUresult SubmitWork(Stream& stream, StreamCommand& command, CUresult made);
-  // With `tell` the device notifies the tenant when the mark is reached, before we know.
+  // With `notify` the device notifies the tenant when the mark is reached, before we know.
   void AddMark(Stream& stream, PointRef point, bool notify = false);
   bool MayNotify(const Stream& stream) const;
   bool RunsAhead(const Stream& stream) const;
