@@ -13,6 +13,7 @@
 #   DIR/bin/gpuloom run -- DIR/tests/programs/vadd_static
 #   DIR/bin/gpuloom run -- DIR/tests/gpuloom-library-probe      what a tenant loads by name is ours, and only ours
 #   DIR/tests/demo.py --build DIR                 (with --demo)
+#   DIR/tests/policy_change.py --build DIR        from the policy file to the shares (with --demo)
 #   GPULOOM_PACK=DIR GPULOOM_TEST_DRIVER=libcuda.so.1 DIR/tests/gpuloom_sharing_test     (also: death, hostile)
 #   GPULOOM_PACK=DIR GPULOOM_TEST_DRIVER=libcuda.so.1 DIR/tests/gpuloom-random-hostility --seconds 600
 set -euo pipefail
