@@ -101,19 +101,23 @@ void TimeSharing::SetTurn(arbiter::Priority lowest, uint64_t in_flight_ns) {
 
 void TimeSharing::EndTurn() { arbiter_.EndTurn(); }
 
+// Sessions that compute on different multiprocessors take nothing from one another.
+bool TimeSharing::Meets(const Session& session) {
+  const arbiter::SmGroups its = session.Multiprocessors();
+  return (std::exchange(used_, used_ | its) & its) != 0;
+}
+
 // Decides for each session whether it is limited in this round.
 void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
   if (!enforces_) return;
   int wanting = 0;
-  // Sessions that compute on different multiprocessors take nothing from one another.
   bool meet = false;
   used_ = 0;
   Session* last = nullptr;
   for (const auto& session : sessions) {
     if (!session->WantsDevice(now_ns) && !Comes(*session)) continue;
     ++wanting;
-    meet |= (used_ & session->Multiprocessors()) != 0;
-    used_ |= session->Multiprocessors();
+    meet |= Meets(*session);
     last = session.get();
   }
   const uint64_t now = round_ns_ = clock_();
@@ -138,10 +142,7 @@ void TimeSharing::Update(Sessions sessions, uint64_t now_ns) {
 // of unknown length, and who is at the device first would pay for the time in which the others' runs.
 void TimeSharing::LimitIfNotFirst(Session* session, uint64_t now_ns) {
   if (session->share().limited || !Comes(*session) || session->WantsDevice(now_ns)) return;
-  const arbiter::SmGroups its = session->Multiprocessors();
-  const bool meets = (used_ & its) != 0;
-  used_ |= its;
-  if (!meets) return;
+  if (!Meets(*session)) return;
   several_ = limited_ = true;
   several_ns_ = round_ns_;
   SetLimited(&session->share(), true, round_ns_);

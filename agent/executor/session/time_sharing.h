@@ -118,6 +118,8 @@ class TimeSharing {
     uint64_t at_ns;
   };
 
+  // Whether the session computes on multiprocessors of those for which this was called before in this round.
+  bool Meets(const Session& session);
   void LimitIfNotFirst(Session* session, uint64_t now_ns);
   void SetLimited(Share* share, bool limited, uint64_t now_ns);
   void FinishMarks();

@@ -106,9 +106,11 @@ void Submission::AddMark(Stream& stream, PointRef point, bool notify) {
   BeginMark(stream, 0);
 }
 
-void Submission::MarkSubmitted(Stream& stream) {
-  AddMark(stream, std::make_shared<Point>(services_.device, stream.id,
-                                          wire::Ticket{stream.submitted}, false));
+void Submission::MarkSubmitted(Stream& stream, bool may_notify) {
+  auto point =
+      std::make_shared<Point>(services_.device, stream.id, wire::Ticket{stream.submitted}, false);
+  const bool notify = may_notify && LetNotify(stream, point.get());
+  AddMark(stream, std::move(point), notify);
 }
 
 bool Submission::MayTime(const Stream& stream) const {
@@ -181,10 +183,7 @@ bool Submission::AddMarks() {
   bool any = false;
   for (Stream* stream : streams_.TakeUnmarked()) {
     if (stream->unmarked == 0) continue;
-    auto point = std::make_shared<Point>(services_.device, stream->id,
-                                         wire::Ticket{stream->submitted}, false);
-    const bool notify = LetNotify(*stream, point.get());
-    AddMark(*stream, std::move(point), notify);
+    MarkSubmitted(*stream, /*may_notify=*/true);
     any = true;
   }
   return any;

@@ -108,7 +108,7 @@ class Submission final : public Part, public StreamSink {
   template <typename F>
   bool Fits(const Stream& stream, arbiter::Engine engine, F key) const;
   // Adds a mark behind all that is at CUDA.
-  void MarkSubmitted(Stream& stream);
+  void MarkSubmitted(Stream& stream, bool may_notify = false);
   void RecordMark(Stream& stream, Point* point, bool notify);
   bool MayTime(const Stream& stream) const;
   void BeginTiming(Stream& stream);
