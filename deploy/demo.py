@@ -99,6 +99,13 @@ def Descendants():
     return found
 
 
+def OwnDescendants():
+    """Whatever is started from here on is a descendant of this process, orphans too, and a signal lets it end them."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(1))
+
+
 def Signal(pid, number):
     try:
         os.kill(pid, number)
@@ -275,9 +282,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--softgpu", action="store_true", help="software GPUs instead of the machine's own")
     arguments = parser.parse_args()
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(1))
+    OwnDescendants()
 
     demo = Demo(arguments.build, arguments.softgpu)
     contests = []

@@ -4,6 +4,7 @@
 
 import functools
 import unittest
+from unittest import mock
 
 import alone_lines
 import testing_programs
@@ -27,6 +28,22 @@ class AloneLinesTest(testing_programs.ProgramsTest):
         started = self.tenants()
         self.assertEqual(len(started), 2 * len(alone_lines.PROGRAMS))
         self.assertEqual(len({words.split("--state-dir ")[1].split()[0] for words in started}), 2, "a scheduler for each side")
+
+    def test_a_program_s_sides_change_their_order(self):
+        order = []
+
+        class Company(alone_lines.Company):
+            def play(self, players, seconds, arrivals=None):
+                order.append(self.side)
+                return [{"steps": len(order), "seconds": 1}]
+
+        one = self.quiet_run(seconds=0.05)
+        with mock.patch.object(alone_lines, "Company", Company):
+            alone_lines.measure_program(one, 0, self.NAME, self.command)
+        self.assertEqual(order, ["gpuloom", "unshared", "unshared", "gpuloom"] * (alone_lines.PROGRAM_TURNS // 2))
+        steps = range(1, 2 * alone_lines.PROGRAM_TURNS, 2)
+        self.assertEqual(one.results.values[alone_lines.row(self.NAME), "gpuloom"],
+                         [first / (first + 1) if turn % 2 == 0 else (first + 1) / first for turn, first in enumerate(steps)])
 
     def test_sides_change_their_order(self):
         order = []

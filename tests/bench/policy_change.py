@@ -13,19 +13,17 @@ which on a software GPU is not judged: its kernels need the processors that agen
 
 import argparse
 import contextlib
-import ctypes
 import json
 import os
 import pathlib
 import shutil
 import statistics
-import subprocess
 import sys
 import threading
 import time
 
 import sharing
-from processes import Failed
+from processes import Bench, Failed
 from sharing_lines import WARM_S
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -81,15 +79,21 @@ class Pod:
         raise Failed(f"{self.name}: said nothing of {key}")
 
 
+def bench_of(build):
+    """gpuloom-bench in a build folder, or in a pack."""
+    for path in (build / "tests" / "bench" / "gpuloom-bench", build / "tests" / "gpuloom-bench"):
+        if path.exists():
+            return path
+    raise Failed(f"{build}: no tests/bench/gpuloom-bench there, nor tests/gpuloom-bench: build it first")
+
+
 def calibrated(bench, library, kernel_us, tiny):
     """How many iterations a kernel of this length needs, by a native process that has the GPU to itself."""
-    done = subprocess.run([bench, "--library", library, "--work", str(kernel_us), *tiny], input="", capture_output=True, text=True,
-                          timeout=120, check=False)
-    for line in done.stdout.splitlines():
-        said = json.loads(line)
-        if said.get("name") == "ready":
-            return said["iterations"]
-    raise Failed(f"gpuloom-bench: {done.stdout or done.stderr}")
+    native = Bench("native", [str(word) for word in (bench, "--library", library, "--work", kernel_us, *tiny)], None)
+    try:
+        return native.wait_ready()["iterations"]
+    finally:
+        native.end(timeout_s=5)
 
 
 def replace(path, text):
@@ -102,8 +106,7 @@ def replace(path, text):
 
 def measure(options):
     """The seconds of each change."""
-    bench = next(path for path in (options.build / "tests" / "bench" / "gpuloom-bench", options.build / "tests" / "gpuloom-bench")
-                 if path.exists())
+    bench = bench_of(options.build)
     library = str(options.build / "lib" / "softgpu" / "libcuda.so.1") if options.softgpu else "libcuda.so.1"
     tiny = ["--tiny"] if options.softgpu else []
     iterations = calibrated(bench, library, options.kernel_us, tiny)
@@ -111,7 +114,7 @@ def measure(options):
     words = [bench, "--work", options.kernel_us, "--iterations", iterations, "--queued", 16, *tiny]
     pods = [Pod(node.folder, f"pod-{name}", words) for name in NAMESPACES]
     scenario = [(name, pod.name, 1, pod.command) for name, pod in zip(NAMESPACES, pods)]
-    results, left = {}, {}
+    results = {}
     thread = threading.Thread(target=lambda: results.update(node.Run(scenario)))
     thread.start()
     try:
@@ -135,7 +138,7 @@ def measure(options):
     finally:
         for pod in pods:
             os.close(pod.commands)
-        left.update(node.Stop())
+        left = node.Stop()
         thread.join(60)
         if left:
             print(f"left and killed: {', '.join(sorted(left.values()))}", file=sys.stderr)
@@ -149,7 +152,7 @@ def main(arguments):
     parser.add_argument("--changes", type=int, default=5)
     parser.add_argument("--kernel-us", type=int, default=200, help="how long the pods' kernels are (default: %(default)s)")
     options = parser.parse_args(arguments)
-    ctypes.CDLL(None).prctl(demo.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    demo.OwnDescendants()
     try:
         seconds = measure(options)
     except Failed as error:
