@@ -5,7 +5,6 @@
 #include "shim/context/context.h"
 #include "shim/event/event.h"
 #include "shim/graph/capture.h"
-#include "shim/memory/device_memory.h"
 #include "shim/memory/memory.h"
 #include "shim/module/kernel.h"
 #include "shim/module/library.h"
@@ -99,19 +98,6 @@ bool IsEvent(CUevent handle) { return FindEvent(handle) != nullptr; }
 bool WasRecorded(CUevent handle) {
   const Event* event = FindEvent(handle);
   return event != nullptr && event->record.load(std::memory_order_acquire) != 0;
-}
-
-// Called without the graph lock, for it waits for the executor.
-CUresult AllocateForGraph(size_t size_bytes, CUdeviceptr* address) {
-  return MakeDeviceMemory(size_bytes, address);
-}
-
-void FreeForGraph(CUdeviceptr address) {
-  KnownMemory freed;
-  if (!ForgetMemory(address, MemoryKind::kDevice, &freed)) return;
-  // Launches that use it may be queued in any stream.
-  (void)session.WaitForAll();
-  GiveDeviceMemory(address, freed.size_bytes, wire::kLegacyStream, wire::Ticket{0});
 }
 
 bool IsDeviceReachable(CUdeviceptr address, uint64_t size_bytes) {

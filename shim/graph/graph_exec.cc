@@ -321,6 +321,10 @@ CUresult DriverUpload(Exec* exec, CUstream handle, DefaultStream null_means) {
 }
 
 // Launches of one graph run one after the other, so the latest is the last.
+bool DriverDone(const Exec& exec) {
+  const auto* remote = static_cast<const RemoteGraph*>(exec.driver);
+  return session.Done(remote->stream, remote->ticket);
+}
 void DriverFinish(Exec* exec) {
   const RemoteGraph* remote = RemoteOf(exec);
   (void)session.WaitFor(remote->stream, remote->ticket);

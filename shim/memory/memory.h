@@ -18,6 +18,7 @@ enum class MemoryKind : uint32_t {
   kMapped,      // cuMemMap
   kPooled,      // cuMemAllocAsync
   kManaged,     // cuMemAllocManaged, or a module's variable
+  kGraph,       // a large allocation node's (proto/libcuda/graph/backing.h)
   kRegistered,  // cuMemHostRegister: never in this table (registered_memory.h)
 };
 

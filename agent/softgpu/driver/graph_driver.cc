@@ -304,6 +304,7 @@ CUresult DriverUpload(Exec*, CUstream handle, DefaultStream null_means) {
 }
 
 // The last run is enough: runs of one graph do not overlap.
+bool DriverDone(const Exec& exec) { return ProgramOf(&exec)->last.Done(); }
 void DriverFinish(Exec* exec) { ProgramOf(exec)->last.Wait(); }
 
 void DriverDestroy(Exec* exec) {

@@ -6,8 +6,10 @@
 #include "agent/softgpu/driver/graph_capture.h"
 #include "agent/softgpu/driver/library.h"
 #include "agent/softgpu/driver/memory.h"
+#include "agent/softgpu/driver/physical_memory.h"
 #include "agent/softgpu/driver/registry.h"
 #include "agent/softgpu/driver/state.h"
+#include "agent/softgpu/driver/virtual_memory.h"
 #include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/library.h"
 
@@ -126,6 +128,24 @@ void FreeForGraph(CUdeviceptr address) {
   // A graph that was destroyed while it ran still uses it.
   SynchronizeDevice(*region->device);
   (void)Memory::Instance().Free(address, RegionKind::kDevice);
+}
+
+CUresult MapForGraph(CUdeviceptr address, uint64_t size_bytes, CUdevice ordinal,
+                     const GraphPiece* pieces, size_t count) {
+  Device* device = FindDevice(ordinal);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  std::vector<std::shared_ptr<Physical>> physical;
+  for (size_t i = 0; i < count; ++i) physical.push_back(FindHandle(pieces[i].handle));
+  return VirtualMemory::Instance().MapWhole(address, size_bytes, *device, physical);
+}
+
+void UnmapForGraph(CUdeviceptr address, const GraphPiece*, size_t) {
+  VirtualMemory::Instance().UnmapWhole(address);
+}
+
+void FinishWork(CUdevice ordinal) {
+  const Device* device = FindDevice(ordinal);
+  if (device != nullptr) SynchronizeDevice(*device);
 }
 
 }  // namespace gpuloom::graph

@@ -190,7 +190,10 @@ CUresult VirtualMemory::Unmap(uint64_t begin, uint64_t size_bytes) {
   }
   // Whole mappings; holes between them are no mistake.
   for (const Region& region : AddressTable::Instance().Touching(begin, size_bytes)) {
-    if (region.begin < begin || region.end() > begin + size_bytes) return CUDA_ERROR_INVALID_VALUE;
+    if (region.kind != RegionKind::kMapped || region.begin < begin ||
+        region.end() > begin + size_bytes) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
   }
   // Out of the table first, then blank: a kernel that passed its check in between sees zeros, and
   // the next check faults.
@@ -213,6 +216,40 @@ CUresult VirtualMemory::SetAccess(uint64_t begin, uint64_t size_bytes, CUmemAcce
     table.SetAccess(region.begin, access);
   }
   return CUDA_SUCCESS;
+}
+
+CUresult VirtualMemory::MapWhole(uint64_t begin, uint64_t size_bytes, Device& device,
+                                 const std::vector<std::shared_ptr<Physical>>& pieces) {
+  const MutexLock lock(mutex_);
+  uint64_t at = begin;
+  CUresult result = CUDA_SUCCESS;
+  for (const auto& piece : pieces) {
+    // MAP_FIXED replaces the reservation's own pages.
+    if (mmap(reinterpret_cast<void*>(at), piece->size_bytes, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_FIXED, piece->fd, 0) == MAP_FAILED) {
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+      break;
+    }
+    at += piece->size_bytes;
+  }
+  Region region;
+  region.begin = begin;
+  region.asked_bytes = size_bytes;
+  region.size_bytes = at - begin;
+  region.backed_bytes = at - begin;
+  region.device = &device;
+  region.context = device.primary;
+  if (result == CUDA_SUCCESS && !AddressTable::Instance().Add(std::move(region))) {
+    result = CUDA_ERROR_INVALID_VALUE;
+  }
+  if (result != CUDA_SUCCESS) Retirement::Instance().Blank(begin, at - begin);
+  return result;
+}
+
+void VirtualMemory::UnmapWhole(uint64_t begin) {
+  const MutexLock lock(mutex_);
+  const auto region = AddressTable::Instance().Take(begin, [](const Region&) { return true; });
+  if (region) Retirement::Instance().Blank(begin, region->backed_bytes);
 }
 
 }  // namespace gpuloom::softgpu

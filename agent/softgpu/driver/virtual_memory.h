@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "agent/softgpu/driver/physical_memory.h"
 #include "proto/cuda/cuda_all.h"
@@ -33,6 +34,12 @@ class VirtualMemory {
   // The range of Unmap and SetAccess must consist of whole mappings, one or several in a row.
   [[nodiscard]] CUresult Unmap(uint64_t begin, uint64_t size_bytes);
   [[nodiscard]] CUresult SetAccess(uint64_t begin, uint64_t size_bytes, CUmemAccess_flags access);
+
+  // Several pieces side by side, which are one region of the device's memory, `size_bytes` of it in use. Only UnmapWhole
+  // unmaps it.
+  [[nodiscard]] CUresult MapWhole(uint64_t begin, uint64_t size_bytes, Device& device,
+                                  const std::vector<std::shared_ptr<Physical>>& pieces);
+  void UnmapWhole(uint64_t begin);
 
  private:
   [[nodiscard]] bool FindReservationLocked(uint64_t address, uint64_t& begin,

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
+
+#include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/capture_state.h"
 #include "proto/libcuda/graph/entry.h"
 
@@ -45,13 +48,18 @@ GraphMemory* Find(CUdeviceptr address) {
              : nullptr;
 }
 
-void SetLive(GraphMemory* memory, bool live) {
-  if (memory->live == live) return;
-  memory->live = live;
-  GraphMemoryUse& use = allocations.use;
-  // Unsigned arithmetic wraps, so adding the negative subtracts.
-  use.used_bytes += live ? memory->size_bytes : 0 - memory->size_bytes;
-  if (use.used_bytes > use.used_high_bytes) use.used_high_bytes = use.used_bytes;
+// Gives back what the memory is; whoever still knows the record finds no address in it.
+void GiveUp(GraphMemory* memory) {
+  if (memory->reserved_bytes != 0) {
+    Unback(memory);
+    ReleaseUnusedBlocks();
+    (void)cuMemAddressFree(memory->address, memory->reserved_bytes);
+    memory->reserved_bytes = 0;
+  } else {
+    AddReserved(-static_cast<int64_t>(memory->size_bytes));
+    FreeForGraph(memory->address);
+  }
+  memory->address = 0;
 }
 
 // Frees the memory once neither a node nor the program has it any more.
@@ -62,8 +70,7 @@ void ReleaseUnused(GraphMemory* memory) {
     size_t at = LowerBound(memory->address);
     while (at < allocations.all.count() && allocations.all[at] != memory) ++at;
     if (at < allocations.all.count()) allocations.all.Remove(at);
-    allocations.use.reserved_bytes -= memory->size_bytes;
-    FreeForGraph(memory->address);
+    GiveUp(memory);
   }
   free(memory);
   graph_memory_count.fetch_sub(1, std::memory_order_acq_rel);
@@ -143,28 +150,50 @@ CUresult JudgeRequest(const CUDA_MEM_ALLOC_NODE_PARAMS& asked) {
   return CUDA_SUCCESS;
 }
 
+// Addresses for a node, and memory for them.
+CUresult TakeMemory(GraphMemory* memory) {
+  if (memory->size_bytes < kLeastMappedBytes) {
+    CUDA_RETURN_IF_ERROR(AllocateForGraph(memory->size_bytes, &memory->address));
+    GraphLock lock;
+    AddReserved(static_cast<int64_t>(memory->size_bytes));
+    return CUDA_SUCCESS;
+  }
+  size_t device_bytes = 0;
+  CUDA_RETURN_IF_ERROR(cuDeviceTotalMem_v2(&device_bytes, memory->device));
+  if (memory->size_bytes > device_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  const uint64_t reserved_bytes =
+      (memory->size_bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
+  CUDA_RETURN_IF_ERROR(cuMemAddressReserve(&memory->address, reserved_bytes, 0, 0, 0));
+  memory->reserved_bytes = reserved_bytes;
+  Shortage shortage;
+  CUresult result = CUDA_SUCCESS;
+  do {
+    result = shortage.Meet();
+    GraphLock lock;
+    if (result == CUDA_SUCCESS) result = Back(memory, &shortage);
+  } while (result == CUDA_SUCCESS && shortage.any());
+  if (result != CUDA_SUCCESS) (void)cuMemAddressFree(memory->address, reserved_bytes);
+  return result;
+}
+
 // Memory of its own for a node, which gets the one reference. The library's allocator is called
 // without the lock: it may wait for the executor. Only afterwards does the account know the
 // address, so nobody can free it in between.
 CUresult MakeMemory(size_t size_bytes, GraphMemory** made) {
+  CUdevice device;
+  CUDA_RETURN_IF_ERROR(cuCtxGetDevice(&device));
   auto* memory = static_cast<GraphMemory*>(calloc(1, sizeof(GraphMemory)));
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUdeviceptr address = 0;
-  CUresult result = AllocateForGraph(size_bytes, &address);
+  memory->size_bytes = size_bytes;
+  memory->device = device;
+  memory->references = 1;
+  CUresult result = TakeMemory(memory);
   if (result == CUDA_SUCCESS) {
     GraphLock lock;
-    memory->address = address;
-    memory->size_bytes = size_bytes;
-    memory->references = 1;
-    if (allocations.all.Insert(LowerBound(address), memory)) {
-      GraphMemoryUse& use = allocations.use;
-      use.reserved_bytes += size_bytes;
-      if (use.reserved_bytes > use.reserved_high_bytes) {
-        use.reserved_high_bytes = use.reserved_bytes;
-      }
+    if (allocations.all.Insert(LowerBound(memory->address), memory)) {
       graph_memory_count.fetch_add(1, std::memory_order_acq_rel);
     } else {
-      FreeForGraph(address);
+      GiveUp(memory);
       result = CUDA_ERROR_OUT_OF_MEMORY;
     }
   }
@@ -292,6 +321,11 @@ CUresult MakeFree(CUdeviceptr address, NodeParams* to) {
   return CUDA_SUCCESS;
 }
 
+bool IsFreedBy(const Graph* root, const GraphMemory& memory) {
+  const AddressUses* uses = root == nullptr ? nullptr : root->uses.Find(memory.address);
+  return uses != nullptr && uses->allocations != 0 && uses->frees >= uses->allocations;
+}
+
 void HoldMemory(GraphMemory* memory) { ++memory->references; }
 void DropMemory(GraphMemory* memory) {
   --memory->references;
@@ -370,12 +404,12 @@ void ApplyLaunch(const Exec& exec) {
   for (const Node* node : exec.definition.allocations) {
     const NodeParams& params = node->params;
     if (params.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-      SetLive(params.alloc.memory, true);
+      params.alloc.memory->live = true;
     } else if (params.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
       // It may be another graph's, or the program may have freed it already.
       GraphMemory* memory = Find(params.free_address);
       if (memory != nullptr) {
-        SetLive(memory, false);
+        memory->live = false;
         ReleaseUnused(memory);
       }
     }
@@ -389,7 +423,7 @@ bool FreesGraphMemory(CUdeviceptr address, CUresult* result) {
   if (memory == nullptr) return false;
   // Known, but no launch has allocated it: to the program it is no memory yet, or none any more.
   *result = memory->live ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  SetLive(memory, false);
+  memory->live = false;
   ReleaseUnused(memory);
   return true;
 }
@@ -397,19 +431,29 @@ bool FreesGraphMemory(CUdeviceptr address, CUresult* result) {
 void ForgetGraphMemory() {
   GraphLock lock;
   for (GraphMemory* memory : allocations.all) {
-    SetLive(memory, false);
+    memory->live = false;
     Settle(memory);
-    // Keeps ReleaseUnused from freeing an address that went with the context, and from changing the
-    // list under this loop. Nodes may still refer to the record.
-    memory->address = 0;
+    if (memory->reserved_bytes != 0) {
+      GiveUp(memory);
+    } else {
+      AddReserved(-static_cast<int64_t>(memory->size_bytes));
+      // Keeps ReleaseUnused from freeing an address that went with the context, and from changing the
+      // list under this loop. Nodes may still refer to the record.
+      memory->address = 0;
+    }
     ReleaseUnused(memory);
   }
   allocations.all.Clear();
-  allocations.use.reserved_bytes = 0;
 }
 
+void AddReserved(int64_t bytes) {
+  GraphMemoryUse& use = allocations.use;
+  use.bytes += static_cast<uint64_t>(bytes);  // a negative one wraps around
+  use.used_high_bytes = std::max(use.used_high_bytes, use.bytes);
+  use.reserved_high_bytes = std::max(use.reserved_high_bytes, use.bytes);
+}
 GraphMemoryUse MemoryUse() { return allocations.use; }
-void ResetUsedHigh() { allocations.use.used_high_bytes = allocations.use.used_bytes; }
-void ResetReservedHigh() { allocations.use.reserved_high_bytes = allocations.use.reserved_bytes; }
+void ResetUsedHigh() { allocations.use.used_high_bytes = allocations.use.bytes; }
+void ResetReservedHigh() { allocations.use.reserved_high_bytes = allocations.use.bytes; }
 
 }  // namespace gpuloom::graph

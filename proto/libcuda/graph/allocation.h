@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of allocation nodes. The address is assigned when the node is created, and backed as long
+// Memory of allocation nodes. The address is assigned when the node is created, and kept as long
 // as a graph or an executable graph has the node, or the program has the memory of a launch that
 // did not free it. So a launch allocates and frees nothing; it only tracks who may free.
 //
 // Within a graph memory is reused: an allocation node gets the memory of an earlier one of the same graph that is
 // freed before anything that the new node depends on, as with the driver ("Address Reuse within a Graph" in the CUDA
-// Programming Guide). Between graphs it is not.
+// Programming Guide). When there is none left, large nodes share physical memory with other graphs' (backing.h).
 //
 // One GraphMemory stands for all allocation nodes that have this memory, and all their copies, and is freed with the
 // last of them. Everything needs GraphLock unless stated otherwise.
@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "proto/cuda/cuda_all.h"
+#include "proto/libcuda/graph/backing.h"
 #include "proto/libcuda/graph/exec.h"
 #include "proto/libcuda/graph/graph.h"
 #include "proto/libcuda/graph/library.h"
@@ -24,8 +25,14 @@ namespace gpuloom::graph {
 struct GraphMemory {
   CUdeviceptr address;
   uint64_t size_bytes;
-  uint32_t references;  // nodes, also those that are still to be added
-  bool live;            // a launch has allocated it, and it has not been freed since
+  CUdevice device;
+  // What backing.h maps there. reserved_bytes: of the addresses; 0: it is backed from when the node is made.
+  uint64_t reserved_bytes;
+  Growing<MemoryBlock*> blocks;  // in order; empty: nothing is mapped yet
+  Growing<GraphPiece> pieces;    // of them
+  uint64_t mark;                 // the last search that came here, see NewMark
+  uint32_t references;           // nodes, also those that are still to be added
+  bool live;                     // a launch has allocated it, and it has not been freed since
   // For reuse: the graph whose nodes allocate it, null if it must not be reused; and its node that frees it after the
   // last of them, null before there is one, and while the next allocation node is being made.
   Graph* home;
@@ -57,6 +64,9 @@ inline constexpr uint64_t kMaxScannedPerNode = 1024;
 // INVALID_VALUE if it is not an allocation node's memory. Without the lock.
 [[nodiscard]] CUresult MakeFree(CUdeviceptr address, NodeParams* to);
 
+// Whether the nodes of `root`, a graph without an owner, free the memory as often as they allocate it.
+bool IsFreedBy(const Graph* root, const GraphMemory& memory);
+
 void HoldMemory(GraphMemory* memory);
 void DropMemory(GraphMemory* memory);
 // Call them when a graph gets or loses an allocation or free node, or a child node that contains some. NoteAllocation
@@ -79,13 +89,16 @@ void ApplyLaunch(const Exec& exec);
 // For a reset of the context, which frees all memory. Takes the lock.
 void ForgetGraphMemory();
 
+// Physical memory that graphs have. All of it counts as used, as with the driver (measured, 580.159.04): also what no
+// launch has allocated yet, and what one has freed.
 struct GraphMemoryUse {
-  uint64_t used_bytes;
+  uint64_t bytes;
   uint64_t used_high_bytes;
-  uint64_t reserved_bytes;
   uint64_t reserved_high_bytes;
 };
 GraphMemoryUse MemoryUse();
+// Some has come (or gone, if negative).
+void AddReserved(int64_t bytes);
 void ResetUsedHigh();
 void ResetReservedHigh();
 

@@ -84,13 +84,11 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
   auto* bytes = static_cast<cuuint64_t*>(value);
   switch (attribute) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-      *bytes = use.used_bytes;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
+      *bytes = use.bytes;
       return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
       *bytes = use.used_high_bytes;
-      return CUDA_SUCCESS;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
-      *bytes = use.reserved_bytes;
       return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
       *bytes = use.reserved_high_bytes;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "proto/cuda/return_if_error.h"
+#include "proto/libcuda/graph/allocation.h"
 #include "proto/libcuda/graph/capture_state.h"
 
 namespace gpuloom::graph {
@@ -191,6 +192,7 @@ void InvalidateCapture(const StreamRef& stream) {
 }
 
 void ForgetStream(const StreamRef& stream) {
+  if (graph_memory_count.load(std::memory_order_acquire) != 0) ForgetTurnsIn(stream);
   if (!AnyCapture()) return;
   GraphLock lock;
   Capture* capture;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "proto/cuda/return_if_error.h"
+#include "proto/libcuda/graph/backing.h"
 #include "proto/libcuda/graph/conditional.h"
 #include "proto/libcuda/graph/handle_set.h"
 
@@ -242,6 +243,7 @@ bool HoldsObjects(const Graph* graph) {
 }
 
 void FreeExec(Exec* exec) {
+  ForgetTurns(*exec);
   if (exec->driver != nullptr) DriverDestroy(exec);
   if (exec->graph != nullptr) DestroyGraph(exec->graph);
   exec->definition.steps.Free();
@@ -265,6 +267,7 @@ void ForgetAllExecs() {
     if (exec->driver != nullptr) DriverDestroy(exec);
     // The program still has the handle and may destroy it; launching it is CONTEXT_IS_DESTROYED.
     exec->driver = nullptr;
+    ForgetTurns(*exec);
   }
   ForgetReservations();
 }

@@ -70,6 +70,8 @@ struct StepChange {
 // Queues one run in the stream.
 [[nodiscard]] CUresult DriverLaunch(Exec* exec, CUstream stream, DefaultStream null_means);
 [[nodiscard]] CUresult DriverUpload(Exec* exec, CUstream stream, DefaultStream null_means);
+// Whether the runs queued so far are done.
+bool DriverDone(const Exec& exec);
 // Waits until the runs queued so far are done. Without the lock; nothing else is called for this Exec meanwhile.
 void DriverFinish(Exec* exec);
 // Runs already queued still execute.

@@ -4,6 +4,7 @@
 
 #include "proto/cuda/return_if_error.h"
 #include "proto/libcuda/graph/allocation.h"
+#include "proto/libcuda/graph/backing.h"
 #include "proto/libcuda/graph/capture.h"
 #include "proto/libcuda/graph/entry.h"
 #include "proto/libcuda/graph/exec.h"
@@ -24,6 +25,18 @@ struct Blame {
   CUgraphInstantiateResult why = CUDA_GRAPH_INSTANTIATE_ERROR;
 };
 
+// Calls `act(Shortage*)` with the lock held, and again as long as it finds memory missing.
+template <typename Act>
+CUresult WithMemory(Act act) {
+  Shortage shortage;
+  for (;;) {
+    CUDA_RETURN_IF_ERROR(shortage.Meet());
+    GraphLock lock;
+    const CUresult result = act(&shortage);
+    if (result != CUDA_SUCCESS || !shortage.any()) return result;
+  }
+}
+
 CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags, Blame* blame) {
   CUDA_RETURN_IF_ERROR(CheckReady());
   if (out == nullptr || (flags & ~kKnownFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -33,17 +46,20 @@ CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags,
                ? CUDA_ERROR_INVALID_VALUE
                : CUDA_ERROR_NOT_SUPPORTED;
   }
-  GraphLock lock;
-  const Graph* graph = FindGraph(handle);
-  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // The graph of a node can only run as part of that node.
-  if (graph->owner != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  Exec* exec;
-  Node* culprit;
-  const CUresult result = MakeExec(graph, flags, &exec, &culprit, &blame->why);
-  blame->node = culprit == nullptr ? nullptr : HandleOf(culprit);
-  if (result == CUDA_SUCCESS) *out = HandleOf(exec);
-  return result;
+  return WithMemory([&](Shortage* shortage) {
+    const Graph* graph = FindGraph(handle);
+    if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    // The graph of a node can only run as part of that node.
+    if (graph->owner != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+    CUDA_RETURN_IF_ERROR(BackGraph(graph, shortage));
+    if (shortage->any()) return CUDA_SUCCESS;
+    Exec* exec;
+    Node* culprit;
+    const CUresult result = MakeExec(graph, flags, &exec, &culprit, &blame->why);
+    blame->node = culprit == nullptr ? nullptr : HandleOf(culprit);
+    if (result == CUDA_SUCCESS) *out = HandleOf(exec);
+    return result;
+  });
 }
 
 // The first version has a log, into which goes one line with the reason.
@@ -64,8 +80,8 @@ CUresult InstantiateWithLog(CUgraphExec* out, CUgraph graph, CUgraphNode* error_
   return result;
 }
 
-// Calls `submit` with the lock held, once everything that CUDA requires of the graph and the stream
-// has been checked.
+// Calls `submit(Exec*, const StreamRef&, Shortage*)` with the lock held, once everything that CUDA requires of the graph
+// and the stream has been checked; again if it finds memory missing.
 template <typename Submit>
 CUresult OnStream(CUgraphExec handle, CUstream stream_handle, DefaultStream null_means,
                   Submit submit) {
@@ -75,11 +91,12 @@ CUresult OnStream(CUgraphExec handle, CUstream stream_handle, DefaultStream null
   // Before the lock is taken, because it takes it itself. An executable graph cannot be a node of a
   // capture.
   CUDA_RETURN_IF_ERROR(RefuseInCapture(stream));
-  GraphLock lock;
-  Exec* exec = FindExec(handle);
-  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (exec->driver == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  return submit(exec);
+  return WithMemory([&](Shortage* shortage) {
+    Exec* exec = FindExec(handle);
+    if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (exec->driver == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return submit(exec, stream, shortage);
+  });
 }
 
 // `read(NodeParams*)` checks the parameters; called without the lock.
@@ -141,15 +158,17 @@ CUresult Update(CUgraphExec exec_handle, CUgraph graph_handle, CUgraphExecUpdate
   *info = {};
   info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
   CUDA_RETURN_IF_ERROR(CheckReady());
-  GraphLock lock;
-  Exec* exec = FindExec(exec_handle);
-  const Graph* graph = FindGraph(graph_handle);
-  if (exec == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (graph->owner != nullptr) {
-    info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;  // as in the driver, which does not look at it
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  return UpdateExec(exec, graph, info);
+  return WithMemory([&](Shortage* shortage) {
+    Exec* exec = FindExec(exec_handle);
+    const Graph* graph = FindGraph(graph_handle);
+    if (exec == nullptr || graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (graph->owner != nullptr) {
+      info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;  // as in the driver, which does not look at it
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUDA_RETURN_IF_ERROR(BackGraph(graph, shortage));
+    return shortage->any() ? CUDA_SUCCESS : UpdateExec(exec, graph, info);
+  });
 }
 
 // Only nodes that do work can be disabled.
@@ -179,19 +198,24 @@ CUresult api::cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph graph,
 }
 
 CUresult api::cuGraphUpload(CUgraphExec handle, CUstream stream, DefaultStream null_means) {
-  return OnStream(handle, stream, null_means,
-                  [&](Exec* exec) { return DriverUpload(exec, stream, null_means); });
+  return OnStream(handle, stream, null_means, [&](Exec* exec, const StreamRef&, Shortage*) {
+    return DriverUpload(exec, stream, null_means);
+  });
 }
 
 CUresult api::cuGraphLaunch(CUgraphExec handle, CUstream stream, DefaultStream null_means) {
-  return OnStream(handle, stream, null_means, [&](Exec* exec) {
-    // The lock is held from the check to the account, so that two launches cannot both find the
-    // memory free.
-    CUDA_RETURN_IF_ERROR(CheckLaunch(*exec));
-    CUDA_RETURN_IF_ERROR(DriverLaunch(exec, stream, null_means));
-    ApplyLaunch(*exec);
-    return CUDA_SUCCESS;
-  });
+  return OnStream(handle, stream, null_means,
+                  [&](Exec* exec, const StreamRef& found, Shortage* shortage) {
+                    // The lock is held from the check to the account, so that two launches cannot both find the
+                    // memory free.
+                    CUDA_RETURN_IF_ERROR(CheckLaunch(*exec));
+                    CheckTurn(*exec, found, shortage);
+                    if (shortage->any()) return CUDA_SUCCESS;
+                    CUDA_RETURN_IF_ERROR(DriverLaunch(exec, stream, null_means));
+                    NoteTurn(*exec, found);
+                    ApplyLaunch(*exec);
+                    return CUDA_SUCCESS;
+                  });
 }
 
 extern "C" {

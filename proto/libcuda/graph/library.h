@@ -48,9 +48,24 @@ bool WasRecorded(CUevent handle);
 // side of a copy may touch.
 bool IsDeviceReachable(CUdeviceptr address, uint64_t size_bytes);
 
-// Memory of an allocation node; the program's cuMemFree does not reach it. Without the lock.
+// Memory of a small allocation node; the program's cuMemFree does not reach it. Without the lock.
 [[nodiscard]] CUresult AllocateForGraph(size_t size_bytes, CUdeviceptr* address);
 // Queued work may still use it. The memory may already be gone with its context.
 void FreeForGraph(CUdeviceptr address);
+
+// Physical memory of cuMemCreate.
+struct GraphPiece {
+  CUmemGenericAllocationHandle handle;
+  uint64_t size_bytes;
+};
+// Maps the pieces side by side at addresses of cuMemAddressReserve, where they are one allocation of so many bytes that
+// the program cannot free, unmap or share with other processes. Leaves nothing mapped if it fails.
+[[nodiscard]] CUresult MapForGraph(CUdeviceptr address, uint64_t size_bytes, CUdevice device,
+                                   const GraphPiece* pieces, size_t count);
+// Unmaps what MapForGraph has mapped. No work uses it.
+void UnmapForGraph(CUdeviceptr address, const GraphPiece* pieces, size_t count);
+// Waits until all work queued so far is done. With or without the lock, but in the former case what waits for another
+// thread of the program may wait for ever.
+void FinishWork(CUdevice device);
 
 }  // namespace gpuloom::graph

@@ -14,6 +14,24 @@ CUresult AllocateForGraph(size_t, CUdeviceptr* address) {
   return CUDA_SUCCESS;
 }
 void FreeForGraph(CUdeviceptr address) { library.freed.push_back(address); }
+CUresult MapForGraph(CUdeviceptr address, uint64_t size_bytes, CUdevice, const GraphPiece* pieces,
+                     size_t count) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < count; ++i) {
+    EXPECT_EQ(library.handles.at(pieces[i].handle), pieces[i].size_bytes);
+    library.mapped[address].push_back(pieces[i].handle);
+    bytes += pieces[i].size_bytes;
+  }
+  EXPECT_GE(bytes, size_bytes);
+  return CUDA_SUCCESS;
+}
+void UnmapForGraph(CUdeviceptr address, const GraphPiece*, size_t) {
+  EXPECT_EQ(library.mapped.erase(address), 1u);
+}
+void FinishWork(CUdevice) {
+  ++library.waits;
+  library.running.clear();
+}
 CUresult CheckInitialized() { return CUDA_SUCCESS; }
 CUresult CheckReady() { return CUDA_SUCCESS; }
 CUcontext CurrentContext() { return nullptr; }
@@ -37,6 +55,7 @@ CUresult DriverUpdate(Exec*, const StepChange*, uint32_t count, uint32_t*) {
 }
 CUresult DriverLaunch(Exec*, CUstream, DefaultStream) { return CUDA_SUCCESS; }
 CUresult DriverUpload(Exec*, CUstream, DefaultStream) { return CUDA_SUCCESS; }
+bool DriverDone(const Exec& exec) { return library.running.count(&exec) == 0; }
 void DriverFinish(Exec*) {}
 void DriverDestroy(Exec*) { ++library.destroyed_execs; }
 CUresult DriverMakeCondition(Graph* root, unsigned, unsigned, CUgraphConditionalHandle* handle) {
@@ -52,3 +71,42 @@ void DriverDropConditions(Graph* root) {
 }
 
 }  // namespace gpuloom::graph
+
+using gpuloom::graph::library;
+
+extern "C" {
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  *device = 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
+  *bytes = size_t{64} << 30;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemAddressReserve(CUdeviceptr* address, size_t size_bytes, size_t, CUdeviceptr,
+                             unsigned long long) {
+  *address = library.last_range += size_t{1} << 40;
+  EXPECT_EQ(size_bytes % gpuloom::graph::kGranuleBytes, 0u);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemAddressFree(CUdeviceptr address, size_t) {
+  EXPECT_EQ(library.mapped.count(address), 0u);
+  library.freed.push_back(address);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size_bytes,
+                     const CUmemAllocationProp*, unsigned long long) {
+  if (size_bytes > library.free_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  library.free_bytes -= size_bytes;
+  *handle = ++library.last_physical;
+  library.handles[*handle] = size_bytes;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  library.free_bytes += library.handles.at(handle);
+  library.handles.erase(handle);
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"

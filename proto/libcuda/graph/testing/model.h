@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -21,8 +22,16 @@ struct TestingLibrary {
   uint32_t updates = 0;
   uint64_t last_address = 0;
   std::vector<CUdeviceptr> freed;
+  // Physical memory: what there still is, what has been made, where it is mapped; and waits for all work.
+  uint64_t free_bytes = UINT64_MAX;
+  std::map<uint64_t, uint64_t> handles;                 // handle → bytes
+  std::map<CUdeviceptr, std::vector<uint64_t>> mapped;  // address → handles
+  std::set<const Exec*> running;
+  uint32_t waits = 0;
   uint32_t destroyed_execs = 0;
   uint64_t last_handle = 0;
+  uint64_t last_range = 0;
+  uint64_t last_physical = 0;
   uint64_t most_handles = UINT64_MAX;
   int reservations = 0;
 };
