@@ -18,6 +18,7 @@ class GraphMemory : public WithKernels {
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(WithKernels::SetUp());
     ASSERT_EQ(Cu().cuDeviceGraphMemTrim(device_), CUDA_SUCCESS);
+    stream_ = Stream();
   }
   void TearDown() override {
     for (const Turn& turn : turns_) End(turn);
@@ -32,7 +33,7 @@ class GraphMemory : public WithKernels {
   // Allocates, fills with `value`, and copies what is then at the memory's begin and end to `results`; frees, if wanted.
   Turn Make(size_t bytes, uint32_t value, CUdeviceptr results, bool frees = true) {
     Turn turn;
-    const CUstream stream = Stream();
+    CUstream const stream = stream_;
     EXPECT_EQ(Cu().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
     EXPECT_EQ(Cu().cuMemAllocAsync(&turn.memory, bytes, stream), CUDA_SUCCESS);
     EXPECT_EQ(Cu().cuMemsetD32Async(turn.memory, value, kMiB / 4, stream), CUDA_SUCCESS);
@@ -54,6 +55,7 @@ class GraphMemory : public WithKernels {
     return bytes;
   }
 
+  CUstream stream_ = nullptr;
   std::vector<Turn> turns_;
 };
 

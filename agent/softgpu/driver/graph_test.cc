@@ -128,7 +128,7 @@ TEST_F(GraphTest, BranchesRunOnOneThreadWhereThereAreNoMore) {
 }
 
 TEST_F(GraphTest, MemoryOutlivesTheContextThatWasCurrent) {
-  constexpr size_t kBytes = 1 << 20;
+  constexpr size_t kBytes = 2 << 20;
   const size_t before = FreeBytes();
   CUcontext made = nullptr;
   ASSERT_EQ(Cuda().cuCtxCreate_v4(&made, nullptr, 0, 0), CUDA_SUCCESS);

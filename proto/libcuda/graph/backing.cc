@@ -48,6 +48,15 @@ CUresult MakeBlock(CUdevice device, uint32_t size) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+// Whether enough would be left if these blocks were made. Without the lock.
+bool IsPlenty(const uint32_t (&missing)[kBlockSizes]) {
+  size_t free_bytes = 0, all_bytes = 0;
+  if (cuMemGetInfo_v2(&free_bytes, &all_bytes) != CUDA_SUCCESS) return true;
+  uint64_t bytes = all_bytes / kLeftPart;
+  for (uint32_t size = 0; size < kBlockSizes; ++size) bytes += missing[size] * kBlockBytes[size];
+  return bytes <= free_bytes;
+}
+
 // Whether all launches with the block are done.
 bool IsIdle(const MemoryBlock& block) {
   return block.last == nullptr ? block.gone <= gone_done : DriverDone(*block.last);
@@ -186,21 +195,29 @@ CUresult Shortage::Meet() {
     NoteDone(gone_before);
   }
   runs_ = false;
+  if (blocks_ == 0) return CUDA_SUCCESS;
+  blocks_ = 0;
+  const CUresult result = shares_ || IsPlenty(missing_) ? Make() : CUDA_ERROR_OUT_OF_MEMORY;
+  for (uint32_t& missing : missing_) missing = 0;
+  // Whatever others have will do, then.
+  const bool again = result == CUDA_ERROR_OUT_OF_MEMORY && !shares_;
+  shares_ = shares_ || again;
+  return again ? CUDA_SUCCESS : result;
+}
+
+// All or none.
+CUresult Shortage::Make() {
   CUresult result = CUDA_SUCCESS;
   for (uint32_t size = 0; size < kBlockSizes; ++size) {
-    for (; missing_[size] != 0; --missing_[size]) {
-      if (result == CUDA_SUCCESS) result = MakeBlock(device_, size);
+    for (uint32_t i = 0; i < missing_[size] && result == CUDA_SUCCESS; ++i) {
+      result = MakeBlock(device_, size);
     }
   }
-  blocks_ = 0;
-  if (result == CUDA_SUCCESS) return CUDA_SUCCESS;
-  {
+  if (result != CUDA_SUCCESS) {
     GraphLock lock;
     ReleaseUnusedBlocks();
   }
-  if (result != CUDA_ERROR_OUT_OF_MEMORY || shares_) return result;
-  shares_ = true;
-  return CUDA_SUCCESS;
+  return result;
 }
 
 CUresult Back(GraphMemory* memory, Shortage* shortage) {

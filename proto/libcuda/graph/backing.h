@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The physical memory of large allocation nodes. It comes in blocks of a few sizes, which are mapped at the addresses of
-// one node as long as there is memory for that. When there is none left, further nodes get blocks that other graphs have,
-// too: a hundred graphs that take turns run in the memory of the largest of them. Graphs that have blocks in common never
+// one node as long as there is plenty. When less than an eighth of the memory is left, further nodes get blocks that other
+// graphs have, too, if there are such: a hundred graphs that take turns run in the memory of the largest of them. Graphs that have blocks in common never
 // run side by side: a launch in another stream than the one before it waits until that is done.
 //
 // Only memory that every launch of its graph frees again has blocks in common with others: what a launch leaves allocated
@@ -25,6 +25,8 @@ struct GraphMemory;
 inline constexpr uint64_t kLeastMappedBytes = 1u << 20;
 // Of physical memory, which is also the unit of addresses.
 inline constexpr uint64_t kGranuleBytes = 2u << 20;
+// So much of the memory, one part of so many, is left to the program's other allocations.
+inline constexpr uint64_t kLeftPart = 8;
 // The sizes of blocks, largest first. Any number of granules is at most three of each of the others, and as many of the
 // largest as it takes.
 inline constexpr uint64_t kBlockBytes[] = {128u << 20, 32u << 20, 8u << 20, kGranuleBytes};
@@ -48,7 +50,7 @@ struct MemoryBlock {
 class Shortage {
  public:
   bool any() const { return runs_ || blocks_ != 0; }
-  // Whether there is no memory for blocks of one's own.
+  // Whether others' blocks will do.
   bool shares() const { return shares_; }
   // Without the lock. Failures other than a lack of memory are the library's.
   [[nodiscard]] CUresult Meet();
@@ -67,6 +69,8 @@ class Shortage {
 
  private:
   CUdevice device_ = 0;
+  [[nodiscard]] CUresult Make();
+
   uint32_t missing_[kBlockSizes] = {};
   uint32_t blocks_ = 0;
   bool runs_ = false;

@@ -138,6 +138,17 @@ TEST_F(Backing, IsInTurnsWhenThereIsNone) {
   EXPECT_EQ(Launch(execs[7], kFirst), 0u) << "nothing runs";
 }
 
+TEST_F(Backing, LeavesAnEighthToOthersIfItCan) {
+  library.all_bytes = 1024 * kMiB;
+  std::vector<Graph*> graphs;
+  for (int i = 0; i < 20; ++i) graphs.push_back(MakeTurn(128 * kMiB));
+  EXPECT_EQ(library.free_bytes, 128 * kMiB);
+  for (Graph* graph : graphs) Instantiate(graph);
+  EXPECT_EQ(library.free_bytes, 128 * kMiB);
+  MakeTurn(8 * kMiB);  // has no block of its size to share
+  EXPECT_EQ(library.free_bytes, 120 * kMiB);
+}
+
 TEST_F(Backing, OfWhatIsGoneIsNotTakenBeforeItsEnd) {
   Leave(32 * kMiB);
   Graph* const first = MakeTurn(32 * kMiB);

@@ -84,6 +84,11 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice) {
   *bytes = size_t{64} << 30;
   return CUDA_SUCCESS;
 }
+CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* all_bytes) {
+  *free_bytes = library.free_bytes;
+  *all_bytes = library.all_bytes;
+  return CUDA_SUCCESS;
+}
 CUresult cuMemAddressReserve(CUdeviceptr* address, size_t size_bytes, size_t, CUdeviceptr,
                              unsigned long long) {
   *address = library.last_range += size_t{1} << 40;

@@ -24,6 +24,7 @@ struct TestingLibrary {
   std::vector<CUdeviceptr> freed;
   // Physical memory: what there still is, what has been made, where it is mapped; and waits for all work.
   uint64_t free_bytes = UINT64_MAX;
+  uint64_t all_bytes = 0;
   std::map<uint64_t, uint64_t> handles;                 // handle → bytes
   std::map<CUdeviceptr, std::vector<uint64_t>> mapped;  // address → handles
   std::set<const Exec*> running;
