@@ -90,10 +90,11 @@ Prediction LaunchPredictor::Predict(const LaunchKey& key) const {
   return entry == nullptr ? Prediction{kUnknownNs, 0, 0} : Of(*entry);
 }
 
-// More than half of the samples that are kept are of work that ran alone.
+// More than half of as many samples as can be kept are of work that ran alone. Fewer are not believed against bounds: the
+// first launch on an idle device may take half as long again, and beside others that are never idle no better one follows.
 bool LaunchPredictor::MostlyExact(const Entry& entry) {
   const auto exact = std::count(entry.exact.begin(), entry.exact.end(), true);
-  return 2 * static_cast<uint32_t>(exact) > std::min(entry.learnt, kSamples);
+  return 2 * static_cast<uint32_t>(exact) > kSamples;
 }
 
 void LaunchPredictor::Learn(const LaunchKey& key, const Duration& took) {

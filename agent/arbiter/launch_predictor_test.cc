@@ -142,6 +142,17 @@ TEST(LaunchPredictor, WhatWasMeasuredAloneIsBelievedAsLongAsItIsPossible) {
   EXPECT_EQ(predictor.Predict(Key(1)).ns, 20'000u);
 }
 
+// Full kernels of many tenants, of which the first ran before the others came: an idle device takes longer to begin, and no
+// later one is ever alone.
+TEST(LaunchPredictor, OneThatWasMeasuredAloneIsNotBelievedAgainstBounds) {
+  for (const int alone : {1, 2}) {
+    LaunchPredictor predictor;
+    for (int i = 0; i < alone; ++i) predictor.Learn(Key(1), Took(300'000));
+    for (int i = 0; i < 5; ++i) predictor.Learn(Key(1), {200'000, 8'000'000});
+    EXPECT_EQ(predictor.Predict(Key(1)).ns, 200'000u) << alone;
+  }
+}
+
 TEST(LaunchPredictor, AnOwnerThatHasGoneIsForgotten) {
   LaunchPredictor predictor;
   predictor.Learn(Key(1, 1), Took(10));
