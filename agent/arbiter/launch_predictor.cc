@@ -90,28 +90,45 @@ Prediction LaunchPredictor::Predict(const LaunchKey& key) const {
   return entry == nullptr ? Prediction{kUnknownNs, 0, 0} : Of(*entry);
 }
 
-// More than half of as many samples as can be kept are of work that ran alone. Fewer are not believed against bounds: the
-// first launch on an idle device may take half as long again, and beside others that are never idle no better one follows.
+// More than half of the samples that are kept are of work that ran alone.
 bool LaunchPredictor::MostlyExact(const Entry& entry) {
   const auto exact = std::count(entry.exact.begin(), entry.exact.end(), true);
-  return 2 * static_cast<uint32_t>(exact) > kSamples;
+  return 2 * static_cast<uint32_t>(exact) > std::min(entry.learnt, kSamples);
+}
+
+// Notes what was observed while the prediction was possible. Returns the greatest lower bound if kDoubtful observations in a
+// row had none near the prediction; 0 otherwise. A kernel that ran beside others in part is now and then seen with nearly its
+// whole length; one that began on an idle device, which may take half as long again, never.
+uint64_t LaunchPredictor::Disproved(Entry* entry, uint64_t known_ns, uint64_t least_ns) {
+  entry->possible_ns =
+      std::max(entry->possible_ns, static_cast<uint32_t>(std::min<uint64_t>(least_ns, UINT32_MAX)));
+  if (++entry->possible < kDoubtful) return 0;
+  const uint64_t greatest_ns = entry->possible_ns;
+  entry->possible = entry->possible_ns = 0;
+  return greatest_ns < known_ns - known_ns / 8 ? greatest_ns : 0;
 }
 
 void LaunchPredictor::Learn(const LaunchKey& key, const Duration& took) {
   Entry* entry = const_cast<Entry*>(Find(key));  // ours: entries_ is not const here
   // The device may have begun it any time in an eighth of what it took: as good as measured alone.
-  const bool exact = took.most_ns - took.least_ns <= took.most_ns / 8;
+  bool exact = took.most_ns - took.least_ns <= took.most_ns / 8;
   uint64_t measured_ns = took.least_ns;
   if (!exact && entry != nullptr && MostlyExact(*entry)) {
     const uint64_t known_ns = Of(*entry).ns;
-    // The prediction lies within what was observed, so nothing is learned. But the entry was
-    // needed, and is kept before those that were not.
     if (known_ns >= took.least_ns && known_ns <= took.most_ns) {
-      entry->used = ++learns_;
-      return;
+      measured_ns = Disproved(entry, known_ns, took.least_ns);
+      // The prediction lies within what was observed, so nothing is learned. But the entry was
+      // needed, and is kept before those that were not.
+      if (measured_ns == 0) {
+        entry->used = ++learns_;
+        return;
+      }
+      // In place of one that was measured alone, as good as that.
+      exact = true;
+    } else {
+      // Proved wrong: moved to the nearest value that the observation allows, as one sample of five.
+      measured_ns = std::clamp(known_ns, took.least_ns, took.most_ns);
     }
-    // Proved wrong: moved to the nearest value that the observation allows, as one sample of five.
-    measured_ns = std::clamp(known_ns, took.least_ns, took.most_ns);
   }
   ++errors_.launches;
   if (entry == nullptr) {
@@ -129,6 +146,7 @@ void LaunchPredictor::Learn(const LaunchKey& key, const Duration& took) {
       ++errors_.alone[std::min<uint64_t>(percent, errors_.alone.size() - 1)];
     }
   }
+  entry->possible = entry->possible_ns = 0;
   entry->exact[entry->learnt % kSamples] = exact;
   entry->samples_ns[entry->learnt % kSamples] =
       static_cast<uint32_t>(std::min<uint64_t>(measured_ns, UINT32_MAX));

@@ -11,14 +11,14 @@
 //
 // For work that shared the device with others' work, often only a lower and an upper bound of its
 // time are known (work_meter.h). A time that was measured alone is believed until such bounds prove
-// it wrong. Where none was measured alone, the lower bound counts: kernels that fill the device run
+// it wrong, or kDoubtful lower bounds in a row have not come near it. Where none was measured alone, the lower bound counts: kernels that fill the device run
 // one after the other.
 //
 // Robust: the median of the last five measurements, so that two outliers of five (a neighbour's
 // burst, a first launch that loads code) change nothing. An unknown launch counts as kUnknownNs
 // until it was seen once.
 //
-// Bounded: kSets sets of kWays entries (264 KiB), all made at construction; nothing allocates later. A full set evicts
+// Bounded: kSets sets of kWays entries (384 KiB), all made at construction; nothing allocates later. A full set evicts
 // what was measured least often, the oldest of that first. An allocation that already has half of a set evicts one of
 // its own, so that a tenant whose every launch is new does not push the others out, however many processes it has.
 // Predict and Learn look at one set. The executor's ring thread only; one predictor for each domain. Nothing fails.
@@ -58,6 +58,7 @@ class LaunchPredictor {
   static constexpr uint32_t kSets = 512;
   static constexpr uint32_t kWays = 8;
   static constexpr uint32_t kSamples = 5;
+  static constexpr uint32_t kDoubtful = 16;
   // An unknown launch counts as long, so that beside a higher class one of them goes at a time.
   static constexpr uint64_t kUnknownNs = 1'000'000;
 
@@ -90,13 +91,17 @@ class LaunchPredictor {
     std::array<uint32_t, kSamples> samples_ns = {};  // a ring; longer than 4.2 s counts as that
     std::array<bool, kSamples> exact = {};           // that sample
     uint32_t learnt = 0;                             // 0: free
-    uint64_t used = 0;                               // the moment, counted in Learns
+    uint32_t possible =
+        0;  // observations since the last sample for which the prediction was possible
+    uint32_t possible_ns = 0;  // the greatest lower bound among them
+    uint64_t used = 0;         // the moment, counted in Learns
   };
   static uint64_t Hash(const LaunchKey& key);
   const Entry* Find(const LaunchKey& key) const;
   Entry& FindOrAdd(const LaunchKey& key);
   static Prediction Of(const Entry& entry);
   static bool MostlyExact(const Entry& entry);
+  static uint64_t Disproved(Entry* entry, uint64_t known_ns, uint64_t least_ns);
 
   std::vector<Entry> entries_;
   uint64_t learns_ = 0;

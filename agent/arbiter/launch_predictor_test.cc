@@ -133,7 +133,7 @@ TEST(LaunchPredictor, WhereOthersWereInTheWayTheLeastCounts) {
 TEST(LaunchPredictor, WhatWasMeasuredAloneIsBelievedAsLongAsItIsPossible) {
   LaunchPredictor predictor;
   for (int i = 0; i < 3; ++i) predictor.Learn(Key(1), Took(80'000));
-  for (int i = 0; i < 20; ++i) predictor.Learn(Key(1), {20'000, 100'000});
+  for (int i = 0; i < 20; ++i) predictor.Learn(Key(1), {i % 8 == 7 ? 75'000u : 20'000u, 100'000});
   EXPECT_EQ(predictor.Predict(Key(1)).ns, 80'000u);
   // It takes less now.
   for (int i = 0; i < 5; ++i) predictor.Learn(Key(1), {20'000, 60'000});
@@ -144,13 +144,28 @@ TEST(LaunchPredictor, WhatWasMeasuredAloneIsBelievedAsLongAsItIsPossible) {
 
 // Full kernels of many tenants, of which the first ran before the others came: an idle device takes longer to begin, and no
 // later one is ever alone.
-TEST(LaunchPredictor, OneThatWasMeasuredAloneIsNotBelievedAgainstBounds) {
-  for (const int alone : {1, 2}) {
+TEST(LaunchPredictor, WhatBoundsNeverComeNearToIsNotBelievedForEver) {
+  for (const int alone : {1, 3, 5}) {
+    SCOPED_TRACE(alone);
     LaunchPredictor predictor;
     for (int i = 0; i < alone; ++i) predictor.Learn(Key(1), Took(300'000));
-    for (int i = 0; i < 5; ++i) predictor.Learn(Key(1), {200'000, 8'000'000});
-    EXPECT_EQ(predictor.Predict(Key(1)).ns, 200'000u) << alone;
+    for (int i = 0; i < 15; ++i) predictor.Learn(Key(1), {200'000, 8'000'000});
+    EXPECT_EQ(predictor.Predict(Key(1)).ns, 300'000u);
+    for (int i = 0; i < 60; ++i) predictor.Learn(Key(1), {200'000, 8'000'000});
+    EXPECT_EQ(predictor.Predict(Key(1)).ns, 200'000u);
+    // From then on as if it had been measured alone.
+    for (int i = 0; i < 40; ++i) predictor.Learn(Key(1), {190'000 + i % 2 * 8'000u, 8'000'000});
+    EXPECT_EQ(predictor.Predict(Key(1)).ns, 200'000u);
   }
+}
+
+// A kernel beside which others end, sometimes right before it: how long it takes alone is not forgotten.
+TEST(LaunchPredictor, WhatABoundComesNearToNowAndThenIsBelieved) {
+  LaunchPredictor predictor;
+  predictor.Learn(Key(1), Took(300'000));
+  for (int i = 0; i < 200; ++i)
+    predictor.Learn(Key(1), {i % 10 == 0 ? 280'000u : 40'000u, 900'000});
+  EXPECT_EQ(predictor.Predict(Key(1)).ns, 300'000u);
 }
 
 TEST(LaunchPredictor, AnOwnerThatHasGoneIsForgotten) {
