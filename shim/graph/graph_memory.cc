@@ -92,7 +92,7 @@ void UnmapForGraph(CUdeviceptr address, const GraphPiece* pieces, size_t count) 
   UnmapLocked(address, pieces, count);
 }
 
-void FinishWork(CUdevice) { (void)session.WaitForAll(); }
+CUresult FinishWork(CUdevice) { return session.WaitForAll(); }
 
 }  // namespace graph
 }  // namespace gpuloom

@@ -143,9 +143,10 @@ void UnmapForGraph(CUdeviceptr address, const GraphPiece*, size_t) {
   VirtualMemory::Instance().UnmapWhole(address);
 }
 
-void FinishWork(CUdevice ordinal) {
+CUresult FinishWork(CUdevice ordinal) {
   const Device* device = FindDevice(ordinal);
   if (device != nullptr) SynchronizeDevice(*device);
+  return Healthy();
 }
 
 }  // namespace gpuloom::graph

@@ -322,7 +322,7 @@ CUresult MakeFree(CUdeviceptr address, NodeParams* to) {
 }
 
 bool IsFreedBy(const Graph* root, const GraphMemory& memory) {
-  const AddressUses* uses = root == nullptr ? nullptr : root->uses.Find(memory.address);
+  const AddressUses* uses = root->uses.Find(memory.address);
   return uses != nullptr && uses->allocations != 0 && uses->frees >= uses->allocations;
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The physical memory of large allocation nodes. It comes in blocks of a few sizes, which are mapped at the addresses of
-// one node as long as there is plenty. When less than an eighth of the memory is left, further nodes get blocks that other
-// graphs have, too, if there are such: a hundred graphs that take turns run in the memory of the largest of them. Graphs that have blocks in common never
-// run side by side: a launch in another stream than the one before it waits until that is done.
+// one node as long as there is plenty. When less than an eighth of the memory is left, further nodes get blocks that
+// other graphs have, too, if there are such: a hundred graphs that take turns run in the memory of the largest of them.
+// Graphs that have blocks in common never run side by side: a launch in another stream than the one before it waits
+// until that is done.
 //
 // Only memory that every launch of its graph frees again has blocks in common with others: what a launch leaves allocated
 // is the program's.
@@ -52,7 +53,7 @@ class Shortage {
   bool any() const { return runs_ || blocks_ != 0; }
   // Whether others' blocks will do.
   bool shares() const { return shares_; }
-  // Without the lock. Failures other than a lack of memory are the library's.
+  // Without the lock. Fails if there is no memory, or the work that it waits for has been lost.
   [[nodiscard]] CUresult Meet();
 
   // As a rule a graph's memory is of one device: what another one lacks is found by the next search.
@@ -68,9 +69,9 @@ class Shortage {
   }
 
  private:
-  CUdevice device_ = 0;
   [[nodiscard]] CUresult Make();
 
+  CUdevice device_ = 0;
   uint32_t missing_[kBlockSizes] = {};
   uint32_t blocks_ = 0;
   bool runs_ = false;

@@ -212,6 +212,21 @@ TEST_F(Backing, IsRefusedWhereNoneCanBeShared) {
   EXPECT_EQ(library.free_bytes, 8 * kMiB) << "nothing is kept of what was made for it";
 }
 
+TEST_F(Backing, IsNotWaitedForWhenTheDeviceIsLost) {
+  Leave(32 * kMiB);
+  Exec* const one = Instantiate(MakeTurn(32 * kMiB));
+  Exec* const other = Instantiate(MakeTurn(32 * kMiB));
+  Launch(one, kFirst);
+  library.lost = true;
+  Shortage shortage;
+  {
+    GraphLock lock;
+    CheckTurn(*other, kSecond, &shortage);
+  }
+  ASSERT_TRUE(shortage.any());
+  EXPECT_EQ(shortage.Meet(), CUDA_ERROR_LAUNCH_FAILED);
+}
+
 TEST_F(Backing, GoesWithTheContext) {
   Exec* const exec = Instantiate(MakeTurn(32 * kMiB));
   Launch(exec, kFirst);

@@ -64,8 +64,8 @@ struct GraphPiece {
                                    const GraphPiece* pieces, size_t count);
 // Unmaps what MapForGraph has mapped. No work uses it.
 void UnmapForGraph(CUdeviceptr address, const GraphPiece* pieces, size_t count);
-// Waits until all work queued so far is done. With or without the lock, but in the former case what waits for another
-// thread of the program may wait for ever.
-void FinishWork(CUdevice device);
+// Waits until all work queued so far is done; fails when it never will be. With or without the lock, but in the former
+// case what waits for another thread of the program may wait for ever.
+[[nodiscard]] CUresult FinishWork(CUdevice device);
 
 }  // namespace gpuloom::graph

@@ -28,9 +28,11 @@ CUresult MapForGraph(CUdeviceptr address, uint64_t size_bytes, CUdevice, const G
 void UnmapForGraph(CUdeviceptr address, const GraphPiece*, size_t) {
   EXPECT_EQ(library.mapped.erase(address), 1u);
 }
-void FinishWork(CUdevice) {
+CUresult FinishWork(CUdevice) {
   ++library.waits;
+  if (library.lost) return CUDA_ERROR_LAUNCH_FAILED;
   library.running.clear();
+  return CUDA_SUCCESS;
 }
 CUresult CheckInitialized() { return CUDA_SUCCESS; }
 CUresult CheckReady() { return CUDA_SUCCESS; }

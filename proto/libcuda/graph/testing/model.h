@@ -28,6 +28,7 @@ struct TestingLibrary {
   std::map<uint64_t, uint64_t> handles;                 // handle → bytes
   std::map<CUdeviceptr, std::vector<uint64_t>> mapped;  // address → handles
   std::set<const Exec*> running;
+  bool lost = false;  // what runs ends no more
   uint32_t waits = 0;
   uint32_t destroyed_execs = 0;
   uint64_t last_handle = 0;
