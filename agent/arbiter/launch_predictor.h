@@ -11,8 +11,8 @@
 //
 // For work that shared the device with others' work, often only a lower and an upper bound of its
 // time are known (work_meter.h). A time that was measured alone is believed until such bounds prove
-// it wrong, or kDoubtful lower bounds in a row have not come near it. Where none was measured alone, the lower bound counts: kernels that fill the device run
-// one after the other.
+// it wrong, or kDoubtful lower bounds in a row have not come near it. Where none was measured alone,
+// the lower bound counts: kernels that fill the device run one after the other.
 //
 // Robust: the median of the last five measurements, so that two outliers of five (a neighbour's
 // burst, a first launch that loads code) change nothing. An unknown launch counts as kUnknownNs
@@ -91,10 +91,10 @@ class LaunchPredictor {
     std::array<uint32_t, kSamples> samples_ns = {};  // a ring; longer than 4.2 s counts as that
     std::array<bool, kSamples> exact = {};           // that sample
     uint32_t learnt = 0;                             // 0: free
-    uint32_t possible =
-        0;  // observations since the last sample for which the prediction was possible
-    uint32_t possible_ns = 0;  // the greatest lower bound among them
-    uint64_t used = 0;         // the moment, counted in Learns
+    // Observations since the last sample that allowed the prediction, and the greatest lower bound among them.
+    uint32_t possible = 0;
+    uint32_t possible_ns = 0;
+    uint64_t used = 0;  // the moment, counted in Learns
   };
   static uint64_t Hash(const LaunchKey& key);
   const Entry* Find(const LaunchKey& key) const;

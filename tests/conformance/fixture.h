@@ -65,6 +65,15 @@ class WithContext : public testing::Test {
 
   // Device memory that is freed with the test; never 0.
   CUdeviceptr Alloc(size_t size_bytes);
+  // What an allocation node of the device's memory is made of.
+  CUDA_MEM_ALLOC_NODE_PARAMS AllocationOf(size_t size_bytes) const {
+    CUDA_MEM_ALLOC_NODE_PARAMS asked{};
+    asked.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    asked.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    asked.poolProps.location.id = device_;
+    asked.bytesize = size_bytes;
+    return asked;
+  }
   // Pinned host memory, freed with the test, zeroed.
   void* HostAlloc(size_t size_bytes, unsigned flags = CU_MEMHOSTALLOC_DEVICEMAP);
   CUstream Stream(unsigned flags = CU_STREAM_NON_BLOCKING);

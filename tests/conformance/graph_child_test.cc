@@ -121,18 +121,10 @@ class ChildGraphs : public WithKernels {
     EXPECT_EQ(Cu().cuGraphGetNodes(graph, nullptr, &count), CUDA_SUCCESS);
     return count;
   }
-  CUDA_MEM_ALLOC_NODE_PARAMS Asked() const {
-    CUDA_MEM_ALLOC_NODE_PARAMS asked{};
-    asked.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    asked.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    asked.poolProps.location.id = device_;
-    asked.bytesize = 4096;
-    return asked;
-  }
   // Appends 1, between an allocation and its freeing.
   CUgraph Allocating(CUdeviceptr* address) {
     CUgraph graph = Create();
-    CUDA_MEM_ALLOC_NODE_PARAMS asked = Asked();
+    CUDA_MEM_ALLOC_NODE_PARAMS asked = AllocationOf(4096);
     CUgraphNode allocated = nullptr, freed = nullptr;
     EXPECT_EQ(Cu().cuGraphAddMemAllocNode(&allocated, graph, nullptr, 0, &asked), CUDA_SUCCESS);
     const CUgraphNode node = AddAppend(graph, 1, {allocated});
@@ -351,7 +343,7 @@ TEST_F(ChildGraphs, OnlyAMovedOneAllocates) {
   EXPECT_EQ(Add(parent_, child, kClone), CUDA_ERROR_NOT_SUPPORTED);
   const CUgraphNode node = Move(parent_, child);
   CUgraphNode more = nullptr;
-  CUDA_MEM_ALLOC_NODE_PARAMS asked = Asked();
+  CUDA_MEM_ALLOC_NODE_PARAMS asked = AllocationOf(4096);
   EXPECT_EQ(Cu().cuGraphAddMemAllocNode(&more, child, nullptr, 0, &asked),
             CUDA_ERROR_NOT_SUPPORTED);
   CUgraph clone = nullptr;
@@ -378,7 +370,7 @@ TEST_F(ChildGraphs, OnlyAMovedOneAllocates) {
 
 TEST_F(ChildGraphs, AMovedOneAllocatesWhatItsParentFrees) {
   CUgraph child = Create();
-  CUDA_MEM_ALLOC_NODE_PARAMS asked = Asked();
+  CUDA_MEM_ALLOC_NODE_PARAMS asked = AllocationOf(4096);
   CUgraphNode allocated = nullptr, freed = nullptr;
   ASSERT_EQ(Cu().cuGraphAddMemAllocNode(&allocated, child, nullptr, 0, &asked), CUDA_SUCCESS);
   const CUgraphNode node = Move(parent_, child);

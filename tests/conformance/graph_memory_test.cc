@@ -132,11 +132,7 @@ TEST_F(GraphMemory, LeftByALaunchIsTheProgramsUntilItFreesIt) {
 TEST_F(GraphMemory, BeyondTheDevicesIsRefusedAtItsNode) {
   CUgraph graph = nullptr;
   ASSERT_EQ(Cu().cuGraphCreate(&graph, 0), CUDA_SUCCESS);
-  CUDA_MEM_ALLOC_NODE_PARAMS asked{};
-  asked.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  asked.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  asked.poolProps.location.id = device_;
-  asked.bytesize = size_t{1} << 42;
+  CUDA_MEM_ALLOC_NODE_PARAMS asked = AllocationOf(size_t{1} << 42);
   CUgraphNode node = nullptr;
   EXPECT_EQ(Cu().cuGraphAddMemAllocNode(&node, graph, nullptr, 0, &asked),
             CUDA_ERROR_OUT_OF_MEMORY);

@@ -340,11 +340,7 @@ TEST_F(Graphs, KeepTheirMemoryUntilTheyHaveRun) {
   for (uint32_t turn = 1; turn <= 5; ++turn) {
     CUgraph graph = nullptr;
     ASSERT_EQ(Cu().cuGraphCreate(&graph, 0), CUDA_SUCCESS);
-    CUDA_MEM_ALLOC_NODE_PARAMS asked{};
-    asked.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    asked.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    asked.poolProps.location.id = device_;
-    asked.bytesize = 4096;
+    CUDA_MEM_ALLOC_NODE_PARAMS asked = AllocationOf(4096);
     CUgraphNode allocated = nullptr, filled = nullptr, copied = nullptr, freed = nullptr;
     ASSERT_EQ(Cu().cuGraphAddMemAllocNode(&allocated, graph, nullptr, 0, &asked), CUDA_SUCCESS);
     CUDA_MEMSET_NODE_PARAMS fill{};
@@ -417,11 +413,7 @@ TEST_F(Graphs, ReuseMemoryBehindItsFreeing) {
 }
 
 TEST_F(Graphs, AllocateForTheirNodes) {
-  CUDA_MEM_ALLOC_NODE_PARAMS asked{};
-  asked.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  asked.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  asked.poolProps.location.id = device_;
-  asked.bytesize = 4096;
+  CUDA_MEM_ALLOC_NODE_PARAMS asked = AllocationOf(4096);
   CUgraphNode allocated = nullptr;
   ASSERT_EQ(Cu().cuGraphAddMemAllocNode(&allocated, graph_, nullptr, 0, &asked), CUDA_SUCCESS);
   ASSERT_NE(asked.dptr, 0u);
@@ -472,11 +464,7 @@ TEST_F(Graphs, UpdatedFromOthersHaveTheirMemory) {
   const auto make = [&](unsigned value, CUdeviceptr* address) {
     CUgraph graph = nullptr;
     EXPECT_EQ(Cu().cuGraphCreate(&graph, 0), CUDA_SUCCESS);
-    CUDA_MEM_ALLOC_NODE_PARAMS asked{};
-    asked.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    asked.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    asked.poolProps.location.id = device_;
-    asked.bytesize = 4096;
+    CUDA_MEM_ALLOC_NODE_PARAMS asked = AllocationOf(4096);
     CUgraphNode allocated = nullptr;
     EXPECT_EQ(Cu().cuGraphAddMemAllocNode(&allocated, graph, nullptr, 0, &asked), CUDA_SUCCESS);
     CUDA_MEMSET_NODE_PARAMS fill{};

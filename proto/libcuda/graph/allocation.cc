@@ -165,13 +165,7 @@ CUresult TakeMemory(GraphMemory* memory) {
       (memory->size_bytes + kGranuleBytes - 1) / kGranuleBytes * kGranuleBytes;
   CUDA_RETURN_IF_ERROR(cuMemAddressReserve(&memory->address, reserved_bytes, 0, 0, 0));
   memory->reserved_bytes = reserved_bytes;
-  Shortage shortage;
-  CUresult result = CUDA_SUCCESS;
-  do {
-    result = shortage.Meet();
-    GraphLock lock;
-    if (result == CUDA_SUCCESS) result = Back(memory, &shortage);
-  } while (result == CUDA_SUCCESS && shortage.any());
+  const CUresult result = WithMemory([&](Shortage* shortage) { return Back(memory, shortage); });
   if (result != CUDA_SUCCESS) (void)cuMemAddressFree(memory->address, reserved_bytes);
   return result;
 }

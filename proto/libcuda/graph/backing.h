@@ -14,13 +14,13 @@
 #include <cstdint>
 
 #include "proto/cuda/cuda_all.h"
+#include "proto/cuda/return_if_error.h"
+#include "proto/libcuda/graph/graph.h"
 #include "proto/libcuda/graph/library.h"
 
 namespace gpuloom::graph {
 
 struct Exec;
-struct Graph;
-struct GraphMemory;
 
 // Smaller nodes have memory of their own, a part of what the program's small allocations take.
 inline constexpr uint64_t kLeastMappedBytes = 1u << 20;
@@ -77,6 +77,18 @@ class Shortage {
   bool runs_ = false;
   bool shares_ = false;
 };
+
+// Calls `act(Shortage*)` with the lock held, and again as long as it finds memory missing.
+template <typename Act>
+[[nodiscard]] CUresult WithMemory(Act act) {
+  Shortage shortage;
+  for (;;) {
+    CUDA_RETURN_IF_ERROR(shortage.Meet());
+    GraphLock lock;
+    const CUresult result = act(&shortage);
+    if (result != CUDA_SUCCESS || !shortage.any()) return result;
+  }
+}
 
 // Maps blocks for one node's memory that has none. Nothing is changed if that sets *shortage.
 [[nodiscard]] CUresult Back(GraphMemory* memory, Shortage* shortage);

@@ -59,20 +59,15 @@ class Backing : public Model {
   }
 
   CUresult Instantiate(const Graph* graph, Exec** exec) {
-    Shortage shortage;
-    for (;;) {
-      const CUresult met = shortage.Meet();
-      if (met != CUDA_SUCCESS) return met;
-      GraphLock lock;
-      const CUresult backed = BackGraph(graph, &shortage);
-      if (backed != CUDA_SUCCESS) return backed;
-      if (shortage.any()) continue;
+    return WithMemory([&](Shortage* shortage) {
+      const CUresult backed = BackGraph(graph, shortage);
+      if (backed != CUDA_SUCCESS || shortage->any()) return backed;
       Node* culprit;
       CUgraphInstantiateResult why;
       const CUresult made = MakeExec(graph, 0, exec, &culprit, &why);
       if (made == CUDA_SUCCESS) execs_.insert(*exec);
       return made;
-    }
+    });
   }
   Exec* Instantiate(const Graph* graph) {
     Exec* exec = nullptr;
@@ -82,16 +77,15 @@ class Backing : public Model {
   // How often it waited for all work.
   static uint32_t Launch(Exec* exec, const StreamRef& stream) {
     const uint32_t before = library.waits;
-    Shortage shortage;
-    for (;;) {
-      EXPECT_EQ(shortage.Meet(), CUDA_SUCCESS);
-      GraphLock lock;
-      CheckTurn(*exec, stream, &shortage);
-      if (shortage.any()) continue;
+    const CUresult launched = WithMemory([&](Shortage* shortage) {
+      CheckTurn(*exec, stream, shortage);
+      if (shortage->any()) return CUDA_SUCCESS;
       NoteTurn(*exec, stream);
       library.running.insert(exec);
-      return library.waits - before;
-    }
+      return CUDA_SUCCESS;
+    });
+    EXPECT_EQ(launched, CUDA_SUCCESS);
+    return library.waits - before;
   }
   void End(Exec* exec) {
     GraphLock lock;

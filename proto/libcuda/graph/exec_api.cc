@@ -25,18 +25,6 @@ struct Blame {
   CUgraphInstantiateResult why = CUDA_GRAPH_INSTANTIATE_ERROR;
 };
 
-// Calls `act(Shortage*)` with the lock held, and again as long as it finds memory missing.
-template <typename Act>
-CUresult WithMemory(Act act) {
-  Shortage shortage;
-  for (;;) {
-    CUDA_RETURN_IF_ERROR(shortage.Meet());
-    GraphLock lock;
-    const CUresult result = act(&shortage);
-    if (result != CUDA_SUCCESS || !shortage.any()) return result;
-  }
-}
-
 CUresult Instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags, Blame* blame) {
   CUDA_RETURN_IF_ERROR(CheckReady());
   if (out == nullptr || (flags & ~kKnownFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
