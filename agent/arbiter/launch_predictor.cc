@@ -96,38 +96,43 @@ bool LaunchPredictor::MostlyExact(const Entry& entry) {
   return 2 * static_cast<uint32_t>(exact) > std::min(entry.learnt, kSamples);
 }
 
-// Notes what was observed while the prediction was possible. Returns the greatest lower bound if kDoubtful observations in a
-// row had none near the prediction; 0 otherwise. A kernel that ran beside others in part is now and then seen with nearly its
-// whole length; one that began on an idle device, which may take half as long again, never.
-uint64_t LaunchPredictor::Disproved(Entry* entry, uint64_t known_ns, uint64_t least_ns) {
-  entry->possible_ns =
-      std::max(entry->possible_ns, static_cast<uint32_t>(std::min<uint64_t>(least_ns, UINT32_MAX)));
-  if (++entry->possible < kDoubtful) return 0;
+// Whoever was alone and whose end was seen soon: the device may have begun it any time in an eighth of what it took.
+bool LaunchPredictor::IsExact(const Duration& took) {
+  return took.most_ns - took.least_ns <= took.most_ns / 8 && took.late_ns <= took.most_ns / 4;
+}
+
+// Notes what was observed while the prediction was possible. True if kDoubtful observations in a row, seen soon, had no lower
+// bound near the prediction. A kernel that ran beside others in part is now and then seen with nearly its whole length; never
+// so, if what was measured alone was longer than usual.
+bool LaunchPredictor::Disproves(Entry* entry, uint64_t known_ns, const Duration& took) {
+  if (took.late_ns > took.least_ns / 2) return false;
+  entry->possible_ns = std::max(
+      entry->possible_ns, static_cast<uint32_t>(std::min<uint64_t>(took.least_ns, UINT32_MAX)));
+  if (++entry->possible < kDoubtful) return false;
   const uint64_t greatest_ns = entry->possible_ns;
   entry->possible = entry->possible_ns = 0;
-  return greatest_ns < known_ns - known_ns / 8 ? greatest_ns : 0;
+  return greatest_ns < known_ns - known_ns / 8;
 }
 
 void LaunchPredictor::Learn(const LaunchKey& key, const Duration& took) {
   Entry* entry = const_cast<Entry*>(Find(key));  // ours: entries_ is not const here
-  // The device may have begun it any time in an eighth of what it took: as good as measured alone.
-  bool exact = took.most_ns - took.least_ns <= took.most_ns / 8;
+  const bool exact = IsExact(took);
   uint64_t measured_ns = took.least_ns;
+  bool forgets = false;
   if (!exact && entry != nullptr && MostlyExact(*entry)) {
     const uint64_t known_ns = Of(*entry).ns;
-    if (known_ns >= took.least_ns && known_ns <= took.most_ns) {
-      measured_ns = Disproved(entry, known_ns, took.least_ns);
+    const uint64_t surely_ns = took.surely_ns();
+    if (known_ns >= surely_ns && known_ns <= took.most_ns) {
+      forgets = Disproves(entry, known_ns, took);
       // The prediction lies within what was observed, so nothing is learned. But the entry was
       // needed, and is kept before those that were not.
-      if (measured_ns == 0) {
+      if (!forgets) {
         entry->used = ++learns_;
         return;
       }
-      // In place of one that was measured alone, as good as that.
-      exact = true;
     } else {
       // Proved wrong: moved to the nearest value that the observation allows, as one sample of five.
-      measured_ns = std::clamp(known_ns, took.least_ns, took.most_ns);
+      measured_ns = std::clamp(known_ns, surely_ns, took.most_ns);
     }
   }
   ++errors_.launches;
@@ -146,6 +151,8 @@ void LaunchPredictor::Learn(const LaunchKey& key, const Duration& took) {
       ++errors_.alone[std::min<uint64_t>(percent, errors_.alone.size() - 1)];
     }
   }
+  // As if nothing had been measured alone.
+  if (forgets) *entry = Entry{.key = key};
   entry->possible = entry->possible_ns = 0;
   entry->exact[entry->learnt % kSamples] = exact;
   entry->samples_ns[entry->learnt % kSamples] =

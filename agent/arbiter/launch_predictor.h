@@ -11,8 +11,8 @@
 //
 // For work that shared the device with others' work, often only a lower and an upper bound of its
 // time are known (work_meter.h). A time that was measured alone is believed until such bounds prove
-// it wrong, or kDoubtful lower bounds in a row have not come near it. Where none was measured alone,
-// the lower bound counts: kernels that fill the device run one after the other.
+// it wrong, or kDoubtful lower bounds in a row have not come near it: then it is forgotten. Where none
+// was measured alone, the lower bound counts: kernels that fill the device run one after the other.
 //
 // Robust: the median of the last five measurements, so that two outliers of five (a neighbour's
 // burst, a first launch that loads code) change nothing. An unknown launch counts as kUnknownNs
@@ -101,7 +101,8 @@ class LaunchPredictor {
   Entry& FindOrAdd(const LaunchKey& key);
   static Prediction Of(const Entry& entry);
   static bool MostlyExact(const Entry& entry);
-  static uint64_t Disproved(Entry* entry, uint64_t known_ns, uint64_t least_ns);
+  static bool IsExact(const Duration& took);
+  static bool Disproves(Entry* entry, uint64_t known_ns, const Duration& took);
 
   std::vector<Entry> entries_;
   uint64_t learns_ = 0;

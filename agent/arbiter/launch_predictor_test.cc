@@ -153,10 +153,30 @@ TEST(LaunchPredictor, WhatBoundsNeverComeNearToIsNotBelievedForEver) {
     EXPECT_EQ(predictor.Predict(Key(1)).ns, 300'000u);
     for (int i = 0; i < 60; ++i) predictor.Learn(Key(1), {200'000, 8'000'000});
     EXPECT_EQ(predictor.Predict(Key(1)).ns, 200'000u);
-    // From then on as if it had been measured alone.
-    for (int i = 0; i < 40; ++i) predictor.Learn(Key(1), {190'000 + i % 2 * 8'000u, 8'000'000});
-    EXPECT_EQ(predictor.Predict(Key(1)).ns, 200'000u);
+    // From then on as if it had never been alone.
+    for (int i = 0; i < 3; ++i) predictor.Learn(Key(1), {190'000, 8'000'000});
+    EXPECT_EQ(predictor.Predict(Key(1)).ns, 190'000u);
   }
+}
+
+// The driver kept the thread for a millisecond while it loaded the kernel, and the end was seen then.
+TEST(LaunchPredictor, WhatIsSeenLateWasNotMeasuredAlone) {
+  LaunchPredictor predictor;
+  predictor.Learn(Key(1), {1'000'000, 1'000'000, /*late_ns=*/1'000'000});
+  EXPECT_EQ(predictor.Predict(Key(1)).ns, 1'000'000u) << "nothing else is known";
+  for (int i = 0; i < 2; ++i) predictor.Learn(Key(1), {200'000, 8'000'000, 10'000});
+  EXPECT_EQ(predictor.Predict(Key(1)).ns, 200'000u);
+}
+
+TEST(LaunchPredictor, WhatIsSeenLateCastsNoDoubtOnWhatWasMeasuredAlone) {
+  LaunchPredictor predictor;
+  predictor.Learn(Key(1), Took(300'000));
+  for (int i = 0; i < 100; ++i) predictor.Learn(Key(1), {100'000, 900'000, 100'000});
+  for (int i = 0; i < 100; ++i) predictor.Learn(Key(1), {400'000, 900'000, 200'000});
+  EXPECT_EQ(predictor.Predict(Key(1)).ns, 300'000u);
+  // But it certainly took no longer than until then.
+  for (int i = 0; i < 2; ++i) predictor.Learn(Key(1), {50'000, 200'000, 50'000});
+  EXPECT_EQ(predictor.Predict(Key(1)).ns, 200'000u);
 }
 
 // A kernel beside which others end, sometimes right before it: how long it takes alone is not forgotten.

@@ -30,10 +30,14 @@ struct Waits {
   uint64_t throttled_ns = 0;  // its ceiling, or its namespace's, was reached
 };
 
-// What a piece took lies between these two. They are equal if no work of others was in its way.
+// What a piece took lies between the first two, if it ended when it counts as ended. They are equal if no work of others was
+// in its way.
 struct Duration {
   uint64_t least_ns = 0;
   uint64_t most_ns = 0;
+  uint64_t late_ns = 0;  // it may have ended up to so much earlier: nobody looked
+
+  uint64_t surely_ns() const { return least_ns - (late_ns < least_ns ? late_ns : least_ns); }
 };
 
 }  // namespace gpuloom::arbiter

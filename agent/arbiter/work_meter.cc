@@ -102,26 +102,31 @@ bool WorkMeter::HadMore(std::span<const Seen> seen, uint64_t until_ns) const {
 }
 
 // For learning, a piece took no more than was predicted: the rest of its part may be time in which the device was idle.
-Duration WorkMeter::EndEstimated(const Seen& seen, uint64_t after_ns, uint64_t end_ns) {
+Duration WorkMeter::EndEstimated(const Seen& seen, uint64_t looked_ns, uint64_t after_ns,
+                                 uint64_t end_ns) {
   const auto found = Find(seen.piece);
   const uint64_t first_ns = PassTogether(found, end_ns);
   const uint64_t earliest_ns = std::min(found->since_ns, end_ns);
   uint64_t began_ns = std::clamp(std::max(found->others_until_ns, after_ns), earliest_ns, end_ns);
   if (began_ns == earliest_ns) began_ns = std::min(began_ns, first_ns);
-  const uint64_t predicted_ns = found->predicted_ns;
+  const uint64_t least_ns = std::min(end_ns - began_ns, found->predicted_ns);
   Remove(found, began_ns, end_ns);
-  return {std::min(end_ns - began_ns, predicted_ns), seen.at_ns - earliest_ns};
+  const uint64_t surely_ns = looked_ns - std::min(looked_ns, began_ns);
+  return {least_ns, seen.at_ns - earliest_ns, least_ns - std::min(least_ns, surely_ns)};
 }
 
-void WorkMeter::EndAsSeen(std::span<Seen> seen) {
-  for (Seen& it : seen) it.took = End(it.piece, it.at_ns);
+void WorkMeter::EndAsSeen(std::span<Seen> seen, uint64_t looked_ns) {
+  for (Seen& it : seen) {
+    it.took = End(it.piece, it.at_ns);
+    if (looked_ns != 0) it.took.late_ns = it.at_ns - std::min(it.at_ns, looked_ns);
+  }
 }
 
 void WorkMeter::End(std::span<Seen> seen, uint64_t looked_ns) {
   uint64_t seen_ns = 0;
   for (const Seen& it : seen) seen_ns = std::max(seen_ns, it.at_ns);
   // As a rule: the pieces need not be looked at to know that the time is short.
-  if (looked_ns == 0 || seen_ns <= looked_ns + kSeldomNs) return EndAsSeen(seen);
+  if (looked_ns == 0 || seen_ns <= looked_ns + kSeldomNs) return EndAsSeen(seen, looked_ns);
   assert(Find(seen.front().piece) != live_.end());
   const Work& first = *Find(seen.front().piece);
   const uint64_t began_ns = std::max(first.since_ns, first.others_until_ns);
@@ -133,7 +138,7 @@ void WorkMeter::End(std::span<Seen> seen, uint64_t looked_ns) {
     left_ns += it.left_ns;
     predicted &= it.left_ns != 0;
   }
-  if (!predicted || seen_ns <= from_ns + kSeldomNs) return EndAsSeen(seen);
+  if (!predicted || seen_ns <= from_ns + kSeldomNs) return EndAsSeen(seen, looked_ns);
   const uint64_t gap_ns = seen_ns - from_ns;
   const bool idle = left_ns < gap_ns && !HadMore(seen, from_ns + left_ns);
   const uint64_t divided_ns = idle ? left_ns : gap_ns;
@@ -144,7 +149,7 @@ void WorkMeter::End(std::span<Seen> seen, uint64_t looked_ns) {
     __extension__ using Wide = unsigned __int128;
     const auto part_ns = static_cast<uint64_t>(Wide{divided_ns} * before_ns / left_ns);
     const uint64_t after_ns = std::exchange(end_ns, std::min(from_ns + part_ns, it.at_ns));
-    it.took = EndEstimated(it, after_ns, end_ns);
+    it.took = EndEstimated(it, looked_ns, after_ns, end_ns);
   }
 }
 

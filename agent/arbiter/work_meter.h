@@ -108,11 +108,11 @@ class WorkMeter {
   Works::iterator Find(Piece piece);
   void Run(Work* work, uint64_t since_ns);
   uint64_t PassTogether(Works::iterator found, uint64_t at_ns);
-  void EndAsSeen(std::span<Seen> seen);
+  void EndAsSeen(std::span<Seen> seen, uint64_t looked_ns);
   static uint64_t LeftNs(const Work& work, uint64_t ran_ns);
   bool HadMore(std::span<const Seen> seen, uint64_t until_ns) const;
   // `after_ns`: the end of the piece before.
-  Duration EndEstimated(const Seen& seen, uint64_t after_ns, uint64_t end_ns);
+  Duration EndEstimated(const Seen& seen, uint64_t looked_ns, uint64_t after_ns, uint64_t end_ns);
   // Takes it out of live_. It ran from `began_ns`, or from where its beginning is settled.
   void Remove(Works::iterator found, uint64_t began_ns, uint64_t at_ns);
   Work* LongFirst(Work* work, size_t others, uint64_t now_ns);

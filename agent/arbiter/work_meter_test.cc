@@ -127,6 +127,8 @@ TEST(WorkMeter, WhatIsSeenLateIsChargedItsPart) {
   for (const WorkMeter::Seen& it : seen) {
     EXPECT_LE(it.took.least_ns, 200'000u);
     EXPECT_EQ(it.took.most_ns, 10 * kMs);
+    // Of the first it is known that it ran until then.
+    EXPECT_EQ(it.took.surely_ns(), &it == seen.data() ? 1'000 : 0);
   }
   EXPECT_TRUE(meter.idle());
   meter.Settle(20 * kMs);
@@ -146,6 +148,14 @@ TEST(WorkMeter, WhatIsSeenLateIsChargedAllOfItIfTheDeviceHadMore) {
     EXPECT_NEAR(static_cast<double>(meter.Take(kA)), 7.5 * kMs, 10'000);
     EXPECT_NEAR(static_cast<double>(meter.Take(kB)), 2.5 * kMs, 10'000);
   }
+}
+
+TEST(WorkMeter, WhatIsSeenSoonMayHaveEndedSinceTheLastLook) {
+  WorkMeter meter;
+  WorkMeter::Seen seen = {meter.Begin(kA, kOfA, 200'000, 0), 205'000, UINT64_MAX};
+  meter.End({&seen, 1}, /*looked_ns=*/195'000);
+  EXPECT_EQ(seen.took.least_ns, 205'000u);
+  EXPECT_EQ(seen.took.surely_ns(), 195'000u);
 }
 
 // What came when the device must have been idle has its own time.

@@ -310,7 +310,8 @@ void TimeSharing::FinishMark(const Reached& mark, const arbiter::Duration& took)
   arbiter::LaunchKey key = mark.tally.key;
   key.owner = static_cast<uint32_t>(mark.session);
   key.allocation = static_cast<uint32_t>(mark.allocation);
-  predictor_.Learn(key, {took.least_ns / work.pieces, took.most_ns / work.pieces});
+  predictor_.Learn(
+      key, {took.least_ns / work.pieces, took.most_ns / work.pieces, took.late_ns / work.pieces});
 }
 
 // Learning comes with each round, charging less often: it costs a look at all sessions for each
