@@ -40,6 +40,11 @@ uint64_t LaunchPredictor::Hash(const LaunchKey& key) {
   return hash;
 }
 
+// A group is an entry like any other. It has no dimensions, as no kernel has.
+LaunchKey LaunchPredictor::GroupOf(const LaunchKey& key) {
+  return {.function = key.group, .owner = key.owner, .allocation = key.allocation};
+}
+
 const LaunchPredictor::Entry* LaunchPredictor::Find(const LaunchKey& key) const {
   const Entry* set = &entries_[Hash(key) % kSets * kWays];
   for (const Entry* it = set; it != set + kWays; ++it) {
@@ -82,23 +87,26 @@ Prediction LaunchPredictor::Of(const Entry& entry) {
   const uint32_t cut = count >= 3 ? 1 : 0;
   const uint64_t spread = sorted[count - 1 - cut] - sorted[cut];
   const uint64_t permille = spread * 1000 / std::max<uint64_t>(median, 1);
-  return {median, count, static_cast<uint32_t>(std::min<uint64_t>(permille, UINT32_MAX))};
+  return {median, count, static_cast<uint32_t>(std::min<uint64_t>(permille, UINT32_MAX)),
+          MostlyExact(entry)};
 }
 
 Prediction LaunchPredictor::Predict(const LaunchKey& key) const {
-  const Entry* entry = Find(key);
-  return entry == nullptr ? Prediction{kUnknownNs, 0, 0} : Of(*entry);
+  if (const Entry* entry = Find(key)) return Of(*entry);
+  const Entry* group = key.group == 0 ? nullptr : Find(GroupOf(key));
+  return {.ns = group == nullptr ? kUnknownNs : Of(*group).ns};
 }
 
-// More than half of the samples that are kept are of work that ran alone.
+// More than half of the samples that are kept are of work that ran alone. The first never counts as such.
 bool LaunchPredictor::MostlyExact(const Entry& entry) {
   const auto exact = std::count(entry.exact.begin(), entry.exact.end(), true);
   return 2 * static_cast<uint32_t>(exact) > std::min(entry.learnt, kSamples);
 }
 
-// Whoever was alone and whose end was seen soon: the device may have begun it any time in an eighth of what it took.
+// Whoever was alone and whose end was seen soon: the device may have begun it, and ended it, any time in an eighth of what it
+// took.
 bool LaunchPredictor::IsExact(const Duration& took) {
-  return took.most_ns - took.least_ns <= took.most_ns / 8 && took.late_ns <= took.most_ns / 4;
+  return took.most_ns - took.least_ns <= took.most_ns / 8 && took.late_ns <= took.most_ns / 8;
 }
 
 // Notes what was observed while the prediction was possible. True if kDoubtful observations in a row, seen soon, had no lower
@@ -115,9 +123,18 @@ bool LaunchPredictor::Disproves(Entry* entry, uint64_t known_ns, const Duration&
 }
 
 void LaunchPredictor::Learn(const LaunchKey& key, const Duration& took) {
+  if (key.group != 0 && Find(key) == nullptr) {
+    Errors of_groups;
+    Learn(GroupOf(key), took, &of_groups);
+  }
+  Learn(key, took, &errors_);
+}
+
+void LaunchPredictor::Learn(const LaunchKey& key, const Duration& took, Errors* errors) {
   Entry* entry = const_cast<Entry*>(Find(key));  // ours: entries_ is not const here
   const bool exact = IsExact(took);
-  uint64_t measured_ns = took.least_ns;
+  // When in the time in which nobody looked it ended is not known: about in the middle of it.
+  uint64_t measured_ns = exact ? took.least_ns - took.late_ns / 2 : took.least_ns;
   bool forgets = false;
   if (!exact && entry != nullptr && MostlyExact(*entry)) {
     const uint64_t known_ns = Of(*entry).ns;
@@ -135,26 +152,26 @@ void LaunchPredictor::Learn(const LaunchKey& key, const Duration& took) {
       measured_ns = std::clamp(known_ns, surely_ns, took.most_ns);
     }
   }
-  ++errors_.launches;
+  ++errors->launches;
   if (entry == nullptr) {
-    ++errors_.unknown;
+    ++errors->unknown;
     entry = &FindOrAdd(key);
     entry->key = key;
   } else {
     const uint64_t predicted_ns = Of(*entry).ns;
     const uint64_t error_ns =
         predicted_ns > measured_ns ? predicted_ns - measured_ns : measured_ns - predicted_ns;
-    errors_.measured_ns += measured_ns;
-    errors_.absolute_error_ns += error_ns;
+    errors->measured_ns += measured_ns;
+    errors->absolute_error_ns += error_ns;
     if (exact) {
       const uint64_t percent = error_ns * 100 / std::max<uint64_t>(measured_ns, 1);
-      ++errors_.alone[std::min<uint64_t>(percent, errors_.alone.size() - 1)];
+      ++errors->alone[std::min<uint64_t>(percent, errors->alone.size() - 1)];
     }
   }
   // As if nothing had been measured alone.
   if (forgets) *entry = Entry{.key = key};
   entry->possible = entry->possible_ns = 0;
-  entry->exact[entry->learnt % kSamples] = exact;
+  entry->exact[entry->learnt % kSamples] = exact && entry->learnt != 0;
   entry->samples_ns[entry->learnt % kSamples] =
       static_cast<uint32_t>(std::min<uint64_t>(measured_ns, UINT32_MAX));
   // Wraps to kSamples, not to 0, which means "free": the ring stays full, and its index continues.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a launch will take: as long as the same launch took lately. "The same" means the same
 // function with the same dimensions and shared memory, of the same owner. Each tenant of a shared
-// image has its own entries, so that no tenant's arguments can spoil another's predictions.
+// image has its own entries, so that no tenant's arguments can spoil another's predictions. One that
+// was never seen takes as long as such launches of its group did at their first time: programs whose
+// shapes grow, as a language model's cache does, launch little that they have launched before.
 //
 //   const Prediction p = predictor.Predict(key);    // before it is submitted
 //   predictor.Learn(key, measured_ns);              // when it was measured, or for a sample of launches
@@ -13,12 +15,13 @@
 // time are known (work_meter.h). A time that was measured alone is believed until such bounds prove
 // it wrong, or kDoubtful lower bounds in a row have not come near it: then it is forgotten. Where none
 // was measured alone, the lower bound counts: kernels that fill the device run one after the other.
+// Nor is the first launch: it may load code, and an idle device takes longer to begin.
 //
 // Robust: the median of the last five measurements, so that two outliers of five (a neighbour's
-// burst, a first launch that loads code) change nothing. An unknown launch counts as kUnknownNs
-// until it was seen once.
+// burst, a first launch that loads code) change nothing. A launch of which nothing is known, nor of
+// its group, counts as kUnknownNs.
 //
-// Bounded: kSets sets of kWays entries (384 KiB), all made at construction; nothing allocates later. A full set evicts
+// Bounded: kSets sets of kWays entries (416 KiB), all made at construction; nothing allocates later. A full set evicts
 // what was measured least often, the oldest of that first. An allocation that already has half of a set evicts one of
 // its own, so that a tenant whose every launch is new does not push the others out, however many processes it has.
 // Predict and Learn look at one set. The executor's ring thread only; one predictor for each domain. Nothing fails.
@@ -38,6 +41,7 @@ struct LaunchKey {
   std::array<uint32_t, 3> grid = {};
   std::array<uint32_t, 3> block = {};
   uint32_t shared_bytes = 0;
+  uint64_t group = 0;  // of launches that take about as long, as their size differs little; 0: none
   uint32_t owner = 0;
   uint32_t allocation = 0;  // the owner's; the same of all keys of an owner
 
@@ -46,8 +50,9 @@ struct LaunchKey {
 
 struct Prediction {
   uint64_t ns = 0;
-  uint32_t samples = 0;          // how many it rests on; 0: nothing is known, and ns is kUnknownNs
+  uint32_t samples = 0;          // of this launch; 0: ns is its group's, or kUnknownNs
   uint32_t spread_permille = 0;  // by how much of the median the middle three of five differ
+  bool alone = false;  // it was measured on an idle device; otherwise it is a bound, or a guess
 
   // Good enough to cut chains by it.
   bool sure() const { return samples >= 3 && spread_permille <= 250; }
@@ -72,7 +77,7 @@ class LaunchPredictor {
   // How far the measurements that were learnt were from what had been predicted right before.
   struct Errors {
     uint64_t launches = 0;
-    uint64_t unknown = 0;  // of them; not in the sums
+    uint64_t unknown = 0;  // of them, whatever was known of their groups; not in the sums
     uint64_t measured_ns = 0;
     uint64_t absolute_error_ns = 0;
     // How many of the launches measured alone had which error, in whole per cent of what they took; the last entry is
@@ -97,11 +102,13 @@ class LaunchPredictor {
     uint64_t used = 0;  // the moment, counted in Learns
   };
   static uint64_t Hash(const LaunchKey& key);
+  static LaunchKey GroupOf(const LaunchKey& key);
   const Entry* Find(const LaunchKey& key) const;
   Entry& FindOrAdd(const LaunchKey& key);
   static Prediction Of(const Entry& entry);
   static bool MostlyExact(const Entry& entry);
   static bool IsExact(const Duration& took);
+  void Learn(const LaunchKey& key, const Duration& took, Errors* errors);
   static bool Disproves(Entry* entry, uint64_t known_ns, const Duration& took);
 
   std::vector<Entry> entries_;

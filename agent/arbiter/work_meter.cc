@@ -8,9 +8,10 @@
 namespace gpuloom::arbiter {
 
 WorkMeter::Piece WorkMeter::Begin(SessionId session, AllocationId allocation, uint64_t predicted_ns,
-                                  uint64_t at_ns) {
+                                  uint64_t at_ns, uint64_t alone_ns) {
   const Piece number = pieces_++;
-  live_.push_back({number, session, allocation, predicted_ns, at_ns});
+  live_.push_back(
+      {number, session, allocation, predicted_ns, std::min(alone_ns, predicted_ns), at_ns});
   if (Index(session) >= charged_.size()) charged_.resize(Index(session) + 1);
   Charged& its = charged_[Index(session)];
   its.allocation = allocation;
@@ -75,8 +76,8 @@ Duration WorkMeter::End(Piece piece, uint64_t at_ns) {
   const uint64_t first_ns = PassTogether(found, at_ns);
   const uint64_t earliest_ns = std::min(found->since_ns, at_ns);
   const uint64_t latest_ns = std::clamp(found->others_until_ns, earliest_ns, at_ns);
-  const uint64_t predicted = at_ns - std::min(at_ns, found->predicted_ns);
-  const uint64_t began_ns = std::clamp(predicted, earliest_ns, latest_ns);
+  const uint64_t predicted_ns = at_ns - std::min(at_ns, found->alone_ns);
+  const uint64_t began_ns = std::clamp(predicted_ns, earliest_ns, latest_ns);
   // Work that it went ahead of is not charged for the time before it began, so this work is.
   Remove(found, latest_ns == earliest_ns ? std::min(began_ns, first_ns) : began_ns, at_ns);
   return {at_ns - latest_ns, at_ns - earliest_ns};

@@ -6,10 +6,13 @@
 //   began, at the earliest     when it was at the head of its stream
 //   began, at the latest       when the last work of other sessions ended that was there before it: the device begins
 //                              work in the order in which it comes
-//   in between                 as long before its end as was predicted
+//   in between                 as long before its end as was predicted, if that was measured alone
 //
 // Of two pieces that came within kTogetherNs of each other, the one that ended first counts as having been there first:
 // the device may have begun either.
+//
+// What was not measured alone is a bound or a guess, and says nothing that the latest does not say: kernels that fill the
+// device run one after the other. A guess of a millisecond would charge a program's first kernels for others' work.
 //
 // So a wrong prediction moves a charge by at most what others had in flight before, which the arbiter bounds. The work
 // that has been there longest counts as running, so that all charges add up to the time in which there was any work.
@@ -42,8 +45,9 @@ class WorkMeter {
   using Piece = uint64_t;
 
   // `at_ns` may be earlier than the last Settle; the piece then counts from there. `predicted_ns`: how long it takes by
-  // itself.
-  Piece Begin(SessionId session, AllocationId allocation, uint64_t predicted_ns, uint64_t at_ns);
+  // itself; `alone_ns`: how much of that is predicted from what was measured alone.
+  Piece Begin(SessionId session, AllocationId allocation, uint64_t predicted_ns, uint64_t at_ns,
+              uint64_t alone_ns = UINT64_MAX);
 
   // The piece was only submitted at `at_ns`, because it had to wait for a thread.
   void Delay(Piece piece, uint64_t at_ns);
@@ -92,6 +96,7 @@ class WorkMeter {
     SessionId session;
     AllocationId allocation;
     uint64_t predicted_ns;
+    uint64_t alone_ns;
     uint64_t since_ns;
     uint64_t others_until_ns = 0;  // the latest end of others' work that was there before
     bool running = false;          // the meters know it, with a beginning that is settled

@@ -58,6 +58,20 @@ TEST(WorkMeter, WorkThatRunsBesideOthersPaysHalf) {
   EXPECT_EQ(meter.Take(kA), kMs / 2 + 5);
 }
 
+// A program's first kernels, and those whose shapes are always new. Nobody knows how long they take; that they waited is known.
+TEST(WorkMeter, AGuessMakesNobodyPayForOthersWork) {
+  WorkMeter meter;
+  for (uint64_t i = 0; i < 10; ++i) {
+    const auto of_b = meter.Begin(kB, kOfB, 200'000, i * 400'000);
+    const auto of_a = meter.Begin(kA, kOfA, kMs, i * 400'000 + 10, /*alone_ns=*/0);
+    meter.End(of_b, i * 400'000 + 200'000);
+    meter.End(of_a, i * 400'000 + 400'000);
+  }
+  meter.Settle(20 * kMs);
+  EXPECT_EQ(meter.Take(kA), 2 * kMs);
+  EXPECT_EQ(meter.Take(kB), 2 * kMs);
+}
+
 // Whoever makes its kernels look short is excused only for what others had at the device before.
 TEST(WorkMeter, Malicious_AWrongPredictionExcusesOnlyForWhatWasThereBefore) {
   WorkMeter meter;

@@ -66,6 +66,8 @@ struct Work {
   // A launch is a graph of so many kernels, one behind the other; 0: a kernel.
   int graph_kernels = 0;
   bool cooperative = false;  // kernels whose blocks must all run at once; not those of a graph
+  // No launch has the shape of one of the thousand before it: they differ in a little shared memory; not those of a graph.
+  bool changing = false;
   // Above 0: requests, one after the other: a launch, its end, a pause of random length, so that on
   // average this share of the time, in per cent, is work if nobody else works. `queued` says nothing then.
   double busy_percent = 0;

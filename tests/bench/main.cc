@@ -41,7 +41,8 @@ constexpr char kUsage[] =
     "each\n"
     "                                       thread in a stream of its own, with a line of its own\n"
     "       gpuloom-bench --work KERNEL_US [--iterations N] [--blocks N] [--queued N]\n"
-    "                     [--graph KERNELS | --cooperative] [--busy PERCENT [--seed N]]\n"
+    "                     [--graph KERNELS | --cooperative | --changing]\n"
+    "                     [--busy PERCENT [--seed N]]\n"
     "                                       work as lines.h says, after a line on standard input\n"
     "       gpuloom-bench --driver-rates SECONDS [--only A,B]\n"
     "                                       what the driver takes into one context, by threads\n"
@@ -132,7 +133,7 @@ bool Parse(int argc, char** argv, Options& options) {
     } else if (word == "--cooperative") {
       options.work.cooperative = true;
     } else if (word == "--changing") {
-      options.changing = true;
+      options.changing = options.work.changing = true;
     } else if (word == "--threads" && has_value) {
       if (!ParseCount(argv[++i], 1, kMostThreads, &options.threads)) return false;
     } else if (word == "--seed" && has_value) {

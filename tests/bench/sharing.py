@@ -20,6 +20,7 @@ class Tenant:
     kernel_us: int = 50
     queued: int = 16
     graph: int = 0  # kernels of a graph; 0: launches of single kernels
+    changing: bool = False  # no launch has the shape of an earlier one
     busy_percent: int = 0  # requests at random moments instead, which are so much work
     weight: int = 100
     priority: str = "normal"
@@ -35,6 +36,7 @@ class Tenant:
             return words + ["--busy", str(self.busy_percent), "--seed", "1"]
         words += ["--queued", str(self.queued)]
         words += ["--blocks", str(self.waves * multiprocessors)] if self.waves else []
+        words += ["--changing"] if self.changing else []
         return words + (["--graph", str(self.graph)] if self.graph else [])
 
     def terms(self, domains):

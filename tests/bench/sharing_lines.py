@@ -113,6 +113,7 @@ def lines(full):
         error_line("10_90", Tenant(weight=10), Tenant(weight=90)),
         error_line("graphs", Tenant(), Tenant(graph=20, queued=4)),
         error_line("queued16", Tenant(), Tenant(), Tenant(queued=256)),
+        error_line("changing", Tenant(changing=True), Tenant(), Tenant(), Tenant()),
         Line([Tenant()] * 2, [Figure("sharing_busy_x2", "%", busy, on_off=True)]),
         Line([Tenant()] * 4, [Figure("sharing_busy_x4", "%", busy, on_off=True)]),
         Line([Tenant(kernel_us=200)] * many,

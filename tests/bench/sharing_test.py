@@ -62,6 +62,7 @@ class SharingTest(unittest.TestCase):
                          ["--weight", "300", "--priority", "low", "--time-share-max", "25%", "--domain", "second"])
         self.assertEqual(Tenant(graph=20, queued=2).work(7),
                          ["--work", "50", "--iterations", "7", "--queued", "2", "--graph", "20"])
+        self.assertEqual(Tenant(changing=True).work(7)[-1], "--changing")
         self.assertEqual(Tenant(sm_percent=25).terms(1), ["--sm-percent", "25%"])
         self.assertEqual(Tenant(waves=16).work(7, 132)[-2:], ["--blocks", "2112"])
         self.assertEqual(Tenant(kernel_us=1000, busy_percent=50).work(7),

@@ -65,6 +65,7 @@ class Launches {
   bool LaunchOne();
   bool WaitForOldest();
   CUresult LaunchKernel(uint32_t iterations);
+  uint32_t SharedBytes();
   double TimeOf(uint32_t iterations, int times);
   double KernelAmongOthersUs(int launches);
 
@@ -76,6 +77,7 @@ class Launches {
   int multiprocessors_ = 1;
   uint32_t blocks_ = 1;
   uint32_t shared_bytes_ = 0;
+  uint32_t shapes_ = 0;  // how many launches have changed
   uint32_t iterations_;
   double kernel_us_ = 0;
   std::vector<CUevent> events_;  // of the launches in flight, as a ring
@@ -121,13 +123,21 @@ bool Launches::Start(const Plan& plan) {
   return MakeGraph() && LaunchOne() && WaitForOldest();
 }
 
+// Of the next launch: always more than half of the most, so that no two blocks fit into a multiprocessor.
+uint32_t Launches::SharedBytes() {
+  constexpr uint32_t kStep = 16;
+  return work_.changing ? shared_bytes_ - shapes_++ % (shared_bytes_ / 4 / kStep) * kStep
+                        : shared_bytes_;
+}
+
 CUresult Launches::LaunchKernel(uint32_t iterations) {
   void* parameters[] = {&out_, &iterations};
+  const uint32_t shared_bytes = SharedBytes();
   if (work_.cooperative) {
-    return gpu_.cu().cuLaunchCooperativeKernel(kernel_, blocks_, 1, 1, kThreads, 1, 1,
-                                               shared_bytes_, gpu_.stream(), parameters);
+    return gpu_.cu().cuLaunchCooperativeKernel(kernel_, blocks_, 1, 1, kThreads, 1, 1, shared_bytes,
+                                               gpu_.stream(), parameters);
   }
-  return gpu_.cu().cuLaunchKernel(kernel_, blocks_, 1, 1, kThreads, 1, 1, shared_bytes_,
+  return gpu_.cu().cuLaunchKernel(kernel_, blocks_, 1, 1, kThreads, 1, 1, shared_bytes,
                                   gpu_.stream(), parameters, nullptr);
 }
 

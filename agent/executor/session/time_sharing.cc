@@ -302,7 +302,7 @@ void TimeSharing::FinishMark(const Reached& mark, const arbiter::Duration& took)
   const arbiter::Work& work = mark.tally.work;
   if (tracer_ != nullptr && tracer_->notes()) {
     // As the meter believes that it began.
-    const uint64_t ran_ns = std::clamp(work.predicted_ns, took.least_ns, took.most_ns);
+    const uint64_t ran_ns = std::clamp(mark.tally.alone_ns, took.least_ns, took.most_ns);
     const uint64_t at_ns = mark.seen.at_ns;
     tracer_->Reached(mark.tally, mark.session_id, mark.stream, at_ns - ran_ns, at_ns);
   }
@@ -362,7 +362,7 @@ uint64_t TimeSharing::BeginMark(Share* share, const Tally& tally, uint64_t since
   const uint64_t earliest_ns = tally.since_ns + round_trip_.ns();
   return meter(tally.engine)
       .Begin(share->session, share->allocation, tally.work.predicted_ns,
-             std::max(since_ns, earliest_ns));
+             std::max(since_ns, earliest_ns), tally.alone_ns);
 }
 
 // Only noted here: the meter learns it in FinishMarks, when all sessions have been polled, because

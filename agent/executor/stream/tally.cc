@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "agent/executor/graph/graph.h"
 #include "agent/executor/stream/stream_command.h"
 
 namespace gpuloom::executor {
@@ -34,6 +35,15 @@ LaunchKey OfBytes(size_t kind, uint64_t bytes) {
   return key;
 }
 
+// Kinds of work that are no alternatives of Work, and so beside these, which are known by their indices.
+constexpr uint64_t kClear = std::variant_size_v<Work>;
+constexpr uint64_t kChunk = kClear + 1;
+
+// Within a power of two: of a function by blocks, of a kind of work by the commands in it.
+uint64_t GroupOf(uint64_t function_or_kind, uint64_t size) {
+  return function_or_kind << 8 | static_cast<uint64_t>(std::bit_width(size));
+}
+
 // Parameters are not in the key: the same kernel with the same shape usually takes as long.
 LaunchKey OfLaunch(CUkernel kernel, const auto& request) {
   LaunchKey key;
@@ -43,6 +53,8 @@ LaunchKey OfLaunch(CUkernel kernel, const auto& request) {
     key.block[i] = request.block[i];
   }
   key.shared_bytes = request.dynamic_shared_bytes;
+  const uint64_t blocks = uint64_t{key.grid[0]} * key.grid[1] * key.grid[2];
+  key.group = GroupOf(key.function, blocks);
   return key;
 }
 
@@ -87,6 +99,7 @@ struct Keys {
     LaunchKey key;
     key.function = reinterpret_cast<uintptr_t>(work.graph.get());
     key.shared_bytes = work.upload;
+    if (!work.upload) key.group = GroupOf(command.work.index(), work.graph->nodes());
     return key;
   }
   LaunchKey operator()(const ChunkWork& work) const { return KeyOf(*work.chunk); }
@@ -121,10 +134,10 @@ LaunchKey KeyOf(const Chunk& chunk) {
   LaunchKey key;
   key.function = chunk.signature;
   key.grid[0] = chunk.size();
+  key.group = GroupOf(kChunk, chunk.size());
   return key;
 }
 
-// Beside the commands' kinds, which are indices into their variant.
-LaunchKey KeyOfClear(uint64_t size_bytes) { return OfBytes(std::variant_size_v<Work>, size_bytes); }
+LaunchKey KeyOfClear(uint64_t size_bytes) { return OfBytes(kClear, size_bytes); }
 
 }  // namespace gpuloom::executor

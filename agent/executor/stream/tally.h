@@ -80,6 +80,7 @@ struct Tally {
 
   // The part that was passed to the arbiter.
   arbiter::Work work;
+  uint64_t alone_ns = 0;  // of what is predicted for it, what was measured alone
   // The pieces' key, if all have the same.
   arbiter::LaunchKey key;
   bool alike = true;
@@ -105,6 +106,7 @@ struct Tally {
     key = of;
     ++work.pieces;
     work.predicted_ns += prediction.ns;
+    if (prediction.alone) alone_ns += prediction.ns;
     marks = work.predicted_ns >= kMarkedNs || !prediction.sure();
   }
   void Add(const Tally& later) {
@@ -118,6 +120,7 @@ struct Tally {
     noted.Add(later.noted);
     work.pieces += later.work.pieces;
     work.predicted_ns += later.work.predicted_ns;
+    alone_ns += later.alone_ns;
   }
 };
 
