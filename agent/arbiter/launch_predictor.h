@@ -15,7 +15,7 @@
 // time are known (work_meter.h). A time that was measured alone is believed until such bounds prove
 // it wrong, or kDoubtful lower bounds in a row have not come near it: then it is forgotten. Where none
 // was measured alone, the lower bound counts: kernels that fill the device run one after the other.
-// Nor is the first launch: it may load code, and an idle device takes longer to begin.
+// The first launch never counts as measured alone: it may load code, and an idle device takes longer to begin.
 //
 // Robust: the median of the last five measurements, so that two outliers of five (a neighbour's
 // burst, a first launch that loads code) change nothing. A launch of which nothing is known, nor of
