@@ -20,7 +20,7 @@ class Tenant:
     kernel_us: int = 50
     queued: int = 16
     graph: int = 0  # kernels of a graph; 0: launches of single kernels
-    changing: bool = False  # no launch has the shape of an earlier one
+    changing: bool = False  # no launch has the shape of one of the thousand before it
     busy_percent: int = 0  # requests at random moments instead, which are so much work
     weight: int = 100
     priority: str = "normal"
